@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bfcviz.allocator.bfc import BFCAllocator as BFCAllocator
-    from bfcviz.allocator.interface.options import AllocatorOptions as AllocatorOptions
-    from bfcviz.allocator.interface.protocol import Allocator as Allocator
+    from bfcviz.allocator.interface import Allocator as Allocator
+    from bfcviz.allocator.interface import AllocatorOptions as AllocatorOptions
     from bfcviz.allocator.sub_allocators.base import PythonSubAllocator as PythonSubAllocator
     from bfcviz.allocator.sub_allocators.host import HostSubAllocator as HostSubAllocator
     from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator as SimulatedSubAllocator
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from bfcviz.explain_and_draw import worst_fragmentation as worst_fragmentation
     from bfcviz.figures.export import export as export
     from bfcviz.importers.open_trace import open_trace as open  # noqa: A004, F401  bfcviz.open(path) reads well
-    from bfcviz.live.capture.labels import label as label
-    from bfcviz.live.capture.marks import mark as mark
-    from bfcviz.live.capture.marks import phase as phase
     from bfcviz.live.cupy.observe import observe_cupy as observe_cupy
     from bfcviz.live.cupy.serve import serve_cupy as serve_cupy
-    from bfcviz.live.jax.observe import observe_jax as observe_jax
+    from bfcviz.live.jax import observe_jax as observe_jax
+    from bfcviz.live.labels import label as label
+    from bfcviz.live.labels import mark as mark
+    from bfcviz.live.labels import phase as phase
     from bfcviz.live.numpy.serve import serve_numpy as serve_numpy
     from bfcviz.live.rmm.observe import observe_rmm as observe_rmm
     from bfcviz.live.rmm.serve import serve_rmm as serve_rmm
@@ -61,16 +61,16 @@ if TYPE_CHECKING:
     from bfcviz.whatif.replay import replay as replay
     from bfcviz.whatif.replay import stream_of as requests_of  # noqa: F401  bfcviz.requests_of(path) reads well
     from bfcviz.whatif.search.best_options import best_options as best_options
-    from bfcviz.whatif.search.control import SearchControl as SearchControl
     from bfcviz.whatif.search.largest_batch import largest_batch as largest_batch
     from bfcviz.whatif.search.smallest_limit import smallest_limit as smallest_limit
-    from bfcviz.whatif.sweep.results import SweepResults as SweepResults
+    from bfcviz.whatif.search.trial import SearchControl as SearchControl
+    from bfcviz.whatif.sweep.sweep import SweepResults as SweepResults
     from bfcviz.whatif.sweep.sweep import sweep as sweep
 
 _HOMES = {
     "Alert": ("bfcviz.watching", "Alert"),
-    "Allocator": ("bfcviz.allocator.interface.protocol", "Allocator"),
-    "AllocatorOptions": ("bfcviz.allocator.interface.options", "AllocatorOptions"),
+    "Allocator": ("bfcviz.allocator.interface", "Allocator"),
+    "AllocatorOptions": ("bfcviz.allocator.interface", "AllocatorOptions"),
     "BFCAllocator": ("bfcviz.allocator.bfc", "BFCAllocator"),
     "BfcvizError": ("bfcviz.errors", "BfcvizError"),
     "EventLog": ("bfcviz.events.log", "EventLog"),
@@ -83,9 +83,9 @@ _HOMES = {
     "Pool": ("bfcviz.events.origin", "Pool"),
     "PythonSubAllocator": ("bfcviz.allocator.sub_allocators.base", "PythonSubAllocator"),
     "Recording": ("bfcviz.events.storage.recording", "Recording"),
-    "SearchControl": ("bfcviz.whatif.search.control", "SearchControl"),
+    "SearchControl": ("bfcviz.whatif.search.trial", "SearchControl"),
     "SimulatedSubAllocator": ("bfcviz.allocator.sub_allocators.simulated", "SimulatedSubAllocator"),
-    "SweepResults": ("bfcviz.whatif.sweep.results", "SweepResults"),
+    "SweepResults": ("bfcviz.whatif.sweep.sweep", "SweepResults"),
     "Trace": ("bfcviz.events.trace", "Trace"),
     "Watch": ("bfcviz.watching", "Watch"),
     "best_options": ("bfcviz.whatif.search.best_options", "best_options"),
@@ -99,18 +99,18 @@ _HOMES = {
     "follow_sweep": ("bfcviz.watching.sweep_dashboard", "follow_sweep"),
     "follow_workers": ("bfcviz.watching.workers.workers_dashboard", "follow_workers"),
     "holders": ("bfcviz.explain_and_draw", "holders"),
-    "label": ("bfcviz.live.capture.labels", "label"),
+    "label": ("bfcviz.live.labels", "label"),
     "largest_batch": ("bfcviz.whatif.search.largest_batch", "largest_batch"),
     "leaks": ("bfcviz.explain_and_draw", "leaks"),
     "load_ipython_extension": ("bfcviz.watching.magics", "load_ipython_extension"),
-    "mark": ("bfcviz.live.capture.marks", "mark"),
+    "mark": ("bfcviz.live.labels", "mark"),
     "observe_cupy": ("bfcviz.live.cupy.observe", "observe_cupy"),
-    "observe_jax": ("bfcviz.live.jax.observe", "observe_jax"),
+    "observe_jax": ("bfcviz.live.jax", "observe_jax"),
     "observe_rmm": ("bfcviz.live.rmm.observe", "observe_rmm"),
     "observe_torch": ("bfcviz.live.torch.observe", "observe_torch"),
     "open": ("bfcviz.importers.open_trace", "open_trace"),
     "peak": ("bfcviz.explain_and_draw", "peak"),
-    "phase": ("bfcviz.live.capture.marks", "phase"),
+    "phase": ("bfcviz.live.labels", "phase"),
     "policy_of": ("bfcviz.whatif.policy_table", "policy_of"),
     "replay": ("bfcviz.whatif.replay", "replay"),
     "requests_of": ("bfcviz.whatif.replay", "stream_of"),

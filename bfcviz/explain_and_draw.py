@@ -9,21 +9,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from bfcviz.analysis import comparison, event_text
+from bfcviz.analysis import leaks as leak_search
+from bfcviz.analysis.comparison import RecordingComparison
+from bfcviz.analysis.diagnosis import Diagnosis
+from bfcviz.analysis.leaks import Leaks
+from bfcviz.analysis.why import diagnose, failed_steps, failing_pool, without_failure, would_fit
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.browse import navigation
-from bfcviz.model.comparison import recording_comparison
-from bfcviz.model.comparison.recording_comparison import RecordingComparison
-from bfcviz.model.explain.failure.diagnose import diagnose, failed_steps, without_failure, would_fit
-from bfcviz.model.explain.failure.diagnosis import Diagnosis
-from bfcviz.model.explain.failure.first_failure import failing_pool
-from bfcviz.model.explain.text import event as event_text
-from bfcviz.model.holders import holders as holder_tree
-from bfcviz.model.holders import leaks as leak_search
-from bfcviz.model.holders.holders import Holders
-from bfcviz.model.holders.leaks import Leaks
-from bfcviz.model.state.model import Model
+from bfcviz.model import holders as holder_tree
+from bfcviz.model import navigation
+from bfcviz.model.holders import Holders
+from bfcviz.model.model import Model
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.units import parse_bytes
 
@@ -215,7 +213,7 @@ def compare_recordings(  # noqa: PLR0913  two sources, and how they are compared
         (trace, failing_pool(trace) if number is None else number)
         for trace, number in zip((trace_from(a), trace_from(b)), pools, strict=True)
     )
-    return recording_comparison.compare_recordings(first, second, by, align_by=align, mark=mark)
+    return comparison.compare_recordings(first, second, by, align_by=align, mark=mark)
 
 
 @_unrecorded()

@@ -11,10 +11,16 @@ import pyarrow as pa
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.explain_and_draw import trace_from
-from bfcviz.whatif.comparison.comparison import CALL_COST_US, Comparison, PolicyResult, compare
-from bfcviz.whatif.comparison.comparison_text import comparison_html, comparison_text, verdict_text
-from bfcviz.whatif.first_difference import FirstDifference
-from bfcviz.whatif.outcome import Outcome
+from bfcviz.whatif.comparison import (
+    CALL_COST_US,
+    Comparison,
+    PolicyResult,
+    compare,
+    comparison_html,
+    comparison_text,
+    verdict_text,
+)
+from bfcviz.whatif.outcome import FirstDifference, Outcome
 from bfcviz.whatif.policy import Policy
 from bfcviz.whatif.replay import bytes_of, stream_of
 from bfcviz.whatif.requests import RequestStream
@@ -22,8 +28,8 @@ from bfcviz.whatif.usual_policies import OwnRules, usual_policies
 
 if TYPE_CHECKING:
     from bfcviz.figures import Picture
-    from bfcviz.figures.comparison.policies.compared_policy import ComparedJob, ComparedPolicy
-    from bfcviz.figures.style.theme import ThemeName
+    from bfcviz.figures.comparison.policies import ComparedJob, ComparedPolicy
+    from bfcviz.figures.theme import ThemeName
 
 
 class PolicyComparison:
@@ -74,14 +80,14 @@ class PolicyComparison:
     def figure(self, theme: "ThemeName" = "light") -> "Picture":
         """Peak pool and fragmentation of each policy, and its bytes over the job."""
         from bfcviz.figures import Look  # noqa: PLC0415  plotly, which texts do not need
-        from bfcviz.figures.comparison.policies.figure import comparison_figure  # noqa: PLC0415
+        from bfcviz.figures.comparison.policies import comparison_figure  # noqa: PLC0415
 
         return comparison_figure(*self._data(), self.table, Look(theme=theme))
 
     def curves(self, theme: "ThemeName" = "light") -> "Picture":
         """Bytes over the job under each policy; its table has the points."""
         from bfcviz.figures import Look  # noqa: PLC0415  plotly, which texts do not need
-        from bfcviz.figures.comparison.policies.figure import curves_figure  # noqa: PLC0415
+        from bfcviz.figures.comparison.policies import curves_figure  # noqa: PLC0415
 
         return curves_figure(*self._data(), Look(theme=theme))
 
@@ -99,7 +105,7 @@ class PolicyComparison:
             InvalidRequest: none of the policies has a heap, or there is no such request.
         """
         from bfcviz.figures import Look  # noqa: PLC0415  plotly, which texts do not need
-        from bfcviz.figures.comparison.policies.maps import HeapAtStep, maps_figure  # noqa: PLC0415
+        from bfcviz.figures.comparison.policy_maps import HeapAtStep, maps_figure  # noqa: PLC0415
 
         results = [result for result in self.comparison.results if names is None or result.name in names]
         recorded = {result.name: result.recorded for result in results}
@@ -130,7 +136,7 @@ class PolicyComparison:
 
     def _data(self) -> "tuple[ComparedJob, list[ComparedPolicy]]":
         """The job and the policies as the figures take them."""
-        from bfcviz.figures.comparison.policies.compared_policy import ComparedJob  # noqa: PLC0415  needs plotly
+        from bfcviz.figures.comparison.policies import ComparedJob  # noqa: PLC0415  needs plotly
 
         stream, comparison = self.comparison.stream, self.comparison
         live = int(stream.live_bytes.max(initial=0))
@@ -192,7 +198,7 @@ def _role(result: PolicyResult) -> str:
 
 
 def _compared(result: PolicyResult, comparison: Comparison) -> "ComparedPolicy":
-    from bfcviz.figures.comparison.policies.compared_policy import ComparedPolicy  # noqa: PLC0415  needs plotly
+    from bfcviz.figures.comparison.policies import ComparedPolicy  # noqa: PLC0415  needs plotly
 
     outcome = result.outcome
     if outcome is None:

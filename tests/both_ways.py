@@ -7,8 +7,8 @@ from unittest import mock
 
 import pytest
 
-from bfcviz.model.state import model as replay
-from bfcviz.model.state import pool_state
+from bfcviz.model import model as replay
+from bfcviz.model import pool_state
 
 
 def _from_source():
@@ -17,13 +17,13 @@ def _from_source():
     with mock.patch.dict(sys.modules):
         for part in parts:
             del sys.modules[part]
-        return importlib.import_module("bfcviz.model.state.pool_state").PoolState
+        return importlib.import_module("bfcviz.model.pool_state").PoolState
 
 
 PLAIN = _from_source()
 COMPILED = pool_state.PoolState
 is_compiled = pytest.mark.skipif(
-    "bfcviz._model" not in sys.modules, reason="bfcviz.model.state.pool_state is not compiled here"
+    "bfcviz._model" not in sys.modules, reason="bfcviz.model.pool_state is not compiled here"
 )
 
 both_ways = pytest.mark.parametrize(
@@ -38,6 +38,6 @@ def small_steps(table_class, block=4):
     with (
         mock.patch.object(replay, "PoolState", table_class),
         mock.patch.object(replay, "BLOCK", block),
-        mock.patch("bfcviz.model.seeking.snapshots.BLOCK", block),
+        mock.patch("bfcviz.model.snapshots.BLOCK", block),
     ):
         yield

@@ -5,7 +5,7 @@ from heaps import new_heap
 
 import bfcviz
 from bfcviz.errors import BfcvizError, TraceError
-from bfcviz.model.browse import navigation
+from bfcviz.model import navigation
 
 MIB = 1 << 20
 

@@ -17,7 +17,7 @@ from shared import ROOT
 import bfcviz
 from bfcviz.cli.command import COMMANDS
 from bfcviz.figures import FIGURES
-from bfcviz.frameworks.supported_frameworks import FRAMEWORKS
+from bfcviz.frameworks import FRAMEWORKS
 
 README = (ROOT / "README.md").read_text()
 GUIDE = (ROOT / "notebooks" / "README.md").read_text()
@@ -192,8 +192,8 @@ def test_the_recipes_name_files_that_exist():
         "bfcviz/importers/open_trace.py": ("_READERS",),
         "bfcviz/importers/heap_state.py": ("events_of_state", "failed_request"),
         "bfcviz/importers/recorded_history.py": ("RecordedHistory",),
-        "bfcviz/frameworks/supported_frameworks.py": ("Framework", "_ALL"),
-        "bfcviz/live/common/heap_provider.py": ("HeapProvider",),
+        "bfcviz/frameworks.py": ("Framework", "_ALL"),
+        "bfcviz/live/heap_provider.py": ("HeapProvider",),
         "bfcviz/figures/panel.py": ("Panel", "single", "with_table"),
         "bfcviz/figures/__init__.py": ("FigureKind", "FIGURES"),
     }.items():

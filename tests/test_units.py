@@ -5,7 +5,7 @@ import pytest
 from heaps import new_heap
 
 import bfcviz
-from bfcviz.allocator.wrappers import GuardAllocator, LimitAllocator
+from bfcviz.devices.wrappers import GuardAllocator, LimitAllocator
 from bfcviz.units import format_bytes, parse_bytes
 
 MIB = 1 << 20

@@ -20,6 +20,7 @@ None of these errors changes the heap.
 """
 
 import operator
+from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -27,25 +28,49 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from bfcviz import native
-from bfcviz.allocator.allocate_after_free import allocate_after_free
+from bfcviz.allocator import invariants, memory_map, queries
 from bfcviz.allocator.c_interface import c_api
+from bfcviz.allocator.error_of_reason import failure, invalid_free, whole
 from bfcviz.allocator.finalizer import Finalizer
 from bfcviz.allocator.heap import Heap
-from bfcviz.allocator.interface.attributes import AllocationAttributes
-from bfcviz.allocator.interface.dtype_sizes import bytes_of
-from bfcviz.allocator.interface.error_of_reason import failure, invalid_free, whole
-from bfcviz.allocator.interface.options import AllocatorOptions
-from bfcviz.allocator.interface.stats import Internals, Stats
-from bfcviz.allocator.introspection import invariants, memory_map, queries
-from bfcviz.allocator.introspection.memory_map import Moment
-from bfcviz.allocator.reclaim.trimming import return_free_pages, trim_heap
+from bfcviz.allocator.interface import AllocationAttributes, AllocatorOptions, Internals, Stats, bytes_of
+from bfcviz.allocator.memory_map import Moment
 from bfcviz.allocator.replay import Operations, Replay, Replayed
 from bfcviz.allocator.sub_allocators.base import SubAllocator
+from bfcviz.allocator.trimming import return_free_pages, trim_heap
 from bfcviz.errors import AllocatorError, InvalidRequest, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import recording_of
 from bfcviz.units import parse_bytes
+
+# ------------------------------------------------------------------------------
+# Retry a failed request after frees of other threads, as TensorFlow's allow_retry_on_failure does.
+
+
+def allocate_after_free(
+    heap: Heap, seconds: float, num_bytes: int, alignment: int, freed_before: int, label: int, stream: int
+) -> int:
+    """Try again after each free of another thread until the time is up; every failed try records an event.
+
+    Returns:
+        The result of the last `Heap.allocate`.
+    """
+    attempt = partial(try_heap, heap, num_bytes, alignment, freed_before, label, stream)
+    address: int | None = heap.frees.try_after_frees(attempt, seconds)
+    return native.FAILED_MEMORY if address is None else address
+
+
+def try_heap(
+    heap: Heap, num_bytes: int, alignment: int, freed_before: int, label: int, stream: int
+) -> int | None:
+    """Call `Heap.allocate`; None where there is no memory."""
+    address = heap.allocate(num_bytes, alignment, freed_before, label, stream)
+    return None if address == native.FAILED_MEMORY else address
+
+
+# ------------------------------------------------------------------------------
+# BFCAllocator: the public interface of the instrumented heap.
 
 
 class CFunctions(NamedTuple):

@@ -7,7 +7,7 @@ import sys
 
 from bfcviz import _forks
 from bfcviz.allocator.heap import Heap
-from bfcviz.allocator.reclaim.trimming import wait_for_growth
+from bfcviz.allocator.trimming import wait_for_growth
 from bfcviz.events.log import EventLog
 
 

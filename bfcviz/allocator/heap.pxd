@@ -1,16 +1,34 @@
 cimport cython
-
 from bfcviz cimport native
 from bfcviz.allocator cimport structs
+from bfcviz.allocator.chunks cimport ChunkSpace
 from bfcviz.allocator.free_signal cimport FreeSignal
-from bfcviz.allocator.deferred_merge cimport HeldQueue
-from bfcviz.allocator.reclaim.page_ages cimport PageAges
-from bfcviz.allocator.sizes cimport double, padding_of, round_up, smaller
-from bfcviz.allocator.chunk_space cimport ChunkSpace
+from bfcviz.allocator.page_ages cimport PageAges
 from bfcviz.allocator.sub_allocators.base cimport SubAllocator
 from bfcviz.events cimport event_record
 from bfcviz.native cimport u16, u32, u64
+from bfcviz.native cimport u32, u64
+from bfcviz.native cimport u64
 
+cdef u64 round_up(u64 num_bytes) noexcept nogil
+@cython.locals(less=u64)
+cdef u64 smaller(u64 num_bytes) noexcept nogil
+cdef u64 double(u64 num_bytes) noexcept nogil
+@cython.locals(padding=u64)
+cdef u64 padding_of(u64 address, u64 alignment) noexcept nogil
+
+@cython.final
+cdef class HeldQueue:
+    cdef u32 *waiting       # handles, oldest first
+    cdef u32 *due           # handles that `select` removed, in order
+    cdef u64 count          # number of waiting handles
+    cdef u64 room
+
+    @cython.locals(waiting="u32 *", due="u32 *", room=u64)
+    cdef bint reserve(self) noexcept nogil
+    cdef void push(self, u32 h) noexcept nogil
+    @cython.locals(i=u64, h=u32, c="structs.Chunk *", kept=u64, taken=u64)
+    cdef u64 select(self, structs.Chunk *chunks, u64 frontier, bint every) noexcept nogil
 
 @cython.final
 cdef class Heap:

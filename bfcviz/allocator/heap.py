@@ -14,16 +14,112 @@ Locks: `lock` guards all tables and is held for less than a microsecond. It is r
 which may take long or need the GIL; meanwhile `growth` keeps all other threads from changing the regions.
 """
 
+from typing import Any
+
 from bfcviz import native
 from bfcviz.allocator import structs
-from bfcviz.allocator.chunk_space import ChunkSpace
-from bfcviz.allocator.deferred_merge import HeldQueue
+from bfcviz.allocator.chunks import ChunkSpace
 from bfcviz.allocator.free_signal import FreeSignal
-from bfcviz.allocator.reclaim.page_ages import PageAges
-from bfcviz.allocator.sizes import double, padding_of, round_up, smaller
+from bfcviz.allocator.page_ages import PageAges
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.events import event_record
 from bfcviz.events.log import EventLog
+
+# ------------------------------------------------------------------------------
+# Size arithmetic of the algorithm: rounding, growth, back-off and alignment padding, in bytes.
+
+
+def round_up(num_bytes: int) -> int:
+    """Round up to a multiple of 256, the unit of chunk sizes."""
+    return (num_bytes + native.MIN_CHUNK - 1) // native.MIN_CHUNK * native.MIN_CHUNK
+
+
+def smaller(num_bytes: int) -> int:
+    """The size to request after a refusal: nine tenths, as in TensorFlow, but always less than before.
+
+    Up to 2,304 bytes nine tenths round up to the same size, and TensorFlow repeats the same request for ever.
+    """
+    less = round_up(native.nine_tenths(num_bytes))
+    return less if less < num_bytes else num_bytes - native.MIN_CHUNK
+
+
+def double(num_bytes: int) -> int:
+    """Twice as much, but at most 2^63: beyond it TensorFlow's number becomes 0 and its loop endless."""
+    return num_bytes if num_bytes >= native.HALF_SPACE else num_bytes * 2
+
+
+def padding_of(address: int, alignment: int) -> int:
+    """Bytes from an address to the next multiple of the alignment, rounded up to a multiple of 256."""
+    if alignment <= native.MIN_CHUNK:
+        return 0
+    padding = native.wrap_64(0 - address) & (alignment - 1)
+    return round_up(padding)
+
+
+# ------------------------------------------------------------------------------
+# HeldQueue: freed chunks that may not be merged yet.
+#
+# With timestamps every free gets a number. Memory freed at number n may be merged, and so allocated in another
+# shape, only after the safe frontier has passed n: from then on no work queued on the device uses it.
+
+
+class HeldQueue:
+    """Handles of freed chunks, in the order of their frees; some may be allocated or merged since."""
+
+    def __init__(self) -> None:
+        self.waiting = structs.no_u32()
+        self.due = structs.no_u32()
+        self.count = 0
+        self.room = 0
+
+    def __dealloc__(self) -> None:
+        structs.release(self.waiting)
+        structs.release(self.due)
+
+    def reserve(self) -> bool:
+        """Allocate memory for one more handle; False where there is none."""
+        if self.count < self.room:
+            return True
+        room = self.room * 2 + 64
+        waiting = structs.grow_u32(self.waiting, room)
+        if structs.is_null(waiting):
+            return False
+        self.waiting = waiting
+        due = structs.grow_u32(self.due, room)
+        if structs.is_null(due):
+            return False
+        self.due = due
+        self.room = room
+        return True
+
+    def push(self, h: int) -> None:
+        """Add h; call `reserve` before."""
+        self.waiting[self.count] = h
+        self.count += 1
+
+    def select(self, chunks: Any, frontier: int, every: bool) -> int:
+        """Move safe chunks (or every chunk) to `due`; returns their count. `freed_at` of safe chunks becomes 0."""
+        taken = 0
+        kept = 0
+        for i in range(self.count):
+            h = self.waiting[i]
+            c = structs.chunk_at(chunks, h)
+            if c.binned == 0:
+                continue  # merged, allocated or released since
+            if c.freed_at < frontier:
+                c.freed_at = 0
+            if c.freed_at == 0 or every:
+                self.due[taken] = h
+                taken += 1
+            else:
+                self.waiting[kept] = h
+                kept += 1
+        self.count = kept
+        return taken
+
+
+# ------------------------------------------------------------------------------
+# Heap: TensorFlow's best-fit-with-coalescing algorithm; chooses the chunk for each request.
 
 
 class Heap:

@@ -10,10 +10,9 @@ from typing import Any
 
 from bfcviz.cli import view
 from bfcviz.errors import BfcvizError
-from bfcviz.events.storage.recording_set import has_several
-from bfcviz.events.storage.wait_for_recording import await_recording, has_begun
+from bfcviz.events.storage.recording_set import await_recording, has_begun, has_several
+from bfcviz.formats.tensorflow import whole_windows
 from bfcviz.live.process.record import CLAIM
-from bfcviz.live.tensorflow.windows import whole_windows
 from bfcviz.terminal import say
 
 WAIT_S = 600.0
@@ -96,7 +95,7 @@ def _has_windows(path: Path) -> bool:
 def _windows(folder: Path, theme: str) -> Any:
     """A view of the newest window; a thread reads the windows, the kernel's event loop shows them."""
     from bfcviz.dashboard.follow import Series  # noqa: PLC0415
-    from bfcviz.importers.tensorflow.profiler_windows import open_windows  # noqa: PLC0415
+    from bfcviz.importers.tensorflow.profile import open_windows  # noqa: PLC0415
 
     series, loop = Series("window", theme=theme), asyncio.get_running_loop()
 

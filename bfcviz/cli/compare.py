@@ -3,16 +3,14 @@
 import argparse
 from pathlib import Path
 
-from bfcviz.cli.common.reading import writable
+from bfcviz.analysis.alignment import AlignedBy
+from bfcviz.analysis.comparison import RecordingComparison, comparison_json, comparison_lines
+from bfcviz.cli.common import writable
 from bfcviz.explain_and_draw import compare_recordings
 from bfcviz.figures.comparison.recordings import recordings_compared
 from bfcviz.figures.export import FORMATS, export
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.comparison.alignment import AlignedBy
-from bfcviz.model.comparison.as_json import comparison_json
-from bfcviz.model.comparison.recording_comparison import RecordingComparison
-from bfcviz.model.comparison.text import comparison_lines
-from bfcviz.model.holders.grouping import UNNAMED
+from bfcviz.model.grouping import UNNAMED
 from bfcviz.terminal import json_text, say
 
 

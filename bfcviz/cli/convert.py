@@ -3,8 +3,7 @@
 import argparse
 from pathlib import Path
 
-from bfcviz.cli.common.reading import open_with_progress, writable
-from bfcviz.cli.common.step_range import add_range_argument, steps_of
+from bfcviz.cli.common import add_range_argument, open_with_progress, steps_of, writable
 from bfcviz.exporters.convert import SUFFIXES, convert
 from bfcviz.terminal import say
 

@@ -5,15 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from bfcviz.analysis.why import failed_steps
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.figures import FIGURES, FORMATS, draw, export
-from bfcviz.figures.paper.layout import COLUMN_MM, PAGE_MM
-from bfcviz.figures.style.colouring import COLOURINGS
-from bfcviz.figures.style.view_options import PLAIN
+from bfcviz.figures.colouring import COLOURINGS
+from bfcviz.figures.paper import COLUMN_MM, PAGE_MM
+from bfcviz.figures.view_options import PLAIN
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.browse.navigation import peak, worst_fragmentation
-from bfcviz.model.explain.failure.diagnose import failed_steps
+from bfcviz.model.navigation import peak, worst_fragmentation
 from bfcviz.terminal import say
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bfcviz.cli.command import INTERRUPTED
-from bfcviz.cli.common.asked_requests import add_request_arguments, asked_requests
-from bfcviz.cli.common.search_progress import search_control
+from bfcviz.cli.common import add_request_arguments, asked_requests, search_control
 from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import json_text, say
 from bfcviz.whatif.policy_table import POLICIES, policy_of

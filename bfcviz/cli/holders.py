@@ -6,16 +6,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from bfcviz.analysis.leaks import Growth, Leaks, growth_lines, leak_lines, leaks
 from bfcviz.cli.export import NAMED_STEPS, parse_step
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.holders.grouping import UNNAMED
-from bfcviz.model.holders.growth import Growth
-from bfcviz.model.holders.holders import Holders, holders
-from bfcviz.model.holders.leaks import Leaks, leaks
-from bfcviz.model.holders.summary import HolderPart, summary
-from bfcviz.model.holders.text import growth_lines, leak_lines
-from bfcviz.model.state.model import Model
+from bfcviz.model.grouping import UNNAMED
+from bfcviz.model.holders import HolderPart, Holders, holders, summary
+from bfcviz.model.model import Model
 from bfcviz.terminal import json_text, say
 from bfcviz.units import format_bytes
 

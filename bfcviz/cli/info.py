@@ -5,16 +5,14 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bfcviz.analysis.diagnosis import Diagnosis, failure_line
+from bfcviz.analysis.why import MOST_FAILURES, all_failures, failures_left_out
 from bfcviz.errors import FileError, TraceError
-from bfcviz.events.origin import Origin, Pool, Status
-from bfcviz.events.origin_details import later_reasons
+from bfcviz.events.origin import Origin, Pool, Status, later_reasons
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.explain.failure.diagnose import MOST_FAILURES, all_failures, failures_left_out
-from bfcviz.model.explain.failure.diagnosis import Diagnosis
-from bfcviz.model.explain.text.failure import failure_line
-from bfcviz.model.state.model import Model
-from bfcviz.model.timelines.fragmentation import external
+from bfcviz.model.model import Model
+from bfcviz.model.timelines import external
 from bfcviz.terminal import json_text, say
 from bfcviz.units import format_bytes
 

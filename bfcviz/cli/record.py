@@ -1,24 +1,542 @@
 """`bfcviz record`: run an unchanged program and record its heap."""
 
 import argparse
+import errno
 import json
 import os
+import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from shutil import rmtree
+from threading import Event, Thread
+from typing import Any, Final, NamedTuple
 
 import bfcviz
 from bfcviz.cli.command import DONE, FAILED
-from bfcviz.cli.common import child_process
-from bfcviz.cli.common.framework_options import Selection, add_framework_arguments, selection_of
-from bfcviz.errors import BfcvizError, FileError, LiveError
+from bfcviz.errors import BfcvizError, FileError, LiveError, OtherFiles
+from bfcviz.events.origin import Origin, Status, later_reasons
+from bfcviz.events.storage.files import EARLIER, PRIVATE_FOLDER
+from bfcviz.events.storage.recording_files import LABELS_FILE, ORIGIN_FILE, files_of, is_locked, read_origin
+from bfcviz.events.storage.recording_set import files_of_all, has_events, has_several, recordings_in
+from bfcviz.events.trace import Trace
+from bfcviz.formats.tensorflow import files_of_windows, whole_windows
+from bfcviz.frameworks import FRAMEWORKS, Framework, Option, one_of, resolve, takes
+from bfcviz.importers.open_trace import open_trace
+from bfcviz.live.process.record import CLAIM
+from bfcviz.live.process.startup.sitecustomize import LOST, UNWRITTEN
+from bfcviz.model.model import Model
+from bfcviz.model.navigation import failures
 from bfcviz.terminal import say
+from bfcviz.units import format_bytes
 
-if TYPE_CHECKING:
-    from bfcviz.cli.common.earlier_recording import EarlierRecording
+# ------------------------------------------------------------------------------
+# EarlierRecording: the recording that `bfcviz record --force` replaces, when the new one has its first event.
+#
+# ::
+#
+#     run.bfc/            [ earlier recording ]     before run.bfc/.earlier/   [ earlier recording ]     while the
+#     new one has no event; removed then, or moved back at the end run.bfc/            [ new recording ... ]
+
+_PARTIAL: Final = f"{EARLIER}.partial"
+"""Its name until all of it is moved there: an interrupted move is undone, whatever is in either folder."""
+
+_LOOK_S: Final = 0.5
+"""Seconds between two looks for the first event."""
+
+
+class EarlierRecording:
+    """The recording that a new one replaces: in a hidden subfolder until the new one has its first event.
+
+    Args:
+        folder: of both.
+
+    Raises:
+        FileError: it cannot be moved.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._has_ended = Event()
+        try:
+            _move(folder, folder / _PARTIAL)
+            (folder / _PARTIAL).rename(folder / EARLIER)
+        except OSError as error:
+            _undo(folder)
+            raise FileError(folder, "", f"cannot be emptied: {error.strerror}: {error.filename}") from error
+        self._watch = Thread(target=self._remove_when_replaced, name="bfcviz-replace", daemon=True)
+        self._watch.start()
+
+    def is_kept(self) -> bool:
+        """Whether it is there, and the new recording has no event."""
+        return (self._folder / EARLIER).is_dir() and not _has_events(self._folder)
+
+    def settle(self) -> None:
+        """At the end of the program: remove it if it is replaced, otherwise the new one, and move it back."""
+        self._has_ended.set()
+        self._watch.join()
+        _settle(self._folder)
+
+    def _remove_when_replaced(self) -> None:
+        while not self._has_ended.wait(_LOOK_S):
+            if _has_events(self._folder):
+                rmtree(self._folder / EARLIER, ignore_errors=True)
+                return
+
+
+def _has_events(folder: Path) -> bool:
+    return has_events(folder) or bool(whole_windows(folder))
+
+
+def _is_recorded_to(folder: Path) -> bool:
+    return any(is_locked(path / LABELS_FILE) for path in recordings_in(folder).values())
+
+
+def _undo(folder: Path) -> None:
+    """Move back what an interrupted move had moved."""
+    partial = folder / _PARTIAL
+    if partial.is_dir():
+        with suppress(OSError):
+            _move(partial, folder)
+            partial.rmdir()
+
+
+def _settle(folder: Path) -> None:
+    """Keep one of two recordings: the new one if it has an event, otherwise the earlier one.
+
+    Both stay while a process that the program left behind still records; the next `bfcviz record` settles it.
+    """
+    _undo(folder)
+    earlier = folder / EARLIER
+    if not earlier.is_dir() or _is_recorded_to(folder):
+        return
+    if _has_events(folder):
+        rmtree(earlier, ignore_errors=True)
+        return
+    with suppress(OSError):
+        for path in files_of_all(folder) or files_of(folder):
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+        _move(earlier, folder)
+        earlier.rmdir()
+
+
+def _move(source: Path, target: Path) -> None:
+    """Move all files of a folder, except those that the other has already."""
+    target.mkdir(PRIVATE_FOLDER, exist_ok=True)
+    for path in source.iterdir():
+        if path != target and not os.path.lexists(target / path.name):
+            path.rename(target / path.name)
+
+
+def set_aside(folder: Path, *, force: bool) -> EarlierRecording:
+    """Set aside the recording in a folder, which must hold nothing else.
+
+    Raises:
+        FileError: it holds more, the recording has not ended or cannot be moved, or `force` is false.
+    """
+    if _is_recorded_to(folder):
+        raise FileError(folder, "", "is being recorded to by another process; choose another folder with -o")
+    _settle(folder)  # of a `bfcviz record` that was killed
+    own = files_of_all(folder) if recordings_in(folder) else files_of_windows(folder)
+    others = sorted(path.name for path in {*folder.iterdir()} - {*own})
+    if others:
+        raise OtherFiles(folder, others)
+    if not force:
+        raise FileError(
+            folder, "", "holds a recording already; choose another folder with -o, or give --force"
+        )
+    return EarlierRecording(folder)
+
+
+# ------------------------------------------------------------------------------
+# Run a program with the input, output and signals of this process, and return its exit status.
+
+_FORWARDED: Final = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+_IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
+"""Python ignores these signals, and a program that it starts would inherit that."""
+
+
+@contextmanager
+def signals_blocked() -> Iterator[set[int]]:
+    """Block signals so that they stay pending for `run` to forward; yields the previous signal mask.
+
+    Threads that start inside inherit the mask. Without it a thread of a library (NumPy starts some when it is imported)
+    would receive a signal, and `run` would wait for it forever.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_FORWARDED, signal.SIGCHLD})
+    try:
+        yield before
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def run_program(words: Sequence[str], environment: Mapping[str, str], mask: set[int] | None = None) -> int:
+    """Start a program, wait for its end, and return its exit status as shells report it (128 + a signal).
+
+    Ctrl-C reaches the program through the terminal; signals sent to this process alone are forwarded.
+
+    Args:
+        words: the program and its arguments.
+        environment: its environment.
+        mask: its signal mask, if the caller is inside `signals_blocked`; None: that of this process.
+
+    Raises:
+        BfcvizError: the program cannot be started.
+    """
+    with signals_blocked() as before:
+        own = before if mask is None else mask
+        try:
+            process = os.posix_spawnp(
+                words[0], [*words], environment, setsigmask=own, setsigdef=_IGNORED_BY_PYTHON
+            )
+            status = os.waitstatus_to_exitcode(_wait(process, {*_FORWARDED, signal.SIGCHLD}))
+        except OSError as error:
+            raise BfcvizError(f"cannot start {words[0]}: {_why(words[0], error)}") from error
+        return status if status >= 0 else 128 - status
+
+
+def _why(program: str, error: OSError) -> str:
+    known = error.errno in {errno.ENOENT, errno.EACCES, errno.ENOEXEC}
+    if known and program.endswith(".py") and os.path.isfile(program):  # noqa: PTH113  the path as typed
+        return f"it is a Python file; write: python {program}"
+    return error.strerror or str(error)
+
+
+def _wait(process: int, signals: set[signal.Signals]) -> int:
+    """Wait for the end of the process, forward signals to it, and return its status from `waitpid`."""
+    while True:
+        ended, status = os.waitpid(process, os.WNOHANG)
+        if ended:
+            return status
+        number, typed = _next(signals)
+        if number != signal.SIGCHLD and not typed:
+            os.kill(process, number)
+
+
+def _next(signals: set[signal.Signals]) -> tuple[int, bool]:
+    """Wait for a signal; also whether it was typed: then the terminal has sent it to the program too."""
+    if hasattr(signal, "sigwaitinfo"):
+        info = signal.sigwaitinfo(signals)
+        return info.si_signo, info.si_code > 0  # from the kernel, not from a process
+    number = signal.sigwait(signals)
+    return number, number in {signal.SIGINT, signal.SIGQUIT} and os.isatty(0)
+
+
+# ------------------------------------------------------------------------------
+# The arguments of `bfcviz record` that come from the table of frameworks: the framework, its way and its options.
+
+_DEFAULTS = [each for each in FRAMEWORKS.values() if each.is_default]
+_FALLBACK = next(each for each in _DEFAULTS if each.memory == "host")
+"""The default framework on a machine without a GPU."""
+
+
+class Selection(NamedTuple):
+    """What to record, as JSON values for the recorded process.
+
+    Attributes:
+        framework: its name; None: the first of `defaults` that the process can use.
+        way: `serve` or `observe`; None: the usual way.
+        options: of that way's function.
+        defaults: frameworks that take these options, each with whether it needs a GPU.
+    """
+
+    framework: str | None
+    way: str | None
+    options: Mapping[str, Any]
+    defaults: list[tuple[str, bool]]
+
+
+def add_framework_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add a flag for each framework, and one for each option."""
+    which = parser.add_mutually_exclusive_group()
+    for name, framework in FRAMEWORKS.items():
+        which.add_argument(
+            f"--{name}", dest="framework", action="store_const", const=name, help=_help(framework)
+        )
+    ways = dict.fromkeys(way.name for framework in FRAMEWORKS.values() for way in framework.ways)
+    parser.add_argument(
+        "--way",
+        choices=tuple(ways),
+        help="serve the framework from bfcviz's own heap, or observe its own allocator (default: its first way)",
+    )
+    for option in _options():
+        parser.add_argument(
+            option.flag,
+            dest=option.name,
+            type=_parser(option),
+            metavar=option.type.metavar,
+            help=option.help.replace("%", "%%"),
+        )
+
+
+def selection_of(arguments: argparse.Namespace) -> Selection:
+    """The selection that the flags make.
+
+    Raises:
+        LiveError: the framework does not have this way or option; the message names the flags.
+    """
+    names = [option.name for option in _options()]
+    options = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    wish = resolve(arguments.framework or _FALLBACK.name, arguments.way, options, for_command=True)
+    if arguments.framework is not None:
+        return Selection(wish.framework, wish.way, wish.options, [])
+    defaults = [
+        (each.name, each.memory != "host") for each in _DEFAULTS if _fits(each, arguments.way, options)
+    ]
+    return Selection(None, arguments.way, wish.options, defaults)
+
+
+def _fits(framework: Framework, way: str | None, options: Mapping[str, Any]) -> bool:
+    """Whether a framework has a way that takes all these options."""
+    return any(takes(each, options) for each in framework.ways if way in (None, each.name))
+
+
+def _help(framework: Framework) -> str:
+    ways = "; or ".join(f"{way.name}: {way.help}" for way in framework.ways)
+    needs = "; or ".join(dict.fromkeys(way.needs for way in framework.ways if way.needs))
+    default = ", the default where it is installed and there is a GPU" if framework.is_default else ""
+    if framework is _FALLBACK:
+        default = ", otherwise the default"
+    return f"{framework.title}{default}. {ways}" + (f" (needs {needs})" if needs else "")
+
+
+def _options() -> list[Option]:
+    """Every option of the command line; its help names the frameworks and ways that take it."""
+    found: dict[str, list[tuple[Option, str]]] = {}
+    for framework in FRAMEWORKS.values():
+        for way in framework.ways:
+            for option in way.options:
+                if option.type.metavar:
+                    found.setdefault(option.name, []).append((option, f"{framework.title} {way.name}"))
+    return [_for_all(each) for each in found.values()]
+
+
+def _for_all(found: list[tuple[Option, str]]) -> Option:
+    """One option for all that take it, with the words of all of them; `resolve` checks the words of one way."""
+    takers: dict[str, list[str]] = {}
+    for option, taker in found:
+        takers.setdefault(option.help, []).append(taker)
+    text = "; ".join(f"{said} ({', '.join(names)})" for said, names in takers.items())
+    first = found[0][0]
+    words = dict.fromkeys(word for option, _ in found for word in option.type.words)
+    return Option(first.name, one_of(*words) if words else first.type, text)
+
+
+def _parser(option: Option) -> Any:
+    def parse(text: str) -> Any:
+        try:
+            return option.type.parse(text)
+        except ValueError as error:
+            reason = f"{error}" or repr(text)
+            raise argparse.ArgumentTypeError(f"{reason}; give {option.type.text}") from None
+
+    return parse
+
+
+# ------------------------------------------------------------------------------
+# The one line about a recording, or those of several processes, that `bfcviz record` prints at its end.
+
+NOTHING: Final = "nothing was recorded: "
+"""The beginning of the line if there is no recording."""
+
+_MOST_FAILURES: Final = 1000
+
+_MOST_NAMED: Final = 8
+
+_WAYS: Final = {"serve": "served", "observe": "observed"}
+
+
+class ProcessReport(NamedTuple):
+    """One report of a process, written by `live.process.startup`.
+
+    Attributes:
+        fact: what happened: `began`, `recorded`, `left out`, `unable`, `launcher`, `other` or `unwritten`.
+        python: the Python that ran.
+        why: the framework or the reason.
+        process: the number of the process.
+    """
+
+    fact: str
+    python: str
+    why: str
+    process: str
+
+
+def summary(folder: Path, report_folder: Path) -> tuple[str, bool]:
+    """What was recorded, how to view it, and what was not recorded; and whether everything was written."""
+    reports = [report for file in sorted(report_folder.iterdir()) for report in _read_reports(file)]
+    is_recorded = any(report.fact == "recorded" for report in reports)
+    if is_recorded:
+        (folder / CLAIM).unlink(missing_ok=True)
+    unwritten = [report.why for report in reports if report.fact == UNWRITTEN]
+    windows = whole_windows(folder) if is_recorded else []
+    view = "view"
+    if windows:
+        text, to_view = _describe_windows(windows)
+        parts = [text]
+    elif has_several(folder):
+        parts, to_view, view = _describe_several(folder, reports, unwritten), folder, "attach"
+    elif (folder / ORIGIN_FILE).exists():
+        origin, events, _ = read_origin(folder)
+        if not _is_own(origin, reports):
+            return f"{NOTHING}{_why_not_own(folder, origin, unwritten)}", False
+        trace = Trace.open(folder)
+        parts, to_view = _describe_trace(trace), folder
+        if events is not None and not trace.origin.has_ended_whole:
+            unwritten += later_reasons(trace.origin.details, trace.origin.reasons)
+            parts.pop()
+    else:
+        why, is_written = _why_nothing(reports, unwritten)
+        return f"{NOTHING}{why}", is_written
+    recorded = {report.process for report in reports if report.fact == "recorded"}
+    others = len({report.process for report in reports if report.fact in {"other", "unable"}} - recorded)
+    parts += _distinct(unwritten) + _count_others(others)
+    parts += _left_out([report.why for report in reports if report.fact == "left out"])
+    hint = (
+        "" if to_view is None else f". To view {'it' if view == 'view' else 'them'}: bfcviz {view} {to_view}"
+    )
+    return f"{folder}: {', '.join(parts)}{hint}", not unwritten
+
+
+def _is_own(origin: Origin, reports: list[ProcessReport]) -> bool:
+    """Whether a process started here wrote this recording: it has reported, unless it was killed at its start."""
+    return any(str(origin.details.get("process")) == report.process for report in reports)
+
+
+def _why_not_own(folder: Path, origin: Origin, unwritten: list[str]) -> str:
+    if unwritten:
+        return unwritten[0]
+    process = origin.details.get("process")
+    writer = "another program"
+    if process is not None:
+        writer = f"process {process}, which this `bfcviz record` did not start"
+    return f"{writer} wrote the recording in {folder}; choose another folder with -o"
+
+
+def _describe_several(folder: Path, reports: list[ProcessReport], unwritten: list[str]) -> list[str]:
+    """The recordings of the processes that were started here; adds to `unwritten` what could not be written."""
+    found = {}
+    for name, path in recordings_in(folder).items():
+        origin, events, _ = read_origin(path)
+        if not _is_own(origin, reports):
+            continue
+        found[name] = trace = Trace.open(path)
+        if events is not None and not trace.origin.has_ended_whole:
+            unwritten += later_reasons(trace.origin.details, trace.origin.reasons)
+    names = [f"{name} {len(trace):,} events" for name, trace in found.items()]
+    more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
+    lost = sum(not trace.origin.has_ended_whole for trace in found.values())
+    ended = f"; {lost} did not end cleanly" if lost else ""
+    return [f"{len(found)} processes ({', '.join(names[:_MOST_NAMED] + more)}{ended})"]
+
+
+def _distinct(reasons: list[str]) -> list[str]:
+    return ["; ".join(dict.fromkeys(reasons))] if reasons else []
+
+
+def _describe_windows(windows: list[Path]) -> tuple[str, Path | None]:
+    """The number of windows, and the one to view: the last, or the first if the last is truncated or empty."""
+    count = f"{len(windows)} window{'s' * (len(windows) > 1)} of TensorFlow"
+    first, last = _profile(windows[0]), _profile(windows[-1])
+    why = _why_not_shown(last)
+    if not why:
+        return count, last
+    if first != last and not _why_not_shown(first):
+        return f"{count} (the last cannot be shown: {why})", first
+    return f"{count} (it cannot be shown: {why})", None
+
+
+def _profile(window: Path) -> Path:
+    return next(iter(sorted(window.rglob("*.xplane.pb"))), window)
+
+
+def _why_not_shown(profile: Path) -> str:
+    try:
+        open_trace(profile)
+    except (BfcvizError, MemoryError) as error:
+        return str(error) or "not enough memory"
+    return ""
+
+
+def _left_out(heaps: list[str]) -> list[str]:
+    """The heaps that are not recorded: those of further streams and devices, and of some threads of NumPy."""
+    return [f"without {', '.join(heaps)}"] if heaps else []
+
+
+def _read_reports(file: Path) -> list[ProcessReport]:
+    """The reports of a process; the file is empty or truncated if the process could not write them."""
+    process = file.name.removesuffix(LOST)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    reports = []
+    try:
+        reports = [ProcessReport(**json.loads(line), process=process) for line in lines]
+    except (ValueError, TypeError):
+        lines = []
+    if lines:
+        return reports
+    why = f"process {process} could not report on its recording: cannot write to {file.parents[1]}; is the disk full?"
+    return [ProcessReport(UNWRITTEN, "", why, process)]
+
+
+def _why_nothing(reports: list[ProcessReport], unwritten: list[str]) -> tuple[str, bool]:
+    """Why there is no recording; and False if one was lost, True if there was nothing to record."""
+    if unwritten:
+        return "; ".join(dict.fromkeys(unwritten)), False
+    frameworks = [report.why for report in reports if report.fact == "began"]
+    if any(report.fact == "recorded" for report in reports):
+        if "tensorflow" in frameworks:
+            return "the program ended before there was anything to record", True
+        return "the recording was removed while the program ran", False
+    for report in reports:
+        if report.fact == "unable":
+            return f"{report.python} could not record: {report.why}", True
+    for framework in frameworks:
+        hint = "; --numpy records NumPy's arrays" if framework == "cupy" else ""
+        return f"no Python process imported {framework}{hint}", True
+    return "no Python process started that reads PYTHONPATH (Python with -I, -E or -S does not)", True
+
+
+def _describe_trace(trace: Trace) -> list[str]:
+    details = trace.origin.details
+    pools = [_describe_pool(trace, pool) for pool in range(len(trace.origin.pools))]
+    way = _WAYS.get(str(details.get("way")), "recorded")
+    whole = "complete" if trace.origin.status == Status.COMPLETE else "; ".join(trace.origin.reasons)
+    return [f"{len(trace):,} events", f"{way} {' and '.join(pools)}", whole]
+
+
+def _describe_pool(trace: Trace, pool: int) -> str:
+    name = trace.origin.pools[pool].name
+    try:
+        model = Model(trace, pool)
+        model.seek(len(trace))
+    except BfcvizError:
+        return name
+    stats = model.stats()
+    text = f"{name} (peak {format_bytes(stats.peak_bytes_in_use)}"
+    if failed := len(failures(trace, pool, _MOST_FAILURES)):
+        limit = "" if stats.bytes_limit is None else f" of {format_bytes(stats.bytes_limit)}"
+        many = f"{failed:,}{' or more' * (failed == _MOST_FAILURES)}"
+        text += f"{limit}; {many} request{'s' * (failed > 1)} failed"
+    return f"{text})"
+
+
+def _count_others(others: int) -> list[str]:
+    if others == 0:
+        return []
+    return [f"{others} other process{'es' * (others > 1)} not recorded"]
+
+
+# ------------------------------------------------------------------------------
+# `bfcviz record`: run an unchanged program and record its heap.
 
 EPILOG: Final = """\
 Recording starts in each Python process that imports the framework, after that import, and ends with that process. The
@@ -83,12 +601,12 @@ def run(arguments: argparse.Namespace) -> int:
     # The lock and --force import NumPy, which starts threads: signals are blocked first.
     with (
         _report_folder() as reports,
-        child_process.signals_blocked() as mask,
+        signals_blocked() as mask,
         _locked_folder(folder, force=arguments.force) as earlier,
     ):
         request = _request(selection, folder, reports, keeps_command=arguments.keeps_command)
         try:
-            status = child_process.run(words, _environment(request), mask)
+            status = run_program(words, _environment(request), mask)
             is_recorded = _print_summary(arguments.out, Path(reports), earlier)
         finally:
             if earlier is not None:
@@ -104,7 +622,7 @@ def _locked_folder(folder: Path, *, force: bool) -> Iterator["EarlierRecording |
 
     Yields the recording that was in it, with `force`.
     """
-    from bfcviz.events.storage.writer_lock import hold_folder  # noqa: PLC0415
+    from bfcviz.events.storage.recording_files import hold_folder  # noqa: PLC0415
 
     if not folder.is_dir():
         prepare_folder(folder, force=force)
@@ -136,8 +654,6 @@ def _selection(arguments: argparse.Namespace) -> Selection:
 
 def _print_summary(folder: Path, reports: Path, earlier: "EarlierRecording | None") -> bool:
     """Print one line about the recording; return whether everything was written."""
-    from bfcviz.cli.common.recording_summary import NOTHING, summary  # noqa: PLC0415  imports NumPy, first needed here
-
     is_kept = earlier is not None and earlier.is_kept()
     try:
         line, is_written = summary(folder, reports)
@@ -160,7 +676,6 @@ def prepare_folder(folder: Path, *, force: bool) -> "EarlierRecording | None":
     Raises:
         FileError: the folder contains other files, or cannot be made.
     """
-    from bfcviz.cli.common.earlier_recording import set_aside  # noqa: PLC0415  imports NumPy
     from bfcviz.events.storage.files import PRIVATE_FOLDER  # noqa: PLC0415
 
     earlier = None

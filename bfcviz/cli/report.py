@@ -4,8 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from bfcviz.cli.common.reading import open_with_progress, writable
-from bfcviz.cli.common.step_range import add_range_argument, steps_of
+from bfcviz.cli.common import add_range_argument, open_with_progress, steps_of, writable
 from bfcviz.cli.why import pool_number
 from bfcviz.errors import BfcvizError
 from bfcviz.events.storage.files import replacing
@@ -67,14 +66,14 @@ def run(arguments: argparse.Namespace) -> None:
 def rendered(report: HeapReport, form: str) -> str:
     """The report as text in one of `FORMATS`."""
     if form == "json":
-        from bfcviz.report.as_json import as_json  # noqa: PLC0415  each renderer only when it is needed
+        from bfcviz.report.content import as_json  # noqa: PLC0415  each renderer only when it is needed
 
         return as_json(report)
     if form == "md":
-        from bfcviz.report.markdown import as_markdown  # noqa: PLC0415
+        from bfcviz.report.words import as_markdown  # noqa: PLC0415
 
         return as_markdown(report)
-    from bfcviz.report.html.page import as_html  # noqa: PLC0415  the colours of the figures import plotly
+    from bfcviz.report.page import as_html  # noqa: PLC0415  the colours of the figures import plotly
 
     return as_html(report)
 

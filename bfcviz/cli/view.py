@@ -77,11 +77,11 @@ def serve_page(arguments: argparse.Namespace, module: str = "bfcviz.cli.view") -
     Raises:
         BfcvizError: the file cannot be read, or the server cannot listen at that address.
     """
-    from bfcviz.cli.page.standby import Standby  # noqa: PLC0415  before the server, which takes long to import
+    from bfcviz.cli.standby import Standby  # noqa: PLC0415  before the server, which takes long to import
 
     standby = Standby(module, arguments.file)
     try:
-        from bfcviz.cli.page.server import Address, is_loopback, serve  # noqa: PLC0415  an extra
+        from bfcviz.cli.server import Address, is_loopback, serve  # noqa: PLC0415  an extra
 
         standby.check()
         token = "" if arguments.no_token else secrets.token_hex(16)
@@ -134,8 +134,8 @@ def dashboard(file: str, theme: str) -> Any:
 
     None after an error, which is printed: the file may have changed since it was checked.
     """
+    from bfcviz.analysis.why import opening  # noqa: PLC0415
     from bfcviz.dashboard import Inspector  # noqa: PLC0415  the server needs no widgets
-    from bfcviz.model.explain.failure.first_failure import opening  # noqa: PLC0415
 
     try:
         trace = _open(file)

@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from bfcviz.cli.command import DONE, FAILED
-from bfcviz.cli.common.asked_requests import add_request_arguments, asked_requests
-from bfcviz.cli.common.reading import writable
+from bfcviz.cli.common import add_request_arguments, asked_requests, writable
 from bfcviz.policy_comparison import PolicyComparison, compare_policies
 from bfcviz.terminal import json_text, say
 from bfcviz.units import format_bytes
-from bfcviz.whatif.policies.option_meanings import meaning_of
 from bfcviz.whatif.policy import checked_limit
-from bfcviz.whatif.policy_table import POLICIES, option_text, policy_of
+from bfcviz.whatif.policy_table import POLICIES, meaning_of, option_text, policy_of
 from bfcviz.whatif.replay import bytes_of
 from bfcviz.whatif.usual_policies import USUAL
 

@@ -3,18 +3,11 @@
 import argparse
 from typing import Final
 
+from bfcviz.analysis.diagnosis import Diagnosis, failure_lines
+from bfcviz.analysis.why import all_failures, diagnosis_json, failures_left_out, without_failure, would_fit
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.explain.failure.as_json import diagnosis_json
-from bfcviz.model.explain.failure.diagnose import (
-    all_failures,
-    failures_left_out,
-    without_failure,
-    would_fit,
-)
-from bfcviz.model.explain.failure.diagnosis import Diagnosis
-from bfcviz.model.explain.text.failure import failure_lines
 from bfcviz.terminal import json_text, say
 from bfcviz.units import parse_bytes
 

@@ -5,8 +5,8 @@ with an Inspector. `side_by_side` shows several figures in one row. May import f
 Only figures/ and dashboard/ import plotly; only dashboard/, and what watching/ adds to it, imports ipywidgets.
 """
 
+from bfcviz.dashboard.figure_widget import side_by_side
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.dashboard.live import LiveDashboard
-from bfcviz.dashboard.side_by_side import side_by_side
 
 __all__ = ["Inspector", "LiveDashboard", "side_by_side"]

@@ -10,7 +10,7 @@ import ipywidgets as widgets
 from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.dashboard.live import LiveDashboard
-from bfcviz.events.storage.wait_for_recording import await_recording
+from bfcviz.events.storage.recording_set import await_recording
 from bfcviz.events.trace import Trace
 
 

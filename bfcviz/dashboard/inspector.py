@@ -1,42 +1,374 @@
 """The Inspector: step through a trace event by event, and see what each event did to the heap."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from threading import RLock
 from typing import Any, Final
 
 import ipywidgets as widgets
 import traitlets
 
+from bfcviz.analysis.why import opening
 from bfcviz.dashboard import widget_lifetime
-from bfcviz.dashboard.background.player import Player
-from bfcviz.dashboard.controls.controls import Controls, bind
-from bfcviz.dashboard.controls.export_row import ExportRow
-from bfcviz.dashboard.controls.moves import MOVES, Position, destination, step_of_pool
-from bfcviz.dashboard.header.header import Header
-from bfcviz.dashboard.page.messages import dispatch
-from bfcviz.dashboard.page.widget import Message, PageWidget
-from bfcviz.dashboard.panels.figure_view import FigureView
-from bfcviz.dashboard.panels.layouts import map_pixels, names_in
-from bfcviz.dashboard.panels.panel_data import PanelData
-from bfcviz.dashboard.panels.stage_box import StageBox
-from bfcviz.dashboard.panels.zoom_windows import unmarked, whole, with_step
-from bfcviz.dashboard.side.chunk_pane import ChunkPane
-from bfcviz.dashboard.side.holders_pane import HoldersPane
-from bfcviz.dashboard.tables.chunk_list import ChunkList
-from bfcviz.dashboard.tables.event_list import EventList
-from bfcviz.dashboard.view_state import ViewState
+from bfcviz.dashboard.chunk_list import ChunkList
+from bfcviz.dashboard.chunk_pane import ChunkPane
+from bfcviz.dashboard.controls import MOVES, Controls, Player, Position, Size, bind, destination, step_of_pool
+from bfcviz.dashboard.event_list import EventList
+from bfcviz.dashboard.export_row import ExportRow
+from bfcviz.dashboard.figure_view import FigureView
+from bfcviz.dashboard.header import Header
+from bfcviz.dashboard.holders_pane import HoldersPane
+from bfcviz.dashboard.layouts import LAYOUTS, StageBox, map_pixels, names_in
+from bfcviz.dashboard.page import Message, PageWidget
+from bfcviz.dashboard.panel_data import PanelData, brushed, unmarked, whole, with_step, zoomed
 from bfcviz.errors import BfcvizError
 from bfcviz.events.trace import Trace
 from bfcviz.figures import FIGURES, Picture
-from bfcviz.figures.facts import facts_of
+from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.figures.panel import Panel
-from bfcviz.figures.python_code import code_for, code_for_inspector
-from bfcviz.figures.region_map.highlights import last_event
-from bfcviz.figures.style.view_options import Look
-from bfcviz.model.explain.failure.first_failure import opening
-from bfcviz.model.timelines.busy_window import busy_window
+from bfcviz.figures.python_code import code_for, code_for_inspector, facts_of
+from bfcviz.figures.region_map.rows import last_event
+from bfcviz.figures.view_options import Look, Selected
+from bfcviz.model.grouping import HolderChoice
+from bfcviz.model.navigation import busy_window
+
+# ------------------------------------------------------------------------------
+# The state of an Inspector: its traits, checked, and a frame that draws all changes made together once.
+
+_FREED: Final = (
+    "panel_data",
+    "view",
+    "stage",
+    "below",
+    "chunk_list",
+    "event_list",
+    "_trace",
+    "page",
+    "export_row",
+    "header",
+    "holders",
+    "chunk",
+)
+"""Attributes that `close` removes: everything that refers to events, figures or tables."""
+
+
+class ViewState(widgets.VBox):  # type: ignore[misc]
+    """A widget with the traits of an Inspector, which documents them. A subclass draws them in `_show`."""
+
+    step = traitlets.Int(0, help="events applied so far")
+    pool = traitlets.Int(0, help="the heap shown, an index into the origin's pools")
+    theme = traitlets.Enum(["auto", "light", "dark"], "auto")
+    views = traitlets.Enum(list(LAYOUTS), "memory")
+    colour = traitlets.Enum(list(COLOURINGS), "holder")
+    axis = traitlets.Enum(["step", "time", "mark"], "step")
+    wanted = Size(0, min=0)
+    follow = traitlets.Bool(False)  # noqa: FBT003  its initial value
+    look = traitlets.Instance(Look, ())
+    page_theme = traitlets.Enum(["light", "dark"], "light")
+    width = traitlets.Int(1200, help="pixels")
+
+    _trace: Trace
+
+    def __init__(self, trace: Trace, **traits: Any) -> None:
+        self.lock = RLock()  # a kernel with subshells runs callbacks in threads
+        self._closed, self._depth, self._changed = False, 0, False
+        self._trace, self._last = trace, len(trace)
+        super().__init__(**{"_view_count": 0, **traits})
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _FREED and self.__dict__.get("_closed", False):
+            raise BfcvizError(f"this Inspector is closed and has no {name.strip('_')}; make a new one")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _forget(self) -> None:
+        """Remove everything that refers to events, figures or tables."""
+        for name in _FREED:
+            self.__dict__.pop(name, None)
+
+    @contextmanager
+    def _drawing(self) -> Iterator[None]:
+        """Draw all changes made inside once, at the end; other threads wait."""
+        with self.lock:
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                if self._changed and not self._depth and not self._closed:
+                    self._changed = False
+                    self._show()
+
+    def redraw(self, _: object = None) -> None:
+        """Draw again: a part of the page has changed what it shows."""
+        with self._drawing():
+            self._changed = True
+
+    def _show(self) -> None:
+        """Show the traits everywhere."""
+        raise NotImplementedError
+
+    @traitlets.validate("step")
+    def _check_step(self, proposal: Any) -> int:
+        step, first = int(proposal["value"]), self._trace.first
+        if not first <= step <= self._last:
+            raise traitlets.TraitError(
+                f"there is no step {step:,}: this trace has steps {first:,} to {self._last:,}"
+            )
+        return step
+
+    @traitlets.validate("pool")
+    def _check_pool(self, proposal: Any) -> int:
+        pool, pools = int(proposal["value"]), len(self._trace.origin.pools)
+        if not 0 <= pool < pools:
+            raise traitlets.TraitError(f"there is no pool {pool}: this trace has pools 0 to {pools - 1}")
+        return pool
+
+
+# ------------------------------------------------------------------------------
+# Validate page messages, which any script in a page can send, and dispatch them to the Inspector.
+
+_MAX_NUMBER: Final = 1e21
+"""Larger than any address, time or step in any unit; an axis never shows a larger number."""
+
+_MAX_LENGTH: Final = 80  # characters, of a number sent as text and of a message quoted in an error
+
+Range = tuple[float, float]
+
+
+class PageMessage:
+    """One message: its fields by name, each checked for the requested type.
+
+    Raises:
+        BfcvizError: from every method, if the field is missing or has another type.
+    """
+
+    def __init__(self, content: Any) -> None:
+        self._content = content
+        if not isinstance(content, Mapping):
+            raise self._invalid("is not a mapping")
+
+    def has(self, name: str) -> bool:
+        """Whether the field exists and is not null."""
+        return self._content.get(name) is not None
+
+    def text(self, name: str) -> str:
+        """A text."""
+        value = self._content.get(name)
+        if not isinstance(value, str):
+            raise self._invalid(f"has no text {name!r}")
+        return value
+
+    def number(self, name: str) -> float:
+        """A finite number."""
+        value = self._content.get(name)
+        if not _is_number(value):
+            raise self._invalid(f"has no number {name!r}")
+        return float(value)
+
+    def whole(self, name: str, least: int = 0) -> int:
+        """A whole number, `least`..2^64-1. It may be sent as text: JavaScript's numbers are exact only to 2^53."""
+        value = self._content.get(name)
+        if isinstance(value, str) and value.isdecimal() and len(value) < _MAX_LENGTH:
+            value = int(value)
+        if type(value) is not int or not least <= value < 1 << 64:
+            raise self._invalid(f"has no valid whole number {name!r}")
+        return value
+
+    def ranges(self) -> dict[int, dict[str, Range]]:
+        """Number of a panel -> the ranges of its axes `x` and `y`. Skips panels without ranges, such as hidden ones."""
+        ranges = self._content.get("ranges")
+        if not isinstance(ranges, Mapping):
+            raise self._invalid("has no ranges")
+        found: dict[int, dict[str, Range]] = {}
+        for number, axes in ranges.items():
+            known = isinstance(axes, Mapping) and {name: _range(axes.get(name)) for name in ("x", "y")}
+            if known and all(known.values()) and str(number).isdecimal() and len(str(number)) < _MAX_LENGTH:
+                found[int(number)] = {name: ends for name, ends in known.items() if ends is not None}
+        return found
+
+    def _invalid(self, reason: str) -> BfcvizError:
+        content = repr(self._content)
+        content = content if len(content) <= _MAX_LENGTH else content[: _MAX_LENGTH - 1] + "…"
+        return BfcvizError(f"invalid page message: {content} {reason}; nothing was changed")
+
+
+def _range(ends: Any) -> Range | None:
+    if not isinstance(ends, list | tuple) or len(ends) != 2 or not all(map(_is_number, ends)):
+        return None
+    return float(ends[0]), float(ends[1])
+
+
+def _is_number(value: Any) -> bool:
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and -_MAX_NUMBER < value < _MAX_NUMBER
+    )
+
+
+KEYS: Final = {
+    "ArrowLeft": "back",
+    "ArrowRight": "forward",
+    "Home": "first",
+    "End": "last",
+    " ": "play",
+    "n": "next",
+    "N": "previous",
+    "o": "oom",
+    "w": "worst",
+    "k": "peak",
+    "f": "follow",
+    "z": "whole",
+    "Escape": "unselect",
+}
+"""Key -> the action it starts, as `Inspector.act` names it."""
+
+_WIDTH_STEP: Final = 40  # pixels: a smaller change of the page's width does not change the drawing
+
+
+def _theme(view: "Inspector", message: PageMessage) -> None:
+    view.page_theme = "dark" if message.text("theme") == "dark" else "light"
+
+
+def _width(view: "Inspector", message: PageMessage) -> None:
+    view.width = max(int(message.number("width")) // _WIDTH_STEP * _WIDTH_STEP, _WIDTH_STEP)
+
+
+def _key(view: "Inspector", message: PageMessage) -> None:
+    if (key := message.text("key")) in KEYS:
+        view.act(KEYS[key])
+
+
+def _click(view: "Inspector", message: PageMessage) -> None:
+    panel = view.view.panel_at(message.whole("panel"))
+    if panel is None or not (message.has("x") and message.has("y")):
+        return
+    x, y = message.number("x"), message.number("y")
+    selected, step = view.panel_data.chosen_at(panel.name, x, y, view.look)
+    view.go(step, replace(view.look, selected=selected))
+
+
+def _zoom(view: "Inspector", message: PageMessage) -> None:
+    names = list(view.view.panels)
+    ranges = {
+        names[number - 1]: axes for number, axes in message.ranges().items() if 0 < number <= len(names)
+    }
+    shown = {name: panel for name, panel in view.view.panels.items() if name in names_in(view.views)}
+    view.look = zoomed(view.look, shown, ranges, view.panel_data.clock(view.look))
+
+
+def _whole(view: "Inspector", message: PageMessage) -> None:
+    panel = view.view.panel_at(message.whole("panel"))
+    if panel is not None:
+        view.look = whole(view.look, panel.name)
+
+
+def _step(view: "Inspector", message: PageMessage) -> None:
+    view.step = message.whole("step")
+
+
+def _select(view: "Inspector", message: PageMessage) -> None:
+    born = message.whole("born") if message.has("born") else None
+    view.look = replace(view.look, selected=Selected(message.whole("address"), born))
+
+
+def _sort(view: "Inspector", message: PageMessage) -> None:
+    view.chunk_list.sort(message.text("by"))
+
+
+def _views(view: "Inspector", message: PageMessage) -> None:
+    if (name := message.text("views")) not in LAYOUTS:
+        raise BfcvizError(f"there is no view {name[:80]!r}: this dashboard has {', '.join(LAYOUTS)}")
+    view.views = name
+
+
+def _brush(view: "Inspector", message: PageMessage) -> None:
+    ends = (message.number("from"), message.number("to")) if message.has("from") else None
+    view.look = brushed(view.look, ends, view.panel_data.clock(view.look))
+
+
+def _details(view: "Inspector", _: PageMessage) -> None:
+    view.header.toggle_details()
+
+
+def _hover(view: "Inspector", message: PageMessage) -> None:
+    view.look = replace(view.look, hovered=_holder_of(view, message) if message.has("row") else None)
+
+
+def _holder(view: "Inspector", message: PageMessage) -> None:
+    choice = _holder_of(view, message) if message.has("row") else None
+    view.look = replace(view.look, holder=None if choice == view.look.holder else choice)
+
+
+def _search(view: "Inspector", message: PageMessage) -> None:
+    view.look = replace(view.look, search=message.text("text") if message.has("text") else None)
+
+
+def _holder_of(view: "Inspector", message: PageMessage) -> HolderChoice | None:
+    return view.holders.choice(message.whole("row"))
+
+
+def _holders_sort(view: "Inspector", message: PageMessage) -> None:
+    view.holders.sort(message.text("by"))
+
+
+def _holders_by(view: "Inspector", message: PageMessage) -> None:
+    view.holders.find_by(message.text("by"))
+
+
+def _holders_as(view: "Inspector", message: PageMessage) -> None:
+    view.holders.show_as(message.text("as"))
+
+
+def _scroll(view: "Inspector", message: PageMessage) -> None:
+    scrolled = view.chunk_list if message.text("list") == "chunks" else view.event_list
+    scrolled.scroll(message.whole("top"))
+
+
+def dispatch(view: "Inspector", content: Message) -> None:
+    """Run the handler of a message.
+
+    Raises:
+        BfcvizError: the message is invalid, or the action failed.
+        TraitError: the message asks for a step that does not exist.
+    """
+    message = PageMessage(content)
+    if (do := message.text("do")) not in HANDLERS:
+        raise BfcvizError(f"unknown page message {do[:80]!r}: this dashboard knows {', '.join(HANDLERS)}")
+    HANDLERS[do](view, message)
+
+
+HANDLERS: Final[Mapping[str, Callable[["Inspector", PageMessage], None]]] = {
+    "theme": _theme,
+    "width": _width,
+    "key": _key,
+    "click": _click,
+    "zoom": _zoom,
+    "whole": _whole,
+    "step": _step,
+    "select": _select,
+    "sort": _sort,
+    "scroll": _scroll,
+    "views": _views,
+    "brush": _brush,
+    "details": _details,
+    "hover": _hover,
+    "holder": _holder,
+    "search": _search,
+    "holders_sort": _holders_sort,
+    "holders_by": _holders_by,
+    "holders_as": _holders_as,
+}
+"""`do` of a message -> its handler."""
+
+
+# ------------------------------------------------------------------------------
+# The Inspector: step through a trace event by event, and see what each event did to the heap.
 
 _ALL: Final = "everything"
 
@@ -61,7 +393,7 @@ class Inspector(ViewState):
         pool: the heap shown.
         theme: `auto`, `light` or `dark`.
         views: what is shown below the region map, one of `LAYOUTS`, such as `memory`.
-        colour: the property that sets the colour of chunks, one of `bfcviz.figures.style.colouring.COLOURINGS`.
+        colour: the property that sets the colour of chunks, one of `bfcviz.figures.colouring.COLOURINGS`.
         axis: the x axis of the timelines: `step` (events applied), `time`, or `mark` (the steps of the program).
         wanted: size of a request, in bytes or as text; draws the share of free memory it cannot use. 0: none.
         follow: whether to show the newest event as the trace grows; a move by the user ends it.
@@ -345,7 +677,7 @@ class Inspector(ViewState):
         """Run the action of the button `name`; on failure, show the error in the header.
 
         Args:
-            name: one of `bfcviz.dashboard.controls.moves.MOVES`, or `play`, `whole`, `follow`, `everything`,
+            name: one of `bfcviz.dashboard.controls.MOVES`, or `play`, `whole`, `follow`, `everything`,
                 `unselect`.
         """
         with self._showing_errors():

@@ -11,19 +11,14 @@ tensors that own device memory. May import live, allocator and events; never the
 its first use.
 """
 
-from bfcviz.devices.cpu import CPUDevice, GPUCompatibleCPUDevice
-from bfcviz.devices.device import Device
-from bfcviz.devices.factory import FACTORIES, CreationContext, DeviceFactory, FactoryRegistry
-from bfcviz.devices.gpu import GPUDevice
-from bfcviz.devices.manager import DeviceManager
+from bfcviz.devices.device import CPUDevice, Device, GPUCompatibleCPUDevice, GPUDevice
+from bfcviz.devices.framework_settings import SettingIgnored, Settings, jax_settings
+from bfcviz.devices.manager import FACTORIES, CreationContext, DeviceFactory, DeviceManager, FactoryRegistry
 from bfcviz.devices.physical import PhysicalDevice, cuda_gpus, physical_gpus, simulate_gpus
-from bfcviz.devices.session_steps import Journey
-from bfcviz.devices.settings.jax import jax_settings
-from bfcviz.devices.settings.setting_values import GPUOptions, LogicalDeviceConfiguration
-from bfcviz.devices.settings.tensorflow import SettingIgnored, Settings
+from bfcviz.devices.session import Journey
+from bfcviz.devices.settings import GPUOptions, LogicalDeviceConfiguration
 from bfcviz.devices.streams import Stream
-from bfcviz.devices.tensors.memory_log import MemoryLog
-from bfcviz.devices.tensors.tensor import Tensor
+from bfcviz.devices.tensors import MemoryLog, Tensor
 
 __all__ = [
     "FACTORIES",

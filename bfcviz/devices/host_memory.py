@@ -5,16 +5,14 @@ from functools import cached_property
 from threading import RLock
 from typing import Final
 
-from bfcviz.allocator.interface.options import AllocatorOptions
-from bfcviz.allocator.interface.protocol import Allocator
-from bfcviz.allocator.interface.registry import AllocatorRegistry
+from bfcviz.allocator.interface import Allocator, AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import CudaSubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.physical import PhysicalDevice
-from bfcviz.devices.session_heaps import SessionHeap, SessionHeaps
-from bfcviz.devices.settings.device_plan import pool_limit
-from bfcviz.devices.settings.setting_values import State
+from bfcviz.devices.registry import AllocatorRegistry
+from bfcviz.devices.session import SessionHeap, SessionHeaps
+from bfcviz.devices.settings import State, pool_limit
 from bfcviz.errors import DevicesError
 from bfcviz.events.trace import Trace
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from bfcviz import _forks
 from bfcviz.errors import TraceError
-from bfcviz.events.storage.strict_json import MAX_JSON_VALUES, loads
+from bfcviz.events.storage.files import MAX_JSON_VALUES, loads
 
 MAX_LABELS = 1 << 32
 MAX_LABEL_BYTES = 1 << 24

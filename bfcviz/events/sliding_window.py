@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from bfcviz.errors import Lapped, TraceError
-from bfcviz.events.event_source import BLOCK, Source
+from bfcviz.events.event_source import BLOCK, Source, forget_unknown_labels, has_unknown_label
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
@@ -26,7 +26,6 @@ from bfcviz.events.origin import Origin, Status
 from bfcviz.events.row_copy import joined, move
 from bfcviz.events.schema import EVENT, Events
 from bfcviz.events.trace import Keyframes, Trace
-from bfcviz.events.validation import forget_unknown_labels, has_unknown_label
 
 KEEP: Final = 1 << 20
 """Default number of events to keep: 64 MiB."""
@@ -70,7 +69,7 @@ def follow(  # noqa: PLR0913  a log and its metadata
         log: a heap may write to it at the same time.
         labels: the table of the labels of its events.
         origin: of the trace, with one pool: the heap.
-        keyframes: `bfcviz.model.seeking.keyframes`, as in `Trace.save`.
+        keyframes: `bfcviz.model.keyframe_bytes`, as in `Trace.save`.
         begin: called when the log has lost events that were not read yet.
         keep: maximum number of events to keep, 512 or more (64 bytes each).
 

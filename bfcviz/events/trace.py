@@ -14,11 +14,9 @@ from bfcviz.events.event_source import BLOCK, ArraySource, Source
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.schema import Events
-from bfcviz.events.storage.arrow import SCHEMA, LabelNames, table_of
 from bfcviz.events.storage.files import reading
 from bfcviz.events.storage.folder_reader import FolderSource
-from bfcviz.events.storage.parquet_reader import ParquetSource
-from bfcviz.events.storage.parquet_writer import pack
+from bfcviz.events.storage.parquet import SCHEMA, LabelNames, ParquetSource, pack, table_of
 
 if TYPE_CHECKING:
     import pandas as pd

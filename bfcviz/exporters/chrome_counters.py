@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.model.browse.navigation import events_of
-from bfcviz.model.browse.phases import phase_ends, phases_among
-from bfcviz.model.timelines.timeline import timeline
+from bfcviz.model.navigation import events_of, phase_ends, phases_among
+from bfcviz.model.timelines import timeline
 
 POINTS: Final = 3000
 """Parts of all counters of one name together; each has at most three values."""

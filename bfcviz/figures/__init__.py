@@ -15,21 +15,21 @@ _compiled.load("bfcviz._raster")
 
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
-from bfcviz.figures.active_memory.figure import active_memory
-from bfcviz.figures.address_time.figure import address_time
-from bfcviz.figures.bins.histogram import bin_histogram
-from bfcviz.figures.bins.ladder import ladder
+from bfcviz.figures.active_memory_timeline import active_memory
+from bfcviz.figures.address_time_map import address_time
+from bfcviz.figures.bins import bin_histogram
 from bfcviz.figures.export import FORMATS, export
-from bfcviz.figures.facts import facts_of
-from bfcviz.figures.failure.figure import failure
-from bfcviz.figures.holders.icicle import holders_icicle
+from bfcviz.figures.failed_request import failure
+from bfcviz.figures.free_chunk_ladder import ladder
+from bfcviz.figures.icicle import holders_icicle
 from bfcviz.figures.panel import Picture
+from bfcviz.figures.python_code import facts_of
 from bfcviz.figures.region_map.figure import region_map
-from bfcviz.figures.region_map.highlights import last_event
-from bfcviz.figures.style.view_options import Look
+from bfcviz.figures.region_map.rows import last_event
 from bfcviz.figures.timelines.event_rate import event_rate
 from bfcviz.figures.timelines.fragmentation import fragmentation_timeline
 from bfcviz.figures.timelines.stats import stats_timeline
+from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.units import parse_bytes
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from bfcviz.errors import BfcvizError, MissingExtra
-from bfcviz.events.storage.arrow import without_formulas
+from bfcviz.events.storage.parquet import without_formulas
 from bfcviz.figures.panel import CONFIG, Picture
-from bfcviz.figures.paper.layout import MM, PAGE_MM, paper
+from bfcviz.figures.paper import MM, PAGE_MM, paper
 
 WIDTH: Final = 1200
 """Width in pixels of an image whose figure sets none."""

@@ -4,28 +4,288 @@ Segments of the caching allocator are not in the trace, so regions are runs of a
 `RecordedHistory` derives them. `kineto_events` finds the events, which come in any order.
 """
 
+import codecs
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import FileError
 from bfcviz.events.labels import Labels
-from bfcviz.events.origin import Origin, Pool, Status
-from bfcviz.events.origin_details import RecordedFailure
+from bfcviz.events.origin import MAX_POOLS, Origin, Pool, RecordedFailure, Status
 from bfcviz.events.schema import Events, Kind
-from bfcviz.events.storage.json_stream import JsonCut, JsonStream
 from bfcviz.events.trace import Trace
-from bfcviz.importers.collected.kineto_events import KinetoEvents, KinetoHeap
-from bfcviz.importers.collected.report_rows import Reports
-from bfcviz.importers.file_content import ContentPieces
+from bfcviz.importers.file_content import MEMORY_EVENTS, UNPACKED_JSON, ContentPieces, Limits
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.limits import UNPACKED_JSON, Limits
-from bfcviz.importers.pools import by_time
-from bfcviz.importers.recorded_history import RecordedHistory
+from bfcviz.importers.heap_state import by_time
+from bfcviz.importers.recorded_history import RecordedHistory, ReportRows, Reports, numbers_of
 from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# JsonStream: the values of one array in a large JSON text, one at a time.
+#
+# The standard parser would make an object of every value of the file at once. Here one value of the array is an
+# object at a time, and of the text only a window is in memory.
+
+MAX_ITEM: Final = 1 << 26
+"""Characters of one value."""
+
+_WINDOW: Final = 1 << 20
+_LONGEST_WORD: Final = 16
+_GOES_ON: Final = re.compile(r"[.eE+\-]*\Z")
+"""After a number: more digits may follow in the next piece."""
+
+_SPACE: Final = re.compile(r"[ \t\n\r]*")
+
+
+class JsonCut(Exception):
+    """The text ends inside a value; the values before it are complete."""
+
+
+class JsonStream:
+    """Reads the top level of a JSON text: an array, or an object with arrays in it.
+
+    Args:
+        pieces: of the text, in UTF-8; invalid bytes are replaced.
+    """
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+        self._decode = codecs.getincrementaldecoder("utf-8-sig")("replace").decode
+        self._text = ""
+        self._at = 0
+        self._before = 0  # characters before the window
+        self._is_whole = False
+
+    @property
+    def place(self) -> str:
+        """Where the reader is, for errors."""
+        return f"character {self._before + self._at}"
+
+    def items(self, key: str) -> Iterator[Any]:
+        """The values of the text's array; if the text is an object, those of the arrays under `key`.
+
+        NaN and Infinity, which are not JSON but do occur, become None.
+
+        Raises:
+            JsonCut: the text ends too early.
+            ValueError: it is not JSON, is nested too deeply, or one value is too long.
+        """
+        if (first := self._next_mark()) == "[":
+            yield from self._array()
+        elif first != "{":
+            raise ValueError("is not an array or an object")
+        else:
+            yield from self._object(key)
+        if self._peek():
+            raise ValueError("is followed by more text")
+
+    def _object(self, key: str) -> Iterator[Any]:
+        if self._peek() == "}":
+            self._next_mark()
+            return
+        while True:
+            name = self._value()
+            if not isinstance(name, str) or self._next_mark() != ":":
+                raise ValueError("a key is missing")
+            if name == key and self._peek() == "[":
+                self._next_mark()
+                yield from self._array()
+            else:
+                self._value()
+            if not self._goes_on("}"):
+                return
+
+    def _array(self) -> Iterator[Any]:
+        if self._peek() == "]":
+            self._next_mark()
+            return
+        while True:
+            yield self._value()
+            if not self._goes_on("]"):
+                return
+
+    def _goes_on(self, end: str) -> bool:
+        mark = self._next_mark()
+        if mark not in (",", end):
+            raise ValueError(f"a comma or {end} is missing")
+        return mark == ","
+
+    def _value(self) -> Any:
+        """The next value; makes the window longer until it is complete."""
+        self._peek()
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._text, self._at)
+            except json.JSONDecodeError as error:
+                # Only a fault at the end of the window, or a text without an end, can be mended by what follows.
+                if error.pos < len(self._text) - _LONGEST_WORD and not error.msg.startswith("Unterminated"):
+                    raise ValueError(f"is not JSON ({error.msg})") from None
+                self._longer()
+                continue
+            except RecursionError:
+                raise ValueError("is nested too deeply") from None
+            if not isinstance(value, int | float) or _GOES_ON.match(self._text, end) is None:
+                self._at = end
+                return value
+            self._longer()
+
+    def _next_mark(self) -> str:
+        mark = self._peek()
+        if not mark:
+            raise JsonCut
+        self._at += 1
+        return mark
+
+    def _peek(self) -> str:
+        """The next character that is no space; empty at the end."""
+        while True:
+            self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if self._is_whole:
+                return ""
+            self._longer()
+
+    def _longer(self) -> None:
+        """Add a piece to the window, as long as what is left of it, so that a long value takes linear time."""
+        if self._is_whole:
+            raise JsonCut
+        if len(self._text) - self._at > MAX_ITEM:
+            raise ValueError(f"a value has more than {MAX_ITEM:,} characters")
+        left = self._text[self._at :]
+        parts, length, wanted = [left], 0, max(_WINDOW, len(left))
+        while length < wanted and not self._is_whole:
+            piece = next(self._pieces, None)
+            self._is_whole = piece is None
+            parts.append(self._decode(piece or b"", self._is_whole))
+            length += len(parts[-1])
+        self._before += self._at
+        self._text, self._at = "".join(parts), 0
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=lambda _: None, strict=False)
+
+
+# ------------------------------------------------------------------------------
+# KinetoEvents: the memory events in a Chrome trace of PyTorch's profiler (Kineto), heap by heap.
+#
+# ::
+#
+#     | {"ph": "i", "name": "[memory]", "pid": 1, "tid": 2, "ts": 90.5,      microseconds
+#     |  "args": {"Addr": 140234, "Bytes": -512, "Total Allocated": 4096, "Total Reserved": 8192,
+#     |           "Device Type": 1, "Device Id": 0}}                         Bytes below 0: a free
+#
+# A failed request is named `[OutOfMemory]`.
+
+_NAMES: Final = {"[memory]": Kind.ALLOCATE, "[OutOfMemory]": Kind.OOM}
+_LARGEST: Final = 1 << 60
+_LAST_US: Final = 1 << 51
+
+KinetoHeap = tuple[str, int | str, int]
+"""Process, type of the device and its number."""
+
+
+class KinetoEvents:
+    """Collects the memory events of each heap.
+
+    Attributes:
+        heaps: the reports of each.
+        left_out: what is no report -> count.
+        threads: process and thread -> number.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.heaps: dict[KinetoHeap, ReportRows] = {}
+        self.left_out = Counter[str]()
+        self.threads: dict[str, int] = {}
+        self._limits = limits
+
+    def reasons(self) -> list[str]:
+        """What was left out, as sentences."""
+        return [f"left out: {count:,} {what}" for what, count in self.left_out.items()]
+
+    def add(self, item: Any) -> None:
+        """Add a value of the trace if it is a memory event."""
+        name = item.get("name") if isinstance(item, dict) else None
+        kind = _NAMES.get(name) if isinstance(name, str) else None
+        if kind is None:
+            return
+        self._limits.count(MEMORY_EVENTS, 1)
+        args = item.get("args")
+        if not isinstance(args, dict):
+            self.left_out["memory events without numbers"] += 1
+            return
+        time, num_bytes = _nanoseconds(item.get("ts")), _integer(args.get("Bytes"))
+        address = 0 if kind == Kind.OOM else _integer(args.get("Addr"))
+        if time is None or address is None or num_bytes is None or address + abs(num_bytes) >= _LARGEST:
+            self.left_out["memory events with impossible numbers"] += 1
+        elif num_bytes == 0 or (address <= 0 and kind != Kind.OOM):
+            self.left_out["memory events without memory"] += 1
+        else:
+            if kind != Kind.OOM and num_bytes < 0:
+                kind = Kind.FREE
+            rows = self._rows(item, args)
+            if rows is not None:
+                thread = numbers_of(self.threads, f"{item.get('pid')}/{item.get('tid')}"[:64])
+                totals = [_stated(args.get(key)) for key in ("Total Allocated", "Total Reserved")]
+                rows.add(time, kind, address, abs(num_bytes), thread, 0, 0, *totals)
+
+    def _rows(self, item: dict[str, Any], args: dict[str, Any]) -> ReportRows | None:
+        """The reports of the heap that an event belongs to; None if there are too many heaps."""
+        number = args.get("Device Id", -1)
+        device = args.get("Device Type", 0 if number == -1 else 1)
+        key = (
+            str(item.get("pid", ""))[:64],
+            device if isinstance(device, int) else str(device)[:64],
+            number if isinstance(number, int) and abs(number) < 1 << 16 else -1,
+        )
+        if key not in self.heaps:
+            if len(self.heaps) == MAX_POOLS:
+                self.left_out[f"memory events of devices after the first {MAX_POOLS}"] += 1
+                return None
+            self.heaps[key] = ReportRows()
+        return self.heaps[key]
+
+
+def _integer(value: object) -> int | None:
+    """An integer below 2^63; some writers put them in quotes."""
+    if isinstance(value, str) and len(value) < 24:
+        try:
+            value = int(value, 0)
+        except ValueError:
+            return None
+    return value if type(value) is int and abs(value) < 1 << 63 else None
+
+
+def _stated(value: object) -> int:
+    number = _integer(value)
+    return -1 if number is None or not 0 <= number < _LARGEST else number
+
+
+def _nanoseconds(value: object) -> int | None:
+    """A time in microseconds, which may be in quotes, in nanoseconds."""
+    if isinstance(value, str) and len(value) < 40:
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if type(value) is int:
+        return value * 1000 if 0 <= value < _LAST_US else None
+    if type(value) is float and math.isfinite(value) and 0 <= value < _LAST_US:
+        return round(value * 1000)
+    return None
+
+
+# ------------------------------------------------------------------------------
+# Read the memory events of a Chrome trace that PyTorch's profiler (Kineto) wrote.
 
 _DEVICE_TYPES: Final = {0: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps", 19: "mtia", 20: "privateuseone"}
 _EARLIER: Final = "allocated before the trace"

@@ -7,8 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from bfcviz.errors import FileError
-from bfcviz.importers.file_content import read_content, read_head
-from bfcviz.importers.limits import UNPACKED_TEXT
+from bfcviz.importers.file_content import UNPACKED_TEXT, read_content, read_head
 from bfcviz.importers.protobuf_wire import LENGTH, VARINT, Field, Wire
 
 

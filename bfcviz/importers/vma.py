@@ -13,16 +13,13 @@ import numpy as np
 
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.labels import Labels
-from bfcviz.events.origin import MAX_POOLS, Origin, Pool, Status
-from bfcviz.events.origin_details import STATE_ONLY
+from bfcviz.events.origin import MAX_POOLS, STATE_ONLY, Origin, Pool, Status
 from bfcviz.events.schema import Events
-from bfcviz.events.storage.strict_json import loads
+from bfcviz.events.storage.files import loads
 from bfcviz.events.trace import Trace
-from bfcviz.importers.file_content import read_content
+from bfcviz.importers.file_content import LABELS, TEXT, Limits, read_content
 from bfcviz.importers.file_format import Format, json_encoding
-from bfcviz.importers.heap_state import HEAP_CHUNK, HeapRegion, events_of_state
-from bfcviz.importers.limits import LABELS, TEXT, Limits
-from bfcviz.importers.pools import one_after_another
+from bfcviz.importers.heap_state import HEAP_CHUNK, HeapRegion, events_of_state, one_after_another
 
 _MADE_UP: Final = "the dump holds no addresses of blocks: blocks lie at made-up addresses, one after another"
 _FIRST_ADDRESS: Final = 1 << 32

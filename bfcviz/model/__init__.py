@@ -10,9 +10,8 @@ from bfcviz import _compiled
 _compiled.load("bfcviz._model")
 
 
-from bfcviz.model.seeking.keyframes import keyframes
-from bfcviz.model.state.model import Model
-from bfcviz.model.state.views import BIN, CHUNK, REGION, ModelStats
-from bfcviz.model.timelines.timeline import TIMELINE, timeline
+from bfcviz.model.keyframe_bytes import keyframes
+from bfcviz.model.model import BIN, CHUNK, REGION, Model, ModelStats
+from bfcviz.model.timelines import TIMELINE, timeline
 
 __all__ = ["BIN", "CHUNK", "REGION", "TIMELINE", "Model", "ModelStats", "keyframes", "timeline"]

@@ -21,11 +21,11 @@ from bfcviz.events.sliding_window import KEEP, Beginning, follow
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.storage.recording_files import ORIGIN_FILE
 from bfcviz.events.trace import Trace
-from bfcviz.model.seeking.keyframes import encode, keyframes
-from bfcviz.model.seeking.snapshots import Snapshot
-from bfcviz.model.state import array_access
-from bfcviz.model.state.pool_state import PoolState
-from bfcviz.model.state.row_storage import CHUNK_ROW, REGION_ROW
+from bfcviz.model import array_access
+from bfcviz.model.keyframe_bytes import encode, keyframes
+from bfcviz.model.pool_state import PoolState
+from bfcviz.model.row_storage import CHUNK_ROW, REGION_ROW
+from bfcviz.model.snapshots import Snapshot
 
 
 class LiveHeapState(Protocol):

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.figures.style.colouring import Colouring, colouring
-from bfcviz.figures.style.holder_classes import OTHER, SHADES, HolderClasses, path_text
-from bfcviz.figures.style.theme import LIGHT
+from bfcviz.figures.colouring import Colouring, colouring
+from bfcviz.figures.holder_classes import OTHER, SHADES, HolderClasses, path_text
+from bfcviz.figures.theme import LIGHT
 from bfcviz.model import Model
 
 _MOST: Final = 8

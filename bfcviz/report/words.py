@@ -1,16 +1,20 @@
 """The sentences and tables of a report, as plain text: each renderer escapes them in its own way."""
 
+import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from bfcviz.model.explain.failure.diagnosis import Verdict
-from bfcviz.model.explain.failure.pins import Pin
-from bfcviz.model.explain.text import short_names
-from bfcviz.model.explain.text.failure import failure_line, verdict_sentence
-from bfcviz.model.holders.holders import Holders
+from bfcviz.analysis import short_names
+from bfcviz.analysis.diagnosis import Pin, Verdict, failure_line, verdict_sentence
+from bfcviz.model.holders import Holders
 from bfcviz.report.content import HeapReport, largest
+from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# The sentences and tables of a report, as plain text: each renderer escapes them in its own way.
 
 MOST_ROWS: Final = 12
 """Holders, and chunks in the way, that are listed."""
@@ -298,3 +302,64 @@ def facts(report: HeapReport) -> list[str]:
 def shortened(text: str) -> str:
     """The text without its middle where it is longer than a name may be."""
     return short_names.shortened(text, _LONG)
+
+
+# ------------------------------------------------------------------------------
+# A report as Markdown, for an issue or a chat: the same data as the page, without pictures.
+
+_SPECIAL: Final = re.compile(r"([\\`*_\[\]<>#|~&@$]|:(?=//)|(?<=www)\.)")
+_BAR: Final = 20  # characters
+
+
+def as_markdown(report: HeapReport) -> str:
+    """The report as Markdown text."""
+    lines = [
+        f"# {escaped(title(report))}",
+        "",
+        *([f"**{escaped(numbers(report))}**", ""] if numbers(report) else []),
+        escaped(f"{report.origin.source or 'A trace'}: {', '.join(facts(report))}"),
+        "",
+        escaped(summary(report)),
+        *(escaped(text) for text in (explanation(report), holder_line(report)) if text),
+    ]
+    if advised := advice(report):
+        lines += [
+            "",
+            "## What would help",
+            "",
+            *(f"{n}. {escaped(text)}" for n, text in enumerate(advised, 1)),
+        ]
+    lines += _section("Sizes", sizes(report))
+    sentence, rows = pins(report)
+    lines += _section("What is in the way", rows, sentence)
+    for found in report.holders:
+        lines += _section(f"Who holds the memory, by {found.by.replace('_', ' ')}", holder_rows(found))
+    if not report.holders:
+        lines += _section("Chunks in use, by size", by_size(report), NO_HOLDERS)
+    lines += _section("Settings", settings(report))
+    lines += _section("All failed requests", other_failures(report))
+    lines += _section("All heaps of the file", other_heaps(report))
+    lines += ["", "## How complete the file is", ""]
+    lines += [f"- {escaped(text)}" for text in completeness(report)]
+    return "\n".join(lines) + "\n"
+
+
+def _section(title: str, rows: Sequence[ReportRow], sentence: str = "") -> list[str]:
+    """A heading and a table; nothing without rows."""
+    if not rows:
+        return []
+    has_shares = any(row.share is not None for row in rows)
+    lines = ["", f"## {title}", ""]
+    lines += [escaped(sentence), ""] if sentence else []
+    lines += [f"| | | |{' |' * has_shares}", f"|---|---:|---|{'---|' * has_shares}"]
+    for row in rows:
+        cells = [escaped(row.name), escaped(row.value), escaped(row.note)]
+        if has_shares:
+            cells.append("" if row.share is None else "█" * round(_BAR * row.share))
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def escaped(text: str) -> str:
+    """`text` as one line in which Markdown and HTML mean nothing."""
+    return _SPECIAL.sub(r"\\\1", printable(text))

@@ -7,7 +7,6 @@ traces and its `dashboard`, the report of a notebook cell (`report`, `magics`), 
 """
 
 from bfcviz.watching.alerts import Alarm, Alert
-from bfcviz.watching.session import Watch
-from bfcviz.watching.start_watch import watch
+from bfcviz.watching.session import Watch, watch
 
 __all__ = ["Alarm", "Alert", "Watch", "watch"]

@@ -16,9 +16,9 @@ from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
-from bfcviz.model.browse.navigation import events_of
-from bfcviz.model.holders.equal_steps import ALERT
-from bfcviz.model.timelines.timeline import RATIOS, TIMELINE, equal_parts, measured
+from bfcviz.model.equal_steps import ALERT
+from bfcviz.model.navigation import events_of
+from bfcviz.model.timelines import RATIOS, TIMELINE, equal_parts, measured
 from bfcviz.periodic import Periodic
 from bfcviz.thresholds import Hysteresis, Threshold, Unit
 

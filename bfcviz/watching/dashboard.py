@@ -7,9 +7,8 @@ from typing import Any, Final, TypeVar
 import ipywidgets as widgets
 
 from bfcviz.dashboard import LiveDashboard
-from bfcviz.dashboard.background.ring_reader import RingReader
-from bfcviz.dashboard.background.workload import Workload
-from bfcviz.dashboard.live import numbered
+from bfcviz.dashboard.live import RingReader, numbered
+from bfcviz.dashboard.renderer import Workload
 from bfcviz.events.trace import Trace
 from bfcviz.live.numpy.serve import unserved
 from bfcviz.model.trace_from_source import name_of

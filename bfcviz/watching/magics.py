@@ -11,12 +11,10 @@ from IPython.core.error import UsageError
 from bfcviz.dashboard import notebook
 from bfcviz.errors import LiveError
 from bfcviz.events.trace import Trace
-from bfcviz.frameworks.option_types import CAPTURE
-from bfcviz.frameworks.supported_frameworks import FRAMEWORKS, WATCHABLE
+from bfcviz.frameworks import CAPTURE, FRAMEWORKS, WATCHABLE
 from bfcviz.live.numpy.serve import unserved
 from bfcviz.watching.reports import report
-from bfcviz.watching.session import Watch
-from bfcviz.watching.start_watch import watch
+from bfcviz.watching.session import Watch, watch
 
 _OFF: Final = "off"
 

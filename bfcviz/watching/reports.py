@@ -5,19 +5,19 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from bfcviz.events.origin_details import regions_known
+from bfcviz.analysis.event_text import explain
+from bfcviz.analysis.headline import failure_headline
+from bfcviz.analysis.short_names import short_name
+from bfcviz.analysis.why import diagnose
+from bfcviz.events.origin import regions_known
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
-from bfcviz.model.browse.navigation import peak, previous_step
-from bfcviz.model.explain.failure.diagnose import diagnose
-from bfcviz.model.explain.text.event import explain
-from bfcviz.model.explain.text.headline import failure_headline
-from bfcviz.model.explain.text.short_names import short_name
-from bfcviz.model.holders.holder_paths import place_in_code
-from bfcviz.model.state.views import ModelStats
-from bfcviz.model.timelines.fragmentation import external, internal, reserved_not_in_use
-from bfcviz.report.card.card import failure_card, peak_card
+from bfcviz.model.grouping import place_in_code
+from bfcviz.model.model import ModelStats
+from bfcviz.model.navigation import peak, previous_step
+from bfcviz.model.timelines import external, internal, reserved_not_in_use
+from bfcviz.report.card import failure_card, peak_card
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 

@@ -15,10 +15,9 @@ from typing import Any, Final, Generic, TypeVar
 import ipywidgets as widgets
 
 from bfcviz.dashboard import notebook, widget_lifetime
-from bfcviz.dashboard.background.renderer import Renderer
-from bfcviz.dashboard.background.workload import Workload
+from bfcviz.dashboard.renderer import Renderer, Workload
 from bfcviz.live.numpy.serve import unserved
-from bfcviz.whatif.search.control import SearchControl
+from bfcviz.whatif.search.trial import SearchControl
 
 RATE: Final = 4.0
 """Most frames per second."""

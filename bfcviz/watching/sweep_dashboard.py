@@ -18,16 +18,14 @@ from typing import Any, Final
 import ipywidgets as widgets
 
 from bfcviz.dashboard import notebook, widget_lifetime
-from bfcviz.dashboard.background.renderer import Renderer
-from bfcviz.dashboard.background.workload import Workload
-from bfcviz.dashboard.panels.figure_view import relayouting, restyling
-from bfcviz.dashboard.panels.figure_widget import OneWayFigureWidget
+from bfcviz.dashboard.figure_view import relayouting, restyling
+from bfcviz.dashboard.figure_widget import OneWayFigureWidget
+from bfcviz.dashboard.renderer import Renderer, Workload
 from bfcviz.figures.comparison.sweep import sweep_heat_map
-from bfcviz.figures.style.theme import ThemeName
-from bfcviz.figures.style.view_options import Look
+from bfcviz.figures.theme import ThemeName
+from bfcviz.figures.view_options import Look
 from bfcviz.live.numpy.serve import unserved
-from bfcviz.whatif.sweep.results import SweepResults
-from bfcviz.whatif.sweep.sweep import SweepProgress, sweep
+from bfcviz.whatif.sweep.sweep import SweepProgress, SweepResults, sweep
 
 RATE: Final = 2.0
 """Most frames per second."""

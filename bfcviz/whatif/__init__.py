@@ -1,1 +1,5 @@
 """What if: the requests of a trace served again under other rules."""
+
+from bfcviz import _compiled
+
+_compiled.load("bfcviz._whatif")

@@ -6,17 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 from bfcviz import native
+from bfcviz.analysis.why import failing_pool
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.explain.failure.first_failure import failing_pool
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.units import format_bytes, parse_bytes
-from bfcviz.whatif.failed_requests import are_failed, failed_note
 from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.policy import Policy
 from bfcviz.whatif.policy_table import policy_of
-from bfcviz.whatif.requests import FREE, RequestStream, requests_of
+from bfcviz.whatif.requests import FREE, RequestStream, are_failed, failed_note, requests_of
 
 
 def replay(  # noqa: PLR0913  the source, the rules, the limit, and how to run

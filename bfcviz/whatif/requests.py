@@ -1,7 +1,7 @@
 """RequestStream: what a job asked of one heap, without any placement."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Final
@@ -9,16 +9,50 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.analysis.diagnosis import settings_of
 from bfcviz.events.labels import Labels
-from bfcviz.events.origin import Origin, Status
-from bfcviz.events.origin_details import holds_only_states, recorded_failures, requested_bytes_known
+from bfcviz.events.origin import Origin, Status, holds_only_states, recorded_failures, requested_bytes_known
 from bfcviz.events.schema import EVENT, Events, Flag, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
-from bfcviz.model.explain.failure.settings import settings_of
-from bfcviz.model.lifetimes.lifetimes import born_of, in_use_at
+from bfcviz.model.lifetimes import born_of, in_use_at
 from bfcviz.units import format_bytes
-from bfcviz.whatif.recorded_regions import REGION_ROW, region_changes, regions_of
+
+# ------------------------------------------------------------------------------
+# The regions that the heap of a trace was granted, beside the requests during which it happened.
+
+REGION_ROW: Final = np.dtype(
+    [
+        ("request", "<i8"),  # index of the request during which it happened
+        ("address", "<u8"),
+        ("size", "<u8"),  # bytes granted; 0: the region that begins there was released
+        ("joined", "?"),  # the grant extended the region that ends there
+        ("needed", "<u8"),  # bytes that the request needed, after rounding; 0 for a release
+    ]
+)
+"""One region that the heap was granted in the trace, or released."""
+
+
+def region_changes(events: Events, pool: int) -> Events:
+    """The regions granted and released among these events."""
+    changed: Events = events[(events["pool"] == pool) & np.isin(events["kind"], (Kind.EXTEND, Kind.RELEASE))]
+    return changed
+
+
+def regions_of(changes: Events, event: NDArray[np.int64]) -> NDArray[np.void]:
+    """The regions granted and released, as rows of `REGION_ROW`; `event` is that of each request."""
+    regions = np.zeros(len(changes), REGION_ROW)
+    regions["request"] = np.searchsorted(event, changes["seq"].astype(np.int64))
+    regions["address"] = changes["address"]
+    granted = changes["kind"] == Kind.EXTEND
+    regions["size"] = np.where(granted, changes["size"], 0)
+    regions["needed"] = np.where(granted, changes["requested"], 0)
+    regions["joined"] = granted & (changes["flags"] & Flag.GREW != 0)
+    return regions
+
+
+# ------------------------------------------------------------------------------
+# RequestStream: what a job asked of one heap, without any placement.
 
 ALLOCATE: Final = 0
 FREE: Final = 1
@@ -91,8 +125,6 @@ class RequestStream:
 
     def without_failed(self) -> "RequestStream":
         """The same without the requests that failed in the trace, for a job that went on without them."""
-        from bfcviz.whatif.failed_requests import without_failed  # noqa: PLC0415  which needs this class
-
         return without_failed(self)
 
     @cached_property
@@ -305,3 +337,65 @@ def _notes(origin: Origin, pool: int, rows: NDArray[np.void], carried: int, unkn
     if made and not (rows["kind"] == FREE).any():
         notes.append(f"none of the {made:,} allocations is freed")
     return notes
+
+
+# ------------------------------------------------------------------------------
+# Requests that failed in the trace itself: which they are, what they change, and the stream without them.
+#
+# A job that fails dies, or goes on without the memory: it tries a smaller workspace, or catches the error. A trace
+# does not say which. So these requests are served like all others, and a note says what the job needs without them.
+
+
+def are_failed(rows: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Whether each row is a request that failed in the trace, or its free, which comes at once; bool[n].
+
+    Args:
+        rows: of `STREAM_ROW`, shape (n,).
+    """
+    event: NDArray[np.int64] = rows["event"]
+    freed_at_once = np.zeros(len(rows), bool)
+    freed_at_once[:-1] = (
+        (rows["kind"][:-1] == ALLOCATE)
+        & (rows["kind"][1:] == FREE)
+        & (event[:-1] == event[1:])
+        & (event[:-1] >= 0)
+    )
+    failed = freed_at_once.copy()
+    failed[1:] |= freed_at_once[:-1]
+    return failed
+
+
+def without_failed(stream: RequestStream) -> RequestStream:
+    """The same stream without the requests that failed in its trace."""
+    failed = are_failed(stream.rows)
+    if not failed.any():
+        return stream
+    rows = stream.rows[~failed]
+    made: NDArray[np.int64] = stream.rows["block"][(stream.rows["kind"] == ALLOCATE) & ~failed]
+    number = np.zeros(stream.blocks, np.int64)
+    number[made] = np.arange(len(made))
+    blocks: NDArray[np.int64] = rows["block"]
+    rows["block"] = number[blocks]
+    regions = stream.regions.copy()
+    place = np.maximum(np.cumsum(~failed) - 1, 0)
+    at: NDArray[np.int64] = np.minimum(regions["request"], len(place) - 1)
+    regions["request"] = place[at]
+    left_out = f"requests that failed in the trace, left out: {_count(failed):,}"
+    notes = (*(note for note in stream.notes if note != failed_note(stream)), left_out)
+    return replace(stream, rows=rows, regions=regions, notes=notes)
+
+
+def failed_note(stream: RequestStream) -> str:
+    """What requests that failed in the trace change; empty without any."""
+    failed = are_failed(stream.rows)
+    if not failed.any():
+        return ""
+    most = int(replace(stream, rows=stream.rows[~failed]).live_bytes.max(initial=0))
+    return (
+        f"requests that failed in the trace: {_count(failed):,}; served like all others, and freed at once. Without "
+        f"them at most {format_bytes(most)} are requested at once (`without_failed`, `--without-failed`)"
+    )
+
+
+def _count(failed: NDArray[np.bool_]) -> int:
+    return int(np.count_nonzero(failed)) // 2

@@ -3,7 +3,7 @@
 import pytest
 from heaps import KIB, new_heap
 
-from bfcviz.allocator.interface.attributes import AllocationAttributes
+from bfcviz.allocator.interface import AllocationAttributes
 from bfcviz.errors import InvalidRequest
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from attacks.children import ended, expect, shared_memory, start, wait_for
 
 import bfcviz
-from bfcviz.live.numpy import numpy_api
+from bfcviz.live.numpy import serve
 from bfcviz.live.numpy.serve import unserved
 from bfcviz.model import Model
 
@@ -47,7 +47,7 @@ def record(folder, work, shared):
         with unserved():  # NumPy's arrays of the checks are not to change what they look at
             heap.check_invariants()
             rest()
-    numpy_api.set_handler(numpy_api.default_handler())
+    serve.set_handler(serve.default_handler())
     chunks = heap.memory_map()
     recording.close()
     trace = recording.trace()

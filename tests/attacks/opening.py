@@ -9,6 +9,9 @@ import numpy as np
 from heaps import MIB, new_heap
 
 import bfcviz
+from bfcviz.analysis.diagnosis import failure_lines
+from bfcviz.analysis.event_text import explain
+from bfcviz.analysis.why import all_failures, diagnosis_json
 from bfcviz.cli.info import info, info_lines
 from bfcviz.errors import BfcvizError
 from bfcviz.events.labels import Labels
@@ -16,10 +19,6 @@ from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
-from bfcviz.model.explain.failure.as_json import diagnosis_json
-from bfcviz.model.explain.failure.diagnose import all_failures
-from bfcviz.model.explain.text.event import explain
-from bfcviz.model.explain.text.failure import failure_lines
 
 LONG = 1 << 20  # events
 

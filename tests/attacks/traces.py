@@ -14,9 +14,8 @@ from attacks.mutate import NUMBERS, damaged, odd, odd_events, odd_json
 from attacks.opening import good_trace, verdict
 
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.events.storage.arrow import FIELDS
-from bfcviz.events.storage.parquet_writer import LABELS_KEY, ORIGIN_KEY
-from bfcviz.model.seeking.keyframes import keyframes
+from bfcviz.events.storage.parquet import FIELDS, LABELS_KEY, ORIGIN_KEY
+from bfcviz.model.keyframe_bytes import keyframes
 
 TYPES = (
     pa.int8(),

@@ -19,9 +19,9 @@ import numpy_served  # first: NumPy reads the number of threads when it is impor
 from numpy_served import np
 
 from bfcviz.events.labels import Labels
-from bfcviz.live.capture.labels import label
-from bfcviz.live.capture.stacks import Stacks
+from bfcviz.live.labels import label
 from bfcviz.live.numpy.serve import serve_numpy
+from bfcviz.live.stacks import Stacks
 
 MODES = ("alone", "nothing", "label", "stack")
 ARRAYS = 20_000

@@ -5,11 +5,11 @@ import time
 from random import Random
 
 import bfcviz
+from bfcviz.analysis.alignment import AlignedBy
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
-from bfcviz.model.comparison.alignment import AlignedBy
 
 LABELS, HELD, STEP = 500, 4000, 700
 

@@ -87,8 +87,8 @@ def zooms_cost(inspector, runs: int) -> dict[str, list[float]]:
     """What it costs to zoom the region map to a quarter of each side, here and there."""
     from dataclasses import replace  # noqa: PLC0415  beside its only use
 
-    from bfcviz.dashboard.panels.zoom_windows import whole  # noqa: PLC0415
-    from bfcviz.figures.style.view_options import MapWindow  # noqa: PLC0415
+    from bfcviz.dashboard.panel_data import whole  # noqa: PLC0415
+    from bfcviz.figures.view_options import MapWindow  # noqa: PLC0415
 
     panel = inspector.view.panels["region_map"]
     width, rows = panel.xaxis["range"][1] * panel.x_unit, panel.yaxis["range"][0]

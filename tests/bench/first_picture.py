@@ -118,7 +118,7 @@ def imports(code: str, checkout: Path) -> tuple[float, Counter[str]]:
 SERVER = """
 import bfcviz.cli.view
 try:
-    import bfcviz.cli.page.server
+    import bfcviz.cli.server
 except ImportError:
     import bfcviz.cli.page_server  # where it was
 """

@@ -10,8 +10,8 @@ from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
-from bfcviz.model.holders.grouping import UNNAMED
-from bfcviz.model.holders.holders import holders
+from bfcviz.model.grouping import UNNAMED
+from bfcviz.model.holders import holders
 
 
 def trace_of(chunks, labels):

@@ -9,7 +9,7 @@ import time
 import jax
 import jax.numpy as jnp
 
-from bfcviz.live.jax.observe import observe_jax
+from bfcviz.live.jax import observe_jax
 
 
 def made(count):

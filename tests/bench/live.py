@@ -146,8 +146,8 @@ def compare(work, budget: float, options: argparse.Namespace) -> str:
 
 def anatomy(options: argparse.Namespace) -> None:
     """What each kind of picture costs, and how much of it each part."""
-    from bfcviz.dashboard.background.frame_timing import Frame
     from bfcviz.dashboard.live import LiveDashboard
+    from bfcviz.dashboard.renderer import Frame
 
     heap = Heap(options.chunks)
     dashboard = LiveDashboard(heap.bfc, start=False)

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from importers.bfc_log.log_maker import ERAS, SETTINGS, MadeChunk, MadeHeap, make_log
 
 import bfcviz
-from bfcviz.model.state.model import Model
+from bfcviz.model.model import Model
 
 SHOWN = [
     ("1.4", "plain"),

@@ -15,7 +15,7 @@ from model_workload import training
 from bfcviz.events.labels import Labels
 from bfcviz.events.trace import Origin, Trace
 from bfcviz.model import Model, keyframes, timeline
-from bfcviz.model.state.pool_state import PoolState
+from bfcviz.model.pool_state import PoolState
 
 RUNS = 5
 SEEKS = 60

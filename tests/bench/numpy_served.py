@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.capture.labels import label
+from bfcviz.live.labels import label
 from bfcviz.live.numpy.serve import serve_numpy
 
 LAYERS = (784, 512, 256, 10)

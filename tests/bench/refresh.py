@@ -13,12 +13,12 @@ from random import Random
 from unittest.mock import patch
 
 import bfcviz
-from bfcviz.dashboard.panels import panel_data
-from bfcviz.dashboard.panels.layouts import names_in
+from bfcviz.dashboard import panel_data
+from bfcviz.dashboard.layouts import names_in
 from bfcviz.events.trace import Trace
-from bfcviz.figures.active_memory import figure as active_memory
-from bfcviz.figures.address_time.event_reader import EventReader
-from bfcviz.figures.style.view_options import Look
+from bfcviz.figures import active_memory_timeline as active_memory
+from bfcviz.figures.address_time_map import EventReader
+from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 
 OPERATIONS = 1000

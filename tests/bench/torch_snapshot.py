@@ -125,7 +125,7 @@ def measured_pickle(path):
 def measured_open(path):
     import bfcviz  # noqa: PLC0415  not a part of the other measurement
     from bfcviz.importers.torch import snapshot  # noqa: F401, PLC0415
-    from bfcviz.model.state.model import Model  # noqa: PLC0415
+    from bfcviz.model.model import Model  # noqa: PLC0415
 
     before, begin, cpu = peak_mib(), time.perf_counter(), time.process_time()
     trace = bfcviz.open(path)

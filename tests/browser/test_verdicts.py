@@ -2,8 +2,7 @@
 
 import pytest
 
-from bfcviz.figures.style.colour_math import rgb
-from bfcviz.figures.style.theme import DARK, LIGHT
+from bfcviz.figures.theme import DARK, LIGHT, rgb
 from browser.board import write_notebook
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]

@@ -9,8 +9,8 @@ import bfcviz
 from bfcviz.cli import main
 from bfcviz.cli.export import NAMED_STEPS
 from bfcviz.figures import FIGURES
-from bfcviz.figures.style.colouring import COLOURINGS
-from bfcviz.model.browse.navigation import peak, worst_fragmentation
+from bfcviz.figures.colouring import COLOURINGS
+from bfcviz.model.navigation import peak, worst_fragmentation
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,7 @@ import pytest
 from shared import sample_trace
 
 import bfcviz
-from bfcviz.cli import main
-from bfcviz.cli.common import search_progress
+from bfcviz.cli import common, main
 from bfcviz.whatif.replay import replay
 
 
@@ -99,9 +98,9 @@ def test_a_terminal_shows_the_progress_and_nothing_remains(file, monkeypatch, ca
         def erase(self):
             drawn.append("erased")
 
-    monkeypatch.setattr(search_progress, "ProgressBar", Bar)
+    monkeypatch.setattr(common, "ProgressBar", Bar)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    with search_progress.search_control("x") as control:
+    with common.search_control("x") as control:
         bfcviz.smallest_limit(file, control=control, cache=None)
     assert 0 < drawn[0].share <= 1
     assert drawn[1:] == ["erased"]
@@ -112,7 +111,7 @@ def test_an_interrupted_search_prints_what_it_knows(file, monkeypatch, capsys):
         if done == 5:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("bfcviz.whatif.search.control.SearchControl.report", interrupt)
+    monkeypatch.setattr("bfcviz.whatif.search.trial.SearchControl.report", interrupt)
     assert main(["fit", file, "--json", "--granule", "512"]) == 130
     found = json.loads(capsys.readouterr().out)
     assert (found["complete"], len(found["tried"])) == (False, 5)

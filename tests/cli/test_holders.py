@@ -8,7 +8,7 @@ from shared import sample_trace
 
 import bfcviz
 from bfcviz.cli import main
-from bfcviz.model.holders.grouping import UNNAMED
+from bfcviz.model.grouping import UNNAMED
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from shared import ROOT
 
 from bfcviz.events.origin import Status
 from bfcviz.events.trace import Trace
-from bfcviz.live.jax.observe import GAPS
+from bfcviz.live.jax import GAPS
 from bfcviz.model import Model
-from bfcviz.model.browse.navigation import peak
+from bfcviz.model.navigation import peak
 
 STAND_IN = """
 import sys

@@ -9,11 +9,10 @@ from figures.synthetic import busy_trace
 from shared import SHARED, needs_shared
 
 import bfcviz
-from bfcviz.cli import main
-from bfcviz.cli.common import reading
-from bfcviz.cli.common.reading import ProgressBar, open_with_progress
-from bfcviz.events.origin_details import REGION_FACTS, KnownGaps
-from bfcviz.live.common.observed_heap import ObservedHeap
+from bfcviz.cli import common, main
+from bfcviz.cli.common import ProgressBar, open_with_progress
+from bfcviz.events.origin import REGION_FACTS, KnownGaps
+from bfcviz.live.observed_heap import ObservedHeap
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +81,7 @@ def test_an_interrupt_leaves_no_file(file, tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bfcviz.report.html.page._holders", interrupted)
+    monkeypatch.setattr("bfcviz.report.page._holders", interrupted)
     assert main(["report", str(file), "-o", str(tmp_path / "r.html")]) == 130
     assert not any(tmp_path.iterdir())
 
@@ -93,8 +92,8 @@ class Terminal(io.StringIO):
 
 
 def test_a_terminal_shows_how_much_was_read(file, monkeypatch):
-    monkeypatch.setattr(reading, "_QUIET_S", 0.0)
-    monkeypatch.setattr(reading, "_PAUSE_S", 0.001)
+    monkeypatch.setattr(common, "_QUIET_S", 0.0)
+    monkeypatch.setattr(common, "_PAUSE_S", 0.001)
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     with open_with_progress(str(file)) as trace:

@@ -18,8 +18,7 @@ from cli.test_demo import browser_arguments, homes, recording_browser
 from processes import children_of
 
 import bfcviz
-from bfcviz.cli import main, view
-from bfcviz.cli.page import server
+from bfcviz.cli import main, server, view
 
 LIMIT_S = 60
 SAMPLE = str(bfcviz.sample("lstm"))

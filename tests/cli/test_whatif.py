@@ -8,12 +8,12 @@ from figures.synthetic import PlainHeap
 from shared import sample_trace
 
 import bfcviz
+from bfcviz.analysis.why import failing_pool
 from bfcviz.cli import main
 from bfcviz.cli.why import pool_number
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.model.explain.failure.first_failure import failing_pool
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.whatif.policy_table import POLICIES, policy_of
 from bfcviz.whatif.replay import replay

@@ -7,9 +7,9 @@ import pytest
 from model.explain.failure.built import BASE, MIB, state
 
 import bfcviz
+from bfcviz.analysis.diagnosis import Verdict
 from bfcviz.cli import main
 from bfcviz.cli.info import info
-from bfcviz.model.explain.failure.diagnosis import Verdict
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_info_numbers_the_dumps_only_where_there_are_several(tmp_path, capsys):
 
 
 def test_failures_beyond_the_limit_are_counted(failed, capsys, monkeypatch):
-    monkeypatch.setattr("bfcviz.model.explain.failure.diagnose.MOST_FAILURES", 0)
+    monkeypatch.setattr("bfcviz.analysis.why.MOST_FAILURES", 0)
     assert main(["why", str(failed), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["failures_left_out"] == 1
     assert main(["why", str(failed)]) == 0

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.interface.options import AllocatorOptions
-from bfcviz.allocator.introspection.memory_map import NONE
+from bfcviz.allocator.interface import AllocatorOptions
+from bfcviz.allocator.memory_map import NONE
 from bfcviz.allocator.replay import Operations, Replay
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 

@@ -8,13 +8,11 @@ from heaps import GIB, KIB, MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
-from bfcviz.allocator.wrappers.alert import AlertAllocator
-from bfcviz.allocator.wrappers.guard import GuardAllocator
-from bfcviz.allocator.wrappers.limit import LimitAllocator
-from bfcviz.allocator.wrappers.nan_fill import NaNFillAllocator
-from bfcviz.allocator.wrappers.retry import RetryAllocator
-from bfcviz.allocator.wrappers.tracking import TrackingAllocator
-from bfcviz.allocator.wrappers.wrapper import AllocatorWrapper
+from bfcviz.devices.wrappers.guard import GuardAllocator
+from bfcviz.devices.wrappers.limits import AlertAllocator, LimitAllocator, RetryAllocator
+from bfcviz.devices.wrappers.memory_access import NaNFillAllocator
+from bfcviz.devices.wrappers.tracking import TrackingAllocator
+from bfcviz.devices.wrappers.wrapper import AllocatorWrapper
 from bfcviz.thresholds import Threshold
 
 LIMIT = 2 * MIB

@@ -12,16 +12,16 @@ from live.cupy_stand_in import StandIn, cupy
 from live.jax_stand_in import Array, Device, put_jax, stack
 
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.live.common.headroom import Room
 from bfcviz.live.cupy import cupy_api
 from bfcviz.live.cupy.observe import observe_cupy
 from bfcviz.live.cupy.serve import serve_cupy
-from bfcviz.live.jax.observe import observe_jax
+from bfcviz.live.headroom import Room
+from bfcviz.live.jax import observe_jax
 from bfcviz.live.numpy.serve import serve_numpy
 from bfcviz.live.rmm import serve as rmm_serve
 from bfcviz.live.rmm.observe import observe_rmm
 from bfcviz.live.rmm.serve import serve_rmm
-from bfcviz.live.tensorflow.observe import observe_tensorflow
+from bfcviz.live.tensorflow import observe_tensorflow
 from bfcviz.live.torch import serve as torch_serve
 from bfcviz.live.torch.observe import observe_torch
 from bfcviz.live.torch.serve import serve_torch

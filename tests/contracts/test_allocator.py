@@ -9,7 +9,7 @@ from heaps import KIB, MIB
 from threads import in_threads
 
 import bfcviz
-from bfcviz.allocator.interface.attributes import AllocationAttributes
+from bfcviz.allocator.interface import AllocationAttributes
 from bfcviz.errors import DoubleFree, ForeignPointer, InteriorPointer, InvalidRequest, OutOfMemory
 
 

@@ -8,8 +8,8 @@ from contracts.providers import PROVIDERS
 import bfcviz
 from bfcviz.errors import LiveError
 from bfcviz.events.schema import Kind
-from bfcviz.frameworks.supported_frameworks import FRAMEWORKS
-from bfcviz.live.common.heap_provider import HeapProvider
+from bfcviz.frameworks import FRAMEWORKS
+from bfcviz.live.heap_provider import HeapProvider
 
 HAVE_HEAPS = [name for name in PROVIDERS if not name.startswith("tensorflow")]
 

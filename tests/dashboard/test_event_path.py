@@ -15,10 +15,8 @@ from bfcviz.events.log_reader import Reader
 from bfcviz.events.sliding_window import KEEP
 from bfcviz.events.storage.files import OpenFile
 from bfcviz.events.storage.recording import Recording
-from bfcviz.figures.region_map import live_map
-from bfcviz.figures.region_map.raster import cells
-from bfcviz.model import Model
-from bfcviz.model.state import row_storage
+from bfcviz.figures.region_map import cells, figure
+from bfcviz.model import Model, row_storage
 from bfcviz.model.trace_from_source import trace_of
 
 
@@ -110,9 +108,9 @@ def test_the_moving_map_copies_an_event_at_most_once_more(path, monkeypatch, col
         dashboard.inspector.colour = colour
         dashboard.inspector.trace_grew(moving=True)
         owned = []
-        make = live_map.chunks_of_events
+        make = figure.chunks_of_events
         monkeypatch.setattr(
-            live_map, "chunks_of_events", lambda events: owned.append(make(events)) or owned[-1]
+            figure, "chunks_of_events", lambda events: owned.append(make(events)) or owned[-1]
         )
         work(heap, 30)
         dashboard.trace.refresh()

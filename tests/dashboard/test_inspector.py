@@ -12,9 +12,9 @@ from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 import bfcviz
 from bfcviz.dashboard import Inspector
-from bfcviz.dashboard.background import player as player_module
-from bfcviz.dashboard.controls.export_row import ExportRow
-from bfcviz.dashboard.panels.figure_view import difference
+from bfcviz.dashboard import controls as player_module
+from bfcviz.dashboard.export_row import ExportRow
+from bfcviz.dashboard.figure_view import difference
 from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures import FIGURES

@@ -17,7 +17,7 @@ from threads import wait_for_end
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.dashboard import live as module
-from bfcviz.dashboard.header.status import notice
+from bfcviz.dashboard.header import notice
 from bfcviz.dashboard.live import LiveDashboard
 from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog

@@ -7,14 +7,14 @@ import pytest
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
-from bfcviz.dashboard.background.frame_timing import Frame
-from bfcviz.dashboard.controls.moves import MOVES
+from bfcviz.dashboard.controls import MOVES
+from bfcviz.dashboard.layouts import LAYOUTS, names_in
 from bfcviz.dashboard.live import LiveDashboard
-from bfcviz.dashboard.panels.layouts import LAYOUTS, names_in
+from bfcviz.dashboard.renderer import Frame
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Status
 from bfcviz.figures import FIGURES
-from bfcviz.figures.style.view_options import MapWindow
+from bfcviz.figures.view_options import MapWindow
 
 
 def work(heap, times):

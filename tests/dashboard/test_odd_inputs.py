@@ -8,12 +8,12 @@ from figures.odd_traces import LABELS, ODD, many_regions
 from heaps import new_heap
 
 from bfcviz.dashboard import Inspector
-from bfcviz.dashboard.panels.layouts import LAYOUTS
+from bfcviz.dashboard.layouts import LAYOUTS
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
-from bfcviz.figures.style.colouring import COLOURINGS
+from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.model.trace_from_source import trace_of
 
 

@@ -7,7 +7,7 @@ from ipywidgets.widgets.widget import _instances
 
 import bfcviz
 from bfcviz.dashboard import side_by_side
-from bfcviz.dashboard.panels.figure_widget import PlotlyScript
+from bfcviz.dashboard.figure_widget import PlotlyScript
 from bfcviz.errors import BfcvizError
 from bfcviz.figures.panel import CONFIG
 

@@ -4,20 +4,19 @@ from dataclasses import replace
 
 from model.explain.failure.built import state
 
+from bfcviz.analysis.diagnosis import failure_line, failure_lines
+from bfcviz.analysis.event_text import explain
+from bfcviz.analysis.search import search_of
+from bfcviz.analysis.why import diagnose, first_failure, opening
 from bfcviz.dashboard import Inspector
-from bfcviz.dashboard.header.numbers import numbers_of, totals_line
-from bfcviz.dashboard.panels.panel_data import TIMELINES
+from bfcviz.dashboard.header import numbers_of, totals_line
+from bfcviz.dashboard.panel_data import TIMELINES
 from bfcviz.events.origin import Pool
 from bfcviz.events.trace import Trace
-from bfcviz.figures.style.view_options import Selected
-from bfcviz.importers.pools import one_after_another
+from bfcviz.figures.view_options import Selected
+from bfcviz.importers.heap_state import one_after_another
 from bfcviz.model import Model
-from bfcviz.model.browse.navigation import end_of_state, peak, worst_fragmentation
-from bfcviz.model.explain.failure.diagnose import diagnose
-from bfcviz.model.explain.failure.first_failure import first_failure, opening
-from bfcviz.model.explain.search import search_of
-from bfcviz.model.explain.text.event import explain
-from bfcviz.model.explain.text.failure import failure_line, failure_lines
+from bfcviz.model.navigation import end_of_state, peak, worst_fragmentation
 
 
 def two_states():

@@ -17,10 +17,10 @@ from ipywidgets.widgets.widget import _instances
 from processes import run_code
 
 import bfcviz
+from bfcviz.dashboard.figure_widget import PlotlyScript
 from bfcviz.dashboard.follow import Series
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.dashboard.live import LiveDashboard
-from bfcviz.dashboard.panels.figure_widget import PlotlyScript
 from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
 

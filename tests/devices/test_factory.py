@@ -11,7 +11,7 @@ from bfcviz.devices import (
     FactoryRegistry,
     GPUCompatibleCPUDevice,
 )
-from bfcviz.devices.factory import GPUDeviceFactory, ThreadPoolDeviceFactory
+from bfcviz.devices.manager import GPUDeviceFactory, ThreadPoolDeviceFactory
 from bfcviz.errors import DevicesError
 
 

@@ -5,7 +5,7 @@ import ctypes
 import pytest
 from devices.machines import fake
 
-from bfcviz.allocator.interface.attributes import AllocatorAttributes
+from bfcviz.allocator.interface import AllocatorAttributes
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 from bfcviz.devices import DeviceManager, Settings, cuda_gpus
 from bfcviz.errors import DeviceError

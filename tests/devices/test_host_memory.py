@@ -7,10 +7,10 @@ import pytest
 from devices.machines import new_settings
 from heaps import new_heap
 
-from bfcviz.allocator.interface.attributes import AllocatorAttributes
-from bfcviz.allocator.interface.registry import AllocatorFactory, AllocatorRegistry
+from bfcviz.allocator.interface import AllocatorAttributes
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.devices import DeviceManager
+from bfcviz.devices.registry import AllocatorFactory, AllocatorRegistry
 from bfcviz.errors import DevicesError
 from bfcviz.units import GiB, MiB
 

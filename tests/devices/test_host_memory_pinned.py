@@ -2,7 +2,7 @@
 
 from devices.machines import fake
 
-from bfcviz.allocator.interface.attributes import AllocatorAttributes
+from bfcviz.allocator.interface import AllocatorAttributes
 from bfcviz.devices import DeviceManager
 
 FOR_GPU = AllocatorAttributes(on_host=True, gpu_compatible=True)

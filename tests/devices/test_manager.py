@@ -5,7 +5,7 @@ import pytest
 from devices.machines import new_settings
 
 import bfcviz
-from bfcviz.allocator.interface.attributes import AllocatorAttributes
+from bfcviz.allocator.interface import AllocatorAttributes
 from bfcviz.devices import DeviceManager, LogicalDeviceConfiguration
 from bfcviz.devices.simulated_memory import SimulatedGpuSubAllocator
 from bfcviz.errors import DevicesError, SettingError

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.events.storage.arrow import LabelNames, table_of
-from bfcviz.events.storage.parquet_writer import LABELS_KEY, ORIGIN_KEY
+from bfcviz.events.storage.parquet import LABELS_KEY, ORIGIN_KEY, LabelNames, table_of
 from bfcviz.events.trace import BLOCK, Trace
 
 SLOTS = 4000

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from bfcviz.errors import TraceError
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
-from bfcviz.events.origin import Origin, Pool, Status
-from bfcviz.events.origin_details import KnownGaps
+from bfcviz.events.origin import KnownGaps, Origin, Pool, Status
 from bfcviz.events.sliding_window import follow
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model, keyframes, timeline

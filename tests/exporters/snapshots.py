@@ -6,7 +6,7 @@ import pickletools
 from figures.synthetic import KiB, MiB, PlainHeap
 
 from bfcviz.events.labels import Labels
-from bfcviz.model.state.model import Model
+from bfcviz.model.model import Model
 
 VIEWER_READS = {
     "PROTO", "FRAME", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET",

@@ -8,7 +8,7 @@ from figures.synthetic import busy_trace
 
 from bfcviz.exporters import chrome_counters
 from bfcviz.exporters.convert import convert
-from bfcviz.model.state.model import Model
+from bfcviz.model.model import Model
 
 NAMES = {
     "in_use": "bytes_in_use",

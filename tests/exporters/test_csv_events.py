@@ -9,7 +9,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin
 from bfcviz.events.schema import Kind
-from bfcviz.events.storage.arrow import without_formulas
+from bfcviz.events.storage.parquet import without_formulas
 from bfcviz.events.trace import Trace
 from bfcviz.exporters.convert import convert
 

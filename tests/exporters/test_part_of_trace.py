@@ -12,8 +12,8 @@ from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
 from bfcviz.exporters.convert import convert
 from bfcviz.exporters.part_of_trace import part_of
-from bfcviz.model.lifetimes.lifetimes import find
-from bfcviz.model.state.model import Model
+from bfcviz.model.lifetimes import find
+from bfcviz.model.model import Model
 
 FIELDS = ["address", "size", "requested", "label", "thread", "stream", "region", "in_use"]
 

@@ -10,7 +10,7 @@ from shared import SHARED, needs_shared, sample_trace
 
 from bfcviz.events.schema import Flag, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.exporters import torch_entries
+from bfcviz.exporters import torch_snapshot
 from bfcviz.exporters.convert import convert
 from bfcviz.importers.open_trace import open_trace
 
@@ -77,7 +77,7 @@ def test_what_has_no_place_is_said(written):
 
 
 def test_only_the_last_entries_are_kept(monkeypatch, tmp_path):
-    monkeypatch.setattr(torch_entries, "MOST", 10)
+    monkeypatch.setattr(torch_snapshot, "MOST", 10)
     trace = busy_trace(100)
     notes = convert(trace, tmp_path / "s.pickle")
     found = loaded(tmp_path / "s.pickle")

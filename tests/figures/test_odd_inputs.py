@@ -4,10 +4,10 @@ import pytest
 from figures.odd_traces import ODD, assert_drawable, many_regions
 
 from bfcviz.figures import FIGURES
+from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.figures.export import rendered
-from bfcviz.figures.region_map.highlights import last_event
-from bfcviz.figures.style.colouring import COLOURINGS
-from bfcviz.figures.style.view_options import Look, MapWindow, Selected
+from bfcviz.figures.region_map.rows import last_event
+from bfcviz.figures.view_options import Look, MapWindow, Selected
 from bfcviz.model import Model
 
 

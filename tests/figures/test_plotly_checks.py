@@ -8,9 +8,9 @@ from figures.odd_traces import ODD
 
 import bfcviz
 from bfcviz.figures import FIGURES, panel
-from bfcviz.figures.region_map.highlights import last_event
-from bfcviz.figures.style.colouring import COLOURINGS
-from bfcviz.figures.style.view_options import Look
+from bfcviz.figures.colouring import COLOURINGS
+from bfcviz.figures.region_map.rows import last_event
+from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 
 

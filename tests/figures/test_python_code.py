@@ -9,7 +9,7 @@ from figures.synthetic import busy_trace
 import bfcviz
 from bfcviz.figures import FIGURES, Look, Picture, draw
 from bfcviz.figures.python_code import IN_MEMORY, code_for
-from bfcviz.figures.style.view_options import MapWindow, Selected
+from bfcviz.figures.view_options import MapWindow, Selected
 
 WINDOW = MapWindow((0.0, np.float64(1 << 20)), (0.0, 2.5))
 
@@ -66,7 +66,7 @@ def test_the_code_names_no_defaults():
 def test_what_was_chosen_is_named_one_a_line_where_it_is_much():
     look = Look(theme="dark", map_window=WINDOW, selected=Selected(4096))
     assert code_for("region_map", Path("/run.parquet"), 5, 2, look).splitlines()[1:] == [
-        "from bfcviz.figures.style.view_options import MapWindow, Selected",
+        "from bfcviz.figures.view_options import MapWindow, Selected",
         "",
         "trace = bfcviz.open('/run.parquet')",
         "figure = bfcviz.draw(",

@@ -3,7 +3,7 @@
 import pytest
 
 from bfcviz.errors import LiveError
-from bfcviz.frameworks.watch_request import WatchRequest, resolve, way_of
+from bfcviz.frameworks import WatchRequest, resolve, way_of
 
 
 @pytest.mark.parametrize(

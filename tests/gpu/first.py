@@ -177,7 +177,7 @@ def jax():
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     import jax.numpy  # noqa: PLC0415
 
-    from bfcviz.live.jax.observe import observe_jax  # noqa: PLC0415
+    from bfcviz.live.jax import observe_jax  # noqa: PLC0415
 
     with observe_jax() as observed:
         (jax.numpy.ones((1000, 1000)) @ jax.numpy.ones((1000, 1000))).block_until_ready()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gpu.cuda_machine import cupy, needs_gpu
 
-from bfcviz.allocator.interface.attributes import AllocatorAttributes
+from bfcviz.allocator.interface import AllocatorAttributes
 from bfcviz.devices import DeviceManager, Settings, cuda_gpus
 from bfcviz.units import MiB
 

@@ -8,7 +8,7 @@ from processes import needs_compiled
 from bfcviz.events.schema import Kind
 from bfcviz.live.rmm.observe import observe_rmm
 from bfcviz.live.rmm.serve import serve_rmm
-from bfcviz.model.holders.holders import holders
+from bfcviz.model.holders import holders
 
 try:
     import rmm

@@ -5,8 +5,8 @@ from gpu.cuda_machine import cupy, needs_gpu
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import KINDS, cuda_sub_allocator
-from bfcviz.allocator.wrappers.guard import GuardAllocator
-from bfcviz.allocator.wrappers.nan_fill import FRESH, NaNFillAllocator
+from bfcviz.devices.wrappers.guard import GuardAllocator
+from bfcviz.devices.wrappers.memory_access import FRESH, NaNFillAllocator
 from bfcviz.errors import GuardOverrun
 
 pytestmark = needs_gpu

@@ -10,8 +10,7 @@ from shared import SHARED
 
 from bfcviz.importers.file_content import read_content
 from bfcviz.importers.protobuf_wire import Wire
-from bfcviz.importers.tensorflow.memory_events import collect_requests
-from bfcviz.importers.tensorflow.profile_messages import read_space
+from bfcviz.importers.tensorflow.memory_events import collect_requests, read_space
 from bfcviz.importers.tensorflow.requests import REQUEST, RecordedRequests, Requests
 
 REAL = SHARED / "real" / "tensorflow"

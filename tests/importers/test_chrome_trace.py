@@ -12,7 +12,7 @@ from bfcviz.errors import FileError
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Status, Trace
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.state.model import Model
+from bfcviz.model.model import Model
 
 BASE = 0x7F0000000000
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from attacks.seeds import FORMATS, LONG, made_files, real_files
 import bfcviz
 from bfcviz.cli.info import info
-from bfcviz.model.explain.failure.as_json import diagnosis_json
-from bfcviz.model.explain.failure.diagnose import all_failures
+from bfcviz.analysis.why import diagnosis_json
+from bfcviz.analysis.why import all_failures
 
 files = {files}
 path = Path(tempfile.mkdtemp()) / "input"

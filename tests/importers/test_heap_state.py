@@ -16,7 +16,7 @@ from bfcviz.importers.heap_state import (
     failed_request,
     regions_without_gaps,
 )
-from bfcviz.model.state.model import Model
+from bfcviz.model.model import Model
 
 
 def chunks_of(*rows: tuple[int, int, bool]) -> HeapChunks:

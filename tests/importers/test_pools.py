@@ -6,9 +6,9 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.importers.pools import by_time, one_after_another, without
+from bfcviz.importers.heap_state import by_time, one_after_another, without
 from bfcviz.importers.recorded_history import RecordedHistory
-from bfcviz.model.state.model import Model
+from bfcviz.model.model import Model
 
 
 def log_of(address: int, *times: int) -> Events:

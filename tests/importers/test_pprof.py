@@ -14,7 +14,7 @@ from bfcviz.cli.info import info
 from bfcviz.errors import FileError
 from bfcviz.events.trace import Status, Trace
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.state.model import Model
+from bfcviz.model.model import Model
 
 REAL = SHARED / "real" / "other" / "jax_microjax_2a10943c.prof"
 FRAMES = [("compile", "/jax/compiler.py", 288), ("step", "/my/train.py", 7), ("main", "/my/train.py", 90)]

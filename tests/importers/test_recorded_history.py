@@ -3,7 +3,7 @@ from bfcviz.events.origin import Origin
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.importers.recorded_history import RecordedHistory
-from bfcviz.model.state.model import Model
+from bfcviz.model.model import Model
 
 
 def test_more_events_than_the_ring_keeps_are_all_there() -> None:

@@ -12,7 +12,7 @@ from bfcviz.cli.info import info
 from bfcviz.errors import FileError
 from bfcviz.events.trace import Status, Trace
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.state.model import Model
+from bfcviz.model.model import Model
 
 REAL = SHARED / "real" / "other" / "vma_sample.json"
 

@@ -10,10 +10,10 @@ import pytest
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.errors import LiveError
 from bfcviz.events.log import EventLog
-from bfcviz.live.common.deferred_frees import DelayedEvent
-from bfcviz.live.common.headroom import Room
 from bfcviz.live.cupy import cupy_api
 from bfcviz.live.cupy.serve import serve_cupy
+from bfcviz.live.deferred_frees import DelayedEvent
+from bfcviz.live.headroom import Room
 
 try:
     import cupy

@@ -17,7 +17,7 @@ from itertools import count
 
 import numpy as np
 
-from bfcviz.live.capture.labels import label
+from bfcviz.live.labels import label
 from bfcviz.live.process import record
 
 LIVE = 50

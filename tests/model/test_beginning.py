@@ -3,7 +3,7 @@
 from heaps import BASE, MIB, new_heap
 
 from bfcviz.events.log import EventLog
-from bfcviz.live.common.observed_heap import ObservedHeap
+from bfcviz.live.observed_heap import ObservedHeap
 from bfcviz.model.trace_from_source import beginning
 
 

@@ -63,7 +63,7 @@ def test_a_picture_in_a_notebook_needs_no_nbformat():
 
 
 def test_the_server_of_a_page_needs_no_numbers_and_no_grammar():
-    code = "import bfcviz.cli.view, bfcviz.cli.page.server"
+    code = "import bfcviz.cli.view, bfcviz.cli.server"
     assert not loaded_by(code) & {"numpy", "plotly", "pyarrow", "pandas", "rfc3987_syntax.syntax_helpers"}
 
 

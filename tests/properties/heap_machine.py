@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from properties.heap_oracle import Oracle, Source
 
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.interface.options import AllocatorOptions
+from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.replay import Operations
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.errors import DoubleFree, ForeignPointer, InteriorPointer, InvalidRequest, OutOfMemory
@@ -22,8 +22,8 @@ from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
-from bfcviz.model.state.pool_state import PoolState
-from bfcviz.model.state.views import chunks_of, regions_of, stats_of
+from bfcviz.model.model import chunks_of, regions_of, stats_of
+from bfcviz.model.pool_state import PoolState
 
 KIB, MIB = 1 << 10, 1 << 20
 

@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bfcviz.events.ledger.ledger import Ledger
+from bfcviz.events.ledger import Ledger
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
-from bfcviz.model.state.pool_state import PoolState
-from bfcviz.model.state.views import chunks_of, regions_of
+from bfcviz.model.model import chunks_of, regions_of
+from bfcviz.model.pool_state import PoolState
 
 UNIT = 256
 cells = st.integers(0, 40)

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from properties.growing_trace import cuts, grown, wanted_sizes
 
 from bfcviz.model import TIMELINE, timeline
-from bfcviz.model.timelines.extremes import downsample, merge_rows
-from bfcviz.model.timelines.rolling import RollingTimeline
-from bfcviz.model.timelines.timeline import SERIES
+from bfcviz.model.extremes import downsample, merge_rows
+from bfcviz.model.growing_timeline import RollingTimeline
+from bfcviz.model.timelines import SERIES
 
 
 @given(operations(), cuts, st.integers(1, 9), wanted_sizes)

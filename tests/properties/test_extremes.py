@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from properties.plain_series import values_of
 
 from bfcviz.model import timeline
-from bfcviz.model.timelines.timeline import SERIES
+from bfcviz.model.timelines import SERIES
 
 
 @both_ways

@@ -4,8 +4,8 @@ from heaps import MIB, model_of, new_heap
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bfcviz.analysis.fit import fit_of
 from bfcviz.errors import OutOfMemory
-from bfcviz.model.explain.fit import fit_of
 
 ACTIONS = st.lists(st.tuples(st.booleans(), st.integers(1, 40_000), st.integers(0, 1000)), max_size=40)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bfcviz.errors import TraceError
 from bfcviz.model import Model, keyframes
-from bfcviz.model.seeking.keyframes import decode, encode
+from bfcviz.model.keyframe_bytes import decode, encode
 
 
 def state_of(model):

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from properties.plain_series import values_of
 
 from bfcviz.events.schema import Kind
-from bfcviz.model.browse.navigation import events_of, next_step, peak, previous_step, worst_fragmentation
-from bfcviz.model.timelines.timeline import RATIOS
+from bfcviz.model.navigation import events_of, next_step, peak, previous_step, worst_fragmentation
+from bfcviz.model.timelines import RATIOS
 
 
 @given(operations())

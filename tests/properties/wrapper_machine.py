@@ -6,11 +6,10 @@ from heaps import KIB
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bfcviz.allocator.wrappers.guard import GuardAllocator
-from bfcviz.allocator.wrappers.limit import LimitAllocator
-from bfcviz.allocator.wrappers.memory_access import access_to
-from bfcviz.allocator.wrappers.nan_fill import FREED, FRESH, NaNFillAllocator
-from bfcviz.allocator.wrappers.tracking import TrackingAllocator
+from bfcviz.devices.wrappers.guard import GuardAllocator
+from bfcviz.devices.wrappers.limits import LimitAllocator
+from bfcviz.devices.wrappers.memory_access import FREED, FRESH, NaNFillAllocator, access_to
+from bfcviz.devices.wrappers.tracking import TrackingAllocator
 from bfcviz.errors import GuardOverrun, InvalidFree, InvalidRequest, OutOfMemory
 
 LIMIT = 64 * KIB

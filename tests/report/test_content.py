@@ -14,14 +14,14 @@ from model.explain.failure.built import state
 from shared import sample_trace
 
 import bfcviz
+from bfcviz.analysis.why import diagnose
 from bfcviz.cli.report import FORMATS, rendered
 from bfcviz.events.origin import Pool
 from bfcviz.events.trace import Trace
+from bfcviz.figures.colouring import colouring
 from bfcviz.figures.region_map.rows import lay_out
-from bfcviz.figures.style.colouring import colouring
-from bfcviz.figures.style.theme import DARK, LIGHT
-from bfcviz.model.browse.navigation import peak
-from bfcviz.model.explain.failure.diagnose import diagnose
+from bfcviz.figures.theme import DARK, LIGHT
+from bfcviz.model.navigation import peak
 from bfcviz.report import words
 from bfcviz.report.content import report_of
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bfcviz.report.html.row_shapes import RowChunks, covered
+from bfcviz.report.page import RowChunks, covered
 
 
 @pytest.mark.parametrize("seed", range(20))

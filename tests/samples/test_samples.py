@@ -6,9 +6,9 @@ import pytest
 
 import bfcviz
 from bfcviz import samples
+from bfcviz.analysis.diagnosis import Verdict
 from bfcviz.errors import BfcvizError
 from bfcviz.importers.file_format import Format
-from bfcviz.model.explain.failure.diagnosis import Verdict
 
 FORMATS = {"oom_dump": Format.MEMORY_DUMP, "oom_log": Format.TENSORFLOW_LOG}
 

@@ -7,7 +7,7 @@ from heaps import KIB, MIB, new_heap
 
 import bfcviz
 from bfcviz.events.schema import Kind
-from bfcviz.model.browse.navigation import events_of
+from bfcviz.model.navigation import events_of
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.watching.alerts import GOOD_CHECKS, Alert, AlertMonitor
 

@@ -10,11 +10,10 @@ import pytest
 import bfcviz
 from bfcviz.errors import LiveError
 from bfcviz.events.schema import Kind
-from bfcviz.frameworks.supported_frameworks import WATCHABLE
-from bfcviz.frameworks.watch_request import WatchRequest
-from bfcviz.model.browse.navigation import events_of
-from bfcviz.watching import chosen_frameworks as plan_module
-from bfcviz.watching.chosen_frameworks import plan
+from bfcviz.frameworks import WATCHABLE, WatchRequest
+from bfcviz.model.navigation import events_of
+from bfcviz.watching import session as plan_module
+from bfcviz.watching.session import plan
 
 NOTHING = dict.fromkeys(WATCHABLE)
 

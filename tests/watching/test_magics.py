@@ -32,7 +32,8 @@ def as_it_was(request):
 
 
 def prepare(shell):
-    code = "%load_ext bfcviz\nimport numpy as np, bfcviz\nfrom bfcviz.live.numpy import numpy_api\n%xmode Minimal"
+    numpy_api = "from bfcviz.live.numpy import serve as numpy_api"
+    code = f"%load_ext bfcviz\nimport numpy as np, bfcviz\n{numpy_api}\n%xmode Minimal"
     assert shell.run(code).error is None
 
 

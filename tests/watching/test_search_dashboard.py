@@ -7,7 +7,7 @@ from whatif.streams import MiB, holes
 import bfcviz
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.policy_table import policy_of
-from bfcviz.whatif.search.result_cache import ResultCache
+from bfcviz.whatif.search.trial import ResultCache
 
 
 class Waits:

@@ -14,9 +14,9 @@ import bfcviz
 from bfcviz.errors import FileError, LiveError
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
-from bfcviz.live.numpy import numpy_api
+from bfcviz.live.numpy import serve
 from bfcviz.model import Model
-from bfcviz.model.browse.navigation import events_of
+from bfcviz.model.navigation import events_of
 
 PATIENCE_S = 60
 
@@ -24,9 +24,9 @@ PATIENCE_S = 60
 @pytest.fixture(autouse=True)
 def as_it_was():
     """After each test NumPy uses its own memory, threads start as before, and no thread of a watch runs."""
-    handler, start = numpy_api.get_handler(), threading.Thread.start
+    handler, start = serve.get_handler(), threading.Thread.start
     yield
-    assert numpy_api.get_handler() is handler
+    assert serve.get_handler() is handler
     assert threading.Thread.start is start
     assert not [each.name for each in threading.enumerate() if each.name.startswith("bfcviz-monitor")]
     with bfcviz.watch(numpy=True, limit="1MiB"):

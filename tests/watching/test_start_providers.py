@@ -10,11 +10,11 @@ import pytest
 import bfcviz
 from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.events.log import EventLog
-from bfcviz.frameworks.watch_request import WatchRequest
-from bfcviz.live.common.heap_provider import HeapProvider
-from bfcviz.live.numpy import numpy_api
+from bfcviz.frameworks import WatchRequest
+from bfcviz.live.heap_provider import HeapProvider
+from bfcviz.live.numpy import serve
 from bfcviz.live.numpy.serve import serve_numpy
-from bfcviz.watching.chosen_frameworks import open_source
+from bfcviz.watching.session import open_source
 
 
 class FakeProvider(HeapProvider):
@@ -33,7 +33,7 @@ class FakeProvider(HeapProvider):
         if self.fails is not None:
             raise self.fails
         self.began += 1
-        self.handler = numpy_api.get_handler()
+        self.handler = serve.get_handler()
 
     def _stop(self, error):
         self.ended += 1
@@ -95,7 +95,7 @@ def test_devices_reach_those_that_observe(live):
 
 
 def test_another_framework_is_watched_like_numpy(live, tmp_path):
-    made, plain = [], numpy_api.get_handler()
+    made, plain = [], serve.get_handler()
     live("cupy", "serve", lambda **options: made.append(FakeProvider(**options)) or made[0])
     with bfcviz.watch(cupy={"memory": "managed"}, numpy=True, limit="1MiB", path=tmp_path / "run") as w:
         assert w.says == f"{serve_numpy('1MiB').description}. CuPy is served by a stand-in."
@@ -119,10 +119,10 @@ def test_an_error_of_a_framework_becomes_a_live_error_and_undoes_the_others(live
         return FakeProvider(fails=error)
 
     live("cupy", "serve", make)
-    handler = numpy_api.get_handler()
+    handler = serve.get_handler()
     with pytest.raises(LiveError, match=r"^CuPy cannot be watched.*RuntimeError: cudaError.*insufficient$"):
         bfcviz.watch(cupy=True, numpy=True).__enter__()
-    assert numpy_api.get_handler() is handler
+    assert serve.get_handler() is handler
     with bfcviz.watch(numpy=True):
         pass
 
@@ -196,9 +196,9 @@ def test_capture_goes_to_each_framework_that_takes_it(live):
 def test_a_missing_framework_is_named_and_numpy_stays_unchanged(asked, name, monkeypatch):
     for module in ("cupy", "torch", "rmm", "jax"):
         monkeypatch.setitem(sys.modules, module, None)  # as where it is not installed
-    handler = numpy_api.get_handler()
+    handler = serve.get_handler()
     with pytest.raises(BfcvizError, match=name):
         bfcviz.watch(numpy=True, **asked).__enter__()
-    assert numpy_api.get_handler() is handler
+    assert serve.get_handler() is handler
     with bfcviz.watch(numpy=True, limit="1MiB"):
         pass

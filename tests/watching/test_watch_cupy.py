@@ -7,7 +7,7 @@ from live.cupy_stand_in import cupy, gpu, needs_cupy
 import bfcviz
 from bfcviz.errors import OutOfMemory
 from bfcviz.events.schema import Kind
-from bfcviz.model.browse.navigation import events_of
+from bfcviz.model.navigation import events_of
 
 pytestmark = needs_cupy
 __all__ = ["gpu"]

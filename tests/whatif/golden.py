@@ -8,7 +8,7 @@ from conformance.compare import BASE, MODES
 from shared import ROOT, SHARED
 
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.interface.options import AllocatorOptions
+from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.replay import Operations
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.events.labels import Labels

@@ -6,9 +6,8 @@ from heaps import MIB
 
 import bfcviz
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.whatif.failed_requests import are_failed, failed_note, without_failed
 from bfcviz.whatif.replay import replay, stream_of
-from bfcviz.whatif.requests import FREE
+from bfcviz.whatif.requests import FREE, are_failed, failed_note, without_failed
 
 
 @pytest.fixture

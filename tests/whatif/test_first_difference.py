@@ -4,9 +4,8 @@ import pytest
 from whatif.labelled_streams import MiB, stream_of
 
 from bfcviz.errors import InvalidRequest
-from bfcviz.whatif.first_difference import first_difference
+from bfcviz.whatif.outcome import RecordedOutcome, first_difference
 from bfcviz.whatif.policy_table import policy_of
-from bfcviz.whatif.recorded_outcome import RecordedOutcome
 from bfcviz.whatif.requests import ALLOCATE, FREE
 
 # Best fit takes the hole of block 4 (2 MiB), first fit the larger one of block 0 below it.

@@ -8,8 +8,8 @@ from shared import sample_trace
 from whatif.test_policy import stream_of, streams
 
 from bfcviz.errors import BrokenInvariant
-from bfcviz.whatif import interval_packing
-from bfcviz.whatif.interval_packing import Lifetimes, PackingPlan, check_plan, kept_plan, pack
+from bfcviz.whatif import planner
+from bfcviz.whatif.planner import Lifetimes, PackingPlan, check_plan, kept_plan, pack
 from bfcviz.whatif.requests import ALLOCATE, FREE, requests_of
 
 MiB = 1 << 20
@@ -32,8 +32,8 @@ def overlaps(plan):
 @given(stream=streams())
 def test_no_two_blocks_overlap_and_the_height_is_possible(most_exact, stream):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(interval_packing, "MOST_EXACT", most_exact)
-        patch.setattr(interval_packing, "LIMIT_EXACT", most_exact)
+        patch.setattr(planner, "MOST_EXACT", most_exact)
+        patch.setattr(planner, "LIMIT_EXACT", most_exact)
         plan = pack(stream)
     assert not overlaps(plan)
     assert plan.lifetimes.live.max(initial=0) <= plan.height <= plan.lifetimes.size.sum()
@@ -55,18 +55,16 @@ def test_a_plan_that_knows_the_future_beats_the_order_of_time():
     requests = [(ALLOCATE, 0, MiB), (ALLOCATE, 1, MiB), (FREE, 0, 0), (ALLOCATE, 2, 2 * MiB)]
     plan = pack(stream_of(requests))
     assert plan.height == 3 * MiB
-    by_start = interval_packing._by_start(stream_of(requests), plan.lifetimes)
+    by_start = planner._by_start(stream_of(requests), plan.lifetimes)
     assert by_start.height == 4 * MiB
     assert plan.offset[1] == 2 * MiB
 
 
 def test_the_plans_used_last_are_kept(monkeypatch):
     packed = []
-    monkeypatch.setattr(interval_packing, "_plans", {})
-    monkeypatch.setattr(interval_packing, "pack", lambda stream: packed.append(stream) or pack(stream))
-    streams = [
-        stream_of([(ALLOCATE, 0, (number + 1) * MiB)]) for number in range(interval_packing._MOST_PLANS)
-    ]
+    monkeypatch.setattr(planner, "_plans", {})
+    monkeypatch.setattr(planner, "pack", lambda stream: packed.append(stream) or pack(stream))
+    streams = [stream_of([(ALLOCATE, 0, (number + 1) * MiB)]) for number in range(planner._MOST_PLANS)]
     first, *_ = [kept_plan(stream) for stream in streams]
     assert kept_plan(streams[0]) is first
     kept_plan(stream_of([(ALLOCATE, 0, 99 * MiB)]))  # in place of the second

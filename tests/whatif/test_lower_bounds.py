@@ -4,7 +4,7 @@ from shared import sample_trace
 from whatif.test_policy import LIMIT, stream_of, streams
 
 from bfcviz.errors import InvalidRequest
-from bfcviz.whatif import interval_packing, lower_bounds
+from bfcviz.whatif import planner
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, requests_of
 
@@ -85,9 +85,9 @@ def test_a_unit_below_one_byte_is_refused():
 
 def test_all_limits_of_a_stream_are_planned_once(monkeypatch):
     planned = []
-    plain = interval_packing.pack
-    monkeypatch.setattr(interval_packing, "_plans", {})
-    for module in (interval_packing, lower_bounds):
+    plain = planner.pack
+    monkeypatch.setattr(planner, "_plans", {})
+    for module in (planner, planner):
         monkeypatch.setattr(module, "pack", lambda stream: planned.append(stream) or plain(stream))
     stream = requests_of(sample_trace("lstm"))
     policy = policy_of("packed")

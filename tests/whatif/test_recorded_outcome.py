@@ -7,10 +7,9 @@ from whatif.labelled_streams import MiB, stream_of
 import bfcviz
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.schema import Kind
-from bfcviz.whatif.comparison.comparison import BOUNDS
-from bfcviz.whatif.outcome import FreeMemory
+from bfcviz.whatif.comparison import BOUNDS
+from bfcviz.whatif.outcome import FreeMemory, RecordedOutcome
 from bfcviz.whatif.policy_table import POLICIES, policy_of
-from bfcviz.whatif.recorded_outcome import RecordedOutcome
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK
 
 ALLOCATORS = [

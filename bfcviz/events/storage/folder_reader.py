@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from bfcviz.errors import FileError
-from bfcviz.events.event_source import BLOCK, ArraySource
+from bfcviz.events.event_source import BLOCK, ArraySource, Fault
 from bfcviz.events.labels import MAX_LABEL_BYTES, SHORTEST_LINE, Labels
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.schema import EVENT, Events
@@ -22,10 +22,9 @@ from bfcviz.events.storage.recording_files import (
     LABELS_FILE,
     RECORD,
     find_end,
+    is_locked,
     read_origin,
 )
-from bfcviz.events.storage.writer_lock import is_locked
-from bfcviz.events.validation import Fault
 
 MAX_LABELS_BYTES = 1 << 30
 

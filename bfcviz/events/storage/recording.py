@@ -13,17 +13,16 @@ from bfcviz._context_manager import Closing
 from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
-from bfcviz.events.origin import Origin, Pool, Status
-from bfcviz.events.origin_details import KnownGaps, RecordedFailure
+from bfcviz.events.origin import KnownGaps, Origin, Pool, RecordedFailure, Status
 from bfcviz.events.storage.files import EARLIER, PRIVATE_FILE, PRIVATE_FOLDER, open_regular, replacing, why
 from bfcviz.events.storage.recording_files import (
     EVENTS_FILE,
     LABELS_FILE,
     ORIGIN_FILE,
     find_end,
+    lock,
     remove_files,
 )
-from bfcviz.events.storage.writer_lock import lock
 
 if TYPE_CHECKING:
     from bfcviz.events.trace import Trace

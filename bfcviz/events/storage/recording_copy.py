@@ -11,14 +11,7 @@ from typing import Final, NamedTuple
 
 from bfcviz._context_manager import Closing
 from bfcviz.events.origin import MAX_ORIGIN_BYTES
-from bfcviz.events.storage.files import (
-    PRIVATE_FILE,
-    OpenFile,
-    open_regular,
-    read_small,
-    reading,
-    replacing,
-)
+from bfcviz.events.storage.files import PRIVATE_FILE, OpenFile, open_regular, read_small, reading, replacing
 from bfcviz.events.storage.recording import claim_folder
 from bfcviz.events.storage.recording_files import (
     EVENTS_FILE,

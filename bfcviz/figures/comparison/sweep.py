@@ -12,10 +12,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from bfcviz.figures.panel import Margins, Panel, Picture, Place, compose
-from bfcviz.figures.style.colour_math import mixed
-from bfcviz.figures.style.text import LONGEST, exact_bytes, harmless
-from bfcviz.figures.style.theme import Theme
-from bfcviz.figures.style.view_options import PLAIN, Look
+from bfcviz.figures.text import LONGEST, exact_bytes, harmless
+from bfcviz.figures.theme import Theme, mixed
+from bfcviz.figures.view_options import PLAIN, Look
 from bfcviz.units import format_bytes
 
 MOST_ROWS: Final = 40

@@ -4,31 +4,265 @@ Up to `EXACT_CHUNKS` pieces of chunks on screen are drawn as exact rectangles, o
 image, whose cost depends on its pixels.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bfcviz.analysis.fit import Fit, chunk_name, fit_of, fit_sentence, request_at
 from bfcviz.events.labels import Labels
-from bfcviz.events.schema import Events, bin_numbers
+from bfcviz.events.schema import Events, Kind, bin_numbers
+from bfcviz.figures.colouring import COLOURINGS, Colouring, colouring
 from bfcviz.figures.panel import Panel, Picture, single
-from bfcviz.figures.region_map import markers
+from bfcviz.figures.region_map import raster
 from bfcviz.figures.region_map import traces as map_traces
-from bfcviz.figures.region_map.highlights import SPAN, selected, touched
-from bfcviz.figures.region_map.live_map import LiveMap
-from bfcviz.figures.region_map.matches import matches
-from bfcviz.figures.region_map.request_marks import fit_caption, request_marks
-from bfcviz.figures.region_map.rows import Rows, VisibleRows, lay_out
-from bfcviz.figures.region_map.visible_chunks import VisibleChunks
-from bfcviz.figures.style.colouring import COLOURINGS, Colouring, colouring
-from bfcviz.figures.style.fading import faded
-from bfcviz.figures.style.text import axis_unit
-from bfcviz.figures.style.view_options import PLAIN, Look
+from bfcviz.figures.region_map import traces as markers
+from bfcviz.figures.region_map.cells import Cells
+from bfcviz.figures.region_map.rows import SPAN, Pieces, Rows, VisibleRows, lay_out, selected, touched
+from bfcviz.figures.region_map.traces import VisibleChunks, boxes_of
+from bfcviz.figures.shapes import box_outlines, box_trace
+from bfcviz.figures.text import axis_unit, exact_bytes, harmless
+from bfcviz.figures.theme import Paint, Theme, rgb, translucent
+from bfcviz.figures.view_options import PLAIN, Look, faded
 from bfcviz.model import Model
-from bfcviz.model.explain.fit import fit_of, request_at
-from bfcviz.model.state.views import CHUNK
+from bfcviz.model.model import CHUNK
+
+# ------------------------------------------------------------------------------
+# The matches of a search among the chunks of the region map.
+
+MOST_FOUND: Final = 300
+"""Matches that are outlined; more of them cannot be told apart."""
+
+_known: Final[WeakKeyDictionary[Labels, tuple[str, int, NDArray[np.bool_]]]] = WeakKeyDictionary()
+
+
+def matching_labels(labels: Labels, search: str) -> NDArray[np.bool_]:
+    """Which labels, by number, contain the text, whatever the case of letters."""
+    known = _known.get(labels)
+    if known is not None and known[:2] == (search, len(labels)):
+        return known[2]
+    wanted = search.casefold()
+    found = np.array([wanted in labels.name(number).casefold() for number in range(len(labels))], bool)
+    _known[labels] = search, len(labels), found
+    return found
+
+
+def matches(chunks: NDArray[np.void], labels: Labels, search: str | None) -> NDArray[np.void]:
+    """The chunks in use whose labels contain the text, `MOST_FOUND` at most, the largest; none for no text."""
+    if not search or not search.strip():
+        return chunks[:0]
+    table = matching_labels(labels, search.strip())
+    at = np.flatnonzero(chunks["in_use"] & table[np.minimum(chunks["label"], len(table) - 1)])
+    if len(at) > MOST_FOUND:
+        at = np.sort(at[np.argpartition(~chunks["size"][at], MOST_FOUND)[:MOST_FOUND]])
+    found: NDArray[np.void] = chunks[at]
+    return found
+
+
+# ------------------------------------------------------------------------------
+# Marks of a request on the region map: the free chunks that would take it, or the nearest miss and what blocks it.
+#
+# ::
+#
+#     [ free | in use ║ free ║ in use ]      would take it: filled and outlined; a star on the best fit
+#     [ ┌╌ free ╌ x in use x ╌ free ╌┐ ]     nearest miss: a dashed frame; a cross on each chunk that is in the way
+
+MOST_TAKERS: Final = 300
+"""Chunks that would take the request and are outlined, the best fits; more of them cannot be told apart."""
+
+MOST_BLOCKERS: Final = 60
+"""Chunks in the way that get a cross, the largest."""
+
+_LONGEST: Final = 200  # characters of the sentence
+
+
+def request_marks(visible: VisibleChunks, answer: Fit | None, labels: Labels) -> list[dict[str, Any]]:
+    """Three traces: chunks that would take it, the nearest miss, and markers; empty without a request."""
+    takers, miss, blockers = _NONE, _NONE, _NONE
+    if answer is not None:
+        takers = answer.takers[:MOST_TAKERS]
+        if answer.miss is not None and not answer.grows:
+            miss = np.array([(answer.miss.address, answer.miss.size)], SPAN)
+            blockers = answer.blockers[:MOST_BLOCKERS]
+    left = len(answer.takers) - len(takers) if answer is not None else 0
+    crosses = _crosses(visible, blockers, answer, labels)
+    return [
+        _takers(visible, takers, f" ({left:,} more)" if left else ""),
+        _miss(visible, miss),
+        _star(visible, takers[:1]) if len(takers) else crosses,
+    ]
+
+
+def fit_caption(answer: Fit, labels: Labels) -> str:
+    """The answer as one line."""
+    return harmless(fit_sentence(answer, labels), _LONGEST)
+
+
+_NONE: Final = np.empty(0, SPAN)
+
+
+def _takers(visible: VisibleChunks, spans: NDArray[np.void], more: str) -> dict[str, Any]:
+    paint = Paint(translucent(visible.theme.fit, 0.4), visible.theme.fit)
+    boxes = boxes_of(visible.cut(spans["address"], spans["size"]), visible.divisor)
+    return box_trace("", boxes, paint, 3) | _in_legend(spans, f"would take it{more}")
+
+
+def _star(visible: VisibleChunks, spans: NDArray[np.void]) -> dict[str, Any]:
+    pieces = visible.cut(spans["address"], spans["size"])
+    pieces = pieces.only(np.arange(len(pieces)) == 0)  # a chunk that continues in the next row has one star
+    text = f"<b>best fit</b>: the heap would take {_place(spans[0])}" if len(spans) else ""
+    theme = visible.theme
+    points = _points(visible, pieces, ("star", 14, theme.fit, theme.text), [text] * len(pieces))
+    return points | {"name": "", "showlegend": False}
+
+
+def _miss(visible: VisibleChunks, spans: NDArray[np.void]) -> dict[str, Any]:
+    boxes = boxes_of(visible.cut(spans["address"], spans["size"]), visible.divisor)
+    trace = box_outlines("", boxes, visible.theme.fit, 3) | _in_legend(spans, "nearest miss")
+    trace["line"] |= {"dash": "5px,3px"}
+    return trace
+
+
+def _crosses(
+    visible: VisibleChunks, chunks: NDArray[np.void], answer: Fit | None, labels: Labels
+) -> dict[str, Any]:
+    pieces, theme = visible.cut(chunks["address"], chunks["size"]), visible.theme
+    texts = [_in_the_way(chunks[at], labels) for at in pieces.source.tolist()]
+    if answer is not None and texts:
+        texts = [f"{text}<br>{fit_caption(answer, labels)}" for text in texts]
+    colour = theme.oom if answer is not None and answer.failed else theme.text
+    points = _points(visible, pieces, ("x", 10, colour, theme.paper), texts)
+    return points | _in_legend(chunks, "in the way")
+
+
+def _in_legend(spans: NDArray[np.void], name: str) -> dict[str, Any]:
+    """A name only where something is marked: a dashboard keeps room in the legend for every name."""
+    return {"name": name if len(spans) else "", "showlegend": len(spans) > 0}
+
+
+def _in_the_way(chunk: np.void, labels: Labels) -> str:
+    return f"<b>in the way</b>: {harmless(chunk_name(chunk, labels))}<br>{_place(chunk)}"
+
+
+def _place(chunk: np.void) -> str:
+    return f"{exact_bytes(int(chunk['size']))} at {int(chunk['address']):#x}"
+
+
+def _points(
+    visible: VisibleChunks, pieces: Pieces, symbol: tuple[str, int, str, str], texts: Sequence[str]
+) -> dict[str, Any]:
+    """A marker in the middle of each piece, or of its part on screen."""
+    shape, size, colour, rim = symbol
+    left = np.maximum(pieces.left, visible.part.left)
+    right = np.minimum(pieces.right, visible.part.right)
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": (left + right) / 2 / visible.divisor,
+        "y": pieces.row + 0.5,
+        "marker": {"symbol": shape, "size": size, "color": colour, "line": {"width": 1, "color": rim}},
+        "hovertext": texts,
+        "hoverinfo": "text",
+    }
+
+
+# ------------------------------------------------------------------------------
+# LiveMap: the region map of a running heap as an image, updated by events alone.
+#
+# Painting the whole map from chunks costs time for every chunk. Here the bytes of each cell are kept as sums: an
+# ALLOCATE adds its chunk, a FREE subtracts it. An image costs its pixels and the events since the last image,
+# however many chunks the heap has.
+
+_CELLS: Final = 7680  # fewer than the map of a heap that is not running
+_MOST_COLUMNS: Final = 480
+_FEWEST_COLUMNS: Final = 60
+_LOW: Final = np.uint64(0xFFFF_FFFF)
+
+
+class LiveMap:
+    """The whole region map of one heap as an image, from the model's step on.
+
+    A region that is granted later is missing: it needs a new map. A colouring by age needs a new map too, because
+    ages change without events: see `moves`.
+
+    Args:
+        model: the heap; its chunks are read here, and the model is not kept.
+        colours: the colouring of chunks in use.
+        theme: all other colours.
+
+    Attributes:
+        step: the step that is shown.
+        rows: the layout of the regions.
+        divisor: bytes per unit of the map's x axis.
+        cells: the bytes of each cell; None if the heap has no region.
+    """
+
+    def __init__(self, model: Model, colours: Colouring, theme: Theme) -> None:
+        self.step = model.step
+        self.rows = lay_out(model.regions())
+        self.divisor = axis_unit(float(self.rows.width))[0]
+        self.colours = colours
+        self._theme = theme
+        self._columns = int(np.clip(_CELLS // max(len(self.rows), 1), _FEWEST_COLUMNS, _MOST_COLUMNS))
+        self.cells = self._cells_of(model) if len(self.rows) else None
+
+    @property
+    def moves(self) -> bool:
+        """Whether events alone can update it."""
+        return self.colours.name != "age"
+
+    @property
+    def _by_state(self) -> bool:
+        return self.colours.name == "state"
+
+    def take(self, events: Events) -> None:
+        """Apply `events`, those from `step` on."""
+        self.step += len(events)
+        if self.cells is not None:
+            self.cells.take(events, self._classes(events if self._by_state else chunks_of_events(events)))
+
+    def image(self) -> dict[str, Any]:
+        """The fields of plotly's image trace that change."""
+        if self.cells is None:
+            return {"visible": False}
+        picture = raster.paint(self.cells.cell_bytes(), self._theme, waste=self.colours.shows_waste)
+        dx, dy = self.rows.width / self.divisor / self._columns, len(self.rows) / len(picture)
+        place = {"dx": dx, "dy": dy, "x0": dx / 2, "y0": dy / 2}
+        return {"visible": True, "source": picture.data_uri(), **place}
+
+    def _cells_of(self, model: Model) -> Cells:
+        fills = np.array([rgb(paint.fill) for paint in self.colours.paints], np.float64)
+        cells = Cells(self.rows, self._columns, fills, model.pool)
+        used = model.in_use()
+        cells.add_chunks(used["address"], used["size"], used["requested"], self._classes(used))
+        return cells
+
+    def _classes(self, chunks: NDArray[np.void]) -> NDArray[np.uint8]:
+        """The class of each chunk in use; coloured by state there is only one class."""
+        return np.zeros(len(chunks), np.uint8) if self._by_state else self.colours.classes(chunks, self.step)
+
+
+def chunks_of_events(events: Events) -> NDArray[np.void]:
+    """The chunk of each ALLOCATE and FREE while in use, as CHUNK records; undefined for other events."""
+    chunks = np.zeros(len(events), CHUNK)
+    for name in ("address", "size", "requested", "label", "thread", "stream"):
+        chunks[name] = events[name]
+    seq, low = (
+        events["seq"],
+        events["other"].astype(np.uint64),
+    )  # in a FREE: the low half of the `seq` of its ALLOCATE
+    born = (seq & ~_LOW) + low - np.where(low > seq & _LOW, _LOW + np.uint64(1), np.uint64(0))
+    chunks["born"] = np.where(events["kind"] == Kind.FREE, born, seq)
+    chunks["in_use"] = True
+    return chunks
+
+
+# ------------------------------------------------------------------------------
+# The region map: every region a row, every chunk at its address, coloured by its state or class.
 
 EXACT_CHUNKS: Final = 3000
 """Pieces of chunks on screen that are drawn as exact rectangles, at most."""

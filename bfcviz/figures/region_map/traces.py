@@ -1,23 +1,499 @@
 """The plotly traces of the region map: one function per trace or group of traces."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from bfcviz.code_places import telling_lines
 from bfcviz.events.labels import Labels
-from bfcviz.figures.region_map import hover
-from bfcviz.figures.region_map.markers import ALONE, lone, lone_pieces
-from bfcviz.figures.region_map.names import gaps, names_in_boxes
-from bfcviz.figures.region_map.raster import raster
-from bfcviz.figures.region_map.rectangles import no_pieces, outline, rectangles
-from bfcviz.figures.region_map.rows import Pieces
-from bfcviz.figures.region_map.visible_chunks import VisibleChunks
-from bfcviz.figures.style.colour_math import mixed, translucent
-from bfcviz.figures.style.colouring import FREE, MOST_CLASSES
-from bfcviz.figures.style.fading import FADE
-from bfcviz.figures.style.png import data_uri
-from bfcviz.figures.style.theme import Paint
+from bfcviz.events.schema import bin_of
+from bfcviz.figures.colouring import FREE, MOST_CLASSES, Colouring
+from bfcviz.figures.region_map import raster
+from bfcviz.figures.region_map.rows import Pieces, Rows, VisibleRows
+from bfcviz.figures.shapes import Boxes, box_outlines, data_uri
+from bfcviz.figures.text import exact_bytes, fitted, harmless
+from bfcviz.figures.theme import Paint, Theme, contrasting, mixed, translucent
+from bfcviz.figures.view_options import FADE
+from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# Rectangles for pieces of rows: one trace, however many there are.
+#
+# Plotly makes an SVG path for each unbroken line, and thousands of paths take it a tenth of a second. So the filled
+# rectangles of a row are one line, which connects them along the row's lower edge, under the region's frame::
+#
+#     +--+  +-----+
+#     |  |  |     |
+#     *  +--+     +   >
+
+TOP, BOTTOM = 0.08, 0.92
+"""The edges of a box, as parts of a row's height: they leave a gap between rows."""
+
+
+def pieces_of(rows: Rows, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
+    """`rows.pieces`, which also accepts no ranges at all."""
+    return rows.pieces(address, size) if len(address) else no_pieces()
+
+
+def no_pieces() -> Pieces:
+    """Empty pieces."""
+    return Pieces(np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0), np.empty(0))
+
+
+def boxes_of(pieces: Pieces, divisor: int) -> Boxes:
+    """The rectangles of pieces, in axis units."""
+    row = pieces.row.astype(np.float64)
+    return Boxes(pieces.left / divisor, pieces.right / divisor, row + TOP, row + BOTTOM)
+
+
+def rectangles(name: str, pieces: Pieces, divisor: int, paint: Paint, border: float) -> dict[str, Any]:
+    """A trace of filled rectangles.
+
+    Args:
+        name: the name in the legend.
+        pieces: ordered by row, then from left to right.
+        divisor: bytes per unit of the x axis.
+        paint: the colours of areas and lines.
+        border: the width of the lines in pixels; 0: none.
+    """
+    x, y = _lines(pieces, divisor)
+    return {
+        "type": "scatter",
+        "mode": "lines" if border else "none",
+        "name": name,
+        "x": x,
+        "y": y,
+        "line": {"color": paint.line, "width": border, "simplify": False},
+        "fill": "toself",
+        "fillcolor": paint.fill,
+        "hoverinfo": "skip",
+    }
+
+
+def _lines(pieces: Pieces, divisor: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Four corners per piece, NaN after each row but the last; one NaN if there are no pieces.
+
+    (Plotly drops a trace without points from the legend.)
+    """
+    if not len(pieces):
+        return np.full(1, np.nan), np.full(1, np.nan)
+    top, bottom = pieces.row + TOP, pieces.row + BOTTOM
+    x = np.column_stack([pieces.left, pieces.left, pieces.right, pieces.right]).ravel() / divisor
+    y = np.column_stack([bottom, top, top, bottom]).ravel()
+    breaks = 4 * (np.flatnonzero(np.diff(pieces.row)) + 1)
+    return np.insert(x, breaks, np.nan), np.insert(y, breaks, np.nan)
+
+
+def outline(name: str, pieces: Pieces, divisor: int, colour: str, width: float) -> dict[str, Any]:
+    """A trace of unfilled rectangles, their lines `width` pixels wide."""
+    return box_outlines(name, boxes_of(pieces, divisor), colour, width)
+
+
+# ------------------------------------------------------------------------------
+# VisibleChunks: the chunks of a region map that are on screen, and their colours: the input of its traces.
+
+
+@dataclass(frozen=True)
+class VisibleChunks:
+    """The chunks of a region map that are on screen.
+
+    Attributes:
+        chunks: CHUNK records of the chunks at least partly on screen, by address.
+        rows: the layout of all regions.
+        part: the part of the rows on screen.
+        divisor: bytes per unit of the x axis.
+        theme: all other colours.
+        colours: the colouring of chunks in use.
+        classes: the class of each chunk; see `Colouring.classes`.
+        faded: which chunks are drawn faded.
+        legend: whether the classes are named in the legend.
+        pixels: width and height of the plot.
+    """
+
+    chunks: NDArray[np.void]
+    rows: Rows
+    part: VisibleRows
+    divisor: int
+    theme: Theme
+    colours: Colouring
+    classes: NDArray[np.uint8]
+    faded: NDArray[np.bool_]
+    legend: bool
+    pixels: tuple[int, int]
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """The chunks, split at the ends of rows."""
+        return self.cut(self.chunks["address"], self.chunks["size"])
+
+    @property
+    def screen(self) -> float:
+        """The width of the screen in bytes."""
+        return max(self.part.right - self.part.left, 1.0)
+
+    def cut(self, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
+        """The pieces of these address ranges that are on screen."""
+        return pieces_of(self.rows, address, size).within(self.part)
+
+
+# ------------------------------------------------------------------------------
+# Hover texts of the region map, for the chunks on screen.
+#
+# In plotly the polygons of one trace share one text. So the texts belong to a trace of invisible points: at least
+# one in every piece of a chunk, more along a long piece and near its ends, so that the point nearest to the mouse
+# belongs to the chunk under it. The text of each chunk and of each label is stored once, in the trace's `meta`; the
+# `hovertemplate` of each point refers to it.
+
+MOST_TEXTS: Final = 1000
+"""Chunks with a full text, at most; if there are more, the narrowest get a short one."""
+
+MOST_FRAMES: Final = 8
+"""Frames of a stack in a text, the most telling first."""
+
+_MOST_POINTS = 3000
+_POINTS_ON_GRID = 800
+_ROWS_ON_GRID = 250
+_APART = 0.06  # of the screen's width: the greatest distance between points of a long piece
+_CLOSEST = 0.015  # the same: the least distance
+_SQUARE = 0.24  # the usual height of a map, as a part of its width
+_INSIDE = 0.01  # of the screen's width: from the ends of a long piece
+
+
+def points_in_pieces(
+    chunks: NDArray[np.void], pieces: Pieces, part: VisibleRows, labels: Labels, step: int
+) -> dict[str, Any]:
+    """Points for exact rectangles: at least one per piece.
+
+    Returns:
+        `x` in bytes from the row's left edge, `y` in rows, `hovertemplate` and `meta` of a plotly trace.
+    """
+    left = np.maximum(pieces.left, part.left)
+    right = np.minimum(pieces.right, part.right)
+    screen = max(part.right - part.left, 1e-9)
+    inner = np.maximum(right - left - 2 * _INSIDE * screen, 0.0)
+    # No farther apart than rows are high: else the nearest point could be in the next row.
+    rows = max(len(part), 1)
+    apart = max(min(_SQUARE / rows, _APART), _CLOSEST, rows / _MOST_POINTS) * screen
+    along = np.where(inner > 0, np.ceil(inner / apart) + 1, 1).astype(np.intp)
+    piece = np.repeat(np.arange(len(pieces)), along)
+    nth = np.arange(len(piece)) - np.repeat(np.cumsum(along) - along, along)
+    first = np.where(along > 1, left + _INSIDE * screen, (left + right) / 2)
+    x = first[piece] + nth * (inner / np.maximum(along - 1, 1))[piece]
+    full = np.zeros(len(chunks), dtype=bool)
+    full[pieces.source[np.argsort(left - right, kind="stable")[:MOST_TEXTS]]] = True
+    at, level = _spread(along[piece] == 1, _levels(len(part)))
+    templates, meta = _texts(chunks, full, labels, step)
+    texts = [templates[i] for i in pieces.source[piece[at]].tolist()]
+    return {"x": x[at], "y": pieces.row[piece[at]] + level, "hovertemplate": texts, "meta": meta}
+
+
+def points_on_grid(
+    chunks: NDArray[np.void], rows: Rows, part: VisibleRows, labels: Labels, step: int
+) -> dict[str, Any]:
+    """Points for an image: an even grid, each point with the text of the chunk at its address."""
+    lines = min(len(part), _ROWS_ON_GRID)
+    columns = max(_POINTS_ON_GRID // lines, 1)
+    line = np.unique(np.linspace(part.first, part.stop, lines, endpoint=False).astype(np.intp))
+    x = np.tile(part.left + (np.arange(columns) + 0.5) * ((part.right - part.left) / columns), len(line))
+    row = np.repeat(line, columns)
+    region = rows.region_of(row)
+    offset = (row - rows.first[region]) * float(rows.width) + x
+    inside = offset < rows.size[region]
+    x, row, region, offset = x[inside], row[inside], region[inside], offset[inside]
+    address = rows.address[region] + offset.astype(np.uint64)
+    at = np.searchsorted(chunks["address"], address, side="right") - 1
+    shown, back = np.unique(at, return_inverse=True)
+    templates, meta = _texts(chunks[shown], np.ones(len(shown), dtype=bool), labels, step)
+    return {"x": x, "y": row + 0.5, "hovertemplate": [templates[i] for i in back.tolist()], "meta": meta}
+
+
+def _levels(rows: int) -> NDArray[np.float64]:
+    """Heights (0..1) within a row that get points: a tall row needs more than one."""
+    count = max(1, min(5, 10 // max(rows, 1)))
+    return (np.arange(count) + 0.5) / count
+
+
+def _spread(
+    narrow: NDArray[np.bool_], levels: NDArray[np.float64]
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Indices of points and their heights: each point at all heights; narrow ones at one if there are many."""
+    every = np.arange(len(narrow))
+    if len(every) * len(levels) <= _MOST_POINTS:
+        return np.tile(every, len(levels)), np.repeat(levels, len(every))
+    wide, thin = every[~narrow], every[narrow]
+    return (
+        np.concatenate([np.tile(wide, len(levels)), thin]),
+        np.concatenate([np.repeat(levels, len(wide)), levels[thin % len(levels)]]),
+    )
+
+
+def _texts(
+    chunks: NDArray[np.void], full: NDArray[np.bool_], labels: Labels, step: int
+) -> tuple[list[str], list[str]]:
+    """The template of each chunk; and the texts they refer to: one per chunk, then the labels."""
+    used, place = np.unique(chunks["label"], return_inverse=True)
+    columns = [chunks[name].tolist() for name in _FIELDS]
+    meta = [
+        _text(row, step) if whole else _short(row)
+        for whole, *row in zip(full.tolist(), *columns, strict=True)
+    ]
+    named = (full & chunks["in_use"]).tolist()
+    templates = [
+        f"%{{meta[{i}]}}<br>%{{meta[{len(meta) + label}]}}<extra></extra>"
+        if name
+        else f"%{{meta[{i}]}}<extra></extra>"
+        for i, (name, label) in enumerate(zip(named, place.tolist(), strict=True))
+    ]
+    return templates, meta + [_label_text(labels, number) for number in used.tolist()]
+
+
+_FIELDS = ("in_use", "address", "size", "requested", "handle", "region", "born", "thread", "stream")
+
+
+def _text(row: Sequence[Any], step: int) -> str:
+    in_use, address, size, requested, handle, region, born, thread, stream = row
+    place = f"bin {bin_of(size)}, chunk {handle} at {address:#x}, region {region}"
+    if not in_use:
+        return f"<b>free</b>, {exact_bytes(size)}<br>{place}"
+    return (
+        f"<b>in use</b>, size {exact_bytes(size)}<br>requested {exact_bytes(requested)}, "
+        f"waste {exact_bytes(max(size - requested, 0))}<br>{place}<br>"
+        f"allocated at step {born + 1:,}, {step - born - 1:,} steps ago; thread {thread}, stream {stream}"
+    )
+
+
+def _short(row: Sequence[Any]) -> str:
+    in_use, address, size, _, handle, *_ = row
+    state = "in use" if in_use else "free"
+    return f"<b>{state}</b>, {format_bytes(size)}<br>chunk {handle} at {address:#x}<br>zoom in for details"
+
+
+def _label_text(labels: Labels, number: int) -> str:
+    if number == 0:
+        return "no label"
+    label = labels[number]
+    lines = [harmless(label.name)]
+    for key, value in label.details.items():
+        if key == "stack":
+            lines += _stack_lines(value)
+        elif value:
+            lines.append(f"{harmless(key, 30)}: {harmless(value)}")
+    return "<br>".join(lines)
+
+
+def _stack_lines(stack: str) -> list[str]:
+    """The most telling frames of a stack (one frame per line)."""
+    frames, others = telling_lines(stack, MOST_FRAMES)
+    return [harmless(frame) for frame in frames] + [f"… {others:,} more"] * (others > 0)
+
+
+# ------------------------------------------------------------------------------
+# Names and sizes in the boxes of the region map, and the gaps between the boxes.
+
+_LETTER: Final = 6.2  # pixels of a letter, on average
+_LINE: Final = 13.0  # pixels of a line
+_EDGE: Final = 6.0  # pixels left and right of a name
+_FEWEST: Final = 6  # letters: a narrower box has no text
+_MOST: Final = 150  # boxes with a text, the widest
+_GAP: Final = 4.0  # pixels: a narrower box has no gap beside it, which would hide much of it
+_MOST_GAPS: Final = 1500
+
+
+def names_in_boxes(visible: VisibleChunks, pieces: Pieces, labels: Labels) -> dict[str, Any]:
+    """A text trace: `label, size` in the boxes that have room for it; each chunk once, in its widest piece.
+
+    The size is the allocated one. Where waste has a colour of its own, the text is in the requested part: across both
+    colours it could not be read.
+
+    Args:
+        visible: the chunks; the faded ones have no text.
+        pieces: their boxes; none: there are no texts.
+        labels: the labels of the trace.
+    """
+    pixels, pieces = visible.pixels, _without_waste(visible, pieces)
+    pieces = pieces.only(~visible.faded[pieces.source])
+    left, right = _clipped(visible, pieces)
+    wide = (right - left) * (pixels[0] / visible.screen) - 2 * _EDGE
+    high = pixels[1] / max(len(visible.part), 1) * (BOTTOM - TOP)
+    chosen = _with_room(pieces, wide) if high >= _LINE - 2 else np.zeros(0, np.intp)
+    chunks, classes = visible.chunks, visible.classes
+    texts, colours = [], []
+    for piece in chosen.tolist():
+        chunk = chunks[pieces.source[piece]]
+        number = int(classes[pieces.source[piece]])
+        name = "free" if number == FREE else labels.name(int(chunk["label"]))
+        texts.append(_name_text(name, int(chunk["size"]), int(wide[piece] / _LETTER), two=high >= 2 * _LINE))
+        paint: Paint = visible.theme.free if number == FREE else visible.colours.paints[number]
+        colours.append(contrasting(paint.fill))
+    return {
+        "type": "scatter",
+        "mode": "text",
+        "x": (left + right)[chosen] / 2 / visible.divisor,
+        "y": pieces.row[chosen] + 0.5,
+        "text": texts,
+        "textfont": {"size": 11, "color": colours or visible.theme.text},
+        "showlegend": False,
+        "hoverinfo": "skip",
+    }
+
+
+def _without_waste(visible: VisibleChunks, pieces: Pieces) -> Pieces:
+    """The boxes of free chunks, and of the requested parts of chunks in use (of all of it where that is unknown)."""
+    if not visible.colours.shows_waste or not len(pieces):
+        return pieces
+    chunks = visible.chunks
+    known = chunks["in_use"] & (chunks["requested"] > 0)
+    return visible.cut(chunks["address"], np.where(known, chunks["requested"], chunks["size"]))
+
+
+def _clipped(visible: VisibleChunks, pieces: Pieces) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return np.maximum(pieces.left, visible.part.left), np.minimum(pieces.right, visible.part.right)
+
+
+def _with_room(pieces: Pieces, wide: NDArray[np.float64]) -> NDArray[np.intp]:
+    """The widest piece of each chunk that has room for a text."""
+    order = np.lexsort([-wide, pieces.source])
+    first = np.append(True, np.diff(pieces.source[order]) > 0) if len(order) else np.zeros(0, bool)
+    found = order[first]
+    found = found[wide[found] >= _FEWEST * _LETTER]
+    widest: NDArray[np.intp] = found[np.argsort(-wide[found], kind="stable")[:_MOST]]
+    return widest
+
+
+def _name_text(name: str, size: int, room: int, *, two: bool) -> str:
+    """Name and size in `room` letters, on one line or `two`; the size alone if there is no room for a name."""
+    size_text = format_bytes(size).replace(".0 ", " ")
+    left = room if two else room - len(size_text) - 2
+    short = fitted(name, left)
+    if not short:
+        return size_text if len(size_text) <= room else ""
+    return harmless(short) + ("<br>" if two else ", ") + size_text
+
+
+def gaps(visible: VisibleChunks, pieces: Pieces) -> dict[str, Any]:
+    """A trace of lines in the paper's colour between neighbouring boxes that are wide enough to spare them.
+
+    It is one line a row, along the row's lower edge; see `rectangles`.
+    """
+    x, y = _gap_lines(visible, pieces, _GAP * visible.screen / visible.pixels[0])
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": x,
+        "y": y,
+        "line": {"color": visible.theme.paper, "width": 1.5, "simplify": False},
+        "showlegend": False,
+        "hoverinfo": "skip",
+    }
+
+
+def _gap_lines(
+    visible: VisibleChunks, pieces: Pieces, least: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    width = pieces.right - pieces.left
+    between = np.flatnonzero((np.diff(pieces.row) == 0) & (np.minimum(width[1:], width[:-1]) >= least))
+    if not 0 < len(between) <= _MOST_GAPS:
+        return np.full(1, np.nan), np.full(1, np.nan)
+    row, edge = pieces.row[between], pieces.right[between] / visible.divisor
+    bottom = np.full(len(row), BOTTOM)
+    x = np.repeat(edge, 3)
+    y = (np.column_stack([bottom, np.full(len(row), TOP), bottom]) + row[:, None]).ravel()
+    breaks = 3 * (np.flatnonzero(np.diff(row)) + 1)
+    return np.insert(x, breaks, np.nan), np.insert(y, breaks, np.nan)
+
+
+# ------------------------------------------------------------------------------
+# Markers on the region map: touched and selected chunks, and lone chunks too narrow to see.
+
+ALONE: Final = 0.012
+"""The least free space on both sides of a lone chunk, as a share of the screen's width."""
+
+_NARROW = 0.03  # of the screen's width: a narrower touched or selected chunk also gets a marker
+_INVISIBLE = 0.002  # the same: a narrower lone chunk is invisible
+_MOST_LONE = 60
+
+
+def lone_pieces(visible: VisibleChunks) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The pieces in use that are too narrow to see and have free space around: x in axis units, and row."""
+    used = visible.pieces.only(visible.classes[visible.pieces.source] != FREE)
+    if not len(used):
+        return np.empty(0), np.empty(0)
+    apart = ALONE * visible.screen
+    gap = np.where(np.diff(used.row) == 0, used.left[1:] - used.right[:-1], np.inf)
+    alone = (np.append(np.inf, gap) > apart) & (np.append(gap, np.inf) > apart)
+    invisible = alone & (used.right - used.left < _INVISIBLE * visible.screen)
+    return (used.left + used.right)[invisible] / 2 / visible.divisor, used.row[invisible].astype(np.float64)
+
+
+def lone(visible: VisibleChunks, x: NDArray[Any], row: NDArray[Any]) -> dict[str, Any]:
+    """A trace that marks lone chunks in use; empty if there are many, because many are visible anyway."""
+    shown = 0 < len(x) <= _MOST_LONE
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "in use, but too narrow to see",
+        "x": x if shown else np.full(1, np.nan),
+        "y": row + 0.98 if shown else np.full(1, np.nan),
+        "marker": {"symbol": "triangle-up", "size": 8, "color": visible.theme.in_use.line},
+        "showlegend": shown,
+        "cliponaxis": False,
+        "hoverinfo": "skip",
+    }
+
+
+def outlines(
+    visible: VisibleChunks, touched: NDArray[np.void], chosen: NDArray[np.void], found: NDArray[np.void]
+) -> list[dict[str, Any]]:
+    """Traces: outlines of what a search found and of what this step touched, markers of narrow chunks, the selection.
+
+    Args:
+        visible: what is on screen.
+        touched: SPAN records of the chunks that this step touched.
+        chosen: the same for the selected chunk.
+        found: records of the chunks that match the search, with address and size.
+    """
+    theme, divisor = visible.theme, visible.divisor
+    matches = visible.cut(found["address"], found["size"])
+    pieces = visible.cut(touched["address"], touched["size"])
+    clicked = visible.cut(chosen["address"], chosen["size"])
+    colours = (theme.search, theme.highlight, theme.selection)
+    tips = [_narrow(visible, each) for each in (matches, pieces, clicked)]
+    x = np.concatenate([tip.left + tip.right for tip in tips]) / 2 / divisor
+    marker = {
+        # A chunk of 256 bytes may be far narrower than a pixel: the marker shows where it is.
+        "type": "scatter",
+        "mode": "markers",
+        "x": x,
+        "y": np.concatenate([tip.row for tip in tips]) + 0.02,
+        "marker": {
+            "symbol": "triangle-down",
+            "size": 11,
+            "color": [colour for colour, tip in zip(colours, tips, strict=True) for _ in range(len(tip))],
+        },
+        "showlegend": False,
+        "cliponaxis": False,
+        "hoverinfo": "skip",
+    }
+    found_trace = outline("matches of the search", matches, divisor, theme.search, 2)
+    chosen_trace = outline("selected", clicked, divisor, theme.selection, 2.5)
+    return [
+        {**found_trace, "showlegend": len(matches) > 0},
+        outline("touched by this step", pieces, divisor, theme.highlight, 2.5),
+        marker,
+        {**chosen_trace, "showlegend": len(clicked) > 0},
+    ]
+
+
+def _narrow(visible: VisibleChunks, pieces: Pieces) -> Pieces:
+    return pieces.only(pieces.right - pieces.left < _NARROW * visible.screen)
+
+
+# ------------------------------------------------------------------------------
+# The plotly traces of the region map: one function per trace or group of traces.
 
 COLUMNS: Final = 1200
 """Pixels across the image, at most."""
@@ -151,9 +627,9 @@ def hover_points(visible: VisibleChunks, labels: Labels, step: int, *, exact: bo
     """A trace of invisible points with hover texts."""
     chunks, part = visible.chunks, visible.part
     if exact:
-        points = hover.points_in_pieces(chunks, visible.pieces, part, labels, step)
+        points = points_in_pieces(chunks, visible.pieces, part, labels, step)
     else:
-        points = hover.points_on_grid(chunks, visible.rows, part, labels, step)
+        points = points_on_grid(chunks, visible.rows, part, labels, step)
     return {
         "type": "scatter",
         "mode": "none",

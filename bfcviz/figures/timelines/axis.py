@@ -1,4 +1,4 @@
-"""The x axis of all timelines: positions of steps, lines through intervals, the line at the step shown."""
+"""What all timelines share: the x axis, the totals over the steps shown, marks and failed requests."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -6,11 +6,16 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
-from bfcviz.figures.style.text import harmless
-from bfcviz.figures.style.theme import Theme
-from bfcviz.figures.style.view_options import Axis
-from bfcviz.model.holders.equal_steps import step_marks
+from bfcviz.figures.text import exact_bytes, harmless
+from bfcviz.figures.theme import Theme, translucent
+from bfcviz.figures.view_options import PLAIN, Axis, Look
+from bfcviz.model.equal_steps import step_marks
+from bfcviz.model.growing_timeline import NotableEvents, RollingTimeline
+
+# ------------------------------------------------------------------------------
+# The x axis of all timelines: positions of steps, lines through intervals, the line at the step shown.
 
 POINTS: Final = 1000
 """Points of a line, at most: plotly redraws every line at every step, in time proportional to its points."""
@@ -190,3 +195,208 @@ def step_line(position: float, theme: Theme, top: float) -> dict[str, Any]:
         "line": {"color": theme.highlight, "width": 2},
         "hoverinfo": "skip",
     }
+
+
+# ------------------------------------------------------------------------------
+# The single events that timelines draw: marks and failed requests, evenly thinned if there are too many.
+
+_FEW: Final = 2_000_000
+"""A window of at most so many events is read again for its marks and OOMs."""
+
+
+@dataclass(frozen=True)
+class ThinnedEvents:
+    """Events that timelines draw one by one, evenly thinned if there are too many.
+
+    Attributes:
+        events: the events that are left, in order.
+        every: each stands for so many events, itself included; 1: not thinned.
+    """
+
+    events: Events
+    every: int = 1
+
+    def between(self, start: int, stop: int) -> "ThinnedEvents":
+        """Those with start <= seq < stop."""
+        first, end = np.searchsorted(self.events["seq"], [start, stop])
+        return ThinnedEvents(self.events[first:end], self.every)
+
+
+def thinned_events(notes: NotableEvents, trace: Trace, start: int, stop: int) -> ThinnedEvents:
+    """The events with start <= seq < stop; they are read again if they were thinned and the window is small."""
+    found = ThinnedEvents(notes.events, notes.every).between(start, stop)
+    if notes.every == 1 or stop - start > _FEW:
+        return found
+    again = NotableEvents(notes.kind, notes.pool)
+    for block in trace.blocks(start, stop):
+        again.take(block)
+    return ThinnedEvents(again.events, again.every)
+
+
+# ------------------------------------------------------------------------------
+# History: the totals of a heap over the steps shown, measured once for all timelines.
+
+
+@dataclass(frozen=True)
+class History:
+    """The totals of a heap over the steps shown: everything timelines draw, except the line at the step.
+
+    Attributes:
+        trace: the trace.
+        pool: the heap of the trace, by number.
+        step_axis: the x axis.
+        steps: the steps shown; None: all.
+        series: TIMELINE records, from one event before these steps to one after them.
+        peak_before: the highest bytes_in_use before the first row, in bytes.
+        failed: the OOM events in these steps.
+        marks: the MARK events in these steps.
+        wanted: the request size of `too_small_share`, in bytes; None: no request.
+        running: the measurements of the whole trace, which the next history reuses.
+    """
+
+    trace: Trace
+    pool: int
+    step_axis: StepAxis
+    steps: tuple[int, int] | None
+    series: NDArray[np.void]
+    peak_before: int
+    failed: ThinnedEvents
+    marks: ThinnedEvents
+    wanted: int | None
+    running: RollingTimeline = field(repr=False)
+
+    @property
+    def bytes_limit(self) -> int | None:
+        """The heap's memory limit in bytes; None if unknown."""
+        return self.trace.origin.pools[self.pool].limit
+
+    @property
+    def xaxis(self) -> dict[str, Any]:
+        """Plotly's settings of the axis."""
+        return self.step_axis.xaxis(self.steps)
+
+
+def measure_history(
+    trace: Trace, pool: int = 0, look: Look = PLAIN, before: History | None = None
+) -> History:
+    """Measure a heap for the timelines: over `look.steps`, along `look.axis`, for `look.wanted`.
+
+    Reads the whole trace once. With the history made `before` of the same heap it reads only the events added
+    since then and a narrow window; a wide window is assembled from measurements. A window is wide if it has at
+    least as many measured rows as the picture has points.
+
+    Raises:
+        TraceError: events contradict each other.
+    """
+    wanted, step_axis = look.wanted or 0, StepAxis.of(trace, look.axis)
+    known = before is not None and before.trace is trace and before.pool == pool
+    running = before.running if known and before is not None else RollingTimeline(pool, wanted=wanted)
+    start, stop = _events(step_axis, look.steps)
+    points = intervals(stop - start)
+    if running.wanted != wanted and running.holds(start, stop, points):
+        running = RollingTimeline(pool, wanted=wanted)
+    running.extend(trace)
+    if running.holds(start, stop, points):
+        part = running.part(start, stop, points)
+    else:
+        part = running.measure(trace, start, stop, points, wanted)
+    return History(
+        trace=trace,
+        pool=pool,
+        step_axis=step_axis,
+        steps=look.steps,
+        series=part.series,
+        peak_before=part.peak_before,
+        failed=thinned_events(running.failed, trace, start, stop),
+        marks=thinned_events(running.marks, trace, start, stop),
+        wanted=look.wanted,
+        running=running,
+    )
+
+
+def _events(step_axis: StepAxis, steps: tuple[int, int] | None) -> tuple[int, int]:
+    """The events whose values are shown: those between the steps, and one beyond each end, for the lines."""
+    first, last = (step_axis.first, step_axis.last) if steps is None else steps
+    start = min(max(first - 1, step_axis.first), max(step_axis.last - 1, step_axis.first))
+    return start, min(max(last + 1, start), step_axis.last)
+
+
+# ------------------------------------------------------------------------------
+# Single events on a timeline: the user's marks, and failed requests (OOM).
+
+MOST_MARKS: Final = 60
+"""Equal parts of the axis, each with at most one mark: closer lines cannot be told apart."""
+
+MOST_FAILURES: Final = 100
+"""The same for OOMs."""
+
+
+def marks(history: History, thinned: ThinnedEvents, top: float, theme: Theme) -> dict[str, Any]:
+    """A vertical line at each of these marks, up to `top`; a triangle at its upper end shows its label on hover."""
+    events, name = _drawn(history, thinned, "mark", MOST_MARKS)
+    across = positions_of(history, events)
+    count = len(across)
+    texts = [_mark_text(history, event) for event in events]
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": name,
+        "showlegend": bool(count),
+        "x": np.repeat(across, 3),
+        "y": np.tile([0.0, 0.985 * top, np.nan], count),
+        "line": {"color": translucent(theme.muted, 0.7), "width": 1},
+        "marker": {
+            "symbol": "triangle-down",
+            "size": np.tile([0.0, 9.0, 0.0], count),
+            "color": theme.text,
+            "line": {"width": 0},
+        },
+        "hovertext": [text for text in texts for _ in range(3)],
+        "hoverinfo": "text",
+    }
+
+
+def failures(history: History, divisor: int, theme: Theme) -> dict[str, Any]:
+    """A cross at each OOM, at the height of the free bytes; `divisor` bytes are one unit of the axis."""
+    events, name = _drawn(history, history.failed, "OOM", MOST_FAILURES)
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "showlegend": bool(len(events)),
+        "x": positions_of(history, events),
+        "y": events["address"].astype(np.float64) / divisor,
+        "marker": {"symbol": "x", "size": 9, "color": theme.oom, "line": {"color": theme.paper, "width": 1}},
+        "hovertext": [
+            f"<b>OOM</b>: {exact_bytes(int(event['requested']))} requested"
+            f"<br>free bytes {exact_bytes(int(event['address']))}"
+            f"<br>largest free chunk {exact_bytes(int(event['size']))}"
+            f"<br>step {int(event['seq']) + 1:,}"
+            for event in events
+        ],
+        "hoverinfo": "text",
+    }
+
+
+def _drawn(history: History, thinned: ThinnedEvents, name: str, parts: int) -> tuple[Events, str]:
+    """The first event in each of so many parts of the window; and `name`, with the number left out, if any."""
+    left, right = history.step_axis.range(history.steps)
+    across = positions_of(history, thinned.events)
+    inside = np.flatnonzero((across >= left) & (across <= right))
+    part = ((across[inside] - left) * (parts / (right - left))).astype(np.int64)
+    first = inside[np.unique(part, return_index=True)[1]]
+    total = len(inside) * thinned.every
+    if len(first) == total:
+        return thinned.events, name
+    about = "" if thinned.every == 1 else "about "
+    return thinned.events[first], f"{name} ({len(first):,} of {about}{total:,} shown)"
+
+
+def positions_of(history: History, events: NDArray[np.void]) -> NDArray[np.float64]:
+    """The positions of the states after these events, on the x axis."""
+    return history.step_axis.positions(events["seq"] + np.uint64(1), events["time"])
+
+
+def _mark_text(history: History, event: np.void) -> str:
+    label = harmless(history.trace.labels.name(int(event["label"]))) or "mark"
+    return f"<b>{label}</b><br>value {int(event['size']):,}<br>step {int(event['seq']) + 1:,}"

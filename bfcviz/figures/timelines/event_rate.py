@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import Panel, Picture, single
-from bfcviz.figures.style.view_options import PLAIN, Look
-from bfcviz.figures.timelines.history import History, measure_history
+from bfcviz.figures.timelines.axis import History, measure_history
 from bfcviz.figures.timelines.stats import step_line
+from bfcviz.figures.view_options import PLAIN, Look
 
 PARTS: Final = 240
 """Equal parts of the axis, each with its average rate; more parts would show mostly noise."""

@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import Panel, Picture, single
-from bfcviz.figures.style.colour_math import translucent
-from bfcviz.figures.style.theme import Theme
-from bfcviz.figures.style.view_options import PLAIN, Look
+from bfcviz.figures.theme import Theme, translucent
 from bfcviz.figures.timelines import axis
-from bfcviz.figures.timelines.history import History, measure_history
+from bfcviz.figures.timelines.axis import History, measure_history
 from bfcviz.figures.timelines.stats import step_line
-from bfcviz.model.timelines.fragmentation import DEFINITIONS
+from bfcviz.figures.view_options import PLAIN, Look
+from bfcviz.model.timelines import DEFINITIONS
 from bfcviz.units import format_bytes
 
 MEASURES: Final = {

@@ -9,15 +9,12 @@ from typing import Any, Final
 import numpy as np
 
 from bfcviz.figures.panel import Panel
-from bfcviz.figures.style.colour_math import translucent
-from bfcviz.figures.style.text import axis_unit, harmless
-from bfcviz.figures.style.theme import Theme
-from bfcviz.figures.style.view_options import Look
+from bfcviz.figures.text import axis_unit, harmless
+from bfcviz.figures.theme import Theme, translucent
 from bfcviz.figures.timelines import axis as timelines
-from bfcviz.figures.timelines.event_markers import marks, positions_of
-from bfcviz.figures.timelines.history import History
-from bfcviz.figures.timelines.phases import Lanes, phases, without_phases
-from bfcviz.figures.timelines.stats import step_line
+from bfcviz.figures.timelines.axis import History, marks, positions_of
+from bfcviz.figures.timelines.stats import Lanes, phases, step_line, without_phases
+from bfcviz.figures.view_options import Look
 from bfcviz.units import format_bytes
 
 WINDOW: Final = "shown window"

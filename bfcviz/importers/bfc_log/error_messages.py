@@ -1,19 +1,20 @@
-"""Attach the errors that a framework raises after a failed request to the dump of that request.
-
-The same error is printed several times: by the runtime, by Python, and again in each traceback. An error without a dump
-is a failed request of its own.
-"""
+"""What a framework prints after a failed request: its errors, and the buffers at the peak of an XLA program."""
 
 import re
 from collections.abc import Iterator
 from math import prod
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bfcviz.events.origin import MAX_POOLS
-from bfcviz.importers.bfc_log import messages
+from bfcviz.importers.bfc_log import grammar
 from bfcviz.importers.bfc_log.dump import Dump
-from bfcviz.importers.bfc_log.printed_sizes import PrintedSize, print_size, printed_size
-from bfcviz.importers.bfc_log.records import LogRecord
+from bfcviz.importers.bfc_log.grammar import LogRecord, PrintedSize, print_size, printed_size
+
+# ------------------------------------------------------------------------------
+# Attach the errors that a framework raises after a failed request to the dump of that request.
+#
+# The same error is printed several times: by the runtime, by Python, and again in each traceback. An error without a
+# dump is a failed request of its own.
 
 _TYPE_BYTES: Final = {
     **dict.fromkeys(("bool", "int8", "uint8", "qint8", "quint8", "float8_e5m2", "float8_e4m3fn"), 1),
@@ -142,7 +143,7 @@ def _errors(record: LogRecord) -> Iterator[AllocationError]:
     for found in _ERROR.finditer(record.message):
         line = record.line + record.message.count("\n", 0, found.start())
         rest = record.message[found.start() : found.start() + 2 * _LONGEST]
-        node = messages.NODE.search(rest)
+        node = grammar.NODE.search(rest)
         op = "" if node is None else node[1] or node[2]
         text = " ".join(re.split(r"[\n\r]", rest, maxsplit=1)[0].split())[:_LONGEST]
         parts = found.groupdict()
@@ -163,7 +164,7 @@ def _errors(record: LogRecord) -> Iterator[AllocationError]:
         last = key
 
 
-_ERROR: Final = re.compile(rf"{messages.OOM_TENSOR.pattern}|{messages.OUT_OF_BYTES.pattern}")
+_ERROR: Final = re.compile(rf"{grammar.OOM_TENSOR.pattern}|{grammar.OUT_OF_BYTES.pattern}")
 
 
 def _tensor(shape: str, type_: str | None) -> str:
@@ -176,3 +177,52 @@ def _tensor_bytes(shape: str, type_: str | None) -> tuple[int, ...]:
     elements = prod(int(number[:19]) for number in shape.replace(",", " ").split())
     widths = (4, 8, 2, 1, 16) if type_ is None else (_TYPE_BYTES.get(type_),)
     return tuple(elements * width for width in widths if width is not None and 0 < elements * width < _MOST)
+
+
+# ------------------------------------------------------------------------------
+# The buffers at the peak of an XLA program, which XLA and JAX print after a failed request (`BufferAssignment`).
+
+_BEGIN: Final = "BufferAssignment OOM Debugging."
+_ROW: Final = re.compile(
+    r"(parameter|constant|maybe_live_out|preallocated temp|total) (allocation|fragmentation):[ \t]{1,40}(\S{1,40})"
+)
+_BUFFER: Final = re.compile(r"\bBuffer \d{1,9}:")
+_FIELD: Final = re.compile(
+    r"(Size|XLA Label|Entry Parameter Subshape|Shape|op_name|source_file|source_line)[:=][ \t]{0,4}"
+    r"(\"[^\"\n\r]{0,1000}\"|[^\n\r]{1,1000})"
+)
+_NAMES: Final = {"Size": "size", "XLA Label": "label", "Shape": "shape", "Entry Parameter Subshape": "shape"}
+_MOST_TABLES, _MOST_BUFFERS, _LONGEST_NAME = 16, 200, 1 << 20
+
+
+def buffer_tables(text: str) -> list[dict[str, Any]]:
+    """The tables in a text, without repetitions, as JSON values.
+
+    Each has `stats`, sizes as printed by their name, and `buffers`, a list of mappings: `size`, `op_name`,
+    `source_file`, `source_line`, `label` and `shape`, as far as they are printed.
+    """
+    tables: list[dict[str, Any]] = []
+    begin = text.find(_BEGIN)
+    while begin >= 0 and len(tables) < _MOST_TABLES:
+        end = text.find(_BEGIN, begin + 1)
+        table = _table(text[begin : min(end, begin + _LONGEST_NAME) if end >= 0 else begin + _LONGEST_NAME])
+        if table not in tables:
+            tables.append(table)
+        begin = end
+    return tables
+
+
+def _table(text: str) -> dict[str, Any]:
+    stats_text, _, buffers_text = text.partition("Peak buffers:")
+    stats = {f"{what} {kind}": size for what, kind, size in _ROW.findall(stats_text)}
+    starts = [found.end() for found in _BUFFER.finditer(buffers_text)][:_MOST_BUFFERS]
+    stops = [*starts[1:], len(buffers_text)]
+    return {
+        "stats": stats,
+        "buffers": [_buffer(buffers_text[start:stop]) for start, stop in zip(starts, stops, strict=False)],
+    }
+
+
+def _buffer(text: str) -> dict[str, str]:
+    fields = _FIELD.findall(text.partition("=====")[0])
+    return {_NAMES.get(name, name): value.strip().strip('"').split('" ')[0] for name, value in fields}

@@ -1,30 +1,43 @@
 """Read a log of TensorFlow, XLA or JAX: each dump of a heap becomes a pool of the trace."""
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.labels import Labels
-from bfcviz.events.origin import MAX_POOLS, Origin, Status
-from bfcviz.events.origin_details import STATE_ONLY
+from bfcviz.events.origin import MAX_POOLS, STATE_ONLY, Origin, Status
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
-from bfcviz.importers.bfc_log.buffers import buffer_tables
-from bfcviz.importers.bfc_log.consistency_checks import RERUN
-from bfcviz.importers.bfc_log.dump import Dump, Note
-from bfcviz.importers.bfc_log.dump_collector import DumpCollector
-from bfcviz.importers.bfc_log.error_messages import attach_errors
-from bfcviz.importers.bfc_log.failed_pool import FailedPool, failed_pool
-from bfcviz.importers.bfc_log.history.choice import history_reader
-from bfcviz.importers.bfc_log.log_text import log_text
-from bfcviz.importers.bfc_log.messages import CHUNK_LINES
-from bfcviz.importers.bfc_log.records import records
-from bfcviz.importers.file_content import read_content
+from bfcviz.importers.bfc_log.dump import Dump, DumpCollector, Note
+from bfcviz.importers.bfc_log.error_messages import attach_errors, buffer_tables
+from bfcviz.importers.bfc_log.failed_pool import RERUN, FailedPool, failed_pool
+from bfcviz.importers.bfc_log.grammar import CHUNK_LINES, LogRecord, log_text, records
+from bfcviz.importers.bfc_log.log_memory import holds_log_memory, read_log_memory
+from bfcviz.importers.bfc_log.vlog import holds_regions, holds_requests, read_vlog
+from bfcviz.importers.file_content import UNPACKED_TEXT, read_content
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.limits import UNPACKED_TEXT
-from bfcviz.importers.pools import one_after_another
+from bfcviz.importers.heap_state import one_after_another
+
+# ------------------------------------------------------------------------------
+# Choose how to read a log: as a history, or as the states of its dumps.
+
+HistoryReader = Callable[[Iterable[LogRecord], Path, Sequence[str]], Trace]
+
+
+def history_reader(text: str) -> HistoryReader | None:
+    """What reads the history in a log; None if it holds none, or only regions beside the dump of a failure."""
+    if holds_requests(text):
+        return read_vlog
+    if holds_log_memory(text):
+        return read_log_memory
+    return read_vlog if holds_regions(text) and "ran out of memory trying" not in text else None
+
+
+# ------------------------------------------------------------------------------
+# Read a log of TensorFlow, XLA or JAX: each dump of a heap becomes a pool of the trace.
 
 _NO_NAME: Final = "BFC allocator"
 _JAX_WORDS: Final = (

@@ -14,15 +14,12 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.labels import Labels
-from bfcviz.events.origin import MAX_POOLS, Origin, Pool, Status
-from bfcviz.events.origin_details import STATE_ONLY
+from bfcviz.events.origin import MAX_POOLS, STATE_ONLY, Origin, Pool, Status
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
-from bfcviz.importers.file_content import read_content
+from bfcviz.importers.file_content import CHUNKS, LABELS, MAX_NAME_BYTES, PARTS, TEXT, Limits, read_content
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.heap_state import HEAP_CHUNK, HeapChunks, HeapRegion, events_of_state
-from bfcviz.importers.limits import CHUNKS, LABELS, MAX_NAME_BYTES, PARTS, TEXT, Limits
-from bfcviz.importers.pools import one_after_another
+from bfcviz.importers.heap_state import HEAP_CHUNK, HeapChunks, HeapRegion, events_of_state, one_after_another
 from bfcviz.importers.protobuf_wire import LENGTH, VARINT, Field, Wire
 from bfcviz.importers.tensorflow.protobuf_messages import as_text, parse
 

@@ -5,19 +5,224 @@ named below (tsl/framework/bfc_allocator.cc, AddTraceMe). The events of all thre
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import FileError
 from bfcviz.events.labels import Labels
-from bfcviz.importers.limits import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, STATS, TEXT, Limits
-from bfcviz.importers.tensorflow.dtypes import dtype_name
-from bfcviz.importers.tensorflow.profile_messages import Line, Plane, XSpace
+from bfcviz.importers.file_content import (
+    EVENTS,
+    LABELS,
+    MAX_EVENT_BYTES,
+    MAX_NAME_BYTES,
+    MEMORY_EVENTS,
+    PARTS,
+    STATS,
+    TEXT,
+    Limits,
+)
+from bfcviz.importers.protobuf_wire import LENGTH, Field, Wire
 from bfcviz.importers.tensorflow.protobuf_messages import as_text, parse
 from bfcviz.importers.tensorflow.requests import ABSENT, REQUEST, RecordedRequests, Requests
+
+# ------------------------------------------------------------------------------
+# TensorFlow's DataType numbers by name (tensorflow/core/framework/types.proto).
+
+_NAMES = {
+    1: "float32",
+    2: "float64",
+    3: "int32",
+    4: "uint8",
+    5: "int16",
+    6: "int8",
+    7: "string",
+    8: "complex64",
+    9: "int64",
+    10: "bool",
+    11: "qint8",
+    12: "quint8",
+    13: "qint32",
+    14: "bfloat16",
+    15: "qint16",
+    16: "quint16",
+    17: "uint16",
+    18: "complex128",
+    19: "float16",
+    20: "resource",
+    21: "variant",
+    22: "uint32",
+    23: "uint64",
+    24: "float8_e5m2",
+    25: "float8_e4m3fn",
+    26: "float8_e4m3fnuz",
+    27: "float8_e4m3b11fnuz",
+    28: "float8_e5m2fnuz",
+    29: "int4",
+    30: "uint4",
+    31: "int2",
+    32: "uint2",
+}
+_REFERENCE = 100  # added to the number of a type: a reference to that type
+
+
+def dtype_name(number: int) -> str:
+    """`float32` for 1, `float32_ref` for 101, empty for 0, `DataType 77` for an unknown number."""
+    if number == 0:
+        return ""
+    base, suffix = (number - _REFERENCE, "_ref") if number > _REFERENCE else (number, "")
+    return f"{_NAMES[base]}{suffix}" if base in _NAMES else f"DataType {number}"
+
+
+# ------------------------------------------------------------------------------
+# Parse XSpace, the message in an `xplane.pb`: its planes, their names and their lines (threads).
+#
+# Field numbers: xla/tsl/profiler/protobuf/xplane.proto. Lines are parsed in pieces, and everything is counted (see
+# `limits`), so the parser needs memory for one piece beside the bytes of the file.
+
+_PLANES = 1
+_NAME, _LINES, _EVENT_METADATA, _STAT_METADATA = 2, 3, 4, 5
+_LINE_EVENTS = 4  # in a line
+
+_PIECE = 1 << 20
+"""Bytes of events that are parsed at once; each needs at most 40 bytes of memory."""
+
+_MAX_HEADER = 3 * MAX_NAME_BYTES
+"""Bytes of a line without its events: a number, a time and two names."""
+
+
+class LinePiece(NamedTuple):
+    """Some events of a line, as XEvent messages, and where their bytes begin in the file, for errors."""
+
+    start: int
+    events: Sequence[Any]
+
+
+class Line:
+    """A complete line of a plane: one thread. Its events are parsed during iteration, their stats are not.
+
+    Attributes:
+        what: it is, for errors.
+
+    Raises:
+        FileError: its bytes are corrupt, or the file holds too many events.
+    """
+
+    def __init__(self, wire: Wire, span: Field, what: str) -> None:
+        self._wire = wire
+        self.what = what
+        header, self._ranges = self._walk(span)
+        line = parse(wire, "XLine", header, span.start, what)
+        self.id: int = line.id
+        self.name: bytes = line.display_name or line.name
+        self.timestamp_ns: int = line.timestamp_ns
+
+    def pieces(self) -> Iterator[LinePiece]:
+        """Its events in file order, about 1 MiB of them at a time.
+
+        Raises:
+            FileError: an event is corrupt.
+        """
+        for start, stop in self._ranges:
+            line = parse(self._wire, "XLine", self._wire.data[start:stop], start, self.what)
+            yield LinePiece(start, line.events)
+
+    def _walk(self, span: Field) -> tuple[bytes, list[tuple[int, int]]]:
+        """The bytes that are not events, and the ranges of events. A message may be cut between fields."""
+        header, ranges = bytearray(), []
+        at = span.start
+        while at < span.stop:
+            start = at
+            at, count = self._wire.run(_LINE_EVENTS, at, span.stop, _PIECE)
+            if not count:
+                field = self._field(at, span.stop)
+                at, count = field.stop, 1
+            self._wire.limits.count(EVENTS, count, self.what)
+            if self._wire.data[start] == _LINE_EVENTS << 3 | LENGTH:
+                ranges.append((start, at))
+            else:
+                header += self._wire.data[start:at]
+            if at - start > _PIECE + MAX_EVENT_BYTES or len(header) > _MAX_HEADER:
+                raise self._wire.corrupt(start, f"{self.what} has an event or a name of {at - start} bytes")
+        return bytes(header), ranges
+
+    def _field(self, at: int, stop: int) -> Field:
+        try:
+            return self._wire.field(at, stop)
+        except FileError:
+            raise self._wire.corrupt(at, f"{self.what} cannot be decoded") from None
+
+
+@dataclass
+class Plane:
+    """One source of events; its metadata map the numbers in its events to names, as bytes (see `as_text`)."""
+
+    wire: Wire
+    name: str = ""
+    event_names: dict[int, bytes] = field(default_factory=dict)
+    stat_names: dict[int, bytes] = field(default_factory=dict)
+    spans: list[Field] = field(default_factory=list)
+
+    def lines(self) -> Iterator[Line]:
+        """Its complete lines.
+
+        Raises:
+            FileError: a line's bytes are corrupt, or the file holds too many events.
+        """
+        for span in self.spans:
+            yield Line(self.wire, span, f"a line of plane {self.name!r}")
+
+
+class XSpace(NamedTuple):
+    """The planes of a profile in file order; `cut` says what is missing at its end, None if nothing is."""
+
+    planes: list[Plane]
+    cut: str | None
+
+
+def read_space(wire: Wire) -> XSpace:
+    """Parse a profile; of a truncated plane, the part before the cut.
+
+    Raises:
+        FileError: the bytes are not an XSpace; says where.
+    """
+    planes = []
+    cut = None
+    for found in wire.fields(0, len(wire.data)):
+        wire.limits.count(PARTS, 1)
+        what = ""
+        if found.number == _PLANES and found.wire == LENGTH:
+            planes.append(_plane(wire, found))
+            what = f" of plane {planes[-1].name!r}"
+        if found.missing:
+            lost = f"{found.missing} or more bytes{what} are missing"
+            cut = f"the profile is cut off at byte {len(wire.data)}: {lost}"
+    return XSpace(planes, cut)
+
+
+def _plane(wire: Wire, found: Field) -> Plane:
+    plane = Plane(wire)
+    for part in wire.fields(found.start, found.stop):
+        wire.limits.count(PARTS, 1, f"plane {plane.name!r}")
+        if part.missing or part.wire != LENGTH:
+            continue
+        if part.number == _NAME:
+            plane.name = as_text(wire.data[part.start : min(part.stop, part.start + MAX_NAME_BYTES)])
+        elif part.number == _LINES:
+            plane.spans.append(part)
+        elif part.number in (_EVENT_METADATA, _STAT_METADATA):
+            raw = wire.data[part.start : part.stop]
+            entry = parse(wire, "Entry", raw, part.start, f"the metadata of plane {plane.name!r}")
+            names = plane.event_names if part.number == _EVENT_METADATA else plane.stat_names
+            names[entry.key] = entry.value.name
+    return plane
+
+
+# ------------------------------------------------------------------------------
+# Collect the MemoryAllocation and MemoryDeallocation events of a profile (`xplane.pb`) of TensorFlow or XLA.
 
 _EVENTS = {b"MemoryAllocation": False, b"MemoryDeallocation": True}  # name -> whether it is a free
 

@@ -4,22 +4,236 @@ A heap that was recorded from its first request on is replayed in our own heap, 
 the beginning was not recorded, the chunks are placed at their recorded addresses.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.origin import MAX_POOLS, Pool
-from bfcviz.events.origin_details import REGION_FACTS
-from bfcviz.events.schema import Events
+from bfcviz.events.ledger import Ledger
+from bfcviz.events.log import EventLog
+from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Pool
+from bfcviz.events.row_copy import joined
+from bfcviz.events.schema import EVENT, Events, Kind
+from bfcviz.importers.heap_state import reordered
 from bfcviz.importers.tensorflow.comparison import Checks, compare
-from bfcviz.importers.tensorflow.interleave import interleave, step_marks
-from bfcviz.importers.tensorflow.recorded_addresses import PlacedChunks, place_chunks
 from bfcviz.importers.tensorflow.replay import HeapRules, ReplayedRequests, replay
 from bfcviz.importers.tensorflow.requests import ABSENT, RecordedRequests, Requests, match_frees
-from bfcviz.importers.tensorflow.same_named_heaps import heaps_of
+from bfcviz.native import MAX_REGIONS
 from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# Tell heaps apart that have the same name in one process: one for each NUMA node, or for each device.
+#
+# A profile names only the allocator. But each event carries the bytes in use after it, so it continues the heap that
+# had that many bytes less (more, if it is a free) in use; a free belongs to the heap that has its chunk in use.
+
+_MOST_HEAPS = 16
+
+
+@dataclass
+class _Traced:
+    """One heap: the bytes in use after its last request, the addresses it used, and its requests."""
+
+    in_use: int
+    low: int
+    high: int
+    places: list[int] = field(default_factory=list)
+
+    def distance(self, address: int) -> int:
+        """Bytes between an address and those that the heap used."""
+        return max(self.low - address, address - self.high, 0)
+
+
+def heaps_of(requests: Requests) -> list[NDArray[np.intp]]:
+    """The indices of the requests of each heap, in order of their first request; a single one if that fits.
+
+    Every heap must begin with nothing in use. Where several heaps fit, the one that used the nearest addresses is
+    taken: only a replay can show whether that is right.
+
+    Returns:
+        An empty list if some request fits no heap.
+    """
+    if (requests["bytes_in_use"] == ABSENT).any():
+        return []
+    heaps: list[_Traced] = []
+    live: dict[int, _Traced] = {}
+    columns = (requests[name].tolist() for name in ("address", "size", "bytes_in_use", "free"))
+    for place, (address, size, after, free) in enumerate(zip(*columns, strict=True)):
+        if free:
+            heap = live.pop(address, None)
+            if heap is None or heap.in_use != after + size:
+                return []
+        else:
+            fitting = [each for each in heaps if each.in_use == after - size]
+            if not fitting and (after != size or len(heaps) == _MOST_HEAPS):
+                return []
+            heap = min(fitting, key=lambda each: each.distance(address)) if fitting else None
+            if heap is None:
+                heap = _Traced(0, address, address)
+                heaps.append(heap)
+            live[address] = heap
+            heap.low, heap.high = min(heap.low, address), max(heap.high, address + size)
+        heap.in_use = after
+        heap.places.append(place)
+    return [np.array(heap.places, np.intp) for heap in heaps]
+
+
+# ------------------------------------------------------------------------------
+# Interleave the event logs of several heaps into one stream, in the order of the requests.
+
+_NO_STEP = (0, -1)
+
+
+def step_marks(requests: Requests, label: int) -> Events:
+    """A MARK before the first allocation of each step of the framework.
+
+    Frees are ignored: a chunk is often freed after its step. `time` holds the index of the request.
+    """
+    named = np.flatnonzero(~requests["free"] & ~np.isin(requests["step"], _NO_STEP))
+    steps = requests["step"][named]
+    begins = named[np.concatenate(([True], steps[1:] != steps[:-1]))] if len(named) else named
+    marks: Events = np.zeros(len(begins), EVENT)
+    marks["time"] = begins
+    marks["size"] = requests["step"][begins].view(np.uint64)
+    marks["pool"] = requests["pool"][begins]
+    marks["thread"] = marks["by"] = requests["thread"][begins]
+    marks["label"] = label
+    marks["kind"] = Kind.MARK
+    marks["bin"] = -1
+    return marks
+
+
+def interleave(logs: Sequence[Events], marks: Events, times: NDArray[np.int64]) -> Events:
+    """One stream from the logs of pool 0, 1, ... and the marks.
+
+    Args:
+        logs: one per pool, complete and in order; their `time` is the index of the request.
+        marks: come before other events with the same index.
+        times: time of each request in nanoseconds, by index; replaces the index in `time`.
+    """
+    for pool, log in enumerate(logs):
+        log["pool"] = pool
+    together: Events = joined([marks, *logs])
+    order = np.argsort(together["time"], kind="stable")
+    woven = reordered(together, order, [len(log) for log in logs], first=len(marks))
+    woven["time"] = times[woven["time"]]
+    return woven
+
+
+# ------------------------------------------------------------------------------
+# Rebuild the events of a heap whose beginning was not recorded, from the recorded addresses.
+#
+# A profile that starts in the middle of a run does not say what was in the pool, so a replay cannot repeat the
+# heap's decisions. A `Ledger` places every chunk at its recorded address. All requests are known beforehand: a
+# region is a run of addresses that they touch.
+
+_COLUMNS = ("address", "size", "requested", "label", "thread", "free")
+_MOST_EVENTS = 3  # per request: SPLIT, SPLIT, ALLOCATE or FREE, MERGE, MERGE
+_BLOCK = 8192  # requests
+
+
+class PlacedChunks(NamedTuple):
+    """The events of one pool, and how well they agree with the recorded numbers.
+
+    Attributes:
+        events: with the index of the request in `time`; chunks from before the first request are allocated first.
+        chunks_before: number of those chunks.
+        contradicting: requests that were ignored: they allocate memory in use, or free where no chunk begins.
+        bytes_not_seen: bytes in use of chunks that no request mentions.
+        bytes_differing: requests after which the recorded bytes in use are not those plus the known ones.
+    """
+
+    events: Events
+    chunks_before: int
+    contradicting: int
+    bytes_not_seen: int
+    bytes_differing: int
+
+
+def place_chunks(requests: Requests, label_before: int) -> PlacedChunks | None:
+    """The events of one pool, with each chunk at its recorded address.
+
+    Args:
+        requests: in order.
+        label_before: for chunks that were in use before the first request.
+
+    Returns:
+        None if the touched memory has more separate regions than a trace can number.
+    """
+    regions, before = _touched(requests), _from_before(requests)
+    if len(regions) > MAX_REGIONS:
+        return None
+    most = len(regions) + _MOST_EVENTS * (len(before) + len(requests))
+    log = EventLog((most // 64 + 1) * 64)
+    ledger = Ledger(log)
+    log.begin_operation(0)
+    for start, stop in regions:
+        ledger.cover(start, stop - start)
+    for address, size, requested, *_ in _rows(requests[before]):
+        ledger.allocate(address, size, max(0, requested), label_before)
+    first, chunks_before = log.head, len(before) - ledger.inconsistencies.left_out
+    known = np.empty(len(requests), np.int64)
+    for place, (address, size, requested, label, thread, free) in enumerate(_rows(requests)):
+        log.begin_operation(place)
+        ledger.thread = thread
+        if free:
+            ledger.free(address)
+        else:
+            ledger.allocate(address, size, max(0, requested), label)
+        known[place] = ledger.bytes_in_use
+    events = log.copy(0, log.head)
+    # The log wrote the thread of this process.
+    events["by"][:first] = 0
+    places: NDArray[np.uint64] = events["time"][first:]
+    events["by"][first:] = requests["thread"][places]
+    return PlacedChunks(events, chunks_before, ledger.inconsistencies.left_out, *_not_seen(requests, known))
+
+
+def _rows(requests: Requests) -> Iterator[tuple[Any, ...]]:
+    """The columns that become events, row by row; in blocks, because Python objects need ten times the memory."""
+    for start in range(0, len(requests), _BLOCK):
+        block = requests[start : start + _BLOCK]
+        yield from zip(*(block[name].tolist() for name in _COLUMNS), strict=True)
+
+
+def _touched(requests: Requests) -> list[tuple[int, int]]:
+    """The addresses that requests touch, as ascending, separate runs [start, stop)."""
+    runs: list[tuple[int, int]] = []
+    for start, size in sorted(zip(requests["address"].tolist(), requests["size"].tolist(), strict=True)):
+        if runs and start <= runs[-1][1]:
+            runs[-1] = (runs[-1][0], max(runs[-1][1], start + size))
+        else:
+            runs.append((start, start + size))
+    return runs
+
+
+def _from_before(requests: Requests) -> list[int]:
+    """Indices of the frees whose chunk was in use before the first request."""
+    places, seen = [], set()
+    for place, (address, free) in enumerate(
+        zip(requests["address"].tolist(), requests["free"].tolist(), strict=True)
+    ):
+        if free and address not in seen:
+            places.append(place)
+        seen.add(address)
+    return places
+
+
+def _not_seen(requests: Requests, known: NDArray[np.int64]) -> tuple[int, int]:
+    """Bytes in use beyond the known ones, which should be constant, and the number of requests where they differ."""
+    recorded = requests["bytes_in_use"] != ABSENT
+    beyond = requests["bytes_in_use"][recorded] - known[recorded]
+    if not len(beyond):
+        return 0, 0
+    values, counts = np.unique(beyond, return_counts=True)
+    usual = int(np.argmax(counts))
+    return int(values[usual]), len(beyond) - int(counts[usual])
+
+
+# ------------------------------------------------------------------------------
+# Reconstruct events from requests, and check them against every recorded number.
 
 _TRUSTED = 0.99
 """The minimum share of matching addresses in a replay; below it, the recorded addresses are more reliable."""

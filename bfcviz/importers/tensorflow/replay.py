@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.interface.options import AllocatorOptions
+from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.replay import ALLOCATE, FREE, Operations
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Events, Kind
-from bfcviz.importers.pools import without
+from bfcviz.importers.heap_state import without
 from bfcviz.importers.tensorflow.comparison import Rebuilt
 from bfcviz.importers.tensorflow.requests import Requests
 

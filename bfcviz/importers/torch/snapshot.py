@@ -9,22 +9,23 @@ import numpy as np
 
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.labels import Labels
-from bfcviz.events.origin import MAX_POOLS, Origin, Pool, Status
-from bfcviz.events.origin_details import STATE_ONLY, RecordedFailure
+from bfcviz.events.origin import MAX_POOLS, STATE_ONLY, Origin, Pool, RecordedFailure, Status
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.formats.torch import Rules
+from bfcviz.formats.torch import Rules, StreamNumbers
 from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.pools import by_time, one_after_another
+from bfcviz.importers.heap_state import by_time, one_after_another
 from bfcviz.importers.torch.allocation_history import OOM, TraceRange, TraceRows
-from bfcviz.importers.torch.device_replay import DeviceReplay, SnapshotTables
-from bfcviz.importers.torch.device_state import state_events, totals_of
+from bfcviz.importers.torch.device_replay import DeviceReplay, SnapshotTables, effective
 from bfcviz.importers.torch.pickle_reader import PickleReader
-from bfcviz.importers.torch.rewind import effective
-from bfcviz.importers.torch.snapshot_content import SnapshotContent, content_of
-from bfcviz.importers.torch.stack_labels import StackLabels
-from bfcviz.live.torch.stack_names import StreamNumbers
+from bfcviz.importers.torch.snapshot_content import (
+    SnapshotContent,
+    StackLabels,
+    content_of,
+    state_events,
+    totals_of,
+)
 
 _MOST_OPTIONS: Final = 64
 _LONGEST_OPTION: Final = 1024

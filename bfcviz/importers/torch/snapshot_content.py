@@ -1,12 +1,34 @@
 """SnapshotContent: the parts of a snapshot, checked. Versions of PyTorch differ in keys; no version number is read."""
-# ruff: noqa: TRY004  all damage in a file is one error, a ValueError
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
+from bfcviz.code_places import CodePlace
 from bfcviz.errors import FileError
-from bfcviz.importers.torch.allocation_history import TraceRange, number_in, words_in
+from bfcviz.events.labels import MAX_LABEL_BYTES, Labels
+from bfcviz.events.schema import Events
+from bfcviz.formats.torch import stack_words
+from bfcviz.importers.file_content import TEXT
+from bfcviz.importers.heap_state import HEAP_CHUNK, HeapChunks, HeapRegion, events_of_state
+from bfcviz.importers.torch.allocation_history import (
+    EntrySource,
+    TraceRange,
+    TraceRows,
+    number_in,
+    number_of,
+    pool_words,
+    words_in,
+)
+from bfcviz.live.torch.segments_and_blocks import block_sizes, with_frames
+
+# ------------------------------------------------------------------------------
+# SnapshotContent: the parts of a snapshot, checked. Versions of PyTorch differ in keys; no version number is read.
+
+# ruff: noqa: TRY004  all damage in a file is one error, a ValueError
+
 
 STATES: Final = {
     "inactive": False,
@@ -182,3 +204,131 @@ def _annotations(entries: object) -> list[Annotation]:
 
 def _as_list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
+
+
+# ------------------------------------------------------------------------------
+# The state of one device in a snapshot: its chunks, and what it holds in PyTorch's words.
+
+Segment = Mapping[str, Any]
+
+
+def totals_of(segments: Sequence[Segment], entries: int) -> dict[str, int]:
+    """Sums over the blocks, by PyTorch's names; sizes in bytes.
+
+    `active` includes blocks that were freed while another stream may still use them; `allocated` does not.
+    """
+    blocks = [block for segment in segments for block in segment["blocks"]]
+    inactive = [block["size"] for block in blocks if not STATES[block["state"]]]
+    active = [block for block in blocks if STATES[block["state"]]]
+    return {
+        "segments": len(segments),
+        "blocks": len(blocks),
+        "reserved": sum(segment["total_size"] for segment in segments),
+        "allocated": sum(block["size"] for block in active if block["state"] == "active_allocated"),
+        "active": sum(block["size"] for block in active),
+        "requested": sum(block_sizes(block)[1] for block in active),
+        "inactive_blocks": len(inactive),
+        "inactive_bytes": sum(inactive),
+        "largest_inactive": max(inactive, default=0),
+        "trace_entries": entries,
+    }
+
+
+def state_events(
+    segments: Sequence[Segment],
+    label_of: Callable[[Mapping[str, Any], Segment], int],
+    stream_of: Callable[[int], int],
+) -> Events:
+    """Events that build exactly the blocks of a device.
+
+    Args:
+        segments: of the device, by ascending address.
+        label_of: the label of a block of a segment.
+        stream_of: the number of a stream.
+    """
+    regions = [HeapRegion(segment["address"], segment["total_size"]) for segment in segments]
+    return events_of_state(_chunks(segments, label_of, stream_of), regions)
+
+
+def _chunks(
+    segments: Sequence[Segment],
+    label_of: Callable[[Mapping[str, Any], Segment], int],
+    stream_of: Callable[[int], int],
+) -> HeapChunks:
+    rows = []
+    for segment in segments:
+        at, stream = segment["address"], stream_of(segment.get("stream", 0))
+        for block in segment["blocks"]:
+            size, requested = block_sizes(block)
+            in_use = STATES[block["state"]]
+            rows.append((at, size, requested, label_of(block, segment) if in_use else 0, stream, in_use))
+            at += size
+    return np.array(rows, HEAP_CHUNK)
+
+
+# ------------------------------------------------------------------------------
+# StackLabels: the labels of a snapshot's allocations, each made once.
+
+_LONGEST: Final = MAX_LABEL_BYTES // 8  # JSON escapes a character with up to 6 bytes
+
+
+class StackLabels:
+    """Interns where entries and blocks come from: name, stack, compile context, private pool.
+
+    Args:
+        labels: the table.
+        rows: has the stacks.
+        file_size: bytes; the text of all stacks together has a limit in proportion.
+
+    Attributes:
+        without_stack: labels whose stack was left out, because of the limit.
+    """
+
+    def __init__(self, labels: Labels, rows: TraceRows, file_size: int) -> None:
+        self.without_stack = 0
+        self._labels = labels
+        self._rows = rows
+        self._most = TEXT.most(file_size)
+        self._characters = 0
+        self._numbers: dict[EntrySource, int] = {}
+
+    def of_block(self, block: Mapping[str, Any], segment: Mapping[str, Any]) -> int:
+        """The label of a block in use."""
+        stack = number_of(with_frames(block).get("frames"))
+        metadata, context = words_in(block.get("user_metadata")), words_in(block.get("compile_context"))
+        return self.of(EntrySource(stack, metadata, context, pool_words(segment.get("segment_pool_id"))))
+
+    def of_row(self, source: int, pool: str = "") -> int:
+        """The label of an entry, by its `TraceRows.source`; `pool`: of its segment, if the entry does not say it."""
+        found = self._rows.sources[source]
+        return self.of(found if found.pool or not pool else found._replace(pool=pool))
+
+    def of(self, source: EntrySource) -> int:
+        """The label of a source; 0 if nothing is known of it."""
+        known = self._numbers.get(source)
+        if known is None:
+            known = self._numbers[source] = self._intern(source)
+        return known
+
+    def _intern(self, source: EntrySource) -> int:
+        metadata, context = source.metadata, source.context
+        lines = [
+            CodePlace(frame.name, frame.filename, frame.line) for frame in self._rows.stacks[source.stack]
+        ]
+        if not self._fits(lines, metadata, context):
+            self.without_stack += 1
+            lines = lines[:1]
+            if not self._fits(lines, metadata, context):
+                lines, metadata, context = [], "", ""
+        name, stack = stack_words(metadata, lines)
+        details = {"stack": stack, "compile_context": context, "private_pool": source.pool}
+        details = {key: text for key, text in details.items() if text}
+        return self._labels.intern(name, **details) if name or details else 0
+
+    def _fits(self, lines: list[CodePlace], *texts: str) -> bool:
+        """Count the characters of a label, if the limits allow them."""
+        length = sum(len(line.file) + len(line.function) + 16 for line in lines) + sum(map(len, texts))
+        if length > _LONGEST or self._characters + length > self._most:
+            return False
+        self._characters += length
+        return True

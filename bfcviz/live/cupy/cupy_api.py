@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.allocator.sub_allocators.cuda.driver_types import LEGACY, PER_THREAD
+from bfcviz.allocator.sub_allocators.cuda.driver import LEGACY, PER_THREAD
 from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import (
     Budget,
     CudaSubAllocator,
@@ -17,8 +17,8 @@ from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import (
     cuda_sub_allocator,
 )
 from bfcviz.errors import DeviceError, LiveError, MissingExtra
-from bfcviz.live.common.deferred_frees import DelayedEvent, RelaxedEvent, StreamEvent
-from bfcviz.live.common.headroom import CAPABILITY_MAJOR, Room
+from bfcviz.live.deferred_frees import DelayedEvent, RelaxedEvent, StreamEvent
+from bfcviz.live.headroom import CAPABILITY_MAJOR, Room
 
 HIDDEN: Final = ("cupy", "cupyx", "numpy")
 """Packages whose frames stacks leave out."""

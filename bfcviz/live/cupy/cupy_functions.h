@@ -8,10 +8,10 @@
 #include "bfcviz/allocator/c_interface/hooks.h"
 #include "bfcviz/c/attributes.h"
 #include "bfcviz/c/fork_count.h"
-#include "bfcviz/events/ledger/reports.h"
-#include "bfcviz/live/capture/stack_walk.h"
-#include "bfcviz/live/capture/thread_label.h"
-#include "bfcviz/live/common/raise_later.h"
+#include "bfcviz/events/reports.h"
+#include "bfcviz/live/stack_walk.h"
+#include "bfcviz/live/thread_label.h"
+#include "bfcviz/live/raise_later.h"
 
 /* One heap, for one stream of one device. */
 typedef struct bfc_cu_heap {

@@ -2,7 +2,7 @@
 
 from bfcviz.allocator.c_interface.hooks cimport Hooks, unpack
 from bfcviz.live.numpy.numpy_functions cimport walk_of
-from bfcviz.live.capture.stack_walk cimport Walk
+from bfcviz.live.stack_walk cimport Walk
 from bfcviz.native cimport u32, u64
 
 cdef extern from "bfcviz/live/cupy/cupy_functions.h":

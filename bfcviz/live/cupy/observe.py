@@ -14,14 +14,12 @@ from bfcviz.errors import LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.capture.stacks import Capture, Captured
-from bfcviz.live.common.heap_provider import HeapProvider
-from bfcviz.live.common.observed_heap import ObservedHeap, log_and_labels
-from bfcviz.live.common.polling import Polling
-from bfcviz.live.common.require_compiled import IS_COMPILED
-from bfcviz.live.common.thread_start import ThreadStartHook
 from bfcviz.live.cupy import cupy_api
 from bfcviz.live.cupy.hook import HookReports
+from bfcviz.live.heap_provider import HeapProvider, ThreadStartHook
+from bfcviz.live.observed_heap import ObservedHeap, Polling, log_and_labels
+from bfcviz.live.served_heap import IS_COMPILED
+from bfcviz.live.stacks import Capture, Captured
 
 _LOOK_S: Final = 0.2
 """Seconds from one look at the pools to the next, while the program allocates nothing."""

@@ -7,30 +7,288 @@
 """
 
 import atexit
+import gc
+import os
+import sys
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
-from typing import Any, Final
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet, ref
 
+from bfcviz import _forks
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.interface.options import AllocatorOptions
+from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget, Memory
-from bfcviz.errors import LiveError, OutOfMemory
+from bfcviz.errors import BfcvizError, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.capture.stacks import Capture, Captured
-from bfcviz.live.common.headroom import Share
-from bfcviz.live.common.heap_provider import HeapProvider
-from bfcviz.live.common.observed_heap import log_and_labels
-from bfcviz.live.common.require_compiled import require_compiled
-from bfcviz.live.common.served_heap import OPTIONS, HeapFactory, ServedHeap
 from bfcviz.live.cupy import cupy_api
+from bfcviz.live.cupy.cupy_api import Cuda
 from bfcviz.live.cupy.hook import CupyHook
-from bfcviz.live.cupy.stream_heaps import CupyStreamHeaps
+from bfcviz.live.deferred_frees import DeferredFrees
+from bfcviz.live.headroom import Share
+from bfcviz.live.heap_provider import HeapProvider
+from bfcviz.live.observed_heap import log_and_labels
+from bfcviz.live.served_heap import OPTIONS, HeapFactory, ServedHeap, require_compiled
+from bfcviz.live.stacks import Capture, Captured
 from bfcviz.units import format_bytes
+
+if TYPE_CHECKING:
+    from bfcviz.live.cupy.hook import CupyHook
+
+
+# ------------------------------------------------------------------------------
+# The error of a program whose CuPy is served: bfcviz's OutOfMemory that is also CuPy's OutOfMemoryError.
+
+
+def cupy_out_of_memory(theirs: type, numbers: OutOfMemory) -> OutOfMemory:
+    """Make an error with these numbers that programs catch as CuPy's error, `theirs`, too."""
+    return _class_of_both(theirs)(**numbers.numbers())
+
+
+@cache
+def _class_of_both(theirs: type) -> type[OutOfMemory]:
+    return type("OutOfMemory", (OutOfMemory, theirs), {"__module__": OutOfMemory.__module__})
+
+
+# ------------------------------------------------------------------------------
+# CupyStreamHeaps: one heap per CuPy stream, and the rare cases: new streams, frees under another stream, no memory.
+#
+# Each stream has its own heap, and freed memory returns to the heap it came from. A stream works in order, so its
+# own memory can be reused at once. Three cases need more:
+#
+# - Memory is freed while another stream is current. That stream may still use the memory. An event is recorded in
+# it, and the chunk stays in use until the event is done (`DeferredFrees`). CuPy's own pool does not wait. As with
+# that pool, the program itself must take care of streams that are not current at the free. - A stream is destroyed,
+# and a new stream gets its handle. So each heap keeps CuPy's object of its stream alive; only a foreign stream
+# (`ExternalStream`) can be destroyed before its heap, and must not be before its work is done. A thread's own
+# default stream ends with the thread: an object that only the thread owns stands for it. When only the heap still
+# references the object and no chunk is in use, the heap is reused: at the next new stream it waits for the old
+# stream, releases its regions and serves the new one. - A heap is out of memory while others have free regions. They
+# release these, which for plain memory waits for the device, and the request is retried once.
+
+
+def _references(table: dict[Any, Any], key: object) -> int:
+    """Python's reference count of an entry; includes references of this function itself."""
+    return sys.getrefcount(table[key])
+
+
+_ALONE = _references({0: object()}, 0)
+"""The reference count of an entry that only the table references."""
+
+
+class _HookReference:
+    """The owner for `DeferredFrees`: a weak reference to the hook."""
+
+    def __init__(self, hook: "CupyHook") -> None:
+        self._hook = ref(hook)
+
+    def give_back(self, pointer: int, device: int, stream: int) -> None:
+        hook = self._hook()
+        if hook is not None:
+            hook.give_back(pointer, device, stream)
+
+    def count(self, noted: int, held: int) -> None:
+        hook = self._hook()
+        if hook is not None:
+            hook.count(noted, held)
+
+
+class _ThreadStream:
+    """A thread's own default stream. Other threads can only wait for the whole device."""
+
+    def __init__(self, cuda: Cuda, device: int) -> None:
+        self._cuda = cuda
+        self._device = device
+
+    def synchronize(self) -> None:
+        """Wait for all work on the device."""
+        self._cuda.synchronize(self._device)
+
+
+class CupyStreamHeaps:
+    """The heaps, and the methods that the hook calls; these take `(pointer, device, stream, current stream)`.
+
+    Args:
+        cuda: CuPy.
+        make: makes the heap of a stream of a device.
+
+    Attributes:
+        heaps: by device and stream, in order of creation.
+        failure: numbers of the last request that failed after the retry; None: none has.
+    """
+
+    def __init__(self, cuda: Cuda, make: Callable[[int, int], "CupyHeap"]) -> None:
+        self.heaps: dict[tuple[int, int], CupyHeap] = {}
+        self.failure: OutOfMemory | None = None
+        self._cuda = cuda
+        self._make = make
+        self._streams: dict[tuple[int, int], Any] = {}
+        self._process = os.getpid()
+        self._lock = _forks.keep(threading.RLock())
+        self._thread = threading.local()
+        self._hook: Callable[[], CupyHook | None] = lambda: None
+        self._deferred: DeferredFrees | None = None
+
+    def open(self, hook: "CupyHook") -> None:
+        """Serve this hook."""
+        self._hook = ref(hook)
+        owner: Any = _HookReference(hook)
+        self._deferred = DeferredFrees(owner, lambda _: None, self._cuda)
+
+    def require(self, device: int) -> None:
+        """Make the heap of this thread's stream if there is none; raises the error if that fails."""
+        hook = self._hook()
+        if hook is not None and not self.add_heap(0, device, hook.stream(device), 0):
+            self.raise_error()
+
+    def add_heap(self, _pointer: int, device: int, stream: int, _now: int) -> bool:
+        """Make the heap of a new stream; False: it failed, `recover` raises the error."""
+        hook = self._hook()
+        with self._lock:
+            if hook is None or (device, stream) in self.heaps:
+                return hook is not None
+            try:
+                kept = self._stream_object(device, stream)
+                if self._inherit(hook, device, stream, kept):
+                    return True
+                heap = self._make(device, stream)
+            except Exception as error:  # noqa: BLE001  called from C: `recover` raises it
+                self._thread.error = error
+                return False
+            self.heaps[device, stream], self._streams[device, stream] = heap, kept
+            hook.add(heap, device, stream)
+        return True
+
+    def _inherit(self, hook: "CupyHook", device: int, stream: int, kept: object) -> bool:
+        """Reuse the heap of a destroyed stream, and empty all such heaps; False: there is none."""
+        free = [key for key in list(self._streams) if key[0] == device and self._release(key)]
+        for old in free[:1]:
+            heap = self.heaps[old]
+            self._cuda.redirect(heap.sub_allocator, stream)
+            self.heaps[device, stream] = self.heaps.pop(old)
+            self._streams[device, stream] = kept
+            del self._streams[old]
+            hook.move(device, old[1], stream)
+        return bool(free)
+
+    def _release(self, key: tuple[int, int]) -> bool:
+        """Release the regions of a heap whose stream is destroyed and done, with no chunk in use; False: it is not."""
+        heap = self.heaps[key]
+        if _references(self._streams, key) > _ALONE or heap.stats().chunks_in_use:
+            return False
+        if heap.stats().pool_bytes == 0:
+            return True
+        try:
+            self._streams[key].synchronize()
+        except Exception:  # noqa: BLE001  a foreign stream, destroyed already
+            try:
+                self._cuda.synchronize(key[0])
+            except LiveError:  # a graph is being captured: try again later
+                return False
+        heap.trim()  # stream-ordered memory must be released in the old stream
+        return True
+
+    def _stream_object(self, device: int, stream: int) -> Any:
+        """An object that lives as long as a stream: CuPy's own; for a thread's default stream one of the thread."""
+        if stream >= 0:
+            return self._cuda.stream_object(device)
+        streams: dict[int, _ThreadStream] = self._thread.__dict__.setdefault("streams", {})
+        return streams.setdefault(device, _ThreadStream(self._cuda, device))
+
+    def defer(self, pointer: int, device: int, stream: int, now: int) -> bool:
+        """Defer a free under another stream until that stream is done; returns whether it is deferred."""
+        hook = self._hook()
+        if self._deferred is None or hook is None or now == ~stream:
+            self._cuda.synchronize(device)  # the stream is unknown
+            return False
+        is_held = self._deferred.defer_until(pointer, device, stream, [now])
+        if is_held and not hook.is_open:  # no later request would carry it out
+            self._deferred.wait(0, device, stream)
+        return is_held
+
+    def free_ready(self, _pointer: int, device: int, stream: int, _now: int) -> bool:
+        """Carry out the deferred frees whose events are done."""
+        return self._deferred is not None and self._deferred.free_ready(0, device, stream)
+
+    def wait(self) -> None:
+        """Wait for all deferred frees and carry them out."""
+        for device in {device for device, _ in list(self.heaps)}:
+            if self._deferred is not None:
+                self._deferred.wait(0, device, 0)
+
+    def give_back(self) -> None:
+        """Return the wholly free regions of all devices."""
+        for heap in list(self.heaps.values()):
+            heap.give_back()
+
+    def tidy(self, _pointer: int, device: int, stream: int, _now: int) -> bool:
+        """Return the wholly free regions of a heap. A GPU that fails here has failed before."""
+        with suppress(BfcvizError):
+            self.heaps[device, stream].give_back()
+        return True
+
+    def heaps_of(self, device: int) -> "list[CupyHeap]":
+        """The heaps of a device."""
+        return [heap for (place, _), heap in list(self.heaps.items()) if place == device]
+
+    def trim(self, device: int) -> int:
+        """Release the wholly free regions of a device; returns how many bytes."""
+        self.free_ready(0, device, 0, 0)
+        return sum(heap.trim() for heap in self.heaps_of(device))
+
+    def recover(self, hook: "CupyHook", size: int) -> Any:
+        """A request got no memory: make room and retry once, as CuPy's pool does.
+
+        Raises:
+            OutOfMemory: the retry failed, too.
+            LiveError: this is a forked process.
+        """
+        if os.getpid() != self._process:
+            raise LiveError(
+                "CuPy was asked for memory in a forked process, where CUDA does not work: start the process with "
+                "multiprocessing's 'spawn'"
+            )
+        self.raise_error()
+        device = self._cuda.device()
+        stream = hook.stream(device)
+        gc.collect()
+        self.wait()
+        self.trim(device)
+        pointer = hook.malloc(size)
+        if pointer.ptr:
+            return pointer
+        self.raise_error()
+        self.failure = self._numbers(device, stream, size)
+        raise cupy_out_of_memory(self._cuda.cupy.cuda.memory.OutOfMemoryError, self.failure)
+
+    def raise_error(self) -> None:
+        """Raise the error of this thread's last `add_heap`, or of a heap's sub-allocator; none: do nothing."""
+        error, self._thread.error = getattr(self._thread, "error", None), None
+        for heap in list(self.heaps.values()):
+            kept = heap.sub_allocator.error
+            if error is None and kept is not None:
+                error, heap.sub_allocator.error = kept, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # it references this frame and its callers: they would live until a garbage collection
+
+    def _numbers(self, device: int, stream: int, size: int) -> OutOfMemory:
+        """The totals after a request of a stream failed."""
+        heap = self.heaps[device, stream]
+        others = [(other.name, other.stats()) for other in self.heaps_of(device) if other is not heap]
+        return OutOfMemory.of(size, heap.stats(), others=others)
+
+
+# ------------------------------------------------------------------------------
+# serve_cupy: CuPy's arrays on instrumented heaps of GPU memory.
 
 _MEMORY: Final = {
     "device": "memory of the device",

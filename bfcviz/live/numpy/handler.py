@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from bfcviz.live.capture.stack_walker import Walker
+from bfcviz.live.stack_walker import Walker
 
 if TYPE_CHECKING:
     from bfcviz.allocator.bfc import BFCAllocator

@@ -2,10 +2,10 @@
 
 from bfcviz._live cimport Walker
 from bfcviz.allocator.c_interface.hooks cimport Hooks, Totals, unpack
-from bfcviz.live.capture.stack_walk cimport Walk
+from bfcviz.live.stack_walk cimport Walk
 from bfcviz.native cimport u32, u64
 
-cdef extern from "bfcviz/live/common/failure.h":
+cdef extern from "bfcviz/live/failure.h":
     ctypedef struct Failure "bfc_failure":
         u64 requested
         Totals totals
@@ -26,7 +26,7 @@ cdef extern from "bfcviz/live/numpy/numpy_functions.h":
     object capsule "bfc_capsule"(Gate *, object)
     void settle "bfc_give_late_ones_back"(Gate *) noexcept
 
-cdef extern from "bfcviz/live/capture/thread_label.h":
+cdef extern from "bfcviz/live/thread_label.h":
     object label_words "bfc_label_words"(object)
     void begin_labels "bfc_label_begin"(object, size_t) noexcept
     void set_label "bfc_label_set"(u64) noexcept

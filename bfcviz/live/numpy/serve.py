@@ -4,26 +4,73 @@ An array keeps the handler that allocated it alive, and with it the heap and its
 threads, until Python exits. Addresses tell which memory belongs to the heap; all other memory goes to NumPy.
 """
 
+import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
+from typing import Any
 
-from bfcviz.allocator.interface.options import AllocatorOptions
+from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.errors import InvalidRequest, OutOfMemory, PoolTotals
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.capture.stacks import Capture, Captured
-from bfcviz.live.common import system_memory
-from bfcviz.live.common.heap_provider import HeapProvider
-from bfcviz.live.common.require_compiled import require_compiled
-from bfcviz.live.common.served_heap import OPTIONS, ServedHeap
-from bfcviz.live.common.thread_start import ThreadStartHook
-from bfcviz.live.numpy import numpy_api
+from bfcviz.live import headroom
+from bfcviz.live.heap_provider import HeapProvider, ThreadStartHook
 from bfcviz.live.numpy.handler import NumpyHandler
+from bfcviz.live.served_heap import OPTIONS, ServedHeap, require_compiled
+from bfcviz.live.stacks import Capture, Captured
 from bfcviz.units import format_bytes, parse_bytes
+
+# ------------------------------------------------------------------------------
+# NumPy's C functions for memory handlers (NEP 49), called through its exported table: needs no headers.
+
+# Indices in the table, fixed by NumPy's ABI since 1.22: numpy/core/code_generators/numpy_api.py
+_SET_HANDLER, _GET_HANDLER, _DEFAULT_HANDLER = 304, 305, 306
+
+
+@cache
+def _table() -> Any:
+    try:
+        umath = import_module("numpy._core._multiarray_umath")
+    except ImportError:
+        umath = import_module("numpy.core._multiarray_umath")
+    pointer = _pointer(umath._ARRAY_API, None)  # noqa: SLF001  what C extensions read
+    return ctypes.cast(pointer, ctypes.POINTER(ctypes.c_void_p))
+
+
+def _pointer(capsule: object, name: bytes | None) -> int:
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return int(get(capsule, name))
+
+
+def set_handler(capsule: object) -> object:
+    """Set the handler of this context's new arrays; returns the capsule of the previous one."""
+    function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(_table()[_SET_HANDLER])
+    return function(capsule)
+
+
+def get_handler() -> object:
+    """The capsule of this context's handler."""
+    return ctypes.PYFUNCTYPE(ctypes.py_object)(_table()[_GET_HANDLER])()
+
+
+def default_handler() -> object:
+    """The capsule of NumPy's initial handler, which lives as long as the process."""
+    return ctypes.cast(_table()[_DEFAULT_HANDLER], ctypes.POINTER(ctypes.py_object)).contents.value
+
+
+def address_of(capsule: object) -> int:
+    """The address of a handler's C struct."""
+    return _pointer(capsule, b"mem_handler")
+
+
+# ------------------------------------------------------------------------------
+# serve_numpy: NumPy's arrays on an instrumented heap of host memory.
 
 
 class NumpyHeap(ServedHeap):
@@ -50,12 +97,12 @@ class NumpyServed(HeapProvider):
     def __init__(self, allocator: NumpyHeap, small: int, capture: Capture) -> None:
         self.allocator = allocator
         self.capture = capture
-        plain = numpy_api.address_of(numpy_api.default_handler())
+        plain = address_of(default_handler())
         self._handler = NumpyHandler(allocator, plain, small, capture.use(), capture.walker)
         self._capsule = self._handler.capsule()
         # These reference the capsule only: a cycle to this object would keep the memory until a garbage collection.
         self._thread_start = ThreadStartHook(
-            partial(_is_here, self._capsule), partial(numpy_api.set_handler, self._capsule)
+            partial(_is_here, self._capsule), partial(set_handler, self._capsule)
         )
         self._previous: object = None
         self._failures = 0
@@ -100,20 +147,20 @@ class NumpyServed(HeapProvider):
     def watch_here(self) -> None:
         """Also serve this context, and threads and tasks started in it; until the `with` ends."""
         if self.is_active:
-            numpy_api.set_handler(self._capsule)
+            set_handler(self._capsule)
 
     def _start(self) -> None:
         self.capture.use()
         last = self._handler.failure()
         self._failures = last.number if last else 0
         self.allocator.is_serving = self._handler.is_open = True
-        self._previous = numpy_api.set_handler(self._capsule)
+        self._previous = set_handler(self._capsule)
         self._thread_start.begin()
 
     def _stop(self, error: BaseException | None) -> None:
         self._thread_start.end()
         if _is_here(self._capsule):
-            numpy_api.set_handler(self._previous)
+            set_handler(self._previous)
         self._previous = None
         self.allocator.is_serving = self._handler.is_open = False
         self.settle()
@@ -125,15 +172,15 @@ class NumpyServed(HeapProvider):
 @contextmanager
 def unserved() -> Iterator[None]:
     """Use NumPy's own memory in this context, and in threads started here: for the code that watches."""
-    previous = numpy_api.set_handler(numpy_api.default_handler())
+    previous = set_handler(default_handler())
     try:
         yield
     finally:
-        numpy_api.set_handler(previous)
+        set_handler(previous)
 
 
 def _is_here(capsule: object) -> bool:
-    return numpy_api.get_handler() is capsule
+    return get_handler() is capsule
 
 
 def serve_numpy(
@@ -179,8 +226,8 @@ def serve_numpy(
         labels = log.labels if labels is None else labels
         log = log.log
     allocator = NumpyHeap(
-        HostSubAllocator(keep_available=system_memory.reserve()),
-        system_memory.default_limit() if limit is None else parse_bytes(limit, "limit"),
+        HostSubAllocator(keep_available=headroom.reserve()),
+        headroom.default_limit() if limit is None else parse_bytes(limit, "limit"),
         options,
         name="numpy",
         log=log,

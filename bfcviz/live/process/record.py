@@ -7,27 +7,154 @@ forked process cannot use CUDA again). Other forked processes run normally, and 
 
 import atexit
 import os
+import re
 import sys
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from bfcviz.errors import FileError
+from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.labels import without_surrogates
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.storage.recording_files import remove_files
-from bfcviz.frameworks.watch_request import WatchRequest, resolve, way_of
-from bfcviz.live import providers
-from bfcviz.live.capture import marks
-from bfcviz.live.common.heap_provider import HeapProvider
-from bfcviz.live.numpy import numpy_api
-from bfcviz.live.process.masked_command import without_secrets
-from bfcviz.live.process.process_folder import begin_recording, is_launcher
+from bfcviz.events.storage.recording_set import claim_subfolder
+from bfcviz.frameworks import WatchRequest, resolve, way_of
+from bfcviz.live import heap_provider, labels
+from bfcviz.live.heap_provider import HeapProvider
+from bfcviz.live.numpy import serve
 from bfcviz.live.process.startup.sitecustomize import UNWRITTEN, tell
 from bfcviz.live.process.startup.sitecustomize import begin as begin_and_tell
+
+# ------------------------------------------------------------------------------
+# `without_secrets`: a command line without the values that look like keys, tokens or passwords.
+
+MASK: Final = "***"
+
+_NAME: Final = (
+    r"(?:api|access|auth|secret|private|encryption|account|license|wandb|client)[-_.]?(?:key|secret)(?:[-_.]?id)?"
+    r"|(?:[a-z]+[-_.])?(?:token|password|passwd|passphrase|secret|secrets|credential|credentials|pwd|apikey)"
+)
+"""The end of the name of an option, variable or parameter with a secret."""
+
+_OPTION: Final = re.compile(rf"--?(?:[\w.]+[-_.])*(?:{_NAME}|key|pass|auth|bearer)", re.IGNORECASE)
+"""An option whose value is the next word."""
+
+_NEXT_OPTION: Final = re.compile(r"--|-\w$")
+
+_ASSIGNED: Final = re.compile(
+    rf"""((?:{_NAME}|(?<!\w)key)["']?\s*[=:]\s*["']?)(?![\s"'])[^\s"'&;,)}}\]]+""", re.IGNORECASE
+)
+"""`--token=X`, `PASSWORD=X`, `wandb.api_key=X`, `?token=X&`, `"secret": "X"`, `login(key='X')` with such a name."""
+
+_QUOTED: Final = re.compile(
+    rf"""((?:{_NAME}|(?<!\w)key)["']?\s*[=:]\s*(["'])).+?(?=\2)""", re.IGNORECASE | re.DOTALL
+)
+"""The same with a value in quotes, which may hold blanks and commas."""
+
+_WHOLE: Final = re.compile(
+    rf"((?:--?)?(?:[\w.-]*(?:{_NAME})|(?:[\w.]+[-_.])*key)=).+", re.IGNORECASE | re.DOTALL
+)
+"""A word that is an option or variable with such a name, and its value: all of it, whatever is in it."""
+
+_SAFE_URL: Final = re.compile(r"(?<=://)(?:[^/\s@'\"]+|[^/\s@'\":]+:[^\s@'\"]+)(?=@)")
+_BEARER: Final = re.compile(r"\b(bearer|basic|token)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
+_KEY: Final = re.compile(
+    r"(?<![A-Za-z0-9])(?:"
+    r"(?:hf|gh[opsur]|github_pat|glpat|pypi|npm|sk|pk|rk|xox[a-z]|dckr_pat|wandb_v1|nvapi|gsk|r8)[-_][\w-]{8,}"
+    r"|A[KS]IA[0-9A-Z]{12,}|AIza[\w-]{20,}|eyJ[\w-]{10,}(?:\.[\w-]+)+|[0-9a-f]{32,}"
+    r"|(?=[A-Z0-9]*[a-z])(?=[a-z0-9]*[A-Z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{32,}"
+    r")(?![A-Za-z0-9])"
+)
+"""Keys by their form: those of Hugging Face, GitHub, GitLab, OpenAI, AWS, Google and others, JSON web tokens, and long
+words of random characters."""
+
+
+def without_secrets(words: Sequence[str]) -> list[str]:
+    """The words of a command; a value is `***` if it looks like a secret, or the name of its option says that it is."""
+    found = []
+    is_secret = False
+    for word in words:
+        is_value = is_secret and not _NEXT_OPTION.match(word)
+        found.append(MASK if is_value else _masked(word))
+        is_secret = _OPTION.fullmatch(word) is not None
+    return found
+
+
+def _masked(word: str) -> str:
+    if whole := _WHOLE.fullmatch(word):
+        return f"{whole[1]}{MASK}"
+    word = _SAFE_URL.sub(MASK, word)
+    word = _BEARER.sub(rf"\1 {MASK}", word)
+    word = _ASSIGNED.sub(rf"\1{MASK}", _QUOTED.sub(rf"\1{MASK}", word))
+    return _KEY.sub(MASK, word)
+
+
+# ------------------------------------------------------------------------------
+# Where each process of a recorded program records: the folder itself, or a subfolder named after its rank.
+#
+# ::
+#
+#     run.bfc/                 the process that was started; with ranks: nothing
+#         rank-0/ rank-1/      torchrun's ranks, and those of other launchers that set RANK
+#         SpawnProcess-1/      workers of multiprocessing, by the names that it gives them
+#         process-4711/        any further process, by its number
+
+MOST_PROCESSES: Final = 256
+"""Recorded processes of one program: a program that starts a Python for each file must not fill the disk."""
+
+_RANKS: Final = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+"""Variables with the rank of a process: of torchrun (docs.pytorch.org/docs/stable/elastic/run.html), Open MPI, MPICH
+and Slurm; the first one that is set counts."""
+
+_LAUNCHERS: Final = frozenset({"torchrun", "torch.distributed.run", "torch.distributed.launch"})
+_MAIN_PROCESS: Final = "MainProcess"
+
+
+def begin_recording(folder: Path, record: Callable[[Path], Recording]) -> Recording | None:
+    """Begin the recording of this process; None: there are enough already.
+
+    Args:
+        folder: of `bfcviz record -o`.
+        record: begins a recording in an empty folder.
+
+    Raises:
+        FileError: the folder cannot be written.
+    """
+    name = name_of_process(os.environ)
+    if not name:
+        try:
+            return record(folder)
+        except FolderTaken:  # by an earlier process
+            name = f"process-{os.getpid()}"
+    if sum(1 for _ in folder.iterdir()) >= MOST_PROCESSES:
+        return None
+    return record(claim_subfolder(folder, name))
+
+
+def name_of_process(variables: Mapping[str, str]) -> str:
+    """The rank of this process, and its name if multiprocessing has started it; empty if it has neither."""
+    rank = next((variables[name] for name in _RANKS if variables.get(name, "").isdecimal()), "")
+    process = sys.modules.get("multiprocessing.process")
+    own = _MAIN_PROCESS if process is None else str(process.current_process().name)
+    return "-".join([f"rank-{rank}"] * bool(rank) + [own] * (own != _MAIN_PROCESS))
+
+
+def is_launcher() -> bool:
+    """Whether this process is torchrun: it imports PyTorch, starts the ranks and allocates nothing."""
+    if "LOCAL_RANK" in os.environ or not sys.argv:
+        return False
+    program, words = sys.argv[0], sys.orig_argv
+    if program == "-m" and "-m" in words[:-1]:  # while Python still looks for the module
+        return words[words.index("-m") + 1] in _LAUNCHERS
+    parts = Path(program.removesuffix(".py")).parts
+    return bool({*parts[-1:], ".".join(parts[-3:])} & _LAUNCHERS)
+
+
+# ------------------------------------------------------------------------------
+# Record this process from the inside: the part of `bfcviz record` that runs in each Python process.
 
 Order = Mapping[str, Any]
 """The request of `bfcviz record`: `folder`; `way` (None: the usual one), `options`; `told`: the folder for reports;
@@ -52,8 +179,8 @@ class ProcessRecording:
         self._process = os.getpid()
         self._has_ended = False
         source.__enter__()
-        self._handler = numpy_api.get_handler()
-        marks.begin(source)
+        self._handler = serve.get_handler()
+        labels.begin(source)
         atexit.register(self.end)
         self.end_with_worker()
 
@@ -73,8 +200,8 @@ class ProcessRecording:
         if not self.is_mine or self._has_ended:
             return
         self._has_ended = True
-        marks.end(self.source)
-        if numpy_api.get_handler() is not self._handler:
+        labels.end(self.source)
+        if serve.get_handler() is not self._handler:
             tell(
                 self._order, "left out", "allocations outside of the thread or task that first imported NumPy"
             )
@@ -118,14 +245,14 @@ def begin(order: Order, framework: str) -> str:
         warnings.simplefilter("ignore")  # `bfcviz record` prints the messages of bfcviz
         try:
             recorded = (
-                _recorded(order, providers.complete(request)) if way.has_heaps else _files(order, request)
+                _recorded(order, heap_provider.complete(request)) if way.has_heaps else _files(order, request)
             )
         except FileExistsError:
             return "other"
     if recorded is None:
         return "other"
     recordings.append(recorded)
-    _follow_forks(order, framework, is_on_host=way.has_heaps and providers.is_on_host(request))
+    _follow_forks(order, framework, is_on_host=way.has_heaps and heap_provider.is_on_host(request))
     return "recorded"
 
 
@@ -162,16 +289,16 @@ def _discard_worker(order: Order, recording: Recording) -> None:
 
 def _recorded(order: Order, request: WatchRequest) -> ProcessRecording | None:
     """Begin a recording and its source, on failure remove both; None: enough processes are recorded."""
-    details = {**providers.details_of(request), "process": os.getpid()}
+    details = {**heap_provider.details_of(request), "process": os.getpid()}
     if order.get("command", True):
         details["command"] = without_secrets([without_surrogates(word) for word in sys.orig_argv])
     details["started_ns"] = time.time_ns()
-    pools = [providers.pool_of(request)]
+    pools = [heap_provider.pool_of(request)]
     recording = begin_recording(Path(order["folder"]), lambda place: Recording(place, pools, details=details))
     if recording is None:
         return None
     try:
-        return ProcessRecording(order, providers.source_of(request, recording), recording)
+        return ProcessRecording(order, heap_provider.source_of(request, recording), recording)
     except BaseException:
         with suppress(FileError):
             recording.close()
@@ -187,7 +314,7 @@ def _files(order: Order, request: WatchRequest) -> ProcessRecording:
     with claim.open("x", encoding="utf-8") as file:
         file.write(str(os.getpid()))
     try:
-        return ProcessRecording(order, providers.source_of(request, folder=folder), None)
+        return ProcessRecording(order, heap_provider.source_of(request, folder=folder), None)
     except BaseException:
         claim.unlink()
         raise

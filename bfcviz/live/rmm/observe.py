@@ -1,19 +1,420 @@
 """observe_rmm: RMM keeps its own resources; record the requests to them, by callbacks or by RMM's log."""
 
+import tempfile
+import time
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, Protocol
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
+from weakref import ref
 
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
+from bfcviz.events.origin import RMM_OBSERVED
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.capture.stacks import Capture, Captured
-from bfcviz.live.common.heap_provider import HeapProvider
-from bfcviz.live.common.observed_heap import ObservedHeap, devices_in_order, log_and_labels
-from bfcviz.live.rmm.log_lines import UNIT
-from bfcviz.live.rmm.observe_by_callback import RmmCallbacks
-from bfcviz.live.rmm.observe_by_log import RmmLogs
-from bfcviz.live.rmm.rmm_api import HIDDEN, Rmm
+from bfcviz.formats.rmm import ALLOCATE, FREE, UNIT, DayCount, LogLines, RmmRequest
+from bfcviz.live.heap_provider import HeapProvider
+from bfcviz.live.observed_heap import ObservedHeap, Polling, devices_in_order, log_and_labels
+from bfcviz.live.rmm.rmm_api import HIDDEN, Rmm, number_of
+from bfcviz.live.rmm.uninterrupted_call import UninterruptedCall
+from bfcviz.live.stacks import Capture, Captured
+
+# ------------------------------------------------------------------------------
+# LogFile: read the CSV log of RMM's logging adaptor as it grows, and write its events to an ObservedHeap.
+
+
+class LogFile:
+    """One device's log, a CSV file that grows; its times have no date.
+
+    Args:
+        path: the file that RMM writes.
+        heap: receives the events.
+        offset_ns: the time of day plus this is the heap's time.
+
+    Attributes:
+        out_of_memory: the last failure; None: there was none.
+        unreadable: number of lines that could not be parsed.
+    """
+
+    def __init__(self, path: Path, heap: ObservedHeap, offset_ns: int) -> None:
+        self.heap = heap
+        self.out_of_memory: OutOfMemory | None = None
+        self.unreadable = 0
+        self._path = path
+        self._offset_ns = offset_ns
+        self._lines = LogLines()
+        self._days = DayCount()
+        self._place = 0
+        self._rest = b""
+        self._streams: dict[int, int] = {0: 0}
+
+    def read(self) -> None:
+        """Read the lines written since the last call, except for an incomplete one."""
+        with self._path.open("rb") as file:
+            file.seek(self._place)
+            found = file.read()
+        self._place += len(found)
+        *lines, self._rest = (self._rest + found).split(b"\n")
+        for line in lines:
+            text = line.decode("ascii", "replace").strip()
+            if text and not self._lines.take_header(text):
+                self._take(text)
+
+    def _take(self, line: str) -> None:
+        try:
+            request = self._lines.parse(line)
+            when = self._days.time(request.time) + self._offset_ns
+            self._report(request, when)
+        except ValueError:
+            self.unreadable += 1
+
+    def _report(self, request: RmmRequest, when: int) -> None:
+        stream = self._streams.setdefault(request.stream, min(len(self._streams), 0xFFFF))
+        if request.action == FREE:
+            self.heap.free(request.pointer, when)
+        elif request.action == ALLOCATE:
+            if request.size:
+                self.heap.allocate(request.pointer, request.size, request.size, 0, stream, when)
+        else:
+            self.heap.oom(request.size, 0, stream, when)
+            self.out_of_memory = OutOfMemory.of(request.size, self.heap.stats())
+
+
+# ------------------------------------------------------------------------------
+# RmmLogs: record RMM's requests by its logging adaptor, whose log a thread reads as it grows.
+
+
+class RmmLogs:
+    """Observes RMM through one log file for each device, in a temporary folder. The log names no caller.
+
+    Args:
+        rmm: RMM.
+        every_s: seconds between two readings.
+
+    Attributes:
+        files: the log file of each device.
+    """
+
+    description = "a log of every request is read at intervals; it names no caller, mechanism='callback' does"
+
+    def __init__(self, rmm: Rmm, every_s: float) -> None:
+        self.files: dict[int, LogFile] = {}
+        self._rmm = rmm
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._adaptors: dict[int, Any] = {}
+        self._polling = Polling(self._read, every_s, "bfcviz-rmm")
+
+    @property
+    def problem(self) -> str:
+        """Why it ended early, and how many lines could not be parsed; empty: nothing is missing."""
+        found = []
+        if unreadable := sum(file.unreadable for file in self.files.values()):
+            found.append(f"Lines of the log that could not be parsed: {unreadable}")
+        if self._polling.error is not None:
+            found.append(f"It ended early: {self._polling.error}")
+        return ". ".join(found)
+
+    @property
+    def out_of_memory(self) -> OutOfMemory | None:
+        """The numbers of the last failure, of the first device that had one; None: no failure."""
+        return next(
+            (file.out_of_memory for file in self.files.values() if file.out_of_memory is not None), None
+        )
+
+    def around(self, device: int, upstream: Any, heap: ObservedHeap) -> Any:
+        """Make a logging adaptor around a device's resource. It must be made with the device current."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="bfcviz-rmm-")
+        with self._rmm.on(device):
+            adaptor = self._rmm.mr.LoggingResourceAdaptor(upstream, str(Path(self._folder.name) / "rmm.csv"))
+        path = Path(adaptor.get_file_name())
+        self.files[device] = LogFile(path, heap, _now_of(heap) - _time_of_day_ns())
+        self._adaptors[device] = adaptor
+        return adaptor
+
+    def begin(self) -> None:
+        """Read the logs at intervals from now on."""
+        self._polling.start()
+
+    def settle(self) -> None:
+        """Read the logs now."""
+        self._polling.now()
+
+    def end(self, error: BaseException | None) -> None:
+        """Read the logs to their ends and delete them."""
+        self._polling.stop()
+        try:
+            self._polling.last(error)
+        finally:
+            self._adaptors.clear()
+            if self._folder is not None:
+                self._folder.cleanup()
+                self._folder = None
+
+    def _read(self) -> None:
+        for device, adaptor in self._adaptors.items():
+            adaptor.flush()
+            self.files[device].read()
+
+
+def _now_of(heap: ObservedHeap) -> int:
+    """The heap's clock now, in nanoseconds."""
+    heap.mark(RMM_OBSERVED)
+    heap.settle()
+    return int(heap.log.copy(heap.log.head - 1, heap.log.head)["time"][0])
+
+
+def _time_of_day_ns() -> int:
+    now = time.time_ns()
+    local = time.localtime(now // 1_000_000_000)
+    return ((local.tm_hour * 60 + local.tm_min) * 60 + local.tm_sec) * 1_000_000_000 + now % 1_000_000_000
+
+
+# ------------------------------------------------------------------------------
+# RmmCallbacks: record RMM's requests by callbacks, which pass each to RMM's own resource and name its line of code.
+#
+# ::
+#
+#     rmm.DeviceBuffer -> CallbackMemoryResource (C++) -> Forwarder.allocate -> RMM's own resource
+#                                                                  `-> DeviceRequests.allocated -> ObservedHeap
+#
+# Buffers outlive the `with`. C++ keeps bare pointers to the callbacks, so these live forever. The resource of RMM
+# lives only as long as RMM or a buffer needs it: it may be a pool, which holds the memory of a GPU.
+
+_kept: Final[list[Any]] = []
+"""The callbacks of all resources. C++ has bare pointers to them, and does not say when it drops the last one."""
+
+
+class DeviceRequests:
+    """Records the requests of one device. Nothing is raised: the program must go on, so errors are counted.
+
+    Args:
+        heap: receives the events.
+        capture: what is recorded with each allocation.
+
+    Attributes:
+        forwarder: reports the requests; None: nothing is observed now.
+        failure: the numbers of the last failed request; None: none failed.
+        lost: number of requests that could not be recorded.
+        reason: why the first of them could not.
+        tells_streams: whether RMM tells the handles of streams, as it does from 25.12 on.
+    """
+
+    def __init__(self, heap: ObservedHeap, capture: Capture) -> None:
+        self.heap = heap
+        self.forwarder: Forwarder | None = None
+        self.failure: OutOfMemory | None = None
+        self.lost = 0
+        self.reason = ""
+        self.tells_streams = True
+        self._capture = capture
+        self._streams = {0: 0}
+        self._next_stream = count(1)
+        self._freed_outside: list[int] = []
+
+    def open(self, forwarder: "Forwarder") -> None:
+        """Record what a forwarder reports, first the frees since the last `with`."""
+        while self._freed_outside:
+            self.heap.free(self._freed_outside.pop())
+        self.forwarder = forwarder
+
+    def close(self) -> None:
+        """Record no more."""
+        self.forwarder = None
+        self.heap.settle()
+
+    def allocated(self, address: int, num_bytes: int, stream: Any) -> bool:
+        """Record an allocation; returns whether it could be."""
+        try:
+            label = self._capture.number()
+            self.heap.allocate(address, num_bytes, num_bytes, label, self._number_of(stream))
+        except Exception as error:  # noqa: BLE001  for example a full disk
+            self.lose(error)
+            return False
+        return True
+
+    def freed(self, address: int) -> None:
+        """Record a free; outside of the `with`, keep it for the next one."""
+        if self.forwarder is None:
+            self._freed_outside.append(address)
+            return
+        try:
+            self.heap.free(address)
+        except Exception as error:  # noqa: BLE001
+            self.lose(error)
+
+    def failed(self, num_bytes: int, stream: Any) -> None:
+        """Record a request for which there was no memory."""
+        try:
+            self.heap.oom(num_bytes, self._capture.number(), self._number_of(stream))
+            self.failure = OutOfMemory.of(num_bytes, self.heap.stats())
+        except Exception as error:  # noqa: BLE001
+            self.lose(error)
+
+    def _number_of(self, stream: Any) -> int:
+        """A stream's number, in order of first use; 0: the default stream. All others are 1 if RMM tells no handles."""
+        self.tells_streams = hasattr(stream, "__cuda_stream__")
+        if not self.tells_streams:
+            return 0 if stream.is_default() else 1
+        handle = number_of(stream)
+        if handle not in self._streams:
+            self._streams[handle] = min(next(self._next_stream), 0xFFFF)
+        return self._streams[handle]
+
+    def lose(self, error: Exception) -> None:
+        """Count a request that could not be recorded."""
+        self.lost += 1
+        self.reason = self.reason or f"{type(error).__name__}: {error}"
+
+
+class Forwarder:
+    """The callbacks of one resource: passes requests to RMM's own resource, and reports them.
+
+    Args:
+        rmm: RMM.
+        device: number of the device.
+        requests: receives the reports while this is its forwarder. It is not kept alive, nor the heap with its log.
+    """
+
+    def __init__(self, rmm: Rmm, device: int, requests: DeviceRequests) -> None:
+        self._rmm = rmm
+        self._device = device
+        self._requests = ref(requests)
+        self._resource: ref[Any] | None = None
+        # By address: the resource and the one below, which so live as long as the memory; whether it was recorded.
+        self._out: dict[int, tuple[Any, Any, bool]] = {}
+
+    def resource(self, kind: Any, upstream: Any) -> Any:
+        """Make the resource, of class `kind`, around `upstream`; call it once."""
+        callbacks = (UninterruptedCall(self.allocate), UninterruptedCall(self.free))
+        _kept.append(callbacks)
+        made = kind(*callbacks)
+        made.upstream = upstream
+        self._resource = ref(made)
+        return made
+
+    def allocate(self, num_bytes: int, stream: Any) -> int:
+        """Allocate from RMM's own resource; what it raises is raised."""
+        resource, upstream = self._in_use()
+        requests = self._open_requests()
+        try:
+            address = int(upstream.allocate(num_bytes, stream))
+        except MemoryError:
+            if requests is not None:
+                requests.failed(num_bytes, stream)
+            raise
+        if address and num_bytes:
+            is_recorded = requests is not None and requests.allocated(address, num_bytes, stream)
+            self._out[address] = (resource, upstream, is_recorded)
+        return address
+
+    def free(self, address: int, num_bytes: int, stream: Any) -> None:
+        """Free to RMM's own resource. It raises nothing: the calling C++ accepts no exception here."""
+        try:
+            found = self._out.pop(address, None)
+            _, upstream, is_recorded = (*self._in_use(), False) if found is None else found
+            # The heap counts an address that it does not know.
+            requests = self._requests() if is_recorded else self._open_requests() if found is None else None
+            if requests is not None:  # before it is free: another thread may get the address
+                requests.freed(address)
+            upstream.deallocate(address, num_bytes, stream)
+        except Exception as error:  # noqa: BLE001
+            if (requests := self._requests()) is not None:
+                requests.lose(error)
+
+    def _open_requests(self) -> DeviceRequests | None:
+        """Where to report an allocation; None: nowhere."""
+        requests = self._requests()
+        return requests if requests is not None and requests.forwarder is self else None
+
+    def _in_use(self) -> tuple[Any, Any]:
+        """The resource and the one below. If RMM has dropped both, C++ still has a copy: then the device's own one."""
+        resource = None if self._resource is None else self._resource()
+        if resource is None:
+            return None, self._rmm.mr.get_per_device_resource(self._device)
+        return resource, resource.upstream
+
+
+class RmmCallbacks:
+    """Observes RMM through a callback for each request, with the line of code or label.
+
+    Args:
+        rmm: RMM.
+        capture: what is recorded with each allocation.
+
+    Attributes:
+        devices: what is recorded of each device.
+    """
+
+    def __init__(self, rmm: Rmm, capture: Capture) -> None:
+        self.devices: dict[int, DeviceRequests] = {}
+        self._rmm = rmm
+        self._capture = capture
+        self._resource = _resource_class(rmm.mr)
+        self._forwarders: dict[int, Forwarder] = {}
+
+    @property
+    def description(self) -> str:
+        """How it records."""
+        return (
+            "Python records every request, which takes some microseconds; mechanism='log' takes less"
+            f"{self._capture.note}"
+        )
+
+    @property
+    def problem(self) -> str:
+        """How many requests could not be recorded, and why; whether streams are unknown; empty: nothing is missing."""
+        found, devices = [], self.devices.values()
+        if reasons := [each.reason for each in devices if each.lost]:
+            lost = sum(each.lost for each in devices)
+            found.append(f"Requests that could not be recorded: {lost}, the first because of {reasons[0]}")
+        if not all(each.tells_streams for each in devices):
+            found.append("RMM tells streams apart from 25.12 on: all but the default stream are stream 1")
+        return ". ".join(found)
+
+    @property
+    def out_of_memory(self) -> OutOfMemory | None:
+        """The numbers of the last failure, of the first device that had one; None: no failure."""
+        return next((each.failure for each in self.devices.values() if each.failure is not None), None)
+
+    def around(self, device: int, upstream: Any, heap: ObservedHeap) -> Any:
+        """Make a resource that calls Python and then `upstream`."""
+        requests = self.devices.get(device) or self.devices.setdefault(
+            device, DeviceRequests(heap, self._capture)
+        )
+        forwarder = self._forwarders[device] = Forwarder(self._rmm, device, requests)
+        return forwarder.resource(self._resource, upstream)
+
+    def begin(self) -> None:
+        """Record from now on."""
+        self._capture.use()
+        for device, forwarder in self._forwarders.items():
+            self.devices[device].open(forwarder)
+
+    def settle(self) -> None:
+        """Wait until all reports are in the logs."""
+        for requests in self.devices.values():
+            requests.heap.settle()
+
+    def end(self, _error: BaseException | None) -> None:
+        """Record no more; requests are still passed."""
+        self._forwarders.clear()
+        for requests in self.devices.values():
+            requests.close()
+
+
+def _resource_class(mr: Any) -> Any:
+    """A subclass of RMM's resource with a Python attribute for the one below it, and weak references."""
+
+    class Resource(mr.CallbackMemoryResource):  # type: ignore[misc]
+        upstream: Any = None
+
+    return Resource
+
+
+# ------------------------------------------------------------------------------
+# observe_rmm: RMM keeps its own resources; record the requests to them, by callbacks or by RMM's log.
 
 EVERY_S = 0.1
 """Seconds between two readings of the log."""

@@ -6,8 +6,8 @@ from typing import Any, Final
 from bfcviz import native
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 from bfcviz.errors import DeviceError, LiveError
-from bfcviz.live.common.deferred_frees import DelayedEvent, StreamEvent
-from bfcviz.live.common.headroom import CAPABILITY_MAJOR, Room
+from bfcviz.live.deferred_frees import DelayedEvent, StreamEvent
+from bfcviz.live.headroom import CAPABILITY_MAJOR, Room
 
 HIDDEN: Final = ("rmm", "cudf", "numpy")
 """Modules that recorded stacks leave out."""

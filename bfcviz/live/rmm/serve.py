@@ -12,21 +12,21 @@ from typing import Any
 from weakref import ref
 
 from bfcviz import _forks
-from bfcviz.allocator.interface.options import AllocatorOptions
+from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget, Memory, cuda_sub_allocator
 from bfcviz.errors import BfcvizError, DeviceError, InvalidFree, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.capture.stacks import Capture, Captured
-from bfcviz.live.common.deferred_frees import DeferredFrees
-from bfcviz.live.common.headroom import Share
-from bfcviz.live.common.heap_provider import HeapProvider
-from bfcviz.live.common.observed_heap import log_and_labels
-from bfcviz.live.common.served_heap import OPTIONS, HeapFactory, ServedHeap
+from bfcviz.live.deferred_frees import DeferredFrees
+from bfcviz.live.headroom import Share
+from bfcviz.live.heap_provider import HeapProvider
+from bfcviz.live.observed_heap import log_and_labels
 from bfcviz.live.rmm.rmm_api import HIDDEN, Rmm, handle_of, number_of
 from bfcviz.live.rmm.uninterrupted_call import UninterruptedCall
+from bfcviz.live.served_heap import OPTIONS, HeapFactory, ServedHeap
+from bfcviz.live.stacks import Capture, Captured
 
 
 class RmmHeap(ServedHeap):

@@ -8,16 +8,14 @@ from typing import Any, Final, cast
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
-from bfcviz.events.origin_details import TORCH_OBSERVED
+from bfcviz.events.origin import TORCH_OBSERVED
 from bfcviz.events.storage.recording import Recording
 from bfcviz.formats.torch import UNIT
-from bfcviz.live.capture.stacks import Chosen
-from bfcviz.live.common.heap_provider import HeapProvider
-from bfcviz.live.common.observed_heap import ObservedHeap, devices_in_order, log_and_labels
-from bfcviz.live.common.polling import Polling
+from bfcviz.live.heap_provider import HeapProvider
+from bfcviz.live.observed_heap import ObservedHeap, Polling, devices_in_order, log_and_labels
+from bfcviz.live.stacks import Chosen
 from bfcviz.live.torch import torch_api
-from bfcviz.live.torch.history import DeviceHistory
-from bfcviz.live.torch.recorder import Recorder
+from bfcviz.live.torch.history import DeviceHistory, Recorder
 
 MOST_TIME: Final = 0.02
 """Of the program's time, for readings."""

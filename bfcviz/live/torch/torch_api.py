@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from bfcviz.errors import LiveError
-from bfcviz.live.common.deferred_frees import RelaxedEvent, StreamEvent
+from bfcviz.live.deferred_frees import RelaxedEvent, StreamEvent
 
 _THROWER: Final = "_ZSt21__throw_runtime_errorPKc"
 """std::__throw_runtime_error(const char *), of the C++ library's stable ABI."""

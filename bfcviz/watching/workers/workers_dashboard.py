@@ -8,14 +8,180 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import anywidget
 import ipywidgets as widgets
+import numpy as np
+import traitlets
+from numpy.typing import NDArray
 
 from bfcviz.dashboard import LiveDashboard, notebook, widget_lifetime
-from bfcviz.dashboard.background.renderer import BUDGET, Renderer
-from bfcviz.figures.comparison.workers import ORDERS, ordered, workers_html
+from bfcviz.dashboard.renderer import BUDGET, Renderer
+from bfcviz.errors import BfcvizError
+from bfcviz.events.origin import Status
+from bfcviz.events.storage.recording_set import recordings_in
+from bfcviz.events.trace import Trace
+from bfcviz.figures.comparison.workers import ORDERS, STYLE, WorkerRow, WorkerState, ordered, workers_html
 from bfcviz.live.numpy.serve import unserved
-from bfcviz.watching.workers.worker_traces import WorkerTraces
-from bfcviz.watching.workers.workers_page import WorkersPage
+from bfcviz.model.growing_timeline import TimeTimeline
+
+# ------------------------------------------------------------------------------
+# WorkerTraces: the workers that record, or recorded, into a folder, and the numbers of each over time.
+
+
+class WorkerTrace:
+    """One worker that is followed: the trace of its recording, and its totals over time.
+
+    Attributes:
+        name: of its folder.
+        path: of its folder.
+        trace: what it has recorded.
+        timeline: its totals by time, as far as they were read.
+        problem: why no more of them can be read.
+    """
+
+    def __init__(self, name: str, path: Path) -> None:
+        self.name = name
+        self.path = path
+        self.trace = Trace.open(path)
+        self.timeline = TimeTimeline()
+        self.problem = ""
+
+    @property
+    def state(self) -> WorkerState:
+        """Whether it records, has ended, or was lost before it could end."""
+        origin = self.trace.origin
+        if origin.status == Status.RECORDING:
+            return WorkerState.LIVE
+        return WorkerState.ENDED if origin.has_ended_whole else WorkerState.LOST
+
+    def update(self) -> bool:
+        """Read new events, a limited number; returns whether more wait, or may come."""
+        if self.problem:
+            return False
+        try:
+            self.trace.refresh()
+            waiting = self.timeline.extend(self.trace)
+        except BfcvizError as error:
+            self.problem = str(error)
+            return False
+        return waiting or self.trace.following
+
+    def row(self) -> WorkerRow:
+        """Its numbers now and over time, for the figure."""
+        series = self.timeline.series
+        last = series[-1] if len(series) else None
+        started = self.trace.origin.details.get("started_ns")
+        begin = 0 if isinstance(started, int) else self.timeline.begin_ns or 0
+        times: NDArray[np.float64] = (series["time"] - begin) / 1e9
+        return WorkerRow(
+            name=self.name,
+            state=self.state,
+            in_use=0 if last is None else int(last["bytes_in_use_last"]),
+            pool=0 if last is None else int(last["pool_bytes_last"]),
+            free=0 if last is None else int(last["free_bytes_last"]),
+            largest_free=0 if last is None else int(last["largest_free_chunk_last"]),
+            limit=self.trace.origin.pools[0].limit,
+            failed=self.timeline.failed,
+            started_s=started / 1e9 if isinstance(started, int) else None,
+            times=times,
+            in_use_most=series["bytes_in_use_max"],
+            pool_most=series["pool_bytes_max"],
+            problem=self.problem,
+        )
+
+
+class WorkerTraces:
+    """The workers of a folder; `refresh` finds new ones.
+
+    Attributes:
+        folder: has a recording in each subfolder.
+        workers: in the order of their names; none is ever removed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.workers: list[WorkerTrace] = []
+
+    def refresh(self) -> int:
+        """Add the recordings that have begun since the last call; returns how many."""
+        known = {each.path for each in self.workers}
+        new = [
+            self._opened(name, path) for name, path in recordings_in(self.folder).items() if path not in known
+        ]
+        added = [each for each in new if each is not None]
+        self.workers += added
+        return len(added)
+
+    @staticmethod
+    def _opened(name: str, path: Path) -> WorkerTrace | None:
+        try:
+            return WorkerTrace(name, path)
+        except BfcvizError:  # it is being made, or removed: the next call looks again
+            return None
+
+
+# ------------------------------------------------------------------------------
+# The page's side of the view of all workers: shows HTML, and sends which row was clicked.
+
+_SCRIPT: Final = """
+export default {
+  render({ model, el }) {
+    const removed = new AbortController();
+    el.classList.add("bfcviz-workers");
+    el.dataset.lmSuppressShortcuts = "true"; // else JupyterLab handles Enter and the arrows
+    const named = (node) => node?.closest?.("[data-worker]")?.dataset.worker;
+    const show = () => {
+      const focused = el.contains(document.activeElement) ? named(document.activeElement) : undefined;
+      el.innerHTML = model.get("html");
+      if (focused === undefined) return;
+      for (const row of el.querySelectorAll("[data-worker]")) {
+        if (row.dataset.worker === focused) row.focus({ preventScroll: true });
+      }
+    };
+    const open = (event) => {
+      const name = named(event.target);
+      if (name === undefined || (event.type === "keydown" && !["Enter", " "].includes(event.key))) return;
+      event.preventDefault();
+      model.send({ worker: name });
+    };
+    // The row may be replaced between the press and the release of the button: then there is no click.
+    el.addEventListener("mousedown", open, { signal: removed.signal });
+    el.addEventListener("keydown", open, { signal: removed.signal });
+    model.on("change:html", show);
+    show();
+    return () => {
+      removed.abort();
+      model.off("change:html", show);
+    };
+  },
+};
+"""
+
+
+class WorkersPage(anywidget.AnyWidget):
+    """Shows `html`.
+
+    Args:
+        chosen: called with the name of a worker whose row was clicked.
+    """
+
+    _esm = _SCRIPT
+    _css = STYLE
+    html = traitlets.Unicode().tag(sync=True)
+
+    def __init__(self, chosen: Callable[[str], object]) -> None:
+        super().__init__()
+        self.on_msg(lambda _, message, __: self._receive(message, chosen))
+
+    @staticmethod
+    def _receive(message: Any, chosen: Callable[[str], object]) -> None:
+        name = message.get("worker") if isinstance(message, dict) else None
+        if isinstance(name, str):
+            chosen(name)
+
+
+# ------------------------------------------------------------------------------
+# WorkersDashboard: all workers that record into a folder, live, the worst first; a click opens one of them.
 
 RATE: Final = 2.0
 """Most frames per second."""

@@ -1,5 +1,1 @@
 """The rules of allocators, each in a file of its own; `bfcviz.whatif.policy_table` lists them."""
-
-from bfcviz import _compiled
-
-_compiled.load("bfcviz._whatif")

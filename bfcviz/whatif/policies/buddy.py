@@ -8,9 +8,7 @@ limit, and a block beyond the limit is not taken. A recorded trace merges all fr
 
 from bisect import bisect_right
 
-from bfcviz.whatif.simulation.driver_memory import DriverMemory
-from bfcviz.whatif.simulation.free_blocks import FreeBlocks
-from bfcviz.whatif.simulation.simulated_pool import SimulatedPool
+from bfcviz.whatif.simulation import DriverMemory, FreeBlocks, SimulatedPool
 
 
 class BuddyPool(SimulatedPool):

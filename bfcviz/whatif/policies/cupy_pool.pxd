@@ -1,8 +1,8 @@
 cimport cython
 
 from bfcviz.native cimport i64
-from bfcviz.whatif.simulation.segment_cache cimport SegmentCache
-from bfcviz.whatif.simulation.simulated_pool cimport SimulatedPool
+from bfcviz.whatif.simulation cimport SegmentCache
+from bfcviz.whatif.simulation cimport SimulatedPool
 
 
 cdef class CupyPool(SimulatedPool):

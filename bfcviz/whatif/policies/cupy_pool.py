@@ -5,9 +5,7 @@ free chunks of one size CuPy takes any; this takes the one with the lowest addre
 CuPy returns cached chunks before it fails. (A limit of its own, `set_limit`, fails at once.)
 """
 
-from bfcviz.whatif.simulation.driver_memory import DriverMemory
-from bfcviz.whatif.simulation.segment_cache import SegmentCache
-from bfcviz.whatif.simulation.simulated_pool import SimulatedPool
+from bfcviz.whatif.simulation import DriverMemory, SegmentCache, SimulatedPool
 
 CUPY_UNIT = 512
 

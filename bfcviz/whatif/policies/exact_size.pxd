@@ -1,7 +1,7 @@
 cimport cython
 
 from bfcviz.native cimport i64
-from bfcviz.whatif.simulation.simulated_pool cimport SimulatedPool
+from bfcviz.whatif.simulation cimport SimulatedPool
 
 
 cdef class ExactSizePool(SimulatedPool):

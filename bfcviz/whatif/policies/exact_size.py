@@ -6,8 +6,7 @@ comes back. All free blocks are returned before a request fails.
 
 from bisect import insort
 
-from bfcviz.whatif.simulation.driver_memory import DriverMemory
-from bfcviz.whatif.simulation.simulated_pool import SimulatedPool
+from bfcviz.whatif.simulation import DriverMemory, SimulatedPool
 
 
 class ExactSizePool(SimulatedPool):

@@ -2,8 +2,8 @@ cimport cython
 
 from bfcviz cimport native
 from bfcviz.native cimport i64
-from bfcviz.whatif.simulation.free_blocks cimport FreeBlocks
-from bfcviz.whatif.simulation.simulated_pool cimport SimulatedPool
+from bfcviz.whatif.simulation cimport FreeBlocks
+from bfcviz.whatif.simulation cimport SimulatedPool
 
 
 

@@ -4,8 +4,7 @@ The textbook rule (Knuth, The Art of Computer Programming, volume 1, 2.5, algori
 pool is one segment of reserved addresses; memory is mapped to its end in whole granules and is never returned.
 """
 
-from bfcviz.whatif.simulation.driver_memory import DriverMemory
-from bfcviz.whatif.simulation.simulated_pool import SimulatedPool
+from bfcviz.whatif.simulation import DriverMemory, SimulatedPool
 
 FIRST_FIT_UNIT = 256
 """Sizes are rounded up to a multiple of this, in bytes."""

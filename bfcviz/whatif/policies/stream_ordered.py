@@ -14,9 +14,7 @@ Not public, and assumed here:
 - Without `reuse_across_streams` a block never serves another stream.
 """
 
-from bfcviz.whatif.simulation.driver_memory import DriverMemory
-from bfcviz.whatif.simulation.segment_cache import SegmentCache
-from bfcviz.whatif.simulation.simulated_pool import SimulatedPool
+from bfcviz.whatif.simulation import DriverMemory, SegmentCache, SimulatedPool
 
 STREAM_ORDERED_UNIT = 512
 

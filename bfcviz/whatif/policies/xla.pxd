@@ -1,8 +1,8 @@
 cimport cython
 
 from bfcviz.native cimport i64
-from bfcviz.whatif.simulation.free_blocks cimport FreeBlocks
-from bfcviz.whatif.simulation.simulated_pool cimport SimulatedPool
+from bfcviz.whatif.simulation cimport FreeBlocks
+from bfcviz.whatif.simulation cimport SimulatedPool
 
 
 cdef class XLAPool(SimulatedPool):

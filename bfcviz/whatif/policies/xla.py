@@ -14,8 +14,7 @@ no timestamps, no garbage collection (one region is never released), one alignme
 address range that begins at a multiple of 2 MiB.
 """
 
-from bfcviz.whatif.simulation.driver_memory import DriverMemory
-from bfcviz.whatif.simulation.simulated_pool import SimulatedPool
+from bfcviz.whatif.simulation import DriverMemory, SimulatedPool
 
 XLA_UNIT = 256
 """Sizes are rounded up to a multiple of this, in bytes."""

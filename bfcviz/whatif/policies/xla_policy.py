@@ -16,7 +16,7 @@ from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.policies.xla import XLAPool
 from bfcviz.whatif.policy import PoolPolicy
 from bfcviz.whatif.requests import ALLOCATE, RequestStream
-from bfcviz.whatif.simulation.driver_memory import DriverMemory
+from bfcviz.whatif.simulation import DriverMemory
 
 XLA_OPTIONS: Final[Mapping[str, Any]] = {
     "upper_labels": "",

@@ -18,10 +18,18 @@ from bfcviz.whatif.policy import NO_LIMIT, Policy
 from bfcviz.whatif.policy_table import policy_of, policy_text
 from bfcviz.whatif.replay import bytes_of, searchable, stream_of
 from bfcviz.whatif.requests import RequestStream
-from bfcviz.whatif.search.bisection import bisect, expected_steps
-from bfcviz.whatif.search.control import SearchControl, SearchStopped
-from bfcviz.whatif.search.result_cache import ResultCache, cache_of
-from bfcviz.whatif.search.trial import Trial, TrialRunner, effort_text, failure_text
+from bfcviz.whatif.search.trial import (
+    ResultCache,
+    SearchControl,
+    SearchStopped,
+    Trial,
+    TrialRunner,
+    bisect,
+    cache_of,
+    effort_text,
+    expected_steps,
+    failure_text,
+)
 from bfcviz.whatif.usual_policies import rules_to_fit
 
 GRANULE: Final = 256

@@ -14,9 +14,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Final
 
 from bfcviz.errors import InvalidRequest, MissingExtra
-from bfcviz.whatif.sweep.point import PointResult, SentStream, SweepPoint
-from bfcviz.whatif.sweep.serve_point import serve_point
-from bfcviz.whatif.sweep.stream_cache import STREAMS
+from bfcviz.whatif.sweep.point import STREAMS, PointResult, SentStream, SweepPoint, serve_point
 
 if TYPE_CHECKING:
     from distributed import Client, Future

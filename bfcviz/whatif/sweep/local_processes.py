@@ -17,8 +17,7 @@ from contextlib import suppress
 from typing import Final
 
 from bfcviz.errors import InvalidRequest
-from bfcviz.whatif.sweep.point import PointResult, SentStream, SweepPoint
-from bfcviz.whatif.sweep.serve_point import serve_point
+from bfcviz.whatif.sweep.point import PointResult, SentStream, SweepPoint, serve_point
 
 MOST_DEATHS: Final = 3
 """Processes that one point may end before it is given up."""

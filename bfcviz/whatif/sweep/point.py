@@ -1,19 +1,29 @@
-"""The points of a sweep: one trace, one policy, one limit; and the numbers that a point results in."""
+"""The points of a sweep (one trace, one policy, one limit): how the requests are read and a point is served."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from math import isfinite
-from typing import NamedTuple
+from pathlib import Path, PurePosixPath
+from time import perf_counter
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.errors import InvalidRequest
+from bfcviz.errors import BfcvizError, FileError, InvalidRequest, MissingExtra
 from bfcviz.events.labels import Labels
 from bfcviz.units import parse_bytes
+from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.policy import Policy
-from bfcviz.whatif.policy_table import policy_key
+from bfcviz.whatif.policy_table import policy_key, policy_of
+from bfcviz.whatif.replay import stream_of
 from bfcviz.whatif.requests import RequestStream
+
+# ------------------------------------------------------------------------------
+# The points of a sweep: one trace, one policy, one limit; and the numbers that a point results in.
 
 
 class TraceSource(NamedTuple):
@@ -222,3 +232,225 @@ class PointResult:
     def outcome(self) -> str:
         """`fits`, `fails`, or `error`."""
         return "error" if self.error else "fits" if self.fits else "fails"
+
+
+# ------------------------------------------------------------------------------
+# `read_requests`: the requests of a trace at a path or URL.
+
+
+def read_requests(path: str, pool: int | str | None = None) -> RequestStream:
+    """The requests of one heap of a trace.
+
+    Args:
+        path: of a file or folder that `bfcviz.open` reads, or its URL, of any protocol that fsspec knows:
+            `s3://`, `gs://`, `memory://`, `https://`, ... A URL is copied into a temporary file meanwhile.
+        pool: as in `stream_of`.
+
+    Raises:
+        InvalidRequest: the trace has no such heap.
+        FileError: it cannot be read; says why.
+        MissingExtra: the path is a URL, and fsspec is not installed.
+    """
+    if not is_url(path):
+        return stream_of(path, pool)
+    with _local_copy(path) as copy:
+        try:
+            return stream_of(copy, pool)
+        except FileError as error:
+            raise FileError(path, error.place, error.cause) from None
+
+
+def is_url(path: str) -> bool:
+    """Whether fsspec reads this."""
+    return "://" in path
+
+
+@contextmanager
+def _local_copy(url: str) -> Iterator[Path]:
+    """A copy of the file or folder, which is removed after the block."""
+    try:
+        import fsspec  # noqa: PLC0415  an extra
+    except ImportError as error:
+        raise MissingExtra(f"reading {url}", "fsspec", "fsspec") from error
+    with tempfile.TemporaryDirectory(prefix="bfcviz-sweep-") as folder:
+        copy = Path(folder) / (PurePosixPath(url.rstrip("/")).name or "trace")
+        try:
+            system, inner = fsspec.core.url_to_fs(url)
+            _copy(system, inner, copy)
+        except (OSError, ImportError, ValueError) as error:
+            raise FileError(url, "", f"cannot be read: {_reason(error)}") from error
+        except Exception as error:  # each file system has errors of its own
+            raise FileError(url, "", f"cannot be read: {type(error).__name__}: {error}") from error
+        yield copy
+
+
+def _copy(system: Any, inner: str, copy: Path) -> None:
+    if system.isdir(inner):
+        for found in system.find(inner):
+            relative = PurePosixPath(found).relative_to(PurePosixPath(inner))
+            if ".." in relative.parts or relative.is_absolute():
+                raise ValueError(f"it holds the path {str(relative)!r}, which leads out of it")
+            part = copy / relative
+            part.parent.mkdir(parents=True, exist_ok=True)
+            system.get_file(found, str(part))
+    else:
+        system.get_file(inner, str(copy))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file or folder"
+    return str(error)
+
+
+# ------------------------------------------------------------------------------
+# StreamCache: the request streams that a process has read, so that it reads each trace once.
+
+MOST_BYTES: Final = 1 << 30
+"""Of the streams in memory; the one that was not used for longest is dropped."""
+
+
+class CachedStream(NamedTuple):
+    """A stream, and the most bytes that it requests at once."""
+
+    stream: RequestStream
+    peak_requested: int
+
+
+class _ReadTrace:
+    """What reading a trace gave."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()  # held while it is read: other threads wait, and do not read it again
+        self.found: CachedStream | None = None
+        self.error: BfcvizError | None = None
+
+    def num_bytes(self) -> int:
+        return self.found.stream.rows.nbytes if self.found is not None else 0
+
+
+class StreamCache:
+    """Streams by key, and the errors of traces that cannot be read. It is thread-safe.
+
+    Args:
+        most_bytes: of all streams together; the newest is always kept.
+    """
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._lock = threading.Lock()
+        self._entries: dict[str, _ReadTrace] = {}  # the one used last is the last
+        self._most_bytes = most_bytes
+
+    def get(self, key: str, read: Callable[[], RequestStream]) -> CachedStream:
+        """The stream of this key, which `read` returns the first time.
+
+        Raises:
+            BfcvizError: what `read` raised the first time.
+        """
+        with self._lock:
+            entry = self._entries.pop(key, None) or _ReadTrace()
+            self._entries[key] = entry
+        with entry.lock:
+            if entry.found is None and entry.error is None:
+                try:
+                    stream = read()
+                    entry.found = CachedStream(stream, int(stream.live_bytes.max(initial=0)))
+                except BfcvizError as error:
+                    entry.error = error
+        if entry.found is None:
+            assert entry.error is not None
+            raise entry.error.with_traceback(None)
+        self._drop()
+        return entry.found
+
+    def forget(self, prefix: str) -> None:
+        """Drop all streams whose key begins with this."""
+        with self._lock:
+            self._entries = {key: entry for key, entry in self._entries.items() if not key.startswith(prefix)}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _drop(self) -> None:
+        with self._lock:
+            total = sum(entry.num_bytes() for entry in self._entries.values())
+            for key in list(self._entries)[:-1]:
+                if total <= self._most_bytes:
+                    break
+                total -= self._entries.pop(key).num_bytes()
+
+
+STREAMS: Final = StreamCache()
+"""Of this process."""
+
+
+# ------------------------------------------------------------------------------
+# `serve_point`: the result of one point, in whatever process and thread.
+
+
+def serve_point(point: SweepPoint, sent: SentStream | None = None) -> PointResult:
+    """Serve the requests of a point; an error becomes the message of the result.
+
+    Args:
+        point: what to serve.
+        sent: the requests, if its source has no path.
+    """
+    try:
+        return _served(point, sent)
+    except BfcvizError as error:
+        return point.failed(str(error))
+    except MemoryError:
+        return point.failed("this machine has not enough memory to serve this trace; use fewer processes")
+    except Exception as error:  # noqa: BLE001  policies of users may raise anything
+        return point.failed(f"{type(error).__name__}: {error}")
+
+
+def _served(point: SweepPoint, sent: SentStream | None) -> PointResult:
+    def read() -> RequestStream:
+        return sent.stream() if sent is not None else read_requests(point.source.path, point.source.pool)
+
+    stream, peak_requested = STREAMS.get(point.source.key, read)
+    if not stream.allocations:
+        return point.failed("the trace has no allocation: there is nothing to serve")
+    limit = point.limit.bytes_for(peak_requested)
+    policy = policy_of(point.policy)
+    start = perf_counter()
+    outcome = policy.serve(stream, limit, stop_at_failure=point.stop_at_failure)
+    seconds = perf_counter() - start
+    return replace(
+        point.failed(""),
+        limit_bytes=limit,
+        requests=len(stream),
+        served=outcome.served,
+        **_first_failure(outcome),
+        peak_requested=peak_requested,
+        peak_in_use=outcome.peak_in_use,
+        peak_reserved=outcome.peak_reserved,
+        reserved_not_in_use=float(outcome.reserved_not_in_use),
+        internal_fragmentation=float(outcome.internal_fragmentation),
+        external_fragmentation=_external_fragmentation(outcome),
+        **outcome.driver_calls._asdict(),
+        seconds=seconds,
+        notes="; ".join(stream.notes),
+    )
+
+
+def _first_failure(outcome: Outcome) -> dict[str, Any]:
+    failures = outcome.failures
+    if not len(failures):
+        return {"failures": 0}
+    first = outcome.stream.rows[int(failures[0])]
+    return {
+        "failures": len(failures),
+        "first_failure": int(first["event"]),
+        "first_failure_bytes": int(first["size"]),
+    }
+
+
+def _external_fragmentation(outcome: Outcome) -> float | None:
+    """At the first failure, else where most is in use; 0 if nothing is free there, None if it is not known."""
+    if not outcome.served:
+        return None
+    at = int(outcome.failures[0]) if len(outcome.failures) else int(outcome.in_use.argmax())
+    free = outcome.free_memory(at)
+    return None if free is None else free.scattered_share

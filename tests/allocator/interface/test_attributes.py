@@ -8,7 +8,7 @@ from heaps import KIB, new_heap
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.allocator.interface.attributes import DEFAULT, AllocationAttributes, AllocatorAttributes
+from bfcviz.allocator.interface import DEFAULT, AllocationAttributes, AllocatorAttributes
 from bfcviz.errors import InvalidRequest, OutOfMemory
 
 unscoped = st.builds(

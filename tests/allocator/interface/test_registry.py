@@ -5,13 +5,8 @@ import ctypes
 import pytest
 from heaps import new_heap
 
-from bfcviz.allocator.interface.registry import (
-    NO_AFFINITY,
-    AllocatorFactory,
-    AllocatorRegistry,
-    default_registry,
-)
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.devices.registry import NO_AFFINITY, AllocatorFactory, AllocatorRegistry, default_registry
 from bfcviz.errors import AllocatorError, InvalidRequest
 
 

@@ -1,7 +1,6 @@
 """An allocator that tracks nothing, as one around `malloc` would: the minimum of the protocol."""
 
-from bfcviz.allocator.interface.dtype_sizes import bytes_of
-from bfcviz.allocator.interface.stats import Stats
+from bfcviz.allocator.interface import Stats, bytes_of
 
 BASE = 0x10000
 

@@ -5,8 +5,8 @@ import threading
 import pytest
 from heaps import KIB, MIB, new_heap
 
-from bfcviz.allocator.wrappers.alert import MEASURES, AlertAllocator
-from bfcviz.allocator.wrappers.tracking import TrackingAllocator
+from bfcviz.devices.wrappers.limits import MEASURES, AlertAllocator
+from bfcviz.devices.wrappers.tracking import TrackingAllocator
 from bfcviz.thresholds import Threshold
 
 

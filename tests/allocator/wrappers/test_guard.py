@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.allocator.wrappers.guard import GuardAllocator
-from bfcviz.allocator.wrappers.memory_access import SimulatedAccess
-from bfcviz.allocator.wrappers.nan_fill import NaNFillAllocator
-from bfcviz.allocator.wrappers.tracking import TrackingAllocator
+from bfcviz.devices.wrappers.guard import GuardAllocator
+from bfcviz.devices.wrappers.memory_access import NaNFillAllocator, SimulatedAccess
+from bfcviz.devices.wrappers.tracking import TrackingAllocator
 from bfcviz.errors import (
     BfcvizError,
     DoubleFree,

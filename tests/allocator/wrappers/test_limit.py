@@ -6,8 +6,8 @@ import pytest
 from allocator.wrappers.plain_allocator import PlainAllocator
 from heaps import KIB, MIB, new_heap
 
-from bfcviz.allocator.wrappers.limit import LimitAllocator
-from bfcviz.allocator.wrappers.tracking import TrackingAllocator
+from bfcviz.devices.wrappers.limits import LimitAllocator
+from bfcviz.devices.wrappers.tracking import TrackingAllocator
 from bfcviz.errors import BrokenInvariant, InvalidRequest, OutOfMemory
 
 

@@ -11,18 +11,19 @@ from hypothesis import strategies as st
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
 from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import cuda_sub_allocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.allocator.wrappers.guard import GuardAllocator
-from bfcviz.allocator.wrappers.memory_access import (
+from bfcviz.devices.simulated_memory import SimulatedGpuSubAllocator, SimulatedMemory
+from bfcviz.devices.wrappers.guard import GuardAllocator
+from bfcviz.devices.wrappers.memory_access import (
+    FRESH,
     PAGE,
     Access,
     DeviceAccess,
     HostAccess,
+    NaNFillAllocator,
     SimulatedAccess,
     access_to,
 )
-from bfcviz.allocator.wrappers.nan_fill import FRESH, NaNFillAllocator
-from bfcviz.allocator.wrappers.tracking import TrackingAllocator
-from bfcviz.devices.simulated_memory import SimulatedGpuSubAllocator, SimulatedMemory
+from bfcviz.devices.wrappers.tracking import TrackingAllocator
 from bfcviz.errors import DeviceError, GuardOverrun, InvalidRequest
 
 

@@ -8,9 +8,8 @@ from allocator.wrappers.plain_allocator import PlainAllocator
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.allocator.wrappers.memory_access import SimulatedAccess
-from bfcviz.allocator.wrappers.nan_fill import FREED, FRESH, NaNFillAllocator
-from bfcviz.allocator.wrappers.tracking import TrackingAllocator
+from bfcviz.devices.wrappers.memory_access import FREED, FRESH, NaNFillAllocator, SimulatedAccess
+from bfcviz.devices.wrappers.tracking import TrackingAllocator
 from bfcviz.errors import DoubleFree, InteriorPointer, InvalidRequest
 
 FLOATS = ["f2", "f4", "f8"]

@@ -6,11 +6,10 @@ import time
 import pytest
 from heaps import KIB, new_heap
 
-from bfcviz.allocator.interface.attributes import AllocationAttributes
-from bfcviz.allocator.wrappers.guard import GuardAllocator
-from bfcviz.allocator.wrappers.limit import LimitAllocator
-from bfcviz.allocator.wrappers.retry import RetryAllocator
-from bfcviz.allocator.wrappers.tracking import TrackingAllocator
+from bfcviz.allocator.interface import AllocationAttributes
+from bfcviz.devices.wrappers.guard import GuardAllocator
+from bfcviz.devices.wrappers.limits import LimitAllocator, RetryAllocator
+from bfcviz.devices.wrappers.tracking import TrackingAllocator
 from bfcviz.errors import AllocatorError, BfcvizError, InvalidRequest, OutOfMemory
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind

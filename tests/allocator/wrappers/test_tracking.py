@@ -4,7 +4,7 @@ import pytest
 from allocator.wrappers.plain_allocator import PlainAllocator
 from heaps import KIB, MIB, new_heap
 
-from bfcviz.allocator.wrappers.tracking import TrackingAllocator
+from bfcviz.devices.wrappers.tracking import TrackingAllocator
 from bfcviz.errors import BrokenInvariant, ForeignPointer, InteriorPointer
 
 

@@ -3,8 +3,8 @@
 import pytest
 from heaps import MIB, new_heap
 
-from bfcviz.allocator.wrappers.tracking import TrackingAllocator
-from bfcviz.allocator.wrappers.wrapper import AllocatorWrapper
+from bfcviz.devices.wrappers.tracking import TrackingAllocator
+from bfcviz.devices.wrappers.wrapper import AllocatorWrapper
 
 
 def test_layers_are_told_from_the_outside_in():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from figures.synthetic import KiB, MiB, PlainHeap
 
-from bfcviz.cli.common.asked_requests import add_request_arguments, asked_requests
+from bfcviz.cli.common import add_request_arguments, asked_requests
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
 from bfcviz.policy_comparison import compare_policies

@@ -10,8 +10,7 @@ import time
 
 import pytest
 
-from bfcviz.cli import main
-from bfcviz.cli.common import child_process
+from bfcviz.cli import main, record
 
 LIMIT_S = 60
 
@@ -26,7 +25,7 @@ while signal.sigtimedwait([], 0.2) is None: pass
 
 
 def run(*words, **environment):
-    return child_process.run(words, {**os.environ, **environment})
+    return record.run(words, {**os.environ, **environment})
 
 
 def test_a_python_file_is_not_a_program(tmp_path, capsys, monkeypatch):

@@ -9,7 +9,7 @@ from processes import children_of
 
 import bfcviz
 from bfcviz.cli import view
-from bfcviz.cli.page.standby import Standby
+from bfcviz.cli.standby import Standby
 from bfcviz.errors import BfcvizError
 
 VIEW = "bfcviz.cli.view"

@@ -1,7 +1,7 @@
 import pytest
 
-from bfcviz.dashboard.background import frame_timing as module
-from bfcviz.dashboard.background.frame_timing import IDLE_S, WHOLE_S, Frame, FrameChoice
+from bfcviz.dashboard import renderer as module
+from bfcviz.dashboard.renderer import IDLE_S, WHOLE_S, Frame, FrameChoice
 
 
 class Clock:

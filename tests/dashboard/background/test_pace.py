@@ -1,7 +1,7 @@
 import pytest
 
-from bfcviz.dashboard.background import frame_timing as module
-from bfcviz.dashboard.background.frame_timing import Pace
+from bfcviz.dashboard import renderer as module
+from bfcviz.dashboard.renderer import Pace
 
 
 class Clock:

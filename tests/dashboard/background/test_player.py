@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from bfcviz.dashboard.background import player as module
-from bfcviz.dashboard.background.player import Player
+from bfcviz.dashboard import controls as module
+from bfcviz.dashboard.controls import Player
 from bfcviz.errors import BfcvizError
 
 

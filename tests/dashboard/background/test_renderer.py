@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from bfcviz.dashboard.background.renderer import MOST_FAILURES, Renderer
+from bfcviz.dashboard.renderer import MOST_FAILURES, Renderer
 from bfcviz.errors import BfcvizError
 
 QUICK = {"rate": 1000, "budget": 1.0}

@@ -5,7 +5,7 @@ import weakref
 
 from heaps import new_heap
 
-from bfcviz.dashboard.background.ring_reader import LEAST_S, MOST_S, RingReader, read_once
+from bfcviz.dashboard.live import LEAST_S, MOST_S, RingReader, read_once
 from bfcviz.events.log import EventLog
 from bfcviz.model.trace_from_source import trace_of
 

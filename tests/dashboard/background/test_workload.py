@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from bfcviz.dashboard.background.workload import Workload
+from bfcviz.dashboard.renderer import Workload
 
 PATIENCE_S = 60
 

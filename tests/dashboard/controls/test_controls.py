@@ -7,8 +7,8 @@ import traitlets
 from figures.synthetic import busy_trace
 
 from bfcviz.dashboard import Inspector
-from bfcviz.figures.style.view_options import Selected
-from bfcviz.model.holders.holder_choice import HolderChoice
+from bfcviz.figures.view_options import Selected
+from bfcviz.model.grouping import HolderChoice
 
 
 @pytest.fixture

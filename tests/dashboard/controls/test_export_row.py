@@ -10,8 +10,8 @@ import pytest
 from figures.synthetic import busy_trace
 from pyarrow import parquet
 
-from bfcviz.dashboard.controls import export_row as exporter
-from bfcviz.dashboard.controls.export_row import ExportRow
+from bfcviz.dashboard import export_row as exporter
+from bfcviz.dashboard.export_row import ExportRow
 from bfcviz.errors import BfcvizError
 from bfcviz.figures import FORMATS, draw
 from bfcviz.figures.export import IMAGES

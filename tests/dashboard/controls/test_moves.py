@@ -1,10 +1,10 @@
 import pytest
 from figures.synthetic import busy_trace
 
-from bfcviz.dashboard.controls.moves import ANY, MOVES, OF_CHUNK, OF_LABEL, TARGETS, Position, destination
+from bfcviz.dashboard.controls import ANY, MOVES, OF_CHUNK, OF_LABEL, TARGETS, Position, destination
 from bfcviz.errors import BfcvizError
 from bfcviz.events.schema import Kind
-from bfcviz.model.browse.navigation import peak, worst_fragmentation
+from bfcviz.model.navigation import peak, worst_fragmentation
 
 TRACE = busy_trace()
 LAST = len(TRACE)

@@ -7,14 +7,13 @@ from figures.synthetic import MiB, PlainHeap, busy_trace
 from heaps import MIB, new_heap
 from model.explain.failure.built import state
 
-from bfcviz.dashboard.header.header import Header
-from bfcviz.dashboard.header.status import notice
+from bfcviz.analysis.event_text import explain
+from bfcviz.analysis.search import search_of
+from bfcviz.dashboard.header import Header, notice
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.trace import Trace
-from bfcviz.figures.style.view_options import Look
+from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
-from bfcviz.model.explain.search import search_of
-from bfcviz.model.explain.text.event import explain
 from bfcviz.model.trace_from_source import trace_of
 
 
@@ -80,7 +79,7 @@ def test_without_a_failure_it_says_the_peak_and_who_held_it():
 
 def test_each_failure_is_diagnosed_once(monkeypatch):
     trace, calls = fragmented(), []
-    module = "bfcviz.dashboard.header.headline_finder.diagnose"
+    module = "bfcviz.dashboard.header.diagnose"
     diagnose = Header.__init__.__globals__["HeadlineFinder"].find.__globals__["diagnose"]
     monkeypatch.setattr(module, lambda *given: calls.append(given) or diagnose(*given))
     header, model = Header(), Model(trace)

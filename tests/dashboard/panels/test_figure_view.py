@@ -2,16 +2,11 @@ import numpy as np
 from figures.synthetic import busy_trace
 from plotly.basedatatypes import Undefined
 
-from bfcviz.dashboard.panels.figure_view import (
-    FigureView,
-    difference,
-    relayouting,
-    restyling,
-)
-from bfcviz.dashboard.panels.layouts import names_in
-from bfcviz.dashboard.panels.panel_data import PanelData
-from bfcviz.figures.style.theme import DARK
-from bfcviz.figures.style.view_options import Look
+from bfcviz.dashboard.figure_view import FigureView, difference, relayouting, restyling
+from bfcviz.dashboard.layouts import names_in
+from bfcviz.dashboard.panel_data import PanelData
+from bfcviz.figures.theme import DARK
+from bfcviz.figures.view_options import Look
 
 
 def test_only_what_differs_is_sent():

@@ -9,7 +9,7 @@ from ipywidgets.widgets.widget import _instances
 
 import bfcviz
 from bfcviz.dashboard import widget_lifetime
-from bfcviz.dashboard.panels.figure_widget import OneWayFigureWidget, PlotlyScript
+from bfcviz.dashboard.figure_widget import OneWayFigureWidget, PlotlyScript
 
 
 def test_figures_share_one_script():

@@ -1,6 +1,6 @@
 import pytest
 
-from bfcviz.dashboard.panels.layouts import LAYOUTS, TABS, arrange, names_in
+from bfcviz.dashboard.layouts import LAYOUTS, TABS, arrange, names_in
 from bfcviz.figures.panel import Panel
 
 PANELS = {

@@ -3,10 +3,10 @@ from dataclasses import replace
 import pytest
 from figures.synthetic import busy_trace
 
-from bfcviz.dashboard.panels.zoom_windows import brushed, whole, zoomed
+from bfcviz.dashboard.panel_data import brushed, whole, zoomed
 from bfcviz.figures.panel import Panel
-from bfcviz.figures.style.view_options import Look, MapWindow
 from bfcviz.figures.timelines.axis import StepAxis
+from bfcviz.figures.view_options import Look, MapWindow
 
 TRACE = busy_trace()
 CLOCK = StepAxis.of(TRACE)

@@ -6,11 +6,11 @@ from dashboard.side.side_html import Side
 from figures.odd_traces import assert_harmless
 from figures.synthetic import MiB, PlainHeap
 
-from bfcviz.dashboard.side.chunk_pane import ChunkPane
+from bfcviz.analysis import chunk_life
+from bfcviz.dashboard.chunk_pane import ChunkPane
 from bfcviz.events.schema import Kind
-from bfcviz.figures.style.view_options import Look, Selected
+from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model import Model
-from bfcviz.model.explain import chunk_life
 
 TAGS = {"a", "b", "code", "dd", "details", "div", "dl", "dt", "em", "span", "summary"}
 STACK = "forward (/home/me/train.py:41)\n<module> (/home/me/train.py:90)"
@@ -102,7 +102,7 @@ def test_its_end_is_searched_once(shown, monkeypatch):
     searched = []
     search = chunk_life.life_of
     monkeypatch.setattr(
-        "bfcviz.dashboard.side.chunk_finder.life_of", lambda *args: searched.append(1) or search(*args)
+        "bfcviz.dashboard.chunk_pane.life_of", lambda *args: searched.append(1) or search(*args)
     )
     ages = [shown.at(step)["allocated"] for step in (shown.born + 1, shown.born + 2)]
     assert searched == [1]

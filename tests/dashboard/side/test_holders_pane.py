@@ -8,15 +8,14 @@ from figures.odd_traces import assert_harmless
 from figures.synthetic import MiB, PlainHeap
 from shared import sample_trace
 
-from bfcviz.dashboard.side.holders_pane import HoldersPane
+from bfcviz.dashboard.holders_pane import HoldersPane
 from bfcviz.errors import BfcvizError
 from bfcviz.events.schema import Kind
-from bfcviz.figures.style.colouring import colouring
-from bfcviz.figures.style.view_options import Look
+from bfcviz.figures.colouring import colouring
+from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
-from bfcviz.model.browse.navigation import peak
-from bfcviz.model.holders.grouping import grouping
-from bfcviz.model.holders.holder_choice import HolderChoice, members
+from bfcviz.model.grouping import HolderChoice, grouping, members
+from bfcviz.model.navigation import peak
 
 TAGS = {
     *("b", "bdi", "button", "col", "colgroup", "div", "i", "span", "table", "tbody", "td", "th", "thead"),

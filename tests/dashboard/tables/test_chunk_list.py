@@ -7,14 +7,13 @@ import pytest
 from dashboard.pages import column, count, inputs, messages, page, sizes
 from figures.synthetic import MiB, PlainHeap, trace_of
 
-from bfcviz.dashboard.tables.chunk_list import ChunkList
-from bfcviz.dashboard.tables.rows_in_view import ROWS
+from bfcviz.dashboard.chunk_list import ChunkList
+from bfcviz.dashboard.table import ROWS
 from bfcviz.errors import BfcvizError
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.figures.style.view_options import Look, Selected
+from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model import Model
-from bfcviz.model.holders.grouping import grouping
-from bfcviz.model.holders.holder_choice import HolderChoice, members
+from bfcviz.model.grouping import HolderChoice, grouping, members
 from bfcviz.units import format_bytes
 
 

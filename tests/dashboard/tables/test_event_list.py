@@ -5,13 +5,13 @@ import pytest
 from dashboard.pages import column, count, inputs, messages, page, sizes
 from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
-from bfcviz.dashboard.tables import event_list as module
-from bfcviz.dashboard.tables.event_list import EventList
-from bfcviz.dashboard.tables.rows_in_view import ROWS
+from bfcviz.dashboard import event_list as module
+from bfcviz.dashboard.event_list import EventList
+from bfcviz.dashboard.table import ROWS
 from bfcviz.errors import TraceError
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.figures.style.view_options import Look, Selected
-from bfcviz.model.holders.holder_choice import HolderChoice
+from bfcviz.figures.view_options import Look, Selected
+from bfcviz.model.grouping import HolderChoice
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from dashboard.pages import page
 from figures.synthetic import MiB, PlainHeap, busy_trace
 
-from bfcviz.dashboard.tables.event_list import EventList
+from bfcviz.dashboard.event_list import EventList
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Kind
 

@@ -4,7 +4,7 @@ import pytest
 from dashboard.pages import count, page
 from figures.synthetic import busy_trace
 
-from bfcviz.dashboard.tables.event_list import EventList
+from bfcviz.dashboard.event_list import EventList
 
 
 @pytest.fixture(scope="module")

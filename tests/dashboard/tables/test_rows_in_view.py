@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.dashboard.tables.rows_in_view import BEYOND, ROW_PX, ROWS, RowsInView
+from bfcviz.dashboard.table import BEYOND, ROW_PX, ROWS, RowsInView
 
 counts = st.one_of(st.integers(0, 200), st.integers(0, 10**10))
 

@@ -4,7 +4,7 @@ import pytest
 from devices.machines import simulated
 
 from bfcviz.devices import DeviceManager
-from bfcviz.devices.settings.limits import min_system_memory
+from bfcviz.devices.settings import min_system_memory
 from bfcviz.errors import BfcvizError, SettingError
 from bfcviz.units import GiB, MiB
 

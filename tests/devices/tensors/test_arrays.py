@@ -9,9 +9,9 @@ from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
 from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import KINDS, cuda_sub_allocator
-from bfcviz.devices.tensors.tensor import Tensor
+from bfcviz.devices.tensors import Tensor
+from bfcviz.devices.training import MLP, Training
 from bfcviz.errors import AllocatorError, InvalidRequest, MissingExtra
-from bfcviz.examples.training import MLP, Training
 
 
 def gpu_heap(memory="device"):

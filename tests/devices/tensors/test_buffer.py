@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.tensors.tensor import Tensor
+from bfcviz.devices.tensors import Tensor
 
 
 class Holder:

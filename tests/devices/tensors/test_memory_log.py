@@ -6,10 +6,9 @@ from heaps import MIB
 
 import bfcviz
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.interface.attributes import AllocationAttributes
+from bfcviz.allocator.interface import AllocationAttributes
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.tensors.memory_log import UNKNOWN_STEP, MemoryLog, step
-from bfcviz.devices.tensors.tensor import Tensor
+from bfcviz.devices.tensors import UNKNOWN_STEP, MemoryLog, Tensor, step
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
 

@@ -10,15 +10,13 @@ from contracts.allocators import HEAPS, wrapped
 from heaps import MIB, new_heap
 
 from bfcviz import devices
-from bfcviz.allocator.interface.attributes import AllocatorAttributes
+from bfcviz.allocator.interface import AllocatorAttributes
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.allocator.wrappers.guard import GuardAllocator
-from bfcviz.devices.tensors.memory_log import MemoryLog
-from bfcviz.devices.tensors.memory_place import HOST, place_of
-from bfcviz.devices.tensors.tensor import Tensor
+from bfcviz.devices.tensors import HOST, MemoryLog, Tensor, place_of
+from bfcviz.devices.training import MLP, ConvNet, Training
+from bfcviz.devices.wrappers.guard import GuardAllocator
 from bfcviz.errors import AllocatorError, GuardOverrun, InvalidRequest
-from bfcviz.examples.training import MLP, ConvNet, Training
 from bfcviz.units import GiB
 
 WRAPPINGS = [

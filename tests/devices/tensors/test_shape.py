@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.tensors.tensor import Tensor, checked_shape, resolve_shape
+from bfcviz.devices.tensors import Tensor, checked_shape, resolve_shape
 from bfcviz.errors import InvalidRequest
 
 SIZES = st.lists(st.integers(0, 6), max_size=5)

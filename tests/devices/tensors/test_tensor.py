@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from heaps import MIB, new_heap, snapshot
 
-from bfcviz.allocator.interface.attributes import AllocationAttributes
+from bfcviz.allocator.interface import AllocationAttributes
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.tensors.tensor import Tensor
+from bfcviz.devices.tensors import Tensor
 from bfcviz.errors import AllocatorError, InvalidRequest, OutOfMemory
 
 

@@ -7,7 +7,7 @@ import pytest
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.tensors.tensor import Tensor
+from bfcviz.devices.tensors import Tensor
 from bfcviz.errors import AllocatorError, InvalidRequest
 
 

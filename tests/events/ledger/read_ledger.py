@@ -1,6 +1,6 @@
 """A ledger whose events tests read."""
 
-from bfcviz.events.ledger.ledger import Ledger
+from bfcviz.events.ledger import Ledger
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind

@@ -5,7 +5,7 @@ from bisect import bisect_left, bisect_right, insort
 
 import pytest
 
-from bfcviz.events.ledger.sorted_addresses import SortedAddresses
+from bfcviz.events.sorted_addresses import SortedAddresses
 
 
 @pytest.mark.parametrize("longest", [1, 2, 3, 1024])

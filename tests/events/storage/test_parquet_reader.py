@@ -14,8 +14,8 @@ from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.events.storage import parquet_reader, parquet_writer
-from bfcviz.events.storage.parquet_writer import LABELS_KEY, ORIGIN_KEY, pack
+from bfcviz.events.storage import parquet
+from bfcviz.events.storage.parquet import LABELS_KEY, ORIGIN_KEY, pack
 from bfcviz.events.trace import BLOCK, Trace
 from bfcviz.importers.open_trace import open_trace
 
@@ -160,7 +160,7 @@ def test_events_that_cannot_be_right(good, tmp_path, name, value, why):
 
 
 def test_labels_that_are_not_there(good, tmp_path):
-    few = parquet_writer.pack_labels(fabricate_labels(5))
+    few = parquet.pack_labels(fabricate_labels(5))
     origin = (
         pq.ParquetFile(good).metadata.metadata[ORIGIN_KEY.encode()].replace(b'"labels": 800', b'"labels": 5')
     )
@@ -170,16 +170,14 @@ def test_labels_that_are_not_there(good, tmp_path):
     assert len(trace.to_pandas()) == COUNT
 
 
-@pytest.mark.parametrize(
-    "labels", ["", "not base64!", "AAAA", parquet_writer.pack_labels(fabricate_labels())[:-40]]
-)
+@pytest.mark.parametrize("labels", ["", "not base64!", "AAAA", parquet.pack_labels(fabricate_labels())[:-40]])
 def test_a_label_table_that_cannot_be_unpacked(good, tmp_path, labels):
     with pytest.raises(FileError, match="labels"):
         use_all(rewritten(good, tmp_path / "x.parquet", labels=labels))
 
 
 def test_a_label_table_that_would_fill_the_memory(good, monkeypatch):
-    monkeypatch.setattr(parquet_writer, "MAX_UNPACKED_LABELS", 1000)
+    monkeypatch.setattr(parquet, "MAX_UNPACKED_LABELS", 1000)
     with pytest.raises(FileError, match="more than 1000 bytes"):
         use_all(good)
 
@@ -229,16 +227,14 @@ def test_packing_says_where_it_could_not_write(tmp_path):
 
 
 def test_a_row_group_larger_than_memory_should_hold_is_refused(tmp_path):
-    path = repacked(
-        tmp_path / "t.parquet", alike(parquet_reader.MAX_GROUP + 1), group=parquet_reader.MAX_GROUP + 1
-    )
+    path = repacked(tmp_path / "t.parquet", alike(parquet.MAX_GROUP + 1), group=parquet.MAX_GROUP + 1)
     with pytest.raises(FileError, match="row groups") as caught:
         open_trace(path)
-    assert f"{parquet_reader.MAX_GROUP:,}" in str(caught.value)
+    assert f"{parquet.MAX_GROUP:,}" in str(caught.value)
 
 
 def test_decoded_row_groups_are_kept_by_their_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet_reader, "CACHED_BYTES", BLOCK * EVENT.itemsize)
+    monkeypatch.setattr(parquet, "CACHED_BYTES", BLOCK * EVENT.itemsize)
     trace = Trace.open(repacked(tmp_path / "t.parquet", alike(4 * BLOCK), group=BLOCK // 2))
     for _ in trace.blocks():
         assert trace.source.cached_bytes <= BLOCK * EVENT.itemsize
@@ -252,8 +248,8 @@ def test_many_tiny_row_groups_are_refused(tmp_path):
 
 
 def test_more_events_than_the_file_can_hold_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet_reader, "FEW_EVENTS", 1000)
-    monkeypatch.setattr(parquet_reader, "EVENTS_A_BYTE", 0.01)
+    monkeypatch.setattr(parquet, "FEW_EVENTS", 1000)
+    monkeypatch.setattr(parquet, "EVENTS_A_BYTE", 0.01)
     with pytest.raises(FileError, match="2,000 events"):
         open_trace(repacked(tmp_path / "t.parquet", alike(2000)))
 

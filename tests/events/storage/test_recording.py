@@ -9,8 +9,7 @@ from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.labels import Labels
-from bfcviz.events.origin import Pool, Status
-from bfcviz.events.origin_details import KnownGaps, RecordedFailure, recorded_failures
+from bfcviz.events.origin import KnownGaps, Pool, RecordedFailure, Status, recorded_failures
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage import recording as recording_module
 from bfcviz.events.storage.recording import Recording

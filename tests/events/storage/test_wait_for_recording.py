@@ -4,7 +4,7 @@ import pytest
 
 from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.storage.recording import Recording
-from bfcviz.events.storage.wait_for_recording import await_recording, has_begun
+from bfcviz.events.storage.recording_set import await_recording, has_begun
 
 
 def test_a_recording_is_awaited_from_its_very_beginning(tmp_path):

@@ -7,12 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.tensors.tensor import Tensor
-from bfcviz.examples.training import MLP, Attention, ConvNet, Eager, KernelRunner, Training
-from bfcviz.examples.training import operations as op
-from bfcviz.examples.training.attention import Heads, scores, weighted_values
-from bfcviz.examples.training.autodiff import Graph
-from bfcviz.examples.training.convolution import conv2d, mean_pool
+from bfcviz.devices.tensors import Tensor
+from bfcviz.devices.training import MLP, Attention, ConvNet, Eager, KernelRunner, Training
+from bfcviz.devices.training import operations as op
+from bfcviz.devices.training.networks import Heads, conv2d, mean_pool, scores, weighted_values
+from bfcviz.devices.training.operations import Graph
 
 MODELS = [
     MLP(batch=5, classes=3, sizes=(4, 6, 5)),

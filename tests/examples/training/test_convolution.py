@@ -4,10 +4,10 @@ import numpy as np
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.tensors.tensor import Tensor
-from bfcviz.examples.training import Eager, KernelRunner
-from bfcviz.examples.training.autodiff import Graph
-from bfcviz.examples.training.convolution import conv2d
+from bfcviz.devices.tensors import Tensor
+from bfcviz.devices.training import Eager, KernelRunner
+from bfcviz.devices.training.networks import conv2d
+from bfcviz.devices.training.operations import Graph
 
 
 def runner():

@@ -2,8 +2,8 @@
 
 import pytest
 
+from bfcviz.devices.training import MLP, Attention, ConvNet
 from bfcviz.errors import InvalidRequest
-from bfcviz.examples.training import MLP, Attention, ConvNet
 
 
 @pytest.mark.parametrize(

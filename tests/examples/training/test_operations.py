@@ -5,10 +5,10 @@ import pytest
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.tensors.tensor import Tensor
-from bfcviz.examples.training import Eager, KernelRunner
-from bfcviz.examples.training import operations as op
-from bfcviz.examples.training.autodiff import Graph
+from bfcviz.devices.tensors import Tensor
+from bfcviz.devices.training import Eager, KernelRunner
+from bfcviz.devices.training import operations as op
+from bfcviz.devices.training.operations import Graph
 
 
 def runner():

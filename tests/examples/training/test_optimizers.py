@@ -6,7 +6,7 @@ import numpy as np
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.examples.training import MLP, Adam, Attention, ConvNet, Momentum, Training
+from bfcviz.devices.training import MLP, Adam, Attention, ConvNet, Momentum, Training
 
 SMALL = {
     "MLP": MLP(batch=8, classes=3, sizes=(6, 12)),

@@ -4,8 +4,8 @@ import pytest
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.devices.training import MLP, Attention, ConvNet, Deferred, Training
 from bfcviz.errors import OutOfMemory
-from bfcviz.examples.training import MLP, Attention, ConvNet, Deferred, Training
 
 SMALL = {
     "MLP": MLP(batch=8, classes=3, sizes=(6, 12)),

@@ -8,11 +8,11 @@ import pytest
 from heaps import MIB, assert_model_agrees, new_heap
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.tensors.memory_log import MemoryLog
+from bfcviz.devices.tensors import MemoryLog
+from bfcviz.devices.training import MLP, Adam, Attention, ConvNet, Deferred, Training
 from bfcviz.errors import InvalidRequest, OutOfMemory
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
-from bfcviz.examples.training import MLP, Adam, Attention, ConvNet, Deferred, Training
 
 SMALL = {
     "MLP": MLP(batch=8, classes=3, sizes=(6, 12)),

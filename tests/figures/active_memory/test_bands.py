@@ -7,15 +7,11 @@ from figures.synthetic import MiB, PlainHeap, busy_trace
 from heap_strategies import operations, run
 from hypothesis import given
 
-from bfcviz.figures.active_memory import figure as module
-from bfcviz.figures.active_memory.bands import stack
-from bfcviz.figures.active_memory.figure import (
-    active_memory_panel,
-    active_memory_window,
-)
-from bfcviz.figures.style.view_options import Look
+from bfcviz.figures import active_memory_timeline as module
+from bfcviz.figures.active_memory_timeline import active_memory_panel, active_memory_window, stack
+from bfcviz.figures.view_options import Look
 from bfcviz.model import timeline
-from bfcviz.model.lifetimes.lifetimes import LIFETIME, find
+from bfcviz.model.lifetimes import LIFETIME, find
 
 
 def test_a_band_comes_down_when_one_below_it_ends():

@@ -6,16 +6,14 @@ from figures.synthetic import MiB, PlainHeap
 from shared import sample_trace
 
 import bfcviz
-from bfcviz.figures.active_memory.figure import active_memory, active_memory_panel, active_memory_window
-from bfcviz.figures.address_time.figure import address_time
+from bfcviz.figures.active_memory_timeline import active_memory, active_memory_panel, active_memory_window
+from bfcviz.figures.address_time_map import address_time
+from bfcviz.figures.colouring import colouring
 from bfcviz.figures.region_map.figure import region_map
-from bfcviz.figures.style.colour_math import contrasting, translucent
-from bfcviz.figures.style.colouring import colouring
-from bfcviz.figures.style.fading import FADE
-from bfcviz.figures.style.theme import LIGHT
-from bfcviz.figures.style.view_options import Look
+from bfcviz.figures.theme import LIGHT, contrasting, translucent
+from bfcviz.figures.view_options import FADE, Look
 from bfcviz.model import Model
-from bfcviz.model.holders.holder_choice import HolderChoice
+from bfcviz.model.grouping import HolderChoice
 
 
 def three_holders():

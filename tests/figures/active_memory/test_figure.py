@@ -4,18 +4,18 @@ from figures.active_memory.outlines import polygons, three_steps
 from figures.synthetic import MiB, PlainHeap, trace_of
 
 from bfcviz.events.schema import EVENT
-from bfcviz.figures.active_memory import figure as module
-from bfcviz.figures.active_memory.figure import (
+from bfcviz.figures import active_memory_timeline as module
+from bfcviz.figures.active_memory_timeline import (
     active_memory,
     active_memory_panel,
     active_memory_window,
     allocation_at,
 )
-from bfcviz.figures.style.colouring import colouring
-from bfcviz.figures.style.theme import LIGHT
-from bfcviz.figures.style.view_options import Look, Selected
+from bfcviz.figures.colouring import colouring
+from bfcviz.figures.theme import LIGHT
+from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model import Model, timeline
-from bfcviz.model.lifetimes.lifetimes import find
+from bfcviz.model.lifetimes import find
 
 EMPTY = trace_of(np.zeros(0, EVENT))
 

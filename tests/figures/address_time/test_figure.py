@@ -6,20 +6,14 @@ from figures.style.test_png import decode
 from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.events.schema import EVENT
-from bfcviz.figures.address_time import event_reader as module
-from bfcviz.figures.address_time.figure import (
-    address_time,
-    address_time_panel,
-    address_time_window,
-)
-from bfcviz.figures.style.colour_math import rgb, translucent
-from bfcviz.figures.style.fading import FADE
-from bfcviz.figures.style.theme import LIGHT
-from bfcviz.figures.style.view_options import Look, Selected
+from bfcviz.figures import address_time_map as module
+from bfcviz.figures.address_time_map import address_time, address_time_panel, address_time_window
+from bfcviz.figures.theme import LIGHT, rgb, translucent
+from bfcviz.figures.view_options import FADE, Look, Selected
 from bfcviz.model import Model
-from bfcviz.model.holders.holder_choice import HolderChoice
-from bfcviz.model.lifetimes.lifetimes import find
-from bfcviz.model.lifetimes.occupancy import occupancy
+from bfcviz.model.grouping import HolderChoice
+from bfcviz.model.lifetimes import find
+from bfcviz.model.occupancy import occupancy
 
 EMPTY = trace_of(np.zeros(0, EVENT))
 

@@ -5,16 +5,13 @@ import pytest
 from figures.synthetic import MiB, PlainHeap, busy_trace
 
 from bfcviz.events.trace import Trace
-from bfcviz.figures.address_time import event_reader
-from bfcviz.figures.address_time.figure import (
-    address_time_window,
-    chunk_at_time,
-)
-from bfcviz.figures.style.colouring import colouring_at
-from bfcviz.figures.style.theme import LIGHT
-from bfcviz.figures.style.view_options import Look, Selected
+from bfcviz.figures import address_time_map
+from bfcviz.figures.address_time_map import address_time_window, chunk_at_time
+from bfcviz.figures.colouring import colouring_at
+from bfcviz.figures.theme import LIGHT
+from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model import Model
-from bfcviz.model.holders.holder_choice import HolderChoice
+from bfcviz.model.grouping import HolderChoice
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +40,7 @@ def test_a_click_selects_the_chunk_there_at_that_step(trace, axis):
 @pytest.mark.parametrize("choice", [None, HolderChoice("op", ("layer_1",))])
 def test_other_colours_of_holders_read_no_event_again(monkeypatch, choice):
     """Two phases, each with its own holders: the colours change, what was counted does not."""
-    monkeypatch.setattr(event_reader, "EXACT_LIFETIMES", 10)
+    monkeypatch.setattr(address_time_map, "EXACT_LIFETIMES", 10)
     heap = PlainHeap(64 * MiB)
     steps = []
     for phase in range(2):
@@ -88,7 +85,7 @@ def _texts(window):
 @pytest.mark.parametrize("exact", [True, False])
 def test_other_colours_need_no_new_hover_texts_other_places_do(trace, exact, monkeypatch):
     if not exact:
-        monkeypatch.setattr(event_reader, "EXACT_LIFETIMES", 10)
+        monkeypatch.setattr(address_time_map, "EXACT_LIFETIMES", 10)
     first = address_time_window(trace)
     again = address_time_window(trace, 0, Look(colour="holder"), before=first)
     assert (again.image is None) == exact

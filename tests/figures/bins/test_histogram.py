@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 from figures.synthetic import busy_trace
 
+from bfcviz.analysis.search import search_of
 from bfcviz.events.schema import Kind
-from bfcviz.figures.bins.histogram import bin_histogram, bin_panels
-from bfcviz.figures.region_map.highlights import last_event
-from bfcviz.figures.style.view_options import PLAIN, Look
+from bfcviz.figures.bins import bin_histogram, bin_panels
+from bfcviz.figures.region_map.rows import last_event
+from bfcviz.figures.view_options import PLAIN, Look
 from bfcviz.model import Model
-from bfcviz.model.browse.navigation import next_step
-from bfcviz.model.explain.search import search_of
+from bfcviz.model.navigation import next_step
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ import pytest
 from figures.synthetic import MiB, PlainHeap, busy_trace
 from heaps import GIB, model_of, new_heap
 
-from bfcviz.figures.bins.free_chunks import STEPS, ladder_of
-from bfcviz.figures.bins.ladder import free_chunk_at, ladder, ladder_panel
-from bfcviz.figures.style.view_options import PLAIN, Look, Selected
+from bfcviz.figures.free_chunk_ladder import STEPS, free_chunk_at, ladder, ladder_of, ladder_panel
+from bfcviz.figures.view_options import PLAIN, Look, Selected
 from bfcviz.model import Model
 
 

@@ -8,10 +8,10 @@ from model.comparison.programs import Training
 from shared import sample_trace
 
 import bfcviz
+from bfcviz.analysis.comparison import peaks_text
 from bfcviz.figures.comparison.recordings import recordings_compared
 from bfcviz.figures.export import rendered
-from bfcviz.figures.style.theme import THEMES
-from bfcviz.model.comparison.text import peaks_text
+from bfcviz.figures.theme import THEMES
 
 
 def picture(a, b, theme="light"):

@@ -3,7 +3,7 @@ import pytest
 
 from bfcviz.figures.comparison.sweep import MOST_COLUMNS, MOST_ROWS, sweep_heat_map
 from bfcviz.figures.export import export
-from bfcviz.figures.style.view_options import Look
+from bfcviz.figures.view_options import Look
 
 MiB = 1 << 20
 GROUPS = {"fits": (0, 1), "fails": (1, 2), "error": (2, 3)}

@@ -6,8 +6,7 @@ from figures.synthetic import busy_trace
 from model.explain.failure.built import BASE, MIB, state
 
 from bfcviz.figures import Look, draw
-from bfcviz.figures.failure.figure import failure
-from bfcviz.figures.failure.runs import MOST_BARS
+from bfcviz.figures.failed_request import MOST_BARS, failure
 from bfcviz.model import Model
 
 

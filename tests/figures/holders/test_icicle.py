@@ -7,11 +7,10 @@ from shared import sample_trace
 
 import bfcviz
 from bfcviz.figures import draw
-from bfcviz.figures.holders.icicle import MOST, holders_icicle
-from bfcviz.figures.style.colour_math import contrasting
-from bfcviz.figures.style.colouring import colouring
-from bfcviz.figures.style.theme import THEMES
-from bfcviz.figures.style.view_options import Look
+from bfcviz.figures.colouring import colouring
+from bfcviz.figures.icicle import MOST, holders_icicle
+from bfcviz.figures.theme import THEMES, contrasting
+from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 
 

@@ -6,9 +6,8 @@ from figures.synthetic import busy_trace
 
 import bfcviz
 from bfcviz.figures import FIGURES, draw
-from bfcviz.figures.paper.greys import grey_of, in_greys
-from bfcviz.figures.style.colour_math import rgb
-from bfcviz.figures.style.theme import LIGHT
+from bfcviz.figures.paper import grey_of, in_greys
+from bfcviz.figures.theme import LIGHT, rgb
 
 
 def is_grey(colour):

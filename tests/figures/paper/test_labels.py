@@ -13,8 +13,7 @@ from figures.synthetic import busy_trace
 
 import bfcviz
 from bfcviz.figures import FIGURES, draw
-from bfcviz.figures.paper.labels import LETTER, LINE
-from bfcviz.figures.paper.layout import COLUMN_MM, PAGE_MM, paper
+from bfcviz.figures.paper import COLUMN_MM, LETTER, LINE, PAGE_MM, paper
 
 READABLE = 4.5  # WCAG AA
 

@@ -10,7 +10,7 @@ from figures.synthetic import busy_trace
 import bfcviz
 from bfcviz.errors import BfcvizError
 from bfcviz.figures import FIGURES, draw, export
-from bfcviz.figures.paper.layout import COLUMN_MM, MM, PAGE_MM, paper
+from bfcviz.figures.paper import COLUMN_MM, MM, PAGE_MM, paper
 
 needs_browser = pytest.mark.skipif(find_browser() is None, reason="no Chromium or Chrome found")
 

@@ -6,11 +6,10 @@ from figures.region_map.drawn_map import area, at_step, ends, hover_points, hove
 from figures.synthetic import KiB, MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.events.schema import Kind
+from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.figures.region_map.figure import chunk_at, region_map, region_panel
-from bfcviz.figures.region_map.highlights import last_event
-from bfcviz.figures.region_map.rows import lay_out
-from bfcviz.figures.style.colouring import COLOURINGS
-from bfcviz.figures.style.view_options import Look, MapWindow, Selected
+from bfcviz.figures.region_map.rows import last_event, lay_out
+from bfcviz.figures.view_options import Look, MapWindow, Selected
 from bfcviz.model import Model
 
 

@@ -4,7 +4,7 @@ from figures.synthetic import BASE, MiB, PlainHeap, trace_of
 from model.explain.failure.built import state
 
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.figures.region_map.highlights import last_event, touched
+from bfcviz.figures.region_map.rows import last_event, touched
 from bfcviz.model import Model
 
 

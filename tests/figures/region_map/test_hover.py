@@ -3,8 +3,8 @@ import re
 import numpy as np
 from figures.synthetic import KiB, MiB, PlainHeap
 
-from bfcviz.figures.region_map.hover import MOST_FRAMES, MOST_TEXTS, points_in_pieces, points_on_grid
 from bfcviz.figures.region_map.rows import lay_out
+from bfcviz.figures.region_map.traces import MOST_FRAMES, MOST_TEXTS, points_in_pieces, points_on_grid
 from bfcviz.model import Model
 
 

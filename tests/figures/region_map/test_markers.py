@@ -7,8 +7,8 @@ from figures.region_map.drawn_map import area, at_step, of_mode, rectangles, uni
 from figures.synthetic import KiB, MiB, PlainHeap, busy_trace
 
 from bfcviz.figures.region_map.figure import chunk_at, region_map
-from bfcviz.figures.region_map.highlights import last_event
-from bfcviz.figures.style.view_options import Look, MapWindow, Selected
+from bfcviz.figures.region_map.rows import last_event
+from bfcviz.figures.view_options import Look, MapWindow, Selected
 
 
 def test_the_touched_chunk_is_outlined_and_a_narrow_one_gets_a_marker():

@@ -10,14 +10,11 @@ from figures.style.test_png import decode
 from figures.synthetic import KiB, MiB, PlainHeap
 
 import bfcviz
-from bfcviz.figures.region_map.figure import region_panel
-from bfcviz.figures.region_map.matches import matching_labels
-from bfcviz.figures.style.colour_math import contrasting, mixed, rgb, translucent
-from bfcviz.figures.style.colouring import COLOURINGS
-from bfcviz.figures.style.fading import FADE
-from bfcviz.figures.style.theme import DARK, LIGHT
-from bfcviz.figures.style.view_options import Look
-from bfcviz.model.holders.holder_choice import HolderChoice
+from bfcviz.figures.colouring import COLOURINGS
+from bfcviz.figures.region_map.figure import matching_labels, region_panel
+from bfcviz.figures.theme import DARK, LIGHT, contrasting, mixed, rgb, translucent
+from bfcviz.figures.view_options import FADE, Look
+from bfcviz.model.grouping import HolderChoice
 
 
 def heap_of(*sizes):

@@ -9,10 +9,10 @@ from figures.region_map.drawn_map import (
 )
 from figures.synthetic import KiB, PlainHeap, busy_trace
 
+from bfcviz.figures.colouring import COLOURINGS, colouring
 from bfcviz.figures.region_map.figure import region_map
-from bfcviz.figures.style.colouring import COLOURINGS, colouring
-from bfcviz.figures.style.theme import LIGHT
-from bfcviz.figures.style.view_options import Look
+from bfcviz.figures.theme import LIGHT
+from bfcviz.figures.view_options import Look
 
 
 @pytest.mark.parametrize("step", [1, 2, 150, 609])

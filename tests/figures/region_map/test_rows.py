@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.figures.region_map.rows import WRAPPED_ROWS, VisibleRows, lay_out
-from bfcviz.figures.style.view_options import MapWindow
+from bfcviz.figures.view_options import MapWindow
 from bfcviz.model import REGION
 
 

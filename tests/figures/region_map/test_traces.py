@@ -14,12 +14,11 @@ from figures.region_map.drawn_map import (
 from figures.style.test_png import decode
 from figures.synthetic import KiB, MiB, PlainHeap, busy_trace
 
+from bfcviz.figures.colouring import COLOURINGS, colouring
 from bfcviz.figures.region_map.figure import EXACT_CHUNKS, region_map, region_panel
-from bfcviz.figures.region_map.highlights import last_event
-from bfcviz.figures.region_map.rows import lay_out
-from bfcviz.figures.style.colouring import COLOURINGS, colouring
-from bfcviz.figures.style.theme import DARK, LIGHT
-from bfcviz.figures.style.view_options import Look, MapWindow
+from bfcviz.figures.region_map.rows import last_event, lay_out
+from bfcviz.figures.theme import DARK, LIGHT
+from bfcviz.figures.view_options import Look, MapWindow
 from bfcviz.model import Model
 
 

@@ -3,8 +3,8 @@ import pytest
 from figures.synthetic import KiB, MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.figures.style.colouring import COLOURINGS, FEW_CLASSES, FREE, MOST_CLASSES, colouring
-from bfcviz.figures.style.theme import DARK, LIGHT
+from bfcviz.figures.colouring import COLOURINGS, FEW_CLASSES, FREE, MOST_CLASSES, colouring
+from bfcviz.figures.theme import DARK, LIGHT
 from bfcviz.model import CHUNK, Model
 
 

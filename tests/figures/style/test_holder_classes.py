@@ -7,10 +7,9 @@ from shared import sample_trace
 
 import bfcviz
 from bfcviz.events.labels import Labels
-from bfcviz.figures.style.colouring import colouring
-from bfcviz.figures.style.holder_classes import HUES, OTHER, SHADES, HolderChooser
-from bfcviz.figures.style.label_tree import ROOT, colour_path, label_tree
-from bfcviz.figures.style.theme import LIGHT
+from bfcviz.figures.colouring import colouring
+from bfcviz.figures.holder_classes import HUES, OTHER, ROOT, SHADES, HolderChooser, colour_path, label_tree
+from bfcviz.figures.theme import LIGHT
 from bfcviz.model import Model
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from bfcviz.figures.style.text import (
+from bfcviz.figures.text import (
     LONGEST,
     LONGEST_SHORT_NAME,
     axis_unit,

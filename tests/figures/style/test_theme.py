@@ -5,9 +5,7 @@ from itertools import combinations, pairwise, product
 import numpy as np
 import pytest
 
-from bfcviz.figures.style.colour_math import mixed, rgb, translucent
-from bfcviz.figures.style.plotly_template import template
-from bfcviz.figures.style.theme import THEMES, theme_of
+from bfcviz.figures.theme import THEMES, mixed, rgb, template, theme_of, translucent
 
 # Machado, Oliveira and Fernandes 2009, severity 1.0, in linear RGB.
 SIGHTS = {

@@ -8,7 +8,7 @@ from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures.timelines.axis import StepAxis, envelope, upper_edge
-from bfcviz.model.timelines.timeline import timeline
+from bfcviz.model.timelines import timeline
 
 
 def marks_at(*times):

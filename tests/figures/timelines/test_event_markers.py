@@ -4,9 +4,9 @@ import numpy as np
 from figures.synthetic import MiB, PlainHeap, busy_trace, marked_trace
 
 from bfcviz.events.schema import Kind
-from bfcviz.figures.style.view_options import Look
-from bfcviz.figures.timelines.history import measure_history
+from bfcviz.figures.timelines.axis import measure_history
 from bfcviz.figures.timelines.stats import stats_panel
+from bfcviz.figures.view_options import Look
 
 
 def named(panel, start):

@@ -5,9 +5,9 @@ import pytest
 from figures.synthetic import busy_trace, trace_of
 
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.figures.style.view_options import Look
+from bfcviz.figures.timelines.axis import measure_history
 from bfcviz.figures.timelines.event_rate import event_rate, rate_panel, rates
-from bfcviz.figures.timelines.history import measure_history
+from bfcviz.figures.view_options import Look
 
 
 def marks_at(times):

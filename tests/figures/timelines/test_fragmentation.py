@@ -3,11 +3,11 @@
 import pytest
 from figures.synthetic import MiB, busy_trace
 
-from bfcviz.figures.style.view_options import Look
 from bfcviz.figures.timelines import axis as timelines
 from bfcviz.figures.timelines.fragmentation import MEASURES, fragmentation_timeline
+from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
-from bfcviz.model.timelines import fragmentation
+from bfcviz.model import timelines as fragmentation
 
 
 def named(figure, start):

@@ -5,12 +5,11 @@ import pytest
 from figures.synthetic import MiB, busy_trace, marked_trace, trace_of
 
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.figures.style.view_options import Look
 from bfcviz.figures.timelines import axis as timelines
-from bfcviz.figures.timelines.history import measure_history
+from bfcviz.figures.timelines.axis import measure_history
 from bfcviz.figures.timelines.stats import stats_panel, stats_timeline
-from bfcviz.model import Model, timeline
-from bfcviz.model.timelines import rolling
+from bfcviz.figures.view_options import Look
+from bfcviz.model import Model, growing_timeline, timeline
 
 
 def named(panel, start):
@@ -22,8 +21,8 @@ def named(panel, start):
 def coarse(monkeypatch):
     """Pictures of 50 points, from series of at most 200 rows."""
     monkeypatch.setattr(timelines, "POINTS", 50)
-    monkeypatch.setattr(rolling, "POINTS", 100)
-    monkeypatch.setattr(rolling.RollingTimeline.__init__, "__defaults__", (0, 100, 0))
+    monkeypatch.setattr(growing_timeline, "POINTS", 100)
+    monkeypatch.setattr(growing_timeline.RollingTimeline.__init__, "__defaults__", (0, 100, 0))
 
 
 def test_a_narrow_window_is_exact_and_reaches_over_both_edges(coarse):

@@ -5,7 +5,7 @@ import pytest
 from figures.synthetic import MiB, PlainHeap
 
 from bfcviz.figures import stats_timeline
-from bfcviz.figures.style.view_options import Look
+from bfcviz.figures.view_options import Look
 
 
 class Program:

@@ -5,10 +5,10 @@ import pytest
 from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.events.schema import EVENT
-from bfcviz.figures.style.view_options import Look
 from bfcviz.figures.timelines import axis as timelines
 from bfcviz.figures.timelines.fragmentation import fragmentation_timeline
 from bfcviz.figures.timelines.stats import stats_timeline
+from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 
 EMPTY = trace_of(np.zeros(0, EVENT))

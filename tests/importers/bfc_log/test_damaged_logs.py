@@ -14,8 +14,7 @@ from importers.bfc_log.test_read import made, opened, shown
 
 import bfcviz
 from bfcviz.errors import FileError
-from bfcviz.events.origin import MAX_POOLS, Status
-from bfcviz.events.origin_details import check_details
+from bfcviz.events.origin import MAX_POOLS, Status, check_details
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 

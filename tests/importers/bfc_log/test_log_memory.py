@@ -8,9 +8,9 @@ from bfcviz.errors import FileError
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.importers.bfc_log.history.tensor_memory import tensor_memory
+from bfcviz.importers.bfc_log.grammar import tensor_memory
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.state.model import Model
+from bfcviz.model.model import Model
 
 PREFIX = "2017-01-26 10:13:30: I tensorflow/core/framework/log_memory.cc:35] __LOG_MEMORY__ "
 BASE = 0x1_0200_0000

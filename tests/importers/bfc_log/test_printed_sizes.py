@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from importers.bfc_log.log_maker import human
 
-from bfcviz.importers.bfc_log.printed_sizes import PrintedSize, print_size, printed_size
+from bfcviz.importers.bfc_log.grammar import PrintedSize, print_size, printed_size
 
 
 @given(st.integers(0, 1 << 49))

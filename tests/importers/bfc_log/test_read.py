@@ -13,12 +13,11 @@ from shared import SHARED, needs_shared
 import bfcviz
 from bfcviz.cli.info import info
 from bfcviz.errors import FileError
-from bfcviz.events.origin import Status
-from bfcviz.events.origin_details import recorded_failures
+from bfcviz.events.origin import Status, recorded_failures
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.importers.bfc_log.read import read_log
-from bfcviz.model.state.model import Model
+from bfcviz.model.model import Model
 
 LOGS = SHARED / "real" / "logs"
 EXPECTED = SHARED / "real" / "expected.jsonl"

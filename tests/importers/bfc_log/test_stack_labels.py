@@ -3,8 +3,8 @@ from importers.bfc_log.vlog_maker import STACK
 
 from bfcviz.errors import FileError
 from bfcviz.events.labels import Labels
-from bfcviz.importers.bfc_log.history.stack_labels import LogStackLabels
-from bfcviz.importers.limits import TEXT, Limits
+from bfcviz.importers.bfc_log.vlog_operations import LogStackLabels
+from bfcviz.importers.file_content import TEXT, Limits
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-from bfcviz.importers.bfc_log.history.unplaced_frees import PlacedFrees, place_frees
-from bfcviz.importers.bfc_log.history.vlog_stream import Act, VlogOperation
+from bfcviz.importers.bfc_log.vlog import PlacedFrees, place_frees
+from bfcviz.importers.bfc_log.vlog_operations import Act, VlogOperation
 
 
 def placed(*operations: tuple[str, int, int]) -> tuple[PlacedFrees, list[int]]:

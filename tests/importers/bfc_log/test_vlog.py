@@ -12,18 +12,15 @@ from importers.naive_view import view_of
 from shared import needs_shared
 
 from bfcviz.errors import FileError
-from bfcviz.events.origin import Status
-from bfcviz.events.origin_details import recorded_failures
+from bfcviz.events.origin import Status, recorded_failures
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.importers.bfc_log.history.vlog import holds_regions, holds_requests, read_vlog
-from bfcviz.importers.bfc_log.log_text import log_text
-from bfcviz.importers.bfc_log.records import records
-from bfcviz.importers.file_content import read_content
+from bfcviz.importers.bfc_log.grammar import log_text, records
+from bfcviz.importers.bfc_log.vlog import holds_regions, holds_requests, read_vlog
+from bfcviz.importers.file_content import UNPACKED_TEXT, read_content
 from bfcviz.importers.file_format import Format, detect_format
-from bfcviz.importers.limits import UNPACKED_TEXT
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.state.model import Model
+from bfcviz.model.model import Model
 
 NAME = "GPU_0_bfc"
 BASE = 0x7F12_0000_0000

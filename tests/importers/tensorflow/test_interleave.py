@@ -1,7 +1,7 @@
 import numpy as np
 
 from bfcviz.events.schema import EVENT, Events, Kind
-from bfcviz.importers.tensorflow.interleave import interleave, step_marks
+from bfcviz.importers.tensorflow.reconstruct import interleave, step_marks
 from bfcviz.importers.tensorflow.requests import REQUEST, Requests
 
 

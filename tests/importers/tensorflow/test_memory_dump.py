@@ -12,15 +12,14 @@ from importers.profile_maker import chunk, number
 from shared import needs_shared
 
 from bfcviz.errors import FileError
-from bfcviz.events.origin import Status
-from bfcviz.events.origin_details import STATE_ONLY
+from bfcviz.events.origin import STATE_ONLY, Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.importers import limits
+from bfcviz.importers import file_content
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.tensorflow import memory_dump
 from bfcviz.importers.tensorflow.memory_dump import read_memory_dump
-from bfcviz.model.state.model import Model
+from bfcviz.model.model import Model
 
 BASE = 0x7F00_0000_0000
 
@@ -156,10 +155,10 @@ def test_a_cut_gives_the_chunks_before_it(tmp_path: Path) -> None:
 
 
 def test_too_many_chunks_for_the_size_of_the_file(tmp_path: Path) -> None:
-    many = limits.CHUNKS.floor + 1
+    many = file_content.CHUNKS.floor + 1
     path = tmp_path / "bomb"
     path.write_bytes(gzip.compress(chunk(1, b"GPU_0_bfc") + mem_chunk(BASE, 1) * many))
-    with pytest.raises(FileError, match=f"more than {limits.CHUNKS.floor:,} chunks"):
+    with pytest.raises(FileError, match=f"more than {file_content.CHUNKS.floor:,} chunks"):
         read_memory_dump(path)
 
 

@@ -8,9 +8,9 @@ from shared import needs_shared
 
 from bfcviz.errors import FileError
 from bfcviz.importers.protobuf_wire import Wire
-from bfcviz.importers.tensorflow import memory_events, profile_messages
-from bfcviz.importers.tensorflow.memory_events import collect_requests
-from bfcviz.importers.tensorflow.profile_messages import read_space
+from bfcviz.importers.tensorflow import memory_events
+from bfcviz.importers.tensorflow import memory_events as profile_messages
+from bfcviz.importers.tensorflow.memory_events import collect_requests, read_space
 from bfcviz.importers.tensorflow.requests import ABSENT, RecordedRequests
 
 ALLOCATE, FREE = "MemoryAllocation", "MemoryDeallocation"

@@ -6,7 +6,7 @@ from importers.naive_view import view_of
 from shared import needs_shared
 
 from bfcviz.events.schema import Kind
-from bfcviz.importers.tensorflow.recorded_addresses import PlacedChunks, place_chunks
+from bfcviz.importers.tensorflow.reconstruct import PlacedChunks, place_chunks
 from bfcviz.importers.tensorflow.requests import ABSENT, REQUEST, Requests
 
 

@@ -13,9 +13,8 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.importers.tensorflow.reconstruct import Reconstruction, reconstruct
+from bfcviz.importers.tensorflow.reconstruct import Reconstruction, heaps_of, reconstruct
 from bfcviz.importers.tensorflow.requests import RecordedRequests, Requests
-from bfcviz.importers.tensorflow.same_named_heaps import heaps_of
 
 COUNT = 400
 

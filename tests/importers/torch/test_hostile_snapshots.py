@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shared import SHARED, needs_shared
 
+from bfcviz.analysis.diagnosis import failure_lines
+from bfcviz.analysis.why import all_failures, would_fit
 from bfcviz.cli.info import info, info_lines
 from bfcviz.errors import FileError
 from bfcviz.events.origin import Status
 from bfcviz.importers.torch.snapshot import read_snapshot
-from bfcviz.model.explain.failure.diagnose import all_failures, would_fit
-from bfcviz.model.explain.text.failure import failure_lines
 
 FOLDER = SHARED / "real" / "snapshots"
 NAMES = ["torch_octree_nca_67k", "torch_oom_snapshot_llminf", "torch_select_n_10k", "torch_empty_sunny"]

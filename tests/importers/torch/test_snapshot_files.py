@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from shared import SHARED, needs_shared
 
+from bfcviz.analysis.why import all_failures
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.explain.failure.diagnose import all_failures
-from bfcviz.model.state.model import Model
+from bfcviz.model.model import Model
 
 FOLDER = SHARED / "real" / "snapshots"
 EXPECTED = SHARED / "real" / "expected.jsonl"

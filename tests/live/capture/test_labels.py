@@ -16,8 +16,8 @@ from bfcviz.events import labels as labels_module
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.capture import labels as live_labels
-from bfcviz.live.capture.labels import label
+from bfcviz.live import labels as live_labels
+from bfcviz.live.labels import label
 from bfcviz.live.numpy.serve import serve_numpy, unserved
 
 

@@ -14,11 +14,10 @@ import bfcviz
 from bfcviz.errors import LiveError
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
-from bfcviz.figures.timelines.history import measure_history
+from bfcviz.figures.timelines.axis import measure_history
 from bfcviz.figures.timelines.stats import stats_timeline
-from bfcviz.live.capture import marks
-from bfcviz.live.capture.labels import label
-from bfcviz.live.capture.marks import mark, phase
+from bfcviz.live import labels
+from bfcviz.live.labels import label, mark, phase
 from bfcviz.live.numpy.serve import serve_numpy, unserved
 
 
@@ -29,11 +28,11 @@ class Source:
         self.heaps = [new_heap(), new_heap()]
 
     def __enter__(self):
-        marks.begin(self)
+        labels.begin(self)
         return self
 
     def __exit__(self, *how):
-        marks.end(self)
+        labels.end(self)
 
 
 def marks_of(heap):
@@ -145,7 +144,7 @@ def test_threads_share_a_decorator():
 
 def test_a_source_that_begins_twice_is_marked_once():
     with Source() as source:
-        marks.begin(source)
+        labels.begin(source)
         mark("step")
     assert marks_of(source.heaps[0]) == [("step", 0)]
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from processes import needs_compiled
 
-from bfcviz.live.capture.stack_walker import DEEPEST, WALK_ON, Walker
 from bfcviz.live.numpy.serve import serve_numpy
+from bfcviz.live.stack_walker import DEEPEST, WALK_ON, Walker
 
 pytestmark = needs_compiled
 

@@ -18,10 +18,10 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.capture import stacks
-from bfcviz.live.capture.labels import label
-from bfcviz.live.capture.stacks import Capture, Stacks
+from bfcviz.live import stacks
+from bfcviz.live.labels import label
 from bfcviz.live.numpy.serve import serve_numpy, unserved
+from bfcviz.live.stacks import Capture, Stacks
 
 pytestmark = needs_compiled
 

@@ -6,7 +6,7 @@ from live.cupy_stand_in import cupy, gpu, heap_of, needs_cupy, served
 from processes import needs_compiled
 
 from bfcviz.errors import InvalidRequest, LiveError
-from bfcviz.live.common.headroom import Room, Share
+from bfcviz.live.headroom import Room, Share
 
 __all__ = ["gpu"]
 GIB = 1 << 30

@@ -14,10 +14,10 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.common import observed_heap
-from bfcviz.live.common.observed_heap import ObservedHeap
+from bfcviz.live import observed_heap
+from bfcviz.live.observed_heap import ObservedHeap
 from bfcviz.model import Model
-from bfcviz.model.state.pool_state import PoolState
+from bfcviz.model.pool_state import PoolState
 
 BASE = 0x7000_0000
 

@@ -3,14 +3,14 @@
 import pytest
 from processes import run_code
 
-from bfcviz.live.common import polling
-from bfcviz.live.common.polling import Polling
+from bfcviz.live import observed_heap
+from bfcviz.live.observed_heap import Polling
 
 
 def test_python_ends_after_the_thread():
     code = """
 import atexit, threading
-from bfcviz.live.common.polling import Polling
+from bfcviz.live.observed_heap import Polling
 
 atexit.register(lambda: print([thread.name for thread in threading.enumerate()]))
 asked = threading.Event()
@@ -24,7 +24,7 @@ assert asked.wait(60)
 def test_stopped_it_can_start_again():
     code = """
 import threading
-from bfcviz.live.common.polling import Polling
+from bfcviz.live.observed_heap import Polling
 
 asked = threading.Semaphore(0)
 polling = Polling(asked.release, 0.001, "polling")
@@ -40,5 +40,5 @@ print(threading.active_count())
 @pytest.mark.parametrize(("took", "wait"), [(0.001, 0.5), (2.0, 18.0)])
 def test_after_a_long_call_the_next_one_comes_later(took, wait, monkeypatch):
     times = iter([5.0, 5.0 + took])
-    monkeypatch.setattr(polling.time, "perf_counter", lambda: next(times))
+    monkeypatch.setattr(observed_heap.time, "perf_counter", lambda: next(times))
     assert Polling(lambda: None, 0.5, "polling", share=0.1)._next() == pytest.approx(wait)

@@ -14,11 +14,10 @@ import bfcviz
 from bfcviz import _compiled
 from bfcviz.allocator.sub_allocators.cuda import driver
 from bfcviz.errors import LiveError
-from bfcviz.live.capture import stacks
-from bfcviz.live.common import require_compiled
+from bfcviz.live import served_heap, stacks
 from bfcviz.live.cupy.observe import observe_cupy
 from bfcviz.live.cupy.serve import serve_cupy
-from bfcviz.live.numpy import numpy_api
+from bfcviz.live.numpy import serve as numpy_api
 from bfcviz.live.numpy.serve import serve_numpy
 from bfcviz.live.rmm import serve as rmm_serve
 from bfcviz.live.rmm.serve import serve_rmm
@@ -31,7 +30,7 @@ REFUSED = "needs the compiled build"
 
 @pytest.fixture(autouse=True)
 def _uncompiled(monkeypatch):
-    monkeypatch.setattr(require_compiled, "IS_COMPILED", False)
+    monkeypatch.setattr(served_heap, "IS_COMPILED", False)
     monkeypatch.setattr(stacks, "IS_COMPILED", False)
 
 
@@ -100,15 +99,15 @@ def test_the_error_says_what_to_do(monkeypatch, tmp_path, environment, home, adv
     (tmp_path / home).touch()
     monkeypatch.setattr(_compiled, "HOME", tmp_path)
     with pytest.raises(LiveError) as caught:
-        require_compiled.require_compiled("Serving NumPy")
+        served_heap.require_compiled("Serving NumPy")
     assert advice in str(caught.value)
 
 
 PLAIN = """
 import importlib, pkgutil, sys
 import bfcviz, bfcviz.live
-from bfcviz.live.capture import labels
-from bfcviz.live.numpy import numpy_api
+from bfcviz.live import labels
+from bfcviz.live.numpy import serve as numpy_api
 for module in pkgutil.walk_packages(bfcviz.live.__path__, "bfcviz.live."):
     if "startup" not in module.name:
         importlib.import_module(module.name)

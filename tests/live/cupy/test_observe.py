@@ -15,8 +15,8 @@ from bfcviz.errors import LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
-from bfcviz.live.capture.labels import label
 from bfcviz.live.cupy.observe import observe_cupy
+from bfcviz.live.labels import label
 
 pytestmark = needs_cupy
 __all__ = ["gpu"]

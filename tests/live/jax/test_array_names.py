@@ -3,8 +3,8 @@
 from live.jax_stand_in import Stack, stack
 
 from bfcviz.events.labels import Labels
-from bfcviz.live.jax import array_names
-from bfcviz.live.jax.array_names import ArrayNames
+from bfcviz.live import jax
+from bfcviz.live.jax import ArrayNames
 
 
 def test_the_line_of_the_program_names_an_array():
@@ -36,7 +36,7 @@ def test_a_stack_is_read_once(monkeypatch):
     ]
     assert numbers == [1, 2, 1, 1, 2, 1, 3, 4, 3]
     assert (len(one.read), len(same.read), len(other.read)) == (1, 0, 1)
-    monkeypatch.setattr(array_names, "MOST", 4)
+    monkeypatch.setattr(jax, "MOST", 4)
     assert names.number(stack(3), (1,), "float32") == 5  # the tables were full, and are emptied
     assert names.number(one, (1,), "float32") == 1
     assert len(one.read) == 2

@@ -11,9 +11,8 @@ from live.jax_stand_in import Array, Device, stack
 
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Kind
-from bfcviz.live.common.observed_heap import ObservedHeap
-from bfcviz.live.jax.array_names import ArrayNames
-from bfcviz.live.jax.live_arrays import DeviceArrays, LiveArrays
+from bfcviz.live.jax import ArrayNames, DeviceArrays, LiveArrays
+from bfcviz.live.observed_heap import ObservedHeap
 
 GPUS = (Device(0), Device(1))
 

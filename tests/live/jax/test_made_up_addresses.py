@@ -3,7 +3,7 @@
 import random
 from itertools import pairwise
 
-from bfcviz.live.jax.made_up_addresses import FIRST, MadeUpAddresses
+from bfcviz.live.jax import FIRST, MadeUpAddresses
 
 
 def test_places_never_overlap_and_stay_few():

@@ -13,9 +13,9 @@ from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
-from bfcviz.live.jax.observe import GAPS, NOT_IN_ARRAYS, observe_jax
+from bfcviz.live.jax import GAPS, NOT_IN_ARRAYS, observe_jax
 from bfcviz.model import Model
-from bfcviz.model.browse.navigation import peak
+from bfcviz.model.navigation import peak
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.watching.reports import report
 

@@ -16,12 +16,12 @@ from live.numpy.arrays import is_ours, served
 from processes import needs_compiled
 
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.interface.options import AllocatorOptions
+from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.errors import AllocatorError, BfcvizError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.common import system_memory
-from bfcviz.live.numpy import numpy_api
+from bfcviz.live import headroom
+from bfcviz.live.numpy import serve
 from bfcviz.live.numpy.serve import serve_numpy, unserved
 from bfcviz.model import Model
 
@@ -127,10 +127,10 @@ def test_an_error_that_leaves_says_why():
 
 
 def test_leaving_restores_what_was_there():
-    before = numpy_api.get_handler()
+    before = serve.get_handler()
     with pytest.raises(ZeroDivisionError), served():
-        print(numpy_api.get_handler() is not before, 1 // 0)
-    assert numpy_api.get_handler() is before
+        print(serve.get_handler() is not before, 1 // 0)
+    assert serve.get_handler() is before
     service = served()
     with service, unserved():
         np.ones(10)
@@ -167,8 +167,8 @@ def test_what_cannot_be_is_refused(arguments, error):
 
 def test_the_limit_leaves_the_machine_room_unless_told():
     heap = serve_numpy().allocator
-    assert 64 * MIB <= heap.limit <= system_memory.total_memory() * 7 // 8
-    assert heap.sub_allocator.keep_available == system_memory.total_memory() // 32
+    assert 64 * MIB <= heap.limit <= headroom.total_memory() * 7 // 8
+    assert heap.sub_allocator.keep_available == headroom.total_memory() // 32
 
 
 def test_deleted_arrays_leave_the_memory_of_the_process():
@@ -294,7 +294,7 @@ def test_another_context_can_be_served_too():
         assert context.run(ours)
     late.run(on.watch_here)
     assert (context.run(ours), late.run(ours)) == (False, False)
-    assert late.run(numpy_api.get_handler) is numpy_api.get_handler()
+    assert late.run(serve.get_handler) is serve.get_handler()
 
 
 def test_the_heap_behaves_as_told():

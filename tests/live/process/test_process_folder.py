@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.process import process_folder
-from bfcviz.live.process.process_folder import begin_recording, is_launcher, name_of_process
+from bfcviz.live.process import record
+from bfcviz.live.process.record import begin_recording, is_launcher, name_of_process
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_torchrun_is_known(words, program, launches, monkeypatch):
 
 
 def test_there_is_a_most(tmp_path, monkeypatch):
-    monkeypatch.setattr(process_folder, "MOST_PROCESSES", 3)
+    monkeypatch.setattr(record, "MOST_PROCESSES", 3)
     monkeypatch.setenv("RANK", "0")
     found = [begin_recording(tmp_path, Recording) for _ in range(4)]
     assert [each and each.folder.name for each in found] == ["rank-0", "rank-0-2", "rank-0-3", None]

@@ -8,13 +8,13 @@ from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording_set import recordings_in
 from bfcviz.events.trace import Trace
-from bfcviz.frameworks.supported_frameworks import FRAMEWORKS
+from bfcviz.frameworks import FRAMEWORKS
 
 BEGIN = """
 import os, sys, types, json
 from bfcviz.errors import LiveError
 from bfcviz.live.process import record
-from bfcviz.live.common.heap_provider import HeapProvider
+from bfcviz.live.heap_provider import HeapProvider
 from heaps import new_heap
 asked = {}
 class Source(HeapProvider):

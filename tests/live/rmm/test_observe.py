@@ -9,8 +9,8 @@ import bfcviz
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
 from bfcviz.errors import BfcvizError, InvalidRequest, LiveError
-from bfcviz.live.capture.stacks import Stacks
 from bfcviz.live.rmm.observe import observe_rmm
+from bfcviz.live.stacks import Stacks
 
 MECHANISMS = pytest.mark.parametrize("mechanism", ["callback", "log"])
 

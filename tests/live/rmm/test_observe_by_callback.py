@@ -15,7 +15,7 @@ from bfcviz.errors import FileError
 from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.capture.labels import label
+from bfcviz.live.labels import label
 from bfcviz.live.rmm.observe import observe_rmm
 
 

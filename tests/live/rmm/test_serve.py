@@ -16,9 +16,9 @@ from processes import needs_compiled
 from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.capture.labels import label
-from bfcviz.live.capture.stacks import Capture
+from bfcviz.live.labels import label
 from bfcviz.live.rmm.serve import serve_rmm
+from bfcviz.live.stacks import Capture
 
 
 def test_buffers_are_chunks_of_our_heap(rmm):

@@ -10,8 +10,8 @@ from importers.profile_maker import PlaneMaker, memory
 from threads import wait_for_end
 
 from bfcviz.errors import InvalidRequest, LiveError
-from bfcviz.importers.tensorflow.profiler_windows import open_windows
-from bfcviz.live.tensorflow.observe import observe_tensorflow
+from bfcviz.importers.tensorflow.profile import open_windows
+from bfcviz.live.tensorflow import observe_tensorflow
 
 
 class AlreadyExistsError(Exception):

@@ -8,7 +8,7 @@ from fake_cuda import FakeCuda
 from fake_torch import FakeTorch, HostMemory
 
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.live.common.headroom import Room
+from bfcviz.live.headroom import Room
 from bfcviz.live.torch import serve as torch_serve
 
 

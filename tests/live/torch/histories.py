@@ -8,7 +8,7 @@ from heaps import model_of
 from shared import SHARED
 
 from bfcviz.events.log import EventLog
-from bfcviz.live.common.observed_heap import ObservedHeap
+from bfcviz.live.observed_heap import ObservedHeap
 from bfcviz.live.torch.history import Asked, DeviceHistory, Reading
 from bfcviz.live.torch.segments_and_blocks import bytes_in_use
 

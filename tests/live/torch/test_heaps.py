@@ -14,8 +14,7 @@ from threads import PATIENCE_S
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget
 from bfcviz.errors import LiveError
-from bfcviz.live.torch.heaps import GpuMemory, Heaps
-from bfcviz.live.torch.serve import serve_torch
+from bfcviz.live.torch.serve import GpuMemory, Heaps, serve_torch
 
 pytestmark = needs_compiled
 

@@ -13,7 +13,7 @@ from live.torch.stream_service import NUMBERS, Service, needs_gxx
 from processes import needs_compiled, run_code, run_python
 
 from bfcviz.events.schema import Kind
-from bfcviz.live.capture import labels as names
+from bfcviz.live import labels as names
 from bfcviz.live.torch.stream_table import StreamTable
 
 pytestmark = needs_compiled
@@ -339,7 +339,7 @@ ENDING = """
 import atexit, ctypes, sys, threading
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
-from bfcviz.live.common.deferred_frees import DeferredFrees
+from bfcviz.live.deferred_frees import DeferredFrees
 from bfcviz.live.torch.stream_table import StreamTable
 
 class Refusing(PythonSubAllocator):

@@ -4,8 +4,7 @@ from figures.synthetic import busy_trace
 
 from bfcviz.events.schema import bin_of
 from bfcviz.model import Model
-from bfcviz.model.browse.chunk_order import SORTS, order_chunks
-from bfcviz.model.browse.filters import ChunkFilter
+from bfcviz.model.filters import SORTS, ChunkFilter, order_chunks
 
 
 @pytest.fixture(scope="module")

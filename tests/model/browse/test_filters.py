@@ -5,7 +5,7 @@ from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 from bfcviz.events.event_source import BLOCK
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.model.browse.filters import EventFilter, LabelSearch, matching
+from bfcviz.model.filters import EventFilter, LabelSearch, matching
 
 
 @pytest.fixture(scope="module")

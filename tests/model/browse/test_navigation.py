@@ -12,7 +12,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.model.browse.navigation import failures, next_step, previous_step
+from bfcviz.model.navigation import failures, next_step, previous_step
 
 _LABELLED = {Kind.ALLOCATE, Kind.FREE, Kind.OOM, Kind.MARK}
 
@@ -66,7 +66,7 @@ def test_no_more_is_read_than_it_takes(monkeypatch):
     read = []
     plain = trace.read
     monkeypatch.setattr("bfcviz.events.event_source.Source.block", 64)
-    monkeypatch.setattr("bfcviz.model.browse.navigation.BLOCK", 64)
+    monkeypatch.setattr("bfcviz.model.navigation.BLOCK", 64)
     monkeypatch.setattr(trace, "read", lambda start, stop: read.append((start, stop)) or plain(start, stop))
     assert next_step(trace, 10, [Kind.ALLOCATE]) < 64
     assert read == [(10, 64)]

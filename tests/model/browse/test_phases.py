@@ -2,7 +2,7 @@
 
 from figures.synthetic import KiB, MiB, PlainHeap
 
-from bfcviz.model.browse.phases import BEGINS, ENDS, Phase, PhaseEnd, phase_ends, phases
+from bfcviz.model.navigation import BEGINS, ENDS, Phase, PhaseEnd, phase_ends, phases
 
 
 def test_pairs_are_found_by_name_and_value_and_ends_may_be_missing():

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 
 from figures.synthetic import KiB, MiB, PlainHeap
 
-from bfcviz.model.comparison.common_holders import CommonHolders
-from bfcviz.model.comparison.sides import RecordingSide
+from bfcviz.analysis.compared_recordings import CommonHolders, RecordingSide
 
 LEAK = 4 * KiB
 

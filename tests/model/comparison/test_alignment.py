@@ -6,10 +6,10 @@ from figures.odd_traces import empty
 from model.comparison.programs import Training, common
 from shared import sample_trace
 
+from bfcviz.analysis.alignment import MOST, AlignedBy, align
 from bfcviz.errors import TraceError
 from bfcviz.events.schema import Kind
-from bfcviz.model.browse.navigation import events_of
-from bfcviz.model.comparison.alignment import MOST, AlignedBy, align
+from bfcviz.model.navigation import events_of
 
 
 def aligned(a, b, by=None, mark=None):

@@ -4,7 +4,7 @@ import pytest
 from figures.synthetic import KiB, MiB, PlainHeap
 from model.comparison.programs import LEAK, Training, common
 
-from bfcviz.model.comparison.growth_changes import GrowthVerdict, growth_changes
+from bfcviz.analysis.compared_holders import GrowthVerdict, growth_changes
 
 
 def growing(rate):

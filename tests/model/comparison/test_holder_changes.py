@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from model.comparison.programs import common
 from model.holders.plain_holders import trace_of_heap
 
+from bfcviz.analysis.alignment import PairedStep
+from bfcviz.analysis.compared_holders import changes_table, holder_changes
 from bfcviz.model import Model
-from bfcviz.model.comparison.alignment import PairedStep
-from bfcviz.model.comparison.holder_changes import changes_table, holder_changes
 
 
 def plain(trace, step):

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.model.comparison.increasing_pairs import evenly, increasing, shared
+from bfcviz.analysis.compared_recordings import evenly, increasing, shared
 
 
 def longest(values):

@@ -3,7 +3,7 @@
 import pytest
 from figures.synthetic import KiB, MiB, PlainHeap
 
-from bfcviz.model.comparison.mark_pairs import mark_pairs
+from bfcviz.analysis.alignment import mark_pairs
 
 
 def marked(*marks):

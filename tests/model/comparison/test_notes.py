@@ -6,8 +6,8 @@ import pytest
 from figures.odd_traces import pools_without_events
 from model.comparison.programs import Training, common
 
+from bfcviz.analysis.comparison import notes
 from bfcviz.events.origin import Origin, Pool, Status
-from bfcviz.model.comparison.notes import notes
 
 
 def with_origin(trace, **changes):

@@ -14,14 +14,13 @@ from shared import ROOT, SHARED, sample_trace
 
 import bfcviz
 from bfcviz.allocator.replay import Operations, Replay
+from bfcviz.analysis.alignment import AlignedBy
+from bfcviz.analysis.compared_holders import HolderVerdict
+from bfcviz.analysis.comparison import comparison_json, same
 from bfcviz.errors import TraceError
 from bfcviz.events.log import EventLog
-from bfcviz.model.browse import navigation
-from bfcviz.model.comparison.alignment import AlignedBy
-from bfcviz.model.comparison.as_json import comparison_json
-from bfcviz.model.comparison.holder_changes import HolderVerdict
-from bfcviz.model.comparison.text import same
-from bfcviz.model.holders.grouping import UNNAMED
+from bfcviz.model import navigation
+from bfcviz.model.grouping import UNNAMED
 from bfcviz.units import format_bytes
 
 BEFORE = Training()

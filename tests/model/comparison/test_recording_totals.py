@@ -8,10 +8,9 @@ from figures.synthetic import busy_trace
 from model.comparison.programs import Training, sides
 from shared import sample_trace
 
+from bfcviz.analysis.comparison import POINTS, highest_between, recording_totals, totals_table
 from bfcviz.events.schema import Kind
-from bfcviz.model import Model
-from bfcviz.model.browse import navigation
-from bfcviz.model.comparison.recording_totals import POINTS, highest_between, recording_totals, totals_table
+from bfcviz.model import Model, navigation
 
 
 def totals_of(trace, moments=()):

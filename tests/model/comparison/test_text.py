@@ -6,8 +6,16 @@ from figures.synthetic import MiB, busy_trace
 from model.comparison.programs import Training
 
 import bfcviz
-from bfcviz.model.comparison.recording_totals import BYTES, COUNT, SECONDS, SHARE
-from bfcviz.model.comparison.text import comparison_lines, headline, signed, value_text
+from bfcviz.analysis.comparison import (
+    BYTES,
+    COUNT,
+    SECONDS,
+    SHARE,
+    comparison_lines,
+    headline,
+    signed,
+    value_text,
+)
 
 
 def compared(a, b, **options):

@@ -3,11 +3,10 @@
 import pytest
 from figures.synthetic import BASE, KiB, MiB, PlainHeap, busy_trace
 
+from bfcviz.analysis.chunk_life import life_of, life_words
 from bfcviz.events.schema import Kind
-from bfcviz.figures.style.view_options import Selected
+from bfcviz.figures.view_options import Selected
 from bfcviz.model import Model
-from bfcviz.model.explain.chunk_life import life_of
-from bfcviz.model.explain.text.chunk_life import life_words
 
 
 def at(trace, step):
@@ -50,14 +49,14 @@ def test_a_chunk_that_does_not_exist_has_no_life(heap):
 
 
 def test_the_search_forward_and_back_is_bounded(monkeypatch, heap):
-    monkeypatch.setattr("bfcviz.model.explain.chunk_life._LOOK", 2)
+    monkeypatch.setattr("bfcviz.analysis.chunk_life._LOOK", 2)
     trace = heap.trace()
     used = life_of(at(trace, 4), Selected(BASE, 2))
     assert (used.ended, used.looked_to) == (None, 6)
     assert "6" in life_words(used)[-1]
     free = life_of(at(trace, 11), Selected(BASE))
     assert (int(free.began["seq"]), int(free.began["size"])) == (9, KiB)
-    monkeypatch.setattr("bfcviz.model.explain.chunk_life._LOOK", 1)
+    monkeypatch.setattr("bfcviz.analysis.chunk_life._LOOK", 1)
     free = life_of(at(trace, 11), Selected(BASE))
     assert free.began is None
     assert "no change" in life_words(free)[1]

@@ -4,12 +4,11 @@ import pytest
 from figures.synthetic import KiB, MiB, PlainHeap
 from shared import sample_trace
 
+from bfcviz.analysis.diagnosis import Verdict
+from bfcviz.analysis.fit import Request, fit_of, fit_sentence, request_at
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
-from bfcviz.model.explain.failure.diagnosis import Verdict
-from bfcviz.model.explain.fit import Request, fit_of, request_at
-from bfcviz.model.explain.text.fit import fit_sentence
 
 
 def at_end(trace):

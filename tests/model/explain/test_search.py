@@ -7,6 +7,7 @@ import pytest
 from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 from heaps import BASE, KIB, Scripted, new_heap
 
+from bfcviz.analysis.search import Cut, search_of
 from bfcviz.errors import TraceError
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
@@ -14,7 +15,6 @@ from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Kind, bin_of
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
-from bfcviz.model.explain.search import Cut, search_of
 
 
 def trace_of_heap(heap, **details):

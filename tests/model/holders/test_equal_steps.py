@@ -3,7 +3,7 @@
 import bfcviz
 from bfcviz.events.log import EventLog
 from bfcviz.events.trace import Trace
-from bfcviz.model.holders.equal_steps import step_marks
+from bfcviz.model.equal_steps import step_marks
 from bfcviz.model.trace_from_source import trace_of
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 from shared import sample_trace
 
-from bfcviz.model.holders.grouping import Grouping, grouping
-from bfcviz.model.holders.holder_choice import HolderChoice, members
+from bfcviz.model.grouping import Grouping, HolderChoice, grouping, members
 
 
 def _grouping() -> tuple[Grouping, np.ndarray]:

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from model.holders.plain_holders import trace_of_heap
 
 from bfcviz.model import Model
-from bfcviz.model.holders.grouping import UNNAMED, grouping
-from bfcviz.model.holders.holder_index import ROOT, HolderIndex
-from bfcviz.model.holders.holders import holders
-from bfcviz.model.holders.running_count import RunningCount
+from bfcviz.model.grouping import UNNAMED, grouping
+from bfcviz.model.holder_index import ROOT, HolderIndex, RunningCount
+from bfcviz.model.holders import holders
 
 
 def held(index, amounts):

@@ -11,13 +11,13 @@ from model.holders.plain_holders import trace_of_heap
 from shared import sample_trace
 
 import bfcviz
+from bfcviz.analysis.leaks import holder_lifetimes
 from bfcviz.errors import TraceError
-from bfcviz.events.origin_details import STATE_ONLY
+from bfcviz.events.origin import STATE_ONLY
 from bfcviz.events.trace import Origin, Trace
-from bfcviz.model.holders.grouping import UNNAMED, grouping
-from bfcviz.model.holders.holder_lifetimes import holder_lifetimes
-from bfcviz.model.lifetimes.address_layout import NEVER
-from bfcviz.model.lifetimes.lifetimes import find
+from bfcviz.model.address_layout import NEVER
+from bfcviz.model.grouping import UNNAMED, grouping
+from bfcviz.model.lifetimes import find
 
 
 @given(

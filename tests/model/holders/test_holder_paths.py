@@ -2,7 +2,7 @@
 
 import pytest
 
-from bfcviz.model.holders.holder_paths import op_path, place_in_code, stack_path
+from bfcviz.model.grouping import op_path, place_in_code, stack_path
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,8 @@ from bfcviz.errors import TraceError
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.model import Model
-from bfcviz.model.holders.grouping import UNNAMED, grouping
-from bfcviz.model.holders.holder_paths import DEEPEST
-from bfcviz.model.holders.holders import holders
+from bfcviz.model.grouping import DEEPEST, UNNAMED, grouping
+from bfcviz.model.holders import holders
 
 
 def by_path(found):

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from model.holders.plain_holders import STACK, trace_of_heap
 from shared import sample_trace
 
+from bfcviz.analysis.leaks import growth_lines, leak_lines, leaks
 from bfcviz.errors import TraceError
 from bfcviz.model import Model
-from bfcviz.model.holders.equal_steps import MOST, equal_steps
-from bfcviz.model.holders.grouping import UNNAMED
-from bfcviz.model.holders.leaks import leaks
-from bfcviz.model.holders.text import growth_lines, leak_lines
+from bfcviz.model.equal_steps import MOST, equal_steps
+from bfcviz.model.grouping import UNNAMED
 
 
 class Program:

@@ -5,10 +5,10 @@ from figures.synthetic import MiB, PlainHeap
 
 from bfcviz.events.schema import Kind
 from bfcviz.model import Model
-from bfcviz.model.browse.phases import BEGINS, ENDS
-from bfcviz.model.holders.grouping import grouping
-from bfcviz.model.holders.holder_index import ROOT, HolderIndex
-from bfcviz.model.holders.mark_growth import MarkGrowth, MarkPair, NamedMark
+from bfcviz.model.grouping import grouping
+from bfcviz.model.holder_index import ROOT, HolderIndex
+from bfcviz.model.mark_growth import MarkGrowth, MarkPair, NamedMark
+from bfcviz.model.navigation import BEGINS, ENDS
 
 
 def training(steps=4):

@@ -9,8 +9,7 @@ from shared import sample_trace
 
 import bfcviz
 from bfcviz.model import Model
-from bfcviz.model.holders.holders import holders
-from bfcviz.model.holders.summary import summary
+from bfcviz.model.holders import holders, summary
 
 NAMES = ("", "a/b/c", "a/b/d/e", "f/g")
 

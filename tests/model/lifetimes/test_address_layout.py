@@ -6,7 +6,7 @@ from hypothesis import given
 from naive_heap import NaiveHeap
 
 from bfcviz.events.schema import EVENT
-from bfcviz.model.lifetimes.address_layout import NEVER, Layout
+from bfcviz.model.address_layout import NEVER, Layout
 
 
 @given(operations())

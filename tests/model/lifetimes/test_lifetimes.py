@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from bfcviz.errors import TraceError
 from bfcviz.events.schema import Kind
 from bfcviz.model import Model
-from bfcviz.model.lifetimes.address_layout import NEVER
-from bfcviz.model.lifetimes.ends import Ends
-from bfcviz.model.lifetimes.lifetimes import find, times_of
+from bfcviz.model.address_layout import NEVER
+from bfcviz.model.lifetimes import Ends, find, times_of
 
 FIELDS = ("address", "size", "requested", "label", "thread", "stream", "region")
 

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from bfcviz.errors import TraceError
 from bfcviz.model import Model
-from bfcviz.model.lifetimes import difference_grid
-from bfcviz.model.lifetimes import occupancy as module
-from bfcviz.model.lifetimes.address_layout import Layout
-from bfcviz.model.lifetimes.occupancy import Classes, occupancy
+from bfcviz.model import occupancy as difference_grid
+from bfcviz.model import occupancy as module
+from bfcviz.model.address_layout import Layout
+from bfcviz.model.occupancy import Classes, occupancy
 
 
 def overlap(low, high, edges):

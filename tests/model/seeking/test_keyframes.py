@@ -9,7 +9,7 @@ from naive_heap import NaiveHeap
 
 from bfcviz.errors import TraceError
 from bfcviz.model import keyframes
-from bfcviz.model.seeking.keyframes import COUNTS, HEADER, decode
+from bfcviz.model.keyframe_bytes import COUNTS, HEADER, decode
 
 # Where the columns of the one heap here begin: 2 regions, then 4 chunks of which 2 are in use.
 ADDRESS, SIZE, SLOT, CHUNK_SIZE, HANDLE, IN_USE, WASTE, AGE = np.cumsum([0, 16, 16, 4, 32, 16, 1, 16])

@@ -5,9 +5,8 @@ from both_ways import COMPILED, small_steps
 from heap_strategies import run
 from model.state.busy_heap import busy_heap
 
-from bfcviz.model import Model
-from bfcviz.model.seeking.snapshots import Snapshots
-from bfcviz.model.state import pool_state
+from bfcviz.model import Model, pool_state
+from bfcviz.model.snapshots import Snapshots
 
 
 @pytest.mark.parametrize("budget", [0, 20_000, 1 << 30])

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from bfcviz.events.schema import Flag, Kind
-from bfcviz.model.state import array_access
-from bfcviz.model.state.row_storage import CHUNK_ROW, EXTREMES_ROW, RATIO_ROW, REGION_ROW
-from bfcviz.model.timelines.timeline import SERIES, TIMELINE, TOTALS
+from bfcviz.model import array_access
+from bfcviz.model.row_storage import CHUNK_ROW, EXTREMES_ROW, RATIO_ROW, REGION_ROW
+from bfcviz.model.timelines import SERIES, TIMELINE, TOTALS
 
 PXD = Path(array_access.__file__).with_suffix(".pxd").read_text()
 C_TYPES = {

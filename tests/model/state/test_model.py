@@ -10,8 +10,7 @@ from bfcviz.errors import TraceError
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.events.trace import Origin, Trace
-from bfcviz.model import CHUNK, REGION, TIMELINE, Model, keyframes, timeline
-from bfcviz.model.state import pool_state
+from bfcviz.model import CHUNK, REGION, TIMELINE, Model, keyframes, pool_state, timeline
 
 
 def test_a_model_begins_at_the_empty_heap(trace):

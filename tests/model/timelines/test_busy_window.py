@@ -6,7 +6,7 @@ from shared import sample_trace
 
 import bfcviz
 from bfcviz.model import Model
-from bfcviz.model.timelines.busy_window import busy_window
+from bfcviz.model.navigation import busy_window
 
 
 def trace_with_set_up(small, large):

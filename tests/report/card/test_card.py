@@ -7,14 +7,13 @@ from figures.synthetic import MiB, PlainHeap
 from heaps import MIB, new_heap
 from model.explain.failure.built import state
 
-from bfcviz.figures.style.colouring import colouring
-from bfcviz.figures.style.theme import DARK, LIGHT, THEMES
+from bfcviz.analysis.why import diagnose, failed_steps
+from bfcviz.figures.colouring import colouring
+from bfcviz.figures.theme import DARK, LIGHT, THEMES
 from bfcviz.model import Model
-from bfcviz.model.browse.navigation import peak
-from bfcviz.model.explain.failure.diagnose import diagnose, failed_steps
+from bfcviz.model.navigation import peak
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.report.card.card import failure_card, peak_card
-from bfcviz.report.card.style import STYLE
+from bfcviz.report.card import STYLE, failure_card, peak_card
 from bfcviz.report.holder_colours import coloured_holders
 from bfcviz.units import format_bytes
 

@@ -10,7 +10,7 @@ from bfcviz.dashboard import LiveDashboard
 from bfcviz.events.origin import Pool
 from bfcviz.events.storage.recording import Recording
 from bfcviz.figures.comparison.workers import WorkerState
-from bfcviz.watching.workers import worker_traces
+from bfcviz.watching.workers import workers_dashboard
 from bfcviz.watching.workers.workers_dashboard import WorkersDashboard, follow_workers
 
 
@@ -121,8 +121,8 @@ def test_a_frame_reads_a_limited_number_of_events(ranks, board, monkeypatch):
     rank = ranks("a")
     for _ in range(100):
         rank.heap.free(rank.heap.allocate(MIB))
-    extend = worker_traces.TimeTimeline.extend
-    monkeypatch.setattr(worker_traces.TimeTimeline, "extend", lambda self, trace: extend(self, trace, 50))
+    extend = workers_dashboard.TimeTimeline.extend
+    monkeypatch.setattr(workers_dashboard.TimeTimeline, "extend", lambda self, trace: extend(self, trace, 50))
     board.draw_frame()
     (worker,) = board.traces.workers
     assert worker.timeline.step == 50

@@ -3,11 +3,12 @@
 import pytest
 from whatif.labelled_streams import MiB, stream_of
 
-from bfcviz.whatif.comparison import comparison
-from bfcviz.whatif.comparison import comparison_text as comparison_text_module
-from bfcviz.whatif.comparison.comparison import MEASURES, compare
-from bfcviz.whatif.comparison.comparison_text import (
+from bfcviz.whatif import comparison
+from bfcviz.whatif import comparison as comparison_text_module
+from bfcviz.whatif.comparison import (
     COLUMNS,
+    MEASURES,
+    compare,
     comparison_html,
     comparison_text,
     failures,

@@ -3,9 +3,8 @@
 import pytest
 from whatif.labelled_streams import MiB, stream_of
 
-from bfcviz.events.origin_details import BEGIN_MARKS, HISTORY_BEGINS
-from bfcviz.whatif.comparison.comparison import compare
-from bfcviz.whatif.comparison.failure_text import MOST_COUNT, failure_text
+from bfcviz.events.origin import BEGIN_MARKS, HISTORY_BEGINS
+from bfcviz.whatif.comparison import MOST_COUNT, compare, failure_text
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK
 
 REQUESTS = [(ALLOCATE, 0, 3 * MiB), (ALLOCATE, 1, 3 * MiB), (FREE, 0, 0), (ALLOCATE, 2, 5 * MiB)]

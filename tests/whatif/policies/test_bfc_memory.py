@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from bfcviz.whatif.policies.bfc_memory import GAP, ExactMemory, RecordedMemory
-from bfcviz.whatif.recorded_regions import REGION_ROW
+from bfcviz.whatif.policies.bfc import GAP, ExactMemory, RecordedMemory
+from bfcviz.whatif.requests import REGION_ROW
 
 MiB = 1 << 20
 

@@ -6,7 +6,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.whatif.policies.buddy import BuddyPool
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream
-from bfcviz.whatif.simulation.driver_memory import DriverMemory
+from bfcviz.whatif.simulation import DriverMemory
 
 KiB, MiB = 1 << 10, 1 << 20
 

@@ -1,5 +1,5 @@
 from bfcviz.whatif.policies.cupy_pool import CupyPool
-from bfcviz.whatif.simulation.driver_memory import DriverMemory
+from bfcviz.whatif.simulation import DriverMemory
 
 MiB = 1 << 20
 

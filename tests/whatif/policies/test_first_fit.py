@@ -1,5 +1,5 @@
 from bfcviz.whatif.policies.first_fit import FirstFitPool
-from bfcviz.whatif.simulation.driver_memory import DriverMemory
+from bfcviz.whatif.simulation import DriverMemory
 
 KiB, MiB = 1 << 10, 1 << 20
 

@@ -3,8 +3,7 @@
 import pytest
 
 from bfcviz.whatif.policies.bfc import VERSIONS
-from bfcviz.whatif.policies.option_meanings import MEANINGS, XLA_MEANINGS, meaning_of
-from bfcviz.whatif.policy_table import POLICIES, policy_of
+from bfcviz.whatif.policy_table import MEANINGS, POLICIES, XLA_MEANINGS, meaning_of, policy_of
 
 
 @pytest.mark.parametrize("name", POLICIES)

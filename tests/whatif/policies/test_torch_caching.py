@@ -3,7 +3,7 @@ import pytest
 from bfcviz.errors import InvalidRequest
 from bfcviz.formats.torch import Rules
 from bfcviz.whatif.policies.torch_caching import TorchCachingPool
-from bfcviz.whatif.simulation.driver_memory import DriverMemory
+from bfcviz.whatif.simulation import DriverMemory
 
 KiB, MiB, GiB = 1 << 10, 1 << 20, 1 << 30
 

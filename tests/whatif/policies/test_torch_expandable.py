@@ -1,5 +1,5 @@
 from bfcviz.whatif.policies.torch_caching import TorchCachingPool
-from bfcviz.whatif.simulation.driver_memory import DriverMemory
+from bfcviz.whatif.simulation import DriverMemory
 
 KiB, MiB = 1 << 10, 1 << 20
 

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.whatif.policies.xla import XLAPool
-from bfcviz.whatif.simulation.driver_memory import DriverMemory
+from bfcviz.whatif.simulation import DriverMemory
 
 KiB, MiB = 1 << 10, 1 << 20
 LOWER, GAP, UPPER = range(3)

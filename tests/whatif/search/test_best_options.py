@@ -7,9 +7,8 @@ from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.replay import stream_of as stream_from
 from bfcviz.whatif.search import best_options as module
 from bfcviz.whatif.search.best_options import GOALS, best_options
-from bfcviz.whatif.search.control import SearchControl
-from bfcviz.whatif.search.result_cache import ResultCache
 from bfcviz.whatif.search.smallest_limit import smallest_limit
+from bfcviz.whatif.search.trial import ResultCache, SearchControl
 
 GRANULES = {"granule": ["4MiB", "1MiB", "16MiB"]}
 

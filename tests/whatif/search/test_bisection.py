@@ -1,6 +1,6 @@
 import pytest
 
-from bfcviz.whatif.search.bisection import bisect, expected_steps
+from bfcviz.whatif.search.trial import bisect, expected_steps
 
 
 @pytest.mark.parametrize("threshold", [1, 2, 500, 999, 1000])

@@ -1,6 +1,6 @@
 import pytest
 
-from bfcviz.whatif.search.control import SearchControl, SearchStopped
+from bfcviz.whatif.search.trial import SearchControl, SearchStopped
 
 
 def test_progress_is_told_and_the_total_is_never_less_than_what_is_done():

@@ -5,10 +5,8 @@ from whatif.streams import MiB, stream_of
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.replay import stream_of as stream_from
-from bfcviz.whatif.search.control import SearchControl
-from bfcviz.whatif.search.largest_batch import largest_batch
-from bfcviz.whatif.search.result_cache import ResultCache
-from bfcviz.whatif.search.scaled_requests import scaled_requests
+from bfcviz.whatif.search.largest_batch import largest_batch, scaled_requests
+from bfcviz.whatif.search.trial import ResultCache, SearchControl
 
 FIRST_FIT = "first_fit:granule=1"
 

@@ -2,7 +2,7 @@ import pytest
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.policy_table import POLICIES, policy_of
-from bfcviz.whatif.search.option_values import NOT_CHOSEN, VALUES, option_values, values_of
+from bfcviz.whatif.search.best_options import NOT_CHOSEN, VALUES, option_values, values_of
 
 
 @pytest.mark.parametrize("name", POLICIES)

@@ -5,8 +5,8 @@ import pytest
 
 from bfcviz.errors import FileError
 from bfcviz.whatif.policy_table import policy_of
-from bfcviz.whatif.search import result_cache
-from bfcviz.whatif.search.result_cache import SHARED, CacheKey, ResultCache, cache_of, table_options
+from bfcviz.whatif.search import trial
+from bfcviz.whatif.search.trial import SHARED, CacheKey, ResultCache, cache_of, table_options
 
 KEY = CacheKey("digest", "bfc", "{}", 5)
 
@@ -23,7 +23,7 @@ def test_files_are_read_by_another_cache_unless_they_are_damaged_or_old(tmp_path
     ResultCache(tmp_path / "new" / "folder").put(KEY, {"fits": True})
     folder = tmp_path / "new" / "folder"
     assert ResultCache(folder).get(KEY) == {"fits": True}
-    monkeypatch.setattr(result_cache, "version", lambda _: "another")
+    monkeypatch.setattr(trial, "version", lambda _: "another")
     assert ResultCache(folder).get(KEY) is None
     monkeypatch.undo()
     (file,) = folder.iterdir()
@@ -49,7 +49,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
 
 
 def test_the_oldest_result_is_dropped(monkeypatch):
-    monkeypatch.setattr(result_cache, "MOST_KEPT", 3)
+    monkeypatch.setattr(trial, "MOST_KEPT", 3)
     cache = ResultCache()
     for limit in range(5):
         cache.put(KEY._replace(limit=limit), {})

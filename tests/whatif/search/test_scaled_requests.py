@@ -3,7 +3,7 @@ import pytest
 from whatif.streams import MiB, stream_of
 
 from bfcviz.errors import InvalidRequest
-from bfcviz.whatif.search.scaled_requests import scaled_requests
+from bfcviz.whatif.search.largest_batch import scaled_requests
 
 TRAINING = stream_of(
     ("a", 10, "weights"),

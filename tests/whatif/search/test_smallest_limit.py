@@ -9,9 +9,8 @@ from whatif.streams import MiB, holes, stream_of
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.replay import stream_of as stream_from
-from bfcviz.whatif.search.control import SearchControl
-from bfcviz.whatif.search.result_cache import ResultCache
 from bfcviz.whatif.search.smallest_limit import smallest_limit
+from bfcviz.whatif.search.trial import ResultCache, SearchControl
 
 FIRST_FIT = "first_fit:granule=1"
 

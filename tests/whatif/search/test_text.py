@@ -2,10 +2,9 @@ from whatif.streams import MiB, holes
 
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.search.best_options import best_options
-from bfcviz.whatif.search.control import SearchControl
 from bfcviz.whatif.search.largest_batch import largest_batch
-from bfcviz.whatif.search.result_cache import ResultCache
 from bfcviz.whatif.search.smallest_limit import smallest_limit
+from bfcviz.whatif.search.trial import ResultCache, SearchControl
 
 FIRST_FIT = "first_fit:granule=1MiB"
 

@@ -2,9 +2,7 @@ import pytest
 from whatif.streams import MiB, holes
 
 from bfcviz.whatif.policy_table import policy_of
-from bfcviz.whatif.search.control import SearchControl
-from bfcviz.whatif.search.result_cache import ResultCache
-from bfcviz.whatif.search.trial import TrialRunner
+from bfcviz.whatif.search.trial import ResultCache, SearchControl, TrialRunner
 
 POLICY = policy_of("first_fit", granule=MiB)
 

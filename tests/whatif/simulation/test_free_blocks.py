@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.whatif.simulation.free_blocks import FreeBlocks
+from bfcviz.whatif.simulation import FreeBlocks
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 5)), max_size=60), st.integers(1, 6))

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.whatif.simulation.driver_memory import DriverCall
-from bfcviz.whatif.simulation.region_pieces import pieces_of
+from bfcviz.whatif.policy import pieces_of
+from bfcviz.whatif.simulation import DriverCall
 
 
 def test_grants_that_are_released_as_they_are_stay_as_they_are():

@@ -1,9 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.whatif.simulation.driver_memory import DriverMemory
-from bfcviz.whatif.simulation.free_blocks import FreeBlocks
-from bfcviz.whatif.simulation.segment_cache import SegmentCache
+from bfcviz.whatif.simulation import DriverMemory, FreeBlocks, SegmentCache
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=60))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bfcviz.events.labels import Labels
 from bfcviz.whatif.policy_table import POLICIES, policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream
-from bfcviz.whatif.simulation.driver_memory import DriverMemory
+from bfcviz.whatif.simulation import DriverMemory
 
 MiB = 1 << 20
 LIMIT = 128 * MiB

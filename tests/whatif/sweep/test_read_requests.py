@@ -10,7 +10,7 @@ from whatif.sweep.streams import record
 import bfcviz
 from bfcviz.errors import FileError, InvalidRequest, MissingExtra
 from bfcviz.whatif.requests import requests_of
-from bfcviz.whatif.sweep.read_requests import read_requests
+from bfcviz.whatif.sweep.point import read_requests
 
 fsspec = pytest.importorskip("fsspec")
 

@@ -8,7 +8,7 @@ from whatif.sweep.streams import MiB, random_stream
 import bfcviz
 from bfcviz.errors import FileError
 from bfcviz.whatif.sweep.point import PointResult
-from bfcviz.whatif.sweep.results import SweepResults
+from bfcviz.whatif.sweep.sweep import SweepResults
 
 
 def point(trace="a/one.parquet", policy="bfc", limit=8 * MiB, **numbers):

@@ -4,7 +4,7 @@ import pytest
 from whatif.sweep.streams import random_stream
 
 from bfcviz.errors import FileError
-from bfcviz.whatif.sweep.stream_cache import StreamCache
+from bfcviz.whatif.sweep.point import StreamCache
 
 
 def test_each_key_is_read_once_also_by_several_threads():

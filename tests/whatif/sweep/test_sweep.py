@@ -11,9 +11,8 @@ from bfcviz.events.labels import Labels
 from bfcviz.whatif.policy_table import POLICIES, policy_of
 from bfcviz.whatif.replay import stream_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, RequestStream
-from bfcviz.whatif.sweep.results import SweepResults
-from bfcviz.whatif.sweep.stream_cache import STREAMS
-from bfcviz.whatif.sweep.sweep import sweep
+from bfcviz.whatif.sweep.point import STREAMS
+from bfcviz.whatif.sweep.sweep import SweepResults, sweep
 
 
 def test_the_numbers_of_a_point_are_those_of_the_policy():
@@ -55,7 +54,7 @@ def test_paths_give_the_numbers_of_their_traces_and_are_read_once(monkeypatch, t
         reads.append(path)
         return stream_of(path, pool)
 
-    monkeypatch.setattr("bfcviz.whatif.sweep.serve_point.read_requests", counted)
+    monkeypatch.setattr("bfcviz.whatif.sweep.point.read_requests", counted)
     by_path = sweep(path, ["bfc", "first_fit"], ["8MiB", "16MiB"])
     by_trace = sweep(bfcviz.open(path), ["bfc", "first_fit"], ["8MiB", "16MiB"])
     assert [each.peak_reserved for each in by_path.points] == [each.peak_reserved for each in by_trace.points]

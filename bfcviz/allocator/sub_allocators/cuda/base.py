@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Final
 from bfcviz import _forks
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.allocator.sub_allocators.cuda.driver import Driver
-from bfcviz.allocator.sub_allocators.cuda.driver_types import (
+from bfcviz.allocator.sub_allocators.cuda.driver import (
     CAPTURE_UNSUPPORTED,
     DEINITIALIZED,
     LEGACY,
     OUT_OF_MEMORY,
     PER_THREAD,
+    Driver,
 )
 from bfcviz.errors import DeviceError
 

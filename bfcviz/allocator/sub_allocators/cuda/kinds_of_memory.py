@@ -16,12 +16,7 @@ from typing import Any, Final, Literal
 
 from bfcviz.allocator.sub_allocators.cuda.base import Budget as Budget
 from bfcviz.allocator.sub_allocators.cuda.base import CudaSubAllocator as CudaSubAllocator
-from bfcviz.allocator.sub_allocators.cuda.driver import Driver
-from bfcviz.allocator.sub_allocators.cuda.driver_types import (
-    CAPTURE_UNSUPPORTED,
-    AccessDescriptor,
-    address,
-)
+from bfcviz.allocator.sub_allocators.cuda.driver import CAPTURE_UNSUPPORTED, AccessDescriptor, Driver, address
 from bfcviz.allocator.sub_allocators.cuda.virtual_memory import Sharing as Sharing
 from bfcviz.allocator.sub_allocators.cuda.virtual_memory import VirtualSubAllocator
 from bfcviz.errors import DeviceError, InvalidRequest

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bfcviz.allocator.sub_allocators.cuda.base import CudaSubAllocator
-from bfcviz.allocator.sub_allocators.cuda.driver import Driver
-from bfcviz.allocator.sub_allocators.cuda.driver_types import (
+from bfcviz.allocator.sub_allocators.cuda.driver import (
     CAPTURE_UNSUPPORTED,
     CONTEXT_IS_DESTROYED,
     DEINITIALIZED,
@@ -16,6 +15,7 @@ from bfcviz.allocator.sub_allocators.cuda.driver_types import (
     POSIX_HANDLES,
     RDMA_WITH_VIRTUAL,
     AccessDescriptor,
+    Driver,
     Properties,
     address,
 )

@@ -9,7 +9,7 @@ from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget
 from bfcviz.errors import DeviceError, InvalidRequest, OutOfMemory
-from bfcviz.live.common.served_heap import OPTIONS
+from bfcviz.live.served_heap import OPTIONS
 
 
 def test_heaps_may_share_a_budget():

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from figures.comparison.policies.compared import FAILS, FITS, JOB, REFUSED
 
-from bfcviz.figures.comparison.policies.figure import comparison_figure, curves_figure
-from bfcviz.figures.style.view_options import Look
+from bfcviz.figures.comparison.policies import comparison_figure, curves_figure
+from bfcviz.figures.view_options import Look
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -5,9 +5,9 @@ import pytest
 from figures.synthetic import MiB, PlainHeap, busy_trace
 
 from bfcviz.events.schema import Kind
-from bfcviz.figures.region_map.live_map import LiveMap
-from bfcviz.figures.style.colouring import colouring
-from bfcviz.figures.style.theme import LIGHT
+from bfcviz.figures.colouring import colouring
+from bfcviz.figures.region_map.figure import LiveMap
+from bfcviz.figures.theme import LIGHT
 from bfcviz.model import Model
 
 

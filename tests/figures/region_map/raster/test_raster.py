@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 from figures.style.test_png import decode
 
-from bfcviz.figures.region_map.raster import raster
-from bfcviz.figures.region_map.raster.cells import CellBytes
-from bfcviz.figures.region_map.raster.raster import LINES, RasterGrid, cell_bytes, lone
+from bfcviz.figures.region_map import raster
+from bfcviz.figures.region_map.cells import CellBytes
+from bfcviz.figures.region_map.raster import LINES, RasterGrid, cell_bytes, lone
 from bfcviz.figures.region_map.rows import lay_out
-from bfcviz.figures.style.colour_math import rgb
-from bfcviz.figures.style.theme import LIGHT
-from bfcviz.figures.style.view_options import MapWindow
+from bfcviz.figures.theme import LIGHT, rgb
+from bfcviz.figures.view_options import MapWindow
 from bfcviz.model import CHUNK, REGION
 
 BASE = 1 << 30

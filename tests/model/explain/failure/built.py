@@ -3,8 +3,7 @@
 import numpy as np
 
 from bfcviz.events.labels import Labels
-from bfcviz.events.origin import Origin, Pool, Status
-from bfcviz.events.origin_details import STATE_ONLY, RecordedFailure
+from bfcviz.events.origin import STATE_ONLY, Origin, Pool, RecordedFailure, Status
 from bfcviz.events.trace import Trace
 from bfcviz.importers.heap_state import HEAP_CHUNK, HeapRegion, events_of_state, failed_request
 

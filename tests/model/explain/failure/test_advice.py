@@ -3,10 +3,10 @@
 import pytest
 from model.explain.failure.built import MIB, state
 
+from bfcviz.analysis.advice import WORDS
+from bfcviz.analysis.diagnosis import Family, settings_of
+from bfcviz.analysis.why import diagnose, would_fit
 from bfcviz.events.origin import Origin, Pool
-from bfcviz.model.explain.failure.diagnose import diagnose, would_fit
-from bfcviz.model.explain.failure.framework_words import WORDS
-from bfcviz.model.explain.failure.settings import Family, settings_of
 
 PINNED = [[-2, 3, -2, 1, -2, 1, -2]]
 """8 MiB free, 2 MiB in one chunk; freeing 1 MiB makes 5."""

@@ -9,21 +9,20 @@ from heaps import new_heap
 from model.explain.failure.built import BASE, MIB, state
 
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
-from bfcviz.errors import TraceError
-from bfcviz.events.origin_details import RecordedFailure
-from bfcviz.events.schema import Kind
-from bfcviz.events.trace import Trace
-from bfcviz.model.explain.failure.as_json import diagnosis_json
-from bfcviz.model.explain.failure.diagnose import (
+from bfcviz.analysis.diagnosis import AdviceKind, Verdict, failure_lines
+from bfcviz.analysis.why import (
     MOST_FAILURES,
     all_failures,
     diagnose,
+    diagnosis_json,
     failures_left_out,
     without_failure,
     would_fit,
 )
-from bfcviz.model.explain.failure.diagnosis import AdviceKind, Verdict
-from bfcviz.model.explain.text.failure import failure_lines
+from bfcviz.errors import TraceError
+from bfcviz.events.origin import RecordedFailure
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
 from bfcviz.model.trace_from_source import trace_of
 
 
@@ -239,7 +238,7 @@ def test_a_report_in_a_notebook_breaks_lines_between_words():
 
 
 def test_of_very_many_failures_the_first_are_diagnosed(monkeypatch):
-    monkeypatch.setattr("bfcviz.model.explain.failure.diagnose.MOST_FAILURES", 3)
+    monkeypatch.setattr("bfcviz.analysis.why.MOST_FAILURES", 3)
     heap = new_heap(MIB)
     for number in range(5):
         assert heap.try_allocate(2 * MIB, label=f"asker {number}") is None
@@ -247,7 +246,7 @@ def test_of_very_many_failures_the_first_are_diagnosed(monkeypatch):
     assert [each.label for each in all_failures(trace)] == ["asker 0", "asker 1", "asker 2"]
     assert failures_left_out(trace) == 2
     assert diagnose(trace, len(trace) - 1).label == "asker 4"
-    monkeypatch.setattr("bfcviz.model.explain.failure.diagnose.MOST_FAILURES", 5)
+    monkeypatch.setattr("bfcviz.analysis.why.MOST_FAILURES", 5)
     assert failures_left_out(trace) == 0
 
 

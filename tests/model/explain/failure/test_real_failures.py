@@ -8,8 +8,8 @@ from conformance import compare
 from shared import ROOT, SHARED, needs_shared
 
 import bfcviz
-from bfcviz.model.explain.failure.diagnose import all_failures
-from bfcviz.model.explain.failure.diagnosis import Verdict
+from bfcviz.analysis.diagnosis import Verdict
+from bfcviz.analysis.why import all_failures
 from bfcviz.model.trace_from_source import trace_of
 
 GOLDEN = sorted((ROOT / "tests" / "data" / "golden").glob("*.npz"))

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.model.explain.failure.runs import best_runs
-from bfcviz.model.state.views import CHUNK
+from bfcviz.analysis.diagnosis import best_runs
+from bfcviz.model.model import CHUNK
 
 
 def chunks_of(regions, gap=1000):

@@ -6,11 +6,10 @@ from heaps import Scripted, new_heap
 from model.explain.test_search import trace_of_heap
 from model.explain.text.facts import has_facts
 
+from bfcviz.analysis.chunk_life import life_of, life_words
 from bfcviz.events.schema import Kind
-from bfcviz.figures.style.view_options import Selected
+from bfcviz.figures.view_options import Selected
 from bfcviz.model import Model
-from bfcviz.model.explain.chunk_life import life_of
-from bfcviz.model.explain.text.chunk_life import life_words
 
 
 def at(trace, step):

@@ -4,10 +4,10 @@ import pytest
 from model.explain.text.facts import has_facts
 from naive_heap import NaiveHeap
 
+from bfcviz.analysis.event_text import explain
 from bfcviz.errors import TraceError
 from bfcviz.events.schema import Kind
 from bfcviz.model import Model
-from bfcviz.model.explain.text.event import explain
 
 KiB = 1024
 BASE = 0x7F1234567800

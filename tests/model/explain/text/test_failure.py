@@ -4,7 +4,7 @@ import pytest
 from model.explain.text.facts import has_facts
 from naive_heap import NaiveHeap
 
-from bfcviz.model.explain.text.event import explain
+from bfcviz.analysis.event_text import explain
 
 KiB = 1024
 BASE = 0x7F1234567800

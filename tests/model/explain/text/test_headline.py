@@ -4,9 +4,9 @@ import pytest
 from figures.synthetic import MiB, PlainHeap
 from model.explain.failure.built import state
 
+from bfcviz.analysis.headline import failure_headline, peak_headline
+from bfcviz.analysis.why import diagnose
 from bfcviz.model import Model
-from bfcviz.model.explain.failure.diagnose import diagnose
-from bfcviz.model.explain.text.headline import failure_headline, peak_headline
 
 
 def headline(regions, **options):

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 from model.explain.text.facts import has_facts
 
-from bfcviz.model.explain.search import Cut, Search, Taken
-from bfcviz.model.explain.text.search import search_words
+from bfcviz.analysis.search import Cut, Search, Taken, search_words
 
 KiB, MiB = 1 << 10, 1 << 20
 TAKEN = Taken(0x7F1234567800, 40 * KiB, 7, 0, 38 * KiB, split=True, cut=Cut.HALVES)

@@ -3,8 +3,8 @@
 import pytest
 from model.explain.text.facts import has_facts
 
+from bfcviz.analysis.event_text import short_words
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.model.explain.text.short_event import short_words
 
 
 @pytest.mark.parametrize(

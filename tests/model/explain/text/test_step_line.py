@@ -4,8 +4,8 @@ from figures.synthetic import busy_trace
 from heaps import MIB, new_heap
 from model.explain.failure.built import state
 
+from bfcviz.analysis.event_text import step_line
 from bfcviz.events.schema import Kind
-from bfcviz.model.explain.text.step_line import step_line
 from bfcviz.model.trace_from_source import trace_of
 
 LONG = "/".join(f"layer_{number}" for number in range(40))

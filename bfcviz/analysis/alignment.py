@@ -1,0 +1,394 @@
+"""Alignment: which step of one recording belongs to which step of the other, and how that was found."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.analysis.compared_recordings import (
+    CommonHolders,
+    RecordingSide,
+    Steps,
+    evenly,
+    increasing,
+    shared,
+)
+from bfcviz.analysis.short_names import counted
+from bfcviz.errors import TraceError
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
+from bfcviz.model.equal_steps import chosen_name, equal_step_ends, number_at_end, plain_name, step_marks
+from bfcviz.model.navigation import ENDS, events_of, phase_ends
+
+# ------------------------------------------------------------------------------
+# Steps of two recordings that belong together by their labels: the n-th allocation of a holder in each of them.
+
+FEWEST_LABELS: Final = 8
+"""Pairs of allocations that align two recordings."""
+
+_MOST: Final = 100_000
+"""Pairs whose order is compared, at even distances; more would take more than about 0.1 s."""
+
+_KEPT: Final = 2000
+"""Pairs that the alignment keeps."""
+
+
+def label_pairs(a: RecordingSide, b: RecordingSide, holders: CommonHolders) -> tuple[Steps, Steps]:
+    """The steps just after the n-th allocation of the same holder in both, in the order that most of them agree on."""
+    keys_a, steps_a = _occurrences(a, holders, 0)
+    keys_b, steps_b = _occurrences(b, holders, 1)
+    first, second = shared(keys_a, keys_b)
+    pairs = steps_a[first], steps_b[second]
+    order = np.argsort(pairs[0])
+    order = order[evenly(len(order), _MOST)]
+    found = increasing(pairs[0][order], pairs[1][order])
+    kept = evenly(len(found[0]), _KEPT)
+    return found[0][kept], found[1][kept]
+
+
+def _occurrences(
+    side: RecordingSide, holders: CommonHolders, number: int
+) -> tuple[NDArray[np.uint64], Steps]:
+    """For each allocation with a name: its holder and how often this one allocated before, as one key; and its step."""
+    rows = holders.rows(number, side.allocations)
+    common = holders.allocated[0] & holders.allocated[1]
+    if holders.unnamed is not None:
+        common[holders.unnamed] = False
+    at = np.flatnonzero(common[rows]) if len(rows) else np.zeros(0, np.intp)
+    order = at[np.argsort(rows[at], kind="stable")]
+    sorted_rows = rows[order]
+    nth = np.arange(len(order)) - np.searchsorted(sorted_rows, sorted_rows)
+    keys = (sorted_rows.astype(np.uint64) << np.uint64(40)) | nth.astype(np.uint64)
+    return keys, side.allocations["born"][order].astype(np.int64) + 1
+
+
+# ------------------------------------------------------------------------------
+# Steps of two recordings that belong together by their marks: the same name, and the same number or order.
+
+FEWEST_MARKS: Final = 2
+"""Pairs of marks that align two recordings."""
+
+_LEAST_SHARE: Final = 0.5
+"""Marks are paired by number if so many of the recording with fewer marks find a partner."""
+
+Heap = tuple[Trace, int]
+"""A trace and the index of a heap in it."""
+
+
+@dataclass(frozen=True)
+class MarkPairs:
+    """Marks of two recordings that belong together.
+
+    Attributes:
+        name: of the marks; empty: marks of several names.
+        a, b: the step of each pair in each recording, ascending.
+        names: each mark, with the program's number or, without one, its order from 1: `step 12`.
+        by_number: whether the program's own numbers agree; otherwise the first belongs to the first, and so on.
+        left: how many marks of these names have no partner in A and in B.
+        reason: why there are no pairs; empty otherwise.
+    """
+
+    name: str = ""
+    a: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    b: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    names: Sequence[str] = ()
+    by_number: bool = False
+    left: tuple[int, int] = (0, 0)
+    reason: str = ""
+
+
+@dataclass
+class _Marks:
+    """The marks of one name in one recording: `seq` and number of each; None: it has no number."""
+
+    seqs: list[int] = field(default_factory=list)
+    numbers: list[int | None] = field(default_factory=list)
+
+    def numbered(self) -> Mapping[int, int] | None:
+        """Number -> `seq`; None if not every mark has a number of its own."""
+        pairs = zip(self.numbers, self.seqs, strict=True)
+        known = {number: seq for number, seq in pairs if number is not None}
+        return known if len(known) == len(self.seqs) else None
+
+
+class _Pair(NamedTuple):
+    a: int
+    b: int
+    name: str
+
+
+def mark_pairs(a: Heap, b: Heap, name: str | None = None) -> MarkPairs:
+    """The marks that two heaps have in common.
+
+    Args:
+        a: the heap of the first recording.
+        b: the heap of the second recording.
+        name: of the marks; a number at its end does not matter. None: one with `step`, `iteration`, `batch` or `epoch`
+            in its name that both have, else all that both have.
+    """
+    found = _marks(*a), _marks(*b)
+    if not found[0] or not found[1]:
+        without = [letter for letter, marks in zip("AB", found, strict=True) if not marks]
+        return MarkPairs(reason=f"{' and '.join(without)} {'have' if len(without) > 1 else 'has'} no marks")
+    common = {key: marks.seqs for key, marks in found[0].items() if key in found[1]}
+    chosen = chosen_name(common, name)
+    if chosen is None and name is not None:
+        return MarkPairs(reason=f"no mark {plain_name(name)!r} is in both; {_listed(common)}")
+    tried = MarkPairs()
+    for keys in ([chosen] if chosen else [], list(common) if name is None else []):
+        tried = _paired(found, keys, a, b) if keys else tried
+        if len(tried.a) >= FEWEST_MARKS:
+            return tried
+    reason = f"{counted(len(tried.a), 'mark')} of both in the same order, and {FEWEST_MARKS} are needed"
+    return MarkPairs(reason=reason)
+
+
+def _marks(trace: Trace, pool: int) -> dict[str, _Marks]:
+    """The plain marks and the ends of phases of a heap, by name without a number at its end."""
+    marks = events_of(trace, [Kind.MARK], pool)
+    found: dict[str, _Marks] = defaultdict(_Marks)
+    rows = zip(marks["seq"].tolist(), marks["label"].tolist(), marks["size"].tolist(), strict=True)
+    for (seq, label, value), end in zip(rows, phase_ends(marks, trace.labels), strict=True):
+        if end is not None and end.side != ENDS:
+            continue
+        text = trace.labels.name(label) if end is None else end.name
+        # The value of a phase only pairs its begin with its end.
+        number = number_at_end(text) if end is not None or not value else value
+        mine = found[plain_name(text)]
+        mine.seqs.append(seq)
+        mine.numbers.append(number)
+    for mine in found.values():
+        # A counter from 0: a value of 0 alone is no number.
+        if len(mine.numbers) > 1 and mine.numbers[0] is None and not {0, None} & set(mine.numbers[1:]):
+            mine.numbers[0] = 0
+    return dict(found)
+
+
+def _paired(
+    found: tuple[dict[str, _Marks], dict[str, _Marks]], keys: Sequence[str], a: Heap, b: Heap
+) -> MarkPairs:
+    """The pairs of the marks of these names: by number if all of them have numbers that agree, else in order."""
+    several = [(key, found[0][key], found[1][key]) for key in keys]
+    numbered = [_by_number(*marks) for marks in several]
+    by_number = all(pairs is not None for pairs in numbered)
+    pairs = {
+        pair.a: pair
+        for marks, own in zip(several, numbered, strict=True)
+        for pair in (own if by_number and own is not None else _in_order(*marks, a, b))
+    }
+    steps = increasing(
+        np.array([pair.a for pair in pairs.values()], np.int64),
+        np.array([pair.b for pair in pairs.values()], np.int64),
+    )
+    left = [sum(len(marks[key].seqs) for key in keys) - len(steps[0]) for marks in found]
+    names = tuple(pairs[step].name for step in steps[0].tolist())
+    return MarkPairs(keys[0] if len(keys) == 1 else "", *steps, names, by_number, (left[0], left[1]))
+
+
+def _by_number(name: str, a: _Marks, b: _Marks) -> list[_Pair] | None:
+    """The pairs with the same number; None if the numbers of A and B do not agree."""
+    mine, theirs = a.numbered(), b.numbered()
+    if mine is None or theirs is None:
+        return None
+    both = mine.keys() & theirs.keys()
+    if len(both) < max(_LEAST_SHARE * min(len(mine), len(theirs)), 1):
+        return None
+    return [_Pair(mine[number], theirs[number], f"{name} {number:,}") for number in sorted(both)]
+
+
+def _in_order(name: str, mine: _Marks, theirs: _Marks, a: Heap, b: Heap) -> list[_Pair]:
+    """The first with the first, and so on; of different numbers of marks only those after equal steps."""
+    first, second = mine.seqs, theirs.seqs
+    if len(first) != len(second):
+        equal = [
+            equal_step_ends(*heap, np.array(seqs, np.int64)).tolist()
+            for heap, seqs in ((a, first), (b, second))
+        ]
+        if min(map(len, equal)) >= FEWEST_MARKS:
+            first, second = equal
+    single = len(first) == len(second) == 1
+    pairs = enumerate(zip(first, second, strict=False), 1)
+    return [_Pair(*pair, name if single else f"{name} {number:,}") for number, pair in pairs]
+
+
+def _listed(common: Mapping[str, list[int]]) -> str:
+    return f"both have {', '.join(map(repr, list(common)[:5]))}" if common else "they have no mark in common"
+
+
+# ------------------------------------------------------------------------------
+# Alignment: which step of one recording belongs to which step of the other, and how that was found.
+
+MOST: Final = 64
+"""Moments between the begin and the end at which holders are compared, where marks align the recordings."""
+
+_MOST_INFERRED: Final = 20
+"""The same where labels or shares do."""
+
+
+class AlignedBy(StrEnum):
+    """How steps of two recordings were paired; of several ways, the first one that works."""
+
+    MARKS = "marks"  # marks of the same name, by number or by order
+    STEPS = "steps"  # the equal steps of both programs, whose marks have different names
+    LABELS = "labels"  # the n-th allocation of a holder
+    SHARE = "share"  # the same part of all events
+    STATE = "state"  # nothing to pair: one of them holds the state of one moment
+
+
+class PairedStep(NamedTuple):
+    """A step of A, the step of B that belongs to it, and the name of this moment."""
+
+    name: str
+    a: int
+    b: int
+
+
+@dataclass(frozen=True)
+class StepAlignment:
+    """The pairs of steps of two recordings.
+
+    Attributes:
+        by: how they were found.
+        reason: what was compared, and why not in a better way, as a sentence.
+        a, b: the steps of each pair, both ascending; the first and the last steps of the recordings are pairs, too.
+        moments: some of the pairs between these, at which holders are compared.
+    """
+
+    by: AlignedBy
+    reason: str
+    a: Steps
+    b: Steps
+    moments: Sequence[PairedStep]
+
+    def in_a(self, b: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Where steps of B lie between the steps of A; in proportion between two pairs."""
+        found: NDArray[np.float64] = np.interp(b, self.b, self.a)
+        return found
+
+
+def align(
+    a: RecordingSide,
+    b: RecordingSide,
+    holders: CommonHolders,
+    by: str | None = None,
+    mark: str | None = None,
+) -> StepAlignment:
+    """Pair the steps of two recordings.
+
+    Args:
+        a: the first recording.
+        b: the second recording.
+        holders: those of both.
+        by: `marks`, `steps`, `labels` or `share`; None: the first of these that works.
+        mark: name of the marks, see `mark_pairs`; it asks for `marks`.
+
+    Raises:
+        TraceError: the recordings cannot be aligned as asked.
+        ValueError: `by` is none of these.
+    """
+    ways: dict[str, Callable[[], StepAlignment | str]] = {
+        AlignedBy.MARKS: lambda: _by_marks(a, b, mark),
+        AlignedBy.STEPS: lambda: _by_steps(a, b),
+        AlignedBy.LABELS: lambda: _by_labels(a, b, holders),
+        AlignedBy.SHARE: lambda: _by_share(a, b),
+    }
+    asked = by or (AlignedBy.MARKS if mark is not None else None)
+    if asked is not None and asked not in ways:
+        raise ValueError(f"cannot align recordings by {asked!r}; choose one of {', '.join(ways)}")
+    states = [side.facts.letter for side in (a, b) if side.facts.only_state]
+    if states:
+        reason = f"{' and '.join(states)} hold{'' if len(states) > 1 else 's'} the state of one moment and no history"
+        if asked is not None:
+            raise TraceError(f"the recordings cannot be aligned by {asked}: {reason}")
+        return StepAlignment(AlignedBy.STATE, reason, *(np.zeros(0, np.int64),) * 2, ())
+    failed: list[str] = []
+    for way, attempt in ways.items():
+        if asked is not None and way != asked:
+            continue
+        found = attempt()
+        if isinstance(found, StepAlignment):
+            why = f" ({'; '.join(failed)})" if failed else ""
+            return replace(found, by=AlignedBy(way), reason=f"{found.reason}{why}")
+        failed.append(found)
+    raise TraceError(f"the recordings cannot be aligned by {asked}: {'; '.join(failed)}")
+
+
+def _by_marks(a: RecordingSide, b: RecordingSide, mark: str | None) -> StepAlignment | str:
+    found = mark_pairs((a.trace, a.facts.pool), (b.trace, b.facts.pool), mark)
+    if found.reason:
+        return found.reason
+    return _aligned(a, b, (found.a, found.b), found.names, _marks_text(found))
+
+
+def _marks_text(found: MarkPairs) -> str:
+    what = (
+        f"{len(found.a):,} marks {found.name!r}"
+        if found.name
+        else f"{len(found.a):,} marks of the same names"
+    )
+    how = "the same numbers" if found.by_number else "in order, as they have no numbers that agree"
+    alone = [f"{count:,} of {letter}" for count, letter in zip(found.left, "AB", strict=True) if count]
+    return f"{what}, {how}" + (f"; {' and '.join(alone)} without a partner" if alone else "")
+
+
+def _by_steps(a: RecordingSide, b: RecordingSide) -> StepAlignment | str:
+    marks = [step_marks(side.trace, side.facts.pool) for side in (a, b)]
+    ends = [
+        equal_step_ends(side.trace, side.facts.pool, seqs)
+        for side, (_, seqs) in zip((a, b), marks, strict=True)
+    ]
+    missing = [letter for letter, mine in zip("AB", ends, strict=True) if len(mine) < FEWEST_MARKS]
+    if missing:
+        return f"{' and '.join(missing)} {'have' if len(missing) > 1 else 'has'} no equal steps"
+    count = min(map(len, ends))
+    names = [f"equal step {order:,}" for order in range(1, count + 1)]
+    known = " and ".join(repr(name) for name, _ in marks)
+    return _aligned(
+        a, b, (ends[0][:count], ends[1][:count]), names, f"{count:,} equal steps, in order (marks {known})"
+    )
+
+
+def _by_labels(a: RecordingSide, b: RecordingSide, holders: CommonHolders) -> StepAlignment | str:
+    holders = holders if a.how.by == "op" else CommonHolders(a, b, "op")
+    pairs = label_pairs(a, b, holders)
+    if len(pairs[0]) < FEWEST_MARKS:
+        found = counted(len(pairs[0]), "allocation")
+        return f"{found} of the same holders in the same order, and {FEWEST_MARKS} are needed"
+    chosen = evenly(len(pairs[0]), _MOST_INFERRED)
+    rows = holders.rows(0, a.allocations)[np.searchsorted(a.allocations["born"], pairs[0][chosen] - 1)]
+    names = [""] * len(pairs[0])
+    for place, row in zip(chosen.tolist(), rows.tolist(), strict=True):
+        names[place] = f"step {int(pairs[0][place]):,} of A: {holders.names[row]} allocates"
+    reason = f"{len(pairs[0]):,} allocations of the same holders in the same order"
+    return _aligned(a, b, pairs, names, reason, _MOST_INFERRED)
+
+
+def _by_share(a: RecordingSide, b: RecordingSide) -> StepAlignment:
+    parts = np.arange(1, _MOST_INFERRED)
+    pairs = [
+        side.facts.first + (side.facts.last - side.facts.first) * parts // _MOST_INFERRED for side in (a, b)
+    ]
+    names = [f"{100 * part // _MOST_INFERRED} % of the events" for part in parts.tolist()]
+    return _aligned(a, b, (pairs[0], pairs[1]), names, "the same share of all events")
+
+
+def _aligned(  # noqa: PLR0913, PLR0917  the pairs and what is said of them
+    a: RecordingSide,
+    b: RecordingSide,
+    pairs: tuple[Steps, Steps],
+    names: Sequence[str],
+    reason: str,
+    most: int = MOST,
+) -> StepAlignment:
+    """The alignment, whose `by` the caller sets."""
+    chosen = evenly(len(names), most)
+    moments = tuple(PairedStep(names[at], int(pairs[0][at]), int(pairs[1][at])) for at in chosen.tolist())
+    ends = [
+        np.concatenate([[side.facts.first], steps, [side.facts.last]]).astype(np.int64)
+        for side, steps in zip((a, b), pairs, strict=True)
+    ]
+    return StepAlignment(AlignedBy.SHARE, reason, ends[0], ends[1], moments)

@@ -1,0 +1,676 @@
+"""RecordingComparison: two recordings compared, as tables, as text and as JSON values."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bfcviz.analysis.alignment import AlignedBy, PairedStep, StepAlignment, align
+from bfcviz.analysis.compared_holders import (
+    GrowthChanges,
+    GrowthVerdict,
+    HolderGrowth,
+    HolderVerdict,
+    changes_table,
+    growth_changes,
+    holder_changes,
+    main_parts,
+    spread_parts,
+)
+from bfcviz.analysis.compared_recordings import CommonHolders, ComparedRecording, RecordingSide
+from bfcviz.analysis.leaks import duration
+from bfcviz.analysis.short_names import counted, shortened
+from bfcviz.events.origin import Status, regions_known, requested_bytes_known
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
+from bfcviz.model.grouping import UNNAMED
+from bfcviz.model.navigation import end_of_state, failures
+from bfcviz.model.timelines import TIMELINE, equal_parts, external, internal, measured
+from bfcviz.terminal import printable
+from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# Totals of a recording: its peaks, its fragmentation by three names, and how often each thing happened.
+
+POINTS: Final = 1000
+"""Rows of the timeline of each recording, besides those that end at compared moments."""
+
+BYTES, SHARE, COUNT, SECONDS = "bytes", "share", "count", "seconds"
+
+_MEASURES: Final[dict[str, tuple[str, str]]] = {
+    "peak_bytes_in_use": (BYTES, "the most bytes in use"),
+    "peak_pool_bytes": (BYTES, "the most bytes of all regions"),
+    "requested_at_peak": (BYTES, "requested bytes of the chunks in use at the peak"),
+    "bytes_in_use_at_end": (BYTES, "bytes in use after the last event"),
+    "pool_bytes_at_end": (BYTES, "bytes of all regions after the last event"),
+    "external_fragmentation": (SHARE, "1 - largest free chunk / free bytes, at the peak (TensorFlow's)"),
+    "worst_external_fragmentation": (SHARE, "the highest external fragmentation"),
+    "peak_reserved_not_in_use": (SHARE, "1 - peak bytes in use / peak pool bytes (the ratio in papers)"),
+    "internal_fragmentation": (SHARE, "1 - requested bytes / bytes in use, at the peak"),
+    "failures": (COUNT, "requests that failed finally, of the first 1,000 OOM events"),
+    "allocations": (COUNT, "ALLOCATE events"),
+    "splits": (COUNT, "SPLIT events"),
+    "merges": (COUNT, "MERGE events"),
+    "extends": (COUNT, "EXTEND events: regions granted by the sub-allocator"),
+    "releases": (COUNT, "RELEASE events: regions returned to the sub-allocator"),
+    "seconds": (SECONDS, "from the first event to the last one"),
+}
+"""Measure -> its unit and its definition."""
+
+_KINDS: Final = {
+    "allocations": Kind.ALLOCATE,
+    "splits": Kind.SPLIT,
+    "merges": Kind.MERGE,
+    "extends": Kind.EXTEND,
+    "releases": Kind.RELEASE,
+}
+_NEEDS_REGIONS: Final = (
+    "peak_pool_bytes",
+    "pool_bytes_at_end",
+    "external_fragmentation",
+    "worst_external_fragmentation",
+    "peak_reserved_not_in_use",
+    "splits",
+    "merges",
+    "extends",
+    "releases",
+)
+_NEEDS_REQUESTED: Final = ("requested_at_peak", "internal_fragmentation")
+_NEEDS_HISTORY: Final = ("worst_external_fragmentation", "seconds", *_KINDS)
+
+
+@dataclass(frozen=True)
+class RecordingTotals:
+    """The totals of one recording.
+
+    Attributes:
+        peak: the first step with the most bytes in use; where there is no history, the only state.
+        series: of TIMELINE, over the whole recording; empty where there is no history.
+        values: measure -> its value; None: not known.
+    """
+
+    peak: int
+    series: NDArray[np.void]
+    values: dict[str, float | None]
+
+
+def recording_totals(side: RecordingSide, moments: Sequence[int]) -> RecordingTotals:
+    """The totals of a recording; the model moves.
+
+    Args:
+        side: the recording.
+        moments: steps at which a row of the series ends, too.
+    """
+    series = np.zeros(0, TIMELINE)
+    with side.reading():
+        if side.facts.only_state:
+            peak = end_of_state(side.trace, side.facts.pool)
+        else:
+            series = _series(side, moments)
+            peak = _peak(side, series)
+        values = _values(side, peak, series)
+    unknown = set(_unknown(side))
+    known = {name: None if name in unknown else values[name] for name in _MEASURES}
+    return RecordingTotals(peak, series, known)
+
+
+def totals_table(a: RecordingTotals, b: RecordingTotals) -> pa.Table:
+    """One row a measure: its value in A and in B (null: not known), the change, its unit and its definition."""
+    pairs = [(a.values[name], b.values[name]) for name in _MEASURES]
+    changes = [None if old is None or new is None else new - old for old, new in pairs]
+    return pa.table(
+        {
+            "measure": pa.array(list(_MEASURES), pa.string()),
+            "unit": pa.array([unit for unit, _ in _MEASURES.values()], pa.string()),
+            "a": pa.array([old for old, _ in pairs], pa.float64()),
+            "b": pa.array([new for _, new in pairs], pa.float64()),
+            "change": pa.array(changes, pa.float64()),
+            "definition": pa.array([text for _, text in _MEASURES.values()], pa.string()),
+        }
+    )
+
+
+def highest_between(series: NDArray[np.void], steps: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """The most bytes in use after any event from each of these ascending steps to the next; a row ends at each."""
+    starts = np.searchsorted(series["step"], steps[:-1], side="right")
+    stops = np.searchsorted(series["step"], steps[1:], side="right")
+    values = series["bytes_in_use_max"]
+    return np.array(
+        [values[start:stop].max(initial=0) for start, stop in zip(starts, stops, strict=True)], np.uint64
+    )
+
+
+def _series(side: RecordingSide, moments: Sequence[int]) -> NDArray[np.void]:
+    first, last = side.facts.first, side.facts.last
+    side.model.seek(first)
+    ends = {*equal_parts(first, last, POINTS), *(step for step in moments if step > first)}
+    return measured(side.model, sorted(ends))
+
+
+def _peak(side: RecordingSide, series: NDArray[np.void]) -> int:
+    highest = series["bytes_in_use_max"]
+    if not highest.any():
+        return side.facts.first
+    return int(series["bytes_in_use_max_step"][highest.argmax()])
+
+
+def _values(side: RecordingSide, peak: int, series: NDArray[np.void]) -> dict[str, float | None]:
+    model, facts = side.model, side.facts
+    model.seek(facts.last)
+    end = model.stats()
+    model.seek(peak)
+    at_peak = model.stats()
+    pool = max(int(series["pool_bytes_max"].max(initial=0)), at_peak.pool_bytes)
+    times = [int(side.trace.read(step, step + 1)["time"][0]) for step in _ends(facts.first, facts.last)]
+    return {
+        "peak_bytes_in_use": at_peak.bytes_in_use,
+        "peak_pool_bytes": pool,
+        "requested_at_peak": at_peak.requested_bytes_in_use,
+        "bytes_in_use_at_end": end.bytes_in_use,
+        "pool_bytes_at_end": end.pool_bytes,
+        "external_fragmentation": external(at_peak),
+        "worst_external_fragmentation": float(series["external_fragmentation_max"].max(initial=0.0)),
+        "peak_reserved_not_in_use": 1 - at_peak.bytes_in_use / pool if at_peak.bytes_in_use else 0.0,
+        "internal_fragmentation": internal(at_peak),
+        "failures": len(failures(side.trace, facts.pool)),
+        "seconds": (times[1] - times[0]) / 1e9 if times else 0.0,
+        **{name: int(side.kinds[kind]) for name, kind in _KINDS.items()},
+    }
+
+
+def _ends(first: int, last: int) -> list[int]:
+    return [first, last - 1] if last > first else []
+
+
+def _unknown(side: RecordingSide) -> list[str]:
+    details, pool = side.trace.origin.details, side.facts.pool
+    unknown = [] if requested_bytes_known(details, pool) else list(_NEEDS_REQUESTED)
+    if not regions_known(details, pool):
+        unknown += _NEEDS_REGIONS
+    return unknown + (list(_NEEDS_HISTORY) if side.facts.only_state else [])
+
+
+# ------------------------------------------------------------------------------
+# What a reader of a comparison has to know of the two recordings, as sentences.
+
+_REASONS: Final = 3
+_LIMIT: Final = "limit"
+
+
+def notes(a: RecordingSide, b: RecordingSide, holders: CommonHolders) -> Iterator[str]:
+    """The settings that differ, then what is missing or was inferred."""
+    changed = list(_changed_settings(a, b))
+    if changed:
+        yield f"settings that differ: {', '.join(changed)}"
+    if a.facts.heap != b.facts.heap:
+        yield f"different heaps are compared: {a.facts.heap!r} of A with {b.facts.heap!r} of B"
+    for side in (a, b):
+        yield from _of_one(side)
+    for number, side in enumerate((a, b)):
+        named = set(range(len(holders))) - {holders.unnamed}
+        if len(side.allocations) + len(side.held) and not any(
+            holders.allocated[number, row] for row in named
+        ):
+            yield (
+                f"{side.facts.letter}: {UNNAMED[side.how.by]} in the whole recording, so all its memory is one holder; "
+                f"choose another grouping than {side.how.by!r}, or record with labels (bfcviz.label, bfcviz.phase)"
+            )
+    if holders.moved_lines:
+        yield (
+            f"holders that differ only in the number of a line of code are one holder, named as in B: "
+            f"{holders.moved_lines:,}"
+        )
+
+
+def _of_one(side: RecordingSide) -> Iterator[str]:
+    facts = side.facts
+    if not len(side.allocations) + len(side.held):
+        what = "events" if facts.first == facts.last else "allocations of this heap"
+        yield f"{facts.letter} has no {what}"
+    if facts.first:
+        yield (
+            f"{facts.letter} begins at step {facts.first:,} with the state there: what happened before is not "
+            "compared, and its counts leave it out"
+        )
+    if facts.heaps > 1:
+        yield f"{facts.letter} has {facts.heaps:,} heaps; number {facts.pool}, {facts.heap!r}, is compared"
+    if facts.status != Status.COMPLETE:
+        said = "; ".join(facts.reasons[:_REASONS])
+        more = f"; and {len(facts.reasons) - _REASONS:,} more" if len(facts.reasons) > _REASONS else ""
+        yield f"{facts.letter} is {_STATUS[facts.status]}{f': {said}{more}' if said else ''}"
+
+
+_STATUS: Final[Mapping[Status, str]] = {
+    Status.RECORDING: "still recorded: what comes later is not compared",
+    Status.TRUNCATED: "truncated: its end is missing, so later moments and its totals are not comparable",
+    Status.DEGRADED: "degraded: some of it is missing or was guessed",
+}
+
+
+def _changed_settings(a: RecordingSide, b: RecordingSide) -> Iterator[str]:
+    pools = [side.trace.origin.pools[side.facts.pool] for side in (a, b)]
+    before, after = ({_LIMIT: pool.limit, **pool.options} for pool in pools)
+    for name in before:
+        # Files of different formats hold different settings: what only one of them has says nothing.
+        if name in after and None not in (before[name], after[name]) and before[name] != after[name]:
+            yield f"{name} {_value(name, before[name])} -> {_value(name, after[name])}"
+
+
+def _value(name: str, value: object) -> str:
+    return format_bytes(value) if name == _LIMIT and isinstance(value, int) else repr(value)[:60]
+
+
+# ------------------------------------------------------------------------------
+# RecordingComparison: two recordings compared, as tables and as text.
+
+AT_PEAK = "peak"
+"""The moment at which each recording has its most bytes in use."""
+
+AT_END = "end"
+"""The moment after the last event of each recording."""
+
+
+_BARS: Final = 14
+"""Parts of the difference in a picture."""
+
+
+class PeakPart(NamedTuple):
+    """A holder, with those below it: bytes at the peak of B less bytes at the peak of A, and of how many holders."""
+
+    holder: str
+    bytes: int
+    holders: int
+
+
+class PeakParts(NamedTuple):
+    """Parts of the difference of the peaks, the largest first, and what is left without them, in bytes."""
+
+    named: Sequence[PeakPart]
+    left: int
+
+
+@dataclass(frozen=True, repr=False)
+class RecordingComparison:
+    """Two recordings, A and B, compared; `print` it for the report. A change is B less A; sizes are bytes.
+
+    Attributes:
+        a, b: what was compared.
+        by: what holders are found by.
+        alignment: which steps belong together, how that was found, and why.
+        totals: one row a measure: peaks, fragmentation by its names, counts.
+        moments: one row a compared moment: the peaks, the pairs of steps, the ends; with the bytes in use there, and
+            the most bytes in use since the moment before (null for the peaks).
+        holders: one row a moment and holder: its verdict (appeared, vanished, grew, shrank, moved, same), bytes and
+            chunks, and the bytes that both have at another place.
+        growth: holders that grow with every step of the program.
+        parts: the few holders, with those below them, that explain the difference of the peaks.
+        spread: the same with more holders, for a picture.
+        series: of TIMELINE, of A and of B; empty where there is no history.
+        notes: what is missing or was inferred, as sentences.
+    """
+
+    a: ComparedRecording
+    b: ComparedRecording
+    by: str
+    alignment: StepAlignment
+    totals: pa.Table
+    moments: pa.Table
+    holders: pa.Table
+    growth: GrowthChanges
+    parts: PeakParts
+    spread: PeakParts
+    series: tuple[NDArray[np.void], NDArray[np.void]]
+    notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<RecordingComparison: {self.headline}>"
+
+    def __str__(self) -> str:
+
+        return "\n".join(map(printable, comparison_lines(self)))
+
+    @property
+    def headline(self) -> str:
+        """The answer in one line."""
+        return headline(self)
+
+    def total(self, measure: str) -> tuple[float | None, float | None]:
+        """A measure in A and in B; None: not known."""
+        row = self.totals["measure"].to_pylist().index(measure)
+        return self.totals["a"][row].as_py(), self.totals["b"][row].as_py()
+
+    def holders_at(self, moment: str) -> pa.Table:
+        """The rows of `holders` of one moment, the largest changes first."""
+        mine = [name == moment for name in self.holders["moment"].to_pylist()]
+        return self.holders.filter(pa.array(mine, pa.bool_()))
+
+
+def compare_recordings(
+    a: tuple[Trace, int],
+    b: tuple[Trace, int],
+    by: str = "op",
+    *,
+    align_by: str | None = None,
+    mark: str | None = None,
+) -> RecordingComparison:
+    """Compare two recordings.
+
+    Args:
+        a: trace and index of the heap.
+        b: the same of the other recording.
+        by: what holders are found by, see `bfcviz.model.holders`.
+        align_by: `marks`, `steps`, `labels` or `share`; None: the first of these that works.
+        mark: name of the marks that separate the steps of the program; None: see `mark_pairs`.
+
+    Raises:
+        TraceError: a trace has no such heap, its events contradict each other, or they cannot be aligned as asked.
+        ValueError: `by` or `align_by` is unknown.
+    """
+    sides = RecordingSide("A", *a, by), RecordingSide("B", *b, by)
+    holders = CommonHolders(*sides)
+    alignment = align(*sides, holders, align_by, mark)
+    totals = (
+        recording_totals(sides[0], [pair.a for pair in alignment.moments]),
+        recording_totals(sides[1], [pair.b for pair in alignment.moments]),
+    )
+    moments = _moments(sides, alignment, (totals[0].peak, totals[1].peak))
+    changes = holder_changes(*sides, holders, moments)
+    return RecordingComparison(
+        sides[0].facts,
+        sides[1].facts,
+        by,
+        alignment,
+        totals_table(*totals),
+        _moments_table(changes, totals, moments, (sides[0].facts.first, sides[1].facts.first)),
+        changes_table(changes, holders, moments),
+        growth_changes(*sides, holders, mark),
+        *_parts(changes, holders, sides[1]),
+        (totals[0].series, totals[1].series),
+        tuple(notes(*sides, holders)),
+    )
+
+
+def _moments(
+    sides: tuple[RecordingSide, RecordingSide], alignment: StepAlignment, peaks: tuple[int, int]
+) -> list[PairedStep]:
+    """The peaks, the pairs of steps, and the ends; of states, which have no end, only the peaks."""
+    ends = [PairedStep(AT_END, sides[0].facts.last, sides[1].facts.last)]
+    return [
+        PairedStep(AT_PEAK, *peaks),
+        *alignment.moments,
+        *([] if alignment.by is AlignedBy.STATE else ends),
+    ]
+
+
+def _parts(
+    changes: NDArray[np.void], holders: CommonHolders, b: RecordingSide
+) -> tuple[PeakParts, PeakParts]:
+    """The few parts for a sentence, and more for a picture."""
+    at_peak = changes[changes["moment"] == 0]
+    differences = (at_peak["b_bytes"].astype(np.int64) - at_peak["a_bytes"].astype(np.int64)).tolist()
+    paths = [holders.paths[row] for row in at_peak["holder"].tolist()]
+    found = main_parts(paths, differences), spread_parts(paths, differences, _BARS)
+    brief, spread = (
+        PeakParts(tuple(PeakPart(b.how.text(part.path), part.bytes, part.holders) for part in named), left)
+        for named, left in found
+    )
+    return brief, spread
+
+
+def _moments_table(
+    changes: NDArray[np.void],
+    totals: tuple[RecordingTotals, RecordingTotals],
+    moments: Sequence[PairedStep],
+    first: tuple[int, int],
+) -> pa.Table:
+    columns: dict[str, object] = {"moment": pa.array([moment.name for moment in moments], pa.string())}
+    steps = {"a": [moment.a for moment in moments], "b": [moment.b for moment in moments]}
+    for letter, mine in steps.items():
+        columns[f"{letter}_step"] = np.array(mine, np.int64)
+    for letter in steps:
+        sums = np.zeros(len(moments), np.int64)
+        np.add.at(sums, changes["moment"], changes[f"{letter}_bytes"].astype(np.int64))
+        columns[f"{letter}_bytes"] = sums
+    columns["bytes_change"] = columns["b_bytes"] - columns["a_bytes"]  # type: ignore[operator]
+    for (letter, mine), total, begin in zip(steps.items(), totals, first, strict=True):
+        since = highest_between(total.series, np.array([begin, *mine[1:]], np.int64)).tolist()
+        columns[f"{letter}_highest_since"] = pa.array([None, *since], pa.uint64())
+    return pa.table(columns)
+
+
+# ------------------------------------------------------------------------------
+# A comparison of two recordings as lines of text: the answer first, then the numbers.
+
+_HOLDERS: Final = 12
+"""Holders of a moment in a text."""
+
+_MOMENTS: Final = 6
+_GROWING: Final = 6
+_WIDTH: Final = 64  # characters of a name
+_SHORT: Final = 44  # characters of a name in the headline
+
+
+def headline(found: RecordingComparison) -> str:
+    """The answer in one line: the difference of the peaks and who makes it, then failures and new leaks."""
+    who = parts_text(found)
+    parts = [f"{peaks_text(found)}: {who}" if who else peaks_text(found)]
+    failed = found.total("failures")
+    if failed[0] != failed[1]:
+        parts.append(f"requests that failed: {failed[0]:,.0f} in A, {failed[1]:,.0f} in B")
+    leaks = [row for row in found.growth.rows if row.verdict is GrowthVerdict.ONLY_B]
+    if leaks:
+        grown = signed(sum(row.b or 0.0 for row in leaks))
+        named = shortened(leaks[0].holder, _SHORT) + (
+            f" and {len(leaks) - 1:,} more" if len(leaks) > 1 else ""
+        )
+        parts.append(f"B grows by {grown} every step, and A does not: {named}")
+    return "; ".join(parts)
+
+
+def same(found: RecordingComparison) -> bool:
+    """Whether nothing that is compared differs; how long the recordings took does not count."""
+    changes = zip(found.totals["unit"].to_pylist(), found.totals["change"].to_pylist(), strict=True)
+    return (
+        not any(change for unit, change in changes if unit != SECONDS)
+        and set(found.holders["change"].to_pylist()) <= {HolderVerdict.SAME}
+        and not any(
+            row.verdict not in {GrowthVerdict.SAME, GrowthVerdict.UNKNOWN} for row in found.growth.rows
+        )
+    )
+
+
+def peaks_text(found: RecordingComparison) -> str:
+    """The difference of the peaks, without who makes it."""
+    before, after = (int(value or 0) for value in found.total("peak_bytes_in_use"))
+    if same(found):
+        return f"no change: A and B use the same memory, {format_bytes(after)} at the peak"
+    if before == after:
+        return f"A and B need the same memory at their peaks, {format_bytes(after)}"
+    size = f"{format_bytes(abs(after - before))} {'more' if after > before else 'less'}"
+    share = f" ({100 * (after - before) / before:+,.1f} %)" if before else ""
+    return f"B needs {size} at its peak{share}"
+
+
+def parts_text(found: RecordingComparison) -> str:
+    """Who makes the difference of the peaks; empty if it is 0 for every holder."""
+    named, left = found.parts
+    parts = [f"{signed(change)} {shortened(name, _SHORT)}" for name, change, _ in named]
+    return ", ".join([*parts, *([f"{signed(left)} others"] if left and named else [])])
+
+
+def comparison_lines(found: RecordingComparison) -> list[str]:
+    """The report."""
+    lines = [found.headline, "", *(_recording(each) for each in (found.a, found.b))]
+    aligned = "not aligned" if found.alignment.by is AlignedBy.STATE else f"aligned by {found.alignment.by}"
+    lines += [f"{aligned}: {found.alignment.reason}", *_totals(found)]
+    for moment in (AT_PEAK, AT_END):
+        lines += _holders(found, moment)
+    lines += [*_moments_line(found), *_growth(found)]
+    if found.notes:
+        lines += ["", *(f"note: {note}" for note in found.notes)]
+    return lines
+
+
+def signed(size: float) -> str:
+    """A difference of bytes with its sign: `+1.2 MiB`, `-256 B`, `0 B`."""
+    return f"{'+' if size > 0 else ''}{format_bytes(size)}"
+
+
+def value_text(value: float | None, unit: str, *, change: bool = False) -> str:
+    """A measure in its unit; `unknown` for None."""
+    if value is None:
+        return "unknown"
+    sign = "+" if change and value > 0 else ""
+    if unit == BYTES:
+        return f"{sign}{format_bytes(value)}"
+    if unit == SHARE:
+        return f"{sign}{100 * value:.1f} {'points' if change else '%'}"
+    if unit == SECONDS:
+        return f"{'-' if value < 0 else sign}{duration(round(abs(value) * 1e9))}"
+    return f"{sign}{value:,.0f}"
+
+
+def _recording(facts: ComparedRecording) -> str:
+    return f"{facts.letter}: {facts.name}, {facts.heap}, {facts.last - facts.first:,} events, {facts.status}"
+
+
+def _totals(found: RecordingComparison) -> Iterator[str]:
+    rows = found.totals.to_pylist()
+    yield ""
+    yield f"{'':<30} {'A':>12} {'B':>12} {'B - A':>12}"
+    for row in rows:
+        values = [
+            value_text(row[name], row["unit"], change=name == "change") for name in ("a", "b", "change")
+        ]
+        name = _NAMES.get(row["measure"], row["measure"].replace("_", " "))
+        yield f"{name:<30} {values[0]:>12} {values[1]:>12} {values[2] if row['change'] else '':>12}".rstrip()
+
+
+_NAMES: Final = {"failures": "failed requests", "seconds": "duration"}
+
+
+def _holders(found: RecordingComparison, moment: str) -> Iterator[str]:
+    rows = found.holders_at(moment).to_pylist()
+    at = found.moments.to_pylist()[0 if moment == AT_PEAK else -1]
+    if at["moment"] != moment:
+        return
+    changed = [row for row in rows if row["change"] != HolderVerdict.SAME]
+    verdicts = [row["change"] for row in rows]
+    counts = [f"{verdicts.count(verdict):,} {verdict}" for verdict in HolderVerdict if verdict in verdicts]
+    what = "holders at the peaks" if moment == AT_PEAK else "holders at the ends"
+    yield ""
+    yield f"{what} (step {at['a_step']:,} of A, {at['b_step']:,} of B): {', '.join(counts) or 'none'}"
+    for row in changed[:_HOLDERS]:
+        yield _holder(row)
+    if len(changed) > _HOLDERS:
+        rest = sum(row["bytes_change"] for row in changed[_HOLDERS:])
+        yield f"{signed(rest):>12}  {counted(len(changed) - _HOLDERS, 'more holder')}"
+
+
+def _holder(row: dict[str, Any]) -> str:
+    moved = row["change"] == HolderVerdict.MOVED
+    size = format_bytes(row["moved_bytes"]) if moved else signed(row["bytes_change"])
+    amounts = f"{format_bytes(row['a_bytes'])} -> {format_bytes(row['b_bytes'])}"
+    if row["a_chunks"] != row["b_chunks"]:
+        amounts += f", {row['a_chunks']:,} -> {row['b_chunks']:,} chunks"
+    return f"{size:>12}  {row['change']:<8}  {shortened(row['holder'], _WIDTH)} ({amounts})"
+
+
+def _moments_line(found: RecordingComparison) -> Iterator[str]:
+    rows = [row for row in found.moments.to_pylist()[1:] if row["moment"] != AT_END]
+    if not rows:
+        return
+    highest = [row["b_highest_since"] - row["a_highest_since"] for row in rows]
+    different = [pair for pair in zip(highest, rows, strict=True) if pair[0] or pair[1]["bytes_change"]]
+    different.sort(key=lambda pair: -max(abs(pair[0]), abs(pair[1]["bytes_change"])))
+    yield ""
+    count = counted(len(rows), "moment")
+    yield f"from moment to moment: {count} compared, {len(different):,} with another use of memory"
+    for change, row in different[:_MOMENTS]:
+        most = f"at most {format_bytes(row['a_highest_since'])} -> {format_bytes(row['b_highest_since'])} before it"
+        there = f"{format_bytes(row['a_bytes'])} -> {format_bytes(row['b_bytes'])} at it"
+        yield f"{signed(change):>12}  {shortened(row['moment'], _WIDTH)} ({most}, {there})"
+
+
+def _growth(found: RecordingComparison) -> Iterator[str]:
+    growth = found.growth
+    if found.alignment.by is AlignedBy.STATE:
+        return
+    yield ""
+    a, b = growth.reasons
+    if a and a == b:
+        yield f"growth is not known: {a}"
+        return
+    yield from (
+        f"growth of {letter} is not known: {reason}" for letter, reason in (("A", a), ("B", b)) if reason
+    )
+    if a and b:
+        return
+    if not growth.rows:
+        yield "no holder grows with every step of the program"
+    for row in growth.rows[:_GROWING]:
+        yield f"{_rate(row)} every step: {shortened(row.holder, _WIDTH)}, {_VERDICTS[row.verdict]}"
+    if len(growth.rows) > _GROWING:
+        yield f"{counted(len(growth.rows) - _GROWING, 'more holder')} that grow every step"
+
+
+def _rate(row: HolderGrowth) -> str:
+    if row.verdict is GrowthVerdict.ONLY_A or row.b is None:
+        return signed(row.a or 0.0)
+    return signed(row.b) if row.verdict is not GrowthVerdict.UNKNOWN or row.b else signed(row.a or 0.0)
+
+
+_VERDICTS: Final = {
+    GrowthVerdict.ONLY_B: "in B and not in A: a new leak",
+    GrowthVerdict.FASTER: "in B, and less in A",
+    GrowthVerdict.SAME: "in both",
+    GrowthVerdict.SLOWER: "in B, and more in A",
+    GrowthVerdict.ONLY_A: "in A and no longer in B",
+    GrowthVerdict.UNKNOWN: "in the recording whose steps are known",
+}
+
+
+# ------------------------------------------------------------------------------
+# A comparison of two recordings as JSON values: sizes in bytes, null for unknown.
+
+
+def comparison_json(found: RecordingComparison) -> dict[str, Any]:
+    """All tables of a comparison; of the holders only those that are not the same at a moment."""
+    parts, left = found.parts
+    return {
+        "headline": found.headline,
+        "a": _recording_json(found, "a"),
+        "b": _recording_json(found, "b"),
+        "by": found.by,
+        "alignment": {
+            "by": str(found.alignment.by),
+            "reason": found.alignment.reason,
+            "pairs": max(len(found.alignment.a) - 2, 0),
+        },
+        "totals": {row.pop("measure"): row for row in found.totals.to_pylist()},
+        "peak_parts": [{"holder": name, "bytes_change": change} for name, change, _ in parts],
+        "peak_others": left,
+        "moments": found.moments.to_pylist(),
+        "holders": [row for row in found.holders.to_pylist() if row["change"] != HolderVerdict.SAME],
+        "growth": {
+            "holders": found.growth.to_arrow().to_pylist(),
+            "a_reason": found.growth.reasons[0],
+            "b_reason": found.growth.reasons[1],
+        },
+        "notes": list(found.notes),
+    }
+
+
+def _recording_json(found: RecordingComparison, letter: str) -> dict[str, Any]:
+    facts = getattr(found, letter)
+    return {
+        "name": facts.name,
+        "allocator": facts.heap,
+        "pool": facts.pool,
+        "events": facts.last - facts.first,
+        "status": str(facts.status),
+        "reasons": list(facts.reasons),
+    }

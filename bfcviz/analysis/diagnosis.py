@@ -1,0 +1,812 @@
+"""Diagnosis: the verdict on one request, with the numbers that it follows from. Sizes are bytes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from textwrap import wrap
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.analysis.short_names import counted, cut, short_address
+from bfcviz.events.event_source import BLOCK
+from bfcviz.events.origin import STATE_ONLY, Origin, RecordedFailure
+from bfcviz.events.schema import MIN_CHUNK, Kind
+from bfcviz.events.trace import Trace
+from bfcviz.formats.torch import DEFAULTS as TORCH_DEFAULTS
+from bfcviz.formats.torch import Rules
+from bfcviz.model.lifetimes import born_of, times_of
+from bfcviz.model.model import Model
+from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# HeapSettings: what is known of the settings of a heap, and whose settings they are.
+
+
+class Family(StrEnum):
+    """Whose settings an advice names."""
+
+    TENSORFLOW = "tensorflow"
+    JAX = "jax"
+    TORCH = "torch"
+    RMM = "rmm"
+    CUPY = "cupy"
+    VULKAN = "vulkan"
+    OWN = "bfcviz"  # our own heap, whatever allocates from it
+
+
+_CUPY_UNIT: Final = 512
+_BY_FORMAT: Final = {"xplane": Family.TENSORFLOW, "tensorflow": Family.TENSORFLOW, "torch": Family.TORCH}
+_BY_FORMAT_MORE: Final = {"jax": Family.JAX, "rmm": Family.RMM, "vma": Family.VULKAN, "chrome": Family.TORCH}
+
+
+@dataclass(frozen=True)
+class HeapSettings:
+    """The settings that decide which advice fits. None: unknown.
+
+    Attributes:
+        family: whose settings they are.
+        framework: import name of the framework whose memory it is, "" if unknown.
+        allow_growth: the pool grows region by region.
+        garbage_collection: wholly free regions are released before a request fails.
+        fragmentation_fraction: share of the limit at which waste is split off; 0: at 128 MiB.
+        torch: the rules of PyTorch's allocator; its defaults where the file has no settings.
+    """
+
+    family: Family
+    framework: str = ""
+    allow_growth: bool | None = None
+    garbage_collection: bool | None = None
+    fragmentation_fraction: float | None = None
+    torch: Rules = TORCH_DEFAULTS
+
+    def rounded(self, requested: int) -> int:
+        """The bytes that a chunk for this request needs."""
+        if self.family is Family.TORCH:
+            return self.torch.round_up(requested)
+        unit = _CUPY_UNIT if self.family is Family.CUPY else MIN_CHUNK
+        return max(unit, -(-requested // unit) * unit)
+
+
+def settings_of(origin: Origin, pool: int) -> HeapSettings:
+    """The settings of one heap of a trace."""
+    options = origin.pools[pool].options
+    framework = origin.details.get("framework")
+    return HeapSettings(
+        family=_family(origin, pool),
+        framework=framework if isinstance(framework, str) else "",
+        allow_growth=_truth(options.get("allow_growth")),
+        garbage_collection=_truth(options.get("garbage_collection")),
+        fragmentation_fraction=_number(options.get("fragmentation_fraction")),
+        torch=Rules.of(options),
+    )
+
+
+def _family(origin: Origin, pool: int) -> Family:
+    """From the way it was recorded, the framework that the file names, its format, and the heap's name."""
+    if origin.details.get("way") == "serve":
+        return Family.OWN
+    framework = origin.details.get("framework")
+    if isinstance(framework, str) and framework in list(Family):
+        return Family(framework)
+    for start, family in (_BY_FORMAT | _BY_FORMAT_MORE).items():
+        if origin.format.startswith(start):
+            return family
+    if _is_ours(origin.pools[pool].options):
+        return Family.OWN
+    name = origin.pools[pool].name
+    return next((family for family in Family if name.startswith((f"{family} ", f"{family}:"))), Family.OWN)
+
+
+def _is_ours(options: Mapping[str, Any]) -> bool:
+    """Whether these are the options of our heap."""
+    return "honour_alignment" in options
+
+
+def _truth(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _number(value: object) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number else None  # type: ignore[return-value]
+
+
+# ------------------------------------------------------------------------------
+# Runs: neighbouring chunks of one region that would hold a request once the chunks in use among them are freed.
+#
+# ::
+#
+#     region    [ free 4 | a 1 | free 3 | b 9 | free 6 ]       a request of 8
+#     runs       \_______________/                             frees 1: the best
+#                         \______________________/            frees 9
+#
+# A run is best where it has the fewest bytes in use. For each last chunk the shortest window that is long enough has
+# the fewest of them, so a search in prefix sums finds all candidates: O(n log n), without a Python loop over chunks.
+
+
+@dataclass(frozen=True)
+class Run:
+    """Neighbouring chunks of one region, with the free chunks on both sides.
+
+    Attributes:
+        first, stop: the half-open range of its chunks, as indices of the chunks by address.
+        region: slot of its region.
+        address, size: its start address; bytes of the free chunk that it becomes.
+        bytes_in_use: bytes to free.
+        chunks_in_use: number of chunks to free.
+    """
+
+    first: int
+    stop: int
+    region: int
+    address: int
+    size: int
+    bytes_in_use: int
+    chunks_in_use: int
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Prefix sums over all chunks, each one longer than the chunks."""
+
+    size: NDArray[np.int64]
+    used: NDArray[np.int64]
+    count: NDArray[np.int64]
+
+
+def best_runs(chunks: NDArray[np.void], wanted: int, most: int) -> list[Run]:
+    """The runs of at least `wanted` bytes with the fewest bytes in use, at most `most`; they do not overlap.
+
+    Of equal ones the run with fewer chunks in use comes first, then the lower address.
+
+    Args:
+        chunks: every chunk by ascending address, of CHUNK; they tile every region.
+        wanted: bytes, at least 1.
+        most: how many runs.
+    """
+    if not len(chunks) or most <= 0:
+        return []
+    in_use, regions = (np.ascontiguousarray(chunks[name]) for name in ("in_use", "region"))
+    sizes = chunks["size"].astype(np.int64)
+    sums = _Sums(_prefix(sizes), _prefix(np.where(in_use, sizes, 0)), _prefix(in_use.astype(np.int64)))
+    if wanted > sums.size[-1]:  # it may also be too large for the columns
+        return []
+    begins = _region_begins(regions)
+    starts = np.searchsorted(sums.size, sums.size[1:] - wanted, "right") - 1
+    stops = np.flatnonzero(starts >= begins[:-1]) + 1
+    starts = starts[stops - 1]
+    used, count = sums.used[stops] - sums.used[starts], sums.count[stops] - sums.count[starts]
+    found: list[Run] = []
+    while len(stops):
+        equal = np.flatnonzero(used == used.min())
+        best = equal[int(np.argmin(count[equal]))]
+        first, stop = _with_free_sides(in_use, begins, int(starts[best]), int(stops[best]))
+        found.append(_run(chunks, sums, first, stop))
+        if len(found) == most:
+            break
+        left = (stops <= first) | (starts >= stop)
+        starts, stops, used, count = starts[left], stops[left], used[left], count[left]
+    return found
+
+
+def _run(chunks: NDArray[np.void], sums: _Sums, first: int, stop: int) -> Run:
+    return Run(
+        first=first,
+        stop=stop,
+        region=int(chunks["region"][first]),
+        address=int(chunks["address"][first]),
+        size=int(sums.size[stop] - sums.size[first]),
+        bytes_in_use=int(sums.used[stop] - sums.used[first]),
+        chunks_in_use=int(sums.count[stop] - sums.count[first]),
+    )
+
+
+def _prefix(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(values)])
+
+
+def _region_begins(regions: NDArray[np.uint16]) -> NDArray[np.intp]:
+    """For each chunk the index of the first chunk of its region; one more entry: the number of chunks."""
+    places = np.arange(len(regions))
+    is_first = np.concatenate([[True], regions[1:] != regions[:-1]])
+    return np.append(np.maximum.accumulate(np.where(is_first, places, 0)), len(regions))
+
+
+def _with_free_sides(
+    in_use: NDArray[np.bool_], begins: NDArray[np.intp], first: int, stop: int
+) -> tuple[int, int]:
+    """The range [first, stop) of one region, and the free chunks of the region on both sides of it."""
+    begin = int(begins[first])
+    end = int(np.searchsorted(begins, begin, "right"))
+    before, after = np.flatnonzero(in_use[begin:first]), in_use[stop:end]
+    low = begin + int(before[-1]) + 1 if len(before) else begin
+    return low, stop + int(np.argmax(after)) if after.any() else end
+
+
+# ------------------------------------------------------------------------------
+# Pins: the chunks in use of a run, with who holds them, since when, and until when.
+
+MOST: Final = 1000
+"""Chunks in use of one run that are named; all of them are counted."""
+
+_LOOK: Final = 8 * BLOCK  # later events that are searched for their FREEs
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A chunk in use between free chunks.
+
+    Attributes:
+        address, size: its start address and its bytes.
+        requested: bytes that its owner asked for; its size where the trace does not have it.
+        label: the name of its allocation, "" for none.
+        details: what else the label says, such as `stack` and `shape`.
+        stream: number of its stream, 0 for none.
+        age: events since it was allocated; None where the trace has no history.
+        age_s: the same in seconds; None also where the trace has no times.
+        freed: index of the event that frees it later; None where none is known.
+    """
+
+    address: int
+    size: int
+    requested: int
+    label: str
+    details: dict[str, str]
+    stream: int
+    age: int | None
+    age_s: float | None
+    freed: int | None
+
+
+def pins_of(model: Model, chunks: NDArray[np.void]) -> tuple[Pin, ...]:
+    """The pins for some chunks of the model's step; those in use, at most `MOST`, by address.
+
+    Args:
+        model: stands at the step.
+        chunks: of CHUNK, by ascending address.
+    """
+    trace, step = model.trace, model.step
+    rows = chunks[chunks["in_use"]][:MOST]
+    born = rows["born"]
+    ages: list[int | None] = [None] * len(rows)
+    seconds: list[float | None] = [None] * len(rows)
+    freed: list[int | None] = [None] * len(rows)
+    if len(rows) and trace.origin.details.get("history") != STATE_ONLY:
+        ages = [step - 1 - seq if seq >= trace.first else None for seq in born.tolist()]
+        seconds = _seconds(trace, step, born)
+        freed = _freed(trace, model.pool, step, born)
+    return tuple(
+        Pin(
+            address=int(row["address"]),
+            size=int(row["size"]),
+            requested=int(row["requested"]),
+            label=trace.labels[int(row["label"])].name,
+            details=dict(trace.labels[int(row["label"])].details),
+            stream=int(row["stream"]),
+            age=age,
+            age_s=age_s,
+            freed=free,
+        )
+        for row, age, age_s, free in zip(rows, ages, seconds, freed, strict=True)
+    )
+
+
+def _seconds(trace: Trace, step: int, born: NDArray[np.uint64]) -> list[float | None]:
+    """Seconds from each ALLOCATE to the step."""
+    now = int(trace.read(step - 1, step)["time"][0])
+    times = times_of(trace, born)
+    if now == 0 and not times.any():  # the file has no times
+        return [None] * len(born)
+    known = (born >= trace.first) & (times <= now)
+    return [
+        (now - time) / 1e9 if is_known else None for time, is_known in zip(times.tolist(), known, strict=True)
+    ]
+
+
+def _freed(trace: Trace, pool: int, step: int, born: NDArray[np.uint64]) -> list[int | None]:
+    """The FREE of each allocation, among the next events."""
+    found: dict[int, int] = {}
+    wanted = set(born.tolist())
+    for block in trace.blocks(step, min(len(trace), step + _LOOK)):
+        at = np.flatnonzero((block["kind"] == Kind.FREE) & (block["pool"] == pool))
+        begun = born_of(block, at)
+        mine = np.isin(begun, born)
+        found |= dict(zip(begun[mine].tolist(), block["seq"][at[mine]].tolist(), strict=True))
+        if len(found) == len(wanted):
+            break
+    return [found.get(seq) for seq in born.tolist()]
+
+
+# ------------------------------------------------------------------------------
+# Diagnosis: the verdict on one request, with the numbers that it follows from. Sizes are bytes.
+
+_WIDTH: Final = 110  # characters of a line in a notebook
+
+
+class Verdict(StrEnum):
+    """Why a request failed: the first of these that holds."""
+
+    ABOVE_LIMIT = "above_limit"  # larger than the limit itself: it can never fit
+    UNKNOWN = (
+        "unknown"  # the heap of that moment is not in the file, or it had a free chunk that is large enough
+    )
+    REFUSED = (
+        "refused"  # the limit leaves room for a region that would hold it, but the sub-allocator granted none
+    )
+    CAPACITY = "capacity"  # less is free than requested, and the limit leaves no room for a region that would hold it
+    REGIONS = "regions"  # enough is free, but in regions that are too small; in one region it could fit
+    FRAGMENTATION = "fragmentation"  # enough is free, but no chunk is large enough: chunks in use lie between
+    NO_FAILURE = "no_failure"  # it would fit
+
+
+class AdviceKind(StrEnum):
+    """What an advice is about."""
+
+    FREE_PINS = "free_pins"
+    REGION_RELEASE = "region_release"
+    OTHER_ALLOCATOR = "other_allocator"
+    EXPANDABLE_SEGMENTS = "expandable_segments"
+    GROWTH_OFF = "growth_off"
+    SPLIT_SIZE = "split_size"
+    COLLECTION_THRESHOLD = "collection_threshold"
+    FRAGMENTATION_FRACTION = "fragmentation_fraction"
+    LARGER_LIMIT = "larger_limit"
+    OTHER_USERS = "other_users"
+    BATCH_SIZE = "batch_size"
+    RERUN = "rerun"
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What would have helped, or what to record next time.
+
+    Attributes:
+        kind: what it is about.
+        text: the advice as sentences.
+        numbers: the numbers in the text, by name.
+    """
+
+    kind: AdviceKind
+    text: str
+    numbers: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class RunWithPins(Run):
+    """A run, and its chunks in use.
+
+    Attributes:
+        pins: at most `pins.MOST`, by address.
+    """
+
+    pins: tuple[Pin, ...] = ()
+
+
+@dataclass(frozen=True)
+class RegionTotals:
+    """The regions of the pool.
+
+    Attributes:
+        count: how many there are.
+        largest: bytes of the largest.
+        wholly_free: address and size of each region without a chunk in use, by address.
+    """
+
+    count: int
+    largest: int
+    wholly_free: tuple[tuple[int, int], ...]
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes of all wholly free regions."""
+        return sum(size for _, size in self.wholly_free)
+
+
+@dataclass(frozen=True)
+class LargestHole:
+    """The largest free chunk, and the chunks beside it, of CHUNK.
+
+    Attributes:
+        chunk: of equal ones the lowest; None where nothing is free.
+        before, after: its neighbours in its region; None at the region's ends.
+    """
+
+    chunk: np.void | None = None
+    before: np.void | None = None
+    after: np.void | None = None
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A request that failed, or a question whether one would fit, with the heap of that moment.
+
+    Attributes:
+        pool, pool_name: the heap.
+        step: the state that these numbers describe.
+        event: index of the OOM event; None for a question.
+        verdict: why it failed.
+        label: name of the request, "" for none.
+        requested, rounded: bytes of the request; the same as the heap rounds it.
+        free_bytes, largest_free_chunk, free_chunks: what is free; 0 where the file does not have the heap.
+        bytes_in_use, chunks_in_use, pool_bytes: the heap.
+        bytes_limit: the most that the pool may become; None: unknown.
+        wasted: bytes of chunks in use that were not requested; None: unknown.
+        largest_waste: the most that one of them wastes; 0 where that is unknown.
+        regions: the regions.
+        runs: the neighbouring chunks that hold the request after the fewest frees, best first.
+        hole: the largest free chunk.
+        recorded: what else the file says of the failure.
+        settings: the settings of the heap.
+        is_state_only: whether the file holds states, and no history.
+        unknown: names of numbers, as in `bfcviz info --json`, that the file cannot give: their values mean nothing.
+        advice: what would have helped.
+    """
+
+    pool: int
+    pool_name: str
+    step: int
+    event: int | None
+    verdict: Verdict
+    label: str
+    requested: int
+    rounded: int
+    free_bytes: int
+    largest_free_chunk: int
+    free_chunks: int
+    bytes_in_use: int
+    chunks_in_use: int
+    pool_bytes: int
+    bytes_limit: int | None
+    wasted: int | None
+    largest_waste: int
+    regions: RegionTotals
+    runs: tuple[RunWithPins, ...]
+    hole: LargestHole
+    recorded: RecordedFailure
+    settings: HeapSettings
+    is_state_only: bool
+    unknown: frozenset[str] = frozenset()
+    advice: tuple[Advice, ...] = ()
+
+    def knows(self, *names: str) -> bool:
+        """Whether the file gives all these numbers, named as in `bfcviz info --json`."""
+        return self.recorded.has_heap and self.unknown.isdisjoint(names)
+
+    @property
+    def useful_runs(self) -> tuple[RunWithPins, ...]:
+        """The runs that need fewer bytes freed than the request has; elsewhere freeing as much anywhere would do."""
+        return tuple(run for run in self.runs if run.bytes_in_use < self.rounded)
+
+    @property
+    def room(self) -> int | None:
+        """Bytes by which the limit allows the pool to grow; None where no limit or no pool is known."""
+        if self.bytes_limit is None or "pool_bytes" in self.unknown:
+            return None
+        return max(0, self.bytes_limit - self.pool_bytes)
+
+    @property
+    def external_fragmentation(self) -> float:
+        """1 - largest_free_chunk / free_bytes; 0 where nothing is free."""
+        missing = self.free_bytes - self.largest_free_chunk
+        return missing / self.free_bytes if self.free_bytes else 0.0
+
+    @property
+    def device_used(self) -> int | None:
+        """Bytes in use on the device as the driver counts them, by everything on it; None: unknown."""
+        total, free = self.recorded.device_total, self.recorded.device_free
+        return None if total is None or free is None else max(0, total - free)
+
+    @property
+    def pinned_by(self) -> tuple[Pin, ...]:
+        """The chunks in use of the best run, if enough is free but not in one chunk."""
+        splits = self.free_bytes >= self.rounded > self.largest_free_chunk
+        return self.runs[0].pins if self.runs and splits else ()
+
+    def __str__(self) -> str:
+
+        return "\n".join(part for line in failure_lines(self) for part in _wrapped(line))
+
+
+def _wrapped(line: str) -> list[str]:
+    """A line of a report as lines that a notebook shows without breaking words."""
+    start = len(line) - len(line.lstrip(" -"))
+    indent = " " * (start if "- " in line[:start] else start + 2)
+    return wrap(line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+# ------------------------------------------------------------------------------
+# The numbers of a failed request as rows of its report: a name, and what the file says.
+
+_REGIONS_SHOWN: Final = 5
+_UNKNOWN: Final = "unknown"
+_NAME_WIDTH: Final = 24  # characters of a name in the report
+
+
+def recorded_rows(found: Diagnosis) -> list[str]:
+    """What else the file says: the operation, the tensor, the message."""
+    recorded = found.recorded
+    rows = [("operation", recorded.op), ("tensor", recorded.tensor), ("message", recorded.message)]
+    return [line for name, text in rows if text for line in _row(name, cut(" ".join(text.split())))]
+
+
+def size_rows(found: Diagnosis) -> list[str]:
+    """The sizes of the heap and of the device; `unknown` for those that the file cannot give."""
+    if not found.recorded.has_heap:
+        return _row("limit", _limit(found))
+    largest = _size(found.largest_free_chunk if found.knows("largest_free_chunk") else None)
+    share = f", external fragmentation {found.external_fragmentation:.3f}"
+    shows_share = found.knows("largest_free_chunk", "external_fragmentation")
+    pool = _amount(found, ("pool_bytes", found.pool_bytes), ("regions", found.regions.count), "region")
+    used = _amount(
+        found, ("bytes_in_use", found.bytes_in_use), ("chunks_in_use", found.chunks_in_use), "chunk"
+    )
+    free = _amount(found, ("free_bytes", found.free_bytes), ("chunks_free", found.free_chunks), "chunk")
+    return [
+        *_row("limit", _limit(found)),
+        *_row("pool", pool),
+        *_row("in use", used),
+        *_row("device, by its driver", _device(found)),
+        *_row("free in the pool", free),
+        *_row("largest free chunk", largest + share * shows_share),
+    ]
+
+
+def _limit(found: Diagnosis) -> str:
+    total = found.recorded.device_total
+    if found.settings.family is Family.TORCH and found.bytes_limit is None and total is not None:
+        return f"that of the device, {format_bytes(total)}, unless the program set a fraction of it"
+    return _size(found.bytes_limit)
+
+
+def _device(found: Diagnosis) -> str:
+    if found.device_used is None:
+        return "not in the file"
+    return f"{format_bytes(found.device_used)} in use of {format_bytes(found.recorded.device_total or 0)}"
+
+
+def _amount(found: Diagnosis, size: tuple[str, int], count: tuple[str, int], what: str) -> str:
+    """Bytes and the number of things that they are in, as far as the file gives them."""
+    if not found.knows(size[0]):
+        return _UNKNOWN
+    number = f" in {counted(count[1], what)}" if found.knows(count[0]) else ""
+    return f"{format_bytes(size[1])}{number}"
+
+
+def waste_row(found: Diagnosis) -> list[str]:
+    """Bytes in use that were not requested."""
+    if found.wasted is None:
+        return _row("wasted", "unknown: the file does not say what was requested")
+    helps = found.verdict is not Verdict.NO_FAILURE and found.wasted >= found.rounded
+    enough = ", which alone would have been enough" if helps else ""
+    return _row("wasted", f"{format_bytes(found.wasted)} in use that were not requested{enough}")
+
+
+def region_row(found: Diagnosis) -> list[str]:
+    """The wholly free regions; no row where there are none."""
+    free = found.regions.wholly_free
+    if not free or found.regions.count < 2:
+        return []
+    shown = ", ".join(f"{format_bytes(size)} at {address:#x}" for address, size in free[:_REGIONS_SHOWN])
+    more = f", and {len(free) - _REGIONS_SHOWN:,} more" if len(free) > _REGIONS_SHOWN else ""
+    return _row("wholly free regions", f"{shown}{more}")
+
+
+def _size(number: int | None) -> str:
+    return _UNKNOWN if number is None else format_bytes(number)
+
+
+def _row(name: str, text: str) -> list[str]:
+    return [f"  {name:<{_NAME_WIDTH}}{text}"]
+
+
+# ------------------------------------------------------------------------------
+# A failed request in words: one paragraph for an event, one line for a list, and a report.
+
+_PINS_SHOWN: Final = 8
+
+
+def failure_sentences(found: Diagnosis, name: Callable[[int], str]) -> str:
+    """What was requested, what was free, and why that was not enough, as one paragraph.
+
+    Args:
+        found: the diagnosis.
+        name: gives the text of a label.
+    """
+    limit = "" if found.bytes_limit is None else f" of a limit of {format_bytes(found.bytes_limit)}"
+    free = (
+        f"{format_bytes(found.free_bytes)} free, largest free chunk {format_bytes(found.largest_free_chunk)}"
+    )
+    known = found.knows("free_bytes", "largest_free_chunk", "pool_bytes")
+    numbers = f": {free}, pool {format_bytes(found.pool_bytes)}{limit}" if known else ""
+    beside = _beside(found, name) if found.verdict is Verdict.FRAGMENTATION else ""
+    return f"{_subject(found)} {_asked(found)}{numbers}. {_VERDICTS[found.verdict](found)}{beside}"
+
+
+def verdict_sentence(found: Diagnosis) -> str:
+    """Why the request failed, with the numbers."""
+    return _VERDICTS[found.verdict](found)
+
+
+def failure_line(found: Diagnosis) -> str:
+    """The request and its verdict in one line."""
+    verdict = found.verdict.replace("_", " ")
+    size = format_bytes(found.requested) if found.requested else "unknown size"
+    if not found.recorded.has_heap:
+        return f"{size}: {verdict}; the chunks of that moment are not in the file"
+    if not found.knows("free_bytes", "largest_free_chunk"):
+        return f"{size}: {verdict}; the file does not say what was free"
+    return (
+        f"{size}: {verdict}; {format_bytes(found.free_bytes)} free, largest free chunk "
+        f"{format_bytes(found.largest_free_chunk)}"
+    )
+
+
+def failure_lines(found: Diagnosis) -> list[str]:
+    """The report: the verdict, the sizes, the best runs with what pins them, and advice."""
+    verdict = found.verdict.replace("_", " ")
+    if not found.requested and found.event is None:
+        return [f"{found.pool_name} at step {found.step:,}: no request failed.", *size_rows(found)]
+    return [
+        f"{_subject(found)} {_asked(found)} in {found.pool_name} at step {found.step:,}: {verdict}.",
+        f"  {_VERDICTS[found.verdict](found)}",
+        *recorded_rows(found),
+        *size_rows(found),
+        *waste_row(found),
+        *region_row(found),
+        *(line for number, run in enumerate(found.useful_runs, 1) for line in _run_sentence(number, run)),
+        *(["What would help" if found.event is not None else "To know more"] if found.advice else []),
+        *(f"  - {advice.text}" for advice in found.advice),
+    ]
+
+
+_QUESTIONS: Final = {Verdict.NO_FAILURE: "would fit", Verdict.UNKNOWN: "may fit or not"}
+
+
+def _subject(found: Diagnosis) -> str:
+    return cut(found.label) if found.label else "An unnamed request"
+
+
+def _asked(found: Diagnosis) -> str:
+    about = "" if found.recorded.is_exact else "about "
+    if found.event is None:
+        verb = _QUESTIONS.get(found.verdict, "would not fit")
+        return f"of {format_bytes(found.requested)} {verb}"
+    if not found.requested:
+        return "failed to allocate; the file does not say how many bytes"
+    return f"failed to allocate {about}{format_bytes(found.requested)}"
+
+
+# -- verdicts ------------------------------------------------------------------------------------------------
+
+
+def _above_limit(found: Diagnosis) -> str:
+    return f"The request (rounded up to {found.rounded} bytes) is larger than the limit: it can never fit."
+
+
+def _unknown(found: Diagnosis) -> str:
+    if not found.recorded.has_heap:
+        return "The file has the request, but not the chunks of that moment."
+    if not found.knows("largest_free_chunk"):
+        return "The file does not say what was free at that moment."
+    return (
+        "The largest free chunk is large enough. The events do not show why it was not taken: a timestamp, an "
+        "alignment, a stream or a separate pool for small requests can exclude a free chunk."
+    )
+
+
+def _refused(found: Diagnosis) -> str:
+    room = format_bytes(found.room or 0)
+    free = found.recorded.device_free
+    driver = "" if free is None else f"; the driver had {format_bytes(free)} free"
+    inside = (
+        f"{format_bytes(found.rounded - found.free_bytes)} more must be free in the pool"
+        if found.free_bytes < found.rounded
+        else "enough is free in the pool, but not in one chunk"
+    )
+    return f"The limit leaves {room} for a new region, but the sub-allocator granted none{driver}; {inside}."
+
+
+def _capacity(found: Diagnosis) -> str:
+    missing = format_bytes(found.rounded - found.free_bytes)
+    return f"The pool is full: {missing} more must be free; {_growth(found)}."
+
+
+def _regions_split(found: Diagnosis) -> str:
+    regions = found.regions
+    if regions.largest < found.rounded:
+        why = f"even the largest, of {format_bytes(regions.largest)}, is too small when it is empty"
+    else:
+        why = "the wholly free ones together could hold it as one region"
+    return (
+        f"Growth split the pool into {regions.count:,} regions: {why}. {len(regions.wholly_free):,} of them are wholly "
+        f"free, {format_bytes(regions.free_bytes)} in all; {_growth(found)}."
+    )
+
+
+def _fragmentation(found: Diagnosis) -> str:
+    missing = format_bytes(found.rounded - found.largest_free_chunk)
+    pieces = f" in {found.free_chunks:,} chunks" if found.free_chunks > 1 else ""
+    return (
+        f"The free memory is fragmented: enough is free{pieces}, but the largest chunk is {missing} too small; "
+        f"{_growth(found)}."
+    )
+
+
+def _no_failure(found: Diagnosis) -> str:
+    if found.largest_free_chunk >= found.rounded:
+        return f"The largest free chunk, {format_bytes(found.largest_free_chunk)}, is large enough."
+    return (
+        f"No free chunk is large enough, but the limit leaves {format_bytes(found.room or 0)} for a new region, if the "
+        "sub-allocator grants it."
+    )
+
+
+_VERDICTS: Final[Mapping[Verdict, Callable[[Diagnosis], str]]] = {
+    Verdict.ABOVE_LIMIT: _above_limit,
+    Verdict.UNKNOWN: _unknown,
+    Verdict.REFUSED: _refused,
+    Verdict.CAPACITY: _capacity,
+    Verdict.REGIONS: _regions_split,
+    Verdict.FRAGMENTATION: _fragmentation,
+    Verdict.NO_FAILURE: _no_failure,
+}
+
+
+def _growth(found: Diagnosis) -> str:
+    """Why the pool did not grow."""
+    free = found.recorded.device_free
+    if found.room is None and free is not None:
+        return f"the driver had {format_bytes(free)} free for a new region"
+    if found.room is None:
+        return (
+            "the sub-allocator granted no new region" if found.event is not None else "its limit is not known"
+        )
+    if found.room == 0:
+        return "the limit leaves no room for a new region"
+    return f"the limit leaves only {format_bytes(found.room)} for a new region"
+
+
+# -- the chunks in the way -----------------------------------------------------------------------------------
+
+
+def _beside(found: Diagnosis, name: Callable[[int], str]) -> str:
+    """The chunks on both sides of the largest free chunk."""
+    hole = found.hole
+    if hole.before is None and hole.after is None:
+        return " The largest free chunk fills its region."
+    sides = [_neighbour(hole.before, name, "start"), _neighbour(hole.after, name, "end")]
+    return f" The largest free chunk lies between {sides[0]} and {sides[1]}."
+
+
+def _neighbour(chunk: np.void | None, name: Callable[[int], str], edge: str) -> str:
+    if chunk is None:
+        return f"the region's {edge}"
+    owner = name(int(chunk["label"])) if chunk["in_use"] else "free, not merged yet"
+    return f"chunk {short_address(int(chunk['address']))} ({format_bytes(int(chunk['size']))}, {owner})"
+
+
+def _run_sentence(number: int, run: RunWithPins) -> list[str]:
+    where = f"{run.address:#x}, region {run.region}"
+    if not run.pins:
+        return [f"Place {number}: {format_bytes(run.size)} at {where}: free chunks that have not merged."]
+    chunks = counted(run.chunks_in_use, "chunk")
+    shown = sorted(run.pins, key=lambda pin: (-pin.size, pin.address))[:_PINS_SHOWN]
+    left = run.chunks_in_use - len(shown)
+    return [
+        f"Place {number}: {format_bytes(run.size)} at {where}, pinned by {format_bytes(run.bytes_in_use)} in {chunks}",
+        *(f"  {_pin(pin)}" for pin in shown),
+        *([f"  and {left:,} smaller ones"] if left else []),
+    ]
+
+
+def _pin(pin: Pin) -> str:
+    parts = [f"{pin.address:#x}  {format_bytes(pin.size):>10}  {cut(pin.label) if pin.label else 'no name'}"]
+    if pin.age is not None:
+        seconds = "" if pin.age_s is None else f" ({pin.age_s:.3g} s)"
+        parts.append(f"allocated {pin.age:,} events before{seconds}")
+    if pin.freed is not None:
+        parts.append(f"freed at event {pin.freed:,}")
+    stack = pin.details.get("stack", "").strip().splitlines()
+    return ", ".join([*parts, *stack[:1]])

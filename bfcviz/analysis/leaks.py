@@ -1,0 +1,573 @@
+"""Leaks: what a range of steps, or a phase, allocated and never freed; and what grows with every step."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bfcviz.errors import TraceError
+from bfcviz.events.origin import STATE_ONLY
+from bfcviz.events.row_copy import taken
+from bfcviz.events.trace import Trace
+from bfcviz.model.address_layout import NEVER
+from bfcviz.model.equal_steps import EqualSteps, equal_steps
+from bfcviz.model.grouping import Grouping, Path, grouping, place_in_code
+from bfcviz.model.lifetimes import LIFETIME, find, of_chunks, times_of
+from bfcviz.model.model import Model
+from bfcviz.model.navigation import phases
+from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# Holder lifetimes: how often each holder allocated in a range of steps, and for how long.
+
+HOLDER_LIFETIMES: Final = np.dtype(
+    [
+        ("count", "<u8"),  # allocations
+        ("bytes", "<u8"),  # of all of them together
+        ("alive", "<u8"),  # of them at the end of the range
+        ("alive_bytes", "<u8"),
+        ("median_events", "<u8"),
+        ("max_events", "<u8"),
+        ("median_ns", "<u8"),
+        ("max_ns", "<u8"),
+    ]
+)
+"""The lifetimes of one holder: events or nanoseconds from ALLOCATE to FREE.
+
+An allocation that is alive at the end of the range counts with its age there: its lifetime is at least that. The median
+of an even number of lifetimes is the lower of the two in the middle.
+"""
+
+
+@dataclass(frozen=True)
+class HolderLifetimes:
+    """The lifetimes of one heap in a range of steps, by holder.
+
+    Attributes:
+        start: the first step.
+        stop: the last step.
+        by: what the holders are found by.
+        rows: of `HOLDER_LIFETIMES`, by `bytes`, the largest first.
+        names: the path of each holder.
+    """
+
+    start: int
+    stop: int
+    by: str
+    rows: NDArray[np.void]
+    names: Sequence[str]
+
+    def to_arrow(self) -> pa.Table:
+        """One row a holder."""
+        columns = {name: self.rows[name] for name in HOLDER_LIFETIMES.names or ()}
+        return pa.table({"holder": pa.array(list(self.names), pa.string()), **columns})
+
+
+def holder_lifetimes(  # noqa: PLR0913, PLR0917  the range, and what is known already
+    trace: Trace,
+    pool: int = 0,
+    by: str = "op",
+    start: int | None = None,
+    stop: int | None = None,
+    model: Model | None = None,
+) -> HolderLifetimes:
+    """The lifetimes of all allocations that are alive at any of the steps [start, stop], by holder.
+
+    Args:
+        trace: the events.
+        pool: index of the heap.
+        by: see `holders`; each whole path is one holder.
+        start: the first step; None: the first step of the trace.
+        stop: the last step; None: the last step of the trace.
+        model: a model of this trace and pool, to reach `start` sooner; it returns to its step.
+
+    Raises:
+        TraceError: the trace has no such steps, or holds the state of one moment only.
+        ValueError: `by` is no grouping.
+    """
+    check_history(trace, "lifetimes")
+    start = trace.first if start is None else start
+    stop = len(trace) if stop is None else stop
+    how = grouping(trace, pool, by)
+    lives = find(trace, pool, start, stop, model=model).lifetimes
+    numbers, paths = how.grouped(lives)
+    rows = np.zeros(len(paths), HOLDER_LIFETIMES)
+    alive = lives["died"] == NEVER
+    rows["count"] = np.bincount(numbers, minlength=len(paths))
+    rows["alive"] = np.bincount(numbers[alive], minlength=len(paths))
+    np.add.at(rows["bytes"], numbers, lives["size"])
+    np.add.at(rows["alive_bytes"], numbers[alive], lives["size"][alive])
+    born: NDArray[np.uint64] = lives["born"]
+    died: NDArray[np.uint64] = lives["died"]
+    _set_spans(rows, "events", numbers, np.where(alive, np.uint64(stop), died) - born)
+    ends = np.where(alive, np.uint64(max(stop - 1, trace.first)), died)
+    _set_spans(rows, "ns", numbers, elapsed(times_of(trace, born), times_of(trace, ends)))
+    order = np.lexsort([np.arange(len(rows)), ~rows["bytes"]])
+    return HolderLifetimes(start, stop, by, rows[order], [how.text(paths[row]) for row in order.tolist()])
+
+
+def check_history(trace: Trace, what: str) -> None:
+    """Check that the events of a trace tell a history.
+
+    Raises:
+        TraceError: they only build the state of one moment.
+    """
+    if trace.origin.details.get("history") == STATE_ONLY:
+        raise TraceError(
+            f"{what} were asked for, but {trace.origin.source or 'the trace'} holds the state of one moment and no "
+            "history: when each chunk was allocated is not known; record the run (bfcviz record, or a profile)"
+        )
+
+
+def elapsed(begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Nanoseconds between times; 0 where a clock went back."""
+    # Unsigned: a difference may be more than int64 holds.
+    span = end.view(np.uint64) - begin.view(np.uint64)
+    return np.where(end > begin, span, np.uint64(0))
+
+
+def _set_spans(
+    rows: NDArray[np.void], unit: str, numbers: NDArray[np.intp], spans: NDArray[np.uint64]
+) -> None:
+    """Set the median and the maximum of the spans of each holder; each has at least one."""
+    if not len(spans):
+        return
+    order = np.lexsort([spans, numbers])
+    counts = rows["count"].astype(np.intp)
+    ends = np.cumsum(counts)
+    rows[f"median_{unit}"] = spans[order[ends - counts + (counts - 1) // 2]]
+    rows[f"max_{unit}"] = spans[order[ends - 1]]
+
+
+# ------------------------------------------------------------------------------
+# Growth: holders that have more memory at the end of every step than at the end of the step before.
+
+GROWING: Final = np.dtype(
+    [
+        ("chunks", "<i8"),  # gained from the first compared end of a step to the last one
+        ("bytes", "<i8"),
+        ("times", "<u4"),  # from one compared end to the next, so often it had more bytes
+        ("label", "<u4"),  # number of the label with most bytes among the chunks that stayed
+    ]
+)
+"""What one holder gained."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Holders with more bytes at the last compared end of a step than at the first.
+
+    Attributes:
+        steps: what was compared; its `reason` says why if nothing was.
+        rows: of GROWING, by bytes gained, those that grew every time first.
+        names: the path of each holder.
+        chunks: chunks in use at each compared end, (holders, ends), int64.
+        bytes: their bytes, (holders, ends), int64.
+        stayed: of LIFETIME: chunks in use at the last compared end that were allocated after the first one.
+        holders: the row of each of them; -1 for holders that are not in `rows`.
+    """
+
+    steps: EqualSteps
+    rows: NDArray[np.void]
+    names: Sequence[str]
+    chunks: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+    stayed: NDArray[np.void]
+    holders: NDArray[np.intp]
+
+    @property
+    def intervals(self) -> int:
+        """From one compared end to the next: how often."""
+        return max(len(self.steps.ends) - 1, 0)
+
+    @property
+    def growing(self) -> int:
+        """The number of holders that grew every time; they are the first rows."""
+        return int(np.count_nonzero(self.rows["times"] == self.intervals))
+
+    def a_step(self, row: int) -> tuple[float, float]:
+        """Chunks and bytes that a holder gains each step."""
+        steps = self.intervals * self.steps.every
+        return int(self.rows["chunks"][row]) / steps, int(self.rows["bytes"][row]) / steps
+
+    def to_arrow(self) -> pa.Table:
+        """One row a holder: what it gained and each step, and the lists of chunks and bytes at each end."""
+        steps = max(self.intervals * self.steps.every, 1)
+        return pa.table(
+            {
+                "holder": pa.array(list(self.names), pa.string()),
+                "every_step": self.rows["times"] == self.intervals,
+                "chunks_gained": self.rows["chunks"],
+                "bytes_gained": self.rows["bytes"],
+                "chunks_a_step": self.rows["chunks"] / steps,
+                "bytes_a_step": self.rows["bytes"] / steps,
+                "chunks": pa.array(self.chunks.tolist(), pa.list_(pa.int64())),
+                "bytes": pa.array(self.bytes.tolist(), pa.list_(pa.int64())),
+            }
+        )
+
+
+def growth(model: Model, steps: EqualSteps, how: Grouping) -> Growth:
+    """Compare the holders at the ends of equal steps; the model returns to its step."""
+    ends = steps.ends.tolist()
+    counted = _Counted(how, len(ends))
+    home = model.step
+    last = model.in_use()
+    for column, end in enumerate(ends):
+        model.seek(end)
+        last = model.in_use()
+        counted.add(column, last)
+    model.seek(home)
+    if not ends:
+        nothing = np.zeros((0, 0), np.int64)
+        return Growth(
+            steps, np.zeros(0, GROWING), [], nothing, nothing, np.zeros(0, LIFETIME), np.zeros(0, np.intp)
+        )
+    return counted.compared(steps, of_chunks(taken(last, last["born"] >= ends[0])))
+
+
+class _Counted:
+    """Chunks and bytes of each holder at each end."""
+
+    def __init__(self, how: Grouping, ends: int) -> None:
+        self._how = how
+        self._numbers: dict[Path, int] = {}
+        self._chunks = np.zeros((64, ends), np.int64)
+        self._bytes = np.zeros((64, ends), np.int64)
+
+    def add(self, column: int, records: NDArray[np.void]) -> None:
+        """Count the chunks at one end."""
+        at = self._rows(records)
+        self._chunks[:, column] = np.bincount(at, minlength=len(self._chunks))
+        np.add.at(self._bytes[:, column], at, records["size"].astype(np.int64))
+
+    def compared(self, steps: EqualSteps, stayed: NDArray[np.void]) -> Growth:
+        """The holders that gained bytes from the first end to the last."""
+        times = np.count_nonzero(np.diff(self._bytes, axis=1) > 0, axis=1)
+        gained = self._bytes[:, -1] - self._bytes[:, 0]
+        most = self._bytes.shape[1] - 1
+        order = np.lexsort([-gained, times < most])
+        order = order[gained[order] > 0]
+        rows = np.zeros(len(order), GROWING)
+        rows["bytes"], rows["times"] = gained[order], times[order]
+        rows["chunks"] = (self._chunks[:, -1] - self._chunks[:, 0])[order]
+        place = np.full(len(self._bytes), -1, np.intp)
+        place[order] = np.arange(len(order))
+        holders = place[self._rows(stayed)] if len(stayed) else np.zeros(0, np.intp)
+        rows["label"] = _largest_labels(stayed, holders, len(rows))
+        names = [self._how.text(path) for path in self._numbers]
+        chosen = [names[number] for number in order.tolist()]
+        return Growth(steps, rows, chosen, self._chunks[order], self._bytes[order], stayed, holders)
+
+    def _rows(self, records: NDArray[np.void]) -> NDArray[np.intp]:
+        """The row of the holder of each record; makes room for new holders."""
+        numbers, paths = self._how.grouped(records)
+        rows = [self._numbers.setdefault(path, len(self._numbers)) for path in paths]
+        if len(self._numbers) > len(self._chunks):
+            more = max(len(self._numbers), 2 * len(self._chunks)) - len(self._chunks)
+            self._chunks, self._bytes = (
+                np.pad(table, ((0, more), (0, 0))) for table in (self._chunks, self._bytes)
+            )
+        found: NDArray[np.intp] = np.array(rows, np.intp)[numbers]
+        return found
+
+
+def _largest_labels(chunks: NDArray[np.void], holders: NDArray[np.intp], count: int) -> NDArray[np.uint32]:
+    """For each of `count` holders the label of its chunks that has most bytes."""
+    labels, at = np.unique(chunks["label"], return_inverse=True)
+    found = np.zeros(count, np.uint32)
+    mine = holders >= 0
+    if not mine.any():
+        return found
+    cells, place = np.unique(holders[mine] * len(labels) + at[mine], return_inverse=True)
+    sums = np.zeros(len(cells), np.uint64)
+    np.add.at(sums, place, chunks["size"][mine])
+    order = np.argsort(sums, kind="stable")
+    found[cells[order] // len(labels)] = labels[cells[order] % len(labels)]
+    return found
+
+
+# ------------------------------------------------------------------------------
+# Leaks: what a range of steps, or a phase, allocated and never freed; and what grows with every step.
+
+LEAK: Final = np.dtype(
+    [
+        ("chunks", "<u8"),
+        ("bytes", "<u8"),
+        ("requested", "<u8"),
+        ("oldest_events", "<u8"),  # age of its oldest chunk, from its ALLOCATE to the end of the trace
+        ("oldest_ns", "<u8"),
+        ("first", "<u8"),  # index of its first chunk in `Leaks.chunks`
+    ]
+)
+"""What one holder never freed."""
+
+
+@dataclass(frozen=True)
+class Leaks:
+    """What a range of events allocated and what is alive at the end of the trace, by holder.
+
+    Attributes:
+        start: the first event of the range.
+        stop: one past its last event.
+        phase: only allocations in this phase; None: all.
+        until: the last step of the trace: chunks that are in use here count as never freed.
+        by: what the holders are found by.
+        rows: of LEAK, by bytes, the largest first.
+        names: the path of each holder.
+        chunks: the chunks, of LIFETIME: those of the first row, the oldest first, then those of the next row.
+        ages_ns: the age of each chunk in nanoseconds; its age in events is `until - born`.
+        growth: what grew from step to step of the program, whatever the range.
+    """
+
+    start: int
+    stop: int
+    phase: str | None
+    until: int
+    by: str
+    rows: NDArray[np.void]
+    names: Sequence[str]
+    chunks: NDArray[np.void]
+    ages_ns: NDArray[np.uint64]
+    growth: Growth
+
+    @property
+    def bytes(self) -> int:
+        """All bytes that were not freed."""
+        return int(self.rows["bytes"].sum())
+
+    def chunks_of(self, row: int) -> NDArray[np.void]:
+        """The chunks of one holder, of LIFETIME, the oldest first."""
+        first = int(self.rows["first"][row])
+        return self.chunks[first : first + int(self.rows["chunks"][row])]
+
+    def to_arrow(self) -> pa.Table:
+        """One row a chunk: its holder, address, sizes in bytes and age."""
+        counts = self.rows["chunks"].astype(np.intp)
+        holders = np.repeat(np.arange(len(self.rows)), counts)
+        return pa.table(
+            {
+                "holder": pa.array([self.names[row] for row in holders.tolist()], pa.string()),
+                "address": self.chunks["address"],
+                "size": self.chunks["size"],
+                "requested": self.chunks["requested"],
+                "allocated_at_step": self.chunks["born"] + np.uint64(1),
+                "age_events": np.uint64(self.until) - self.chunks["born"],
+                "age_ns": self.ages_ns,
+            }
+        )
+
+
+def leaks(  # noqa: PLR0913  the range, and what is compared
+    trace: Trace,
+    pool: int = 0,
+    start: int | None = None,
+    stop: int | None = None,
+    *,
+    phase: str | None = None,
+    by: str = "op",
+    mark: str | None = None,
+    warm_up: int | None = None,
+) -> Leaks:
+    """Find what the events [start, stop) allocated and what is in use at the end of the trace, and what grows.
+
+    Args:
+        trace: the events.
+        pool: index of the heap.
+        start: the first event; None: the first event of the trace.
+        stop: one past the last event; None: the end of the trace.
+        phase: count only what was allocated in phases of this name; None: all.
+        by: see `holders`.
+        mark: name of the marks, or of the phase, that separates the steps of the program; None: see `equal_steps`.
+        warm_up: see `equal_steps`.
+
+    Raises:
+        TraceError: the trace has no such events or phase, or holds the state of one moment only.
+        ValueError: `by` is no grouping.
+    """
+    check_history(trace, "leaks")
+    start, stop = _range(trace, start, stop)
+    model = Model(trace, pool)
+    how = grouping(trace, pool, by)
+    compared = growth(model, equal_steps(trace, pool, mark, warm_up), how)
+    model.seek(len(trace))
+    chunks = model.in_use()
+    kept = (chunks["born"] >= start) & (chunks["born"] < stop)
+    if phase is not None:
+        kept &= _in_phase(trace, pool, phase, chunks)
+    ranged = start, stop, phase, len(trace)
+    return _by_holder(trace, how, of_chunks(taken(chunks, kept)), ranged, compared)
+
+
+def _by_holder(
+    trace: Trace,
+    how: Grouping,
+    found: NDArray[np.void],
+    ranged: tuple[int, int, str | None, int],
+    compared: Growth,
+) -> Leaks:
+    """Sort the chunks by the bytes of their holders, then by age."""
+    numbers, paths = how.grouped(found)
+    bytes_of = np.zeros(len(paths), np.uint64)
+    np.add.at(bytes_of, numbers, found["size"])
+    order = np.argsort(~bytes_of, kind="stable")
+    place = np.zeros(len(paths), np.intp)
+    place[order] = np.arange(len(paths))
+    at = place[numbers]
+    sort = np.lexsort([found["born"], at])
+    found, at = taken(found, sort), at[sort]
+    ages = _ages(trace, found)
+    names = [how.text(paths[number]) for number in order.tolist()]
+    rows = _rows(found, at, ages, len(trace), len(names))
+    return Leaks(*ranged, how.by, rows, names, found, ages, compared)
+
+
+def _range(trace: Trace, start: int | None, stop: int | None) -> tuple[int, int]:
+    start = trace.first if start is None else start
+    stop = len(trace) if stop is None else stop
+    if not trace.first <= start <= stop <= len(trace):
+        raise TraceError(
+            f"leaks of the events {start} to {stop} are not possible: the trace has steps {trace.first} to {len(trace)}"
+        )
+    return start, stop
+
+
+def _in_phase(trace: Trace, pool: int, phase: str, chunks: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Which chunks were allocated while a phase of this name was open; see `PhasePaths` for its thread."""
+    how = grouping(trace, pool, "phase")
+    numbers, paths = how.grouped(chunks)
+    known = {each.name for each in phases(trace, pool)}
+    if phase not in known:
+        there = f"there are {', '.join(sorted(known)[:10])}" if known else "it has no phases"
+        raise TraceError(f"the trace has no phase {phase!r}: {there}")
+    inside = np.array([phase in path for path in paths], np.bool_)
+    found: NDArray[np.bool_] = inside[numbers]
+    return found
+
+
+def _ages(trace: Trace, chunks: NDArray[np.void]) -> NDArray[np.uint64]:
+    if not len(chunks):
+        return np.zeros(0, np.uint64)
+    last = times_of(trace, np.array([len(trace) - 1], np.uint64))
+    return elapsed(times_of(trace, chunks["born"]), np.repeat(last, len(chunks)))
+
+
+def _rows(
+    chunks: NDArray[np.void], at: NDArray[np.intp], ages: NDArray[np.uint64], until: int, count: int
+) -> NDArray[np.void]:
+    """The holders of sorted chunks."""
+    rows = np.zeros(count, LEAK)
+    counts = np.bincount(at, minlength=count)
+    rows["chunks"] = counts
+    rows["first"] = np.cumsum(counts) - counts
+    np.add.at(rows["bytes"], at, chunks["size"])
+    np.add.at(rows["requested"], at, chunks["requested"])
+    if count:
+        first = rows["first"].astype(np.intp)
+        rows["oldest_events"] = np.uint64(until) - chunks["born"][first]
+        rows["oldest_ns"] = np.maximum.reduceat(ages, first)
+    return rows
+
+
+# ------------------------------------------------------------------------------
+# Leaks and growth as sentences.
+
+_MOST: Final = 10
+"""Holders in a text."""
+
+
+def growth_lines(trace: Trace, found: Growth, most: int = _MOST) -> list[str]:
+    """What was compared; then a line for each holder that grew every step."""
+    steps = found.steps
+    if steps.reason:
+        return [f"growth is not known: {steps.reason}"]
+    lines = [compared_text(found)]
+    count = found.growing
+    if not count:
+        return [*lines, "no holder grew every step"]
+    lines += [_growth_line(trace, found, row) for row in range(min(count, most))]
+    if count > most:
+        left = sum(found.a_step(row)[1] for row in range(most, count))
+        lines.append(f"{_signed(left)} every step: {count - most:,} more holders")
+    return lines
+
+
+def compared_text(found: Growth) -> str:
+    """Which steps were compared."""
+    steps = found.steps
+    first, last = (f"{number:,}" for number in (steps.numbers[0], steps.numbers[-1]))
+    parts = [f"compared the ends of {len(steps.ends):,} equal steps, {first} to {last} of {steps.found:,}"]
+    if steps.every > 1:
+        parts.append(f"one in {steps.every:,}")
+    if steps.warm_up:
+        parts.append(f"after {steps.warm_up:,} of warm-up")
+    if steps.found > steps.equal:
+        parts.append(f"without {steps.found - steps.equal:,} that did less or more")
+    return f"{', '.join(parts)} (marks {steps.name!r})"
+
+
+def _growth_line(trace: Trace, found: Growth, row: int) -> str:
+    return f"{growth_text(found, row)}{_place(trace, int(found.rows['label'][row]), found.names[row])}"
+
+
+def growth_text(found: Growth, row: int) -> str:
+    """`+12 chunks, +3.1 MiB every step: layer_1/MatMul`."""
+    chunks, size = found.a_step(row)
+    same = len(set(map(int, found.chunks[row, 1:] - found.chunks[row, :-1]))) == 1
+    amount = f"{chunks:+,.0f}" if same and chunks == int(chunks) else f"about {chunks:+,.1f}"
+    return (
+        f"{amount} {'chunk' if amount == '+1' else 'chunks'}, {_signed(size)} every step: {found.names[row]}"
+    )
+
+
+def leak_lines(trace: Trace, found: Leaks, most: int = _MOST) -> list[str]:
+    """How much was never freed; then a line for each holder of it."""
+    where = "" if found.phase is None else f" in phase {found.phase!r}"
+    total = f"{format_bytes(found.bytes)} in {_count(len(found.chunks), 'chunk')}"
+    events = f"events {found.start:,} to {found.stop - 1:,}" if found.stop > found.start else "no event"
+    lines = [f"allocated by {events}{where} and not freed by step {found.until:,}, the last one: {total}"]
+    lines += _holders(trace, found, most)
+    if len(found.rows) > most:
+        rest = found.rows[most:]
+        size, chunks = int(rest["bytes"].sum()), int(rest["chunks"].sum())
+        lines.append(f"{format_bytes(size)} in {_count(chunks, 'chunk')}: {len(rest):,} more holders")
+    return lines
+
+
+def _holders(trace: Trace, found: Leaks, most: int) -> Iterator[str]:
+    for row in range(min(len(found.rows), most)):
+        each = found.rows[row]
+        chunks = found.chunks_of(row)
+        at = _place(trace, int(chunks["label"][0]), found.names[row])
+        yield (
+            f"{format_bytes(int(each['bytes']))} in {_count(int(each['chunks']), 'chunk')}: {found.names[row]}{at}; "
+            f"the oldest at {int(chunks['address'][0]):#x}, {int(each['oldest_events']):,} events "
+            f"({duration(int(each['oldest_ns']))}) old"
+        )
+
+
+def duration(nanoseconds: int) -> str:
+    """A duration with its unit: `1.5 ms`."""
+    value, unit = float(nanoseconds), "ns"
+    for larger in ("µs", "ms", "s"):
+        if value < 999.5:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.0f} ns" if unit == "ns" else f"{value:,.1f} {unit}"
+
+
+def _place(trace: Trace, label: int, name: str) -> str:
+    """The place in the code of a label, unless the holder's name says it."""
+    place = place_in_code(trace.labels[label].details.get("stack", ""))
+    return "" if place in ("", name) else f", allocated at {place}"
+
+
+def _signed(size: float) -> str:
+    return f"{'+' if size >= 0 else ''}{format_bytes(size)}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

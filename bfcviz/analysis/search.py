@@ -1,0 +1,475 @@
+"""The search of an allocation: the bins it searched, the chunk it took, and whether that chunk was split.
+
+No event records a search. This module repeats it, by the heap's rule, among the chunks that were free just before:
+
+::
+
+    request -> rounded up -> its bin, and upwards -> the smallest chunk that fits, of equal ones the lowest address
+    nothing fits in any bin -> release wholly free regions, extend the pool -> search again
+    the chunk taken:  | padding | allocated | rest |       padding and rest stay free where they are split off
+
+The chunk taken is always the one in the events; chunks that the rule takes earlier are counted in `passed_over`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.analysis.diagnosis import Family, settings_of
+from bfcviz.analysis.short_names import short_address
+from bfcviz.events.origin import holds_only_states, recorded_failures
+from bfcviz.events.row_copy import taken as picked
+from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events, Flag, Kind, bin_numbers, bin_of
+from bfcviz.events.trace import Trace
+from bfcviz.model import array_access
+from bfcviz.model.model import Model
+from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# The events that one request wrote, from the first release or extension to its ALLOCATE or OOM.
+#
+# ::
+#
+#     | RELEASE*  (EXTEND [MERGE])*  [SPLIT padding]  [SPLIT]  ALLOCATE
+#     | RELEASE*  (EXTEND [MERGE])*                            OOM
+
+_REACH: Final = 64
+"""Events read on either side: those of one operation are consecutive but for events of other pools."""
+
+_ON_THE_WAY: Final = (Kind.SPLIT, Kind.EXTEND, Kind.MERGE, Kind.RELEASE)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """The events of one request; each sequence is in the order of writing.
+
+    Attributes:
+        end: its ALLOCATE or OOM.
+        splits: the SPLITs of the chunk that it took.
+        extends: the EXTENDs made for it.
+        releases: the RELEASEs that made room for those.
+    """
+
+    end: np.void
+    splits: Sequence[np.void]
+    extends: Sequence[np.void]
+    releases: Sequence[np.void]
+
+    @property
+    def pool(self) -> int:
+        """Index of its pool."""
+        return int(self.end["pool"])
+
+    @property
+    def taken(self) -> int:
+        """Handle of the chunk that it took, before the split."""
+        return int((*self.splits, self.end)[0]["chunk"])
+
+    @property
+    def taken_at(self) -> int:
+        """The step just before that chunk was split or allocated."""
+        return int((*self.splits, self.end)[0]["seq"])
+
+    @property
+    def begin(self) -> int:
+        """The step just before the first of its events."""
+        return int((*self.releases, *self.extends, *self.splits, self.end)[0]["seq"])
+
+
+def operation_of(trace: Trace, event: int) -> Operation | None:
+    """The request to which the event with this index belongs; None where it belongs to none.
+
+    Raises:
+        TraceError: the trace has no such event.
+    """
+    end = _end(trace, trace.read(event, event + 1)[0])
+    if end is None:
+        return None
+    before = _of_pool(trace.read(max(trace.first, int(end["seq"]) - _REACH), int(end["seq"])), end)[::-1]
+    splits = _splits(before, end)
+    extends, releases = _room_made(before[len(splits) :], end)
+    found = Operation(end, splits[::-1], extends[::-1], releases[::-1])
+    return found if found.begin <= event else None
+
+
+def _end(trace: Trace, event: np.void) -> np.void | None:
+    if event["kind"] in (Kind.ALLOCATE, Kind.OOM):
+        return event
+    if event["kind"] not in _ON_THE_WAY:
+        return None
+    first = int(event["seq"]) + 1
+    for later in _of_pool(trace.read(first, min(len(trace), first + _REACH)), event):
+        if later["kind"] in (Kind.ALLOCATE, Kind.OOM):
+            found: np.void = later
+            return found
+        if later["kind"] not in _ON_THE_WAY:
+            return None
+    return None
+
+
+def _of_pool(events: Events, event: np.void) -> Events:
+    mine: Events = events[(events["pool"] == event["pool"]) & (events["kind"] != Kind.MARK)]
+    return mine
+
+
+def _splits(before: Events, end: np.void) -> list[np.void]:
+    """The SPLITs that led to an ALLOCATE, the last one first."""
+    found: list[np.void] = []
+    if end["kind"] == Kind.OOM:
+        return found
+    for event in before:
+        padding = bool(int(event["flags"]) & Flag.PADDING)
+        if event["kind"] != Kind.SPLIT or event["other" if padding else "chunk"] != end["chunk"]:
+            break
+        found.append(event)
+        if padding:
+            break
+    return found
+
+
+def _room_made(before: Events, end: np.void) -> tuple[list[np.void], list[np.void]]:
+    """The EXTENDs for this request and the RELEASEs before them, the last one first."""
+    rounded = max(MIN_CHUNK, -(-int(end["requested"]) // MIN_CHUNK) * MIN_CHUNK)
+    extends: list[np.void] = []
+    releases: list[np.void] = []
+    merged = None  # handle of the chunk that the later MERGE merged away
+    for event in before:
+        kind = event["kind"]
+        if kind == Kind.EXTEND and event["requested"] == rounded and merged in (None, int(event["chunk"])):
+            extends.append(event)
+            merged = None
+        elif kind == Kind.RELEASE and merged is None and (extends or end["kind"] == Kind.OOM):
+            releases.append(event)
+        elif kind == Kind.MERGE and merged is None:
+            merged = int(event["other"])
+        else:
+            break
+    return extends, releases
+
+
+# ------------------------------------------------------------------------------
+# The search of an allocation: the bins it searched, the chunk it took, and whether that chunk was split.
+
+_OTHER_RULES = {Family.TORCH, Family.RMM, Family.CUPY, Family.VULKAN}
+_WASTE_KEPT = 128 << 20  # TensorFlow's limit where no fragmentation_fraction is set
+
+
+class Cut(StrEnum):
+    """Why a chunk was split or not."""
+
+    EXACT = "exact"  # not split: nothing is left over
+    HALVES = "halves"  # split: it is at least twice the rounded request
+    WASTE = "waste"  # split: the rest reaches the waste limit
+    WHOLE = "whole"  # not split: the rest is less than both
+    NOT_SHOWN = "not shown"  # the rule says otherwise, or needs options that the trace does not have
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The chunk that a search took, in bytes.
+
+    Attributes:
+        address, size, bin: before any split.
+        padding: split off its start for alignment.
+        rest: left over after the rounded request; a chunk of its own where `split`.
+        split: whether the rest was split off.
+        cut: why the chunk was split or not.
+    """
+
+    address: int
+    size: int
+    bin: int
+    padding: int
+    rest: int
+    split: bool
+    cut: Cut
+
+
+@dataclass(frozen=True)
+class Search:
+    """The search of one request and its result.
+
+    Attributes:
+        event: index of the event that ended it, an ALLOCATE or OOM.
+        requested, rounded: requested bytes, and those rounded up to a multiple of 256.
+        first_bin, last_bin: the bins searched before any extension of the pool.
+        free_chunks: number of free chunks in each of these bins.
+        too_small: number of chunks in the first bin that do not fit.
+        passed_over: number of chunks that fit and come before the one taken by the rule. An alignment or a timestamp
+            excludes them; no event says which.
+        extended: bytes by which the pool was extended because nothing fitted.
+        released: number of free regions released to make room for that.
+        max_waste: a chunk with at least this rest in bytes is always split; None where the trace does not have it.
+        taken: None where the request failed.
+    """
+
+    event: int
+    requested: int
+    rounded: int
+    first_bin: int
+    last_bin: int
+    free_chunks: tuple[int, ...]
+    too_small: int
+    passed_over: int
+    extended: int
+    released: int
+    max_waste: int | None
+    taken: Taken | None
+
+
+def search_of(trace: Trace, event: int, model: Model | None = None) -> Search | None:
+    """Repeat the search of the operation to which this event belongs.
+
+    Args:
+        trace: the events.
+        event: index of an ALLOCATE or OOM, or of a SPLIT, EXTEND or RELEASE of the same operation.
+        model: a model of this trace and pool to use; it returns to its step.
+
+    Returns:
+        None for events without a request; for heaps rebuilt from addresses alone, whose free chunks are not known; for
+        allocations that only build a state; and for the heaps of other frameworks, which search by other rules.
+
+    Raises:
+        TraceError: the trace has no such event, or those before it contradict each other.
+    """
+    operation = operation_of(trace, event)
+    if operation is None or _is_tiled(trace, operation.pool) or not _is_known(trace, operation):
+        return None
+    if model is None or model.trace is not trace or model.pool != operation.pool:
+        model = Model(trace, operation.pool)
+    requested = int(operation.end["requested"])
+    rounded = max(MIN_CHUNK, -(-requested // MIN_CHUNK) * MIN_CHUNK)
+    rows = _chunks(model, operation.begin)
+    free = picked(rows, rows["state"] == array_access.CHUNK_FREE)
+    max_waste = _max_waste(trace, operation.pool)
+    taken = None
+    if operation.end["kind"] == Kind.ALLOCATE:
+        if operation.taken_at != operation.begin:
+            rows = _chunks(model, operation.taken_at)
+        taken = _taken(rows, operation, rounded, max_waste)
+    made_room = bool(operation.extends or operation.releases)
+    first = bin_of(rounded)
+    last = NUM_BINS - 1 if taken is None or made_room else max(taken.bin, first)
+    numbers = bin_numbers(free["size"])
+    counts = np.bincount(numbers, minlength=NUM_BINS)[first : last + 1]
+    fits = free["size"] >= rounded
+    return Search(
+        event=int(operation.end["seq"]),
+        requested=requested,
+        rounded=rounded,
+        first_bin=first,
+        last_bin=last,
+        free_chunks=tuple(counts.tolist()),
+        too_small=int(np.count_nonzero((numbers == first) & ~fits)),
+        passed_over=_passed_over(free[fits], None if made_room else taken),
+        extended=sum(int(event["size"]) for event in operation.extends),
+        released=len(operation.releases),
+        max_waste=max_waste,
+        taken=taken,
+    )
+
+
+def _chunks(model: Model, step: int) -> NDArray[np.void]:
+    """Rows of the chunks at a step, in no order: faster than `chunks()`, whose cached array stays valid."""
+    with model.visiting(step):
+        return model.table.chunk_rows()
+
+
+def _taken(rows: NDArray[np.void], operation: Operation, rounded: int, max_waste: int | None) -> Taken:
+    chunk = rows[np.flatnonzero(rows["handle"] == operation.taken)[0]]
+    size, rest, padding, split = int(chunk["size"]), 0, 0, False
+    for event in operation.splits:
+        if int(event["flags"]) & Flag.PADDING:
+            padding = size - int(event["size"])
+        else:
+            rest, split = rest + int(event["size"]), True
+    usable = size - padding
+    if not split:
+        rest = max(0, usable - rounded)
+    return Taken(
+        int(chunk["address"]),
+        size,
+        bin_of(size),
+        padding,
+        rest,
+        split,
+        _cut(usable, rounded, split, max_waste),
+    )
+
+
+def _cut(usable: int, rounded: int, split: bool, max_waste: int | None) -> Cut:  # noqa: FBT001
+    over = usable - rounded
+    wasteful = max_waste is not None and over >= max_waste
+    if split:
+        return Cut.HALVES if over >= rounded else Cut.WASTE if wasteful else Cut.NOT_SHOWN
+    if over <= 0:
+        return Cut.EXACT
+    return Cut.NOT_SHOWN if over >= rounded or wasteful else Cut.WHOLE
+
+
+def _passed_over(fits: NDArray[np.void], taken: Taken | None) -> int:
+    """Number of chunks that fit and come before the one taken; all where none was taken."""
+    if taken is None:
+        return len(fits)
+    smaller = fits["size"] < taken.size
+    lower = (fits["size"] == taken.size) & (fits["address"] < taken.address)
+    return int(np.count_nonzero(smaller | lower))
+
+
+def _max_waste(trace: Trace, pool: int) -> int | None:
+    """As `AllocatorOptions.max_waste`, from the heap's options in the trace."""
+    heap = trace.origin.pools[pool]
+    fraction = heap.options.get("fragmentation_fraction", 0.0)
+    if not heap.options or not isinstance(fraction, int | float):
+        return None
+    if fraction == 0:
+        return _WASTE_KEPT
+    return None if heap.limit is None else max(int(fraction * heap.limit), 1)
+
+
+def _is_known(trace: Trace, operation: Operation) -> bool:
+    """Whether the search follows from the events: the heap has our rule, and the chunks are those it searched."""
+    origin = trace.origin
+    if settings_of(origin, operation.pool).family in _OTHER_RULES:
+        return False
+    if operation.end["kind"] == Kind.ALLOCATE:
+        return not holds_only_states(origin.details)
+    event = int(operation.end["seq"])
+    return all(each.has_heap for each in recorded_failures(origin.details) if each.event == event)
+
+
+def _is_tiled(trace: Trace, pool: int) -> bool:
+    """Whether the importer had only addresses, so that the free chunks are not known."""
+    checks = trace.origin.details.get("checks")
+    check = checks[pool] if isinstance(checks, list) and pool < len(checks) else None
+    return isinstance(check, dict) and check.get("method") == "tiled"
+
+
+# ------------------------------------------------------------------------------
+# Sentences about the search for a free chunk.
+
+
+def search_words(search: Search) -> str:
+    """Two short sentences: where the search looked and what it took, and why that chunk was split or not.
+
+    A sentence on chunks that the search skipped stands between them where there are any.
+    """
+    sentences = [f"{_start(search)}: {_result(search)}."]
+    if search.passed_over:
+        sentences.append(_passed_over_sentence(search.passed_over))
+    if search.taken is not None:
+        sentences.append(_split(search, search.taken))
+    return " ".join(sentences)
+
+
+def _start(search: Search) -> str:
+    size = format_bytes(search.rounded)
+    requested = format_bytes(search.requested)
+    if requested == size:
+        requested = f"{search.requested:,} B"
+    rounded = f" ({requested} rounded up)" if search.rounded > search.requested else ""
+    return f"The search for {size}{rounded} started in bin {search.first_bin}"
+
+
+def _result(search: Search) -> str:
+    taken = search.taken
+    if taken is None or search.extended or search.released:
+        bins = _bins(search.first_bin, search.last_bin)
+        return f"{_none_taken(search, sum(search.free_chunks), bins)}{_growth(search)}"
+    here = search.free_chunks[taken.bin - search.first_bin] if taken.bin >= search.first_bin else 0
+    if taken.bin == search.first_bin:
+        small = f", {search.too_small} of them too small" if search.too_small else ""
+        return f"{_best_fit(taken, here, search.first_bin)}{small}"
+    below = _none_taken(search, sum(search.free_chunks[:-1]), _bins(search.first_bin, search.last_bin - 1))
+    return f"{below}; {_best_fit(taken, here, taken.bin)}"
+
+
+def _bins(first: int, last: int) -> str:
+    return f"bins {first} to {last}" if last > first else f"bin {first}"
+
+
+def _none_taken(search: Search, chunks: int, bins: str) -> str:
+    """Why the search took no chunk of these bins."""
+    if not chunks:
+        return f"{bins} {'have' if bins.startswith('bins') else 'has'} no free chunk"
+    fitting = chunks - search.too_small
+    if chunks == 1:
+        return f"the only free chunk in {bins} {'was not taken' if fitting else 'is too small'}"
+    if fitting:
+        return f"none of the {chunks:,} free chunks in {bins} was taken"
+    return f"all {chunks:,} free chunks in {bins} are too small"
+
+
+def _growth(search: Search) -> str:
+    """How the heap made room when no chunk was taken, and the result."""
+    steps = ""
+    if search.released:
+        regions = "region" if search.released == 1 else "regions"
+        steps += f"; the heap released {search.released} free {regions} to the sub-allocator"
+    steps += f"; the pool grew by {format_bytes(search.extended)}" if search.extended else ""
+    if search.taken is not None:
+        return f"{steps}; then the search took {_place(search.taken)} in bin {search.taken.bin}"
+    return f"{steps}; still no chunk fits" if search.extended else f"{steps}; the pool did not grow"
+
+
+def _best_fit(taken: Taken, chunks: int, number: int) -> str:
+    if chunks == 1:
+        return f"it took the only free chunk in bin {number}, {_place(taken)}"
+    return f"it took the best fit of {chunks:,} free chunks in bin {number}, {_place(taken)}"
+
+
+def _place(taken: Taken) -> str:
+    return f"{short_address(taken.address)} ({format_bytes(taken.size)})"
+
+
+def _passed_over_sentence(chunks: int) -> str:
+    if chunks == 1:
+        return "1 free chunk that fits was skipped: an alignment or a timestamp can exclude it."
+    return f"{chunks:,} free chunks that fit were skipped: an alignment or a timestamp can exclude them."
+
+
+def _split(search: Search, taken: Taken) -> str:
+    padding = ""
+    if taken.padding:
+        padding = f"{format_bytes(taken.padding)} of alignment padding stay free before it. "
+    return padding + _SPLIT_REASONS[taken.cut](search, taken)
+
+
+def _exact(_: Search, __: Taken) -> str:
+    return "The chunk fits exactly and was not split."
+
+
+def _halves(_: Search, taken: Taken) -> str:
+    return f"The chunk was split, as it has at least twice the request: {format_bytes(taken.rest)} stay free."
+
+
+def _waste(search: Search, taken: Taken) -> str:
+    return (
+        f"The chunk was split, as the {format_bytes(taken.rest)} left over reach the waste limit of "
+        f"{format_bytes(search.max_waste or 0)}."
+    )
+
+
+def _whole(search: Search, taken: Taken) -> str:
+    limit = "" if search.max_waste is None else f" and the waste limit of {format_bytes(search.max_waste)}"
+    return (
+        f"The chunk was not split: the {format_bytes(taken.rest)} left over are less than the request{limit}."
+    )
+
+
+def _not_shown(_: Search, taken: Taken) -> str:
+    verb = "was split" if taken.split else "was not split"
+    return f"The chunk {verb}, with {format_bytes(taken.rest)} left over; the events do not show why."
+
+
+_SPLIT_REASONS = {
+    Cut.EXACT: _exact,
+    Cut.HALVES: _halves,
+    Cut.WASTE: _waste,
+    Cut.WHOLE: _whole,
+    Cut.NOT_SHOWN: _not_shown,
+}

@@ -1,0 +1,420 @@
+"""Why a request failed, or whether one would fit: the first failure of a trace, its diagnosis, and that as JSON."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.analysis.advice import advice_for
+from bfcviz.analysis.diagnosis import (
+    Diagnosis,
+    Family,
+    HeapSettings,
+    LargestHole,
+    Pin,
+    RegionTotals,
+    RunWithPins,
+    Verdict,
+    best_runs,
+    pins_of,
+    settings_of,
+)
+from bfcviz.errors import TraceError
+from bfcviz.events.origin import STATE_ONLY, RecordedFailure, recorded_failures
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
+from bfcviz.model.model import Model
+from bfcviz.model.navigation import events_of, failures, peak
+
+# ------------------------------------------------------------------------------
+# Find out why a request failed, or whether one would fit: from the heap at its step, and what the file says of it.
+
+RUNS: Final = 3
+"""Runs of a diagnosis."""
+
+
+MOST_FAILURES: Final = 1000
+"""Failures of a trace that are diagnosed: the first ones. Each diagnosis looks at all chunks of its moment."""
+
+
+def diagnose(
+    trace: Trace,
+    event: int,
+    model: Model | None = None,
+    *,
+    runs: int = RUNS,
+    recorded: RecordedFailure | None = None,
+) -> Diagnosis:
+    """Find out why a request failed.
+
+    Args:
+        trace: the events.
+        event: index of its OOM event.
+        model: a model of this trace and pool to use; it returns to its step.
+        runs: the most runs to find; 0: only the verdict and its numbers, without advice.
+        recorded: what the file says of this failure, if the caller has it; otherwise it is searched for.
+
+    Raises:
+        TraceError: the event is not an OOM, or the trace does not have it.
+    """
+    record = trace.read(event, event + 1)[0]
+    if record["kind"] != Kind.OOM:
+        raise TraceError(f"event {event} is not an OOM: it is {Kind(int(record['kind'])).name}")
+    recorded = recorded or _recorded_by_event(trace).get(event, RecordedFailure(event))
+    with _model_of(trace, int(record["pool"]), model).visiting(event) as there:
+        found = _numbers(there, int(record["requested"]), recorded)
+        found = replace(
+            found,
+            event=event,
+            label=trace.labels.name(int(record["label"])),
+            free_bytes=int(record["address"]),
+            largest_free_chunk=int(record["size"]),
+        )
+        return _judged(there, found, runs)
+
+
+def would_fit(trace: Trace, step: int, size: int, model: Model | None = None, *, pool: int = 0) -> Diagnosis:
+    """Find out whether a request would fit into the heap at a step, and if not, why.
+
+    Args:
+        trace: the events.
+        step: the state after that many events.
+        size: bytes of the request.
+        model: a model of this trace and pool to use; it returns to its step.
+        pool: index of the heap.
+
+    Raises:
+        TraceError: the trace has no such step or pool.
+        ValueError: the size is not a number of bytes that a request can have.
+    """
+    with _model_of(trace, pool, model).visiting(step) as there:
+        return _judged(there, question(there, size), RUNS)
+
+
+def question(model: Model, size: int, recorded: RecordedFailure | None = None) -> Diagnosis:
+    """The verdict and the numbers of `would_fit` at the model's step, without runs and advice: fast.
+
+    Args:
+        model: stands at the step.
+        size: bytes of the request.
+        recorded: what the file says of the request, if it failed.
+
+    Raises:
+        ValueError: the size is not a number of bytes that a request can have.
+    """
+    if not 0 < size < 1 << 62:
+        raise ValueError(f"size={size} is not a request: give a number of bytes from 1 to 2^62")
+    return _judged(model, _numbers(model, size, recorded or RecordedFailure(model.step)), 0)
+
+
+def without_failure(trace: Trace, pool: int = 0, model: Model | None = None) -> Diagnosis:
+    """The heap at the model's step (None: after the last event) as if nothing was requested: `requested` is 0."""
+    step = len(trace) if model is None else model.step
+    with _model_of(trace, pool, model).visiting(step) as there:
+        return replace(_numbers(there, 0, RecordedFailure(0)), rounded=0, verdict=Verdict.NO_FAILURE)
+
+
+def all_failures(trace: Trace, pool: int | None = None, *, runs: int = RUNS) -> list[Diagnosis]:
+    """The diagnoses of the first requests that failed finally, in the order of the trace; see `failed_steps`."""
+    models: dict[int, Model] = {}
+    recorded = _recorded_by_event(trace)
+    found = []
+    for step in failed_steps(trace, pool):
+        number = int(trace.read(step - 1, step)["pool"][0])
+        model = models.get(number) or models.setdefault(number, Model(trace, number))
+        model.seek(step - 1)  # so that the next one is a short move
+        known = recorded.get(step - 1, RecordedFailure(step - 1))
+        found.append(diagnose(trace, step - 1, model, runs=runs, recorded=known))
+    return found
+
+
+def failed_steps(
+    trace: Trace, pool: int | None = None, start: int | None = None, stop: int | None = None
+) -> list[int]:
+    """The steps just after the requests that failed finally, and after those that the file names as failures.
+
+    The first `MOST_FAILURES` of the events [start, stop), by default of all.
+    """
+    recorded = {
+        step
+        for step in _recorded_steps(trace, pool)
+        if (start is None or start < step) and (stop is None or step <= stop)
+    }
+    found = failures(trace, pool, MOST_FAILURES, start=start, stop=stop)
+    return sorted(set(found) | recorded)[:MOST_FAILURES]
+
+
+def failures_left_out(trace: Trace, pool: int | None = None) -> int:
+    """How many OOM events are not among `failed_steps` because there are more than `MOST_FAILURES`."""
+    later = events_of(trace, [Kind.OOM], pool)["seq"][MOST_FAILURES:]
+    return len(set(later.tolist()) - {step - 1 for step in failed_steps(trace, pool)}) if len(later) else 0
+
+
+def _recorded_by_event(trace: Trace) -> dict[int, RecordedFailure]:
+    """What the file says of its failures; of an event that it names twice, the first entry."""
+    return {each.event: each for each in reversed(recorded_failures(trace.origin.details))}
+
+
+def _recorded_steps(trace: Trace, pool: int | None) -> set[int]:
+    """The steps after the failures that the file itself names."""
+    events = _recorded_by_event(trace)
+    there = sorted(event for event in events if trace.first <= event < len(trace))
+    rows = [trace.read(event, event + 1)[0] for event in there]
+    return {
+        int(row["seq"]) + 1 for row in rows if row["kind"] == Kind.OOM and pool in {None, int(row["pool"])}
+    }
+
+
+def _model_of(trace: Trace, pool: int, model: Model | None) -> Model:
+    usable = model is not None and model.trace is trace and model.pool == pool
+    return model if usable else Model(trace, pool)  # type: ignore[return-value]
+
+
+def _numbers(model: Model, requested: int, recorded: RecordedFailure) -> Diagnosis:
+    """What the heap at the model's step says, as of a question; the verdict is not decided."""
+    origin, table = model.trace.origin, model.table
+    pool = origin.pools[model.pool]
+    settings = settings_of(origin, model.pool)
+    chunks = model.chunks()
+    return Diagnosis(
+        pool=model.pool,
+        pool_name=pool.name,
+        step=model.step,
+        event=None,
+        verdict=Verdict.UNKNOWN,
+        label="",
+        requested=requested,
+        rounded=recorded.rounded or settings.rounded(requested),
+        free_bytes=table.free_bytes,
+        largest_free_chunk=table.largest_free_chunk,
+        free_chunks=table.chunks_free,
+        bytes_in_use=table.bytes_in_use,
+        chunks_in_use=table.chunks_in_use,
+        pool_bytes=table.pool_bytes,
+        bytes_limit=_limit(pool.limit, settings, recorded),
+        wasted=_wasted(model, recorded),
+        largest_waste=int(np.where(chunks["in_use"], chunks["size"] - chunks["requested"], 0).max(initial=0)),
+        regions=_regions(model, chunks),
+        runs=(),
+        hole=_hole(model, chunks),
+        recorded=recorded,
+        settings=settings,
+        is_state_only=origin.details.get("history") == STATE_ONLY,
+        unknown=frozenset(name for name, value in _facts(model).items() if value is None),
+    )
+
+
+def _judged(model: Model, found: Diagnosis, runs: int) -> Diagnosis:
+    """With verdict, runs and advice."""
+    found = replace(found, verdict=_verdict(found))
+    if runs == 0:
+        return found
+    has_chunks = found.knows("largest_free_chunk")
+    if has_chunks and found.verdict not in {Verdict.ABOVE_LIMIT, Verdict.NO_FAILURE}:
+        found = replace(found, runs=_runs(model, found.rounded, runs))
+    return replace(found, advice=tuple(advice_for(found)))
+
+
+def _verdict(found: Diagnosis) -> Verdict:
+    is_question, rounded, room = found.event is None, found.rounded, found.room
+    if found.bytes_limit is not None and rounded > found.bytes_limit:
+        return Verdict.ABOVE_LIMIT
+    has_chunks = found.knows("largest_free_chunk")
+    if has_chunks and found.largest_free_chunk >= rounded:
+        return Verdict.NO_FAILURE if is_question else Verdict.UNKNOWN
+    if found.knows("pool_bytes") and room is not None and room >= rounded:
+        return Verdict.NO_FAILURE if is_question else Verdict.REFUSED
+    if found.knows("free_bytes") and found.free_bytes < rounded:
+        return Verdict.CAPACITY
+    if not has_chunks:
+        return Verdict.UNKNOWN
+    regions = found.regions
+    together = regions.free_bytes + (room or 0) >= rounded
+    return Verdict.REGIONS if regions.largest < rounded or together else Verdict.FRAGMENTATION
+
+
+def _limit(limit: int | None, settings: HeapSettings, recorded: RecordedFailure) -> int | None:
+    """The limit of the pool. PyTorch has none unless a part of the device was set."""
+    total = recorded.device_total
+    if settings.family is Family.TORCH and limit is not None and total is not None and limit >= total:
+        return None
+    return limit
+
+
+def _wasted(model: Model, recorded: RecordedFailure) -> int | None:
+    """Bytes of chunks in use that were not requested, from the best source that knows them."""
+    in_use = model.table.bytes_in_use
+    if recorded.in_use_requested is not None:
+        return max(0, in_use - recorded.in_use_requested)
+    own = _facts(model)
+    requested = own.get("requested_bytes_in_use", 0)
+    if requested is None:
+        return None
+    if model.trace.origin.details.get("history") != STATE_ONLY or "requested_bytes_in_use" not in own:
+        requested = model.table.requested_bytes_in_use  # the fact is of the last event
+    return max(0, int(in_use - requested))
+
+
+def _facts(model: Model) -> Mapping[str, Any]:
+    """The numbers of the pool that the file states, None for unknown ones."""
+    facts = model.trace.origin.details.get("facts")
+    found: Mapping[str, Any] = (
+        facts[model.pool] if isinstance(facts, Sequence) and model.pool < len(facts) else {}
+    )
+    return found
+
+
+def _regions(model: Model, chunks: NDArray[np.void]) -> RegionTotals:
+    regions = model.regions()
+    free = chunks[~chunks["in_use"]]
+    # A wholly free region is one free chunk, or several that wait to merge.
+    sums = np.zeros(len(regions), np.uint64)
+    np.add.at(sums, np.searchsorted(regions["address"], free["address"], "right") - 1, free["size"])
+    whole = regions[sums == regions["size"]]
+    return RegionTotals(
+        count=len(regions),
+        largest=int(regions["size"].max(initial=0)),
+        wholly_free=tuple(zip(whole["address"].tolist(), whole["size"].tolist(), strict=True)),
+    )
+
+
+def _runs(model: Model, wanted: int, most: int) -> tuple[RunWithPins, ...]:
+    chunks = model.chunks()
+    return tuple(
+        RunWithPins(**vars(run), pins=pins_of(model, chunks[run.first : run.stop]))
+        for run in best_runs(chunks, wanted, most)
+    )
+
+
+def _hole(model: Model, chunks: NDArray[np.void]) -> LargestHole:
+    if model.table.chunks_free == 0:
+        return LargestHole()
+    at = int(np.argmax(np.where(chunks["in_use"], 0, chunks["size"])))
+    hole = chunks[at]
+    before, after = (
+        chunks[i] if 0 <= i < len(chunks) and chunks[i]["region"] == hole["region"] else None
+        for i in (at - 1, at + 1)
+    )
+    return LargestHole(hole, before, after)
+
+
+# ------------------------------------------------------------------------------
+# The first failed request of a trace, and the step at which a view of it opens.
+
+
+def opening(trace: Trace, pool: int | None = None) -> tuple[int, int]:
+    """The pool and the step of the first failed request; of the peak of the first pool where none failed.
+
+    A failure whose heap the file has comes before one that the file only names.
+
+    Args:
+        trace: the events.
+        pool: look only for this pool; None: for all.
+    """
+    return first_failure(trace, pool) or (pool or 0, peak(trace, pool or 0))
+
+
+def failing_pool(trace: Trace) -> int:
+    """The index of the heap whose request failed first; of the first heap where none failed."""
+    found = first_failure(trace) if len(trace.origin.pools) > 1 else None
+    return 0 if found is None else found[0]
+
+
+def first_failure(trace: Trace, pool: int | None = None) -> tuple[int, int] | None:
+    """The pool and the step of the first failed request; None where none failed.
+
+    As for `opening`, which also finds the peak and so may read the whole trace.
+    """
+    steps = failed_steps(trace, pool)
+    if not steps:
+        return None
+    bare = {each.event for each in recorded_failures(trace.origin.details) if not each.has_heap}
+    step = next((step for step in steps if step - 1 not in bare), steps[0])
+    return int(trace.read(step - 1, step)["pool"][0]), step
+
+
+# ------------------------------------------------------------------------------
+# A diagnosis as JSON values: sizes in bytes, null for unknown.
+
+_SOURCES: Final = {
+    "free_chunks": "chunks_free",
+    "largest_region": "regions",
+    "wholly_free_regions": "regions",
+}
+"""Names here -> the number in `Diagnosis.unknown` that they depend on; the others have the same name in both."""
+
+
+def diagnosis_json(found: Diagnosis) -> dict[str, Any]:
+    """The entry of `bfcviz why --json`."""
+    return {
+        "verdict": str(found.verdict),
+        "event": found.event,
+        "step": found.step,
+        "pool": found.pool,
+        "allocator": found.pool_name,
+        "label": found.label,
+        "requested_bytes": found.requested,
+        "rounded_bytes": found.rounded,
+        "exact": found.recorded.is_exact,
+        **_heap(found),
+        "bytes_limit": found.bytes_limit,
+        "device_bytes_in_use": found.device_used,
+        "device_bytes_free": found.recorded.device_free,
+        "device_bytes": found.recorded.device_total,
+        "pinned_by": [_pin(pin) for pin in found.pinned_by],
+        "runs": [_run(run) for run in found.runs],
+        "advice": [
+            {"kind": str(each.kind), "text": each.text, "numbers": dict(each.numbers)}
+            for each in found.advice
+        ],
+        "op": found.recorded.op,
+        "tensor": found.recorded.tensor,
+        "message": found.recorded.message,
+    }
+
+
+def _heap(found: Diagnosis) -> dict[str, Any]:
+    """What the chunks say; null where the file does not have them, or cannot give a number."""
+    heap = {
+        "free_bytes": found.free_bytes,
+        "largest_free_chunk": found.largest_free_chunk,
+        "external_fragmentation": found.external_fragmentation,
+        "free_chunks": found.free_chunks,
+        "pool_bytes": found.pool_bytes,
+        "bytes_in_use": found.bytes_in_use,
+        "chunks_in_use": found.chunks_in_use,
+        "wasted_bytes": found.wasted,
+        "regions": found.regions.count,
+        "largest_region": found.regions.largest,
+        "wholly_free_regions": [
+            {"address": address, "size": size} for address, size in found.regions.wholly_free
+        ],
+    }
+    return {name: value if found.knows(_SOURCES.get(name, name)) else None for name, value in heap.items()}
+
+
+def _run(run: RunWithPins) -> dict[str, Any]:
+    return {
+        "address": run.address,
+        "size": run.size,
+        "region": run.region,
+        "bytes_in_use": run.bytes_in_use,
+        "chunks_in_use": run.chunks_in_use,
+        "pinned_by": [_pin(pin) for pin in run.pins],
+    }
+
+
+def _pin(pin: Pin) -> dict[str, Any]:
+    return {
+        "address": pin.address,
+        "size": pin.size,
+        "label": pin.label,
+        "requested": pin.requested,
+        "details": pin.details,
+        "stream": pin.stream,
+        "age_events": pin.age,
+        "age_s": pin.age_s,
+        "freed_at_event": pin.freed,
+    }

@@ -1,0 +1,297 @@
+"""What several subcommands share: a file opened with a progress bar, a range of steps, the requests to serve."""
+
+import argparse
+import math
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TextIO
+
+import numpy as np
+
+from bfcviz.cli.why import pool_number
+from bfcviz.errors import FileError, TraceError
+from bfcviz.events.schema import Events
+from bfcviz.events.trace import Trace
+from bfcviz.importers.open_trace import open_trace
+from bfcviz.periodic import Periodic
+from bfcviz.terminal import printable
+from bfcviz.whatif.replay import searchable, stream_of
+from bfcviz.whatif.requests import RequestStream, without_failed
+from bfcviz.whatif.search.trial import SearchControl
+
+# ------------------------------------------------------------------------------
+# Open a file with a progress bar on a terminal, and check where a command writes.
+
+_QUIET_S: Final = 0.5
+"""Nothing is shown for so long: most files are read sooner."""
+
+_PAUSE_S: Final = 0.2
+_WIDTH: Final = 30
+_ERASE: Final = "\r\x1b[K"
+
+
+class ProgressBar:
+    """One line on a terminal: what is read, how much of it, and for how long; a thread draws it.
+
+    Attributes:
+        share: how much is done, 0..1; None: unknown.
+    """
+
+    def __init__(self, text: str, stream: TextIO) -> None:
+        self.share: float | None = None
+        self._text = printable(text)
+        self._stream = stream
+        self._began = time.monotonic()
+        self._lock = threading.Lock()
+        self._is_drawn = False
+        self._is_over = False
+
+    def draw(self) -> float | None:
+        """Draw the line; returns the seconds until the next time."""
+        with self._lock:
+            if self._is_over:
+                return None
+            elapsed = time.monotonic() - self._began
+            if elapsed >= _QUIET_S:
+                self._is_drawn = True
+                self._stream.write(f"{_ERASE}{self._text} {self._bar()}{elapsed:.0f} s")
+                self._stream.flush()
+            return _PAUSE_S
+
+    def erase(self) -> None:
+        """Remove the line; it is not drawn again."""
+        with self._lock:
+            self._is_over = True
+            if self._is_drawn:
+                self._stream.write(_ERASE)
+                self._stream.flush()
+
+    def _bar(self) -> str:
+        if self.share is None:
+            return ""
+        full = int(_WIDTH * self.share)
+        return f"[{'#' * full}{'.' * (_WIDTH - full)}] {100 * self.share:3.0f} % "
+
+
+class _CountedTrace(Trace):
+    """A trace that tells a progress bar how far its events were read."""
+
+    def __init__(self, trace: Trace, bar: ProgressBar) -> None:
+        super().__init__(trace.source)
+        self.path = trace.path
+        self._bar = bar
+
+    def read(self, start: int, stop: int) -> Events:
+        """As `Trace.read`."""
+        if stop - start > 1:  # not one that looks at a single event
+            self._bar.share = stop / max(len(self), 1)
+        return super().read(start, stop)
+
+
+@contextmanager
+def open_with_progress(file: str) -> Iterator[Trace]:
+    """Open a file; until the end of the `with` a terminal shows how much of it was read.
+
+    Raises:
+        FileError: the file cannot be read.
+    """
+    if not sys.stderr.isatty():
+        yield open_trace(file)
+        return
+    bar = ProgressBar(f"Reading {Path(file).name}", sys.stderr)
+    drawing = Periodic(bar.draw, "bfcviz-progress")
+    drawing.start()
+    try:
+        yield _CountedTrace(open_trace(file), bar)
+    finally:
+        bar.erase()
+        drawing.stop()
+
+
+def writable(out: Path, source: str, suffixes: Sequence[str], *, force: bool) -> Path:
+    """`out`, checked before the work begins.
+
+    Raises:
+        FileError: its ending names no format, it exists, it is the source, or its folder does not exist.
+    """
+    if out.suffix.lower() not in suffixes:
+        raise FileError(out, "", f"names no format: its name must end in {', '.join(suffixes)}")
+    if out.exists() and Path(source).exists() and out.samefile(source):
+        raise FileError(out, "", "is the file to read and would be overwritten; choose another path with -o")
+    if out.is_dir():
+        raise FileError(out, "", "is a folder; give the path of a file with -o")
+    if out.exists() and not force:
+        raise FileError(out, "", "exists already; choose another path with -o, or give --force")
+    if not out.parent.is_dir():
+        raise FileError(
+            out, "", "cannot be written: its folder does not exist; make it, or choose another with -o"
+        )
+    return out
+
+
+# ------------------------------------------------------------------------------
+# The arguments `--range` and `--time`: a part of a trace, as steps or as times since its first event.
+
+_UNITS: Final = {"": 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "µs": 10**3, "ns": 1, "min": 60 * 10**9}
+_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zµ]*)")
+
+Ends = tuple[int | None, int | None]
+"""The first and the last of a range; None: that of the trace."""
+
+
+def add_range_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--range` and `--time`, of which one can be given."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--range",
+        dest="steps",
+        type=_steps,
+        metavar="A:B",
+        help="only steps A to B, such as 1000:2000, 1000: or :2000; a step is a number of events applied",
+    )
+    which.add_argument(
+        "--time",
+        type=_times,
+        metavar="A:B",
+        help="only this time since the first event, such as 10s:20s, 500ms: or :2min",
+    )
+
+
+def steps_of(arguments: argparse.Namespace, trace: Trace) -> tuple[int, int]:
+    """The first and the last step that the arguments ask for.
+
+    Raises:
+        TraceError: the trace has no such steps, or none in that time.
+    """
+    first, last = trace.first, len(trace)
+    if arguments.time is not None:
+        return _steps_within(trace, arguments.time)
+    if arguments.steps is None:
+        return first, last
+    start, stop = (
+        end if end is not None else other for end, other in zip(arguments.steps, (first, last), strict=True)
+    )
+    if not first <= start <= stop <= last:
+        raise TraceError(f"--range {start}:{stop} is not in the trace: it has steps {first} to {last}")
+    return start, stop
+
+
+def _steps_within(trace: Trace, times: Ends) -> tuple[int, int]:
+    """The steps of the events in a time; times never decrease in a trace."""
+    if len(trace) == trace.first:
+        raise TraceError("--time was given, but the trace has no event")
+    begin = _time(trace, trace.first)
+    start = trace.first if times[0] is None else _first_at(trace, begin + times[0])
+    stop = len(trace) if times[1] is None else _first_at(trace, begin + times[1] + 1)
+    if start >= stop:
+        length = (_time(trace, len(trace) - 1) - begin) / 1e9
+        raise TraceError(f"no event lies in that --time: the trace lasts {length:.6g} s")
+    return start, stop
+
+
+def _first_at(trace: Trace, time: int) -> int:
+    """The first event at or after a time; a search that reads few blocks."""
+    low, high = trace.first, len(trace)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if _time(trace, middle) < time else (low, middle)
+    return low
+
+
+def _time(trace: Trace, event: int) -> int:
+    return int(np.int64(trace.read(event, event + 1)["time"][0]))
+
+
+def _steps(text: str) -> Ends:
+    return _ends(text, _step, "steps, such as 1000:2000")
+
+
+def _times(text: str) -> Ends:
+    return _ends(text, _nanoseconds, "times, such as 10s:20s")
+
+
+def _ends(text: str, parse: Callable[[str], int | None], form: str) -> Ends:
+    parts = [part.strip() for part in text.replace(",", "").split(":")]
+    found = [parse(part) if part else None for part in parts]
+    is_known = [not part or end is not None for part, end in zip(parts, found, strict=True)]
+    if len(parts) == 2 and all(is_known):
+        first, last = found
+        if first is None or last is None or first <= last:
+            return first, last
+    raise argparse.ArgumentTypeError(f"{text!r} is not a range: give two {form}")
+
+
+def _step(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
+
+
+def _nanoseconds(text: str) -> int | None:
+    found = _DURATION.fullmatch(text)
+    if found is None or found[2] not in _UNITS:
+        return None
+    value = float(found[1]) * _UNITS[found[2]]
+    return int(value) if math.isfinite(value) and value < 1 << 62 else None
+
+
+# ------------------------------------------------------------------------------
+# The requests that `bfcviz whatif` and `bfcviz fit` serve: of which file and allocator.
+
+
+def add_request_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the file, the allocator, and whether failed requests are served."""
+    parser.add_argument("file", metavar="FILE", help="a trace or profile: anything that `bfcviz info` reads")
+    parser.add_argument(
+        "--pool",
+        default=None,
+        metavar="NAME",
+        help="the allocator: its name, or its number in the file, from 0 (default: the one with a failed request, else "
+        "the first)",
+    )
+    parser.add_argument(
+        "--without-failed",
+        action="store_true",
+        help="leave out the requests that failed in the file: for a job that went on without them",
+    )
+
+
+def asked_requests(arguments: argparse.Namespace) -> RequestStream:
+    """The requests of the file.
+
+    Raises:
+        FileError: the file cannot be read.
+        TraceError: the file has no such allocator.
+        InvalidRequest: it has nothing to compare: no allocations, or no frees.
+    """
+    with open_with_progress(arguments.file) as trace:
+        pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
+        stream = stream_of(trace, pool)
+    return searchable(without_failed(stream) if arguments.without_failed else stream)
+
+
+# ------------------------------------------------------------------------------
+# The progress of a search as a line on a terminal, and Ctrl-C, which ends it with what is known so far.
+
+
+@contextmanager
+def search_control(text: str) -> Iterator[SearchControl]:
+    """A control for one search; until the end of the `with` a terminal shows how far it is."""
+    if not sys.stderr.isatty():
+        yield SearchControl()
+        return
+    bar = ProgressBar(text, sys.stderr)
+
+    def progress(done: int, total: int, _text: str) -> None:
+        bar.share = done / max(total, 1)
+
+    drawing = Periodic(bar.draw, "bfcviz-progress")
+    drawing.start()
+    try:
+        yield SearchControl(progress)
+    finally:
+        bar.erase()
+        drawing.stop()

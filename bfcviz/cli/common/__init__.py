@@ -1,1 +1,0 @@
-"""What several subcommands need: a file opened with a progress bar, a range of steps."""

@@ -1,0 +1,295 @@
+"""A server for one page: Voila on a notebook of one cell, of which it shows only the output.
+
+The page can send messages to its widgets; it cannot run code. It loads nothing from other servers.
+"""
+
+import asyncio
+import ipaddress
+import json
+import logging
+import os
+import signal
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+from tornado.web import HTTPError, RequestHandler, StaticFileHandler
+from traitlets.config import Config
+
+from bfcviz.cli import provisioner
+from bfcviz.cli.standby import Standby
+from bfcviz.errors import BfcvizError
+from bfcviz.terminal import say
+
+_GRAMMAR: Final = "rfc3987_syntax"
+# jsonschema can check internationalised addresses with this module, which builds a grammar at import: a quarter of all
+# that the server imports. Nothing here checks one, and jsonschema works without it.
+sys.modules.setdefault(_GRAMMAR, None)  # type: ignore[arg-type]  # Python then refuses to import it
+from jupyter_server.auth.decorator import allow_unauthenticated  # noqa: E402
+from jupyter_server.auth.logout import LogoutHandler  # noqa: E402
+from voila.app import Voila  # noqa: E402
+
+FIRST_PORT: Final = 8866
+"""Voila's default; other ports are tried if it is taken and no port was given."""
+
+_IDLE_S: Final = 600
+"""A kernel without a page ends after this time; a closed page ends its kernel at once, a lost page cannot."""
+
+_MAX_SOCKET_FOLDER: Final = 36
+"""Longest path of a folder, in characters, whose socket names are valid on every system (at most 104)."""
+
+# Voila's template without what it loads from other servers: icons (its script contains them), MathJax, Mermaid.
+_TEMPLATE: Final = """\
+{%- extends 'voila/templates/lab/index.html.j2' -%}
+{% import "spinner.macro.html.j2" as spinner %}
+{%- block notebook_css -%}
+{{ resources.include_js("static/voila-style.js") }}
+{{ spinner.css() }}
+{{ super.super() }}
+{%- endblock notebook_css -%}
+{%- block html_head_js_mermaidjs -%}{%- endblock html_head_js_mermaidjs -%}
+"""
+
+
+class PageServer(Voila):  # type: ignore[misc]
+    """Voila that prints its address once it listens, and reads no settings of the user.
+
+    Args:
+        home: the server's own folder; in `templates`, its `index.html.j2` takes precedence over Voila's.
+        config: the configuration of Voila and its parts.
+        browser_wanted: whether to open a browser on the page.
+    """
+
+    def __init__(self, home: Path, config: Config, *, browser_wanted: bool) -> None:
+        super().__init__(config=config)
+        self._home, self._browser_wanted = home, browser_wanted
+
+    def setup_template_dirs(self) -> None:
+        """Find the templates, this server's first."""
+        super().setup_template_dirs()
+        self.template_paths.insert(0, str(self._home / "templates"))
+
+    def load_config_file(self, *_args: object, **_kwargs: object) -> None:
+        """Do nothing: a voila.py in the current folder must not run."""
+
+    def launch_browser(self) -> None:
+        """Print the address of the page; called once the server listens."""
+        host = f"[{self.ip}]" if ":" in self.ip else self.ip
+        address = f"http://{host}:{self.port}/" + (f"?token={self.token}" if self.token else "")
+        _stop_at_signals(asyncio.get_event_loop())
+        say(f"Showing {address}", "Press Ctrl-C to stop.")
+        if self._browser_wanted:
+            webbrowser.open(_redirect(self._home, address) if self.token else address)
+
+    def init_handlers(self) -> list[Any]:
+        """Voila's routes, repaired where they would fail: the log-out has no page, and invalid paths name no file."""
+        return [(pattern, _repaired(handler), *rest) for pattern, handler, *rest in super().init_handlers()]
+
+    def _handle_signal_stop(self, *_: object) -> None:
+        """Stop at SIGTERM as at Ctrl-C; Voila's own handler needs a running loop."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    def exit(self, exit_status: int | str | None = 0) -> None:
+        """Raise instead of ending the process; Voila calls this when no port is free."""
+        del exit_status
+        raise BfcvizError(
+            f"cannot listen on port {self.port} of {self.ip}: it is taken; choose another port with --port"
+        )
+
+
+def _redirect(folder: Path, address: str) -> str:
+    """The address of a page in the folder that leads to the address, and that no other user can read.
+
+    Every user can read the command line of the browser: it must not have the token.
+    """
+    page = folder / "open.html"
+    page.touch(0o600)
+    target = escape(address)
+    page.write_text(
+        f'<!doctype html><meta charset="utf-8"><title>bfcviz</title>'
+        f'<meta http-equiv="refresh" content="0; url={target}"><a href="{target}">bfcviz</a>\n',
+        encoding="utf-8",
+    )
+    return page.as_uri()
+
+
+class _Logout(LogoutHandler):
+    """Delete the cookie and show the login form; Voila lacks the log-out page of Jupyter's server."""
+
+    @allow_unauthenticated
+    def get(self) -> None:
+        self.identity_provider.clear_login_cookie(self)
+        self.redirect(self.settings["login_url"])
+
+
+def _repaired(handler: type[Any]) -> type[Any]:
+    """The handler of a route, or its replacement."""
+    if issubclass(handler, LogoutHandler):
+        return _Logout
+    if not issubclass(handler, StaticFileHandler):
+        return handler
+    get = handler.get
+
+    @wraps(get)  # keeps the mark that says whether a token is needed
+    async def get_or_404(self: Any, *arguments: Any, **options: Any) -> None:
+        try:
+            found = get(self, *arguments, **options)
+            if found is not None:
+                await found
+        except (AssertionError, ValueError, OSError) as error:
+            raise HTTPError(404) from error
+
+    # Tornado's plain error page: Jupyter's loads images from a folder that Voila does not configure.
+    return type(handler.__name__, (handler,), {"get": get_or_404, "write_error": RequestHandler.write_error})
+
+
+def _stop_at_signals(loop: asyncio.AbstractEventLoop) -> None:
+    """Let the loop end at Ctrl-C, SIGTERM and SIGHUP; an exception raised in one of its callbacks may be lost."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handled = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+
+    def stop() -> None:
+        for number in handled:  # a second signal must not interrupt the clean-up
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
+        loop.stop()
+
+    for number in handled:
+        loop.add_signal_handler(number, stop)
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """SIGTERM, and SIGHUP of a closed terminal, stop the server as Ctrl-C does; `nohup` is respected."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    handled = [number for number in numbers[1:] if before[number] is not signal.SIG_IGN]
+
+    def stop(*_: object) -> None:
+        for number in handled:  # a second signal must not interrupt the clean-up
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in handled:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@dataclass(frozen=True)
+class Address:
+    """The address of a page and its token.
+
+    Attributes:
+        ip: the address to listen on.
+        port: the port; None: any free port.
+        token: the token that the page's address must contain; "": none.
+    """
+
+    ip: str
+    port: int | None
+    token: str
+
+
+def is_loopback(ip: str) -> bool:
+    """Whether only this machine can reach the address."""
+    try:
+        return ipaddress.ip_address(ip).is_loopback
+    except ValueError:
+        return ip == "localhost"
+
+
+def serve(code: str, address: Address, standby: Standby, *, theme: str, browser: bool) -> None:
+    """Serve the page that `code` shows until Ctrl-C, SIGTERM or SIGHUP; leaves no process and no file.
+
+    Args:
+        code: the Python code of the one cell.
+        address: the address to serve at.
+        standby: becomes the first kernel.
+        theme: `light` or `dark`.
+        browser: whether to open a browser on the page.
+
+    Raises:
+        BfcvizError: the server cannot listen at the address.
+    """
+    with _stopped_by_signals(), tempfile.TemporaryDirectory(prefix="bfcviz-view-") as folder:
+        home = Path(folder)
+        notebook, templates = home / "bfcviz.ipynb", home / "templates"
+        notebook.write_text(json.dumps(notebook_of(code)), encoding="utf-8")
+        templates.mkdir()
+        (templates / "index.html.j2").write_text(_TEMPLATE, encoding="utf-8")
+        config = settings(home, address, theme)
+        provisioner.use(standby)
+        server = PageServer(home, config, browser_wanted=browser)
+        # Jupyter's server and Tornado use different units for pings, and Tornado warns about it.
+        logging.getLogger("tornado.general").setLevel(logging.ERROR)
+        asyncio.set_event_loop(asyncio.new_event_loop())
+        try:
+            server.initialize([str(notebook)])
+            server.start()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            text = f"cannot listen on {address.ip}: {reason}; choose another address with --ip"
+            raise BfcvizError(text) from error
+
+
+def settings(home: Path, address: Address, theme: str) -> Config:
+    """The configuration of Voila and its parts."""
+    # A local server refuses requests for other host names.
+    local = {"allow_remote_access": False, "local_hostnames": ["localhost"]}
+    # Sockets in the folder instead of ports, if their names are short enough.
+    sockets = os.name == "posix" and len(str(home)) < _MAX_SOCKET_FOLDER
+    return Config(
+        {
+            "Voila": {
+                "ip": address.ip,
+                "port": address.port or FIRST_PORT,
+                "port_retries": 0 if address.port else 50,
+                "token": address.token,
+                "open_browser": True,  # calls launch_browser, which checks browser_wanted
+                "connection_dir_root": str(home),
+                "log_level": "ERROR",
+                "tornado_settings": local if is_loopback(address.ip) else {},
+            },
+            "VoilaConfiguration": {
+                "theme": theme,
+                "strip_sources": True,
+                "allow_template_override": "NO",
+                "allow_theme_override": "NO",
+                "file_allowlist": [],
+                # Those that the page shows, of all that are installed: plotly's alone has 5 MB of script.
+                "extension_allowlist": [
+                    "@voila-dashboards/widgets-manager8",
+                    "@jupyter-widgets/jupyterlab-manager",
+                    "anywidget",
+                ],
+            },
+            # The kernel of this Python, even if others are installed under the same name.
+            "KernelSpecManager": {"kernel_dirs": []},
+            "KernelManager": {"transport": "ipc" if sockets else "tcp"},
+            "MappingKernelManager": {"cull_idle_timeout": _IDLE_S, "cull_interval": _IDLE_S // 10},
+        }
+    )
+
+
+def notebook_of(code: str) -> dict[str, object]:
+    """A notebook of one cell, as JSON values."""
+    cell = {"cell_type": "code", "id": "page", "source": code, "metadata": {}, "outputs": []}
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return {
+        "cells": [{**cell, "execution_count": None}],
+        "metadata": {"kernelspec": kernel, "title": "bfcviz"},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }

@@ -1,1 +1,0 @@
-"""Tasks beside the notebook's cells: draw frames, read event rings, play, run a workload."""

@@ -1,0 +1,410 @@
+"""The toolbar of a dashboard: one row, and a second one for what is needed less; its actions are arguments."""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import ipywidgets as widgets
+import traitlets
+
+from bfcviz.dashboard.table import FilterBox, size
+from bfcviz.errors import BfcvizError
+from bfcviz.events.origin import holds_only_states
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
+from bfcviz.figures.colouring import COLOURINGS
+from bfcviz.model.navigation import end_of_state, next_step, peak, previous_step, worst_fragmentation
+from bfcviz.periodic import Periodic
+from bfcviz.units import format_bytes, parse_bytes
+
+# ------------------------------------------------------------------------------
+# The step that each button and key of a dashboard goes to; uses no widgets.
+
+ANY: Final = "any event"
+OF_CHUNK: Final = "event of this chunk"
+OF_LABEL: Final = "event of this label"
+TARGETS: Final = (ANY, *(kind.name for kind in Kind), OF_CHUNK, OF_LABEL)
+"""The events that next and previous can go to."""
+
+MOVES: Final = {
+    "first": "first: before the first event that is kept (Home)",
+    "back": "back: undo one event (left arrow)",
+    "forward": "forward: apply one event (right arrow)",
+    "last": "last: after the last event (End)",
+    "previous": 'previous event of the kind chosen in "go to" (Shift N)',
+    "next": 'next event of the kind chosen in "go to" (N)',
+    "oom": "go to the next failed request (O)",
+    "worst": "go to the highest external fragmentation (W)",
+    "peak": "go to the most bytes in use (K)",
+}
+"""Name of a move -> its tooltip."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """The step shown, and what is selected.
+
+    Attributes:
+        trace: the trace shown.
+        pool: number of its heap.
+        step: the step shown.
+        target: one of `TARGETS`.
+        handle: of the selected chunk; None if no chunk is selected.
+        label: of the selected chunk; None if no chunk is selected, or it has no label.
+    """
+
+    trace: Trace
+    pool: int
+    step: int
+    target: str = ANY
+    handle: int | None = None
+    label: int | None = None
+
+
+def destination(move: str, position: Position) -> int:
+    """The step that the move goes to.
+
+    Raises:
+        BfcvizError: there is no such step; says why.
+    """
+    return _MOVES[move](position)
+
+
+def step_of_pool(trace: Trace, pool: int, step: int) -> int:
+    """The step at which a heap is shown first: its state where the trace has no history, else `step`."""
+    return end_of_state(trace, pool) if holds_only_states(trace.origin.details) else step
+
+
+def _step(position: Position, kinds: Collection[Kind], *, forward: bool) -> int:
+    """The next or previous step of an event of `kinds`, and of the chunk or label if the target is one of these."""
+    chunk = _required(position.handle, "chunk") if position.target == OF_CHUNK else None
+    label = _required(position.label, "label") if position.target == OF_LABEL else None
+    find = next_step if forward else previous_step
+    found = find(position.trace, position.step, kinds, position.pool, chunk=chunk, label=label)
+    if found is None:
+        target = position.target
+        which = f"{target} event" if target in Kind.__members__ else target.removeprefix("any ")
+        raise BfcvizError(f"there is no {which} {'after' if forward else 'before'} this step")
+    return found
+
+
+def _required(value: int | None, what: str) -> int:
+    if value is None:
+        raise BfcvizError(f"no {what} is selected: click a chunk in the region map first")
+    return value
+
+
+def _kinds(position: Position) -> Collection[Kind]:
+    return [Kind[position.target]] if position.target in Kind.__members__ else list(Kind)
+
+
+def _one(position: Position, *, forward: bool) -> int:
+    """The step of the next or previous event of this pool; past the last one, the end of the trace."""
+    find = next_step if forward else previous_step
+    found = find(position.trace, position.step, list(Kind), position.pool)
+    if found is None:
+        return len(position.trace) if forward else position.trace.first
+    return found
+
+
+def _oom(position: Position) -> int:
+    found = next_step(position.trace, position.step, [Kind.OOM], position.pool)
+    if found is None:
+        raise BfcvizError("there is no OOM event after this step")
+    return found
+
+
+_MOVES: Final[dict[str, Callable[[Position], int]]] = {
+    "first": lambda position: position.trace.first,
+    "back": lambda position: _one(position, forward=False),
+    "forward": lambda position: _one(position, forward=True),
+    "last": lambda position: len(position.trace),
+    "previous": lambda position: _step(position, _kinds(position), forward=False),
+    "next": lambda position: _step(position, _kinds(position), forward=True),
+    "oom": _oom,
+    "worst": lambda position: worst_fragmentation(position.trace, position.pool),
+    "peak": lambda position: peak(position.trace, position.pool),
+}
+
+
+# ------------------------------------------------------------------------------
+# Player: advances step by step on the kernel's event loop, until the end or a pause.
+
+FRAME_S: Final = 0.2
+"""Seconds between two frames, if drawing one does not take longer."""
+
+YIELD_S: Final = 0.02
+"""Least seconds between two frames in which the kernel handles messages, such as a pause."""
+
+
+class Player:
+    """Calls `advance` repeatedly, until it returns False."""
+
+    def __init__(self, advance: Callable[[], bool], ended: Callable[[], None]) -> None:
+        self._advance = advance
+        self._periodic = Periodic(self._step, "bfcviz-player", ended=ended)
+
+    @property
+    def playing(self) -> bool:
+        """Whether it plays."""
+        return self._periodic.running
+
+    def play(self) -> None:
+        """Start. Does nothing if it plays already.
+
+        Raises:
+            BfcvizError: no event loop runs in this thread, such as in a script.
+        """
+        try:
+            self._periodic.start_task()
+        except RuntimeError:
+            raise BfcvizError(
+                "play needs a running event loop, such as a notebook's, and this thread has none; set `step` instead"
+            ) from None
+
+    def pause(self) -> None:
+        """Stop before the next step. From any thread."""
+        self._periodic.stop()
+
+    def _step(self) -> float | None:
+        began = time.monotonic()
+        if not self._advance():
+            return None
+        return max(FRAME_S - (time.monotonic() - began), YIELD_S)
+
+
+# ------------------------------------------------------------------------------
+# The toolbar of a dashboard: one row, and a second one for what is needed less; its actions are arguments.
+
+SPEEDS: Final = {
+    "1 event per frame": 1,
+    "10 events per frame": 10,
+    "100 events per frame": 100,
+    "1,000 events per frame": 1000,
+}
+
+AXES: Final = {"events": "step", "seconds": "time", "steps": "mark"}
+"""Text in the menu -> the x axis of the timelines."""
+
+_ICONS: Final[dict[str, tuple[str, str]]] = {
+    "first": ("fast-backward", ""),
+    "back": ("step-backward", ""),
+    "play": ("play", ""),
+    "forward": ("step-forward", ""),
+    "last": ("fast-forward", ""),
+    "oom": ("", "next OOM"),
+    "worst": ("", "worst"),
+    "peak": ("", "peak"),
+    "follow": ("arrow-circle-right", "follow"),
+    "previous": ("chevron-left", ""),
+    "next": ("chevron-right", ""),
+    "whole": ("expand", "show all"),
+    "everything": ("th-large", ""),
+}
+_TOOLTIPS: Final = MOVES | {
+    "play": "play or pause (space)",
+    "whole": "show all: undo every zoom (Z)",
+    "follow": "follow: show the newest event (F)",
+    "everything": "show every view at once, or one again",
+}
+
+STYLE: Final = """
+.bfcviz-toolbar { margin: 0 8px 0 0; gap: 2px }
+.bfcviz-toolbar > * { margin: 0 !important }
+.bfcviz-toolbar .bfcviz-apart { margin-left: 8px !important }
+.bfcviz-toolbar button { padding: 0 7px; font-size: 12px; line-height: 26px; height: 26px }
+.bfcviz-toolbar .widget-text input, .bfcviz-toolbar .widget-dropdown select, .bfcviz-toolbar .widget-inline-hbox {
+  height: 26px; line-height: 26px; font-size: 12px;
+}
+.bfcviz-toolbar .widget-html-content { font-size: 12px; line-height: 26px; white-space: nowrap }
+"""
+"""A page needs it once."""
+
+
+class Controls:
+    """The toolbar.
+
+    Args:
+        pools: names of the trace's heaps; with several, a menu is shown.
+        act: called with the name of the clicked button.
+        ask: called with the bytes of a request, of which the user asks whether it would fit; 0: none.
+
+    Attributes:
+        buttons: by name.
+        step: the input for the step shown.
+        of: the number of steps.
+        search: the text of labels that the views mark.
+        more: shows the second row.
+        rows: the widgets, row by row.
+        speed, target, pool, colour, axis: the menus.
+        wanted: the size of a request.
+    """
+
+    def __init__(self, pools: Sequence[str], act: Callable[[str], None], ask: Callable[[int], None]) -> None:
+        self._act = act
+        self.buttons = {name: self._button(name) for name in _ICONS}
+        self.buttons["follow"].layout.display = "none"
+        self.step = widgets.BoundedIntText(tooltip="go to this step", layout={"width": "76px"})
+        self.of = widgets.HTML(layout={"flex": "0 0 auto"})
+        self.speed = _menu("play", SPEEDS, "speed of play", 170)
+        self.target = _menu("go to", TARGETS, "the events that next and previous go to", 150)
+        self.pool = _menu("", [], "the heap shown", 130)
+        self.show_pools(pools)
+        self.colour = _menu(
+            "",
+            [(f"colour by {title.split(' (')[0]}", name) for name, title in COLOURINGS.items()],
+            "the property that sets the colour of chunks",
+            148,
+        )
+        self.axis = _menu("over", AXES, "the x axis of the timelines", 112)
+        self.search = widgets.Text(
+            placeholder="search labels",
+            tooltip="mark the chunks whose label contains this text",
+            continuous_update=False,
+            layout={"flex": "1 1 100px", "width": "auto", "min_width": "90px", "max_width": "260px"},
+        )
+        self.wanted = FilterBox(
+            "would it fit?", "show where a request of this size would fit now", "64 MiB", size, self._asked
+        )
+        self._ask = ask
+        self.more = widgets.ToggleButton(
+            description="more", tooltip="show or hide the second row of controls", layout={"width": "auto"}
+        )
+        self._rows()
+        self.more.observe(lambda _: self._show_more(), "value")
+
+    def _rows(self) -> None:
+        def buttons(*names: str) -> list[widgets.Widget]:
+            return [self.buttons[name] for name in names]
+
+        for apart in (self.buttons["oom"], self.pool, self.colour, self.search, self.more):
+            apart.add_class("bfcviz-apart")
+        steps = [*buttons("first", "back", "play", "forward", "last"), self.step, self.of]
+        jumps = buttons("follow", "oom", "worst", "peak")
+        main = _row([*steps, *jumps, self.pool, self.colour, self.search, self.more])
+        for apart in (self.target, self.axis, self.wanted.widget, self.buttons["whole"]):
+            apart.add_class("bfcviz-apart")
+        jumps_to = [self.target, *buttons("previous", "next")]
+        second = _row([self.speed, *jumps_to, self.axis, self.wanted.widget, *buttons("whole", "everything")])
+        second.layout.display = "none"
+        self.rows = [main, second]
+
+    def _asked(self) -> None:
+        self._ask(self.wanted.value or 0)
+
+    def show_wanted(self, num_bytes: int) -> None:
+        """Show the size of the request that the views answer; 0: none."""
+        if num_bytes != (self.wanted.value or 0):
+            self.wanted.box.value = _size_text(num_bytes) if num_bytes else ""
+
+    def _show_more(self) -> None:
+        self.rows[1].layout.display = None if self.more.value else "none"
+
+    def show_pools(self, pools: Sequence[str]) -> None:
+        """Fill the menu of heaps and choose the first; hide the menu if there is only one."""
+        self.pool.options = [(name, number) for number, name in enumerate(pools)]
+        self.pool.layout.display = None if len(pools) > 1 else "none"
+
+    def show_range(self, first: int, last: int, step: int) -> None:
+        """Show the range of steps, and the step shown."""
+        box = self.step
+        if (box.min, box.max) != (first, last):
+            # The value stays inside the range at each change: else the box moves it, as if the user had.
+            box.min, box.max = min(first, box.min), max(last, box.max)
+            box.value = step
+            box.min, box.max = first, last
+        if box.disabled != (first == last):
+            box.disabled = first == last
+        text = f"<span>of {last:,}</span>"
+        if self.of.value != text:
+            self.of.value = text
+
+    def show_step(self, step: int) -> None:
+        """Show the step."""
+        self.step.value = step
+
+    def show_playing(self, playing: bool) -> None:  # noqa: FBT001  the value to show
+        """Show the pause icon while playing, else the play icon."""
+        self.buttons["play"].icon = "pause" if playing else "play"
+
+    def show_following(self, following: bool, *, growing: bool) -> None:  # noqa: FBT001
+        """Show the follow button while the trace grows, highlighted while it is followed."""
+        button = self.buttons["follow"]
+        button.layout.display = None if growing else "none"
+        button.button_style = "info" if following else ""
+        button.description = "following" if following else "follow"
+
+    def set_enabled(self, enabled: Mapping[str, bool]) -> None:
+        """Enable or disable buttons by name."""
+        for name, can in enabled.items():
+            if self.buttons[name].disabled == can:
+                self.buttons[name].disabled = not can
+
+    def inputs(self) -> list[widgets.Widget]:
+        """Every widget that takes input."""
+        menus = [self.speed, self.target, self.pool, self.colour, self.axis]
+        return [*self.buttons.values(), self.step, self.search, self.wanted.box, self.more, *menus]
+
+    def _button(self, name: str) -> widgets.Button:
+        icon, text = _ICONS[name]
+        button = widgets.Button(
+            icon=icon,
+            description=text,
+            tooltip=_TOOLTIPS[name],
+            layout={"width": "auto" if text else "30px"},
+        )
+        button.add_class(f"bfcviz-{name}")
+        button.on_click(lambda _: self._act(name))
+        return button
+
+
+class Size(traitlets.Int[int, int | str]):
+    """Bytes, or text such as `64MiB`."""
+
+    def validate(self, obj: Any, value: Any) -> int:
+        """The size in bytes; raises TraitError if it is not a size."""
+        if isinstance(value, str):
+            try:
+                value = parse_bytes(value, self.name or "size")
+            except ValueError as error:
+                raise traitlets.TraitError(str(error)) from None
+        number: int = super().validate(obj, value)
+        return number
+
+
+def _size_text(num_bytes: int) -> str:
+    """Text that stands for exactly this size."""
+    rounded = format_bytes(num_bytes)
+    return rounded if parse_bytes(rounded) == num_bytes else f"{num_bytes} B"
+
+
+def bind(view: widgets.Widget, name: str, widget: widgets.Widget) -> None:
+    """Connect an input to a trait of a view."""
+
+    def to_widget(_: object = None) -> None:
+        widget.value = getattr(view, name)
+
+    def to_trait(change: dict[str, Any]) -> None:
+        if getattr(view, name) != change["new"]:
+            view.set_trait(name, change["new"])
+
+    to_widget()
+    view.observe(to_widget, name)
+    widget.observe(to_trait, "value")
+
+
+def _menu(description: str, options: Any, tooltip: str, width: int) -> widgets.Dropdown:
+    return widgets.Dropdown(
+        options=options,
+        description=description,
+        tooltip=tooltip,
+        layout={"width": f"{width}px"},
+        style={"description_width": "auto"},
+    )
+
+
+def _row(children: list[Any]) -> widgets.HBox:
+    row = widgets.HBox(children, layout={"flex_flow": "row wrap", "align_items": "center"})
+    row.add_class("bfcviz-toolbar")
+    return row

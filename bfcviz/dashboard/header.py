@@ -1,0 +1,480 @@
+"""Header: the verdict, the totals, and what led to the step shown."""
+
+import time
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import PurePath
+from typing import Final
+
+import ipywidgets as widgets
+
+from bfcviz.analysis.diagnosis import Diagnosis
+from bfcviz.analysis.event_text import explain, step_line
+from bfcviz.analysis.headline import failure_headline, peak_headline
+from bfcviz.analysis.search import Search, search_words
+from bfcviz.analysis.why import diagnose, failed_steps
+from bfcviz.events.origin import Origin, Status, facts_of, holds_only_states, recorded_failures
+from bfcviz.events.trace import Trace
+from bfcviz.figures.text import harmless
+from bfcviz.figures.theme import following
+from bfcviz.figures.view_options import Look
+from bfcviz.model import Model
+from bfcviz.model.navigation import peak
+from bfcviz.report.page import SIZE_BAR_STYLE, SizeBar, size_bars
+from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# The style of the header: JupyterLab's colours for text, the themes' colours for sizes; light and dark.
+
+_RULES: Final = """
+.bfcviz-header{color:var(--jp-ui-font-color1,var(--text));
+  font-family:var(--jp-ui-font-family,system-ui,sans-serif)}
+.bfcviz-header .widget-html,.bfcviz-header .widget-html-content{margin:0;height:auto;line-height:1.35;
+  font-size:13px;overflow:visible}
+.bfcviz-headline .text{font-size:15px;font-weight:600;line-height:20px;padding:1px 0 1px 10px;
+  border-left:4px solid var(--free-line);overflow-wrap:anywhere}
+.bfcviz-headline .failed{border-color:var(--oom);color:var(--oom)}
+.bfcviz-headline a{font-weight:400;font-size:13px;white-space:nowrap;margin-left:6px;cursor:pointer;
+  color:var(--jp-content-link-color,var(--in-use));text-decoration:underline}
+.bfcviz-numbers .all{display:flex;flex-wrap:wrap;gap:4px 20px;align-items:center}
+.bfcviz-numbers .tiles{flex:6 1 420px;display:grid;grid-template-columns:repeat(4,auto);gap:0 12px;
+  justify-content:space-between}
+.bfcviz-numbers .tile{display:flex;flex-direction:column;line-height:14px;font-size:11px;cursor:help;
+  font-variant-numeric:tabular-nums;white-space:nowrap}
+.bfcviz-numbers .tile b{font-size:17px;line-height:20px}
+.bfcviz-numbers .tile span{color:var(--jp-ui-font-color2,var(--muted))}
+.bfcviz-numbers .bfcviz-bars{flex:4 1 280px}
+.bfcviz-step-line summary{cursor:pointer;overflow-wrap:anywhere}
+.bfcviz-step-line .file,.bfcviz-step-line .more{color:var(--jp-ui-font-color2,var(--muted))}
+.bfcviz-step-line .more{text-decoration:underline dotted;margin-left:8px}
+.bfcviz-step-line p{margin:2px 0 2px 14px;max-width:110ch;overflow-wrap:anywhere}
+.bfcviz-step-line .wrong{font-weight:600;overflow-wrap:anywhere}
+.bfcviz-notice .text{border-left:4px solid var(--muted);padding-left:10px;overflow-wrap:anywhere;
+  color:var(--jp-ui-font-color2,var(--muted))}
+.bfcviz-notice summary{cursor:pointer;list-style:none}
+.bfcviz-notice u{text-decoration:underline dotted}
+.bfcviz-notice p{margin:2px 0;max-width:110ch}
+"""
+
+STYLE: Final = f"<style>{following('.bfcviz-header')}{SIZE_BAR_STYLE}{_RULES}</style>"
+"""A page needs it once, for any number of headers."""
+
+
+# ------------------------------------------------------------------------------
+# The totals at a step: four tiles, bars on one scale, and all of them in one line.
+
+_UNKNOWN: Final = "unknown"
+
+Numbers = Mapping[str, int | None]
+"""The totals by the names of `ModelStats`; None: unknown."""
+
+
+def numbers_of(model: Model, failed: Diagnosis | None = None) -> Numbers:
+    """The totals at the model's step. A number that the file states itself counts where the file has no history.
+
+    Args:
+        model: stands at the step.
+        failed: the request that failed at this step: the file may say of it how much was wasted.
+    """
+    origin = model.trace.origin
+    numbers: dict[str, int | None] = asdict(model.stats())
+    is_state = holds_only_states(origin.details)
+    for name, value in facts_of(origin.details, model.pool).items():
+        if name in numbers and (value is None or (is_state and isinstance(value, int))):
+            numbers[name] = value
+    used = numbers["bytes_in_use"]
+    if failed is not None and failed.wasted is not None and used is not None:
+        numbers["requested_bytes_in_use"] = used - failed.wasted
+    return numbers
+
+
+def tiles(numbers: Numbers) -> str:
+    """In use, free, largest free chunk and waste, each with a second number below it and its definition."""
+    free, largest = _free(numbers)
+    apart = None if free is None or largest is None else free - largest
+    shown = [
+        (
+            "in use",
+            numbers["bytes_in_use"],
+            _share(numbers["bytes_in_use"], numbers["pool_bytes"], "of the pool"),
+            "bytes of all chunks in use",
+        ),
+        ("free", free, _count(numbers["chunks_free"]), "bytes of all free chunks of the pool"),
+        (
+            "largest free chunk",
+            largest,
+            _share(apart, free, "fragmented"),
+            "the largest request that fits now; fragmented (external) = 1 - largest free chunk / free",
+        ),
+        (
+            "waste",
+            _wasted(numbers),
+            _share(_wasted(numbers), numbers["bytes_in_use"], "of in use"),
+            "bytes of chunks in use that were not requested; the share is 1 - requested / in use",
+        ),
+    ]
+    return "".join(
+        f'<div class="tile" title="{meaning}"><span>{name}</span><b>{_size(value)}</b><span>{below or "&nbsp;"}'
+        "</span></div>"
+        for name, value, below, meaning in shown
+    )
+
+
+def bars(numbers: Numbers, asked: int | None, *, failed: bool) -> str:
+    """The request (if there is one), the largest free chunk, free and wasted bytes on one scale."""
+    request = [] if asked is None else [SizeBar("asked", asked, "asked failed" if failed else "asked")]
+    return size_bars(
+        [
+            *request,
+            SizeBar("largest free", numbers["largest_free_chunk"], "free"),
+            SizeBar("free", numbers["free_bytes"], "free"),
+            SizeBar("wasted", _wasted(numbers), "waste"),
+        ]
+    )
+
+
+def totals_line(numbers: Numbers) -> str:
+    """The totals in one line, with their definitions; those that the file cannot know are unknown."""
+    free, largest, used, wasted = *_free(numbers), numbers["bytes_in_use"], _wasted(numbers)
+    apart = None if free is None or largest is None else free - largest
+    fragmentation, waste = _ratio(apart, free), _ratio(wasted, used)
+    return (
+        f"in use {_size(numbers['bytes_in_use'])}{_chunks(numbers['chunks_in_use'])} "
+        f"(peak {_size(numbers['peak_bytes_in_use'])}) · "
+        f"free {_size(numbers['free_bytes'])}{_chunks(numbers['chunks_free'])}, "
+        f"largest {_size(numbers['largest_free_chunk'])} · "
+        f"pool {_size(numbers['pool_bytes'])}, limit {_size(numbers['bytes_limit'])} · "
+        f"external fragmentation {fragmentation} (1 - largest free chunk / free) · "
+        f"internal {waste} (1 - requested / in use)"
+    )
+
+
+def _free(numbers: Numbers) -> tuple[int | None, int | None]:
+    """The free bytes, and those of the largest free chunk."""
+    return numbers["free_bytes"], numbers["largest_free_chunk"]
+
+
+def _ratio(part: int | None, whole: int | None) -> str:
+    """As in `timelines.fragmentation`: 0 of nothing."""
+    if part is None or whole is None:
+        return _UNKNOWN
+    return f"{part / whole if whole else 0.0:.1%}"
+
+
+def _wasted(numbers: Numbers) -> int | None:
+    used, requested = numbers["bytes_in_use"], numbers["requested_bytes_in_use"]
+    return None if used is None or requested is None else max(used - requested, 0)
+
+
+def _share(part: int | None, whole: int | None, what: str) -> str:
+    return "" if part is None or not whole else f"{part / whole:.1%} {what}"
+
+
+def _size(value: int | None) -> str:
+    return _UNKNOWN if value is None else format_bytes(value)
+
+
+def _chunks(count: int | None) -> str:
+    return f" {_count(count)}" if count is not None else ""
+
+
+def _count(count: int | None) -> str:
+    if count is None:
+        return ""
+    return "in 1 chunk" if count == 1 else f"in {count:,} chunks"
+
+
+# ------------------------------------------------------------------------------
+# What led to a step, at length: the event in full, the search for a chunk, and all totals.
+
+
+def details(model: Model, search: Search | None, numbers: Numbers) -> list[str]:
+    """A few paragraphs: bins, addresses and formulas."""
+    found = [explain_step(model)]
+    if search is not None:
+        found.append(search_words(search))
+    return [*found, totals_line(numbers)]
+
+
+def explain_step(model: Model) -> str:
+    """The event before the model's step as a sentence."""
+    if len(model.trace) == 0:
+        return "this trace holds no events."
+    if 0 < model.step == model.trace.first:
+        return "the first step that is kept: the event before it was dropped."
+    if model.step == 0:
+        return "before the first event: the heap has no region yet. Press forward."
+    return explain(model.trace, model.step - 1, model)
+
+
+# ------------------------------------------------------------------------------
+# HeadlineFinder: what to say first of a heap; each failure is diagnosed once.
+
+_SETTLED: Final = 256
+"""Events after an OOM by which it is known whether the heap made room for its request after all."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What to say first.
+
+    Attributes:
+        text: one sentence.
+        step: the step that it is about; None: the step shown.
+        failed: the diagnosis of the failure that it is about; None where nothing failed.
+        number, count: the position of the failure among all failures, from 1.
+    """
+
+    text: str
+    step: int | None = None
+    failed: Diagnosis | None = None
+    number: int = 0
+    count: int = 0
+
+
+class HeadlineFinder:
+    """The headlines of one heap of a trace, which may grow."""
+
+    def __init__(self, trace: Trace, pool: int) -> None:
+        self.trace, self.pool = trace, pool
+        self._failed: list[int] = []
+        self._read = trace.first
+        self._found: dict[int, Diagnosis] = {}
+        self._peak: tuple[int, Headline] | None = None
+        self._bare = {each.event for each in recorded_failures(trace.origin.details) if not each.has_heap}
+
+    def find(self, model: Model) -> Headline:
+        """The failure at or before the model's step; else the first one after it; else the peak."""
+        self._read_new()
+        if self._failed:
+            return self._failure(model)
+        if self.trace.following:
+            most = format_bytes(model.stats().peak_bytes_in_use)
+            return Headline(f"No request failed so far; peak {most} in use")
+        if self._peak is None or self._peak[0] != len(self.trace):
+            with model.visiting(peak(self.trace, self.pool)) as there:
+                self._peak = (len(self.trace), Headline(peak_headline(there), there.step))
+        return self._peak[1]
+
+    def _failure(self, model: Model) -> Headline:
+        step = self._nearest(model.step)
+        if step not in self._found:
+            self._found[step] = diagnose(self.trace, step - 1, model)
+        found = self._found[step]
+        number = self._failed.index(step) + 1
+        return Headline(failure_headline(found), step, found, number, len(self._failed))
+
+    def _nearest(self, step: int) -> int:
+        """The last failure at or before a step, else the first with a heap, else the first."""
+        before = bisect_right(self._failed, step)
+        if before:
+            return self._failed[before - 1]
+        return next((each for each in self._failed if each - 1 not in self._bare), self._failed[0])
+
+    def _read_new(self) -> None:
+        """Read the failures among the events that came since the last call."""
+        first, stop = self.trace.first, len(self.trace)
+        if stop == self._read:
+            return
+        start = max(first, self._read - _SETTLED)
+        kept = [step for step in self._failed if first < step <= start]
+        self._failed = kept + failed_steps(self.trace, self.pool, start, stop)
+        self._read = stop
+
+
+# ------------------------------------------------------------------------------
+# How complete a trace is, and what a live heap does: the notice, and the status line of a live view.
+
+_INCOMPLETE: Final = {
+    Status.TRUNCATED: "its events are right, but the last ones are missing",
+    Status.DEGRADED: "some events are missing or were guessed",
+}
+
+
+def notice(origin: Origin) -> tuple[str, str]:
+    """What a trace does not have in one sentence, and why; both empty for a complete history."""
+    sentences, reasons = [], []
+    if holds_only_states(origin.details):
+        states = "one state of each of its heaps" if len(origin.pools) > 1 else "one state of the heap"
+        sentences.append(f"This file holds {states} and no history.")
+        reasons.append("the events only build the state, from low to high addresses")
+    if origin.status in _INCOMPLETE:
+        missing = "some numbers are missing or were guessed" if sentences else _INCOMPLETE[origin.status]
+        subject = "It" if sentences else "This trace"
+        sentences.append(f"{subject} is {origin.status}: {missing}.")
+        reasons += origin.reasons
+    return " ".join(sentences), "; ".join(reasons)
+
+
+PERIOD_S: Final = 1.0
+_LEAST_S: Final = 0.1
+"""A rate over less says nothing."""
+
+
+class StatusLine:
+    """Counts events and frames; measures their rates once a second."""
+
+    def __init__(self) -> None:
+        self._at = self._due = 0.0
+        self._steps = self._frames = 0
+        self._rates = ""
+
+    def hurry(self) -> None:
+        """Measure the rates for the next line."""
+        self._due = 0.0
+
+    def restart(self) -> None:
+        """Forget the rates: what was counted before is of another heap, or unseen."""
+        self._at = self._due = 0.0
+
+    def text(
+        self, trace: Trace, shown: int, frames: int, error: BaseException | None, *, paused: bool = False
+    ) -> str:
+        """The line.
+
+        Args:
+            trace: what is shown.
+            shown: events of the last frame; the trace may have more already.
+            frames: drawn so far.
+            error: why no more are drawn.
+            paused: whether the user paused the drawing.
+        """
+        now = time.monotonic()
+        if now >= self._due:
+            seconds, self._rates = now - self._at, ""
+            if self._at and seconds > _LEAST_S:
+                events, drawn = (len(trace) - self._steps) / seconds, (frames - self._frames) / seconds
+                self._rates = f", {events:,.0f} events/s, {drawn:.1f} frames/s"
+            self._at, self._due = 0.0 if paused else now, now + PERIOD_S  # no rate over a pause
+            self._steps, self._frames = len(trace), frames
+        rates = self._rates if trace.following and not paused else ""
+        parts = [_state(trace, shown, paused=paused) + rates]
+        if not notice(trace.origin)[0]:  # `notice` shows the reasons, below
+            parts += trace.origin.reasons
+        if error is not None:
+            parts.insert(0, f"failed: {type(error).__name__}: {error}")
+        return "; ".join(parts)
+
+
+def _state(trace: Trace, shown: int, *, paused: bool) -> str:
+    name = ("paused" if paused else "live") if trace.following else f"ended ({trace.origin.status})"
+    return f"{name}: {shown:,} events{'' if trace.following else _exit_text(trace)}"
+
+
+def _exit_text(trace: Trace) -> str:
+    """How the process that `bfcviz record` recorded ended; empty for other traces."""
+    process = trace.origin.details.get("process")
+    if not isinstance(process, int):
+        return ""
+    truncated = trace.origin.status is Status.TRUNCATED
+    return f"; process {process} " + (
+        "was killed, or ended without closing its recording" if truncated else "ended"
+    )
+
+
+# ------------------------------------------------------------------------------
+# Header: the verdict, the totals, and what led to the step shown.
+
+_LONGEST: Final = 20_000  # characters of a paragraph: labels in it are already cut
+_LONGEST_FILE: Final = 40
+
+
+class Header:
+    """Answers first: why a request failed, or the peak; then the totals; then the step.
+
+    Attributes:
+        widget: the whole widget.
+        headline, notice, numbers, step_line: its parts, as HTML.
+    """
+
+    def __init__(self) -> None:
+        parts = {name: widgets.HTML() for name in ("headline", "notice", "numbers", "step-line")}
+        for name, part in parts.items():
+            part.add_class(f"bfcviz-{name}")
+        self.headline, self.notice, self.numbers, self.step_line = parts.values()
+        self.notice.layout.display = "none"
+        style = widgets.HTML(STYLE, layout={"display": "none"})
+        self.widget = widgets.VBox([style, *parts.values()], layout={"grid_gap": "2px"})
+        self.widget.add_class("bfcviz-header")
+        self._finder: HeadlineFinder | None = None
+        self._shown: tuple[Model, Search | None, Numbers] | None = None
+        self._is_open = False
+        self._error = ""
+
+    def show(self, model: Model, look: Look, search: Search | None) -> None:
+        """Show the model's step."""
+        self._show_notice(*notice(model.trace.origin))
+        headline = self._headline_of(model)
+        self.headline.value = _headline(headline, model.step)
+        failed = headline.failed if headline.step == model.step else None
+        asked = look.wanted if failed is None or not failed.rounded else failed.rounded
+        numbers = numbers_of(model, failed)
+        self._shown = (model, search, numbers)
+        self.numbers.value = (
+            f'<div class="all"><div class="tiles">{tiles(numbers)}</div>'
+            f"{bars(numbers, asked, failed=failed is not None)}</div>"
+        )
+        self._show_step_line()
+
+    def show_error(self, sentence: str) -> None:
+        """Show an action that failed, and why, until `hide_error`."""
+        self._error = harmless(sentence, _LONGEST)
+        self._show_step_line()
+
+    def hide_error(self) -> None:
+        """Remove the error, if one is shown."""
+        if self._error:
+            self._error = ""
+            self._show_step_line()
+
+    def toggle_details(self) -> None:
+        """Open or close the long text on the step."""
+        self._is_open = not self._is_open
+        self._show_step_line()
+
+    def _headline_of(self, model: Model) -> Headline:
+        finder = self._finder
+        if finder is None or finder.trace is not model.trace or finder.pool != model.pool:
+            self._finder = finder = HeadlineFinder(model.trace, model.pool)
+        return finder.find(model)
+
+    def _show_notice(self, sentence: str, reasons: str) -> None:
+        self.notice.layout.display = None if sentence else "none"
+        line, why = harmless(sentence, _LONGEST), harmless(reasons, _LONGEST)
+        # The page opens it by itself: it changes only with the trace.
+        why = f"<details><summary>{line} <u>why</u></summary><p>{why}</p></details>" if why else line
+        self.notice.value = f'<div class="text" role="note">{why}</div>'
+
+    def _show_step_line(self) -> None:
+        error = f'<div class="wrong" role="alert">{self._error}</div>' if self._error else ""
+        self.step_line.value = error + (_step_line(*self._shown, self._is_open) if self._shown else "")
+
+
+def _headline(found: Headline, step: int) -> str:
+    kind = "text" if found.failed is None else "text failed"
+    link = ""
+    if found.step is not None and found.step != step:
+        message = f'{{"do":"step","step":{found.step}}}'
+        link = f"<a role='link' tabindex='0' data-bfcviz='{message}'>at step {found.step:,}</a>"
+    if found.count > 1:
+        link += f'<a style="all:unset;font-size:13px"> ({found.number:,} of {found.count:,} failures)</a>'
+    return f'<div class="{kind}" role="status">{harmless(found.text, _LONGEST)}{link}</div>'
+
+
+def _step_line(model: Model, search: Search | None, numbers: Numbers, is_open: bool) -> str:  # noqa: FBT001
+    trace = model.trace
+    line = harmless(step_line(trace, model.step, model.pool), _LONGEST)
+    long = details(model, search, numbers) if is_open else []
+    paragraphs = "".join(f"<p>{harmless(text, _LONGEST)}</p>" for text in long)
+    return (
+        f"<details{' open' * is_open}><summary data-bfcviz='{{\"do\":\"details\"}}' role='status'>"
+        f'<b data-bfcviz-step="{model.step}">step {model.step:,} of {len(trace):,}</b>: {line} '
+        f'<span class="file">· {_file(trace)}</span>'
+        f'<span class="more">{"less" if is_open else "details"}</span></summary>{paragraphs}</details>'
+    )
+
+
+def _file(trace: Trace) -> str:
+    name = PurePath(str(trace.path or trace.origin.source or "")).name
+    return harmless(name or "not from a file", _LONGEST_FILE)

@@ -1,0 +1,533 @@
+"""The pane of the holders: who holds the memory at a step, as a list or as an icicle."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape, unescape
+from threading import RLock
+from typing import Final, NamedTuple
+
+import ipywidgets as widgets
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.dashboard.holder_rows import HolderCount, HolderCounts, RowOrder, holder_rows
+from bfcviz.dashboard.side_style import STYLE
+from bfcviz.errors import BfcvizError
+from bfcviz.figures.colouring import Colouring
+from bfcviz.figures.text import exact_bytes, harmless
+from bfcviz.figures.theme import contrasting
+from bfcviz.figures.view_options import PLAIN, Look
+from bfcviz.model import Model
+from bfcviz.model.grouping import SEPARATORS, UNNAMED, HolderChoice
+from bfcviz.model.holder_index import ROOT
+from bfcviz.model.mark_growth import MarkPair
+from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# The icicle of the side pane: each holder a rectangle as wide as its bytes, below the one around it.
+
+_LEAST: Final = 0.012  # of all bytes in use: about 3 pixels
+_LEAST_OPEN: Final = 0.03  # a narrower rectangle has none below it
+_DEEPEST: Final = 12
+_MOST: Final = 60
+
+
+class HolderSpan(NamedTuple):
+    """A rectangle: the node (-1: small holders together), its place from the left and its width in bytes.
+
+    `name` is the path below the rectangle around it; `holders` are different paths; `depth` 0 is all memory in use.
+    """
+
+    node: int
+    name: str
+    depth: int
+    left: int
+    bytes: int
+    chunks: int
+    holders: int
+
+
+def holder_spans(found: HolderCount) -> list[HolderSpan]:
+    """The rectangles of the largest holders, the widest first, at most 60."""
+    index = found.index
+    spans, done = [HolderSpan(ROOT, "", 0, 0, found.total, *_counts(found, ROOT))], 0
+    while done < len(spans) < _MOST:
+        done = _widest(spans, done)
+        around = spans[done]
+        done += 1
+        wide = around.bytes >= _LEAST_OPEN * found.total
+        if around.node >= 0 and wide and around.depth < _DEEPEST and index.children[around.node]:
+            spans += _below(found, around)
+    return spans
+
+
+def _widest(spans: list[HolderSpan], done: int) -> int:
+    """Move the widest of the rectangles from `done` on to this place."""
+    widest = max(range(done, len(spans)), key=lambda place: spans[place].bytes)
+    spans[done], spans[widest] = spans[widest], spans[done]
+    return done
+
+
+def _below(found: HolderCount, around: HolderSpan) -> Iterator[HolderSpan]:
+    index, amounts = found.index, found.amounts
+    children = np.array(index.children[around.node], np.intp)
+    children = children[amounts.chunks[children] > 0]
+    children = children[np.lexsort((children, -amounts.bytes[children]))]
+    large = children[amounts.bytes[children] >= _LEAST * found.total]
+    left = around.left
+    for node in large.tolist():
+        size = int(amounts.bytes[node])
+        name, parts = node, [index.names[node]]
+        while (only := amounts.only_child(index, name)) is not None:
+            name = only
+            parts.append(index.names[only])
+        yield HolderSpan(name, index.text(parts), around.depth + 1, left, size, *_counts(found, node))
+        left += size
+    small = children[len(large) :]
+    size = int(amounts.bytes[small].sum())
+    if size >= _LEAST * found.total:
+        counts = int(amounts.chunks[small].sum()), int(amounts.holders[small].sum())
+        yield HolderSpan(-1, "", around.depth + 1, left, size, *counts)
+
+
+def _counts(found: HolderCount, node: int) -> tuple[int, int]:
+    """The chunks of a node and its different paths."""
+    return int(found.amounts.chunks[node]), int(found.amounts.holders[node])
+
+
+# ------------------------------------------------------------------------------
+# HTML of the holders: the list, the icicle, and the line above both.
+#
+# A row's `data-bfcviz-hover` is the message that the page sends while the pointer is over it, `data-bfcviz` the one
+# of a click.
+
+COLUMNS: Final = {
+    "name": "holder",
+    "bytes": "bytes",
+    "share": "share",
+    "growth": "growth",
+    "chunks": "count",
+    "waste": "waste",
+}
+"""The columns -> their headers."""
+
+WIDE: Final = frozenset({"chunks", "waste"})
+"""Columns that are hidden where there is no room; the tooltip has their numbers."""
+
+_LONGEST_HINT: Final = 160
+
+
+@dataclass(frozen=True)
+class HolderFacts:
+    """What a row, or a rectangle, shows.
+
+    Attributes:
+        number: of the row in messages; -1: it does nothing.
+        name: its name here.
+        path: its whole name.
+        depth: rows around it.
+        bytes, chunks, waste: what it holds; `waste` is None where the trace does not have the requested bytes.
+        share: of all bytes in use, 0..1.
+        growth: bytes gained from mark to mark; None: there are no marks to compare.
+        fill: its colour.
+        chosen: whether the views are filtered by it.
+    """
+
+    number: int
+    name: str
+    path: str
+    depth: int
+    bytes: int
+    chunks: int
+    waste: int | None
+    share: float
+    growth: int | None
+    fill: str
+    chosen: bool = False
+
+    @property
+    def hint(self) -> str:
+        """Its whole name and all its numbers, as text of several lines."""
+        lines = [f"{exact_bytes(self.bytes)}, {self.share:.1%} of all bytes in use"]
+        lines.append(f"{self.chunks:,} {'chunk' if self.chunks == 1 else 'chunks'}")
+        if self.waste is not None:
+            lines[-1] += f", {exact_bytes(self.waste)} wasted"
+        if self.growth is not None:
+            lines.append(f"growth {signed(self.growth)}, from mark to mark: see the head of the column")
+        return "&#10;".join([harmless(self.path, _LONGEST_HINT), *lines])
+
+    @property
+    def messages(self) -> str:
+        """The attributes with its messages."""
+        if self.number < 0:
+            return ""
+        return (
+            f' tabindex=\'0\' data-bfcviz=\'{{"do":"holder","row":{self.number}}}\''
+            f' data-bfcviz-hover=\'{{"do":"hover","row":{self.number}}}\''
+        )
+
+
+def signed(num_bytes: int) -> str:
+    """A number of bytes with its sign: `+2.0 MiB`; `0` for no change."""
+    if num_bytes == 0:
+        return "0"
+    return f"{'+' if num_bytes > 0 else '-'}{format_bytes(abs(num_bytes))}"
+
+
+def list_html(
+    rows: Sequence[HolderFacts], columns: Sequence[str], hints: Mapping[str, str], by: str, *, ascending: bool
+) -> str:
+    """The list as a table.
+
+    Args:
+        rows: from the top.
+        columns: some of `COLUMNS`.
+        hints: column -> what it shows, in words.
+        by: the column that the rows are sorted by.
+        ascending: whether the smallest are first.
+    """
+    widths = "".join(f"<col class='{_css(name)}'>" for name in columns)
+    heads = "".join(_head(name, hints[name], by, ascending=ascending) for name in columns)
+    body = "".join(_row(row, columns) for row in rows)
+    return (
+        f"<table aria-label='holders'><colgroup>{widths}</colgroup><thead><tr>{heads}</tr></thead>"
+        f"<tbody>{body}</tbody></table>"
+    )
+
+
+def _css(column: str) -> str:
+    return f"{column} wide" if column in WIDE else column
+
+
+def _head(column: str, hint: str, by: str, *, ascending: bool) -> str:
+    arrow, sorted_ = "", ""
+    if column == by:
+        arrow = f"<i aria-hidden='true'>{'▲' if ascending else '▼'}</i>"
+        sorted_ = f" aria-sort='{'ascending' if ascending else 'descending'}'"
+    return (
+        f"<th scope='col' class='{_css(column)}'{sorted_} title='{escape(hint)}'><button type='button' "
+        f'data-bfcviz=\'{{"do":"holders_sort","by":"{column}"}}\'>{COLUMNS[column]}{arrow}</button></th>'
+    )
+
+
+def _row(row: HolderFacts, columns: Sequence[str]) -> str:
+    css = " ".join(["inside"] * (row.depth > 0) + ["chosen"] * row.chosen)
+    cells = "".join(f"<td class='{_css(name)}'>{_cell(row, name)}</td>" for name in columns)
+    return (
+        f"<tr class='{css}'{row.messages} style='--fill:{row.fill};--bar:{row.fill}59;--part:{row.share:.1%}' "
+        f"title='{row.hint}'>{cells}</tr>"
+    )
+
+
+def _cell(row: HolderFacts, column: str) -> str:
+    if column == "name":
+        return f"<span class='label'><u></u><span><bdi>{harmless(row.name)}</bdi></span></span>"
+    if column == "bytes":
+        return format_bytes(row.bytes)
+    if column == "share":
+        return f"{row.share:.0%}" if row.share >= 0.005 or not row.bytes else "&lt;1%"
+    if column == "growth":
+        return "" if row.growth is None else signed(row.growth)
+    if column == "chunks":
+        return f"{row.chunks:,}"
+    return "" if row.waste is None else format_bytes(row.waste)
+
+
+# -- the icicle ----------------------------------------------------------------------------------------------
+
+_LEVEL: Final = 20  # pixels
+
+
+@dataclass(frozen=True)
+class IcicleBox:
+    """A rectangle; `left` and `width` are shares (0..1) of all bytes in use, `text` the colour of its name."""
+
+    facts: HolderFacts
+    left: float
+    width: float
+    text: str
+
+
+def icicle_html(boxes: Sequence[IcicleBox]) -> str:
+    """The icicle: each holder as wide as its bytes, below the one around it."""
+    levels = max((box.facts.depth for box in boxes), default=-1) + 1
+    return f"<div class='icicle' style='height:{levels * _LEVEL}px'>{''.join(map(_box, boxes))}</div>"
+
+
+def _box(box: IcicleBox) -> str:
+    facts = box.facts
+    style = (
+        f"left:{box.left:.3%};width:{box.width:.3%};top:{facts.depth * _LEVEL}px;height:{_LEVEL}px;"
+        f"background:{facts.fill};color:{box.text}"
+    )
+    css = " class='chosen'" * facts.chosen
+    name = harmless(facts.name) if box.width > _LEAST_NAMED else ""
+    return f"<div{css}{facts.messages} style='{style}' title='{facts.hint}'>{name}</div>"
+
+
+_LEAST_NAMED: Final = 0.08
+
+
+# -- the line above --------------------------------------------------------------------------------------------
+
+
+def head_html(
+    by: str, choices: Sequence[str], kind: str, filtered: tuple[int, str] | None, at_step: int | None = None
+) -> str:
+    """The lines above: what holders are found by, list or icicle; and the holder that filters.
+
+    Args:
+        by: what they are found by.
+        choices: what they can be found by.
+        kind: one of `KINDS`.
+        filtered: row and path of the holder that filters; None: none does.
+        at_step: the step to name; None: the page shows only one.
+    """
+    groups = "".join(_switch("holders_by", "by", each, pressed=each == by) for each in choices)
+    kinds = "".join(_switch("holders_as", "as", each, pressed=each == kind) for each in KINDS)
+    title, groups = ("by", groups) if len(choices) > 1 else ("Holders", "")
+    found = f"<div class='head'><b>{title}</b><span class='by'>{groups}</span>"
+    found += f"<span>{kinds}</span>"
+    return f"{found}{_filter(filtered, at_step)}</div>"
+
+
+def _filter(filtered: tuple[int, str] | None, at_step: int | None) -> str:
+    """One line in any case: a click on a holder must not move the rows below it under the pointer."""
+    step = "" if at_step is None else f"Step {at_step:,}. "
+    if filtered is None:
+        return f"<div class='filter none'>{step}Click a holder to see it alone.</div>"
+    row, path = filtered
+    return (
+        f"<div class='filter' title='{harmless(path, _LONGEST_HINT)}'>{step}Only this holder "
+        f'<button type="button" data-bfcviz=\'{{"do":"holder","row":{row}}}\'>show all</button>: '
+        f"{harmless(path)}</div>"
+    )
+
+
+KINDS: Final = ("list", "icicle")
+
+
+def _switch(do: str, field: str, value: str, *, pressed: bool) -> str:
+    state = "true" if pressed else "false"
+    return (
+        f"<button type='button' aria-pressed='{state}' "
+        f'data-bfcviz=\'{{"do":"{do}","{field}":"{value}"}}\'>{value.replace("_", " ")}</button>'
+    )
+
+
+# ------------------------------------------------------------------------------
+# The pane of the holders: who holds the memory at a step, as a list or as an icicle.
+
+_NOTHING: Final = "<div class='none'>Nothing is in use at this step.</div>"
+
+
+class HoldersPane:
+    """Who holds the memory of one heap; empty before `show`.
+
+    Attributes:
+        widget: the whole widget.
+        head: the line above the list, as HTML.
+        body: the list or the icicle, as HTML.
+    """
+
+    def __init__(self) -> None:
+        self._lock = RLock()  # a kernel with subshells runs callbacks in threads
+        self._counts: HolderCounts | None = None
+        self._found: HolderCount | None = None
+        self._source: tuple[Model, Colouring] | None = None  # of the last `show`
+        self._look = PLAIN
+        self._at_step: int | None = None
+        self._by: str | None = None  # None: the most telling grouping
+        self._sorted_by, self._ascending, self._kind = "bytes", False, KINDS[0]
+        self._numbers: dict[HolderChoice, int] = {}
+        self.head, self.body = widgets.HTML(), widgets.HTML()
+        style = widgets.HTML(STYLE, layout={"display": "none"})
+        scrolled = widgets.Box([self.body])
+        scrolled.add_class("bfcviz-holders-list")
+        self.widget = widgets.VBox([style, self.head, scrolled])
+        self.widget.add_class("bfcviz-holders")
+
+    def show(self, model: Model, look: Look, colours: Colouring, at_step: int | None = None) -> None:
+        """Show the holders at the model's step, in the colours of their chunks.
+
+        Args:
+            model: the heap; it is not moved.
+            look: the theme, and the holder that filters.
+            colours: of the chunks.
+            at_step: the step to name; None: the page shows no other step before this is shown again.
+        """
+        with self._lock:
+            self._at_step = at_step
+            if self._counts is None or not self._counts.counts(model):
+                self._counts, self._numbers = HolderCounts(model.trace, model.pool), {}
+            self._found = self._counts.count(model, self._by, colours)
+            self._source, self._look = (model, colours), look
+            self._draw()
+
+    def choice(self, row: int) -> HolderChoice | None:
+        """The holder of a row, by its number in the messages of the page; None: there is no such row."""
+        with self._lock:
+            known = list(self._numbers)
+        return known[row] if 0 <= row < len(known) else None
+
+    def sort(self, by: str) -> None:
+        """Sort by a column, the largest first; if it is sorted by this column already, reverse the order.
+
+        Raises:
+            BfcvizError: there is no such column.
+        """
+        if by not in COLUMNS:
+            raise BfcvizError(f"holders have no column {by!r} to sort by; choose one of {', '.join(COLUMNS)}")
+        with self._lock:
+            self._ascending = not self._ascending if by == self._sorted_by else by == "name"
+            self._sorted_by = by
+            self._draw()
+
+    def find_by(self, by: str) -> None:
+        """Find holders by another property.
+
+        Raises:
+            BfcvizError: there is no such property.
+        """
+        if by not in UNNAMED:
+            raise BfcvizError(f"cannot find holders by {by!r}; choose one of {', '.join(UNNAMED)}")
+        with self._lock:
+            self._by = by
+            if self._counts is not None and self._source is not None:
+                model, colours = self._source
+                self._found = self._counts.count(model, by, colours)
+            self._draw()
+
+    def show_as(self, kind: str) -> None:
+        """Show the `list` or the `icicle`.
+
+        Raises:
+            BfcvizError: it is neither of them.
+        """
+        if kind not in KINDS:
+            raise BfcvizError(f"cannot show holders as {kind!r}; choose one of {', '.join(KINDS)}")
+        with self._lock:
+            self._kind = kind
+            self._draw()
+
+    def _draw(self) -> None:
+        found = self._found
+        if found is None:
+            return
+        by = found.index.how.by
+        chosen = self._look.holder
+        filtered = None if chosen is None else (self._number(chosen), _text(chosen))
+        counts = self._counts
+        self.head.value = head_html(
+            by, [] if counts is None else counts.groupings.names, self._kind, filtered, self._at_step
+        )
+        if not found.total:
+            self.body.value = _NOTHING
+        elif self._kind == "icicle":
+            self.body.value = icicle_html([self._box(found, span) for span in holder_spans(found)])
+        else:
+            self.body.value = self._list(found)
+
+    def _list(self, found: HolderCount) -> str:
+        columns = [name for name in COLUMNS if _has(found, name)]
+        sorted_by = self._sorted_by if self._sorted_by in columns else "bytes"
+        order = RowOrder(found.keys(sorted_by), by_name=sorted_by == "name", ascending=self._ascending)
+        rows = holder_rows(found.index, found.amounts, order)
+        # What the rows at the left do not have.
+        rest = [ROOT, *(row.node for row in rows if row.depth == 0 and row.node >= 0)]
+        facts = [
+            self._facts(found, row.node, row.name, row.depth)
+            if row.node >= 0
+            else _rest(found, rest, row.holders, self._look.paints.other.fill)
+            for row in rows
+        ]
+        return list_html(facts, columns, _hints(found), sorted_by, ascending=self._ascending)
+
+    def _facts(self, found: HolderCount, node: int, name: str, depth: int) -> HolderFacts:
+        amounts, choice = found.amounts, found.choice(node)
+        num_bytes = int(amounts.bytes[node])
+        return HolderFacts(
+            number=self._number(choice),
+            name=name,
+            path=_text(choice) if choice.path else "all memory in use",
+            depth=depth,
+            bytes=num_bytes,
+            chunks=int(amounts.chunks[node]),
+            waste=int(found.wastes()[node]) if found.waste_known else None,
+            share=found.share(num_bytes),
+            growth=None if found.growth is None else int(found.growth[node]),
+            fill=found.fill(node),
+            chosen=choice == self._look.holder,
+        )
+
+    def _box(self, found: HolderCount, span: HolderSpan) -> IcicleBox:
+        theme = self._look.paints
+        if span.node > ROOT:
+            facts = self._facts(found, span.node, span.name, span.depth)
+        else:
+            name = f"in use, {format_bytes(span.bytes)}" if span.node == ROOT else _other(span.holders)
+            fill = theme.pool.fill if span.node == ROOT else theme.other.fill
+            share = found.share(span.bytes)
+            facts = HolderFacts(-1, name, name, span.depth, span.bytes, span.chunks, None, share, None, fill)
+        return IcicleBox(facts, found.share(span.left), facts.share, contrasting(facts.fill))
+
+    def _number(self, choice: HolderChoice) -> int:
+        """The number of a holder in messages; it keeps it."""
+        return self._numbers.setdefault(choice, len(self._numbers))
+
+
+def _text(choice: HolderChoice) -> str:
+    separator = SEPARATORS.get(choice.by, "/")
+    return separator.join(UNNAMED[choice.by] if part is None else part for part in choice.path)
+
+
+def _other(holders: int) -> str:
+    return f"other ({holders:,} {'holder' if holders == 1 else 'holders'})"
+
+
+def _rest(found: HolderCount, nodes: Sequence[int], holders: int, fill: str) -> HolderFacts:
+    """All small holders together: the first of the nodes without the others."""
+
+    def left(values: NDArray[np.int64]) -> int:
+        first, *others = values[list(nodes)].tolist()
+        return int(first - sum(others))
+
+    num_bytes = left(found.amounts.bytes)
+    return HolderFacts(
+        number=-1,
+        name=_other(holders),
+        path="all holders that are too small for a row",
+        depth=0,
+        bytes=num_bytes,
+        chunks=left(found.amounts.chunks),
+        waste=left(found.wastes()) if found.waste_known else None,
+        share=found.share(num_bytes),
+        growth=None if found.growth is None else left(found.growth),
+        fill=fill,
+    )
+
+
+def _has(found: HolderCount, column: str) -> bool:
+    if column == "growth":
+        return found.growth is not None
+    return column != "waste" or found.waste_known
+
+
+def _hints(found: HolderCount) -> dict[str, str]:
+    """What each column shows."""
+    return {
+        "name": "who allocated the chunks",
+        "bytes": "bytes of the holder's chunks in use",
+        "share": "of all bytes in use",
+        "growth": "" if found.marks is None else _growth_hint(found.marks),
+        "chunks": "chunks in use",
+        "waste": "size - requested",
+    }
+
+
+def _growth_hint(marks: MarkPair) -> str:
+    first, last = (
+        f"mark '{unescape(harmless(mark.name))}' (step {mark.step:,})" for mark in (marks.first, marks.last)
+    )
+    apart = f"{marks.apart:,} such marks later" if marks.apart > 1 else "the next such mark"
+    return f"bytes at {last} - bytes at {first}; {apart}; what comes and goes between marks does not count"

@@ -1,0 +1,263 @@
+"""The stage of a dashboard: its panels, and the room they leave for the pane of HTML and the tabs.
+
+::
+
+    strip                                  the whole trace: the one control of time
+    region map              | side pane    the heap at the step; its holders and the selected chunk
+    tabs                                   choose what is below
+    lower panels                           none where a tab shows a table below the figure
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from json import dumps
+from typing import Final
+
+import ipywidgets as widgets
+
+from bfcviz.figures.panel import Margins, Panel, Place
+
+# ------------------------------------------------------------------------------
+# The stage of a dashboard: its panels, and the room they leave for the pane of HTML and the tabs.
+
+NARROW_PX: Final = 760
+"""Below this width each panel has its own row, and so has the side pane."""
+
+MARGINS: Final = Margins(left=70, right=8)
+"""Beside the plots of a stage; what is below them depends on the layout."""
+
+Rows = tuple[tuple[tuple[str, float], ...], ...]
+"""For each row: its panels from the left, and their shares of the width."""
+
+STRIP: Final = "strip"
+_MAP: Final = "region_map"
+
+_MEMORY: Final[Rows] = ((("lifetimes", 1.0),),)
+_ADDRESS_TIME: Final[Rows] = ((("address_time", 1.0),),)
+_FREE_CHUNKS: Final[Rows] = ((("ladder", 0.5), ("bin_bytes", 0.5)),)
+_BINS: Final[Rows] = ((("ladder", 1.0),), (("bin_bytes", 0.5), ("bin_chunks", 0.5)))
+_FRAGMENTATION: Final[Rows] = ((("fragmentation", 0.5), ("stats", 0.5)),)
+_EVENTS: Final[Rows] = ((("rate", 1.0),),)
+
+LAYOUTS: Final[Mapping[str, Rows]] = {
+    "memory": _MEMORY,
+    "address_time": _ADDRESS_TIME,
+    "free_chunks": _FREE_CHUNKS,
+    "fragmentation": _FRAGMENTATION,
+    "events": _EVENTS,
+    "chunk_table": (),
+    "event_table": (),
+    "export": (),
+    "everything": (*_MEMORY, *_ADDRESS_TIME, *_BINS, *_FRAGMENTATION, *_EVENTS),
+}
+"""Name -> the rows of panels below the tabs: one kind, none where a table is shown there, or all."""
+
+TABS: Final[Mapping[str, str]] = {
+    "memory": "active memory",
+    "address_time": "address-time",
+    "free_chunks": "free chunks",
+    "fragmentation": "fragmentation",
+    "events": "events/s",
+    "chunk_table": "chunk table",
+    "event_table": "event table",
+    "export": "export",
+}
+"""Layout -> the text of its tab."""
+
+_SIDE_SHARE: Final = 0.36  # of the plots' width
+_SIDE_GAP: Final = 14  # pixels between the map and the side pane
+_SIDE_ALONE: Final = 340  # pixels: the height of the side pane on a narrow page
+_TABS: Final = 30  # pixels: the height of the tabs
+_TABS_ABOVE: Final = 6
+
+_HEIGHTS: Final = {STRIP: 54, _MAP: 246, "lifetimes": 160, "address_time": 220, "rate": 120}
+_HEIGHT: Final = 165  # of every other plot, in pixels
+_BELOW: Final = {STRIP: 22, _MAP: 24, "bin_bytes": 62, "bin_chunks": 62}
+"""Pixels under a plot: ticks, of bins slanted ones, and the title of the axis, which strip and map have not."""
+_BELOW_OTHERS: Final = 40
+_GAP: Final = 0.1
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """A layout of a certain width.
+
+    Attributes:
+        places: the plots of its panels, by name.
+        side: the room of the side pane; None: there is none.
+        tabs: the room of the tabs.
+        margins: beside the plots, and below the lowest one.
+    """
+
+    places: Mapping[str, Place]
+    side: Place | None
+    tabs: Place | None
+    margins: Margins
+
+
+def names_in(layout: str) -> list[str]:
+    """Names of the panels that the layout shows; the map is the first, so that its axes have number 1."""
+    return [_MAP, STRIP, *(name for row in LAYOUTS[layout] for name, _ in row)]
+
+
+def arrange(
+    layout: str, panels: Mapping[str, Panel], *, narrow: bool = False, alone: bool = False
+) -> Arrangement:
+    """Where everything lies: pixels from the top, shares of the plots' width.
+
+    Args:
+        layout: one of `LAYOUTS`.
+        panels: at least those that the layout shows.
+        narrow: each panel and the side pane has its own row.
+        alone: a picture of the panels, without side pane and tabs.
+    """
+    places = {STRIP: _place(panels, STRIP, 0, 0.0, 1.0)}
+    top = _end(places[STRIP], STRIP)
+    beside = not narrow and not alone
+    places[_MAP] = _place(panels, _MAP, top, 0.0, 1.0 - _SIDE_SHARE if beside else 1.0)
+    end = _end(places[_MAP], _MAP)
+    side = tabs = None
+    if beside:
+        side = Place(1.0 - _SIDE_SHARE, 1.0, top, end - top)
+    elif narrow and not alone:
+        side = Place(0.0, 1.0, end, _SIDE_ALONE)
+        end += _SIDE_ALONE
+    if not alone:
+        tabs = Place(0.0, 1.0, end + _TABS_ABOVE, _TABS)
+        end += _TABS_ABOVE + _TABS
+    end = _add_rows(places, panels, LAYOUTS[layout], end, narrow=narrow)
+    lowest = max(place.top + place.height for place in places.values())
+    margins = Margins(MARGINS.left, MARGINS.right, end - lowest)
+    return Arrangement({name: places[name] for name in names_in(layout)}, side, tabs, margins)
+
+
+def _add_rows(
+    places: dict[str, Place], panels: Mapping[str, Panel], rows: Rows, top: int, *, narrow: bool
+) -> int:
+    """Place these rows from `top` on; return their lower end."""
+    if narrow:
+        rows = tuple(((name, 1.0),) for row in rows for name, _ in row)
+    for row in rows:
+        above = max(panels[name].above for name, _ in row)
+        left, end = 0.0, top
+        for name, share in row:
+            begin = left if left == 0 else left + _GAP / 2
+            right = 1.0 if left + share > 1 - 1e-6 else left + share - _GAP / 2
+            plot = top + above - panels[name].above
+            places[name] = _place(panels, name, plot, begin, right)
+            end = max(end, _end(places[name], name))
+            left += share
+        top = end
+    return top
+
+
+def _place(panels: Mapping[str, Panel], name: str, top: int, left: float, right: float) -> Place:
+    return Place(left, right, top + panels[name].above, _HEIGHTS.get(name, _HEIGHT))
+
+
+def _end(place: Place, name: str) -> int:
+    return place.top + place.height + _BELOW.get(name, _BELOW_OTHERS)
+
+
+def map_pixels(width: int) -> tuple[int, int]:
+    """Width and height of the region map's plot on a page of this width."""
+    share = 1.0 if width < NARROW_PX else 1.0 - _SIDE_SHARE
+    return round(share * (width - MARGINS.beside)), _HEIGHTS[_MAP]
+
+
+def css_room(place: Place) -> dict[str, str]:
+    """The room as values of an ipywidgets Layout, in a box of the figure's size.
+
+    A room beside a plot keeps a gap to it; one of its own row begins at the left edge, as all rows do.
+    """
+    plots = f"(100% - {MARGINS.beside}px)"
+    across = {"left": "0px", "width": f"calc(100% - {MARGINS.right}px)"}
+    if place.left:
+        across = {
+            "left": f"calc({MARGINS.left + _SIDE_GAP}px + {place.left:g} * {plots})",
+            "width": f"calc({place.right - place.left:g} * {plots} - {_SIDE_GAP}px)",
+        }
+    return {"top": f"{place.top}px", "height": f"{place.height}px", **across}
+
+
+# ------------------------------------------------------------------------------
+# The stage in the page: the figure, and in the room that it leaves the side pane and the tabs.
+
+STYLE: Final = """
+.bfcviz-stage { position: relative; overflow: hidden }
+.bfcviz-stage > .bfcviz-side, .bfcviz-stage > .bfcviz-tabs {
+  position: absolute; margin: 0; overflow: hidden; box-sizing: border-box; z-index: 1;
+}
+/* The layer of hover boxes, which reach over the side pane; it takes no clicks. */
+.bfcviz-stage .main-svg:has(> .hoverlayer) { z-index: 2 }
+.bfcviz-brush {
+  position: absolute; z-index: 2; pointer-events: none; box-sizing: border-box;
+  background: rgba(128, 128, 128, 0.25); border: solid var(--jp-ui-font-color1, #888); border-width: 0 2px;
+}
+.bfcviz-late {
+  position: absolute; inset: 0; z-index: 1; padding: 12px 0; font: 13px system-ui, sans-serif;
+  background: var(--jp-layout-color0, #fff); color: var(--jp-ui-font-color1, #222);
+}
+.bfcviz-side { display: flex; flex-direction: column; gap: 8px }
+.bfcviz-tabs .widget-html-content { height: 100%; line-height: 1 }
+.bfcviz-tabs [role=tablist] {
+  display: flex; height: 100%; overflow-x: auto; scrollbar-width: none; box-sizing: border-box;
+  border-bottom: 1px solid var(--jp-border-color2, #8884);
+}
+.bfcviz-tabs button {
+  all: unset; box-sizing: border-box; flex: none; padding: 0 11px; cursor: pointer; white-space: nowrap;
+  font: 12px/28px var(--jp-ui-font-family, system-ui, sans-serif); color: var(--jp-ui-font-color2, inherit);
+  border-bottom: 2px solid transparent;
+}
+.bfcviz-tabs button:hover { color: var(--jp-ui-font-color1, inherit); background: var(--jp-layout-color2, #8882) }
+.bfcviz-tabs button[aria-selected=true] {
+  color: var(--jp-ui-font-color1, inherit); font-weight: 600; border-bottom-color: var(--jp-brand-color1, #1976d2);
+}
+.bfcviz-tabs button:focus-visible { outline: 2px solid var(--jp-brand-color1, #1976d2); outline-offset: -2px }
+"""
+"""A page needs it once."""
+
+
+class StageBox:
+    """The figure, with the panes beside it.
+
+    Args:
+        figure: the widget of the figure.
+        panes: what the side pane shows, from top to bottom.
+
+    Attributes:
+        widget: the whole widget.
+        side, tabs: its parts beside the figure.
+    """
+
+    def __init__(self, figure: widgets.Widget, panes: Sequence[widgets.Widget]) -> None:
+        self.side = widgets.VBox(panes)
+        self.side.add_class("bfcviz-side")
+        self.tabs = widgets.HTML()
+        self.tabs.add_class("bfcviz-tabs")
+        self.widget = widgets.VBox([figure, self.side, self.tabs])
+        self.widget.add_class("bfcviz-stage")
+
+    def show(self, stage: Arrangement, layout: str) -> None:
+        """Put the panes into their room, and show which tab is open."""
+        _put(self.side, stage.side)
+        _put(self.tabs, stage.tabs)
+        self.tabs.value = _tabs(layout)  # the widget sends it only if it differs
+
+
+def _put(widget: widgets.Widget, room: Place | None) -> None:
+    values = {"display": "none"} if room is None else {"display": None, **css_room(room)}
+    with widget.layout.hold_sync():
+        for name, value in values.items():
+            if getattr(widget.layout, name) != value:
+                setattr(widget.layout, name, value)
+
+
+def _tabs(layout: str) -> str:
+    buttons = "".join(
+        f"<button type='button' role='tab' aria-selected='{str(name == layout).lower()}' "
+        f"data-bfcviz='{escape(dumps({'do': 'views', 'views': name}))}'>{escape(text)}</button>"
+        for name, text in TABS.items()
+    )
+    return f"<div role='tablist' aria-label='what is shown below the map'>{buttons}</div>"

@@ -1,0 +1,583 @@
+"""The rows of a list that a page holds, as an HTML table in JupyterLab's style, light and dark.
+
+The `data-bfcviz` attribute of a row or header holds the message that page.js sends on a click or Enter.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Final, Generic, Literal, TypeVar
+
+import ipywidgets as widgets
+
+from bfcviz.events.labels import Labels
+from bfcviz.events.trace import Trace
+from bfcviz.figures.text import exact_bytes, harmless
+from bfcviz.figures.theme import DARK, LIGHT, Theme, translucent
+from bfcviz.figures.view_options import Look
+from bfcviz.model.filters import Condition, LabelSearch
+from bfcviz.model.grouping import SEPARATORS, UNNAMED, HolderChoice, grouping, members
+from bfcviz.units import format_bytes, parse_bytes
+
+# ------------------------------------------------------------------------------
+# Which rows of a long list a page holds: those in sight, and some before and after them.
+#
+# ::
+#
+#     row 0      ┌──────────┐   empty, as high as the rows before
+#                │ made     │   a page holds these
+#     top     →  │ in sight │   the user sees these
+#                │ made     │
+#                └──────────┘   empty
+#
+# The page scrolls by itself, and sends a message where rows come into sight that are not made. See `scrolling.js`.
+
+ROWS: Final = 11
+"""Rows in sight."""
+
+ROW_PX: Final = 21
+"""The height of a row in pixels; a border of 1 pixel included."""
+
+BEYOND: Final = 11
+"""Rows that are made before the first one in sight, and after the last one."""
+
+_TALLEST: Final = 8_000_000
+"""Pixels of a whole list: browsers draw nothing below about 17 million."""
+
+
+class RowsInView:
+    """The place of a list on its page.
+
+    Attributes:
+        top: the first row in sight.
+        count: number of rows.
+        moves: how often Python, not the user, has moved the page.
+        moved_to: where it moved it the last time.
+    """
+
+    def __init__(self) -> None:
+        self.top = self.count = self.moves = self.moved_to = 0
+        self._made = range(0)
+
+    @property
+    def last(self) -> int:
+        """The highest `top`: the last row is in sight."""
+        return max(self.count - ROWS, 0)
+
+    @property
+    def made(self) -> range:
+        """The rows that the page holds."""
+        return self._made
+
+    @property
+    def height(self) -> int:
+        """Pixels of the whole list."""
+        return min(self.count * ROW_PX, _TALLEST)
+
+    @property
+    def above(self) -> int:
+        """Pixels above the rows that are made."""
+        spare = self.count - len(self._made)
+        if self.count * ROW_PX <= _TALLEST or spare <= 0:
+            return self._made.start * ROW_PX
+        return round((self.height - len(self._made) * ROW_PX) * self._made.start / spare)
+
+    def scrolled_to(self, top: int) -> bool:
+        """Note that the user scrolled to row `top`; return whether the rows there have to be made."""
+        self.top = min(max(top, 0), self.last)
+        wanted = range(self.top, min(self.top + ROWS, self.count))
+        if wanted.start >= self._made.start and wanted.stop <= self._made.stop:
+            return False
+        self._make()
+        return True
+
+    def move_to(self, top: int) -> None:
+        """Move the page to row `top`."""
+        self.top = self.moved_to = min(max(top, 0), self.last)
+        self.moves += 1
+        self._make()
+
+    def set_count(self, count: int, near: int | None = None) -> None:
+        """Set the number of rows; the page stays, or moves to row `near` if that is out of sight."""
+        self.count = count
+        if near is not None and not self.top <= near < self.top + ROWS:
+            self.move_to(near - ROWS // 3)
+        elif self.top > self.last:
+            self.move_to(self.last)
+        self._make()
+
+    def drop(self, rows: int) -> None:
+        """Note that the first rows have gone: the same rows stay in sight where they can."""
+        self.count -= rows
+        self.move_to(self.top - rows)
+
+    def _make(self) -> None:
+        self._made = range(max(self.top - BEYOND, 0), min(self.top + ROWS + BEYOND, self.count))
+
+
+# ------------------------------------------------------------------------------
+# The rows of a list that a page holds, as an HTML table in JupyterLab's style, light and dark.
+
+
+def _colours(theme: Theme) -> str:
+    return (
+        f"--bfcviz-here: {theme.highlight}; --bfcviz-here-row: {translucent(theme.highlight, 0.14)}; "
+        f"--bfcviz-selection: {theme.selection}; --bfcviz-selection-row: {translucent(theme.selection, 0.12)}; "
+        f"--bfcviz-search: {theme.search}; --bfcviz-search-text: {translucent(theme.search, 0.22)}; "
+        f"--bfcviz-paper: {theme.paper}; "
+        f"--bfcviz-in-use: {theme.in_use.fill}; --bfcviz-free: {theme.free.fill}; "
+        f"--bfcviz-free-line: {theme.free.line}"
+    )
+
+
+HEAD_PX: Final = 25
+"""The height of the header in pixels."""
+
+HEIGHT: Final = HEAD_PX + ROWS * ROW_PX
+"""The height of a list in pixels."""
+
+STYLE: Final = f"""<style>
+.bfcviz-list {{ {_colours(LIGHT)} }}
+[data-jp-theme-light="false"] .bfcviz-list {{ {_colours(DARK)} }}
+@media (prefers-color-scheme: dark) {{
+  body:not([data-jp-theme-light]) .bfcviz-list {{ {_colours(DARK)} }}
+}}
+.bfcviz-rows {{
+  height: {HEIGHT}px; overflow: auto; margin: 0; overscroll-behavior: contain; container-type: inline-size;
+}}
+.bfcviz-rows .widget-html, .bfcviz-rows .widget-html-content {{ margin: 0; padding: 0; width: 100%; height: auto }}
+.bfcviz-list {{ color: var(--jp-ui-font-color1, inherit) }}
+.bfcviz-list table {{
+  width: 100%; table-layout: fixed; border-collapse: separate; border-spacing: 0; margin: 0; color: inherit;
+  font: 12px/20px var(--jp-code-font-family, ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace);
+}}
+.bfcviz-list th, .bfcviz-list td {{
+  box-sizing: border-box; height: {ROW_PX}px; padding: 0 6px; line-height: 20px; border: 0; text-align: left;
+  white-space: nowrap; overflow: hidden; text-overflow: ellipsis; vertical-align: middle; background: none;
+}}
+.bfcviz-list tr.gap td {{ padding: 0; line-height: 0 }}
+.bfcviz-list th {{
+  position: sticky; top: 0; z-index: 1; background: var(--bfcviz-paper); height: {HEAD_PX}px;
+  font-family: var(--jp-ui-font-family, system-ui, sans-serif); font-weight: 600;
+  color: var(--jp-ui-font-color2, inherit); border-bottom: 1px solid var(--jp-border-color1, #8888);
+}}
+.bfcviz-list tbody td {{ border-bottom: 1px solid var(--jp-border-color3, #8883) }}
+@container (max-width: 999px) {{ .bfcviz-list .wide {{ display: none }} }}
+.bfcviz-list td.right, .bfcviz-list th.right {{ text-align: right; font-variant-numeric: tabular-nums }}
+.bfcviz-list button {{
+  all: unset; cursor: pointer; white-space: nowrap;
+}}
+.bfcviz-list th button {{ display: inline-flex; align-items: center }}
+.bfcviz-list td button {{ text-decoration: underline dotted; text-underline-offset: 3px }}
+.bfcviz-list th button b {{ padding-left: 3px; color: var(--bfcviz-here); font-size: 10px; line-height: 1 }}
+.bfcviz-list tbody tr {{ background: none }}
+.bfcviz-list tbody tr[data-bfcviz] {{ cursor: pointer }}
+.bfcviz-list tbody tr[data-bfcviz]:hover {{ background: var(--jp-layout-color2, #8882) }}
+.bfcviz-list tbody tr.here, .bfcviz-list tbody tr.here:hover {{
+  background: var(--bfcviz-here-row); box-shadow: inset 3px 0 0 var(--bfcviz-here);
+}}
+.bfcviz-list tbody tr.selected, .bfcviz-list tbody tr.selected:hover {{
+  background: var(--bfcviz-selection-row); box-shadow: inset 3px 0 0 var(--bfcviz-selection);
+}}
+.bfcviz-list tbody tr.selected td {{ font-weight: 600 }}
+.bfcviz-list mark {{
+  background: var(--bfcviz-search-text); color: inherit; box-shadow: 0 2px 0 var(--bfcviz-search);
+}}
+.bfcviz-list tbody tr.after-here {{ box-shadow: inset 0 2px 0 var(--bfcviz-here) }}
+.bfcviz-list tr:focus-visible, .bfcviz-list button:focus-visible {{
+  outline: 2px solid var(--jp-brand-color1, #1976d2); outline-offset: -2px;
+}}
+.bfcviz-list .label {{  /* the ellipsis is at the left: op names differ at their ends */
+  display: block; overflow: hidden; text-overflow: ellipsis; direction: rtl; text-align: left; white-space: pre;
+}}
+.bfcviz-list i {{ font-style: normal; color: var(--jp-ui-font-color3, #888) }}
+.bfcviz-list u {{
+  display: inline-block; width: 8px; height: 8px; margin-right: 6px; border: 1px solid var(--bfcviz-free-line);
+  background: var(--bfcviz-free);
+}}
+.bfcviz-list u.in-use {{ background: var(--bfcviz-in-use); border-color: var(--bfcviz-in-use) }}
+.bfcviz-count button {{
+  all: unset; cursor: pointer; text-decoration: underline dotted; text-underline-offset: 3px;
+}}
+.bfcviz-count {{ line-height: 1.4; color: var(--jp-ui-font-color2, inherit) }}
+.bfcviz-wrong {{ line-height: 1.4; color: var(--jp-error-color1, #d32f2f) }}
+</style>"""
+"""A page needs it once, for any number of tables."""
+
+
+NOTHING: Final = "<i>-</i>"
+"""An empty cell."""
+
+_LONGEST_LABEL: Final = 90
+_LONGEST_HINT: Final = 400
+
+Message = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column.
+
+    Attributes:
+        name: its header, and its name in messages that sort.
+        width: in characters; a column of width 0 takes the remaining space.
+        align: numbers are right-aligned.
+        hint: its definition, shown on hover.
+        wide: whether it is hidden on a narrow page.
+    """
+
+    name: str
+    width: int
+    align: Literal["left", "right"]
+    hint: str
+    wide: bool = False
+
+    @property
+    def css(self) -> str:
+        """The class attribute of its cells."""
+        classes = " ".join(["right"] * (self.align == "right") + ["wide"] * self.wide)
+        return f" class='{classes}'" if classes else ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row.
+
+    Attributes:
+        cells: HTML of each column.
+        message: sent on a click.
+        here: the row is about the step shown.
+        after_here: the row of the step shown is filtered out, and belongs before this row.
+        selected: the row is about the selected chunk.
+    """
+
+    cells: Sequence[str]
+    message: Message
+    here: bool = False
+    after_here: bool = False
+    selected: bool = False
+
+
+@dataclass(frozen=True)
+class Order:
+    """The column that the rows are sorted by, and the direction."""
+
+    by: str
+    descending: bool
+
+
+@dataclass(frozen=True)
+class ListHtml:
+    """How a list is drawn.
+
+    Attributes:
+        name: of the list, in messages and for a screen reader.
+        columns: from the left.
+        hint: what a click on a row does.
+    """
+
+    name: str
+    columns: Sequence[Column]
+    hint: str
+
+    def draw(self, rows: Sequence[Row], view: RowsInView, order: Order | None = None) -> str:
+        """The table.
+
+        Args:
+            rows: those that the page holds, `view.made`.
+            view: where they are.
+            order: how the rows are sorted; None: the headers are not buttons.
+        """
+        columns = self.columns
+        least = sum(column.width or _LEAST_WIDTH for column in columns if not column.wide)
+        widths = "".join(f"<col{column.css} style='width:{_width(column)}'>" for column in columns)
+        heads = "".join(_head(self.name, column, order) for column in columns)
+        classes = [column.css for column in columns]
+        above, made = view.above, len(rows) * ROW_PX
+        body = "".join(_row(row, classes) for row in rows)
+        body = self._gap(above) + body + self._gap(max(view.height - above - made, 0))
+        place = {
+            "first": view.made.start,
+            "made": len(rows),
+            "count": view.count,
+            "above": above,
+            "height": view.height,
+            "row": ROW_PX,
+            "moves": view.moves,
+            "top": view.moved_to,
+        }
+        return (
+            f"<div class='bfcviz-list' data-bfcviz-list='{self.name}' data-bfcviz-rows='{_attribute(place)}'>"
+            f"<table aria-label='{self.name}' style='min-width:calc({least}ch + {12 * len(columns)}px)'>"
+            f"<colgroup>{widths}</colgroup><thead><tr>{heads}</tr></thead>"
+            f"<tbody title='{escape(self.hint)}'>{body}</tbody></table></div>"
+        )
+
+    def _gap(self, pixels: int) -> str:
+        """A row as high as rows that are not made."""
+        if not pixels:
+            return ""
+        # Hidden columns must not be spanned: they would get room.
+        span = sum(not column.wide for column in self.columns)
+        return f"<tr class='gap' aria-hidden='true'><td colspan='{span}' style='height:{pixels}px'></td></tr>"
+
+
+def button(does: Message, text: str, hint: str) -> str:
+    """A button inside a cell; `text` is HTML."""
+    return f"<button type='button' data-bfcviz='{_attribute(does)}' title='{escape(hint)}'>{text}</button>"
+
+
+def hinted(text: str, hint: str) -> str:
+    """`text`, and `hint` on hover."""
+    return f"<span title='{harmless(hint, _LONGEST_HINT)}'>{harmless(text, _LONGEST_LABEL)}</span>"
+
+
+def bytes_cell(num_bytes: int) -> str:
+    """A rounded number of bytes, the exact number on hover."""
+    return hinted(format_bytes(num_bytes), exact_bytes(num_bytes))
+
+
+def label_cell(labels: Labels, number: int, search: str = "") -> str:
+    """A label's name, with the text that a search found; its full name and its details on hover."""
+    if number == 0:
+        return NOTHING
+    label = labels[number]
+    # harmless() has escaped them already.
+    hint = "&#10;".join(
+        [harmless(label.name, _LONGEST_HINT)]
+        + [f"{harmless(key, 30)}: {harmless(value, _LONGEST_HINT)}" for key, value in label.details.items()]
+    )
+    return f"<span class='label' title='{hint}'><bdi>{_marked(label.name, search)}</bdi></span>"
+
+
+def _marked(name: str, search: str) -> str:
+    at = name.casefold().find(search.casefold()) if search else -1
+    if at < 0:
+        return harmless(name, _LONGEST_LABEL)
+    end = at + len(search)
+    found = harmless(name[at:end], _LONGEST_LABEL)
+    return f"{harmless(name[:at], _LONGEST_LABEL)}<mark>{found}</mark>{harmless(name[end:], _LONGEST_LABEL)}"
+
+
+_LEAST_WIDTH: Final = 18
+
+
+def _width(column: Column) -> str:
+    return f"calc({column.width}ch + 12px)" if column.width else "auto"
+
+
+def _head(name: str, column: Column, order: Order | None) -> str:
+    if order is None:
+        return f"<th scope='col'{column.css} title='{escape(column.hint)}'>{escape(column.name)}</th>"
+    arrow, sorted_ = "", ""
+    if order.by == column.name:
+        arrow = f"<b aria-hidden='true'>{'▼' if order.descending else '▲'}</b>"
+        sorted_ = f" aria-sort='{'descending' if order.descending else 'ascending'}'"
+    does = {"do": "sort", "list": name, "by": column.name}
+    head = button(does, escape(column.name) + arrow, f"{column.hint}; click: sort by it")
+    return f"<th scope='col'{column.css}{sorted_}>{head}</th>"
+
+
+def _row(row: Row, classes: Sequence[str]) -> str:
+    cells = "".join(f"<td{css}>{cell}</td>" for css, cell in zip(classes, row.cells, strict=True))
+    marks = {"here": row.here, "after-here": row.after_here, "selected": row.selected}
+    names = " ".join(name for name, applies in marks.items() if applies)
+    mark = f" class='{names}'" * bool(names) + " aria-current='true'" * row.here
+    return f"<tr tabindex='0'{mark} data-bfcviz='{_attribute(row.message)}'>{cells}</tr>"
+
+
+def _attribute(message: Message) -> str:
+    """A message in single quotes; names of fields, numbers and our own words need no other escape."""
+    return json.dumps(message, separators=(",", ":")).replace("&", "&amp;").replace("'", "&#39;")
+
+
+# ------------------------------------------------------------------------------
+# What the whole dashboard is filtered by, as conditions on the rows of a table: a holder, and a search.
+
+
+class ViewFilter:
+    """The conditions of a look; each is made once for a trace.
+
+    Attributes:
+        conditions: of the last look.
+        links: HTML of links that remove the filters; empty where there is none.
+    """
+
+    def __init__(self) -> None:
+        self.conditions: tuple[Condition, ...] = ()
+        self.links = ""
+        self._known: tuple[Trace, int, HolderChoice | None, str | None] | None = None
+
+    def update(self, trace: Trace, pool: int, look: Look) -> bool:
+        """Take in a look; return whether the conditions are others than before."""
+        key = (trace, pool, look.holder, look.search)
+        if self._known is not None and self._known[0] is trace and self._known[1:] == key[1:]:
+            return False
+        self._known, before = key, self.conditions
+        conditions, links = [], []
+        if look.holder is not None:
+            how = grouping(trace, pool, look.holder.by)
+            conditions.append(Condition(f"held by {_name(look.holder)}", members(how, look.holder)))
+            links.append(_link("holder", "show all holders"))
+        if look.search:
+            search = LabelSearch(trace.labels, look.search)
+            reason = f"found by the search for '{look.search}'"
+            conditions.append(Condition(reason, lambda rows: search.hits()[rows["label"]]))
+            links.append(_link("search", "end the search"))
+        self.conditions, self.links = tuple(conditions), "".join(links)
+        return self.conditions != before
+
+
+def _name(choice: HolderChoice) -> str:
+    separator = SEPARATORS.get(choice.by, "/")
+    return separator.join(UNNAMED[choice.by] if part is None else part for part in choice.path)
+
+
+def _link(do: str, text: str) -> str:
+    return f" · <button type='button' data-bfcviz='{{\"do\":\"{do}\"}}'>{text}</button>"
+
+
+# ------------------------------------------------------------------------------
+# Controls of the lists: text boxes that filter, and the box that the page scrolls.
+
+T = TypeVar("T")
+
+_MAX_SIZE: Final = (1 << 64) - 1
+
+
+class FilterBox(Generic[T]):
+    """A text box and, beside it, the error if its text is invalid.
+
+    Args:
+        description: text in front of the box.
+        tooltip: full description; also its name for a screen reader.
+        placeholder: an example of the text.
+        parse: converts text to a value; raises ValueError or OverflowError.
+        changed: called after the value changed.
+
+    Attributes:
+        value: the last valid value; None: no filter.
+    """
+
+    def __init__(
+        self,
+        description: str,
+        tooltip: str,
+        placeholder: str,
+        parse: Callable[[str], T],
+        changed: Callable[[], None],
+    ) -> None:
+        self._parse, self._changed = parse, changed
+        self.value: T | None = None
+        self.box = widgets.Text(
+            description=description,
+            tooltip=tooltip,
+            placeholder=placeholder,
+            continuous_update=False,  # on Enter, or when the box loses the focus
+            layout={"width": "auto", "flex": "1 1 60px", "max_width": "150px"},
+            style={"description_width": "initial"},
+        )
+        self.error = widgets.HTML()
+        self.widget = widgets.HBox([self.box, self.error], layout={"align_items": "center"})
+        self.box.observe(self._read, "value")
+
+    def _read(self, change: dict[str, Any]) -> None:
+        text = change["new"].strip()
+        try:
+            value = self._parse(text) if text else None
+        except (ValueError, OverflowError) as error:
+            self.error.value = f"<span class='bfcviz-wrong' role='alert'>{escape(str(error))}</span>"
+            return
+        self.error.value = ""
+        if value != self.value:
+            self.value = value
+            self._changed()
+
+
+def size(text: str) -> int:
+    """A size in bytes; capped at 2^64 - 1."""
+    return min(parse_bytes(text), _MAX_SIZE)
+
+
+def whole_number(text: str) -> int:
+    """A whole number, such as a thread's.
+
+    Raises:
+        ValueError: the text is not one.
+    """
+    if not text.isdecimal():
+        raise ValueError(f"not a whole number: {text!r}; write digits, such as 12")
+    return int(text)
+
+
+class FilterControls:
+    """The filters of both lists: a label, a range of sizes, a thread.
+
+    Args:
+        what: `events` or `chunks`, in tooltips.
+        changed: called after a filter changed.
+
+    Attributes:
+        inputs: their widgets.
+    """
+
+    def __init__(self, what: str, changed: Callable[[], None]) -> None:
+        about = (
+            f"{what} whose label or its details contain this text; 0x...: whose memory contains this address"
+        )
+        self.text = FilterBox("label", about, "conv, or 0x7f…", str, changed)
+        self.least = FilterBox("at least", f"{what} of at least this size", "64 KiB", size, changed)
+        self.most = FilterBox("at most", f"{what} of at most this size", "1 MiB", size, changed)
+        self.thread = FilterBox(
+            "thread", f"{what} of the thread with this number", "0", whole_number, changed
+        )
+        self._all = (self.text, self.least, self.most, self.thread)
+        self.inputs = [each.widget for each in self._all]
+
+    def clear(self) -> None:
+        """Clear all filters."""
+        for each in self._all:
+            each.box.value = ""
+
+    def values(self) -> dict[str, Any]:
+        """The values, as keyword arguments of `Filter`."""
+        return {
+            "text": self.text.value or "",
+            "least_size": self.least.value,
+            "most_size": self.most.value,
+            "thread": self.thread.value,
+        }
+
+
+def row(children: Sequence[widgets.Widget]) -> widgets.HBox:
+    """Widgets side by side; they wrap if the page is too narrow."""
+    return widgets.HBox(children, layout={"flex_flow": "row wrap", "align_items": "center"})
+
+
+def show_all(tooltip: str, clear: Callable[[], None]) -> widgets.Button:
+    """The button that clears all filters of a list."""
+    button = widgets.Button(description="show all", tooltip=tooltip, layout={"width": "auto"})
+    button.on_click(lambda _: clear())
+    return button
+
+
+def list_box(
+    css_class: str, controls: Sequence[widgets.Widget], status: widgets.HTML, page: widgets.HTML
+) -> widgets.VBox:
+    """A list and its controls, from top to bottom, with the style of its table; the page scrolls the list."""
+    rows = widgets.Box([page])
+    rows.add_class("bfcviz-rows")
+    box = widgets.VBox([widgets.HTML(STYLE, layout={"display": "none"}), *controls, status, rows])
+    box.add_class(css_class)
+    return box
+
+
+def status_html(sentence: str, links: str = "", *, alert: bool = False) -> str:
+    """HTML of a line above a table, and of links in it; a screen reader reads it when it changes."""
+    css, role = ("bfcviz-wrong", "alert") if alert else ("bfcviz-count", "status")
+    text = harmless(sentence, _LONGEST_SENTENCE)
+    return f"<div class='{css}' role='{role}' aria-live='polite'>{text}{links}</div>"
+
+
+_LONGEST_SENTENCE: Final = 400

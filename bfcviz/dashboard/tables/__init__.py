@@ -1,1 +1,0 @@
-"""The lists of chunks and events, as HTML tables."""

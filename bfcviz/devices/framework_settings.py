@@ -1,0 +1,347 @@
+"""Settings with TensorFlow's names and rules, and JAX's XLA_PYTHON_CLIENT_... variables."""
+
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from bfcviz.devices.physical import PhysicalDevice, cuda_gpus, host_cpu
+from bfcviz.devices.settings import (
+    Explanation,
+    GPUOptions,
+    LogicalDeviceConfiguration,
+    PlannedDevice,
+    State,
+    check_flag,
+    check_fraction,
+    check_logical,
+    explain,
+    parse_visible_devices,
+    plan_cpus,
+    plan_gpus,
+)
+from bfcviz.errors import SettingError, SettingTooLate, UnknownDevice
+
+# ------------------------------------------------------------------------------
+# Settings: visible devices and their memory limits, with TensorFlow's names and rules.
+#
+# A failed call changes nothing. After the devices are created, only calls that change nothing succeed. TensorFlow
+# has one set of settings per process; here they are an object, so that sessions with different settings can be
+# compared.
+
+
+class SettingIgnored(UserWarning):
+    """A setting has no effect."""
+
+
+class Settings:
+    """Memory settings, to be set before the first device is created.
+
+    Args:
+        gpus: physical GPUs, as `simulate_gpus` gives them; None = those that CUDA lists.
+        environment: the variables (TF_FORCE_GPU_ALLOW_GROWTH, TF_ENABLE_GPU_GARBAGE_COLLECTION,
+            TF_DEVICE_MIN_SYS_MEMORY_IN_MB, TF_GPU_HOST_MEM_LIMIT_IN_MB); None = those of the process, read when
+            devices are created.
+        notes: the origin of the settings, for `explain`.
+    """
+
+    def __init__(
+        self,
+        gpus: Iterable[PhysicalDevice] | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
+        notes: Sequence[str] = (),
+    ) -> None:
+        found = tuple(cuda_gpus() if gpus is None else gpus)
+        names = [getattr(each, "name", None) for each in found]
+        if not all(isinstance(each, PhysicalDevice) for each in found) or len(set(names)) < len(names):
+            raise SettingError(f"gpus is {found!r}; give the result of simulate_gpus or cuda_gpus")
+        physical = (host_cpu(), *found)
+        growth = MappingProxyType(dict.fromkeys(found, False))
+        self._environment = environment
+        self._state = State(physical, physical, growth, notes=tuple(notes))
+        self._initialised = False
+
+    # -- what exists -------------------------------------------------------------------------------------------
+
+    @property
+    def initialised(self) -> bool:
+        """Whether the devices are created, which fixes the settings."""
+        return self._initialised
+
+    @property
+    def state(self) -> State:
+        """All settings now."""
+        environment = os.environ if self._environment is None else self._environment
+        return replace(self._state, environment=MappingProxyType(dict(environment)))
+
+    @property
+    def options(self) -> GPUOptions:
+        """Options of all GPUs."""
+        return self._state.options
+
+    def list_physical_devices(self, device_type: str | None = None) -> list[PhysicalDevice]:
+        """All devices of the machine, visible or not."""
+        return [each for each in self._state.physical if device_type in (None, each.device_type)]
+
+    def copy(self) -> "Settings":
+        """Copy the settings for another session; the copy can be changed."""
+        made = Settings((), environment=self._environment)
+        made._state = self._state
+        return made
+
+    # -- which devices ------------------------------------------------------------------------------------------
+
+    def get_visible_devices(self, device_type: str | None = None) -> list[PhysicalDevice]:
+        """The devices a session will use."""
+        return [each for each in self._state.visible if device_type in (None, each.device_type)]
+
+    def set_visible_devices(
+        self, devices: PhysicalDevice | Iterable[PhysicalDevice], device_type: str | None = None
+    ) -> None:
+        """Use these devices only; with `device_type`, devices of other types stay as they are.
+
+        GPUs get their names in the machine's order, not in the order given here.
+
+        Raises:
+            UnknownDevice: a device is not of this machine, or of another type.
+            SettingTooLate: the devices are created.
+        """
+        wanted = tuple(devices) if isinstance(devices, list | tuple | set | Iterator) else (devices,)
+        for each in wanted:
+            self._check_known(each)
+            if device_type not in (None, each.device_type):
+                raise UnknownDevice(
+                    f"{each!r} is not of type {device_type!r}: give devices of that type only"
+                )
+        others = [
+            each
+            for each in self._state.visible
+            if device_type is not None and each.device_type != device_type
+        ]
+        self._change("visible devices", visible=(*others, *wanted))
+
+    # -- how much memory ----------------------------------------------------------------------------------------
+
+    def get_memory_growth(self, device: PhysicalDevice) -> bool:
+        """Whether memory growth is on for a GPU."""
+        self._check_known(device)
+        return self._state.growth.get(device, False)
+
+    def set_memory_growth(self, device: PhysicalDevice, enable: bool) -> None:  # noqa: FBT001  TensorFlow's signature
+        """Let a GPU's heap start small and grow. The value must be equal for all visible GPUs when devices are created.
+
+        Raises:
+            UnknownDevice: the device is not of this machine.
+            SettingError: the device is not a GPU or has logical devices, or the value is not True or False.
+            SettingTooLate: the devices are created.
+        """
+        self._check_known(device)
+        if device in self._state.logical:
+            raise SettingError(
+                f"memory growth cannot be set on {device.name}: logical devices are configured on it and take their "
+                "limits at once"
+            )
+        if device.device_type != "GPU":
+            raise SettingError(f"memory growth cannot be set on {device.name}: only GPUs support it")
+        check_flag("memory growth", enable)
+        self._change("physical devices", growth=MappingProxyType({**self._state.growth, device: enable}))
+
+    def get_logical_device_configuration(
+        self, device: PhysicalDevice
+    ) -> tuple[LogicalDeviceConfiguration, ...] | None:
+        """The logical devices configured on a device; None = none."""
+        self._check_known(device)
+        return self._state.logical.get(device)
+
+    def set_logical_device_configuration(
+        self, device: PhysicalDevice, logical_devices: Iterable[LogicalDeviceConfiguration]
+    ) -> None:
+        """Divide a device into logical devices, each with its own heap; on a GPU each needs a memory limit.
+
+        After this, memory growth has no effect on any GPU unless the environment forces it.
+
+        Raises:
+            UnknownDevice: the device is not of this machine.
+            SettingError: a limit is missing, above the device's memory, or contradicts other settings.
+            SettingTooLate: the devices are created.
+        """
+        self._check_known(device)
+        if not isinstance(logical_devices, list | tuple | Iterator):
+            raise SettingError(
+                f"logical_devices is {logical_devices!r}; give a list of LogicalDeviceConfiguration"
+            )
+        configured = tuple(logical_devices)
+        if not configured:
+            raise SettingError(
+                f"the list of logical devices for {device.name} is empty: give at least one configuration"
+            )
+        for each in configured:
+            check_logical(device, each)
+        if device.device_type == "GPU":
+            check_fraction(self._state.options, configured)
+        logical = MappingProxyType({**self._state.logical, device: configured})
+        self._change("logical devices", logical=logical)
+
+    def set_per_process_gpu_memory_fraction(self, fraction: float) -> None:
+        """Limit each GPU's heap to a share of the GPU; see `GPUOptions`."""
+        self.set_gpu_options(per_process_gpu_memory_fraction=fraction)
+
+    def set_gpu_options(self, **options: Any) -> None:
+        """Set the named fields of `GPUOptions`; the others stay.
+
+        Raises:
+            SettingError: an unknown name, an impossible value, or a contradiction to other settings.
+            SettingTooLate: the devices are created.
+        """
+        known = [each.name for each in fields(GPUOptions)]
+        if unknown := sorted(set(options) - set(known)):
+            raise SettingError(f"unknown GPU option {unknown[0]!r}; the options are {', '.join(known)}")
+        made = replace(self._state.options, **options)
+        gpus = self.list_physical_devices("GPU")
+        if made.visible_device_list:
+            parse_visible_devices(made.visible_device_list, len(gpus))
+        check_fraction(made, [each for gpu in gpus for each in self._state.logical.get(gpu, ())])
+        self._change("GPU options", options=made)
+
+    # -- the plan ----------------------------------------------------------------------------------------------
+
+    def plan(self) -> list[PlannedDevice]:
+        """The devices a session would get now, the CPU first.
+
+        Raises:
+            SettingError: the settings contradict each other.
+        """
+        state = self.state
+        gpus = plan_gpus(state)  # TensorFlow checks GPUs first
+        return [*plan_cpus(state), *gpus]
+
+    def explain(self) -> Explanation:
+        """Say in words how much memory each device takes, when, and why. Raises as `plan` does.
+
+        For real GPUs this asks the driver for free memory.
+        """
+        planned = self.plan()
+        used = {each.physical for each in planned}
+        hidden = [each.name for each in self._state.physical if each not in used]
+        return explain(planned, hidden, self._state.notes)
+
+    def initialise(self, planned: Sequence[PlannedDevice]) -> None:
+        """Fix the settings after the devices are created, and warn of settings without effect."""
+        for sentence in dict.fromkeys(sentence for each in planned for sentence in each.ignored):
+            warnings.warn(sentence, SettingIgnored, stacklevel=3)
+        self._initialised = True
+
+    def __repr__(self) -> str:
+        state = "initialised" if self._initialised else "not initialised"
+        return f"<Settings of {len(self._state.growth)} GPUs, {state}>"
+
+    # -- checks -------------------------------------------------------------------------------------------------
+
+    def _change(self, what: str, **parts: Any) -> None:
+        changed = replace(self._state, **parts)
+        if changed == self._state:
+            return
+        if self._initialised:
+            raise SettingTooLate(
+                f"{what} cannot be modified after being initialised: set them before the first device is created, or "
+                "start another session with settings.copy()"
+            )
+        self._state = changed
+
+    def _check_known(self, device: PhysicalDevice) -> None:
+        if device not in self._state.physical:
+            names = ", ".join(each.name for each in self._state.physical)
+            raise UnknownDevice(f"unrecognised device {device!r}: give one of list_physical_devices, {names}")
+
+
+# ------------------------------------------------------------------------------
+# JAX's XLA_PYTHON_CLIENT_... variables as settings: the same heap with other defaults.
+#
+# =====================================
+# ================================================================================ variable
+# here =====================================
+# ================================================================================ XLA_PYTHON_CLIENT_PREALLOCATE
+# false: memory growth on every GPU; otherwise the share is taken at once XLA_PYTHON_CLIENT_MEM_FRACTION
+# per_process_gpu_memory_fraction; JAX's default is 0.75 XLA_PYTHON_CLIENT_ALLOCATOR            `default` and `bfc`
+# are this heap; `platform`, `cuda_async` and `vmm` are others TF_FORCE_UNIFIED_MEMORY
+# use_unified_memory =====================================
+# ================================================================================
+
+PREALLOCATE: Final = "XLA_PYTHON_CLIENT_PREALLOCATE"
+FRACTION: Final = "XLA_PYTHON_CLIENT_MEM_FRACTION"
+ALLOCATOR: Final = "XLA_PYTHON_CLIENT_ALLOCATOR"
+UNIFIED: Final = "TF_FORCE_UNIFIED_MEMORY"
+DEFAULT_FRACTION: Final = 0.75
+
+_OTHERS: Final = {
+    "platform": "sends each request to the device, without a heap",
+    "cuda_async": "is the pool of CUDA's driver, which does not report its chunks",
+    "vmm": "uses another algorithm to map memory",
+    "address": "uses another algorithm",
+}
+
+
+def jax_settings(
+    gpus: Iterable[PhysicalDevice] | None = None, environment: Mapping[str, str] | None = None
+) -> Settings:
+    """Settings that give the heap JAX would create; TensorFlow's variables are ignored.
+
+    Args:
+        gpus: physical GPUs; None = those that CUDA lists.
+        environment: the variables; None = those of the process.
+
+    Raises:
+        SettingError: a value that JAX refuses, or an allocator that is not a BFC heap.
+    """
+    found = os.environ if environment is None else environment
+    _check_allocator(found.get(ALLOCATOR, "default").lower())
+    unified = found.get(UNIFIED, "").lower() in ("1", "true")
+    fraction = _fraction(found.get(FRACTION, ""), unified=unified)
+    preallocate = found.get(PREALLOCATE, "") not in ("0", "false", "False")
+    settings = Settings(gpus, environment={}, notes=_notes(found, fraction, preallocate=preallocate))
+    settings.set_gpu_options(
+        per_process_gpu_memory_fraction=fraction, use_unified_memory=unified, garbage_collection=False
+    )
+    for gpu in settings.list_physical_devices("GPU"):
+        settings.set_memory_growth(gpu, not preallocate)
+    return settings
+
+
+def _check_allocator(kind: str) -> None:
+    if kind in ("default", "bfc"):
+        return
+    if kind in _OTHERS:
+        raise SettingError(
+            f"{ALLOCATOR} is {kind!r}, which {_OTHERS[kind]}: set it to 'bfc' to see a BFC heap"
+        )
+    raise SettingError(
+        f"{ALLOCATOR} is {kind!r}; JAX accepts 'default', 'bfc', {', '.join(map(repr, _OTHERS))}"
+    )
+
+
+def _fraction(text: str, *, unified: bool) -> float:
+    if not text:
+        return DEFAULT_FRACTION
+    try:
+        fraction = float(text)
+    except ValueError:
+        fraction = float("nan")
+    if not 0 < fraction < float("inf"):
+        raise SettingError(
+            f"{FRACTION} is {text!r}; give the share of the GPU's memory as a number above 0, such as .50"
+        )
+    if fraction > 1 and not unified:
+        raise SettingError(
+            f"{FRACTION} is {text!r}, more than the GPU has: set {UNIFIED}=1 with it, or give 1.0 or less"
+        )
+    return fraction
+
+
+def _notes(found: Mapping[str, str], fraction: float, *, preallocate: bool) -> list[str]:
+    share = f"{FRACTION} is {fraction:g}" + ("" if found.get(FRACTION) else ", JAX's default")
+    way = f"{PREALLOCATE} is {found[PREALLOCATE]!r}" if PREALLOCATE in found else f"{PREALLOCATE} is not set"
+    taken = "taken at once" if preallocate else "taken as needed"
+    return [f"Settings from JAX's variables: {share}; {way}: memory is {taken}."]

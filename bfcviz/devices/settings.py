@@ -1,0 +1,539 @@
+"""Memory settings as values, and the device plan they give: which devices, their limits, and the reasons."""
+
+import math
+import operator
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from bfcviz.allocator.interface import AllocatorOptions
+from bfcviz.devices.physical import DeviceName, PhysicalDevice
+from bfcviz.errors import SettingError
+from bfcviz.live.headroom import min_system_memory as min_system_memory
+from bfcviz.units import GiB, MiB, format_bytes
+
+# ------------------------------------------------------------------------------
+# Settings as values, and their checks: GPUOptions, LogicalDeviceConfiguration, and State (all at one moment).
+
+
+@dataclass(frozen=True)
+class LogicalDeviceConfiguration:
+    """One logical device of a physical one.
+
+    Attributes:
+        memory_limit: its memory in MiB, as in TensorFlow; required for a GPU, forbidden for the CPU.
+
+    Raises:
+        SettingError: not a number, or less than 1 MiB.
+    """
+
+    memory_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.memory_limit is not None and not _number(self.memory_limit, "memory_limit") >= 1:
+            raise SettingError(f"memory_limit is {self.memory_limit} MiB; give 1 MiB or more, such as 2048")
+
+    @property
+    def limit_bytes(self) -> int:
+        """The limit in bytes; 0 = no limit."""
+        return 0 if self.memory_limit is None else int(self.memory_limit) * MiB
+
+
+@dataclass(frozen=True)
+class GPUOptions:
+    """Options of all GPUs of a session, with TensorFlow's names.
+
+    Attributes:
+        per_process_gpu_memory_fraction: limit each heap to this share of the GPU's total memory; above 1.0 the memory
+            is unified and the rest is on the host; 0 = apply the rule for system memory.
+        use_unified_memory: unified memory also at a share of 1.0 or less.
+        visible_device_list: GPU indices in the wanted order: `"1,0"`; empty = all.
+        gpu_system_memory_size_in_mb: MiB to keep back for the system; 0 = apply the rule.
+        garbage_collection: before a request fails, release wholly free regions and retry once.
+        internal_fragmentation_fraction: see `AllocatorOptions.fragmentation_fraction`.
+        retry_s: seconds a failed request waits for a free; 0 = no wait (TensorFlow waits 10 s).
+        force_gpu_compatible: pin all host memory.
+        gpu_host_mem_limit_in_mb: limit of the pinned pool in MiB; 0 = 64 GiB.
+        gpu_host_mem_disallow_growth: the pinned pool takes its whole limit at once.
+
+    Raises:
+        SettingError: an impossible number.
+    """
+
+    per_process_gpu_memory_fraction: float = 0.0
+    use_unified_memory: bool = False
+    visible_device_list: str = ""
+    gpu_system_memory_size_in_mb: int = 0
+    garbage_collection: bool = True
+    internal_fragmentation_fraction: float = 0.0
+    retry_s: float = 0.0
+    force_gpu_compatible: bool = False
+    gpu_host_mem_limit_in_mb: int = 0
+    gpu_host_mem_disallow_growth: bool = False
+
+    def __post_init__(self) -> None:
+        fraction = _number(self.per_process_gpu_memory_fraction, "per_process_gpu_memory_fraction")
+        if not fraction >= 0:
+            raise SettingError(
+                f"per_process_gpu_memory_fraction is {fraction}; it is a share of the GPU's memory: give 0.5 for half, "
+                "more than 1.0 for unified memory, or 0 for the default rule"
+            )
+        if not 0 <= _number(self.internal_fragmentation_fraction, "internal_fragmentation_fraction") <= 1:
+            raise SettingError(
+                f"internal_fragmentation_fraction is {self.internal_fragmentation_fraction}; give 0 to 1"
+            )
+        if not _number(self.retry_s, "retry_s") >= 0:
+            raise SettingError(f"retry_s is {self.retry_s}; give 0 or more")
+        for name in ("gpu_system_memory_size_in_mb", "gpu_host_mem_limit_in_mb"):
+            _check_mib(name, getattr(self, name))
+        names = (
+            "use_unified_memory",
+            "garbage_collection",
+            "force_gpu_compatible",
+            "gpu_host_mem_disallow_growth",
+        )
+        for name in names:
+            check_flag(name, getattr(self, name))
+        if not isinstance(self.visible_device_list, str):
+            raise SettingError(
+                f"visible_device_list is {self.visible_device_list!r}; give text such as '1,0'"
+            )
+
+    @property
+    def unified(self) -> bool:
+        """Whether the heaps may exceed the GPU's memory."""
+        return self.use_unified_memory or self.per_process_gpu_memory_fraction > 1.0
+
+
+def parse_visible_devices(text: str, count: int) -> list[int]:
+    """The GPU indices in a `visible_device_list`.
+
+    Raises:
+        SettingError: an entry is not a number, not a GPU, or appears twice.
+    """
+    order: list[int] = []
+    for word in text.split(","):
+        try:
+            number = int(word)
+        except ValueError:
+            raise SettingError(
+                f"visible_device_list {text!r} has an entry that cannot be parsed, {word!r}: give numbers such as '1,0'"
+            ) from None
+        if not 0 <= number < count:
+            raise SettingError(f"visible_device_list {text!r} lists GPU {number}; give 0 to {count - 1}")
+        if number in order:
+            raise SettingError(f"visible_device_list {text!r} contains GPU {number} twice: list each once")
+        order.append(number)
+    return order
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise SettingError if a value is not True or False."""
+    if not isinstance(value, bool):
+        raise SettingError(f"{name} is {value!r}; give True or False")
+
+
+def check_logical(device: PhysicalDevice, each: LogicalDeviceConfiguration) -> None:
+    """Raise SettingError if a device cannot have this logical device."""
+    if not isinstance(each, LogicalDeviceConfiguration):
+        raise SettingError(
+            f"{each!r} is not a configuration; give LogicalDeviceConfiguration(memory_limit=MiB)"
+        )
+    if device.device_type == "CPU" and each.memory_limit is not None:
+        raise SettingError("a memory limit on logical CPU devices is not supported: leave memory_limit out")
+    if device.device_type == "GPU" and each.memory_limit is None:
+        raise SettingError("a memory limit is required for logical GPU devices: give memory_limit in MiB")
+    if each.limit_bytes > device.total_bytes:
+        raise SettingError(
+            f"memory_limit is {format_bytes(each.limit_bytes)}, {device.name} has {format_bytes(device.total_bytes)}: "
+            "give less; the unit is MiB"
+        )
+
+
+def check_fraction(options: GPUOptions, configured: Sequence[LogicalDeviceConfiguration]) -> None:
+    """Raise SettingError if both a fraction and logical devices are set."""
+    if configured and options.per_process_gpu_memory_fraction > 0:
+        raise SettingError(
+            "per_process_gpu_memory_fraction cannot be set together with logical devices on a GPU: give each "
+            "logical device a memory_limit instead"
+        )
+
+
+def _check_mib(name: str, value: object) -> None:
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise SettingError(f"{name} is {value!r}; give whole MiB") from error
+    if isinstance(value, bool) or not 0 <= number < 1 << 40:
+        raise SettingError(f"{name} is {value!r}; give 0 or more MiB")
+
+
+def _number(value: object, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise SettingError(f"{name} is {value!r}; give a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise SettingError(f"{name} is {value!r}; give a finite number")
+    return number
+
+
+Logical = tuple[LogicalDeviceConfiguration, ...]
+
+
+@dataclass(frozen=True)
+class State:
+    """All settings.
+
+    Attributes:
+        physical: all devices, the CPU first.
+        visible: the devices to use, in no particular order.
+        growth: whether memory growth is on, by GPU.
+        logical: configured logical devices, by physical device.
+        options: options of all GPUs.
+        environment: variables read when devices are created.
+        notes: the origin of the settings, in words.
+    """
+
+    physical: tuple[PhysicalDevice, ...]
+    visible: tuple[PhysicalDevice, ...]
+    growth: Mapping[PhysicalDevice, bool]
+    logical: Mapping[PhysicalDevice, Logical] = field(default_factory=lambda: MappingProxyType({}))
+    options: GPUOptions = field(default_factory=GPUOptions)
+    environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    notes: tuple[str, ...] = ()
+
+    def of_type(self, device_type: str) -> list[PhysicalDevice]:
+        """The visible devices of a type, in the machine's order."""
+        return [each for each in self.physical if each.device_type == device_type and each in self.visible]
+
+
+# ------------------------------------------------------------------------------
+# Limit of a GPU's heap: TensorFlow's arithmetic, with a reason for each number.
+#
+# The default is all free memory less a reserve for the system (CUDA's libraries, its context, other programs). The
+# reserve is 225 MiB if less than 2 GiB are free, otherwise it depends on the compute capability: 500 (up to 6), 1050
+# (7), 1536 (8) or 1800 MiB (9 and up). Source: MinSystemMemory and SingleVirtualDeviceMemoryLimit in TensorFlow's
+# gpu_device.cc.
+
+RESERVED: Final = "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"
+_SMALL: Final = 2 * GiB
+
+
+class Limit(NamedTuple):
+    """Bytes a heap may take, bytes kept back for the system, and the reasons as sentences."""
+
+    num_bytes: int
+    kept_back: int
+    because: tuple[str, ...]
+
+
+def single_device_limit(gpu: PhysicalDevice, options: GPUOptions, environment: Mapping[str, str]) -> Limit:
+    """The limit of a GPU without configured logical devices.
+
+    Raises:
+        SettingError: the GPU does not support unified memory, or the limit leaves no heap.
+    """
+    if options.unified and gpu.compute_capability < (6, 0):
+        major, minor = gpu.compute_capability
+        raise SettingError(
+            f"{gpu.name} has compute capability {major}.{minor}; GPUs below 6.0 (before Pascal) do not support unified "
+            "memory: set per_process_gpu_memory_fraction to 1.0 or less"
+        )
+    available = gpu.available_bytes()
+    fraction = options.per_process_gpu_memory_fraction
+    limit = _by_fraction(gpu, fraction) if fraction else _by_rule(gpu, available)
+    if options.gpu_system_memory_size_in_mb:
+        limit = _reserving(
+            limit, available, options.gpu_system_memory_size_in_mb, "gpu_system_memory_size_in_mb"
+        )
+    if text := environment.get(RESERVED):
+        limit = _by_environment(limit, available, text)
+    if limit.num_bytes < 256:
+        raise SettingError(
+            f"these settings leave a heap of {limit.num_bytes} bytes on {gpu.name}, of "
+            f"{format_bytes(gpu.total_bytes)}: {' '.join(limit.because)} Raise the limit"
+        )
+    return limit
+
+
+def _by_fraction(gpu: PhysicalDevice, fraction: float) -> Limit:
+    words = (
+        f"per_process_gpu_memory_fraction is {fraction:g}: this share of all {format_bytes(gpu.total_bytes)}, free or "
+        "in use; nothing is kept back."
+    )
+    if gpu.total_bytes * fraction >= 1 << 62:
+        raise SettingError(
+            f"per_process_gpu_memory_fraction {fraction:g} of {gpu.name} is more than 2^62 bytes"
+        )
+    return Limit(int(gpu.total_bytes * fraction), 0, (words,))
+
+
+def _by_rule(gpu: PhysicalDevice, available: int) -> Limit:
+    major = gpu.compute_capability[0]
+    kept = min_system_memory(available, major)
+    free = f"No limit is set: all free memory ({format_bytes(available)} of {format_bytes(gpu.total_bytes)})"
+    if kept >= available:
+        words = f"{free}; keeping back {format_bytes(kept)} for the system is not possible, less is free."
+        return Limit(available, 0, (words,))
+    why = "less than 2 GiB are free" if available < _SMALL else f"compute capability {major}.x"
+    words = f"{free}, less {format_bytes(kept)} kept back for the system ({why})."
+    return Limit(available - kept, kept, (words,))
+
+
+def _by_environment(limit: Limit, available: int, text: str) -> Limit:
+    if re.fullmatch(r"\s*[0-9]{1,12}\s*", text) is None:
+        words = f"{RESERVED} is {text!r}, not a number of MiB: it is ignored."
+        return limit._replace(because=(*limit.because, words))
+    return _reserving(limit, available, int(text), RESERVED)
+
+
+def _reserving(limit: Limit, available: int, mib: int, name: str) -> Limit:
+    """Keep MiB back as TensorFlow does: subtract them from all free memory and replace any earlier limit."""
+    kept = mib * MiB
+    if kept > available:
+        words = f"{name} is {mib} MiB, more than the {format_bytes(available)} free: it is ignored."
+        return limit._replace(because=(*limit.because, words))
+    words = f"{name} is {mib} MiB: all free memory ({format_bytes(available)}) less {format_bytes(kept)}."
+    return Limit(available - kept, kept, (words,))
+
+
+# ------------------------------------------------------------------------------
+# Device plan: which devices the settings give, the memory limit of each, and the reasons; and the plan in words.
+
+FORCE_GROWTH: Final = "TF_FORCE_GPU_ALLOW_GROWTH"
+HOST_LIMIT: Final = 64 * GiB
+"""Default limit of each host heap, as in TensorFlow."""
+
+POOL_LIMIT: Final = "TF_GPU_HOST_MEM_LIMIT_IN_MB"
+COLLECTION: Final = "TF_ENABLE_GPU_GARBAGE_COLLECTION"
+
+
+@dataclass(frozen=True)
+class PlannedDevice:
+    """One planned device of the session.
+
+    Attributes:
+        name: its name.
+        physical: the physical device below it.
+        memory_limit: bytes its heap may take.
+        options: options of its heap.
+        kept_back: bytes of the GPU kept back for the system.
+        unified: whether it may exceed the GPU's memory.
+        because: the reasons, one sentence each.
+        ignored: settings without effect, one sentence each.
+    """
+
+    name: DeviceName
+    physical: PhysicalDevice
+    memory_limit: int
+    options: AllocatorOptions
+    kept_back: int = 0
+    unified: bool = False
+    because: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+
+def plan_cpus(state: State) -> list[PlannedDevice]:
+    """Plan the CPU, or its logical CPUs.
+
+    Raises:
+        SettingError: the CPU is not visible.
+    """
+    found: list[PlannedDevice] = []
+    for cpu in state.of_type("CPU"):
+        for _ in state.logical.get(cpu, (LogicalDeviceConfiguration(),)):
+            name = DeviceName("CPU", len(found))
+            limit = min(cpu.total_bytes, HOST_LIMIT)
+            found.append(PlannedDevice(name, cpu, limit, AllocatorOptions(allow_growth=True)))
+    if not found:
+        raise SettingError(
+            "no CPU devices are available in this process: set_visible_devices(..., 'GPU') hides GPUs only; without "
+            "the second argument it also hides the CPU"
+        )
+    return found
+
+
+def plan_gpus(state: State) -> list[PlannedDevice]:
+    """Plan the GPUs, in the order of their names.
+
+    Raises:
+        SettingError: the settings contradict each other or the machine.
+    """
+    gpus = _ordered(state)
+    growth = _growth(state)
+    options = AllocatorOptions(
+        allow_growth=growth.on,
+        garbage_collection=_collects(state),
+        fragmentation_fraction=state.options.internal_fragmentation_fraction,
+        retry_s=state.options.retry_s,
+    )
+    limits = [(gpu, limit) for gpu in gpus for limit in _limits(state, gpu)]
+    return [
+        PlannedDevice(
+            DeviceName("GPU", number),
+            gpu,
+            limit.num_bytes,
+            options,
+            limit.kept_back,
+            state.options.unified,
+            (*limit.because, *growth.because),
+            growth.ignored,
+        )
+        for number, (gpu, limit) in enumerate(limits)
+    ]
+
+
+def pool_limit(state: State) -> int:
+    """Limit of the transfer pool in bytes: from the option, else the environment, else TensorFlow's default."""
+    text = state.environment.get(POOL_LIMIT, "")
+    by_environment = int(text) * MiB if re.fullmatch(r"[0-9]{1,12}", text) else 0
+    return state.options.gpu_host_mem_limit_in_mb * MiB or by_environment or HOST_LIMIT
+
+
+def _ordered(state: State) -> list[PhysicalDevice]:
+    gpus = state.of_type("GPU")
+    text = state.options.visible_device_list
+    if not text:
+        return gpus
+    everything = [each for each in state.physical if each.device_type == "GPU"]
+    return [
+        everything[number]
+        for number in parse_visible_devices(text, len(everything))
+        if everything[number] in gpus
+    ]
+
+
+def _limits(state: State, gpu: PhysicalDevice) -> Iterator[Limit]:
+    """One limit for each logical device of a GPU."""
+    configured = state.logical.get(gpu, ())
+    if not configured:
+        yield single_device_limit(gpu, state.options, state.environment)
+    for number, each in enumerate(configured):
+        words = (
+            f"set_logical_device_configuration sets {format_bytes(each.limit_bytes)} "
+            f"(logical device {number + 1} of {len(configured)} on this GPU)."
+        )
+        yield Limit(each.limit_bytes, 0, (words, *_crowded(gpu, state)))
+
+
+def _crowded(gpu: PhysicalDevice, state: State) -> Iterator[str]:
+    together = sum(each.limit_bytes for each in state.logical.get(gpu, ()))
+    if together > gpu.total_bytes:
+        yield (
+            f"Together they may take {format_bytes(together)} of {format_bytes(gpu.total_bytes)}: TensorFlow allows "
+            "this; the first request gets the memory."
+        )
+
+
+class _GrowthDecision(NamedTuple):
+    """Whether heaps grow, the reasons, and the settings without effect."""
+
+    on: bool
+    because: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+
+def _growth(state: State) -> _GrowthDecision:
+    wishes = {state.growth[gpu] for gpu in state.of_type("GPU")}
+    if not state.logical:
+        if len(wishes) > 1:
+            raise SettingError(
+                "memory growth cannot differ between GPU devices: call set_memory_growth with the same value for "
+                "every visible GPU"
+            )
+        grows = True in wishes
+        return _forced(state, _GrowthDecision(grows, ("Memory growth is on.",) if grows else ()))
+    dropped = "Memory growth is on and has no effect: TensorFlow drops it when logical devices are set."
+    return _forced(state, _GrowthDecision(on=False, ignored=(dropped,) if True in wishes else ()))
+
+
+def _forced(state: State, wish: _GrowthDecision) -> _GrowthDecision:
+    """The environment overrides growth, with and without logical devices."""
+    text = state.environment.get(FORCE_GROWTH)
+    if text is None:
+        return wish
+    if text not in ("true", "false"):
+        unread = f"{FORCE_GROWTH} is {text!r} and is ignored: it accepts only 'true' and 'false'."
+        return wish._replace(ignored=(*wish.ignored, unread))
+    forced = text == "true"
+    told = "." if forced == wish.on else f": it overrides the setting, which was {wish.on}."
+    return _GrowthDecision(forced, (f"{FORCE_GROWTH} is {text!r}{told}",), () if forced else wish.ignored)
+
+
+def _collects(state: State) -> bool:
+    return state.options.garbage_collection and state.environment.get(COLLECTION) != "false"
+
+
+class Explanation(str):
+    """Text that a notebook shows without quotes."""
+
+    __slots__ = ()
+
+    def _repr_pretty_(self, printer: "object", cycle: bool) -> None:  # noqa: ARG002, FBT001  IPython's call
+        printer.text(str(self))  # type: ignore[attr-defined]
+
+
+def explain(planned: Sequence[PlannedDevice], hidden: Sequence[str], notes: Sequence[str]) -> Explanation:
+    """One paragraph per device, and one for hidden devices.
+
+    Args:
+        planned: the devices.
+        hidden: names of physical devices that are not visible.
+        notes: the origin of the settings.
+    """
+    paragraphs = [*notes]
+    paragraphs += [_cpu(each) if each.name.device_type == "CPU" else _gpu(each) for each in planned]
+    if all(each.name.device_type != "GPU" for each in planned):
+        paragraphs.append("No GPU is visible: no GPU memory is taken.")
+    if hidden:
+        paragraphs.append(f"Not visible and not used: {', '.join(hidden)}.")
+    paragraphs += dict.fromkeys(sentence for each in planned for sentence in each.ignored)
+    return Explanation("\n\n".join(paragraphs))
+
+
+def _cpu(each: PlannedDevice) -> str:
+    return (
+        f"{each.name.short} takes host memory as tensors need it, up to {format_bytes(each.memory_limit)}; a "
+        "second pool holds memory for transfers to and from a GPU."
+    )
+
+
+def _gpu(each: PlannedDevice) -> str:
+    gpu = each.physical
+    how_much = (
+        f"{each.name.short} takes {'up to ' if each.options.allow_growth else ''}{format_bytes(each.memory_limit)} "
+        f"of {gpu.name} ({gpu.description}{_ordinal(each)})."
+    )
+    sentences = [how_much, _when(each), f"Why: {' '.join(each.because)}"]
+    if each.unified:
+        over = max(0, each.memory_limit - gpu.total_bytes)
+        sentences.append(
+            f"The memory is unified: it may exceed the GPU's memory by {format_bytes(over)}; pages move between the "
+            "GPU and the host, which is slow."
+            if over
+            else "The memory is unified: pages move between the GPU and the host as they are used."
+        )
+    return " ".join(sentences)
+
+
+def _ordinal(each: PlannedDevice) -> str:
+    gpu = each.physical
+    return "" if gpu.name.endswith(f":{gpu.ordinal}") else f", number {gpu.ordinal} of the machine"
+
+
+def _when(each: PlannedDevice) -> str:
+    if not each.options.allow_growth:
+        return "When: all at once with the first tensor; it is kept until the session ends."
+    first = min(each.memory_limit, 2 * MiB)
+    back = (
+        "free regions are released only when a request would fail"
+        if each.options.garbage_collection
+        else "no region is released before the session ends"
+    )
+    return f"When: {format_bytes(first)} with the first tensor, then twice as much each time more is needed; {back}."

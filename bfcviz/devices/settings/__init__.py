@@ -1,1 +1,0 @@
-"""TensorFlow's and JAX's memory settings, and the device plan they give."""

@@ -1,1 +1,0 @@
-"""Tensors in the memory of an allocator: types, shapes, buffers and views."""

@@ -1,1 +1,0 @@
-"""The active-memory timeline: bytes in use over time, the largest allocations stacked."""

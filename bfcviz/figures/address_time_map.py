@@ -1,0 +1,631 @@
+"""The address-time map: addresses on the y axis, time on the x axis, each allocation a rectangle.
+
+It shows how fragmentation grew. Up to `EXACT_LIFETIMES` allocations are drawn as exact rectangles, one trace per
+class; more become an image, whose cost depends on its pixels.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bfcviz.events.trace import Trace
+from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring, colouring_at
+from bfcviz.figures.panel import Panel, Picture, single
+from bfcviz.figures.shapes import Boxes, box_outlines, box_trace, data_uri
+from bfcviz.figures.text import axis_unit, exact_bytes, harmless
+from bfcviz.figures.theme import Paint, Theme, rgb
+from bfcviz.figures.timelines import axis as timelines
+from bfcviz.figures.timelines.axis import StepAxis
+from bfcviz.figures.view_options import PLAIN, Look, Selected, fade_trace, faded, with_faded
+from bfcviz.model import Model
+from bfcviz.model.address_layout import NEVER, Layout, LayoutReader
+from bfcviz.model.lifetimes import Ends, Found, LifetimeReader, Wanted
+from bfcviz.model.occupancy import Classes, Occupancy, OccupancyGrid, OccupancyReader
+
+# ------------------------------------------------------------------------------
+# Reads the events of the address-time map, each only once while the trace grows.
+
+EXACT_LIFETIMES: Final = 3000
+"""Allocations drawn as exact rectangles, at most."""
+
+PIXELS: Final = (1000, 320)
+"""Pixels of the image: columns (at most, and more than half of it) and lines."""
+
+COARSER: Final = (750, 240)
+"""The same if there are several classes, each with a grid of its own."""
+
+Reader = TypeVar("Reader", LifetimeReader, OccupancyReader)
+
+
+class EventReader:
+    """What the address-time map reads of one heap: the layout, the lifetimes, the image and the ends of lifetimes.
+
+    A window that differs from the last one only in its end, which moved on, costs only the events between. Another
+    window, other classes, or a region at new addresses cost all events of the window again; other colours of the same
+    classes cost none.
+
+    Args:
+        trace: the events.
+        pool: index of the pool.
+        model: a model of this trace and pool, to reach the first step sooner; it returns to its step.
+
+    Attributes:
+        trace, pool, model: the arguments.
+        ends: finds the ends of lifetimes.
+    """
+
+    def __init__(self, trace: Trace, pool: int, model: Model) -> None:
+        self.trace, self.pool, self.model = trace, pool, model
+        self.ends = Ends(trace, pool)
+        self._layouts = LayoutReader(trace, pool)
+        self._lifetimes: tuple[object, LifetimeReader] | None = None
+        self._image: tuple[object, OccupancyReader] | None = None
+        self._positions: Layout | None = None
+        self._by_position = False  # lifetimes were selected by their positions
+
+    def layout(self) -> Layout:
+        """The layout of all grants so far."""
+        layout = self._layouts.read()
+        if self._positions is None or not layout.same_positions(self._positions):
+            self._positions, self._image = layout, None
+            if self._by_position:
+                self._lifetimes = None
+        return layout
+
+    def lifetimes(self, steps: tuple[int, int], layout: Layout, look: Look) -> Found:
+        """The lifetimes in the window of these steps and the look's addresses; none if they are too many."""
+        start, stop = steps
+
+        def begin() -> LifetimeReader:
+            wanted = _touching(layout, look)
+            return LifetimeReader(
+                self.trace, self.pool, start, wanted=wanted, most=EXACT_LIFETIMES, model=self.model
+            )
+
+        self._by_position = look.addresses is not None
+        self._lifetimes = continued(self._lifetimes, (start, look.addresses), stop, begin)
+        return self._lifetimes[1].read_to(stop)
+
+    def image(
+        self,
+        steps: tuple[int, int],
+        positions: tuple[float, float],
+        look: Look,
+        layout: Layout,
+        colours: Colouring,
+    ) -> Occupancy:
+        """The occupancy of the window of these steps and positions, by the classes of `colours`."""
+        start, stop = steps
+        count = len(colours.paints)
+        columns, lines = COARSER if count > 1 else PIXELS
+
+        def begin() -> OccupancyReader:
+            grid = OccupancyGrid(start, stop, *positions, columns, lines, look.scale)
+            classes = Classes(count, lambda lives: colours.classes(lives, stop)) if count > 1 else None
+            return OccupancyReader(self.trace, self.pool, grid, layout, classes, self.model)
+
+        key = (start, positions, look.axis, colours.key_at(stop))
+        self._image = continued(self._image, key, stop, begin)
+        return self._image[1].read_to(stop, layout)
+
+
+def continued(
+    known: tuple[object, Reader] | None, key: object, stop: int, begin: Callable[[], Reader]
+) -> tuple[object, Reader]:
+    """The known reader, if it is for the same window and has not read beyond step `stop`; else a new one."""
+    if known is not None and known[0] == key and known[1].stop <= stop:
+        return known
+    return key, begin()
+
+
+def _touching(layout: Layout, look: Look) -> Wanted | None:
+    """A test whether allocations overlap the window of positions; None if the window is everything."""
+    if look.addresses is None:
+        return None
+    low, high = look.addresses
+
+    def touching(address: NDArray[np.uint64], size: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        begin = layout.position(address)
+        found: NDArray[np.bool_] = (begin < high) & (begin + size > low)
+        return found
+
+    return touching
+
+
+# ------------------------------------------------------------------------------
+# AddressTimeWindow: the allocations in a window of addresses and steps; the slow part of the map, made once.
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class AddressTimeWindow:
+    """The allocations in a window of addresses and steps, ready to draw.
+
+    Attributes:
+        trace: the trace.
+        pool: the heap of the trace, by number.
+        look: the look it was made for.
+        reader: reads the events, for this window and for the next one.
+        step_axis: the x axis.
+        layout: the positions of addresses on the y axis.
+        colours: the colouring of chunks in use.
+        steps: the first and last step.
+        positions: the ends of the window on the y axis, in bytes.
+        lifetimes: LIFETIME records, ordered by `born`; not drawn if there is an `image`.
+        image_colours: the colouring of the image: `Colouring.for_images`, and faded ones.
+        names: the number of labels that the trace had; those of a running recording may come after their events.
+        image: drawn instead of rectangles if there are too many lifetimes; else None.
+        static_traces: the traces of the panel that do not depend on the step, added by `figure.address_time_window`.
+    """
+
+    trace: Trace
+    pool: int
+    look: Look
+    reader: EventReader = field(repr=False)
+    step_axis: StepAxis
+    layout: Layout
+    colours: Colouring
+    steps: tuple[int, int]
+    positions: tuple[float, float]
+    lifetimes: NDArray[np.void]
+    image_colours: Colouring
+    names: int
+    image: Occupancy | None
+    static_traces: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def divisor(self) -> int:
+        """Bytes per unit of the y axis: the same for every window."""
+        return axis_unit(self.layout.total)[0]
+
+    @property
+    def sides(self) -> tuple[float, float]:
+        """The x of the first and the last step, in axis units."""
+        return self.step_axis.position(self.steps[0]), self.step_axis.position(self.steps[1])
+
+    def has_the_places_of(self, other: "AddressTimeWindow") -> bool:
+        """Whether both show the same allocations at the same places; their colours may differ."""
+        same = self.trace is other.trace and self.step_axis == other.step_axis and self.names == other.names
+        here, there = ((each.pool, each.steps, each.positions, each.image is None) for each in (self, other))
+        places = same and here == there and self.layout.same_positions(other.layout)
+        return places and np.array_equal(self.lifetimes, other.lifetimes)
+
+    def spans(self, records: NDArray[np.void]) -> tuple[Floats, Floats]:
+        """Where lifetimes or regions begin and end on the x axis, clipped to the window."""
+        born, died = (self.moments(records[end], records[f"{end}_time"]) for end in ("born", "died"))
+        return born, died
+
+    def moments(self, seqs: NDArray[np.uint64], times: NDArray[np.int64]) -> Floats:
+        """The x of the states after these events, clipped to the window; NEVER is the window's end.
+
+        Args:
+            seqs: of the events.
+            times: of the events, in nanoseconds; not used for those after the window.
+        """
+        left, right = self.sides
+        x = np.where(seqs < self.steps[1], self.step_axis.positions(seqs + np.uint64(1), times), right)
+        cut: Floats = np.clip(x, left, right)
+        return cut
+
+    def heights(self, records: NDArray[np.void]) -> tuple[Floats, Floats]:
+        """Where lifetimes or regions begin and end on the y axis, clipped to the window."""
+        low = self.layout.position(records["address"])
+        ends = (low, low + records["size"].astype(np.float64))
+        bottom, top = (np.clip(end, *self.positions) / self.divisor for end in ends)
+        return bottom, top
+
+
+def read_window(  # noqa: PLR0913  the caller passes what it already has
+    trace: Trace,
+    pool: int,
+    look: Look,
+    colours: Colouring | None,
+    *,
+    model: Model | None,
+    before: AddressTimeWindow | None,
+) -> AddressTimeWindow:
+    """Read a window: `figure.address_time_window` without its traces."""
+    step_axis = StepAxis.of(trace, look.axis)
+    known = before is not None and before.trace is trace and before.pool == pool
+    reader = before.reader if known and before else EventReader(trace, pool, model or Model(trace, pool))
+    layout = reader.layout()
+    colours = colours or colouring(trace, pool, look.colour, look.paints)
+    steps = window_of(step_axis, look)
+    positions = look.addresses or (0.0, float(max(layout.total, 1)))
+    found = reader.lifetimes(steps, layout, look)
+    image_colours = with_faded(colours.for_images, trace, pool, look)
+    too_many = found.seen > EXACT_LIFETIMES
+    return AddressTimeWindow(
+        trace=trace,
+        pool=pool,
+        look=look,
+        reader=reader,
+        step_axis=step_axis,
+        layout=layout,
+        colours=colours,
+        steps=steps,
+        positions=positions,
+        lifetimes=found.lifetimes,
+        image_colours=image_colours,
+        names=len(trace.labels),
+        image=reader.image(steps, positions, look, layout, image_colours) if too_many else None,
+    )
+
+
+def chunk_at_time(window: AddressTimeWindow, x: float, y: float) -> Selected | None:
+    """The chunk, in use or free, at `x`, `y` (axis units); None outside of every region.
+
+    Raises:
+        TraceError: the events up to there contradict each other.
+    """
+    address = window.layout.address(y * window.divisor)
+    if address is None:
+        return None
+    with window.reader.model.visiting(window.step_axis.step_at(x)) as model:
+        chunks = model.chunks()
+    at = int(np.searchsorted(chunks["address"], np.uint64(address), side="right")) - 1
+    if at < 0 or address >= int(chunks["address"][at]) + int(chunks["size"][at]):
+        return None
+    chunk = chunks[at]
+    return Selected(int(chunk["address"]), int(chunk["born"]) if chunk["in_use"] else None)
+
+
+def window_of(step_axis: StepAxis, look: Look) -> tuple[int, int]:
+    """The steps that a look asks for, clipped to those of the trace."""
+    first, last = look.steps or (step_axis.first, step_axis.last)
+    first = min(max(first, step_axis.first), step_axis.last)
+    return first, min(max(last, first), step_axis.last)
+
+
+# ------------------------------------------------------------------------------
+# Hover texts of the address-time map: invisible points on an even grid, each with its own text.
+
+COLUMNS: Final = 40
+LINES: Final = 24
+
+_ALONE: Final = 600  # extra points at most, for the largest lifetimes that no grid point lies in
+
+
+def life_text(life: np.void, trace: Trace) -> str:
+    """The hover text of one allocation, a LIFETIME record."""
+    born, died = int(life["born"]) + 1, int(life["died"]) + 1
+    if life["died"] == NEVER:
+        freed = "still in use at the end"
+    else:
+        freed = f"freed at step {died:,} after {died - born:,} steps"
+    name = trace.labels.name(int(life["label"]))
+    return (
+        f"<b>{harmless(name) if name else 'no label'}</b><br>"
+        f"size {exact_bytes(int(life['size']))}, requested {exact_bytes(int(life['requested']))}<br>"
+        f"address {int(life['address']):#x}, chunk {life['chunk']}<br>"
+        f"thread {life['thread']}, stream {life['stream']}<br>"
+        f"allocated at step {born:,}, {freed}"
+    )
+
+
+def hover_points(window: AddressTimeWindow) -> dict[str, Any]:
+    """The points as a plotly trace."""
+    x, y, texts = _on_image(window, window.image) if window.image is not None else _on_boxes(window)
+    return {
+        "type": "scatter",
+        "mode": "none",
+        "x": x,
+        "y": y,
+        "hovertext": texts,
+        "hoverinfo": "text",
+        "showlegend": False,
+    }
+
+
+Points = tuple[NDArray[np.float64], NDArray[np.float64], list[str]]
+
+
+def _grid_positions(window: AddressTimeWindow) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The x of the grid's columns and the y of its lines, in axis units."""
+    left, right = window.sides
+    bottom, top = (end / window.divisor for end in window.positions)
+    across = left + (np.arange(COLUMNS) + 0.5) * (right - left) / COLUMNS
+    return across, bottom + (np.arange(LINES) + 0.5) * (top - bottom) / LINES
+
+
+def _on_boxes(window: AddressTimeWindow) -> Points:
+    """Each grid point shows the lifetime it lies in; a lifetime without a grid point gets its own point."""
+    across, up = _grid_positions(window)
+    left, right = window.spans(window.lifetimes)
+    bottom, top = window.heights(window.lifetimes)
+    order = np.argsort(bottom)
+    x, y = [(left + right) / 2], [(bottom + top) / 2]
+    source = [np.arange(len(left))]
+    for place in across:
+        alive = order[(left[order] <= place) & (place < right[order])]
+        if not len(alive):
+            continue
+        below = np.maximum(np.searchsorted(bottom[alive], up, side="right") - 1, 0)
+        hit = (bottom[alive[below]] <= up) & (up < top[alive[below]])
+        x.append(np.full(int(hit.sum()), place))
+        y.append(up[hit])
+        source.append(alive[below[hit]])
+    which = np.concatenate(source)
+    # A lifetime with a grid point needs no point at its centre.
+    missed = np.flatnonzero(~np.isin(source[0], which[len(left) :]))
+    missed = missed[np.argsort(-((right - left) * (top - bottom))[missed], kind="stable")][:_ALONE]
+    needed = np.append(missed, np.arange(len(left), len(which)))
+    texts = {
+        number: life_text(window.lifetimes[number], window.trace) for number in set(which[needed].tolist())
+    }
+    shown = [texts[number] for number in which[needed].tolist()]
+    return np.concatenate(x)[needed], np.concatenate(y)[needed], shown
+
+
+def _on_image(window: AddressTimeWindow, image: Occupancy) -> Points:
+    """Each point shows its address, and the share of its pixel in use."""
+    across, up = _grid_positions(window)
+    grid = image.grid
+    column = np.minimum((across - window.sides[0]) * window.step_axis.unit / grid.width, grid.columns - 1)
+    line = (np.arange(LINES) + 0.5) * grid.lines / LINES
+    cells = np.ix_(line.astype(np.intp), column.astype(np.intp))
+    pool = image.pool[cells].ravel()
+    share = 100 * image.in_use[cells].ravel() / np.maximum(pool, 1e-9)
+    x, y = (found.ravel() for found in np.meshgrid(across, up))
+    there = np.flatnonzero(pool > 0)
+    addresses = [window.layout.address(place * window.divisor) for place in y[there].tolist()]
+    texts = [
+        f"{full:.0f} % in use in this pixel<br>{exact_bytes(int(grid.cell))} around address {address or 0:#x}"
+        for full, address in zip(share[there].tolist(), addresses, strict=True)
+    ]
+    return x[there], y[there], texts
+
+
+# ------------------------------------------------------------------------------
+# The address-time map: addresses on the y axis, time on the x axis, each allocation a rectangle.
+
+__all__ = ["AddressTimeWindow", "address_time", "address_time_panel", "address_time_window", "chunk_at_time"]
+
+_MOST_FRAMES: Final = 400  # more frames cannot be told apart
+
+_HOVER: Final = -2  # the place of the hover points in `static_traces`
+
+_FAINTEST: Final = 0.25  # the least share of a pixel that memory in use gets, if there was any
+
+
+def address_time(trace: Trace, step: int | None = None, *, pool: int = 0, look: Look = PLAIN) -> Picture:
+    """The addresses in use over the trace.
+
+    Args:
+        trace: the events.
+        step: the step that a vertical line marks, whose holders get the colours; None: no line.
+        pool: the heap of the trace, by number.
+        look: theme and colouring, the x axis (step or time), and the steps and positions to draw.
+
+    Returns:
+        The figure; its table has one row per allocation, or one row per pixel if it is drawn as an image.
+    """
+    colours = colouring_at(trace, pool, look.colour, look.paints, step)
+    window = address_time_window(trace, pool, look, colours)
+    picture = single(address_time_panel(window, step, look), 420, look.paints)
+    return picture.with_table(lifetime_table(window) if window.image is None else _pixel_table(window.image))
+
+
+def address_time_window(  # noqa: PLR0913  the caller passes what it already has
+    trace: Trace,
+    pool: int = 0,
+    look: Look = PLAIN,
+    colours: Colouring | None = None,
+    *,
+    model: Model | None = None,
+    before: AddressTimeWindow | None = None,
+) -> AddressTimeWindow:
+    """Do the slow part of the map: read the window of `look` (its `steps` and `addresses`).
+
+    Args:
+        trace: the events.
+        pool: the heap of the trace, by number.
+        look: theme, colouring, axis and window; a change of anything else needs no new window.
+        colours: the colouring of `look`, if the caller has it.
+        model: a model of this trace and pool, whose snapshots speed up the search; returns to its step.
+        before: the last window of this trace; only events that it did not read are read.
+
+    Raises:
+        TraceError: the events up to the window contradict each other.
+    """
+    window, theme = read_window(trace, pool, look, colours, model=model, before=before), look.paints
+    if before is not None and window.has_the_places_of(before):
+        hover = before.static_traces[_HOVER]  # other colours need no new texts
+    else:
+        hover = hover_points(window)
+    static_traces = (
+        _image(window, theme),
+        box_trace("free", _grants(window, drawn=window.image is None), theme.free, 0.0),
+        *_classes(window),
+        _fade(window, theme),
+        _frames(window, theme),
+        hover,
+        _note(window, theme),
+    )
+    return replace(window, static_traces=static_traces)
+
+
+def address_time_panel(window: AddressTimeWindow, step: int | None, look: Look) -> Panel:
+    """The map as a panel; only its last two traces depend on `step` and on the selection.
+
+    Args:
+        window: made for the theme, colouring, axis and window of `look`.
+        step: the step that a vertical line marks; None: no line.
+        look: the selected chunk.
+    """
+    theme = look.paints
+    unit = axis_unit(window.layout.total)[1]
+    bottom, top = (end / window.divisor for end in window.positions)
+    traces = [
+        *window.static_traces,
+        _selected(window, look, theme),
+        timelines.step_line(np.nan if step is None else window.step_axis.position(step), theme, top),
+    ]
+    mixed = "" if window.image is None else "; each pixel mixes the colours of its bytes and steps"
+    return Panel(
+        name="address_time",
+        title="Address-time map",
+        caption=f"each allocation is a rectangle: its addresses by its steps in use; gaps are free{mixed}",
+        traces=traces,
+        xaxis=window.step_axis.xaxis(look.steps),
+        yaxis={
+            "title": {"text": f"position in the pool ({unit})"},
+            "range": [bottom, top],
+            "minallowed": 0.0,
+            "maxallowed": max(window.layout.total / window.divisor, top),
+            "showgrid": False,
+            "zeroline": False,
+            "scaleanchor": False,
+            "tickformat": ",~g",
+        },
+        x_unit=window.step_axis.unit,
+        y_unit=float(window.divisor),
+        definition=(
+            "position: bytes from the lowest address of the pool,<br>"
+            " gaps between regions left out.<br>"
+            "Free memory in many thin stripes is fragmented:<br> a large request fits into none of them."
+        ),
+    )
+
+
+def lifetime_table(window: AddressTimeWindow) -> pa.Table:
+    """One row per allocation, by allocating step; `freed_at_step` is null if it is still in use at the end."""
+    lives = window.lifetimes
+    names = window.trace.labels
+    gone = lives["died"] != NEVER
+    return pa.table(
+        {
+            "address": lives["address"],
+            "position": window.layout.position(lives["address"]),
+            "size": lives["size"],
+            "requested": lives["requested"],
+            "allocated_at_step": lives["born"] + np.uint64(1),
+            "freed_at_step": pa.array(np.where(gone, lives["died"], 0) + np.uint64(1), mask=~gone),
+            "label": pa.array([names.name(number) for number in lives["label"].tolist()], pa.string()),
+            "chunk": lives["chunk"],
+            "region": lives["region"],
+            "thread": lives["thread"],
+            "stream": lives["stream"],
+        }
+    )
+
+
+def _pixel_table(image: Occupancy) -> pa.Table:
+    grid = image.grid
+    line, column = np.divmod(np.arange(grid.lines * grid.columns), grid.columns)
+    return pa.table(
+        {
+            "column": column,
+            "position": grid.low + line * grid.cell,
+            "bytes_in_use": image.in_use.ravel(),
+            "pool_bytes": image.pool.ravel(),
+        }
+    )
+
+
+def _image(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
+    image, (left, right) = window.image, window.sides
+    bottom, top = (end / window.divisor for end in window.positions)
+    paints = window.image_colours.paints
+    pixels = np.zeros((1, 1, 4), np.uint8) if image is None else paint(image, paints, theme)
+    width = max(right - left, 1e-9) if image is None else image.grid.width / window.step_axis.unit
+    dx, dy = width, (top - bottom) / pixels.shape[0]
+    return {
+        "type": "image",
+        "source": data_uri(pixels),
+        "visible": image is not None,
+        "hoverinfo": "skip",
+        "zsmooth": False,
+        "dx": dx,
+        "dy": dy,
+        "x0": left + dx / 2,  # the centre of the first pixel
+        "y0": bottom + dy / 2,
+    }
+
+
+def paint(image: Occupancy, paints: Sequence[Paint], theme: Theme) -> NDArray[np.uint8]:
+    """RGBA pixels (lines, columns, 4), the lowest address first; transparent where no region was."""
+    pool = np.maximum(image.pool, 1e-9)
+    shares = np.minimum(image.by_class / pool, 1.0)
+    used = shares.sum(axis=0)
+    # A single small chunk can keep gigabytes from being freed: it stays visible.
+    wanted = np.where(used > 1e-6, np.clip(used, _FAINTEST, 1.0), 0.0)
+    shares *= wanted / np.maximum(used, 1e-9)
+    colours = np.array([rgb(paint.fill) for paint in paints], np.float64)
+    free = np.array(rgb(theme.free.fill), np.float64)
+    pixels = np.zeros((*used.shape, 4), np.uint8)
+    mixed = (colours - free).T @ shares.reshape(len(colours), -1) + free[:, None]
+    pixels[..., :3] = np.rint(mixed.T).reshape(*used.shape, 3)
+    pixels[..., 3] = np.rint(255 * np.clip(image.pool / image.grid.cell, 0.0, 1.0))
+    return pixels
+
+
+def _grants(window: AddressTimeWindow, *, drawn: bool = True) -> Boxes:
+    grants = window.layout.grants if drawn else window.layout.grants[:0]
+    return Boxes(*window.spans(grants), *window.heights(grants)).with_area()
+
+
+def _classes(window: AddressTimeWindow) -> list[dict[str, Any]]:
+    """One trace of rectangles per class; over an image it is empty and only names the class."""
+    lives = window.lifetimes
+    which = window.colours.classes(lives, window.steps[1])
+    across, up = window.spans(lives), window.heights(lives)
+    traces = []
+    for number in range(MOST_CLASSES):
+        mine = which == number
+        boxes = Boxes(across[0][mine], across[1][mine], up[0][mine], up[1][mine]).with_area()
+        named = number < len(window.colours.names)
+        colour = window.colours.paints[number] if named else Paint("#000000", "#000000")
+        trace = box_trace("", boxes, colour, 0.4)
+        traces.append(trace | window.colours.legend(number, shown=window.look.legend))
+    return traces
+
+
+def _fade(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
+    """The paper's colour over the faded rectangles; an image has faded colours."""
+    lives = window.lifetimes
+    pale = lives[faded(window.trace, window.pool, window.look, lives)]
+    x, y = Boxes(*window.spans(pale), *window.heights(pale)).with_area().corners()
+    return fade_trace(x, y, theme)
+
+
+def _frames(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
+    boxes = _grants(window, drawn=len(window.layout.grants) <= _MOST_FRAMES)
+    return box_outlines("region", boxes, theme.pool.line, 1)
+
+
+def _note(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
+    empty = window.layout.total == 0
+    return {
+        "type": "scatter",
+        "mode": "text",
+        "x": np.full(int(empty), sum(window.step_axis.range(window.look.steps)) / 2),
+        "y": np.full(int(empty), sum(window.positions) / window.divisor / 2),
+        "text": ["no region in this trace"] if empty else [],
+        "textfont": {"color": theme.muted, "size": 13},
+        "showlegend": False,
+        "hoverinfo": "skip",
+    }
+
+
+def _selected(window: AddressTimeWindow, look: Look, theme: Theme) -> dict[str, Any]:
+    """The outline of the selected allocation."""
+    outline = box_outlines("selected", _selected_box(window, look), theme.selection, 2.5)
+    return outline | {"showlegend": False}
+
+
+def _selected_box(window: AddressTimeWindow, look: Look) -> Boxes:
+    born = None if look.selected is None else look.selected.born
+    if born is None or not window.trace.first <= born < window.step_axis.last:
+        return Boxes.none()
+    event = window.trace.read(born, born + 1)
+    end = window.reader.ends.end_of(born, window.steps[1])
+    freed = window.trace.read(end, end + 1) if end != NEVER else event
+    times = np.append(event["time"], freed["time"])
+    ends = window.moments(np.array([born, end], np.uint64), times)
+    return Boxes(ends[:1], ends[1:], *window.heights(event)).with_area()

@@ -1,0 +1,302 @@
+"""The bin histogram: free chunks and chunks in use of each of the 21 size classes.
+
+The heap keeps free chunks in these bins and searches them from small to large. Both axes are logarithmic, so that
+one chunk of 256 bytes and a gigabyte are both visible.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bfcviz.analysis.search import Search, search_of
+from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events, bin_of
+from bfcviz.figures.panel import BELOW, Panel, Picture, Place, compose
+from bfcviz.figures.region_map.rows import selected
+from bfcviz.figures.text import exact_bytes
+from bfcviz.figures.theme import Paint, Theme, translucent
+from bfcviz.figures.view_options import PLAIN, Look
+from bfcviz.model import Model
+from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# Markers of the bin histogram: the searched bins, the chunk taken, this step, the selected chunk.
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The bins to mark, by number; empty lists mark nothing.
+
+    Attributes:
+        step: the bins of this step's events.
+        first, last: the first and the last bin searched; None: no search.
+        taken: the bin of the chunk that the search took.
+        found: the hover text of that chunk.
+        selected: the bin of the selected chunk.
+    """
+
+    step: list[int]
+    first: int | None
+    last: int | None
+    taken: list[int]
+    found: str
+    selected: list[int]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A logarithmic y axis from `foot` to `top`."""
+
+    foot: float
+    top: float
+
+    def at(self, part: float) -> float:
+        """The value at this part (0..1) of the axis' height."""
+        return float(self.foot * (self.top / self.foot) ** part)
+
+
+def marks_of(model: Model, highlight: Events | None, look: Look, search: Search | None) -> Marks:
+    """The bins to mark at the model's step."""
+    step: list[int] = []
+    if highlight is not None:
+        step = np.unique(highlight["bin"][highlight["bin"] >= 0]).tolist()
+    chosen = [bin_of(int(size)) for size in selected(model.chunks(), look.selected)["size"]]
+    if search is None:
+        return Marks(step, None, None, [], "", chosen)
+    taken = search.taken
+    found = "" if taken is None else f"chunk taken: {exact_bytes(taken.size)} at {taken.address:#x}"
+    return Marks(
+        step=[number for number in step if taken is None or number != taken.bin],
+        first=search.first_bin,
+        last=search.last_bin,
+        taken=[] if taken is None else [taken.bin],
+        found=found,
+        selected=chosen,
+    )
+
+
+def pointers(marks: Marks, scale: Scale, theme: Theme) -> list[dict[str, Any]]:
+    """Marker traces: the chunk taken, this step, the selected chunk."""
+    return [
+        _markers("taken", marks.taken, scale.at(0.94), ("star", 12, theme.highlight), marks.found),
+        _markers("this step", marks.step, scale.at(0.94), ("triangle-down", 11, theme.highlight)),
+        _markers("selected", marks.selected, scale.at(0.82), ("diamond-open", 10, theme.text)),
+    ]
+
+
+def band(marks: Marks, scale: Scale, theme: Theme) -> dict[str, Any]:
+    """The searched bins as one wide bar; it is drawn first, so it lies behind the other bars."""
+    bins = np.empty((0, 2))
+    if marks.first is not None and marks.last is not None:
+        bins = np.array([[marks.first, marks.last]], np.float64)
+    width = bins[:, 1] - bins[:, 0] + 1
+    return {
+        "type": "bar",
+        "name": "searched",
+        "x": bins.mean(axis=1),
+        "y": np.full(len(bins), scale.top - scale.foot),
+        "base": scale.foot,
+        "width": width,
+        "offset": -width / 2,
+        "marker": {"color": translucent(theme.highlight, 0.14), "line": {"width": 0}},
+        "legendrank": 1001,  # after the bars, which have 1000
+        "hoverinfo": "skip",
+    }
+
+
+def _markers(
+    name: str, numbers: list[int], height: float, symbol: tuple[str, int, str], text: str = ""
+) -> dict[str, Any]:
+    shape, size, colour = symbol
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": np.array(numbers, np.float64),
+        "y": np.full(len(numbers), height),
+        "marker": {
+            "symbol": shape,
+            "size": size,
+            "color": colour,
+            "line": {"width": 2 if "open" in shape else 0},
+        },
+        "cliponaxis": False,
+        "legendrank": 1002,
+        "hovertext": text,
+        "hoverinfo": "text" if text else "skip",
+    }
+
+
+# ------------------------------------------------------------------------------
+# The bin histogram: free chunks and chunks in use of each of the 21 size classes.
+
+_LEAST_BYTES = 128  # where bars of bytes start: below the smallest chunk
+_LEAST_COUNT = 0.5
+_HEIGHT = 180
+_DEFINITION = (
+    "Bin n holds free chunks of 256 B * 2^n up to, not including, twice that; the last bin holds all larger ones.<br>"
+    "Chunks in use are in no bin: they are counted by their size.<br>"
+    "A request searches from the bin of its size upwards: the searched bins are shaded, and a star marks the bin of "
+    "the chunk it took.<br>Bars show the heap after the step; the search ran before it."
+)
+
+
+def bin_histogram(
+    model: Model, highlight: Events | None = None, look: Look = PLAIN, search: Search | None = None
+) -> Picture:
+    """Bytes (above) and number of chunks (below) of each bin at the model's step.
+
+    Args:
+        model: the heap; it stays at its step.
+        highlight: events whose bins are marked, such as the last one applied.
+        look: the theme, and the selected chunk, whose bin is marked.
+        search: the search whose bins are shaded; None: the search of the highlighted event, if it has one.
+
+    Returns:
+        The figure; its table has one row per bin.
+    """
+    if search is None and highlight is not None and len(highlight):
+        search = search_of(model.trace, int(highlight["seq"][-1]), model)
+    panels = bin_panels(model, highlight, look, search)
+    second = panels[0].above + _HEIGHT + BELOW + panels[1].above
+    places = [Place(0.0, 1.0, panels[0].above, _HEIGHT), Place(0.0, 1.0, second, _HEIGHT)]
+    return compose(panels, places, look.paints).with_table(bin_table(model))
+
+
+def bin_panels(
+    model: Model, highlight: Events | None, look: Look, search: Search | None = None
+) -> list[Panel]:
+    """Two panels: bytes per bin and chunks per bin; both shade the bins that `search` visited."""
+    bins, theme = model.bins(), look.paints
+    marks = marks_of(model, highlight, look, search)
+    return [_bytes_panel(bins, marks, theme), _count_panel(bins, marks, theme)]
+
+
+def _bytes_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Panel:
+    top = _next_power(float(bins["free_bytes"].sum() + bins["in_use_bytes"].sum()), 16, 1 << 20)
+    scale = Scale(_LEAST_BYTES, top)
+    ticks = [256 * 16**power for power in range(12) if 256 * 16**power <= top]
+    return Panel(
+        name="bin_bytes",
+        title="Bytes by bin",
+        caption="sizes of free chunks and of chunks in use, by chunk size; logarithmic",
+        traces=[
+            band(marks, scale, theme),
+            _bars("free", bins["free_bytes"], _hover(bins, "free"), theme.free, base=_LEAST_BYTES),
+            _bars("in use", bins["in_use_bytes"], _hover(bins, "in_use"), theme.in_use, base=_LEAST_BYTES),
+            *pointers(marks, scale, theme),
+        ],
+        xaxis=_xaxis(),  # the panel below carries the title
+        yaxis=_yaxis("bytes", scale, {tick: _short(tick) for tick in ticks}),
+        definition=_DEFINITION,
+    )
+
+
+def _count_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Panel:
+    most = float(max(bins["free_chunks"].max(), bins["in_use_chunks"].max()))
+    top = _next_power(most, 10, 10)
+    scale = Scale(_LEAST_COUNT, top)
+    ticks = [10**power for power in range(12) if 10**power <= top]
+    traces = [
+        band(marks, scale, theme),
+        _bars("free", bins["free_chunks"], _hover(bins, "free"), theme.free, base=_LEAST_COUNT),
+        _bars("in use", bins["in_use_chunks"], _hover(bins, "in_use"), theme.in_use, base=_LEAST_COUNT),
+        *pointers(marks, scale, theme),
+    ]
+    return Panel(
+        name="bin_chunks",
+        title="Chunks by bin",
+        caption="number of chunks, by chunk size; logarithmic",
+        traces=[
+            {**trace, "showlegend": False} for trace in traces
+        ],  # the legend of the panel above serves both
+        xaxis=_xaxis() | {"title": {"text": "bin (least chunk size)"}},
+        yaxis=_yaxis("number of chunks", scale, {tick: f"{tick:,}" for tick in ticks}),
+        definition=_DEFINITION,
+    )
+
+
+def _bars(name: str, values: NDArray[Any], texts: list[str], paint: Paint, base: float) -> dict[str, Any]:
+    amounts = values.astype(np.float64)
+    return {
+        "type": "bar",
+        "name": name,
+        "x": np.arange(NUM_BINS, dtype=np.float64),
+        # A logarithmic axis has no 0: an empty bin gets no bar.
+        "y": np.where(amounts > 0, np.maximum(amounts - base, base * 1e-3), np.nan),
+        "base": base,
+        "marker": {"color": paint.fill, "line": {"color": paint.line, "width": 1}},
+        "hovertext": texts,
+        "hoverinfo": "text",
+    }
+
+
+def _hover(bins: NDArray[np.void], state: str) -> list[str]:
+    label = "free" if state == "free" else "in use"
+    columns = zip(
+        bins["bin"].tolist(), bins[f"{state}_bytes"].tolist(), bins[f"{state}_chunks"].tolist(), strict=True
+    )
+    return [
+        f"<b>{label}</b>: {chunks:,} chunks, {exact_bytes(held)}<br>bin {number}: chunks of {_range(number)}"
+        for number, held, chunks in columns
+    ]
+
+
+@cache
+def _range(number: int) -> str:
+    least = MIN_CHUNK << number
+    if number == NUM_BINS - 1:
+        return f"{format_bytes(least)} or more"
+    return f"{format_bytes(least)} up to, not including, {format_bytes(2 * least)}"
+
+
+def _xaxis() -> dict[str, Any]:
+    shown = list(range(0, NUM_BINS, 2))
+    return {
+        "range": [-0.6, NUM_BINS - 0.4],
+        "tickvals": shown,
+        "ticktext": [_short(MIN_CHUNK << number) for number in shown],
+        "tickangle": -40,
+        "tickfont": {"size": 10},
+        "showgrid": False,
+    }
+
+
+def _yaxis(title: str, scale: Scale, ticks: dict[int, str]) -> dict[str, Any]:
+    return {
+        "type": "log",
+        "title": {"text": title},
+        "range": [math.log10(scale.foot), math.log10(scale.top)],
+        "tickvals": list(ticks),
+        "ticktext": list(ticks.values()),
+    }
+
+
+def _next_power(value: float, factor: int, least: int) -> float:
+    top = float(least)
+    while top < value:
+        top *= factor
+    return top
+
+
+def _short(num_bytes: int) -> str:
+    return format_bytes(num_bytes).replace(".0 ", " ")
+
+
+def bin_table(model: Model) -> pa.Table:
+    """One row per bin: its least chunk size, and bytes and number of its chunks, free and in use."""
+    bins = model.bins()
+    return pa.table(
+        {
+            "bin": bins["bin"],
+            "least_size": np.array([MIN_CHUNK << int(number) for number in bins["bin"]], dtype=np.uint64),
+            "free_bytes": bins["free_bytes"],
+            "free_chunks": bins["free_chunks"],
+            "in_use_bytes": bins["in_use_bytes"],
+            "in_use_chunks": bins["in_use_chunks"],
+        }
+    )

@@ -1,0 +1,710 @@
+"""The figure of a comparison: peak pool and fragmentation of each policy, and its bytes over the job.
+
+::
+
+    +-----------------+  +------------+
+    | peak pool       |  | shares     |   a row a policy
+    +-----------------+  +------------+
+    +-------+ +-------+ +-------+
+    | curve | | curve | | curve |         a panel a policy
+    +-------+ +-------+ +-------+
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import isnan
+from textwrap import wrap
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bfcviz.figures.panel import BELOW, Margins, Panel, Picture, Place, compose
+from bfcviz.figures.text import axis_unit, exact_bytes, harmless
+from bfcviz.figures.theme import Paint, Theme, translucent
+from bfcviz.figures.view_options import PLAIN, Look
+from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# ComparedPolicy: what one allocator did with the requests of a job, as plain data.
+
+_LONGEST: Final = 36  # characters of a line of a name
+
+
+@dataclass(frozen=True)
+class ComparedPolicy:
+    """One allocator.
+
+    Attributes:
+        name: as it was asked for, such as `bfc:allow_growth=true`.
+        reserved: bytes that the driver had granted, after each request, uint64[n].
+        in_use: bytes of blocks in use, after each request, uint64[n].
+        requested_at_peak: requested bytes where most is in use.
+        scattered_share: 1 - largest free chunk / free bytes, where most is in use; None: not known.
+        failed: index of the first request that failed, the last one of the arrays; None: none.
+        failed_size: bytes of that request.
+        message: why it cannot serve the requests; empty if it can.
+        driver_calls: grants, refused grants and releases; None: not known.
+        stall_s: seconds that these calls may take.
+        role: what the row is, such as `as recorded` or `plan`; empty: a policy like others.
+        is_allocator: rules that a heap can have; no plan, no lower bound.
+    """
+
+    name: str
+    reserved: NDArray[np.uint64] = field(repr=False)
+    in_use: NDArray[np.uint64] = field(repr=False)
+    requested_at_peak: int = 0
+    scattered_share: float | None = None
+    failed: int | None = None
+    failed_size: int = 0
+    message: str = ""
+    is_allocator: bool = True
+    driver_calls: int | None = None
+    stall_s: float = 0.0
+    role: str = ""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its numbers end before the job does."""
+        return self.failed is not None
+
+    @property
+    def peak_reserved(self) -> int:
+        """The most bytes that the driver had granted."""
+        return int(self.reserved.max(initial=0))
+
+    @property
+    def peak_in_use(self) -> int:
+        """The most bytes of blocks in use."""
+        return int(self.in_use.max(initial=0))
+
+    @property
+    def reserved_not_in_use(self) -> float:
+        """1 - peak in use / peak reserved; 0 for an empty heap."""
+        return 1 - self.peak_in_use / self.peak_reserved if self.peak_reserved else 0.0
+
+    @property
+    def internal_fragmentation(self) -> float:
+        """(in use - requested) / in use, where most is in use; 0 for an empty heap."""
+        return 1 - self.requested_at_peak / self.peak_in_use if self.peak_in_use else 0.0
+
+    @property
+    def lines(self) -> list[str]:
+        """The role and the name in short lines, escaped."""
+        parts = self.name.replace(":", ":\n").replace(",", ",\n").split("\n")
+        role = [f"<b>{harmless(self.role)}</b>"] if self.role else []
+        return [*role, *(harmless(line, _LONGEST) for line in parts if line)]
+
+
+@dataclass(frozen=True)
+class ComparedJob:
+    """The job that all of them served.
+
+    Attributes:
+        source: name of its trace.
+        requests: number of requests.
+        live_bytes: the most requested bytes in use: no allocator can need less.
+        limit: memory limit in bytes; None: none.
+        verdict: what the comparison shows, in one sentence.
+    """
+
+    source: str
+    requests: int
+    live_bytes: int
+    limit: int | None = None
+    verdict: str = ""
+
+
+def best_first(policies: Sequence[ComparedPolicy]) -> list[ComparedPolicy]:
+    """Allocators that serve the job by their peak pool, then those that fail, then plans and bounds."""
+
+    def rank(policy: ComparedPolicy) -> tuple[int, int]:
+        if not policy.is_allocator:
+            return 3, -policy.peak_reserved
+        if policy.message:
+            return 2, 0
+        return (1, -(policy.failed or 0)) if policy.has_failed else (0, policy.peak_reserved)
+
+    return sorted(policies, key=rank)
+
+
+# ------------------------------------------------------------------------------
+# ByteAxis: the axis of bytes of a comparison; and the two levels that are lines on it.
+
+_FAR: Final = 1.6
+"""A limit so many times above all peaks would flatten them: it is not drawn."""
+
+
+@dataclass(frozen=True)
+class ByteLevel:
+    """A number of bytes as a line: its name in the legend, in units of the axis (nan: no line), colour and dash."""
+
+    name: str
+    value: float
+    colour: str
+    dash: str
+
+
+@dataclass(frozen=True)
+class ByteAxis:
+    """An axis of bytes that fits all policies: bytes per unit, its name, the end in units, the limit if it is drawn."""
+
+    divisor: int
+    unit: str
+    end: float
+    limit: int | None
+
+    @classmethod
+    def of(cls, job: ComparedJob, policies: Sequence[ComparedPolicy]) -> "ByteAxis":
+        """The axis for these policies; a limit far above all of them is not drawn."""
+        top = max(1, job.live_bytes, *(policy.peak_reserved for policy in policies))
+        limit = job.limit if job.limit is not None and job.limit <= _FAR * top else None
+        top = max(top, limit or 0)
+        divisor, unit = axis_unit(top)
+        return cls(divisor, unit, top / divisor, limit)
+
+    def least_possible(self, job: ComparedJob, theme: Theme) -> ByteLevel:
+        """The most requested bytes in use: no allocator can need less."""
+        return self._level("least possible", job.live_bytes, theme.text, "dot")
+
+    def limit_line(self, theme: Theme) -> ByteLevel:
+        """The memory limit."""
+        return self._level("limit", self.limit, theme.limit, "dashdot")
+
+    def _level(self, name: str, num_bytes: int | None, colour: str, dash: str) -> ByteLevel:
+        if num_bytes is None:
+            return ByteLevel(name, float("nan"), colour, dash)
+        return ByteLevel(f"{name} {format_bytes(num_bytes)}", num_bytes / self.divisor, colour, dash)
+
+
+# ------------------------------------------------------------------------------
+# Bytes over the job, a panel a policy: the pool, in use, the limit, the least possible, and where it fails.
+#
+# A panel has at most `COLUMNS` points a curve, each the least or greatest value of an interval of requests.
+
+COLUMNS: Final = 400
+"""Intervals of a curve, at most."""
+
+_LONGEST_TITLE: Final = 46  # characters of a name: a caption has room beside it
+_HEAD: Final = 15  # of these, at the start of a name that is cut
+_MESSAGE_LINE, _MOST_LINES = 46, 4  # characters of a line of a message, and its lines
+
+
+def envelope(values: NDArray[np.uint64], columns: int = COLUMNS) -> NDArray[np.float64]:
+    """Start, least and greatest value of each of at most `columns` intervals, float64[3, intervals]."""
+    starts = np.unique(np.linspace(0, len(values), min(columns, len(values)), endpoint=False).astype(np.intp))
+    if not len(starts):
+        return np.zeros((3, 0))
+    low, high = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
+    return np.array([starts, low, high], np.float64)
+
+
+def curve_table(policies: Sequence[ComparedPolicy]) -> pa.Table:
+    """The points of the curves: one row per policy and interval of requests; sizes in bytes."""
+    tables = []
+    for policy in policies:
+        start, low, high = envelope(policy.in_use)
+        _, _, pool = envelope(policy.reserved)
+        columns = {"request": start, "least_in_use": low, "most_in_use": high, "pool_bytes": pool}
+        numbers = {name: pa.array(column.astype(np.int64)) for name, column in columns.items()}
+        tables.append(pa.table({"policy": pa.array([policy.name] * len(start), pa.string()), **numbers}))
+    return pa.concat_tables(tables)
+
+
+@dataclass(frozen=True)
+class CurvePanels:
+    """Panels on the same axes, for the policies of one job."""
+
+    job: ComparedJob
+    axis: ByteAxis
+    theme: Theme
+    failures: bool = True  # some policy fails: the legend says what a cross is
+
+    def panel(self, number: int, policy: ComparedPolicy, *, legend: bool | None) -> Panel:
+        """The panel of one policy.
+
+        Args:
+            number: makes its name unique.
+            policy: the policy.
+            legend: whether it shows the legend; None: it has no room for one.
+        """
+        job, axis, theme = self.job, self.axis, self.theme
+        traces = [
+            _reserved(policy, axis, theme),
+            *_in_use(policy, axis, theme),
+            _curve(axis.least_possible(job, theme), job) | {"legend": 1},
+            _curve(axis.limit_line(theme), job) | {"legend": 1},
+            _failure(policy, axis, theme) | {"showlegend": self.failures, "legend": 1},
+            _message(policy, job, axis, theme),
+        ]
+        across = [0, max(job.requests, 1)]
+        up = [0, 1.08 * axis.end]
+        return Panel(
+            name=f"curve_{number}",
+            title=harmless(_short(policy.role or policy.name)),
+            caption=_caption(policy),
+            definition=harmless(policy.name) if policy.role or len(policy.name) > _LONGEST_TITLE else "",
+            traces=[trace if legend else {**trace, "showlegend": False} for trace in traces],
+            xaxis={"range": across, "title": {"text": "request (number)"}, "tickformat": ",~s"},
+            yaxis={"range": up, "title": {"text": f"bytes ({axis.unit})"}, "tickformat": ",~g"},
+            y_unit=axis.divisor,
+            legend=legend is not None,
+        )
+
+
+def _short(name: str) -> str:
+    """A name that leaves room for the caption: its start says the rules, its end the value of an option."""
+    if len(name) <= _LONGEST_TITLE:
+        return name
+    return f"{name[:_HEAD]}…{name[_HEAD + 1 - _LONGEST_TITLE :]}"
+
+
+def _caption(policy: ComparedPolicy) -> str:
+    if policy.message:
+        return "cannot serve this job"
+    if policy.failed is not None:
+        return f"out of memory at {policy.failed:,}"
+    return f"peak {format_bytes(policy.peak_reserved)}"
+
+
+def _reserved(policy: ComparedPolicy, axis: ByteAxis, theme: Theme) -> dict[str, Any]:
+    """The area below the greatest reserved bytes of each interval."""
+    start, _, high = envelope(policy.reserved)
+    line = {"color": theme.pool.line, "width": 1.4}
+    area = {"fill": "tozeroy", "fillcolor": translucent(theme.pool.fill, 0.85)}
+    found = _stepped("not in use", _with_end(start, len(policy.reserved)), _closed(high) / axis.divisor, line)
+    return found | area | _hover("pool", axis)
+
+
+def _in_use(policy: ComparedPolicy, axis: ByteAxis, theme: Theme) -> list[dict[str, Any]]:
+    """The area below the least bytes in use of each interval; a lighter one from there to the greatest."""
+    start, low, high = envelope(policy.in_use)
+    ends = _with_end(start, len(policy.in_use))
+    paint = theme.in_use
+    least = _stepped("", ends, _closed(low) / axis.divisor, {"color": paint.line, "width": 0})
+    least |= {"showlegend": False, "fill": "tozeroy", "fillcolor": translucent(paint.fill, 0.85)}
+    # Backwards, a line of shape `hv` keeps the value of the interval that it has just left.
+    around = np.concatenate([_closed(high), low[::-1], low[:1]]) / axis.divisor
+    name = "in use (light: least to most within a pixel)"
+    band = _stepped(name, np.append(ends, ends[::-1]), around, {"color": paint.line, "width": 0.8})
+    band |= {"fill": "toself", "fillcolor": translucent(paint.fill, 0.55), "hoveron": "points"}
+    return [least, band | _hover("in use", axis)]
+
+
+def _with_end(start: NDArray[np.float64], end: int) -> NDArray[np.float64]:
+    return np.append(start, end)
+
+
+def _closed(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The values, and the last one once more: at the end of its interval."""
+    return np.append(values, values[-1:])
+
+
+def _stepped(name: str, x: Any, y: Any, line: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": x,
+        "y": y,
+        "line": {"shape": "hv", **line},
+        "hoverinfo": "skip",
+    }
+
+
+def _hover(name: str, axis: ByteAxis) -> dict[str, Any]:
+    text = f"{name}: %{{y:,.4~f}} {axis.unit}<br>request %{{x:,.0f}}<extra></extra>"
+    return {"hoverinfo": "all", "hovertemplate": text}
+
+
+def _curve(level: ByteLevel, job: ComparedJob) -> dict[str, Any]:
+    """A horizontal line."""
+    line = {"color": level.colour, "width": 1.4, "dash": level.dash}
+    found = _stepped(level.name, [0, job.requests], [level.value, level.value], line)
+    return found | {"showlegend": not np.isnan(level.value)}
+
+
+def _failure(policy: ComparedPolicy, axis: ByteAxis, theme: Theme) -> dict[str, Any]:
+    """The first failed request: a cross at the bytes in use that it would have needed."""
+    x = y = float("nan")
+    if policy.failed is not None:
+        x = policy.failed
+        y = min((int(policy.in_use[policy.failed]) + policy.failed_size) / axis.divisor, 1.02 * axis.end)
+    asked = f"out of memory: {format_bytes(policy.failed_size)} asked"
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "out of memory: in use + asked",
+        "x": [x],
+        "y": [y],
+        "marker": {"symbol": "x", "size": 12, "color": theme.oom, "line": {"color": theme.paper, "width": 1}},
+        "cliponaxis": False,
+        "hovertemplate": f"{asked}<br>request %{{x:,.0f}}<extra></extra>",
+    }
+
+
+def _message(policy: ComparedPolicy, job: ComparedJob, axis: ByteAxis, theme: Theme) -> dict[str, Any]:
+    """Why there is no curve."""
+    lines = wrap(harmless(policy.message, _MOST_LINES * _MESSAGE_LINE), _MESSAGE_LINE)
+    return {
+        "type": "scatter",
+        "mode": "text",
+        "x": [job.requests / 2],
+        "y": [axis.end / 2],
+        "text": ["<br>".join(lines)],
+        "textfont": {"size": 11, "color": theme.oom},
+        "showlegend": False,
+        "hoverinfo": "skip",
+    }
+
+
+# ------------------------------------------------------------------------------
+# Two panels of bars, a row a policy: the peak of the pool and what it consists of; three measures of fragmentation.
+#
+# The bars of a policy that fails are hatched: its numbers end there.
+#
+# ::
+#
+#     torch   ======================%%...... |        126 MiB            not in use  =======  30 %
+#                                                     9 driver calls     external    ==
+#                                                                        internal    =
+#     bfc     ///////////////////%//// x     |        out of memory
+#             requested  rounding  not in use| limit
+
+_ROW, _LINE = 46, 16  # pixels of a row at least, and of a line of a name in it
+_BAR: Final = 0.62  # of a row
+_THIN: Final = 0.27
+_FAILS: Final = "/"  # pattern of the bars of a policy that fails
+_LONGEST_NAME: Final = 100  # characters of a message
+_RIGHT: Final = 1.5  # of the highest number: the panel has room for texts
+
+_PEAK_DEFINITION: Final = (
+    "peak pool: the most bytes that the driver had granted (peak reserved).<br>"
+    "requested: requested bytes where most is in use.<br>"
+    "rounding: what the sizes of those blocks add.<br>"
+    "not in use: peak reserved - peak in use.<br>"
+    "least possible: the most requested bytes in use at a time; no allocator can need less.<br>"
+    "hatched: the policy runs out of memory; its numbers end there.<br>"
+    "driver calls: grants, refused grants and releases, with the time that they may take."
+)
+SHARES: Final = {
+    "unused": "not in use = 1 - peak in use / peak pool",
+    "scattered": "external = 1 - largest free chunk / free bytes",
+    "rounding": "internal = 1 - requested / in use",
+}
+"""Key -> name and definition of a measure, as the legend shows them."""
+
+_SHARE_DEFINITION: Final = (
+    "not in use (F2): reserved-not-in-use, the measure of GMLake and STAlloc.<br>"
+    "external (F1): external fragmentation, that of TensorFlow. internal (F3): internal fragmentation.<br>"
+    "external and internal are those of the moment when most is in use.<br>"
+    "hatched: the policy runs out of memory; its numbers end there."
+)
+
+
+@dataclass(frozen=True)
+class _Share:
+    """One measure: its key in `SHARES`, the value of each policy, its paint."""
+
+    key: str
+    values: Sequence[float | None]
+    paint: Paint
+
+
+def row_height(policies: Sequence[ComparedPolicy]) -> int:
+    """Pixels of each row: that of the name with the most lines."""
+    return max([_ROW, *(_LINE * len(policy.lines) + 4 for policy in policies)])
+
+
+def peaks_panel(job: ComparedJob, policies: Sequence[ComparedPolicy], theme: Theme) -> Panel:
+    """The peak pool of each policy, made of requested bytes, rounding and unused memory."""
+    axis = ByteAxis.of(job, policies)
+    requested = [policy.requested_at_peak for policy in policies]
+    in_use = [policy.peak_in_use for policy in policies]
+    reserved = [policy.peak_reserved for policy in policies]
+    nothing = [0] * len(policies)
+    failed = [policy.has_failed for policy in policies]
+    traces = [
+        _part("in use: requested", nothing, requested, theme.in_use, axis),
+        _part("in use: rounding", requested, in_use, theme.waste, axis),
+        _part("not in use", in_use, reserved, theme.pool, axis),
+        _line(axis.least_possible(job, theme), len(policies)),
+        _line(axis.limit_line(theme), len(policies)) | {"legend": 2},
+        _failed(policies, axis, theme),
+        _ends(policies, axis, theme),
+    ]
+    return Panel(
+        name="peaks",
+        title=f"Peak pool ({axis.unit})",
+        caption="memory granted by the driver; hatched: out of memory",
+        definition=_PEAK_DEFINITION,
+        traces=[*(trace | _hatched(trace, failed) for trace in traces[:3]), *traces[3:]],
+        xaxis={
+            "range": [0, _RIGHT * axis.end],
+            "title": {"text": f"bytes ({axis.unit})"},
+            "tickformat": ",~g",
+        },
+        yaxis=_rows(policies, names=True),
+        x_unit=axis.divisor,
+    )
+
+
+def shares_panel(policies: Sequence[ComparedPolicy], theme: Theme) -> Panel:
+    """Three measures of fragmentation of each policy, in percent."""
+    served = [not policy.message for policy in policies]
+    allocators = [each and policy.is_allocator for each, policy in zip(served, policies, strict=True)]
+    shares = [
+        _Share("unused", _where(served, [p.reserved_not_in_use for p in policies]), theme.pool),
+        _Share("scattered", _where(allocators, [p.scattered_share for p in policies]), theme.free),
+        _Share("rounding", _where(served, [p.internal_fragmentation for p in policies]), theme.waste),
+    ]
+    failed = [policy.has_failed for policy in policies]
+    bars = [_share(each, line, theme, failed) for line, each in enumerate(shares)]
+    return Panel(
+        name="shares",
+        title="Fragmentation (%)",
+        caption="when most is in use",
+        definition=_SHARE_DEFINITION,
+        traces=[*bars, _out_of_memory(failed, theme)],
+        xaxis={"range": [0, 136], "title": {"text": "share (%)"}, "tickvals": [0, 25, 50, 75, 100]},
+        yaxis=_rows(policies, names=False),
+    )
+
+
+def _where(known: Sequence[bool], values: Sequence[float | None]) -> list[float | None]:
+    return [value if each else None for each, value in zip(known, values, strict=True)]
+
+
+def _rows(policies: Sequence[ComparedPolicy], *, names: bool) -> dict[str, Any]:
+    return {
+        "range": [len(policies), 0],
+        "tickvals": [row + 0.5 for row in range(len(policies))],
+        "ticktext": ["<br>".join(policy.lines) if names else "" for policy in policies],
+        "ticks": "",
+        "showgrid": False,
+        "zeroline": False,
+        "fixedrange": True,
+    }
+
+
+def _part(
+    name: str, start: Sequence[int], stop: Sequence[int], paint: Paint, axis: ByteAxis
+) -> dict[str, Any]:
+    """A part of each bar, between bytes `start` and `stop`."""
+    sizes = [high - low for low, high in zip(start, stop, strict=True)]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "x": [size / axis.divisor for size in sizes],
+        "base": [low / axis.divisor for low in start],
+        "y": [row + 0.5 for row in range(len(sizes))],
+        "width": _BAR,
+        "offset": -_BAR / 2,
+        "marker": {"color": paint.fill, "line": {"color": paint.line, "width": 0.8}},
+        "hovertext": [f"{name}: {exact_bytes(size)}" for size in sizes],
+        "hoverinfo": "text",
+    }
+
+
+def _line(level: ByteLevel, rows: int) -> dict[str, Any]:
+    """A vertical line through all rows."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": level.name,
+        "showlegend": not isnan(level.value),
+        "legend": 1,
+        "x": [level.value, level.value],
+        "y": [0, rows],
+        "line": {"color": level.colour, "width": 1.8, "dash": level.dash},
+        "hovertemplate": f"{level.name}<extra></extra>",
+    }
+
+
+def _failed(policies: Sequence[ComparedPolicy], axis: ByteAxis, theme: Theme) -> dict[str, Any]:
+    """A cross at the end of each bar whose policy failed."""
+    failed = [(row, policy) for row, policy in enumerate(policies) if policy.failed is not None]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "out of memory",
+        "showlegend": bool(failed),
+        "legend": 2,
+        "x": [policy.peak_reserved / axis.divisor for _, policy in failed] or [None],
+        "y": [row + 0.5 for row, _ in failed] or [None],
+        "marker": {"symbol": "x", "size": 11, "color": theme.oom, "line": {"color": theme.paper, "width": 1}},
+        "hoverinfo": "skip",
+    }
+
+
+def _ends(policies: Sequence[ComparedPolicy], axis: ByteAxis, theme: Theme) -> dict[str, Any]:
+    """The texts in a column beside the bars, where no line crosses them."""
+    served = [not policy.message and not policy.has_failed for policy in policies]
+    return {
+        "type": "scatter",
+        "mode": "text",
+        "x": [1.03 * axis.end for _ in policies],
+        "y": [row + 0.5 for row in range(len(policies))],
+        "text": [_end(policy) for policy in policies],
+        "textposition": "middle right",
+        "textfont": {"size": 11, "color": [theme.text if each else theme.oom for each in served]},
+        "cliponaxis": False,
+        "showlegend": False,
+        "hoverinfo": "skip",
+    }
+
+
+def _end(policy: ComparedPolicy) -> str:
+    """The peak and the calls to the driver; or where it failed; or why there is no bar."""
+    if policy.message:
+        return f"cannot serve: {harmless(policy.message, _LONGEST_NAME)}"
+    if policy.failed is not None:
+        asked = format_bytes(policy.failed_size)
+        return f"<b>out of memory</b><br>{asked} at request {policy.failed:,}"
+    peak = f"<b>{format_bytes(policy.peak_reserved)}</b>"
+    if policy.driver_calls is None:
+        return peak
+    stall = f"{1000 * policy.stall_s:,.0f} ms" if policy.stall_s < 1 else f"{policy.stall_s:,.1f} s"
+    return f"{peak}<br>{policy.driver_calls:,} driver calls: {stall}"
+
+
+def _hatched(trace: dict[str, Any], failed: Sequence[bool]) -> dict[str, Any]:
+    """The marker of bars, hatched in the rows whose policy failed."""
+    pattern = {"shape": [_FAILS if each else "" for each in failed], "fillmode": "replace", "solidity": 0.3}
+    return {"marker": {**trace["marker"], "pattern": {**pattern, "size": 5}}}
+
+
+def _out_of_memory(failed: Sequence[bool], theme: Theme) -> dict[str, Any]:
+    """Which rows end before the job does."""
+    rows = [row for row, each in enumerate(failed) if each]
+    return {
+        "type": "scatter",
+        "mode": "text",
+        "name": "",
+        "x": [134 for _ in rows] or [None],
+        "y": [row + 0.5 for row in rows] or [None],
+        "text": ["out of<br>memory" for _ in rows] or [""],
+        "textposition": "middle left",
+        "textfont": {"size": 11, "color": theme.oom},
+        "showlegend": False,
+        "hoverinfo": "skip",
+    }
+
+
+def _share(share: _Share, line: int, theme: Theme, failed: Sequence[bool]) -> dict[str, Any]:
+    """The bars of one measure, on this line of the legend and at this place in each row."""
+    name = SHARES[share.key].partition(" = ")[0]
+    known = [(row, value) for row, value in enumerate(share.values) if value is not None]
+    found: dict[str, Any] = {
+        "type": "bar",
+        "orientation": "h",
+        "name": SHARES[share.key],
+        "legend": line,
+        "x": [100 * value for _, value in known],
+        "y": [row + 0.5 for row, _ in known],
+        "width": _THIN,
+        "offset": (line - 1.5) * _THIN,
+        "marker": {"color": share.paint.fill, "line": {"color": share.paint.line, "width": 0.8}},
+        "text": [f"{100 * value:.1f}" for _, value in known],
+        "textposition": "outside",
+        "textfont": {"size": 11, "color": theme.text},
+        "cliponaxis": False,
+        "hovertext": [f"{name}: {100 * value:.2f} %" for _, value in known],
+        "hoverinfo": "text",
+    }
+    return found | _hatched(found, [failed[row] for row, _ in known])
+
+
+# ------------------------------------------------------------------------------
+# The figure of a comparison: peak pool and fragmentation of each policy, and its bytes over the job.
+
+COLUMNS_OF_CURVES: Final = 2
+"""Panels beside each other."""
+
+_CURVE: Final = 130  # pixels of the height of a curve's plot
+_GAP: Final = 0.06  # of the width, between panels
+_LETTER: Final = 6.6  # pixels of a letter of a name
+_VERDICT: Final = 34  # pixels of the title
+_PEAKS: Final = 0.62  # of the width
+
+
+def comparison_figure(
+    job: ComparedJob, policies: Sequence[ComparedPolicy], table: pa.Table | None = None, look: Look = PLAIN
+) -> Picture:
+    """Peak pool, fragmentation and bytes over the job under each policy.
+
+    Args:
+        job: what all of them served.
+        policies: drawn with the best first.
+        table: the numbers, for export.
+        look: the theme.
+    """
+    theme, policies = look.paints, best_first(policies)
+    top = [peaks_panel(job, policies, theme), shares_panel(policies, theme)]
+    height = row_height(policies) * max(len(policies), 1)
+    first = max(panel.above for panel in top)
+    places = [Place(0.0, _PEAKS, first, height), Place(_PEAKS + 0.03, 1.0, first, height)]
+    curves, below = _curves(job, policies, look, first + height + BELOW)
+    longest = max((len(line) for policy in policies for line in policy.lines), default=0)
+    margins = Margins(left=max(90, int(_LETTER * longest) + 16), right=24)
+    picture = compose([*top, *curves], [*places, *below], theme, margins).with_facts(facts_of(job))
+    _add_verdict(picture, job)
+    return picture if table is None else picture.with_table(table)
+
+
+def _add_verdict(picture: Picture, job: ComparedJob) -> None:
+    """The verdict in a strip of its own above all panels; no title of plotly's, which an export uses for the facts."""
+    if job.verdict:
+        top = picture.layout.margin.t + _VERDICT
+        picture.update_layout(height=picture.layout.height + _VERDICT, margin={"t": top})
+        picture.add_annotation(
+            text=f"<b>{harmless(job.verdict)}</b>",
+            font={"size": 16},
+            showarrow=False,
+            xref="paper",
+            x=0,
+            xanchor="left",
+            xshift=12 - picture.layout.margin.l,
+            yref="paper",
+            y=1,
+            yanchor="top",
+            yshift=top - 8,
+        )
+
+
+def curves_figure(job: ComparedJob, policies: Sequence[ComparedPolicy], look: Look = PLAIN) -> Picture:
+    """Bytes over the job under each policy, on the same axes; its table has the points."""
+    panels, places = _curves(job, best_first(policies), look, 0)
+    picture = compose(panels, places, look.paints, Margins(right=24)).with_facts(facts_of(job))
+    return picture.with_table(curve_table(policies))
+
+
+def facts_of(job: ComparedJob) -> str:
+    """The job in one line, escaped."""
+    limit = "no limit" if job.limit is None else f"limit {format_bytes(job.limit)}"
+    return f"{harmless(job.source) or 'requests'} · {job.requests:,} requests · {limit}"
+
+
+def _curves(
+    job: ComparedJob, policies: Sequence[ComparedPolicy], look: Look, above: int
+) -> tuple[list[Panel], list[Place]]:
+    """The panels of the allocators, in rows; the first one has the legend."""
+    shown = [policy for policy in policies if policy.is_allocator] or list(policies)
+    fails = any(policy.failed is not None for policy in shown)
+    curves = CurvePanels(job, ByteAxis.of(job, shown), look.paints, fails)
+    columns = max(1, min(COLUMNS_OF_CURVES, len(shown)))
+    panels = [
+        curves.panel(number, policy, legend=number == 0 if number < columns else None)
+        for number, policy in enumerate(shown)
+    ]
+    width = (1 - _GAP * (columns - 1)) / columns
+    places = []
+    top = above + max((panel.above for panel in panels), default=0)
+    for number in range(len(panels)):
+        if number and not number % columns:
+            top += _CURVE + BELOW + panels[-1].above
+        left = (number % columns) * (width + _GAP)
+        places.append(Place(left, left + width, top, _CURVE))
+    return panels, places

@@ -1,0 +1,320 @@
+"""The figure of a failed request, and of the question whether a request would fit.
+
+::
+
+    asked               ==================|
+    largest free chunk  ===============   :     the line is the request
+    free                ==================:==========
+    wasted              ==                :
+
+    0x7f00...  [ free | in use | free     : ]   each run from its start, all on one scale
+    0x7f08...  [ free |in use|  free     ]:
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bfcviz.analysis.diagnosis import Diagnosis, RunWithPins
+from bfcviz.analysis.short_names import counted, short_address
+from bfcviz.analysis.why import diagnose, failed_steps, without_failure, would_fit
+from bfcviz.events.schema import Events, Kind
+from bfcviz.figures.panel import BELOW, Panel, Picture, Place, compose
+from bfcviz.figures.text import axis_unit, exact_bytes, harmless
+from bfcviz.figures.theme import Paint
+from bfcviz.figures.view_options import PLAIN, Look
+from bfcviz.model import Model
+from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# The panel of the best runs: each a row of its chunks, from its start, all rows on one scale.
+
+MOST_BARS: Final = 1000
+"""Chunks of one run with a bar of their own, the largest; one bar behind them stands for all others."""
+
+_MOST_NAMES: Final = 3
+_APART: Final = 0.24  # of the widest run: the least distance between two names
+_LONGEST: Final = 26  # characters of a name
+_RUNS_DEFINITION: Final = (
+    "Each row: neighbouring chunks of one region that hold the request once the chunks in use among them are freed.<br>"
+    "The first row needs the fewest bytes freed. The dotted line is the size of the request."
+)
+
+
+def runs_panel(found: Diagnosis, model: Model, look: Look) -> Panel:
+    """The runs of a diagnosis as rows of bars."""
+    theme, runs = look.paints, found.runs
+    widest = max((run.size for run in runs), default=max(1, found.rounded))
+    divisor, unit = axis_unit(widest)
+    chunks = _chunks(found, model)
+    free, used = (_Bars(divisor), _Bars(divisor))
+    rest = _Bars(divisor)
+    for row, run in enumerate(runs):
+        mine = chunks[run.first : run.stop]
+        large = np.sort(np.argsort(~mine["size"], kind="stable")[:MOST_BARS])
+        if len(large) < len(mine):
+            rest.add(row, 0, run.size, f"{len(mine) - len(large):,} smaller chunks")
+        for chunk in mine[large]:
+            bars = used if chunk["in_use"] else free
+            bars.add(row, int(chunk["address"]) - run.address, int(chunk["size"]), _hover(chunk, model))
+    return Panel(
+        name="failure_runs",
+        title="Best places",
+        caption=f"chunks from the start of each place ({unit}); {_caption(found)}",
+        definition=_RUNS_DEFINITION,
+        traces=[
+            rest.trace("smaller chunks", theme.other),
+            free.trace("free", theme.free),
+            used.trace("in use: pins the place", theme.in_use),
+            _names(found, divisor, widest, theme.text),
+            _line(found, divisor, theme.highlight),
+        ],
+        xaxis={
+            "range": [0, 1.04 * max(widest, found.rounded) / divisor],
+            "title": {"text": f"bytes from the start ({unit})"},
+        },
+        yaxis={
+            "range": [max(1, len(runs)) - 0.4, -0.6],
+            "tickvals": list(range(len(runs))),
+            "ticktext": [f"place {row}<br>{short_address(run.address)}" for row, run in enumerate(runs, 1)],
+            "showgrid": False,
+            "fixedrange": True,
+            "tickfont": {"size": 10},
+        },
+        x_unit=divisor,
+    )
+
+
+def failure_table(found: Diagnosis, sizes: Mapping[str, int | None], model: Model) -> pa.Table:
+    """One row per size, then one per chunk of the runs (`what` is `chunk`); sizes in bytes, null for unknown."""
+    chunks = _chunks(found, model)
+    parts = [chunks[run.first : run.stop] for run in found.runs]
+    rows = np.concatenate(parts) if parts else chunks[:0]
+    places = np.repeat(np.arange(1, len(parts) + 1), [len(part) for part in parts])
+    in_use, name = rows["in_use"].tolist(), model.trace.labels.name
+    none = [None] * len(sizes)
+    return pa.table(
+        {
+            "what": pa.array([*sizes, *["chunk"] * len(rows)], pa.string()),
+            "size": pa.array([*sizes.values(), *rows["size"].tolist()], pa.uint64()),
+            "place": pa.array([*none, *places.tolist()], pa.int8()),
+            "address": pa.array([*none, *rows["address"].tolist()], pa.uint64()),
+            "requested": pa.array([*none, *rows["requested"].tolist()], pa.uint64()),
+            "state": pa.array([*none, *("in use" if used else "free" for used in in_use)], pa.string()),
+            "label": pa.array([*none, *map(name, rows["label"].tolist())], pa.string()),
+        }
+    )
+
+
+def _chunks(found: Diagnosis, model: Model) -> NDArray[np.void]:
+    with model.visiting(found.step) as there:
+        return there.chunks()
+
+
+def _caption(found: Diagnosis) -> str:
+    if not found.runs:
+        return "no region holds the request" if found.requested else "nothing was asked"
+    run = found.runs[0]
+    return f"the first needs {format_bytes(run.bytes_in_use)} freed in {counted(run.chunks_in_use, 'chunk')}"
+
+
+class _Bars:
+    """Horizontal bars of one colour."""
+
+    def __init__(self, divisor: int) -> None:
+        self._divisor = divisor
+        self._rows: list[int] = []
+        self._bases: list[float] = []
+        self._widths: list[float] = []
+        self._texts: list[str] = []
+
+    def add(self, row: int, start: int, size: int, text: str) -> None:
+        self._rows.append(row)
+        self._bases.append(start / self._divisor)
+        self._widths.append(size / self._divisor)
+        self._texts.append(text)
+
+    def trace(self, name: str, paint: Paint) -> dict[str, Any]:
+        return {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "x": self._widths,
+            "base": self._bases,
+            "y": self._rows,
+            "width": 0.5,
+            "offset": -0.3,  # room for the names below
+            "marker": {"color": paint.fill, "line": {"color": paint.line, "width": 1}},
+            "hovertext": self._texts,
+            "hoverinfo": "text",
+            "showlegend": bool(self._rows),
+        }
+
+
+def _hover(chunk: np.void, model: Model) -> str:
+    place = f"{exact_bytes(int(chunk['size']))} at {int(chunk['address']):#x}"
+    if not chunk["in_use"]:
+        return f"<b>free</b><br>{place}"
+    name = model.trace.labels.name(int(chunk["label"]))
+    return f"<b>{harmless(name) if name else 'no name'}</b><br>{place}"
+
+
+def _names(found: Diagnosis, divisor: int, widest: int, colour: str) -> dict[str, Any]:
+    """The names of the largest pins, below their chunks, where they have room."""
+    x, y, texts = [], [], []
+    for row, run in enumerate(found.runs):
+        for middle, text in _named_pins(run, widest):
+            x.append(middle / divisor)
+            y.append(row + 0.34)
+            texts.append(text)
+    return {
+        "type": "scatter",
+        "mode": "text",
+        "x": x,
+        "y": y,
+        "text": texts,
+        "textposition": "middle center",
+        "textfont": {"size": 10, "color": colour},
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "cliponaxis": False,
+    }
+
+
+def _named_pins(run: RunWithPins, widest: int) -> list[tuple[float, str]]:
+    found: list[tuple[float, str]] = []
+    for pin in sorted(run.pins, key=lambda pin: (-pin.size, pin.address)):
+        middle = pin.address + pin.size / 2 - run.address
+        if len(found) < _MOST_NAMES and all(abs(middle - other) >= _APART * widest for other, _ in found):
+            name = harmless(pin.label, _LONGEST) if pin.label else "no name"
+            found.append((middle, f"{name}, {format_bytes(pin.size)}"))
+    return found
+
+
+def _line(found: Diagnosis, divisor: int, colour: str) -> dict[str, Any]:
+    """A line at the size of the request."""
+    at = found.rounded / divisor
+    rows = range(len(found.runs))
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "asked",
+        "x": [x for _ in rows for x in (at, at, None)],
+        "y": [y for row in rows for y in (row - 0.4, row + 0.24, None)],  # not through the names
+        "line": {"color": colour, "width": 2, "dash": "dot"},
+        "hoverinfo": "skip",
+        "showlegend": bool(found.runs),
+    }
+
+
+# ------------------------------------------------------------------------------
+# The figure of a failed request, and of the question whether a request would fit.
+
+_HEIGHT: Final = 150
+_ROW: Final = 76  # pixels of a run
+_DEFINITION: Final = (
+    "asked: the request, rounded up as the heap does.<br>free: all free chunks together.<br>"
+    "wasted: bytes of chunks in use that were not requested."
+)
+
+
+def failure(model: Model, highlight: Events | None = None, look: Look = PLAIN) -> Picture:
+    """What was asked, what is free, and the runs of chunks that need the fewest bytes freed.
+
+    Args:
+        model: the heap; it stays at its step.
+        highlight: ignored; the failure is the one before the model's step, see `failure_to_show`.
+        look: the theme; with `wanted` the question whether such a request fits at the model's step.
+
+    Returns:
+        The figure; its table has one row per size, and one per chunk of the runs.
+    """
+    del highlight
+    found = failure_to_show(model, look)
+    found = replace(found, runs=found.useful_runs or found.runs[:1])
+    panels = [sizes_panel(found, look), runs_panel(found, model, look)]
+    second = panels[0].above + _HEIGHT + BELOW + panels[1].above
+    rows = max(1, len(found.runs))
+    places = [Place(0.0, 1.0, panels[0].above, _HEIGHT), Place(0.0, 1.0, second, _ROW * rows)]
+    return compose(panels, places, look.paints).with_table(failure_table(found, _sizes(found), model))
+
+
+def failure_to_show(model: Model, look: Look) -> Diagnosis:
+    """The request that `look` asks about, or the last failure before the model's step, else the first after it."""
+    trace = model.trace
+    if look.wanted is not None and look.wanted > 0:
+        return would_fit(trace, model.step, look.wanted, model, pool=model.pool)
+    step = model.step
+    if step > trace.first:
+        last = trace.read(step - 1, step)[0]
+        if (last["kind"], last["pool"]) == (Kind.OOM, model.pool):
+            return diagnose(trace, step - 1, model)
+    steps = failed_steps(trace, model.pool)
+    if not steps:
+        return without_failure(trace, model.pool, model)
+    chosen = max((each for each in steps if each <= step), default=steps[0])
+    return diagnose(trace, chosen - 1, model)
+
+
+def sizes_panel(found: Diagnosis, look: Look) -> Panel:
+    """Asked, largest free chunk, free and wasted as bars on one scale."""
+    theme = look.paints
+    asked_paint = Paint(theme.highlight, theme.highlight)
+    paints = (asked_paint, theme.free, theme.free, theme.waste)
+    sizes = _sizes(found)
+    most = max(1, *(size or 0 for size in sizes.values()))
+    divisor, unit = axis_unit(most)
+    verdict = found.verdict.replace("_", " ")
+    asked = f"{format_bytes(found.requested)} asked: {verdict}" if found.requested else "no request failed"
+    return Panel(
+        name="failure_sizes",
+        title=f"Request and free memory ({unit})",
+        caption=f"{asked}; step {found.step:,}",
+        definition=_DEFINITION,
+        traces=[
+            _bar(name, size, paint, divisor)
+            for (name, size), paint in zip(sizes.items(), paints, strict=True)
+        ],
+        xaxis={"range": [0, 1.18 * most / divisor], "title": {"text": f"size ({unit})"}, "showgrid": True},
+        yaxis={
+            "autorange": "reversed",
+            "showgrid": False,
+            "fixedrange": True,
+            "automargin": False,
+            "tickfont": {"size": 10},
+        },
+        x_unit=divisor,
+    )
+
+
+def _sizes(found: Diagnosis) -> dict[str, int | None]:
+    """The bars, from the top; None: unknown."""
+    return {
+        "asked": found.rounded,
+        "largest free chunk": found.largest_free_chunk if found.knows("largest_free_chunk") else None,
+        "free": found.free_bytes if found.knows("free_bytes") else None,
+        "wasted": found.wasted if found.recorded.has_heap else None,
+    }
+
+
+def _bar(name: str, size: int | None, paint: Paint, divisor: int) -> dict[str, Any]:
+    text = "unknown" if size is None else format_bytes(size)
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "showlegend": False,
+        "x": [(size or 0) / divisor],
+        "y": [name.replace("largest free chunk", "largest<br>free chunk")],
+        "width": 0.7,
+        "marker": {"color": paint.fill, "line": {"color": paint.line, "width": 1}},
+        "text": [text],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "hovertext": [f"<b>{name}</b>: {text if size is None else exact_bytes(size)}"],
+        "hoverinfo": "text",
+    }

@@ -1,0 +1,322 @@
+"""The ladder of free chunks: sorted by size, each as wide and as high as its bytes, the request as a line across.
+
+::
+
+    - - - - - - - - - - - - - - - -  asked
+    +--------+
+    |        |------+
+    |        |      |---+--          right end: all free bytes
+
+A request above the first step fits in no free chunk. Where the line crosses the steps, everything to its right is
+free memory that the request cannot use. Chunks narrower than a pixel share one step.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bfcviz.analysis.fit import Request, fit_of, request_at
+from bfcviz.analysis.short_names import counted
+from bfcviz.events.schema import Events, bin_numbers
+from bfcviz.figures.panel import Panel, Picture, single
+from bfcviz.figures.text import axis_unit, exact_bytes, harmless
+from bfcviz.figures.theme import TAKER, Paint, Theme, mixed
+from bfcviz.figures.view_options import PLAIN, Look, Selected
+from bfcviz.model import Model
+from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# The free chunks of a heap by size, and the request that they are compared with: the data of the ladder.
+
+STEPS: Final = 600
+"""Steps of the ladder, at most: pixels of its width."""
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The free chunks of a heap by size, and the request.
+
+    Attributes:
+        chunks: the free chunks, of CHUNK: the largest first, of equal ones the lowest address.
+        request: the request; None: none.
+        rounded: its bytes as the heap rounds them; 0 without a request.
+    """
+
+    chunks: NDArray[np.void]
+    request: Request | None
+    rounded: int
+
+    @property
+    def ends(self) -> NDArray[np.uint64]:
+        """Bytes of each chunk and all larger ones, shape (n,)."""
+        return np.cumsum(self.chunks["size"], dtype=np.uint64)
+
+    @property
+    def total(self) -> int:
+        """All free bytes."""
+        return int(self.chunks["size"].sum())
+
+    @property
+    def takers(self) -> int:
+        """How many chunks would take the request: the first ones."""
+        return int(np.count_nonzero(self.chunks["size"] >= self.rounded)) if self.request else 0
+
+
+def ladder_of(model: Model, look: Look) -> Ladder:
+    """The free chunks of the model's step, and the request of `look` or of the failure just before the step."""
+    chunks = model.chunks()
+    free = chunks[np.flatnonzero(~chunks["in_use"])]
+    free = free[np.lexsort((free["address"], ~free["size"]))]
+    request = request_at(model, look.wanted)
+    return Ladder(free, request, fit_of(model, request.size).found.rounded if request else 0)
+
+
+_STEP: Final = np.dtype(
+    [
+        ("first", "<i8"),  # index of its first chunk
+        ("count", "<i8"),
+        ("left", "<u8"),
+        ("bytes", "<u8"),
+        ("size", "<u8"),  # of its largest chunk
+        ("takes", "?"),
+    ]
+)
+
+
+def steps_of(found: Ladder) -> NDArray[np.void]:
+    """The chunks as at most about `STEPS` steps: a chunk narrower than a pixel shares its step with those beside it."""
+    count = len(found.chunks)
+    ends = found.ends
+    lefts = ends - found.chunks["size"]
+    firsts = np.arange(count)
+    if count > STEPS:
+        pixel = lefts // np.uint64(max(found.total // STEPS, 1))
+        takes = firsts < found.takers
+        firsts = np.flatnonzero(np.append(True, (np.diff(pixel) > 0) | (np.diff(takes))))
+    steps = np.zeros(len(firsts), _STEP)
+    steps["first"], steps["count"] = firsts, np.diff(np.append(firsts, count))
+    steps["left"], steps["size"] = lefts[firsts], found.chunks["size"][firsts]
+    steps["bytes"] = np.diff(np.append(lefts[firsts], np.uint64(found.total)))
+    steps["takes"] = firsts < found.takers
+    return steps
+
+
+# ------------------------------------------------------------------------------
+# The ladder of free chunks: sorted by size, each as wide and as high as its bytes, the request as a line across.
+
+_HEIGHT: Final = 300
+_NAMED: Final = 0.085  # of the width: a narrower step shows no size
+_LONGEST: Final = 30  # characters of the request's name
+_DEFINITION: Final = (
+    "Each step is one free chunk: its width and its height are its bytes. The whole width is all free memory.<br>"
+    "A request fits if the first step reaches its line; steps below the line are free memory that it cannot use."
+)
+
+
+def ladder(model: Model, highlight: Events | None = None, look: Look = PLAIN) -> Picture:
+    """The free chunks at the model's step, and the request that they are compared with.
+
+    Args:
+        model: the heap; it stays at its step.
+        highlight: ignored; a request that failed just before the model's step is drawn.
+        look: the theme; `wanted` asks about another request; the selected chunk is outlined.
+
+    Returns:
+        The figure; its table has one row per free chunk, the largest first.
+    """
+    del highlight
+    return single(ladder_panel(model, look), _HEIGHT, look.paints).with_table(ladder_table(model, look))
+
+
+def free_chunk_at(model: Model, x: float, look: Look = PLAIN) -> Selected | None:
+    """The free chunk whose step of the ladder is at `x`, in the unit of the axis; None: `x` is beside all steps."""
+    found = ladder_of(model, look)
+    divisor, _ = axis_unit(max(found.total, found.rounded, 1))
+    if not 0 <= x * divisor < found.total:
+        return None
+    at = int(np.searchsorted(found.ends, x * divisor, side="right"))
+    return Selected(int(found.chunks["address"][min(at, len(found.chunks) - 1)]), None)
+
+
+def ladder_panel(model: Model, look: Look) -> Panel:
+    """The ladder as a panel; it always has the same traces in the same order, some of them empty."""
+    found, theme = ladder_of(model, look), look.paints
+    divisor, unit = axis_unit(max(found.total, found.rounded, 1))
+    top = 1.15 * max(int(found.chunks["size"].max(initial=0)), found.rounded, 1) / divisor
+    right = max(found.total, 1) / divisor
+    steps = steps_of(found)
+    return Panel(
+        name="ladder",
+        title=f"Free chunks ({unit})",
+        caption=_caption(found),
+        definition=_DEFINITION,
+        traces=[
+            _bars(found, steps, divisor, theme.free, takes=False),
+            _bars(
+                found, steps, divisor, Paint(mixed(theme.free.fill, theme.fit, TAKER), theme.fit), takes=True
+            ),
+            _selected(found, look, divisor),
+            _sizes(found, steps, divisor, theme),
+            *_request(found, model, (right, top), divisor, theme),
+        ],
+        xaxis={
+            "title": {"text": f"free memory, largest chunk first ({unit})"},
+            "range": [0, 1.01 * right],
+            "showgrid": False,
+            "tickformat": ",~g",
+        },
+        yaxis={"title": {"text": f"size of the chunk ({unit})"}, "range": [0, top], "tickformat": ",~g"},
+        x_unit=divisor,
+        y_unit=divisor,
+    )
+
+
+def ladder_table(model: Model, look: Look) -> pa.Table:
+    """One row per free chunk, the largest first; sizes in bytes. `takes` is null without a request."""
+    found = ladder_of(model, look)
+    takes = np.arange(len(found.chunks)) < found.takers
+    return pa.table(
+        {
+            "address": found.chunks["address"],
+            "size": found.chunks["size"],
+            "bytes_up_to_here": found.ends,
+            "bin": bin_numbers(found.chunks["size"]).astype(np.int8),
+            "region": found.chunks["region"],
+            "takes": pa.array(takes, mask=np.full(len(takes), found.request is None)),
+        }
+    )
+
+
+def _bars(
+    found: Ladder, steps: NDArray[np.void], divisor: int, paint: Paint, *, takes: bool
+) -> dict[str, Any]:
+    mine = steps[steps["takes"] == takes]
+    return {
+        "type": "bar",
+        "name": "would take it" if takes else "free",
+        "showlegend": len(mine) > 0,
+        "x": mine["left"] / divisor,
+        "width": mine["bytes"] / divisor,
+        "offset": 0.0,
+        "y": mine["size"] / divisor,
+        "marker": {
+            "color": paint.fill,
+            "line": {"color": paint.line, "width": 1 if len(mine) < STEPS / 4 else 0},
+        },
+        "hovertext": _texts(found, mine),
+        "hoverinfo": "text",
+    }
+
+
+def _texts(found: Ladder, steps: NDArray[np.void]) -> list[str]:
+    """The hover text of each step."""
+    largest = found.chunks[steps["first"]]
+    least = found.chunks["size"][steps["first"] + steps["count"] - 1].tolist()
+    places = zip(largest["address"].tolist(), largest["region"].tolist(), least, strict=True)
+    chunks, total = len(found.chunks), max(found.total, 1)
+    texts = []
+    for (first, count, left, held, size, _), (address, region, smallest) in zip(
+        steps.tolist(), places, strict=True
+    ):
+        if count == 1:
+            what = f"<b>free chunk {first + 1:,} of {chunks:,}</b>: {exact_bytes(size)}"
+            where = f"at {address:#x}, region {region}"
+        else:
+            what = f"<b>{count:,} free chunks</b>: {exact_bytes(held)}"
+            where = f"each {format_bytes(smallest)} to {format_bytes(size)}"
+        share = f"{(left + held) / total:.1%} of the free memory is in chunks of this size and larger ones"
+        texts.append(f"{what}<br>{where}<br>{share}")
+    return texts
+
+
+def _selected(found: Ladder, look: Look, divisor: int) -> dict[str, Any]:
+    """The outline of the selected free chunk."""
+    chosen = look.selected
+    at = (
+        np.flatnonzero(found.chunks["address"] == np.uint64(chosen.address))
+        if chosen
+        else np.empty(0, np.intp)
+    )
+    at = at if chosen is not None and chosen.born is None else at[:0]
+    sizes = found.chunks["size"][at]
+    return {
+        "type": "bar",
+        "name": "selected",
+        "showlegend": len(at) > 0,
+        "x": (found.ends[at] - sizes) / divisor,
+        "width": sizes / divisor,
+        "offset": 0.0,
+        "y": sizes / divisor,
+        "marker": {"color": "rgba(0,0,0,0)", "line": {"color": look.paints.selection, "width": 3}},
+        "hoverinfo": "skip",
+    }
+
+
+def _sizes(found: Ladder, steps: NDArray[np.void], divisor: int, theme: Theme) -> dict[str, Any]:
+    """The sizes of the steps that have room for them."""
+    wide = steps[(steps["bytes"] >= _NAMED * found.total) & (steps["count"] == 1)]
+    if found.request is not None:  # not where the name of the request stands
+        above = wide["size"].astype(np.float64) - found.rounded
+        wide = wide[
+            (above < 0) | (above > 0.1 * max(found.rounded, int(found.chunks["size"].max(initial=0))))
+        ]
+    empty = not len(found.chunks)
+    return {
+        "type": "scatter",
+        "mode": "text",
+        "x": [0.5] if empty else (wide["left"] + wide["bytes"] / 2) / divisor,
+        "y": [0.5] if empty else wide["size"] / divisor,
+        "text": ["nothing is free"] if empty else [format_bytes(size) for size in wide["size"].tolist()],
+        "textposition": "top center",
+        "textfont": {"size": 10, "color": theme.text},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+
+
+def _request(
+    found: Ladder, model: Model, ends: tuple[float, float], divisor: int, theme: Theme
+) -> list[dict[str, Any]]:
+    """The line at the size of the request, and its name."""
+    request, (right, top) = found.request, ends
+    failed = request is not None and request.failed
+    colour, level = theme.oom if failed else theme.text, found.rounded / divisor
+    label = model.trace.labels.name(request.label) if request is not None else ""
+    name = f" {harmless(label, _LONGEST)}" if label else ""
+    text = f"<b>{'failed' if failed else 'asked'}: {format_bytes(found.rounded)}</b>{name}"
+    shown = 1 if request is not None else 0
+    line = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "failed request" if failed else "asked",
+        "showlegend": False,  # its name is beside it
+        "x": [0.0, right][: 2 * shown],
+        "y": [level, level][: 2 * shown],
+        "line": {"color": colour, "width": 2, "dash": "dash"},
+        "hoverinfo": "skip",
+    }
+    name_of_line = {
+        "type": "scatter",
+        "mode": "text",
+        "x": [right] * shown,
+        "y": [level] * shown,
+        "text": [text] * shown,
+        "textposition": "top left" if level < 0.9 * top else "bottom left",
+        "textfont": {"size": 12, "color": colour},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+    return [line, name_of_line]
+
+
+def _caption(found: Ladder) -> str:
+    count = f"{format_bytes(found.total)} in {counted(len(found.chunks), 'chunk')}"
+    if found.request is None:
+        return f"{count}; each step is as wide and as high as its bytes"
+    if not found.takers:
+        return f"{count}; none of them would take it"
+    held = int(found.chunks["size"][: found.takers].sum())
+    return f"{count}; {found.takers:,} of them would take it ({format_bytes(held)})"

@@ -1,1 +1,0 @@
-"""The icicle of holders: who holds the memory in use at a step."""

@@ -1,0 +1,199 @@
+"""The icicle of holders: each holder a rectangle as wide as its bytes, above those that it holds memory through.
+
+::
+
+    |            in use, 12 MiB            |
+    |      layer_1, 10 MiB      | no label |
+    |     MatMul     |   Relu   |
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+
+from bfcviz.events.schema import Events
+from bfcviz.figures.colouring import colouring
+from bfcviz.figures.panel import Panel, Picture, single
+from bfcviz.figures.text import axis_unit, exact_bytes, harmless
+from bfcviz.figures.theme import Theme, contrasting
+from bfcviz.figures.view_options import PLAIN, Look, grouping_of
+from bfcviz.model import Model
+from bfcviz.model.grouping import Grouping
+from bfcviz.model.holder_index import HolderIndex
+from bfcviz.model.holders import HolderPart, Holders, holders, summary
+from bfcviz.units import format_bytes
+
+MOST: Final = 150
+"""Holders that are drawn by name; with those drawn together there are at most twice as many rectangles."""
+
+_LEAST_SHARE: Final = 0.004
+"""Of the bytes in use: a narrower rectangle is less than about 4 pixels wide."""
+
+_DEEPEST: Final = 9
+"""Rows of rectangles."""
+
+_ROW: Final = 44  # pixels
+_PLOT: Final = 1080  # pixels of a plot's width in an image
+_LETTER: Final = 7.2  # pixels of a letter, and of the space beside a name
+_FEWEST: Final = 4  # letters of a shortened name; a shorter one is left out
+_DEFINITION: Final = (
+    "The width of a rectangle is the bytes of its chunks in use, with those of the rectangles below it.<br>"
+    "Where nothing lies below, its own chunks are; a name with a slash is a holder with only one below it.<br>"
+    "'other' is all holders that are too small to draw; `bfcviz holders` and the exported table have every one."
+)
+
+
+def holders_icicle(
+    model: Model, highlight: Events | None = None, look: Look = PLAIN, by: str = "op"
+) -> Picture:
+    """Who holds the memory in use at the model's step.
+
+    Args:
+        model: the heap; it stays at its step.
+        highlight: not used.
+        look: the theme.
+        by: what the holders are found by; see `bfcviz.model.holders`.
+
+    Returns:
+        The figure; its table has one row for every holder, also for those that are not drawn.
+    """
+    del highlight
+    how = grouping_of(model.trace, model.pool, by)
+    found = holders(model, by, how)
+    panel = icicle_panel(found, _fills(model, how, look), look.paints)
+    rows = round(panel.yaxis["range"][0])
+    return single(panel, max(rows, 3) * _ROW, look.paints).with_table(found.to_arrow())
+
+
+def _fills(model: Model, how: Grouping, look: Look) -> dict[str, str]:
+    """The colour of most bytes of each holder in the map coloured by holder, by its path in one line."""
+    chunks = model.in_use()
+    made = colouring(model.trace, model.pool, "holder", look.paints, chunks)
+    index = HolderIndex(how)
+    main = index.main_class(index.codes(chunks), made.classes(chunks, model.step), chunks["size"])
+    return {index.text(index.path(node)): made.paints[main[node]].fill for node in range(1, len(index))}
+
+
+def icicle_panel(found: Holders, fills: Mapping[str, str], theme: Theme) -> Panel:
+    """The rectangles of a tree of holders.
+
+    Args:
+        found: the tree.
+        fills: the colour of each holder, by its path in one line.
+        theme: all other colours.
+    """
+    parts = [part for part in summary(found, MOST, _LEAST_SHARE) if part.depth < _DEEPEST]
+    divisor, unit = axis_unit(found.bytes_in_use)
+    rows = max(part.depth for part in parts) + 1
+    return Panel(
+        name="holders",
+        title="Memory in use",
+        caption=f"who holds it at step {found.step:,}, by {found.by.replace('_', ' ')}",
+        traces=[_bars(parts, found, fills, divisor, theme)],
+        xaxis={
+            "title": {"text": f"bytes in use ({unit})"},
+            "range": [0, max(found.bytes_in_use, 1) / divisor],
+            "showgrid": False,
+        },
+        yaxis={
+            "range": [rows, 0],
+            "showticklabels": False,
+            "ticks": "",
+            "showgrid": False,
+            "showline": False,
+            "fixedrange": True,
+        },
+        x_unit=float(divisor),
+        definition=_DEFINITION,
+    )
+
+
+def _bars(
+    parts: Sequence[HolderPart], found: Holders, fills: Mapping[str, str], divisor: int, theme: Theme
+) -> dict[str, Any]:
+    left, width = _across(parts, divisor)
+    coloured = [_fill(part, found, fills, theme) for part in parts]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": "holders",
+        "showlegend": False,
+        "x": width,
+        "base": left.tolist(),  # plotly's page decodes no binary array here
+        "y": np.array([part.depth + 0.5 for part in parts]),
+        "width": 0.96,
+        "marker": {"color": coloured, "line": {"color": theme.paper, "width": 1}},
+        "text": _texts(parts, width * divisor, found),
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "textangle": 0,
+        "constraintext": "none",
+        "insidetextfont": {"size": 12, "color": [contrasting(fill) for fill in coloured]},
+        "hovertext": [_hover(part, parts, found) for part in parts],
+        "hoverinfo": "text",
+    }
+
+
+def _across(parts: Sequence[HolderPart], divisor: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The left edge and the width of each part, in axis units: side by side, from the left edge of the part around."""
+    lefts, filled = [0] * len(parts), [0] * len(parts)
+    for number, part in enumerate(parts):
+        if part.parent >= 0:
+            lefts[number] = lefts[part.parent] + filled[part.parent]
+            filled[part.parent] += part.bytes
+    widths = np.array([part.bytes for part in parts], np.float64)
+    return np.array(lefts, np.float64) / divisor, widths / divisor
+
+
+def _fill(part: HolderPart, found: Holders, fills: Mapping[str, str], theme: Theme) -> str:
+    """The colour of a part: that of the map; all memory, and small holders together, have none there."""
+    if part.row < 0:
+        return theme.other.fill
+    return theme.pool.fill if part.depth == 0 else fills[found.path(part.row)]
+
+
+def _texts(parts: Sequence[HolderPart], widths: np.ndarray[Any, Any], found: Holders) -> list[str]:
+    """Name, bytes and share, where the rectangle has room for them."""
+    texts = []
+    for part, width in zip(parts, widths.tolist(), strict=True):
+        share = width / max(found.bytes_in_use, 1)
+        room = int(share * _PLOT / _LETTER) - 1
+        if room < _FEWEST:
+            texts.append("")
+            continue
+        name = harmless(_shortened(_name(part), room, found.separator), max(room, _FEWEST))
+        size = format_bytes(part.bytes)
+        sizes = (each for each in (f"{size}, {100 * share:.0f} %", size) if len(each) <= room)
+        texts.append("<br>".join([name, *islice(sizes, 1)]))
+    return texts
+
+
+def _shortened(name: str, room: int, separator: str) -> str:
+    """A path without the parts that do not fit: a name keeps its beginning, a stack its innermost frame."""
+    if len(name) <= room:
+        return name
+    first, _, _ = name.partition("/")
+    best = first if separator == "/" else name.rpartition(separator)[2]
+    return best if len(best) <= room else f"{best[: room - 1]}…"
+
+
+def _name(part: HolderPart) -> str:
+    return part.name if part.row >= 0 else f"other ({part.holders:,})"
+
+
+def _hover(part: HolderPart, parts: Sequence[HolderPart], found: Holders) -> str:
+    share = 100 * part.bytes / max(found.bytes_in_use, 1)
+    what = f"other: {part.holders:,} small {'holder' if part.holders == 1 else 'holders'} together"
+    around = found.path(part.row) if part.row > 0 else part.name
+    lines = [f"<b>{harmless(around if part.row >= 0 else what)}</b>"]
+    if part.parent > 0:
+        lines.append(f"in {harmless(parts[part.parent].name)}")
+    lines.append(f"{exact_bytes(part.bytes)}, {share:.1f} % of all bytes in use")
+    lines.append(f"{part.chunks:,} {'chunk' if part.chunks == 1 else 'chunks'}")
+    if found.requested_known:
+        lines[-1] += f", {exact_bytes(part.requested)} requested"
+    if part.row >= 0 and 0 < part.own_bytes < part.bytes:
+        lines.append(f"{exact_bytes(part.own_bytes)} of it in no rectangle below")
+    return "<br>".join(lines)

@@ -1,0 +1,605 @@
+"""Figures for print: their layout in millimetres, and greys and patterns in place of their colours."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import unescape
+from textwrap import wrap
+from typing import Any, Final
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from bfcviz.errors import BfcvizError
+from bfcviz.figures.panel import Picture
+from bfcviz.figures.text import fitted, harmless
+from bfcviz.figures.theme import DARK, LIGHT, TAKER, contrasting, mixed, rgb
+
+# ------------------------------------------------------------------------------
+# Names in the fills of a figure for print: shortened to the room that they have there, on a plate of one grey.
+#
+# A figure names its fills for the width of a screen. On paper the same fill is narrower, and may have a pattern that
+# no text can be read on.
+
+SIZE: Final = 8
+"""Pixels of a text inside a plot: 6 pt, the smallest that journals accept."""
+
+LETTER: Final = 5.0
+"""Pixels of a letter of this size, at most on average."""
+
+LINE: Final = 10.4
+"""Pixels of a line of this size."""
+
+_SIDE: Final = 1.5  # pixels left and right of a name
+_RIM: Final = 2.0  # pixels above and below two lines, for the edge of the fill
+_ABOVE: Final = 2  # pixels between a line and the text above it
+_NARROW: Final = 3.0  # pixels: a narrower bar has no edge
+_USUAL: Final = 6  # pixels of a marker without a size
+_MARKER: Final = 5  # pixels: a smaller marker hides no name
+_ISOLATES: Final = "\u2068\u2069"
+_OPPOSITE: Final = {
+    "left": "right",
+    "center": "center",
+    "right": "left",
+    "top": "bottom",
+    "middle": "middle",
+    "bottom": "top",
+}
+_SIZED: Final = re.compile(r"[\d.,]+ (B|[KMGTPE]iB)")
+
+BLACK: Final = "#000000"
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle on the page, in pixels from the left and from above."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def meets(self, other: "Box") -> bool:
+        """Whether they have a point in common."""
+        across = self.left < other.right and other.left < self.right
+        return across and self.top < other.bottom and other.top < self.bottom
+
+
+@dataclass(frozen=True)
+class _Fill:
+    """A fill.
+
+    Attributes:
+        colour: its grey.
+        plate: the colour of a plate below a text: its grey, if it has a pattern; None: no plate is needed.
+        edges: its outline, in pixels; shape (n, 4): from x, y to x, y.
+    """
+
+    colour: str
+    plate: str | None
+    edges: Floats
+
+    def crossings(self, x: float, y: float) -> tuple[Floats, Floats]:
+        """Where the outline crosses the horizontal line through a point, and the vertical one."""
+        return _crossed(self.edges, x, y, along=0), _crossed(self.edges, x, y, along=1)
+
+
+def _crossed(edges: Floats, x: float, y: float, *, along: int) -> Floats:
+    first, last = edges[:, 1 - along], edges[:, 3 - along]
+    level = x if along else y
+    hit = (first <= level) != (last <= level)
+    share = (level - first[hit]) / (last[hit] - first[hit])
+    found: Floats = edges[hit, along] + share * (edges[hit, along + 2] - edges[hit, along])
+    return found
+
+
+@dataclass(frozen=True)
+class _Plot:
+    """The axes of some traces: axis units to pixels."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+    x: tuple[float, float]
+    y: tuple[float, float]
+
+    def across(self, values: Any) -> Floats:
+        low, high = self.x
+        return self.left + (np.asarray(values, np.float64) - low) / (high - low) * self.width
+
+    def down(self, values: Any) -> Floats:
+        low, high = self.y
+        return self.top + (high - np.asarray(values, np.float64)) / (high - low) * self.height
+
+
+def fit_labels(drawn: go.Figure) -> go.Figure:
+    """The figure, changed: each text inside its plots has room, contrast, and meets no other one, nor a marker.
+
+    A text that finds no room is shortened, then left out: a table and the caption have its numbers.
+
+    Args:
+        drawn: a figure in greys, with its width and height.
+    """
+    for bars in drawn.select_traces({"type": "bar"}):
+        if bars.orientation == "h" and (plot := _plot_of(drawn, bars)) is not None:
+            _fit_bars(bars, plot)
+    taken = list(_markers(drawn))
+    for trace, plot in _scatters(drawn, "text"):
+        _fit(drawn, trace, plot, taken)
+    return drawn
+
+
+def _scatters(drawn: go.Figure, mode: str) -> Iterator[tuple[Any, _Plot]]:
+    """The traces shown with this part in their mode, and their plots."""
+    for trace in drawn.select_traces({"type": "scatter"}):
+        if mode in (trace.mode or "") and trace.visible is not False and trace.x is not None:
+            plot = _plot_of(drawn, trace)
+            if plot is not None:
+                yield trace, plot
+
+
+def _fit_bars(bars: Any, plot: _Plot) -> None:
+    """Leave out the edges of horizontal bars that would be all edge, and fit the texts inside the bars."""
+    widths = np.abs(plot.across(bars.x) - plot.across(np.zeros(len(bars.x)))).tolist()
+    bars.marker.line.width = [0 if width < _NARROW else bars.marker.line.width for width in widths]
+    if bars.textposition == "inside":
+        bars.text = [_fitted(text, width, 2 * LINE) for text, width in zip(bars.text, widths, strict=True)]
+
+
+def _fit(drawn: go.Figure, trace: Any, plot: _Plot, taken: list[Box]) -> None:
+    """Draw the texts of a trace again, as annotations: they can have a plate."""
+    fills = _fills(drawn, trace.xaxis, plot)
+    position = trace.textposition or "middle center"
+    for x, y, text in zip(trace.x, trace.y, trace.text, strict=True):
+        at = float(plot.across(x)), float(plot.down(y))
+        below = _below(fills, *at) if position == "middle center" else None
+        name = _fitted(text, *below[1:]) if below is not None else _beside(text, plot.width)
+        box = _box(at, name, position)
+        shift = max(plot.left - box.left, 0.0) - max(box.right - plot.left - plot.width, 0.0)
+        box = Box(box.left + shift, box.top, box.right + shift, box.bottom)
+        if not name or any(box.meets(other) for other in taken):
+            continue
+        taken.append(box)
+        vertical, horizontal = position.split()
+        drawn.add_annotation(
+            x=x,
+            y=y,
+            xref=trace.xaxis,
+            yref=trace.yaxis,
+            xanchor=_OPPOSITE[horizontal],
+            yanchor=_OPPOSITE[vertical],
+            xshift=shift,
+            yshift=_ABOVE if vertical == "top" else 0,
+            text=name,
+            showarrow=False,
+            borderpad=0,
+            bgcolor=below[0].plate if below is not None else None,
+            font={"size": SIZE, "color": BLACK if below is None else contrasting(below[0].colour)},
+        )
+    trace.visible = False
+
+
+def _beside(text: str, wide: float) -> str:
+    """A text outside of all fills; its bold part alone, where the plot is too narrow for both."""
+    return text if LETTER * _letters(text) <= wide else text.partition("</b>")[0]
+
+
+def _box(at: tuple[float, float], text: str, position: str) -> Box:
+    """The box of a text whose anchor is `at`."""
+    lines = text.split("<br>")
+    wide = LETTER * max(_letters(line) for line in lines)
+    high = LINE * len(lines)
+    vertical, horizontal = position.split()
+    left = at[0] - {"left": 1.0, "center": 0.5, "right": 0.0}[horizontal] * wide
+    top = at[1] - {"top": 1.0, "middle": 0.5, "bottom": 0.0}[vertical] * high
+    return Box(left, top, left + wide, top + high)
+
+
+def _letters(line: str) -> int:
+    return len(_plain(line.replace("<b>", "").replace("</b>", "")))
+
+
+def _plain(text: str) -> str:
+    return unescape(text).strip(_ISOLATES)
+
+
+def _fitted(text: str, wide: float, high: float) -> str:
+    """As much of a name as has room in so many pixels, and its size; a size is whole, or left out."""
+    room = int((wide - 2 * _SIDE) / LETTER)
+    name, size = _parts(text)
+    sizes = (each for each in (size, size.rpartition(", ")[0]) if len(each) <= room)
+    size = next(sizes, "")
+    two = high >= 2 * LINE + _RIM
+    if high < LINE - _RIM or room < 1:
+        return ""
+    name = fitted(name, room if two or not size else room - len(size) - 2)
+    return ("<br>" if two else ", ").join(part for part in (name and harmless(name), size) if part)
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """The name and the size of a text in a fill; it may have one of them."""
+    lines = [_plain(line) for line in text.split("<br>")]
+    if len(lines) > 1:
+        return lines[0], lines[1]
+    name, _, size = lines[0].rpartition(", ")
+    return (name, size) if _SIZED.fullmatch(size) else (lines[0], "")
+
+
+def _below(fills: Sequence[_Fill], x: float, y: float) -> tuple[_Fill, float, float] | None:
+    """The topmost fill at a point, and the width and height that a text centred there has."""
+    across: list[float] = []
+    down: list[float] = []
+    for fill in reversed(fills):
+        right, under = fill.crossings(x, y)
+        across += np.abs(right - x).tolist()
+        down += np.abs(under - y).tolist()
+        if (right > x).sum() % 2:  # an odd number of edges to its right: inside
+            return fill, 2 * min(across), 2 * min(down)
+    return None
+
+
+def _fills(drawn: go.Figure, xaxis: str, plot: _Plot) -> list[_Fill]:
+    """The fills of one plot, from the lowest to the topmost."""
+    found = []
+    for trace in drawn.select_traces({"type": "scatter", "fill": "toself", "xaxis": xaxis}):
+        if trace.visible is not False and (trace.fillcolor or "").startswith("#"):
+            plate = trace.fillcolor if trace.fillpattern.shape else None
+            found.append(_Fill(trace.fillcolor, plate, _edges(plot.across(trace.x), plot.down(trace.y))))
+    return found
+
+
+def _edges(x: Floats, y: Floats) -> Floats:
+    """The edges of closed outlines, which NaN separates."""
+    gaps = np.flatnonzero(np.isnan(x) | np.isnan(y))
+    parts = []
+    for start, stop in zip([0, *(gaps + 1)], [*gaps, len(x)], strict=True):
+        own = np.column_stack([x[start:stop], y[start:stop]])
+        parts.append(np.hstack([own, np.roll(own, -1, axis=0)]))
+    return np.concatenate(parts)
+
+
+def _markers(drawn: go.Figure) -> Iterator[Box]:
+    """The boxes of all markers."""
+    for trace, plot in _scatters(drawn, "markers"):
+        sizes = _USUAL if trace.marker.size is None else trace.marker.size
+        halves = np.broadcast_to(sizes, len(trace.x)).astype(np.float64) / 2
+        for x, y, half in zip(plot.across(trace.x), plot.down(trace.y), halves, strict=True):
+            if 2 * half >= _MARKER and np.isfinite(x + y):
+                yield Box(x - half, y - half, x + half, y + half)
+
+
+def _plot_of(drawn: go.Figure, trace: Any) -> _Plot | None:
+    """The plot of a trace; None where plotly chooses the range of an axis, or the axis has no numbers."""
+    layout, margin = drawn.layout, drawn.layout.margin
+    x, y = (layout[f"{name[0]}axis{name[1:]}"] for name in (trace.xaxis or "x", trace.yaxis or "y"))
+    if any(axis.range is None or axis.type not in {None, "linear", "-"} for axis in (x, y)):
+        return None
+    wide, high = layout.width - margin.l - margin.r, layout.height - margin.t - margin.b
+    (left, right), (low, top) = x.domain or (0, 1), y.domain or (0, 1)
+    return _Plot(
+        left=margin.l + left * wide,
+        top=margin.t + (1 - top) * high,
+        width=(right - left) * wide,
+        height=(top - low) * high,
+        x=tuple(x.range),
+        y=tuple(y.range),
+    )
+
+
+# ------------------------------------------------------------------------------
+# Colours as greys and patterns, so that a print without colour tells the same: one paint for each fill of a figure.
+
+WHITE: Final = "#FFFFFF"
+
+_MEANINGS: Final = {
+    LIGHT.free.fill: ("#F0F0F0", ""),
+    LIGHT.in_use.fill: ("#7A7A7A", ""),
+    LIGHT.waste.fill: (WHITE, "x"),
+    LIGHT.pool.fill: ("#DADADA", ""),
+    LIGHT.other.fill: ("#BDBDBD", ""),
+    mixed(LIGHT.free.fill, LIGHT.fit, TAKER): (WHITE, "/"),
+    LIGHT.fit: (WHITE, "/"),
+}
+"""Fill -> its grey and its pattern."""
+
+_CLASSES: Final = (
+    ("#4A4A4A", ""),
+    (WHITE, "/"),
+    ("#A0A0A0", ""),
+    (WHITE, "\\"),
+    ("#CFCFCF", "."),
+    (WHITE, "-"),
+    ("#8C8C8C", "/"),
+    (WHITE, "|"),
+    ("#CFCFCF", "+"),
+    (WHITE, "+"),
+)
+"""Grey and pattern of fills without a meaning of their own, in their order; then from the beginning."""
+
+_HOLDERS: Final = {
+    paint.fill: own.fill for own, *shades in map(LIGHT.shades, range(len(LIGHT.classes))) for paint in shades
+}
+"""Fill of a holder inside another one -> the fill of that one, which the legend names."""
+
+_FAINT: Final = "#E4E4E4"
+_EDGE: Final = "#8C8C8C"  # of a pattern
+_TRANSPARENT: Final = 0.3  # below this opacity a fill only shades what lies around
+
+_DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash")
+_RGBA: Final = re.compile(r"rgba\((\d+),(\d+),(\d+),([\d.]+)\)")
+_THIN: Final = 0.6  # border of a fill, in pixels
+_LINE: Final = 1.0  # a line, and the edge of a band; fills of chunks have thinner borders
+
+
+def in_greys(drawn: go.Figure) -> go.Figure:
+    """The figure, changed: greys and patterns for fills, black lines told apart by their dashes.
+
+    A figure whose chunks are an image keeps its colours: an image has no patterns.
+    """
+    if any(trace.type == "image" and trace.visible is not False for trace in drawn.data):
+        return drawn
+    known: dict[str, tuple[str, str]] = {}
+    lines = 0
+    for trace in drawn.data:
+        if trace.type == "bar":
+            _bar(trace, known)
+        elif trace.type == "scatter":
+            lines += _scatter(trace, known, _DASHES[lines % len(_DASHES)])
+    return drawn
+
+
+def grey_of(colour: str) -> str:
+    """The grey with the luminance of a colour."""
+    red, green, blue = rgb(colour)
+    level = round(0.299 * red + 0.587 * green + 0.114 * blue)
+    return f"#{level:02X}{level:02X}{level:02X}"
+
+
+def _bar(trace: Any, known: dict[str, tuple[str, str]]) -> None:
+    colour = trace.marker.color
+    trace.marker.line.color = BLACK
+    trace.marker.line.width = min(trace.marker.line.width or 0, _LINE)
+    if not isinstance(colour, str):  # a colour of its own for each bar, whose name is in it
+        trace.marker.color = [_light(each) for each in colour or ()]
+        trace.insidetextfont.color = BLACK
+        trace.insidetextfont.size = SIZE
+        return
+    fill = _opaque(colour)
+    if fill is None:
+        return
+    grey, shape = _paint(fill, known)
+    trace.marker.color = grey
+    if shape:
+        trace.marker.pattern = _pattern(grey, shape)
+    _text(trace)
+
+
+def _scatter(trace: Any, known: dict[str, tuple[str, str]], dash: str) -> int:
+    """Repaint the trace; returns 1 if it took `dash`."""
+    _text(trace)
+    if "markers" in (trace.mode or ""):
+        trace.marker.color = BLACK
+    fill = _opaque(trace.fillcolor) if trace.fill not in {None, "none"} else None
+    if WHITE in {fill, _opaque(trace.line.color)}:  # the rim of another line
+        return 0
+    width = trace.line.width or 0
+    edge = BLACK
+    if fill is not None:
+        grey, shape = _paint(fill, known)
+        trace.fillcolor = grey
+        if shape:
+            trace.fillpattern = _pattern(grey, shape)
+        if _opaque(trace.line.color) == fill:  # thousands of narrow fills would be all edge, and black
+            edge = _EDGE if shape else grey
+        trace.line.width = min(width, _THIN)
+    if "lines" not in (trace.mode or ""):
+        return 0
+    trace.line.color = edge
+    if width < _LINE or trace.line.dash is not None or not trace.name or trace.showlegend is False:
+        return 0
+    trace.line.update(width=_LINE, dash=dash)  # also the edge of a band, which may be as thin as a line
+    return 1
+
+
+def _text(trace: Any) -> None:
+    trace.textfont.update(color=BLACK, shadow="0 0 2px white, 0 0 2px white")  # readable on patterns
+    if isinstance(size := trace.textfont.size, int | float):
+        trace.textfont.size = min(size, SIZE)
+
+
+def _pattern(grey: str, shape: str) -> dict[str, Any]:
+    return {"shape": shape, "fgcolor": BLACK, "bgcolor": grey, "size": 5, "solidity": 0.2}
+
+
+def _paint(fill: str, known: dict[str, tuple[str, str]]) -> tuple[str, str]:
+    """The grey and the pattern of a fill: the same for each trace of this fill."""
+    if fill == _FAINT:
+        return _FAINT, ""
+    fill = _HOLDERS.get(fill, fill)
+    if fill not in known:
+        own = sum(each not in _MEANINGS for each in known)
+        known[fill] = _MEANINGS.get(fill) or _CLASSES[own % len(_CLASSES)]
+    return known[fill]
+
+
+def _opaque(colour: str | None) -> str | None:
+    """A colour as `#RRGGBB` without its opacity, `_FAINT` if it is nearly transparent; None for no colour."""
+    found = _RGBA.fullmatch(colour.replace(" ", "")) if colour else None
+    if found is None:
+        return colour.upper() if colour and colour.startswith("#") else None
+    red, green, blue = (int(part) for part in found.groups()[:3])
+    opacity = float(found[4])
+    if opacity < _TRANSPARENT:
+        return _FAINT if opacity > 0 else None
+    return f"#{red:02X}{green:02X}{blue:02X}"
+
+
+def _light(colour: str) -> str:
+    """A light grey with the order of the colours' luminance: text on it is black."""
+    level = round(170 + int(grey_of(colour)[1:3], 16) / 3)
+    return f"#{level:02X}{level:02X}{level:02X}"
+
+
+# ------------------------------------------------------------------------------
+# Lay a figure out for print: its width in millimetres, one legend and a caption below, all colours as greys.
+#
+# ::
+#
+#     title              of each panel
+#     +-------------+
+#     |    plot     |
+#     +-------------+
+#     [] a  [] b         one legend
+#     Title. Caption.    how to read it, the definitions, and the line of facts
+
+COLUMN_MM: Final = 84
+"""Width of one column of a journal's page."""
+
+PAGE_MM: Final = 174
+"""Width of the page's text."""
+
+MM: Final = 25.4 / 96
+"""Millimetres of a pixel."""
+
+_LEAST_MM, _MOST_MM = 60, 400
+
+# Pixels: 8 px are 6 pt, the smallest text that journals accept.
+_SMALL, _TITLE = 8, 10
+_LETTER: Final = 4.2  # width of a letter of the caption
+_LEGEND_LETTER: Final = 5.0
+_SIGN: Final = 45  # of a legend entry, beside its name
+_LINE_MM: Final = 11
+_ENTRY: Final = (
+    19  # a row of the legend; a legend that reaches higher pushes the title of the axis into the ticks
+)
+_RIGHT: Final = 24
+_ABOVE_FIRST: Final = 22  # the title of the first panel
+
+
+def paper(figure: go.Figure, width_mm: float = PAGE_MM) -> go.Figure:
+    """A copy of the figure for print; its layout's width and height are its size at 96 pixels an inch.
+
+    Raises:
+        BfcvizError: the width is not possible, or the figure is dark.
+    """
+    if not _LEAST_MM <= width_mm <= _MOST_MM:
+        raise BfcvizError(
+            f"a picture for paper is {_LEAST_MM} to {_MOST_MM} mm wide, and {width_mm:g} mm were asked; "
+            f"give {COLUMN_MM} for one column, {PAGE_MM} for the page"
+        )
+    if figure.layout.template.layout.paper_bgcolor == DARK.paper:
+        raise BfcvizError("a picture for paper is light, and this one is dark; draw it with theme='light'")
+    width = round(width_mm / MM)
+    drawn = in_greys(go.Figure(figure))
+    caption = _caption(figure, width)
+    _text_sizes(drawn)
+    removed = _titles(drawn)
+    margin = drawn.layout.margin
+    legend = _one_legend(drawn, width - (margin.l or 0) - _RIGHT)
+    below = _LINE_MM * len(caption) + 10
+    foot = margin.b or 0
+    height = (drawn.layout.height or 450) - removed + legend + below
+    drawn.update_layout(
+        width=width,
+        height=height,
+        margin={"t": (margin.t or 0) - removed, "b": foot + legend + below, "r": _RIGHT},
+        legend=_legend_at(below / height),
+    )
+    fit_labels(drawn)
+    drawn.add_annotation(_caption_at(caption, 6 - (margin.l or 0), -foot - legend))
+    return drawn
+
+
+def _legend_at(share: float) -> dict[str, Any]:
+    """A legend in rows, so far (as a share of the height) above the lower edge."""
+    return {
+        "orientation": "h",
+        "xref": "container",
+        "x": 0,
+        "xanchor": "left",
+        "yref": "container",
+        "y": share,
+        "yanchor": "bottom",
+        "font": {"size": _SMALL, "color": BLACK},
+        "itemwidth": 30,
+        "bgcolor": "rgba(0,0,0,0)",
+    }
+
+
+def _caption_at(lines: list[str], right: float, up: float) -> dict[str, Any]:
+    """The caption as a text so many pixels from the lower left corner of the plots."""
+    return {
+        "text": "<br>".join(lines),
+        "align": "left",
+        "showarrow": False,
+        "font": {"size": _SMALL, "color": BLACK},
+        "xref": "paper",
+        "x": 0,
+        "xanchor": "left",
+        "xshift": right,
+        "yref": "paper",
+        "y": 0,
+        "yanchor": "top",
+        "yshift": up,
+    }
+
+
+def _caption(figure: go.Figure, width: int) -> list[str]:
+    """The lines below the figure: for each panel its title, how to read it and its definitions; then the facts."""
+    if not isinstance(figure, Picture):
+        return []
+    parts: list[str] = []
+    defined: set[str] = set()
+    for note in figure.notes:
+        texts = [note.caption]
+        if note.definition not in defined:  # panels of one figure may share their definitions
+            texts += note.definition.replace("<br> ", " ").split("<br>")
+        defined.add(note.definition)
+        parts += [f"{note.title}:", *(f"{text.rstrip('.')}." for text in texts if text)]
+    text = " ".join([*parts, figure.facts])
+    room = int((width - 12) / _LETTER)
+    return wrap(text, room, break_long_words=False, break_on_hyphens=False)
+
+
+def _one_legend(drawn: go.Figure, width: int) -> int:
+    """Give all traces one legend, each name once; returns its height, where its rows are as wide as the plots."""
+    names: list[str] = []
+    for trace in drawn.data:
+        if trace.type not in {"scatter", "bar"}:  # an image
+            continue
+        shown = trace.visible is not False and trace.showlegend is not False and trace.name
+        trace.update(showlegend=bool(shown and trace.name not in names), legend="legend", legendrank=1000)
+        if shown and trace.name not in names:
+            names.append(trace.name)
+    for key in [key for key in drawn.layout if key.startswith("legend") and key != "legend"]:
+        drawn.layout[key] = None
+    drawn.update_layout(showlegend=len(names) > 0)
+    widths = [_SIGN + _LEGEND_LETTER * len(unescape(name)) for name in names]
+    if sum(widths) <= width:
+        return _ENTRY * bool(names)
+    columns = max(int(width / max(widths)), 1)
+    return _ENTRY * -(-len(names) // columns)
+
+
+def _text_sizes(drawn: go.Figure) -> None:
+    small = {"font": {"size": _SMALL + 1}, "standoff": 4}
+    drawn.update_xaxes(title=small, tickfont={"size": _SMALL})
+    drawn.update_yaxes(title=small, tickfont={"size": _SMALL})
+    drawn.update_layout(font={"size": _SMALL + 1, "color": BLACK})
+
+
+def _titles(drawn: go.Figure) -> int:
+    """Leave of each panel's title what comes before its caption; returns the pixels saved above the first panel."""
+    first = None
+    for note in drawn.layout.annotations:
+        if (note.text or "").startswith("<b>") and note.yshift is not None:
+            first = note.yshift if first is None else first
+            note.update(
+                text=note.text.partition("  <span")[0], yshift=4, font={"size": _TITLE, "color": BLACK}
+            )
+    above = drawn.layout.margin.t or 0
+    return max(above - _ABOVE_FIRST, 0) if first is not None else 0

@@ -1,0 +1,171 @@
+"""Cells: the bytes in use of each cell of an even grid over the rows, updated by events; and the pixels of cells.
+
+The sums hold differences: a chunk from 1.25 to 3.5 cells is +0.75 at cell 1, +0.25 at 2, -0.5 at 3 and -0.5 at 4,
+and their running total is 0.75, 1, 0.5, 0: four numbers a chunk, however many cells it covers.
+
+The compiled code keeps the GIL: it runs for a fraction of a millisecond, and a renderer that released the GIL beside
+a busy thread would wait 5 ms to get it back.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.events.schema import Events
+from bfcviz.figures.region_map.cell_bytes import CellBytes
+from bfcviz.figures.region_map.rows import Rows
+from bfcviz.model import array_access
+from bfcviz.model.row_storage import contiguous
+
+
+class Cells:
+    """The cells of one heap, all empty at first.
+
+    Regions that are granted later have no cells, nor do the bytes by which a region grows later.
+
+    Args:
+        rows: where addresses lie; one row at least.
+        columns: cells across a row.
+        fills: the colour of each class of chunks in use, (n, 3), 0..255.
+        pool: the heap; events of other heaps are skipped.
+    """
+
+    def __init__(self, rows: Rows, columns: int, fills: NDArray[np.float64], pool: int) -> None:
+        self._address = rows.address
+        self._size = rows.size
+        self._first = rows.first * columns
+        self._regions = len(rows.size)
+        self._columns = columns
+        self._count = len(rows) * columns
+        self._cell = rows.width / columns
+        self._fills = fills
+        self._colours = len(fills)
+        self._pool = pool
+        self._sums = np.zeros((array_access.LAYERS, self._count + 2))
+        self._totals = np.zeros(array_access.LAYERS)
+
+    def add_chunks(
+        self,
+        address: NDArray[np.uint64],
+        size: NDArray[np.uint64],
+        requested: NDArray[np.uint64],
+        classes: NDArray[np.uint8],
+    ) -> None:
+        """Add chunks in use: columns of n values, one per chunk; `classes` are indices into `fills`."""
+        for i in range(len(address)):
+            self._add(address[i], size[i], requested[i], classes[i], 1.0)
+
+    def take(self, block: Events, classes: NDArray[np.uint8]) -> None:
+        """Add the chunk of each ALLOCATE and subtract that of each FREE.
+
+        Args:
+            block: (n,) events.
+            classes: (n,): an index into `fills` for each ALLOCATE and FREE; ignored for other events.
+        """
+        block = contiguous(block)
+        count = len(block)
+        events = array_access.events(block)
+        for i in range(count):
+            e = array_access.event(events, i)
+            if e.pool != self._pool:
+                continue
+            if e.kind == array_access.ALLOCATE:
+                self._add(e.address, e.size, e.requested, classes[i], 1.0)
+            elif e.kind == array_access.FREE:
+                self._add(e.address, e.size, e.requested, classes[i], -1.0)
+
+    def cell_bytes(self) -> CellBytes:
+        """The bytes of each cell."""
+        held = CellBytes.unfilled(self._count // self._columns, self._columns)
+        in_use = held.in_use.reshape(-1)
+        waste = held.waste.reshape(-1)
+        region = held.region.reshape(-1)
+        colour = held.colour.reshape(-1, 3)
+        self._totals[:] = 0.0
+        mine = 0
+        for i in range(self._count):
+            while mine + 1 < self._regions and i >= self._first[mine + 1]:
+                mine += 1
+            left = self._size[mine] - (i - self._first[mine]) * self._cell
+            region[i] = min(max(left, 0.0), self._cell)
+            in_use[i] = self._total(array_access.HELD, i)
+            waste[i] = self._total(array_access.WASTED, i)
+            for channel in range(3):
+                if self._colours > 1:
+                    colour[i, channel] = self._total(array_access.RED + channel, i)
+                else:
+                    colour[i, channel] = in_use[i] * self._fills[0, channel]
+        return held
+
+    def _total(self, layer: int, i: int) -> float:
+        """Bytes of cell `i` of a layer; call it for each cell in order."""
+        self._totals[layer] += self._sums[layer, i]
+        total = self._totals[layer]
+        # Smaller totals are rounding errors, of addresses that need all bits of a double.
+        return total * self._cell if total > 1e-7 or total < -1e-7 else 0.0
+
+    def _add(self, address: int, size: int, requested: int, fill: int, sign: float) -> None:
+        mine = self._region_of(address)
+        if mine < 0 or fill >= self._colours:
+            return
+        # A region may have grown since the rows were laid out: a chunk can reach past its old end.
+        size = min(size, self._size[mine] - (address - self._address[mine]))
+        begin = self._first[mine] + (address - self._address[mine]) / self._cell
+        end = begin + size / self._cell
+        self._ramp(array_access.HELD, begin, end, sign)
+        self._ramp(array_access.WASTED, begin + min(requested, size) / self._cell, end, sign)
+        if self._colours > 1:
+            for channel in range(3):
+                self._ramp(array_access.RED + channel, begin, end, sign * self._fills[fill, channel])
+
+    def _region_of(self, address: int) -> int:
+        """The index of the region that holds an address; -1 if none of these does."""
+        low, high = 0, self._regions
+        while low < high:
+            middle = (low + high) >> 1
+            if self._address[middle] <= address:
+                low = middle + 1
+            else:
+                high = middle
+        low -= 1
+        return low if low >= 0 and address - self._address[low] < self._size[low] else -1
+
+    def _ramp(self, layer: int, begin: float, end: float, weight: float) -> None:
+        self._step(layer, begin, weight)
+        self._step(layer, end, -weight)
+
+    def _step(self, layer: int, place: float, weight: float) -> None:
+        at = min(array_access.whole_part(place), self._count)
+        late = (place - at) * weight
+        self._sums[layer, at] += weight - late
+        self._sums[layer, at + 1] += late
+
+
+def paint_cells(
+    held: CellBytes, states: NDArray[np.float64], min_share: float, out: NDArray[np.uint8]
+) -> None:
+    """Write the pixel of each cell: the colours of its bytes, mixed by their share.
+
+    Args:
+        held: the bytes of each cell; the pixel is transparent where `region` is 0.
+        states: (2, 3) the colours of free bytes and of waste, 0..255.
+        min_share: the least share (0..1) of a pixel that chunks in use get, if the cell has any.
+        out: (rows, columns, 4) red, green, blue and opacity, 0..255; is overwritten.
+    """
+    in_use = held.in_use
+    waste = held.waste
+    region = held.region
+    colour = held.colour
+    for row in range(in_use.shape[0]):
+        for i in range(in_use.shape[1]):
+            used = spilled = scale = 0.0
+            if region[row, i] > 0.0 and in_use[row, i] > 0.0:
+                used = min(max(in_use[row, i] / region[row, i], min_share), 1.0)
+                spilled = min(max(waste[row, i] / region[row, i], 0.0), 1.0)
+                scale = max(used - spilled, 0.0) / in_use[row, i]
+            free = max(1.0 - max(used, spilled), 0.0)
+            for channel in range(3):
+                mixed = (
+                    scale * colour[row, i, channel] + free * states[0, channel] + spilled * states[1, channel]
+                )
+                out[row, i, channel] = array_access.whole_part(min(max(mixed, 0.0), 255.0) + 0.5)
+            out[row, i, 3] = 255 if region[row, i] > 0.0 else 0

@@ -1,1 +1,0 @@
-"""Chunks as pixels: the cost depends on the pixels, not on the number of chunks. `cells` is compiled."""

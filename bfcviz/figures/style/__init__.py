@@ -1,1 +1,0 @@
-"""What all figures share: theme, colours, texts, and small drawing helpers."""

@@ -1,0 +1,525 @@
+"""The lines of logs of TensorFlow, XLA and JAX: plain text, log records, messages, sizes as they print them."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+from bfcviz.events.labels import Labels
+from bfcviz.importers.file_content import LABELS, MAX_NAME_BYTES, TEXT, Limits
+
+# ------------------------------------------------------------------------------
+# Sizes as TensorFlow prints them, `74.16MiB`: with three or four digits, sometimes with a decimal comma.
+
+SIZE: Final = r"\d{1,20}(?:[.,]\d{1,9})?(?:[KMGTPE]i)?B"
+NUMBER: Final = rf"(?:{SIZE}|\d{{1,20}})\b"
+"""A number of bytes, with or without a unit."""
+
+_PARTS = re.compile(r"(\d{1,20})(?:[.,](\d{1,9}))?(?:([KMGTPE])i)?B?")
+_UNITS = "KMGTPE"
+_MOST = 1 << 63
+
+
+class PrintedSize(NamedTuple):
+    """A size in a log.
+
+    Attributes:
+        text: as printed, with a decimal point.
+        value: bytes, or the nearest number that the text can mean.
+        is_exact: whether no digits are missing.
+    """
+
+    text: str
+    value: int
+    is_exact: bool
+
+    def means(self, size: int) -> bool:
+        """Whether TensorFlow prints `size` bytes like this."""
+        return size == self.value if self.is_exact else print_size(size) == self.text
+
+
+def print_size(size: int) -> str:
+    """Bytes as TensorFlow's `HumanReadableNumBytes` prints them; it cuts remainders off before the last division."""
+    if size < 1024:
+        return f"{size}B"
+    unit = 0
+    while size >= 1 << 20 and unit < len(_UNITS) - 1:
+        size >>= 10
+        unit += 1
+    return f"{size / 1024:.1f}KiB" if unit == 0 else f"{size / 1024:.2f}{_UNITS[unit]}iB"
+
+
+def printed_size(text: str) -> PrintedSize | None:
+    """The size that `text` prints; None if it is none, or larger than any memory."""
+    parts = _PARTS.fullmatch(text)
+    if parts is None:
+        return None
+    whole, fraction, unit = parts.groups()
+    scale = 1 << 10 * (_UNITS.index(unit) + 1) if unit else 1
+    value = int(whole) * scale
+    if fraction:
+        value += round(int(fraction) * scale / 10 ** len(fraction))
+    return None if value >= _MOST else PrintedSize(text.replace(",", "."), value, not unit)
+
+
+# ------------------------------------------------------------------------------
+# The messages of the BFC allocator, from 2015 to 2026, as regular expressions.
+#
+# White space may be a line break wherever a text was wrapped. Every repetition is bounded or ends at a fixed
+# character: a search takes time proportional to the text.
+
+HEADER: Final = re.compile(
+    rf"Allocator\s+\((?P<name>[^()\s]{{1,200}})\)\s+ran\s+out\s+of\s+memory\s+trying\s+to\s+allocate\s+(?P<size>{SIZE})"
+    r"(?:\s+\(rounded\s+to\s+(?P<rounded>\d{1,19})\))?"
+)
+"""The warning before a dump, since 2017; also the warning of a request that may fail."""
+
+LATE_HEADER: Final = re.compile(rf"Ran\s+out\s+of\s+memory\s+trying\s+to\s+allocate\s+(?P<size>{SIZE})")
+"""The same until 2017: after the dump, and without a name."""
+
+NOT_A_FAILURE: Final = re.compile(r"\bthis\s+is\s+not\s+a\s+failure|\bwith\s+freed_by_count=")
+REQUESTED_BY: Final = re.compile(r"requested\s+by\s+op[ \t]+(?P<op>[^\s\"\\][^\n\r\"]{0,4000})")
+FROM_END: Final = re.compile(r"from\s+the\s+(?P<end>\w{1,20})\s+end\b")
+GARBAGE_COLLECTION: Final = re.compile(r"Garbage\s+collection:\s+deallocate\s+free\s+memory\s+regions")
+REFUSED: Final = re.compile(
+    r"failed\s+to\s+allocate\s+\S{1,20}\s+\((?P<bytes>\d{1,19})\s+bytes\)\s+from\s+device"
+)
+"""Of `cuda_driver.cc` and its successors: the sub-allocator got no memory."""
+
+DUMP_FOR: Final = re.compile(r"BFCAllocator\s+dump\s+for\s+(?P<name>\S{1,200})")
+BIN: Final = re.compile(
+    r"Bin\s+\((?P<bin>\d{1,19})\):\s*Total\s+Chunks:\s+(?P<chunks>\d{1,19}),\s+Chunks\s+in\s+use:\s+"
+    rf"(?P<used>\d{{1,19}})\.?\s+(?P<bytes>{SIZE})\s+allocated\s+for\s+chunks\.\s+"
+    rf"(?P<old>{SIZE}\s+client-requested\s+for\s+chunks\.\s+)?(?P<used_bytes>{SIZE})\s+in\s+use\s+in\s+bin\.\s+"
+    rf"(?P<requested>{SIZE})\s+client-requested\s+in\s+use"
+)
+"""`old`: until 2017 the bins counted only free chunks."""
+
+BIN_FOR: Final = re.compile(rf"Bin\s+for\s+(?P<size>{SIZE})\s+was\s+{SIZE},\s+Chunk\s+State")
+REGION: Final = re.compile(r"Next\s+region\s+of\s+size\s+(?P<size>\d{1,19})")
+CENTRAL_GAP: Final = "central_gap"
+"""Tag of the free memory between the two ends of a pool."""
+
+CHUNK: Final = re.compile(
+    r"(InUse|Free|Chunk)\s+at\s+(?:0x)?([0-9A-Fa-f]{1,16})(?:\s+next\s+\d{1,20})?\s+of\s+size\s+(\d{1,19})\b"
+    r"(?:\s+tag\s+(\w{1,20}))?"
+    r"(?:\s+by\s+op\s+([^\n\r]{1,4000}?)\s+action_count\s+\d{1,20}\s+step\s+\d{1,20})?"
+    r"(?:\s+allocation_annotation\s+([^\n\r]{1,16000}?)\s+next\s+\d{1,20})?"
+)
+"""The word, address, size, tag, operation and annotation of a chunk."""
+
+CHUNK_LINES: Final = re.compile(
+    r"(?:InUse|Free|Chunk) {1,2}at (?:0x)?[0-9A-Fa-f]{1,16}(?: next \d{1,20})? of size \d{1,19}"
+    r"[^\n\r\]]*\r?[\",]{0,3}\n"
+)
+"""A chunk line as it is written, to the end of the line."""
+
+SUMMARY: Final = re.compile(r"(?P<count>\d{1,19})\s+Chunks\s+of\s+size\s+(?P<size>\d{1,19})\s+totalling\s")
+SUM: Final = re.compile(rf"Sum\s+Total\s+of\s+in-use\s+chunks:\s+(?P<size>{SIZE})")
+POOL: Final = re.compile(
+    rf"(?:total_region_allocated_bytes_|Total\s+(?:bytes|size)\s+in\s+pool):\s+(?P<pool>{NUMBER})\s+memory_limit_:\s+"
+    rf"(?P<limit>{NUMBER})\s+available\s+(?:bytes|size):\s+(?P<available>{NUMBER})\s+"
+    rf"curr_region_allocation_bytes_:\s+(?P<next>{NUMBER})"
+)
+MEMORY_SUMMARY: Final = re.compile(
+    rf"Allocator\s+memory\s+summary:\s+rounded\s+request\s+{SIZE},\s+total\s+free\s+in\s+pool\s+{SIZE},\s+largest\s+free\s+"
+    rf"chunk\s+usable\s+by\s+\w{{1,20}}\s+end\s+{SIZE},\s+unallocated\s+bytes\s+(?P<available>{SIZE}),\s+"
+    rf"pool\s+size\s+(?P<pool>{SIZE}),\s+pool\s+limit\s+(?P<limit>{SIZE})"
+)
+"""`POOL` of XLA in 2026."""
+
+GROWTH: Final = re.compile(r"\(growth\s+(?P<growth>enabled|disabled)\b")
+STAT: Final = re.compile(
+    r"\b(Limit|InUse|MaxInUse|NumAllocs|MaxAllocSize|Reserved|PeakReserved|LargestFreeBlock):[ \t]{1,40}"
+    rf"({NUMBER})"
+)
+STRIP: Final = re.compile(r"\s*([*x_]{20,100}|<allocator contains no memory>)[ \t]*(?:$|[\n\r\"])")
+"""The occupancy of the pool: `*` in use, `x` lost to rounding, `_` free."""
+
+OOM_TENSOR: Final = re.compile(
+    r"OOM\s+when\s+allocating\s+tensor\s+with\s+shape\s?\[(?P<shape>[\d,\s]{0,200})\](?:\s+and\s+type\s+(?P<type>\w{1,40}))?"
+    r"(?:\s+on\s+\S{1,200})?(?:\s+by\s+allocator\s+(?P<name>[^\s\"\\]{1,200}))?"
+)
+OUT_OF_BYTES: Final = re.compile(
+    rf"[Oo]ut\s+of\s+memory\s+(?:while\s+)?trying\s+to\s+allocate\s+(?P<size>\d{{1,19}}(?=\s+bytes)|{SIZE})"
+)
+"""The error of XLA and JAX; since 2025 its size may have a unit."""
+
+NODE: Final = re.compile(r"\{\{node\s+([^\s{}]{1,1000})\}\}|\[\[Node:\s+([^\s\]]{1,1000})\s+=")
+
+
+# ------------------------------------------------------------------------------
+# Plain text from the bytes of a log: terminal codes, JSON escapes and hard line wraps removed.
+#
+# In the text, a newline ends a line of the file; a carriage return is a line break inside one, of a progress bar or
+# of an escaped JSON string. Line numbers are those of the file.
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])")
+_JSON_KEY = re.compile(r'"\w{1,64}"\s{0,9}:')
+_UNICODE_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
+_ESCAPED = {r"\n": "\r", r"\r": "", r"\t": "\t", r"\"": '"', r"\/": "/"}
+_BEGINS_RECORD = re.compile(r"\d{4}-\d\d-\d\d|[IWEF]\d{4} \d\d:|\b[IWEF] \w+[/\\]")
+_NARROWEST, _WIDEST, _FEWEST_WRAPS, _SMALLEST_SHARE = 40, 250, 3, 0.2
+
+
+class LogText:
+    """The text of a log.
+
+    Attributes:
+        text: without terminal codes.
+    """
+
+    def __init__(self, text: str, breaks: list[int]) -> None:
+        self.text = text
+        self._breaks = breaks  # where each line of the file after the first begins
+
+    def line(self, offset: int) -> int:
+        """The line of the file, from 1, that holds the character at `offset`."""
+        return bisect_right(self._breaks, offset) + 1
+
+
+def log_text(data: bytes) -> LogText:
+    """The text of a file; bytes that are not text become replacement characters."""
+    text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8", "replace")
+    text = text.replace("\r\n", "\n")
+    if _is_json(text):
+        text = _without_escapes(text)
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    return _unwrapped(text)
+
+
+def _is_json(text: str) -> bool:
+    """Whether this is a notebook, or JSON lines of a log collector."""
+    start = text[: 1 << 16].lstrip("\ufeff \t\n")
+    return start[:1] in ("{", "[") and "\\n" in text and _JSON_KEY.search(start) is not None
+
+
+def _without_escapes(text: str) -> str:
+    """The text with the characters that JSON escapes mean; a line break becomes a carriage return."""
+    text = text.replace("\0", "").replace("\\\\", "\0")  # an escaped backslash begins no escape
+    for escape, character in _ESCAPED.items():
+        text = text.replace(escape, character)
+    return _UNICODE_ESCAPE.sub(_character, text).replace("\0", "\\")
+
+
+def _character(escape: re.Match[str]) -> str:
+    number = int(escape[1], 16)
+    if number == 0x0A:
+        return "\r"
+    return "?" if 0xD800 <= number < 0xE000 or number == 0 else chr(number)
+
+
+def _unwrapped(text: str) -> LogText:
+    """Join the lines of records that a terminal cut at its width, the greatest length of a line in the file."""
+    lines = text.split("\n")
+    wrapped = _wrapped(lines)
+    if not wrapped:
+        return LogText(text, list(accumulate(len(line) + 1 for line in lines[:-1])))
+    parts = [line if number in wrapped else line + "\n" for number, line in enumerate(lines)]
+    return LogText("".join(parts)[:-1], list(accumulate(map(len, parts[:-1]))))
+
+
+def _wrapped(lines: list[str]) -> set[int]:
+    """The lines that go on in the next one; none if only few records do, which then is a coincidence."""
+    width = max(map(len, lines))
+    if not _NARROWEST <= width <= _WIDEST:
+        return set()
+    begins = [_BEGINS_RECORD.search(line[:60]) is not None for line in lines]
+    found: set[int] = set()
+    count = 0
+    for number, line in enumerate(lines[:-1]):
+        if len(line) == width and not begins[number + 1] and lines[number + 1].strip():
+            if begins[number]:
+                count += 1
+            elif number - 1 not in found:
+                continue
+            found.add(number)
+    return found if count >= max(_FEWEST_WRAPS, sum(begins) * _SMALLEST_SHARE) else set()
+
+
+# ------------------------------------------------------------------------------
+# Find log records, such as those of `bfc_allocator.cc`, anywhere in a text.
+#
+# A record begins with the source file and line of the statement that wrote it: `bfc_allocator.cc:643] `. Before it
+# there may be a time, a path, the tag of a process, a progress bar or the marks of a quotation. Its message extends
+# to the next record.
+
+BFC_ALLOCATOR = "bfc_allocator"
+
+_ANCHOR = re.compile(r"\.cc:\d{1,7}\] ?")
+_LATEST = 1 << 32  # seconds since 1970; in ns they fit 64 bits
+_LONGEST_PREFIX = 400  # characters: tag, time and path
+_PREFIX = re.compile(
+    r"(?:(?P<date>\d{4}-\d\d-\d\d)[ T](?P<clock>\d\d:\d\d:\d\d)(?:[.,](?P<fraction>\d{1,9}))?:?\s{1,9}[IWEF]"
+    r"|[IWEF](?P<day>\d{4}) (?P<glog>\d\d:\d\d:\d{2,11})\.(?P<rest>\d{1,9})\s{1,9}(?P<thread>\d{1,20})"
+    r"|\b[IWEF])\s{1,9}$"
+)
+_COMMON_PREFIX = re.compile(
+    r"[^\w\n\r\[(<]{0,16}(?:(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\.(\d{6}): [IWEF] "
+    r"|[IWEF]\d{4} \d\d:\d\d:\d{2,11}\.\d{6} {1,9}(\d{1,20}) )"
+    r"(?:\w{1,40}/){0,12}(\w{1,60})\.cc:\d{1,7}\] ?"
+)
+"""Most lines of most logs: matched once, without the searches that other prefixes need."""
+_SEPARATOR = re.compile(r"[/\\]")
+_TAG = re.compile(
+    r"\[\d+(?:,\d+)?\](?:<\w+>)?|\((?:[\w ]{1,40} )?pid=\d+(?:, ip=[\d.]+)?\)|(?:rank|worker)[ _-]?\d+\b"
+    r"|<std(?:err|out)>|\d{1,6}(?=:)",
+    re.IGNORECASE,
+)
+_UNPREFIXED = re.compile(
+    r"^[^\w\n]{0,40}(?=(?:InUse|Free|Chunk) {1,2}at (?:0x)?[0-9a-fA-F]+\s+of\s|Bin \(\d|Allocator \([\w:]+\) ran out"
+    r"|Next region of size \d|Sum Total of in-use|BFCAllocator dump for |\d+ Chunks of size \d)",
+    re.MULTILINE,
+)
+
+
+class LogRecord(NamedTuple):
+    """One log record.
+
+    Attributes:
+        line: of the file, from 1, where the message begins.
+        time: ns since 1970 as the log's clock shows it; None if the record has none. Without a year: since 2000.
+        file: the source file that wrote it, without path and extension; "" for text without a prefix.
+        message: all text up to the next record, with the lines that follow.
+        writer: the tag of a process before the prefix, as `[1]`; "" without one.
+        thread: the number of the thread that wrote it, "" where the prefix has none.
+    """
+
+    line: int
+    time: int | None
+    file: str
+    message: str
+    writer: str = ""
+    thread: str = ""
+
+
+class _Prefix(NamedTuple):
+    """The start of the whole prefix; then as `LogRecord`."""
+
+    start: int
+    time: int | None
+    file: str
+    writer: str
+    thread: str
+
+
+def records(log: LogText, run: str = "") -> Iterator[LogRecord]:
+    """All records of all source files in the order of the text; first the text before the first of them, if any.
+
+    Allocator lines that were pasted without their prefix are records with `file` "".
+
+    Args:
+        log: the text.
+        run: pattern of a message up to the end of its line. Consecutive lines of one thread with such messages are one
+            record: its message has the lines after the first one with their prefixes.
+    """
+    text = log.text
+    prefix, begin = _Prefix(0, None, "", "", ""), 0
+    anchor = _ANCHOR.search(text)
+    while anchor is not None:
+        start, stop = anchor.span()
+        line = text.rfind("\n", begin, start) + 1 or begin
+        common = _COMMON_PREFIX.match(text, line)
+        if common is None or common.end() != stop:
+            following = _prefix(text, begin, start)
+            common = None
+        else:
+            following = _of_common(common) or _prefix(text, begin, start)
+        yield from _of_message(log, prefix, begin, following.start)
+        prefix, begin = following, stop
+        if run and common is not None:
+            lines = _run(run, prefix.file, prefix.thread).match(text, line)
+            # The last line may go on in lines without a prefix.
+            last = 0 if lines is None else text.rfind("\n", line, lines.end() - 1) + 1
+            if last > line:
+                yield LogRecord(
+                    log.line(begin), prefix.time, prefix.file, text[begin:last], "", prefix.thread
+                )
+                prefix, begin, stop = _Prefix(last, None, "", "", ""), last, last
+        anchor = _ANCHOR.search(text, stop)
+    yield from _of_message(log, prefix, begin, len(text))
+
+
+def _of_common(found: re.Match[str]) -> _Prefix | None:
+    date, clock, fraction, thread, file = found.groups()
+    if date is None:
+        path = found.string.rfind(" ", found.start(), found.start(5)) + 1
+        when = _PREFIX.search(found.string[found.start() : path])
+        return None if when is None else _Prefix(found.start(), _time(when), file, "", thread)
+    seconds = _seconds(date, clock)
+    return _Prefix(found.start(), None if seconds is None else seconds + 1000 * int(fraction), file, "", "")
+
+
+@lru_cache(64)
+def _run(message: str, file: str, thread: str) -> re.Pattern[str]:
+    """Lines of one thread with such messages. Possessive: it never goes back."""
+    time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: [IWEF] "
+    if thread:
+        time = rf"[IWEF]\d{{4}} \d\d:\d\d:\d{{2,11}}\.\d{{6}} {{1,9}}{thread} "
+    return re.compile(
+        rf"(?:[^\w\n\r\[(<]{{0,16}}{time}(?:\w{{1,40}}/){{0,12}}{file}\.cc:\d{{1,7}}\] {message})++"
+    )
+
+
+def _of_message(log: LogText, prefix: _Prefix, begin: int, end: int) -> Iterator[LogRecord]:
+    """The record of a message, and those of allocator lines without prefix in the lines after its first one."""
+    text = log.text
+    first_break = text.find("\n", begin, end)
+    if prefix.file and (first_break < 0 or first_break == end - 1):  # one line
+        line = log.line(begin)
+        yield LogRecord(line, prefix.time, prefix.file, text[begin:end], prefix.writer, prefix.thread)
+        return
+    # The first line of the file has no line break before it.
+    place = begin if not begin else first_break if first_break >= 0 else end
+    starts = [match.end() for match in _UNPREFIXED.finditer(text, place, end)]
+    stops = [*starts, end]
+    if prefix.file or text[begin : stops[0]].strip():
+        message = text[begin : stops[0]]
+        yield LogRecord(log.line(begin), prefix.time, prefix.file, message, prefix.writer, prefix.thread)
+    for start, stop in zip(starts, stops[1:], strict=True):
+        yield LogRecord(log.line(start), None, "", text[start:stop], prefix.writer, prefix.thread)
+
+
+def _prefix(text: str, begin: int, anchor: int) -> _Prefix:
+    """The prefix that ends with the file name before `anchor`, and not before `begin`."""
+    low = max(begin, anchor - _LONGEST_PREFIX)
+    head = text[low:anchor].rsplit(None, 1)
+    path = anchor - len(head[-1]) if head and not text[anchor - 1].isspace() else anchor
+    line = max(low, text.rfind("\n", low, path) + 1, text.rfind("\r", low, path) + 1)
+    file = _SEPARATOR.split(text[path:anchor])[-1] or "?"
+    found = _PREFIX.match(text[line:path]) or _PREFIX.search(text[line:path])
+    if found is None and not text[line:path].strip():
+        line = low  # the time may stand before a line break
+        found = _PREFIX.search(text[line:path])
+    if found is None:
+        return _Prefix(path, None, file, "", "")
+    before = found.string[: found.start()]
+    before = before[max(before.rfind("\n"), before.rfind("\r")) + 1 :]
+    tag = _TAG.match(before.lstrip(" \t>|")) if before else None
+    writer = "" if tag is None else tag[0]
+    return _Prefix(line + found.start(), _time(found), file, writer, found["thread"] or "")
+
+
+def _time(prefix: re.Match[str]) -> int | None:
+    date, clock, fraction = prefix["date"], prefix["clock"], prefix["fraction"]
+    if date is None:
+        day, clock, fraction = prefix["day"], prefix["glog"], prefix["rest"]
+        if day is None:
+            return None
+        date = "" if day == "0000" else f"2000-{day[:2]}-{day[2:]}"  # a leap year
+    seconds = _seconds(date, clock)
+    return None if seconds is None else seconds + int((fraction or "0").ljust(9, "0"))
+
+
+@lru_cache(64)
+def _seconds(date: str, clock: str) -> int | None:
+    """Whole seconds since 1970 in ns; None for an impossible date, or one before 1970 or after 2106.
+
+    Without a date the clock is `00:00:SECONDS`.
+    """
+    if not date:
+        seconds = int(clock[6:])
+    else:
+        try:
+            seconds = int(datetime.fromisoformat(f"{date}T{clock}").replace(tzinfo=UTC).timestamp())
+        except ValueError:
+            return None
+    return seconds * 10**9 if 0 <= seconds <= _LATEST else None
+
+
+# ------------------------------------------------------------------------------
+# Parse the `__LOG_MEMORY__` lines of `log_memory.cc` (TensorFlow 1; later with `TF_CPP_MAX_VLOG_LEVEL=1`).
+#
+# ::
+#
+#     __LOG_MEMORY__ MemoryLogTensorAllocation { step_id: 2 kernel_name: "a0" tensor { dtype: DT_FLOAT
+#         shape { dim { size: 250000 } } allocation_description { requested_bytes: 1000000 allocated_bytes: 1000192
+#         allocator_name: "GPU_0_bfc" allocation_id: 3 has_single_reference: true ptr: 30076651520 } } }
+#     __LOG_MEMORY__ MemoryLogTensorDeallocation { allocation_id: 3 allocator_name: "GPU_0_bfc" }
+#
+# The text has the fields of tensorflow/core/framework/log_memory.proto; a field with the value 0 is left out.
+
+MARKER = "__LOG_MEMORY__"
+_MESSAGE = re.compile(rf"{MARKER} MemoryLog(\w{{1,40}}) {{")
+_NUMBER = re.compile(
+    r"\b(step_id|requested_bytes|allocated_bytes|num_bytes|allocation_id|ptr): (-?\d{1,20})\b"
+)
+_TEXT = re.compile(r'\b(kernel_name|operation|allocator_name): "([^"\n]*)"')
+_DTYPE = re.compile(r"\bdtype: (?:DT_)?(\w{1,40})")
+_SHAPE = re.compile(r"\bshape \{([^\n]*?)\} (?:allocation_description|\})")
+_SIZE = re.compile(r"\bsize: (-?\d{1,20})")
+
+
+class TensorMemory(NamedTuple):
+    """One message. Numbers are 0 and texts "" where they are left out.
+
+    Attributes:
+        kind: `TensorAllocation`, `TensorDeallocation`, `TensorOutput`, `RawAllocation`, `RawDeallocation`, `Step`.
+        allocated: bytes of the chunk; the requested bytes if the allocator does not tell.
+        kernel: name of the operation.
+        is_whole: the message is complete.
+    """
+
+    kind: str
+    step: int
+    requested: int
+    allocated: int
+    allocation_id: int
+    address: int
+    kernel: str
+    allocator: str
+    dtype: str
+    shape: str
+    is_whole: bool
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether address and sizes can be those of an allocation; a tensor without elements has none."""
+        half = 1 << 63  # processes use the lower half of all addresses
+        return self.address > 0 and 0 < self.requested <= self.allocated < half - self.address
+
+    def label(self, labels: Labels, limits: Limits) -> int:
+        """The number of its label; 0 without a name.
+
+        Raises:
+            FileError: the log holds more labels than a file of its size may.
+        """
+        details = {"data_type": self.dtype, "shape": self.shape}
+        details = {name: text for name, text in details.items() if text}
+        if not self.kernel and not details:
+            return 0
+        known = len(labels)
+        number = labels.intern(self.kernel, **details)
+        if len(labels) > known:
+            limits.count(LABELS, 1)
+            limits.count(TEXT, len(self.kernel) + len(self.shape))
+        return number
+
+
+def tensor_memory(message: str) -> TensorMemory | None:
+    """The message in a log record; None if it has none."""
+    found = _MESSAGE.match(message)
+    if found is None:
+        return None
+    text = message.split("\n", 1)[0][: 4 * MAX_NAME_BYTES]
+    numbers = {name: int(value) for name, value in _NUMBER.findall(text)}
+    texts = {name: value[:MAX_NAME_BYTES] for name, value in _TEXT.findall(text)}
+    dtype, shape = _DTYPE.search(text), _SHAPE.search(text)
+    requested = numbers.get("requested_bytes", numbers.get("num_bytes", 0))
+    return TensorMemory(
+        kind=found[1],
+        step=numbers.get("step_id", 0),
+        requested=requested,
+        allocated=numbers.get("allocated_bytes", requested),
+        allocation_id=numbers.get("allocation_id", 0),
+        address=numbers.get("ptr", 0),
+        kernel=texts.get("kernel_name", texts.get("operation", "")),
+        allocator=texts.get("allocator_name", ""),
+        dtype=dtype[1].lower() if dtype else "",
+        shape="[" + ",".join(_SIZE.findall(shape[1])) + "]" if shape else "",
+        is_whole=text.rstrip().endswith("}") and text.count("{") == text.count("}"),
+    )

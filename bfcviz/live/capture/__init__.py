@@ -1,1 +1,0 @@
-"""What is recorded with an allocation: labels, marks, Python stacks."""

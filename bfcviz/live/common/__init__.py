@@ -1,1 +1,0 @@
-"""What several frameworks need: heaps made on demand, frees that must wait, limits, polling."""

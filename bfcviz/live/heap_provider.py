@@ -1,0 +1,242 @@
+"""HeapProvider: serves or observes a framework for the length of a `with`, and provides its heaps."""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from os import PathLike
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from bfcviz.errors import LiveError, OutOfMemory
+from bfcviz.events.log import EventLog
+from bfcviz.events.origin import Pool
+from bfcviz.events.storage.recording import Recording
+from bfcviz.frameworks import FRAMEWORKS, WatchRequest, Way, WayName, way_of
+from bfcviz.live import headroom, labels
+from bfcviz.live.served_heap import OPTIONS
+from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# HeapProvider: serves or observes a framework for the length of a `with`, and provides its heaps.
+
+
+class HeapProvider(ABC):
+    """Base of everything that serves or observes a framework; it can be entered again after it ended.
+
+    A subclass begins in `_start` and ends in `_stop`. A failed `_start` raises.
+
+    Attributes:
+        way: how the framework is watched.
+        title: the framework's name for people.
+        is_shared: whether several of a class may be active at once. One object never is active twice.
+    """
+
+    way: ClassVar[WayName]
+    title: ClassVar[str]
+    is_shared: ClassVar[bool] = False
+    _active: ClassVar[tuple["HeapProvider", ...]] = ()
+    """The active objects of a class; each class has its own."""
+
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """How the framework is watched and what that means, in a sentence."""
+
+    @property
+    @abstractmethod
+    def heaps(self) -> list[Any]:
+        """The heaps so far, each of which `LiveDashboard` can watch; more may come.
+
+        The first heap writes to the log that was given.
+        """
+
+    @property
+    @abstractmethod
+    def out_of_memory(self) -> OutOfMemory | None:
+        """The numbers of the last failed request; None: none failed. The heap may have changed since."""
+
+    @property
+    def logs(self) -> list[Any]:
+        """The event log of each heap."""
+        return [heap.log for heap in self.heaps]
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each heap."""
+        return [str(heap.name) for heap in self.heaps]
+
+    @property
+    def is_active(self) -> bool:
+        """Whether its `with` has begun and has not ended."""
+        return any(each is self for each in self._active)
+
+    def new_heaps(self, known: Iterable[Any]) -> list[Any]:
+        """The heaps that are not in `known`."""
+        before = {id(heap) for heap in known}
+        return [heap for heap in self.heaps if id(heap) not in before]
+
+    def settle(self) -> None:  # noqa: B027  most have nothing to do
+        """Record deferred events."""
+
+    def watch_here(self) -> None:  # noqa: B027  most watch the whole process
+        """Also watch this context (`contextvars`): NumPy is served per context, all others per process."""
+
+    def close(self) -> None:
+        """End, as leaving the `with` does; does nothing if it is not active."""
+        if self.is_active:
+            self.__exit__(None, None, None)
+
+    def __enter__(self) -> Self:
+        self._refuse_second()
+        self._start()
+        cls = type(self)
+        cls._active = (*cls._active, self)
+        labels.begin(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        labels.end(self)
+        cls = type(self)
+        cls._active = tuple(each for each in cls._active if each is not self)
+        self._stop(error)
+
+    def _refuse_second(self) -> None:
+        """Raise LiveError if another one is active and only one may be."""
+        if self.is_active or (self._active and not self.is_shared):
+            done = "served" if self.way == "serve" else "observed"
+            heaps = ", ".join(map(_described, self._active[-1].heaps)) or "files of its own"
+            raise LiveError(f"{self.title} is {done} already ({heaps}): leave that `with` first")
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Begin to serve or observe; if it raises it must first restore everything."""
+
+    @abstractmethod
+    def _stop(self, error: BaseException | None) -> None:
+        """End it; `error` is the exception that ends the `with`."""
+
+
+def _described(heap: Any) -> str:
+    """The name and limit of a heap."""
+    limit = heap.limit
+    return str(heap.name) if limit is None else f"{heap.name} of at most {format_bytes(limit)}"
+
+
+# ------------------------------------------------------------------------------
+# ThreadStartHook: a new thread inherits serving from the thread that starts it; NumPy's handler is per context.
+
+
+class ThreadStartHook:
+    """While active, a new thread calls `prepare` first if `is_wanted` was true in the thread that started it."""
+
+    def __init__(self, is_wanted: Callable[[], bool], prepare: Callable[[], object]) -> None:
+        self._is_wanted = is_wanted
+        self._prepare = prepare
+        self._start: Callable[[threading.Thread], None] | None = None
+        self._original = threading.Thread.start
+
+    def begin(self) -> None:
+        """Replace `threading.Thread.start`."""
+        self._original = original = threading.Thread.start
+
+        def start(thread: threading.Thread) -> None:
+            if self._start is None or not self._is_wanted():
+                return original(thread)
+            self._wrap(thread)
+            try:
+                original(thread)
+            except BaseException:  # it runs already, or no thread can start
+                del thread.run
+                raise
+
+        self._start = start
+        threading.Thread.start = start  # type: ignore[method-assign, assignment]
+
+    def end(self) -> None:
+        """Restore the original; if other code has replaced it since, only pass calls on."""
+        if threading.Thread.start is self._start:
+            threading.Thread.start = self._original  # type: ignore[method-assign]
+        self._start = None
+
+    def _wrap(self, thread: threading.Thread) -> None:
+        run = thread.run
+
+        def prepared() -> None:
+            del thread.run  # a thread that references itself would be freed late
+            self._prepare()
+            run()
+
+        thread.run = prepared  # type: ignore[method-assign]
+
+
+# ------------------------------------------------------------------------------
+# Make the provider of a request: find and call `serve_<framework>` or `observe_<framework>`, by the table.
+
+
+def complete(request: WatchRequest) -> WatchRequest:
+    """The request, with a limit if the heap is in host memory; default: what is available now."""
+    if not is_on_host(request) or request.options.get("limit") is not None:
+        return request
+    return request._replace(options={**request.options, "limit": headroom.default_limit()})
+
+
+def check_limit(request: WatchRequest) -> None:
+    """Raise LiveError if the limit of a heap in host memory exceeds the machine's memory."""
+    limit, total = request.options.get("limit"), headroom.total_memory()
+    if limit is not None and is_on_host(request) and limit > total:
+        raise LiveError(
+            f"a heap of at most {format_bytes(limit)} was requested for {FRAMEWORKS[request.framework].title}, and "
+            f"this machine has {format_bytes(total)} of memory: give a lower limit, or none"
+        )
+
+
+def is_on_host(request: WatchRequest) -> bool:
+    """Whether the framework's memory is host memory, not a device's."""
+    return FRAMEWORKS[request.framework].memory == "host"
+
+
+def pool_of(request: WatchRequest) -> Pool:
+    """The pool that a recording names before the heap exists."""
+    options = request.options.get("options", OPTIONS) if is_on_host(request) else None
+    limit = request.options.get("limit")
+    return (
+        Pool(request.framework, limit) if options is None else Pool(request.framework, limit, vars(options))
+    )
+
+
+def details_of(request: WatchRequest) -> dict[str, Any]:
+    """The details of a recording: the way, and the mechanism if there is one."""
+    mechanism = request.options.get("mechanism")
+    return {"way": request.way} if mechanism is None else {"way": request.way, "mechanism": mechanism}
+
+
+def function_of(framework: str, way: Way) -> Callable[..., HeapProvider]:
+    """The function that serves or observes a framework: `<way>_<framework>` in `bfcviz.live.<framework>.<way>`."""
+    module = import_module(f"bfcviz.live.{framework}.{way.name}")
+    function: Callable[..., HeapProvider] = getattr(module, f"{way.name}_{framework}")
+    return function
+
+
+def source_of(
+    request: WatchRequest,
+    log: EventLog | Recording | None = None,
+    folder: str | PathLike[str] | None = None,
+) -> HeapProvider:
+    """The provider that watches the framework, not begun yet.
+
+    Args:
+        request: the framework, the way and the options.
+        log: receives the events, unless the request has a log; None: a ring in memory.
+        folder: receives the files of a way without heaps.
+
+    Raises:
+        Exception: any error of the framework, or of the function for it.
+    """
+    way = way_of(request)
+    make = function_of(request.framework, way)
+    if not way.has_heaps:
+        return make(folder, **request.options)
+    return make(**{"log": log, **request.options})

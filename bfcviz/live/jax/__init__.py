@@ -1,1 +1,0 @@
-"""JAX: its live arrays and its totals, polled."""

@@ -1,0 +1,253 @@
+"""Labels and marks: the name of a thread's current work, and the program's steps and phases in each trace."""
+
+import os
+from contextlib import AbstractContextManager, ContextDecorator
+from contextvars import ContextVar, copy_context
+from functools import cache, wraps
+from inspect import iscoroutinefunction
+from itertools import count
+from types import TracebackType
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from weakref import WeakKeyDictionary, ref
+
+from bfcviz.errors import LiveError
+from bfcviz.events.labels import Labels
+from bfcviz.live.numpy import handler
+from bfcviz.live.served_heap import IS_COMPILED
+
+# ------------------------------------------------------------------------------
+# Labels: the name of the current work, carried by each of its allocations; costs a few reads of C variables.
+
+
+class _Tables:
+    """The label tables of the served heaps, numbered; new names go into the last one."""
+
+    numbers: ClassVar[WeakKeyDictionary[Labels, int]] = WeakKeyDictionary()
+    count = 0
+    current: ref[Labels] | None = None
+
+
+class _Work(NamedTuple):
+    """What a context is busy with.
+
+    Attributes:
+        number: of the table * 2^32 + of the label in it; 0: there is no table. C code reads it (thread_label.h).
+        name: of the label.
+        outer: what is around it; None: nothing.
+    """
+
+    number: int
+    name: str
+    outer: "_Work | None"
+
+    def without(self, name: str) -> "_Work | None":
+        """The same without its innermost work of this name: a generator may end after a work that began later."""
+        if self.name == name:
+            return self.outer
+        return self._replace(outer=None if self.outer is None else self.outer.without(name))
+
+
+_current: ContextVar[_Work | None] = ContextVar("bfcviz work", default=None)
+
+
+class Scope(AbstractContextManager[Any], ContextDecorator):
+    """A `with` that is a decorator as well, of coroutine functions too."""
+
+    def __call__(self, function: Any) -> Any:
+        """The function, run in this `with`."""
+        if not iscoroutinefunction(function):
+            return super().__call__(function)
+
+        @wraps(function)
+        async def inside(*arguments: Any, **named: Any) -> Any:
+            with self:
+                return await function(*arguments, **named)
+
+        return inside
+
+
+class label(Scope):  # noqa: N801  used as a word: `with label("encoder/layer3"):`
+    """Label the allocations of this context, in a `with` or as a decorator. The innermost label counts.
+
+    It belongs to the context (`contextvars`): an asyncio task keeps its label across `await`, and tasks started inside
+    begin with it; a new thread begins without. Does nothing if no heap is served. PyTorch requests memory without
+    Python's lock: its allocations after an `await` have no label, unless the task was the last to set one.
+
+    Raises:
+        LiveError: the name is not text.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = checked_name(name)
+
+    def __enter__(self) -> Self:
+        outer = _current.get()
+        try:
+            _set(_Work(0, self.name, outer))
+        except BaseException:  # Ctrl-C: there is no `__exit__` then, and the name would stay forever
+            _set(outer)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        work = _current.get()
+        _set(None if work is None else work.without(self.name))
+
+
+def checked_name(name: str) -> str:
+    """Check the name of a label or mark; raises LiveError if it is not text: it would fail at each allocation."""
+    if not isinstance(name, str):
+        raise LiveError(f"{name!r} was given as the name of a label or mark; give text, such as 'layer 3'")
+    return name
+
+
+def use(labels: Labels) -> int:
+    """Intern names in this table from now on, also this context's label; returns the table's number."""
+    prepare()
+    if labels not in _Tables.numbers:
+        _Tables.count += 1
+        _Tables.numbers[labels] = _Tables.count
+    _Tables.current = ref(labels)
+    _set(_current.get())
+    return _Tables.numbers[labels]
+
+
+def number_in(labels: Labels) -> int:
+    """The number of this context's label in a table; 0: it has none. For heaps that are served in Python."""
+    work = _current.get()
+    return 0 if work is None else labels.intern(work.name)
+
+
+def _set(work: _Work | None) -> None:
+    """Set the work of this context, with its number in the table that is current now."""
+    table = None if _Tables.current is None else _Tables.current()
+    number = 0
+    if work is not None and table is not None:
+        number = _Tables.numbers[table] << 32 | table.intern(work.name)
+        work = work._replace(number=number)
+    _current.set(work)
+    if IS_COMPILED:  # uncompiled, no C function reads it
+        handler.set_label(number)
+
+
+@cache
+def prepare() -> bool:
+    """Let C code read the labels; returns whether it sees changes of the context without reading the variable.
+
+    It does where the same word of the thread's state points to each of two contexts, and the word after it counted that
+    one was left and the other entered.
+    """
+    if not IS_COMPILED:
+        return False
+    first, second = copy_context(), copy_context()
+    at, version = first.run(handler.label_words, first)
+    is_found = at > 0 and second.run(handler.label_words, second) == (at, version + 2)
+    handler.begin_labels(_current, at if is_found else 0)
+    return is_found
+
+
+# ------------------------------------------------------------------------------
+# Marks of the program in the trace of every watched heap: steps, and the begin and end of phases.
+
+
+class Marked(Protocol):
+    """A provider whose `heaps` have `labels` and `mark(label, value)`."""
+
+    @property
+    def heaps(self) -> list[Any]:
+        """The heaps so far."""
+
+
+_sources: tuple[Marked, ...] = ()
+_numbers = count(1)
+
+
+_open: ContextVar[tuple[tuple[str, int], ...]] = ContextVar("bfcviz phases", default=())
+"""The phases of this context that have begun, with their numbers; 0: no marks."""
+
+
+def begin(source: Marked) -> None:
+    """Write marks into this provider's heaps, too, from now on."""
+    global _sources  # noqa: PLW0603  replaced as a whole: other threads read it
+    end(source)
+    _sources = (*_sources, source)
+
+
+def end(source: Marked) -> None:
+    """Stop writing marks into this provider's heaps."""
+    global _sources  # noqa: PLW0603
+    _sources = tuple(each for each in _sources if each is not source)
+
+
+def mark(name: str, value: int = 0) -> None:
+    """Write a mark into the trace of every watched heap; does nothing if none is watched.
+
+    ::
+
+        bfcviz.mark("step", 3)
+
+    Args:
+        name: use few different names: each is kept forever. Give a counter as the value.
+        value: any number from 0 to 2^64 - 1.
+
+    Raises:
+        LiveError: the name is not text.
+        InvalidRequest: the value is out of range.
+    """
+    checked_name(name)
+    if _sources:
+        _put(name, value)
+
+
+class phase(Scope):  # noqa: N801  used as a word: `with phase("forward"):`
+    """A phase of the program, in a `with` or as a decorator: marks its begin and end, and labels its allocations.
+
+    Both marks have the same value, unique to this phase, which pairs them. As with `label`, the innermost phase labels
+    the allocations of this context. If nothing is watched it costs almost nothing.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._label = label(name)
+
+    def __enter__(self) -> Self:
+        number = next(_numbers) if _sources else 0
+        _open.set((*_open.get(), (self.name, number)))
+        if number:
+            _put(f"{self.name} begins", number, begins=self.name)
+        self._label.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._label.__exit__(kind, error, trace)
+        if number := self._end():
+            _put(f"{self.name} ends", number, ends=self.name)
+
+    def _end(self) -> int:
+        """Remove the innermost open phase of this name; returns its number, 0 if it was begun in another context."""
+        phases = _open.get()
+        for at in reversed(range(len(phases))):
+            if phases[at][0] == self.name:
+                _open.set(phases[:at] + phases[at + 1 :])
+                return phases[at][1]
+        return 0
+
+
+def _put(name: str, value: int, **details: str) -> None:
+    for source in _sources:
+        for heap in source.heaps:
+            heap.mark(heap.labels.intern(name, **details), value)
+
+
+def _forget_parents() -> None:
+    """In a forked process: the heaps belong to the parent."""
+    global _sources  # noqa: PLW0603
+    _sources = ()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parents)

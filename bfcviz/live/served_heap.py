@@ -1,0 +1,125 @@
+"""ServedHeap: the heap behind a framework's memory; HeapFactory makes one for each stream of each device."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Generic, TypeVar
+
+from bfcviz import _compiled
+from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.interface import AllocatorOptions
+from bfcviz.allocator.sub_allocators.base import SubAllocator
+from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget, CudaSubAllocator
+from bfcviz.errors import AllocatorError, LiveError
+from bfcviz.events.labels import Labels
+from bfcviz.events.log import EventLog
+from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# ServedHeap: the heap behind a framework's memory; HeapFactory makes one for each stream of each device.
+
+OPTIONS: Final = AllocatorOptions(allow_growth=True, garbage_collection=True, exact_growth=True)
+"""For a machine shared with other programs: a heap starts small, releases wholly free regions before it fails, and at
+last requests no more than it needs, because the heaps of a device share its limit."""
+
+
+class ServedHeap(BFCAllocator):
+    """A heap whose chunks a framework uses; it cannot be closed while the framework does.
+
+    Attributes:
+        is_serving: whether the framework may request more.
+        users: what uses the chunks, for errors.
+        advice: how to free them, for errors.
+    """
+
+    is_serving = False
+    users: ClassVar[str]
+    advice: ClassVar[str]
+
+    def give_back(self) -> int:
+        """Release the wholly free regions, and those that a capture delayed; returns how many bytes it released now."""
+        released = self.trim()
+        if isinstance(self.sub_allocator, CudaSubAllocator):
+            self.sub_allocator.free_waiting()
+        return released
+
+    @property
+    def holds_memory(self) -> bool:
+        """Whether the device still has memory of it: regions of its pool, or regions that wait for a capture to end."""
+        waiting = isinstance(self.sub_allocator, CudaSubAllocator) and self.sub_allocator.used
+        return bool(self.stats().pool_bytes or waiting)
+
+    def close(self) -> None:
+        """Release all memory; raises AllocatorError while the framework uses any of it, or may request more."""
+        held = self.stats()
+        if self.is_serving or held.chunks_in_use:
+            raise AllocatorError(
+                f"{held.chunks_in_use} chunks ({format_bytes(held.bytes_in_use)}) are in use by {self.users}: "
+                f"{self.advice}"
+            )
+        super().close()
+
+
+H = TypeVar("H", bound=ServedHeap)
+
+
+@dataclass
+class HeapFactory(Generic[H]):
+    """Makes the heap of a stream. The heaps of a device share one budget; the first heap of all gets the log.
+
+    Attributes:
+        kind: the class of the heaps.
+        framework: the start of their names.
+        source: makes the sub-allocator of a device and a stream, within a budget.
+        limit: returns the budget of a device in bytes; called once per device.
+        log: the log of the first heap; None once that is made.
+        labels: the label table of all heaps.
+        options: the options of all heaps.
+    """
+
+    kind: type[H]
+    framework: str
+    source: Callable[[int, int, Budget], SubAllocator]
+    limit: Callable[[int], int]
+    log: EventLog | None
+    labels: Labels
+    options: AllocatorOptions
+    _budgets: dict[int, Budget] = field(default_factory=dict)
+    _made: dict[int, int] = field(default_factory=dict)
+
+    def __call__(self, device: int, stream: int) -> H:
+        """Make the heap of a stream that has none."""
+        if device not in self._budgets:
+            self._budgets[device] = Budget(self.limit(device))
+        budget = self._budgets[device]
+        source = self.source(device, stream, budget)  # may fail: then the next heap gets the log
+        number = self._made[device] = self._made.get(device, -1) + 1
+        log, self.log = self.log, None
+        return self.kind(
+            source,
+            budget.limit,
+            self.options,
+            name=f"{self.framework}:{device}" + (f" stream {number}" if number else ""),
+            log=log,
+            labels=self.labels,
+        )
+
+
+# ------------------------------------------------------------------------------
+# Serving a framework and recording stacks need the compiled build: a framework calls C functions for its memory.
+
+IS_COMPILED: Final = all(_compiled.load(name) for name in ("bfcviz._heap", "bfcviz._live"))
+"""Whether the heap and the functions that frameworks call run as machine code in this process."""
+
+
+def require_compiled(what: str) -> None:
+    """Refuse what only the compiled build can do; call this before anything changes.
+
+    Args:
+        what: the request, as the subject of a sentence: "Serving NumPy".
+
+    Raises:
+        LiveError: bfcviz runs as plain Python here.
+    """
+    if not IS_COMPILED:
+        why, advice = _compiled.why_uncompiled()
+        raise LiveError(f"{what} needs the compiled build of bfcviz, and {why}. {advice}")

@@ -1,1 +1,0 @@
-"""TensorFlow: windows of its own profiler, recorded into a folder."""

@@ -1,1 +1,0 @@
-"""Find events and chunks: steps worth going to, filters, sort orders."""

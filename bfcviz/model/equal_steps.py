@@ -1,0 +1,211 @@
+"""Equal steps: the repeated parts of a program that do about the same work, found from its marks.
+
+::
+
+    marks        |warm-up| |  1  |  2  |     evaluation     |  3  |  4  |
+    compared                     ^     ^                          ^     ^     the heap at the ends of equal steps
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.events.schema import EVENT, Events, Kind
+from bfcviz.events.trace import Trace
+from bfcviz.model.navigation import ENDS, events_of, phase_ends
+
+FEWEST: Final = 4
+"""Equal steps after the warm-up that are needed: fewer show no trend."""
+
+MOST: Final = 64
+"""Ends of steps that are compared; of more steps, every second, third, ... one."""
+
+_ALIKE: Final = 1.25
+"""Equal steps have numbers of allocations within this factor."""
+
+_LEAST_SHARE: Final = 0.05
+"""Equal steps make at least this share of all allocations."""
+
+_WORDS: Final = ("step", "iteration", "batch", "epoch")
+"""A mark with one of these words in its name, the first ones first, separates steps."""
+
+ALERT: Final = "alert: "
+"""Begins the name of a mark that an alert made; such marks separate no steps."""
+
+_MOST_DIGITS: Final = 18
+_NUMBER: Final = re.compile(r"[\s#_:=-]*(\d+)$")
+
+
+@dataclass(frozen=True)
+class EqualSteps:
+    """The steps of a program that are compared.
+
+    Attributes:
+        name: name of the marks or of the phase, without a number at its end; "" if there is none.
+        found: how many whole steps there are.
+        equal: how many of them did about the same work.
+        warm_up: how many of these are left out, at the beginning.
+        every: each compared step is followed by so many equal steps, itself included; 1: all are compared.
+        numbers: the numbers of the compared steps, from 1, by their order in the trace.
+        ends: the step (the position in the trace) at which each of them ends, ascending.
+        reason: why there is nothing to compare; empty otherwise.
+    """
+
+    name: str
+    found: int = 0
+    equal: int = 0
+    warm_up: int = 0
+    every: int = 1
+    numbers: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
+    ends: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    reason: str = ""
+
+
+def equal_steps(
+    trace: Trace, pool: int = 0, name: str | None = None, warm_up: int | None = None
+) -> EqualSteps:
+    """Find the steps of the program that can be compared.
+
+    Args:
+        trace: the events; all are read.
+        pool: index of the heap.
+        name: name of the marks, or of the phase, that is written once a step, such as `step`; a number at its end does
+            not matter. None: one with `step`, `iteration`, `batch` or `epoch` in its name.
+        warm_up: equal steps to leave out at the beginning; None: a quarter of them, at least one.
+    """
+    marks = _boundaries(trace, pool)
+    chosen = chosen_name(marks, name)
+    if chosen is None:
+        return EqualSteps(name or "", reason=_no_marks(marks, name))
+    seqs = np.array(marks[chosen], np.int64)
+    work = _allocations(trace, pool, seqs)
+    alike = _alike(work)
+    skipped = max(len(alike) // 4, 1) if warm_up is None else warm_up
+    left = alike[skipped:]
+    if len(left) < FEWEST:
+        reason = (
+            f"{len(work):,} steps between marks {chosen!r}, {len(alike):,} of them with about the same number of "
+            f"allocations, {skipped:,} left out as warm-up: growth needs {FEWEST} without these; record a longer run"
+        )
+        return EqualSteps(chosen, len(work), len(alike), skipped, reason=reason)
+    every = -(-len(left) // MOST)
+    left = left[(len(left) - 1) % every :: every]  # the last one is compared
+    return EqualSteps(chosen, len(work), len(alike), skipped, every, left + 1, seqs[left + 1])
+
+
+def equal_step_ends(trace: Trace, pool: int, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The steps at which those end that did about the same work, the warm-up included.
+
+    Args:
+        trace: the events; all are read.
+        pool: index of the heap.
+        seqs: the `seq` of each mark that separates steps, ascending.
+    """
+    return seqs[_alike(_allocations(trace, pool, seqs)) + 1]
+
+
+def step_marks(trace: Trace, pool: int = 0) -> tuple[str, NDArray[np.int64]]:
+    """The name of the marks, or of the phase, that separate the steps of the program; and the `seq` of each.
+
+    The name is empty if there are none.
+    """
+    marks = _boundaries(trace, pool)
+    chosen = chosen_name(marks, None)
+    return ("", np.zeros(0, np.int64)) if chosen is None else (chosen, np.array(marks[chosen], np.int64))
+
+
+def plain_name(name: str) -> str:
+    """The name of a mark without a number at its end; the whole name if it is only a number."""
+    return _NUMBER.sub("", name) or name
+
+
+def number_at_end(name: str) -> int | None:
+    """The number at the end of the name of a mark; None where there is none, or one of more than 18 digits."""
+    found = _NUMBER.search(name)
+    return int(found[1]) if found is not None and len(found[1]) <= _MOST_DIGITS else None
+
+
+def chosen_name(marks: Mapping[str, Sequence[int]], name: str | None) -> str | None:
+    """The name of the marks that separate steps, of all marks by their plain names; None if there is none.
+
+    Args:
+        marks: the `seq` of each mark, by plain name.
+        name: the one that the user asks for; None: one with `step`, `iteration`, `batch` or `epoch` in its name.
+    """
+    if name is not None:
+        return plain_name(name) if plain_name(name) in marks else None
+    for word in _WORDS:
+        # The word alone first, then the most frequent one.
+        fits = [each for each in marks if word in each.casefold()]
+        if fits:
+            return max(fits, key=lambda each: (each.casefold() == word, len(marks[each])))
+    return None
+
+
+_marks: WeakKeyDictionary[Trace, dict[int, tuple[int, int, Events]]] = WeakKeyDictionary()
+
+
+def _marks_of(trace: Trace, pool: int) -> Events:
+    """All marks of a pool; reads each event of a growing trace once."""
+    known = _marks.setdefault(trace, {})
+    first, stop, marks = known.get(pool, (trace.first, trace.first, np.zeros(0, EVENT)))
+    if first != trace.first:  # the trace dropped its first events
+        marks = marks[marks["seq"] >= trace.first]
+    length = len(trace)
+    if length > stop:
+        marks = np.concatenate([marks, events_of(trace, [Kind.MARK], pool, max(stop, trace.first), length)])
+    known[pool] = trace.first, length, marks
+    return marks
+
+
+def _boundaries(trace: Trace, pool: int) -> Mapping[str, list[int]]:
+    """The `seq` of each plain mark and of each end of a phase, by name without a number at its end."""
+    marks = _marks_of(trace, pool)
+    found: dict[str, list[int]] = defaultdict(list)
+    ends = phase_ends(marks, trace.labels)
+    names: dict[str, str] = {}
+    for seq, label, end in zip(marks["seq"].tolist(), marks["label"].tolist(), ends, strict=True):
+        if end is not None and end.side != ENDS:
+            continue
+        text = trace.labels.name(label) if end is None else end.name
+        if text.startswith(ALERT):
+            continue
+        found[names.setdefault(text, plain_name(text))].append(seq)
+    return found
+
+
+def _no_marks(marks: Mapping[str, list[int]], name: str | None) -> str:
+    known = sorted(marks, key=lambda each: -len(marks[each]))[:5]
+    asked = "no mark names the steps of the program" if name is None else f"there is no mark {name!r}"
+    there = f"; there are marks {', '.join(map(repr, known))}" if known else ""
+    return f'{asked}{there}; call bfcviz.mark("step", number) once a step'
+
+
+def _allocations(trace: Trace, pool: int, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The number of allocations between each two neighbouring marks."""
+    counts = np.zeros(len(seqs) + 1, np.int64)
+    for block in trace.blocks():
+        at = np.flatnonzero((block["kind"] == Kind.ALLOCATE) & (block["pool"] == pool))
+        place = np.searchsorted(seqs, block["seq"][at].astype(np.int64))
+        counts += np.bincount(place, minlength=len(counts))
+    return counts[1:-1]
+
+
+def _alike(work: NDArray[np.int64]) -> NDArray[np.intp]:
+    """The steps of the most frequent kind: those with about the same number of allocations."""
+    ordered = np.sort(work).astype(np.float64)
+    if not ordered.sum():
+        return np.zeros(0, np.intp)
+    count = np.searchsorted(ordered, ordered * _ALIKE, side="right") - np.searchsorted(
+        ordered, ordered / _ALIKE
+    )
+    # Frequent steps that do almost nothing, such as single ops before a training, are not the program's.
+    count[count * ordered < _LEAST_SHARE * ordered.sum()] = 0
+    best = ordered[count.argmax()]
+    return np.flatnonzero((work >= best / _ALIKE) & (work <= best * _ALIKE))

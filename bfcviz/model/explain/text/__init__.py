@@ -1,1 +1,0 @@
-"""Explanations as sentences: one module for each kind of result in `bfcviz.model.explain`."""

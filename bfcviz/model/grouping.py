@@ -1,0 +1,284 @@
+"""Grouping: which holder each chunk or allocation belongs to."""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.code_places import own_place, places_of
+from bfcviz.errors import TraceError
+from bfcviz.events.labels import Labels
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
+from bfcviz.model.navigation import BEGINS, events_of, phase_ends
+
+# ------------------------------------------------------------------------------
+# Holder paths: the parts of an op's name, the frames of a stack, and the place in the code of an allocation.
+
+Path = tuple[str | None, ...]
+"""The names from the outermost holder to the innermost; None: memory that has no such name."""
+
+DEEPEST: Final = 200
+"""Parts of a path; of a longer one the middle is one part."""
+
+_PAREN: Final = re.compile(r"[/()]")
+
+
+def op_path(name: str) -> Path:
+    """The parts of a name between its slashes, but not those inside parentheses, as in `transpose(jvp(a/b))/dot`."""
+    parts = [part for part in _split(name) if part]
+    return _bounded(parts, "/") if parts else (name or None,)
+
+
+def stack_path(stack: str) -> Path:
+    """The frames of a stack (one a line, the innermost first) from the outermost to the innermost."""
+    frames = [line for line in stack.split("\n") if line]
+    return _bounded(frames[::-1], " > ") if frames else (None,)
+
+
+def place_in_code(stack: str) -> str:
+    """`train.py:42 step`: the innermost frame outside of libraries, or else the innermost one; empty for no stack."""
+    place = own_place(places_of(stack))
+    return stack.split("\n", 1)[0].strip() if place is None else place.name
+
+
+def _split(name: str) -> list[str]:
+    if "(" not in name or "/" not in name:
+        return name.split("/")
+    parts, depth, start = [], 0, 0
+    for found in _PAREN.finditer(name):
+        if found[0] == "(":
+            depth += 1
+        elif found[0] == ")":
+            depth -= 1
+        elif depth == 0:
+            parts.append(name[start : found.start()])
+            start = found.end()
+    return [*parts, name[start:]] if depth == 0 else name.split("/")
+
+
+def _bounded(parts: list[str], separator: str) -> Path:
+    if len(parts) <= DEEPEST:
+        return tuple(parts)
+    head, tail = DEEPEST // 2, DEEPEST - DEEPEST // 2 - 1
+    return (*parts[:head], separator.join(parts[head:-tail]), *parts[-tail:])
+
+
+# ------------------------------------------------------------------------------
+# Phase paths: the phases that were open when a chunk was allocated, from the outermost to the innermost.
+
+_DEEPEST: Final = 32
+"""Open phases in a path: the outermost ones."""
+
+
+class _Spans:
+    """From which event on which path applies."""
+
+    def __init__(self) -> None:
+        self.seqs: list[int] = []
+        self.paths: list[int] = []
+        self.open: dict[tuple[str, int], None] = {}
+
+    def at(self, born: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """The number of the path for each of these events; 0: no phase was open."""
+        place = np.searchsorted(np.array(self.seqs, np.uint64), born, side="right")
+        found: NDArray[np.intp] = np.append(0, np.array(self.paths, np.intp))[place]
+        return found
+
+
+class PhasePaths:
+    """The paths of the phases of one heap.
+
+    A phase belongs to the thread of its marks. A chunk of a thread that has no phase open gets the phases that are open
+    in any thread: frameworks allocate for a program in threads of their own.
+
+    Attributes:
+        paths: the path of each number; that of 0 is `(None,)`.
+    """
+
+    def __init__(self, trace: Trace, pool: int) -> None:
+        self.paths: list[Path] = [(None,)]
+        self._numbers: dict[Path, int] = {}
+        self._any = _Spans()
+        self._threads: dict[int, _Spans] = defaultdict(_Spans)
+        marks = events_of(trace, [Kind.MARK], pool)
+        for mark, end in zip(marks, phase_ends(marks, trace.labels), strict=True):
+            if end is None:
+                continue
+            key, seq = (end.name, int(mark["size"])), int(mark["seq"])
+            for spans in (self._any, self._threads[int(mark["by"])]):
+                if end.side == BEGINS:
+                    spans.open[key] = None
+                else:
+                    spans.open.pop(key, None)
+                spans.seqs.append(seq)
+                spans.paths.append(self._number(spans))
+
+    def numbers(self, records: NDArray[np.void]) -> NDArray[np.intp]:
+        """The number of the path of each record, by its `born` and `thread`."""
+        born = records["born"]
+        found = self._any.at(born)
+        for thread, spans in self._threads.items():
+            mine = np.flatnonzero(records["thread"] == thread)
+            own = spans.at(born[mine])
+            found[mine] = np.where(own > 0, own, found[mine])
+        return found
+
+    def _number(self, spans: _Spans) -> int:
+        path: Path = tuple(name for name, _ in islice(spans.open, _DEEPEST))
+        if not path:
+            return 0
+        number = self._numbers.get(path)
+        if number is None:
+            number = self._numbers[path] = len(self.paths)
+            self.paths.append(path)
+        return number
+
+
+# ------------------------------------------------------------------------------
+# Grouping: which holder each chunk or allocation belongs to.
+
+UNNAMED: Final = {
+    "op": "no label",
+    "stack": "no stack",
+    "shape": "no shape",
+    "data_type": "no data type",
+    "thread": "no thread",
+    "stream": "no stream",
+    "phase": "no phase",
+}
+"""What holders can be found by -> the name of the holder of all memory without it."""
+
+SEPARATORS: Final = {"stack": " > ", "phase": " > "}
+"""Between the parts of a path as text; for all others `/`."""
+
+Codes = Callable[[NDArray[np.void]], NDArray[np.integer]]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """One way to group records.
+
+    Attributes:
+        by: one of `UNNAMED`.
+        codes: gives a number for each record, from its label, thread, stream or born. Several may have the same path.
+        path: gives the path of a number.
+    """
+
+    by: str
+    codes: Codes
+    path: Callable[[int], Path]
+
+    def text(self, path: Path) -> str:
+        """A path in one line."""
+        return self.separator.join(UNNAMED[self.by] if part is None else part for part in path)
+
+    @property
+    def separator(self) -> str:
+        """The text between the parts of a path."""
+        return SEPARATORS.get(self.by, "/")
+
+    def grouped(self, records: NDArray[np.void]) -> tuple[NDArray[np.intp], list[Path]]:
+        """The number of the holder of each record; and the path of each holder, all different."""
+        codes = self.codes(records).astype(np.intp)
+        present = np.flatnonzero(np.bincount(codes)) if len(codes) else codes
+        known: dict[Path, int] = {}
+        holders = [known.setdefault(self.path(code), len(known)) for code in present.tolist()]
+        lookup = np.zeros(int(present[-1]) + 1 if len(present) else 0, np.intp)
+        lookup[present] = holders
+        return lookup[codes], list(known)
+
+
+def grouping(trace: Trace, pool: int, by: str) -> Grouping:
+    """The grouping by one of `UNNAMED`; by phase it reads all events.
+
+    Raises:
+        ValueError: there is no such grouping; the message lists all.
+    """
+    if by not in UNNAMED:
+        raise ValueError(f"cannot find holders by {by!r}; choose one of {', '.join(UNNAMED)}")
+    if not 0 <= pool < len(trace.origin.pools):
+        last = len(trace.origin.pools) - 1
+        raise TraceError(f"pool {pool} does not exist: the trace has pools 0 to {last}")
+    if by == "phase":
+        found = PhasePaths(trace, pool)
+        return Grouping(by, found.numbers, lambda number: found.paths[number])
+    if by in _BY_LABEL:
+        labels, path = trace.labels, _BY_LABEL[by]
+        return Grouping(by, lambda records: records["label"], lambda number: path(labels, number))
+    names = trace.origin.details.get("threads", {}) if by == "thread" else {}
+    known = names if isinstance(names, Mapping) else {}
+    return Grouping(by, lambda records: records[by], lambda number: (_numbered(by, number, known),))
+
+
+def _op(labels: Labels, number: int) -> Path:
+    return op_path(labels.name(number))
+
+
+def _stack(labels: Labels, number: int) -> Path:
+    return stack_path(labels[number].details.get("stack", ""))
+
+
+def _detail(name: str) -> Callable[[Labels, int], Path]:
+    return lambda labels, number: (labels[number].details.get(name) or None,)
+
+
+def _numbered(what: str, number: int, names: Mapping[str, str]) -> str:
+    name = names.get(str(number))
+    return f"{name} ({what} {number})" if name else f"{what} {number}"
+
+
+_BY_LABEL: Final[dict[str, Callable[[Labels, int], Path]]] = {
+    "op": _op,
+    "stack": _stack,
+    "shape": _detail("shape"),
+    "data_type": _detail("data_type"),
+}
+
+
+# ------------------------------------------------------------------------------
+# HolderChoice: the chunks of one holder, such as the one that the user points at or filters by.
+
+
+@dataclass(frozen=True)
+class HolderChoice:
+    """A holder and all holders below it.
+
+    Attributes:
+        by: what holders are found by, one of `grouping.UNNAMED`.
+        path: the names from the outermost holder to this one; None: memory without a name. Empty: all memory in use.
+    """
+
+    by: str
+    path: Path
+
+    def holds(self, path: Path) -> bool:
+        """Whether the memory of `path` belongs to this holder."""
+        return path[: len(self.path)] == self.path
+
+
+def members(how: Grouping, choice: HolderChoice) -> Callable[[NDArray[np.void]], NDArray[np.bool_]]:
+    """A function that says for each record whether it belongs to `choice`; `how` groups by `choice.by`.
+
+    The records have the fields label, thread, stream and born; free chunks have to be left out by the caller. Keep the
+    function for more records: it looks at each path once.
+    """
+    held = np.zeros(0, np.int8)  # code -> 1: it belongs, 0: it does not, -1: not looked at yet
+
+    def belongs(records: NDArray[np.void]) -> NDArray[np.bool_]:
+        nonlocal held
+        codes = how.codes(records).astype(np.intp)
+        highest = int(codes.max(initial=-1))
+        if highest >= len(held):
+            held = np.concatenate([held, np.full(highest + 1 - len(held), -1, np.int8)])
+        for code in np.unique(codes[held[codes] < 0]).tolist():
+            held[code] = choice.holds(how.path(code))
+        found: NDArray[np.bool_] = held[codes] == 1
+        return found
+
+    return belongs

@@ -1,0 +1,367 @@
+"""Holders: who holds the memory in use at one step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bfcviz.events.origin import requested_bytes_known
+from bfcviz.events.row_copy import taken
+from bfcviz.model.grouping import UNNAMED, Grouping, Path, grouping
+from bfcviz.model.model import Model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# ------------------------------------------------------------------------------
+# The tree of holders: one row a holder, parents before children, siblings by their bytes.
+#
+# ::
+#
+#     row  parent  depth   own_bytes  bytes  name
+#      0     -1      0         0       12    in use
+#      1      0      1         0       10    layer_1
+#      2      1      2         8        8    MatMul
+#      3      1      2         2        2    Relu
+#      4      0      1         2        2    no label
+
+HOLDER: Final = np.dtype(
+    [
+        ("parent", "<i8"),  # row; -1 for the first
+        ("depth", "<u4"),
+        ("children", "<u4"),
+        ("rows", "<u8"),  # of the holder and of all below it: they follow it
+        ("own_bytes", "<u8"),  # of chunks that belong to no holder below
+        ("own_requested", "<u8"),
+        ("own_chunks", "<u8"),
+        ("bytes", "<u8"),  # with the holders below, as the two next ones
+        ("requested", "<u8"),
+        ("chunks", "<u8"),
+    ]
+)
+"""One holder."""
+
+_SUMS: Final = ("bytes", "requested", "chunks")
+
+
+def tree_of(
+    numbers: NDArray[np.intp], paths: Sequence[Path], sizes: NDArray[np.void]
+) -> tuple[NDArray[np.void], list[str | None]]:
+    """The tree of records and the name of each row; the first row is all of them.
+
+    Args:
+        numbers: the holder of each record, an index into `paths`.
+        paths: all different.
+        sizes: the records, with the fields `size` and `requested`.
+
+    Returns:
+        Rows of HOLDER; and their names, None for memory without a name and for the first row.
+    """
+    leaves, parents, names = _nodes(paths)
+    rows = np.zeros(len(names), HOLDER)
+    rows["parent"], at = parents, leaves[numbers]
+    # bincount's weights would be float64, exact only to 8 PiB.
+    np.add.at(rows["own_bytes"], at, sizes["size"])
+    np.add.at(rows["own_requested"], at, sizes["requested"])
+    rows["own_chunks"] = np.bincount(at, minlength=len(rows))
+    levels = _levels(rows)
+    _sum_up(rows, levels)
+    return _in_order(rows, names, levels)
+
+
+def _nodes(paths: Sequence[Path]) -> tuple[NDArray[np.intp], list[int], list[str | None]]:
+    """The node of each path, the parent of each node, and the name of each node; parents come first."""
+    known: dict[tuple[int, str | None], int] = {}
+    parents, names = [-1], [None]  # type: tuple[list[int], list[str | None]]
+    leaves = np.zeros(len(paths), np.intp)
+    for number, path in enumerate(paths):
+        node = 0
+        for part in path:
+            key = node, part
+            child = known.get(key)
+            if child is None:
+                child = known[key] = len(parents)
+                parents.append(node)
+                names.append(part)
+            node = child
+        leaves[number] = node
+    return leaves, parents, names
+
+
+def _levels(rows: NDArray[np.void]) -> list[NDArray[np.intp]]:
+    """The rows of each depth; sets `depth`."""
+    levels = [np.zeros(1, np.intp)]
+    order = np.argsort(rows["parent"], kind="stable")
+    parents = rows["parent"][order]
+    while True:
+        here = levels[-1]
+        first, last = np.searchsorted(parents, here), np.searchsorted(parents, here, side="right")
+        rows["children"][here] = last - first
+        counts = last - first
+        if not counts.any():
+            return levels
+        # Every child of every row of this level: the runs [first, last) after each other.
+        starts = np.repeat(first - np.append(0, np.cumsum(counts)[:-1]), counts)
+        children = order[starts + np.arange(len(starts))]
+        rows["depth"][children] = len(levels)
+        levels.append(children)
+
+
+def _sum_up(rows: NDArray[np.void], levels: Sequence[NDArray[np.intp]]) -> None:
+    rows["rows"] = 1
+    for name in _SUMS:
+        rows[name] = rows[f"own_{name}"]
+    for level in reversed(levels[1:]):
+        for name in (*_SUMS, "rows"):
+            np.add.at(rows[name], rows["parent"][level], rows[name][level])
+
+
+def _in_order(
+    rows: NDArray[np.void], names: Sequence[str | None], levels: Sequence[NDArray[np.intp]]
+) -> tuple[NDArray[np.void], list[str | None]]:
+    """Rows and names, each holder before those below it, siblings by bytes (of equal ones, those found first)."""
+    place = np.zeros(len(rows), np.intp)
+    for unordered in levels[1:]:
+        keys = [unordered, ~rows["bytes"][unordered], rows["parent"][unordered]]
+        level = unordered[np.lexsort(keys)]
+        parent = rows["parent"][level]
+        before = np.cumsum(rows["rows"][level]) - rows["rows"][level]
+        first = np.searchsorted(parent, parent)
+        place[level] = place[parent] + 1 + (before - before[first]).astype(np.intp)
+    order = np.argsort(place)
+    found = taken(rows, order)
+    found["parent"][1:] = place[found["parent"][1:]]
+    return found, [names[node] for node in order.tolist()]
+
+
+# ------------------------------------------------------------------------------
+# Holders: who holds the memory in use at one step.
+
+ALL: Final = "in use"
+"""The name of the first row: all memory in use."""
+
+
+@dataclass(frozen=True, repr=False)
+class Holders:
+    """The tree of holders of one heap at one step.
+
+    Attributes:
+        step: the step.
+        pool: index of the heap.
+        by: what the holders are found by, one of `grouping.UNNAMED`.
+        separator: the text between the parts of a path.
+        rows: of `tree.HOLDER`; row 0 is all memory in use, so its `bytes` are `bytes_in_use`.
+        names: the name of each row.
+        requested_known: whether the trace has the requested bytes; otherwise `requested` means nothing.
+    """
+
+    step: int
+    pool: int
+    by: str
+    separator: str
+    rows: NDArray[np.void]
+    names: Sequence[str]
+    requested_known: bool
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"<Holders by {self.by} at step {self.step}: {self.bytes_in_use} bytes, {len(self)} rows>"
+
+    @property
+    def bytes_in_use(self) -> int:
+        """All bytes in use."""
+        return int(self.rows["bytes"][0])
+
+    @property
+    def chunks_in_use(self) -> int:
+        """All chunks in use."""
+        return int(self.rows["chunks"][0])
+
+    def path(self, row: int) -> str:
+        """The names of the holders around a row and its own, in one line; empty for row 0."""
+        names, parents = [], self.rows["parent"]
+        while row > 0:
+            names.append(self.names[row])
+            row = int(parents[row])
+        return self.separator.join(reversed(names))
+
+    def paths(self) -> list[str]:
+        """`path` of every row."""
+        found = [""]
+        for row, parent in enumerate(self.rows["parent"][1:].tolist(), 1):
+            name = self.names[row]
+            found.append(f"{found[parent]}{self.separator}{name}" if parent else name)
+        return found
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as a table; `id` and `parent` are rows, `parent` of the first is null; sizes in bytes."""
+        rows = self.rows
+        requested = [rows[name] for name in ("own_requested", "requested")]
+        unknown = np.full(len(rows), not self.requested_known)
+        return pa.table(
+            {
+                "id": np.arange(len(rows)),
+                "parent": pa.array(rows["parent"], mask=rows["parent"] < 0),
+                "depth": rows["depth"],
+                "name": pa.array(list(self.names), pa.string()),
+                "own_bytes": rows["own_bytes"],
+                "bytes": rows["bytes"],
+                "own_requested": pa.array(requested[0], mask=unknown),
+                "requested": pa.array(requested[1], mask=unknown),
+                "own_chunks": rows["own_chunks"],
+                "chunks": rows["chunks"],
+            }
+        )
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """`to_arrow` as a data frame."""
+        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        return frame
+
+
+def holders(model: Model, by: str = "op", how: Grouping | None = None) -> Holders:
+    """The holders of the memory in use at the step of a model, which stays there.
+
+    Args:
+        model: the heap.
+        by: `op` (the name of the label, split at its slashes), `stack`, `shape`, `data_type`, `thread`, `stream` or
+            `phase` (the phases open at the allocation).
+        how: the grouping, if the caller has it.
+
+    Raises:
+        ValueError: `by` is none of these.
+    """
+    how = how or grouping(model.trace, model.pool, by)
+    chunks = model.in_use()
+    numbers, paths = how.grouped(chunks)
+    rows, names = tree_of(numbers, paths, chunks)
+    known = [ALL, *(UNNAMED[how.by] if name is None else name for name in names[1:])]
+    return Holders(
+        model.step,
+        model.pool,
+        how.by,
+        how.separator,
+        rows,
+        known,
+        requested_bytes_known(model.trace.origin.details, model.pool),
+    )
+
+
+# ------------------------------------------------------------------------------
+# A summary of a tree of holders for a picture or a text: few parts, and "other" for what is left out of it.
+#
+# Holders with a single holder below and no memory of their own are one part with it: `a/b` instead of `a` and in it
+# `b`.
+
+_WHOLE: Final = -1
+
+
+class HolderPart(NamedTuple):
+    """A holder, or several small ones around one holder.
+
+    Attributes:
+        name: its name, with those of the holders that are one part with it.
+        parent: index of the part around it; -1 for the first part.
+        depth: parts around it.
+        row: of the holder; -1 for small holders together.
+        holders: how many holders these are: 1, or all small ones directly in `parent`.
+        bytes: bytes in use.
+        own_bytes: of these, bytes that belong to no holder below.
+        requested: requested bytes.
+        chunks: number of chunks.
+    """
+
+    name: str
+    parent: int
+    depth: int
+    row: int
+    holders: int
+    bytes: int
+    own_bytes: int
+    requested: int
+    chunks: int
+
+
+def summary(found: Holders, most: int, least_share: float = 0.0) -> list[HolderPart]:
+    """The largest holders of a tree, each before those in it, siblings by their bytes, small ones together last.
+
+    Args:
+        found: the tree.
+        most: holders to name at most; with the parts of small ones there are at most twice as many parts.
+        least_share: do not name holders with less than this part (0..1) of all bytes in use.
+    """
+    rows, kept, parents, starts = _merged(found)
+    sizes = rows["bytes"][kept]
+    # A holder is at least as large as those in it and comes before them: the largest ones form a tree.
+    chosen = np.sort(np.argsort(~sizes, kind="stable")[: max(most, 1)])
+    chosen = chosen[(sizes[chosen] >= least_share * int(sizes[0])) | (chosen == 0)]
+    place = np.full(len(kept), -1, np.intp)
+    place[chosen] = np.arange(len(chosen))
+    small = np.flatnonzero(place < 0)
+    small = small[place[parents[small]] >= 0]
+    parts = [_part(found, int(kept[each]), int(starts[each])) for each in chosen.tolist()]
+    inside: list[list[int]] = [[] for _ in parts]
+    for part, each in enumerate(chosen.tolist()[1:], 1):
+        inside[int(place[parents[each]])].append(part)
+    others = _others(rows[kept[small]], place[parents[small]])
+    return _laid_out(parts, inside, others)
+
+
+def _merged(
+    found: Holders,
+) -> tuple[NDArray[np.void], NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """The rows; those that are not merely around one other; for each of these its parent among them and first name."""
+    rows = found.rows
+    link = (rows["children"] == 1) & (rows["own_chunks"] == 0)
+    link[0] = False
+    kept = np.flatnonzero(~link)
+    # The one holder below a row is the next row: the names of a part are a run of rows that ends with it.
+    starts = np.append(0, kept[:-1] + 1)
+    number = np.cumsum(~link) - 1
+    parent: NDArray[np.int64] = rows["parent"][starts]
+    parents = number[np.maximum(parent, 0)]
+    return rows, kept, parents, starts
+
+
+def _part(found: Holders, row: int, start: int) -> HolderPart:
+    values = found.rows[row]
+    names = ALL if row == 0 else found.separator.join(found.names[start : row + 1])
+    amounts = (int(values[name]) for name in ("bytes", "own_bytes", "requested", "chunks"))
+    return HolderPart(names, _WHOLE, 0, row, 1, *amounts)
+
+
+def _others(rows: NDArray[np.void], parents: NDArray[np.intp]) -> dict[int, HolderPart]:
+    """The small holders in each part that has some, together."""
+    found = {}
+    order = np.argsort(parents, kind="stable")
+    for parent, few in zip(*np.unique(parents[order], return_index=True), strict=True):
+        mine = rows[order[few : few + np.count_nonzero(parents == parent)]]
+        size, requested, chunks = (int(mine[name].sum()) for name in ("bytes", "requested", "chunks"))
+        found[int(parent)] = HolderPart("other", _WHOLE, 0, -1, len(mine), size, size, requested, chunks)
+    return found
+
+
+def _laid_out(
+    parts: list[HolderPart], inside: list[list[int]], others: dict[int, HolderPart]
+) -> list[HolderPart]:
+    """Parts in order, with their parents and depths."""
+    found: list[HolderPart] = []
+    left = [(0, _WHOLE, 0)]  # part, parent, depth
+    while left:
+        part, parent, depth = left.pop()
+        if part < 0:
+            found.append(others[~part]._replace(parent=parent, depth=depth))
+            continue
+        here = len(found)
+        found.append(parts[part]._replace(parent=parent, depth=depth))
+        # The last one in is the first one out.
+        if part in others:
+            left.append((~part, here, depth + 1))
+        left += [(child, here, depth + 1) for child in reversed(inside[part])]
+    return found

@@ -1,0 +1,293 @@
+"""Lifetimes: each allocation from its ALLOCATE event to its FREE event.
+
+::
+
+    address |      [== a ======]                 an allocation is alive at the steps born + 1 .. died
+            |  [=== b =====================      died: NEVER where it is alive at the end of the range
+            +------------------------------ step
+
+A FREE has the low 32 bits of its ALLOCATE's `seq`, so one pass over the events matches all of them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.errors import TraceError
+from bfcviz.events.event_source import BLOCK
+from bfcviz.events.row_copy import joined, taken
+from bfcviz.events.schema import Events, Kind
+from bfcviz.events.trace import Trace
+from bfcviz.model.address_layout import LONG_AGO, NEVER
+from bfcviz.model.model import CHUNK, Model
+
+# ------------------------------------------------------------------------------
+# Lifetimes: each allocation from its ALLOCATE event to its FREE event.
+
+LIFETIME = np.dtype(
+    [
+        ("address", "<u8"),
+        ("size", "<u8"),
+        ("requested", "<u8"),
+        ("born", "<u8"),  # `seq` of its ALLOCATE
+        ("died", "<u8"),  # `seq` of its FREE; NEVER: alive at the end of the range
+        ("label", "<u4"),
+        ("chunk", "<u4"),  # handle
+        ("thread", "<u2"),
+        ("stream", "<u2"),
+        ("region", "<u2"),  # slot
+        ("born_time", "<i8"),  # of its ALLOCATE; LONG_AGO: before the range
+        ("died_time", "<i8"),  # of its FREE; undefined while `died` is NEVER
+    ],
+    align=True,
+)
+"""One allocation."""
+
+Wanted = Callable[[NDArray[np.uint64], NDArray[np.uint64]], NDArray[np.bool_]]
+"""Selects allocations by their addresses and sizes."""
+
+_LOW: Final = np.uint64(2**32 - 1)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Some of the allocations of a range of steps.
+
+    Attributes:
+        lifetimes: of LIFETIME, by `born`.
+        seen: number of allocations in the range, where `largest` keeps only some.
+    """
+
+    lifetimes: NDArray[np.void]
+    seen: int
+
+
+def find(  # noqa: PLR0913  each bounds the search in its own way
+    trace: Trace,
+    pool: int = 0,
+    start: int | None = None,
+    stop: int | None = None,
+    *,
+    largest: int | None = None,
+    wanted: Wanted | None = None,
+    most: int | None = None,
+    model: Model | None = None,
+) -> Found:
+    """Find the allocations that are alive at any of the steps [start, stop].
+
+    Args:
+        trace: the events.
+        pool: index of the pool.
+        start: the first step; None: the first step of the trace.
+        stop: the last step; None: the last step of the trace.
+        largest: keep only the `largest` largest ones; of equal sizes, earlier ones count as larger.
+        wanted: keep only these.
+        most: stop, and return no lifetimes, as soon as there are more than this; `Found.seen` is then `most` + 1.
+        model: a model of this trace and pool, to reach `start` sooner; it returns to its step.
+
+    Raises:
+        TraceError: the trace has no such steps, or the events up to `start` contradict each other.
+    """
+    start = trace.first if start is None else start
+    stop = len(trace) if stop is None else stop
+    if not trace.first <= start <= stop <= len(trace):
+        raise TraceError(
+            f"lifetimes of steps {start} to {stop} are not possible: the trace has steps {trace.first} to {len(trace)}"
+        )
+    reader = LifetimeReader(trace, pool, start, largest=largest, wanted=wanted, most=most, model=model)
+    return reader.read_to(stop)
+
+
+def in_use_at(trace: Trace, pool: int, step: int, model: Model | None = None) -> NDArray[np.void]:
+    """The chunks in use at a step, of CHUNK. Raises as `Model.seek`."""
+    if step == 0:
+        return np.zeros(0, CHUNK)
+    with (model or Model(trace, pool)).visiting(step) as there:
+        chunks = there.chunks()
+    used: NDArray[np.void] = chunks[chunks["in_use"]]
+    return used
+
+
+def times_of(trace: Trace, seqs: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The times of events, in nanoseconds; reads only their blocks.
+
+    Events that the trace no longer has get the time of its first event.
+    """
+    seqs = np.maximum(seqs, np.uint64(trace.first))
+    blocks = seqs // np.uint64(BLOCK)
+    found = np.zeros(len(seqs), np.int64)
+    for block in np.unique(blocks).tolist():
+        at = np.flatnonzero(blocks == block)
+        first = max(block * BLOCK, trace.first)
+        events = trace.read(first, min((block + 1) * BLOCK, len(trace)))
+        found[at] = events["time"][(seqs[at] - np.uint64(first)).astype(np.intp)]
+    return found
+
+
+def of_chunks(chunks: NDArray[np.void]) -> NDArray[np.void]:
+    """Chunks in use as lifetimes that did not end, by `born`; when they began is not known."""
+    found = _filled(chunks, np.argsort(chunks["born"]), "handle")
+    found["born_time"] = LONG_AGO
+    return found
+
+
+def born_by(events: Events, at: NDArray[np.intp]) -> NDArray[np.void]:
+    """The lifetimes that the ALLOCATE events at these indices begin."""
+    found = _filled(events, at, "chunk")
+    found["born"], found["born_time"] = events["seq"][at], events["time"][at]
+    return found
+
+
+def born_of(events: Events, at: NDArray[np.intp]) -> NDArray[np.uint64]:
+    """The `seq` of the ALLOCATE of each FREE at these indices: the last one before it with the same low 32 bits."""
+    seq = events["seq"][at]
+    found: NDArray[np.uint64] = seq - ((seq - events["other"][at]) & _LOW)
+    return found
+
+
+class LifetimeReader:
+    """Finds the allocations of a range of steps whose end moves on as the trace grows; reads each event once.
+
+    Args:
+        start: the first step of the range; the other arguments are those of `find`.
+
+    Attributes:
+        stop: the step up to which events were read.
+
+    Raises:
+        TraceError: the events up to `start` contradict each other.
+    """
+
+    def __init__(  # noqa: PLR0913  each bounds the search in its own way
+        self,
+        trace: Trace,
+        pool: int,
+        start: int,
+        *,
+        largest: int | None = None,
+        wanted: Wanted | None = None,
+        most: int | None = None,
+        model: Model | None = None,
+    ) -> None:
+        self.stop = start
+        self._trace, self._pool = trace, pool
+        self._wanted, self._largest, self._most = wanted, largest, most
+        self._floor = 0  # smaller allocations are not kept
+        carried = of_chunks(in_use_at(trace, pool, start, model))
+        self._alive = taken(carried, self._selected(carried, np.arange(len(carried))))
+        self._ended: list[NDArray[np.void]] = []
+        self._seen = len(self._alive)
+        self._forget()
+
+    def read_to(self, stop: int) -> Found:
+        """The allocations up to step `stop`, at least `self.stop`; reads the events between these steps."""
+        for block in self._trace.blocks(self.stop, stop):
+            if self._too_many:
+                break
+            kinds = np.where(block["pool"] == self._pool, block["kind"], 0)
+            self._begin(block, np.flatnonzero(kinds == Kind.ALLOCATE))
+            self._end(block, np.flatnonzero(kinds == Kind.FREE))
+            self._forget()
+        self.stop = stop
+        if self._too_many:
+            self._alive, self._ended = self._alive[:0].copy(), []
+            return Found(self._alive, (self._most or 0) + 1)
+        return Found(self._all(), self._seen)
+
+    @property
+    def _too_many(self) -> bool:
+        return self._most is not None and self._seen > self._most
+
+    def _begin(self, block: Events, at: NDArray[np.intp]) -> None:
+        """Add the ALLOCATE events of a block at these indices."""
+        at = self._selected(block, at)
+        self._seen += len(at)
+        large = at if self._floor == 0 else at[block["size"][at] > self._floor]
+        self._alive = joined([self._alive, born_by(block, large)])
+
+    def _end(self, block: Events, at: NDArray[np.intp]) -> None:
+        """Apply the FREE events of a block at these indices."""
+        at = self._selected(block, at)
+        at = at if self._floor == 0 else at[block["size"][at] >= self._floor]
+        if len(self._alive) and len(at):
+            born = born_of(block, at)
+            place = np.minimum(np.searchsorted(self._alive["born"], born), len(self._alive) - 1)
+            hit = self._alive["born"][place] == born
+            self._alive["died"][place[hit]] = block["seq"][at[hit]]
+            self._alive["died_time"][place[hit]] = block["time"][at[hit]]
+            over = self._alive["died"] != NEVER
+            self._ended.append(taken(self._alive, over))
+            self._alive = taken(self._alive, ~over)
+
+    def _all(self) -> NDArray[np.void]:
+        """All kept lifetimes, by `born`."""
+        self._ended = [joined(self._ended)] if self._ended else []
+        kept = joined([*self._ended, self._alive])
+        return taken(kept, np.argsort(kept["born"]))
+
+    def _selected(self, records: NDArray[np.void], at: NDArray[np.intp]) -> NDArray[np.intp]:
+        if self._wanted is None:
+            return at
+        return at[self._wanted(records["address"][at], records["size"][at])]
+
+    def _forget(self) -> None:
+        """Drop lifetimes that are too small to be among the largest."""
+        largest = self._largest
+        if largest is None or len(self._alive) + sum(map(len, self._ended)) <= largest:
+            return
+        kept = self._all()
+        kept = taken(kept, np.sort(np.lexsort([kept["born"], ~kept["size"]])[:largest]))
+        self._floor = int(kept["size"].min(initial=NEVER))
+        over = kept["died"] != NEVER
+        self._ended, self._alive = [taken(kept, over)], taken(kept, ~over)
+
+
+def _filled(records: NDArray[np.void], at: NDArray[np.intp], handle: str) -> NDArray[np.void]:
+    # Field by field: NumPy selects whole records a hundred times slower.
+    found = np.zeros(len(at), LIFETIME)
+    names = set(records.dtype.names or ())
+    for name in LIFETIME.names or ():
+        source = handle if name == "chunk" else name
+        if source in names:
+            found[name] = records[source][at]
+    found["died"] = NEVER
+    return found
+
+
+# ------------------------------------------------------------------------------
+# When allocations end: a search that continues where it stopped, as the trace grows.
+
+_LOW_BITS: Final = 2**32 - 1
+
+
+class Ends:
+    """Finds the FREEs of allocations of one pool, and remembers them; each search reads an event once.
+
+    Args:
+        trace: the events.
+        pool: index of the pool.
+    """
+
+    def __init__(self, trace: Trace, pool: int) -> None:
+        self._trace, self._pool = trace, pool
+        # `born` -> (`seq` of its FREE or NEVER, step searched up to)
+        self._known: dict[int, tuple[int, int]] = {}
+
+    def end_of(self, born: int, stop: int) -> int:
+        """The `seq` of the FREE of the allocation of event `born`; NEVER where it is not before `stop`."""
+        end, step = self._known.get(born, (int(NEVER), born + 1))
+        if end == NEVER and step < stop:
+            end = self._search(born, max(step, self._trace.first), stop)
+            self._known[born] = end, stop
+        return end if end < stop else int(NEVER)
+
+    def _search(self, born: int, start: int, stop: int) -> int:
+        for block in self._trace.blocks(start, stop):
+            freed = (block["kind"] == Kind.FREE) & (block["other"] == born & _LOW_BITS)
+            hits = np.flatnonzero(freed & (block["pool"] == self._pool))
+            if len(hits):
+                return int(block["seq"][hits[0]])
+        return int(NEVER)

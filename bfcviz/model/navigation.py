@@ -1,0 +1,320 @@
+"""Find steps: the next event of a kind, the peak, failures. A step is the one just after its event."""
+
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.errors import TraceError
+from bfcviz.events.event_source import BLOCK
+from bfcviz.events.labels import Labels
+from bfcviz.events.origin import holds_only_states
+from bfcviz.events.row_copy import joined, taken
+from bfcviz.events.schema import EVENT, Events, Kind
+from bfcviz.events.trace import Trace
+from bfcviz.model.timelines import timeline
+
+# ------------------------------------------------------------------------------
+# Find steps: the next event of a kind, the peak, failures. A step is the one just after its event.
+
+
+def _table(*kinds: Kind) -> NDArray[np.bool_]:
+    """Which values of `kind` are one of these."""
+    values = np.zeros(256, bool)
+    values[[int(kind) for kind in kinds]] = True
+    return values
+
+
+_WITH_CHUNK: Final = ~_table(Kind.OOM, Kind.MARK)
+_WITH_OTHER: Final = _table(Kind.SPLIT, Kind.MERGE)
+_LABELLED: Final = _table(Kind.ALLOCATE, Kind.FREE, Kind.OOM, Kind.MARK)
+
+
+def next_step(  # noqa: PLR0913  six independent conditions
+    trace: Trace,
+    step: int,
+    kinds: Collection[Kind],
+    pool: int | None = 0,
+    *,
+    chunk: int | None = None,
+    label: int | None = None,
+) -> int | None:
+    """The first step after `step` to which an event of one of `kinds` leads; None where there is none.
+
+    Args:
+        trace: the events.
+        step: where the search starts.
+        kinds: kinds of events.
+        pool: the pool of the event; None: any.
+        chunk: handle of a chunk that the event changes, creates or merges away; None: any. The heap reuses the handles
+            of chunks that were merged away.
+        label: number of the event's label, for kinds that have one; None: any.
+
+    Raises:
+        TraceError: the trace has no such step.
+    """
+    _check(trace, step)
+    for block in trace.blocks(step):
+        found = matches(block, kinds, pool, chunk, label)
+        if len(found):
+            return int(block["seq"][found[0]]) + 1
+    return None
+
+
+def previous_step(  # noqa: PLR0913
+    trace: Trace,
+    step: int,
+    kinds: Collection[Kind],
+    pool: int | None = 0,
+    *,
+    chunk: int | None = None,
+    label: int | None = None,
+) -> int | None:
+    """The last step before `step` to which an event of one of `kinds` leads; arguments as for `next_step`."""
+    _check(trace, step)
+    stop = step - 1  # event `step - 1` leads to `step` itself
+    while stop > trace.first:
+        start = max((stop - 1) // BLOCK * BLOCK, trace.first)
+        found = matches(trace.read(start, stop), kinds, pool, chunk, label)
+        if len(found):
+            return start + int(found[-1]) + 1
+        stop = start
+    return None
+
+
+def events_of(
+    trace: Trace,
+    kinds: Collection[Kind],
+    pool: int | None = 0,
+    start: int | None = None,
+    stop: int | None = None,
+) -> Events:
+    """All events of `kinds` in [start, stop), such as the marks and OOMs to draw over a timeline."""
+    found = [taken(block, matches(block, kinds, pool)) for block in trace.blocks(start, stop)]
+    return joined(found) if found else np.zeros(0, EVENT)
+
+
+def failures(
+    trace: Trace,
+    pool: int | None = 0,
+    most: int = 1000,
+    start: int | None = None,
+    stop: int | None = None,
+) -> list[int]:
+    """The steps at which requests of one pool (None: of any) failed finally, among the first `most` OOMs.
+
+    Only those of the events [start, stop), by default all.
+
+    A heap that can make room, by releasing regions or waiting for deferred memory, records an OOM first. Such an OOM is
+    left out where the next allocation of the same thread has the same requested size.
+    """
+    found = []
+    for event in events_of(trace, [Kind.OOM], pool, start, stop)[:most]:
+        step = int(event["seq"]) + 1
+        after = trace.read(step, min(step + _SOON, len(trace)))
+        same = (after["by"] == event["by"]) & (after["pool"] == event["pool"])
+        served = after[same & (after["kind"] == Kind.ALLOCATE)]
+        if not len(served) or served["requested"][0] != event["requested"]:
+            found.append(step)
+    return found
+
+
+_SOON = 256
+"""Events after an OOM within which an ALLOCATE may follow for which the heap made room."""
+
+
+def end_of_state(trace: Trace, pool: int = 0) -> int:
+    """The step after the last event of a pool: its state, in a trace without history; 0 for a pool without events."""
+    if len(trace) > trace.first and int(trace.read(len(trace) - 1, len(trace))["pool"][0]) == pool:
+        return len(trace)
+    found = previous_step(trace, len(trace), list(Kind), pool)
+    return trace.first if found is None else found
+
+
+def peak(trace: Trace, pool: int = 0) -> int:
+    """The first step at which bytes_in_use is at its highest; 0 for a trace without events.
+
+    Where the trace has no history, the only state of the pool.
+    """
+    return _first_highest(trace, pool, "bytes_in_use")
+
+
+def worst_fragmentation(trace: Trace, pool: int = 0) -> int:
+    """The first step with the highest external fragmentation (1 - largest_free_chunk / free_bytes).
+
+    Where the trace has no history, the only state of the pool.
+    """
+    return _first_highest(trace, pool, "external_fragmentation")
+
+
+def _first_highest(trace: Trace, pool: int, series: str) -> int:
+    if holds_only_states(trace.origin.details):
+        return end_of_state(trace, pool)
+    whole = timeline(trace, pool, trace.first, points=1)
+    # Step 0, the empty heap, has 0 of everything: it is the answer where no value is above 0.
+    return (
+        int(whole[0][f"{series}_max_step"]) if len(whole) and whole[0][f"{series}_max"] > 0 else trace.first
+    )
+
+
+def matches(
+    block: Events,
+    kinds: Collection[Kind],
+    pool: int | None,
+    chunk: int | None = None,
+    label: int | None = None,
+) -> NDArray[np.intp]:
+    """Indices of the events that match; the rarest condition is checked first, each on the remaining events."""
+    wanted = _table(*kinds)
+    found: NDArray[np.intp]
+    if chunk is not None:
+        found = np.flatnonzero((block["chunk"] == chunk) | (block["other"] == chunk))
+        found = found[_about(block[found], chunk)]
+    elif label is not None:
+        found = np.flatnonzero(block["label"] == label)
+    else:
+        found = np.flatnonzero(wanted[block["kind"]])
+    found = found[wanted[block["kind"][found]]]
+    if label is not None:
+        found = found[(block["label"][found] == label) & _LABELLED[block["kind"][found]]]
+    if pool is not None:
+        found = found[block["pool"][found] == pool]
+    return found
+
+
+def _about(events: Events, chunk: int) -> NDArray[np.bool_]:
+    """Which of the events concern this chunk: `other` is a chunk for some kinds, an id or nothing for others."""
+    kinds = events["kind"]
+    mine: NDArray[np.bool_] = (events["chunk"] == chunk) & _WITH_CHUNK[kinds]
+    mine |= (events["other"] == chunk) & _WITH_OTHER[kinds]
+    return mine
+
+
+def _check(trace: Trace, step: int) -> None:
+    if not trace.first <= step <= len(trace):
+        raise TraceError(f"step {step} does not exist: the trace has steps {trace.first} to {len(trace)}")
+
+
+# ------------------------------------------------------------------------------
+# Phases of a program: pairs of marks with the same value; the details of their labels name the phase.
+
+BEGINS: Final = "begins"
+"""The detail of a label whose mark begins the phase of this name."""
+
+ENDS: Final = "ends"
+"""The detail of a label whose mark ends the phase of this name."""
+
+
+class PhaseEnd(NamedTuple):
+    """What a mark does: `side` is `BEGINS` or `ENDS`, `name` the phase."""
+
+    side: str
+    name: str
+
+
+class Phase(NamedTuple):
+    """One phase.
+
+    Attributes:
+        name: its name.
+        begins: `seq` of the mark that begins it; None: it began before the marks that were searched.
+        ends: `seq` of the mark that ends it; None: it has not ended.
+        thread: number of the thread of its marks.
+    """
+
+    name: str
+    begins: int | None
+    ends: int | None
+    thread: int
+
+
+def phases(trace: Trace, pool: int = 0) -> list[Phase]:
+    """All phases of one heap, in the order of their ends; those without an end last."""
+    return phases_among(events_of(trace, [Kind.MARK], pool), trace.labels)
+
+
+def phases_among(marks: Events, labels: Labels) -> list[Phase]:
+    """The phases of these MARK events, in the order of their ends; those without an end last."""
+    begun: dict[tuple[str, int], Phase] = {}
+    found = []
+    for mark, end in zip(marks, phase_ends(marks, labels), strict=True):
+        if end is None:
+            continue
+        key, seq, thread = (end.name, int(mark["size"])), int(mark["seq"]), int(mark["by"])
+        if end.side == BEGINS:
+            begun[key] = Phase(end.name, seq, None, thread)
+        else:
+            before = begun.pop(key, Phase(end.name, None, None, thread))
+            found.append(before._replace(ends=seq))
+    return [*found, *begun.values()]
+
+
+def phase_ends(marks: Events, labels: Labels) -> list[PhaseEnd | None]:
+    """For each of these MARK events: what it begins or ends; None for a plain mark."""
+    known: dict[int, PhaseEnd | None] = {0: None}
+    found = []
+    for label in marks["label"].tolist():
+        if label not in known:
+            details = labels[label].details
+            sides = (PhaseEnd(side, details[side]) for side in (BEGINS, ENDS) if side in details)
+            known[label] = next(sides, None)
+        found.append(known[label])
+    return found
+
+
+# ------------------------------------------------------------------------------
+# The busy window: the steps of a trace after its set-up, where the training itself uses memory.
+
+BUSY: Final = 0.25
+"""The set-up ends where the bytes in use first reach this share of their peak."""
+
+LONG: Final = 0.25
+"""A shorter set-up, as a share of all events, is not left out."""
+
+_LEAD: Final = 0.02  # of the window, before the end of the set-up: the rise is then visible
+
+
+def busy_window(trace: Trace, pool: int = 0) -> tuple[int, int] | None:
+    """The steps from the end of the set-up to the last one; None where the set-up is short, or no longer in the trace.
+
+    The set-up are the events before the bytes in use of the pool first reach a quarter of their peak, and the events
+    with the time of the first one, which build the state that a file begins with.
+    """
+    first, last = trace.first, len(trace)
+    if last == first or first > 0 or holds_only_states(trace.origin.details):
+        return None
+    ends = max(_rise(trace, pool), _built(trace))
+    begin = int(ends - _LEAD * (last - ends))
+    if begin < LONG * last or ends >= last:
+        return None
+    return begin, last
+
+
+def _rise(trace: Trace, pool: int) -> int:
+    """The first step whose bytes in use reach `BUSY` of their peak."""
+    in_use = highest = 0
+    steps, peaks = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for block in trace.blocks():
+        sizes, kinds = block["size"].astype(np.int64), block["kind"]
+        sign = (kinds == Kind.ALLOCATE).astype(np.int64) - (kinds == Kind.FREE)
+        held = in_use + np.cumsum(np.where(block["pool"] == pool, sign, 0) * sizes)
+        peak = np.maximum.accumulate(np.append(highest, held))
+        rises = np.flatnonzero(np.diff(peak))
+        steps.append(block["seq"][rises].astype(np.int64) + 1)
+        peaks.append(peak[rises + 1])
+        in_use, highest = int(held[-1]), int(peak[-1])
+    every = np.concatenate(peaks)
+    reached = int(np.searchsorted(every, BUSY * highest))
+    return int(np.concatenate(steps)[reached]) if len(every) else trace.first
+
+
+def _built(trace: Trace) -> int:
+    """The step after the leading events that have one time; the first step where all events have it, or are few."""
+    begin = None
+    for block in trace.blocks():
+        begin = block["time"][0] if begin is None else begin
+        later = np.flatnonzero(block["time"] != begin)
+        if len(later):
+            return int(block["seq"][later[0]])
+    return trace.first

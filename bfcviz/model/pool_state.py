@@ -1,0 +1,412 @@
+"""Apply and undo events on the state of one pool; compiled where there is a compiler.
+
+::
+
+    address   0x1000                             0x5000
+              |--------- region, slot 0 ---------|
+              [ in use 7 ][        free 2        ]
+    SPLIT     [ in use 7 ][ free 2 ][   free 9   ]    undone: 9 merges back into 2
+    ALLOCATE  [ in use 7 ][in use 2][   free 9   ]    undone: 2 is free again
+    FREE      [ in use 7 ][ free 2 ][   free 9   ]    undone: 2 is in use, as the record says
+    MERGE     [ in use 7 ][        free 2        ]    undone: 9 is split off the end of 2
+
+A chunk has the row of its handle, so an event changes one or two rows and needs no search. Every event is checked
+against its rows before anything changes: a contradiction raises and leaves the state at the step before. `undo`
+needs only the records.
+
+Peaks cannot be undone from records. They hold for the furthest step applied (`peaks_step`); `Model` computes them
+again from a snapshot where the state is before that step.
+
+The C types are in `pool_state.pxd`; `array_access` has what C and Python write differently.
+"""
+
+from typing import Any, Never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.errors import TraceError
+from bfcviz.events.schema import Events
+from bfcviz.model import array_access, consistency, row_storage
+from bfcviz.model.extremes import Extremes
+from bfcviz.model.rows import ChunkRows, RegionRows
+from bfcviz.model.snapshots import Snapshot
+
+
+class PoolState:
+    """The chunks, regions and totals of one pool after the first `step` events of a trace.
+
+    Attributes (read only):
+        pool, pools, wanted: index of this pool, number of pools of the trace, and the size given to `watch`.
+        step: events applied, including those of other pools.
+        bytes_in_use, requested_bytes_in_use, pool_bytes, free_bytes: totals, in bytes.
+        num_allocs, ooms, chunks_in_use, chunks_free: counts.
+        peak_bytes_in_use, peak_pool_bytes, largest_alloc_size: the largest up to `peaks_step`.
+        peaks_step: the furthest step applied.
+    """
+
+    def __init__(self, pool: int = 0, pools: int = 1) -> None:
+        self.pool = pool
+        self.pools = pools
+        self.wanted = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Go back to step 0: no region, no chunk."""
+        self.step = self.peaks_step = 0
+        self.bytes_in_use = self.requested_bytes_in_use = self.pool_bytes = self.free_bytes = 0
+        self.num_allocs = self.ooms = self.chunks_in_use = 0
+        self.peak_bytes_in_use = self.peak_pool_bytes = self.largest_alloc_size = 0
+        self._chunks, self._regions, self._extremes = ChunkRows(), RegionRows(), Extremes()
+        self._chunks.free_sizes.watch(self.wanted)
+
+    def watch(self, wanted: int) -> None:
+        """Also measure the bytes in free chunks smaller than `wanted` bytes from now on."""
+        self.wanted = wanted
+        self._chunks.free_sizes.watch(wanted)
+
+    @property
+    def chunks_free(self) -> int:
+        """Number of free chunks."""
+        return self._chunks.free
+
+    @property
+    def largest_free_chunk(self) -> int:
+        """Size of the largest free chunk in bytes, 0 where nothing is free."""
+        return self._chunks.free_sizes.largest()
+
+    def apply(self, block: Events) -> None:
+        """Apply `block`, the events from `step` on.
+
+        Raises:
+            TraceError: an event contradicts the state, which stays at the step before that event.
+        """
+        self._run(block, noting=False)
+
+    def measure(self, block: Events) -> None:
+        """As `apply`, and record the extremes of every series after each event; `extremes` returns them."""
+        self._run(block, noting=True)
+
+    def _run(self, block: Events, *, noting: bool) -> None:
+        block = row_storage.contiguous(block)
+        count = len(block)
+        if count == 0:
+            return
+        records = array_access.events(block)
+        for i in range(count):
+            e = array_access.event(records, i)
+            code = self._forward(e)
+            if code != array_access.FINE:
+                self._refuse(code, block[i])
+            if noting:
+                self._note(e.time)
+
+    def undo(self, block: Events) -> None:
+        """Undo `block`, the events up to `step`; the inverse of `apply`.
+
+        Raises:
+            TraceError: these are not the events that led to this state; it stays at the step where that was found.
+        """
+        block = row_storage.contiguous(block)
+        count = len(block)
+        if count == 0:
+            return
+        records = array_access.events(block)
+        for i in range(count - 1, -1, -1):
+            code = self._back(array_access.event(records, i))
+            if code != array_access.FINE:
+                self._refuse(code, block[i])
+
+    def extremes(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
+        """The extremes of `measure` since the last call; see `Extremes.taken`."""
+        return self._extremes.taken()
+
+    # -- export and restore the whole state ---------------------------------------------------------------------
+
+    def chunk_rows(self) -> NDArray[np.void]:
+        """A copy of every chunk, in no order, of CHUNK_ROW."""
+        return self._chunks.exported()
+
+    def rows_by_handle(self) -> NDArray[np.void]:
+        """The row of each handle, of CHUNK_ROW, including handles without a chunk; valid until the next event."""
+        return self._chunks.by_handle()
+
+    def region_rows(self) -> tuple[NDArray[np.void], NDArray[np.uint64]]:
+        """Every region by ascending address: rows of REGION_ROW, and their slots."""
+        return self._regions.exported()
+
+    def snapshot(self) -> Snapshot:
+        """The state, for `restore`; the peaks must be up to date (`peaks_step` is `step`)."""
+        region_rows, slots = self.region_rows()
+        return Snapshot(
+            self.step,
+            self.chunk_rows(),
+            region_rows,
+            slots,
+            self.num_allocs,
+            self.ooms,
+            self.peak_bytes_in_use,
+            self.peak_pool_bytes,
+            self.largest_alloc_size,
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Restore a state that `snapshot` or `keyframes.decode` returned."""
+        self.clear()
+        self._chunks.load(snapshot.chunk_rows)
+        self._regions.load(snapshot.region_rows, snapshot.slots)
+        used = snapshot.chunk_rows[snapshot.chunk_rows["state"] == array_access.CHUNK_IN_USE]
+        self.step = snapshot.step
+        self.pool_bytes = snapshot.pool_bytes
+        self.bytes_in_use = snapshot.bytes_in_use
+        self.requested_bytes_in_use = int(used["requested"].sum())
+        self.free_bytes = self.pool_bytes - self.bytes_in_use
+        self.chunks_in_use = len(used)
+        self.num_allocs = snapshot.num_allocs
+        self.ooms = snapshot.ooms
+        self.recall_peaks(snapshot.peak_bytes_in_use, snapshot.peak_pool_bytes, snapshot.largest_alloc_size)
+
+    def recall_peaks(self, peak_bytes_in_use: int, peak_pool_bytes: int, largest_alloc_size: int) -> None:
+        """Set the peaks up to `step`, which the caller computed."""
+        self.peaks_step = self.step
+        self.peak_bytes_in_use = peak_bytes_in_use
+        self.peak_pool_bytes = peak_pool_bytes
+        self.largest_alloc_size = largest_alloc_size
+
+    # -- one event ---------------------------------------------------------------------------------------
+
+    def _forward(self, e: Any) -> int:
+        code = self._check(e, self.step)
+        if code == array_access.FINE and e.pool == self.pool:
+            code = self._do(e)
+        if code == array_access.FINE:
+            self.step += 1
+            self.peaks_step = max(self.peaks_step, self.step)
+        return code
+
+    def _back(self, e: Any) -> int:
+        code = self._check(e, self.step - 1)
+        if code == array_access.FINE and e.pool == self.pool:
+            code = self._undo(e)
+        if code == array_access.FINE:
+            self.step -= 1
+        return code
+
+    def _check(self, e: Any, seq: int) -> int:
+        if e.seq != seq:
+            return array_access.WRONG_STEP
+        if e.kind < array_access.EXTEND or e.kind > array_access.MARK:
+            return array_access.UNKNOWN_KIND
+        return array_access.WRONG_POOL if e.pool >= self.pools else array_access.FINE
+
+    def _do(self, e: Any) -> int:
+        code, kind = array_access.FINE, e.kind
+        if kind == array_access.ALLOCATE:
+            code = self._allocate(e)
+        elif kind == array_access.FREE:
+            code = self._free(e)
+        elif kind == array_access.SPLIT:
+            code = self._split_off(e)
+        elif kind == array_access.MERGE:
+            code = self._append(e)
+        elif kind == array_access.EXTEND:
+            code = self._add_bytes(e)
+        elif kind == array_access.RELEASE:
+            code = self._remove_bytes(e)
+        elif kind == array_access.OOM:
+            self.ooms += 1
+        return code
+
+    def _undo(self, e: Any) -> int:
+        code, kind = array_access.FINE, e.kind
+        if kind == array_access.ALLOCATE:
+            code = self._undo_allocate(e)
+        elif kind == array_access.FREE:
+            code = self._undo_free(e)
+        elif kind == array_access.SPLIT:
+            code = self._append(e)
+        elif kind == array_access.MERGE:
+            code = self._split_off(e)
+        elif kind == array_access.EXTEND:
+            code = self._remove_bytes(e)
+        elif kind == array_access.RELEASE:
+            code = self._add_bytes(e)
+        elif kind == array_access.OOM:
+            self.ooms -= 1
+        return code
+
+    def _allocate(self, e: Any) -> int:
+        code = self._free_here(e)
+        if code != array_access.FINE:
+            return code
+        if e.requested > e.size:
+            return array_access.SHORT
+        self._mark_in_use(e, e.seq)
+        self.num_allocs += 1
+        self.peak_bytes_in_use = max(self.peak_bytes_in_use, self.bytes_in_use)
+        self.largest_alloc_size = max(self.largest_alloc_size, e.size)
+        return array_access.FINE
+
+    def _undo_allocate(self, e: Any) -> int:
+        code = self._matches_owner(e, e.seq)
+        if code == array_access.FINE:
+            self._mark_free(e)
+            self.num_allocs -= 1
+        return code
+
+    def _free(self, e: Any) -> int:
+        code = self._matches_owner(e, self._born(e))
+        if code == array_access.FINE:
+            self._mark_free(e)
+        return code
+
+    def _undo_free(self, e: Any) -> int:
+        code = self._free_here(e)
+        if code == array_access.FINE:
+            self._mark_in_use(e, self._born(e))
+        return code
+
+    def _born(self, e: Any) -> int:
+        """The latest step before this FREE whose low 32 bits are the record's `other`."""
+        high = e.seq >> 32
+        if e.other > e.seq - (high << 32) and high > 0:
+            high -= 1
+        born: int = (high << 32) + e.other
+        return born
+
+    def _matches_owner(self, e: Any, born: int) -> int:
+        """FINE where the chunk is in use exactly as the record says; otherwise undoing would lose information."""
+        code = self._chunks.look(e.chunk, e.region, array_access.CHUNK_IN_USE)
+        if code != array_access.FINE:
+            return code
+        c = array_access.chunk(self._chunks.chunks, e.chunk)
+        if c.address != e.address or c.size != e.size:
+            return array_access.OTHER_PLACE
+        if c.born != born or c.requested != e.requested or c.label != e.label:
+            return array_access.OTHER_OWNER
+        if c.thread != e.thread or c.stream != e.stream:
+            return array_access.OTHER_OWNER
+        return array_access.FINE
+
+    def _mark_in_use(self, e: Any, born: int) -> None:
+        c = array_access.chunk(self._chunks.chunks, e.chunk)
+        c.state = array_access.CHUNK_IN_USE
+        c.requested = e.requested
+        c.born = born
+        c.label = e.label
+        c.thread = e.thread
+        c.stream = e.stream
+        self._chunks.free_sizes.set(e.chunk, 0)
+        self.bytes_in_use += e.size
+        self.requested_bytes_in_use += e.requested
+        self.free_bytes -= e.size
+        self.chunks_in_use += 1
+        self._chunks.free -= 1
+
+    def _mark_free(self, e: Any) -> None:
+        c = array_access.chunk(self._chunks.chunks, e.chunk)
+        c.state = array_access.CHUNK_FREE
+        c.requested = c.born = c.label = c.thread = c.stream = 0
+        self._chunks.free_sizes.set(e.chunk, e.size)
+        self.bytes_in_use -= e.size
+        self.requested_bytes_in_use -= e.requested
+        self.free_bytes += e.size
+        self.chunks_in_use -= 1
+        self._chunks.free += 1
+
+    def _split_off(self, e: Any) -> int:
+        """SPLIT, or MERGE undone: chunk `other` is split off the end of `chunk`."""
+        code = self._chunks.look(e.chunk, e.region, array_access.CHUNK_FREE)
+        if code == array_access.FINE:
+            code = self._chunks.vacant(e.other, e.seq)
+        if code != array_access.FINE:
+            return code
+        self._chunks.reserve(e.other)
+        c = array_access.chunk(self._chunks.chunks, e.chunk)
+        if e.size == 0:
+            return array_access.EMPTY
+        if e.size >= c.size:
+            return array_access.TOO_LARGE
+        if e.address != c.address + c.size - e.size:
+            return array_access.OTHER_PLACE
+        self._chunks.add(e.other, e.address, e.size, e.region)
+        c.size -= e.size
+        self._chunks.free_sizes.set(e.chunk, c.size)
+        return array_access.FINE
+
+    def _append(self, e: Any) -> int:
+        """MERGE, or SPLIT undone: chunk `other` is appended to the end of `chunk`."""
+        code = self._chunks.look(e.chunk, e.region, array_access.CHUNK_FREE)
+        if code == array_access.FINE:
+            code = self._chunks.look(e.other, e.region, array_access.CHUNK_FREE)
+        if code != array_access.FINE:
+            return code
+        c = array_access.chunk(self._chunks.chunks, e.chunk)
+        o = array_access.chunk(self._chunks.chunks, e.other)
+        if o.address != e.address or o.size != e.size:
+            return array_access.OTHER_PLACE
+        if c.address + c.size != e.address:
+            return array_access.NOT_NEIGHBOURS
+        self._chunks.drop(e.other)
+        c.size += e.size
+        self._chunks.free_sizes.set(e.chunk, c.size)
+        return array_access.FINE
+
+    def _add_bytes(self, e: Any) -> int:
+        """EXTEND, or RELEASE undone: a region is added, or extended, by a free chunk."""
+        code = self._addable(e)
+        if code == array_access.FINE:
+            if e.kind == array_access.EXTEND and e.flags & array_access.GREW:
+                code = self._regions.lengthen(e.region, e.address, e.size)
+            else:
+                code = self._regions.add(e.region, e.address, e.size)
+        if code == array_access.FINE:
+            self._chunks.reserve(e.chunk)
+            self._chunks.add(e.chunk, e.address, e.size, e.region)
+            self.pool_bytes += e.size
+            self.free_bytes += e.size
+            self.peak_pool_bytes = max(self.peak_pool_bytes, self.pool_bytes)
+        return code
+
+    def _remove_bytes(self, e: Any) -> int:
+        """RELEASE, or EXTEND undone: a region is removed, or shortened, by a free chunk."""
+        code = self._free_here(e)
+        if code == array_access.FINE:
+            if e.kind == array_access.EXTEND and e.flags & array_access.GREW:
+                code = self._regions.shorten(e.region, e.address, e.size)
+            else:
+                code = self._regions.remove(e.region, e.address, e.size)
+        if code == array_access.FINE:
+            self._chunks.drop(e.chunk)
+            self.pool_bytes -= e.size
+            self.free_bytes -= e.size
+        return code
+
+    def _addable(self, e: Any) -> int:
+        if e.size == 0:
+            return array_access.EMPTY
+        if array_access.passes_end(e.address, e.size):
+            return array_access.TOO_LARGE
+        return self._chunks.vacant(e.chunk, e.seq)
+
+    def _free_here(self, e: Any) -> int:
+        """FINE where the chunk is free and has the address and size of the record."""
+        code = self._chunks.look(e.chunk, e.region, array_access.CHUNK_FREE)
+        if code != array_access.FINE:
+            return code
+        c = array_access.chunk(self._chunks.chunks, e.chunk)
+        return array_access.FINE if c.address == e.address and c.size == e.size else array_access.OTHER_PLACE
+
+    # -- measure, and report contradictions -------------------------------------------------------------
+
+    def _note(self, time: int) -> None:
+        """Add the values after this event to the extremes."""
+        free_sizes = self._chunks.free_sizes
+        self._extremes.begin(self.step, time)
+        self._extremes.fold_use(self.bytes_in_use, self.requested_bytes_in_use, self.pool_bytes)
+        self._extremes.fold_free(self.free_bytes, free_sizes.largest(), free_sizes.below)
+
+    def _refuse(self, code: int, record: np.void) -> Never:
+        """Raise the sentence of `consistency` about the record and the rows it names."""
+        chunk, other = (self._chunks.row(int(record[name])) for name in ("chunk", "other"))
+        raise TraceError(consistency.text(code, record, self.step, chunk, other))

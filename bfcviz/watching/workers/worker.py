@@ -1,0 +1,269 @@
+"""The part of `watch_workers` in each worker: its recording, and the Dask plugin that begins and ends it."""
+
+import os
+import platform
+import secrets
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, Final, NamedTuple
+
+from distributed import Worker
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from bfcviz.errors import LiveError
+from bfcviz.events.storage.recording import Recording
+from bfcviz.events.storage.recording_copy import CopyPosition, Increment, read_increment
+from bfcviz.events.storage.recording_set import claim_subfolder
+from bfcviz.live import heap_provider
+from bfcviz.live.heap_provider import HeapProvider
+from bfcviz.watching.session import Asked, Capture, open_source, plan, request_of, start_source, title_of
+
+# ------------------------------------------------------------------------------
+# WorkerRecording: the part of `watch_workers` that runs in each worker; it knows nothing of Dask.
+#
+# A worker on the client's machine records straight into the client's folder. Any other worker records into a folder
+# of its own, from which the client fetches what is new.
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_MARKER: Final = ".watched-by-"
+
+
+@dataclass(frozen=True)
+class WorkerOrder:
+    """What each worker is to do.
+
+    Attributes:
+        asked: one framework -> its argument, as in `bfcviz.watch`; empty: the default of the worker's machine.
+        limit: bytes; of a heap that serves.
+        capture: what is recorded with each allocation.
+        folder: the client's folder of recordings.
+        machine: the client's machine; None: fetch from every worker.
+        token: a file of this name marks the folder, so that a worker does not take another folder for it.
+    """
+
+    asked: Mapping[str, Asked]
+    limit: int | None
+    capture: Capture | None
+    folder: str
+    machine: str | None
+    token: str = field(default_factory=lambda: _MARKER + secrets.token_hex(8))
+
+
+def machine_id() -> str:
+    """A name of this machine since it was started."""
+    try:
+        boot = _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        boot = ""
+    return f"{platform.node()} {boot}"
+
+
+class WorkerRecording:
+    """The recording of this process, from now until `end`.
+
+    Args:
+        order: what to do.
+        name: of the worker.
+        own_folder: where a worker on another machine records.
+
+    Attributes:
+        token: a name of this recording, different for each process.
+        source: serves or observes the framework.
+        folder: of the recording.
+        is_shared: whether the folder is in the client's folder.
+
+    Raises:
+        LiveError: the framework cannot be watched here.
+        FileError: the folder cannot be written.
+    """
+
+    def __init__(self, order: WorkerOrder, name: str, own_folder: str | os.PathLike[str]) -> None:
+        self.token = secrets.token_hex(8)
+        requests = plan(order.asked, order.limit, order.capture).requests
+        request = heap_provider.complete(requests[0])
+        self.is_shared = _is_here(order)
+        self.folder = claim_subfolder(Path(order.folder if self.is_shared else own_folder), name)
+        details = {
+            "framework": request.framework,
+            **heap_provider.details_of(request),
+            **_of_this_process(name),
+        }
+        self._title = title_of(request)
+        with ExitStack() as discard, ExitStack() as undo:
+            discard.callback(_remove_empty, self.folder)
+            recording = Recording(self.folder, [heap_provider.pool_of(request)], details=details)
+            undo.callback(recording.close)
+            discard.callback(recording.discard)
+            self.source: HeapProvider = open_source(request, recording)
+            start_source(self.source, self._title, undo)
+            undo.callback(self.source.settle)
+            discard.pop_all()
+            self._undo = undo.pop_all()
+
+    @property
+    def left_out(self) -> list[str]:
+        """The heaps that are not recorded: those of further streams and devices."""
+        return self.source.names[1:]
+
+    def end(self) -> None:
+        """End serving or observing, and mark the recording as complete. A second call does nothing."""
+        self._undo.close()
+
+
+def checked_order(asked: Mapping[str, Asked]) -> Mapping[str, Asked]:
+    """The frameworks to watch in each worker: one, or none for the default.
+
+    Raises:
+        LiveError: there are several, one is unknown or has an unknown option, or has its own log.
+    """
+    named = {name: value for name, value in asked.items() if value not in (None, False)}
+    if len(named) > 1:
+        raise LiveError(
+            f"{' and '.join(sorted(named))} were asked for; each worker has one trace: give one framework, or call "
+            "watch_workers once for each with its own client"
+        )
+    for value in named.values():
+        if isinstance(value, Mapping) and value.keys() & {"log", "labels"}:
+            raise LiveError("each worker records to a log of its own: remove log and labels from the options")
+    for name, value in named.items():
+        request_of(name, value)
+    return dict(asked)
+
+
+def _is_here(order: WorkerOrder) -> bool:
+    return order.machine == machine_id() and (Path(order.folder) / order.token).exists()
+
+
+def _of_this_process(name: str) -> dict[str, Any]:
+    return {"worker": name, "host": platform.node(), "process": os.getpid(), "started_ns": time.time_ns()}
+
+
+def _remove_empty(folder: Path) -> None:
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+# ------------------------------------------------------------------------------
+# The Dask side of a worker: a `WorkerPlugin` that begins and ends the recording, and the functions that clients
+#
+# call.
+#
+# NumPy is served per context (`contextvars`). Dask (distributed 2026.8) runs a task in a copy of the context in
+# which the worker's state machine started it, and calls `transition` in that context just before: there the plugin
+# makes it a served one.
+
+ABANDONED_S: Final = 300.0
+"""Seconds without a call of the client after which a worker ends its recording: a killed client cannot end it."""
+
+
+class AllocatorPlugin(WorkerPlugin):
+    """Watches the framework in a worker from the plugin's `setup` to its `teardown`.
+
+    An error does not stop the worker: it works unwatched, and the client is told.
+
+    Attributes:
+        name: of the plugin; it is registered under this name.
+        recording: None: it has not begun, or could not.
+        problem: why it could not.
+        called: when the client called last, by the monotonic clock.
+    """
+
+    def __init__(self, order: WorkerOrder) -> None:
+        self.name = f"bfcviz{order.token}"
+        self.recording: WorkerRecording | None = None
+        self.problem = ""
+        self.called = 0.0
+        self._order = order
+        self._own_folder = ""
+
+    def setup(self, worker: Worker) -> None:
+        """Begin to watch."""
+        self.called = time.monotonic()
+        try:
+            self._own_folder = tempfile.mkdtemp(prefix="bfcviz-", dir=worker.local_directory)
+            self.recording = WorkerRecording(self._order, str(worker.name), self._own_folder)
+        except Exception as error:  # noqa: BLE001  Dask would close the worker
+            self.problem = f"{type(error).__name__}: {error}"
+
+    def transition(self, key: object, start: str, finish: str, **_: Any) -> None:
+        """A task changes its state: let one that starts run in a watched context."""
+        del key, start
+        if finish != "executing" or self.recording is None:
+            return
+        if time.monotonic() - self.called > ABANDONED_S:
+            self.recording.end()
+        self.recording.source.watch_here()
+
+    def end(self) -> None:
+        """End the recording; what was recorded stays until `teardown`."""
+        if self.recording is not None:
+            self.recording.end()
+
+    def teardown(self, worker: Worker) -> None:
+        """End, and remove what the client has fetched."""
+        del worker
+        try:
+            self.end()
+        finally:
+            with suppress(OSError):
+                rmtree(self._own_folder)
+
+
+class WorkerReport(NamedTuple):
+    """What a worker tells its client.
+
+    Attributes:
+        token: of its recording; "": there is none.
+        name: of the worker.
+        problem: why there is none.
+        left_out: heaps that are not recorded.
+        folder: of the recording, if the client can read it; None: the client fetches it.
+        increment: what is new, if the client fetches it.
+    """
+
+    token: str
+    name: str
+    problem: str
+    left_out: list[str]
+    folder: str | None
+    increment: Increment | None
+
+
+def report(
+    plugin: str, positions: Mapping[str, CopyPosition], dask_worker: Worker | None = None
+) -> WorkerReport | None:
+    """Called in each worker by the client: its state, and what is new in its recording; None: it has no such plugin.
+
+    Args:
+        plugin: the name of the plugin.
+        positions: how much the client has, by the tokens of recordings.
+        dask_worker: given by Dask.
+    """
+    found = _plugin(plugin, dask_worker)
+    if found is None:
+        return None
+    found.called = time.monotonic()
+    name, recording = str(dask_worker and dask_worker.name), found.recording
+    if recording is None:
+        return WorkerReport("", name, found.problem, [], None, None)
+    if recording.is_shared:
+        return WorkerReport(recording.token, name, "", recording.left_out, str(recording.folder), None)
+    increment = read_increment(recording.folder, positions.get(recording.token, CopyPosition()))
+    return WorkerReport(recording.token, name, "", recording.left_out, None, increment)
+
+
+def end(plugin: str, dask_worker: Worker | None = None) -> None:
+    """Called in each worker by the client: end its recording."""
+    found = _plugin(plugin, dask_worker)
+    if found is not None:
+        found.end()
+
+
+def _plugin(name: str, worker: Worker | None) -> AllocatorPlugin | None:
+    found = None if worker is None else worker.plugins.get(name)
+    return found if isinstance(found, AllocatorPlugin) else None

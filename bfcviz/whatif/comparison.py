@@ -1,0 +1,603 @@
+"""Comparison: one request stream served under several policies, as a table of measures.
+
+The measures of fragmentation have many definitions; `MEASURES` has the one of each column. Sources: external
+fragmentation is TensorFlow's (xla/tsl/framework/bfc_allocator.cc, `GetFragmentation`); reserved-not-in-use is that of
+GMLake (Guo et al., ASPLOS 2024, arXiv 2401.08156) and STAlloc (arXiv 2507.16274).
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from html import escape
+from textwrap import wrap
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from bfcviz.errors import BfcvizError, InvalidRequest
+from bfcviz.events.origin import BEGIN_MARKS
+from bfcviz.terminal import printable
+from bfcviz.units import format_bytes
+from bfcviz.whatif.outcome import FirstDifference, FreeMemory, Outcome, RecordedOutcome, first_difference
+from bfcviz.whatif.policy import Policy, checked_limit
+from bfcviz.whatif.policy_table import policy_of, policy_text
+from bfcviz.whatif.requests import MARK, RequestStream
+from bfcviz.whatif.usual_policies import GROWING_BFC, OwnRules
+
+# ------------------------------------------------------------------------------
+# Comparison: one request stream served under several policies, as a table of measures.
+
+PLANS: Final = ("packed",)
+"""Policies that are plans, made with all lifetimes known: no allocators, and no bounds, since one may need less."""
+
+BOUNDS: Final = ("live_bytes",)
+"""Policies that no allocator can be, and that none can beat: the least memory that one could need."""
+
+CALL_COST_US: Final = 500.0
+"""Microseconds that a call to the driver is assumed to take; measure those of your device, for its own number."""
+
+MOST_RECORDED: Final = 300_000
+"""Requests: the events of a longer stream are not recorded, and what needs them is not known."""
+
+MEASURES: Final = {
+    "peak_reserved": "most bytes that the driver had granted",
+    "peak_in_use": "most bytes of blocks in use, after rounding",
+    "reserved_not_in_use": "1 - most bytes in use / peak pool (F2: GMLake, STAlloc)",
+    "external_fragmentation": "1 - largest free chunk / free bytes, where most is in use (F1: TensorFlow)",
+    "internal_fragmentation": "1 - requested bytes / bytes in use, where most is in use (F3): what rounding adds",
+    "splits": "free chunks cut in two, one for the request",
+    "merges": "neighbours that became one free chunk",
+    "driver_calls": "to the driver: grants, refused grants and releases",
+    "stall_s": "calls to the driver x the assumed cost of one",
+    "failure_external_fragmentation": "external at the first failure",
+    "failure_free_bytes": "pool that is not in use at the first failure (F4)",
+    "failure_room_bytes": "limit - pool at the first failure: what the driver would still grant",
+}
+"""Column -> its definition."""
+
+Kind = Literal["allocator", "plan", "bound"]
+
+
+@dataclass(frozen=True)
+class PolicyResult:
+    """What one policy did, up to its first failure: a job does not go on after it. Plans and bounds have no limit.
+
+    Attributes:
+        name: as it was asked for, such as `bfc:allow_growth=true`.
+        outcome: None: the policy cannot serve the stream.
+        message: why it cannot; empty if it can.
+        kind: an allocator; a plan of `PLANS`; or a lower bound of `BOUNDS`.
+        role: `as recorded` or `own rules` for the heap of the trace itself; else empty.
+    """
+
+    name: str
+    outcome: Outcome | None
+    message: str = ""
+    kind: Kind = "allocator"
+    role: str = ""
+
+    @property
+    def is_allocator(self) -> bool:
+        """Whether these are rules that a heap can have: no plan, no bound."""
+        return self.kind == "allocator"
+
+    @property
+    def title(self) -> str:
+        """The name, with the role before it."""
+        return f"{self.role}: {self.name}" if self.role else self.name
+
+    @property
+    def failed_request(self) -> int | None:
+        """Index of the first request that failed; None: none did."""
+        return None if self.outcome is None or self.outcome.fits else int(self.outcome.failures[0])
+
+    @cached_property
+    def recorded(self) -> RecordedOutcome | None:
+        """The outcome with its trace, if it was recorded."""
+        if self.outcome is None or self.outcome.trace is None or not self.is_allocator:
+            return None
+        return RecordedOutcome(self.outcome)
+
+    @cached_property
+    def free_at_peak(self) -> FreeMemory | None:
+        """The free memory where most is in use; None: not known."""
+        if self.outcome is None or not self.outcome.served:
+            return None
+        return self._free_memory(int(self.outcome.in_use.argmax()))
+
+    @cached_property
+    def free_at_failure(self) -> FreeMemory | None:
+        """The free memory at the first failure; None: none, or not known."""
+        return None if self.failed_request is None else self._free_memory(self.failed_request)
+
+    def _free_memory(self, request: int) -> FreeMemory | None:
+        if self.outcome is None or not self.is_allocator:
+            return None
+        if self.outcome.largest_free is None and self.recorded is not None:
+            return self.recorded.free_memory(request)
+        return self.outcome.free_memory(request)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several outcomes of one stream.
+
+    Attributes:
+        stream: the requests.
+        limit: memory limit in bytes; None: none.
+        results: of each policy, in the order asked; plans and bounds last.
+        call_cost_us: assumed cost of a driver call, in microseconds.
+        own: the rules of the trace's own heap, if they are among the policies.
+    """
+
+    stream: RequestStream = field(repr=False)
+    limit: int | None
+    results: tuple[PolicyResult, ...]
+    call_cost_us: float = CALL_COST_US
+    own: OwnRules | None = None
+
+    def __getitem__(self, name: str) -> PolicyResult:
+        """The result of the policy that was asked for by this name.
+
+        Raises:
+            InvalidRequest: there is none.
+        """
+        for result in self.results:
+            if result.name == name:
+                return result
+        names = ", ".join(result.name for result in self.results)
+        raise InvalidRequest(f"no policy {name!r} was compared; there are: {names}")
+
+    def to_arrow(self) -> pa.Table:
+        """One row a policy; sizes in bytes, shares from 0 to 1; null: not known, or no such moment."""
+        return pa.Table.from_pylist([self._row(result) for result in self.results], _SCHEMA)
+
+    def first_difference(self, one: str, other: str) -> FirstDifference | None:
+        """The first request that the policies of these names place differently; None: there is none.
+
+        What counts as different: see `bfcviz.whatif.outcome.first_difference`.
+
+        Raises:
+            InvalidRequest: one was not compared, cannot serve the stream, is no allocator, or was not recorded.
+        """
+        found = []
+        for name in (one, other):
+            recorded = self[name].recorded
+            if recorded is None:
+                raise InvalidRequest(
+                    f"where {name!r} places requests is not known: {self._why_not_recorded(self[name])}"
+                )
+            found.append(recorded)
+        return first_difference(found[0], found[1], (one, other))
+
+    def _why_not_recorded(self, result: PolicyResult) -> str:
+        if not result.is_allocator:
+            return f"it is a {result.kind}, not an allocator"
+        if result.outcome is None:
+            return f"it cannot serve them: {result.message}"
+        if len(self.stream) > MOST_RECORDED:
+            return f"there are {len(self.stream):,} requests, and events of at most {MOST_RECORDED:,} are recorded"
+        return "its outcome has no trace; let the `serve` of this policy return one if it is called with record=True"
+
+    def is_above_limit(self, result: PolicyResult) -> bool:
+        """Whether this is a plan or a bound that needs more than the limit.
+
+        Above a bound no allocator can serve the stream; above a plan one may.
+        """
+        if result.is_allocator or result.outcome is None or self.limit is None:
+            return False
+        return result.outcome.peak_reserved > self.limit
+
+    def _row(self, result: PolicyResult) -> dict[str, Any]:
+        outcome, request = result.outcome, result.failed_request
+        row: dict[str, Any] = {"policy": result.name, "kind": result.kind, "message": result.message}
+        row["role"] = result.role
+        if outcome is None:
+            return row
+        calls = outcome.driver_calls
+        row |= {
+            "limit": outcome.limit if result.is_allocator else self.limit,
+            "fits": outcome.fits and not self.is_above_limit(result),
+            "requests_served": outcome.served,
+            "peak_reserved": outcome.peak_reserved,
+            "peak_in_use": outcome.peak_in_use,
+            "reserved_not_in_use": outcome.reserved_not_in_use,
+            "internal_fragmentation": outcome.internal_fragmentation,
+            "external_fragmentation": _external(result.free_at_peak),
+        }
+        if result.is_allocator:
+            row |= {f"driver_{name}": number for name, number in calls._asdict().items()}
+            row["stall_s"] = sum(calls) * self.call_cost_us / 1e6
+        if result.recorded is not None:
+            counts = result.recorded.counts
+            row |= {f"{kind}s": counts[kind] for kind in ("split", "merge", "extend", "release")}
+        return row if request is None else row | self._failure(result, outcome, request)
+
+    def _failure(self, result: PolicyResult, outcome: Outcome, request: int) -> dict[str, Any]:
+        rows = self.stream.rows
+        marks = rows[:request][rows["kind"][:request] == MARK]
+        reserved, free = int(outcome.reserved[request]), result.free_at_failure
+        return {
+            "failed_request": request,
+            "failed_event": int(rows["event"][request]),
+            "failed_size": int(rows["size"][request]),
+            "failed_label": self.stream.labels.name(int(rows["label"][request])),
+            "failed_after_mark": self.stream.labels.name(int(marks["label"][-1])) if len(marks) else None,
+            "failed_after_mark_value": int(marks["size"].view(np.uint64)[-1]) if len(marks) else None,
+            "marks_before_failure": len(marks),
+            "failure_external_fragmentation": _external(free),
+            "failure_free_bytes": reserved - int(outcome.in_use[request]),
+            "failure_largest_free_bytes": None if free is None else free.largest,
+            "failure_room_bytes": None if outcome.limit is None else max(0, outcome.limit - reserved),
+        }
+
+
+_SCHEMA: Final = pa.schema(
+    [
+        *((name, pa.string()) for name in ("policy", "role", "kind", "message")),
+        *(("limit", pa.int64()), ("fits", pa.bool_()), ("requests_served", pa.int64())),
+        *((name, pa.int64()) for name in ("peak_reserved", "peak_in_use")),
+        *((name, pa.float64()) for name in ("reserved_not_in_use", "external_fragmentation")),
+        ("internal_fragmentation", pa.float64()),
+        *((name, pa.int64()) for name in ("splits", "merges", "extends", "releases")),
+        *((name, pa.int64()) for name in ("driver_grants", "driver_refusals", "driver_releases")),
+        ("stall_s", pa.float64()),
+        *((name, pa.int64()) for name in ("failed_request", "failed_event", "failed_size")),
+        *(("failed_label", pa.string()), ("failed_after_mark", pa.string())),
+        ("failed_after_mark_value", pa.uint64()),
+        *(("marks_before_failure", pa.int64()), ("failure_external_fragmentation", pa.float64())),
+        *((f"failure_{name}_bytes", pa.int64()) for name in ("free", "largest_free", "room")),
+    ]
+)
+
+
+def compare(
+    stream: RequestStream,
+    policies: Sequence[str | Policy | OwnRules],
+    limit: int | None = None,
+    *,
+    bounds: bool = True,
+    call_cost_us: float = CALL_COST_US,
+) -> Comparison:
+    """Serve a stream under each policy, each up to its first failure.
+
+    Args:
+        stream: the requests.
+        policies: names with options, such as `torch:expandable_segments=true`, policies, or the stream's own rules.
+        limit: memory limit in bytes; None: none.
+        bounds: whether those of `PLANS` and `BOUNDS` are added.
+        call_cost_us: assumed cost of a driver call, in microseconds.
+
+    Raises:
+        InvalidRequest: a name or an option does not exist, or is given twice. A policy that cannot serve the stream
+            is a result with a message.
+    """
+    served = [_asked(policy, limit) for policy in policies]
+    names = [each.name for each in served]
+    if len(set(names)) < len(names):
+        raise InvalidRequest(f"a policy is given twice: {', '.join(names)}; give each once")
+    if bounds:
+        served += [_asked(name, limit) for name in (*PLANS, *BOUNDS) if name not in names]
+    own = next((policy for policy in policies if isinstance(policy, OwnRules)), None)
+    return Comparison(stream, limit, tuple(_result(each, stream) for each in served), call_cost_us, own)
+
+
+class _Asked(NamedTuple):
+    """A policy that was asked for."""
+
+    name: str
+    policy: Policy
+    limit: int | None
+    role: str = ""
+
+
+def _asked(policy: str | Policy | OwnRules, limit: int | None) -> _Asked:
+    if isinstance(policy, OwnRules):
+        return _Asked(policy.text, policy.policy, policy.limit, policy.role)
+    name = policy if isinstance(policy, str) else policy_text(policy.name, policy.options)
+    return _Asked(name, policy_of(policy), limit)
+
+
+def _kind(policy: Policy) -> Kind:
+    """Rounded sizes make the lower bound a plan: an allocator may round less."""
+    if policy.name in PLANS:
+        return "plan"
+    if policy.name in BOUNDS:
+        return "bound" if policy.options.get("unit", 1) == 1 else "plan"
+    return "allocator"
+
+
+def _result(asked: _Asked, stream: RequestStream) -> PolicyResult:
+    kind = _kind(asked.policy)
+    is_allocator = kind == "allocator"
+    record = len(stream) <= MOST_RECORDED and is_allocator
+    try:
+        checked_limit(asked.limit)
+        # Under a limit, a plan or bound would say only what it has served before its first failure.
+        limit = asked.limit if is_allocator else None
+        outcome = asked.policy.serve(stream, limit, record=record, stop_at_failure=True)
+        return PolicyResult(asked.name, outcome, kind=kind, role=asked.role)
+    except BfcvizError as error:
+        return PolicyResult(asked.name, None, str(error), kind, asked.role)
+    except Exception as error:  # noqa: BLE001  policies of users may raise anything
+        return PolicyResult(asked.name, None, f"{type(error).__name__}: {error}", kind, asked.role)
+
+
+def _external(free: FreeMemory | None) -> float | None:
+    return None if free is None else free.scattered_share
+
+
+# ------------------------------------------------------------------------------
+# The first failure of a policy as a sentence: when, what was asked, what was free, and why the pool could not grow.
+
+_LONGEST: Final = 72  # characters of the label of a failed request
+
+MOST_COUNT: Final = 1 << 32
+"""A greater value of a mark is no count: TensorFlow makes up the step ids of its profiles."""
+
+
+def failure_text(row: dict[str, Any]) -> str:
+    """The failure of a row of `Comparison.to_arrow`."""
+    label = printable(row["failed_label"] or "an allocation without label")
+    label = label if len(label) <= _LONGEST else f"...{label[3 - _LONGEST :]}"
+    event = f" (event {row['failed_event']:,})" if row["failed_event"] >= 0 else ""
+    asked = format_bytes(row["failed_size"])
+    return (
+        f"out of memory at request {row['failed_request']:,}{event}{_moment(row)}: {asked} asked for {label}; "
+        f"{_free(row)}; {_growth(row)}"
+    )
+
+
+def _moment(row: dict[str, Any]) -> str:
+    """The last mark before the failure."""
+    name, value = row["failed_after_mark"], row["failed_after_mark_value"]
+    if name is None or name in BEGIN_MARKS:
+        return ""
+    shown = printable(name) or "no name"
+    counted = f" {value:,}" if value and value < MOST_COUNT else ""
+    return f", after mark {row['marks_before_failure']:,} of the trace ({shown}{counted})"
+
+
+def _free(row: dict[str, Any]) -> str:
+    """What is free in the pool."""
+    largest = row["failure_largest_free_bytes"]
+    chunk = "" if largest is None else f", at most {format_bytes(largest)} in one chunk"
+    return f"free in the pool: {format_bytes(row['failure_free_bytes'])}{chunk}"
+
+
+def _growth(row: dict[str, Any]) -> str:
+    """What the limit leaves, and why no new region could serve the request."""
+    room, asked = row["failure_room_bytes"], row["failed_size"]
+    if row["role"] == "as recorded":
+        return "a new region was refused, as in the trace"
+    if room is None:
+        return "no address is left for a new region"
+    if room == 0:
+        return "the pool has the whole limit, so it cannot grow"
+    left = f"not yet taken below the limit: {format_bytes(room)}"
+    if room >= asked:
+        return f"{left}, less than the region that these rules ask for: they round its size up"
+    return f"{left}, {format_bytes(asked - room)} too little for a new region"
+
+
+# ------------------------------------------------------------------------------
+# A comparison as text: a row a policy, then the definition of each measure, the assumptions and what is missing.
+
+_WIDTH: Final = 110
+_NAME: Final = 14  # characters: a longer name of a policy has a line of its own
+
+_WORDS: Final = {
+    "peak_reserved": "peak pool",
+    "peak_in_use": "in use",
+    "reserved_not_in_use": "not in use",
+    "external_fragmentation": "external",
+    "internal_fragmentation": "internal",
+    "splits": "splits",
+    "merges": "merges",
+    "driver_calls": "calls",
+    "stall_s": "stall",
+}
+"""Measure -> its name in texts: of its column."""
+
+_WORDS_OF_FAILURES: Final = {
+    "failure_external_fragmentation": "external in a failure",
+    "failure_free_bytes": "free in a failure",
+    "failure_room_bytes": "not yet taken in a failure",
+}
+
+_KINDS: Final = {
+    "bound": "bound: no allocator can need less: `live_bytes` has only the requested bytes in use at a time",
+    "plan": "plan: no allocator: all lifetimes are known before the first request; an allocator seldom needs less. "
+    "`packed` puts all blocks into one region, sizes rounded up to 256 bytes",
+}
+"""Kind of a policy -> what it is."""
+
+TRUST: Final = (
+    "which to trust: peak pool says whether the job fits; not in use, what the rules add to it; external at a failure, "
+    "why free memory did not serve; internal, what rounding costs; calls and stall, whether the job slows down"
+)
+
+COLUMNS: Final = ("policy", *_WORDS.values(), "result")
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """The whole comparison."""
+    lines = [*wrap(_head(comparison), _WIDTH), "", *_table(table_rows(comparison)), ""]
+    failed = failures(comparison)
+    found = [*failed, *([""] if failed else []), *notes(comparison)]
+    return "\n".join([*lines, *(line for text in found for line in wrap(text, _WIDTH) or [""])])
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """The same as a piece of HTML for a notebook: the table, the failures; definitions below a fold."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
+    rows = ["".join(f"<td>{_unbroken(cell)}</td>" for cell in row) for row in table_rows(comparison)]
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    failed = "".join(f"<li>{escape(line)}</li>" for line in failures(comparison))
+    defined = "".join(f"<li>{escape(line)}</li>" for line in notes(comparison))
+    return (
+        f"<p>{escape(_head(comparison))}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        f"<ul>{failed}</ul><details><summary>Definitions and assumptions</summary><ul>{defined}</ul></details>"
+    )
+
+
+def _unbroken(cell: str) -> str:
+    """A cell of HTML: a number stays in one line with its unit, however narrow the notebook is."""
+    return re.sub(r"(?<=\d) ", "\N{NO-BREAK SPACE}", escape(cell))
+
+
+def verdict_text(comparison: Comparison) -> str:
+    """Which policy needs the least memory, and how many fail, in one sentence."""
+    allocators = [result for result in comparison.results if result.is_allocator]
+    fitting = [result for result in allocators if result.outcome is not None and result.outcome.fits]
+    failing = len(allocators) - len(fitting)
+    limit = "" if comparison.limit is None else f" in {format_bytes(comparison.limit)}"
+    if not allocators:
+        return "No allocator was asked about"
+    if not fitting:
+        return f"{'The policy does' if failing == 1 else f'All {failing} policies do'} not fit{limit}"
+    best = min(fitting, key=_peak)
+    least = f"Least memory: {printable(best.name)}, {format_bytes(_peak(best))}"
+    return (
+        f"{least}; {failing} of {len(allocators)} do not fit{limit}"
+        if failing
+        else f"{least}; all fit{limit}"
+    )
+
+
+def _peak(result: PolicyResult) -> int:
+    return 0 if result.outcome is None else result.outcome.peak_reserved
+
+
+def table_rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    """The cells of each policy, as text; the names of the columns are `COLUMNS`."""
+    numbers = comparison.to_arrow().to_pylist()
+    return [_row(result, row) for result, row in zip(comparison.results, numbers, strict=True)]
+
+
+def failures(comparison: Comparison) -> list[str]:
+    """A sentence for each policy that failed or cannot serve the requests."""
+    numbers = comparison.to_arrow().to_pylist()
+    return [
+        f"{result.name}: {printable(result.message) if result.message else failure_text(row)}"
+        for result, row in zip(comparison.results, numbers, strict=True)
+        if result.message or (result.failed_request is not None and result.is_allocator)
+    ]
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """Definitions, assumptions, and what the stream says of itself."""
+    failed = any(result.failed_request is not None for result in comparison.results)
+    words = _WORDS | (_WORDS_OF_FAILURES if failed else {})
+    found = [f"{word}: {MEASURES[name]}" for name, word in words.items()]
+    kinds = {result.kind for result in comparison.results}
+    found += [text for kind, text in _KINDS.items() if kind in kinds]
+    if failed:
+        found.append(
+            "numbers of a policy that fails end at its first failure: they are no numbers of the whole job"
+        )
+    found += [TRUST, f"assumption: a driver call takes {comparison.call_cost_us:g} microseconds"]
+    found += _policy_notes(comparison)
+    found += _unknown_cells(comparison)
+    return [*found, *(f"note: {printable(note)}" for note in comparison.stream.notes)]
+
+
+def _policy_notes(comparison: Comparison) -> list[str]:
+    """Where the job's own rules come from, and what is assumed of the others."""
+    named = {result.name.partition(":")[0] for result in comparison.results}
+    own, found = comparison.own, []
+    if own is not None:
+        found.append(f"{own.role}: {printable(own.why)}")
+    if any(result.name == GROWING_BFC for result in comparison.results):
+        found.append(
+            f"{GROWING_BFC}: garbage collection is on, as TensorFlow sets it for GPUs "
+            "(TF_ENABLE_GPU_GARBAGE_COLLECTION)"
+        )
+    if "stream_ordered" in named:
+        found.append(
+            "stream_ordered: the driver's pool of cudaMallocAsync, whose rules are not public; assumed: it grows by "
+            "multiples of 32 MiB, unless `segment` says otherwise, and keeps all it has"
+        )
+    return found
+
+
+def _unknown_cells(comparison: Comparison) -> list[str]:
+    """Which cells are empty, because a stream is too long to record its events."""
+    if len(comparison.stream) <= MOST_RECORDED:
+        return []
+    known = ["splits", "merges"]
+    served = [result for result in comparison.results if result.is_allocator and result.outcome is not None]
+    if any(result.free_at_peak is None for result in served):
+        known.insert(0, "external of some policies")
+    return [
+        f"not known: {', '.join(known)}: above {MOST_RECORDED:,} requests the events of a policy are not recorded"
+    ]
+
+
+def _head(comparison: Comparison) -> str:
+    stream = comparison.stream
+    limit = "no limit" if comparison.limit is None else f"limit {format_bytes(comparison.limit)}"
+    least = format_bytes(int(stream.live_bytes.max(initial=0)))
+    return (
+        f"{printable(stream.source) or 'requests'}: {len(stream):,} requests, {limit}; no allocator can need less than "
+        f"{least} (the peak of the requested bytes in use). {verdict_text(comparison)}."
+    )
+
+
+def _row(result: PolicyResult, row: dict[str, Any]) -> tuple[str, ...]:
+    if result.outcome is None:
+        return (result.title, *[""] * (len(COLUMNS) - 2), "cannot serve")
+    calls = [row[f"driver_{kind}"] for kind in ("grants", "refusals", "releases")]
+    stall = row["stall_s"]
+    shares = ("reserved_not_in_use", "external_fragmentation", "internal_fragmentation")
+    return (
+        result.title,
+        format_bytes(row["peak_reserved"]),
+        format_bytes(row["peak_in_use"]),
+        *(_percent(row[share]) for share in shares),
+        *("" if row[kind] is None else f"{row[kind]:,}" for kind in ("splits", "merges")),
+        "" if calls[0] is None else f"{sum(calls):,}",
+        "" if stall is None else seconds_text(stall),
+        _verdict(result, fits=row["fits"]),
+    )
+
+
+def _verdict(result: PolicyResult, *, fits: bool) -> str:
+    if result.is_allocator:
+        return "fits" if fits else "out of memory"
+    return result.kind if fits else f"{result.kind}: above limit"
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.1f} %"
+
+
+def seconds_text(seconds: float) -> str:
+    """A duration in ms or s."""
+    return f"{1000 * seconds:,.1f} ms" if seconds < 1 else f"{seconds:,.1f} s"
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    """Aligned columns: the first and the last at their left, numbers at their right.
+
+    A long name has a line of its own. A word of the head with a space before its last word has two lines.
+    """
+    head = [name.rpartition(" ") if name.startswith("not ") else ("", "", name) for name in COLUMNS]
+    heads = [tuple(over for over, _, _ in head), tuple(name for _, _, name in head)]
+    lines = [*heads, *(("" if len(row[0]) > _NAME else row[0], *row[1:]) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(COLUMNS))]
+    found = [_aligned(line, widths) for line in lines]
+    for at in range(len(rows), 0, -1):
+        if len(rows[at - 1][0]) > _NAME:
+            found.insert(at + 1, rows[at - 1][0])
+    return found
+
+
+def _aligned(cells: tuple[str, ...], widths: list[int]) -> str:
+    last = len(widths) - 1
+    return "  ".join(
+        cell.ljust(width) if column in (0, last) else cell.rjust(width)
+        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ).rstrip()
