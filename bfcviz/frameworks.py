@@ -100,8 +100,8 @@ OBJECT: Final = OptionType("an object of bfcviz", _anything)
 # ------------------------------------------------------------------------------
 # The table: the ways to watch each framework, and the options and requirements of each way.
 #
-# A new framework is one entry in `FRAMEWORKS`, and for each way a module `bfcviz.live.<framework>.<way>` with a
-# function `<way>_<framework>`. A test compares the options with the functions' arguments.
+# A new framework is one entry in `FRAMEWORKS`, and for each way a function `<way>_<framework>` in the module
+# `bfcviz.live.<framework>`, or `bfcviz.live.<framework>.<way>`. A test compares the options with its arguments.
 
 WayName = Literal["serve", "observe"]
 

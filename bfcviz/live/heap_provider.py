@@ -214,8 +214,13 @@ def details_of(request: WatchRequest) -> dict[str, Any]:
 
 
 def function_of(framework: str, way: Way) -> Callable[..., HeapProvider]:
-    """The function that serves or observes a framework: `<way>_<framework>` in `bfcviz.live.<framework>.<way>`."""
-    module = import_module(f"bfcviz.live.{framework}.{way.name}")
+    """The function that serves or observes a framework: `<way>_<framework>` in `bfcviz.live.<framework>`.
+
+    A framework with several files is a folder: there it is in `bfcviz.live.<framework>.<way>`.
+    """
+    module = import_module(f"bfcviz.live.{framework}")
+    if hasattr(module, "__path__"):
+        module = import_module(f"bfcviz.live.{framework}.{way.name}")
     function: Callable[..., HeapProvider] = getattr(module, f"{way.name}_{framework}")
     return function
 

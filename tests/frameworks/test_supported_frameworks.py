@@ -42,7 +42,7 @@ def test_every_option_has_one_meaning_on_the_command_line():
 
 
 def test_the_table_imports_no_framework_and_no_numpy():
-    code = "import sys, bfcviz.cli.record; print(sorted({*sys.modules} & {'numpy', 'cupy', 'torch', 'rmm', 'jax'}))"
+    code = "import sys, bfcviz.frameworks; print(sorted({*sys.modules} & {'numpy', 'cupy', 'torch', 'rmm', 'jax'}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
@@ -62,7 +62,7 @@ def paddle(monkeypatch):
     for function in (resolve, selection_of, heap_provider.pool_of, plan):
         monkeypatch.setitem(function.__globals__, "FRAMEWORKS", added)
     made = []
-    module = ModuleType("bfcviz.live.paddle.observe")
+    module = ModuleType("bfcviz.live.paddle")
     module.observe_paddle = lambda **options: made.append(options)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return made

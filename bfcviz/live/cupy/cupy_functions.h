@@ -9,9 +9,9 @@
 #include "bfcviz/c/attributes.h"
 #include "bfcviz/c/fork_count.h"
 #include "bfcviz/events/reports.h"
+#include "bfcviz/live/raise_later.h"
 #include "bfcviz/live/stack_walk.h"
 #include "bfcviz/live/thread_label.h"
-#include "bfcviz/live/raise_later.h"
 
 /* One heap, for one stream of one device. */
 typedef struct bfc_cu_heap {

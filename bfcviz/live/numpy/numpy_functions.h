@@ -12,9 +12,9 @@
 #include "bfcviz/c/attributes.h"
 #include "bfcviz/c/constants.h"
 #include "bfcviz/c/fork_count.h"
+#include "bfcviz/live/failure.h"
 #include "bfcviz/live/stack_walk.h"
 #include "bfcviz/live/thread_label.h"
-#include "bfcviz/live/failure.h"
 
 /* NumPy's PyDataMem_Handler, version 1 (numpy/ndarraytypes.h). */
 typedef struct bfc_functions {

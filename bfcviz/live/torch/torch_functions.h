@@ -13,9 +13,9 @@
 #include "bfcviz/allocator/c_interface/hooks.h"
 #include "bfcviz/c/constants.h"
 #include "bfcviz/c/lock_list.h"
-#include "bfcviz/live/thread_label.h"
 #include "bfcviz/live/failure.h"
 #include "bfcviz/live/raise_later.h"
+#include "bfcviz/live/thread_label.h"
 #include "bfcviz/live/torch/torch_error.h"
 
 /* One heap, for one stream of one device. PyTorch passes no context to its functions, so this list is

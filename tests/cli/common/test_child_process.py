@@ -25,7 +25,7 @@ while signal.sigtimedwait([], 0.2) is None: pass
 
 
 def run(*words, **environment):
-    return record.run(words, {**os.environ, **environment})
+    return record.run_program(words, {**os.environ, **environment})
 
 
 def test_a_python_file_is_not_a_program(tmp_path, capsys, monkeypatch):
