@@ -22,9 +22,9 @@ from bfcviz.whatif.comparison import (
 )
 from bfcviz.whatif.outcome import FirstDifference, Outcome
 from bfcviz.whatif.policy import Policy
+from bfcviz.whatif.policy_table import OwnRules, usual_policies
 from bfcviz.whatif.replay import bytes_of, stream_of
 from bfcviz.whatif.requests import RequestStream
-from bfcviz.whatif.usual_policies import OwnRules, usual_policies
 
 if TYPE_CHECKING:
     from bfcviz.figures import Picture
@@ -166,7 +166,7 @@ def compare_policies(
     Args:
         source: as for `bfcviz.explain`, or a `RequestStream`.
         policies: one or several names with options, such as `"torch:expandable_segments=true"`; None: the job's own
-            rules, if they are known, and those of `bfcviz.whatif.usual_policies.USUAL`.
+            rules, if they are known, and those of `bfcviz.whatif.policy_table.USUAL`.
         limit: memory limit, in bytes or as text such as `"64MiB"`; None: none.
         pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
             the first. A `RequestStream` has one only.

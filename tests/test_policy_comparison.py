@@ -6,8 +6,8 @@ from whatif.labelled_streams import MiB, stream_of
 
 import bfcviz
 from bfcviz.errors import InvalidRequest
+from bfcviz.whatif.policy_table import AS_RECORDED, USUAL
 from bfcviz.whatif.requests import ALLOCATE, FREE
-from bfcviz.whatif.usual_policies import AS_RECORDED, USUAL
 
 REQUESTS = [(ALLOCATE, 0, 3 * MiB), (ALLOCATE, 1, 3 * MiB), (FREE, 0, 0), (ALLOCATE, 2, 5 * MiB)]
 

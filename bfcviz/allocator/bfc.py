@@ -20,6 +20,7 @@ None of these errors changes the heap.
 """
 
 import operator
+import sys
 from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -27,22 +28,136 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from bfcviz import native
+from bfcviz import _forks, native
 from bfcviz.allocator import invariants, memory_map, queries
 from bfcviz.allocator.c_interface import c_api
-from bfcviz.allocator.error_of_reason import failure, invalid_free, whole
-from bfcviz.allocator.finalizer import Finalizer
 from bfcviz.allocator.heap import Heap
 from bfcviz.allocator.interface import AllocationAttributes, AllocatorOptions, Internals, Stats, bytes_of
 from bfcviz.allocator.memory_map import Moment
 from bfcviz.allocator.replay import Operations, Replay, Replayed
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.trimming import return_free_pages, trim_heap
-from bfcviz.errors import AllocatorError, InvalidRequest, OutOfMemory
+from bfcviz.allocator.trimming import return_free_pages, trim_heap, wait_for_growth
+from bfcviz.errors import (
+    AllocatorError,
+    DoubleFree,
+    ForeignPointer,
+    InteriorPointer,
+    InvalidFree,
+    InvalidRequest,
+    OutOfMemory,
+    SubAllocatorError,
+)
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import recording_of
 from bfcviz.units import parse_bytes
+
+# ------------------------------------------------------------------------------
+# Convert the heap's failure numbers (native.FAILED_..., native.FREE_...) into errors with a message.
+
+NO_TABLE_MEMORY = "the machine has no memory for the heap's own tables; the heap is unchanged"
+
+
+def failure(reason: int, num_bytes: int, alignment: int) -> Exception:
+    """The error for a failure of `Heap.allocate` other than out of memory."""
+    if reason == native.FAILED_TABLES:
+        return MemoryError(NO_TABLE_MEMORY)
+    if reason == native.FAILED_GRANT:
+        return SubAllocatorError(
+            "the sub-allocator granted a region that overlaps another, is smaller than requested, or does not "
+            "begin at a multiple of 256 bytes; the heap did not use it"
+        )
+    if reason == native.FAILED_CLOSED:
+        return AllocatorError(f"{num_bytes} bytes were requested, but the allocator is closed")
+    if reason == native.FAILED_FORKED:
+        return AllocatorError(
+            f"{num_bytes} bytes were requested, but the heap cannot grow in this process: it was forked while another "
+            "thread was in the sub-allocator. Use the free memory, or create a new heap in this process"
+        )
+    if reason == native.FAILED_ALIGNMENT:
+        return InvalidRequest(f"the alignment is {alignment}; give a power of two")
+    return InvalidRequest(f"{num_bytes} bytes were requested; give a size from 0 to 2^62")
+
+
+def whole(number: int, what: str, bits: int = 64) -> int:
+    """The number as an int; raises InvalidRequest if it does not fit `bits` unsigned bits."""
+    if not 0 <= operator.index(number) < 1 << bits:
+        raise InvalidRequest(f"{number} is out of range for {what}; give a number from 0 to 2^{bits} - 1")
+    return operator.index(number)
+
+
+def invalid_free(reason: int, address: int) -> Exception:
+    """The error for a failure of `Heap.free`."""
+    kind: type[InvalidFree]
+    if reason == native.FREE_TABLES:
+        return MemoryError(NO_TABLE_MEMORY)
+    if reason == native.FREE_DOUBLE:
+        kind, text = DoubleFree, "is in a free chunk: it was freed already, or never allocated"
+    elif reason == native.FREE_INTERIOR:
+        kind, text = InteriorPointer, "is inside a chunk in use: give the address that allocate returned"
+    else:
+        kind, text = ForeignPointer, "is in no region of this heap: it belongs to another allocator"
+    return kind(address, f"{address:#x} {text}")
+
+
+# ------------------------------------------------------------------------------
+# Finalizer: release a heap's memory when its allocator is collected or closed.
+#
+# Always plain Python, in an object of its own: compiled classes have no finalizers under Python's limited C
+# interface.
+
+
+class _GrowthLock:
+    """Makes a fork wait until no other thread is in the sub-allocator: the child could not continue that call."""
+
+    def __init__(self, heap: Heap) -> None:
+        self._heap = heap
+
+    def acquire(self, _blocking: bool, timeout: float) -> bool:
+        wait_for_growth(self._heap, int(timeout * 1e9))
+        return False
+
+    def release(self) -> None:
+        """Do nothing: `acquire` takes no lock."""
+
+    def _at_fork_reinit(self) -> None:
+        """Do nothing: the heap detects the fork (`Heap.was_forked_while_growing`)."""
+
+
+class Finalizer:
+    """Releases the regions and ends the log.
+
+    Only the allocator owns it. Its members may be in a reference cycle with the allocator.
+
+    Args:
+        heap: its regions are released.
+        log: it is closed.
+    """
+
+    def __init__(self, heap: Heap, log: EventLog) -> None:
+        self._heap = heap
+        self._log = log
+        self._is_ending = sys.is_finalizing
+        self._is_compiled = "bfcviz._heap" in sys.modules
+        self._growth_lock = _forks.keep(_GrowthLock(heap), _forks.FIRST)
+
+    def close(self) -> None:
+        """Release the memory and end the log; a second call does nothing."""
+        if not self._heap.closed:
+            self._heap.release_all()
+            self._heap.frees.wake_waiters()
+            self._log.close()
+
+    def __del__(self) -> None:
+        # No thread waits for memory of a heap without references, so none is woken; at the end of Python waking would
+        # fail. Then the modules of an uncompiled heap may be unloaded too: its memory is freed with the process.
+        if not self._heap.closed and (self._is_compiled or not self._is_ending()):
+            self._heap.release_all()
+            self._log.close()
+
+
+# ------------------------------------------------------------------------------
+# BFCAllocator: the public interface of the instrumented heap.
 
 # ------------------------------------------------------------------------------
 # Retry a failed request after frees of other threads, as TensorFlow's allow_retry_on_failure does.

@@ -8,10 +8,9 @@ from bfcviz.cli.command import INTERRUPTED
 from bfcviz.cli.common import add_request_arguments, asked_requests, search_control
 from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import json_text, say
-from bfcviz.whatif.policy_table import POLICIES, policy_of
+from bfcviz.whatif.policy_table import POLICIES, policy_of, rules_to_fit
 from bfcviz.whatif.replay import bytes_of
 from bfcviz.whatif.search.smallest_limit import GRANULE, SmallestLimit, limit_lines, smallest_limit
-from bfcviz.whatif.usual_policies import rules_to_fit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -201,7 +201,7 @@ def _count(number: int | None, what: str) -> str | None:
 
 
 def _checks(origin: Origin) -> list[Mapping[str, Any]]:
-    """The comparisons that the importer made; see `bfcviz.importers.tensorflow.comparison`."""
+    """The comparisons that the importer made; see `bfcviz.importers.tensorflow.replay`."""
     checks = origin.details.get("checks")
     found = checks if isinstance(checks, list | tuple) else ()
     return [check for check in found if isinstance(check, Mapping) and check.get("checked")]

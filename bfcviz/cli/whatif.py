@@ -11,9 +11,8 @@ from bfcviz.policy_comparison import PolicyComparison, compare_policies
 from bfcviz.terminal import json_text, say
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policy import checked_limit
-from bfcviz.whatif.policy_table import POLICIES, meaning_of, option_text, policy_of
+from bfcviz.whatif.policy_table import POLICIES, USUAL, meaning_of, option_text, policy_of
 from bfcviz.whatif.replay import bytes_of
-from bfcviz.whatif.usual_policies import USUAL
 
 FORMATS: Final = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet")
 

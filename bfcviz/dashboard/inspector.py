@@ -4,24 +4,24 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from threading import RLock
 from typing import Any, Final
 
+import anywidget
 import ipywidgets as widgets
 import traitlets
 
 from bfcviz.analysis.why import opening
-from bfcviz.dashboard import widget_lifetime
-from bfcviz.dashboard.chunk_list import ChunkList
-from bfcviz.dashboard.chunk_pane import ChunkPane
+from bfcviz.dashboard import controls, layouts, notebook
+from bfcviz.dashboard.chunk_pane import ChunkList, ChunkPane
 from bfcviz.dashboard.controls import MOVES, Controls, Player, Position, Size, bind, destination, step_of_pool
 from bfcviz.dashboard.event_list import EventList
 from bfcviz.dashboard.export_row import ExportRow
-from bfcviz.dashboard.figure_view import FigureView
+from bfcviz.dashboard.figure_widget import FigureView
 from bfcviz.dashboard.header import Header
 from bfcviz.dashboard.holders_pane import HoldersPane
 from bfcviz.dashboard.layouts import LAYOUTS, StageBox, map_pixels, names_in
-from bfcviz.dashboard.page import Message, PageWidget
 from bfcviz.dashboard.panel_data import PanelData, brushed, unmarked, whole, with_step, zoomed
 from bfcviz.errors import BfcvizError
 from bfcviz.events.trace import Trace
@@ -33,6 +33,62 @@ from bfcviz.figures.region_map.rows import last_event
 from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model.grouping import HolderChoice
 from bfcviz.model.navigation import busy_window
+
+# ------------------------------------------------------------------------------
+# The page's side of a dashboard: an invisible widget that sends user actions from the page to Python.
+#
+# Python sends it nothing: anywidget drops messages to a widget that took a slow page more than two seconds to start.
+#
+# The `do` of the messages that it sends:
+#
+# =========  ===========================================================================================
+# `theme`    the page is `light` or `dark`
+# `width`    width of the dashboard, in pixels
+# `key`      a key was pressed, outside of text fields and sliders
+# `click`    a click into the figure: number of the panel (from 1), and the position on its axes
+# `whole`    a double click on a panel: show its whole range
+# `zoom`     the ranges of all axes, after a zoom or pan has ended
+# `brush`    `from` and `to` on the strip's axis: the window of steps; without them: all steps
+# `hover`    the number of the row of holders that the mouse points at; without it: none
+# `scroll`   the user scrolled a list: its name, and the row at its upper edge
+# others     the `data-bfcviz` attribute of the clicked element
+# =========  ===========================================================================================
+
+# The text, not the path: for a path, anywidget keeps every widget alive to notify it when the file changes.
+_SCRIPT: Final = "\n".join(
+    Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("page.js", "scrolling.js")
+)
+
+# JupyterLab and ipywidgets remove the focus outline of menus, sliders and boxes. The class is repeated three times so
+# that this rule has a higher specificity than theirs.
+_STYLE: Final = """
+.bfcviz-dashboard:focus-visible, .bfcviz-dashboard.bfcviz-dashboard.bfcviz-dashboard :focus-visible {
+  outline: 2px solid var(--jp-brand-color1, #1976d2) !important; outline-offset: 1px;
+}
+.bfcviz-dashboard tr:focus-visible { outline-offset: -2px }
+"""
+
+Message = Mapping[str, Any]
+
+
+class PageWidget(anywidget.AnyWidget):
+    """A widget of height 0 above the figure; its width is the width available to the figure.
+
+    Args:
+        receive: called with each message from the page.
+    """
+
+    _esm = _SCRIPT
+    _css = _STYLE + controls.STYLE + layouts.STYLE
+
+    def __init__(self, receive: Callable[[Message], None]) -> None:
+        super().__init__()
+        self.layout.height = "0px"
+        self.on_msg(lambda _, message, __: receive(message))
+
+
+# ------------------------------------------------------------------------------
+# The Inspector: step through a trace event by event, and see what each event did to the heap.
 
 # ------------------------------------------------------------------------------
 # The state of an Inspector: its traits, checked, and a frame that draws all changes made together once.
@@ -430,7 +486,7 @@ class Inspector(ViewState):
         names = {"everything shown": _ALL} | {kind.title: name for name, kind in FIGURES.items()}
         self.export_row = ExportRow(names, self.draw_for_export, self._code)
         super().__init__(trace, **traits)
-        widget_lifetime.free_unseen(self)
+        notebook.free_unseen(self)
         try:
             self.theme = theme
             self._begin(step, pool, follow=follow)
@@ -482,7 +538,7 @@ class Inspector(ViewState):
             return
         self._closed = True
         self.player.pause()
-        widget_lifetime.close(self, *self._parts(), without=self._user_widgets)
+        notebook.close(self, *self._parts(), without=self._user_widgets)
         self.set_trait("children", ())
         self._forget()
 
@@ -668,7 +724,7 @@ class Inspector(ViewState):
             before = [self.chunk_list.widget, self.event_list.widget]
             self._open()
             self.below.children = self._tables()
-            widget_lifetime.close(*before)
+            notebook.close(*before)
             self.look = replace(whole(self.look), selected=None, hovered=None, holder=None)
             if (at := step_of_pool(self._trace, self.pool, self.step)) != self.step:
                 self.step = at

@@ -8,7 +8,8 @@ from typing import Any, Final, TypeVar
 
 import ipywidgets as widgets
 
-from bfcviz.dashboard import notebook, widget_lifetime
+from bfcviz.dashboard import notebook
+from bfcviz.dashboard import notebook as widget_lifetime
 from bfcviz.dashboard.header import StatusLine
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.dashboard.renderer import BUDGET, RATE, Frame, FrameChoice, Renderer, Workload

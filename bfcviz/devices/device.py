@@ -6,7 +6,7 @@ from bfcviz._context_manager import Closing
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface import DEFAULT, Allocator, AllocatorAttributes
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Memory, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda import Memory, cuda_sub_allocator
 from bfcviz.devices.host_memory import HostMemory
 from bfcviz.devices.physical import DeviceName, PhysicalDevice
 from bfcviz.devices.session import SessionHeaps

@@ -7,7 +7,7 @@ from typing import Final
 
 from bfcviz.allocator.interface import Allocator, AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import CudaSubAllocator
+from bfcviz.allocator.sub_allocators.cuda import CudaSubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.physical import PhysicalDevice
 from bfcviz.devices.registry import AllocatorRegistry

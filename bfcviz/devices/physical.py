@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
-from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.allocator.sub_allocators.cuda.driver import Driver
+from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.allocator.sub_allocators.cuda_driver import Driver
 from bfcviz.devices.simulated_memory import LARGEST
 from bfcviz.errors import DeviceError, SettingError, UnknownDevice
 from bfcviz.units import format_bytes, parse_bytes

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from bfcviz.allocator.interface import AllocationAttributes, Allocator
-from bfcviz.allocator.sub_allocators.cuda.base import CudaSubAllocator
+from bfcviz.allocator.sub_allocators.cuda import CudaSubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.host_memory import PinnedSubAllocator
 from bfcviz.devices.simulated_memory import SimulatedGpuSubAllocator

@@ -21,8 +21,7 @@ from bfcviz.figures.theme import Theme, contrasting
 from bfcviz.figures.view_options import PLAIN, Look, grouping_of
 from bfcviz.model import Model
 from bfcviz.model.grouping import Grouping
-from bfcviz.model.holder_index import HolderIndex
-from bfcviz.model.holders import HolderPart, Holders, holders, summary
+from bfcviz.model.holders import HolderIndex, HolderPart, Holders, holders, summary
 from bfcviz.units import format_bytes
 
 MOST: Final = 150

@@ -6,7 +6,7 @@ from threading import RLock
 from typing import Any, NamedTuple, Protocol
 
 from bfcviz import _forks
-from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
+from bfcviz.allocator.sub_allocators import cuda_driver
 
 
 class StreamEvent(Protocol):

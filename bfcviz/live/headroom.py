@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from bfcviz.allocator.sub_allocators import pages
-from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Memory
+from bfcviz.allocator.sub_allocators.cuda import Memory
 from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.units import GiB, MiB, format_bytes, parse_bytes
 

@@ -8,7 +8,7 @@ from bfcviz import _compiled
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget, CudaSubAllocator
+from bfcviz.allocator.sub_allocators.cuda import Budget, CudaSubAllocator
 from bfcviz.errors import AllocatorError, LiveError
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.equal_steps import ALERT, chosen_name, plain_name
-from bfcviz.model.holder_index import HolderIndex
+from bfcviz.model.holders import HolderIndex
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import matches, phase_ends
 

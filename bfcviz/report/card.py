@@ -15,7 +15,7 @@ from bfcviz.figures.region_map.rows import Pieces, Rows, lay_out
 from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import following, holder_rules, holder_variables
 from bfcviz.model import Model
-from bfcviz.report.holder_colours import ColouredHolder, ColouredHolders, coloured_holders
+from bfcviz.report.content import ColouredHolder, ColouredHolders, coloured_holders
 from bfcviz.report.page import HEIGHT, SIZE_BAR_STYLE, RowChunks, SizeBar, size_bars
 from bfcviz.units import format_bytes
 

@@ -14,8 +14,7 @@ from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import DARK, FONT, LIGHT, Theme, holder_rules, holder_variables, variables
 from bfcviz.model.holders import Holders
 from bfcviz.report import words
-from bfcviz.report.content import HeapReport, largest
-from bfcviz.report.holder_colours import ColouredHolders, coloured_holders
+from bfcviz.report.content import ColouredHolders, HeapReport, coloured_holders, largest
 from bfcviz.report.words import ReportRow
 from bfcviz.units import format_bytes
 

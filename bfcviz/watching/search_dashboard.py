@@ -14,7 +14,8 @@ from typing import Any, Final, Generic, TypeVar
 
 import ipywidgets as widgets
 
-from bfcviz.dashboard import notebook, widget_lifetime
+from bfcviz.dashboard import notebook
+from bfcviz.dashboard import notebook as widget_lifetime
 from bfcviz.dashboard.renderer import Renderer, Workload
 from bfcviz.live.numpy.serve import unserved
 from bfcviz.whatif.search.trial import SearchControl

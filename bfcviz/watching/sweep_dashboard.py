@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import ipywidgets as widgets
 
-from bfcviz.dashboard import notebook, widget_lifetime
-from bfcviz.dashboard.figure_view import relayouting, restyling
-from bfcviz.dashboard.figure_widget import OneWayFigureWidget
+from bfcviz.dashboard import notebook
+from bfcviz.dashboard import notebook as widget_lifetime
+from bfcviz.dashboard.figure_widget import OneWayFigureWidget, relayouting, restyling
 from bfcviz.dashboard.renderer import Renderer, Workload
 from bfcviz.figures.comparison.sweep import sweep_heat_map
 from bfcviz.figures.theme import ThemeName

@@ -22,9 +22,8 @@ from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.outcome import FirstDifference, FreeMemory, Outcome, RecordedOutcome, first_difference
 from bfcviz.whatif.policy import Policy, checked_limit
-from bfcviz.whatif.policy_table import policy_of, policy_text
+from bfcviz.whatif.policy_table import GROWING_BFC, OwnRules, policy_of, policy_text
 from bfcviz.whatif.requests import MARK, RequestStream
-from bfcviz.whatif.usual_policies import GROWING_BFC, OwnRules
 
 # ------------------------------------------------------------------------------
 # Comparison: one request stream served under several policies, as a table of measures.

@@ -15,9 +15,8 @@ from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.whatif.policy_table import POLICIES, policy_of
+from bfcviz.whatif.policy_table import AS_RECORDED, POLICIES, USUAL, policy_of
 from bfcviz.whatif.replay import replay
-from bfcviz.whatif.usual_policies import AS_RECORDED, USUAL
 
 MiB = 1 << 20
 

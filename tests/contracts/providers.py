@@ -11,7 +11,7 @@ from fake_torch import FakeTorch, HostMemory
 from live.cupy_stand_in import StandIn, cupy
 from live.jax_stand_in import Array, Device, put_jax, stack
 
-from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
+from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.live.cupy import cupy_api
 from bfcviz.live.cupy.observe import observe_cupy
 from bfcviz.live.cupy.serve import serve_cupy

@@ -7,8 +7,8 @@ import pytest
 from fake_cuda import FakeCuda
 from heaps import KIB, MIB, new_heap
 
-from bfcviz.allocator.sub_allocators.cuda.driver import Driver
-from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import KINDS, Budget, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda import KINDS, Budget, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda_driver import Driver
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.errors import OutOfMemory

@@ -14,7 +14,7 @@ import bfcviz
 from bfcviz.dashboard import Inspector
 from bfcviz.dashboard import controls as player_module
 from bfcviz.dashboard.export_row import ExportRow
-from bfcviz.dashboard.figure_view import difference
+from bfcviz.dashboard.figure_widget import difference
 from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures import FIGURES

@@ -6,7 +6,7 @@ import pytest
 from devices.machines import fake
 
 from bfcviz.allocator.interface import AllocatorAttributes
-from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
+from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.devices import DeviceManager, Settings, cuda_gpus
 from bfcviz.errors import DeviceError
 from bfcviz.units import GiB, MiB

@@ -5,8 +5,8 @@ from devices.machines import fake, simulated
 from fake_cuda import FakeCuda
 
 import bfcviz
-from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.allocator.sub_allocators.cuda.driver import Driver
+from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.allocator.sub_allocators.cuda_driver import Driver
 from bfcviz.devices import (
     DeviceManager,
     LogicalDeviceConfiguration,

@@ -10,8 +10,7 @@ import bfcviz
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
-from bfcviz.exporters.convert import convert
-from bfcviz.exporters.part_of_trace import part_of
+from bfcviz.exporters.convert import convert, part_of
 from bfcviz.model.lifetimes import find
 from bfcviz.model.model import Model
 

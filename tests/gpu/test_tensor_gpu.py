@@ -5,7 +5,7 @@ import pytest
 from gpu.cuda_machine import cupy, needs_gpu
 from heaps import MIB, assert_model_agrees, new_heap
 
-from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import KINDS, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda import KINDS, cuda_sub_allocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.tensors import Tensor
 from bfcviz.devices.training import MLP, Attention, ConvNet, Deferred, Training

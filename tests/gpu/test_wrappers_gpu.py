@@ -4,7 +4,7 @@ import pytest
 from gpu.cuda_machine import cupy, needs_gpu
 from heaps import MIB, new_heap
 
-from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import KINDS, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda import KINDS, cuda_sub_allocator
 from bfcviz.devices.wrappers.guard import GuardAllocator
 from bfcviz.devices.wrappers.memory_access import FRESH, NaNFillAllocator
 from bfcviz.errors import GuardOverrun

@@ -10,8 +10,8 @@ from shared import SHARED
 
 from bfcviz.importers.file_content import read_content
 from bfcviz.importers.protobuf_wire import Wire
-from bfcviz.importers.tensorflow.memory_events import collect_requests, read_space
-from bfcviz.importers.tensorflow.requests import REQUEST, RecordedRequests, Requests
+from bfcviz.importers.tensorflow.profile import collect_requests, read_space
+from bfcviz.importers.tensorflow.replay import REQUEST, RecordedRequests, Requests
 
 REAL = SHARED / "real" / "tensorflow"
 

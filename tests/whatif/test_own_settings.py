@@ -10,9 +10,8 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Kind
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.whatif.policy_table import policy_of
+from bfcviz.whatif.policy_table import own_settings, policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream, requests_of
-from bfcviz.whatif.usual_policies import own_settings
 
 MiB = 1 << 20
 

@@ -6,17 +6,17 @@ from shared import sample_trace
 from whatif.labelled_streams import MiB, stream_of
 
 from bfcviz.events.labels import Labels
-from bfcviz.whatif.policy_table import policy_of
-from bfcviz.whatif.requests import ALLOCATE, STREAM_ROW, RequestStream, requests_of
-from bfcviz.whatif.usual_policies import (
+from bfcviz.whatif.policy_table import (
     AS_RECORDED,
     GROWING_BFC,
     OWN_RULES,
     USUAL,
     own_rules,
+    policy_of,
     rules_to_fit,
     usual_policies,
 )
+from bfcviz.whatif.requests import ALLOCATE, STREAM_ROW, RequestStream, requests_of
 
 
 def torch_stream(**settings):

@@ -7,8 +7,8 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from bfcviz import _forks
 from bfcviz.allocator.interface import AllocationAttributes, Allocator
-from bfcviz.allocator.sub_allocators.cuda.base import CudaSubAllocator
-from bfcviz.allocator.sub_allocators.cuda.driver import Driver
+from bfcviz.allocator.sub_allocators.cuda import CudaSubAllocator
+from bfcviz.allocator.sub_allocators.cuda_driver import Driver
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.devices.wrappers.wrapper import AllocatorWrapper

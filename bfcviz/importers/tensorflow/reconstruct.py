@@ -17,9 +17,17 @@ from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Pool
 from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.importers.heap_state import reordered
-from bfcviz.importers.tensorflow.comparison import Checks, compare
-from bfcviz.importers.tensorflow.replay import HeapRules, ReplayedRequests, replay
-from bfcviz.importers.tensorflow.requests import ABSENT, RecordedRequests, Requests, match_frees
+from bfcviz.importers.tensorflow.replay import (
+    ABSENT,
+    Checks,
+    HeapRules,
+    RecordedRequests,
+    ReplayedRequests,
+    Requests,
+    compare,
+    match_frees,
+    replay,
+)
 from bfcviz.native import MAX_REGIONS
 from bfcviz.units import format_bytes
 

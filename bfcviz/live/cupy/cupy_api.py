@@ -7,15 +7,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
 
+from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.allocator.sub_allocators.cuda.driver import LEGACY, PER_THREAD
-from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import (
-    Budget,
-    CudaSubAllocator,
-    Memory,
-    cuda_sub_allocator,
-)
+from bfcviz.allocator.sub_allocators.cuda import Budget, CudaSubAllocator, Memory, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda_driver import LEGACY, PER_THREAD
 from bfcviz.errors import DeviceError, LiveError, MissingExtra
 from bfcviz.live.deferred_frees import DelayedEvent, RelaxedEvent, StreamEvent
 from bfcviz.live.headroom import CAPABILITY_MAJOR, Room

@@ -22,7 +22,7 @@ from bfcviz import _forks
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget, Memory
+from bfcviz.allocator.sub_allocators.cuda import Budget, Memory
 from bfcviz.errors import BfcvizError, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from bfcviz import native
-from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
+from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.errors import DeviceError, LiveError
 from bfcviz.live.deferred_frees import DelayedEvent, StreamEvent
 from bfcviz.live.headroom import CAPABILITY_MAJOR, Room

@@ -14,7 +14,7 @@ from weakref import ref
 from bfcviz import _forks
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget, Memory, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda import Budget, Memory, cuda_sub_allocator
 from bfcviz.errors import BfcvizError, DeviceError, InvalidFree, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog

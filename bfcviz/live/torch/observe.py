@@ -1,21 +1,612 @@
 """observe_torch: PyTorch's own caching allocator, observed through the history that it keeps."""
 
+import functools
+import sys
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Final, cast
+from itertools import chain
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast
 
-from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
+from bfcviz import _forks, _interrupts
+from bfcviz.code_places import CodePlace
+from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory, PoolTotals
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import TORCH_OBSERVED
 from bfcviz.events.storage.recording import Recording
-from bfcviz.formats.torch import UNIT
+from bfcviz.formats.torch import UNIT, Rules, StreamNumbers, line_number, stack_words
 from bfcviz.live.heap_provider import HeapProvider
 from bfcviz.live.observed_heap import ObservedHeap, Polling, devices_in_order, log_and_labels
 from bfcviz.live.stacks import Chosen
 from bfcviz.live.torch import torch_api
-from bfcviz.live.torch.history import DeviceHistory, Recorder
+from bfcviz.live.torch.segments_and_blocks import Segments, bytes_in_use, rewound
+
+# ------------------------------------------------------------------------------
+# DeviceHistory: PyTorch's memory history of one device, transferred into an ObservedHeap.
+#
+# ::
+#
+#     history, a ring    [ ... old | read before | new ..... S . later ]      of this reading
+#     segments                                               ^ the whole state, asked for just before
+#
+# The state leaves a `snapshot` entry S in the history, which is read next. New entries are carried out one by one.
+# At S the state shows whether entries were missed, and differences are corrected: the heap is what PyTorch says.
+#
+# If entries were overwritten unread, the heap is set to the state before the oldest entry, which follows from the
+# state at S and the entries up to it; then all entries are carried out. Only what was overwritten is missing.
+
+# ------------------------------------------------------------------------------
+# DeviceHistory: PyTorch's memory history of one device, transferred into an ObservedHeap.
+
+Entry = Mapping[str, Any]
+
+_TAIL: Final = 8
+"""Entries to compare, to find where the last reading ended."""
+
+_CLOCKS_US: Final = 5000
+"""Difference between the clocks of PyTorch and Python, at most."""
+
+
+class Asked(NamedTuple):
+    """When a state was asked for, and when it was there, by PyTorch's clock in microseconds."""
+
+    begin_us: int
+    end_us: int
+
+    def may_be_of(self, entry: Entry) -> bool:
+        """Whether an entry was recorded meanwhile, as far as the clocks tell."""
+        time = entry.get("time_us")
+        return time is None or self.begin_us - _CLOCKS_US <= time <= self.end_us + _CLOCKS_US
+
+
+class Reading(NamedTuple):
+    """What one reading found of a device.
+
+    Attributes:
+        trace: the history, the oldest entry first.
+        segments: all segments of the device, a little earlier than the end of the trace.
+        settings: the allocator's settings.
+        asked: when the segments were asked for.
+        is_still: nothing was recorded after the segments were told, which therefore are the state at the end.
+        is_whole: nothing was overwritten since the history was cleared.
+        is_cleared: the history was cleared just after this trace.
+    """
+
+    trace: Sequence[Entry]
+    segments: Sequence[Entry]
+    settings: Mapping[str, Any]
+    asked: Asked
+    is_still: bool = False
+    is_whole: bool = True
+    is_cleared: bool = False
+
+
+class DeviceHistory:
+    """The history of one device.
+
+    Args:
+        heap: receives the events.
+        number: number of the device.
+        offset_ns: PyTorch's clock plus this is the heap's clock.
+        named: whether allocations get labels.
+        limit: the bytes that PyTorch may take of the device now; None: unknown.
+
+    Attributes:
+        lost: readings before which entries were overwritten unread, or were passed over.
+        mended: blocks in which the state differed from the entries, except at the first reading.
+        out_of_memory: the last failure; None: there was none.
+    """
+
+    def __init__(
+        self,
+        heap: ObservedHeap,
+        number: int,
+        offset_ns: int,
+        *,
+        named: bool = True,
+        limit: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        self.heap = heap
+        self.number = number
+        self.lost = 0
+        self.mended = 0
+        self.out_of_memory: OutOfMemory | None = None
+        self._offset_ns = offset_ns
+        self._named = named
+        self._limit = limit
+        self._rules = Rules()
+        self._segments = Segments(heap)
+        self._is_new = True
+        self._tail: list[tuple[Any, ...]] | None = None  # of the last reading; empty: it was cleared
+        self._passed: tuple[int, Asked] | None = None  # the state taken instead: bytes in use, and when
+        self._seen = 0
+        self._latest_us = 0  # of what the heap contains
+        self._labels: dict[tuple[Any, ...], int] = {}
+        self._by_frames: dict[tuple[Any, ...], int] = {}  # by the identity of frames, within a reading
+        self._streams = StreamNumbers()
+
+    @property
+    def unmapped(self) -> int:
+        """Bytes that PyTorch unmapped in parts of expandable segments; they are still drawn, as free."""
+        return self._segments.unmapped
+
+    def read(self, reading: Reading) -> int:
+        """Transfer the new entries of a reading; returns how many."""
+        trace, segments = reading.trace, reading.segments
+        self._rules = Rules.of(reading.settings)
+        self._by_frames.clear()
+        start = None if self._is_new else self._find_new(reading)
+        at = len(trace) if reading.is_still else self._find_state(reading, start or 0)
+        if at is None and start is None:
+            self.pass_over(segments, reading.asked)
+            return 0
+        if start is None:
+            start = self._begin(segments, trace[:at])
+        for entry in trace[start:at]:
+            self._carry_out(entry)
+        if at is not None:
+            self.mended += self._mend(segments, self._when(trace[min(at, len(trace) - 1)]) if trace else None)
+            for entry in trace[at:]:
+                self._carry_out(entry)
+        self._passed = None
+        self._tail = [] if reading.is_cleared else [_key(entry) for entry in trace[-_TAIL:]]
+        self._seen = len(trace)
+        self._latest_us = trace[-1].get("time_us", 0) if trace else self._latest_us
+        return len(trace) - start
+
+    def _begin(self, segments: Sequence[Entry], trace: Sequence[Entry]) -> int:
+        """Set the heap to the state before some entries that ended in `segments`; returns the first one to carry out.
+
+        The first reading begins with the state itself.
+        """
+        if self._is_new:
+            self._is_new = False
+            self._mend(segments, None)
+            return len(trace)
+        self.lost += 1
+        start = self._first_after(trace)
+        when = self._when(trace[start]) if start < len(trace) else None
+        before = rewound(segments, trace[start:], self._rules)
+        self.mended += self._mend(before, when, relabel=True)
+        return start
+
+    def pass_over(self, segments: Sequence[Entry], asked: Asked) -> None:
+        """Set the heap to a state, without the entries before it."""
+        self._by_frames.clear()
+        differences = self._mend(segments, None, relabel=True)
+        self.lost += not self._is_new
+        self.mended += 0 if self._is_new else differences
+        self._is_new = False
+        self._tail = None
+        self._passed = bytes_in_use(segments), asked
+        self._latest_us = asked.end_us
+
+    def begin_anew(self, *, is_complete: bool) -> None:
+        """The history was cleared; `is_complete`: nothing is missing before its next entry."""
+        self._tail = [] if is_complete and self._tail is not None else None
+        self._passed = None
+
+    def _mend(self, segments: Sequence[Entry], when: int | None, *, relabel: bool = False) -> int:
+        return self._segments.mend(segments, self._label_of, self._streams.of, time=when, relabel=relabel)
+
+    def _find_state(self, reading: Reading, start: int) -> int | None:
+        """The index of the `snapshot` entry of the state, not before `start`; None: it was overwritten.
+
+        There may be those of other code, too: they mostly tell other bytes in use, or another time.
+        """
+        return _state_in(reading.trace, start, bytes_in_use(reading.segments), reading.asked)
+
+    def _first_after(self, trace: Sequence[Entry]) -> int:
+        """The index of the first entry that the heap does not contain, where others may be missing before it."""
+        return next(
+            (at for at, entry in enumerate(trace) if entry.get("time_us", 0) > self._latest_us), len(trace)
+        )
+
+    def _find_new(self, reading: Reading) -> int | None:
+        """The index of the first unread entry; None: some were overwritten."""
+        trace, tail = reading.trace, self._tail
+        if tail is None:
+            passed = None if self._passed is None else _state_in(trace, 0, *self._passed)
+            return None if passed is None else passed + 1
+        if not tail:
+            return 0 if reading.is_whole else None
+        # In a ring that is not full yet, it is at the same place.
+        for at in chain((self._seen,), range(len(trace), 0, -1)):
+            if 0 < at <= len(trace) and _key(trace[at - 1]) == tail[-1]:
+                begin = max(at - len(tail), 0)
+                if [_key(entry) for entry in trace[begin:at]] == tail[len(tail) - (at - begin) :]:
+                    return at
+        return None
+
+    # -- one entry at a time ------------------------------------------------------------------------------------
+
+    def _carry_out(self, entry: Entry) -> None:
+        action, address, size = entry["action"], entry.get("addr", 0), entry["size"]
+        when = self._when(entry)
+        if action == "alloc":
+            block = self._rules.block(size, self.heap.free_at(address))
+            label, stream = self._label_of(entry), self._streams.of(entry["stream"])
+            self._segments.allocate(address, block, size, label, stream, when)
+        elif action == "free_completed":
+            self._segments.free(address, when)
+        elif action in ("segment_alloc", "segment_map"):
+            self._segments.grant(address, size, grows=action == "segment_map", time=when)
+        elif action in ("segment_free", "segment_unmap"):
+            self._segments.release(address, size, when)
+        elif action == "oom":
+            self._fail(entry, when)
+
+    def _when(self, entry: Entry) -> int | None:
+        """The time of an entry by the heap's clock, in nanoseconds; None: it has none."""
+        return max(entry["time_us"] * 1000 + self._offset_ns, 0) if "time_us" in entry else None
+
+    def _fail(self, entry: Entry, when: int | None) -> None:
+        requested = entry["size"]
+        device_free = entry.get("device_free", entry.get("addr", 0))  # its name until 2.0
+        label, stream = self._label_of(entry), self._streams.of(entry["stream"])
+        self.heap.oom(requested, label, stream, when, device_free)
+        totals = self.heap.stats()
+        free, pool = max(totals.free_bytes - self.unmapped, 0), totals.pool_bytes - self.unmapped
+        limits = (pool + device_free, self._limit())
+        limit = min(limit for limit in limits if limit is not None)
+        mapped = PoolTotals(pool, pool - free, min(totals.largest_free_chunk, free), limit)
+        self.out_of_memory = OutOfMemory.of(requested, mapped, rounded=self._rules.round_up(requested))
+
+    def _label_of(self, entry: Entry) -> int:
+        """The label of an allocation: its metadata, or the innermost frame outside of libraries."""
+        frames = entry.get("frames") or []
+        metadata = entry.get("user_metadata") or ""
+        same = (metadata, *map(id, frames))  # a reading has one object for each frame
+        label = self._by_frames.get(same)
+        if label is None:
+            key = (metadata, *((frame["filename"], frame["line"], frame["name"]) for frame in frames))
+            label = self._labels.get(key)
+            if label is None:
+                label = self._labels[key] = self._intern(metadata, frames)
+            self._by_frames[same] = label
+        return label
+
+    def _intern(self, metadata: str, frames: Sequence[Entry]) -> int:
+        if not self._named or not (frames or metadata):
+            return 0
+        lines = [CodePlace(frame["name"], frame["filename"], line_number(frame["line"])) for frame in frames]
+        name, stack = stack_words(metadata, lines)
+        return self.heap.labels.intern(name, stack=stack) if stack else self.heap.labels.intern(name)
+
+
+def _state_in(trace: Sequence[Entry], start: int, in_use: int, asked: Asked) -> int | None:
+    """The index of the last entry of a state with so many bytes in use, which was asked for then; None: no such one."""
+    found = (
+        at
+        for at in range(len(trace) - 1, start - 1, -1)
+        if trace[at]["action"] == "snapshot" and trace[at]["size"] == in_use and asked.may_be_of(trace[at])
+    )
+    return next(found, None)
+
+
+def _key(entry: Entry) -> tuple[Any, ...]:
+    return tuple(entry.get(field) for field in ("action", "addr", "size", "stream", "time_us"))
+
+
+# ------------------------------------------------------------------------------
+# Recorder: PyTorch's memory history of this process, which all observers share: turned on, read, and cleared.
+#
+# ::
+#
+#     program    a f a a f . . . . . . . . . a f ...       a: allocates, f: frees, C++ threads without Python's lock
+#     a reading       counters, state, history, counters   did anything happen meanwhile?
+#                                               clear, counters     only if nothing did
+#
+# A reading copies the whole history, so it is cleared once it was read. PyTorch has no call that reads and clears:
+# what is recorded in between would be lost. Its counters show whether that was so; then the history stays, and the
+# next reading copies it again. If they move between the last look and the clearing, the next reading begins anew.
+#
+# Readings cost the program time: they hold Python's lock. So one is made only if, by the counters and by what
+# readings cost so far, it costs at most a share of the time since the last one. If that is not so for long, the
+# history is passed over: it is cleared, and the state alone is read, which is small.
+#
+# A history that other code turned on is never changed, cleared or ended; it is read as it is. If it turns one on
+# while an observer is there, it gets an empty one of its own; when it turns it off, that of bfcviz goes on.
+
+_WAIT_S: Final = 1.0
+"""Readings wait so long for a moment at which the program allocates nothing."""
+_STALE_S: Final = 3.0
+"""After so long without a reading the state is read, and the history before it is passed over."""
+_STILL_S: Final = 0.001
+_TELLING: Final = 200
+"""So many entries tell what one costs."""
+_SWITCHES: Final = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
+
+
+class Observer(Protocol):
+    """What shares the history.
+
+    Attributes:
+        devices: receive the readings.
+        max_entries: of each device, that it wants PyTorch to keep.
+        wants_stacks: whether it wants Python stacks.
+    """
+
+    devices: list[DeviceHistory]
+    max_entries: int
+    wants_stacks: bool
+
+
+class _Counters(NamedTuple):
+    """PyTorch's counters of a device: entries of the history so far, failed requests, and bytes that came and went."""
+
+    entries: int
+    failures: int
+    bytes: int
+
+
+class Recorder:
+    """PyTorch's memory history of this process.
+
+    Attributes:
+        torch: the module.
+        is_ours: bfcviz turned it on.
+    """
+
+    _shared: ClassVar["Recorder | None"] = None
+
+    def __init__(self, torch: Any) -> None:
+        self.is_ours = False
+        self.torch = torch
+        self._lock = _forks.keep(threading.RLock())
+        self._observers: list[Observer] = []
+        self._keeps = 0  # entries of a device, at most, if it is ours
+        self._length = 0  # of the longest trace at the end of the last reading
+        self._counted: dict[int, _Counters] | None = None  # at the last reading
+        self._acts = False
+        self._ended = time.monotonic()
+        self._took_s = 0.0  # what the last reading cost, if it was due; all costs are a processor's time
+        self._copy_s = 5e-6  # for an entry
+        self._carry_s = 20e-6
+        self._state_s = 1e-3
+        self._wrapped: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
+
+    @classmethod
+    def of(cls, torch: Any) -> "Recorder":
+        """The one of this process."""
+        if cls._shared is None or cls._shared.torch is not torch:
+            cls._shared = cls(torch)
+        return cls._shared
+
+    # -- on and off --------------------------------------------------------------------------------------------
+
+    def join(self, observer: Observer) -> None:
+        """Read for this observer too; the first one turns the history on, unless other code did."""
+        with self._lock:
+            if not self._observers:
+                self.is_ours = not torch_api.keeps_history(self.torch)
+                self._keeps = 0 if self.is_ours else sys.maxsize  # of other code: unknown
+                self._wrap()
+            self._observers.append(observer)
+            try:
+                if self.is_ours:
+                    self._record()
+                self.read()
+            except BaseException:
+                self.leave(observer)
+                raise
+
+    def leave(self, observer: Observer) -> None:
+        """The last one turns the history off, unless other code turned it on."""
+        with self._lock:
+            self._observers = [each for each in self._observers if each is not observer]
+            if self._observers:
+                return
+            if self.is_ours:
+                self.is_ours = False
+                with self._acting():
+                    torch_api.end_history(self.torch)
+            self._unwrap()
+
+    def _record(self) -> None:
+        """Turn it on as all observers want it, after what it has so far."""
+        keeps = max([self._keeps, *(each.max_entries for each in self._observers)])
+        if self._keeps:
+            self.read()
+        self._keeps = keeps
+        self._clear()
+        self._begin_anew()
+
+    def _clear(self) -> None:
+        """Turn it on, empty: PyTorch cannot change the length of a history that has entries."""
+        stacks = any(each.wants_stacks for each in self._observers)
+        with self._acting():
+            torch_api.begin_history(self.torch, stacks=stacks, max_entries=self._keeps)
+        self._length = 0
+
+    def _begin_anew(self) -> None:
+        """The history was cleared: nothing is missing if nothing was recorded since the last reading began."""
+        is_complete = self._counted is not None and self._count() == self._counted
+        for device in self._devices():
+            device.begin_anew(is_complete=is_complete)
+
+    def _devices(self) -> list[DeviceHistory]:
+        return [device for observer in self._observers for device in observer.devices]
+
+    @contextmanager
+    def _acting(self) -> Iterator[None]:
+        """The history is turned on or off by bfcviz, or for other code that asked for it."""
+        before, self._acts = self._acts, True
+        try:
+            yield
+        finally:
+            self._acts = before
+
+    # -- readings ----------------------------------------------------------------------------------------------
+
+    def read(self) -> None:
+        """Read the history now, whatever it costs, and give it to all observers."""
+        with self._lock:
+            _interrupts.block()  # what was cleared and not carried out would be lost
+            try:
+                self._read()
+            finally:
+                _interrupts.unblock()
+            self._took_s = 0.0  # it was asked for
+
+    def _read(self) -> None:
+        devices = self._devices()
+        if not devices:
+            return
+        began = time.thread_time()
+        before = self._count()
+        state, asked = self._state()
+        found = torch_api.snapshot(self.torch)
+        is_still = before is not None and self._count() == before
+        copied = max((len(trace) for trace in found["device_traces"]), default=0)
+        self._length = copied
+        is_cleared = is_still and self.is_ours
+        if is_cleared:
+            self._clear()
+        has_gap = is_cleared and self._count() != before
+        read_s = time.thread_time() - began
+        new = 0
+        for device in devices:
+            traces = found["device_traces"]
+            trace = traces[device.number] if device.number < len(traces) else []
+            settings = found.get("allocator_settings") or {}
+            is_whole = len(trace) < self._keeps
+            reading = Reading(trace, state[device.number], settings, asked, is_still, is_whole, is_cleared)
+            new = max(device.read(reading), new)
+            if has_gap:
+                device.begin_anew(is_complete=False)
+        took_s = time.thread_time() - began
+        self._learn(copied, read_s, new, took_s - read_s)
+        self._end_reading(before, took_s)
+
+    def read_if_due(self, most_time: float) -> None:
+        """Read if something was recorded, and if that costs at most this share of the time since the last reading."""
+        with self._lock:
+            counted, last = self._count(), self._counted
+            since = time.monotonic() - self._ended
+            may_cost = most_time * since
+            if self._took_s > may_cost or (counted == last and counted is not None):
+                return
+            if counted is None or last is None or counted.keys() != last.keys():
+                self._read()  # this PyTorch has no counters, or there is a new observer
+            elif any(counted[device].failures > last[device].failures for device in counted):
+                self._read()  # the entry of a failure is worth it
+            elif self._cost(counted, last) <= may_cost and (since >= _WAIT_S or self._is_still(counted)):
+                self._read()
+            elif since >= _STALE_S and self._state_s <= may_cost:
+                self._pass_over()
+
+    def _cost(self, counted: Mapping[int, _Counters], last: Mapping[int, _Counters]) -> float:
+        """What a reading would cost, in seconds."""
+        new = sum(counted[device].entries - last[device].entries for device in counted)
+        if new < 0:
+            new = self._keeps  # the program has reset them
+        length = self._length + new
+        if self.is_ours:
+            new, length = min(new, self._keeps), min(length, self._keeps)
+        return self._state_s + length * self._copy_s + new * self._carry_s
+
+    def _is_still(self, counted: Mapping[int, _Counters]) -> bool:
+        """Whether the program allocates nothing for a moment, so that the history can be cleared."""
+        time.sleep(_STILL_S)
+        return self._count() == counted
+
+    def _pass_over(self) -> None:
+        """Set the heaps to the state, without the entries before it."""
+        began = time.thread_time()
+        if self.is_ours:
+            self._clear()
+        counted = self._count()
+        state, asked = self._state()
+        for device in self._devices():
+            device.pass_over(state[device.number], asked)
+        self._state_s = time.thread_time() - began
+        self._end_reading(counted, self._state_s)
+
+    def _end_reading(self, counted: dict[int, _Counters] | None, took_s: float) -> None:
+        self._counted, self._took_s, self._ended = counted, took_s, time.monotonic()
+
+    def _state(self) -> tuple[dict[int, list[Mapping[str, Any]]], Asked]:
+        """The segments by device, and when they were asked for."""
+        began = time.time_ns()
+        segments: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+        for segment in torch_api.segments(self.torch):
+            segments[segment["device"]].append(segment)
+        return segments, Asked(began // 1000, time.time_ns() // 1000)
+
+    def _learn(self, copied: int, copied_s: float, carried: int, carried_s: float) -> None:
+        """Keep what a reading cost; one of few entries tells what the state costs."""
+        if copied >= _TELLING:
+            self._copy_s = copied_s / copied
+        else:
+            self._state_s = copied_s + (0 if carried >= _TELLING else carried_s)
+        if carried >= _TELLING:
+            self._carry_s = carried_s / carried
+
+    def _count(self) -> dict[int, _Counters] | None:
+        """The counters of the observed devices; None: this PyTorch does not tell them."""
+        try:
+            return {device.number: self._counters(device.number) for device in self._devices()}
+        except (AttributeError, KeyError, RuntimeError):
+            return None
+
+    def _counters(self, device: int) -> _Counters:
+        stats = torch_api.counters(self.torch, device)
+        blocks, active, segments, size = (
+            stats[key]["all"] for key in ("allocation", "active", "segment", "reserved_bytes")
+        )
+        changes = blocks["allocated"] + active["freed"] + segments["allocated"] + segments["freed"]
+        moved = blocks["freed"] + size["allocated"] + size["freed"]
+        return _Counters(changes + stats["num_ooms"], stats["num_ooms"], moved)
+
+    # -- other code that turns the history on or off -----------------------------------------------------------
+
+    def _wrap(self) -> None:
+        """Be told when other code turns the history on or off."""
+        for name in _SWITCHES:
+            switch = getattr(self.torch._C, name, None)  # noqa: SLF001
+            if switch is not None:
+                told = functools.partial(self._switched, switch)
+                self._wrapped[name] = switch, told
+                setattr(self.torch._C, name, told)  # noqa: SLF001
+
+    def _unwrap(self) -> None:
+        for name, (switch, told) in self._wrapped.items():
+            if getattr(self.torch._C, name) is told:  # noqa: SLF001
+                setattr(self.torch._C, name, switch)  # noqa: SLF001
+        self._wrapped.clear()
+
+    def _switched(self, switch: Callable[..., Any], enabled: Any, *rest: Any, **options: Any) -> Any:
+        with self._lock:
+            if self._acts or not self._observers:
+                return switch(enabled, *rest, **options)
+            with suppress(Exception):  # the polling says it
+                self.read()
+            with self._acting():
+                if self.is_ours and enabled:
+                    torch_api.end_history(self.torch)  # other code gets an empty one, as without bfcviz
+                try:
+                    result = switch(enabled, *rest, **options)
+                except BaseException:
+                    if self.is_ours:
+                        self._clear()
+                        self._begin_anew()
+                    raise
+            if not enabled:
+                self.is_ours, self._keeps = True, 0
+                self._record()
+            elif self.is_ours:
+                self.is_ours, self._keeps = False, sys.maxsize
+                self._begin_anew()
+            return result
+
+
+# ------------------------------------------------------------------------------
+# observe_torch: PyTorch's own caching allocator, observed through the history that it keeps.
 
 MOST_TIME: Final = 0.02
 """Of the program's time, for readings."""

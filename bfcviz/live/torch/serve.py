@@ -26,9 +26,9 @@ from weakref import ref
 
 from bfcviz import _forks
 from bfcviz.allocator.interface import AllocatorOptions
+from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget, Memory, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda import Budget, Memory, cuda_sub_allocator
 from bfcviz.errors import BfcvizError, InvalidRequest, LiveError, OutOfMemory, PoolTotals
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog

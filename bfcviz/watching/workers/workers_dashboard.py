@@ -14,7 +14,8 @@ import numpy as np
 import traitlets
 from numpy.typing import NDArray
 
-from bfcviz.dashboard import LiveDashboard, notebook, widget_lifetime
+from bfcviz.dashboard import LiveDashboard, notebook
+from bfcviz.dashboard import notebook as widget_lifetime
 from bfcviz.dashboard.renderer import BUDGET, Renderer
 from bfcviz.errors import BfcvizError
 from bfcviz.events.origin import Status
@@ -22,7 +23,7 @@ from bfcviz.events.storage.recording_set import recordings_in
 from bfcviz.events.trace import Trace
 from bfcviz.figures.comparison.workers import ORDERS, STYLE, WorkerRow, WorkerState, ordered, workers_html
 from bfcviz.live.numpy.serve import unserved
-from bfcviz.model.growing_timeline import TimeTimeline
+from bfcviz.model.timelines import TimeTimeline
 
 # ------------------------------------------------------------------------------
 # WorkerTraces: the workers that record, or recorded, into a folder, and the numbers of each over time.

@@ -15,7 +15,7 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policy import NO_LIMIT, Policy
-from bfcviz.whatif.policy_table import policy_of, policy_text
+from bfcviz.whatif.policy_table import policy_of, policy_text, rules_to_fit
 from bfcviz.whatif.replay import bytes_of, searchable, stream_of
 from bfcviz.whatif.requests import RequestStream
 from bfcviz.whatif.search.trial import (
@@ -30,7 +30,6 @@ from bfcviz.whatif.search.trial import (
     expected_steps,
     failure_text,
 )
-from bfcviz.whatif.usual_policies import rules_to_fit
 
 GRANULE: Final = 256
 """Limits are multiples of this, in bytes: BFC rounds its limit down to one."""

@@ -35,8 +35,7 @@ from bfcviz.whatif.policy import Policy
 from bfcviz.whatif.policy_table import is_of_table, policy_key, policy_of
 from bfcviz.whatif.replay import stream_of
 from bfcviz.whatif.requests import RequestStream
-from bfcviz.whatif.sweep.dask_cluster import connected, on_dask
-from bfcviz.whatif.sweep.local_processes import in_processes
+from bfcviz.whatif.sweep.executors import connected, in_processes, on_dask
 from bfcviz.whatif.sweep.point import (
     STREAMS,
     PointKey,

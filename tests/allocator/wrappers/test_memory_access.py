@@ -8,8 +8,8 @@ from heaps import MIB, Scripted, new_heap
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.allocator.sub_allocators.cuda.driver import Driver
-from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda import cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda_driver import Driver
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.simulated_memory import SimulatedGpuSubAllocator, SimulatedMemory
 from bfcviz.devices.wrappers.guard import GuardAllocator

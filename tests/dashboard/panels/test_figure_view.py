@@ -2,7 +2,7 @@ import numpy as np
 from figures.synthetic import busy_trace
 from plotly.basedatatypes import Undefined
 
-from bfcviz.dashboard.figure_view import FigureView, difference, relayouting, restyling
+from bfcviz.dashboard.figure_widget import FigureView, difference, relayouting, restyling
 from bfcviz.dashboard.layouts import names_in
 from bfcviz.dashboard.panel_data import PanelData
 from bfcviz.figures.theme import DARK

@@ -1,6 +1,6 @@
 """Legends and captions of panels on narrow pages."""
 
-from bfcviz.dashboard.figure_view import fitted
+from bfcviz.dashboard.figure_widget import fitted
 from bfcviz.figures.panel import Panel
 
 

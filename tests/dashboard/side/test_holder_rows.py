@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from model.holders.plain_holders import trace_of_heap
 from shared import sample_trace
 
-from bfcviz.dashboard.holder_rows import MOST, RowOrder, holder_rows
+from bfcviz.dashboard.holders_pane import MOST, RowOrder, holder_rows
 from bfcviz.model import Model
 from bfcviz.model.grouping import UNNAMED, grouping
-from bfcviz.model.holder_index import ROOT, HolderIndex
+from bfcviz.model.holders import ROOT, HolderIndex
 from bfcviz.model.navigation import peak
 
 

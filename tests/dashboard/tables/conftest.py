@@ -3,7 +3,7 @@
 import pytest
 from figures.synthetic import busy_trace
 
-from bfcviz.dashboard.chunk_list import ChunkList
+from bfcviz.dashboard.chunk_pane import ChunkList
 from bfcviz.model import Model
 
 

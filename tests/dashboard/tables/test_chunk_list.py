@@ -7,7 +7,7 @@ import pytest
 from dashboard.pages import column, count, inputs, messages, page, sizes
 from figures.synthetic import MiB, PlainHeap, trace_of
 
-from bfcviz.dashboard.chunk_list import ChunkList
+from bfcviz.dashboard.chunk_pane import ChunkList
 from bfcviz.dashboard.table import ROWS
 from bfcviz.errors import BfcvizError
 from bfcviz.events.schema import EVENT, Kind

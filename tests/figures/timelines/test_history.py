@@ -9,7 +9,8 @@ from bfcviz.figures.timelines import axis as timelines
 from bfcviz.figures.timelines.axis import measure_history
 from bfcviz.figures.timelines.stats import stats_panel, stats_timeline
 from bfcviz.figures.view_options import Look
-from bfcviz.model import Model, growing_timeline, timeline
+from bfcviz.model import Model, timeline
+from bfcviz.model import timelines as growing_timeline
 
 
 def named(panel, start):

@@ -3,7 +3,7 @@ from importers.bfc_log.vlog_maker import STACK
 
 from bfcviz.errors import FileError
 from bfcviz.events.labels import Labels
-from bfcviz.importers.bfc_log.vlog_operations import LogStackLabels
+from bfcviz.importers.bfc_log.vlog import LogStackLabels
 from bfcviz.importers.file_content import TEXT, Limits
 
 

@@ -1,5 +1,4 @@
-from bfcviz.importers.bfc_log.vlog import PlacedFrees, place_frees
-from bfcviz.importers.bfc_log.vlog_operations import Act, VlogOperation
+from bfcviz.importers.bfc_log.vlog import Act, PlacedFrees, VlogOperation, place_frees
 
 
 def placed(*operations: tuple[str, int, int]) -> tuple[PlacedFrees, list[int]]:

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from bfcviz.importers.tensorflow.comparison import Rebuilt, compare
-from bfcviz.importers.tensorflow.requests import ABSENT, REQUEST, Requests
+from bfcviz.importers.tensorflow.replay import ABSENT, REQUEST, Rebuilt, Requests, compare
 
 
 def requests_and_rebuilt(count: int = 4) -> tuple[Requests, Rebuilt]:

@@ -2,7 +2,7 @@ import numpy as np
 
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.importers.tensorflow.reconstruct import interleave, step_marks
-from bfcviz.importers.tensorflow.requests import REQUEST, Requests
+from bfcviz.importers.tensorflow.replay import REQUEST, Requests
 
 
 def log(*entries: tuple[Kind, int, int]) -> Events:

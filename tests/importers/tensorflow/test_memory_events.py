@@ -8,10 +8,10 @@ from shared import needs_shared
 
 from bfcviz.errors import FileError
 from bfcviz.importers.protobuf_wire import Wire
-from bfcviz.importers.tensorflow import memory_events
-from bfcviz.importers.tensorflow import memory_events as profile_messages
-from bfcviz.importers.tensorflow.memory_events import collect_requests, read_space
-from bfcviz.importers.tensorflow.requests import ABSENT, RecordedRequests
+from bfcviz.importers.tensorflow import profile
+from bfcviz.importers.tensorflow import profile as profile_messages
+from bfcviz.importers.tensorflow.profile import collect_requests, read_space
+from bfcviz.importers.tensorflow.replay import ABSENT, RecordedRequests
 
 ALLOCATE, FREE = "MemoryAllocation", "MemoryDeallocation"
 
@@ -171,7 +171,7 @@ def test_a_corrupt_stat_is_named_by_the_piece_that_holds_it(monkeypatch: pytest.
 
 def test_more_stats_than_are_remembered_are_read() -> None:
     plane = PlaneMaker()
-    count = 2 * memory_events._MAX_KNOWN
+    count = 2 * profile._MAX_KNOWN
     plane.line(
         "t", [(ALLOCATE, at, memory("a", 256 * (at % count + 1), 256, at)) for at in range(count + 100)]
     )

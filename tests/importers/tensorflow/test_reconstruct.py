@@ -8,7 +8,7 @@ from shared import needs_shared
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Kind
 from bfcviz.importers.tensorflow.reconstruct import Reconstruction, reconstruct
-from bfcviz.importers.tensorflow.requests import ABSENT, RecordedRequests, Requests
+from bfcviz.importers.tensorflow.replay import ABSENT, RecordedRequests, Requests
 
 SEEDS = range(4)
 

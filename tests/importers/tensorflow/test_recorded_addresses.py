@@ -7,7 +7,7 @@ from shared import needs_shared
 
 from bfcviz.events.schema import Kind
 from bfcviz.importers.tensorflow.reconstruct import PlacedChunks, place_chunks
-from bfcviz.importers.tensorflow.requests import ABSENT, REQUEST, Requests
+from bfcviz.importers.tensorflow.replay import ABSENT, REQUEST, Requests
 
 
 def rows(*entries: tuple[bool, int, int, int]) -> Requests:

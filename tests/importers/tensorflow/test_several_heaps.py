@@ -14,7 +14,7 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.tensorflow.reconstruct import Reconstruction, heaps_of, reconstruct
-from bfcviz.importers.tensorflow.requests import RecordedRequests, Requests
+from bfcviz.importers.tensorflow.replay import RecordedRequests, Requests
 
 COUNT = 400
 

@@ -12,7 +12,7 @@ from processes import run_code
 
 import bfcviz
 from bfcviz import _compiled
-from bfcviz.allocator.sub_allocators.cuda import driver
+from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.errors import LiveError
 from bfcviz.live import served_heap, stacks
 from bfcviz.live.cupy.observe import observe_cupy
@@ -73,7 +73,7 @@ def test_pytorch_keeps_its_own_memory(monkeypatch, mechanism):
 def test_rmm_is_served_without_stacks(monkeypatch):
     rmm = FakeRmm()
     rmm.put(monkeypatch)
-    monkeypatch.setattr(driver, "load", lambda: driver.Driver(FakeCuda(devices=2)))
+    monkeypatch.setattr(cuda_driver, "load", lambda: cuda_driver.Driver(FakeCuda(devices=2)))
     monkeypatch.setattr(
         rmm_serve, "cuda_sub_allocator", lambda _, device, stream, budget: HostMemory(device, budget)
     )

@@ -9,9 +9,9 @@ from fake_cuda import GLOBAL, RELAXED, THREAD_LOCAL, FakeCuda, Status
 from live.cupy_stand_in import cupy as real
 from live.cupy_stand_in import needs_cupy
 
-from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.allocator.sub_allocators.cuda.driver import Driver
-from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget
+from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.allocator.sub_allocators.cuda import Budget
+from bfcviz.allocator.sub_allocators.cuda_driver import Driver
 from bfcviz.errors import LiveError
 from bfcviz.live.cupy import cupy_api
 from bfcviz.live.cupy.cupy_api import Cuda, handle_of

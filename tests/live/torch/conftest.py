@@ -7,7 +7,7 @@ import pytest
 from fake_cuda import FakeCuda
 from fake_torch import FakeTorch, HostMemory
 
-from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
+from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.live.headroom import Room
 from bfcviz.live.torch import serve as torch_serve
 

@@ -9,7 +9,7 @@ from shared import SHARED
 
 from bfcviz.events.log import EventLog
 from bfcviz.live.observed_heap import ObservedHeap
-from bfcviz.live.torch.history import Asked, DeviceHistory, Reading
+from bfcviz.live.torch.observe import Asked, DeviceHistory, Reading
 from bfcviz.live.torch.segments_and_blocks import bytes_in_use
 
 MIB = 1 << 20

@@ -19,7 +19,7 @@ from live.torch.histories import (
 )
 
 from bfcviz.events.schema import Kind
-from bfcviz.live.torch.history import Asked
+from bfcviz.live.torch.observe import Asked
 
 REAL = [
     ("torch_cs336_ctx128_fullstep", 0),  # begins during a step, 430 segments are released

@@ -8,8 +8,7 @@ import pytest
 from live.torch.histories import chunks
 
 from bfcviz.events.schema import Kind
-from bfcviz.live.torch.history import Recorder
-from bfcviz.live.torch.observe import observe_torch
+from bfcviz.live.torch.observe import Recorder, observe_torch
 
 
 def observing(**options):

@@ -9,8 +9,7 @@ from model.holders.plain_holders import trace_of_heap
 
 from bfcviz.model import Model
 from bfcviz.model.grouping import UNNAMED, grouping
-from bfcviz.model.holder_index import ROOT, HolderIndex, RunningCount
-from bfcviz.model.holders import holders
+from bfcviz.model.holders import ROOT, HolderIndex, RunningCount, holders
 
 
 def held(index, amounts):

@@ -6,9 +6,8 @@ from whatif.labelled_streams import MiB, stream_of
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif import comparison as comparison_module
 from bfcviz.whatif.comparison import BOUNDS, MEASURES, PLANS, compare
-from bfcviz.whatif.policy_table import policy_of
+from bfcviz.whatif.policy_table import AS_RECORDED, OwnRules, policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK
-from bfcviz.whatif.usual_policies import AS_RECORDED, OwnRules
 
 REQUESTS = [
     (MARK, 0, 1),

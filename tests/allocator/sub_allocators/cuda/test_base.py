@@ -8,9 +8,9 @@ from allocator.sub_allocators.cuda.made import make
 from fake_cuda import GLOBAL, OUT_OF_MEMORY, RELAXED, THREAD_LOCAL, FakeCuda
 from heaps import MIB, new_heap
 
-from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.allocator.sub_allocators.cuda.driver import Driver
-from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import KINDS
+from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.allocator.sub_allocators.cuda import KINDS
+from bfcviz.allocator.sub_allocators.cuda_driver import Driver
 from bfcviz.errors import DeviceError, OutOfMemory
 
 every_kind = pytest.mark.parametrize("kind", KINDS)

@@ -7,7 +7,7 @@ from allocator.sub_allocators.cuda.made import make
 from fake_cuda import FakeCuda
 from heaps import MIB, new_heap
 
-from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget
+from bfcviz.allocator.sub_allocators.cuda import Budget
 from bfcviz.errors import DeviceError, InvalidRequest, OutOfMemory
 from bfcviz.live.served_heap import OPTIONS
 

@@ -5,9 +5,9 @@ from allocator.sub_allocators.cuda.made import make
 from fake_cuda import FakeCuda
 from heaps import MIB
 
-from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.allocator.sub_allocators.cuda.driver import Driver
-from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import cuda_sub_allocator
+from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.allocator.sub_allocators.cuda import cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda_driver import Driver
 from bfcviz.errors import DeviceError
 
 

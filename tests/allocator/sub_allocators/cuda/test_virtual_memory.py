@@ -7,10 +7,9 @@ from allocator.sub_allocators.cuda.made import make
 from fake_cuda import GRANULE, FakeCuda
 from heaps import MIB, new_heap
 
-from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.allocator.sub_allocators.cuda.driver import Driver
-from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Sharing
-from bfcviz.allocator.sub_allocators.cuda.virtual_memory import VirtualSubAllocator
+from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.allocator.sub_allocators.cuda import Sharing, VirtualSubAllocator
+from bfcviz.allocator.sub_allocators.cuda_driver import Driver
 from bfcviz.errors import DeviceError, InvalidRequest, OutOfMemory
 
 
