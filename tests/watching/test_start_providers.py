@@ -44,7 +44,7 @@ def live(monkeypatch):
     """Replaces a framework's function in `bfcviz.live`."""
 
     def put(framework, way, make):
-        module = ModuleType(f"bfcviz.live.{framework}.{way}")
+        module = ModuleType(f"bfcviz.live.{framework}")
         setattr(module, f"{way}_{framework}", make)
         monkeypatch.setitem(sys.modules, module.__name__, module)
 

@@ -27,9 +27,7 @@ class Source(HeapProvider):
     def _stop(self, error): self.heaps[0].mark("exit"); print("exited")
 def broken(**options): raise LiveError("no GPU")
 def stand_in(framework, **functions):
-    for name, function in functions.items():
-        module = types.SimpleNamespace(**{name: function})
-        sys.modules["bfcviz.live." + framework + "." + name.split("_")[0]] = module
+    sys.modules["bfcviz.live." + framework] = types.SimpleNamespace(**functions)
 """
 
 
