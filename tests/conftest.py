@@ -108,11 +108,11 @@ def _search_less_for_garbage():
 def _close_widgets():
     """Close the dashboards that a test left open: else they close while Python unloads its modules."""
     yield
-    if "bfcviz.dashboard.notebook" in sys.modules:
+    if "bfcviz.dashboard.widget_lifetime" in sys.modules:
         from ipywidgets.widgets.widget import _instances  # noqa: PLC0415
 
-        from bfcviz.dashboard import notebook  # noqa: PLC0415
+        from bfcviz.dashboard import widget_lifetime  # noqa: PLC0415
 
-        for dashboard in list(notebook.roots):
+        for dashboard in list(widget_lifetime.roots):
             dashboard.close()
-        notebook.close(*_instances.values())
+        widget_lifetime.close(*_instances.values())

@@ -20,7 +20,7 @@ from ipywidgets.widgets.widget import _remove_buffers  # no public way to send a
 from plotly.basedatatypes import Undefined
 from plotly.serializers import custom_serializers
 
-from bfcviz.dashboard import notebook
+from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.layouts import MARGINS, NARROW_PX, Arrangement, arrange, names_in
 from bfcviz.errors import BfcvizError
 from bfcviz.figures.panel import CONFIG, Page, Panel, Picture, axis_names, compose, import_renderers, lay
@@ -69,7 +69,7 @@ class PlotlyScript(widgets.Widget):  # type: ignore[misc]
             if cls._open is None or cls._open.comm is None or cls._open.comm._closed:  # noqa: SLF001
                 script = _plotly()
                 cls._open = cls(script=script, digest=sha256(script.encode()).hexdigest())
-                notebook.roots.add(cls._open)
+                widget_lifetime.roots.add(cls._open)
             return cls._open
 
 
@@ -279,7 +279,7 @@ def side_by_side(*figures: go.Figure) -> widgets.HBox:
         )
     shown = [OneWayFigureWidget(figure) for figure in figures]
     row = widgets.HBox(shown, layout={"flex_flow": "row wrap"}, _view_count=0)
-    notebook.free_unseen(row)
+    widget_lifetime.free_unseen(row)
     return row
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import ipywidgets as widgets
 
-from bfcviz.dashboard import notebook
+from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.dashboard.live import LiveDashboard
 from bfcviz.events.storage.recording_set import await_recording
@@ -69,7 +69,7 @@ class Series(widgets.VBox):  # type: ignore[misc]
         if self.inspector is not None:
             self.inspector.close()
             self.inspector = None
-        notebook.close(self)
+        widget_lifetime.close(self)
         self.set_trait("children", ())
 
     def _choose(self) -> None:

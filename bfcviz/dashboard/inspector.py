@@ -13,7 +13,7 @@ import ipywidgets as widgets
 import traitlets
 
 from bfcviz.analysis.why import opening
-from bfcviz.dashboard import controls, layouts, notebook
+from bfcviz.dashboard import controls, layouts, widget_lifetime
 from bfcviz.dashboard.chunk_pane import ChunkList, ChunkPane
 from bfcviz.dashboard.controls import MOVES, Controls, Player, Position, Size, bind, destination, step_of_pool
 from bfcviz.dashboard.event_list import EventList
@@ -486,7 +486,7 @@ class Inspector(ViewState):
         names = {"everything shown": _ALL} | {kind.title: name for name, kind in FIGURES.items()}
         self.export_row = ExportRow(names, self.draw_for_export, self._code)
         super().__init__(trace, **traits)
-        notebook.free_unseen(self)
+        widget_lifetime.free_unseen(self)
         try:
             self.theme = theme
             self._begin(step, pool, follow=follow)
@@ -538,7 +538,7 @@ class Inspector(ViewState):
             return
         self._closed = True
         self.player.pause()
-        notebook.close(self, *self._parts(), without=self._user_widgets)
+        widget_lifetime.close(self, *self._parts(), without=self._user_widgets)
         self.set_trait("children", ())
         self._forget()
 
@@ -724,7 +724,7 @@ class Inspector(ViewState):
             before = [self.chunk_list.widget, self.event_list.widget]
             self._open()
             self.below.children = self._tables()
-            notebook.close(*before)
+            widget_lifetime.close(*before)
             self.look = replace(whole(self.look), selected=None, hovered=None, holder=None)
             if (at := step_of_pool(self._trace, self.pool, self.step)) != self.step:
                 self.step = at

@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 
 import ipywidgets as widgets
 
-from bfcviz.dashboard import notebook
-from bfcviz.dashboard import notebook as widget_lifetime
+from bfcviz import notebook
+from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.header import StatusLine
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.dashboard.renderer import BUDGET, RATE, Frame, FrameChoice, Renderer, Workload
@@ -156,7 +156,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         self.pause_button.observe(lambda _: self._pause_changed(), "value")
         self.menu.observe(lambda _: self._change_heap(), "value")
         self.observe(self._views_changed, "_view_count")
-        notebook.route([self])
+        widget_lifetime.route([self])
         self._show_status()
         if start:
             self.start()
@@ -305,7 +305,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
             self.trace.refresh()
             self._length = self._drawn = len(self.trace)
             self.inspector.change_trace(self.trace)
-            notebook.route([self.inspector])  # its lists are new
+            widget_lifetime.route([self.inspector])  # its lists are new
             self.status_line.restart()
             self._show_status()
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn
 
 from IPython.core.error import UsageError
 
-from bfcviz.dashboard import notebook
+from bfcviz import notebook
 from bfcviz.errors import LiveError
 from bfcviz.events.trace import Trace
 from bfcviz.frameworks import CAPTURE, FRAMEWORKS, WATCHABLE

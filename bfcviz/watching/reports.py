@@ -1,10 +1,13 @@
 """Reports of a watched heap: its peak and the labels that held the memory (Report), a failed request (OomReport)."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from bfcviz import notebook
+from bfcviz.analysis.diagnosis import Diagnosis
 from bfcviz.analysis.event_text import explain
 from bfcviz.analysis.headline import failure_headline
 from bfcviz.analysis.short_names import short_name
@@ -17,7 +20,6 @@ from bfcviz.model.grouping import place_in_code
 from bfcviz.model.model import ModelStats
 from bfcviz.model.navigation import peak, previous_step
 from bfcviz.model.timelines import external, internal, reserved_not_in_use
-from bfcviz.report.card import failure_card, peak_card
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 
@@ -51,7 +53,7 @@ class Report:
         step: the first step with the most bytes in use.
         stats: the totals at that step.
         holders: the names of labels that held the bytes in use, the largest first.
-        card: the card, as HTML.
+        model: the heap at that step.
         has_regions: whether the trace has the pool and its free memory; JAX tells only its arrays.
     """
 
@@ -60,8 +62,19 @@ class Report:
     step: int
     stats: ModelStats
     holders: list[Holder]
-    card: str = field(repr=False, compare=False)
+    model: Model = field(repr=False, compare=False)
     has_regions: bool = True
+
+    def __post_init__(self) -> None:
+        if notebook.has_kernel():  # drawn now: a ring drops the events
+            _ = self.card
+
+    @cached_property
+    def card(self) -> str:
+        """The card, as HTML."""
+        from bfcviz.report.card import peak_card  # noqa: PLC0415  a training script has no page and draws nothing
+
+        return peak_card(self.model, self.says)
 
     @property
     def words(self) -> list[str]:
@@ -99,9 +112,8 @@ def report(trace: Trace, pool: int = 0, says: str = "") -> Report:
     """The report of one heap of a trace, over the steps that are still kept."""
     model = Model(trace, pool)
     model.seek(peak(trace, pool))
-    name, card = trace.origin.pools[pool].name, peak_card(model, says)
-    has_regions = regions_known(trace.origin.details, pool)
-    return Report(says, name, model.step, model.stats(), _holders(model), card, has_regions)
+    name, has_regions = trace.origin.pools[pool].name, regions_known(trace.origin.details, pool)
+    return Report(says, name, model.step, model.stats(), _holders(model), model, has_regions)
 
 
 def _holders(model: Model) -> list[Holder]:
@@ -138,14 +150,27 @@ class OomReport:
         headline: why it failed, in one line.
         words: the same at length.
         advice: what would have helped, as sentences.
-        card: the card, as HTML.
+        model: the heap just before the request.
+        diagnosis: why it failed, as data.
     """
 
     step: int
     headline: str
     words: str
     advice: list[str]
-    card: str = field(repr=False, compare=False)
+    model: Model = field(repr=False, compare=False)
+    diagnosis: Diagnosis = field(repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if notebook.has_kernel():  # drawn now: a ring drops the events
+            _ = self.card
+
+    @cached_property
+    def card(self) -> str:
+        """The card, as HTML."""
+        from bfcviz.report.card import failure_card  # noqa: PLC0415  a training script has no page and draws nothing
+
+        return failure_card(self.model, self.diagnosis)
 
     @property
     def note(self) -> str:
@@ -186,5 +211,6 @@ def last_failure(trace: Trace) -> OomReport | None:
         failure_headline(found),
         explain(trace, step - 1, model),
         [each.text for each in found.advice],
-        failure_card(model, found),
+        model,
+        found,
     )

@@ -14,8 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import ipywidgets as widgets
 
-from bfcviz.dashboard import notebook
-from bfcviz.dashboard import notebook as widget_lifetime
+from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.renderer import Renderer, Workload
 from bfcviz.live.numpy.serve import unserved
 from bfcviz.whatif.search.trial import SearchControl
@@ -51,7 +50,7 @@ class SearchDashboard(widgets.VBox, Generic[T]):  # type: ignore[misc]
         super().__init__([row, self.line])
         widget_lifetime.free_unseen(self)
         self.button.on_click(lambda _: self.stop())
-        notebook.route([self])
+        widget_lifetime.route([self])
         self._workload = Workload(
             lambda: search(*arguments, control=self._control, **options), (), lambda: None
         )

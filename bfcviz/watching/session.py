@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 
-from bfcviz.dashboard import notebook
+from bfcviz import notebook
 from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.events.sliding_window import KEEP
@@ -28,8 +28,10 @@ from bfcviz.live.stacks import Chosen, Stacks
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.units import format_bytes, parse_bytes
 from bfcviz.watching.alerts import Alarm, Alert, AlertMonitor, MonitorThread, check_alerts
-from bfcviz.watching.dashboard import WatchDashboard
 from bfcviz.watching.reports import OomReport, Report, is_out_of_memory, last_failure, report
+
+if TYPE_CHECKING:
+    from bfcviz.watching.dashboard import WatchDashboard
 
 # ------------------------------------------------------------------------------
 # Choose which frameworks to watch and how, from the arguments of `bfcviz.watch`; make and start the heap providers.
@@ -324,7 +326,7 @@ class Watch:
         return self.traces[0]
 
     @property
-    def dashboard(self) -> WatchDashboard:
+    def dashboard(self) -> "WatchDashboard":
         """The live view; made now if it was not displayed at the start, or was closed."""
         self._check_started()
         if self._dashboard is None or self._dashboard.closed:
@@ -431,7 +433,9 @@ class Watch:
             if self._dashboard is not None:
                 self._dashboard.add_trace(trace)
 
-    def _new_dashboard(self) -> WatchDashboard:
+    def _new_dashboard(self) -> "WatchDashboard":
+        from bfcviz.watching.dashboard import WatchDashboard  # noqa: PLC0415  widgets: a training script has no page
+
         return WatchDashboard(self._traces, self.says, start=Watch.current is self)
 
     # -- in the monitor thread ------------------------------------------------------------------------------

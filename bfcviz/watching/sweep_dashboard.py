@@ -17,8 +17,7 @@ from typing import Any, Final
 
 import ipywidgets as widgets
 
-from bfcviz.dashboard import notebook
-from bfcviz.dashboard import notebook as widget_lifetime
+from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.figure_widget import OneWayFigureWidget, relayouting, restyling
 from bfcviz.dashboard.renderer import Renderer, Workload
 from bfcviz.figures.comparison.sweep import sweep_heat_map
@@ -94,7 +93,7 @@ class SweepDashboard(widgets.VBox):  # type: ignore[misc]
         super().__init__([row, self.figure])
         widget_lifetime.free_unseen(self)
         self.button.on_click(lambda _: self.stop())
-        notebook.route([self])
+        widget_lifetime.route([self])
         self._renderer = Renderer(_frame_of(self), rate=RATE)
         with unserved():
             self._renderer.start()

@@ -17,7 +17,8 @@ import time
 import bfcviz
 import ipywidgets as widgets
 import numpy as np
-from bfcviz.dashboard import notebook
+from bfcviz import notebook
+from bfcviz.dashboard import widget_lifetime
 from bfcviz.events.schema import Kind
 from bfcviz.model import Model
 
@@ -26,7 +27,7 @@ held, clicks, made = [None] * 700, [], 0
 button = widgets.Button(description="go")
 button.on_click(clicks.append)
 display(button)
-notebook.route([button])
+widget_lifetime.route([button])
 with bfcviz.watch(numpy=True, limit="256MiB", path=tempfile.mkdtemp()) as w, bfcviz.label("work"):
     while not clicks:
         time.sleep(0.01)

@@ -5,7 +5,8 @@ import ipywidgets as widgets
 import pytest
 from ipywidgets.widgets.widget import _instances
 
-from bfcviz.dashboard import notebook
+from bfcviz import notebook
+from bfcviz.dashboard import widget_lifetime
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def test_clicks_are_handled_on_the_subshell_the_page_chose():
         widget.comm = SimpleNamespace(
             _reply_subshell_for=None, on_msg=lambda _: None, comm_id="1", close=lambda: None
         )
-    notebook.route([box])
+    widget_lifetime.route([box])
     for widget, comm in own.items():
         assert widget.comm._reply_subshell_for("data", "theirs") == "theirs"
         widget.comm = comm
@@ -57,5 +58,5 @@ def test_clicks_are_handled_on_the_subshell_the_page_chose():
 
 def test_other_kernels_are_not_changed():
     button = widgets.Button()
-    notebook.route([button])
+    widget_lifetime.route([button])
     assert not hasattr(button.comm, "_reply_subshell_for")

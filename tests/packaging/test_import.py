@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from shared import ROOT
 
 import bfcviz
@@ -46,6 +47,22 @@ def test_a_heap_needs_no_pictures():
 def test_reading_needs_no_pictures_and_no_widgets():
     code = "import bfcviz; bfcviz.Model(bfcviz.open(bfcviz.sample('lstm'))).seek(100)"
     assert not loaded_by(code) & {"plotly", "ipywidgets", "cupy", "kaleido", "IPython"}
+
+
+@pytest.mark.parametrize(
+    "work", ["numpy.ones(9999)", "numpy.ones(1 << 30)"], ids=["it ends", "it runs out of memory"]
+)
+def test_a_training_script_loads_no_widgets(work):
+    code = f"""
+import bfcviz, numpy
+try:
+    with bfcviz.watch(numpy=True, limit="8MiB", alerts=[bfcviz.Alert("bytes_in_use", above="1MiB")]) as watched:
+        {work}
+except MemoryError as error:
+    assert watched.failure and error.__notes__
+assert watched.report().stats.bytes_in_use or watched.failure
+"""
+    assert not loaded_by(code) & {"plotly", "ipywidgets", "IPython", "kaleido"}
 
 
 def test_an_inspector_needs_neither_nbformat_nor_pandas():

@@ -7,7 +7,7 @@ import pytest
 from heaps import MIB, new_heap
 
 import bfcviz
-from bfcviz.dashboard import notebook
+from bfcviz import notebook
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.watching.reports import last_failure
 

@@ -18,8 +18,8 @@ from shutil import rmtree
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
+from bfcviz import notebook
 from bfcviz._context_manager import Closing
-from bfcviz.dashboard import notebook
 from bfcviz.errors import FileError, LiveError, MissingExtra
 from bfcviz.events.storage.files import PRIVATE_FOLDER
 from bfcviz.events.storage.recording_copy import CopyPosition, RecordingCopy

@@ -14,8 +14,7 @@ import numpy as np
 import traitlets
 from numpy.typing import NDArray
 
-from bfcviz.dashboard import LiveDashboard, notebook
-from bfcviz.dashboard import notebook as widget_lifetime
+from bfcviz.dashboard import LiveDashboard, widget_lifetime
 from bfcviz.dashboard.renderer import BUDGET, Renderer
 from bfcviz.errors import BfcvizError
 from bfcviz.events.origin import Status
@@ -234,7 +233,7 @@ class WorkersDashboard(widgets.VBox):  # type: ignore[misc]
         widget_lifetime.free_unseen(self)
         self.order.observe(lambda _: self._order_changed(), "value")
         self.menu.observe(lambda _: self._menu_changed(), "value")
-        notebook.route([self])
+        widget_lifetime.route([self])
         self.refresh()
         if start:
             self.start()

@@ -8,7 +8,7 @@ import numpy as np
 from ipywidgets.widgets.widget import _instances
 
 import bfcviz
-from bfcviz.dashboard import notebook
+from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.figure_widget import OneWayFigureWidget, PlotlyScript
 
 
@@ -30,7 +30,7 @@ def test_the_script_stays_when_a_dashboard_is_closed():
 
 def test_the_script_is_sent_again_after_all_widgets_were_closed():
     before = PlotlyScript.shared().model_id
-    notebook.close(PlotlyScript.shared())
+    widget_lifetime.close(PlotlyScript.shared())
     after = OneWayFigureWidget()._script_model_id
     assert after != before
     assert PlotlyScript.shared().model_id == after
@@ -123,5 +123,5 @@ def test_the_way_of_the_updates_is_closed_with_the_figure():
     shown = figure()
     ways = {shown.model_id, shown._updates.model_id}
     assert ways <= {*_instances}
-    notebook.close(shown)
+    widget_lifetime.close(shown)
     assert not ways & {*_instances}

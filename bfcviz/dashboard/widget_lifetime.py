@@ -1,11 +1,11 @@
-"""The notebook whose kernel this process is: what it can do while a cell runs, and display in it.
+"""The lifetime of a dashboard's widgets: until they are closed, or no page and no variable refers to them.
 
-A kernel with subshells (ipykernel 7) handles clicks in a separate thread while a cell runs. Older kernels, and pages
-that do not use subshells, handle them after the cell has ended.
+ipywidgets keeps every widget in a table, and the comm manager keeps its callback, until the widget is closed. A
+dashboard has some 300 widgets; each button refers to the dashboard, and the dashboard to its events. So one open
+widget keeps everything in memory.
 """
 
 import atexit
-import sys
 import weakref
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
@@ -14,13 +14,6 @@ from typing import Any
 import ipywidgets as widgets
 import traitlets
 from ipywidgets.widgets import widget as _registry
-
-# ------------------------------------------------------------------------------
-# The lifetime of a dashboard's widgets: until they are closed, or no page and no variable refers to them.
-#
-# ipywidgets keeps every widget in a table, and the comm manager keeps its callback, until the widget is closed. A
-# dashboard has some 300 widgets; each button refers to the dashboard, and the dashboard to its events. So one open
-# widget keeps everything in memory.
 
 _LINKS = (traitlets.link, traitlets.directional_link)
 
@@ -132,28 +125,6 @@ roots: "weakref.WeakSet[widgets.Widget]" = weakref.WeakSet()
 atexit.register(_forget_all)
 
 
-# ------------------------------------------------------------------------------
-# The notebook whose kernel this process is: what it can do while a cell runs, and display in it.
-
-
-def answers_while_busy() -> bool:
-    """Whether clicks can reach Python while a cell runs, if the page uses subshells (JupyterLab 4.4 does)."""
-    kernel = _kernel()
-    return kernel is not None and bool(getattr(kernel, "_supports_kernel_subshells", False))
-
-
-def description() -> str:
-    """The same as a sentence for the user, with what to do."""
-    if _kernel() is None:
-        return "No notebook kernel runs here: frames are drawn, but no page shows them."
-    if answers_while_busy():
-        return "Buttons and sliders work while a cell runs."
-    return (
-        "While a cell runs, the picture is updated, but buttons and sliders wait until the cell ends: this kernel has "
-        "no subshells. Start the workload with run(work), which keeps the kernel free, or install ipykernel 7."
-    )
-
-
 def route(parts: Iterable[widgets.Widget]) -> None:
     """Handle clicks on these widgets, and on all inside them, on the subshell that the page chose.
 
@@ -169,29 +140,3 @@ def route(parts: Iterable[widgets.Widget]) -> None:
 
 def _requested_subshell(_: Any, default: Any) -> Any:
     return default
-
-
-def _kernel() -> Any:
-    """This process's kernel, None if it is not a kernel; does not import ipykernel."""
-    module = sys.modules.get("ipykernel.kernelbase")
-    if module is None or not module.Kernel.initialized():
-        return None
-    return module.Kernel.instance()
-
-
-def shell() -> Any:
-    """IPython's shell; None where there is none. Does not import IPython."""
-    ipython = sys.modules.get("IPython")
-    return None if ipython is None else ipython.get_ipython()
-
-
-def has_kernel() -> bool:
-    """Whether a display goes to a page, not to a terminal."""
-    return getattr(shell(), "kernel", None) is not None
-
-
-def show(*things: Any) -> None:
-    """Display things under the cell that runs."""
-    from IPython.display import display  # noqa: PLC0415  slow to import; a kernel has loaded it
-
-    display(*things)
