@@ -117,7 +117,7 @@ def test_reports_and_failures_are_harmless_as_text(evil_file):
     text = str(report(bfcviz.open(evil_file), says=EVIL))
     assert_quiet(text)
     assert "owned" in text
-    failure = OomReport(1, EVIL, EVIL, [EVIL], "")
+    failure = OomReport(1, EVIL, EVIL, [EVIL], model=None, diagnosis=None)
     assert_quiet(str(failure))
     assert_quiet(failure.note)
 
