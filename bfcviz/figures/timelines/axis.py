@@ -12,7 +12,7 @@ from bfcviz.figures.text import exact_bytes, harmless
 from bfcviz.figures.theme import Theme, translucent
 from bfcviz.figures.view_options import PLAIN, Axis, Look
 from bfcviz.model.equal_steps import step_marks
-from bfcviz.model.timelines import NotableEvents, RollingTimeline
+from bfcviz.model.growing_timeline import NotableEvents, RollingTimeline
 
 # ------------------------------------------------------------------------------
 # The x axis of all timelines: positions of steps, lines through intervals, the line at the step shown.

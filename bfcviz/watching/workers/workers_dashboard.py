@@ -22,7 +22,7 @@ from bfcviz.events.storage.recording_set import recordings_in
 from bfcviz.events.trace import Trace
 from bfcviz.figures.comparison.workers import ORDERS, STYLE, WorkerRow, WorkerState, ordered, workers_html
 from bfcviz.live.numpy.serve import unserved
-from bfcviz.model.timelines import TimeTimeline
+from bfcviz.model.growing_timeline import TimeTimeline
 
 # ------------------------------------------------------------------------------
 # WorkerTraces: the workers that record, or recorded, into a folder, and the numbers of each over time.

@@ -9,8 +9,7 @@ from bfcviz.figures.timelines import axis as timelines
 from bfcviz.figures.timelines.axis import measure_history
 from bfcviz.figures.timelines.stats import stats_panel, stats_timeline
 from bfcviz.figures.view_options import Look
-from bfcviz.model import Model, timeline
-from bfcviz.model import timelines as growing_timeline
+from bfcviz.model import Model, growing_timeline, timeline
 
 
 def named(panel, start):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.model.timelines import NotableEvents
+from bfcviz.model.growing_timeline import NotableEvents
 
 
 def marks(count, start=0):

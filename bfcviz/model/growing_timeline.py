@@ -1,0 +1,256 @@
+"""The timeline of a trace that grows, by steps and by time: each event is read once, memory is bounded."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.events.row_copy import joined, taken
+from bfcviz.events.schema import EVENT, Events, Kind
+from bfcviz.events.trace import Trace
+from bfcviz.model.extremes import downsample, merge_rows
+from bfcviz.model.model import Model
+from bfcviz.model.timelines import TIMELINE, equal_parts, measured
+
+# ------------------------------------------------------------------------------
+# The timeline of a trace that grows: every event is read once, memory is bounded; and its notable events.
+
+MOST: Final = 1000
+"""The most events that are kept."""
+
+
+class NotableEvents:
+    """The events of one kind and pool among all added; thinned evenly where there are too many.
+
+    Attributes:
+        kind, pool: which events these are.
+        total: number of such events.
+        every: one of `every` events is kept.
+    """
+
+    def __init__(self, kind: Kind, pool: int, most: int = MOST) -> None:
+        self.kind, self.pool = kind, pool
+        self.total = 0
+        self.every = 1
+        self._most = most
+        self._kept = np.zeros(0, EVENT)
+
+    @property
+    def events(self) -> Events:
+        """The kept events in order: all, or every second, every fourth, ... one."""
+        return self._kept
+
+    def take(self, block: Events) -> None:
+        """Add the next events of the trace."""
+        found = taken(block, (block["kind"] == self.kind) & (block["pool"] == self.pool))
+        if not len(found):
+            return
+        self._kept = joined([self._kept, found[-self.total % self.every :: self.every]])
+        self.total += len(found)
+        while len(self._kept) > self._most:
+            self._kept = self._kept[::2]
+            self.every *= 2
+
+
+POINTS: Final = 2400
+
+
+@dataclass(frozen=True)
+class TimelineRange:
+    """A timeline of a range of events.
+
+    Attributes:
+        series: rows of TIMELINE.
+        peak_before: the highest bytes_in_use before the first event.
+    """
+
+    series: NDArray[np.void]
+    peak_before: int
+
+
+class RollingTimeline:
+    """The series of one pool from the first step on, in at most `2 * points` rows of equally many events.
+
+    With no more events than that, each event has its row, as in `timeline`. With more, pairs of neighbouring rows
+    merge: a row then covers 2, 4, 8, ... events and keeps the lowest and highest value after any of them.
+
+    Args:
+        pool: which heap of the trace.
+        points: half the most rows.
+        wanted: size in bytes of the request for `too_small_bytes`.
+
+    Attributes:
+        step: events read.
+        length: events per row, a power of two; the last row may have fewer.
+        failed: the OOM events.
+        marks: the MARK events.
+    """
+
+    def __init__(self, pool: int = 0, points: int = POINTS, wanted: int = 0) -> None:
+        self.pool, self.points, self.wanted = pool, points, wanted
+        self.step = 0
+        self.length = 1
+        self.failed, self.marks = NotableEvents(Kind.OOM, pool), NotableEvents(Kind.MARK, pool)
+        self._series = np.zeros(0, TIMELINE)
+        self._model: Model | None = None
+
+    @property
+    def series(self) -> NDArray[np.void]:
+        """The rows measured so far, of TIMELINE; events that the trace dropped unread leave a gap."""
+        return self._series
+
+    def extend(self, trace: Trace) -> None:
+        """Read the new events of `trace`, which must be the same one each time.
+
+        Raises:
+            TraceError: events contradict each other; rows measured before are kept.
+        """
+        model = self._model_of(trace)
+        start, stop = max(self.step, trace.first), len(trace)
+        if start == stop:
+            return
+        model.seek(start)
+        length, rows = self._lengthened(stop)
+        ends = [*range((start // length + 1) * length, stop, length), stop]
+        seen: list[Events] = []
+        new = measured(model, ends, lambda block: seen.append(_notable(block)))
+        new = joined([rows[-1:], new])  # the last row may not have been full
+        self._series = joined([rows[:-1], merge_rows(new, _bucket(new, length))])
+        self.step, self.length = stop, length
+        for events in seen:
+            self.failed.take(events)
+            self.marks.take(events)
+
+    def holds(self, start: int, stop: int, points: int) -> bool:
+        """Whether `series` has enough rows of the events [start, stop) for a picture of `points`."""
+        return self.length == 1 or stop - start >= points * self.length
+
+    def part(self, start: int, stop: int, points: int) -> TimelineRange:
+        """The rows of `series` that cover the events [start, stop), merged to at most `points`."""
+        if start == stop:
+            return TimelineRange(self._series[:0], 0)
+        holding = np.searchsorted(self._series["step"], np.array([start, stop - 1], np.uint64), "right")
+        first, end = int(holding[0]), int(holding[1]) + 1
+        peak = int(self._series["bytes_in_use_max"][:first].max(initial=0))
+        return TimelineRange(downsample(self._series[first:end], points), peak)
+
+    def measure(self, trace: Trace, start: int, stop: int, points: int, wanted: int) -> TimelineRange:
+        """As `timeline`, but faster: after `extend` the model reaches `start` from a near snapshot."""
+        model = self._model_of(trace)
+        model.seek(start)
+        peak = model.stats().peak_bytes_in_use
+        model.table.watch(wanted)
+        try:
+            return TimelineRange(measured(model, equal_parts(start, stop, points)), peak)
+        finally:
+            model.table.watch(self.wanted)
+
+    def _model_of(self, trace: Trace) -> Model:
+        if self._model is None or self._model.trace is not trace:
+            self._model = Model(trace, self.pool)
+            self._model.table.watch(self.wanted)
+        return self._model
+
+    def _lengthened(self, stop: int) -> tuple[int, NDArray[np.void]]:
+        """The row length needed for steps up to `stop`, and the rows so far merged to that length."""
+        length = self.length
+        while -(-stop // length) > 2 * self.points:
+            length *= 2
+        same = length == self.length
+        return length, self._series if same else merge_rows(self._series, _bucket(self._series, length))
+
+
+def _bucket(rows: NDArray[np.void], length: int) -> NDArray[np.uint64]:
+    bucket: NDArray[np.uint64] = (rows["step"] - np.uint64(1)) // np.uint64(length)
+    return bucket
+
+
+def _notable(block: Events) -> Events:
+    return taken(block, block["kind"] >= Kind.OOM)
+
+
+# ------------------------------------------------------------------------------
+# The timeline of a trace that grows, by time: one row an interval; every event is read once, memory is bounded.
+#
+# `rolling` has rows of equally many events, which is right for one heap. Here all rows last equally long, so that
+# the timelines of several heaps can be drawn over one time axis.
+
+INTERVALS: Final = 100
+SHORTEST_NS: Final = 10_000_000
+"""The duration of a row at the beginning; it doubles as the trace grows."""
+
+MOST_EVENTS: Final = 1 << 20
+"""Events read by one call: a call takes a fraction of a second."""
+
+
+class TimeTimeline:
+    """The series of one pool in at most `2 * points` rows of equal duration; an interval without events has no row.
+
+    Args:
+        pool: which heap of the trace.
+        points: half the most rows.
+
+    Attributes:
+        step: events read.
+        width_ns: duration of a row.
+        failed: number of OOM events.
+        begin_ns: time of the first event; None before it.
+    """
+
+    def __init__(self, pool: int = 0, points: int = INTERVALS) -> None:
+        self.pool, self.points = pool, points
+        self.step = 0
+        self.width_ns = SHORTEST_NS
+        self.failed = 0
+        self.begin_ns: int | None = None
+        self._series = np.zeros(0, TIMELINE)
+        self._model: Model | None = None
+
+    @property
+    def series(self) -> NDArray[np.void]:
+        """The rows measured so far, of TIMELINE; `time` is that of the last event in the row."""
+        return self._series
+
+    def extend(self, trace: Trace, most: int = MOST_EVENTS) -> bool:
+        """Read new events of `trace`, which must be the same one each time, at most `most`; returns whether more wait.
+
+        Raises:
+            TraceError: events contradict each other; rows measured before are kept.
+        """
+        if self._model is None:
+            self._model = Model(trace, self.pool)
+        model = self._model
+        start = max(self.step, trace.first)
+        stop = min(start + most, len(trace))
+        if start == stop:
+            return False
+        if model.step != start:
+            model.seek(start)
+        self._widen(trace, start, stop)
+        for block in trace.blocks(start, stop):
+            self._take(model, block)
+        return stop < len(trace)
+
+    def _take(self, model: Model, block: Events) -> None:
+        times = np.maximum.accumulate(block["time"])  # threads may write their events a little out of order
+        cuts = np.flatnonzero(np.diff(times // self.width_ns)) + 1
+        ends = [model.step + int(cut) for cut in (*cuts, len(block))]
+        rows = joined([self._series[-1:], measured(model, ends)])  # the last row may continue
+        self._series = joined([self._series[:-1], merge_rows(rows, self._bucket(rows))])
+        self.failed += int(np.count_nonzero((block["kind"] == Kind.OOM) & (block["pool"] == self.pool)))
+        self.step = model.step
+
+    def _widen(self, trace: Trace, start: int, stop: int) -> None:
+        """Double the duration until all events before `stop` have room; merge the rows so far."""
+        if self.begin_ns is None:
+            self.begin_ns = int(trace.read(start, start + 1)["time"][0])
+        before, end = self.width_ns, int(trace.read(stop - 1, stop)["time"][0])
+        while (end - self.begin_ns) // self.width_ns >= 2 * self.points - 1:
+            self.width_ns *= 2
+        if self.width_ns != before and len(self._series):
+            self._series = merge_rows(self._series, self._bucket(self._series))
+
+    def _bucket(self, rows: NDArray[np.void]) -> NDArray[np.uint64]:
+        found: NDArray[np.uint64] = (np.maximum.accumulate(rows["time"]) // self.width_ns).view(np.uint64)
+        return found
