@@ -1,0 +1,200 @@
+"""What an out-of-memory text states: the tables that describe one framework's texts, and the failure read from one.
+
+A table entry is a template as the framework's source has it: words, `{size}` for a number of bytes with its unit,
+`{number}` for a number without one. White space may be a line break, because people paste texts that a terminal or a
+quotation wrapped. Every repetition is bounded, so a search takes time proportional to the text.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Final
+
+# ------------------------------------------------------------------------------
+# Sizes as frameworks print them: `4.22 GiB`, `530.00M`, `0 bytes`, `25,600,000 bytes`, `1062 MB`. All are binary.
+
+_SIZE: Final = r"(-?\d[\d,]{0,30}(?:\.\d{1,9})?\s{0,3}(?:(?:[KMGTPE]i?)?B(?:ytes?)?\b|bytes?\b|[KMGTPE]\b)?)"
+_NUMBER: Final = r"(-?\d[\d,]{0,30}(?:\.\d{1,9})?)"
+_PARTS: Final = re.compile(r"(-?\d[\d,]*)(\.\d+)?\s*([KMGTPE])?i?(?:B(?:ytes?)?|bytes?)?", re.IGNORECASE)
+_GROUPED: Final = re.compile(r"-?\d{1,3}(?:,\d{3})+")
+_DECIMAL_COMMA: Final = re.compile(r"(-?\d+),(\d{1,2})")
+_UNITS: Final = " KMGTPE"
+IMPOSSIBLE: Final = 1 << 60
+"""No device has so much memory: drivers print it for `unlimited`, `unknown`, or a negative number."""
+
+
+@dataclass(frozen=True)
+class StatedSize:
+    """A printed number of bytes.
+
+    Attributes:
+        value: bytes, the nearest to the text.
+        slack: half of its last printed digit; 0 where it is exact.
+    """
+
+    value: int
+    slack: int
+
+
+def stated_size(text: str, unit: str = "") -> StatedSize | None:
+    """The size that a text states; None where it is none.
+
+    Args:
+        text: the number, with or without a unit.
+        unit: K, M, G or T for a number without one.
+    """
+    parts = _PARTS.fullmatch(text.strip())
+    if parts is None:
+        return None
+    whole, fraction, letter = parts[1], parts[2] or "", (parts[3] or unit).upper()
+    comma = _DECIMAL_COMMA.fullmatch(whole)
+    if comma is not None and letter and not fraction:  # of a system with a decimal comma
+        whole, fraction = comma[1], f".{comma[2]}"
+    if "," in whole and not _GROUPED.fullmatch(whole):
+        return None
+    scale = 1024 ** _UNITS.index(letter or " ")
+    digits = len(fraction) - 1 if fraction else 0
+    value = (
+        float(f"{whole.replace(',', '')}{fraction}") * scale
+        if letter or fraction
+        else int(whole.replace(",", ""))
+    )
+    slack = 0 if scale == 1 else int(scale * 0.5 * 10**-digits) + 1
+    return StatedSize(round(value), slack)
+
+
+def template(text: str) -> re.Pattern[str]:
+    """The pattern of a template; its first group is the number.
+
+    White space of the template matches any, also none: a line may be cut at any place.
+    """
+    pattern = r"\s{0,40}".join(re.escape(word) for word in text.split())
+    return re.compile(pattern.replace(r"\{size\}", _SIZE).replace(r"\{number\}", _NUMBER))
+
+
+# ------------------------------------------------------------------------------
+# The tables: what a framework prints, and what each of its numbers counts.
+
+
+class Role(StrEnum):
+    """What a text says of the program."""
+
+    FAILURE = "failure"  # a request failed, and the program was told so
+    SOFT = "soft"  # a request was refused, and the framework goes on: it tries less, or another way
+    RETRY = "retry"  # the failure just before was soft
+    REPORT = "report"  # a table of counters: a failure only if it counts one
+    BEFORE = (
+        "before"  # numbers that belong to the failures after it, such as those of the driver at the start
+    )
+    AFTER = "after"  # numbers that belong to the failure before it, such as the table of a program
+
+
+@dataclass(frozen=True)
+class Number:
+    """One number of a text.
+
+    Attributes:
+        name: of the fact, as in `why --json`.
+        text: its template.
+        counts: what it counts.
+        unit: K, M, G or T where the text has none.
+        every: the sum of all matches, instead of the first.
+    """
+
+    name: str
+    text: str
+    counts: str
+    unit: str = ""
+    every: bool = False
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Finds the number."""
+        return template(self.text)
+
+
+@dataclass(frozen=True)
+class Message:
+    """One text that a framework prints.
+
+    Attributes:
+        name: of this entry, as `torch-cuda`.
+        framework: whose text it is, as a person writes it.
+        begins: template of its beginning; it holds no number that another part repeats.
+        means: what it says, in one or two sentences.
+        role: what it says of the program.
+        numbers: what it states.
+        source: the file of the framework that prints it.
+        family: texts of one family can tell of the same failure.
+        marks: words in the text -> a mark of the failure, such as `host`.
+        versions: words in the text -> the versions that print them; the first that fits.
+        behind: characters before the beginning that belong to it, too.
+    """
+
+    name: str
+    framework: str
+    begins: str
+    means: str
+    role: Role = Role.FAILURE
+    numbers: tuple[Number, ...] = ()
+    source: str = ""
+    family: str = ""
+    marks: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    behind: int = 0
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Finds its beginning."""
+        return template(self.begins)
+
+
+# ------------------------------------------------------------------------------
+# StatedFailure: what a text states of one failed request.
+
+
+@dataclass(frozen=True)
+class StatedFailure:
+    """One failure that a text tells of, or one refusal that is none.
+
+    Attributes:
+        message: name of the table entry that told it.
+        framework: as a person writes it: `PyTorch CUDA`, `JAX TPU`, `llama.cpp`.
+        facts: bytes by name, as in `why --json`: `requested`, `device_total`, `device_free`, `allocated`, `limit`, ...
+        slack: how far a fact may be off, because the text rounds it; facts that are exact are not in it.
+        marks: what else the text says: `soft`, `host`, `windows`, `vllm`, `no_table`, ...
+        version: the versions that print such a text; "" if it does not tell.
+        op: the operation that failed.
+        shape: dimensions of its tensor; empty where the text does not say it.
+        dtype: type of its elements.
+        processes: pid -> bytes of each process that the text lists.
+        line: of the text, from 1, where it begins.
+        count: how often the text tells it.
+        text: its first line.
+    """
+
+    message: str
+    framework: str
+    facts: Mapping[str, int] = field(default_factory=dict)
+    slack: Mapping[str, int] = field(default_factory=dict)
+    marks: frozenset[str] = frozenset()
+    version: str = ""
+    op: str = ""
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    processes: Mapping[int, int] = field(default_factory=dict)
+    line: int = 1
+    count: int = 1
+    text: str = ""
+
+    def fact(self, name: str) -> int | None:
+        """Bytes of a fact; None where the text does not state it, or states what cannot be."""
+        value = self.facts.get(name)
+        return None if value is None or not 0 <= value < IMPOSSIBLE else value
+
+    def exceeds(self, name: str, other: int) -> bool:
+        """Whether a stated fact is larger than a number, also where its text was rounded up."""
+        value = self.fact(name)
+        return value is not None and value - self.slack.get(name, 0) > other
