@@ -13,7 +13,7 @@ _FORMS = "give an integer, or text such as '512MiB' or '2 GiB'"
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGTPE]?)(i?B)?\s*", re.IGNORECASE)
 
 
-def format_bytes(num_bytes: float) -> str:
+def format_bytes(num_bytes: float, digits: int = 1) -> str:
     """A number of bytes as text in binary units: `0 B`, `256 B`, `1.2 MiB`, `-3.0 KiB`."""
     value = float(abs(num_bytes))
     unit = 0
@@ -22,7 +22,7 @@ def format_bytes(num_bytes: float) -> str:
         value /= 1024
         unit += 1
     sign = "-" if num_bytes < 0 else ""
-    return f"{sign}{value:.0f} B" if unit == 0 else f"{sign}{value:.1f} {_UNITS[unit]}"
+    return f"{sign}{value:.0f} B" if unit == 0 else f"{sign}{value:.{digits}f} {_UNITS[unit]}"
 
 
 def parse_bytes(size: str | SupportsIndex, name: str = "size") -> int:

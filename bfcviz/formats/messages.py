@@ -15,13 +15,20 @@ from typing import Final
 # ------------------------------------------------------------------------------
 # Sizes as frameworks print them: `4.22 GiB`, `530.00M`, `0 bytes`, `25,600,000 bytes`, `1062 MB`. All are binary.
 
-_SIZE: Final = r"(-?\d[\d,]{0,30}(?:\.\d{1,9})?\s{0,3}(?:(?:[KMGTPE]i?)?B(?:ytes?)?\b|bytes?\b|[KMGTPE]\b)?)"
-_NUMBER: Final = r"(-?\d[\d,]{0,30}(?:\.\d{1,9})?)"
+_DIGITS: Final = r"-?\d(?:[\d,]{0,30}\d)?(?:\.\d{1,9})?"
+_SIZE: Final = rf"({_DIGITS}\s{{0,3}}(?:(?:[KMGTPE]i?)?B(?:ytes?)?\b|bytes?\b|[KMGTPE]\b)?)"
+_PLACES: Final = {
+    r"\{size\}": _SIZE,
+    r"\{number\}": f"({_DIGITS})",
+    r"\{skip\}": r"[^|;\n]{1,40}?",
+    r"\{word\}": r"\S{1,120}?",
+    r"\{sep\}": r"['\":=,\s]{1,12}",
+}
 _PARTS: Final = re.compile(r"(-?\d[\d,]*)(\.\d+)?\s*([KMGTPE])?i?(?:B(?:ytes?)?|bytes?)?", re.IGNORECASE)
 _GROUPED: Final = re.compile(r"-?\d{1,3}(?:,\d{3})+")
 _DECIMAL_COMMA: Final = re.compile(r"(-?\d+),(\d{1,2})")
 _UNITS: Final = " KMGTPE"
-IMPOSSIBLE: Final = 1 << 60
+IMPOSSIBLE: Final = 1 << 50
 """No device has so much memory: drivers print it for `unlimited`, `unknown`, or a negative number."""
 
 
@@ -68,10 +75,13 @@ def stated_size(text: str, unit: str = "") -> StatedSize | None:
 def template(text: str) -> re.Pattern[str]:
     """The pattern of a template; its first group is the number.
 
-    White space of the template matches any, also none: a line may be cut at any place.
+    White space of the template matches any, also none: a line may be cut at any place. `{skip}` is a short text,
+    `{word}` one word, `{sep}` what stands between a name and its value.
     """
     pattern = r"\s{0,40}".join(re.escape(word) for word in text.split())
-    return re.compile(pattern.replace(r"\{size\}", _SIZE).replace(r"\{number\}", _NUMBER))
+    for place, meaning in _PLACES.items():
+        pattern = pattern.replace(place, meaning)
+    return re.compile(pattern)
 
 
 # ------------------------------------------------------------------------------
@@ -97,22 +107,20 @@ class Number:
 
     Attributes:
         name: of the fact, as in `why --json`.
-        text: its template.
         counts: what it counts.
+        texts: its templates, by version; the first that fits counts.
         unit: K, M, G or T where the text has none.
-        every: the sum of all matches, instead of the first.
     """
 
     name: str
-    text: str
     counts: str
+    texts: tuple[str, ...]
     unit: str = ""
-    every: bool = False
 
     @cached_property
-    def pattern(self) -> re.Pattern[str]:
-        """Finds the number."""
-        return template(self.text)
+    def patterns(self) -> tuple[re.Pattern[str], ...]:
+        """Find the number."""
+        return tuple(map(template, self.texts))
 
 
 @dataclass(frozen=True)
@@ -122,33 +130,35 @@ class Message:
     Attributes:
         name: of this entry, as `torch-cuda`.
         framework: whose text it is, as a person writes it.
-        begins: template of its beginning; it holds no number that another part repeats.
         means: what it says, in one or two sentences.
-        role: what it says of the program.
-        numbers: what it states.
+        begins: templates of its beginning.
         source: the file of the framework that prints it.
+        role: what it says of the program.
         family: texts of one family can tell of the same failure.
+        numbers: what it states.
         marks: words in the text -> a mark of the failure, such as `host`.
         versions: words in the text -> the versions that print them; the first that fits.
         behind: characters before the beginning that belong to it, too.
+        is_weak: it says least: read only where no other text tells of a failure.
     """
 
     name: str
     framework: str
-    begins: str
     means: str
+    begins: tuple[str, ...]
+    source: str
     role: Role = Role.FAILURE
-    numbers: tuple[Number, ...] = ()
-    source: str = ""
     family: str = ""
+    numbers: tuple[Number, ...] = ()
     marks: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     behind: int = 0
+    is_weak: bool = False
 
     @cached_property
-    def pattern(self) -> re.Pattern[str]:
-        """Finds its beginning."""
-        return template(self.begins)
+    def patterns(self) -> tuple[re.Pattern[str], ...]:
+        """Find its beginning."""
+        return tuple(map(template, self.begins))
 
 
 # ------------------------------------------------------------------------------

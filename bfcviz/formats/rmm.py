@@ -1,4 +1,4 @@
-"""LogLines: parse the lines of RMM's log of requests (CSV), of every version of RMM.
+"""RMM: the lines of its log of requests (CSV), of every version, and what it says when a request fails.
 
 ==============  ==========================================================================================
 version         header
@@ -14,6 +14,8 @@ early 0.14      `Time,Action,Size,Stream`, then `Time,Action,Pointer,Size,Stream
 import re
 from math import isfinite
 from typing import Final, NamedTuple
+
+from bfcviz.formats.messages import Message, Number
 
 UNIT: Final = 256
 """RMM's alignment: sizes are rounded up to it."""
@@ -177,3 +179,56 @@ def _size(text: str) -> int:
     if not text.isdigit() or len(text) > 19 or (found := int(text)) >= _HALF_SPACE:
         raise ValueError(f"{text[:40]} is no number")
     return found
+
+
+# ------------------------------------------------------------------------------
+# What RMM says when a request fails.
+
+_SIZES: Final = "current/max/try size = "
+
+MESSAGES: Final = (
+    Message(
+        "rmm-pool",
+        "RMM",
+        "The pool could not grow: its maximum is reached, or its upstream refused. Old versions say no more.",
+        ("Maximum pool size exceeded",),
+        "rmm/mr/pool_memory_resource.hpp (since 25.10 cpp/src/mr/detail/pool_memory_resource_impl.cpp)",
+        family="rmm",
+        numbers=(
+            Number(
+                "requested",
+                "bytes of the request",
+                ("exceeded (failed to allocate {size}", f"{_SIZES}{{skip}}, {{skip}}, {{size}}"),
+            ),
+            Number("reserved", "what the pool holds", (f"{_SIZES}{{size}}",)),
+            Number("limit", "the maximum of the pool", (f"{_SIZES}{{skip}}, {{size}}",)),
+        ),
+        marks={
+            "CUDA error": "upstream",
+            "cudaErrorMemoryAllocation": "upstream",
+            "No room in arena": "arena",
+        },
+        versions={"current/max/try": "24.10 or later", "failed to allocate": "24.04 or later"},
+    ),
+    Message(
+        "rmm-limit",
+        "RMM",
+        "A limiting adaptor reached its limit, or one request is larger than its resource allows.",
+        ("Exceeded memory limit", "Maximum allocation size exceeded"),
+        "rmm/mr/limiting_resource_adaptor.hpp",
+        family="rmm",
+        numbers=(Number("requested", "bytes of the request", ("(failed to allocate {size}",)),),
+        marks={"Exceeded memory limit": "adaptor", "Maximum allocation size": "adaptor"},
+    ),
+    Message(
+        "rmm-driver",
+        "RMM",
+        "The driver refused the request.",
+        ("out_of_memory: CUDA error", "RMM_ERROR_OUT_OF_MEMORY"),
+        "rmm/detail/error.hpp, RMM_CUDA_TRY_ALLOC",
+        family="rmm",
+        numbers=(Number("requested", "bytes of the request", ("(failed to allocate {size}",)),),
+        marks={"CUDA error": "upstream", "RMM_ERROR": "upstream"},
+    ),
+)
+"""Texts of RMM."""

@@ -15,6 +15,7 @@ from itertools import takewhile
 from typing import Any, Final, NamedTuple, Self
 
 from bfcviz.code_places import UNKNOWN_FILE, CodePlace, own_place
+from bfcviz.formats.messages import Message, Number, Role
 
 # ------------------------------------------------------------------------------
 # Rules: how PyTorch's caching allocator rounds and splits blocks, by its settings; its history omits this.
@@ -203,3 +204,227 @@ class StreamNumbers:
         if handle == 0:
             return 0
         return self._numbers.setdefault(handle, min(len(self._numbers) + 1, _LAST_STREAM))
+
+
+# ------------------------------------------------------------------------------
+# What PyTorch prints when a request fails.
+#
+# It asks the driver for a segment, not for the tensor. When the driver refuses, it returns every segment that is
+# wholly free and asks again; only then it raises. The free memory in the message is read after that.
+
+_CUDA_SOURCE: Final = "c10/cuda/CUDACachingAllocator.cpp (hipified for ROCm), c10/xpu/XPUCachingAllocator.cpp"
+
+_REQUESTED: Final = Number(
+    "requested",
+    "the segment that was asked of the driver, not the tensor: 2 MiB for up to 1 MiB, 20 MiB for up to 10 MiB, above "
+    "that the next multiple of 2 MiB",
+    ("Tried to allocate {size}",),
+)
+_VERSIONS: Final = {
+    "total capacty": "2.1",
+    "docs.pytorch.org": "2.8 or later",
+    "PYTORCH_ALLOC_CONF": "2.9 or later",
+    "torch.OutOfMemoryError": "2.5 or later",
+    "expandable_segments": "2.2 or later",
+    "has a total capacity": "2.2 or later",
+    "cached)": "0.4.1 to 1.3",
+    "If reserved memory is >>": "1.11 to 2.0",
+    "torch.cuda.OutOfMemoryError": "1.13 or later",
+    "reserved in total by PyTorch": "1.4 to 2.0",
+}
+
+MESSAGES: Final = (
+    Message(
+        "torch-cuda",
+        "PyTorch CUDA",
+        "The caching allocator of PyTorch asked the driver for a segment, gave back every segment that was wholly "
+        "free, asked again, and was refused. So empty_cache() cannot help.",
+        tuple(f"{word} out of memory" for word in ("CUDA", "HIP", "XPU")),
+        _CUDA_SOURCE,
+        family="torch",
+        numbers=(
+            _REQUESTED,
+            Number(
+                "device_total",
+                "the whole device, as the driver says",
+                ("total capacity of {size}", "total capacty of {size}", "{size} total capacity"),
+            ),
+            Number(
+                "device_free",
+                "free on the device after PyTorch returned its unused segments",
+                ("of which {size} is free", "{size} free;"),
+            ),
+            Number(
+                "limit",
+                "what torch.cuda.set_per_process_memory_fraction allows this process",
+                ("{size} allowed;",),
+            ),
+            Number(
+                "process_in_use",
+                "this process as the driver counts it: the allocator, and the context, libraries and graphs",
+                ("this process has {size} memory in use",),
+            ),
+            Number(
+                "allocated",
+                "live tensors",
+                ("{size} is allocated by PyTorch", "{size} already allocated"),
+            ),
+            Number(
+                "private_pools",
+                "free memory that only CUDA graphs and MemPools may use",
+                ("with {size} allocated in private pools",),
+            ),
+            Number(
+                "reserved_unallocated",
+                "held by PyTorch and free, in segments that a live tensor keeps from being returned",
+                ("{size} is reserved by PyTorch but unallocated",),
+            ),
+            Number("reserved", "all segments that PyTorch holds", ("{size} reserved in total by PyTorch",)),
+            Number("cached", "held by PyTorch and free (versions up to 1.3)", ("{size} cached",)),
+        ),
+        versions=_VERSIONS,
+        behind=40,
+    ),
+    Message(
+        "torch-async",
+        "PyTorch cudaMallocAsync",
+        "The driver's own pool (backend:cudaMallocAsync, the default of ComfyUI) refused a request. Some programs cut "
+        "the numbers off.",
+        ("Allocation on device",),
+        "c10/cuda/CUDAMallocAsyncAllocator.cpp",
+        family="torch",
+        numbers=(
+            Number("allocated", "live tensors", ("Currently allocated : {size}",)),
+            Number("requested", "bytes of the tensor", ("Requested : {size}",)),
+            Number("device_total", "the whole device", ("Device limit : {size}",)),
+            Number("device_free", "free on the device", ("Free (according to CUDA): {size}",)),
+            Number(
+                "limit",
+                "what set_per_process_memory_fraction allows; 17179869184 GiB means: no limit",
+                ("PyTorch limit (set by user-supplied memory fraction) : {size}",),
+            ),
+        ),
+        marks={"Allocation on device": "async"},
+        versions={"torch.OutOfMemoryError": "2.5 or later"},
+        behind=40,
+    ),
+    Message(
+        "torch-mps",
+        "PyTorch MPS",
+        "PyTorch on a Mac passed its own limit: a share (default 1.7) of the memory that Metal recommends for one "
+        "process. Memory is shared with the system.",
+        ("MPS backend out of memory",),
+        "aten/src/ATen/mps/MPSAllocator.mm",
+        family="mps",
+        numbers=(
+            Number("allocated", "heaps of PyTorch's pools", ("MPS allocated: {size}",)),
+            Number(
+                "other_allocations",
+                "what this process holds of Metal's memory outside these pools; not other programs",
+                ("other allocations: {size}",),
+            ),
+            Number(
+                "limit",
+                "PYTORCH_MPS_HIGH_WATERMARK_RATIO x the recommended working set",
+                ("max allowed: {size}",),
+            ),
+            Number("requested", "the heap that was asked for", ("Tried to allocate {size}",)),
+        ),
+        marks={"MPS backend": "unified"},
+    ),
+    Message(
+        "torch-mps-buffer",
+        "PyTorch MPS",
+        "One buffer is larger than Metal allows for any.",
+        ("Invalid buffer size: {size}",),
+        "aten/src/ATen/mps/MPSAllocator.mm",
+        family="mps",
+        numbers=(Number("requested", "bytes of the tensor", ("Invalid buffer size: {size}",)),),
+        marks={"Invalid buffer": "one_buffer"},
+    ),
+    Message(
+        "torch-cpu",
+        "PyTorch CPU",
+        "System memory was refused, not GPU memory.",
+        (
+            "DefaultCPUAllocator: can't allocate memory",
+            "DefaultCPUAllocator: not enough memory",
+            "Torch: not enough memory",
+        ),
+        "c10/core/impl/alloc_cpu.cpp",
+        family="host",
+        numbers=(Number("requested", "bytes of the tensor", ("you tried to allocate {size}",)),),
+        marks={"memory": "host"},
+    ),
+    Message(
+        "torch-summary",
+        "PyTorch CUDA",
+        "The counters of the allocator. They tell of a failure only if they count one (CUDA OOMs).",
+        ("PyTorch CUDA memory summary",),
+        "torch/cuda/memory.py, memory_summary()",
+        role=Role.REPORT,
+        family="torch",
+        numbers=(
+            Number("num_ooms", "requests that failed", ("CUDA OOMs: {number}",)),
+            Number(
+                "num_retries",
+                "times that PyTorch returned its cache and asked again",
+                ("cudaMalloc retries: {number}",),
+            ),
+            Number("allocated", "live tensors now", ("Allocated memory | {size}",)),
+            Number("peak", "the most live tensors there were", ("Allocated memory | {skip} | {size}",)),
+            Number("reserved", "all segments now", ("GPU reserved memory | {size}",)),
+            Number(
+                "peak_reserved", "the most segments there were", ("GPU reserved memory | {skip} | {size}",)
+            ),
+            Number(
+                "non_releasable",
+                "free inside segments that a live tensor keeps",
+                ("Non-releasable memory | {size}",),
+            ),
+        ),
+        marks={" MB |": "summary_mb"},
+        versions={
+            " MB |": "1.4 to 1.13",
+            " MiB |": "2.0 or later",
+            " GiB |": "2.0 or later",
+            " KiB |": "2.0 or later",
+        },
+    ),
+    Message(
+        "torch-stats",
+        "PyTorch CUDA",
+        "The same counters as a dictionary.",
+        ("allocated_bytes.all.current",),
+        "torch/cuda/memory.py, memory_stats()",
+        role=Role.REPORT,
+        family="torch",
+        numbers=(
+            Number("num_ooms", "requests that failed", ("num_ooms{sep}{number}",)),
+            Number(
+                "num_retries", "times that PyTorch returned its cache", ("num_alloc_retries{sep}{number}",)
+            ),
+            Number("allocated", "live tensors now", ("allocated_bytes.all.current{sep}{number}",)),
+            Number("peak", "the most live tensors there were", ("allocated_bytes.all.peak{sep}{number}",)),
+            Number("reserved", "all segments now", ("reserved_bytes.all.current{sep}{number}",)),
+            Number(
+                "peak_reserved", "the most segments there were", ("reserved_bytes.all.peak{sep}{number}",)
+            ),
+            Number(
+                "non_releasable",
+                "free inside segments that a live tensor keeps",
+                ("inactive_split_bytes.all.current{sep}{number}",),
+            ),
+        ),
+        behind=6000,
+    ),
+)
+"""Texts of PyTorch. The entry for CUDA stands for ROCm and XPU, too: they print the same with another name."""
+
+PROCESS: Final = re.compile(
+    r"Process\s{0,40}(\d{1,10})\s{0,40}has\s{0,40}(\d[\d.,]{0,30}\s{0,3}(?:[KMGT]i?)?[Bb](?:ytes)?)\s{0,40}memory"
+)
+"""A process in the list of the driver: its pid and its bytes. In a container the own process stands there, too."""
+
+BACKENDS: Final = {"CUDA": "PyTorch CUDA", "HIP": "PyTorch ROCm", "XPU": "PyTorch XPU"}
+"""The word before `out of memory` -> the framework."""

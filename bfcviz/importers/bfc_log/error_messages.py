@@ -6,6 +6,7 @@ from math import prod
 from typing import Any, Final, NamedTuple
 
 from bfcviz.events.origin import MAX_POOLS
+from bfcviz.formats.tensorflow import TYPE_BYTES
 from bfcviz.importers.bfc_log import grammar
 from bfcviz.importers.bfc_log.dump import Dump
 from bfcviz.importers.bfc_log.grammar import LogRecord, PrintedSize, print_size, printed_size
@@ -16,13 +17,6 @@ from bfcviz.importers.bfc_log.grammar import LogRecord, PrintedSize, print_size,
 # The same error is printed several times: by the runtime, by Python, and again in each traceback. An error without a
 # dump is a failed request of its own.
 
-_TYPE_BYTES: Final = {
-    **dict.fromkeys(("bool", "int8", "uint8", "qint8", "quint8", "float8_e5m2", "float8_e4m3fn"), 1),
-    **dict.fromkeys(("half", "float16", "bfloat16", "int16", "uint16", "qint16", "quint16"), 2),
-    **dict.fromkeys(("float", "float32", "int32", "uint32", "qint32"), 4),
-    **dict.fromkeys(("double", "float64", "int64", "uint64", "complex64"), 8),
-    "complex128": 16,
-}
 _ALIGNMENT: Final = 256
 _MOST: Final = 1 << 63
 _LONGEST: Final = 1000  # characters of a message
@@ -175,7 +169,7 @@ def _tensor(shape: str, type_: str | None) -> str:
 def _tensor_bytes(shape: str, type_: str | None) -> tuple[int, ...]:
     """Bytes of a tensor of this shape; without a type those of every element size, the usual one first."""
     elements = prod(int(number[:19]) for number in shape.replace(",", " ").split())
-    widths = (4, 8, 2, 1, 16) if type_ is None else (_TYPE_BYTES.get(type_),)
+    widths = (4, 8, 2, 1, 16) if type_ is None else (TYPE_BYTES.get(type_),)
     return tuple(elements * width for width in widths if width is not None and 0 < elements * width < _MOST)
 
 

@@ -11,6 +11,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, STATE_ONLY, Origin, Pool, Status
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
+from bfcviz.formats.xla import JAX_WORDS, TENSORFLOW_WORDS
 from bfcviz.importers.bfc_log.dump import Dump, DumpCollector, Note
 from bfcviz.importers.bfc_log.error_messages import attach_errors, buffer_tables
 from bfcviz.importers.bfc_log.failed_pool import RERUN, FailedPool, failed_pool
@@ -210,15 +211,6 @@ def history_reader(text: str) -> HistoryReader | None:
 # Read a log of TensorFlow, XLA or JAX: each dump of a heap becomes a pool of the trace.
 
 _NO_NAME: Final = "BFC allocator"
-_JAX_WORDS: Final = (
-    "pjrt",
-    "jax",
-    "BufferAssignment",
-    "external/xla/",
-    "external/tsl/",
-    "RESOURCE_EXHAUSTED: Out of",
-)
-_TENSORFLOW_WORDS: Final = ("OP_REQUIRES", "/job:", "tensorflow.python", "tensorflow/python", "op_kernel.cc")
 
 
 def read_log(path: Path) -> Trace:
@@ -347,9 +339,9 @@ def _details(dumps: list[Dump], pools: list[FailedPool], text: str) -> dict[str,
 
 
 def _framework(text: str) -> str:
-    if any(word in text for word in _TENSORFLOW_WORDS):
+    if any(word in text for word in TENSORFLOW_WORDS):
         return "tensorflow"
-    return "jax" if any(word in text for word in _JAX_WORDS) else "tensorflow"
+    return "jax" if any(word in text for word in JAX_WORDS) else "tensorflow"
 
 
 def _joined(pools: list[FailedPool]) -> Events:

@@ -1,0 +1,90 @@
+"""Texts of drivers and systems: a CUDA call that failed without numbers, system memory, and nvidia-smi's table."""
+
+import re
+from typing import Final
+
+from bfcviz.formats.messages import Message, Number, Role
+
+MESSAGES: Final = (
+    Message(
+        "metal-buffer",
+        "Metal",
+        "One buffer is larger than Metal allows for any.",
+        ("Attempting to allocate {number} bytes which is greater than the maximum allowed buffer size",),
+        "mlx/backend/metal/allocator.cpp",
+        family="mps",
+        numbers=(
+            Number("requested", "bytes of the buffer", ("allocate {number} bytes",)),
+            Number("limit", "the largest buffer of this device", ("buffer size of {number} bytes",)),
+        ),
+        marks={"buffer": "one_buffer"},
+    ),
+    Message(
+        "cuda-call",
+        "CUDA",
+        "A call of the CUDA or HIP runtime, or of cuBLAS, cuDNN or NCCL, returned out of memory, outside of the "
+        "framework's allocator: for a context, a workspace, a graph, or pinned memory. There is no number in it.",
+        (
+            "CUDA error: out of memory",
+            "HIP error: out of memory",
+            "cuda runtime error (2) : out of memory",
+            "cuda runtime err(2): out of memory",
+            "CUDA failure 2: out of memory",
+            "Cuda failure 'out of memory'",
+            "CUBLAS_STATUS_ALLOC_FAILED",
+            "CUDNN_STATUS_ALLOC_FAILED",
+            "CUDA_ERROR_OUT_OF_MEMORY",
+            "cudaErrorMemoryAllocation",
+            "hipErrorOutOfMemory",
+            "HIP_ERROR_OutOfMemory",
+            "ErrorOutOfDeviceMemory",
+            "UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY",
+        ),
+        "CUDA runtime and driver, cudaErrorMemoryAllocation (2)",
+        family="cuda",
+        marks={"torch": "torch", "ggml": "ggml", "onnxruntime": "onnx", "Search for `cudaError": "torch"},
+        behind=400,
+        is_weak=True,
+    ),
+    Message(
+        "host-numpy",
+        "NumPy",
+        "System memory was refused, not GPU memory.",
+        ("Unable to allocate {size} for an array with shape",),
+        "numpy/_core/_exceptions.py",
+        family="host",
+        numbers=(Number("requested", "bytes of the array", ("Unable to allocate {size}",)),),
+        marks={"allocate": "host"},
+    ),
+    Message(
+        "host-killed",
+        "Linux",
+        "The system killed a process because system memory, not GPU memory, ran out.",
+        ("Out of memory: Kill", "Memory cgroup out of memory: Kill", "oom-kill:constraint"),
+        "mm/oom_kill.c",
+        family="host",
+        numbers=(Number("process_in_use", "system memory of the killed process", ("anon-rss:{size}",)),),
+        marks={"ill": "host", "oom": "host"},
+    ),
+    Message(
+        "nvidia-smi",
+        "NVIDIA driver",
+        "The driver's table of devices and processes: what is in use now, not at the moment of a failure.",
+        ("NVIDIA-SMI {number}",),
+        "nvidia-smi",
+        role=Role.BEFORE,
+        family="",
+        numbers=(),
+        marks={"NVIDIA-SMI": "table"},
+    ),
+)
+"""Texts of drivers and systems."""
+
+SMI_DEVICE: Final = re.compile(r"(\d{1,9})MiB\s{0,9}/\s{0,9}(\d{1,9})MiB")
+"""A device in nvidia-smi's table: MiB in use, and in all."""
+
+SMI_PROCESS: Final = re.compile(
+    r"\|\s{1,9}(?P<device>\d{1,3})\s(?:\s{0,12}(?:N/A|\d{1,3})){0,2}\s{1,12}(?P<pid>\d{1,10})\s{1,9}(?:C\+G|C|G)\s[^|\n]{0,90}?"
+    r"(?P<used>\d{1,9})MiB\s{0,3}\|"
+)
+"""A process in nvidia-smi's table."""

@@ -1,0 +1,175 @@
+"""XLA's and JAX's texts when memory runs out: on GPUs, and on TPUs, at compile time and at run time."""
+
+from typing import Final
+
+from bfcviz.formats.messages import Message, Number, Role
+
+_TPU_SOURCE: Final = "libtpu (closed); openxla.org, error codes E1000 and E1001"
+
+MESSAGES: Final = (
+    Message(
+        "xla-bytes",
+        "JAX",
+        "A request of a program failed. It is often the whole temporary block of the program.",
+        (
+            "RESOURCE_EXHAUSTED: Out of memory allocating",
+            "Out of memory while trying to allocate",
+            "out of memory while trying to allocate",
+            "Out of memory trying to allocate",
+            "Failed to allocate request for",
+        ),
+        "xla/stream_executor/integrations/tf_allocator_adapter.cc, xla/pjrt",
+        family="bfc",
+        numbers=(
+            Number(
+                "requested",
+                "bytes of the request",
+                (
+                    "request for {word} ({size}) on device",
+                    "request for {size}",
+                    "allocate {size}",
+                    "allocating {size}",
+                ),
+            ),
+        ),
+        versions={"JaxRuntimeError": "jaxlib 0.5 or later", "XlaRuntimeError": "jaxlib 0.3 to 0.4"},
+        behind=100,
+    ),
+    Message(
+        "xla-program",
+        "JAX",
+        "What the compiled program needs at its peak; not what the device has in use.",
+        ("BufferAssignment OOM Debugging", "BufferAssignment stats"),
+        "xla/service/buffer_assignment.cc",
+        role=Role.AFTER,
+        family="bfc",
+        numbers=(
+            Number("parameters", "inputs of the program", ("parameter allocation: {size}",)),
+            Number("constants", "constants in the program", ("constant allocation: {size}",)),
+            Number("live_out", "outputs", ("maybe_live_out allocation: {size}",)),
+            Number("temp", "one block for all temporaries", ("preallocated temp allocation: {size}",)),
+            Number("program_total", "the sum", ("total allocation: {size}",)),
+            Number("fragmentation", "of the sum, lost between buffers", ("total fragmentation: {size}",)),
+            Number("largest_buffer", "the largest buffer at the peak", ("Buffer 1: Size: {size}",)),
+        ),
+    ),
+    Message(
+        "xla-io",
+        "JAX",
+        "Arguments and results of the program alone are more than the limit. XLA logs it and goes on; then a request "
+        "fails.",
+        ("The byte size of input/output arguments",),
+        "xla/service/gpu/gpu_hlo_schedule.cc",
+        role=Role.BEFORE,
+        family="bfc",
+        numbers=(
+            Number("program_io", "arguments and results, less what they share", ("arguments ({number})",)),
+            Number("limit", "what the program may use of the device", ("base limit ({number})",)),
+        ),
+    ),
+    Message(
+        "xla-remat",
+        "JAX",
+        "The compiler could not bring the program under its limit by computing values again. A warning: the program "
+        "may still fit.",
+        ("Can't reduce memory use below",),
+        "xla/hlo/transforms/simplifiers/hlo_rematerialization.cc",
+        role=Role.SOFT,
+        family="bfc",
+        numbers=(
+            Number("limit", "what the compiler wanted", ("memory use below {word} ({number} bytes)",)),
+            Number("program", "what it reached", ("only reduced to {word} ({number} bytes)",)),
+        ),
+        marks={"Can't reduce": "remat"},
+    ),
+    Message(
+        "tpu-compile",
+        "JAX TPU",
+        "The compiler refused the program: it needs more than the memory of one core has, whatever else runs.",
+        ("Ran out of memory in memory space {word}.",),
+        _TPU_SOURCE,
+        family="tpu",
+        numbers=(
+            Number("program", "what the program needs", ("Used {size} of",)),
+            Number(
+                "limit",
+                "what a program may use: the memory less what the system reserves",
+                ("Used {skip} of {size}",),
+            ),
+            Number("exceeded", "the difference", ("capacity by {size}",)),
+            Number("total_usage", "program, arguments and reserved memory", ("usage >= {size}",)),
+            Number(
+                "system_reserved",
+                "reserved by the system",
+                ("reserved {size}", "reserved(Infeed/Outfeed/Continuations) {size}"),
+            ),
+            Number("arguments", "inputs of the program", ("arguments {size}",)),
+        ),
+        marks={"memory space vmem": "vmem", "memory space smem": "vmem", "memory space hbm": "hbm"},
+    ),
+    Message(
+        "tpu-usage",
+        "JAX TPU",
+        "The compiler refused the program: the two kinds of cores together need more than the memory has.",
+        ("TPU TensorCore Hbm usage",),
+        _TPU_SOURCE,
+        family="tpu",
+        numbers=(
+            Number("program", "what the program needs", ("TensorCore Hbm usage: {size}",)),
+            Number("sparse_core", "of the sparse cores", ("SparseCore Hbm usage {size}",)),
+            Number("limit", "what there is", ("exceeding available bytes: {size}",)),
+        ),
+        marks={"Hbm": "hbm"},
+    ),
+    Message(
+        "tpu-run",
+        "JAX TPU",
+        "A buffer did not fit into what was free on one core at run time.",
+        ("Attempting to allocate {size}. That was not possible", "Attempting to reserve {size} at the"),
+        _TPU_SOURCE,
+        family="tpu",
+        numbers=(
+            Number(
+                "requested",
+                "bytes of the buffer, or of the program",
+                ("Attempting to allocate {size}", "reserve {size}"),
+            ),
+            Number("device_free", "free on this core", ("There are {size} free",)),
+            Number("device_total", "memory of this core", ("HBM capacity {size}",)),
+            Number(
+                "allocated",
+                "buffers in use",
+                ("Currently allocated: {word} ( {number} bytes)", "Currently allocated: {size}"),
+            ),
+            Number("system_reserved", "reserved by the system", ("Top-of-Memory reserved: {size}",)),
+        ),
+        marks={"Attempting": "hbm"},
+    ),
+    Message(
+        "tpu-buffer",
+        "JAX TPU",
+        "One buffer is larger than the whole memory of a core.",
+        ("Allocation (size={number}) would exceed memory (size={number})",),
+        _TPU_SOURCE,
+        family="tpu",
+        numbers=(
+            Number("requested", "bytes of the buffer", ("Allocation (size={number})",)),
+            Number("device_total", "memory of a core", ("exceed memory (size={number})",)),
+        ),
+        marks={"would exceed": "hbm"},
+    ),
+)
+"""Texts of XLA and JAX, beside those of the BFC allocator, which stand with TensorFlow."""
+
+JAX_WORDS: Final = (
+    "pjrt",
+    "jax",
+    "BufferAssignment",
+    "external/xla/",
+    "external/tsl/",
+    "RESOURCE_EXHAUSTED: Out of",
+)
+"""Words of a log that only JAX, or XLA without TensorFlow, writes."""
+
+TENSORFLOW_WORDS: Final = ("OP_REQUIRES", "/job:", "tensorflow.python", "tensorflow/python", "op_kernel.cc")
+"""Words of a log that only TensorFlow writes; they decide before those of JAX."""

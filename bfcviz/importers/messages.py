@@ -1,0 +1,577 @@
+"""Read what a text says of memory that ran out: each failed request that a framework printed, anywhere in the text.
+
+The texts themselves are tables in `formats`, one file a framework. A text is read in pieces, and of each message only
+a bounded part, so memory and time do not depend on the length of lines. Several lines can tell of one failure: the
+warning of the pool, its counters, the error of the operation and the traceback. They are joined where their numbers
+agree.
+"""
+
+import codecs
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import prod
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bfcviz.formats import cupy, driver, ggml, onnxruntime, rmm, tensorflow, torch, vllm, xla
+from bfcviz.formats.messages import IMPOSSIBLE, Message, Role, StatedFailure, StatedSize, stated_size
+
+TABLES: Final[tuple[Message, ...]] = (
+    *driver.MESSAGES,
+    *torch.MESSAGES,
+    *xla.MESSAGES,
+    *onnxruntime.MESSAGES,
+    *tensorflow.MESSAGES,
+    *cupy.MESSAGES,
+    *rmm.MESSAGES,
+    *ggml.MESSAGES,
+    *vllm.MESSAGES,
+)
+"""Every text; of two that begin at one place, the first counts."""
+
+
+class StatedFailures(NamedTuple):
+    """What a text tells.
+
+    Attributes:
+        failures: requests that failed, in the order of the text; equal ones once, with their count.
+        soft: refusals that are no failure, and tables.
+        left_out: messages after the first `MOST`.
+    """
+
+    failures: list[StatedFailure]
+    soft: list[StatedFailure]
+    left_out: int = 0
+
+
+def read_messages(pieces: Iterable[bytes], name: str = "") -> StatedFailures:
+    """What a text tells of memory that ran out.
+
+    Args:
+        pieces: the text as bytes, in pieces of any length.
+        name: of its file: it may name the program, too.
+    """
+    reader = _Reader(name)
+    for text in _decoded(pieces):
+        reader.take(text)
+    return reader.end()
+
+
+def messages_in(text: str) -> StatedFailures:
+    """As `read_messages`, from a text."""
+    return read_messages([text.encode("utf-8", "replace")])
+
+
+# ------------------------------------------------------------------------------
+# Find the messages of a text, piece by piece.
+
+MOST: Final = 5000
+"""Messages of a text that are read."""
+
+_REACH: Final = 12_000
+"""Characters after its beginning that may belong to a message: the longest is the table of a program."""
+
+_BEHIND: Final = max(entry.behind for entry in TABLES)
+_PIECE: Final = 1 << 20
+_ANSI: Final = re.compile(
+    r"\x1b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])"
+)
+_PLACE: Final = re.compile(r"\{\w+\}")
+
+
+class _Beginning(NamedTuple):
+    """Where a message begins."""
+
+    start: int
+    stop: int
+    order: int
+    variant: int
+    entry: Message
+
+
+@dataclass
+class _Statement:
+    """One message, read."""
+
+    entry: Message
+    variant: int
+    line: int
+    text: str
+    facts: dict[str, StatedSize]
+    marks: set[str]
+    version: str
+    op: str = ""
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    processes: dict[int, int] = field(default_factory=dict)
+    framework: str = ""
+
+
+def _needles() -> list[tuple[str, int, int, Message]]:
+    """The longest word of each beginning, which a text must hold, and what begins with it."""
+    found = []
+    for order, entry in enumerate(TABLES):
+        for variant, begins in enumerate(entry.begins):
+            words = [part for word in begins.split() for part in _PLACE.split(word)]
+            found.append((max(words, key=len), order, variant, entry))
+    return found
+
+
+_NEEDLES: Final = _needles()
+
+
+class _Reader:
+    """Takes a text in pieces."""
+
+    def __init__(self, name: str) -> None:
+        self._buffer = ""
+        self._done = 0  # before it, every message of the buffer is read
+        self._line = 1  # of the file, where the buffer begins
+        self._statements: list[_Statement] = []
+        self._left_out = 0
+        self._hints = hints_of(name)
+
+    def take(self, piece: str) -> None:
+        """The next part of the text."""
+        self._hints |= hints_of(piece)
+        self._buffer += _ANSI.sub("", piece.replace("\r\n", "\n"))
+        self._read(max(self._done, len(self._buffer) - _REACH))
+
+    def end(self) -> StatedFailures:
+        """What the whole text tells."""
+        self._read(len(self._buffer))
+        failures, soft = _joined(self._statements, self._hints)
+        return StatedFailures(failures, soft, self._left_out)
+
+    def _read(self, stop: int) -> None:
+        buffer = self._buffer
+        found = _beginnings(buffer, self._done)
+        strong = [each.start for each in found if not each.entry.is_weak] + [len(buffer)]
+        after, previous = 0, self._done
+        for each in found:
+            while strong[after] <= each.start and after < len(strong) - 1:
+                after += 1
+            if each.start >= stop:
+                break
+            if len(self._statements) >= MOST:
+                self._left_out += 1
+                continue
+            first = max(previous, each.start - each.entry.behind, 0) if each.entry.behind else each.start
+            last = min(strong[after], each.start + _REACH)
+            line = self._line + buffer.count("\n", 0, each.start)
+            self._statements.append(_statement(each, buffer, first, last, line))
+            previous = each.stop
+        self._done = stop
+        kept = max(0, stop - _BEHIND)
+        self._line += buffer.count("\n", 0, kept)
+        self._buffer, self._done = buffer[kept:], self._done - kept
+
+
+def _beginnings(text: str, start: int) -> list[_Beginning]:
+    """Where messages begin, from `start` on, without overlaps."""
+    found = []
+    for needle, order, variant, entry in _NEEDLES:
+        if text.find(needle, start) < 0:
+            continue
+        matches = entry.patterns[variant].finditer(text, start)
+        found += [_Beginning(match.start(), match.end(), order, variant, entry) for match in matches]
+    found.sort(key=lambda each: (each.start, each.order))
+    kept: list[_Beginning] = []
+    for each in found:
+        if not kept or each.start >= kept[-1].stop:
+            kept.append(each)
+    return kept
+
+
+def _decoded(pieces: Iterable[bytes]) -> Iterator[str]:
+    """Text of bounded length; bytes that are not text become replacement characters."""
+    decoder: codecs.IncrementalDecoder | None = None
+    for piece in pieces:
+        if decoder is None:
+            is_utf_16 = piece[:2] in {b"\xff\xfe", b"\xfe\xff"}
+            decoder = codecs.getincrementaldecoder("utf-16" if is_utf_16 else "utf-8")("replace")
+        for at in range(0, len(piece), _PIECE):
+            yield decoder.decode(piece[at : at + _PIECE])
+    if decoder is not None:
+        yield decoder.decode(b"", final=True)
+
+
+_HINTS: Final = {
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "comfy": "comfyui",
+    "llama.cpp": "llamacpp",
+    "llamacpp": "llamacpp",
+    "ollama": "ollama",
+    ".backward(": "training",
+    "optimizer.step": "training",
+    "optim/": "training",
+    "trainer": "training",
+    "train.py": "training",
+    "no_grad": "inference",
+    "generate(": "inference",
+    "c:\\": "windows",
+    "d:\\": "windows",
+    "\\site-packages\\": "windows",
+}
+"""A word of a text, in lower case -> what it says of the program."""
+
+
+def hints_of(text: str) -> set[str]:
+    """What the words of a text say of the program: which one it is, where it runs."""
+    lower = text.lower()
+    found = {hint for word, hint in _HINTS.items() if word in lower}
+    found |= {"tensorflow"} if any(word in text for word in xla.TENSORFLOW_WORDS) else set()
+    return found | ({"jax"} if any(word in text for word in xla.JAX_WORDS) else set())
+
+
+# ------------------------------------------------------------------------------
+# Read one message.
+
+_PREFIX: Final = re.compile(
+    r"(?:[>#*\s]{1,40}"
+    r"|\[?(?:rank|default|worker|gpu)[ _-]?\d{1,5}\]?:?\s"
+    r"|\((?:\w{1,40}\s)?pid=\d{1,10}[^)\n]{0,60}\)\s"
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]{0,12}Z?:?\s"
+    r"|\d\d-\d\d\s\d\d:\d\d:\d\d\s"
+    r"|(?:ERROR|INFO|WARNING|WARN|DEBUG)\b[:\s]"
+    r"|\[[\w.]{1,60}\.py:\d{1,6}\]\s"
+    r"|[\w.-]{1,40}\s{1,4}\|\s"
+    r"|E\s{3,}"
+    r"|\d{1,7}:(?=\D))*"
+)
+"""What ranks, loggers and quotations put before a line."""
+
+_WIDEST: Final = 400
+
+
+def _statement(found: _Beginning, buffer: str, first: int, last: int, line: int) -> _Statement:
+    entry = found.entry
+    window = buffer[first:last].replace("\\n", "\n")  # a notebook and JSON logs hold escapes
+    lines = window.split("\n")
+    cleaned = [lines[0], *(part[_end_of_prefix(part) :] for part in lines[1:])]
+    flat, glued = " ".join(cleaned), "".join(cleaned)
+    begun = buffer.rfind("\n", max(0, found.start - _WIDEST), found.start) + 1
+    shown = buffer[max(begun, found.start - _WIDEST) : found.start + _WIDEST].split("\n", 1)[0]
+    near = f"{shown}\n{window[: found.stop - first + 2000]}"
+    statement = _Statement(
+        entry,
+        found.variant,
+        line,
+        " ".join(shown.split())[:_WIDEST],
+        _numbers(entry, flat, glued),
+        {mark for word, mark in entry.marks.items() if word in near},
+        next((version for word, version in entry.versions.items() if word in near), ""),
+        framework=entry.framework,
+    )
+    _more(statement, buffer[found.start : found.stop], flat)
+    return statement
+
+
+def _end_of_prefix(line: str) -> int:
+    prefix = _PREFIX.match(line)
+    return 0 if prefix is None else prefix.end()
+
+
+def _numbers(entry: Message, flat: str, glued: str) -> dict[str, StatedSize]:
+    """The numbers of a message; those that no memory can have are left out."""
+    found: dict[str, StatedSize] = {}
+    for number in entry.numbers:
+        if number.name in found:
+            continue
+        for pattern in number.patterns:
+            match = pattern.search(flat) or pattern.search(glued)
+            size = None if match is None else stated_size(match[1], number.unit)
+            if size is not None:
+                found[number.name] = size
+                break
+    return found
+
+
+def _more(statement: _Statement, begins: str, flat: str) -> None:
+    """What a table cannot say: the tensor, the processes of the driver's list."""
+    name = statement.entry.name
+    if name == "torch-cuda":
+        backend = begins[:4].strip("o ")
+        statement.framework = torch.BACKENDS.get(backend, statement.framework)
+        for pid, size in torch.PROCESS.findall(flat):
+            stated = stated_size(size)
+            if stated is not None and 0 <= stated.value < IMPOSSIBLE:
+                statement.processes[int(pid)] = stated.value
+    elif name == "tf-tensor":
+        _take_tensor(statement, flat)
+    elif name == "tf-bfc":
+        op = tensorflow.REQUESTED_BY.search(flat)
+        statement.op = op["op"] if op else ""
+    elif name == "nvidia-smi":
+        _take_table(statement, flat)
+
+
+def _take_tensor(statement: _Statement, flat: str) -> None:
+    tensor = tensorflow.TENSOR.search(flat)
+    if tensor is None:
+        return
+    statement.shape = tuple(int(part[:18]) for part in tensor["shape"].replace(",", " ").split())
+    statement.dtype = tensor["type"] or ""
+    width = tensorflow.TYPE_BYTES.get(statement.dtype)
+    elements = prod(statement.shape)
+    if width is not None and 0 < elements * width < 1 << 62:
+        statement.facts["requested"] = StatedSize(elements * width, 0)
+
+
+def _take_table(statement: _Statement, flat: str) -> None:
+    """Of several devices the one with the least free memory."""
+    devices = [
+        (int(total) - int(used), int(used), int(total)) for used, total in driver.SMI_DEVICE.findall(flat)
+    ]
+    if devices:
+        free, used, total = min(devices)
+        facts = {"device_total": total, "device_used": used, "device_free_at_start": free}
+        statement.facts |= {
+            key: StatedSize(value << 20, 1 << 19) for key, value in facts.items() if value >= 0
+        }
+    for process in driver.SMI_PROCESS.finditer(flat):
+        statement.processes[int(process["pid"])] = int(process["used"]) << 20
+
+
+# ------------------------------------------------------------------------------
+# Join the messages that tell of one failure.
+
+_KEPT: Final = {"tf-device", "tf-limit", "ggml-device"}
+"""Numbers of the start, which belong to every later failure."""
+
+_UNIT: Final = 256
+"""The pool rounds requests up to it."""
+
+_BACK_OFF: Final = 0.97
+"""A region that the pool asks for after a refusal is a tenth smaller."""
+
+
+@dataclass
+class _Joined:
+    """A failure in the making."""
+
+    first: _Statement
+    facts: dict[str, StatedSize]
+    is_soft: bool
+    told: dict[tuple[str, int], int]
+    marks: set[str]
+    processes: dict[int, int]
+    op: str = ""
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+
+    def agrees(self, statement: _Statement) -> bool:
+        """Whether both can tell of the same failure: no number contradicts."""
+        return all(
+            abs(size.value - self.facts[name].value) <= size.slack + self.facts[name].slack
+            for name, size in statement.facts.items()
+            if name in self.facts
+        ) and all(self.processes.get(pid, used) == used for pid, used in statement.processes.items())
+
+    def fill(self, statement: _Statement) -> None:
+        """Take what is missing, and what is stated more exactly."""
+        for name, size in statement.facts.items():
+            if name not in self.facts or (size.slack < self.facts[name].slack and self.agrees(statement)):
+                self.facts[name] = size
+        self.marks |= statement.marks
+        self.processes = statement.processes | self.processes
+        self.op = self.op or statement.op
+        self.shape, self.dtype = self.shape or statement.shape, self.dtype or statement.dtype
+
+
+def _joined(statements: list[_Statement], hints: set[str]) -> tuple[list[StatedFailure], list[StatedFailure]]:
+    found: list[_Joined] = []
+    waiting: list[_Statement] = []
+    weak = [each for each in statements if each.entry.is_weak]
+    for each in statements:
+        if not each.entry.is_weak:
+            _take(each, found, waiting)
+    rest = [each for each in waiting if not any(_of_family(join, each) for join in found)]
+    for each in waiting:
+        for join in reversed(found):
+            if _of_family(join, each):
+                join.fill(each)
+                break
+    found += _alone(rest)
+    if weak and not any(not join.is_soft for join in found) and not _explains(rest):
+        found.append(_begun(weak[0]))
+        for each in weak[1:]:
+            _tell(found[-1], each)
+    made = [(join.is_soft, _failure(join, hints)) for join in found]
+    return _once([each for soft, each in made if not soft]), _once([each for soft, each in made if soft])
+
+
+def _take(each: _Statement, found: list[_Joined], waiting: list[_Statement]) -> None:
+    role = each.entry.role
+    same = next((join for join in reversed(found) if _of_family(join, each)), None)
+    if role is Role.BEFORE or (role is Role.AFTER and same is None):
+        waiting.append(each)
+    elif role is Role.AFTER and same is not None:
+        same.fill(each)
+    elif role is Role.RETRY:
+        if same is not None:
+            same.is_soft = True
+    elif role is Role.REPORT and same is not None and same.first.entry.role is not Role.REPORT:
+        same.fill(each)
+    else:
+        is_soft = role is Role.SOFT or "soft" in each.marks
+        if role is Role.REPORT:
+            ooms = each.facts.get("num_ooms")
+            is_soft = ooms is None or ooms.value == 0
+        if same is not None and same.is_soft == is_soft and same.agrees(each):
+            _tell(same, each)
+            return
+        found.append(_begun(each, is_soft=is_soft))
+        if not is_soft:
+            mine = [other for other in waiting if _of_family(found[-1], other)]
+            for other in reversed(mine):
+                found[-1].fill(other)
+            waiting[:] = [other for other in waiting if other not in mine or other.entry.name in _KEPT]
+
+
+def _of_family(join: _Joined, each: _Statement) -> bool:
+    family = each.entry.family
+    return not family or join.first.entry.family == family
+
+
+def _begun(each: _Statement, *, is_soft: bool = False) -> _Joined:
+    told = {(each.entry.name, each.variant): 1}
+    join = _Joined(each, dict(each.facts), is_soft, told, set(each.marks), dict(each.processes))
+    join.op, join.shape, join.dtype = each.op, each.shape, each.dtype
+    return join
+
+
+def _tell(join: _Joined, each: _Statement) -> None:
+    """Another message of the same failure."""
+    join.fill(each)
+    key = (each.entry.name, each.variant)
+    join.told[key] = join.told.get(key, 0) + 1
+
+
+def _alone(rest: list[_Statement]) -> list[_Joined]:
+    """Numbers without the failure that they belong to."""
+    refused = [each for each in rest if each.entry.name == "tf-refused"]
+    counters = [each for each in rest if each.entry.name in {"tf-stats", "tf-pool"}]
+    others = [each for each in rest if each not in refused and each not in counters]
+    found: list[_Joined] = []
+    if counters:  # the pool prints them only when a request fails
+        found.append(_begun(counters[0]))
+        for each in [*counters[1:], *reversed(refused)]:
+            found[0].fill(each)
+    elif refused:
+        sizes = [each.facts["extension_refused"].value for each in refused if each.facts]
+        backs_off = len(sizes) > 1 and any(b < a * _BACK_OFF for a, b in pairwise(sizes))
+        found.append(_begun(refused[-1], is_soft=backs_off))
+        found[0].facts.setdefault("requested", refused[-1].facts.get("extension_refused", StatedSize(0, 0)))
+        found[0].told["refused", 0] = len(refused)
+    for each in others:
+        if found:
+            found[-1].fill(each)
+        elif each.entry.name != "tf-limit":
+            found.append(_begun(each, is_soft=True))
+    return found
+
+
+def _explains(rest: list[_Statement]) -> bool:
+    return any(each.entry.name == "tf-refused" for each in rest)
+
+
+def _failure(join: _Joined, hints: set[str]) -> StatedFailure:
+    facts, slack = _exact(join.facts), {}
+    kept = {
+        name: size
+        for name, size in facts.items()
+        if 0 <= size.value < (1 << 62 if name == "requested" else IMPOSSIBLE)
+    }
+    false = {"false_figures"} if any(name not in kept for name in facts if name != "limit") else set()
+    slack = {name: size.slack for name, size in kept.items() if size.slack}
+    values = {name: size.value for name, size in kept.items()}
+    if join.processes and join.first.entry.name == "torch-cuda" and "process_in_use" in values:
+        values["other_processes"] = sum(join.processes.values())
+    return StatedFailure(
+        message=join.first.entry.name,
+        framework=_framework(join.first, hints),
+        facts=values,
+        slack=slack,
+        marks=frozenset(join.marks | hints | false),
+        version=join.first.version,
+        op=join.op,
+        shape=join.shape,
+        dtype=join.dtype,
+        processes=dict(join.processes),
+        line=join.first.line,
+        count=max(join.told.values()),
+        text=join.first.text,
+    )
+
+
+def _exact(facts: Mapping[str, StatedSize]) -> dict[str, StatedSize]:
+    """A printed request becomes what it was rounded to: that is within 256 bytes of it."""
+    found = dict(facts)
+    requested, rounded = found.get("requested"), found.get("rounded")
+    if (
+        requested is not None
+        and rounded is not None
+        and abs(requested.value - rounded.value) <= requested.slack + _UNIT
+        and requested.slack > _UNIT
+    ):
+        found["requested"] = StatedSize(rounded.value, _UNIT)
+    total, request = found.get("total_with_request"), found.get("requested")
+    if total is not None and request is not None:
+        found.setdefault("allocated", StatedSize(max(0, total.value - request.value), 0))
+    printed = found.get("requested_printed")
+    if printed is not None:
+        found.setdefault("requested", printed)
+    return found
+
+
+def _framework(first: _Statement, hints: set[str]) -> str:
+    """Whose text it is: the BFC allocator is that of TensorFlow and of JAX."""
+    if first.entry.family == "bfc":
+        return "JAX" if "jax" in hints and "tensorflow" not in hints else "TensorFlow"
+    return first.framework
+
+
+def _once(found: list[StatedFailure]) -> list[StatedFailure]:
+    """Equal failures once, in the order of their first."""
+    kept: dict[tuple[object, ...], StatedFailure] = {}
+    for each in found:
+        key = (each.message, each.framework, *sorted(each.facts.items()), *sorted(each.processes.items()))
+        before = kept.pop(key, None)
+        count = each.count + (before.count if before else 0)
+        first = before or each
+        kept[key] = StatedFailure(**{**vars(first), "count": count})
+    return list(kept.values())
+
+
+# ------------------------------------------------------------------------------
+# Which files are texts with messages, and which hold a heap.
+
+_HEAP: Final = re.compile(
+    rb"(?:InUse|Free|Chunk) {1,2}at (?:0x)?[0-9A-Fa-f]{1,16}(?: next \d{1,20})? of size \d"
+    rb"|__LOG_MEMORY__|Extending allocation by |Allocated memory at 0x|Extended allocation by"
+)
+_OVERLAP: Final = 200
+
+
+def holds_heap(pieces: Iterable[bytes]) -> bool:
+    """Whether a log has the chunks of a heap, or its history: then it opens as a trace."""
+    tail = b""
+    for piece in pieces:
+        text = tail + piece
+        if b"\0" in text:
+            text = text.replace(b"\0", b"")
+        if _HEAP.search(text) is not None:
+            return True
+        tail = text[-_OVERLAP:]
+    return False
+
+
+def text_pieces(path: Path) -> Iterator[bytes]:
+    """The bytes of a text file, plain or gzip."""
+    from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces  # noqa: PLC0415  a pasted text needs no file
+
+    return iter(ContentPieces(path, UNPACKED_TEXT))
