@@ -282,6 +282,7 @@ MESSAGES: Final = (
             Number("reserved", "all segments that PyTorch holds", ("{size} reserved in total by PyTorch",)),
             Number("cached", "held by PyTorch and free (versions up to 1.3)", ("{size} cached",)),
         ),
+        marks={"PYTORCH_ALLOC_CONF": "conf", "PYTORCH_HIP_ALLOC_CONF": "hip_conf"},
         versions=_VERSIONS,
         behind=40,
     ),

@@ -1,0 +1,801 @@
+"""What to do about a stated failure: advice that the verdict, the framework, its version and the platform allow.
+
+The first is the one thing to do. Names of settings are those of the framework and version that printed the text.
+Nothing is advised that cannot work there: no setting of an allocator for a full device, no batch for a tensor that
+has none, no limit above the device.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from bfcviz.analysis.stated_verdict import Cause, Judgement, buffer_of, device_use
+from bfcviz.formats.messages import StatedFailure
+from bfcviz.units import GiB, format_bytes
+
+
+class AdviceWord(StrEnum):
+    """What an advice is about, in words that every framework shares."""
+
+    SMALLER_REQUEST = "smaller_request_or_batch"
+    SMALLER_MODEL = "smaller_model_or_precision"
+    SEQUENCE = "sequence_or_context_length"
+    KV_CACHE = "kv_cache_size"
+    CHECKPOINTING = "gradient_checkpointing"
+    ACCUMULATION = "gradient_accumulation"
+    OPTIMIZER = "optimizer_offload_or_shard"
+    EXPANDABLE = "expandable_segments"
+    MAX_SPLIT = "max_split_size"
+    MALLOC_ASYNC = "cuda_malloc_async"
+    PREALLOCATION = "preallocation_off_or_fraction"
+    GRAPH_POOLS = "cuda_graphs_pools"
+    RAISE_LIMIT = "raise_limit_or_fraction"
+    OTHER_PROCESSES = "free_other_processes"
+    SYSTEM_MEMORY = "system_memory"
+    DRIVER_BUG = "driver_or_runtime_bug"
+    SHAPE_BUG = "check_shape_bug"
+    NO_EMPTY_CACHE = "empty_cache_useless"
+    RECORD = "record_snapshot"
+
+
+@dataclass(frozen=True)
+class StatedAdvice:
+    """One thing to do.
+
+    Attributes:
+        kind: what it is about.
+        text: how, as the framework and version spell it.
+    """
+
+    kind: AdviceWord
+    text: str
+
+
+Rule = Callable[[StatedFailure, Judgement], Iterator[tuple[AdviceWord, str]]]
+
+
+def advise(found: StatedFailure, judged: Judgement) -> tuple[StatedAdvice, ...]:
+    """What to do about a failure, or about a refusal that is none; the one thing to do first."""
+    rule = _mps if found.message.startswith("torch-mps") else _GROUPS[found.message.partition("-")[0]]
+    if found.message == "tf-context":
+        rule = _call
+    if judged.cause is Cause.HOST_MEMORY:
+        rule = _host
+    elif judged.cause is Cause.NOT_A_FAILURE:
+        rule = _soft
+    kinds: dict[AdviceWord, str] = {}
+    for kind, text in rule(found, judged):
+        kinds.setdefault(kind, text)
+    return tuple(StatedAdvice(kind, text) for kind, text in kinds.items())
+
+
+# ------------------------------------------------------------------------------
+# What the request is: its size can only shrink with the batch if the tensor has one.
+
+
+class Requested(StrEnum):
+    """What was asked for, as its operation and shape tell."""
+
+    VARIABLE = "variable"  # parameters, or a slot of the optimizer
+    CONSTANT = "constant"  # a whole array that is copied to the device
+    BATCH = "batch"  # its first dimension may be the batch
+    UNKNOWN = "unknown"
+
+
+_VARIABLE: Final = re.compile(
+    r"(?i)adam|momentum|rmsprop|adagrad|ftrl|\bslot|initializer|variable|assign|exp_avg|optimizer|moments?_\d"
+)
+_CONSTANT: Final = re.compile(r"(?i)\bconst\b|_?eagerconst|constant")
+
+
+def requested(op: str, shape: tuple[int, ...]) -> Requested:
+    """What a request is.
+
+    Args:
+        op: the name of its operation, "" if unknown.
+        shape: of its tensor, empty if unknown.
+    """
+    if _CONSTANT.search(op):
+        return Requested.CONSTANT
+    if _VARIABLE.search(op):
+        return Requested.VARIABLE
+    return Requested.BATCH if len(shape) > 1 and shape[0] > 1 else Requested.UNKNOWN
+
+
+def _smaller_request(found: StatedFailure, words: str = "") -> Iterator[tuple[AdviceWord, str]]:
+    """A smaller request, in the words of what it is."""
+    what = requested(found.op, found.shape)
+    if what is Requested.VARIABLE:
+        yield (
+            AdviceWord.SMALLER_MODEL,
+            (
+                f"{found.op} is a variable or a slot of the optimizer: its size is that of the model, not of the "
+                "batch."
+            ),
+        )
+        yield AdviceWord.OPTIMIZER, "Use an optimizer with fewer slots, or shard or offload its state."
+    elif what is Requested.CONSTANT:
+        yield (
+            AdviceWord.SMALLER_REQUEST,
+            (
+                f"{found.op} copies a whole array to the device: feed it in parts instead (tf.data, a generator)."
+            ),
+        )
+    else:
+        yield (
+            AdviceWord.SMALLER_REQUEST,
+            _batch(found) or words or "Reduce the batch, or the size of one input.",
+        )
+
+
+def _batch(found: StatedFailure) -> str:
+    """The batch that fits, where the shape shows one and the text says what is left."""
+    request, limit, used = found.fact("requested"), found.fact("limit"), found.fact("in_use")
+    shape = "[" + ",".join(map(str, found.shape)) + "]"
+    if not found.shape or not request:
+        return ""
+    if requested(found.op, found.shape) is not Requested.BATCH:
+        return (
+            f"Reduce the largest dimension of the tensor {shape}: its first one is no batch that could "
+            "shrink."
+        )
+    if limit is None or used is None or used > limit:
+        return f"Reduce the first dimension of the tensor {shape}, if it is the batch."
+    fits = found.shape[0] * (limit - used) // request
+    each = format_bytes(request / found.shape[0], 2)
+    if fits < 1:
+        return f"Not even one row of the tensor {shape} fits, {each}: reduce its other dimensions."
+    return (
+        f"If the first dimension of the tensor {shape} is the batch: at most {fits:,} instead of "
+        f"{found.shape[0]:,} for "
+        f"this operation, {each} each."
+    )
+
+
+# ------------------------------------------------------------------------------
+# PyTorch.
+
+_OLD: Final = {"0.4.1 to 1.3", "1.4 to 2.0", "1.11 to 2.0", "1.4 to 1.13", "1.13 or later"}
+"""Versions that know no expandable segments, or may not."""
+
+_SERVERS: Final = frozenset({"vllm", "sglang"})
+_INFERENCE: Final = frozenset({"vllm", "sglang", "comfyui", "llamacpp", "ollama", "inference"})
+
+
+def _setting(found: StatedFailure) -> str:
+    """The environment variable of the allocator, as this version and platform spell it."""
+    if "conf" in found.marks or found.version == "2.9 or later":
+        return "PYTORCH_ALLOC_CONF"
+    return "PYTORCH_HIP_ALLOC_CONF" if "hip_conf" in found.marks else "PYTORCH_CUDA_ALLOC_CONF"
+
+
+def _torch(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    yield from _TORCH[judged.cause](found, judged)
+    if judged.cause in {Cause.CAPACITY, Cause.CACHED_FRAGMENTATION, Cause.PRIVATE_POOLS, Cause.UNKNOWN}:
+        yield AdviceWord.RECORD, _recording(found)
+
+
+def _recording(found: StatedFailure) -> str:
+    if found.version in _OLD - {"1.13 or later"}:
+        return (
+            "To see who holds it: print(torch.cuda.memory_summary()) where the error is caught; a history of "
+            "allocations "
+            "needs PyTorch 2.1."
+        )
+    return (
+        "To see who holds it: torch.cuda.memory._record_memory_history() at the start and "
+        "torch.cuda.memory._dump_snapshot('oom.pickle') where the error is caught, then bfcviz why "
+        "oom.pickle."
+    )
+
+
+def _torch_shape(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    del judged
+    request, total = found.facts.get("requested", 0), found.fact("device_total") or 1
+    is_nothing = found.fact("allocated") == 0
+    if found.framework == "PyTorch ROCm" and is_nothing:
+        yield (
+            AdviceWord.DRIVER_BUG,
+            (
+                "On a device that shares the system's memory, the runtime may report too little: compare "
+                "rocminfo (Pool 1) and "
+                "/sys/class/drm/card*/device/mem_info_vram_total with the total in the text; a newer ROCm may "
+                "report it right."
+            ),
+        )
+    if request >= 1.5 * total:
+        yield (
+            AdviceWord.SHAPE_BUG,
+            (
+                "Print the shape of the tensor where it fails: a broadcast, an outer product, or a full "
+                "attention matrix makes "
+                "such sizes."
+            ),
+        )
+    yield from _smaller_request(
+        found, "Split the tensor: a smaller batch, chunks, tiles, or a lower resolution."
+    )
+    yield (
+        AdviceWord.SEQUENCE,
+        ("If it is an attention matrix: shorter sequences, or attention that does not store it."),
+    )
+
+
+def _torch_limit(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    del judged
+    backend = "xpu" if found.framework == "PyTorch XPU" else "cuda"
+    yield (
+        AdviceWord.RAISE_LIMIT,
+        (f"Search the code for torch.{backend}.set_per_process_memory_fraction and raise it, up to 1.0."),
+    )
+
+
+def _torch_spilled(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    del judged
+    yield (
+        AdviceWord.SMALLER_MODEL,
+        ("Use a smaller model, or weights of fewer bits: it does not fit this device."),
+    )
+    yield from _smaller_request(found)
+    yield (
+        AdviceWord.SYSTEM_MEMORY,
+        (
+            "The driver used system memory: in the NVIDIA Control Panel set CUDA - Sysmem Fallback Policy to "
+            "Prefer No Sysmem "
+            "Fallback to fail at once instead, or add memory to the system."
+            if found.framework != "PyTorch ROCm"
+            else "The driver used system memory (GTT): it is slow, and it ended, too."
+        ),
+    )
+
+
+def _torch_refused(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    del judged
+    request, free = found.fact("requested") or 0, found.fact("device_free") or 0
+    is_xpu = found.framework == "PyTorch XPU"
+    if is_xpu:
+        yield (
+            AdviceWord.SMALLER_REQUEST,
+            (
+                "Keep single tensors below the limit for one allocation (clinfo, Max memory allocation), or set "
+                "UR_L0_USE_RELAXED_ALLOCATION_LIMITS=1."
+            ),
+        )
+        yield (
+            AdviceWord.DRIVER_BUG,
+            ("The driver refused a single buffer, not for a lack of memory: try a newer driver."),
+        )
+        yield (
+            AdviceWord.NO_EMPTY_CACHE,
+            (
+                "empty_cache(), which the text offers, does not help: PyTorch returned its cache before it "
+                "raised."
+            ),
+        )
+        return
+    yield (
+        AdviceWord.DRIVER_BUG,
+        (
+            "Test the driver alone with a few lines of torch.empty; look at ulimit -v, nvidia-smi -q -d COMPUTE "
+            "(exclusive "
+            "mode), an earlier error of the same process, and whether driver and toolkit fit."
+            if found.framework != "PyTorch ROCm"
+            else "Test the runtime alone with a few lines of torch.empty; compare rocminfo with the total in the "
+            "text, and try "
+            "a newer ROCm or kernel (ttm.pages_limit on devices that share the system's memory)."
+        ),
+    )
+    if request >= 4 * GiB and request > free // 2 and found.framework == "PyTorch ROCm":
+        yield AdviceWord.SMALLER_REQUEST, "Split the tensor: a single buffer so large may be what is refused."
+
+
+def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    request, free = found.fact("requested") or 0, found.fact("device_free") or 0
+    setting, is_amd = _setting(found), found.framework == "PyTorch ROCm"
+    counters = found.message in {"torch-summary", "torch-stats"}
+    can_expand = found.version not in _OLD and "windows" not in found.marks and not is_amd
+    if found.framework == "PyTorch XPU":
+        can_expand = False
+    elif can_expand:
+        yield (
+            AdviceWord.EXPANDABLE,
+            (
+                f"Set {setting}=expandable_segments:True before the start: segments then grow in place, and the "
+                "cached memory "
+                "is usable for this request (Linux)."
+            ),
+        )
+    if not can_expand and "async" not in found.marks and found.framework != "PyTorch XPU":
+        newer = "; from PyTorch 2.1 on Linux expandable_segments:True is better" if not is_amd else ""
+        yield (
+            AdviceWord.MAX_SPLIT,
+            (
+                f"Set {setting}=max_split_size_mb:128 (PyTorch 1.8 or later): large segments are then not cut "
+                "for small "
+                f"tensors{newer}."
+            ),
+        )
+    use = device_use(found)
+    worth = max(request - free, 0.02 * (found.fact("device_total") or 0))
+    if judged.others and use.is_listed and judged.others >= worth:
+        yield (
+            AdviceWord.OTHER_PROCESSES,
+            (
+                f"Other processes hold {format_bytes(judged.others, 2)}, enough for what is missing: nvidia-smi "
+                "names them."
+            ),
+        )
+    if not counters:
+        yield from _smaller_request(
+            found, f"{format_bytes(max(0, request - free), 2)} less would have fitted."
+        )
+
+
+def _torch_private(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    del judged
+    yield (
+        AdviceWord.GRAPH_POOLS,
+        (
+            "Capture fewer CUDA graphs, let them share one pool (torch.cuda.graph_pool_handle), or run without: "
+            + (
+                "--enforce-eager."
+                if found.marks & _SERVERS
+                else "torch.compile without mode='reduce-overhead'."
+            )
+        ),
+    )
+    yield from _smaller_request(found)
+
+
+def _torch_others(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    held = "" if judged.others is None else f" They hold {format_bytes(judged.others, 2)}."
+    tool = (
+        "rocm-smi --showpids"
+        if found.framework == "PyTorch ROCm"
+        else "nvidia-smi --query-compute-apps=pid,used_memory --format=csv"
+    )
+    yield AdviceWord.OTHER_PROCESSES, f"Stop the other processes on this device: {tool}.{held}"
+    yield (
+        AdviceWord.RAISE_LIMIT,
+        (
+            "If both shall run: set the share of each so that both fit, "
+            + (
+                "--gpu-memory-utilization (vLLM) or --mem-fraction-static (SGLang)."
+                if found.marks & _SERVERS
+                else "such as gpu_memory_utilization of an engine, or torch.cuda.set_per_process_memory_fraction."
+            )
+        ),
+    )
+
+
+def _torch_full(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    del judged
+    if found.marks & _SERVERS:
+        yield (
+            AdviceWord.KV_CACHE,
+            ("Give the KV cache less: a lower --gpu-memory-utilization, or --kv-cache-dtype fp8."),
+        )
+        yield AdviceWord.SEQUENCE, "Lower --max-model-len and --max-num-seqs."
+        yield (
+            AdviceWord.GRAPH_POOLS,
+            ("CUDA graphs need memory outside of that share: --enforce-eager, or fewer sizes."),
+        )
+        yield AdviceWord.SMALLER_MODEL, "Use a quantized model, or more devices (--tensor-parallel-size)."
+        yield from _smaller_request(found, "Lower --max-num-batched-tokens.")
+        return
+    if "comfyui" in found.marks:
+        yield from _smaller_request(
+            found, "Lower the resolution, the frames or the batch; decode with a tiled VAE."
+        )
+        yield (
+            AdviceWord.SMALLER_MODEL,
+            ("Use weights of fewer bits (fp8, GGUF), or start ComfyUI with --lowvram."),
+        )
+        return
+    yield from _smaller_request(found, "Reduce the batch, or the size of one input.")
+    yield (
+        AdviceWord.SMALLER_MODEL,
+        ("Use a smaller model, weights of fewer bits (bfloat16, 8 or 4 bits), or a part on the CPU."),
+    )
+    yield AdviceWord.SEQUENCE, "For sequences: shorter ones, and attention that does not store its matrix."
+    if not found.marks & _INFERENCE:
+        yield AdviceWord.CHECKPOINTING, "In training: torch.utils.checkpoint stores fewer activations."
+        yield AdviceWord.ACCUMULATION, "In training: accumulate gradients over several small batches."
+        yield (
+            AdviceWord.OPTIMIZER,
+            ("In training: shard or offload the optimizer (FSDP, ZeRO), or one with 8 bits."),
+        )
+
+
+def _torch_unknown(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    if "async" in found.marks:
+        yield (
+            AdviceWord.RECORD,
+            (
+                "The numbers stand in the lines below the error, on the console. Or start with the native "
+                "allocator "
+                "(ComfyUI: --disable-cuda-malloc), whose message is whole."
+            ),
+        )
+    else:
+        yield (
+            AdviceWord.RECORD,
+            (
+                "Give the whole message: the sentences after this one say who holds the memory. Next time record "
+                "it: " + _recording(found)
+            ),
+        )
+    if found.marks & _SERVERS:
+        yield from _torch_full(found, judged)
+        return
+    yield from _smaller_request(found)
+    yield AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
+
+
+_TORCH: Final[Mapping[Cause, Rule]] = {
+    Cause.REQUEST_EXCEEDS_DEVICE: _torch_shape,
+    Cause.REQUEST_EXCEEDS_LIMIT: _torch_shape,
+    Cause.CAP_BY_SETTING: _torch_limit,
+    Cause.SPILLED: _torch_spilled,
+    Cause.DRIVER_REFUSED: _torch_refused,
+    Cause.CACHED_FRAGMENTATION: _torch_fragmented,
+    Cause.PRIVATE_POOLS: _torch_private,
+    Cause.OTHER_PROCESS: _torch_others,
+    Cause.CAPACITY: _torch_full,
+    Cause.UNKNOWN: _torch_unknown,
+}
+
+
+def _mps(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    if judged.cause in {Cause.REQUEST_EXCEEDS_LIMIT, Cause.REQUEST_EXCEEDS_DEVICE}:
+        yield from _smaller_request(found, "Split the tensor: a smaller batch, tiles, or a lower resolution.")
+        yield AdviceWord.SEQUENCE, "If it is an attention matrix: shorter sequences, or attention in slices."
+        yield AdviceWord.SHAPE_BUG, "Print its shape: a broadcast or an outer product makes such sizes."
+        return
+    if judged.cause is Cause.DRIVER_REFUSED:
+        yield (
+            AdviceWord.DRIVER_BUG,
+            ("The counters of the system are wrong, or Metal refused: try a newer macOS or PyTorch."),
+        )
+        yield (
+            AdviceWord.RAISE_LIMIT,
+            (
+                "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 switches the test against the counters off; the system may "
+                "then freeze."
+            ),
+        )
+        return
+    yield (
+        AdviceWord.SMALLER_MODEL,
+        ("Use a smaller model, or weights of fewer bits: memory is shared with the system."),
+    )
+    yield from _smaller_request(found)
+    yield (
+        AdviceWord.SYSTEM_MEMORY,
+        ("Close other programs, and models that this process still holds: memory is shared."),
+    )
+    yield (
+        AdviceWord.RAISE_LIMIT,
+        (
+            "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 removes the limit; then the system swaps, and may freeze. Set "
+            "PYTORCH_MPS_LOW_WATERMARK_RATIO=0.0 with it."
+        ),
+    )
+
+
+def _call(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    del judged
+    yield (
+        AdviceWord.OTHER_PROCESSES,
+        (
+            "Look before the start whether another process holds the device: nvidia-smi "
+            "--query-compute-apps=pid,used_memory "
+            "--format=csv."
+        ),
+    )
+    if "torch" in found.marks:
+        yield (
+            AdviceWord.RECORD,
+            ("Find the call: CUDA_LAUNCH_BLOCKING=1 makes the traceback name the true line."),
+        )
+    yield from _smaller_request(found, "Leave more of the device to libraries: a smaller batch or model.")
+
+
+# ------------------------------------------------------------------------------
+# TensorFlow, XLA and JAX.
+
+
+def _bfc(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    yield from (_jax if found.framework == "JAX" else _tensorflow)(found, judged)
+
+
+def _tensorflow(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    is_old = found.version == "1.x"
+    cause = judged.cause
+    growth = (
+        "config.gpu_options.allow_growth = True"
+        if is_old
+        else "tf.config.experimental.set_memory_growth(gpu, True), or TF_FORCE_GPU_ALLOW_GROWTH=true"
+    )
+    if cause in {Cause.REQUEST_EXCEEDS_DEVICE, Cause.REQUEST_EXCEEDS_LIMIT}:
+        yield (
+            AdviceWord.SHAPE_BUG,
+            ("Print the shape of the tensor: a broadcast or a flattened layer makes such sizes."),
+        )
+        yield from _smaller_request(found)
+        if cause is Cause.REQUEST_EXCEEDS_LIMIT and found.fact("device_total"):
+            yield (
+                AdviceWord.RAISE_LIMIT,
+                ("The device has more than the limit: raise or remove the limit that was set."),
+            )
+    elif cause is Cause.OTHER_PROCESS:
+        yield (
+            AdviceWord.OTHER_PROCESSES,
+            ("Stop other programs and notebook kernels on this device: nvidia-smi names them."),
+        )
+        yield AdviceWord.PREALLOCATION, f"Let the pool take only what it needs: {growth}."
+        yield from _smaller_request(found)
+    elif cause is Cause.CACHED_FRAGMENTATION:
+        if not is_old:
+            yield (
+                AdviceWord.MALLOC_ASYNC,
+                ("TF_GPU_ALLOCATOR=cuda_malloc_async (CUDA 11.2 or later) places by pages."),
+            )
+        yield from _smaller_request(found)
+    else:
+        yield from _smaller_request(found)
+        if cause is Cause.CAPACITY and not is_old:
+            yield AdviceWord.SMALLER_MODEL, "Use a smaller model, or tf.keras.mixed_precision."
+        if cause is Cause.UNKNOWN:
+            yield AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
+            yield AdviceWord.PREALLOCATION, f"If two programs share the device: {growth}."
+    yield (
+        AdviceWord.RECORD,
+        (
+            "To see who holds it: "
+            + (
+                "RunOptions(report_tensor_allocations_upon_oom=True), and the whole log with its Bin and Chunk "
+                "lines."
+                if is_old
+                else "run with TF_CPP_MIN_LOG_LEVEL=0 and keep the whole log: bfcviz opens its Bin and Chunk "
+                "lines."
+            )
+        ),
+    )
+
+
+_JAX_SHARE: Final = "XLA_PYTHON_CLIENT_MEM_FRACTION (since 2025 also XLA_CLIENT_MEM_FRACTION)"
+
+
+def _jax(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    cause = judged.cause
+    if cause in {Cause.REQUEST_EXCEEDS_DEVICE, Cause.REQUEST_EXCEEDS_LIMIT}:
+        yield (
+            AdviceWord.SHAPE_BUG,
+            (
+                "Find the array: jax.eval_shape(f, *args) or jax.make_jaxpr(f)(*args) shows every shape; look "
+                "for a broadcast, "
+                "a vmap, or a one-hot."
+            ),
+        )
+        yield from _smaller_request(found, "Split the work: jax.lax.map, a scan, or a smaller batch.")
+        yield AdviceWord.OPTIMIZER, "Shard the arrays over more devices (jax.sharding)."
+    elif cause is Cause.OTHER_PROCESS:
+        yield (
+            AdviceWord.OTHER_PROCESSES,
+            ("Stop other programs and notebook kernels on this device: nvidia-smi names them."),
+        )
+        yield (
+            AdviceWord.PREALLOCATION,
+            (f"Take less at the start: XLA_PYTHON_CLIENT_PREALLOCATE=false, or {_JAX_SHARE}."),
+        )
+        yield from _smaller_request(found)
+    elif cause is Cause.CACHED_FRAGMENTATION:
+        yield (
+            AdviceWord.PREALLOCATION,
+            ("Let the pool be one region from the start: XLA_PYTHON_CLIENT_PREALLOCATE=true."),
+        )
+        yield AdviceWord.MALLOC_ASYNC, "TF_GPU_ALLOCATOR=cuda_malloc_async places by pages."
+        yield from _smaller_request(found)
+    else:
+        yield from _smaller_request(found, "Reduce the batch, or split the work with jax.lax.map.")
+        yield AdviceWord.SEQUENCE, "For sequences and proteins: shorter ones, or attention in chunks."
+        yield AdviceWord.SMALLER_MODEL, "Use bfloat16, or a smaller model."
+        yield AdviceWord.CHECKPOINTING, "In training: jax.checkpoint keeps fewer values for the gradient."
+        if cause is Cause.UNKNOWN:
+            yield AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
+            yield (
+                AdviceWord.PREALLOCATION,
+                (
+                    f"JAX takes 75 % of the device at the start: {_JAX_SHARE} sets another share; a second "
+                    "program finds little."
+                ),
+            )
+    yield (
+        AdviceWord.RECORD,
+        (
+            "To see what the program needs: XLA_FLAGS=--xla_dump_to=/tmp/xla (buffer-assignment.txt), or "
+            "jax.profiler.save_device_memory_profile('mem.prof'), which bfcviz opens."
+        ),
+    )
+
+
+def _tpu(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    if "vmem" in found.marks:
+        yield from _smaller_request(found, "Use smaller blocks in the kernel.")
+        yield (
+            AdviceWord.RAISE_LIMIT,
+            ("Raise --xla_tpu_scoped_vmem_limit_kib in LIBTPU_INIT_ARGS, up to what the chip has."),
+        )
+        return
+    if found.message == "tpu-buffer":
+        yield AdviceWord.SHAPE_BUG, "Find the array in the text by its shape: no core can hold it."
+    yield AdviceWord.OPTIMIZER, "Shard parameters and optimizer state over the cores (FSDP, jax.sharding)."
+    yield from _smaller_request(found, "Reduce the batch of one core.")
+    yield AdviceWord.SMALLER_MODEL, "Use bfloat16 for what the table lists as float32, or a smaller model."
+    yield AdviceWord.SEQUENCE, "Use shorter sequences, or attention that does not store its matrix."
+    yield AdviceWord.CHECKPOINTING, "In training: jax.checkpoint (remat) keeps fewer values for the gradient."
+    if judged.cause is Cause.REQUEST_EXCEEDS_DEVICE:
+        yield (
+            AdviceWord.RECORD,
+            (
+                "The lines below (Largest program allocations in hbm) name the arrays; so does "
+                "jax.jit(f).lower(*args).compile().memory_analysis()."
+            ),
+        )
+
+
+# ------------------------------------------------------------------------------
+# The others.
+
+
+def _cupy(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    if judged.cause is Cause.CAP_BY_SETTING:
+        yield (
+            AdviceWord.RAISE_LIMIT,
+            ("Raise the limit: CUPY_GPU_MEMORY_LIMIT, or cupy.get_default_memory_pool().set_limit(...)."),
+        )
+    elif judged.cause is Cause.UNKNOWN:
+        yield (
+            AdviceWord.OTHER_PROCESSES,
+            ("Look with nvidia-smi who holds the device; cupy.cuda.Device().mem_info says what is free."),
+        )
+    yield from _smaller_request(
+        found, "Work on parts of the array, and delete temporaries before large steps."
+    )
+
+
+def _rmm(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    if judged.cause is Cause.CAP_BY_SETTING:
+        yield (
+            AdviceWord.RAISE_LIMIT,
+            (
+                "Raise the limit: rmm.mr.PoolMemoryResource(upstream, maximum_pool_size=...), or "
+                "rmm.reinitialize(pool_allocator=True, maximum_pool_size=...)."
+            ),
+        )
+    yield from _smaller_request(found, "Work on smaller partitions.")
+    if judged.cause is not Cause.CAP_BY_SETTING:
+        yield AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
+        yield AdviceWord.SYSTEM_MEMORY, "Managed memory spills to the system: rmm.mr.ManagedMemoryResource()."
+    yield (
+        AdviceWord.RECORD,
+        ("To see who holds it: rmm.enable_logging(log_file_name='rmm.csv'), which bfcviz opens."),
+    )
+
+
+def _onnx(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    if judged.cause is Cause.CAP_BY_SETTING:
+        yield (
+            AdviceWord.RAISE_LIMIT,
+            ("Raise gpu_mem_limit of the provider (max_mem of OrtArenaCfg), or leave it out."),
+        )
+    else:
+        yield (
+            AdviceWord.OTHER_PROCESSES,
+            ("Look with nvidia-smi who holds the device, also other sessions of this process."),
+        )
+    yield from _smaller_request(
+        found,
+        "Reduce the batch or the input; arena_extend_strategy=kSameAsRequested makes the arena grow by no "
+        "more than needed.",
+    )
+    yield AdviceWord.SMALLER_MODEL, "Use float16 or a quantized model."
+
+
+def _ggml(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    del judged
+    buffer = buffer_of(found)
+    if buffer == "compute":
+        yield AdviceWord.SEQUENCE, "Lower the context: -c; with -fa on the buffer grows less with it."
+        yield AdviceWord.SMALLER_REQUEST, "Lower the physical batch: -ub 512 or less."
+        return
+    if buffer == "kv":
+        yield AdviceWord.SEQUENCE, "Lower the context: -c, or the number of parallel sequences: -np."
+        yield AdviceWord.KV_CACHE, "Use a quantized KV cache: -ctk q8_0 -ctv q8_0, with -fa on."
+        return
+    yield AdviceWord.SMALLER_MODEL, "Put fewer layers on the device (-ngl), or use a model of fewer bits."
+    if not buffer:
+        yield AdviceWord.SEQUENCE, "Lower the context: -c."
+        yield AdviceWord.SMALLER_REQUEST, "Lower the physical batch: -ub 512 or less."
+    yield AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
+
+
+def _vllm(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    if judged.cause is Cause.OTHER_PROCESS:
+        yield (
+            AdviceWord.OTHER_PROCESSES,
+            ("Stop what else runs on the device, also an engine that did not end: nvidia-smi."),
+        )
+        total, free = found.fact("device_total"), found.fact("device_free")
+        share = "" if not total or free is None else f" {int(100 * free / total) / 100:.2f} would fit now."
+        yield AdviceWord.RAISE_LIMIT, f"Or lower --gpu-memory-utilization so that both fit.{share}"
+        return
+    if "length" in found.marks:
+        yield (
+            AdviceWord.SEQUENCE,
+            "Lower --max-model-len"
+            + (f" to {found.facts['kv_tokens']:,} or less." if "kv_tokens" in found.facts else "."),
+        )
+    yield (
+        AdviceWord.RAISE_LIMIT,
+        (
+            "Raise --mem-fraction-static."
+            if found.framework == "SGLang"
+            else "Raise --gpu-memory-utilization, if the device has more."
+        ),
+    )
+    yield AdviceWord.KV_CACHE, "Make the KV cache smaller: --kv-cache-dtype fp8, fewer --max-num-seqs."
+    yield AdviceWord.SEQUENCE, "Lower --max-model-len: the trial run then needs less, too."
+    yield (
+        AdviceWord.SMALLER_MODEL,
+        ("Use a quantized model, or more devices (--tensor-parallel-size): the weights take the share."),
+    )
+
+
+def _host(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    del judged
+    if found.message == "tf-host":
+        yield (
+            AdviceWord.SYSTEM_MEMORY,
+            (
+                "Look at free -g, ulimit -l (locked pages) and, in WSL, memory= in .wslconfig; "
+                "TF_GPU_HOST_MEM_LIMIT_IN_MB limits "
+                "the pool of pinned memory."
+            ),
+        )
+        return
+    yield (
+        AdviceWord.SYSTEM_MEMORY,
+        (
+            "Use less system memory: fewer workers of the data loader, data in parts, float32 instead of "
+            "float64; or add memory."
+        ),
+    )
+
+
+def _soft(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+    """Only what helps if it fails after all."""
+    if found.message == "ggml-buffer":
+        yield from _ggml(found, judged)
+
+
+_GROUPS: Final[Mapping[str, Rule]] = {
+    "torch": _torch,
+    "metal": _mps,
+    "cuda": _call,
+    "tf": _bfc,
+    "xla": _bfc,
+    "tpu": _tpu,
+    "cupy": _cupy,
+    "rmm": _rmm,
+    "onnx": _onnx,
+    "ggml": _ggml,
+    "vllm": _vllm,
+    "sglang": _vllm,
+    "host": _host,
+    "nvidia": _soft,
+}
+"""First part of an entry's name -> its advice."""

@@ -1,0 +1,821 @@
+"""Why the request of a stated failure was refused: the verdict that its numbers decide, with one sentence.
+
+Arithmetic comes before a cause, in this order: the request and the device; the request and a limit that was set; what
+is free; what is free together with the cache; then who holds the rest. A verdict is `unknown` only where the numbers
+that would decide are not in the text.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from bfcviz.formats.messages import StatedFailure
+from bfcviz.units import GiB, format_bytes
+
+
+class Cause(StrEnum):
+    """Why a request was refused."""
+
+    REQUEST_EXCEEDS_DEVICE = "request_exceeds_device"  # it is larger than the whole device
+    REQUEST_EXCEEDS_LIMIT = (
+        "request_exceeds_limit"  # it is larger than the limit, or than any single buffer may be
+    )
+    CAP_BY_SETTING = "cap_by_setting"  # a limit that someone set ends the pool, and the device has more
+    SPILLED = (
+        "spilled_to_system"  # more is allocated than the device has: the driver moved memory to the system
+    )
+    DRIVER_REFUSED = "driver_refused_with_memory_free"  # the driver said that enough is free, and refused
+    CACHED_FRAGMENTATION = (
+        "cached_fragmentation"  # enough is free only together with what the allocator caches
+    )
+    PRIVATE_POOLS = "private_pools"  # the free memory belongs to pools of graphs
+    OTHER_PROCESS = "other_process"  # others hold what is missing
+    CAPACITY = "capacity"  # full by this process
+    HOST_MEMORY = "host_memory"  # system memory, not GPU memory
+    NOT_A_FAILURE = "not_a_failure"
+    UNKNOWN = "unknown"  # the numbers that decide are not in the text
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict on a stated failure.
+
+    Attributes:
+        cause: the verdict.
+        sentence: why, with the numbers of the text.
+        second: the next likely one; None where the numbers leave no doubt.
+        others: bytes that other processes hold; None where the text does not tell.
+    """
+
+    cause: Cause
+    sentence: str
+    second: Cause | None = None
+    others: int | None = None
+
+
+def judge(found: StatedFailure) -> Judgement:
+    """The verdict on a failure."""
+    if "host" in found.marks:
+        return _host(found)
+    total, request = found.fact("device_total"), found.facts.get("requested")
+    if request is not None and total and _above(found, "requested", total, "device_total"):
+        return _beyond_device(found, request, total)
+    if request is not None and request > _LARGEST_DEVICE and not total and not found.fact("limit"):
+        return Judgement(
+            Cause.REQUEST_EXCEEDS_DEVICE,
+            f"{_size(request)} in one request: no single device has so much. The shape is wrong, or the "
+            "program must "
+            "be split.",
+            Cause.REQUEST_EXCEEDS_LIMIT,
+        )
+    return _RULES[found.message](found)
+
+
+def judge_soft(found: StatedFailure) -> Judgement:
+    """What a refusal was that is no failure."""
+    return Judgement(Cause.NOT_A_FAILURE, _SOFT.get(found.message, _soft_request)(found))
+
+
+_LARGEST_DEVICE: Final = 512 * GiB
+"""More than any single device has in 2026."""
+
+
+def _size(number: int) -> str:
+    return format_bytes(number, 2)
+
+
+def _above(found: StatedFailure, name: str, other: int, *names: str) -> bool:
+    """Whether a fact is above a number, whatever the digits are that the text left out."""
+    return found.exceeds(name, other + sum(found.slack.get(each, 0) for each in names))
+
+
+# ------------------------------------------------------------------------------
+# Who holds the device, from the numbers of one process.
+
+_CONTEXT: Final = 0.25
+"""Of the device: what others must hold at least to be the cause. Contexts and displays hold less."""
+
+_LEAST_CACHE: Final = 0.02
+"""Of the pool: a smaller cache is only the rest of rounding."""
+
+_SELF: Final = 0.03
+"""Of the device: a listed process that leaves less for any other is this process itself, as in a "
+"container."""
+
+
+@dataclass(frozen=True)
+class DeviceUse:
+    """The device as PyTorch's text tells it; None where it does not.
+
+    Attributes:
+        pool: what the allocator holds.
+        cached: of it, what no tensor uses.
+        own: this process with all that it holds outside of the pool.
+        others: bytes of other processes, or of all outside the pool where the text does not tell them apart.
+        listed: bytes of the processes that are named and are not this one.
+        is_listed: whether the text tells this process and the others apart.
+    """
+
+    pool: int | None
+    cached: int | None
+    own: int | None
+    others: int | None
+    listed: int
+    is_listed: bool
+
+
+def device_use(found: StatedFailure) -> DeviceUse:
+    """Who holds the device."""
+    fact = found.fact
+    allocated, reserved = fact("allocated"), fact("reserved")
+    cached = fact("reserved_unallocated")
+    if cached is None:
+        cached = fact("cached")
+    if cached is None and allocated is not None and reserved is not None:
+        cached = max(0, reserved - allocated)
+    pool = reserved if reserved is not None else None if allocated is None else allocated + (cached or 0)
+    total, free, own = fact("device_total"), fact("device_free"), fact("process_in_use")
+    used = None if total is None or free is None else max(0, total - free)
+    listed = dict(found.processes)
+    if own is None and used is not None and total is not None:
+        # In a container the pid that the driver lists is not the one that the process knows.
+        alone = [pid for pid, held in listed.items() if used - held < _SELF * total and held >= (pool or 0)]
+        own = listed.pop(alone[0]) if alone else None
+    others = None if used is None else max(0, used - (own if own is not None else (pool or 0)))
+    if used is None and listed:
+        others = sum(listed.values())
+    elif own is None and pool is None:
+        others = sum(listed.values()) if listed else None
+    return DeviceUse(pool, cached, own, others, sum(listed.values()), own is not None)
+
+
+def _beyond_device(found: StatedFailure, request: int, total: int) -> Judgement:
+    held = found.fact("allocated")
+    nothing = " Nothing else is allocated." if held == 0 else ""
+    times = f"{request / total:.1f} times" if request >= 1.5 * total else "more than"
+    second = Cause.DRIVER_REFUSED if held == 0 else None
+    return Judgement(
+        Cause.REQUEST_EXCEEDS_DEVICE,
+        f"The request of {_size(request)} is {times} the {_size(total)} of the device: it can never "
+        f"fit.{nothing}",
+        second,
+    )
+
+
+# ------------------------------------------------------------------------------
+# PyTorch.
+
+
+def _torch(found: StatedFailure) -> Judgement:
+    request, total, free = found.fact("requested"), found.fact("device_total"), found.fact("device_free")
+    use = device_use(found)
+    if request is None:
+        return Judgement(
+            Cause.UNKNOWN,
+            "The text names the failure, but not its numbers: they stand in the lines after it.",
+            Cause.CAPACITY,
+        )
+    for rule in (_fraction, _spilled, _refused_with_free, _fragmented, _private):
+        judged = rule(found, request, use)
+        if judged is not None:
+            return judged
+    if total is None or free is None:
+        return Judgement(
+            Cause.UNKNOWN,
+            f"{_size(request)} were refused; the text does not say how much the device has and who holds it.",
+            Cause.CAPACITY,
+        )
+    return _full(found, request, use)
+
+
+def _fraction(found: StatedFailure, request: int, use: DeviceUse) -> Judgement | None:
+    """The limit of a fraction ends the pool before the device does."""
+    limit, total, free = found.fact("limit"), found.fact("device_total"), found.fact("device_free")
+    if limit is None or use.pool is None or (total is not None and limit >= total):
+        return None
+    slack = sum(found.slack.get(name, 0) for name in ("limit", "allocated", "reserved", "requested"))
+    if use.pool + request <= limit - slack:
+        return None
+    rest = "" if free is None else f"; {_size(free)} of the device are free"
+    return Judgement(
+        Cause.CAP_BY_SETTING,
+        f"The process may hold {_size(limit)} (set_per_process_memory_fraction): {_size(use.pool)} that it "
+        "holds and "
+        f"{_size(request)} more pass it{rest}.",
+    )
+
+
+def _spilled(found: StatedFailure, _request: int, use: DeviceUse) -> Judgement | None:
+    total = found.fact("device_total")
+    if total is None or use.pool is None or not use.pool > total * 1.01:
+        return None
+    return Judgement(
+        Cause.SPILLED,
+        f"{_size(use.pool)} are allocated on a device of {_size(total)}: the driver moved at least "
+        f"{_size(use.pool - total)} into system memory, until that ended, too.",
+        Cause.CAPACITY,
+    )
+
+
+def _refused_with_free(found: StatedFailure, request: int, use: DeviceUse) -> Judgement | None:
+    free, total = found.fact("device_free"), found.fact("device_total")
+    if free is None or free < request:
+        return None
+    if total is not None and free > total * 1.01:
+        which = f" The figures contradict each other: more is free than the {_size(total)} of the device."
+    elif use.pool:
+        which = " Not a lack of memory: a race with another process, or the driver or system refused."
+    else:
+        which = (
+            " Nothing is allocated yet: the driver or the system refused, for example a single buffer so "
+            "large."
+        )
+    return Judgement(
+        Cause.DRIVER_REFUSED,
+        f"{_size(request)} were refused with {_size(free)} free on the device.{which}",
+    )
+
+
+def _fragmented(found: StatedFailure, request: int, use: DeviceUse) -> Judgement | None:
+    free = found.fact("device_free")
+    if free is None or use.cached is None or use.pool is None:
+        return None
+    if free + use.cached < request or use.cached < _LEAST_CACHE * use.pool:
+        return None
+    others = _others_of(found, use)
+    beside = f" Other processes hold {_size(others)}." if others else ""
+    return Judgement(
+        Cause.CACHED_FRAGMENTATION,
+        f"{_size(request - free)} are missing ({_size(request)} asked, {_size(free)} free), while PyTorch "
+        "holds "
+        f"{_size(use.cached)} that no tensor uses: pieces of segments in which live tensors lie.{beside}",
+        Cause.CAPACITY,
+        use.others,
+    )
+
+
+def _private(found: StatedFailure, request: int, use: DeviceUse) -> Judgement | None:
+    free, private = found.fact("device_free"), found.fact("private_pools")
+    if free is None or not private or private < request - free - (use.cached or 0):
+        return None
+    if private < _LEAST_CACHE * (use.pool or 0):
+        return None
+    return Judgement(
+        Cause.PRIVATE_POOLS,
+        f"{_size(request - free)} are missing, and {_size(private)} are free in private pools, which only "
+        "CUDA graphs "
+        "and MemPools may use.",
+        Cause.CAPACITY,
+        use.others,
+    )
+
+
+def _others_of(found: StatedFailure, use: DeviceUse) -> int:
+    """Bytes of other processes that are worth a word; 0 where they could not close the gap."""
+    request, free, total = found.fact("requested"), found.fact("device_free"), found.fact("device_total")
+    if not use.is_listed or use.others is None or request is None or free is None or total is None:
+        return 0
+    return use.others if use.others >= max(request - free, _LEAST_CACHE * total) else 0
+
+
+def _full(found: StatedFailure, request: int, use: DeviceUse) -> Judgement:
+    """Not even the cache would do: the device is full, by this process or by others."""
+    total, free = found.facts["device_total"], found.facts["device_free"]
+    missing = _size(request - free)
+    if use.others is not None and use.others >= max(_CONTEXT * total, request - free):
+        who = (
+            "belong to other processes"
+            if use.is_listed
+            else "lie outside of this pool: another process, or a library"
+        )
+        held = "" if use.pool is None else f"This pool holds {_size(use.pool)} of {_size(total)}. "
+        return Judgement(
+            Cause.OTHER_PROCESS,
+            f"{missing} are missing. {held}{_size(use.others)} {who}.",
+            Cause.CAPACITY,
+            use.others,
+        )
+    if use.pool is None and use.own is None:
+        return Judgement(
+            Cause.UNKNOWN,
+            f"The device is full: {_size(free)} of {_size(total)} are free, {_size(request)} were asked. Who "
+            "holds it "
+            "stands in the part of the message that is missing.",
+            Cause.CAPACITY,
+        )
+    if use.pool is None:
+        return Judgement(
+            Cause.CAPACITY,
+            f"{missing} are missing. One process holds {_size(use.own or 0)} of {_size(total)}, and nothing "
+            "is left "
+            "for another: it is this process. How much of it is cache is not in the text.",
+            Cause.OTHER_PROCESS,
+            use.others,
+        )
+    live = found.fact("allocated")
+    cached = "" if use.cached is None else f", {_size(use.cached)} are cached: too little"
+    return Judgement(
+        Cause.CAPACITY,
+        f"{missing} are missing: {_size(live if live is not None else use.pool)} of {_size(total)} are live "
+        "tensors of "
+        f"this process{cached}. No setting of the allocator helps.",
+        Cause.OTHER_PROCESS if use.others and use.others > 0.1 * total else None,
+        use.others,
+    )
+
+
+def _mps(found: StatedFailure) -> Judgement:
+    request, limit = found.fact("requested"), found.fact("limit")
+    if "one_buffer" in found.marks:
+        above = "" if limit is None else f", {_size(limit)}"
+        return Judgement(
+            Cause.REQUEST_EXCEEDS_LIMIT,
+            f"One buffer of {_size(request or 0)} is more than Metal allows for any{above}.",
+            Cause.REQUEST_EXCEEDS_DEVICE,
+        )
+    if request is None or limit is None:
+        return Judgement(Cause.UNKNOWN, "The numbers of this failure are not in the text.", Cause.CAPACITY)
+    if _above(found, "requested", limit, "limit"):
+        return Judgement(
+            Cause.REQUEST_EXCEEDS_DEVICE,
+            f"{_size(request)} in one request are more than the whole limit of {_size(limit)}.",
+            Cause.REQUEST_EXCEEDS_LIMIT,
+        )
+    own, other = found.fact("allocated") or 0, found.fact("other_allocations")
+    slack = sum(found.slack.values())
+    if own + (other or 0) + request <= limit - slack:
+        false = " The figure for other allocations cannot be: the counter is wrong." if other is None else ""
+        return Judgement(
+            Cause.DRIVER_REFUSED,
+            f"{_size(own + (other or 0))} in use and {_size(request)} more stay below the limit of "
+            f"{_size(limit)}, "
+            f"and still Metal refused.{false}",
+            Cause.CAPACITY,
+        )
+    return Judgement(
+        Cause.CAPACITY,
+        f"{_size(own)} in PyTorch's pools, {_size(other or 0)} more of Metal's memory in this process, and "
+        f"{_size(request)} pass the limit of {_size(limit)}: 1.7 x what Metal recommends, if nobody changed "
+        "the ratio.",
+        Cause.CAP_BY_SETTING,
+    )
+
+
+def _counters(found: StatedFailure) -> Judgement:
+    """`memory_summary()`: how much the cache held when most was reserved."""
+    peak, reserved = found.fact("peak"), found.fact("peak_reserved")
+    ooms = found.facts.get("num_ooms", 0)
+    if not peak or not reserved:
+        return Judgement(
+            Cause.UNKNOWN,
+            f"{ooms:,} requests failed; the rows that would say why are not in the text.",
+            Cause.CAPACITY,
+        )
+    if peak < 0.85 * reserved:
+        return Judgement(
+            Cause.CACHED_FRAGMENTATION,
+            f"{ooms:,} requests failed. At most {_size(peak)} were ever in use, of up to {_size(reserved)} "
+            "that PyTorch "
+            f"reserved: at least {_size(reserved - peak)} stood cached, in pieces that were too small or "
+            "pinned.",
+            Cause.CAPACITY,
+        )
+    return Judgement(
+        Cause.CAPACITY,
+        f"{ooms:,} requests failed. Up to {_size(peak)} of {_size(reserved)} reserved were live tensors: "
+        "full.",
+        Cause.CACHED_FRAGMENTATION,
+    )
+
+
+# ------------------------------------------------------------------------------
+# TensorFlow, XLA and JAX.
+
+
+def _bfc(found: StatedFailure) -> Judgement:
+    for rule in (_above_limit, _pool_full, _growth_refused, _program):
+        judged = rule(found)
+        if judged is not None:
+            return judged
+    request, total = found.fact("requested"), found.fact("device_total")
+    limit = found.fact("limit")
+    what = "A request was refused" if request is None else f"{_size(request)} were refused"
+    known = [
+        *([f"the pool may have {_size(limit)}"] if limit else []),
+        *([f"the device has {_size(total)}"] if total else []),
+    ]
+    said = f" {' and '.join(known).capitalize()}, but" if known else " The text says neither the limit nor"
+    rest = " what was in use is not in the text." if known else " what was in use."
+    return Judgement(Cause.UNKNOWN, f"{what}.{said}{rest}", Cause.CAPACITY)
+
+
+def _above_limit(found: StatedFailure) -> Judgement | None:
+    limit = found.fact("limit")
+    name = "requested" if found.facts.get("requested") is not None else "program_io"
+    size = found.facts.get(name)
+    if limit is None or size is None or not _above(found, name, limit, "limit"):
+        return None
+    # A pool takes at least about two thirds of its device, if nobody set a smaller limit.
+    beyond = size > 1.5 * limit and found.fact("device_total") is None
+    what = "The request" if name == "requested" else "Arguments and results of the program"
+    more = (
+        ""
+        if found.fact("program_io") is None or name != "requested"
+        else " The arguments and results alone are as much."
+    )
+    return Judgement(
+        Cause.REQUEST_EXCEEDS_DEVICE if beyond else Cause.REQUEST_EXCEEDS_LIMIT,
+        f"{what}, {_size(size)}, {'is' if name == 'requested' else 'are'} {size / limit:,.1f} times the "
+        "limit of "
+        f"{_size(limit)}: it can never fit.{more}",
+        Cause.REQUEST_EXCEEDS_LIMIT if beyond else Cause.REQUEST_EXCEEDS_DEVICE,
+    )
+
+
+def _pool_full(found: StatedFailure) -> Judgement | None:
+    request, limit, used = found.fact("requested"), found.fact("limit"), found.fact("in_use")
+    available, pool = found.fact("available"), found.fact("reserved")
+    if request is None:
+        if limit and used:
+            return _counters_alone(limit, used)
+        return None
+    if used is not None and limit is not None and request > limit - used:
+        return Judgement(
+            Cause.CAPACITY,
+            f"{_size(request)} were asked, {_size(max(0, limit - used))} are left under the limit of "
+            f"{_size(limit)}: "
+            f"{_size(used)} are in use. Full, even without any fragmentation.",
+        )
+    if available is not None and available >= request:
+        return Judgement(
+            Cause.OTHER_PROCESS,
+            f"The pool may still grow by {_size(available)}, but the driver refused {_size(request)}: what "
+            "was free "
+            "when the program started is not free now.",
+            Cause.DRIVER_REFUSED,
+        )
+    if used is not None and limit is not None and found.fact("extension_refused") is None:
+        largest = found.fact("largest_free")
+        piece = "" if largest is None else f"; the largest free chunk has {_size(largest)}"
+        free = (pool if pool is not None else limit) - used
+        return Judgement(
+            Cause.CACHED_FRAGMENTATION,
+            f"{_size(request)} were asked and {_size(max(0, free))} are free under the limit of "
+            f"{_size(limit)}, but not in "
+            f"one piece{piece}.",
+            Cause.OTHER_PROCESS,
+        )
+    return None
+
+
+def _counters_alone(limit: int, used: int) -> Judgement:
+    if used > 0.9 * limit:
+        return Judgement(
+            Cause.CAPACITY,
+            f"The pool prints these counters when a request fails: {_size(used)} of {_size(limit)} are in "
+            "use. The size "
+            "of the request is not in the text.",
+            Cause.UNKNOWN,
+        )
+    return Judgement(
+        Cause.UNKNOWN,
+        f"The pool prints these counters when a request fails: {_size(used)} of {_size(limit)} are in use. "
+        "Whether the "
+        "request was larger than the rest is not in the text.",
+        Cause.CACHED_FRAGMENTATION,
+    )
+
+
+def _growth_refused(found: StatedFailure) -> Judgement | None:
+    refused, start = found.fact("extension_refused"), found.fact("device_free_at_start")
+    if refused is None:
+        return None
+    started = "" if start is None else f" At the start {_size(start)} were free."
+    return Judgement(
+        Cause.OTHER_PROCESS,
+        f"The driver refused the {_size(refused)} by which the pool wanted to grow: what the program took "
+        "for free is "
+        f"not free.{started} Another process holds it, or the system.",
+        Cause.DRIVER_REFUSED,
+    )
+
+
+def _program(found: StatedFailure) -> Judgement | None:
+    total, temp, request = found.fact("program_total"), found.fact("temp"), found.fact("requested")
+    if total is None:
+        return None
+    parts = {"arguments": "parameters", "outputs": "live_out", "temporaries": "temp"}
+    sizes = {name: found.fact(key) or 0 for name, key in parts.items()}
+    largest = max(sizes, key=lambda name: sizes[name])
+    is_temp = (
+        request is not None and temp is not None and abs(request - temp) <= found.slack.get("temp", 0) + _NEAR
+    )
+    what = (
+        ""
+        if request is None
+        else f"The refused {_size(request)} are {'the temporary block' if is_temp else 'a part'} of it. "
+    )
+    return Judgement(
+        Cause.CAPACITY,
+        f"The program needs {_size(total)}, {_size(sizes[largest])} of it {largest}. {what}The device has "
+        "less than that "
+        "free.",
+        Cause.UNKNOWN,
+    )
+
+
+_NEAR: Final = 1 << 20
+
+
+def _tpu(found: StatedFailure) -> Judgement:
+    program, limit = found.fact("program"), found.fact("limit")
+    if "vmem" in found.marks:
+        return Judgement(
+            Cause.REQUEST_EXCEEDS_LIMIT,
+            f"A kernel needs {_size(program or 0)} of the {_size(limit or 0)} of the on-chip memory that it "
+            "may use.",
+            Cause.REQUEST_EXCEEDS_DEVICE,
+        )
+    if program is not None and limit is not None:
+        exceeded = found.fact("exceeded")
+        return Judgement(
+            Cause.REQUEST_EXCEEDS_DEVICE,
+            f"The compiler refused: the program needs {_size(program)} of {_size(limit)} that a core can "
+            "use, "
+            f"{_size(exceeded if exceeded is not None else max(0, program - limit))} too much, whatever else "
+            "runs.",
+            Cause.REQUEST_EXCEEDS_LIMIT,
+        )
+    request, free = found.fact("requested"), found.fact("device_free")
+    if request is None or free is None:
+        return Judgement(Cause.UNKNOWN, "The numbers of this failure are not in the text.", Cause.CAPACITY)
+    if free >= request:
+        return Judgement(
+            Cause.CACHED_FRAGMENTATION,
+            f"{_size(request)} were asked and {_size(free)} are free on the core, but not in one piece.",
+            Cause.CAPACITY,
+        )
+    return Judgement(
+        Cause.CAPACITY,
+        f"{_size(request)} were asked, {_size(free)} are free on the core: {_size(request - free)} are "
+        "missing. Only this "
+        "program uses it.",
+        Cause.UNKNOWN,
+    )
+
+
+# ------------------------------------------------------------------------------
+# The others.
+
+
+def _cupy(found: StatedFailure) -> Judgement:
+    request, pool, limit = found.fact("requested") or 0, found.fact("allocated"), found.fact("limit")
+    if limit is not None:
+        return Judgement(
+            Cause.CAP_BY_SETTING,
+            f"The pool holds {_size(pool or 0)}; with {_size(request)} more it passes the limit of "
+            f"{_size(limit)} that was "
+            "set.",
+            Cause.CAPACITY,
+        )
+    held = "" if pool is None else f" with {_size(pool)} in CuPy's pool"
+    return Judgement(
+        Cause.UNKNOWN,
+        f"{_size(request)} were refused{held}, and no limit is set: the device is full. By whom, and how "
+        "large it is, is "
+        "not in the text.",
+        Cause.CAPACITY,
+    )
+
+
+def _rmm(found: StatedFailure) -> Judgement:
+    request, pool, limit = found.fact("requested"), found.fact("reserved"), found.fact("limit")
+    asked = "A request" if request is None else f"A request of {_size(request)}"
+    if pool is not None and limit is not None and request is not None:
+        if pool + request > limit:
+            return Judgement(
+                Cause.CAP_BY_SETTING,
+                f"The pool holds {_size(pool)} of its maximum of {_size(limit)}; {_size(request)} more pass "
+                "it.",
+                Cause.CAPACITY,
+            )
+        return Judgement(
+            Cause.CAPACITY,
+            f"The pool holds {_size(pool)} of its maximum of {_size(limit)}, and its upstream refused "
+            f"{_size(request)} more.",
+            Cause.OTHER_PROCESS,
+        )
+    if "upstream" in found.marks:
+        return Judgement(
+            Cause.UNKNOWN,
+            f"{asked} was refused by the driver. How much the device has and who holds it is not in the "
+            "text.",
+            Cause.CAPACITY,
+        )
+    if "adaptor" in found.marks:
+        return Judgement(
+            Cause.CAP_BY_SETTING, f"{asked} passes the limit that the program set.", Cause.CAPACITY
+        )
+    return Judgement(
+        Cause.CAP_BY_SETTING,
+        f"{asked} found the pool at its maximum, or its upstream refused: this version prints one text for "
+        "both.",
+        Cause.CAPACITY,
+    )
+
+
+def _onnx(found: StatedFailure) -> Judgement:
+    request, available = found.fact("requested") or 0, found.fact("available")
+    if available is not None:
+        return Judgement(
+            Cause.CAP_BY_SETTING,
+            f"{_size(request)} were asked, and the limit that the program set leaves {_size(available)} for "
+            "the arena.",
+            Cause.CAPACITY,
+        )
+    return Judgement(
+        Cause.UNKNOWN,
+        f"{_size(request)} were refused by the device, also after the arena asked for less. How much the "
+        "device has and "
+        "who holds it is not in the text.",
+        Cause.CAPACITY,
+    )
+
+
+_BUFFERS: Final = {"compute": "compute buffer", "kv": "KV cache", "weights": "buffer for weights"}
+
+
+def buffer_of(found: StatedFailure) -> str:
+    """Which buffer of ggml was refused: `compute`, `kv`, `weights`, or "" where the text does not tell."""
+    return next((name for name in _BUFFERS if name in found.marks), "")
+
+
+def _ggml(found: StatedFailure) -> Judgement:
+    request, free = found.fact("requested"), found.fact("device_free_at_start")
+    what = _BUFFERS.get(buffer_of(found), "buffer")
+    asked = f"A {what}" if request is None else f"A {what} of {_size(request)}"
+    if request is not None and free is not None and request > free:
+        return Judgement(
+            Cause.CAPACITY, f"{asked} was refused: {_size(free)} were free at the start.", Cause.OTHER_PROCESS
+        )
+    return Judgement(
+        Cause.UNKNOWN,
+        f"{asked} was refused. How much the device has and what else lies on it is not in the text.",
+        Cause.CAPACITY,
+    )
+
+
+def _vllm(found: StatedFailure) -> Judgement:
+    free, total, wanted = found.fact("device_free"), found.fact("device_total"), found.fact("requested")
+    if "start" in found.marks and free is not None and total is not None:
+        return Judgement(
+            Cause.OTHER_PROCESS,
+            f"vLLM shall take {_size(wanted or 0)} of {_size(total)}, but {_size(free)} are free before it "
+            "loads anything: "
+            f"others hold {_size(total - free)}.",
+            Cause.CAP_BY_SETTING,
+            total - free,
+        )
+    if "profiling" in found.marks:
+        return Judgement(
+            Cause.OTHER_PROCESS,
+            "Another process took or freed memory while vLLM measured its own peak.",
+            Cause.UNKNOWN,
+        )
+    left, needed = found.fact("kv_available"), wanted
+    if needed is not None and left is not None:
+        return Judgement(
+            Cause.CAP_BY_SETTING,
+            f"One request of the maximum length needs {_size(needed)} of KV cache, and {_size(left)} are "
+            "left for it.",
+            Cause.CAPACITY,
+        )
+    tokens, length = found.facts.get("kv_tokens"), found.facts.get("max_tokens")
+    if tokens is not None and length is not None:
+        return Judgement(
+            Cause.CAP_BY_SETTING,
+            f"The KV cache that is left holds {tokens:,} tokens, and one request may have {length:,}.",
+            Cause.CAPACITY,
+        )
+    return Judgement(
+        Cause.CAP_BY_SETTING,
+        "The share of the device, less weights and the peak of the trial run, leaves nothing for the KV "
+        "cache. The device "
+        "refused nothing.",
+        Cause.CAPACITY,
+    )
+
+
+def _call(found: StatedFailure) -> Judgement:
+    del found
+    return Judgement(
+        Cause.UNKNOWN,
+        "A call outside of the framework's allocator returned out of memory: for a context, a workspace, a "
+        "graph, or "
+        "pinned memory. There is no number in the text.",
+        Cause.OTHER_PROCESS,
+    )
+
+
+def _no_context(found: StatedFailure) -> Judgement:
+    total = found.fact("device_total")
+    size = "" if total is None else f" of {_size(total)}"
+    return Judgement(
+        Cause.OTHER_PROCESS,
+        f"The driver could not make a context on the device{size}: it was full before this program allocated "
+        "anything.",
+        Cause.DRIVER_REFUSED,
+    )
+
+
+def _host(found: StatedFailure) -> Judgement:
+    request = found.fact("requested")
+    what = (
+        "System memory was refused" if request is None else f"{_size(request)} of system memory were refused"
+    )
+    return Judgement(Cause.HOST_MEMORY, f"{what}, not GPU memory.")
+
+
+def _soft_request(found: StatedFailure) -> str:
+    request = found.fact("requested")
+    what = "A request" if request is None else f"A request of {_size(request)}"
+    return f"{what} was refused, and the caller goes on with less: no failure, at most slower."
+
+
+def _soft_growth(found: StatedFailure) -> str:
+    return (
+        f"The driver refused to let the pool grow by {_size(found.fact('requested') or 0)}; the pool tries "
+        "less, again and "
+        "again. No request failed in this text."
+    )
+
+
+def _soft_buffer(found: StatedFailure) -> str:
+    return (
+        f"A {_BUFFERS.get(buffer_of(found), 'buffer')} of {_size(found.fact('requested') or 0)} was refused, "
+        "and the program "
+        "tries another way. Whether that failed stands in the lines after it."
+    )
+
+
+def _soft_counters(found: StatedFailure) -> str:
+    return f"A table of counters: {found.facts.get('num_ooms', 0):,} failed requests. It tells of no failure."
+
+
+def _soft_table(found: StatedFailure) -> str:
+    total, used = found.fact("device_total"), found.fact("device_used")
+    if total is None or used is None:
+        return "A table of devices and settings: no failure."
+    held = sorted(found.processes.items(), key=lambda item: -item[1])[:3]
+    names = ", ".join(f"{pid}: {_size(size)}" for pid, size in held)
+    return (
+        f"The driver's table: {_size(used)} of {_size(total)} are in use{f' ({names})' if names else ''}. "
+        "No failure."
+    )
+
+
+def _soft_program(found: StatedFailure) -> str:
+    return (
+        f"A warning of the compiler: it could not bring the program below {_size(found.fact('limit') or 0)}. "
+        "It may still "
+        "run."
+    )
+
+
+_SOFT: Final[Mapping[str, Callable[[StatedFailure], str]]] = {
+    "tf-refused": _soft_growth,
+    "ggml-buffer": _soft_buffer,
+    "torch-summary": _soft_counters,
+    "torch-stats": _soft_counters,
+    "nvidia-smi": _soft_table,
+    "tf-device": _soft_table,
+    "ggml-device": _soft_table,
+    "xla-remat": _soft_program,
+}
+
+_RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
+    "torch-cuda": _torch,
+    "torch-async": _torch,
+    "torch-mps": _mps,
+    "torch-mps-buffer": _mps,
+    "metal-buffer": _mps,
+    "torch-cpu": _host,
+    "torch-summary": _counters,
+    "torch-stats": _counters,
+    **dict.fromkeys(
+        ("tf-bfc", "tf-tensor", "tf-refused", "tf-stats", "tf-pool", "tf-copy", "xla-bytes"), _bfc
+    ),
+    **dict.fromkeys(("xla-program", "xla-io", "tf-device", "tf-limit"), _bfc),
+    "tf-host": _host,
+    "tf-context": _no_context,
+    **dict.fromkeys(("tpu-compile", "tpu-usage", "tpu-run", "tpu-buffer"), _tpu),
+    "cupy": _cupy,
+    **dict.fromkeys(("rmm-pool", "rmm-limit", "rmm-driver"), _rmm),
+    **dict.fromkeys(("onnx-limit", "onnx-driver", "onnx-arena"), _onnx),
+    "ggml-buffer": _ggml,
+    **dict.fromkeys(("vllm-blocks", "vllm-length", "vllm-start", "vllm-profiling", "sglang-fraction"), _vllm),
+    "cuda-call": _call,
+    **dict.fromkeys(("host-numpy", "host-killed"), _host),
+}
+"""The rule for each text; a test holds it against the tables."""
