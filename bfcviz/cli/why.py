@@ -1,12 +1,20 @@
-"""`bfcviz why`: each failed request of a file, why it failed, and what would have helped."""
+"""`bfcviz why`: each failed request of a file or a pasted text, why it failed, and what would have helped."""
 
 import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_lines
+from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.why import all_failures, diagnosis_json, failures_left_out, without_failure, would_fit
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
+from bfcviz.importers.messages import is_pasted, read_message_file, read_pasted
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.terminal import json_text, say
 from bfcviz.units import parse_bytes
@@ -17,7 +25,10 @@ _HELP: Final = "the question `would this size fit?`, for a moment without a fail
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `bfcviz why`."""
     parser.add_argument(
-        "file", metavar="FILE", help="a trace, log or snapshot: anything that `bfcviz info` reads"
+        "file",
+        metavar="FILE",
+        help="a trace, log or snapshot: anything that `bfcviz info` reads; a text with an out-of-memory message; `-` "
+        "for standard input; or the message itself, in quotes",
     )
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object: sizes in bytes, null for unknown"
@@ -44,7 +55,41 @@ def run(arguments: argparse.Namespace) -> None:
         raise TraceError(
             "--step asks about one moment: give the size of a request, too, such as --size 500MiB"
         )
-    trace = open_trace(arguments.file)
+    if is_pasted(arguments.file):
+        _tell(StatedAnswer.of(*read_pasted(arguments.file)), arguments)
+        return
+    with _file(arguments.file) as path:
+        stated = read_message_file(path) if arguments.size is None and path.exists() else None
+        if stated is not None:
+            _tell(StatedAnswer.of(*stated), arguments)
+        else:
+            _explain(path, arguments)
+
+
+@contextmanager
+def _file(word: str) -> Iterator[Path]:
+    """The file; of standard input a temporary copy."""
+    if word != "-":
+        yield Path(word)
+        return
+    with tempfile.TemporaryDirectory(prefix="bfcviz-") as folder:
+        path = Path(folder) / "standard input"
+        with path.open("wb") as copy:
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+        yield path
+
+
+def _tell(answer: StatedAnswer, arguments: argparse.Namespace) -> None:
+    """Print what a text states."""
+    if arguments.json:
+        print(json_text(answer.to_json()))
+    else:
+        say(*answer.lines)
+
+
+def _explain(path: Path, arguments: argparse.Namespace) -> None:
+    """Print the diagnoses of the heaps in a file."""
+    trace = open_trace(path)
     pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
     found = _asked(trace, pool, arguments.step, arguments.size) if arguments.size else _failures(trace, pool)
     left_out = 0 if arguments.size else failures_left_out(trace, pool)

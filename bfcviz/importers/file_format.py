@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from bfcviz.errors import FileError
-from bfcviz.importers.file_content import UNPACKED_TEXT, read_content, read_head
+from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces, read_head
 from bfcviz.importers.protobuf_wire import LENGTH, VARINT, Field, Wire
 
 
@@ -55,10 +55,23 @@ def detect_format(path: Path) -> Format:
             return format_
     # A failure comes late in a log.
     is_text = _is_text(head) or _is_utf_16(head)
-    if is_text and _is_tensorflow_log(read_content(path, unpacked=UNPACKED_TEXT).data):
+    if is_text and _is_tensorflow_log(path):
         return Format.TENSORFLOW_LOG
     what = "a text file" if _is_text(head) else "of an unknown format"
     raise FileError(path, "", f"this is {what}; {READABLE}")
+
+
+def is_plain_text(path: Path) -> bool:
+    """Whether this is a text, of no format that its beginning tells.
+
+    Raises:
+        FileError: it does not exist or cannot be read.
+    """
+    if path.is_dir():
+        return False
+    head = read_head(path)
+    told = any(matches(head) for form, matches in _BY_CONTENT.items() if form is not Format.TENSORFLOW_LOG)
+    return bool(head) and not told and (_is_text(head) or _is_utf_16(head))
 
 
 def _format_of_folder(path: Path) -> Format:
@@ -175,10 +188,23 @@ def _is_rmm_log(head: bytes) -> bool:
     )
 
 
-def _is_tensorflow_log(text: bytes) -> bool:
-    if _is_utf_16(text):  # of PowerShell
-        text = text.replace(b"\0", b"")
+def _is_tensorflow_log(path: Path) -> bool:
+    """Whether a line of the allocator is anywhere in a text, which may be long, and one line."""
+    tail = b""
+    for piece in ContentPieces(path, UNPACKED_TEXT):
+        text = tail + piece
+        if _is_tensorflow_text(text.replace(b"\0", b"")):  # of PowerShell
+            return True
+        tail = text[-_LONGEST_LINE:]
+    return False
+
+
+def _is_tensorflow_text(text: bytes) -> bool:
     return _TENSORFLOW_LINE.search(text) is not None
+
+
+_LONGEST_LINE = 200
+"""Characters that `_TENSORFLOW_LINE` needs."""
 
 
 def _is_utf_16(head: bytes) -> bool:
@@ -199,5 +225,5 @@ _BY_CONTENT: dict[Format, Callable[[bytes], bool]] = {
     Format.VMA: _is_vma,
     Format.CHROME_TRACE: _is_chrome_trace,
     Format.RMM_LOG: _is_rmm_log,
-    Format.TENSORFLOW_LOG: _is_tensorflow_log,
+    Format.TENSORFLOW_LOG: _is_tensorflow_text,
 }

@@ -15,21 +15,12 @@ from math import prod
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bfcviz.formats import cupy, driver, ggml, onnxruntime, rmm, tensorflow, torch, vllm, xla
+from bfcviz.errors import FileError
+from bfcviz.formats import driver, tensorflow, torch, xla
+from bfcviz.formats.message_tables import TABLES
 from bfcviz.formats.messages import IMPOSSIBLE, Message, Role, StatedFailure, StatedSize, stated_size
-
-TABLES: Final[tuple[Message, ...]] = (
-    *driver.MESSAGES,
-    *torch.MESSAGES,
-    *xla.MESSAGES,
-    *onnxruntime.MESSAGES,
-    *tensorflow.MESSAGES,
-    *cupy.MESSAGES,
-    *rmm.MESSAGES,
-    *ggml.MESSAGES,
-    *vllm.MESSAGES,
-)
-"""Every text; of two that begin at one place, the first counts."""
+from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces
+from bfcviz.importers.file_format import is_plain_text
 
 
 class StatedFailures(NamedTuple):
@@ -59,9 +50,33 @@ def read_messages(pieces: Iterable[bytes], name: str = "") -> StatedFailures:
     return reader.end()
 
 
-def messages_in(text: str) -> StatedFailures:
-    """As `read_messages`, from a text."""
-    return read_messages([text.encode("utf-8", "replace")])
+def is_pasted(word: str) -> bool:
+    """Whether a word of the command line, or an argument of `why`, is a text and not the name of a file."""
+    if "\n" not in word and " " not in word.strip():
+        return False
+    try:
+        return not Path(word).exists()
+    except (OSError, ValueError):  # too long for a name, or with a null character
+        return True
+
+
+def read_pasted(text: str) -> StatedFailures:
+    """What a pasted text tells.
+
+    Raises:
+        FileError: it tells nothing of memory that ran out.
+    """
+    found = read_messages([text.encode("utf-8", "replace")])
+    if found.failures or found.soft:
+        return found
+    shown = " ".join(text.split())
+    raise FileError(
+        f"{shown[:60]}..." if len(shown) > 60 else shown,
+        "",
+        "there is no such file, and as a text it holds no message about memory that bfcviz knows: give a file, "
+        "or the "
+        "message with the lines around it",
+    )
 
 
 # ------------------------------------------------------------------------------
@@ -570,8 +585,13 @@ def holds_heap(pieces: Iterable[bytes]) -> bool:
     return False
 
 
-def text_pieces(path: Path) -> Iterator[bytes]:
-    """The bytes of a text file, plain or gzip."""
-    from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces  # noqa: PLC0415  a pasted text needs no file
+def read_message_file(path: Path) -> StatedFailures | None:
+    """What a text file tells; None where it is no text, holds a heap, or tells nothing of memory that ran out.
 
-    return iter(ContentPieces(path, UNPACKED_TEXT))
+    Raises:
+        FileError: the file cannot be read.
+    """
+    if not is_plain_text(path) or holds_heap(ContentPieces(path, UNPACKED_TEXT)):
+        return None
+    found = read_messages(ContentPieces(path, UNPACKED_TEXT), path.name)
+    return found if found.failures or found.soft else None

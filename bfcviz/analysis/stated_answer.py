@@ -1,0 +1,193 @@
+"""Answer `why` for a text: each stated failure with verdict and advice, as lines, as HTML and as JSON."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from textwrap import wrap
+from typing import Any, Final
+
+from bfcviz.analysis.short_names import counted, cut
+from bfcviz.analysis.stated_advice import StatedAdvice, advise
+from bfcviz.analysis.stated_verdict import Judgement, judge, judge_soft
+from bfcviz.formats.message_tables import counts
+from bfcviz.formats.messages import StatedFailure
+from bfcviz.units import format_bytes
+
+_WIDTH: Final = 110  # characters of a line in a notebook
+_COUNTS: Final = {"num_ooms", "num_retries", "num_allocs", "max_tokens", "kv_tokens"}
+"""Facts that are no bytes."""
+
+
+@dataclass(frozen=True)
+class ExplainedFailure:
+    """One stated failure, or a refusal that is none, with its verdict and advice."""
+
+    stated: StatedFailure
+    is_soft: bool = False
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        """Why it was refused."""
+        return judge_soft(self.stated) if self.is_soft else judge(self.stated)
+
+    @cached_property
+    def advice(self) -> tuple[StatedAdvice, ...]:
+        """What to do, the one thing first."""
+        return advise(self.stated, self.judgement)
+
+    @property
+    def short(self) -> str:
+        """The verdict and the request in a few words."""
+        size = self.stated.fact("requested")
+        return f"{self.judgement.cause.replace('_', ' ')}{'' if size is None else f', {_size(size)} asked'}"
+
+    @property
+    def line(self) -> str:
+        """The verdict, why, and the one thing to do."""
+        first = f" {self.advice[0].text}" if self.advice else ""
+        return f"{self.judgement.cause.replace('_', ' ')}: {self.judgement.sentence}{first}"
+
+    @property
+    def lines(self) -> list[str]:
+        """The report: the verdict first, then the one thing to do, the numbers, and what else would help."""
+        stated, judged = self.stated, self.judgement
+        size = stated.fact("requested")
+        asked = "" if size is None else f" {_size(size)}"
+        what = (
+            f"{stated.framework} was refused{asked}"
+            if self.is_soft
+            else f"{stated.framework} failed to allocate{asked}"
+        )
+        second = "" if judged.second is None else f" If not: {judged.second.replace('_', ' ')}."
+        return [
+            f"{what}: {judged.cause.replace('_', ' ')}.",
+            f"  {judged.sentence}{second}",
+            *([f"  To do: {self.advice[0].text}"] if self.advice else []),
+            self._place(),
+            *self._numbers(),
+            *(["What else would help"] if len(self.advice) > 1 else []),
+            *(f"  - {each.text}" for each in self.advice[1:]),
+        ]
+
+    def _place(self) -> str:
+        stated = self.stated
+        told = f", told {counted(stated.count, 'time')}" if stated.count > 1 else ""
+        version = f", version {stated.version}" if stated.version else ""
+        return f"Line {stated.line:,}{told}{version}: {cut(stated.text)}"
+
+    def _numbers(self) -> list[str]:
+        stated = self.stated
+        rows = [
+            f"  {name.replace('_', ' '):<22}{_shown(name, size):>12}  {counts(stated.message, name)}".rstrip()
+            for name, size in stated.facts.items()
+        ]
+        rows += [f"  {f'process {pid}':<22}{_size(size):>12}" for pid, size in stated.processes.items()]
+        if stated.shape:
+            rows.append(f"  {'tensor':<22}{stated.dtype} {list(stated.shape)}")
+        if stated.op:
+            rows.append(f"  {'operation':<22}{stated.op}")
+        return rows
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry of `bfcviz why --json`."""
+        stated, judged = self.stated, self.judgement
+        processes = {f"process_{pid}": size for pid, size in stated.processes.items()}
+        return {
+            "verdict": str(judged.cause),
+            "second_verdict": None if judged.second is None else str(judged.second),
+            "sentence": judged.sentence,
+            "framework": stated.framework,
+            "version": stated.version,
+            "facts": {**stated.facts, **processes},
+            "advice": [{"kind": str(each.kind), "text": each.text} for each in self.advice],
+            "op": stated.op,
+            "tensor": f"{stated.dtype} {list(stated.shape)}" if stated.shape else "",
+            "message": stated.text,
+            "line": stated.line,
+            "count": stated.count,
+        }
+
+
+@dataclass(frozen=True)
+class StatedAnswer:
+    """What a text tells of memory that ran out; `print` it for the report.
+
+    Attributes:
+        failures: requests that failed, equal ones once, in the order of the text.
+        soft: refusals that are no failure, and tables.
+        left_out: messages of a very long text that were not read.
+    """
+
+    failures: tuple[ExplainedFailure, ...]
+    soft: tuple[ExplainedFailure, ...]
+    left_out: int = 0
+
+    @classmethod
+    def of(
+        cls, failures: Sequence[StatedFailure], soft: Sequence[StatedFailure], left_out: int = 0
+    ) -> "StatedAnswer":
+        """The answer for what a text states."""
+        return cls(
+            tuple(map(ExplainedFailure, failures)),
+            tuple(ExplainedFailure(each, is_soft=True) for each in soft),
+            left_out,
+        )
+
+    @property
+    def lines(self) -> list[str]:
+        """The report."""
+        found: list[str] = []
+        for each in self.failures or self._largest_soft:
+            found += [*([""] if found else []), *each.lines]
+        others = (
+            self.soft if self.failures else [each for each in self.soft if each not in self._largest_soft]
+        )
+        if others:
+            found += [
+                "",
+                "No failures, in the same text",
+                *(f"  - {each.judgement.sentence}" for each in others[:_MOST_SOFT]),
+            ]
+        if len(others) > _MOST_SOFT:
+            found.append(f"  and {len(others) - _MOST_SOFT:,} more")
+        if self.left_out:
+            found += ["", f"{self.left_out:,} more messages follow in the text; they were not read."]
+        return found
+
+    @property
+    def _largest_soft(self) -> tuple[ExplainedFailure, ...]:
+        """Of a text without a failure, the refusal of the most bytes."""
+        return (max(self.soft, key=lambda each: each.stated.fact("requested") or 0),) if self.soft else ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of `bfcviz why --json`."""
+        answer: dict[str, Any] = {"failures": [each.to_json() for each in self.failures], "growths": []}
+        if not self.failures and self.soft:
+            told: Mapping[str, Any] = self._largest_soft[0].to_json()
+            answer |= {name: told[name] for name in ("verdict", "sentence", "framework", "facts", "advice")}
+        if self.soft:
+            answer["no_failures"] = [each.to_json() for each in self.soft]
+        return answer | ({"failures_left_out": self.left_out} if self.left_out else {})
+
+    def __str__(self) -> str:
+        return "\n".join(part for line in self.lines for part in _wrapped(line))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+_MOST_SOFT: Final = 10
+
+
+def _wrapped(line: str) -> list[str]:
+    start = len(line) - len(line.lstrip(" -"))
+    return wrap(line, _WIDTH, subsequent_indent=" " * max(start, 2), break_long_words=False) or [""]
+
+
+def _size(number: int) -> str:
+    return format_bytes(number, 2)
+
+
+def _shown(name: str, number: int) -> str:
+    return f"{number:,}" if name in _COUNTS else _size(number)
