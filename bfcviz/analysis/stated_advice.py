@@ -111,7 +111,8 @@ def _smaller_request(found: StatedFailure, words: str = "") -> Iterator[tuple[Ad
         yield (
             AdviceWord.SMALLER_MODEL,
             (
-                f"{found.op} is a variable or a slot of the optimizer: its size is that of the model, not of the "
+                f"{found.op} is a variable or a slot of the optimizer: its size is that of the model, not of "
+                "the "
                 "batch."
             ),
         )
@@ -120,7 +121,8 @@ def _smaller_request(found: StatedFailure, words: str = "") -> Iterator[tuple[Ad
         yield (
             AdviceWord.SMALLER_REQUEST,
             (
-                f"{found.op} copies a whole array to the device: feed it in parts instead (tf.data, a generator)."
+                f"{found.op} copies a whole array to the device: feed it in parts instead (tf.data, a "
+                "generator)."
             ),
         )
     else:
@@ -259,7 +261,8 @@ def _torch_refused(found: StatedFailure, judged: Judgement) -> Iterator[tuple[Ad
         yield (
             AdviceWord.SMALLER_REQUEST,
             (
-                "Keep single tensors below the limit for one allocation (clinfo, Max memory allocation), or set "
+                "Keep single tensors below the limit for one allocation (clinfo, Max memory allocation), or "
+                "set "
                 "UR_L0_USE_RELAXED_ALLOCATION_LIMITS=1."
             ),
         )
@@ -278,11 +281,13 @@ def _torch_refused(found: StatedFailure, judged: Judgement) -> Iterator[tuple[Ad
     yield (
         AdviceWord.DRIVER_BUG,
         (
-            "Test the driver alone with a few lines of torch.empty; look at ulimit -v, nvidia-smi -q -d COMPUTE "
+            "Test the driver alone with a few lines of torch.empty; look at ulimit -v, nvidia-smi -q -d "
+            "COMPUTE "
             "(exclusive "
             "mode), an earlier error of the same process, and whether driver and toolkit fit."
             if found.framework != "PyTorch ROCm"
-            else "Test the runtime alone with a few lines of torch.empty; compare rocminfo with the total in the "
+            else "Test the runtime alone with a few lines of torch.empty; compare rocminfo with the total in "
+            "the "
             "text, and try "
             "a newer ROCm or kernel (ttm.pages_limit on devices that share the system's memory)."
         ),
@@ -302,7 +307,8 @@ def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[tuple
         yield (
             AdviceWord.EXPANDABLE,
             (
-                f"Set {setting}=expandable_segments:True before the start: segments then grow in place, and the "
+                f"Set {setting}=expandable_segments:True before the start: segments then grow in place, and "
+                "the "
                 "cached memory "
                 "is usable for this request (Linux)."
             ),
@@ -323,7 +329,8 @@ def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[tuple
         yield (
             AdviceWord.OTHER_PROCESSES,
             (
-                f"Other processes hold {format_bytes(judged.others, 2)}, enough for what is missing: nvidia-smi "
+                f"Other processes hold {format_bytes(judged.others, 2)}, enough for what is missing: "
+                "nvidia-smi "
                 "names them."
             ),
         )
@@ -338,7 +345,8 @@ def _torch_private(found: StatedFailure, judged: Judgement) -> Iterator[tuple[Ad
     yield (
         AdviceWord.GRAPH_POOLS,
         (
-            "Capture fewer CUDA graphs, let them share one pool (torch.cuda.graph_pool_handle), or run without: "
+            "Capture fewer CUDA graphs, let them share one pool (torch.cuda.graph_pool_handle), or run "
+            "without: "
             + (
                 "--enforce-eager."
                 if found.marks & _SERVERS
@@ -364,7 +372,8 @@ def _torch_others(found: StatedFailure, judged: Judgement) -> Iterator[tuple[Adv
             + (
                 "--gpu-memory-utilization (vLLM) or --mem-fraction-static (SGLang)."
                 if found.marks & _SERVERS
-                else "such as gpu_memory_utilization of an engine, or torch.cuda.set_per_process_memory_fraction."
+                else "such as gpu_memory_utilization of an engine, or "
+                "torch.cuda.set_per_process_memory_fraction."
             )
         ),
     )
@@ -423,7 +432,8 @@ def _torch_unknown(found: StatedFailure, judged: Judgement) -> Iterator[tuple[Ad
         yield (
             AdviceWord.RECORD,
             (
-                "Give the whole message: the sentences after this one say who holds the memory. Next time record "
+                "Give the whole message: the sentences after this one say who holds the memory. Next time "
+                "record "
                 "it: " + _recording(found)
             ),
         )
@@ -462,7 +472,8 @@ def _mps(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, 
         yield (
             AdviceWord.RAISE_LIMIT,
             (
-                "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 switches the test against the counters off; the system may "
+                "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 switches the test against the counters off; the system "
+                "may "
                 "then freeze."
             ),
         )
@@ -479,7 +490,8 @@ def _mps(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, 
     yield (
         AdviceWord.RAISE_LIMIT,
         (
-            "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 removes the limit; then the system swaps, and may freeze. Set "
+            "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 removes the limit; then the system swaps, and may freeze. "
+            "Set "
             "PYTORCH_MPS_LOW_WATERMARK_RATIO=0.0 with it."
         ),
     )

@@ -196,6 +196,7 @@ MESSAGES: Final = (
                 ("allocating {number} bytes on device", "use up to {number} bytes on device"),
             ),
         ),
+        marks={"MB memory": "start_limit"},
     ),
     Message(
         "tf-context",

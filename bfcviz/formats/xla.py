@@ -17,6 +17,7 @@ MESSAGES: Final = (
             "out of memory while trying to allocate",
             "Out of memory trying to allocate",
             "Failed to allocate request for",
+            "RESOURCE_EXHAUSTED: Failed to allocate",
         ),
         "xla/stream_executor/integrations/tf_allocator_adapter.cc, xla/pjrt",
         family="bfc",
@@ -115,7 +116,11 @@ MESSAGES: Final = (
         _TPU_SOURCE,
         family="tpu",
         numbers=(
-            Number("program", "what the program needs", ("TensorCore Hbm usage: {size}",)),
+            Number(
+                "program",
+                "what the program needs on the cores for tensors",
+                ("TensorCore Hbm usage: {size}",),
+            ),
             Number("sparse_core", "of the sparse cores", ("SparseCore Hbm usage {size}",)),
             Number("limit", "what there is", ("exceeding available bytes: {size}",)),
         ),

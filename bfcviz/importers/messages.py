@@ -215,6 +215,9 @@ def _decoded(pieces: Iterable[bytes]) -> Iterator[str]:
 
 _HINTS: Final = {
     "vllm": "vllm",
+    "gpu_memory_utilization": "vllm",
+    "gpu-memory-utilization": "vllm",
+    "mem-fraction-static": "sglang",
     "sglang": "sglang",
     "comfy": "comfyui",
     "llama.cpp": "llamacpp",
@@ -341,6 +344,8 @@ def _take_table(statement: _Statement, flat: str) -> None:
     devices = [
         (int(total) - int(used), int(used), int(total)) for used, total in driver.SMI_DEVICE.findall(flat)
     ]
+    if len(devices) > 1:
+        statement.marks.add("several_devices")
     if devices:
         free, used, total = min(devices)
         facts = {"device_total": total, "device_used": used, "device_free_at_start": free}
@@ -374,6 +379,7 @@ class _Joined:
     told: dict[tuple[str, int], int]
     marks: set[str]
     processes: dict[int, int]
+    versions: list[str]
     op: str = ""
     shape: tuple[int, ...] = ()
     dtype: str = ""
@@ -388,11 +394,15 @@ class _Joined:
 
     def fill(self, statement: _Statement) -> None:
         """Take what is missing, and what is stated more exactly."""
+        if "several_devices" in statement.marks:
+            return
         for name, size in statement.facts.items():
             if name not in self.facts or (size.slack < self.facts[name].slack and self.agrees(statement)):
                 self.facts[name] = size
         self.marks |= statement.marks
-        self.processes = statement.processes | self.processes
+        self.versions.append(statement.version)
+        if statement.entry.name != "nvidia-smi":  # the table of another moment; it lists this process, too
+            self.processes = statement.processes | self.processes
         self.op = self.op or statement.op
         self.shape, self.dtype = self.shape or statement.shape, self.dtype or statement.dtype
 
@@ -454,7 +464,9 @@ def _of_family(join: _Joined, each: _Statement) -> bool:
 
 def _begun(each: _Statement, *, is_soft: bool = False) -> _Joined:
     told = {(each.entry.name, each.variant): 1}
-    join = _Joined(each, dict(each.facts), is_soft, told, set(each.marks), dict(each.processes))
+    join = _Joined(
+        each, dict(each.facts), is_soft, told, set(each.marks), dict(each.processes), [each.version]
+    )
     join.op, join.shape, join.dtype = each.op, each.shape, each.dtype
     return join
 
@@ -495,24 +507,26 @@ def _explains(rest: list[_Statement]) -> bool:
 
 
 def _failure(join: _Joined, hints: set[str]) -> StatedFailure:
-    facts, slack = _exact(join.facts), {}
+    facts = _exact(join.facts)
     kept = {
         name: size
         for name, size in facts.items()
         if 0 <= size.value < (1 << 62 if name == "requested" else IMPOSSIBLE)
     }
     false = {"false_figures"} if any(name not in kept for name in facts if name != "limit") else set()
+    framework = _framework(join.first, hints)
+    is_jax = framework.startswith("JAX")
     slack = {name: size.slack for name, size in kept.items() if size.slack}
     values = {name: size.value for name, size in kept.items()}
     if join.processes and join.first.entry.name == "torch-cuda" and "process_in_use" in values:
         values["other_processes"] = sum(join.processes.values())
     return StatedFailure(
         message=join.first.entry.name,
-        framework=_framework(join.first, hints),
+        framework=framework,
         facts=values,
         slack=slack,
         marks=frozenset(join.marks | hints | false),
-        version=join.first.version,
+        version=next((each for each in join.versions if each and ("jaxlib" in each) is is_jax), ""),
         op=join.op,
         shape=join.shape,
         dtype=join.dtype,
@@ -547,7 +561,9 @@ def _framework(first: _Statement, hints: set[str]) -> str:
     """Whose text it is: the BFC allocator is that of TensorFlow and of JAX."""
     if first.entry.family == "bfc":
         return "JAX" if "jax" in hints and "tensorflow" not in hints else "TensorFlow"
-    return first.framework
+    if first.entry.name == "cuda-call" and "torch" in first.marks:
+        return "PyTorch CUDA"
+    return "llama.cpp" if first.entry.name == "cuda-call" and "ggml" in first.marks else first.framework
 
 
 def _once(found: list[StatedFailure]) -> list[StatedFailure]:
@@ -567,7 +583,7 @@ def _once(found: list[StatedFailure]) -> list[StatedFailure]:
 
 _HEAP: Final = re.compile(
     rb"(?:InUse|Free|Chunk) {1,2}at (?:0x)?[0-9A-Fa-f]{1,16}(?: next \d{1,20})? of size \d"
-    rb"|__LOG_MEMORY__|Extending allocation by |Allocated memory at 0x|Extended allocation by"
+    rb"|__LOG_MEMORY__|Extending allocation by "
 )
 _OVERLAP: Final = 200
 
