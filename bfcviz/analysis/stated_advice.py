@@ -498,7 +498,9 @@ def _mps(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, 
 
 
 def _call(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
-    del judged
+    if "ggml" in found.marks:
+        yield from _ggml(found, judged)
+        return
     yield (
         AdviceWord.OTHER_PROCESSES,
         (
@@ -769,6 +771,13 @@ def _vllm(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord,
 
 def _host(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
     del judged
+    if found.message == "ollama-system":
+        yield (
+            AdviceWord.SYSTEM_MEMORY,
+            ("Close other programs, or add memory; a part of the model runs on the CPU."),
+        )
+        yield AdviceWord.SMALLER_MODEL, "Use a smaller model, or one of fewer bits."
+        return
     if found.message == "tf-host":
         yield (
             AdviceWord.SYSTEM_MEMORY,
@@ -808,6 +817,7 @@ _GROUPS: Final[Mapping[str, Rule]] = {
     "vllm": _vllm,
     "sglang": _vllm,
     "host": _host,
+    "ollama": _host,
     "nvidia": _soft,
 }
 """First part of an entry's name -> its advice."""

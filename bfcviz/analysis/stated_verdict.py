@@ -152,6 +152,15 @@ def device_use(found: StatedFailure) -> DeviceUse:
 
 def _beyond_device(found: StatedFailure, request: int, total: int) -> Judgement:
     held = found.fact("allocated")
+    use = device_use(found)
+    if use.pool is not None and use.pool > total * 1.01:
+        return Judgement(
+            Cause.REQUEST_EXCEEDS_DEVICE,
+            f"The request of {_size(request)} is more than the {_size(total)} of the device, and "
+            f"{_size(use.pool)} are "
+            "allocated already: the driver moved memory into the system, until that ended, too.",
+            Cause.SPILLED,
+        )
     nothing = " Nothing else is allocated." if held == 0 else ""
     times = f"{request / total:.1f} times" if request >= 1.5 * total else "more than"
     second = Cause.DRIVER_REFUSED if held == 0 else None
@@ -314,12 +323,17 @@ def _full(found: StatedFailure, request: int, use: DeviceUse) -> Judgement:
             use.others,
         )
     live = found.fact("allocated")
+    held = live if live is not None else use.pool
     cached = "" if use.cached is None else f", {_size(use.cached)} are cached: too little"
+    both = (
+        f" With the request they would be {_size(held + request)}." if held < total / 2 < held + request "
+        "else ""
+    )
     return Judgement(
         Cause.CAPACITY,
-        f"{missing} are missing: {_size(live if live is not None else use.pool)} of {_size(total)} are live "
-        "tensors of "
-        f"this process{cached}. No setting of the allocator helps.",
+        f"{missing} are missing: {_size(held)} of {_size(total)} are live tensors of this "
+        f"process{cached}.{both} No "
+        "setting of the allocator helps.",
         Cause.OTHER_PROCESS if use.others and use.others > 0.1 * total else None,
         use.others,
     )
@@ -394,7 +408,7 @@ def _counters(found: StatedFailure) -> Judgement:
 
 
 def _bfc(found: StatedFailure) -> Judgement:
-    for rule in (_above_limit, _pool_full, _growth_refused, _program):
+    for rule in (_taken_at_start, _above_limit, _pool_full, _growth_refused, _program):
         judged = rule(found)
         if judged is not None:
             return judged
@@ -408,6 +422,27 @@ def _bfc(found: StatedFailure) -> Judgement:
     said = f" {' and '.join(known).capitalize()}, but" if known else " The text says neither the limit nor"
     rest = " what was in use is not in the text." if known else " what was in use."
     return Judgement(Cause.UNKNOWN, f"{what}.{said}{rest}", Cause.CAPACITY)
+
+
+def _taken_at_start(found: StatedFailure) -> Judgement | None:
+    """Others held the device before the program began."""
+    total, start, limit = found.fact("device_total"), found.fact("device_free_at_start"), found.fact("limit")
+    is_small = "start_limit" in found.marks and limit is not None and limit < _SMALLEST_DEVICE
+    taken = None if total is None or start is None else total - start
+    if not is_small and (taken is None or total is None or taken < _CONTEXT * total or found.fact("in_use")):
+        return None
+    held = "" if taken is None else f" Others hold {_size(taken)} of {_size(total or 0)}."
+    left = start if start is not None else limit or 0
+    return Judgement(
+        Cause.OTHER_PROCESS,
+        f"Only {_size(left)} of the device were left when the program started.{held}",
+        Cause.CAPACITY if taken is not None else Cause.REQUEST_EXCEEDS_LIMIT,
+        taken,
+    )
+
+
+_SMALLEST_DEVICE: Final = 1 * GiB
+"""No device for these frameworks has less: a pool that may take less finds the rest taken."""
 
 
 def _above_limit(found: StatedFailure) -> Judgement | None:
@@ -538,6 +573,7 @@ def _tpu(found: StatedFailure) -> Judgement:
             Cause.REQUEST_EXCEEDS_DEVICE,
         )
     if program is not None and limit is not None:
+        program += found.fact("sparse_core") or 0
         exceeded = found.fact("exceeded")
         return Judgement(
             Cause.REQUEST_EXCEEDS_DEVICE,
@@ -734,7 +770,9 @@ def _host(found: StatedFailure) -> Judgement:
     what = (
         "System memory was refused" if request is None else f"{_size(request)} of system memory were refused"
     )
-    return Judgement(Cause.HOST_MEMORY, f"{what}, not GPU memory.")
+    free = found.fact("available")
+    rest = "" if free is None else f" {_size(free)} of it are free."
+    return Judgement(Cause.HOST_MEMORY, f"{what}, not GPU memory.{rest}")
 
 
 def _soft_request(found: StatedFailure) -> str:
@@ -775,6 +813,13 @@ def _soft_table(found: StatedFailure) -> str:
     )
 
 
+def _soft_pinned(found: StatedFailure) -> str:
+    return (
+        f"{_size(found.fact('requested') or 0)} of pinned system memory were refused; ordinary memory "
+        "serves instead."
+    )
+
+
 def _soft_program(found: StatedFailure) -> str:
     return (
         f"A warning of the compiler: it could not bring the program below {_size(found.fact('limit') or 0)}. "
@@ -792,6 +837,7 @@ _SOFT: Final[Mapping[str, Callable[[StatedFailure], str]]] = {
     "tf-device": _soft_table,
     "ggml-device": _soft_table,
     "xla-remat": _soft_program,
+    "ggml-pinned": _soft_pinned,
 }
 
 _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
@@ -807,7 +853,7 @@ _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
         ("tf-bfc", "tf-tensor", "tf-refused", "tf-stats", "tf-pool", "tf-copy", "xla-bytes"), _bfc
     ),
     **dict.fromkeys(("xla-program", "xla-io", "tf-device", "tf-limit"), _bfc),
-    "tf-host": _host,
+    **dict.fromkeys(("tf-host", "ollama-system"), _host),
     "tf-context": _no_context,
     **dict.fromkeys(("tpu-compile", "tpu-usage", "tpu-run", "tpu-buffer"), _tpu),
     "cupy": _cupy,

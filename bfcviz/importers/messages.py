@@ -421,7 +421,8 @@ def _joined(statements: list[_Statement], hints: set[str]) -> tuple[list[StatedF
                 join.fill(each)
                 break
     found += _alone(rest)
-    if weak and not any(not join.is_soft for join in found) and not _explains(rest):
+    told = any(not join.is_soft or join.first.entry.role is Role.FAILURE for join in found)
+    if weak and not told and not _explains(rest):
         found.append(_begun(weak[0]))
         for each in weak[1:]:
             _tell(found[-1], each)
