@@ -110,20 +110,13 @@ def _smaller_request(found: StatedFailure, words: str = "") -> Iterator[tuple[Ad
     if what is Requested.VARIABLE:
         yield (
             AdviceWord.SMALLER_MODEL,
-            (
-                f"{found.op} is a variable or a slot of the optimizer: its size is that of the model, not of "
-                "the "
-                "batch."
-            ),
+            f"{found.op} is a variable or a slot of the optimizer: its size is that of the model, not of the batch.",
         )
         yield AdviceWord.OPTIMIZER, "Use an optimizer with fewer slots, or shard or offload its state."
     elif what is Requested.CONSTANT:
         yield (
             AdviceWord.SMALLER_REQUEST,
-            (
-                f"{found.op} copies a whole array to the device: feed it in parts instead (tf.data, a "
-                "generator)."
-            ),
+            f"{found.op} copies a whole array to the device: feed it in parts instead (tf.data, a generator).",
         )
     else:
         yield (
@@ -139,10 +132,7 @@ def _batch(found: StatedFailure) -> str:
     if not found.shape or not request:
         return ""
     if requested(found.op, found.shape) is not Requested.BATCH:
-        return (
-            f"Reduce the largest dimension of the tensor {shape}: its first one is no batch that could "
-            "shrink."
-        )
+        return f"Reduce the largest dimension of the tensor {shape}: its first one is no batch that could shrink."
     if limit is None or used is None or used > limit:
         return f"Reduce the first dimension of the tensor {shape}, if it is the batch."
     fits = found.shape[0] * (limit - used) // request
@@ -150,9 +140,8 @@ def _batch(found: StatedFailure) -> str:
     if fits < 1:
         return f"Not even one row of the tensor {shape} fits, {each}: reduce its other dimensions."
     return (
-        f"If the first dimension of the tensor {shape} is the batch: at most {fits:,} instead of "
-        f"{found.shape[0]:,} for "
-        f"this operation, {each} each."
+        f"If the first dimension of the tensor {shape} is the batch: at most {fits:,} instead of {found.shape[0]:,} "
+        f"for this operation, {each} each."
     )
 
 
@@ -183,13 +172,11 @@ def _recording(found: StatedFailure) -> str:
     if found.version in _OLD - {"1.13 or later"}:
         return (
             "To see who holds it: print(torch.cuda.memory_summary()) where the error is caught; a history of "
-            "allocations "
-            "needs PyTorch 2.1."
+            "allocations needs PyTorch 2.1."
         )
     return (
         "To see who holds it: torch.cuda.memory._record_memory_history() at the start and "
-        "torch.cuda.memory._dump_snapshot('oom.pickle') where the error is caught, then bfcviz why "
-        "oom.pickle."
+        "torch.cuda.memory._dump_snapshot('oom.pickle') where the error is caught, then bfcviz why oom.pickle."
     )
 
 
@@ -200,21 +187,15 @@ def _torch_shape(found: StatedFailure, judged: Judgement) -> Iterator[tuple[Advi
     if found.framework == "PyTorch ROCm" and is_nothing:
         yield (
             AdviceWord.DRIVER_BUG,
-            (
-                "On a device that shares the system's memory, the runtime may report too little: compare "
-                "rocminfo (Pool 1) and "
-                "/sys/class/drm/card*/device/mem_info_vram_total with the total in the text; a newer ROCm may "
-                "report it right."
-            ),
+            "On a device that shares the system's memory, the runtime may report too little: compare rocminfo "
+            "(Pool 1) and /sys/class/drm/card*/device/mem_info_vram_total with the total in the text; a newer ROCm "
+            "may report it right.",
         )
     if request >= 1.5 * total:
         yield (
             AdviceWord.SHAPE_BUG,
-            (
-                "Print the shape of the tensor where it fails: a broadcast, an outer product, or a full "
-                "attention matrix makes "
-                "such sizes."
-            ),
+            "Print the shape of the tensor where it fails: a broadcast, an outer product, or a full attention "
+            "matrix makes such sizes.",
         )
     yield from _smaller_request(
         found, "Split the tensor: a smaller batch, chunks, tiles, or a lower resolution."
@@ -245,8 +226,7 @@ def _torch_spilled(found: StatedFailure, judged: Judgement) -> Iterator[tuple[Ad
         AdviceWord.SYSTEM_MEMORY,
         (
             "The driver used system memory: in the NVIDIA Control Panel set CUDA - Sysmem Fallback Policy to "
-            "Prefer No Sysmem "
-            "Fallback to fail at once instead, or add memory to the system."
+            "Prefer No Sysmem Fallback to fail at once instead, or add memory to the system."
             if found.framework != "PyTorch ROCm"
             else "The driver used system memory (GTT): it is slow, and it ended, too."
         ),
@@ -260,11 +240,8 @@ def _torch_refused(found: StatedFailure, judged: Judgement) -> Iterator[tuple[Ad
     if is_xpu:
         yield (
             AdviceWord.SMALLER_REQUEST,
-            (
-                "Keep single tensors below the limit for one allocation (clinfo, Max memory allocation), or "
-                "set "
-                "UR_L0_USE_RELAXED_ALLOCATION_LIMITS=1."
-            ),
+            "Keep single tensors below the limit for one allocation (clinfo, Max memory allocation), or set "
+            "UR_L0_USE_RELAXED_ALLOCATION_LIMITS=1.",
         )
         yield (
             AdviceWord.DRIVER_BUG,
@@ -272,24 +249,17 @@ def _torch_refused(found: StatedFailure, judged: Judgement) -> Iterator[tuple[Ad
         )
         yield (
             AdviceWord.NO_EMPTY_CACHE,
-            (
-                "empty_cache(), which the text offers, does not help: PyTorch returned its cache before it "
-                "raised."
-            ),
+            "empty_cache(), which the text offers, does not help: PyTorch returned its cache before it raised.",
         )
         return
     yield (
         AdviceWord.DRIVER_BUG,
         (
-            "Test the driver alone with a few lines of torch.empty; look at ulimit -v, nvidia-smi -q -d "
-            "COMPUTE "
-            "(exclusive "
-            "mode), an earlier error of the same process, and whether driver and toolkit fit."
+            "Test the driver alone with a few lines of torch.empty; look at ulimit -v, nvidia-smi -q -d COMPUTE "
+            "(exclusive mode), an earlier error of the same process, and whether driver and toolkit fit."
             if found.framework != "PyTorch ROCm"
             else "Test the runtime alone with a few lines of torch.empty; compare rocminfo with the total in "
-            "the "
-            "text, and try "
-            "a newer ROCm or kernel (ttm.pages_limit on devices that share the system's memory)."
+            "the text, and try a newer ROCm or kernel (ttm.pages_limit on devices that share the system's memory)."
         ),
     )
     if request >= 4 * GiB and request > free // 2 and found.framework == "PyTorch ROCm":
@@ -306,33 +276,25 @@ def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[tuple
     elif can_expand:
         yield (
             AdviceWord.EXPANDABLE,
-            (
-                f"Set {setting}=expandable_segments:True before the start: segments then grow in place, and "
-                "the "
-                "cached memory "
-                "is usable for this request (Linux)."
-            ),
+            f"Set {setting}=expandable_segments:True before the start: segments then grow in place, and the cached "
+            "memory is usable for this request (Linux).",
         )
-    if not can_expand and "async" not in found.marks and found.framework != "PyTorch XPU":
+    if can_expand and not counters:
+        yield AdviceWord.MAX_SPLIT, f"Where that is not supported (Windows): {setting}=max_split_size_mb:128."
+    elif "async" not in found.marks and found.framework != "PyTorch XPU":
         newer = "; from PyTorch 2.1 on Linux expandable_segments:True is better" if not is_amd else ""
         yield (
             AdviceWord.MAX_SPLIT,
-            (
-                f"Set {setting}=max_split_size_mb:128 (PyTorch 1.8 or later): large segments are then not cut "
-                "for small "
-                f"tensors{newer}."
-            ),
+            f"Set {setting}=max_split_size_mb:128 (PyTorch 1.8 or later): large segments are then not cut for small "
+            f"tensors{newer}.",
         )
     use = device_use(found)
     worth = max(request - free, 0.02 * (found.fact("device_total") or 0))
     if judged.others and use.is_listed and judged.others >= worth:
         yield (
             AdviceWord.OTHER_PROCESSES,
-            (
-                f"Other processes hold {format_bytes(judged.others, 2)}, enough for what is missing: "
-                "nvidia-smi "
-                "names them."
-            ),
+            f"Other processes hold {format_bytes(judged.others, 2)}, enough for what is missing: nvidia-smi names "
+            "them.",
         )
     if not counters:
         yield from _smaller_request(
@@ -345,8 +307,7 @@ def _torch_private(found: StatedFailure, judged: Judgement) -> Iterator[tuple[Ad
     yield (
         AdviceWord.GRAPH_POOLS,
         (
-            "Capture fewer CUDA graphs, let them share one pool (torch.cuda.graph_pool_handle), or run "
-            "without: "
+            "Capture fewer CUDA graphs, let them share one pool (torch.cuda.graph_pool_handle), or run without: "
             + (
                 "--enforce-eager."
                 if found.marks & _SERVERS
@@ -422,18 +383,14 @@ def _torch_unknown(found: StatedFailure, judged: Judgement) -> Iterator[tuple[Ad
     if "async" in found.marks:
         yield (
             AdviceWord.RECORD,
-            (
-                "The numbers stand in the lines below the error, on the console. Or start with the native "
-                "allocator "
-                "(ComfyUI: --disable-cuda-malloc), whose message is whole."
-            ),
+            "The numbers stand in the lines below the error, on the console. Or start with the native allocator "
+            "(ComfyUI: --disable-cuda-malloc), whose message is whole.",
         )
     else:
         yield (
             AdviceWord.RECORD,
             (
-                "Give the whole message: the sentences after this one say who holds the memory. Next time "
-                "record "
+                "Give the whole message: the sentences after this one say who holds the memory. Next time record "
                 "it: " + _recording(found)
             ),
         )
@@ -471,11 +428,8 @@ def _mps(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, 
         )
         yield (
             AdviceWord.RAISE_LIMIT,
-            (
-                "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 switches the test against the counters off; the system "
-                "may "
-                "then freeze."
-            ),
+            "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 switches the test against the counters off; the system may then "
+            "freeze.",
         )
         return
     yield (
@@ -489,11 +443,8 @@ def _mps(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, 
     )
     yield (
         AdviceWord.RAISE_LIMIT,
-        (
-            "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 removes the limit; then the system swaps, and may freeze. "
-            "Set "
-            "PYTORCH_MPS_LOW_WATERMARK_RATIO=0.0 with it."
-        ),
+        "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 removes the limit; then the system swaps, and may freeze. Set "
+        "PYTORCH_MPS_LOW_WATERMARK_RATIO=0.0 with it.",
     )
 
 
@@ -503,11 +454,8 @@ def _call(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord,
         return
     yield (
         AdviceWord.OTHER_PROCESSES,
-        (
-            "Look before the start whether another process holds the device: nvidia-smi "
-            "--query-compute-apps=pid,used_memory "
-            "--format=csv."
-        ),
+        "Look before the start whether another process holds the device: nvidia-smi "
+        "--query-compute-apps=pid,used_memory --format=csv.",
     )
     if "torch" in found.marks:
         yield (
@@ -588,11 +536,8 @@ def _jax(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, 
     if cause in {Cause.REQUEST_EXCEEDS_DEVICE, Cause.REQUEST_EXCEEDS_LIMIT}:
         yield (
             AdviceWord.SHAPE_BUG,
-            (
-                "Find the array: jax.eval_shape(f, *args) or jax.make_jaxpr(f)(*args) shows every shape; look "
-                "for a broadcast, "
-                "a vmap, or a one-hot."
-            ),
+            "Find the array: jax.eval_shape(f, *args) or jax.make_jaxpr(f)(*args) shows every shape; look for a "
+            "broadcast, a vmap, or a one-hot.",
         )
         yield from _smaller_request(found, "Split the work: jax.lax.map, a scan, or a smaller batch.")
         yield AdviceWord.OPTIMIZER, "Shard the arrays over more devices (jax.sharding)."
@@ -622,17 +567,13 @@ def _jax(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, 
             yield AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
             yield (
                 AdviceWord.PREALLOCATION,
-                (
-                    f"JAX takes 75 % of the device at the start: {_JAX_SHARE} sets another share; a second "
-                    "program finds little."
-                ),
+                f"JAX takes 75 % of the device at the start: {_JAX_SHARE} sets another share; a second program "
+                "finds little.",
             )
     yield (
         AdviceWord.RECORD,
-        (
-            "To see what the program needs: XLA_FLAGS=--xla_dump_to=/tmp/xla (buffer-assignment.txt), or "
-            "jax.profiler.save_device_memory_profile('mem.prof'), which bfcviz opens."
-        ),
+        "To see what the program needs: XLA_FLAGS=--xla_dump_to=/tmp/xla (buffer-assignment.txt), or "
+        "jax.profiler.save_device_memory_profile('mem.prof'), which bfcviz opens.",
     )
 
 
@@ -654,10 +595,8 @@ def _tpu(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, 
     if judged.cause is Cause.REQUEST_EXCEEDS_DEVICE:
         yield (
             AdviceWord.RECORD,
-            (
-                "The lines below (Largest program allocations in hbm) name the arrays; so does "
-                "jax.jit(f).lower(*args).compile().memory_analysis()."
-            ),
+            "The lines below (Largest program allocations in hbm) name the arrays; so does "
+            "jax.jit(f).lower(*args).compile().memory_analysis().",
         )
 
 
@@ -685,10 +624,8 @@ def _rmm(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, 
     if judged.cause is Cause.CAP_BY_SETTING:
         yield (
             AdviceWord.RAISE_LIMIT,
-            (
-                "Raise the limit: rmm.mr.PoolMemoryResource(upstream, maximum_pool_size=...), or "
-                "rmm.reinitialize(pool_allocator=True, maximum_pool_size=...)."
-            ),
+            "Raise the limit: rmm.mr.PoolMemoryResource(upstream, maximum_pool_size=...), or "
+            "rmm.reinitialize(pool_allocator=True, maximum_pool_size=...).",
         )
     yield from _smaller_request(found, "Work on smaller partitions.")
     if judged.cause is not Cause.CAP_BY_SETTING:
@@ -713,8 +650,8 @@ def _onnx(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord,
         )
     yield from _smaller_request(
         found,
-        "Reduce the batch or the input; arena_extend_strategy=kSameAsRequested makes the arena grow by no "
-        "more than needed.",
+        "Reduce the batch or the input; arena_extend_strategy=kSameAsRequested makes the arena grow by no more "
+        "than needed.",
     )
     yield AdviceWord.SMALLER_MODEL, "Use float16 or a quantized model."
 
@@ -781,19 +718,14 @@ def _host(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord,
     if found.message == "tf-host":
         yield (
             AdviceWord.SYSTEM_MEMORY,
-            (
-                "Look at free -g, ulimit -l (locked pages) and, in WSL, memory= in .wslconfig; "
-                "TF_GPU_HOST_MEM_LIMIT_IN_MB limits "
-                "the pool of pinned memory."
-            ),
+            "Look at free -g, ulimit -l (locked pages) and, in WSL, memory= in .wslconfig; "
+            "TF_GPU_HOST_MEM_LIMIT_IN_MB limits the pool of pinned memory.",
         )
         return
     yield (
         AdviceWord.SYSTEM_MEMORY,
-        (
-            "Use less system memory: fewer workers of the data loader, data in parts, float32 instead of "
-            "float64; or add memory."
-        ),
+        "Use less system memory: fewer workers of the data loader, data in parts, float32 instead of float64; or "
+        "add memory.",
     )
 
 

@@ -8,8 +8,8 @@ MESSAGES: Final = (
     Message(
         "cupy",
         "CuPy",
-        "The pool of CuPy asked the driver, returned its free blocks, asked again, and was refused; or it reached its "
-        "own limit, which the text then names.",
+        "The pool of CuPy asked the driver, returned its free blocks, asked again, and was refused; or it reached "
+        "its own limit, which the text then names.",
         ("Out of memory allocating {number} bytes", "out of memory to allocate {number} bytes"),
         "cupy/cuda/memory.pyx, OutOfMemoryError",
         family="cupy",

@@ -55,8 +55,8 @@ MESSAGES: Final = (
     Message(
         "tf-bfc",
         "TensorFlow",
-        "The BFC pool had no free chunk of this size and could not grow. With `this is not a failure` the caller goes "
-        "on with less memory.",
+        "The BFC pool had no free chunk of this size and could not grow. With `this is not a failure` the caller "
+        "goes on with less memory.",
         ("ran out of memory trying to allocate", "Ran out of memory trying to allocate"),
         _BFC_SOURCE,
         family="bfc",

@@ -216,8 +216,8 @@ _CUDA_SOURCE: Final = "c10/cuda/CUDACachingAllocator.cpp (hipified for ROCm), c1
 
 _REQUESTED: Final = Number(
     "requested",
-    "the segment that was asked of the driver, not the tensor: 2 MiB for up to 1 MiB, 20 MiB for up to 10 MiB, above "
-    "that the next multiple of 2 MiB",
+    "the segment that was asked of the driver, not the tensor: 2 MiB for up to 1 MiB, 20 MiB for up to 10 MiB, "
+    "above that the next multiple of 2 MiB",
     ("Tried to allocate {size}",),
 )
 _VERSIONS: Final = {
@@ -289,8 +289,8 @@ MESSAGES: Final = (
     Message(
         "torch-async",
         "PyTorch cudaMallocAsync",
-        "The driver's own pool (backend:cudaMallocAsync, the default of ComfyUI) refused a request. Some programs cut "
-        "the numbers off.",
+        "The driver's own pool (backend:cudaMallocAsync, the default of ComfyUI) refused a request. Some programs "
+        "cut the numbers off.",
         ("Allocation on device",),
         "c10/cuda/CUDAMallocAsyncAllocator.cpp",
         family="torch",

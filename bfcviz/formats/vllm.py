@@ -8,8 +8,8 @@ MESSAGES: Final = (
     Message(
         "vllm-blocks",
         "vLLM",
-        "Nothing was refused by the device: gpu_memory_utilization x the device, less weights and the peak of a trial "
-        "run, leaves nothing for the KV cache.",
+        "Nothing was refused by the device: gpu_memory_utilization x the device, less weights and the peak of a "
+        "trial run, leaves nothing for the KV cache.",
         ("No available memory for the cache blocks",),
         "vllm/v1/core/kv_cache_utils.py",
         family="vllm",

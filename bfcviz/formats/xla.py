@@ -57,8 +57,8 @@ MESSAGES: Final = (
     Message(
         "xla-io",
         "JAX",
-        "Arguments and results of the program alone are more than the limit. XLA logs it and goes on; then a request "
-        "fails.",
+        "Arguments and results of the program alone are more than the limit. XLA logs it and goes on; then a "
+        "request fails.",
         ("The byte size of input/output arguments",),
         "xla/service/gpu/gpu_hlo_schedule.cc",
         role=Role.BEFORE,
@@ -71,8 +71,8 @@ MESSAGES: Final = (
     Message(
         "xla-remat",
         "JAX",
-        "The compiler could not bring the program under its limit by computing values again. A warning: the program "
-        "may still fit.",
+        "The compiler could not bring the program under its limit by computing values again. A warning: the "
+        "program may still fit.",
         ("Can't reduce memory use below",),
         "xla/hlo/transforms/simplifiers/hlo_rematerialization.cc",
         role=Role.SOFT,
