@@ -53,7 +53,7 @@ class StatedAdvice:
     text: str
 
 
-Rule = Callable[[StatedFailure, Judgement], Iterator[tuple[AdviceWord, str]]]
+Rule = Callable[[StatedFailure, Judgement], Iterator[StatedAdvice]]
 
 
 def advise(found: StatedFailure, judged: Judgement) -> tuple[StatedAdvice, ...]:
@@ -65,10 +65,10 @@ def advise(found: StatedFailure, judged: Judgement) -> tuple[StatedAdvice, ...]:
         rule = _host
     elif judged.cause is Cause.NOT_A_FAILURE:
         rule = _soft
-    kinds: dict[AdviceWord, str] = {}
-    for kind, text in rule(found, judged):
-        kinds.setdefault(kind, text)
-    return tuple(StatedAdvice(kind, text) for kind, text in kinds.items())
+    kinds: dict[AdviceWord, StatedAdvice] = {}
+    for each in rule(found, judged):
+        kinds.setdefault(each.kind, each)
+    return tuple(kinds.values())
 
 
 # ------------------------------------------------------------------------------
@@ -104,22 +104,24 @@ def requested(op: str, shape: tuple[int, ...]) -> Requested:
     return Requested.BATCH if len(shape) > 1 and shape[0] > 1 else Requested.UNKNOWN
 
 
-def _smaller_request(found: StatedFailure, words: str = "") -> Iterator[tuple[AdviceWord, str]]:
+def _smaller_request(found: StatedFailure, words: str = "") -> Iterator[StatedAdvice]:
     """A smaller request, in the words of what it is."""
     what = requested(found.op, found.shape)
     if what is Requested.VARIABLE:
-        yield (
+        yield StatedAdvice(
             AdviceWord.SMALLER_MODEL,
             f"{found.op} is a variable or a slot of the optimizer: its size is that of the model, not of the batch.",
         )
-        yield AdviceWord.OPTIMIZER, "Use an optimizer with fewer slots, or shard or offload its state."
+        yield StatedAdvice(
+            AdviceWord.OPTIMIZER, "Use an optimizer with fewer slots, or shard or offload its state."
+        )
     elif what is Requested.CONSTANT:
-        yield (
+        yield StatedAdvice(
             AdviceWord.SMALLER_REQUEST,
             f"{found.op} copies a whole array to the device: feed it in parts instead (tf.data, a generator).",
         )
     else:
-        yield (
+        yield StatedAdvice(
             AdviceWord.SMALLER_REQUEST,
             _batch(found) or words or "Reduce the batch, or the size of one input.",
         )
@@ -162,10 +164,10 @@ def _setting(found: StatedFailure) -> str:
     return "PYTORCH_HIP_ALLOC_CONF" if "hip_conf" in found.marks else "PYTORCH_CUDA_ALLOC_CONF"
 
 
-def _torch(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _torch(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     yield from _TORCH[judged.cause](found, judged)
     if judged.cause in {Cause.CAPACITY, Cause.CACHED_FRAGMENTATION, Cause.PRIVATE_POOLS, Cause.UNKNOWN}:
-        yield AdviceWord.RECORD, _recording(found)
+        yield StatedAdvice(AdviceWord.RECORD, _recording(found))
 
 
 def _recording(found: StatedFailure) -> str:
@@ -180,19 +182,19 @@ def _recording(found: StatedFailure) -> str:
     )
 
 
-def _torch_shape(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _torch_shape(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
     request, total = found.facts.get("requested", 0), found.fact("device_total") or 1
     is_nothing = found.fact("allocated") == 0
     if found.framework == "PyTorch ROCm" and is_nothing:
-        yield (
+        yield StatedAdvice(
             AdviceWord.DRIVER_BUG,
             "On a device that shares the system's memory, the runtime may report too little: compare rocminfo "
             "(Pool 1) and /sys/class/drm/card*/device/mem_info_vram_total with the total in the text; a newer ROCm "
             "may report it right.",
         )
     if request >= 1.5 * total:
-        yield (
+        yield StatedAdvice(
             AdviceWord.SHAPE_BUG,
             "Print the shape of the tensor where it fails: a broadcast, an outer product, or a full attention "
             "matrix makes such sizes.",
@@ -200,29 +202,29 @@ def _torch_shape(found: StatedFailure, judged: Judgement) -> Iterator[tuple[Advi
     yield from _smaller_request(
         found, "Split the tensor: a smaller batch, chunks, tiles, or a lower resolution."
     )
-    yield (
+    yield StatedAdvice(
         AdviceWord.SEQUENCE,
         ("If it is an attention matrix: shorter sequences, or attention that does not store it."),
     )
 
 
-def _torch_limit(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _torch_limit(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
     backend = "xpu" if found.framework == "PyTorch XPU" else "cuda"
-    yield (
+    yield StatedAdvice(
         AdviceWord.RAISE_LIMIT,
         (f"Search the code for torch.{backend}.set_per_process_memory_fraction and raise it, up to 1.0."),
     )
 
 
-def _torch_spilled(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _torch_spilled(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
-    yield (
+    yield StatedAdvice(
         AdviceWord.SMALLER_MODEL,
         ("Use a smaller model, or weights of fewer bits: it does not fit this device."),
     )
     yield from _smaller_request(found)
-    yield (
+    yield StatedAdvice(
         AdviceWord.SYSTEM_MEMORY,
         (
             "The driver used system memory: in the NVIDIA Control Panel set CUDA - Sysmem Fallback Policy to "
@@ -233,26 +235,26 @@ def _torch_spilled(found: StatedFailure, judged: Judgement) -> Iterator[tuple[Ad
     )
 
 
-def _torch_refused(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _torch_refused(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
     request, free = found.fact("requested") or 0, found.fact("device_free") or 0
     is_xpu = found.framework == "PyTorch XPU"
     if is_xpu:
-        yield (
+        yield StatedAdvice(
             AdviceWord.SMALLER_REQUEST,
             "Keep single tensors below the limit for one allocation (clinfo, Max memory allocation), or set "
             "UR_L0_USE_RELAXED_ALLOCATION_LIMITS=1.",
         )
-        yield (
+        yield StatedAdvice(
             AdviceWord.DRIVER_BUG,
             ("The driver refused a single buffer, not for a lack of memory: try a newer driver."),
         )
-        yield (
+        yield StatedAdvice(
             AdviceWord.NO_EMPTY_CACHE,
             "empty_cache(), which the text offers, does not help: PyTorch returned its cache before it raised.",
         )
         return
-    yield (
+    yield StatedAdvice(
         AdviceWord.DRIVER_BUG,
         (
             "Test the driver alone with a few lines of torch.empty; look at ulimit -v, nvidia-smi -q -d COMPUTE "
@@ -263,10 +265,12 @@ def _torch_refused(found: StatedFailure, judged: Judgement) -> Iterator[tuple[Ad
         ),
     )
     if request >= 4 * GiB and request > free // 2 and found.framework == "PyTorch ROCm":
-        yield AdviceWord.SMALLER_REQUEST, "Split the tensor: a single buffer so large may be what is refused."
+        yield StatedAdvice(
+            AdviceWord.SMALLER_REQUEST, "Split the tensor: a single buffer so large may be what is refused."
+        )
 
 
-def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     request, free = found.fact("requested") or 0, found.fact("device_free") or 0
     setting, is_amd = _setting(found), found.framework == "PyTorch ROCm"
     counters = found.message in {"torch-summary", "torch-stats"}
@@ -274,16 +278,18 @@ def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[tuple
     if found.framework == "PyTorch XPU":
         can_expand = False
     elif can_expand:
-        yield (
+        yield StatedAdvice(
             AdviceWord.EXPANDABLE,
             f"Set {setting}=expandable_segments:True before the start: segments then grow in place, and the cached "
             "memory is usable for this request (Linux).",
         )
     if can_expand and not counters:
-        yield AdviceWord.MAX_SPLIT, f"Where that is not supported (Windows): {setting}=max_split_size_mb:128."
+        yield StatedAdvice(
+            AdviceWord.MAX_SPLIT, f"Where that is not supported (Windows): {setting}=max_split_size_mb:128."
+        )
     elif "async" not in found.marks and found.framework != "PyTorch XPU":
         newer = "; from PyTorch 2.1 on Linux expandable_segments:True is better" if not is_amd else ""
-        yield (
+        yield StatedAdvice(
             AdviceWord.MAX_SPLIT,
             f"Set {setting}=max_split_size_mb:128 (PyTorch 1.8 or later): large segments are then not cut for small "
             f"tensors{newer}.",
@@ -291,7 +297,7 @@ def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[tuple
     use = device_use(found)
     worth = max(request - free, 0.02 * (found.fact("device_total") or 0))
     if judged.others and use.is_listed and judged.others >= worth:
-        yield (
+        yield StatedAdvice(
             AdviceWord.OTHER_PROCESSES,
             f"Other processes hold {format_bytes(judged.others, 2)}, enough for what is missing: nvidia-smi names "
             "them.",
@@ -302,9 +308,9 @@ def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[tuple
         )
 
 
-def _torch_private(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _torch_private(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
-    yield (
+    yield StatedAdvice(
         AdviceWord.GRAPH_POOLS,
         (
             "Capture fewer CUDA graphs, let them share one pool (torch.cuda.graph_pool_handle), or run without: "
@@ -318,15 +324,15 @@ def _torch_private(found: StatedFailure, judged: Judgement) -> Iterator[tuple[Ad
     yield from _smaller_request(found)
 
 
-def _torch_others(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _torch_others(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     held = "" if judged.others is None else f" They hold {format_bytes(judged.others, 2)}."
     tool = (
         "rocm-smi --showpids"
         if found.framework == "PyTorch ROCm"
         else "nvidia-smi --query-compute-apps=pid,used_memory --format=csv"
     )
-    yield AdviceWord.OTHER_PROCESSES, f"Stop the other processes on this device: {tool}.{held}"
-    yield (
+    yield StatedAdvice(AdviceWord.OTHER_PROCESSES, f"Stop the other processes on this device: {tool}.{held}")
+    yield StatedAdvice(
         AdviceWord.RAISE_LIMIT,
         (
             "If both shall run: set the share of each so that both fit, "
@@ -340,54 +346,62 @@ def _torch_others(found: StatedFailure, judged: Judgement) -> Iterator[tuple[Adv
     )
 
 
-def _torch_full(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _torch_full(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
     if found.marks & _SERVERS:
-        yield (
+        yield StatedAdvice(
             AdviceWord.KV_CACHE,
             ("Give the KV cache less: a lower --gpu-memory-utilization, or --kv-cache-dtype fp8."),
         )
-        yield AdviceWord.SEQUENCE, "Lower --max-model-len and --max-num-seqs."
-        yield (
+        yield StatedAdvice(AdviceWord.SEQUENCE, "Lower --max-model-len and --max-num-seqs.")
+        yield StatedAdvice(
             AdviceWord.GRAPH_POOLS,
             ("CUDA graphs need memory outside of that share: --enforce-eager, or fewer sizes."),
         )
-        yield AdviceWord.SMALLER_MODEL, "Use a quantized model, or more devices (--tensor-parallel-size)."
+        yield StatedAdvice(
+            AdviceWord.SMALLER_MODEL, "Use a quantized model, or more devices (--tensor-parallel-size)."
+        )
         yield from _smaller_request(found, "Lower --max-num-batched-tokens.")
         return
     if "comfyui" in found.marks:
         yield from _smaller_request(
             found, "Lower the resolution, the frames or the batch; decode with a tiled VAE."
         )
-        yield (
+        yield StatedAdvice(
             AdviceWord.SMALLER_MODEL,
             ("Use weights of fewer bits (fp8, GGUF), or start ComfyUI with --lowvram."),
         )
         return
     yield from _smaller_request(found, "Reduce the batch, or the size of one input.")
-    yield (
+    yield StatedAdvice(
         AdviceWord.SMALLER_MODEL,
         ("Use a smaller model, weights of fewer bits (bfloat16, 8 or 4 bits), or a part on the CPU."),
     )
-    yield AdviceWord.SEQUENCE, "For sequences: shorter ones, and attention that does not store its matrix."
+    yield StatedAdvice(
+        AdviceWord.SEQUENCE, "For sequences: shorter ones, and attention that does not store its matrix."
+    )
     if not found.marks & _INFERENCE:
-        yield AdviceWord.CHECKPOINTING, "In training: torch.utils.checkpoint stores fewer activations."
-        yield AdviceWord.ACCUMULATION, "In training: accumulate gradients over several small batches."
-        yield (
+        yield StatedAdvice(
+            AdviceWord.CHECKPOINTING, "In training: torch.utils.checkpoint stores fewer activations."
+        )
+        yield StatedAdvice(
+            AdviceWord.ACCUMULATION, "In training: accumulate gradients over several small batches."
+        )
+        yield StatedAdvice(
             AdviceWord.OPTIMIZER,
             ("In training: shard or offload the optimizer (FSDP, ZeRO), or one with 8 bits."),
         )
 
 
-def _torch_unknown(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _torch_unknown(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if "async" in found.marks:
-        yield (
+        yield StatedAdvice(
             AdviceWord.RECORD,
             "The numbers stand in the lines below the error, on the console. Or start with the native allocator "
             "(ComfyUI: --disable-cuda-malloc), whose message is whole.",
         )
     else:
-        yield (
+        yield StatedAdvice(
             AdviceWord.RECORD,
             (
                 "Give the whole message: the sentences after this one say who holds the memory. Next time record "
@@ -398,7 +412,9 @@ def _torch_unknown(found: StatedFailure, judged: Judgement) -> Iterator[tuple[Ad
         yield from _torch_full(found, judged)
         return
     yield from _smaller_request(found)
-    yield AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
+    yield StatedAdvice(
+        AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
+    )
 
 
 _TORCH: Final[Mapping[Cause, Rule]] = {
@@ -415,50 +431,54 @@ _TORCH: Final[Mapping[Cause, Rule]] = {
 }
 
 
-def _mps(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _mps(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if judged.cause in {Cause.REQUEST_EXCEEDS_LIMIT, Cause.REQUEST_EXCEEDS_DEVICE}:
         yield from _smaller_request(found, "Split the tensor: a smaller batch, tiles, or a lower resolution.")
-        yield AdviceWord.SEQUENCE, "If it is an attention matrix: shorter sequences, or attention in slices."
-        yield AdviceWord.SHAPE_BUG, "Print its shape: a broadcast or an outer product makes such sizes."
+        yield StatedAdvice(
+            AdviceWord.SEQUENCE, "If it is an attention matrix: shorter sequences, or attention in slices."
+        )
+        yield StatedAdvice(
+            AdviceWord.SHAPE_BUG, "Print its shape: a broadcast or an outer product makes such sizes."
+        )
         return
     if judged.cause is Cause.DRIVER_REFUSED:
-        yield (
+        yield StatedAdvice(
             AdviceWord.DRIVER_BUG,
             ("The counters of the system are wrong, or Metal refused: try a newer macOS or PyTorch."),
         )
-        yield (
+        yield StatedAdvice(
             AdviceWord.RAISE_LIMIT,
             "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 switches the test against the counters off; the system may then "
             "freeze.",
         )
         return
-    yield (
+    yield StatedAdvice(
         AdviceWord.SMALLER_MODEL,
         ("Use a smaller model, or weights of fewer bits: memory is shared with the system."),
     )
     yield from _smaller_request(found)
-    yield (
+    yield StatedAdvice(
         AdviceWord.SYSTEM_MEMORY,
         ("Close other programs, and models that this process still holds: memory is shared."),
     )
-    yield (
+    yield StatedAdvice(
         AdviceWord.RAISE_LIMIT,
         "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 removes the limit; then the system swaps, and may freeze. Set "
         "PYTORCH_MPS_LOW_WATERMARK_RATIO=0.0 with it.",
     )
 
 
-def _call(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _call(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if "ggml" in found.marks:
         yield from _ggml(found, judged)
         return
-    yield (
+    yield StatedAdvice(
         AdviceWord.OTHER_PROCESSES,
         "Look before the start whether another process holds the device: nvidia-smi "
         "--query-compute-apps=pid,used_memory --format=csv.",
     )
     if "torch" in found.marks:
-        yield (
+        yield StatedAdvice(
             AdviceWord.RECORD,
             ("Find the call: CUDA_LAUNCH_BLOCKING=1 makes the traceback name the true line."),
         )
@@ -469,11 +489,11 @@ def _call(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord,
 # TensorFlow, XLA and JAX.
 
 
-def _bfc(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _bfc(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     yield from (_jax if found.framework == "JAX" else _tensorflow)(found, judged)
 
 
-def _tensorflow(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _tensorflow(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     is_old = found.version == "1.x"
     cause = judged.cause
     growth = (
@@ -482,26 +502,26 @@ def _tensorflow(found: StatedFailure, judged: Judgement) -> Iterator[tuple[Advic
         else "tf.config.experimental.set_memory_growth(gpu, True), or TF_FORCE_GPU_ALLOW_GROWTH=true"
     )
     if cause in {Cause.REQUEST_EXCEEDS_DEVICE, Cause.REQUEST_EXCEEDS_LIMIT}:
-        yield (
+        yield StatedAdvice(
             AdviceWord.SHAPE_BUG,
             ("Print the shape of the tensor: a broadcast or a flattened layer makes such sizes."),
         )
         yield from _smaller_request(found)
         if cause is Cause.REQUEST_EXCEEDS_LIMIT and found.fact("device_total"):
-            yield (
+            yield StatedAdvice(
                 AdviceWord.RAISE_LIMIT,
                 ("The device has more than the limit: raise or remove the limit that was set."),
             )
     elif cause is Cause.OTHER_PROCESS:
-        yield (
+        yield StatedAdvice(
             AdviceWord.OTHER_PROCESSES,
             ("Stop other programs and notebook kernels on this device: nvidia-smi names them."),
         )
-        yield AdviceWord.PREALLOCATION, f"Let the pool take only what it needs: {growth}."
+        yield StatedAdvice(AdviceWord.PREALLOCATION, f"Let the pool take only what it needs: {growth}.")
         yield from _smaller_request(found)
     elif cause is Cause.CACHED_FRAGMENTATION:
         if not is_old:
-            yield (
+            yield StatedAdvice(
                 AdviceWord.MALLOC_ASYNC,
                 ("TF_GPU_ALLOCATOR=cuda_malloc_async (CUDA 11.2 or later) places by pages."),
             )
@@ -509,11 +529,13 @@ def _tensorflow(found: StatedFailure, judged: Judgement) -> Iterator[tuple[Advic
     else:
         yield from _smaller_request(found)
         if cause is Cause.CAPACITY and not is_old:
-            yield AdviceWord.SMALLER_MODEL, "Use a smaller model, or tf.keras.mixed_precision."
+            yield StatedAdvice(AdviceWord.SMALLER_MODEL, "Use a smaller model, or tf.keras.mixed_precision.")
         if cause is Cause.UNKNOWN:
-            yield AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
-            yield AdviceWord.PREALLOCATION, f"If two programs share the device: {growth}."
-    yield (
+            yield StatedAdvice(
+                AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
+            )
+            yield StatedAdvice(AdviceWord.PREALLOCATION, f"If two programs share the device: {growth}.")
+    yield StatedAdvice(
         AdviceWord.RECORD,
         (
             "To see who holds it: "
@@ -531,69 +553,85 @@ def _tensorflow(found: StatedFailure, judged: Judgement) -> Iterator[tuple[Advic
 _JAX_SHARE: Final = "XLA_PYTHON_CLIENT_MEM_FRACTION (since 2025 also XLA_CLIENT_MEM_FRACTION)"
 
 
-def _jax(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _jax(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     cause = judged.cause
     if cause in {Cause.REQUEST_EXCEEDS_DEVICE, Cause.REQUEST_EXCEEDS_LIMIT}:
-        yield (
+        yield StatedAdvice(
             AdviceWord.SHAPE_BUG,
             "Find the array: jax.eval_shape(f, *args) or jax.make_jaxpr(f)(*args) shows every shape; look for a "
             "broadcast, a vmap, or a one-hot.",
         )
         yield from _smaller_request(found, "Split the work: jax.lax.map, a scan, or a smaller batch.")
-        yield AdviceWord.OPTIMIZER, "Shard the arrays over more devices (jax.sharding)."
+        yield StatedAdvice(AdviceWord.OPTIMIZER, "Shard the arrays over more devices (jax.sharding).")
     elif cause is Cause.OTHER_PROCESS:
-        yield (
+        yield StatedAdvice(
             AdviceWord.OTHER_PROCESSES,
             ("Stop other programs and notebook kernels on this device: nvidia-smi names them."),
         )
-        yield (
+        yield StatedAdvice(
             AdviceWord.PREALLOCATION,
             (f"Take less at the start: XLA_PYTHON_CLIENT_PREALLOCATE=false, or {_JAX_SHARE}."),
         )
         yield from _smaller_request(found)
     elif cause is Cause.CACHED_FRAGMENTATION:
-        yield (
+        yield StatedAdvice(
             AdviceWord.PREALLOCATION,
             ("Let the pool be one region from the start: XLA_PYTHON_CLIENT_PREALLOCATE=true."),
         )
-        yield AdviceWord.MALLOC_ASYNC, "TF_GPU_ALLOCATOR=cuda_malloc_async places by pages."
+        yield StatedAdvice(AdviceWord.MALLOC_ASYNC, "TF_GPU_ALLOCATOR=cuda_malloc_async places by pages.")
         yield from _smaller_request(found)
     else:
         yield from _smaller_request(found, "Reduce the batch, or split the work with jax.lax.map.")
-        yield AdviceWord.SEQUENCE, "For sequences and proteins: shorter ones, or attention in chunks."
-        yield AdviceWord.SMALLER_MODEL, "Use bfloat16, or a smaller model."
-        yield AdviceWord.CHECKPOINTING, "In training: jax.checkpoint keeps fewer values for the gradient."
+        yield StatedAdvice(
+            AdviceWord.SEQUENCE, "For sequences and proteins: shorter ones, or attention in chunks."
+        )
+        yield StatedAdvice(AdviceWord.SMALLER_MODEL, "Use bfloat16, or a smaller model.")
+        yield StatedAdvice(
+            AdviceWord.CHECKPOINTING, "In training: jax.checkpoint keeps fewer values for the gradient."
+        )
         if cause is Cause.UNKNOWN:
-            yield AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
-            yield (
+            yield StatedAdvice(
+                AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
+            )
+            yield StatedAdvice(
                 AdviceWord.PREALLOCATION,
                 f"JAX takes 75 % of the device at the start: {_JAX_SHARE} sets another share; a second program "
                 "finds little.",
             )
-    yield (
+    yield StatedAdvice(
         AdviceWord.RECORD,
         "To see what the program needs: XLA_FLAGS=--xla_dump_to=/tmp/xla (buffer-assignment.txt), or "
         "jax.profiler.save_device_memory_profile('mem.prof'), which bfcviz opens.",
     )
 
 
-def _tpu(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _tpu(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if "vmem" in found.marks:
         yield from _smaller_request(found, "Use smaller blocks in the kernel.")
-        yield (
+        yield StatedAdvice(
             AdviceWord.RAISE_LIMIT,
             ("Raise --xla_tpu_scoped_vmem_limit_kib in LIBTPU_INIT_ARGS, up to what the chip has."),
         )
         return
     if found.message == "tpu-buffer":
-        yield AdviceWord.SHAPE_BUG, "Find the array in the text by its shape: no core can hold it."
-    yield AdviceWord.OPTIMIZER, "Shard parameters and optimizer state over the cores (FSDP, jax.sharding)."
+        yield StatedAdvice(
+            AdviceWord.SHAPE_BUG, "Find the array in the text by its shape: no core can hold it."
+        )
+    yield StatedAdvice(
+        AdviceWord.OPTIMIZER, "Shard parameters and optimizer state over the cores (FSDP, jax.sharding)."
+    )
     yield from _smaller_request(found, "Reduce the batch of one core.")
-    yield AdviceWord.SMALLER_MODEL, "Use bfloat16 for what the table lists as float32, or a smaller model."
-    yield AdviceWord.SEQUENCE, "Use shorter sequences, or attention that does not store its matrix."
-    yield AdviceWord.CHECKPOINTING, "In training: jax.checkpoint (remat) keeps fewer values for the gradient."
+    yield StatedAdvice(
+        AdviceWord.SMALLER_MODEL, "Use bfloat16 for what the table lists as float32, or a smaller model."
+    )
+    yield StatedAdvice(
+        AdviceWord.SEQUENCE, "Use shorter sequences, or attention that does not store its matrix."
+    )
+    yield StatedAdvice(
+        AdviceWord.CHECKPOINTING, "In training: jax.checkpoint (remat) keeps fewer values for the gradient."
+    )
     if judged.cause is Cause.REQUEST_EXCEEDS_DEVICE:
-        yield (
+        yield StatedAdvice(
             AdviceWord.RECORD,
             "The lines below (Largest program allocations in hbm) name the arrays; so does "
             "jax.jit(f).lower(*args).compile().memory_analysis().",
@@ -604,14 +642,14 @@ def _tpu(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, 
 # The others.
 
 
-def _cupy(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _cupy(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if judged.cause is Cause.CAP_BY_SETTING:
-        yield (
+        yield StatedAdvice(
             AdviceWord.RAISE_LIMIT,
             ("Raise the limit: CUPY_GPU_MEMORY_LIMIT, or cupy.get_default_memory_pool().set_limit(...)."),
         )
     elif judged.cause is Cause.UNKNOWN:
-        yield (
+        yield StatedAdvice(
             AdviceWord.OTHER_PROCESSES,
             ("Look with nvidia-smi who holds the device; cupy.cuda.Device().mem_info says what is free."),
         )
@@ -620,31 +658,35 @@ def _cupy(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord,
     )
 
 
-def _rmm(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _rmm(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if judged.cause is Cause.CAP_BY_SETTING:
-        yield (
+        yield StatedAdvice(
             AdviceWord.RAISE_LIMIT,
             "Raise the limit: rmm.mr.PoolMemoryResource(upstream, maximum_pool_size=...), or "
             "rmm.reinitialize(pool_allocator=True, maximum_pool_size=...).",
         )
     yield from _smaller_request(found, "Work on smaller partitions.")
     if judged.cause is not Cause.CAP_BY_SETTING:
-        yield AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
-        yield AdviceWord.SYSTEM_MEMORY, "Managed memory spills to the system: rmm.mr.ManagedMemoryResource()."
-    yield (
+        yield StatedAdvice(
+            AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
+        )
+        yield StatedAdvice(
+            AdviceWord.SYSTEM_MEMORY, "Managed memory spills to the system: rmm.mr.ManagedMemoryResource()."
+        )
+    yield StatedAdvice(
         AdviceWord.RECORD,
         ("To see who holds it: rmm.enable_logging(log_file_name='rmm.csv'), which bfcviz opens."),
     )
 
 
-def _onnx(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _onnx(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if judged.cause is Cause.CAP_BY_SETTING:
-        yield (
+        yield StatedAdvice(
             AdviceWord.RAISE_LIMIT,
             ("Raise gpu_mem_limit of the provider (max_mem of OrtArenaCfg), or leave it out."),
         )
     else:
-        yield (
+        yield StatedAdvice(
             AdviceWord.OTHER_PROCESSES,
             ("Look with nvidia-smi who holds the device, also other sessions of this process."),
         )
@@ -653,44 +695,54 @@ def _onnx(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord,
         "Reduce the batch or the input; arena_extend_strategy=kSameAsRequested makes the arena grow by no more "
         "than needed.",
     )
-    yield AdviceWord.SMALLER_MODEL, "Use float16 or a quantized model."
+    yield StatedAdvice(AdviceWord.SMALLER_MODEL, "Use float16 or a quantized model.")
 
 
-def _ggml(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _ggml(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
     buffer = buffer_of(found)
     if buffer == "compute":
-        yield AdviceWord.SEQUENCE, "Lower the context: -c; with -fa on the buffer grows less with it."
-        yield AdviceWord.SMALLER_REQUEST, "Lower the physical batch: -ub 512 or less."
+        yield StatedAdvice(
+            AdviceWord.SEQUENCE, "Lower the context: -c; with -fa on the buffer grows less with it."
+        )
+        yield StatedAdvice(AdviceWord.SMALLER_REQUEST, "Lower the physical batch: -ub 512 or less.")
         return
     if buffer == "kv":
-        yield AdviceWord.SEQUENCE, "Lower the context: -c, or the number of parallel sequences: -np."
-        yield AdviceWord.KV_CACHE, "Use a quantized KV cache: -ctk q8_0 -ctv q8_0, with -fa on."
+        yield StatedAdvice(
+            AdviceWord.SEQUENCE, "Lower the context: -c, or the number of parallel sequences: -np."
+        )
+        yield StatedAdvice(AdviceWord.KV_CACHE, "Use a quantized KV cache: -ctk q8_0 -ctv q8_0, with -fa on.")
         return
-    yield AdviceWord.SMALLER_MODEL, "Put fewer layers on the device (-ngl), or use a model of fewer bits."
+    yield StatedAdvice(
+        AdviceWord.SMALLER_MODEL, "Put fewer layers on the device (-ngl), or use a model of fewer bits."
+    )
     if not buffer:
-        yield AdviceWord.SEQUENCE, "Lower the context: -c."
-        yield AdviceWord.SMALLER_REQUEST, "Lower the physical batch: -ub 512 or less."
-    yield AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
+        yield StatedAdvice(AdviceWord.SEQUENCE, "Lower the context: -c.")
+        yield StatedAdvice(AdviceWord.SMALLER_REQUEST, "Lower the physical batch: -ub 512 or less.")
+    yield StatedAdvice(
+        AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
+    )
 
 
-def _vllm(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _vllm(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if judged.cause is Cause.OTHER_PROCESS:
-        yield (
+        yield StatedAdvice(
             AdviceWord.OTHER_PROCESSES,
             ("Stop what else runs on the device, also an engine that did not end: nvidia-smi."),
         )
         total, free = found.fact("device_total"), found.fact("device_free")
         share = "" if not total or free is None else f" {int(100 * free / total) / 100:.2f} would fit now."
-        yield AdviceWord.RAISE_LIMIT, f"Or lower --gpu-memory-utilization so that both fit.{share}"
+        yield StatedAdvice(
+            AdviceWord.RAISE_LIMIT, f"Or lower --gpu-memory-utilization so that both fit.{share}"
+        )
         return
     if "length" in found.marks:
-        yield (
+        yield StatedAdvice(
             AdviceWord.SEQUENCE,
             "Lower --max-model-len"
             + (f" to {found.facts['kv_tokens']:,} or less." if "kv_tokens" in found.facts else "."),
         )
-    yield (
+    yield StatedAdvice(
         AdviceWord.RAISE_LIMIT,
         (
             "Raise --mem-fraction-static."
@@ -698,38 +750,40 @@ def _vllm(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord,
             else "Raise --gpu-memory-utilization, if the device has more."
         ),
     )
-    yield AdviceWord.KV_CACHE, "Make the KV cache smaller: --kv-cache-dtype fp8, fewer --max-num-seqs."
-    yield AdviceWord.SEQUENCE, "Lower --max-model-len: the trial run then needs less, too."
-    yield (
+    yield StatedAdvice(
+        AdviceWord.KV_CACHE, "Make the KV cache smaller: --kv-cache-dtype fp8, fewer --max-num-seqs."
+    )
+    yield StatedAdvice(AdviceWord.SEQUENCE, "Lower --max-model-len: the trial run then needs less, too.")
+    yield StatedAdvice(
         AdviceWord.SMALLER_MODEL,
         ("Use a quantized model, or more devices (--tensor-parallel-size): the weights take the share."),
     )
 
 
-def _host(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _host(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
     if found.message == "ollama-system":
-        yield (
+        yield StatedAdvice(
             AdviceWord.SYSTEM_MEMORY,
             ("Close other programs, or add memory; a part of the model runs on the CPU."),
         )
-        yield AdviceWord.SMALLER_MODEL, "Use a smaller model, or one of fewer bits."
+        yield StatedAdvice(AdviceWord.SMALLER_MODEL, "Use a smaller model, or one of fewer bits.")
         return
     if found.message == "tf-host":
-        yield (
+        yield StatedAdvice(
             AdviceWord.SYSTEM_MEMORY,
             "Look at free -g, ulimit -l (locked pages) and, in WSL, memory= in .wslconfig; "
             "TF_GPU_HOST_MEM_LIMIT_IN_MB limits the pool of pinned memory.",
         )
         return
-    yield (
+    yield StatedAdvice(
         AdviceWord.SYSTEM_MEMORY,
         "Use less system memory: fewer workers of the data loader, data in parts, float32 instead of float64; or "
         "add memory.",
     )
 
 
-def _soft(found: StatedFailure, judged: Judgement) -> Iterator[tuple[AdviceWord, str]]:
+def _soft(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     """Only what helps if it fails after all."""
     if found.message == "ggml-buffer":
         yield from _ggml(found, judged)
