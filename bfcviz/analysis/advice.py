@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import Final
 
-from bfcviz.analysis.diagnosis import Advice, AdviceKind, Diagnosis, Family, Verdict
+from bfcviz.analysis.diagnosis import Advice, AdviceKind, Diagnosis, Family, HeapSettings, Verdict
+from bfcviz.analysis.stated_advice import Requested, requested
+from bfcviz.analysis.stated_verdict import SMALLEST_DEVICE
 from bfcviz.units import MiB, format_bytes
 
 # ------------------------------------------------------------------------------
@@ -56,6 +58,14 @@ _TENSORFLOW: Final = FrameworkWords(
     "short run",
 )
 
+_TENSORFLOW_1: Final = FrameworkWords(
+    title="TensorFlow 1",
+    share="config.gpu_options.per_process_gpu_memory_fraction = {share}",
+    one_region="config.gpu_options.allow_growth = False",
+    heap="TF_CPP_MIN_LOG_LEVEL=0",
+    history="RunOptions(report_tensor_allocations_upon_oom=True) and a RunMetadata timeline",
+)
+
 _JAX: Final = FrameworkWords(
     title="JAX",
     share="XLA_PYTHON_CLIENT_MEM_FRACTION={share}",
@@ -68,7 +78,6 @@ _JAX: Final = FrameworkWords(
 _TORCH: Final = FrameworkWords(
     title="PyTorch",
     share="torch.cuda.set_per_process_memory_fraction({share})",
-    release="torch.cuda.empty_cache()",
     other="PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync",
     heap="torch.cuda.memory._dump_snapshot(path) after the failure",
     history="torch.cuda.memory._record_memory_history() at the start, or bfcviz record --torch",
@@ -120,7 +129,14 @@ WORDS: Final[Mapping[Family, FrameworkWords]] = {
     Family.VULKAN: _VULKAN,
     Family.OWN: _OWN,
 }
-"""The words of each family."""
+"""The words of each family, in the newest version."""
+
+
+def words_of(settings: HeapSettings) -> FrameworkWords:
+    """The words of a heap's framework, in its version."""
+    is_old = settings.family is Family.TENSORFLOW and settings.version == "1.x"
+    return _TENSORFLOW_1 if is_old else WORDS[settings.family]
+
 
 GROWS_IN_PLACE: Final = frozenset({"cupy", "torch", "rmm"})
 """Frameworks that our heap can serve from memory that grows in place: `memory="virtual"`."""
@@ -132,7 +148,7 @@ GROWS_IN_PLACE: Final = frozenset({"cupy", "torch", "rmm"})
 
 def missing_information(found: Diagnosis) -> Iterator[Advice]:
     """One advice for each gap that matters to this diagnosis."""
-    words = WORDS[found.settings.family]
+    words = words_of(found.settings)
     if not found.recorded.has_heap:
         yield _rerun(
             f"The chunks of that moment are not in the file. Run again with {words.heap} to record them.",
@@ -141,7 +157,8 @@ def missing_information(found: Diagnosis) -> Iterator[Advice]:
         return
     if found.verdict is Verdict.UNKNOWN and not found.knows("largest_free_chunk"):
         yield _rerun(
-            f"The file does not say what was free. Run again with {words.heap} to record the chunks of a failure.",
+            f"The file does not say what was free. Run again with {words.heap} to record the chunks of a "
+            "failure.",
             heap=0,
         )
     elif found.verdict is Verdict.UNKNOWN:
@@ -158,7 +175,8 @@ def missing_information(found: Diagnosis) -> Iterator[Advice]:
     ]
     if lacking:
         yield _rerun(
-            f"The file does not say of the {len(pins):,} chunks in the way {' and '.join(lacking)}. Run again with "
+            f"The file does not say of the {len(pins):,} chunks in the way {' and '.join(lacking)}. Run again "
+            "with "
             f"{words.history}.",
             chunks=len(pins),
             unnamed=unnamed,
@@ -169,8 +187,10 @@ def missing_information(found: Diagnosis) -> Iterator[Advice]:
         and found.recorded.device_free is None
     ):
         yield _rerun(
-            "The file states neither a limit nor the free memory of the device, so it is not known whether the pool "
-            "could grow. Record with bfcviz, or print the device's free memory beside the failure (nvidia-smi).",
+            "The file states neither a limit nor the free memory of the device, so it is not known whether the "
+            "pool "
+            "could grow. Record with bfcviz, or print the device's free memory beside the failure "
+            "(nvidia-smi).",
             pool_bytes=found.pool_bytes,
         )
 
@@ -182,12 +202,20 @@ def _rerun(text: str, **numbers: float) -> Advice:
 # ------------------------------------------------------------------------------
 # An estimate of the batch size that would fit, from the bytes in use and the request.
 
-_SHAPE_OF_REQUEST: Final = re.compile(r"\[\s*(\d+)\s*,")
-"""The first of several dimensions in a printed shape, such as `shape[128,64,32,32]`."""
+_SHAPE_OF_REQUEST: Final = re.compile(r"\[([\d,\s]{1,200})\]")
+"""A printed shape, such as `shape[128,64,32,32]`."""
+
+
+def shape_of(found: Diagnosis) -> tuple[int, ...]:
+    """The dimensions of the requested tensor; empty where the file does not say them."""
+    text = _SHAPE_OF_REQUEST.search(found.recorded.tensor) or _SHAPE_OF_REQUEST.search(found.label)
+    return tuple(int(part[:18]) for part in text[1].replace(",", " ").split()) if text else ()
 
 
 def batch_advice(found: Diagnosis) -> Advice | None:
     """The shares of the batch size that bound what fits, as an estimate.
+
+    Only for a tensor whose shape shows a batch: not for variables, slots of an optimizer, constants, and a batch of 1.
 
     The upper bound takes all memory in use as proportional to the batch size, the lower one only this request. The true
     share lies between, because weights do not grow with the batch. If the free memory is not in one chunk, a request
@@ -195,6 +223,9 @@ def batch_advice(found: Diagnosis) -> Advice | None:
     are in the way.
     """
     if found.verdict in {Verdict.UNKNOWN, Verdict.NO_FAILURE, Verdict.REFUSED} or found.event is None:
+        return None
+    op = found.recorded.op or found.label
+    if found.gaps or requested(op, shape_of(found)) is not Requested.BATCH:
         return None
     total, capacity = found.bytes_in_use + found.rounded, _capacity(found)
     fits = max(found.largest_free_chunk, found.room or 0)
@@ -214,8 +245,7 @@ def _capacity(found: Diagnosis) -> int:
 
 def _text(found: Diagnosis, low: float, high: float, fits: int) -> str:
     shares = _range(floor(100 * low), floor(100 * high))
-    shape = _SHAPE_OF_REQUEST.search(found.recorded.tensor) or _SHAPE_OF_REQUEST.search(found.label)
-    first = int(shape[1]) if shape else 0
+    first = shape_of(found)[0]
     batches = ""
     if floor(first * high) > 0:
         numbers = _range(floor(first * low), floor(first * high))
@@ -271,8 +301,10 @@ def _free_pins(found: Diagnosis) -> Advice | None:
     named = f" ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" if names else ""
     return Advice(
         AdviceKind.FREE_PINS,
-        f"Free {what}{named} in the place at {run.address:#x}, {format_bytes(run.bytes_in_use)} in all, before this "
-        f"request: one free chunk of {format_bytes(run.size)} results. No other place needs fewer bytes freed. If they "
+        f"Free {what}{named} in the place at {run.address:#x}, {format_bytes(run.bytes_in_use)} in all, before "
+        "this "
+        f"request: one free chunk of {format_bytes(run.size)} results. No other place needs fewer bytes freed. "
+        "If they "
         "live long, allocate them before the large chunks that come and go.",
         {
             "address": run.address,
@@ -284,7 +316,7 @@ def _free_pins(found: Diagnosis) -> Advice | None:
 
 
 def _region_release(found: Diagnosis) -> Advice | None:
-    words, free, room = WORDS[found.settings.family], found.regions.free_bytes, found.room
+    words, free, room = words_of(found.settings), found.regions.free_bytes, found.room
     helps = found.verdict in {Verdict.REGIONS, Verdict.CAPACITY} and free > 0
     if not helps or found.settings.garbage_collection or not words.release:
         return None
@@ -321,7 +353,7 @@ def _expandable(found: Diagnosis) -> Advice | None:
 
 def _other_allocator(found: Diagnosis) -> Advice | None:
     settings = found.settings
-    other = WORDS[settings.family].other
+    other = words_of(settings).other
     if settings.family is Family.OWN and settings.framework in GROWS_IN_PLACE and found.regions.count > 1:
         other = f'bfcviz.serve_{settings.framework}(memory="virtual")'
     if not other or settings.torch.expandable or not _is_split(found):
@@ -336,15 +368,17 @@ def _other_allocator(found: Diagnosis) -> Advice | None:
 
 def _growth_off(found: Diagnosis) -> Advice | None:
     settings, limit = found.settings, found.bytes_limit
-    how = WORDS[settings.family].one_region
+    how = words_of(settings).one_region
     grows = settings.allow_growth if settings.allow_growth is not None else found.regions.count > 1
     if not how or not grows or limit is None or found.regions.count < 2 or not _is_split(found):
         return None
     free = limit - found.bytes_in_use
     return Advice(
         AdviceKind.GROWTH_OFF,
-        f"Take the pool as one region at the start: {how.format(size=limit)}. It grew to {found.regions.count:,} "
-        f"regions, the largest of {format_bytes(found.regions.largest)}; one region of {format_bytes(limit)} would "
+        f"Take the pool as one region at the start: {how.format(size=limit)}. It grew to "
+        f"{found.regions.count:,} "
+        f"regions, the largest of {format_bytes(found.regions.largest)}; one region of {format_bytes(limit)} "
+        "would "
         f"have {format_bytes(free)} beside the {format_bytes(found.bytes_in_use)} in use.",
         {"regions": found.regions.count, "largest": found.regions.largest, "limit": limit, "free": free},
     )
@@ -362,7 +396,8 @@ def _split_size(found: Diagnosis) -> Advice | None:
         return None
     return Advice(
         AdviceKind.SPLIT_SIZE,
-        f"Keep small chunks out of large segments: PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:{size // MiB}. The "
+        f"Keep small chunks out of large segments: PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:{size // MiB}. "
+        "The "
         f"largest chunk that pins the best place has {format_bytes(largest)}; the request needs "
         f"{format_bytes(found.rounded)}.",
         {"max_split_size_mb": size // MiB, "largest_pin": largest},
@@ -380,7 +415,8 @@ def _collection_threshold(found: Diagnosis) -> Advice | None:
         return None
     return Advice(
         AdviceKind.COLLECTION_THRESHOLD,
-        f"Return cached segments earlier: PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:{threshold:.2f}. "
+        "Return cached segments earlier: "
+        f"PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:{threshold:.2f}. "
         f"{format_bytes(free)} of {format_bytes(found.pool_bytes)} are in wholly free segments.",
         {"threshold": threshold, "bytes": free, "pool": found.pool_bytes},
     )
@@ -389,7 +425,7 @@ def _collection_threshold(found: Diagnosis) -> Advice | None:
 def _fraction(found: Diagnosis) -> Advice | None:
     """Split more, where the waste of one chunk would have been enough."""
     limit, wasted, largest, settings = found.bytes_limit, found.wasted, found.largest_waste, found.settings
-    how = WORDS[settings.family].fraction
+    how = words_of(settings).fraction
     if not how or limit is None or wasted is None or largest < found.rounded:
         return None
     now = (settings.fragmentation_fraction or 0) * limit or 128 * MiB
@@ -407,29 +443,70 @@ def _fraction(found: Diagnosis) -> Advice | None:
 
 
 def _larger_limit(found: Diagnosis) -> Advice | None:
-    limit, words, total = found.bytes_limit, WORDS[found.settings.family], found.recorded.device_total
+    limit, words, total = found.bytes_limit, words_of(found.settings), found.recorded.device_total
     if limit is None or found.verdict in {Verdict.REFUSED, Verdict.UNKNOWN}:
         return None
     needed = found.pool_bytes + found.rounded
+    most = total if total is not None else _most_of_jax(found.settings.family, limit)
+    if most is not None and needed > most:
+        return None
+    if found.gaps or not words.limit + words.share:
+        return None
     how = words.limit.format(size=needed, mib=ceil(needed / MiB))
     if words.share and not total:
         how = f"{words.share.format(share='...')}, {needed / limit:.2f} times as large"
     elif words.share and total:
         how = words.share.format(share=f"{min(1, ceil(100 * needed / total) / 100):.2f}")
-    beyond = f" The device has {format_bytes(total)}: it cannot." if total and needed > total else ""
     return Advice(
         AdviceKind.LARGER_LIMIT,
-        f"With a limit of {_rounded_up(needed)}, {_rounded_up(needed - limit)} more than now, the pool could have "
-        f"grown by one region that holds this request{f': {how}' if how else ''}.{beyond} That is what this request "
+        f"With a limit of {_rounded_up(needed)}, {_rounded_up(needed - limit)} more than now, the pool could "
+        "have "
+        f"grown by one region that holds this request{f': {how}' if how else ''}. That is what this request "
         "lacked: under another limit earlier regions may have other sizes, and a later request may need more.",
         {"needed": needed, "limit": limit, "more": needed - limit},
     )
+
+
+_JAX_SHARE: Final = 0.75
+"""Of the device: what JAX takes at the start."""
+
+
+def _most_of_jax(family: Family, limit: int) -> int | None:
+    """The most that a limit of JAX can become, if the present one is its default; None for others."""
+    return int(limit / _JAX_SHARE) if family is Family.JAX else None
 
 
 def _rounded_up(num_bytes: int) -> str:
     """A number of bytes as text that says no less."""
     unit = 1024 ** max(0, (num_bytes.bit_length() - 1) // 10)
     return format_bytes(ceil(10 * num_bytes / unit) * unit / 10) if unit > 1 else format_bytes(num_bytes)
+
+
+_LEAST_OTHERS: Final = 0.25
+"""Of the device: what others must hold at the start to be worth an advice."""
+
+
+def _taken_at_start(found: Diagnosis) -> Advice | None:
+    """Others held the device before the program began: the limit is only what they left."""
+    total, start = found.recorded.device_total, found.recorded.device_free_at_start
+    limit, is_theirs = found.bytes_limit, found.settings.family in {Family.TENSORFLOW, Family.JAX}
+    if total is None and limit is not None and limit < SMALLEST_DEVICE and is_theirs:
+        return Advice(
+            AdviceKind.OTHER_USERS,
+            f"The pool may have only {format_bytes(limit)}: the program found no more free when it started, "
+            "unless it set "
+            "this limit. Look with nvidia-smi for another process on the device.",
+            {"limit": limit},
+        )
+    if total is None or start is None or total - start < _LEAST_OTHERS * total:
+        return None
+    return Advice(
+        AdviceKind.OTHER_USERS,
+        f"Other processes held {format_bytes(total - start)} of the device when the program started, which "
+        "left "
+        f"{format_bytes(start)} of {format_bytes(total)}. nvidia-smi names them.",
+        {"others": total - start, "device_free_at_start": start, "device_total": total},
+    )
 
 
 def _other_users(found: Diagnosis) -> Advice | None:
@@ -442,13 +519,43 @@ def _other_users(found: Diagnosis) -> Advice | None:
     return Advice(
         AdviceKind.OTHER_USERS,
         f"Other pools and processes, and the driver itself, hold {format_bytes(others)} of the device; "
-        f"{format_bytes(free)} of it were free, {format_bytes(found.rounded - free)} less than needed. nvidia-smi "
+        f"{format_bytes(free)} of it were free, {format_bytes(found.rounded - free)} less than needed. "
+        "nvidia-smi "
         "names the processes.",
         {"others": others, "device_free": free, "missing": found.rounded - free},
     )
 
 
+def _whole_array(found: Diagnosis) -> Advice | None:
+    """A constant is a whole array that is copied to the device: no batch makes it smaller."""
+    op = found.recorded.op or found.label
+    if found.event is None or requested(op, shape_of(found)) is not Requested.CONSTANT:
+        return None
+    return Advice(
+        AdviceKind.FEED_IN_PARTS,
+        f"{op} copies a whole array of {format_bytes(found.requested)} to the device: feed it in parts instead "
+        "(tf.data, a "
+        "generator).",
+        {"requested": found.requested},
+    )
+
+
+def _of_model(found: Diagnosis) -> Advice | None:
+    """A variable or a slot of the optimizer: its size is that of the model."""
+    op = found.recorded.op or found.label
+    if found.event is None or requested(op, shape_of(found)) is not Requested.VARIABLE:
+        return None
+    return Advice(
+        AdviceKind.OPTIMIZER_STATE,
+        f"{op} is a variable or a slot of the optimizer: its {format_bytes(found.requested)} do not shrink "
+        "with the batch. "
+        "Use an optimizer with fewer slots, weights of fewer bits, or shard or offload its state.",
+        {"requested": found.requested},
+    )
+
+
 _RULES: Final[tuple[Callable[[Diagnosis], Advice | None], ...]] = (
+    _taken_at_start,
     _region_release,
     _expandable,
     _other_allocator,
@@ -458,8 +565,10 @@ _RULES: Final[tuple[Callable[[Diagnosis], Advice | None], ...]] = (
     _collection_threshold,
     _fraction,
     _other_users,
+    _whole_array,
+    _of_model,
     batch_advice,
     _larger_limit,
 )
-_OF_POOL: Final = frozenset({_other_users, _larger_limit})
+_OF_POOL: Final = frozenset({_taken_at_start, _whole_array, _of_model, _other_users, _larger_limit})
 """Rules that use the bytes of the pool, and not its chunks."""

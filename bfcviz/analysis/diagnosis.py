@@ -49,6 +49,7 @@ class HeapSettings:
         family: whose settings they are.
         framework: import name of the framework whose memory it is, "" if unknown.
         allow_growth: the pool grows region by region.
+        version: of the framework, as far as it changes the names of settings; "" if unknown.
         garbage_collection: wholly free regions are released before a request fails.
         fragmentation_fraction: share of the limit at which waste is split off; 0: at 128 MiB.
         torch: the rules of PyTorch's allocator; its defaults where the file has no settings.
@@ -56,6 +57,7 @@ class HeapSettings:
 
     family: Family
     framework: str = ""
+    version: str = ""
     allow_growth: bool | None = None
     garbage_collection: bool | None = None
     fragmentation_fraction: float | None = None
@@ -72,10 +74,11 @@ class HeapSettings:
 def settings_of(origin: Origin, pool: int) -> HeapSettings:
     """The settings of one heap of a trace."""
     options = origin.pools[pool].options
-    framework = origin.details.get("framework")
+    framework, version = origin.details.get("framework"), origin.details.get("framework_version")
     return HeapSettings(
         family=_family(origin, pool),
         framework=framework if isinstance(framework, str) else "",
+        version=version if isinstance(version, str) else "",
         allow_growth=_truth(options.get("allow_growth")),
         garbage_collection=_truth(options.get("garbage_collection")),
         fragmentation_fraction=_number(options.get("fragmentation_fraction")),
@@ -355,6 +358,8 @@ class AdviceKind(StrEnum):
     LARGER_LIMIT = "larger_limit"
     OTHER_USERS = "other_users"
     BATCH_SIZE = "batch_size"
+    FEED_IN_PARTS = "feed_in_parts"
+    OPTIMIZER_STATE = "optimizer_state"
     RERUN = "rerun"
 
 
@@ -440,6 +445,7 @@ class Diagnosis:
         recorded: what else the file says of the failure.
         settings: the settings of the heap.
         is_state_only: whether the file holds states, and no history.
+        gaps: what the file says is missing of this heap, or contradicts it: what follows from its chunks may be wrong.
         unknown: names of numbers, as in `bfcviz info --json`, that the file cannot give: their values mean nothing.
         advice: what would have helped.
     """
@@ -468,6 +474,7 @@ class Diagnosis:
     settings: HeapSettings
     is_state_only: bool
     unknown: frozenset[str] = frozenset()
+    gaps: tuple[str, ...] = ()
     advice: tuple[Advice, ...] = ()
 
     def knows(self, *names: str) -> bool:
@@ -482,6 +489,8 @@ class Diagnosis:
     @property
     def room(self) -> int | None:
         """Bytes by which the limit allows the pool to grow; None where no limit or no pool is known."""
+        if self.recorded.room is not None:
+            return self.recorded.room
         if self.bytes_limit is None or "pool_bytes" in self.unknown:
             return None
         return max(0, self.bytes_limit - self.pool_bytes)
@@ -561,6 +570,10 @@ def _limit(found: Diagnosis) -> str:
 
 
 def _device(found: Diagnosis) -> str:
+    total, start = found.recorded.device_total, found.recorded.device_free_at_start
+    if found.device_used is None and total is not None:
+        free = "" if start is None else f", {format_bytes(start)} free when the program started"
+        return f"{format_bytes(total)}{free}"
     if found.device_used is None:
         return "not in the file"
     return f"{format_bytes(found.device_used)} in use of {format_bytes(found.recorded.device_total or 0)}"
@@ -605,6 +618,7 @@ def _row(name: str, text: str) -> list[str]:
 # A failed request in words: one paragraph for an event, one line for a list, and a report.
 
 _PINS_SHOWN: Final = 8
+_GAPS_SHOWN: Final = 3
 
 
 def failure_sentences(found: Diagnosis, name: Callable[[int], str]) -> str:
@@ -621,12 +635,17 @@ def failure_sentences(found: Diagnosis, name: Callable[[int], str]) -> str:
     known = found.knows("free_bytes", "largest_free_chunk", "pool_bytes")
     numbers = f": {free}, pool {format_bytes(found.pool_bytes)}{limit}" if known else ""
     beside = _beside(found, name) if found.verdict is Verdict.FRAGMENTATION else ""
-    return f"{_subject(found)} {_asked(found)}{numbers}. {_VERDICTS[found.verdict](found)}{beside}"
+    return f"{_subject(found)} {_asked(found)}{numbers}. {verdict_sentence(found)}{beside}"
 
 
 def verdict_sentence(found: Diagnosis) -> str:
-    """Why the request failed, with the numbers."""
-    return _VERDICTS[found.verdict](found)
+    """Why the request failed, with the numbers; it says so where it depends on what the file lacks."""
+    sentence = _VERDICTS[found.verdict](found)
+    is_sure = not found.gaps or found.verdict is Verdict.ABOVE_LIMIT or not found.recorded.has_heap
+    return sentence if is_sure else f"{_ONLY_SO_FAR} {sentence}"
+
+
+_ONLY_SO_FAR: Final = "As far as the file, which is incomplete, tells:"
 
 
 def failure_line(found: Diagnosis) -> str:
@@ -650,7 +669,8 @@ def failure_lines(found: Diagnosis) -> list[str]:
         return [f"{found.pool_name} at step {found.step:,}: no request failed.", *size_rows(found)]
     return [
         f"{_subject(found)} {_asked(found)} in {found.pool_name} at step {found.step:,}: {verdict}.",
-        f"  {_VERDICTS[found.verdict](found)}",
+        f"  {verdict_sentence(found)}",
+        *(line for gap in found.gaps[:_GAPS_SHOWN] for line in _row("incomplete", gap)),
         *recorded_rows(found),
         *size_rows(found),
         *waste_row(found),

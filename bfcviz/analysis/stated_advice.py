@@ -85,7 +85,7 @@ class Requested(StrEnum):
 
 
 _VARIABLE: Final = re.compile(
-    r"(?i)adam|momentum|rmsprop|adagrad|ftrl|\bslot|initializer|variable|assign|exp_avg|optimizer|moments?_\d"
+    r"(?i)adam|momentum|rmsprop|adagrad|ftrl|\bslot|initializer|variable|assign|exp_avg|optimizer|moments?_\d|backpropfilter|weight_grad"
 )
 _CONSTANT: Final = re.compile(r"(?i)\bconst\b|_?eagerconst|constant")
 

@@ -410,7 +410,7 @@ def _bfc(found: StatedFailure) -> Judgement:
 def _taken_at_start(found: StatedFailure) -> Judgement | None:
     """Others held the device before the program began."""
     total, start, limit = found.fact("device_total"), found.fact("device_free_at_start"), found.fact("limit")
-    is_small = "start_limit" in found.marks and limit is not None and limit < _SMALLEST_DEVICE
+    is_small = "start_limit" in found.marks and limit is not None and limit < SMALLEST_DEVICE
     taken = None if total is None or start is None else total - start
     if not is_small and (taken is None or total is None or taken < _CONTEXT * total or found.fact("in_use")):
         return None
@@ -424,7 +424,7 @@ def _taken_at_start(found: StatedFailure) -> Judgement | None:
     )
 
 
-_SMALLEST_DEVICE: Final = 1 * GiB
+SMALLEST_DEVICE: Final = 1 * GiB
 """No device for these frameworks has less: a pool that may take less finds the rest taken."""
 
 

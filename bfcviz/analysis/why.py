@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.advice import advice_for
 from bfcviz.analysis.diagnosis import (
+    AdviceKind,
     Diagnosis,
     Family,
     HeapSettings,
@@ -21,8 +22,10 @@ from bfcviz.analysis.diagnosis import (
     pins_of,
     settings_of,
 )
+from bfcviz.analysis.stated_advice import AdviceWord
+from bfcviz.analysis.stated_verdict import Cause
 from bfcviz.errors import TraceError
-from bfcviz.events.origin import STATE_ONLY, RecordedFailure, recorded_failures
+from bfcviz.events.origin import STATE_ONLY, Origin, RecordedFailure, Status, recorded_failures
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.model import Model
@@ -202,6 +205,7 @@ def _numbers(model: Model, requested: int, recorded: RecordedFailure) -> Diagnos
         recorded=recorded,
         settings=settings,
         is_state_only=origin.details.get("history") == STATE_ONLY,
+        gaps=_gaps(origin, pool.name),
         unknown=frozenset(name for name, value in _facts(model).items() if value is None),
     )
 
@@ -233,6 +237,14 @@ def _verdict(found: Diagnosis) -> Verdict:
     regions = found.regions
     together = regions.free_bytes + (room or 0) >= rounded
     return Verdict.REGIONS if regions.largest < rounded or together else Verdict.FRAGMENTATION
+
+
+def _gaps(origin: Origin, name: str) -> tuple[str, ...]:
+    """What is missing of a heap, as the file's own reasons say."""
+    if origin.status in {Status.COMPLETE, Status.RECORDING}:
+        return ()
+    start = f"{name}: "
+    return tuple(reason.removeprefix(start) for reason in origin.reasons if reason.startswith(start))
 
 
 def _limit(limit: int | None, settings: HeapSettings, recorded: RecordedFailure) -> int | None:
@@ -338,6 +350,74 @@ def first_failure(trace: Trace, pool: int | None = None) -> tuple[int, int] | No
 # ------------------------------------------------------------------------------
 # A diagnosis as JSON values: sizes in bytes, null for unknown.
 
+_CAUSES: Final = {
+    Verdict.UNKNOWN: Cause.UNKNOWN,
+    Verdict.CAPACITY: Cause.CAPACITY,
+    Verdict.REGIONS: Cause.CACHED_FRAGMENTATION,
+    Verdict.FRAGMENTATION: Cause.CACHED_FRAGMENTATION,
+}
+
+_WORDS: Final[Mapping[Any, str]] = {
+    AdviceKind.EXPANDABLE_SEGMENTS: AdviceWord.EXPANDABLE,
+    AdviceKind.SPLIT_SIZE: AdviceWord.MAX_SPLIT,
+    AdviceKind.LARGER_LIMIT: AdviceWord.RAISE_LIMIT,
+    AdviceKind.OTHER_USERS: AdviceWord.OTHER_PROCESSES,
+    AdviceKind.BATCH_SIZE: AdviceWord.SMALLER_REQUEST,
+    AdviceKind.FEED_IN_PARTS: AdviceWord.SMALLER_REQUEST,
+    AdviceKind.OPTIMIZER_STATE: AdviceWord.OPTIMIZER,
+    AdviceKind.RERUN: AdviceWord.RECORD,
+    **{
+        (family, AdviceKind.OTHER_ALLOCATOR): AdviceWord.MALLOC_ASYNC
+        for family in (Family.TENSORFLOW, Family.JAX, Family.TORCH, Family.RMM, Family.CUPY)
+    },
+    **{
+        (family, AdviceKind.GROWTH_OFF): AdviceWord.PREALLOCATION
+        for family in (Family.TENSORFLOW, Family.JAX)
+    },
+}
+"""Kinds of advice on heaps -> the words that advice on texts uses; others keep their own."""
+
+
+def cause_of(found: Diagnosis) -> str:
+    """The verdict in the words that texts without a heap use, too: it also looks at the device."""
+    if found.verdict is Verdict.NO_FAILURE:
+        return found.verdict
+    recorded, limit = found.recorded, found.bytes_limit
+    total, start = recorded.device_total, recorded.device_free_at_start
+    if total is not None and found.rounded > total:
+        return Cause.REQUEST_EXCEEDS_DEVICE
+    if any(each.kind is AdviceKind.OTHER_USERS for each in found.advice) and start is not None:
+        return Cause.OTHER_PROCESS
+    if found.verdict is Verdict.ABOVE_LIMIT:
+        is_torch = found.settings.family is Family.TORCH
+        return Cause.CAP_BY_SETTING if is_torch and limit is not None else Cause.REQUEST_EXCEEDS_LIMIT
+    if found.verdict is Verdict.REFUSED:
+        free = recorded.device_free
+        return Cause.DRIVER_REFUSED if free is not None and free >= found.rounded else Cause.OTHER_PROCESS
+    return _CAUSES[found.verdict]
+
+
+def facts_of_failure(found: Diagnosis) -> dict[str, int]:
+    """The numbers of a failure by the names that texts without a heap use, too; only those that the file has."""
+    recorded = found.recorded
+    known = {
+        "requested": found.requested or None,
+        "rounded": found.rounded if found.requested else None,
+        "limit": found.bytes_limit,
+        "in_use": found.bytes_in_use if found.knows("bytes_in_use") and not found.gaps else None,
+        "reserved": found.pool_bytes if found.knows("pool_bytes") and not found.gaps else None,
+        "free": found.free_bytes if found.knows("free_bytes") and not found.gaps else None,
+        "largest_free": found.largest_free_chunk
+        if found.knows("largest_free_chunk") and not found.gaps
+        else None,
+        "available": recorded.room,
+        "device_total": recorded.device_total,
+        "device_free": recorded.device_free,
+        "device_free_at_start": recorded.device_free_at_start,
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
 _SOURCES: Final = {
     "free_chunks": "chunks_free",
     "largest_region": "regions",
@@ -349,7 +429,9 @@ _SOURCES: Final = {
 def diagnosis_json(found: Diagnosis) -> dict[str, Any]:
     """The entry of `bfcviz why --json`."""
     return {
-        "verdict": str(found.verdict),
+        "verdict": str(cause_of(found)),
+        "heap_verdict": str(found.verdict),
+        "facts": facts_of_failure(found),
         "event": found.event,
         "step": found.step,
         "pool": found.pool,
@@ -366,7 +448,14 @@ def diagnosis_json(found: Diagnosis) -> dict[str, Any]:
         "pinned_by": [_pin(pin) for pin in found.pinned_by],
         "runs": [_run(run) for run in found.runs],
         "advice": [
-            {"kind": str(each.kind), "text": each.text, "numbers": dict(each.numbers)}
+            {
+                "kind": _WORDS.get((found.settings.family, each.kind))
+                or _WORDS.get(each.kind)
+                or str(each.kind),
+                "own_kind": str(each.kind),
+                "text": each.text,
+                "numbers": dict(each.numbers),
+            }
             for each in found.advice
         ],
         "op": found.recorded.op,

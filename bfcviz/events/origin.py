@@ -87,6 +87,8 @@ class RecordedFailure:
         tensor: shape and type of its tensor, as printed.
         device_free, device_total: memory of the device at that moment, as the driver counts it.
         in_use_requested: bytes that the owners of all chunks in use asked for; may be rounded.
+        room: bytes by which the pool may still grow, where the file says it.
+        device_free_at_start: what was free on the device when the program started.
         has_heap: whether the file holds the chunks of that moment; otherwise the numbers of the event are 0.
         message: what else the file says of it.
     """
@@ -99,6 +101,8 @@ class RecordedFailure:
     device_free: int | None = None
     device_total: int | None = None
     in_use_requested: int | None = None
+    room: int | None = None
+    device_free_at_start: int | None = None
     has_heap: bool = True
     message: str = ""
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import prod
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bfcviz.errors import FileError
 from bfcviz.formats import driver, tensorflow, torch, xla
-from bfcviz.formats.message_tables import TABLES
+from bfcviz.formats.message_tables import ENTRIES, TABLES
 from bfcviz.formats.messages import IMPOSSIBLE, Message, Role, StatedFailure, StatedSize, stated_size
 from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces
 from bfcviz.importers.file_format import is_plain_text
@@ -284,7 +284,7 @@ def _statement(found: _Beginning, buffer: str, first: int, last: int, line: int)
         next((version for word, version in entry.versions.items() if word in near), ""),
         framework=entry.framework,
     )
-    _more(statement, buffer[found.start : found.stop], flat)
+    _more(statement, buffer[found.start : min(last, found.start + _WIDEST)], flat)
     return statement
 
 
@@ -321,7 +321,7 @@ def _more(statement: _Statement, begins: str, flat: str) -> None:
     elif name == "tf-tensor":
         _take_tensor(statement, flat)
     elif name == "tf-bfc":
-        op = tensorflow.REQUESTED_BY.search(flat)
+        op = tensorflow.REQUESTED_BY.search(begins.partition("\n")[0])
         statement.op = op["op"] if op else ""
     elif name == "nvidia-smi":
         _take_table(statement, flat)
@@ -577,6 +577,23 @@ def _once(found: list[StatedFailure]) -> list[StatedFailure]:
         first = before or each
         kept[key] = StatedFailure(**{**vars(first), "count": count})
     return list(kept.values())
+
+
+def device_at_start(text: str) -> dict[str, Any]:
+    """What a log says of the device: `device_total` and `device_free_at_start`, where all its lines agree."""
+    entry = ENTRIES["tf-device"]
+    said = [
+        {name: size.value for name, size in _numbers(entry, near, near).items()}
+        for pattern in entry.patterns
+        for match in list(pattern.finditer(text))[:_MOST_DEVICES]
+        for near in [text[match.start() : match.start() + _WIDEST]]
+    ]
+    names = ("device_total", "device_free_at_start")
+    values = {name: {each[name] for each in said if name in each} for name in names}
+    return {name: found.pop() for name, found in values.items() if len(found) == 1}
+
+
+_MOST_DEVICES: Final = 64
 
 
 # ------------------------------------------------------------------------------

@@ -261,6 +261,7 @@ def _failure(dump: Dump, *, has_heap: bool) -> RecordedFailure:
         op=dump.op,
         tensor=dump.tensor,
         in_use_requested=_in_use_requested(dump),
+        room=None if dump.available is None else dump.available.value,
         has_heap=has_heap,
         message=dump.message,
     )

@@ -1,5 +1,6 @@
 """Read a log of TensorFlow, XLA or JAX: each dump of a heap becomes a pool of the trace."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from bfcviz.importers.bfc_log.grammar import (
     CHUNK_LINES,
     MARKER,
     LogRecord,
+    LogText,
     TensorMemory,
     log_text,
     records,
@@ -28,6 +30,7 @@ from bfcviz.importers.bfc_log.vlog import holds_regions, holds_requests, read_vl
 from bfcviz.importers.file_content import MEMORY_EVENTS, UNPACKED_TEXT, Limits, read_content
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.heap_state import in_record_order, one_after_another
+from bfcviz.importers.messages import device_at_start
 from bfcviz.importers.recorded_history import RecordedHistory
 
 # ------------------------------------------------------------------------------
@@ -247,7 +250,7 @@ def read_log(path: Path) -> Trace:
             status=status,
             reasons=tuple(reasons),
             pools=tuple(each.pool for each in pools),
-            details=_details(kept, pools, log.text),
+            details=_details(kept, pools, log),
         )
         return Trace.from_events(_joined(pools), labels, origin)
     except TraceError as error:
@@ -318,18 +321,19 @@ def _status(pools: list[FailedPool], reasons: list[str]) -> Status:
     return Status.TRUNCATED if only_end else Status.DEGRADED
 
 
-def _details(dumps: list[Dump], pools: list[FailedPool], text: str) -> dict[str, Any]:
-    failures, end = [], 0
+def _details(dumps: list[Dump], pools: list[FailedPool], log: LogText) -> dict[str, Any]:
+    failures, end, text, device = [], 0, log.text, device_at_start(log.text)
     for each in pools:
         end += len(each.events)
         if each.failure is not None:
-            failures.append(replace(each.failure, event=end - 1).to_json())
+            failures.append(replace(each.failure, event=end - 1, **device).to_json())
     details: dict[str, Any] = {
         "history": STATE_ONLY,
         "facts": [each.facts for each in pools],
         "totals": [each.totals for each in pools],
         "failures": failures,
         "framework": _framework(text),
+        "framework_version": _version(text),
         "stats": [each.stats for each in pools],
         "lines": [dump.line for dump in dumps],
         "occupancy": [dump.strip for dump in dumps],
@@ -342,6 +346,19 @@ def _framework(text: str) -> str:
     if any(word in text for word in TENSORFLOW_WORDS):
         return "tensorflow"
     return "jax" if any(word in text for word in JAX_WORDS) else "tensorflow"
+
+
+_FIRST_OF_2: Final = "2019-09"
+"""The month of TensorFlow 2.0."""
+
+_MONTH: Final = re.compile(r"^(20[12]\d-\d\d)-\d\d \d\d:", re.MULTILINE)
+
+
+def _version(text: str) -> str:
+    """`1.x` for a log that TensorFlow 1 wrote, as its date or the way it prints nodes tells; "" for others."""
+    month = _MONTH.search(text)
+    is_old = "[[Node:" in text or (month is not None and month[1] < _FIRST_OF_2)
+    return "1.x" if is_old else ""
 
 
 def _joined(pools: list[FailedPool]) -> Events:
