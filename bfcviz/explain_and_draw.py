@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bfcviz.analysis import comparison, event_text
@@ -14,9 +15,11 @@ from bfcviz.analysis import leaks as leak_search
 from bfcviz.analysis.comparison import RecordingComparison
 from bfcviz.analysis.diagnosis import Diagnosis
 from bfcviz.analysis.leaks import Leaks
+from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.why import diagnose, failed_steps, failing_pool, without_failure, would_fit
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
+from bfcviz.importers.messages import is_pasted, read_message_file, read_pasted
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model import holders as holder_tree
 from bfcviz.model import navigation
@@ -64,11 +67,11 @@ def why(
     step: int | None = None,
     size: int | str | None = None,
     pool: int = 0,
-) -> Diagnosis:
+) -> Diagnosis | StatedAnswer:
     """Find out why a request failed and what would have helped, or whether a request would fit.
 
     Args:
-        source: as for `explain`.
+        source: as for `explain`; also the text of an error, or the path of a text file that has one.
         event: index of an OOM event; None: the last request that failed.
         step: with `size`: the state after that many events; None: the last state.
         size: bytes, or text such as `500MiB`: find out whether a request of this size would fit.
@@ -76,12 +79,15 @@ def why(
 
     Returns:
         The verdict with its numbers; `print` it for the report. Its verdict is `no_failure` where none failed.
+        For a text without a heap: every failure that it tells of.
 
     Raises:
         TraceError: the trace has no such event or step, or the event is not an OOM.
         ValueError: a size is needed, or it is not one.
         BfcvizError: `source` is none of these, or cannot be read.
     """
+    if event is None and step is None and size is None and (stated := _stated(source)) is not None:
+        return stated
     trace = trace_from(source)
     if size is not None:
         if event is not None:
@@ -94,6 +100,16 @@ def why(
         return diagnose(trace, event)
     steps = failed_steps(trace)
     return diagnose(trace, steps[-1] - 1) if steps else without_failure(trace, pool)
+
+
+def _stated(source: Any) -> StatedAnswer | None:
+    """The answer for a text that states failures and holds no heap; None for other sources."""
+    if isinstance(source, str) and is_pasted(source):
+        return StatedAnswer.of(*read_pasted(source))
+    if not isinstance(source, str | os.PathLike) or not os.path.isfile(source):  # noqa: PTH113  any PathLike
+        return None
+    found = read_message_file(Path(source))
+    return None if found is None else StatedAnswer.of(*found)
 
 
 @_unrecorded()

@@ -355,8 +355,7 @@ def _mps(found: StatedFailure) -> Judgement:
     return Judgement(
         Cause.CAPACITY,
         f"{_size(own)} in PyTorch's pools, {_size(other or 0)} more of Metal's memory in this process, and "
-        f"{_size(request)} pass the limit of {_size(limit)}: 1.7 x what Metal recommends, if nobody changed the "
-        "ratio.",
+        f"{_size(request)} pass the limit of {_size(limit)}: 1.7 x what Metal recommends, if the ratio is the default.",
         Cause.CAP_BY_SETTING,
     )
 
@@ -434,7 +433,7 @@ def _above_limit(found: StatedFailure) -> Judgement | None:
     size = found.facts.get(name)
     if limit is None or size is None or not _above(found, name, limit, "limit"):
         return None
-    # A pool takes at least about two thirds of its device, if nobody set a smaller limit.
+    # A pool takes at least about two thirds of its device, if no smaller limit was set.
     beyond = size > 1.5 * limit and found.fact("device_total") is None
     what = "The request" if name == "requested" else "Arguments and results of the program"
     more = (

@@ -124,7 +124,7 @@ MESSAGES: Final = (
         "tf-stats",
         "TensorFlow",
         "The counters of the pool at the moment of the failure. `Limit` is that of the pool, not of the device.",
-        ("Limit: {number} InUse: {number}",),
+        ("MaxAllocSize: {number}",),
         _BFC_SOURCE,
         role=Role.BEFORE,
         family="bfc",
@@ -137,6 +137,7 @@ MESSAGES: Final = (
             Number("reserved", "the pool", ("Reserved: {number}",)),
             Number("largest_free", "the largest free chunk", ("LargestFreeBlock: {number}",)),
         ),
+        behind=600,
     ),
     Message(
         "tf-pool",

@@ -124,13 +124,13 @@ class _Statement:
     framework: str = ""
 
 
-def _needles() -> list[tuple[str, int, int, Message]]:
+def _needles() -> dict[str, list[tuple[int, int, Message]]]:
     """The longest word of each beginning, which a text must hold, and what begins with it."""
-    found = []
+    found: dict[str, list[tuple[int, int, Message]]] = {}
     for order, entry in enumerate(TABLES):
         for variant, begins in enumerate(entry.begins):
             words = [part for word in begins.split() for part in _PLACE.split(word)]
-            found.append((max(words, key=len), order, variant, entry))
+            found.setdefault(max(words, key=len), []).append((order, variant, entry))
     return found
 
 
@@ -187,11 +187,12 @@ class _Reader:
 def _beginnings(text: str, start: int) -> list[_Beginning]:
     """Where messages begin, from `start` on, without overlaps."""
     found = []
-    for needle, order, variant, entry in _NEEDLES:
+    for needle, entries in _NEEDLES.items():
         if text.find(needle, start) < 0:
             continue
-        matches = entry.patterns[variant].finditer(text, start)
-        found += [_Beginning(match.start(), match.end(), order, variant, entry) for match in matches]
+        for order, variant, entry in entries:
+            matches = entry.patterns[variant].finditer(text, start)
+            found += [_Beginning(match.start(), match.end(), order, variant, entry) for match in matches]
     found.sort(key=lambda each: (each.start, each.order))
     kept: list[_Beginning] = []
     for each in found:
@@ -561,7 +562,8 @@ def _exact(facts: Mapping[str, StatedSize]) -> dict[str, StatedSize]:
 def _framework(first: _Statement, hints: set[str]) -> str:
     """Whose text it is: the BFC allocator is that of TensorFlow and of JAX."""
     if first.entry.family == "bfc":
-        return "JAX" if "jax" in hints and "tensorflow" not in hints else "TensorFlow"
+        is_xla = "jax" in hints or first.entry.name.startswith("xla-")
+        return "JAX" if is_xla and "tensorflow" not in hints else "TensorFlow"
     if first.entry.name == "cuda-call" and "torch" in first.marks:
         return "PyTorch CUDA"
     return "llama.cpp" if first.entry.name == "cuda-call" and "ggml" in first.marks else first.framework

@@ -1,10 +1,14 @@
 """`bfcviz why`: its object, and the same as text."""
 
+import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from model.explain.failure.built import BASE, MIB, state
+from shared import SHARED, needs_shared
 
 import bfcviz
 from bfcviz.analysis.diagnosis import Verdict
@@ -32,7 +36,7 @@ def answers(capsys, *words):
 
 def test_json_has_the_verdict_and_its_numbers(failed, capsys):
     (found,) = answers(capsys, failed)
-    assert (found["verdict"], found["requested_bytes"], found["rounded_bytes"]) == (
+    assert (found["heap_verdict"], found["requested_bytes"], found["rounded_bytes"]) == (
         "fragmentation",
         5 * MIB,
         5 * MIB,
@@ -42,7 +46,9 @@ def test_json_has_the_verdict_and_its_numbers(failed, capsys):
     (pin,) = found["pinned_by"]
     assert (pin["address"], pin["size"], pin["label"]) == (BASE + 8 * MIB, MIB, "op3")
     assert found["runs"][0]["pinned_by"] == [pin]
-    assert {"kind", "text", "numbers"} == set(found["advice"][0])
+    assert found["verdict"] == "cached_fragmentation"
+    assert (found["facts"]["requested"], found["facts"]["limit"]) == (5 * MIB, 11 * MIB)
+    assert {"kind", "own_kind", "text", "numbers"} == set(found["advice"][0])
     assert (found["bytes_limit"], found["pool_bytes"], found["bytes_in_use"]) == (11 * MIB, 11 * MIB, 4 * MIB)
 
 
@@ -64,7 +70,11 @@ def test_would_it_fit(quiet, capsys):
     (yes,) = answers(capsys, quiet, "--size", "3MiB")
     (no,) = answers(capsys, quiet, "--size", "4MiB")
     (early,) = answers(capsys, quiet, "--size", "9MiB", "--step", "1")
-    assert (yes["verdict"], no["verdict"], early["verdict"]) == ("no_failure", "fragmentation", "no_failure")
+    assert [each["heap_verdict"] for each in (yes, no, early)] == [
+        "no_failure",
+        "fragmentation",
+        "no_failure",
+    ]
     assert (yes["event"], early["step"], no["pinned_by"][0]["label"]) == (None, 1, "op2")
 
 
@@ -84,7 +94,7 @@ def test_numbers_without_the_heap_are_null(tmp_path, capsys):
         None,
         8 * MIB,
     )
-    assert "TF_CPP_MIN_LOG_LEVEL=0" in found["advice"][0]["text"]
+    assert any("TF_CPP_MIN_LOG_LEVEL=0" in each["text"] for each in found["advice"])
 
 
 @pytest.mark.parametrize("word", ["GPU_0_bfc", "0"])
@@ -144,3 +154,80 @@ def test_failures_beyond_the_limit_are_counted(failed, capsys, monkeypatch):
     assert "1 more OOM events follow" in capsys.readouterr().out
     assert main(["info", str(failed)]) == 0
     assert "1 more OOM events follow" in capsys.readouterr().out
+
+
+MESSAGE = (
+    "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
+    "8.00 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 7.00 GiB memory in use. Of the "
+    "allocated memory 6.00 GiB is allocated by PyTorch, and 512.00 MiB is reserved by PyTorch but unallocated."
+)
+
+
+def test_a_message_in_a_file_from_standard_input_and_as_it_is(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "out.txt"
+    path.write_text(f"step 1\n{MESSAGE}\nstep 2\n")
+    for word in (str(path), "-", MESSAGE):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(MESSAGE.encode())))
+        (found,) = answers(capsys, word)
+        assert found["verdict"] == "capacity"
+        assert found["facts"]["requested"] == 2 << 30
+        assert found["advice"][0]["kind"] == "smaller_request_or_batch"
+    assert main(["why", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "2.00 GiB: capacity" in lines[0]
+    assert any(line.strip().startswith("To do: ") for line in lines[:4])
+
+
+def test_the_same_in_python(tmp_path):
+    answer = bfcviz.why(MESSAGE)
+    assert answer.failures[0].judgement.cause == "capacity"
+    path = tmp_path / "out.txt"
+    path.write_text(MESSAGE)
+    assert str(bfcviz.why(path)) == str(bfcviz.why(str(path)))
+    assert "<pre>" in answer._repr_html_()
+
+
+def test_what_is_neither_a_file_nor_a_message(capsys):
+    assert main(["why", "missing.log"]) == 1
+    assert "no such file" in capsys.readouterr().err
+    assert main(["why", "my model is slow"]) == 1
+    assert "no message about memory" in capsys.readouterr().err
+
+
+def test_a_text_that_says_nothing_of_memory(tmp_path, capsys):
+    path = tmp_path / "a.txt"
+    path.write_text("all is well\n")
+    assert main(["why", str(path)]) == 1
+    assert "this is a text file" in capsys.readouterr().err
+
+
+def test_a_message_needs_no_plotly_and_little_memory(tmp_path):
+    """A text of one line of 60 MB: read in pieces."""
+    path = tmp_path / "long.txt"
+    path.write_bytes(b"x " * (30 << 20) + MESSAGE.encode() + b" y" * 1000)
+    code = (
+        "import sys; from bfcviz.cli import main; assert main(['why', sys.argv[1]]) == 0;"
+        "assert not {'plotly', 'ipywidgets', 'pandas'} & set(sys.modules);"
+        "print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert int(done.stdout.split()[-1]) < 200_000  # KiB
+
+
+@needs_shared
+def test_the_texts_that_people_pasted():
+    """The score of the given script: all facts, nearly all verdicts, no advice that cannot work."""
+    script = SHARED / "real/messages/check.py"
+    runner = Path(sys.executable).with_name("bfcviz")
+    done = subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"BFCVIZ": str(runner), "PATH": ""},
+    )
+    score = done.stdout.splitlines()[-1]
+    assert (
+        "is_failure right 26, facts 105 of 105, advice given 54 of 54, forbidden advice 0, verdict score 26/26"
+        in score
+    )

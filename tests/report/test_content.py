@@ -96,7 +96,7 @@ def test_json_holds_the_same_numbers():
     trace = failed_heap()
     report = report_of(trace)
     found = json.loads(rendered(report, "json"))
-    assert found["shown"]["verdict"] == "fragmentation"
+    assert found["shown"]["heap_verdict"] == "fragmentation"
     assert found["totals"]["bytes_in_use"] == report.stats.bytes_in_use == 2 * MiB
     assert found["timeline"][-1]["bytes_in_use"] == 2 * MiB
     assert sum(row["bytes"] for row in found["holders"]["op"]) == 2 * MiB

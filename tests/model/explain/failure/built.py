@@ -20,6 +20,8 @@ def state(
     framework="tensorflow",
     names=True,
     facts=None,
+    version="",
+    reasons=("made",),
     **recorded,
 ):
     """A trace of one moment: each region a list of MiB, positive in use, negative free; sizes as (size, requested).
@@ -41,7 +43,7 @@ def state(
         address += MIB
     chunks = np.array(rows, HEAP_CHUNK)
     events = events_of_state(chunks, places)
-    details = {"history": STATE_ONLY, "framework": framework}
+    details = {"history": STATE_ONLY, "framework": framework, "framework_version": version}
     if facts is not None:
         details["facts"] = [facts]
     if asked is not None:
@@ -54,5 +56,5 @@ def state(
         events = np.concatenate([events, oom])
     pool = Pool("GPU_0_bfc", None if limit is None else int(limit * MIB), options or {})
     return Trace.from_events(
-        events, labels, Origin("tensorflow-log", "a.log", Status.DEGRADED, ("made",), (pool,), details)
+        events, labels, Origin("tensorflow-log", "a.log", Status.DEGRADED, reasons, (pool,), details)
     )

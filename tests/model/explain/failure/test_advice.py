@@ -4,7 +4,7 @@ import pytest
 from model.explain.failure.built import MIB, state
 
 from bfcviz.analysis.advice import WORDS
-from bfcviz.analysis.diagnosis import Family, settings_of
+from bfcviz.analysis.diagnosis import Family, Verdict, failure_lines, settings_of, verdict_sentence
 from bfcviz.analysis.why import diagnose, would_fit
 from bfcviz.events.origin import Origin, Pool
 
@@ -55,7 +55,8 @@ def test_each_framework_has_its_own_words(framework, words):
 
 def test_to_free_as_much_as_is_asked_is_no_advice():
     assert "free_pins" not in advice([[8, -2]], 5, 10)
-    assert "at most 96 %" in advice([[100, -0.25]], 4, 100.25)["batch_size"].text  # 100.25 / 104
+    found = advice([[100, -0.25]], 4, 100.25, tensor="float [64,16384]")
+    assert "at most 96 %" in found["batch_size"].text  # 100.25 / 104
 
 
 def test_region_release_where_it_would_have_been_enough():
@@ -116,9 +117,12 @@ def test_a_larger_limit_and_a_device_that_is_too_small():
     found = advice(PINNED, 5, 13)["larger_limit"]
     assert found.numbers == {"needed": 18 * MIB, "limit": 13 * MIB, "more": 5 * MIB}
     assert "memory_limit=18" in found.text
-    jax = advice(PINNED, 5, 13, framework="jax", device_free=0, device_total=16 * MIB)["larger_limit"]
-    assert "The device has 16.0 MiB: it cannot." in jax.text
-    assert "1.38 times as large" in advice(PINNED, 5, 13, framework="jax")["larger_limit"].text  # 18 / 13
+    small = advice(PINNED, 5, 13, framework="jax", device_free=0, device_total=16 * MIB)
+    assert "larger_limit" not in small  # the device has less
+    assert "larger_limit" not in advice(PINNED, 5, 13, framework="jax")  # 13 MiB are 75 % of the device
+    assert (
+        "1.23 times as large" in advice([[8, -2, 1, -2]], 3, 13, framework="jax")["larger_limit"].text
+    )  # 16 / 13
     assert "larger_limit" not in advice(PINNED, 5, 64)  # refused: the limit is not the reason
     share = advice(PINNED, 5, 13, framework="jax", device_free=4 * MIB, device_total=20 * MIB)["larger_limit"]
     assert "XLA_PYTHON_CLIENT_MEM_FRACTION=0.90" in share.text
@@ -142,10 +146,52 @@ def test_the_batch_size_is_an_estimate_between_two_bounds():
     assert found.numbers == {"least": 0.5, "most": 0.8, "fits": 2 * MIB}
     for fact in ("50 to 80 %", "an estimate", "at most 2.0 MiB", "64 to 102"):
         assert fact in found.text
-    split = advice(PINNED, 5, 13)["batch_size"]  # a request has to fit the largest free chunk
+    tensor = "float [128,64]"
+    split = advice(PINNED, 5, 13, tensor=tensor)["batch_size"]  # a request has to fit the largest free chunk
     assert (split.numbers["least"], split.numbers["most"]) == (0.4, 0.4)
-    grown = advice(GROWN, 6, 13)["batch_size"]  # all would fit the limit: only the places are in the way
+    grown = advice(GROWN, 6, 13, tensor=tensor)[
+        "batch_size"
+    ]  # all would fit the limit: only the places are in the way
     assert grown.numbers["least"] == grown.numbers["most"] == pytest.approx(4 / 6)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "instead"),
+    [
+        ({"tensor": "float [1,64,64]"}, None),
+        ({"tensor": "float [4096]"}, None),
+        ({"tensor": ""}, None),
+        ({"tensor": "float [512,512]", "op": "dense/kernel/Adam_1/Initializer/zeros"}, "optimizer_state"),
+        ({"tensor": "float [60000,784]", "op": "_EagerConst"}, "feed_in_parts"),
+    ],
+)
+def test_a_batch_is_advised_only_where_the_shape_shows_one(recorded, instead):
+    found = advice([[6, -2]], 4, 8, **recorded)
+    assert "batch_size" not in found
+    assert instead is None or instead in found
+
+
+def test_others_that_held_the_device_at_the_start_come_first():
+    found = advice(PINNED, 5, 13, device_total=64 * MIB, device_free_at_start=14 * MIB)
+    assert next(iter(found)) == "other_users"
+    assert found["other_users"].numbers["others"] == 50 * MIB
+
+
+def test_settings_are_those_of_tensorflow_1():
+    texts = " ".join(each.text for each in advice(GROWN, 5, 13, version="1.x").values())
+    assert "per_process_gpu_memory_fraction" in texts
+    assert "cuda_malloc_async" not in texts
+    assert "set_logical_device_configuration" not in texts
+
+
+def test_an_incomplete_file_qualifies_what_follows_from_its_chunks():
+    gap = "5.0 KiB of the regions are in no chunk line"
+    trace = state(PINNED, 5, 64, reasons=(f"GPU_0_bfc: {gap}",), room=153)
+    found = diagnose(trace, len(trace) - 1)
+    assert (found.gaps, found.room) == ((gap,), 153)
+    assert found.verdict is Verdict.FRAGMENTATION  # not refused: the log says that only 153 bytes are left
+    assert "incomplete" in verdict_sentence(found)
+    assert "incomplete" in "\n".join(failure_lines(found))
 
 
 def test_what_is_missing_says_what_to_run_again():

@@ -224,7 +224,7 @@ def test_capacity_needs_only_the_free_bytes():
     unknown = dict.fromkeys(("regions", "chunks_free", "largest_free_chunk", "external_fragmentation"))
     found = verdict([[4, -2, 1]], 3, 8, facts=unknown)
     assert found.verdict is Verdict.CAPACITY
-    assert {each.kind for each in found.advice} == {AdviceKind.LARGER_LIMIT}
+    assert {each.kind for each in found.advice} == {AdviceKind.OTHER_USERS, AdviceKind.LARGER_LIMIT}
     assert "free in the pool        2.0 MiB\n" in str(found)
     assert verdict([[4, -2, 1, -2]], 3, facts=unknown).verdict is Verdict.UNKNOWN
 

@@ -1,0 +1,273 @@
+"""The verdict on a stated failure: arithmetic in its order, then who holds the rest."""
+
+import pytest
+
+from bfcviz.analysis.stated_advice import Requested, advise, requested
+from bfcviz.analysis.stated_answer import StatedAnswer
+from bfcviz.analysis.stated_verdict import Cause, device_use, judge
+from bfcviz.formats.messages import StatedFailure
+
+GIB, MIB = 1 << 30, 1 << 20
+FULL = {
+    "requested": 2 * GIB,
+    "device_total": 16 * GIB,
+    "device_free": GIB,
+    "allocated": 14 * GIB,
+    "reserved_unallocated": MIB,
+}
+
+
+def torch(marks=(), processes=None, version="2.5 or later", framework="PyTorch CUDA", **facts):
+    known = {name: int(value) for name, value in {**FULL, **facts}.items() if value is not None}
+    return StatedFailure(
+        "torch-cuda", framework, known, marks=frozenset(marks), processes=processes or {}, version=version
+    )
+
+
+def kinds(found):
+    return [str(each.kind) for each in advise(found, judge(found))]
+
+
+@pytest.mark.parametrize(
+    ("facts", "cause"),
+    [
+        ({}, Cause.CAPACITY),
+        ({"requested": 17 * GIB, "device_free": 0}, Cause.REQUEST_EXCEEDS_DEVICE),
+        ({"device_free": 3 * GIB}, Cause.DRIVER_REFUSED),
+        ({"device_free": 20 * GIB}, Cause.DRIVER_REFUSED),  # free > total: the figures contradict each other
+        ({"reserved_unallocated": 2 * GIB, "allocated": 12 * GIB}, Cause.CACHED_FRAGMENTATION),
+        (
+            {"requested": 12 * GIB, "reserved_unallocated": 9 * GIB, "allocated": 5 * GIB},
+            Cause.CAPACITY,
+        ),  # with all of it
+        (
+            {"requested": GIB + MIB, "reserved_unallocated": 100 * MIB},
+            Cause.CAPACITY,
+        ),  # cache below 2 % of the pool
+        ({"allocated": 40 * GIB, "device_free": 0}, Cause.SPILLED),
+        ({"limit": 15 * GIB, "device_free": 3 * GIB}, Cause.CAP_BY_SETTING),
+        ({"limit": 16 * GIB, "device_free": 3 * GIB}, Cause.DRIVER_REFUSED),  # no limit below the device
+        ({"allocated": 5 * GIB}, Cause.OTHER_PROCESS),
+        ({"allocated": 5 * GIB, "process_in_use": 15 * GIB}, Cause.CAPACITY),  # a library of this process
+        ({"allocated": 5 * GIB, "process_in_use": 6 * GIB}, Cause.OTHER_PROCESS),
+        ({"private_pools": 2 * GIB}, Cause.PRIVATE_POOLS),
+        ({"device_total": None, "device_free": None}, Cause.UNKNOWN),
+        ({"allocated": None, "reserved_unallocated": None}, Cause.UNKNOWN),
+        ({"requested": None}, Cause.UNKNOWN),
+    ],
+)
+def test_pytorch_in_the_order_of_the_arithmetic(facts, cause):
+    assert judge(torch(**facts)).cause is cause
+
+
+def test_a_listed_process_that_leaves_nothing_is_this_one():
+    own = torch(allocated=None, reserved_unallocated=None, processes={7: 15 * GIB})
+    assert judge(own).cause is Cause.CAPACITY
+    two = torch(allocated=4 * GIB, processes={7: 5 * GIB, 8: 10 * GIB})
+    assert judge(two).cause is Cause.OTHER_PROCESS
+    assert device_use(torch(processes={7: 15 * GIB})).own == 15 * GIB
+
+
+def test_no_setting_of_the_allocator_for_a_full_device():
+    found = kinds(torch())
+    assert found[0] == "smaller_request_or_batch"
+    assert not {"expandable_segments", "max_split_size", "cuda_malloc_async", "free_other_processes"} & set(
+        found
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "marks", "framework", "first"),
+    [
+        ("2.5 or later", (), "PyTorch CUDA", "expandable_segments"),
+        ("1.4 to 2.0", (), "PyTorch CUDA", "max_split_size"),
+        ("2.5 or later", ("windows",), "PyTorch CUDA", "max_split_size"),
+        ("2.5 or later", (), "PyTorch ROCm", "max_split_size"),
+        ("2.5 or later", (), "PyTorch XPU", "smaller_request_or_batch"),
+    ],
+)
+def test_fragmentation_by_version_and_platform(version, marks, framework, first):
+    found = torch(
+        marks, version=version, framework=framework, reserved_unallocated=2 * GIB, allocated=12 * GIB
+    )
+    assert kinds(found)[0] == first
+
+
+def test_the_setting_has_the_name_of_its_version():
+    split = {"reserved_unallocated": 2 * GIB, "allocated": 12 * GIB}
+    (first, *_) = advise(found := torch(["conf"], **split), judge(found))
+    assert "PYTORCH_ALLOC_CONF=" in first.text
+    (first, *_) = advise(found := torch(["hip_conf"], framework="PyTorch ROCm", **split), judge(found))
+    assert "PYTORCH_HIP_ALLOC_CONF=" in first.text
+
+
+def test_empty_cache_never_helps_a_failed_request():
+    for facts in ({}, {"reserved_unallocated": 2 * GIB}, {"device_free": 3 * GIB}, {"allocated": 5 * GIB}):
+        found = torch(**facts)
+        assert not [each.text for each in advise(found, judge(found)) if "empty_cache" in each.text]
+
+
+@pytest.mark.parametrize(
+    ("message", "framework", "facts", "marks", "cause"),
+    [
+        (
+            "torch-mps",
+            "PyTorch MPS",
+            {"allocated": 10 * GIB, "limit": 11 * GIB, "requested": 2 * GIB},
+            (),
+            Cause.CAPACITY,
+        ),
+        (
+            "torch-mps",
+            "PyTorch MPS",
+            {"allocated": GIB, "limit": 11 * GIB, "requested": GIB},
+            (),
+            Cause.DRIVER_REFUSED,
+        ),
+        (
+            "torch-summary",
+            "PyTorch CUDA",
+            {"peak": 4 * GIB, "peak_reserved": 12 * GIB, "num_ooms": 1},
+            (),
+            Cause.CACHED_FRAGMENTATION,
+        ),
+        (
+            "torch-stats",
+            "PyTorch CUDA",
+            {"peak": 11 * GIB, "peak_reserved": 12 * GIB, "num_ooms": 1},
+            (),
+            Cause.CAPACITY,
+        ),
+        ("xla-bytes", "JAX", {"requested": GIB}, (), Cause.UNKNOWN),
+        ("xla-bytes", "JAX", {"requested": 40 * GIB, "limit": 12 * GIB}, (), Cause.REQUEST_EXCEEDS_DEVICE),
+        ("xla-bytes", "JAX", {"requested": 13 * GIB, "limit": 12 * GIB}, (), Cause.REQUEST_EXCEEDS_LIMIT),
+        ("xla-bytes", "JAX", {"requested": 1024 * GIB}, (), Cause.REQUEST_EXCEEDS_DEVICE),
+        (
+            "tf-tensor",
+            "TensorFlow",
+            {"requested": 4 * GIB, "limit": 8 * GIB, "in_use": 5 * GIB},
+            (),
+            Cause.CAPACITY,
+        ),
+        (
+            "tf-tensor",
+            "TensorFlow",
+            {"requested": 2 * GIB, "limit": 8 * GIB, "in_use": 5 * GIB},
+            (),
+            Cause.CACHED_FRAGMENTATION,
+        ),
+        ("tf-bfc", "TensorFlow", {"requested": GIB, "extension_refused": 8 * GIB}, (), Cause.OTHER_PROCESS),
+        (
+            "tf-bfc",
+            "TensorFlow",
+            {"requested": GIB, "device_total": 8 * GIB, "device_free_at_start": GIB},
+            (),
+            Cause.OTHER_PROCESS,
+        ),
+        ("tf-bfc", "TensorFlow", {"requested": GIB}, ("host",), Cause.HOST_MEMORY),
+        (
+            "tpu-compile",
+            "JAX TPU",
+            {"program": 20 * GIB, "limit": 15 * GIB},
+            ("hbm",),
+            Cause.REQUEST_EXCEEDS_DEVICE,
+        ),
+        ("tpu-run", "JAX TPU", {"requested": 4 * GIB, "device_free": 2 * GIB}, (), Cause.CAPACITY),
+        ("tpu-run", "JAX TPU", {"requested": GIB, "device_free": 2 * GIB}, (), Cause.CACHED_FRAGMENTATION),
+        (
+            "cupy",
+            "CuPy",
+            {"requested": GIB, "allocated": 9 * GIB, "limit": 10 * GIB},
+            (),
+            Cause.CAP_BY_SETTING,
+        ),
+        ("cupy", "CuPy", {"requested": GIB, "allocated": 9 * GIB}, (), Cause.UNKNOWN),
+        (
+            "rmm-pool",
+            "RMM",
+            {"requested": 2 * GIB, "reserved": 9 * GIB, "limit": 10 * GIB},
+            (),
+            Cause.CAP_BY_SETTING,
+        ),
+        (
+            "rmm-pool",
+            "RMM",
+            {"requested": 2 * GIB, "reserved": 5 * GIB, "limit": 10 * GIB},
+            (),
+            Cause.CAPACITY,
+        ),
+        ("onnx-limit", "ONNX Runtime", {"requested": GIB, "available": MIB}, (), Cause.CAP_BY_SETTING),
+        ("onnx-driver", "ONNX Runtime", {"requested": GIB}, (), Cause.UNKNOWN),
+        (
+            "ggml-buffer",
+            "llama.cpp",
+            {"requested": 4 * GIB, "device_free_at_start": 2 * GIB},
+            (),
+            Cause.CAPACITY,
+        ),
+        (
+            "vllm-start",
+            "vLLM",
+            {"requested": 9 * GIB, "device_free": GIB, "device_total": 10 * GIB},
+            ("start",),
+            Cause.OTHER_PROCESS,
+        ),
+        ("vllm-blocks", "vLLM", {}, ("kv",), Cause.CAP_BY_SETTING),
+        ("tf-context", "TensorFlow", {}, (), Cause.OTHER_PROCESS),
+        ("cuda-call", "CUDA", {}, (), Cause.UNKNOWN),
+    ],
+)
+def test_the_other_frameworks(message, framework, facts, marks, cause):
+    found = StatedFailure(message, framework, facts, marks=frozenset(marks))
+    assert judge(found).cause is cause
+    assert advise(found, judge(found))
+
+
+def test_which_buffer_of_llama_cpp():
+    def first(*marks):
+        return kinds(StatedFailure("ggml-buffer", "llama.cpp", {"requested": GIB}, marks=frozenset(marks)))[0]
+
+    assert first("compute") == "sequence_or_context_length"
+    assert first("weights") == "smaller_model_or_precision"
+    assert "kv_cache_size" in kinds(StatedFailure("ggml-buffer", "llama.cpp", {}, marks=frozenset({"kv"})))
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "what"),
+    [
+        ("", (64, 32, 32), Requested.BATCH),
+        ("", (1, 32, 32), Requested.UNKNOWN),
+        ("", (4096,), Requested.UNKNOWN),
+        ("training/Adam/dense_1/kernel/m/Initializer/zeros", (4096, 4096), Requested.VARIABLE),
+        ("_EagerConst", (60000, 784), Requested.CONSTANT),
+        ("gradients/conv_grad/Conv2DBackpropFilter", (3, 3, 512, 512), Requested.VARIABLE),
+    ],
+)
+def test_what_a_request_is(op, shape, what):
+    assert requested(op, shape) is what
+
+
+def test_the_batch_that_fits():
+    facts = {"requested": 6 * GIB, "limit": 10 * GIB, "in_use": 7 * GIB}
+    found = StatedFailure("tf-tensor", "TensorFlow", facts, shape=(16, 3 << 25))
+    assert "at most 8 instead of 16" in advise(found, judge(found))[0].text
+    none = StatedFailure("tf-tensor", "TensorFlow", facts, shape=(1, 3 << 29))
+    assert "instead of" not in advise(none, judge(none))[0].text
+
+
+def test_the_answer_as_text_html_and_json():
+    answer = StatedAnswer.of([torch(processes={7: 15 * GIB})], [])
+    (entry,) = answer.to_json()["failures"]
+    assert (entry["verdict"], entry["facts"]["process_7"], entry["advice"][0]["kind"]) == (
+        "capacity",
+        15 * GIB,
+        "smaller_request_or_batch",
+    )
+    text = str(answer)
+    assert "capacity" in text.splitlines()[0]
+    assert answer._repr_html_().startswith("<pre>")
+    assert max(map(len, text.splitlines())) <= 110
+    (failure,) = answer.failures
+    assert len(failure.short) < len(failure.line)
+    soft = StatedAnswer.of([], [StatedFailure("tf-bfc", "TensorFlow", {"requested": GIB})])
+    assert (soft.to_json()["failures"], soft.to_json()["verdict"]) == ([], "not_a_failure")

@@ -1,0 +1,516 @@
+"""Texts of frameworks, written here in the format of their sources: what is read, and what is joined to one failure."""
+
+import gzip
+import random
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bfcviz.errors import FileError
+from bfcviz.importers.messages import is_pasted, read_message_file, read_messages, read_pasted
+
+MIB, GIB = 1 << 20, 1 << 30
+
+# c10/cuda/CUDACachingAllocator.cpp, today
+CUDA_2 = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB. GPU 1 has a total capacity of "
+    "8.00 GiB of which 1.00 GiB is free. Process 77 has 512.00 MiB memory in use. Including non-PyTorch "
+    "memory, this process has 6.25 GiB memory in use. 7.00 GiB allowed; Of the allocated memory 5.00 GiB is "
+    "allocated by PyTorch, with 64.00 MiB allocated in private pools (e.g., CUDA Graphs), and 256.00 MiB is "
+    "reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
+    "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory "
+    "Management  (https://docs.pytorch.org/docs/stable/notes/cuda.html)"
+)
+CUDA_2_FACTS = {
+    "requested": 3 * GIB,
+    "device_total": 8 * GIB,
+    "device_free": GIB,
+    "process_in_use": 6 * GIB + GIB // 4,
+    "limit": 7 * GIB,
+    "allocated": 5 * GIB,
+    "private_pools": 64 * MIB,
+    "reserved_unallocated": 256 * MIB,
+    "other_processes": 512 * MIB,
+}
+
+CASES = [
+    ("torch today", CUDA_2, "PyTorch CUDA", CUDA_2_FACTS),
+    (
+        "torch 2.1",  # with its typo
+        (
+            "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total "
+            "capacty of 4.00 GiB of which 2.00 MiB is free. Of the allocated memory 3.50 GiB is allocated by "
+            "PyTorch, and 1.00 MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is "
+            "large try setting max_split_size_mb"
+        ),
+        "PyTorch CUDA",
+        {"requested": 20 * MIB, "device_total": 4 * GIB, "device_free": 2 * MIB, "reserved_unallocated": MIB},
+    ),
+    (
+        "torch 1.4 to 2.0",
+        (
+            "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 4.00 GiB total capacity; 3.00 "
+            "GiB already allocated; 2.00 MiB free; 3.50 GiB allowed; 3.25 GiB reserved in total by PyTorch)"
+        ),
+        "PyTorch CUDA",
+        {
+            "requested": 20 * MIB,
+            "device_total": 4 * GIB,
+            "allocated": 3 * GIB,
+            "device_free": 2 * MIB,
+            "limit": 3 * GIB + GIB // 2,
+            "reserved": 3 * GIB + GIB // 4,
+        },
+    ),
+    (
+        "torch 1.0",
+        (
+            "RuntimeError: CUDA out of memory. Tried to allocate 128.00 KiB (GPU 0; 4.00 GiB total capacity; "
+            "3.00 GiB already allocated; 64.00 KiB free; 5.00 MiB cached)"
+        ),
+        "PyTorch CUDA",
+        {"requested": 128 << 10, "cached": 5 * MIB},
+    ),
+    (
+        "torch on ROCm",
+        CUDA_2.replace("CUDA out", "HIP out").replace("PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"),
+        "PyTorch ROCm",
+        CUDA_2_FACTS,
+    ),
+    (
+        "torch on XPU",  # c10/xpu/XPUCachingAllocator.cpp, before the free memory came into it
+        (
+            "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacity "
+            "of 8.00 GiB. Of the allocated memory 5.00 GiB is allocated by PyTorch, and 0 bytes is reserved by "
+            "PyTorch but unallocated. Please use `empty_cache` to release all unoccupied cached memory."
+        ),
+        "PyTorch XPU",
+        {"requested": 3 * GIB, "device_total": 8 * GIB, "allocated": 5 * GIB, "reserved_unallocated": 0},
+    ),
+    (
+        "torch with cudaMallocAsync",  # c10/cuda/CUDAMallocAsyncAllocator.cpp
+        (
+            "torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of "
+            "memory)\nCurrently allocated     : 6.00 GiB\nRequested               : 2.00 GiB\nDevice limit       "
+            "     : 8.00 GiB\nFree (according to CUDA): 1.00 GiB\nPyTorch limit (set by user-supplied memory "
+            "fraction)\n                        : 17179869184.00 GiB"
+        ),
+        "PyTorch cudaMallocAsync",
+        {
+            "allocated": 6 * GIB,
+            "requested": 2 * GIB,
+            "device_total": 8 * GIB,
+            "device_free": GIB,
+            "limit": None,
+        },
+    ),
+    (
+        "torch on a Mac",  # aten/src/ATen/mps/MPSAllocator.mm; GB until 2.6
+        (
+            "RuntimeError: MPS backend out of memory (MPS allocated: 17.00 GB, other allocations: 512.00 MB, max "
+            "allowed: 18.00 GB). Tried to allocate 1.00 GB on private pool. Use "
+            "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit"
+        ),
+        "PyTorch MPS",
+        {"allocated": 17 * GIB, "other_allocations": 512 * MIB, "limit": 18 * GIB, "requested": GIB},
+    ),
+    (
+        "torch on a processor",  # c10/core/impl/alloc_cpu.cpp
+        (
+            "RuntimeError: [enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: can't allocate "
+            "memory: you tried to allocate 4294967296 bytes. Error code 12 (Cannot allocate memory)"
+        ),
+        "PyTorch CPU",
+        {"requested": 4 * GIB},
+    ),
+    (
+        "memory_stats()",
+        (
+            "OrderedDict([('active.all.current', 5), ('allocated_bytes.all.current', 1024), "
+            "('allocated_bytes.all.peak', 4096), ('num_alloc_retries', 3), ('num_ooms', 2), "
+            "('reserved_bytes.all.current', 2048), ('reserved_bytes.all.peak', 8192)])"
+        ),
+        "PyTorch CUDA",
+        {
+            "allocated": 1024,
+            "peak": 4096,
+            "num_ooms": 2,
+            "num_retries": 3,
+            "reserved": 2048,
+            "peak_reserved": 8192,
+        },
+    ),
+    (
+        "memory_summary()",
+        (
+            "|                  PyTorch CUDA memory summary, device ID 0                 |\n|            CUDA "
+            "OOMs: 2            |        cudaMalloc retries: 3         |\n| Allocated memory      |    100 MiB | "
+            "   400 MiB |   9000 MiB |   8900 MiB |\n|       from large pool |     90 MiB |    390 MiB |   8000 "
+            "MiB |   7910 MiB |\n| GPU reserved memory   |    500 MiB |    900 MiB |   1000 MiB |    500 MiB "
+            "|\n| Non-releasable memory |     50 MiB |     60 MiB |   1000 MiB |    950 MiB |\n"
+        ),
+        "PyTorch CUDA",
+        {
+            "num_ooms": 2,
+            "allocated": 100 * MIB,
+            "peak": 400 * MIB,
+            "reserved": 500 * MIB,
+            "peak_reserved": 900 * MIB,
+            "non_releasable": 50 * MIB,
+        },
+    ),
+    (
+        "JAX with its program",  # xla/service/buffer_assignment.cc
+        (
+            "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate "
+            "2147483000 bytes.\nBufferAssignment OOM Debugging.\nBufferAssignment stats:\n             parameter "
+            "allocation:    1.00GiB\n              constant allocation:        48B\n        maybe_live_out "
+            "allocation:  512.00MiB\n     preallocated temp allocation:    2.00GiB\n  preallocated temp "
+            "fragmentation:       64B (0.00%)\n                 total allocation:    3.50GiB\n              "
+            "total fragmentation:  128.00MiB (3.57%)\nPeak buffers:\n\tBuffer 1:\n\t\tSize: 1.50GiB\n"
+        ),
+        "JAX",
+        {
+            "requested": 2147483000,
+            "parameters": GIB,
+            "constants": 48,
+            "live_out": 512 * MIB,
+            "temp": 2 * GIB,
+            "program_total": 3 * GIB + GIB // 2,
+            "fragmentation": 128 * MIB,
+            "largest_buffer": GIB + GIB // 2,
+        },
+    ),
+    (
+        "JAX, newer words",
+        "RESOURCE_EXHAUSTED: Failed to allocate request for 3.00GiB (3221225472B) on device ordinal 0",
+        "JAX",
+        {"requested": 3 * GIB},
+    ),
+    (
+        "XLA's scheduler",  # xla/service/gpu/gpu_hlo_schedule.cc
+        (
+            "E external/xla/xla/service/gpu/gpu_hlo_schedule.cc:654] The byte size of input/output arguments "
+            "(5000000) exceeds the base limit (4000000). This indicates an error in the calculation!\nW "
+            "external/xla/xla/tsl/framework/bfc_allocator.cc:501] Allocator (GPU_0_bfc) ran out of memory trying "
+            "to allocate 4.77MiB (rounded to 5000192)requested by op \n"
+        ),
+        "JAX",
+        {"program_io": 5_000_000, "limit": 4_000_000, "rounded": 5_000_192, "requested": 5_000_192},
+    ),
+    (
+        "TPU at compile time",
+        (
+            "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used "
+            "20.00G of 15.50G hbm. Exceeded hbm capacity by 4.50G.\n\nTotal hbm usage >= 20.50G:\n    reserved   "
+            "     512.00M \n    program          20.00G \n    arguments            0B \n"
+        ),
+        "JAX TPU",
+        {
+            "program": 20 * GIB,
+            "limit": 31 * GIB // 2,
+            "exceeded": 9 * GIB // 2,
+            "system_reserved": 512 * MIB,
+            "arguments": 0,
+        },
+    ),
+    (
+        "TPU at run time",
+        (
+            "RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 4.00G. That was not "
+            "possible. There are 2.00G free.; (0x0x0_HBM0)"
+        ),
+        "JAX TPU",
+        {"requested": 4 * GIB, "device_free": 2 * GIB},
+    ),
+    (
+        "TensorFlow with counters",  # tsl/framework/bfc_allocator.cc, AllocatorStats::DebugString
+        (
+            "2018-06-08 17:26:00.908082: I tensorflow/core/common_runtime/bfc_allocator.cc:680] Stats: \nLimit:  "
+            "               10000\nInUse:                    7000\nMaxInUse:                 8000\nNumAllocs:    "
+            "              82\nMaxAllocSize:             4000\n\n2018-06-08 17:26:00.908130: W "
+            "tensorflow/core/framework/op_kernel.cc:1202] OP_REQUIRES failed at x.cc:1 : Resource exhausted: OOM "
+            "when allocating tensor with shape[16,100] and type float on "
+            "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc"
+        ),
+        "TensorFlow",
+        {
+            "limit": 10000,
+            "in_use": 7000,
+            "peak": 8000,
+            "num_allocs": 82,
+            "largest_alloc": 4000,
+            "requested": 6400,
+        },
+    ),
+    (
+        "TensorFlow's host memory",
+        (
+            "failed to alloc 2147483648 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory\ncould not "
+            "allocate pinned host memory of size: 2147483648"
+        ),
+        "TensorFlow",
+        {"requested": 2 * GIB},
+    ),
+    (
+        "CuPy with a limit",  # cupy/cuda/memory.pyx, OutOfMemoryError
+        (
+            "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 1,024 bytes (allocated so far: 4,096 "
+            "bytes, limit set to: 5,000 bytes)."
+        ),
+        "CuPy",
+        {"requested": 1024, "allocated": 4096, "limit": 5000},
+    ),
+    (
+        "CuPy before 6",
+        "cupy.cuda.memory.OutOfMemoryError: out of memory to allocate 1024 bytes (total 5120 bytes)",
+        "CuPy",
+        {"requested": 1024, "total_with_request": 5120, "allocated": 4096},
+    ),
+    (
+        "RMM",  # cpp/src/mr/detail/pool_memory_resource_impl.cpp
+        (
+            "MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/x/pool_memory_resource.hpp:257: Maximum "
+            "pool size exceeded (failed to allocate 2.000 GiB): Not enough room to grow, current/max/try size = "
+            "9.000 GiB, 10.000 GiB, 2.000 GiB"
+        ),
+        "RMM",
+        {"requested": 2 * GIB, "reserved": 9 * GIB, "limit": 10 * GIB},
+    ),
+    (
+        "RMM's driver",  # cpp/include/rmm/detail/error.hpp, RMM_CUDA_TRY_ALLOC
+        (
+            "MemoryError: std::bad_alloc: out_of_memory: CUDA error (failed to allocate 4096 bytes) at: "
+            "/x/cuda_memory_resource.hpp:62: cudaErrorMemoryAllocation out of memory"
+        ),
+        "RMM",
+        {"requested": 4096},
+    ),
+    (
+        "ONNX Runtime",  # onnxruntime/core/framework/bfc_arena.cc
+        (
+            "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running Conv node. "
+            "Name:'a' Status Message: /onnxruntime_src/onnxruntime/core/framework/bfc_arena.cc:376 void* "
+            "onnxruntime::BFCArena::AllocateRawInternal(size_t, bool) Available memory of 1024 is smaller than "
+            "requested bytes of 4096"
+        ),
+        "ONNX Runtime",
+        {"requested": 4096, "available": 1024},
+    ),
+    (
+        "llama.cpp",  # ggml-cuda.cu, ggml-alloc.c
+        (
+            "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 1024.00 MiB on device 0: cudaMalloc failed: "
+            "out of memory\nalloc_tensor_range: failed to allocate CUDA0 buffer of size "
+            "1073741824\nllama_model_load: error loading model: unable to allocate CUDA0 buffer\n"
+        ),
+        "llama.cpp",
+        {"requested": GIB, "requested_printed": GIB},
+    ),
+    (
+        "vLLM at its start",  # vllm/v1/worker/gpu_worker.py
+        (
+            "ValueError: Free memory on device cuda:0 (2.5/16.0 GiB) on startup is less than desired GPU memory "
+            "utilization (0.9, 14.4 GiB). Decrease GPU memory utilization or reduce GPU memory used by other "
+            "processes."
+        ),
+        "vLLM",
+        {"device_free": 5 * GIB // 2, "device_total": 16 * GIB},
+    ),
+    (
+        "vLLM's KV cache",  # vllm/v1/core/kv_cache_utils.py
+        (
+            "ValueError: To serve at least one request with the models's max seq len (4096), (4.0 GiB KV cache "
+            "is needed, which is larger than the available KV cache memory (1.0 GiB). Based on the available "
+            "memory, the estimated maximum model length is 1024."
+        ),
+        "vLLM",
+        {"requested": 4 * GIB, "kv_available": GIB, "max_tokens": 4096, "kv_tokens": 1024},
+    ),
+    (
+        "Ollama",
+        "Error: model requires more system memory (12.0 GiB) than is available (8.0 GiB)",
+        "Ollama",
+        {"requested": 12 * GIB, "available": 8 * GIB},
+    ),
+    (
+        "a call of CUDA",
+        "RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be",
+        "PyTorch CUDA",
+        {},
+    ),
+]
+IDS = [case[0] for case in CASES]
+
+
+def read(text, name=""):
+    return read_messages([text.encode()], name)
+
+
+def only(text):
+    found = read(text)
+    assert len(found.failures) == 1, found
+    return found.failures[0]
+
+
+@pytest.mark.parametrize(("_name", "text", "framework", "facts"), CASES, ids=IDS)
+def test_each_text_is_read(_name, text, framework, facts):
+    found = only(text)
+    assert found.framework == framework
+    assert {name: found.facts.get(name) for name in facts} == facts
+
+
+DRESSES = {
+    "in other text": lambda text: (
+        f"Epoch 1: 50%|####  | 3/6\nmemory: fine\n{text}\nsrun: error: task 3 exited\n"
+    ),
+    "after ranks": lambda text: "".join(f"[rank3]: {line}\n" for line in text.split("\n")),
+    "after times": lambda text: "".join(
+        f"2025-11-12T11:25:13.4961658Z {line}\n" for line in text.split("\n")
+    ),
+    "of a worker": lambda text: "".join(
+        f"(Worker_TP1 pid=54) ERROR 07-29 21:48:54 [multiproc_executor.py:962] {line}\n"
+        for line in text.split("\n")
+    ),
+    "in colours": lambda text: text.replace(" ", "\x1b[0m \x1b[31;1m"),
+    "in a quotation": lambda text: "".join(f"> {line}\n" for line in text.split("\n")),
+    "in JSON": lambda text: '{"log": "' + text.replace("\n", "\\n") + '"}',
+    "on Windows": lambda text: text.replace("\n", "\r\n"),
+}
+
+
+@pytest.mark.parametrize("dress", DRESSES)
+@pytest.mark.parametrize(("_name", "text", "framework", "facts"), CASES, ids=IDS)
+def test_it_is_read_wherever_it_stands(_name, text, framework, facts, dress):
+    found = only(DRESSES[dress](text))
+    assert {name: found.facts.get(name) for name in facts} == facts
+    assert found.framework == framework
+
+
+@pytest.mark.parametrize("width", [61, 80, 120])
+def test_hard_wrapped_lines(width):
+    wrapped = "\n".join(CUDA_2[at : at + width] for at in range(0, len(CUDA_2), width))
+    assert dict(only(wrapped).facts) == CUDA_2_FACTS
+    words, lines = CUDA_2.split(" "), [""]
+    for word in words:
+        lines = [*lines, word] if len(lines[-1]) + len(word) > width else [*lines[:-1], f"{lines[-1]} {word}"]
+    assert dict(only("\n  ".join(lines)).facts) == CUDA_2_FACTS
+
+
+def test_pieces_of_any_length_make_no_difference():
+    text = ("x" * 5000 + "\n" + CUDA_2 + "\n").encode() * 3
+    whole = read_messages([text])
+    for size in (7, 999, 4096):
+        assert read_messages([text[at : at + size] for at in range(0, len(text), size)]) == whole
+    assert whole.failures[0].count == 3
+
+
+def test_utf_16_of_powershell(tmp_path):
+    path = tmp_path / "out.txt"
+    path.write_bytes(CUDA_2.encode("utf-16"))
+    assert dict(read_message_file(path).failures[0].facts) == CUDA_2_FACTS
+    path.write_bytes(gzip.compress(CUDA_2.encode()))
+    assert dict(read_message_file(path).failures[0].facts) == CUDA_2_FACTS
+
+
+def test_several_failures_each_once_in_their_order():
+    other = CUDA_2.replace("3.00 GiB.", "4.00 GiB.")
+    found = read(f"{CUDA_2}\n{other}\n{CUDA_2}\nCUDA out of memory")
+    assert [(each.facts["requested"], each.count) for each in found.failures] == [(4 * GIB, 1), (3 * GIB, 3)]
+    assert found.failures[0].line == 2
+
+
+def test_lines_of_one_failure_are_joined():
+    text = (
+        "2024-05-28 07:02:44.349554: W external/tsl/tsl/framework/bfc_allocator.cc:482] Allocator "
+        "(GPU_0_bfc) ran out of memory trying to allocate 2.00GiB (rounded to 2147483648)requested by op "
+        "\nE0528 07:02:44.350251   27487 pjrt_stream_executor_client.cc:2826] Execution of replica 0 failed: "
+        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 2147483600 "
+        "bytes.\njaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to "
+        "allocate 2147483600 bytes."
+    )
+    found = only(text)
+    assert (found.framework, found.facts["requested"], found.count) == ("JAX", 2147483600, 2)
+    assert found.op == ""
+
+
+def test_what_is_no_failure():
+    soft = (
+        "W tensorflow/core/common_runtime/bfc_allocator.cc:275] Allocator (GPU_0_bfc) ran out of memory "
+        "trying to allocate 1.00GiB with freed_by_count=0. The caller indicates that this is not a failure, "
+        "but may mean"
+    )
+    backs_off = "\n".join(
+        f"failed to allocate 1G ({size} bytes) from device: CUDA_ERROR_OUT_OF_MEMORY" for size in (1000, 900)
+    )
+    retried = (
+        "allocating 10.00 MiB on device 1: cudaMalloc failed: out of memory\nfailed to allocate CUDA1 buffer "
+        "of size 10485760\nsched_reserve: compute buffer allocation failed, retrying without pipeline "
+        "parallelism"
+    )
+    counted = (
+        "PyTorch CUDA memory summary, device ID 0\n| CUDA OOMs: 0 | cudaMalloc retries: 0 |\n"
+        "| Allocated memory | 1 MiB | 2 MiB |"
+    )
+    for text in (soft, backs_off, retried, counted):
+        found = read(text)
+        assert (len(found.failures), len(found.soft)) == (0, 1), text
+    assert len(read(f"{soft}\n{CUDA_2}").failures) == 1
+
+
+def test_figures_that_cannot_be_are_left_out():
+    found = only(CUDA_2.replace("6.25 GiB", "17179869184.00 GiB"))
+    assert "process_in_use" not in found.facts
+    assert "false_figures" in found.marks
+    found = only(CASES[7][1].replace("512.00 MB", "67108914.49 GB"))
+    assert "other_allocations" not in found.facts
+
+
+def test_a_pasted_text_is_told_from_a_file(tmp_path):
+    path = tmp_path / "a file"
+    path.write_text(CUDA_2)
+    assert not is_pasted(str(path))
+    assert not is_pasted("missing.log")
+    assert is_pasted(CUDA_2)
+    assert is_pasted("x" * 5000 + "\0 \n")
+    with pytest.raises(FileError, match="no such file"):
+        read_pasted("my model is slow")
+
+
+WORDS = sorted({word for _, text, *_ in CASES for word in text.split()})
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from([text for _, text, *_ in CASES] + WORDS + ["\n", "\x1b[1m", "{", "9" * 40]),
+        max_size=30,
+    ),
+    st.randoms(),
+)
+def test_mutated_texts_end_in_one_answer(parts, random_):
+    from bfcviz.analysis.stated_answer import StatedAnswer  # noqa: PLC0415  the answer is part of the promise
+
+    text = list(" ".join(parts))
+    for _ in range(min(len(text), 20)):
+        at = random_.randrange(len(text))
+        text[at] = random_.choice("0123456789., GMKiB()\n|")
+    answer = StatedAnswer.of(*read("".join(text)))
+    assert isinstance(str(answer), str)
+    assert isinstance(answer.to_json()["failures"], list)
+
+
+@pytest.mark.parametrize(
+    "text", ["CUDA out of memory ", "9" * 20, "failed to allocate ", "Limit: ", "|", "a " * 50, "Buffer 1: "]
+)
+def test_time_is_bounded(text):
+    begun = time.perf_counter()
+    read(text * (400_000 // len(text)))
+    assert time.perf_counter() - begun < 20
+
+
+def test_random_bytes():
+    data = random.Random(4).randbytes(1 << 16)
+    assert read_messages([data]) == ([], [], 0)
