@@ -66,6 +66,11 @@ def advise(found: StatedFailure, judged: Judgement) -> tuple[StatedAdvice, ...]:
     elif judged.cause is Cause.NOT_A_FAILURE:
         rule = _soft
     kinds: dict[AdviceWord, StatedAdvice] = {}
+    if judged.cause is Cause.REQUEST_EXCEEDS_DEVICE and found.fact("device_total") is None and rule in _PLAIN:
+        text = (
+            "Print the shape, and the sizes that it is made from: so much is a wrong shape or a wrong index."
+        )
+        kinds[AdviceWord.SHAPE_BUG] = StatedAdvice(AdviceWord.SHAPE_BUG, text)
     for each in rule(found, judged):
         kinds.setdefault(each.kind, each)
     return tuple(kinds.values())
@@ -85,8 +90,9 @@ class Requested(StrEnum):
 
 
 _VARIABLE: Final = re.compile(
-    r"(?i)adam|momentum|rmsprop|adagrad|ftrl|\bslot|initializer|variable|assign|exp_avg|optimizer|moments?_\d|backpropfilter|weight_grad"
+    r"(?i)\bslot|initializer|(?:^|/)variable|(?:^|/)assign|exp_avg|\bmoments?_\d|backpropfilter|weight_grad"
 )
+_SLOT: Final = re.compile(r"(?i)\b(?:adam|momentum|rmsprop|adagrad|ftrl)")
 _CONSTANT: Final = re.compile(r"(?i)\bconst\b|_?eagerconst|constant")
 
 
@@ -99,18 +105,20 @@ def requested(op: str, shape: tuple[int, ...]) -> Requested:
     """
     if _CONSTANT.search(op):
         return Requested.CONSTANT
-    if _VARIABLE.search(op):
+    if _VARIABLE.search(op) or (_SLOT.search(op) and "gradients/" not in op):
         return Requested.VARIABLE
     return Requested.BATCH if len(shape) > 1 and shape[0] > 1 else Requested.UNKNOWN
 
 
 def _smaller_request(found: StatedFailure, words: str = "") -> Iterator[StatedAdvice]:
     """A smaller request, in the words of what it is."""
-    what = requested(found.op, found.shape)
+    what = Requested.VARIABLE if "initializer" in found.marks else requested(found.op, found.shape)
+    subject = found.op or "The tensor"
     if what is Requested.VARIABLE:
         yield StatedAdvice(
             AdviceWord.SMALLER_MODEL,
-            f"{found.op} is a variable or a slot of the optimizer: its size is that of the model, not of the batch.",
+            f"{subject} is a variable or a slot of the optimizer: its size is that of the model, not of the "
+            "batch.",
         )
         yield StatedAdvice(
             AdviceWord.OPTIMIZER, "Use an optimizer with fewer slots, or shard or offload its state."
@@ -134,7 +142,10 @@ def _batch(found: StatedFailure) -> str:
     if not found.shape or not request:
         return ""
     if requested(found.op, found.shape) is not Requested.BATCH:
-        return f"Reduce the largest dimension of the tensor {shape}: its first one is no batch that could shrink."
+        return (
+            f"Reduce the largest dimension of the tensor {shape}: its first one is no batch that could "
+            "shrink."
+        )
     if limit is None or used is None or used > limit:
         return f"Reduce the first dimension of the tensor {shape}, if it is the batch."
     fits = found.shape[0] * (limit - used) // request
@@ -142,7 +153,8 @@ def _batch(found: StatedFailure) -> str:
     if fits < 1:
         return f"Not even one row of the tensor {shape} fits, {each}: reduce its other dimensions."
     return (
-        f"If the first dimension of the tensor {shape} is the batch: at most {fits:,} instead of {found.shape[0]:,} "
+        f"If the first dimension of the tensor {shape} is the batch: at most {fits:,} instead of "
+        f"{found.shape[0]:,} "
         f"for this operation, {each} each."
     )
 
@@ -190,7 +202,8 @@ def _torch_shape(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvi
         yield StatedAdvice(
             AdviceWord.DRIVER_BUG,
             "On a device that shares the system's memory, the runtime may report too little: compare rocminfo "
-            "(Pool 1) and /sys/class/drm/card*/device/mem_info_vram_total with the total in the text; a newer ROCm "
+            "(Pool 1) and /sys/class/drm/card*/device/mem_info_vram_total with the total in the text; a newer "
+            "ROCm "
             "may report it right.",
         )
     if request >= 1.5 * total:
@@ -257,11 +270,13 @@ def _torch_refused(found: StatedFailure, judged: Judgement) -> Iterator[StatedAd
     yield StatedAdvice(
         AdviceWord.DRIVER_BUG,
         (
-            "Test the driver alone with a few lines of torch.empty; look at ulimit -v, nvidia-smi -q -d COMPUTE "
+            "Test the driver alone with a few lines of torch.empty; look at ulimit -v, nvidia-smi -q -d "
+            "COMPUTE "
             "(exclusive mode), an earlier error of the same process, and whether driver and toolkit fit."
             if found.framework != "PyTorch ROCm"
             else "Test the runtime alone with a few lines of torch.empty; compare rocminfo with the total in "
-            "the text, and try a newer ROCm or kernel (ttm.pages_limit on devices that share the system's memory)."
+            "the text, and try a newer ROCm or kernel (ttm.pages_limit on devices that share the system's "
+            "memory)."
         ),
     )
     if request >= 4 * GiB and request > free // 2 and found.framework == "PyTorch ROCm":
@@ -280,7 +295,8 @@ def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[State
     elif can_expand:
         yield StatedAdvice(
             AdviceWord.EXPANDABLE,
-            f"Set {setting}=expandable_segments:True before the start: segments then grow in place, and the cached "
+            f"Set {setting}=expandable_segments:True before the start: segments then grow in place, and the "
+            "cached "
             "memory is usable for this request (Linux).",
         )
     if can_expand and not counters:
@@ -291,7 +307,8 @@ def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[State
         newer = "; from PyTorch 2.1 on Linux expandable_segments:True is better" if not is_amd else ""
         yield StatedAdvice(
             AdviceWord.MAX_SPLIT,
-            f"Set {setting}=max_split_size_mb:128 (PyTorch 1.8 or later): large segments are then not cut for small "
+            f"Set {setting}=max_split_size_mb:128 (PyTorch 1.8 or later): large segments are then not cut for "
+            "small "
             f"tensors{newer}.",
         )
     use = device_use(found)
@@ -299,7 +316,8 @@ def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[State
     if judged.others and use.is_listed and judged.others >= worth:
         yield StatedAdvice(
             AdviceWord.OTHER_PROCESSES,
-            f"Other processes hold {format_bytes(judged.others, 2)}, enough for what is missing: nvidia-smi names "
+            f"Other processes hold {format_bytes(judged.others, 2)}, enough for what is missing: nvidia-smi "
+            "names "
             "them.",
         )
     if not counters:
@@ -313,7 +331,8 @@ def _torch_private(found: StatedFailure, judged: Judgement) -> Iterator[StatedAd
     yield StatedAdvice(
         AdviceWord.GRAPH_POOLS,
         (
-            "Capture fewer CUDA graphs, let them share one pool (torch.cuda.graph_pool_handle), or run without: "
+            "Capture fewer CUDA graphs, let them share one pool (torch.cuda.graph_pool_handle), or run "
+            "without: "
             + (
                 "--enforce-eager."
                 if found.marks & _SERVERS
@@ -397,14 +416,16 @@ def _torch_unknown(found: StatedFailure, judged: Judgement) -> Iterator[StatedAd
     if "async" in found.marks:
         yield StatedAdvice(
             AdviceWord.RECORD,
-            "The numbers stand in the lines below the error, on the console. Or start with the native allocator "
+            "The numbers stand in the lines below the error, on the console. Or start with the native "
+            "allocator "
             "(ComfyUI: --disable-cuda-malloc), whose message is whole.",
         )
     else:
         yield StatedAdvice(
             AdviceWord.RECORD,
             (
-                "Give the whole message: the sentences after this one say who holds the memory. Next time record "
+                "Give the whole message: the sentences after this one say who holds the memory. Next time "
+                "record "
                 "it: " + _recording(found)
             ),
         )
@@ -448,7 +469,8 @@ def _mps(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
         )
         yield StatedAdvice(
             AdviceWord.RAISE_LIMIT,
-            "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 switches the test against the counters off; the system may then "
+            "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 switches the test against the counters off; the system may "
+            "then "
             "freeze.",
         )
         return
@@ -558,7 +580,8 @@ def _jax(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if cause in {Cause.REQUEST_EXCEEDS_DEVICE, Cause.REQUEST_EXCEEDS_LIMIT}:
         yield StatedAdvice(
             AdviceWord.SHAPE_BUG,
-            "Find the array: jax.eval_shape(f, *args) or jax.make_jaxpr(f)(*args) shows every shape; look for a "
+            "Find the array: jax.eval_shape(f, *args) or jax.make_jaxpr(f)(*args) shows every shape; look for "
+            "a "
             "broadcast, a vmap, or a one-hot.",
         )
         yield from _smaller_request(found, "Split the work: jax.lax.map, a scan, or a smaller batch.")
@@ -761,7 +784,12 @@ def _vllm(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
 
 
 def _host(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    del judged
+    if found.message == "ggml-buffer":
+        yield StatedAdvice(
+            AdviceWord.SYSTEM_MEMORY, "Close other programs, or put more layers on the GPU (-ngl)."
+        )
+        yield from _ggml(found, judged)
+        return
     if found.message == "ollama-system":
         yield StatedAdvice(
             AdviceWord.SYSTEM_MEMORY,
@@ -778,7 +806,8 @@ def _host(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
         return
     yield StatedAdvice(
         AdviceWord.SYSTEM_MEMORY,
-        "Use less system memory: fewer workers of the data loader, data in parts, float32 instead of float64; or "
+        "Use less system memory: fewer workers of the data loader, data in parts, float32 instead of float64; "
+        "or "
         "add memory.",
     )
 
@@ -788,6 +817,9 @@ def _soft(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if found.message == "ggml-buffer":
         yield from _ggml(found, judged)
 
+
+_PLAIN: Final = frozenset({_cupy, _rmm, _onnx})
+"""Rules that do not look at the size of the request."""
 
 _GROUPS: Final[Mapping[str, Rule]] = {
     "torch": _torch,

@@ -12,6 +12,7 @@ MESSAGES: Final = (
         (
             "allocating {number} MiB on device {number}:",
             "failed to allocate {word} buffer of size {number}",
+            "failed to allocate buffer of size {number}",
             "Device memory allocation of size {number} failed",
             "unable to allocate {word} buffer",
             "failed to allocate buffer, size = {number} MiB",
@@ -34,6 +35,8 @@ MESSAGES: Final = (
             ),
         ),
         marks={
+            "cpu_buffer_type": "host",
+            "allocate CPU buffer": "host",
             "compute": "compute",
             "graph_reserve": "compute",
             "gallocr_reserve": "compute",

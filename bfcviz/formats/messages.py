@@ -72,7 +72,7 @@ def stated_size(text: str, unit: str = "") -> StatedSize | None:
     return StatedSize(round(value), slack)
 
 
-def template(text: str) -> re.Pattern[str]:
+def template(text: str, flags: int = 0) -> re.Pattern[str]:
     """The pattern of a template; its first group is the number.
 
     White space of the template matches any, also none: a line may be cut at any place. `{skip}` is a short text,
@@ -81,7 +81,7 @@ def template(text: str) -> re.Pattern[str]:
     pattern = r"\s{0,40}".join(re.escape(word) for word in text.split())
     for place, meaning in _PLACES.items():
         pattern = pattern.replace(place, meaning)
-    return re.compile(pattern)
+    return re.compile(pattern, flags)
 
 
 # ------------------------------------------------------------------------------
@@ -119,8 +119,8 @@ class Number:
 
     @cached_property
     def patterns(self) -> tuple[re.Pattern[str], ...]:
-        """Find the number."""
-        return tuple(map(template, self.texts))
+        """Find the number; people who retype a text change its case."""
+        return tuple(template(text, re.IGNORECASE) for text in self.texts)
 
 
 @dataclass(frozen=True)

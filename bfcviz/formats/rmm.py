@@ -191,7 +191,7 @@ MESSAGES: Final = (
         "rmm-pool",
         "RMM",
         "The pool could not grow: its maximum is reached, or its upstream refused. Old versions say no more.",
-        ("Maximum pool size exceeded",),
+        ("Maximum pool size exceeded", "maximum pool size exceeded"),
         "rmm/mr/pool_memory_resource.hpp (since 25.10 cpp/src/mr/detail/pool_memory_resource_impl.cpp)",
         family="rmm",
         numbers=(

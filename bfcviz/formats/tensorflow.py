@@ -134,7 +134,6 @@ MESSAGES: Final = (
             Number("peak", "the most that was in use", ("MaxInUse: {number}",)),
             Number("num_allocs", "how many allocations there were", ("NumAllocs: {number}",)),
             Number("largest_alloc", "the largest of them", ("MaxAllocSize: {number}",)),
-            Number("reserved", "the pool", ("Reserved: {number}",)),
             Number("largest_free", "the largest free chunk", ("LargestFreeBlock: {number}",)),
         ),
         behind=600,
@@ -228,6 +227,9 @@ TENSOR: Final = re.compile(
 
 REQUESTED_BY: Final = re.compile(r"requested\s{1,9}by\s{1,9}op\s{1,9}(?P<op>[A-Za-z_][\w./:-]{0,300})")
 """The operation in a warning of the pool; empty in XLA and JAX."""
+
+NODE: Final = re.compile(r"\{\{node\s{1,9}([^\s{}]{1,1000})\}\}|\[\[Node:\s{1,9}([^\s\]]{1,1000})\s{1,9}=")
+"""The operation in an error of TensorFlow 2 or 1."""
 
 TYPE_BYTES: Final = {
     **dict.fromkeys(("bool", "int8", "uint8", "qint8", "quint8", "float8_e5m2", "float8_e4m3fn"), 1),

@@ -2,9 +2,31 @@
 
 from typing import Final
 
-from bfcviz.formats.messages import Message, Number
+from bfcviz.formats.messages import Message, Number, Role
 
 MESSAGES: Final = (
+    Message(
+        "vllm-profile",
+        "vLLM",
+        "What the trial run found: the share of the device, and what weights and activations take of it.",
+        ("model weights take {size}",),
+        "vllm/worker/worker.py (0.6 to 0.8)",
+        role=Role.BEFORE,
+        family="vllm",
+        numbers=(
+            Number("device_total", "the whole device", ("total_gpu_memory ({size})",)),
+            Number(
+                "limit", "gpu_memory_utilization x the device", ("gpu_memory_utilization ({skip}) = {size}",)
+            ),
+            Number("weights", "weights of the model", ("model weights take {size}",)),
+            Number("outside", "what lies outside of PyTorch's pool", ("non_torch_memory takes {size}",)),
+            Number(
+                "peak", "activations at the peak of the trial run", ("activation peak memory takes {size}",)
+            ),
+            Number("kv_available", "what is left for the KV cache", ("reserved for KV Cache is {size}",)),
+        ),
+        behind=300,
+    ),
     Message(
         "vllm-blocks",
         "vLLM",

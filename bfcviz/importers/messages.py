@@ -224,6 +224,7 @@ _HINTS: Final = {
     "llama.cpp": "llamacpp",
     "llamacpp": "llamacpp",
     "ollama": "ollama",
+    "variables_initializer": "initializer",
     ".backward(": "training",
     "optimizer.step": "training",
     "optim/": "training",
@@ -328,8 +329,14 @@ def _more(statement: _Statement, begins: str, flat: str) -> None:
         _take_table(statement, flat)
 
 
+_NEAR_TENSOR: Final = 2000
+"""Characters after an error in which its operation stands."""
+
+
 def _take_tensor(statement: _Statement, flat: str) -> None:
     tensor = tensorflow.TENSOR.search(flat)
+    node = tensorflow.NODE.search(flat[:_NEAR_TENSOR])
+    statement.op = "" if node is None else node[1] or node[2]
     if tensor is None:
         return
     statement.shape = tuple(int(part[:18]) for part in tensor["shape"].replace(",", " ").split())
@@ -359,6 +366,9 @@ def _take_table(statement: _Statement, flat: str) -> None:
 
 # ------------------------------------------------------------------------------
 # Join the messages that tell of one failure.
+
+_ZERO_IF_UNKNOWN: Final = {"largest_free"}
+"""The pool prints 0 for what it does not count."""
 
 _KEPT: Final = {"tf-device", "tf-limit", "ggml-device"}
 """Numbers of the start, which belong to every later failure."""
@@ -553,6 +563,9 @@ def _exact(facts: Mapping[str, StatedSize]) -> dict[str, StatedSize]:
     total, request = found.get("total_with_request"), found.get("requested")
     if total is not None and request is not None:
         found.setdefault("allocated", StatedSize(max(0, total.value - request.value), 0))
+    for name in _ZERO_IF_UNKNOWN & found.keys():
+        if found[name].value == 0:
+            del found[name]
     printed = found.get("requested_printed")
     if printed is not None:
         found.setdefault("requested", printed)

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from shared import ROOT
 
 from bfcviz.analysis.stated_advice import advise
 from bfcviz.analysis.stated_verdict import Cause, judge, judge_soft
@@ -64,8 +65,9 @@ def test_entries_are_one_of_a_name_and_say_what_they_mean():
             assert counts(entry.name, number.name)
 
 
-def test_the_page_names_every_number():
+def test_the_page_is_in_the_guide_and_names_every_number():
     text = page()
+    assert text in (ROOT / "notebooks" / "README.md").read_text()
     for entry in TABLES:
         assert entry.source in text
         for number in entry.numbers:
