@@ -110,6 +110,14 @@ _VULKAN: Final = FrameworkWords(
     history="bfcviz reads only states of VMA: write vmaBuildStatsString() at several moments",
 )
 
+_ONNX: Final = FrameworkWords(
+    title="ONNX Runtime",
+    limit="gpu_mem_limit={size} of the CUDA provider (max_mem of OrtArenaCfg)",
+    release="memory.enable_memory_arena_shrinkage=gpu:0 in the RunOptions",
+    heap="log_severity_level=0",
+    history="log_severity_level=0",
+)
+
 _OWN: Final = FrameworkWords(
     title="bfcviz",
     limit="limit={size}",
@@ -127,6 +135,7 @@ WORDS: Final[Mapping[Family, FrameworkWords]] = {
     Family.RMM: _RMM,
     Family.CUPY: _CUPY,
     Family.VULKAN: _VULKAN,
+    Family.ONNX: _ONNX,
     Family.OWN: _OWN,
 }
 """The words of each family, in the newest version."""

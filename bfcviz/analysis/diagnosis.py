@@ -33,6 +33,7 @@ class Family(StrEnum):
     RMM = "rmm"
     CUPY = "cupy"
     VULKAN = "vulkan"
+    ONNX = "onnxruntime"
     OWN = "bfcviz"  # our own heap, whatever allocates from it
 
 

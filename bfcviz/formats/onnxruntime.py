@@ -1,5 +1,6 @@
 """ONNX Runtime: its arena is a BFC allocator, with messages of its own."""
 
+import re
 from typing import Final
 
 from bfcviz.formats.messages import Message, Number
@@ -49,3 +50,31 @@ MESSAGES: Final = (
     ),
 )
 """Texts of ONNX Runtime."""
+
+
+# ------------------------------------------------------------------------------
+# The arena's log. It lists its chunks as TensorFlow's allocator does; only what stands before each line differs.
+
+_PREFIX: Final = re.compile(
+    r"(?P<date>\d{4}-\d\d-\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{1,6})\d{0,6} \[(?P<level>[VIWEF]):[^,\n\]]{1,80}, "
+    r"bfc_arena\.cc:(?P<line>\d{1,6}) [^\]\n]{1,200}\] {0,4}"
+)
+_HEADER: Final = re.compile(r"BFC Arena ran out of memory trying to allocate (\d{1,19})\b")
+SOURCE: Final = "onnxruntime/core/bfc_allocator.cc"
+"""What stands before its lines after `as_tensorflow`."""
+
+NAME: Final = "BFCArena"
+"""The arena's name in a trace: its own stands only in some lines."""
+
+
+def as_tensorflow(text: str) -> str:
+    """The lines of an arena's log as TensorFlow's allocator writes them; other text is returned as it is."""
+    if "bfc_arena.cc:" not in text:
+        return text
+    text = _PREFIX.sub(_prefix, text)
+    return _HEADER.sub(rf"Allocator ({NAME}) ran out of memory trying to allocate \1B", text)
+
+
+def _prefix(found: re.Match[str]) -> str:
+    clock = found["clock"].ljust(15, "0")
+    return f"{found['date']} {clock}: I {SOURCE}:{found['line']}] "

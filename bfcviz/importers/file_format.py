@@ -212,7 +212,7 @@ def _is_utf_16(head: bytes) -> bool:
 
 
 _TENSORFLOW_LINE = re.compile(
-    rb"bfc_allocator\.cc:\d+\]|__LOG_MEMORY__|ran out of memory trying to allocate|"
+    rb"bfc_allocator\.cc:\d+\]|BFC Arena ran out of memory|__LOG_MEMORY__|ran out of memory trying to allocate|"
     rb"Out of memory (while )?trying to allocate \d|OOM when allocating tensor with shape"
 )
 

@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from bfcviz.events.labels import Labels
+from bfcviz.formats.onnxruntime import as_tensorflow
 from bfcviz.importers.file_content import LABELS, MAX_NAME_BYTES, TEXT, Limits
 
 # ------------------------------------------------------------------------------
@@ -184,7 +185,7 @@ class LogText:
 def log_text(data: bytes) -> LogText:
     """The text of a file; bytes that are not text become replacement characters."""
     text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8", "replace")
-    text = text.replace("\r\n", "\n")
+    text = as_tensorflow(text.replace("\r\n", "\n"))
     if _is_json(text):
         text = _without_escapes(text)
     if "\x1b" in text:

@@ -12,6 +12,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, STATE_ONLY, Origin, Pool, Status
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
+from bfcviz.formats import onnxruntime
 from bfcviz.formats.xla import JAX_WORDS, TENSORFLOW_WORDS
 from bfcviz.importers.bfc_log.dump import Dump, DumpCollector, Note
 from bfcviz.importers.bfc_log.error_messages import attach_errors, buffer_tables
@@ -343,6 +344,8 @@ def _details(dumps: list[Dump], pools: list[FailedPool], log: LogText) -> dict[s
 
 
 def _framework(text: str) -> str:
+    if onnxruntime.SOURCE in text:
+        return "onnxruntime"
     if any(word in text for word in TENSORFLOW_WORDS):
         return "tensorflow"
     return "jax" if any(word in text for word in JAX_WORDS) else "tensorflow"
