@@ -117,8 +117,7 @@ def _smaller_request(found: StatedFailure, words: str = "") -> Iterator[StatedAd
     if what is Requested.VARIABLE:
         yield StatedAdvice(
             AdviceWord.SMALLER_MODEL,
-            f"{subject} is a variable or a slot of the optimizer: its size is that of the model, not of the "
-            "batch.",
+            f"{subject} is a variable or a slot of the optimizer: its size is that of the model, not of the batch.",
         )
         yield StatedAdvice(
             AdviceWord.OPTIMIZER, "Use an optimizer with fewer slots, or shard or offload its state."
@@ -139,22 +138,18 @@ def _batch(found: StatedFailure) -> str:
     """The batch that fits, where the shape shows one and the text says what is left."""
     request, limit, used = found.fact("requested"), found.fact("limit"), found.fact("in_use")
     shape = "[" + ",".join(map(str, found.shape)) + "]"
-    if not found.shape or not request:
+    if not found.shape:
         return ""
     if requested(found.op, found.shape) is not Requested.BATCH:
-        return (
-            f"Reduce the largest dimension of the tensor {shape}: its first one is no batch that could "
-            "shrink."
-        )
-    if limit is None or used is None or used > limit:
+        return f"Reduce the largest dimension of the tensor {shape}: its first one is no batch that could shrink."
+    if not request or limit is None or used is None or used > limit:
         return f"Reduce the first dimension of the tensor {shape}, if it is the batch."
     fits = found.shape[0] * (limit - used) // request
     each = format_bytes(request / found.shape[0], 2)
     if fits < 1:
         return f"Not even one row of the tensor {shape} fits, {each}: reduce its other dimensions."
     return (
-        f"If the first dimension of the tensor {shape} is the batch: at most {fits:,} instead of "
-        f"{found.shape[0]:,} "
+        f"If the first dimension of the tensor {shape} is the batch: at most {fits:,} instead of {found.shape[0]:,} "
         f"for this operation, {each} each."
     )
 
@@ -202,8 +197,7 @@ def _torch_shape(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvi
         yield StatedAdvice(
             AdviceWord.DRIVER_BUG,
             "On a device that shares the system's memory, the runtime may report too little: compare rocminfo "
-            "(Pool 1) and /sys/class/drm/card*/device/mem_info_vram_total with the total in the text; a newer "
-            "ROCm "
+            "(Pool 1) and /sys/class/drm/card*/device/mem_info_vram_total with the total in the text; a newer ROCm "
             "may report it right.",
         )
     if request >= 1.5 * total:
@@ -270,13 +264,11 @@ def _torch_refused(found: StatedFailure, judged: Judgement) -> Iterator[StatedAd
     yield StatedAdvice(
         AdviceWord.DRIVER_BUG,
         (
-            "Test the driver alone with a few lines of torch.empty; look at ulimit -v, nvidia-smi -q -d "
-            "COMPUTE "
+            "Test the driver alone with a few lines of torch.empty; look at ulimit -v, nvidia-smi -q -d COMPUTE "
             "(exclusive mode), an earlier error of the same process, and whether driver and toolkit fit."
             if found.framework != "PyTorch ROCm"
             else "Test the runtime alone with a few lines of torch.empty; compare rocminfo with the total in "
-            "the text, and try a newer ROCm or kernel (ttm.pages_limit on devices that share the system's "
-            "memory)."
+            "the text, and try a newer ROCm or kernel (ttm.pages_limit on devices that share the system's memory)."
         ),
     )
     if request >= 4 * GiB and request > free // 2 and found.framework == "PyTorch ROCm":
@@ -295,8 +287,7 @@ def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[State
     elif can_expand:
         yield StatedAdvice(
             AdviceWord.EXPANDABLE,
-            f"Set {setting}=expandable_segments:True before the start: segments then grow in place, and the "
-            "cached "
+            f"Set {setting}=expandable_segments:True before the start: segments then grow in place, and the cached "
             "memory is usable for this request (Linux).",
         )
     if can_expand and not counters:
@@ -307,8 +298,7 @@ def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[State
         newer = "; from PyTorch 2.1 on Linux expandable_segments:True is better" if not is_amd else ""
         yield StatedAdvice(
             AdviceWord.MAX_SPLIT,
-            f"Set {setting}=max_split_size_mb:128 (PyTorch 1.8 or later): large segments are then not cut for "
-            "small "
+            f"Set {setting}=max_split_size_mb:128 (PyTorch 1.8 or later): large segments are then not cut for small "
             f"tensors{newer}.",
         )
     use = device_use(found)
@@ -316,8 +306,7 @@ def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[State
     if judged.others and use.is_listed and judged.others >= worth:
         yield StatedAdvice(
             AdviceWord.OTHER_PROCESSES,
-            f"Other processes hold {format_bytes(judged.others, 2)}, enough for what is missing: nvidia-smi "
-            "names "
+            f"Other processes hold {format_bytes(judged.others, 2)}, enough for what is missing: nvidia-smi names "
             "them.",
         )
     if not counters:
@@ -331,8 +320,7 @@ def _torch_private(found: StatedFailure, judged: Judgement) -> Iterator[StatedAd
     yield StatedAdvice(
         AdviceWord.GRAPH_POOLS,
         (
-            "Capture fewer CUDA graphs, let them share one pool (torch.cuda.graph_pool_handle), or run "
-            "without: "
+            "Capture fewer CUDA graphs, let them share one pool (torch.cuda.graph_pool_handle), or run without: "
             + (
                 "--enforce-eager."
                 if found.marks & _SERVERS
@@ -413,29 +401,21 @@ def _torch_full(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
 
 
 def _torch_unknown(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    if found.marks & _SERVERS:
+        yield from _torch_full(found, judged)
     if "async" in found.marks:
         yield StatedAdvice(
             AdviceWord.RECORD,
-            "The numbers stand in the lines below the error, on the console. Or start with the native "
-            "allocator "
+            "The numbers stand in the lines below the error, on the console. Or start with the native allocator "
             "(ComfyUI: --disable-cuda-malloc), whose message is whole.",
         )
     else:
-        yield StatedAdvice(
-            AdviceWord.RECORD,
-            (
-                "Give the whole message: the sentences after this one say who holds the memory. Next time "
-                "record "
-                "it: " + _recording(found)
-            ),
-        )
-    if found.marks & _SERVERS:
-        yield from _torch_full(found, judged)
-        return
-    yield from _smaller_request(found)
-    yield StatedAdvice(
-        AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
-    )
+        whole = "Give the whole message: the sentences after this one say who holds the memory."
+        yield StatedAdvice(AdviceWord.RECORD, f"{whole} {_recording(found)}")
+    if not found.marks & _SERVERS:
+        yield from _smaller_request(found)
+        look = "Look with nvidia-smi whether another process holds the device."
+        yield StatedAdvice(AdviceWord.OTHER_PROCESSES, look)
 
 
 _TORCH: Final[Mapping[Cause, Rule]] = {
@@ -469,8 +449,7 @@ def _mps(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
         )
         yield StatedAdvice(
             AdviceWord.RAISE_LIMIT,
-            "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 switches the test against the counters off; the system may "
-            "then "
+            "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 switches the test against the counters off; the system may then "
             "freeze.",
         )
         return
@@ -580,8 +559,7 @@ def _jax(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if cause in {Cause.REQUEST_EXCEEDS_DEVICE, Cause.REQUEST_EXCEEDS_LIMIT}:
         yield StatedAdvice(
             AdviceWord.SHAPE_BUG,
-            "Find the array: jax.eval_shape(f, *args) or jax.make_jaxpr(f)(*args) shows every shape; look for "
-            "a "
+            "Find the array: jax.eval_shape(f, *args) or jax.make_jaxpr(f)(*args) shows every shape; look for a "
             "broadcast, a vmap, or a one-hot.",
         )
         yield from _smaller_request(found, "Split the work: jax.lax.map, a scan, or a smaller batch.")
@@ -704,20 +682,16 @@ def _rmm(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
 
 def _onnx(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if judged.cause is Cause.CAP_BY_SETTING:
-        yield StatedAdvice(
-            AdviceWord.RAISE_LIMIT,
-            ("Raise gpu_mem_limit of the provider (max_mem of OrtArenaCfg), or leave it out."),
-        )
-    else:
-        yield StatedAdvice(
-            AdviceWord.OTHER_PROCESSES,
-            ("Look with nvidia-smi who holds the device, also other sessions of this process."),
-        )
+        raised = "Raise gpu_mem_limit of the provider (max_mem of OrtArenaCfg), or leave it out."
+        yield StatedAdvice(AdviceWord.RAISE_LIMIT, raised)
     yield from _smaller_request(
         found,
         "Reduce the batch or the input; arena_extend_strategy=kSameAsRequested makes the arena grow by no more "
         "than needed.",
     )
+    if judged.cause is not Cause.CAP_BY_SETTING:
+        look = "Look with nvidia-smi who holds the device, also other sessions of this process."
+        yield StatedAdvice(AdviceWord.OTHER_PROCESSES, look)
     yield StatedAdvice(AdviceWord.SMALLER_MODEL, "Use float16 or a quantized model.")
 
 
@@ -785,10 +759,10 @@ def _vllm(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
 
 def _host(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if found.message == "ggml-buffer":
+        yield from _ggml(found, judged)
         yield StatedAdvice(
             AdviceWord.SYSTEM_MEMORY, "Close other programs, or put more layers on the GPU (-ngl)."
         )
-        yield from _ggml(found, judged)
         return
     if found.message == "ollama-system":
         yield StatedAdvice(
@@ -806,8 +780,7 @@ def _host(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
         return
     yield StatedAdvice(
         AdviceWord.SYSTEM_MEMORY,
-        "Use less system memory: fewer workers of the data loader, data in parts, float32 instead of float64; "
-        "or "
+        "Use less system memory: fewer workers of the data loader, data in parts, float32 instead of float64; or "
         "add memory.",
     )
 

@@ -8,9 +8,10 @@ that would decide are not in the text.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from math import prod
 from typing import Final
 
-from bfcviz.formats.messages import StatedFailure
+from bfcviz.formats.messages import IMPOSSIBLE, StatedFailure
 from bfcviz.units import GiB, format_bytes
 
 
@@ -64,8 +65,7 @@ def judge(found: StatedFailure) -> Judgement:
     if request is not None and request > _LARGEST_DEVICE and not total and not found.fact("limit"):
         return Judgement(
             Cause.REQUEST_EXCEEDS_DEVICE,
-            f"{_size(request)} in one request: no single device has so much. The shape is wrong, or the "
-            "program "
+            f"{_size(request)} in one request: no single device has so much. The shape is wrong, or the program "
             "must be split.",
             Cause.REQUEST_EXCEEDS_LIMIT,
         )
@@ -156,8 +156,7 @@ def _beyond_device(found: StatedFailure, request: int, total: int) -> Judgement:
     if use.pool is not None and use.pool > total * 1.01:
         return Judgement(
             Cause.REQUEST_EXCEEDS_DEVICE,
-            f"The request of {_size(request)} is more than the {_size(total)} of the device, and "
-            f"{_size(use.pool)} "
+            f"The request of {_size(request)} is more than the {_size(total)} of the device, and {_size(use.pool)} "
             "are allocated already: the driver moved memory into the system, until that ended, too.",
             Cause.SPILLED,
         )
@@ -166,8 +165,7 @@ def _beyond_device(found: StatedFailure, request: int, total: int) -> Judgement:
     second = Cause.DRIVER_REFUSED if held == 0 else None
     return Judgement(
         Cause.REQUEST_EXCEEDS_DEVICE,
-        f"The request of {_size(request)} is {times} the {_size(total)} of the device: it can never "
-        f"fit.{nothing}",
+        f"The request of {_size(request)} is {times} the {_size(total)} of the device: it can never fit.{nothing}",
         second,
     )
 
@@ -209,8 +207,7 @@ def _fraction(found: StatedFailure, request: int, use: DeviceUse) -> Judgement |
     rest = "" if free is None else f"; {_size(free)} of the device are free"
     return Judgement(
         Cause.CAP_BY_SETTING,
-        f"The process may hold {_size(limit)} (set_per_process_memory_fraction): {_size(use.pool)} that it "
-        "holds "
+        f"The process may hold {_size(limit)} (set_per_process_memory_fraction): {_size(use.pool)} that it holds "
         f"and {_size(request)} more pass it{rest}.",
     )
 
@@ -236,10 +233,7 @@ def _refused_with_free(found: StatedFailure, request: int, use: DeviceUse) -> Ju
     elif use.pool:
         which = " Not a lack of memory: a race with another process, or the driver or system refused."
     else:
-        which = (
-            " Nothing is allocated yet: the driver or the system refused, for example a single buffer so "
-            "large."
-        )
+        which = " Nothing is allocated yet: the driver or the system refused, for example a single buffer so large."
     return Judgement(
         Cause.DRIVER_REFUSED,
         f"{_size(request)} were refused with {_size(free)} free on the device.{which}",
@@ -256,8 +250,7 @@ def _fragmented(found: StatedFailure, request: int, use: DeviceUse) -> Judgement
     beside = f" Other processes hold {_size(others)}." if others else ""
     return Judgement(
         Cause.CACHED_FRAGMENTATION,
-        f"{_size(request - free)} are missing ({_size(request)} asked, {_size(free)} free), while PyTorch "
-        "holds "
+        f"{_size(request - free)} are missing ({_size(request)} asked, {_size(free)} free), while PyTorch holds "
         f"{_size(use.cached)} that no tensor uses: pieces of segments in which live tensors lie.{beside}",
         Cause.CAPACITY,
         use.others,
@@ -307,16 +300,14 @@ def _full(found: StatedFailure, request: int, use: DeviceUse) -> Judgement:
     if use.pool is None and use.own is None:
         return Judgement(
             Cause.UNKNOWN,
-            f"The device is full: {_size(free)} of {_size(total)} are free, {_size(request)} were asked. Who "
-            "holds "
+            f"The device is full: {_size(free)} of {_size(total)} are free, {_size(request)} were asked. Who holds "
             "it stands in the part of the message that is missing.",
             Cause.CAPACITY,
         )
     if use.pool is None:
         return Judgement(
             Cause.CAPACITY,
-            f"{missing} are missing. One process holds {_size(use.own or 0)} of {_size(total)}, and nothing is "
-            "left "
+            f"{missing} are missing. One process holds {_size(use.own or 0)} of {_size(total)}, and nothing is left "
             "for another: it is this process. How much of it is cache is not in the text.",
             Cause.OTHER_PROCESS,
             use.others,
@@ -328,8 +319,7 @@ def _full(found: StatedFailure, request: int, use: DeviceUse) -> Judgement:
     both = f" With the request they would be {_size(tensors + request)}." if is_sum else ""
     return Judgement(
         Cause.CAPACITY,
-        f"{missing} are missing: {_size(tensors)} of {_size(total)} are live tensors of this "
-        f"process{cached}.{both} "
+        f"{missing} are missing: {_size(tensors)} of {_size(total)} are live tensors of this process{cached}.{both} "
         "No setting of the allocator helps.",
         Cause.OTHER_PROCESS if use.others and use.others > 0.1 * total else None,
         use.others,
@@ -359,8 +349,7 @@ def _mps(found: StatedFailure) -> Judgement:
         false = " The figure for other allocations cannot be: the counter is wrong." if other is None else ""
         return Judgement(
             Cause.DRIVER_REFUSED,
-            f"{_size(own + (other or 0))} in use and {_size(request)} more stay below the limit of "
-            f"{_size(limit)}, "
+            f"{_size(own + (other or 0))} in use and {_size(request)} more stay below the limit of {_size(limit)}, "
             f"and still Metal refused.{false}",
             Cause.CAPACITY,
         )
@@ -386,10 +375,8 @@ def _counters(found: StatedFailure) -> Judgement:
     if peak < 0.85 * reserved:
         return Judgement(
             Cause.CACHED_FRAGMENTATION,
-            f"{ooms:,} requests failed. At most {_size(peak)} were ever in use, of up to {_size(reserved)} "
-            "that "
-            f"PyTorch reserved: at least {_size(reserved - peak)} stood cached, in pieces that were too small "
-            "or "
+            f"{ooms:,} requests failed. At most {_size(peak)} were ever in use, of up to {_size(reserved)} that "
+            f"PyTorch reserved: at least {_size(reserved - peak)} stood cached, in pieces that were too small or "
             "pinned.",
             Cause.CAPACITY,
         )
@@ -412,6 +399,9 @@ def _bfc(found: StatedFailure) -> Judgement:
     request, total = found.fact("requested"), found.fact("device_total")
     limit = found.fact("limit")
     what = "A request was refused" if request is None else f"{_size(request)} were refused"
+    if request is None and found.shape:
+        size = _size(min(4 * prod(found.shape), IMPOSSIBLE))
+        what = f"A tensor {list(found.shape)} was refused, {size} if its elements have 4 bytes"
     known = [
         *([f"the pool may have {_size(limit)}"] if limit else []),
         *([f"the device has {_size(total)}"] if total else []),
@@ -458,8 +448,7 @@ def _above_limit(found: StatedFailure) -> Judgement | None:
     )
     return Judgement(
         Cause.REQUEST_EXCEEDS_DEVICE if beyond else Cause.REQUEST_EXCEEDS_LIMIT,
-        f"{what}, {_size(size)}, {'is' if name == 'requested' else 'are'} {size / limit:,.1f} times the limit "
-        "of "
+        f"{what}, {_size(size)}, {'is' if name == 'requested' else 'are'} {size / limit:,.1f} times the limit of "
         f"{_size(limit)}: it can never fit.{more}",
         Cause.REQUEST_EXCEEDS_LIMIT if beyond else Cause.REQUEST_EXCEEDS_DEVICE,
     )
@@ -481,8 +470,7 @@ def _pool_full(found: StatedFailure) -> Judgement | None:
     if available is not None and available >= request:
         return Judgement(
             Cause.OTHER_PROCESS,
-            f"The pool may still grow by {_size(available)}, but the driver refused {_size(request)}: what was "
-            "free "
+            f"The pool may still grow by {_size(available)}, but the driver refused {_size(request)}: what was free "
             "when the program started is not free now.",
             Cause.DRIVER_REFUSED,
         )
@@ -492,8 +480,7 @@ def _pool_full(found: StatedFailure) -> Judgement | None:
         free = (pool if pool is not None else limit) - used
         return Judgement(
             Cause.CACHED_FRAGMENTATION,
-            f"{_size(request)} were asked and {_size(max(0, free))} are free under the limit of "
-            f"{_size(limit)}, but "
+            f"{_size(request)} were asked and {_size(max(0, free))} are free under the limit of {_size(limit)}, but "
             f"not in one piece{piece}.",
             Cause.OTHER_PROCESS,
         )
@@ -504,15 +491,13 @@ def _counters_alone(limit: int, used: int) -> Judgement:
     if used > 0.9 * limit:
         return Judgement(
             Cause.CAPACITY,
-            f"The pool prints these counters when a request fails: {_size(used)} of {_size(limit)} are in use. "
-            "The "
+            f"The pool prints these counters when a request fails: {_size(used)} of {_size(limit)} are in use. The "
             "size of the request is not in the text.",
             Cause.UNKNOWN,
         )
     return Judgement(
         Cause.UNKNOWN,
-        f"The pool prints these counters when a request fails: {_size(used)} of {_size(limit)} are in use. "
-        "Whether "
+        f"The pool prints these counters when a request fails: {_size(used)} of {_size(limit)} are in use. Whether "
         "the request was larger than the rest is not in the text.",
         Cause.CACHED_FRAGMENTATION,
     )
@@ -525,8 +510,7 @@ def _growth_refused(found: StatedFailure) -> Judgement | None:
     started = "" if start is None else f" At the start {_size(start)} were free."
     return Judgement(
         Cause.OTHER_PROCESS,
-        f"The driver refused the {_size(refused)} by which the pool wanted to grow: what the program took for "
-        "free "
+        f"The driver refused the {_size(refused)} by which the pool wanted to grow: what the program took for free "
         f"is not free.{started} Another process holds it, or the system.",
         Cause.DRIVER_REFUSED,
     )
@@ -549,8 +533,7 @@ def _program(found: StatedFailure) -> Judgement | None:
     )
     return Judgement(
         Cause.CAPACITY,
-        f"The program needs {_size(total)}, {_size(sizes[largest])} of it {largest}. {what}The device has less "
-        "than "
+        f"The program needs {_size(total)}, {_size(sizes[largest])} of it {largest}. {what}The device has less than "
         "that free.",
         Cause.UNKNOWN,
     )
@@ -564,8 +547,7 @@ def _tpu(found: StatedFailure) -> Judgement:
     if "vmem" in found.marks:
         return Judgement(
             Cause.REQUEST_EXCEEDS_LIMIT,
-            f"A kernel needs {_size(program or 0)} of the {_size(limit or 0)} of the on-chip memory that it "
-            "may "
+            f"A kernel needs {_size(program or 0)} of the {_size(limit or 0)} of the on-chip memory that it may "
             "use.",
             Cause.REQUEST_EXCEEDS_DEVICE,
         )
@@ -575,8 +557,7 @@ def _tpu(found: StatedFailure) -> Judgement:
         return Judgement(
             Cause.REQUEST_EXCEEDS_DEVICE,
             f"The compiler refused: the program needs {_size(program)} of {_size(limit)} that a core can use, "
-            f"{_size(exceeded if exceeded is not None else max(0, program - limit))} too much, whatever else "
-            "runs.",
+            f"{_size(exceeded if exceeded is not None else max(0, program - limit))} too much, whatever else runs.",
             Cause.REQUEST_EXCEEDS_LIMIT,
         )
     request, free = found.fact("requested"), found.fact("device_free")
@@ -590,8 +571,7 @@ def _tpu(found: StatedFailure) -> Judgement:
         )
     return Judgement(
         Cause.CAPACITY,
-        f"{_size(request)} were asked, {_size(free)} are free on the core: {_size(request - free)} are "
-        "missing. "
+        f"{_size(request)} were asked, {_size(free)} are free on the core: {_size(request - free)} are missing. "
         "Only this program uses it.",
         Cause.UNKNOWN,
     )
@@ -606,16 +586,14 @@ def _cupy(found: StatedFailure) -> Judgement:
     if limit is not None:
         return Judgement(
             Cause.CAP_BY_SETTING,
-            f"The pool holds {_size(pool or 0)}; with {_size(request)} more it passes the limit of "
-            f"{_size(limit)} "
+            f"The pool holds {_size(pool or 0)}; with {_size(request)} more it passes the limit of {_size(limit)} "
             "that was set.",
             Cause.CAPACITY,
         )
     held = "" if pool is None else f" with {_size(pool)} in CuPy's pool"
     return Judgement(
         Cause.UNKNOWN,
-        f"{_size(request)} were refused{held}, and no limit is set: the device is full. By whom, and how large "
-        "it "
+        f"{_size(request)} were refused{held}, and no limit is set: the device is full. By whom, and how large it "
         "is, is not in the text.",
         Cause.CAPACITY,
     )
@@ -628,8 +606,7 @@ def _rmm(found: StatedFailure) -> Judgement:
         if pool + request > limit:
             return Judgement(
                 Cause.CAP_BY_SETTING,
-                f"The pool holds {_size(pool)} of its maximum of {_size(limit)}; {_size(request)} more pass "
-                "it.",
+                f"The pool holds {_size(pool)} of its maximum of {_size(limit)}; {_size(request)} more pass it.",
                 Cause.CAPACITY,
             )
         return Judgement(
@@ -650,8 +627,7 @@ def _rmm(found: StatedFailure) -> Judgement:
         )
     return Judgement(
         Cause.CAP_BY_SETTING,
-        f"{asked} found the pool at its maximum, or its upstream refused: this version prints one text for "
-        "both.",
+        f"{asked} found the pool at its maximum, or its upstream refused: this version prints one text for both.",
         Cause.CAPACITY,
     )
 
@@ -661,15 +637,13 @@ def _onnx(found: StatedFailure) -> Judgement:
     if available is not None:
         return Judgement(
             Cause.CAP_BY_SETTING,
-            f"{_size(request)} were asked, and the limit that the program set leaves {_size(available)} for "
-            "the "
+            f"{_size(request)} were asked, and the limit that the program set leaves {_size(available)} for the "
             "arena.",
             Cause.CAPACITY,
         )
     return Judgement(
         Cause.UNKNOWN,
-        f"{_size(request)} were refused by the device, also after the arena asked for less. How much the "
-        "device has "
+        f"{_size(request)} were refused by the device, also after the arena asked for less. How much the device has "
         "and who holds it is not in the text.",
         Cause.CAPACITY,
     )
@@ -703,8 +677,7 @@ def _vllm(found: StatedFailure) -> Judgement:
     if "start" in found.marks and free is not None and total is not None:
         return Judgement(
             Cause.OTHER_PROCESS,
-            f"vLLM shall take {_size(wanted or 0)} of {_size(total)}, but {_size(free)} are free before it "
-            "loads "
+            f"vLLM shall take {_size(wanted or 0)} of {_size(total)}, but {_size(free)} are free before it loads "
             f"anything: others hold {_size(total - free)}.",
             Cause.CAP_BY_SETTING,
             total - free,
@@ -719,8 +692,7 @@ def _vllm(found: StatedFailure) -> Judgement:
     if needed is not None and left is not None:
         return Judgement(
             Cause.CAP_BY_SETTING,
-            f"One request of the maximum length needs {_size(needed)} of KV cache, and {_size(left)} are left "
-            "for "
+            f"One request of the maximum length needs {_size(needed)} of KV cache, and {_size(left)} are left for "
             "it.",
             Cause.CAPACITY,
         )
@@ -736,15 +708,13 @@ def _vllm(found: StatedFailure) -> Judgement:
         needed = weights + (found.fact("outside") or 0) + (found.fact("peak") or 0)
         return Judgement(
             Cause.CAPACITY if total is not None and needed > total else Cause.CAP_BY_SETTING,
-            f"Of the {_size(share)} that vLLM may take, the weights need {_size(weights)} and the trial run "
-            "the rest: "
-            "nothing is left for the KV cache.",
+            f"Of the {_size(share)} that vLLM may take, the weights need {_size(weights)} and the trial run the "
+            "rest: nothing is left for the KV cache.",
             Cause.CAP_BY_SETTING if total is not None and needed > total else Cause.CAPACITY,
         )
     return Judgement(
         Cause.CAP_BY_SETTING,
-        "The share of the device, less weights and the peak of the trial run, leaves nothing for the KV cache. "
-        "The "
+        "The share of the device, less weights and the peak of the trial run, leaves nothing for the KV cache. The "
         "device refused nothing.",
         Cause.CAPACITY,
     )
@@ -754,8 +724,7 @@ def _call(found: StatedFailure) -> Judgement:
     del found
     return Judgement(
         Cause.UNKNOWN,
-        "A call outside of the framework's allocator returned out of memory: for a context, a workspace, a "
-        "graph, "
+        "A call outside of the framework's allocator returned out of memory: for a context, a workspace, a graph, "
         "or pinned memory. There is no number in the text.",
         Cause.OTHER_PROCESS,
     )
@@ -790,16 +759,14 @@ def _soft_request(found: StatedFailure) -> str:
 
 def _soft_growth(found: StatedFailure) -> str:
     return (
-        f"The driver refused to let the pool grow by {_size(found.fact('requested') or 0)}; the pool tries "
-        "less, "
+        f"The driver refused to let the pool grow by {_size(found.fact('requested') or 0)}; the pool tries less, "
         "again and again. No request failed in this text."
     )
 
 
 def _soft_buffer(found: StatedFailure) -> str:
     return (
-        f"A {_BUFFERS.get(buffer_of(found), 'buffer')} of {_size(found.fact('requested') or 0)} was refused, "
-        "and "
+        f"A {_BUFFERS.get(buffer_of(found), 'buffer')} of {_size(found.fact('requested') or 0)} was refused, and "
         "the program tries another way. Whether that failed stands in the lines after it."
     )
 
@@ -829,8 +796,7 @@ def _soft_pinned(found: StatedFailure) -> str:
 
 def _soft_program(found: StatedFailure) -> str:
     return (
-        f"A warning of the compiler: it could not bring the program below {_size(found.fact('limit') or 0)}. "
-        "It may "
+        f"A warning of the compiler: it could not bring the program below {_size(found.fact('limit') or 0)}. It may "
         "still run."
     )
 
