@@ -26,6 +26,7 @@ SAMPLE = {
     "model": ("state", "timelines", "seeking"),
     "figures": ("region_map/raster",),
     "live": ("common/test_require_compiled.py",),
+    "whatif": ("test_new_policy.py",),
 }
 SLOW = "model/timelines/test_busy_window.py"
 """Opens the bundled runs, which takes a third of the time of all others together."""
