@@ -74,5 +74,5 @@ def test_it_is_compared_searched_and_on_the_command_line(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["whatif", "--list"])
     assert "bump" in capsys.readouterr().out
-    assert main(["whatif", bfcviz.sample("lstm"), "--policy", "bump", "--json"]) == 0
+    assert main(["whatif", str(bfcviz.sample("lstm")), "--policy", "bump", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)
