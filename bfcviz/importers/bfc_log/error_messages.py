@@ -6,6 +6,7 @@ from math import prod
 from typing import Any, Final, NamedTuple
 
 from bfcviz.events.origin import MAX_POOLS
+from bfcviz.formats.tensorflow import round_up
 from bfcviz.importers.bfc_log import grammar
 from bfcviz.importers.bfc_log.dump import Dump
 from bfcviz.importers.bfc_log.grammar import LogRecord, PrintedSize, print_size, printed_size
@@ -23,7 +24,6 @@ _TYPE_BYTES: Final = {
     **dict.fromkeys(("double", "float64", "int64", "uint64", "complex64"), 8),
     "complex128": 16,
 }
-_ALIGNMENT: Final = 256
 _MOST: Final = 1 << 63
 _LONGEST: Final = 1000  # characters of a message
 
@@ -105,7 +105,7 @@ def _exact(dump: Dump, error: AllocationError) -> int | None:
     if dump.tensor and error.tensor:
         return None
     for size in error.sizes:
-        rounded = -(-size // _ALIGNMENT) * _ALIGNMENT
+        rounded = round_up(size)
         if dump.rounded not in {None, rounded, size}:
             continue
         printed = dump.requested or dump.bin_for
