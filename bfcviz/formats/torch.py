@@ -196,10 +196,14 @@ def _number(value: Any) -> float:
 # Words of PyTorch's settings.
 
 CONF: Final = "PYTORCH_CUDA_ALLOC_CONF"
-"""The variable that every version reads."""
+"""The variable that every version for CUDA reads."""
 
-CONF_NAMES: Final = (CONF, "PYTORCH_ALLOC_CONF")
-"""The variables of the allocator's settings, the older one first."""
+HIP_CONF: Final = "PYTORCH_HIP_ALLOC_CONF"
+NEW_CONF: Final = "PYTORCH_ALLOC_CONF"
+"""The name since 2.9, for every kind of device."""
+
+CONF_NAMES: Final = (CONF, NEW_CONF)
+"""The variables of the settings on CUDA, the older one first."""
 
 UNCACHED: Final = ("PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_NO_HIP_MEMORY_CACHING")
 """Turn the allocator off, whatever they are set to."""
