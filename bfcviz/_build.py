@@ -11,7 +11,7 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from setuptools import Extension
@@ -155,6 +155,7 @@ def join(name: str, sources: list[Path], folder: Path) -> Path:
     types = [inner.sub("", source.with_suffix(".pxd").read_text()) for source in sources]
     write_if_changed(target.with_suffix(".pxd"), "\n".join(types))
     extension_types = set(re.findall(r"^cdef class (\w+)", "\n".join(types), re.MULTILINE))
+    check_names(name, {part: source.read_text() for part, source in zip(parts, sources, strict=True)})
     texts = [with_signatures(inner.sub("", source.read_text()), extension_types) for source in sources]
     public = public_homes()
     modules = {
@@ -166,6 +167,34 @@ def join(name: str, sources: list[Path], folder: Path) -> Path:
     write_if_changed(target.with_suffix(".py"), text)
     write_if_changed(target.parent / "__init__.py", "")
     return target.with_suffix(".py")
+
+
+def check_names(name: str, texts: dict[str, str]) -> None:
+    """Raise ValueError if two parts of a joined module give one name to different things: the last one would win."""
+    known: dict[str, str] = {}
+    for part, text in texts.items():
+        for word, what in top_names(part, text):
+            if known.setdefault(word, what) != what:
+                raise ValueError(
+                    f"{name} is compiled from parts where {word} is {known[word]} and {what}; they share one "
+                    "namespace: rename one of them, or import it as another name"
+                )
+
+
+def top_names(part: str, text: str) -> Iterator[tuple[str, str]]:
+    """Each name that a module binds at its top level, and what it is: the full name of a definition or an import."""
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for each in node.names:
+                source = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+                yield each.asname or each.name.partition(".")[0], f"{source}{each.name}"
+        elif isinstance(node, ast.ClassDef | ast.FunctionDef):
+            yield node.name, f"{part}.{node.name}"
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for inner in (inner for target in targets for inner in ast.walk(target)):
+                if isinstance(inner, ast.Name):
+                    yield inner.id, f"{part}.{inner.id}"
 
 
 def write_if_changed(path: Path, text: str) -> None:

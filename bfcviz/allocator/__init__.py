@@ -7,9 +7,11 @@
               ^ prev        next ^           ^ a split's remainder
 
 In: requests and frees, from Python (`bfc.BFCAllocator`), through C pointers (`c_interface`), or as whole arrays
-(`replay`). Out: addresses, events in a log, and the heap's state (`introspection`). `heap` chooses chunks,
-`chunk_space` changes them and writes the events, `bins`, `chunk_table` and `region_table` store them,
-`sub_allocators` grant the regions. May import errors, units, native and events; knows no model and draws nothing.
+(`replay`). Out: addresses, events in a log, and the heap's state (`queries`, `memory_map`). `heap` chooses chunks,
+`chunks` changes them and writes the events, `bins` and `regions` store them, `sub_allocators` grant the regions.
+
+The public face: `bfc`, `interface`, `sub_allocators`, and `free_signal` for allocators that wait. `bfcviz.devices` uses
+nothing else. May import formats, errors, units, native and events; knows no model and draws nothing.
 """
 
 from bfcviz import _compiled

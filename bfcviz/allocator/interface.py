@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 
 from bfcviz import native
 from bfcviz.errors import InvalidRequest
+from bfcviz.formats.tensorflow import max_waste
 
 # ------------------------------------------------------------------------------
 # Attributes: the kind of memory that selects an allocator, and the options of one request.
@@ -194,9 +195,7 @@ class AllocatorOptions:
 
     def max_waste(self, limit: int) -> int:
         """Bytes of waste at which a chunk is split; at least 1, so that an exact fit is never split."""
-        if self.fragmentation_fraction == 0:
-            return 128 << 20
-        return max(int(self.fragmentation_fraction * limit), 1)
+        return max_waste(limit, self.fragmentation_fraction)
 
 
 # ------------------------------------------------------------------------------

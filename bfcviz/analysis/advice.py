@@ -5,103 +5,20 @@ A rule gives no advice for what is already on, and none whose numbers say that i
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import Final
 
 from bfcviz.analysis.diagnosis import Advice, AdviceKind, Diagnosis, Family, HeapSettings, Verdict
 from bfcviz.analysis.stated_advice import Requested, requested
 from bfcviz.analysis.stated_verdict import SMALLEST_DEVICE
+from bfcviz.formats import cupy, onnxruntime, rmm, tensorflow, torch, xla
+from bfcviz.formats.settings import SettingWords
 from bfcviz.units import MiB, format_bytes
 
 # ------------------------------------------------------------------------------
-# FrameworkWords: how each framework names the settings of its heap, and how it records what a file lacks.
+# The words of each family's settings.
 
-
-@dataclass(frozen=True)
-class FrameworkWords:
-    """The settings of one framework, as a user types them. "": it has none.
-
-    Attributes:
-        title: its name for people.
-        limit: sets a limit; `{size}` are bytes, `{mib}` MiB.
-        share: sets a limit as a share of the device; `{share}` is from 0 to 1.
-        one_region: takes the whole pool as one region at the start; `{size}` are the bytes of the limit.
-        release: releases wholly free regions.
-        other: an allocator that places chunks by pages, so that regions do not matter.
-        fraction: sets the share of the limit at which waste is split off; `{fraction}` is from 0 to 1.
-        heap: makes the next run record the chunks of a failure.
-        history: makes the next run record every allocation, with its name and time.
-    """
-
-    title: str
-    limit: str = ""
-    share: str = ""
-    one_region: str = ""
-    release: str = ""
-    other: str = ""
-    fraction: str = ""
-    heap: str = ""
-    history: str = ""
-
-
-_TENSORFLOW: Final = FrameworkWords(
-    title="TensorFlow",
-    limit="tf.config.set_logical_device_configuration(gpu, "
-    "[tf.config.LogicalDeviceConfiguration(memory_limit={mib})])",
-    one_region="TF_FORCE_GPU_ALLOW_GROWTH=false",
-    release="TF_ENABLE_GPU_GARBAGE_COLLECTION=true",
-    other="TF_GPU_ALLOCATOR=cuda_malloc_async",
-    fraction="gpu_options.experimental.internal_fragmentation_fraction={fraction}",
-    heap="TF_CPP_MIN_LOG_LEVEL=0",
-    history="tf.profiler.experimental.start(logdir), or TF_CPP_MIN_LOG_LEVEL=0 TF_CPP_VMODULE=bfc_allocator=4 in a "
-    "short run",
-)
-
-_TENSORFLOW_1: Final = FrameworkWords(
-    title="TensorFlow 1",
-    share="config.gpu_options.per_process_gpu_memory_fraction = {share}",
-    one_region="config.gpu_options.allow_growth = False",
-    heap="TF_CPP_MIN_LOG_LEVEL=0",
-    history="RunOptions(report_tensor_allocations_upon_oom=True) and a RunMetadata timeline",
-)
-
-_JAX: Final = FrameworkWords(
-    title="JAX",
-    share="XLA_PYTHON_CLIENT_MEM_FRACTION={share}",
-    one_region="XLA_PYTHON_CLIENT_PREALLOCATE=true",
-    other="TF_GPU_ALLOCATOR=cuda_malloc_async",
-    heap="TF_CPP_MIN_LOG_LEVEL=0",
-    history="jax.profiler.start_trace(logdir)",
-)
-
-_TORCH: Final = FrameworkWords(
-    title="PyTorch",
-    share="torch.cuda.set_per_process_memory_fraction({share})",
-    other="PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync",
-    heap="torch.cuda.memory._dump_snapshot(path) after the failure",
-    history="torch.cuda.memory._record_memory_history() at the start, or bfcviz record --torch",
-)
-
-_RMM: Final = FrameworkWords(
-    title="RMM",
-    limit="rmm.mr.PoolMemoryResource(upstream, maximum_pool_size={size})",
-    one_region="rmm.mr.PoolMemoryResource(upstream, initial_pool_size={size})",
-    other="rmm.mr.CudaAsyncMemoryResource()",
-    heap="bfcviz record --rmm, or rmm.enable_logging(log_file_name=path)",
-    history="bfcviz record --rmm, or rmm.enable_logging(log_file_name=path)",
-)
-
-_CUPY: Final = FrameworkWords(
-    title="CuPy",
-    limit="CUPY_GPU_MEMORY_LIMIT={size}",
-    release="cupy.get_default_memory_pool().free_all_blocks()",
-    other="cupy.cuda.set_allocator(cupy.cuda.MemoryAsyncPool().malloc)",
-    heap="bfcviz record --cupy",
-    history="bfcviz record --cupy",
-)
-
-_VULKAN: Final = FrameworkWords(
+_VULKAN: Final = SettingWords(
     title="VMA",
     limit="VmaAllocatorCreateInfo::pHeapSizeLimit",
     one_region="VmaPoolCreateInfo::blockSize={size}",
@@ -110,15 +27,7 @@ _VULKAN: Final = FrameworkWords(
     history="bfcviz reads only states of VMA: write vmaBuildStatsString() at several moments",
 )
 
-_ONNX: Final = FrameworkWords(
-    title="ONNX Runtime",
-    limit="gpu_mem_limit={size} of the CUDA provider (max_mem of OrtArenaCfg)",
-    release="memory.enable_memory_arena_shrinkage=gpu:0 in the RunOptions",
-    heap="log_severity_level=0",
-    history="log_severity_level=0",
-)
-
-_OWN: Final = FrameworkWords(
+_OWN: Final = SettingWords(
     title="bfcviz",
     limit="limit={size}",
     one_region="AllocatorOptions(allow_growth=False)",
@@ -128,23 +37,23 @@ _OWN: Final = FrameworkWords(
     history="bfcviz record, with bfcviz.label(name) around the calls",
 )
 
-WORDS: Final[Mapping[Family, FrameworkWords]] = {
-    Family.TENSORFLOW: _TENSORFLOW,
-    Family.JAX: _JAX,
-    Family.TORCH: _TORCH,
-    Family.RMM: _RMM,
-    Family.CUPY: _CUPY,
+WORDS: Final[Mapping[Family, SettingWords]] = {
+    Family.TENSORFLOW: tensorflow.WORDS,
+    Family.JAX: xla.WORDS,
+    Family.TORCH: torch.WORDS,
+    Family.RMM: rmm.WORDS,
+    Family.CUPY: cupy.WORDS,
     Family.VULKAN: _VULKAN,
-    Family.ONNX: _ONNX,
+    Family.ONNX: onnxruntime.WORDS,
     Family.OWN: _OWN,
 }
 """The words of each family, in the newest version."""
 
 
-def words_of(settings: HeapSettings) -> FrameworkWords:
+def words_of(settings: HeapSettings) -> SettingWords:
     """The words of a heap's framework, in its version."""
     is_old = settings.family is Family.TENSORFLOW and settings.version == "1.x"
-    return _TENSORFLOW_1 if is_old else WORDS[settings.family]
+    return tensorflow.WORDS_1 if is_old else WORDS[settings.family]
 
 
 GROWS_IN_PLACE: Final = frozenset({"cupy", "torch", "rmm"})
@@ -278,7 +187,7 @@ def _range(low: int, high: int) -> str:
 # ------------------------------------------------------------------------------
 # Advice that fits a diagnosis: each rule looks at its numbers and settings, and quotes what it used.
 
-_LEAST_SPLIT: Final = 32 * MiB  # PyTorch accepts no `max_split_size_mb` of 20 and less
+_LEAST_SPLIT: Final = 1 << torch.LEAST_MAX_SPLIT.bit_length()  # the next power of two: every version takes it
 _SHAPE: Final = frozenset({"pool_bytes", "regions", "free_bytes", "largest_free_chunk"})
 """Numbers that most rules use, as in `Diagnosis.unknown`."""
 
@@ -349,7 +258,7 @@ def _expandable(found: Diagnosis) -> Advice | None:
     return Advice(
         AdviceKind.EXPANDABLE_SEGMENTS,
         "Let segments grow in place, so that free memory is mapped to where it is needed: "
-        f"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Now "
+        f"{torch.setting('expandable_segments', 'True')}. Now "
         f"{format_bytes(found.free_bytes)} are free in all (segments: {found.regions.count:,}), "
         f"at most {format_bytes(found.largest_free_chunk)} in one chunk.",
         {
@@ -405,8 +314,7 @@ def _split_size(found: Diagnosis) -> Advice | None:
         return None
     return Advice(
         AdviceKind.SPLIT_SIZE,
-        f"Keep small chunks out of large segments: PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:{size // MiB}. "
-        "The "
+        f"Keep small chunks out of large segments: {torch.setting('max_split_size_mb', size // MiB)}. The "
         f"largest chunk that pins the best place has {format_bytes(largest)}; the request needs "
         f"{format_bytes(found.rounded)}.",
         {"max_split_size_mb": size // MiB, "largest_pin": largest},
@@ -424,8 +332,7 @@ def _collection_threshold(found: Diagnosis) -> Advice | None:
         return None
     return Advice(
         AdviceKind.COLLECTION_THRESHOLD,
-        "Return cached segments earlier: "
-        f"PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:{threshold:.2f}. "
+        f"Return cached segments earlier: {torch.setting('garbage_collection_threshold', f'{threshold:.2f}')}. "
         f"{format_bytes(free)} of {format_bytes(found.pool_bytes)} are in wholly free segments.",
         {"threshold": threshold, "bytes": free, "pool": found.pool_bytes},
     )
@@ -437,7 +344,7 @@ def _fraction(found: Diagnosis) -> Advice | None:
     how = words_of(settings).fraction
     if not how or limit is None or wasted is None or largest < found.rounded:
         return None
-    now = (settings.fragmentation_fraction or 0) * limit or 128 * MiB
+    now = tensorflow.max_waste(limit, settings.fragmentation_fraction or 0)
     scale = 10 ** -floor(log10(largest / limit))
     fraction = floor(largest / limit * scale) / scale  # rounded down: then that chunk is split
     if fraction * limit >= now:

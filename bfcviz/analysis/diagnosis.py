@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from bfcviz.analysis.short_names import counted, cut, short_address
 from bfcviz.events.event_source import BLOCK
 from bfcviz.events.origin import STATE_ONLY, Origin, RecordedFailure
-from bfcviz.events.schema import MIN_CHUNK, Kind
+from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
+from bfcviz.formats import cupy, rmm, tensorflow
 from bfcviz.formats.torch import DEFAULTS as TORCH_DEFAULTS
 from bfcviz.formats.torch import Rules
 from bfcviz.model.lifetimes import born_of, times_of
@@ -37,7 +38,6 @@ class Family(StrEnum):
     OWN = "bfcviz"  # our own heap, whatever allocates from it
 
 
-_CUPY_UNIT: Final = 512
 _BY_FORMAT: Final = {"xplane": Family.TENSORFLOW, "tensorflow": Family.TENSORFLOW, "torch": Family.TORCH}
 _BY_FORMAT_MORE: Final = {"jax": Family.JAX, "rmm": Family.RMM, "vma": Family.VULKAN, "chrome": Family.TORCH}
 
@@ -68,8 +68,9 @@ class HeapSettings:
         """The bytes that a chunk for this request needs."""
         if self.family is Family.TORCH:
             return self.torch.round_up(requested)
-        unit = _CUPY_UNIT if self.family is Family.CUPY else MIN_CHUNK
-        return max(unit, -(-requested // unit) * unit)
+        rules = {Family.CUPY: cupy.round_up, Family.RMM: rmm.round_up}
+        round_up = rules.get(self.family)
+        return tensorflow.round_up(max(requested, 1)) if round_up is None else round_up(max(requested, 1))
 
 
 def settings_of(origin: Origin, pool: int) -> HeapSettings:

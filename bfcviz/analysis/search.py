@@ -23,8 +23,9 @@ from bfcviz.analysis.diagnosis import Family, settings_of
 from bfcviz.analysis.short_names import short_address
 from bfcviz.events.origin import holds_only_states, recorded_failures
 from bfcviz.events.row_copy import taken as picked
-from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events, Flag, Kind, bin_numbers, bin_of
+from bfcviz.events.schema import NUM_BINS, Events, Flag, Kind, bin_numbers, bin_of
 from bfcviz.events.trace import Trace
+from bfcviz.formats import tensorflow
 from bfcviz.model import array_access
 from bfcviz.model.model import Model
 from bfcviz.units import format_bytes
@@ -133,7 +134,7 @@ def _splits(before: Events, end: np.void) -> list[np.void]:
 
 def _room_made(before: Events, end: np.void) -> tuple[list[np.void], list[np.void]]:
     """The EXTENDs for this request and the RELEASEs before them, the last one first."""
-    rounded = max(MIN_CHUNK, -(-int(end["requested"]) // MIN_CHUNK) * MIN_CHUNK)
+    rounded = tensorflow.round_up(max(int(end["requested"]), 1))
     extends: list[np.void] = []
     releases: list[np.void] = []
     merged = None  # handle of the chunk that the later MERGE merged away
@@ -155,7 +156,6 @@ def _room_made(before: Events, end: np.void) -> tuple[list[np.void], list[np.voi
 # The search of an allocation: the bins it searched, the chunk it took, and whether that chunk was split.
 
 _OTHER_RULES = {Family.TORCH, Family.RMM, Family.CUPY, Family.VULKAN}
-_WASTE_KEPT = 128 << 20  # TensorFlow's limit where no fragmentation_fraction is set
 
 
 class Cut(StrEnum):
@@ -242,7 +242,7 @@ def search_of(trace: Trace, event: int, model: Model | None = None) -> Search | 
     if model is None or model.trace is not trace or model.pool != operation.pool:
         model = Model(trace, operation.pool)
     requested = int(operation.end["requested"])
-    rounded = max(MIN_CHUNK, -(-requested // MIN_CHUNK) * MIN_CHUNK)
+    rounded = tensorflow.round_up(max(requested, 1))
     rows = _chunks(model, operation.begin)
     free = picked(rows, rows["state"] == array_access.CHUNK_FREE)
     max_waste = _max_waste(trace, operation.pool)
@@ -308,7 +308,7 @@ def _cut(usable: int, rounded: int, split: bool, max_waste: int | None) -> Cut: 
         return Cut.HALVES if over >= rounded else Cut.WASTE if wasteful else Cut.NOT_SHOWN
     if over <= 0:
         return Cut.EXACT
-    return Cut.NOT_SHOWN if over >= rounded or wasteful else Cut.WHOLE
+    return Cut.NOT_SHOWN if tensorflow.splits(usable, rounded, max_waste) else Cut.WHOLE
 
 
 def _passed_over(fits: NDArray[np.void], taken: Taken | None) -> int:
@@ -321,14 +321,14 @@ def _passed_over(fits: NDArray[np.void], taken: Taken | None) -> int:
 
 
 def _max_waste(trace: Trace, pool: int) -> int | None:
-    """As `AllocatorOptions.max_waste`, from the heap's options in the trace."""
+    """The rest from which on a chunk is split, by the heap's options in the trace; None: unknown."""
     heap = trace.origin.pools[pool]
     fraction = heap.options.get("fragmentation_fraction", 0.0)
     if not heap.options or not isinstance(fraction, int | float):
         return None
-    if fraction == 0:
-        return _WASTE_KEPT
-    return None if heap.limit is None else max(int(fraction * heap.limit), 1)
+    if heap.limit is None and fraction:
+        return None
+    return tensorflow.max_waste(heap.limit or 0, fraction)
 
 
 def _is_known(trace: Trace, operation: Operation) -> bool:

@@ -7,8 +7,8 @@
                           Device.allocator(AllocatorAttributes): GPU heap, host memory or transfer pool
 
 In: settings by TensorFlow's or JAX's names, CUDA GPUs or simulated ones. Out: devices whose heaps record events, and
-tensors that own device memory. May import live, allocator and events; never the model or figures. CUDA is loaded at
-its first use.
+tensors that own device memory. README.md has the map of the files, and an example. May import formats, live, events and
+the allocator's public face; never the model or figures. CUDA is loaded at its first use.
 """
 
 from bfcviz.devices.device import CPUDevice, Device, GPUCompatibleCPUDevice, GPUDevice

@@ -7,13 +7,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.devices.physical import DeviceName, PhysicalDevice
 from bfcviz.errors import SettingError
-from bfcviz.live.headroom import min_system_memory as min_system_memory
-from bfcviz.units import GiB, MiB, format_bytes
+from bfcviz.formats.tensorflow import (
+    COLLECTION,
+    FIRST_REGION,
+    FORCE_GROWTH,
+    HOST_LIMIT,
+    POOL_LIMIT,
+    RESERVED,
+    SMALL_DEVICE,
+    UNIT,
+    min_system_memory,
+)
+from bfcviz.units import MiB, format_bytes
 
 # ------------------------------------------------------------------------------
 # Settings as values, and their checks: GPUOptions, LogicalDeviceConfiguration, and State (all at one moment).
@@ -216,13 +226,8 @@ class State:
 # ------------------------------------------------------------------------------
 # Limit of a GPU's heap: TensorFlow's arithmetic, with a reason for each number.
 #
-# The default is all free memory less a reserve for the system (CUDA's libraries, its context, other programs). The
-# reserve is 225 MiB if less than 2 GiB are free, otherwise it depends on the compute capability: 500 (up to 6), 1050
-# (7), 1536 (8) or 1800 MiB (9 and up). Source: MinSystemMemory and SingleVirtualDeviceMemoryLimit in TensorFlow's
-# gpu_device.cc.
-
-RESERVED: Final = "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"
-_SMALL: Final = 2 * GiB
+# The default is all free memory less a reserve for the system (`min_system_memory`). Source:
+# SingleVirtualDeviceMemoryLimit in TensorFlow's gpu_device.cc.
 
 
 class Limit(NamedTuple):
@@ -254,7 +259,7 @@ def single_device_limit(gpu: PhysicalDevice, options: GPUOptions, environment: M
         )
     if text := environment.get(RESERVED):
         limit = _by_environment(limit, available, text)
-    if limit.num_bytes < 256:
+    if limit.num_bytes < UNIT:
         raise SettingError(
             f"these settings leave a heap of {limit.num_bytes} bytes on {gpu.name}, of "
             f"{format_bytes(gpu.total_bytes)}: {' '.join(limit.because)} Raise the limit"
@@ -281,7 +286,7 @@ def _by_rule(gpu: PhysicalDevice, available: int) -> Limit:
     if kept >= available:
         words = f"{free}; keeping back {format_bytes(kept)} for the system is not possible, less is free."
         return Limit(available, 0, (words,))
-    why = "less than 2 GiB are free" if available < _SMALL else f"compute capability {major}.x"
+    why = "less than 2 GiB are free" if available < SMALL_DEVICE else f"compute capability {major}.x"
     words = f"{free}, less {format_bytes(kept)} kept back for the system ({why})."
     return Limit(available - kept, kept, (words,))
 
@@ -305,13 +310,6 @@ def _reserving(limit: Limit, available: int, mib: int, name: str) -> Limit:
 
 # ------------------------------------------------------------------------------
 # Device plan: which devices the settings give, the memory limit of each, and the reasons; and the plan in words.
-
-FORCE_GROWTH: Final = "TF_FORCE_GPU_ALLOW_GROWTH"
-HOST_LIMIT: Final = 64 * GiB
-"""Default limit of each host heap, as in TensorFlow."""
-
-POOL_LIMIT: Final = "TF_GPU_HOST_MEM_LIMIT_IN_MB"
-COLLECTION: Final = "TF_ENABLE_GPU_GARBAGE_COLLECTION"
 
 
 @dataclass(frozen=True)
@@ -530,7 +528,7 @@ def _ordinal(each: PlannedDevice) -> str:
 def _when(each: PlannedDevice) -> str:
     if not each.options.allow_growth:
         return "When: all at once with the first tensor; it is kept until the session ends."
-    first = min(each.memory_limit, 2 * MiB)
+    first = min(each.memory_limit, FIRST_REGION)
     back = (
         "free regions are released only when a request would fail"
         if each.options.garbage_collection

@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from bfcviz.formats.messages import Message, Number
+from bfcviz.formats.settings import SettingWords
 
 _SOURCE: Final = "onnxruntime/core/framework/bfc_arena.cc"
 
@@ -78,3 +79,15 @@ def as_tensorflow(text: str) -> str:
 def _prefix(found: re.Match[str]) -> str:
     clock = found["clock"].ljust(15, "0")
     return f"{found['date']} {clock}: I {SOURCE}:{found['line']}] "
+
+
+# ------------------------------------------------------------------------------
+# Words of its settings.
+
+WORDS: Final = SettingWords(
+    title="ONNX Runtime",
+    limit="gpu_mem_limit={size} of the CUDA provider (max_mem of OrtArenaCfg)",
+    release="memory.enable_memory_arena_shrinkage=gpu:0 in the RunOptions",
+    heap="log_severity_level=0",
+    history="log_severity_level=0",
+)

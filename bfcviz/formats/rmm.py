@@ -1,4 +1,4 @@
-"""RMM: the lines of its log of requests (CSV), of every version, and what it says when a request fails.
+"""RMM: its rounding, the words of its settings, and the lines of its log of requests (CSV), of every version.
 
 ==============  ==========================================================================================
 version         header
@@ -16,9 +16,33 @@ from math import isfinite
 from typing import Final, NamedTuple
 
 from bfcviz.formats.messages import Message, Number
+from bfcviz.formats.settings import SettingWords
+
+# ------------------------------------------------------------------------------
+# Rules and settings.
 
 UNIT: Final = 256
 """RMM's alignment: sizes are rounded up to it."""
+
+
+def round_up(requested: int) -> int:
+    """Bytes that a request is rounded up to."""
+    return -(-requested // UNIT) * UNIT
+
+
+_LOG: Final = "bfcviz record --rmm, or rmm.enable_logging(log_file_name=path)"
+
+WORDS: Final = SettingWords(
+    title="RMM",
+    limit="rmm.mr.PoolMemoryResource(upstream, maximum_pool_size={size})",
+    one_region="rmm.mr.PoolMemoryResource(upstream, initial_pool_size={size})",
+    other="rmm.mr.CudaAsyncMemoryResource()",
+    heap=_LOG,
+    history=_LOG,
+)
+
+# ------------------------------------------------------------------------------
+# LogLines: parse the lines of RMM's log of requests.
 
 ALLOCATE, FREE, FAIL, REALLOCATE = "allocate", "free", "allocate failure", "reallocate"
 

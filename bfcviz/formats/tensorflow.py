@@ -1,10 +1,137 @@
-"""TensorFlow's files: the folder of recorded windows, and what its log says when memory runs out."""
+"""TensorFlow: the rules of its BFC allocator, the words of its settings, and the folder of recorded windows."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from bfcviz.formats.messages import Message, Number, Role
+from bfcviz.formats.settings import SettingWords
+from bfcviz.units import GiB, MiB
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# ------------------------------------------------------------------------------
+# Rules: how the BFC allocator of TensorFlow and XLA rounds, splits and grows.
+#
+# Sources: xla/tsl/framework/bfc_allocator.cc of TensorFlow 2.21; tensorflow/core/common_runtime/bfc_allocator.cc of the
+# versions before it:
+#
+#     version  first region  a chunk is split                       after a refusal it tries less   garbage collection
+#     1.0      1 MiB         from twice the request on              once in its life                no
+#     1.10     1 MiB         the same, or to save 128 MiB and more  once in its life                no
+#     2.1      1 MiB         as in 1.10                             once in its life                yes
+#     2.7      2 MiB         as in 1.10                             once in its life                yes
+#     2.21     2 MiB         as in 1.10, or fragmentation_fraction  with every region               an option
+#
+# "yes" is the default for GPUs (TF_ENABLE_GPU_GARBAGE_COLLECTION). The versions between these were not read. The heap
+# of bfcviz states the same rules in C: `bfcviz.allocator.heap`.
+
+_Sizes = TypeVar("_Sizes", int, "NDArray[np.int64]")
+
+UNIT: Final = 256
+"""Sizes are rounded up to a multiple of this, in bytes."""
+
+FIRST_REGION: Final = 2 << 20
+"""Bytes of the first region with growth; each later one has twice as many."""
+
+WASTE: Final = 128 << 20
+"""A chunk is split that would waste so many bytes, where no fraction of the limit is set."""
+
+VERSIONS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "1.0": {"first_region": 1 << 20, "fragmentation_fraction": 1.0, "backs_off_once": True},
+    "1.10": {"first_region": 1 << 20, "backs_off_once": True},
+    "2.1": {"first_region": 1 << 20, "backs_off_once": True, "garbage_collection": True},
+    "2.7": {"backs_off_once": True, "garbage_collection": True},
+    "2.21": {},
+}
+"""The defaults of TensorFlow's versions, where they differ from those of 2.21; by the names of `AllocatorOptions`.
+
+`backs_off_once`: it tries less after a refusal only once in its life. No chunk wastes the whole limit, so that the
+fraction 1.0 leaves only the rule of twice the request.
+"""
+
+
+def round_up(requested: _Sizes) -> _Sizes:
+    """Bytes that a chunk for a request needs."""
+    return -(-requested // UNIT) * UNIT
+
+
+def max_waste(limit: int, fraction: float) -> int:
+    """Bytes of waste at which a chunk is split; at least 1, so that an exact fit is never split.
+
+    Args:
+        limit: the memory limit, in bytes.
+        fraction: share of the limit (internal_fragmentation_fraction); 0, or no share: not set.
+    """
+    return max(int(fraction * limit), 1) if 0 < fraction <= 1 else WASTE
+
+
+def splits(size: int, rounded: int, most: int | None) -> bool:
+    """Whether a free chunk of `size` bytes is split for a request; `most`: its `max_waste`, None: unknown."""
+    return size >= 2 * rounded or (most is not None and size - rounded >= most)
+
+
+# ------------------------------------------------------------------------------
+# What TensorFlow leaves to the system, and to the host's heaps.
+#
+# Source: MinSystemMemory in TensorFlow's gpu_device.cc: 225 MiB if less than 2 GiB are free, else by compute capability
+# 500 (up to 6), 1050 (7), 1536 (8) or 1800 MiB (9 and up), for CUDA's libraries, its context and other programs.
+
+HOST_LIMIT: Final = 64 * GiB
+"""Default limit of each host heap."""
+
+SMALL_DEVICE: Final = 2 * GiB
+_KEPT_BACK: Final = ((6, 500), (7, 1050), (8, 1536))  # up to this compute capability, MiB
+_NEWER: Final = 1800
+
+
+def min_system_memory(available: int, major: int) -> int:
+    """Bytes that stay free of `available` ones on a GPU of this compute capability (major)."""
+    if available < SMALL_DEVICE:
+        return 225 * MiB
+    return next((mib for newest, mib in _KEPT_BACK if major <= newest), _NEWER) * MiB
+
+
+# ------------------------------------------------------------------------------
+# Words of TensorFlow's settings.
+
+FORCE_GROWTH: Final = "TF_FORCE_GPU_ALLOW_GROWTH"
+COLLECTION: Final = "TF_ENABLE_GPU_GARBAGE_COLLECTION"
+RESERVED: Final = "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"
+POOL_LIMIT: Final = "TF_GPU_HOST_MEM_LIMIT_IN_MB"
+ASYNC: Final = "TF_GPU_ALLOCATOR=cuda_malloc_async"
+CPU_BFC: Final = "TF_CPU_ALLOCATOR_USE_BFC=true TF_CPU_BFC_MEM_LIMIT_IN_MB=4000"
+"""Gives the CPU a BFC heap, too."""
+
+LOG_FAILURES: Final = "TF_CPP_MIN_LOG_LEVEL=0"
+"""Makes a program print the chunks of a failure. XLA reads it, too."""
+
+LOG_REQUESTS: Final = f"{LOG_FAILURES} TF_CPP_VMODULE=bfc_allocator=4"
+"""Makes a program print each request."""
+
+WORDS: Final = SettingWords(
+    title="TensorFlow",
+    limit="tf.config.set_logical_device_configuration(gpu, "
+    "[tf.config.LogicalDeviceConfiguration(memory_limit={mib})])",
+    one_region=f"{FORCE_GROWTH}=false",
+    release=f"{COLLECTION}=true",
+    other=ASYNC,
+    fraction="gpu_options.experimental.internal_fragmentation_fraction={fraction}",
+    heap=LOG_FAILURES,
+    history=f"tf.profiler.experimental.start(logdir), or {LOG_REQUESTS} in a short run",
+)
+
+WORDS_1: Final = SettingWords(
+    title="TensorFlow 1",
+    share="config.gpu_options.per_process_gpu_memory_fraction = {share}",
+    one_region="config.gpu_options.allow_growth = False",
+    heap=LOG_FAILURES,
+    history="RunOptions(report_tensor_allocations_upon_oom=True) and a RunMetadata timeline",
+)
+"""In TensorFlow 1, which has no asynchronous allocator."""
 
 # ------------------------------------------------------------------------------
 # The folder of recorded windows: which are complete, and which files they consist of.

@@ -1,10 +1,16 @@
-"""Rules: how PyTorch's caching allocator rounds and splits blocks, by its settings; its history omits this.
+"""PyTorch's caching allocator: how it rounds, splits and grows, and the words of its settings.
 
-Source: c10/cuda/CUDACachingAllocator.cpp (`round_size`, `should_split`) and the parser of PYTORCH_CUDA_ALLOC_CONF in
-c10/core/AllocatorConfig.cpp. A size from 2^n to 2^(n + 1) is rounded up to a multiple of one step::
+Source: c10/cuda/CUDACachingAllocator.cpp at commit 001074d25084 (`round_size`, `get_allocation_size`, `should_split`,
+`get_free_block`) and the parser of PYTORCH_CUDA_ALLOC_CONF in c10/core/AllocatorConfig.cpp. A size from 2^n to
+2^(n + 1) is rounded up to a multiple of one step::
 
     no divisions      512 bytes
     d divisions       2^n / d, at least 512 bytes: the range has d steps
+
+    rounded size      from a new segment of
+    up to 1 MiB       2 MiB, for small requests only
+    below 10 MiB      20 MiB
+    10 MiB or more    the size, in whole 2 MiB
 """
 
 import re
@@ -16,6 +22,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from bfcviz.code_places import UNKNOWN_FILE, CodePlace, own_place
 from bfcviz.formats.messages import Message, Number, Role
+from bfcviz.formats.settings import SettingWords
 
 # ------------------------------------------------------------------------------
 # Rules: how PyTorch's caching allocator rounds and splits blocks, by its settings; its history omits this.
@@ -31,7 +38,7 @@ OWN_SEGMENT: Final = 10 << 20
 
 SEGMENT_UNIT: Final = 2 << 20
 LEAST_MAX_SPLIT: Final = 20 << 20
-"""PyTorch takes no smaller `max_split_size`."""
+"""PyTorch takes no smaller `max_split_size`; its parser before AcceleratorAllocatorConfig wants more than this."""
 
 _NO_MAX_SPLIT: Final = 1 << 60  # its default is -1, or the largest number there is
 _INTERVALS: Final = 16  # of divisions: 1 MiB and less, 2 MiB, 4 MiB ... 32 GiB and more
@@ -92,14 +99,27 @@ class Rules:
     def block(self, requested: int, free: int) -> int:
         """Bytes of the block that serves a request, cut from a free one of `free` bytes; 0: unknown."""
         rounded = self.round_up(requested)
+        return rounded if free <= rounded or self.splits(rounded, free) else free
+
+    def splits(self, rounded: int, free: int) -> bool:
+        """Whether a free block of `free` bytes is cut in two for a request."""
         rest = free - rounded
-        if rest <= 0:
-            return rounded
         if rounded <= SMALL or self.expandable:
-            splits = rest >= UNIT
-        else:
-            splits = rest > SMALL and (self.max_split is None or rounded < self.max_split)
-        return rounded if splits else free
+            return rest >= UNIT
+        return rest > SMALL and (self.max_split is None or rounded < self.max_split)
+
+    def serves(self, rounded: int, free: int) -> bool:
+        """Whether a free block of `free` bytes, of the right stream and kind, may serve a request."""
+        if self.max_split is not None and rounded < self.max_split:
+            return rounded <= free < self.max_split
+        return rounded <= free and (self.max_split is None or free < rounded + LARGE_SEGMENT)
+
+    @staticmethod
+    def segment(rounded: int) -> int:
+        """Bytes of a new segment for a request, where segments do not grow."""
+        if rounded <= SMALL:
+            return SMALL_SEGMENT
+        return LARGE_SEGMENT if rounded < OWN_SEGMENT else -(-rounded // SEGMENT_UNIT) * SEGMENT_UNIT
 
 
 DEFAULTS: Final = Rules()
@@ -171,6 +191,37 @@ def _of_list(text: str) -> tuple[int, ...]:
 def _number(value: Any) -> float:
     """A number of a file; 0: it is none."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
+
+
+# ------------------------------------------------------------------------------
+# Words of PyTorch's settings.
+
+CONF: Final = "PYTORCH_CUDA_ALLOC_CONF"
+"""The variable that every version for CUDA reads."""
+
+HIP_CONF: Final = "PYTORCH_HIP_ALLOC_CONF"
+NEW_CONF: Final = "PYTORCH_ALLOC_CONF"
+"""The name since 2.9, for every kind of device."""
+
+CONF_NAMES: Final = (CONF, NEW_CONF)
+"""The variables of the settings on CUDA, the older one first."""
+
+UNCACHED: Final = ("PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_NO_HIP_MEMORY_CACHING")
+"""Turn the allocator off, whatever they are set to."""
+
+
+def setting(name: str, value: str | int) -> str:
+    """A setting of the allocator, as a user types it."""
+    return f"{CONF}={name}:{value}"
+
+
+WORDS: Final = SettingWords(
+    title="PyTorch",
+    share="torch.cuda.set_per_process_memory_fraction({share})",
+    other=setting("backend", "cudaMallocAsync"),
+    heap="torch.cuda.memory._dump_snapshot(path) after the failure",
+    history="torch.cuda.memory._record_memory_history() at the start, or bfcviz record --torch",
+)
 
 
 # ------------------------------------------------------------------------------

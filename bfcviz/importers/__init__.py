@@ -6,7 +6,7 @@ them in our own heap, compares every recorded number with the replay, and report
 
 `rmm_log`, `vma`, `pprof` and `chrome_trace` read a format each.
 
-May import: errors, units, events; only `tensorflow.replay` imports the allocator, and `rmm_log` imports the parser of
-lines that the live view of RMM uses.
+May import: errors, units, events, and `formats`, where the rules of the frameworks' allocators stand; only
+`tensorflow.replay` imports the allocator, and none imports `live`.
 This package is loaded when the first file is opened.
 """

@@ -19,7 +19,17 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Origin, Pool, RecordedFailure, Status
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.formats.rmm import ALLOCATE, FAIL, FREE, REALLOCATE, UNIT, DayCount, LogLines, RmmRequest
+from bfcviz.formats.rmm import (
+    ALLOCATE,
+    FAIL,
+    FREE,
+    REALLOCATE,
+    UNIT,
+    DayCount,
+    LogLines,
+    RmmRequest,
+    round_up,
+)
 from bfcviz.importers.file_content import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits, read_content
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.heap_state import by_time
@@ -192,7 +202,7 @@ class _MadeUpAddresses:
 
     def address(self, request: RmmRequest) -> int:
         key = request.size, request.stream
-        size = -(-request.size // UNIT) * UNIT
+        size = round_up(request.size)
         if request.action == FREE:
             held = self._in_use.get(key)
             if not held:

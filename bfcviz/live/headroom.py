@@ -8,7 +8,8 @@ from typing import Final, NamedTuple, Self
 from bfcviz.allocator.sub_allocators import pages
 from bfcviz.allocator.sub_allocators.cuda import Memory
 from bfcviz.errors import InvalidRequest, LiveError
-from bfcviz.units import GiB, MiB, format_bytes, parse_bytes
+from bfcviz.formats.tensorflow import min_system_memory
+from bfcviz.units import MiB, format_bytes, parse_bytes
 
 # ------------------------------------------------------------------------------
 # Memory of this machine: total, available, and the limits of this process. Sizes in bytes.
@@ -96,23 +97,10 @@ def _number(file: Path) -> int | None:
 # How much of a GPU the heaps of a framework take: a limit, a fraction, or all free memory less a headroom.
 #
 # Not all memory of a GPU comes from a framework's allocator: cuBLAS, cuDNN and NCCL allocate from the driver, and
-# kernels are loaded at their first call. The default headroom is that of TensorFlow: 225 MiB if less than 2 GiB are
-# free, else by compute capability 500 (up to 6), 1050 (7), 1536 (8) or 1800 MiB (9 and up). Source: MinSystemMemory
-# in TensorFlow's gpu_device.cc.
+# kernels are loaded at their first call. The default headroom is that of TensorFlow.
 
 CAPABILITY_MAJOR: Final = 75
 """CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR."""
-
-_SMALL: Final = 2 * GiB
-_KEPT_BACK: Final = ((6, 500), (7, 1050), (8, 1536))  # up to this compute capability, MiB
-_NEWER: Final = 1800
-
-
-def min_system_memory(available: int, major: int) -> int:
-    """Bytes that stay free of `available` ones on a GPU of this compute capability (major)."""
-    if available < _SMALL:
-        return 225 * MiB
-    return next((mib for newest, mib in _KEPT_BACK if major <= newest), _NEWER) * MiB
 
 
 class Room(NamedTuple):

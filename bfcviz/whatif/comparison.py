@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from bfcviz.errors import BfcvizError, InvalidRequest
 from bfcviz.events.origin import BEGIN_MARKS
+from bfcviz.formats.tensorflow import COLLECTION
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.outcome import FirstDifference, FreeMemory, Outcome, RecordedOutcome, first_difference
@@ -511,8 +512,7 @@ def _policy_notes(comparison: Comparison) -> list[str]:
         found.append(f"{own.role}: {printable(own.why)}")
     if any(result.name == GROWING_BFC for result in comparison.results):
         found.append(
-            f"{GROWING_BFC}: garbage collection is on, as TensorFlow sets it for GPUs "
-            "(TF_ENABLE_GPU_GARBAGE_COLLECTION)"
+            f"{GROWING_BFC}: garbage collection is on, as TensorFlow sets it for GPUs ({COLLECTION})"
         )
     if "stream_ordered" in named:
         found.append(

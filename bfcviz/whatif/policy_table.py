@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from bfcviz import native
 from bfcviz.analysis.diagnosis import Family
 from bfcviz.errors import InvalidRequest
+from bfcviz.formats.tensorflow import VERSIONS, round_up
 from bfcviz.formats.torch import Rules, divisions_of, divisions_text
 from bfcviz.units import GiB, KiB, MiB, format_bytes, parse_bytes
 from bfcviz.whatif.planner import LIVE_OPTIONS, LiveBytesPolicy, PackedPolicy
-from bfcviz.whatif.policies.bfc import BFC_OPTIONS, MEMORY_OPTIONS, VERSIONS, BFCPolicy
+from bfcviz.whatif.policies.bfc import BFC_OPTIONS, MEMORY_OPTIONS, BFCPolicy
 from bfcviz.whatif.policies.xla_policy import XLA_OPTIONS, XLAPolicy
 from bfcviz.whatif.policy import Policy, PoolPolicy
 from bfcviz.whatif.requests import ALLOCATE, RequestStream
@@ -362,7 +363,7 @@ def _has_requests(stream: RequestStream, granted: NDArray[np.void]) -> bool:
     if not len(at) or int(at.max()) >= len(stream):
         return False
     rows = stream.rows[at]
-    rounded = -(-rows["size"] // native.MIN_CHUNK) * native.MIN_CHUNK
+    rounded = round_up(rows["size"])
     return bool(((rows["kind"] == ALLOCATE) & (rounded.astype(np.uint64) == granted["needed"])).all())
 
 

@@ -25,7 +25,9 @@ SAMPLE = {
     "events": ("test_labels.py", "test_log.py", "test_log_reader.py", "test_schema.py", "test_trace.py"),
     "model": ("state", "timelines", "seeking"),
     "figures": ("region_map/raster",),
+    "formats": ("test_compiled_rules.py",),
     "live": ("common/test_require_compiled.py",),
+    "whatif": ("test_new_policy.py",),
 }
 SLOW = "model/timelines/test_busy_window.py"
 """Opens the bundled runs, which takes a third of the time of all others together."""

@@ -3,8 +3,7 @@
 ::
 
     Training(MLP(...), allocator, release=Deferred()).run(100)
-        networks ──> operations ──> autodiff (what gradients need) ──> tensors_and_kernels ──> Tensor ──> allocator
-                                                                       └─> release_policy: when to free
+        networks ──> operations (gradients, kernels, when to free) ──> Tensor ──> allocator
 
 In: an allocator, the sizes of a network, a release policy. Out: losses, and the heap's events with names, steps and
 phases. NumPy or CuPy computes in the tensors themselves. If no memory backs the addresses nothing is computed, and the

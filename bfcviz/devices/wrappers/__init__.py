@@ -1,8 +1,8 @@
 """Allocators that wrap an allocator: each adds one feature, all can be combined, and each is an allocator itself.
 
 In: an allocator. Out: one with the same methods that also tracks (`tracking`), guards against overruns (`guard`),
-fills with NaN (`nan_fill`), limits (`limit`), waits for memory (`retry`) or reports thresholds (`alert`). Those that
-read or write memory do so through `memory_access`. May import what its parent may. Free through the wrapper that
+fills with NaN (`memory_access`), limits, waits for memory or reports thresholds (`limits`). Those that read or write
+memory do so through `memory_access`. May import what its parent may. Free through the wrapper that
 allocated: it does not see requests that go directly to the heap.
 """
 

@@ -12,6 +12,7 @@ from bfcviz.allocator.free_signal import FreeSignal
 from bfcviz.allocator.interface import AllocationAttributes, Allocator, Stats
 from bfcviz.devices.wrappers.wrapper import AllocatorWrapper
 from bfcviz.errors import BrokenInvariant, InvalidFree, InvalidRequest, OutOfMemory, PoolTotals
+from bfcviz.formats.tensorflow import round_up
 from bfcviz.native import MAX_REQUEST
 from bfcviz.thresholds import Hysteresis, Threshold
 from bfcviz.units import parse_bytes
@@ -64,7 +65,7 @@ class LimitAllocator(AllocatorWrapper):
         Raises:
             OutOfMemory: the limit is exceeded (the numbers are the limit's), or the allocator inside has no memory.
         """
-        need = _rounded(num_bytes)
+        need = round_up(operator.index(num_bytes))
         if not 0 <= need <= MAX_REQUEST:  # the allocator inside refuses it with its own error
             return self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
         self._reserve(need, num_bytes)
@@ -81,7 +82,7 @@ class LimitAllocator(AllocatorWrapper):
         size = 0
         if address:
             try:
-                size = _rounded(self.wrapped.requested_size(address))
+                size = round_up(self.wrapped.requested_size(address))
             except InvalidFree:
                 size = 0  # an invalid free, or a closed allocator: the allocator inside reports it
         self.wrapped.free(address)
@@ -110,10 +111,6 @@ class LimitAllocator(AllocatorWrapper):
     def _release(self, num_bytes: int) -> None:
         with self._lock:
             self.used -= num_bytes
-
-
-def _rounded(num_bytes: int) -> int:
-    return (operator.index(num_bytes) + 255) // 256 * 256
 
 
 # ------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bfcviz.events.origin import MAX_POOLS
 from bfcviz.events.row_copy import joined, taken
+from bfcviz.formats.tensorflow import UNIT
 from bfcviz.importers.bfc_log import grammar
 from bfcviz.importers.bfc_log.grammar import BFC_ALLOCATOR, LogRecord, PrintedSize, printed_size
 from bfcviz.importers.heap_state import HEAP_CHUNK, HeapChunks, HeapRegion
@@ -295,7 +296,6 @@ def _with_gaps(chunks: HeapChunks) -> tuple[HeapChunks, int]:
 
 _FIRST_WORD: Final = re.compile(r"\s{0,40}(\w{1,40})")
 _MOST_WRITERS: Final = 4096
-_SMALLEST_BIN: Final = 256
 _LONGEST: Final = 1000  # characters of a message
 _ADDRESSES: Final = 1 << 63
 _SOON: Final = 2 * 10**9  # ns
@@ -444,7 +444,7 @@ class DumpCollector:
             return False
         size = int(found["bin"])
         dump = self._current(record, Stage.BINS)
-        if size == _SMALLEST_BIN and (len(dump.bins) > 1 or dump.stage > Stage.BINS):
+        if size == UNIT and (len(dump.bins) > 1 or dump.stage > Stage.BINS):
             dump = self._new(record)
             dump.stage = Stage.BINS
         dump.repeated += size in dump.bins

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any, Final, NamedTuple
 
 from bfcviz.events.origin import MAX_POOLS
-from bfcviz.formats.tensorflow import TYPE_BYTES
+from bfcviz.formats.tensorflow import TYPE_BYTES, round_up
 from bfcviz.importers.bfc_log import grammar
 from bfcviz.importers.bfc_log.dump import Dump
 from bfcviz.importers.bfc_log.grammar import LogRecord, PrintedSize, print_size, printed_size
@@ -17,7 +17,6 @@ from bfcviz.importers.bfc_log.grammar import LogRecord, PrintedSize, print_size,
 # The same error is printed several times: by the runtime, by Python, and again in each traceback. An error without a
 # dump is a failed request of its own.
 
-_ALIGNMENT: Final = 256
 _MOST: Final = 1 << 63
 _LONGEST: Final = 1000  # characters of a message
 
@@ -99,7 +98,7 @@ def _exact(dump: Dump, error: AllocationError) -> int | None:
     if dump.tensor and error.tensor:
         return None
     for size in error.sizes:
-        rounded = -(-size // _ALIGNMENT) * _ALIGNMENT
+        rounded = round_up(size)
         if dump.rounded not in {None, rounded, size}:
             continue
         printed = dump.requested or dump.bin_for

@@ -11,6 +11,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.origin import REGION_FACTS, Pool, RecordedFailure
 from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import EVENT, MIN_CHUNK, NUM_BINS, Events, Flag, Kind, bin_numbers
+from bfcviz.formats.tensorflow import LOG_FAILURES, round_up
 from bfcviz.importers.bfc_log.dump import Dump, DumpedHeap, Note, Stage, dumped_heap
 from bfcviz.importers.bfc_log.grammar import CENTRAL_GAP
 from bfcviz.importers.heap_state import events_of_state, failed_request
@@ -19,7 +20,7 @@ from bfcviz.units import format_bytes
 # ------------------------------------------------------------------------------
 # Compare the chunk lines of a dump with its own bins, sums and statistics, and say what is missing or wrong.
 
-RERUN: Final = "run again with TF_CPP_MIN_LOG_LEVEL=0 to get it"
+RERUN: Final = f"run again with {LOG_FAILURES} to get it"
 
 
 class DumpFindings(NamedTuple):
@@ -309,7 +310,7 @@ def _options(dump: Dump, number: int) -> dict[str, object]:
     growth = dump.growth
     if growth is None and dump.next_region is not None and dump.limit is not None:
         # Without growth the first region is the whole limit, and the next one would be twice as large.
-        rounded = -(-dump.limit.value // 256) * 256
+        rounded = round_up(dump.limit.value)
         growth = not (dump.next_region.value == 2 * rounded or dump.next_region.means(2 * rounded))
     if growth is not None:
         options["allow_growth"] = growth

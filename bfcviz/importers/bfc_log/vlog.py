@@ -18,6 +18,7 @@ from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Origin, Pool, Recorded
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.sorted_addresses import SortedAddresses
 from bfcviz.events.trace import Trace
+from bfcviz.formats import tensorflow
 from bfcviz.importers.bfc_log.grammar import LogRecord, tensor_memory
 from bfcviz.importers.file_content import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits
 from bfcviz.importers.file_format import Format
@@ -33,7 +34,6 @@ from bfcviz.importers.tensorflow.replay import (
     match_frees,
     replay,
 )
-from bfcviz.native import MIN_CHUNK
 from bfcviz.units import parse_bytes
 
 # ------------------------------------------------------------------------------
@@ -430,7 +430,7 @@ class _OperationCollector:
         self, record: LogRecord, of: tuple[VlogHeap, VlogThread], requested: int, order: int
     ) -> None:
         heap, thread = of
-        rounded = -(-requested // MIN_CHUNK) * MIN_CHUNK
+        rounded = tensorflow.round_up(requested)
         for place, failed in enumerate(thread.failed):
             if failed.rounded in (None, rounded):
                 failed.requested, failed.is_exact = requested, True
@@ -647,8 +647,6 @@ class _Finder:
 # TensorFlow's rules.
 
 _UNLIMITED = 1 << 62
-_FIRST_REGION = 2 << 20  # with allow_growth
-_WHOLE_BELOW = 128 << 20  # waste up to which a chunk under twice the request is not split
 _REQUESTS = (Act.ALLOCATE, Act.FREE, Act.FAIL)
 _UNKNOWN = (*REGION_FACTS, "bytes_in_use", "peak_bytes_in_use", "requested_bytes_in_use", "chunks_in_use")
 """Facts that a stream without the beginning, or without requests, does not tell."""
@@ -710,7 +708,10 @@ def _options(heap: VlogHeap, operations: Sequence[VlogOperation]) -> dict[str, o
     options: dict[str, object] = {"allocator_name": heap.name}
     regions = [each.requested for each in operations if each.act is Act.EXTEND]
     if heap.created and regions:
-        doubled = regions[0] % _FIRST_REGION == 0 and (regions[0] // _FIRST_REGION).bit_count() == 1
+        doubled = (
+            regions[0] % tensorflow.FIRST_REGION == 0
+            and (regions[0] // tensorflow.FIRST_REGION).bit_count() == 1
+        )
         options["allow_growth"] = doubled
     if any(each.act is Act.RELEASE for each in operations):
         options["garbage_collection"] = True
@@ -727,7 +728,7 @@ def _replayed(
     rows = _rows(requests)
     allocations, unmatched = match_frees(rows)
     grants, granted, released = _grants(operations)
-    pool = max(_peak_pool(operations), MIN_CHUNK)
+    pool = max(_peak_pool(operations), tensorflow.UNIT)
     compared: list[Checks] = []
     events = None
     # A stream does not hold the limit. It matters only where it made a region smaller.
@@ -839,11 +840,10 @@ def _from_addresses(operations: Sequence[VlogOperation], *, trusts_free_chunks: 
             case Act.FREE:
                 ledger.free(each.address)
             case Act.ALLOCATE:
-                size = -(-each.requested // MIN_CHUNK) * MIN_CHUNK
+                size = tensorflow.round_up(each.requested)
                 free = ledger.free_chunks.get(each.address)
                 if trusts_free_chunks and free is not None and free.size >= size:
-                    waste = free.size - size
-                    size = free.size if waste < min(size, _WHOLE_BELOW) else size
+                    size = size if tensorflow.splits(free.size, size, tensorflow.WASTE) else free.size
                 ledger.allocate(each.address, size, each.requested, each.label)
             case Act.FAIL if not each.is_soft:
                 ledger.oom(each.requested, each.label)
@@ -862,7 +862,7 @@ def _what_is_missing(
     if not any(each.act is not Act.FAIL for each in requests):
         reasons.append(
             f"{name}: the log holds its regions, but no allocations and frees: run the program again with "
-            "TF_CPP_MIN_LOG_LEVEL=0 TF_CPP_VMODULE=bfc_allocator=4"
+            f"{tensorflow.LOG_REQUESTS}"
         )
     if chunks and not heap.created:
         reasons.append(

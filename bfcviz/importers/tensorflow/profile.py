@@ -15,7 +15,7 @@ from bfcviz.errors import FileError
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.trace import Trace
-from bfcviz.formats.tensorflow import whole_windows
+from bfcviz.formats.tensorflow import CPU_BFC, whole_windows
 from bfcviz.importers.file_content import (
     EVENTS,
     LABELS,
@@ -506,8 +506,7 @@ def _no_memory_events(path: object, cut: str | None, left_out: Mapping[str, int]
         "",
         f"a profile without events of a BFC heap{without}. Record it with "
         "tf.profiler.experimental.ProfilerOptions(host_tracer_level=2), "
-        "on a device whose memory is a BFC pool: a GPU, or a CPU where Python was started with "
-        "TF_CPU_ALLOCATOR_USE_BFC=true TF_CPU_BFC_MEM_LIMIT_IN_MB=4000",
+        "on a device whose memory is a BFC pool: a GPU, or a CPU where Python was started with " + CPU_BFC,
     )
 
 

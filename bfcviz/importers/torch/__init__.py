@@ -8,7 +8,7 @@
 
 Enters: a file that may be hostile. Leaves: a trace, one heap a device.
 `pickle_reader` and `allocation_history` are compiled where there is a compiler.
-May import: what importers may, and `live.torch`, whose segments and blocks are the same.
+`formats.torch_segments` has the grants and blocks, as observed PyTorch has them.
 """
 
 from bfcviz import _compiled

@@ -13,6 +13,7 @@ from bfcviz.events.origin import HISTORY_BEGINS
 from bfcviz.events.schema import Events
 from bfcviz.events.sorted_addresses import SortedAddresses
 from bfcviz.formats.torch import Rules, StreamNumbers
+from bfcviz.formats.torch_segments import Segments, block_sizes, blocks_in_use
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.importers.torch import allocation_history as rows_of
 from bfcviz.importers.torch.allocation_history import (
@@ -26,7 +27,6 @@ from bfcviz.importers.torch.allocation_history import (
     pool_words,
 )
 from bfcviz.importers.torch.snapshot_content import MAX_ADDRESS, Annotation, StackLabels
-from bfcviz.live.torch.segments_and_blocks import Segments, block_sizes, blocks_in_use
 
 # ------------------------------------------------------------------------------
 # Rewind: the state of a device before the first entry of its trace, computed backwards from the state at the end.

@@ -11,6 +11,7 @@ from bfcviz.errors import FileError
 from bfcviz.events.labels import MAX_LABEL_BYTES, Labels
 from bfcviz.events.schema import Events
 from bfcviz.formats.torch import stack_words
+from bfcviz.formats.torch_segments import STATES, block_sizes, with_frames
 from bfcviz.importers.file_content import TEXT
 from bfcviz.importers.heap_state import HEAP_CHUNK, HeapChunks, HeapRegion, events_of_state
 from bfcviz.importers.torch.allocation_history import (
@@ -22,21 +23,12 @@ from bfcviz.importers.torch.allocation_history import (
     pool_words,
     words_in,
 )
-from bfcviz.live.torch.segments_and_blocks import block_sizes, with_frames
 
 # ------------------------------------------------------------------------------
 # SnapshotContent: the parts of a snapshot, checked. Versions of PyTorch differ in keys; no version number is read.
 
 # ruff: noqa: TRY004  all damage in a file is one error, a ValueError
 
-
-STATES: Final = {
-    "inactive": False,
-    "active_allocated": True,
-    "active_pending_free": True,
-    "active_awaiting_free": True,  # the same, in PyTorch's documents
-}
-"""Whether a block of each state is in use. A pending block was freed, but another stream may still use it."""
 
 MAX_ADDRESS: Final = 1 << 62
 _NEEDED = ("device", "address", "total_size", "blocks")

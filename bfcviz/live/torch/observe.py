@@ -19,11 +19,11 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.origin import TORCH_OBSERVED
 from bfcviz.events.storage.recording import Recording
 from bfcviz.formats.torch import UNIT, Rules, StreamNumbers, line_number, stack_words
+from bfcviz.formats.torch_segments import Segments, bytes_in_use, rewound
 from bfcviz.live.heap_provider import HeapProvider
 from bfcviz.live.observed_heap import ObservedHeap, Polling, devices_in_order, log_and_labels
 from bfcviz.live.stacks import Chosen
 from bfcviz.live.torch import torch_api
-from bfcviz.live.torch.segments_and_blocks import Segments, bytes_in_use, rewound
 
 # ------------------------------------------------------------------------------
 # DeviceHistory: PyTorch's memory history of one device, transferred into an ObservedHeap.

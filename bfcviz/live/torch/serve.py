@@ -33,6 +33,7 @@ from bfcviz.errors import BfcvizError, InvalidRequest, LiveError, OutOfMemory, P
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
+from bfcviz.formats.torch import CONF
 from bfcviz.live.deferred_frees import DeferredFrees
 from bfcviz.live.headroom import CAPABILITY_MAJOR, Room, Share
 from bfcviz.live.heap_provider import HeapProvider
@@ -389,7 +390,7 @@ class _Unlocked:
 
     def _apply(self, value: str) -> None:
         if self._is_wanted:  # settings that are not repeated fall back to their defaults
-            named = self._settings.get("PYTORCH_CUDA_ALLOC_CONF", "")
+            named = self._settings.get(CONF, "")
             self._set(",".join(filter(None, (named, f"{self._SETTING}:{value}"))))
 
 

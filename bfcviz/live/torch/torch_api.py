@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from bfcviz.errors import LiveError
+from bfcviz.formats.torch import CONF_NAMES, UNCACHED
 from bfcviz.live.deferred_frees import RelaxedEvent, StreamEvent
 
 _THROWER: Final = "_ZSt21__throw_runtime_errorPKc"
@@ -25,9 +26,6 @@ _THROWER: Final = "_ZSt21__throw_runtime_errorPKc"
 
 _CPP: Final = "libstdc++.so.6"
 _STRING: Final = "St7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE"
-
-_UNCACHED: Final = ("PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_NO_HIP_MEMORY_CACHING")
-"""Whatever they are set to."""
 
 OWN_ERROR: Final = (
     (_CPP, "__cxa_allocate_exception"),
@@ -226,7 +224,7 @@ def refuse_async(torch: Any, wish: str, instead: str) -> None:
     """Raise LiveError if PyTorch uses the driver's allocator, which has neither memory pools nor a history."""
     if backend(torch) == "cudaMallocAsync":
         raise LiveError(
-            f"PyTorch cannot be {wish}: PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF sets "
+            f"PyTorch cannot be {wish}: {' or '.join(CONF_NAMES)} sets "
             "backend:cudaMallocAsync: memory then comes from the CUDA driver, and PyTorch has no memory pools and no "
             f"history for it. Start the program without that setting{instead}"
         )
@@ -234,7 +232,7 @@ def refuse_async(torch: Any, wish: str, instead: str) -> None:
 
 def refuse_uncached(wish: str, instead: str) -> None:
     """Raise LiveError if PyTorch asks the driver for each tensor: it then uses no pool and records no history."""
-    name = next((name for name in _UNCACHED if name in os.environ), None)
+    name = next((name for name in UNCACHED if name in os.environ), None)
     if name is not None:
         raise LiveError(
             f"PyTorch cannot be {wish}: {name} is set, so each tensor comes from the CUDA driver, and PyTorch uses no "

@@ -1,21 +1,9 @@
 """BFC: best fit with coalescing, by this package's own heap, which places every request as TensorFlow does.
 
-Sources: xla/tsl/framework/bfc_allocator.cc of TensorFlow 2.21; the heap is tested against traces of that class. The
-rules of old versions are those of tensorflow/core/common_runtime/bfc_allocator.cc:
-
-=======  ============  =====================================  ==============================  ==================
-version  first region  a chunk is split                       after a refusal it tries less   garbage collection
-=======  ============  =====================================  ==============================  ==================
-1.0      1 MiB         from twice the request on              once in its life                no
-1.10     1 MiB         the same, or to save 128 MiB and more  once in its life                no
-2.1      1 MiB         as in 1.10                             once in its life                yes
-2.7      2 MiB         as in 1.10                             once in its life                yes
-2.21     2 MiB         as in 1.10, or fragmentation_fraction  with every region               an option
-=======  ============  =====================================  ==============================  ==================
-
-"yes" is the default for GPUs (TF_ENABLE_GPU_GARBAGE_COLLECTION). Not repeated: version 1.0 tried no size equal to the
-request after a refusal, and 0.8 did not reduce a region to what the limit left. The versions between these were not
-read. A stream has no safe frontier, so that chunks merge when they are freed, also where the trace had timestamps.
+The rules and the defaults of TensorFlow's versions stand in `bfcviz.formats.tensorflow`; the heap is tested against
+traces of TensorFlow's own class. Not repeated: version 1.0 tried no size equal to the request after a refusal, and 0.8
+did not reduce a region to what the limit left. A stream has no safe frontier, so that chunks merge when they are freed,
+also where the trace had timestamps.
 """
 
 from collections.abc import Mapping
@@ -37,6 +25,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
+from bfcviz.formats.tensorflow import FIRST_REGION, VERSIONS
 from bfcviz.whatif.outcome import DriverCalls, Outcome, failed_allocations
 from bfcviz.whatif.policy import checked_limit, origin_of
 from bfcviz.whatif.requests import MARK, RequestStream
@@ -202,7 +191,7 @@ BFC_OPTIONS: Final[Mapping[str, Any]] = {
     "allow_growth": False,
     "garbage_collection": False,
     "fragmentation_fraction": 0.0,
-    "first_region": native.FIRST_REGION,
+    "first_region": FIRST_REGION,
     "exact_growth": False,
 }
 """Options of the heap, with their defaults; see `AllocatorOptions`. A stream has no alignments to honour."""
@@ -220,18 +209,6 @@ MEMORY_OPTIONS: Final[Mapping[str, Any]] = {
 
 `regions`: `simulated`; `recorded`: regions of recorded sizes get the recorded addresses; `exact`: the driver grants and
 refuses as in the trace. Address ties between equal chunks are then those of the trace.
-"""
-
-VERSIONS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "1.0": {"first_region": 1 << 20, "fragmentation_fraction": 1.0, "backs_off_once": True},
-    "1.10": {"first_region": 1 << 20, "backs_off_once": True},
-    "2.1": {"first_region": 1 << 20, "backs_off_once": True, "garbage_collection": True},
-    "2.7": {"backs_off_once": True, "garbage_collection": True},
-    "2.21": {},
-}
-"""The defaults of TensorFlow's versions, where they differ from those of 2.21.
-
-No chunk wastes the whole limit, so that the fraction 1.0 leaves only the rule of twice the request.
 """
 
 _CHOICES: Final = {

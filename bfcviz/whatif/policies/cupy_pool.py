@@ -5,9 +5,8 @@ free chunks of one size CuPy takes any; this takes the one with the lowest addre
 CuPy returns cached chunks before it fails. (A limit of its own, `set_limit`, fails at once.)
 """
 
+from bfcviz.formats.cupy import UNIT as CUPY_UNIT
 from bfcviz.whatif.simulation import DriverMemory, SegmentCache, SimulatedPool
-
-CUPY_UNIT = 512
 
 
 class CupyPool(SimulatedPool):

@@ -1,15 +1,8 @@
 """PyTorch's caching allocator: blocks cached per stream and kind, in segments that only a refusal returns.
 
-Source of the rules: c10/cuda/CUDACachingAllocator.cpp of PyTorch at commit 001074d25084: `malloc`, `round_size`,
-`get_allocation_size`, `should_split`, `get_free_block`, `release_available_cached_blocks`, `release_cached_blocks`,
-`garbage_collect_cached_blocks`. Not simulated: private pools (CUDA graphs), and blocks that wait for another stream.
-
-::
-
-    rounded size      from a new segment of
-    up to 1 MiB       2 MiB, for small requests only
-    below 10 MiB      20 MiB
-    10 MiB or more    the size, in whole 2 MiB
+The sizes and rules are those of `bfcviz.formats.torch`; this file repeats them only where its loops must be fast.
+`release_cached_blocks`, `release_available_cached_blocks` and `garbage_collect_cached_blocks` are from the same source.
+Not simulated: private pools (CUDA graphs), and blocks that wait for another stream.
 """
 
 from array import array

@@ -14,13 +14,9 @@ no timestamps, no garbage collection (one region is never released), one alignme
 address range that begins at a multiple of 2 MiB.
 """
 
+from bfcviz.formats.tensorflow import UNIT as XLA_UNIT
+from bfcviz.formats.tensorflow import max_waste
 from bfcviz.whatif.simulation import DriverMemory, SimulatedPool
-
-XLA_UNIT = 256
-"""Sizes are rounded up to a multiple of this, in bytes."""
-
-XLA_WASTE = 128 << 20
-"""A hole is split where its unused rest has this many bytes, if no fraction is given."""
 
 
 class XLAPool(SimulatedPool):
@@ -57,8 +53,7 @@ class XLAPool(SimulatedPool):
         self._descending = (lower_order == "descending", upper_order == "descending")
         self._exact = (lower_split == "exact", upper_split == "exact")
         self._alignment = (max(lower_alignment, XLA_UNIT), max(upper_alignment, XLA_UNIT))
-        wasted = int(fragmentation_fraction * driver.limit)
-        self._waste = max(wasted, 1) if fragmentation_fraction > 0 else XLA_WASTE
+        self._waste = max_waste(driver.limit, fragmentation_fraction)
         self._lower_holes = self.new_free_blocks()
         self._upper_holes = self.new_free_blocks()
         self._lower: set[int] = set()  # addresses of the blocks in use

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from bfcviz.errors import InvalidRequest
+from bfcviz.formats.tensorflow import UNIT
 from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.policies.xla import XLAPool
 from bfcviz.whatif.policy import PoolPolicy
@@ -25,8 +26,8 @@ XLA_OPTIONS: Final[Mapping[str, Any]] = {
     "upper_order": "ascending",
     "lower_split": "bfc",
     "upper_split": "bfc",
-    "lower_alignment": 256,
-    "upper_alignment": 256,
+    "lower_alignment": UNIT,
+    "upper_alignment": UNIT,
     "fragmentation_fraction": 0.0,
 }
 """Options with their defaults; see `XLAPool`.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bfcviz.errors import InvalidRequest
+from bfcviz.formats.tensorflow import UNIT
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policy import NO_LIMIT, Policy
@@ -31,7 +32,7 @@ from bfcviz.whatif.search.trial import (
     failure_text,
 )
 
-GRANULE: Final = 256
+GRANULE: Final = UNIT
 """Limits are multiples of this, in bytes: BFC rounds its limit down to one."""
 
 _FIRST_STEP: Final = 64

@@ -20,6 +20,8 @@ def limits(settings):
         ({"XLA_PYTHON_CLIENT_PREALLOCATE": "true"}, 12 * GiB, False),
         ({"XLA_PYTHON_CLIENT_MEM_FRACTION": ".50"}, 8 * GiB, False),
         ({"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.25", "XLA_PYTHON_CLIENT_ALLOCATOR": "BFC"}, 4 * GiB, False),
+        ({"XLA_CLIENT_MEM_FRACTION": ".50"}, 8 * GiB, False),
+        ({"XLA_CLIENT_MEM_FRACTION": ".50", "XLA_PYTHON_CLIENT_MEM_FRACTION": ""}, 8 * GiB, False),
         ({"XLA_PYTHON_CLIENT_MEM_FRACTION": "2", "TF_FORCE_UNIFIED_MEMORY": "1"}, 32 * GiB, False),
         ({"TF_FORCE_GPU_ALLOW_GROWTH": "true"}, 12 * GiB, False),  # TensorFlow's, not JAX's
     ],
@@ -29,7 +31,12 @@ def test_variables_of_jax_are_the_same_options(variables, limit, growth):
     (planned,) = settings.plan()[1:]
     assert (planned.memory_limit, planned.options.allow_growth) == (limit, growth)
     assert planned.unified is ("TF_FORCE_UNIFIED_MEMORY" in variables)
-    assert "XLA_PYTHON_CLIENT_MEM_FRACTION is" in settings.explain()
+    name = (
+        "XLA_CLIENT_MEM_FRACTION"
+        if "XLA_CLIENT_MEM_FRACTION" in variables
+        else "XLA_PYTHON_CLIENT_MEM_FRACTION"
+    )
+    assert f"{name} is" in settings.explain()
 
 
 @pytest.mark.parametrize(
@@ -47,6 +54,12 @@ def test_variables_of_jax_are_the_same_options(variables, limit, growth):
 def test_variables_that_jax_refuses_or_that_have_no_bfc_heap_are_refused(name, value, why):
     with pytest.raises(SettingError, match=why):
         jax_settings(simulate_gpus([16 * GiB]), {name: value})
+
+
+def test_both_names_of_the_share_are_refused_as_by_jax():
+    both = {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".5", "XLA_CLIENT_MEM_FRACTION": ".5"}
+    with pytest.raises(SettingError, match="together"):
+        jax_settings(simulate_gpus([16 * GiB]), both)
 
 
 def test_the_share_of_jax_is_what_xla_logs():

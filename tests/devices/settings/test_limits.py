@@ -4,8 +4,8 @@ import pytest
 from devices.machines import simulated
 
 from bfcviz.devices import DeviceManager
-from bfcviz.devices.settings import min_system_memory
 from bfcviz.errors import BfcvizError, SettingError
+from bfcviz.formats.tensorflow import min_system_memory
 from bfcviz.units import GiB, MiB
 
 

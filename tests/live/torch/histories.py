@@ -8,9 +8,9 @@ from heaps import model_of
 from shared import SHARED
 
 from bfcviz.events.log import EventLog
+from bfcviz.formats.torch_segments import bytes_in_use
 from bfcviz.live.observed_heap import ObservedHeap
 from bfcviz.live.torch.observe import Asked, DeviceHistory, Reading
-from bfcviz.live.torch.segments_and_blocks import bytes_in_use
 
 MIB = 1 << 20
 

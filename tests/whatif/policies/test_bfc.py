@@ -5,7 +5,7 @@ from whatif.golden import Golden, golden_files, shared_files
 from whatif.test_policy import stream_of
 
 from bfcviz.errors import InvalidRequest
-from bfcviz.whatif.policies.bfc import VERSIONS
+from bfcviz.formats.tensorflow import VERSIONS
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE
 

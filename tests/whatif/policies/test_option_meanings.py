@@ -2,7 +2,7 @@
 
 import pytest
 
-from bfcviz.whatif.policies.bfc import VERSIONS
+from bfcviz.formats.tensorflow import VERSIONS
 from bfcviz.whatif.policy_table import MEANINGS, POLICIES, XLA_MEANINGS, meaning_of, policy_of
 
 

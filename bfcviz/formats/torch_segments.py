@@ -1,12 +1,20 @@
-"""Segments: PyTorch's segments and blocks as regions and chunks of an observed heap, and their comparison."""
+"""PyTorch's segments and blocks, as its snapshots have them; Segments follows them as regions and chunks of a heap."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from bfcviz.formats.torch import Rules
 
 Row = Mapping[str, Any]
+
+STATES: Final = {
+    "inactive": False,
+    "active_allocated": True,
+    "active_pending_free": True,
+    "active_awaiting_free": True,  # the same, in PyTorch's documents
+}
+"""Whether a block of each state is in use. A pending block was freed, but another stream may still use it."""
 
 
 class _Known(NamedTuple):
@@ -21,7 +29,7 @@ class _Known(NamedTuple):
 class BlockReports(Protocol):
     """Takes reports about another allocator, such as an `ObservedHeap`; `time` is in nanoseconds, None: now."""
 
-    def allocate(
+    def allocate(  # noqa: PLR0913, PLR0917  what a ledger records of a block
         self, address: int, size: int, requested: int, label: int, stream: int, time: int | None
     ) -> None:
         """Memory [address, address + size) came into use."""
@@ -90,7 +98,7 @@ class Segments:
         """Unmapped bytes of all grants."""
         return self._holes.total
 
-    def allocate(
+    def allocate(  # noqa: PLR0913, PLR0917  what a ledger records of a block
         self, address: int, size: int, requested: int, label: int, stream: int, time: int | None
     ) -> None:
         """A block came into use."""
@@ -259,7 +267,7 @@ def blocks_in_use(segment: Row) -> Iterator[tuple[int, Row]]:
     """The address of each block in use, and the block; old versions do not tell addresses."""
     at = segment["address"]
     for block in segment["blocks"]:
-        if block["state"] != "inactive":
+        if STATES.get(block["state"], True):
             yield at, block
         at += block["size"]
 
