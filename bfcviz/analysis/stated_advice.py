@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from bfcviz.analysis.stated_verdict import Cause, Judgement, buffer_of, device_use
+from bfcviz.formats import torch, xla
 from bfcviz.formats.messages import StatedFailure
 from bfcviz.units import GiB, format_bytes
 
@@ -167,8 +168,8 @@ _INFERENCE: Final = frozenset({"vllm", "sglang", "comfyui", "llamacpp", "ollama"
 def _setting(found: StatedFailure) -> str:
     """The environment variable of the allocator, as this version and platform spell it."""
     if "conf" in found.marks or found.version == "2.9 or later":
-        return "PYTORCH_ALLOC_CONF"
-    return "PYTORCH_HIP_ALLOC_CONF" if "hip_conf" in found.marks else "PYTORCH_CUDA_ALLOC_CONF"
+        return torch.NEW_CONF
+    return torch.HIP_CONF if "hip_conf" in found.marks else torch.CONF
 
 
 def _torch(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
@@ -551,7 +552,7 @@ def _tensorflow(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
     )
 
 
-_JAX_SHARE: Final = "XLA_PYTHON_CLIENT_MEM_FRACTION (since 2025 also XLA_CLIENT_MEM_FRACTION)"
+_JAX_SHARE: Final = f"{xla.FRACTION} (since 2025 also {xla.NEW_FRACTION})"
 
 
 def _jax(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
@@ -571,13 +572,13 @@ def _jax(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
         )
         yield StatedAdvice(
             AdviceWord.PREALLOCATION,
-            (f"Take less at the start: XLA_PYTHON_CLIENT_PREALLOCATE=false, or {_JAX_SHARE}."),
+            (f"Take less at the start: {xla.PREALLOCATE}=false, or {_JAX_SHARE}."),
         )
         yield from _smaller_request(found)
     elif cause is Cause.CACHED_FRAGMENTATION:
         yield StatedAdvice(
             AdviceWord.PREALLOCATION,
-            ("Let the pool be one region from the start: XLA_PYTHON_CLIENT_PREALLOCATE=true."),
+            (f"Let the pool be one region from the start: {xla.PREALLOCATE}=true."),
         )
         yield StatedAdvice(AdviceWord.MALLOC_ASYNC, "TF_GPU_ALLOCATOR=cuda_malloc_async places by pages.")
         yield from _smaller_request(found)

@@ -84,6 +84,12 @@ def template(text: str, flags: int = 0) -> re.Pattern[str]:
     return re.compile(pattern, flags)
 
 
+TERMINAL_CODE: Final = re.compile(
+    r"\x1b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])"
+)
+"""What sets colours and moves the cursor of a terminal."""
+
+
 # ------------------------------------------------------------------------------
 # The tables: what a framework prints, and what each of its numbers counts.
 

@@ -274,7 +274,7 @@ _REQUESTED: Final = Number(
 _VERSIONS: Final = {
     "total capacty": "2.1",
     "docs.pytorch.org": "2.8 or later",
-    "PYTORCH_ALLOC_CONF": "2.9 or later",
+    NEW_CONF: "2.9 or later",
     "torch.OutOfMemoryError": "2.5 or later",
     "expandable_segments": "2.2 or later",
     "has a total capacity": "2.2 or later",
@@ -333,7 +333,7 @@ MESSAGES: Final = (
             Number("reserved", "all segments that PyTorch holds", ("{size} reserved in total by PyTorch",)),
             Number("cached", "held by PyTorch and free (versions up to 1.3)", ("{size} cached",)),
         ),
-        marks={"PYTORCH_ALLOC_CONF": "conf", "PYTORCH_HIP_ALLOC_CONF": "hip_conf"},
+        marks={NEW_CONF: "conf", HIP_CONF: "hip_conf"},
         versions=_VERSIONS,
         behind=40,
     ),

@@ -18,7 +18,15 @@ from typing import Any, Final, NamedTuple
 from bfcviz.errors import FileError
 from bfcviz.formats import driver, tensorflow, torch, xla
 from bfcviz.formats.message_tables import ENTRIES, TABLES
-from bfcviz.formats.messages import IMPOSSIBLE, Message, Role, StatedFailure, StatedSize, stated_size
+from bfcviz.formats.messages import (
+    IMPOSSIBLE,
+    TERMINAL_CODE,
+    Message,
+    Role,
+    StatedFailure,
+    StatedSize,
+    stated_size,
+)
 from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces
 from bfcviz.importers.file_format import is_plain_text
 
@@ -90,9 +98,6 @@ _REACH: Final = 12_000
 
 _BEHIND: Final = max(entry.behind for entry in TABLES)
 _PIECE: Final = 1 << 20
-_ANSI: Final = re.compile(
-    r"\x1b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])"
-)
 _PLACE: Final = re.compile(r"\{\w+\}")
 
 
@@ -151,7 +156,7 @@ class _Reader:
     def take(self, piece: str) -> None:
         """The next part of the text."""
         self._hints |= hints_of(piece)
-        self._buffer += _ANSI.sub("", piece.replace("\r\n", "\n"))
+        self._buffer += TERMINAL_CODE.sub("", piece.replace("\r\n", "\n"))
         self._read(max(self._done, len(self._buffer) - _REACH))
 
     def end(self) -> StatedFailures:

@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from bfcviz.events.labels import Labels
+from bfcviz.formats.messages import TERMINAL_CODE
 from bfcviz.formats.onnxruntime import as_tensorflow
 from bfcviz.importers.file_content import LABELS, MAX_NAME_BYTES, TEXT, Limits
 
@@ -158,7 +159,6 @@ NODE: Final = re.compile(r"\{\{node\s+([^\s{}]{1,1000})\}\}|\[\[Node:\s+([^\s\]]
 # In the text, a newline ends a line of the file; a carriage return is a line break inside one, of a progress bar or
 # of an escaped JSON string. Line numbers are those of the file.
 
-_ANSI = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _JSON_KEY = re.compile(r'"\w{1,64}"\s{0,9}:')
 _UNICODE_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 _ESCAPED = {r"\n": "\r", r"\r": "", r"\t": "\t", r"\"": '"', r"\/": "/"}
@@ -189,7 +189,7 @@ def log_text(data: bytes) -> LogText:
     if _is_json(text):
         text = _without_escapes(text)
     if "\x1b" in text:
-        text = _ANSI.sub("", text)
+        text = TERMINAL_CODE.sub("", text)
     return _unwrapped(text)
 
 
