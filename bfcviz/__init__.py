@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bfcviz.events.origin import Pool as Pool
     from bfcviz.events.storage.recording import Recording as Recording
     from bfcviz.events.trace import Trace as Trace
+    from bfcviz.explain_and_draw import account as account
     from bfcviz.explain_and_draw import compare_recordings as compare_recordings
     from bfcviz.explain_and_draw import draw as draw
     from bfcviz.explain_and_draw import explain as explain
@@ -88,6 +89,7 @@ _HOMES = {
     "SweepResults": ("bfcviz.whatif.sweep.sweep", "SweepResults"),
     "Trace": ("bfcviz.events.trace", "Trace"),
     "Watch": ("bfcviz.watching", "Watch"),
+    "account": ("bfcviz.explain_and_draw", "account"),
     "best_options": ("bfcviz.whatif.search.best_options", "best_options"),
     "compare_policies": ("bfcviz.policy_comparison", "compare_policies"),
     "compare_recordings": ("bfcviz.explain_and_draw", "compare_recordings"),

@@ -1,16 +1,17 @@
-"""`explain`, `why`, `peak`, `holders`, `leaks`, `draw` and others for any source: a path, a trace, or a live heap.
+"""`explain`, `why`, `account`, `holders`, `leaks`, `draw` and others for any source: a path, a trace, or a live heap.
 
 The functions in `model` and `figures` that they call take a `Trace`. May import everything but cli.
 """
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from bfcviz.analysis import comparison, event_text
 from bfcviz.analysis import leaks as leak_search
+from bfcviz.analysis.account import Account, account_at, account_of, figures_of_facts
 from bfcviz.analysis.comparison import RecordingComparison
 from bfcviz.analysis.diagnosis import Diagnosis
 from bfcviz.analysis.leaks import Leaks
@@ -94,6 +95,37 @@ def why(
         return diagnose(trace, event)
     steps = failed_steps(trace)
     return diagnose(trace, steps[-1] - 1) if steps else without_failure(trace, pool)
+
+
+@_unrecorded()
+def account(source: Any = None, step: int | None = None, *, pool: int = 0) -> Account:
+    """Where the memory of a device went: other processes, this process outside its pools, each pool, and free.
+
+    Args:
+        source: None: this process now, all its devices, from the driver, NVML and the frameworks that are loaded; or a
+            mapping of the facts of a failure, as in `bfcviz why --json`; or as for `explain`.
+        step: of a trace: the state after that many events; None: the last failed request of which the trace has
+            figures of the device, else the last state.
+        pool: of a trace: index of the heap among `trace.origin.pools`.
+
+    Returns:
+        One account for each device; `print` it for a table. A trace without figures of the device gives the account of
+        the heap's limit.
+
+    Raises:
+        ValueError: a step was given without a trace.
+        TraceError: the trace has no such step.
+        BfcvizError: `source` is none of these, or cannot be read.
+    """
+    if step is not None and (source is None or isinstance(source, Mapping)):
+        raise ValueError("a step is a moment of a trace: give a trace, or no step")
+    if source is None:
+        from bfcviz.live.device_memory import account_now  # noqa: PLC0415  of a process that has devices
+
+        return account_now()
+    if isinstance(source, Mapping):
+        return Account((account_of(figures_of_facts(source)),))
+    return Account((account_at(trace_from(source), step, pool),))
 
 
 @_unrecorded()

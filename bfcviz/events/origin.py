@@ -102,6 +102,11 @@ class RecordedFailure:
     has_heap: bool = True
     message: str = ""
 
+    @property
+    def tells_of_device(self) -> bool:
+        """Whether the file says anything of the device's memory."""
+        return self.device_free is not None or self.device_total is not None
+
     def to_json(self) -> dict[str, Any]:
         """The entry of `details["failures"]`: the attributes that are not their defaults."""
         return {name: value for name, value in vars(self).items() if value != _DEFAULTS[name]}
