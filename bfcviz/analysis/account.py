@@ -21,6 +21,7 @@ from typing import Any, Final, Literal
 from bfcviz.events.origin import RecordedFailure, facts_of, recorded_failures
 from bfcviz.events.trace import Trace
 from bfcviz.model.model import Model
+from bfcviz.terminal import printable
 from bfcviz.units import GiB, KiB, MiB, format_bytes
 
 # ------------------------------------------------------------------------------
@@ -71,6 +72,7 @@ class DeviceFigures:
 
     Attributes:
         device: its name.
+        number: its number, as this process counts its devices.
         total: its memory.
         free: what its driver had free.
         process: what this process has of it, as the driver counts it.
@@ -88,6 +90,7 @@ class DeviceFigures:
     """
 
     device: str = "device"
+    number: int | None = None
     total: int | None = None
     free: int | None = None
     process: int | None = None
@@ -223,6 +226,7 @@ class DeviceAccount:
 
     Attributes:
         device: its name.
+        number: its number, as this process counts its devices; None: not known.
         whole: what `total` is: the memory of a device, or the limit of one heap.
         total: all of it.
         free: what its driver had free; what is left below a limit.
@@ -237,6 +241,7 @@ class DeviceAccount:
     """
 
     device: str
+    number: int | None
     whole: Whole
     total: int | None
     free: int | None
@@ -311,6 +316,7 @@ class DeviceAccount:
         """The account as JSON values: sizes in bytes, null for unknown."""
         return {
             "device": self.device,
+            "number": self.number,
             "total_is": self.whole,
             "total_bytes": self.total,
             "free_bytes": self.free,
@@ -364,8 +370,11 @@ class Account:
         # The one import of a picture's colours from here: only a notebook asks for this.
         from bfcviz.figures.theme import following  # noqa: PLC0415
 
-        tables = "".join(f"{account_bar(each)}{account_table(each)}" for each in self.devices)
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        tables = "".join(
+            f"<div><b>{_safe(each.device)}</b>: {each.short}</div>{account_bar(each)}{account_table(each)}"
+            for each in self.devices
+        )
+        notes = "".join(f"<p>{_safe(note)}</p>" for note in self.notes)
         style = f"<style>{following('.bfcviz-account')}{ACCOUNT_STYLE}{_NOTEBOOK_STYLE}</style>"
         return f'{style}<div class="bfcviz-account">{tables}{notes}</div>'
 
@@ -390,6 +399,7 @@ def account_of(figures: DeviceFigures) -> DeviceAccount:
     left = [part.size for part in parts if part.kind is PartKind.FREE]
     return DeviceAccount(
         device=figures.device,
+        number=figures.number,
         whole=figures.whole,
         total=known.total,
         free=known.free if known.whole == "device" else next(iter(left), None),
@@ -682,13 +692,14 @@ def account_of_failure(
         pool: index of the heap.
         models: models of this trace by the index of their heap, to use and to add to.
     """
-    device = _device_of(trace, pool)
-    numbers = range(len(trace.origin.pools)) if failed.has_heap else ()
-    pools = [each for each in numbers if each == pool or (device and device == _device_of(trace, each))]
+    device = device_number(trace, pool)
+    same = {pool} if device is None else set(_heaps_of(trace, device))
+    pools = sorted(same) if failed.has_heap else []
     models |= {each: Model(trace, each) for each in pools if each not in models}
     return account_of(
         DeviceFigures(
             device="device" if device is None else f"device {device}",
+            number=device,
             total=failed.device_total,
             free=failed.device_free,
             pools=tuple(_pool_at(trace, each, failed.event, models[each]) for each in pools),
@@ -710,10 +721,14 @@ def _recorded(trace: Trace, step: int | None, pool: int) -> RecordedFailure | No
     return None
 
 
-def _device_of(trace: Trace, pool: int) -> str | None:
-    """The number of a heap's device, from its name."""
+def device_number(trace: Trace, pool: int) -> int | None:
+    """The number of a heap's device, from its name; None: the name says none."""
     found = _DEVICE.search(trace.origin.pools[pool].name)
-    return None if found is None else found[1]
+    return None if found is None else int(found[1])
+
+
+def _heaps_of(trace: Trace, device: int) -> list[int]:
+    return [pool for pool in range(len(trace.origin.pools)) if device_number(trace, pool) == device]
 
 
 def _pool_at(trace: Trace, pool: int, step: int, model: Model | None) -> PoolFigures:
@@ -743,9 +758,11 @@ ACCOUNT_STYLE: Final = """
 .bfcviz-account .p-not_accounted_for{
   background:repeating-linear-gradient(135deg,var(--muted) 0 2px,var(--paper) 2px 6px)}
 .bfcviz-account .p-free{background:var(--paper)}
-.bfcviz-account-table{border-collapse:collapse;width:auto;font-variant-numeric:tabular-nums;margin:0 0 8px}
-.bfcviz-account-table td{border:0;padding:1px 14px 1px 0;text-align:left;vertical-align:baseline}
-.bfcviz-account-table td.size{text-align:right;white-space:nowrap}
+.bfcviz-account-table{border-collapse:collapse;width:auto;margin:0 0 10px;color:inherit;font:inherit;
+  font-variant-numeric:tabular-nums}
+.bfcviz-account-table td{border:0;padding:1px 14px 1px 0;text-align:left;vertical-align:baseline;white-space:nowrap}
+.bfcviz-account-table td.size{text-align:right}
+.bfcviz-account-table td.note{white-space:normal}
 .bfcviz-account-table tr.total td{border-top:1px solid var(--muted);font-weight:600}
 .bfcviz-account-table .swatch{display:inline-block;width:11px;height:11px;margin-right:7px;box-sizing:border-box;
   border:1px solid var(--pool-line)}
@@ -761,29 +778,36 @@ _NOTEBOOK_STYLE: Final = """
 """
 
 
+_LONGEST: Final = 300  # characters of a text: names of allocators come from files
+
+
+def _safe(text: str) -> str:
+    return escape(printable(text[:_LONGEST]))
+
+
 def account_bar(account: DeviceAccount) -> str:
     """The parts side by side, to scale."""
     parts = "".join(
         f'<span class="p-{part.kind}" style="flex-grow:{part.size}" '
-        f'title="{escape(part.name)}: {format_bytes(part.size)}"></span>'
+        f'title="{_safe(part.name)}: {format_bytes(part.size)}"></span>'
         for part in account.parts
         if part.size
     )
-    return f'<div class="bfcviz-account-bar" role="img" aria-label="{escape(account.line)}">{parts}</div>'
+    return f'<div class="bfcviz-account-bar" role="img" aria-label="{_safe(account.line)}">{parts}</div>'
 
 
 def account_table(account: DeviceAccount) -> str:
     """A row for each part, and the figures that cannot be."""
     rows = "".join(
-        f'<tr><td><span class="swatch p-{part.kind}"></span>{escape(part.name)}</td>'
+        f'<tr><td><span class="swatch p-{part.kind}"></span>{_safe(part.name)}</td>'
         f'<td class="size">{format_bytes(part.size)}</td><td class="size">{_percent(part.size, account.total)}</td>'
-        f'<td class="note">{escape(part.note)}</td></tr>'
+        f'<td class="note">{_safe(part.note)}</td></tr>'
         for part in account.parts
         if part.size
     )
     total = "unknown" if account.total is None else format_bytes(account.total)
-    wrong = "".join(f"<p>{escape(text)}</p>" for text in account.contradictions)
+    wrong = "".join(f"<p>{_safe(text)}</p>" for text in account.contradictions)
     return (
-        f'<table class="bfcviz-account-table"><tbody>{rows}<tr class="total"><td>{escape(account.device)}, total</td>'
+        f'<table class="bfcviz-account-table"><tbody>{rows}<tr class="total"><td>total</td>'
         f'<td class="size">{total}</td><td></td><td></td></tr></tbody></table>{wrong}'
     )

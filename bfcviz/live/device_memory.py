@@ -83,6 +83,7 @@ def _driver_figures(driver: cuda_driver.Driver, nvml: "_Nvml | None", number: in
     processes = {} if seen is None else seen.processes
     return DeviceFigures(
         device=f"device {number}" + (f" ({seen.name})" if seen is not None and seen.name else ""),
+        number=number,
         total=total,
         free=free,
         process=None if uses_device or pools else 0,
@@ -287,7 +288,12 @@ def _torch_figures(torch: Any, number: int) -> DeviceFigures:
     pools = tuple(_pools(number))
     free, total = torch.cuda.mem_get_info(number)  # the device has memory of PyTorch, so a context
     return DeviceFigures(
-        device=f"device {number}", total=int(total), free=int(free), pools=pools, slack=_SLACK
+        device=f"device {number}",
+        number=number,
+        total=int(total),
+        free=int(free),
+        pools=pools,
+        slack=_SLACK,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from bfcviz.analysis import short_names
+from bfcviz.analysis.account import DeviceAccount
 from bfcviz.analysis.diagnosis import Pin, Verdict, failure_line, verdict_sentence
 from bfcviz.model.holders import Holders
 from bfcviz.report.content import HeapReport, largest
@@ -330,6 +331,8 @@ def as_markdown(report: HeapReport) -> str:
             *(f"{n}. {escaped(text)}" for n, text in enumerate(advised, 1)),
         ]
     lines += _section("Sizes", sizes(report))
+    if report.shown.account is not None:
+        lines += _section("Memory of the device", *_device(report.shown.account))
     sentence, rows = pins(report)
     lines += _section("What is in the way", rows, sentence)
     for found in report.holders:
@@ -342,6 +345,21 @@ def as_markdown(report: HeapReport) -> str:
     lines += ["", "## How complete the file is", ""]
     lines += [f"- {escaped(text)}" for text in completeness(report)]
     return "\n".join(lines) + "\n"
+
+
+def _device(account: DeviceAccount) -> tuple[list[ReportRow], str]:
+    """The parts of the device's memory, and a sentence."""
+    rows = [
+        ReportRow(
+            part.name,
+            format_bytes(part.size),
+            part.size / account.total if account.total else None,
+            part.note,
+        )
+        for part in account.parts
+        if part.size
+    ]
+    return rows, " ".join([f"{account.device}: {account.short}.", *account.contradictions])
 
 
 def _section(title: str, rows: Sequence[ReportRow], sentence: str = "") -> list[str]:

@@ -1,13 +1,17 @@
 """The account of a device: the parts add up, and a figure that cannot be is named and left out."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shared import SHARED, sample_trace
 
 import bfcviz
+from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.analysis.account import (
     DeviceFigures,
     PartKind,
@@ -16,6 +20,10 @@ from bfcviz.analysis.account import (
     account_of,
     figures_of_facts,
 )
+from bfcviz.events.log import EventLog
+from bfcviz.events.origin import Origin, Pool, RecordedFailure
+from bfcviz.events.trace import Trace
+from bfcviz.model.trace_from_source import trace_of
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -263,6 +271,29 @@ def test_a_heap_without_figures_of_the_device_is_an_account_of_its_limit():
     assert (found.whole, found.total) == ("limit", trace.origin.pools[0].limit)
     assert not found.is_of_device
     assert_adds_up(found)
+
+
+def test_all_heaps_of_a_device_count(tmp_path):
+    """Two heaps of device 1 and one of device 0, whose numbers do not count."""
+    log = EventLog(1 << 10)
+    heap = BFCAllocator(SimulatedSubAllocator(), 8 * MIB, log=log)
+    heap.allocate(MIB)
+    assert heap.try_allocate(16 * MIB) is None
+    one = trace_of(log)
+    events = one.read(0, len(one))
+    events = np.concatenate([events[:-1], events[:-1], events[:-1], events[-1:]])
+    events["seq"] = np.arange(len(events))
+    third = (len(events) - 1) // 3
+    for pool in range(3):
+        events["pool"][pool * third :] = pool
+    failure = RecordedFailure(len(events) - 1, device_free=MIB, device_total=64 * MIB)
+    pools = (Pool("cupy:0"), Pool("cupy:1"), Pool("cupy:1 stream 1"))
+    origin = Origin(pools=pools, details={"failures": [failure.to_json()]})
+    found = account_at(Trace.from_events(events, one.labels, origin), pool=2)
+    assert [pool.name for pool in found.pools] == ["cupy:1", "cupy:1 stream 1"]
+    assert (found.number, found.total, found.requested) == (1, 64 * MIB, 16 * MIB)
+    assert found.pools[0] == replace(found.pools[1], name="cupy:1")
+    assert found.pools[0].in_use == MIB
 
 
 def test_the_public_function_takes_facts_and_traces():
