@@ -1,6 +1,7 @@
 """The account of a device: the parts add up, and a figure that cannot be is named and left out."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -43,12 +44,15 @@ def of(**facts):
 def test_the_numbers_of_a_pasted_text(entry):
     facts = entry["facts"]
     found = of(**facts)
-    derived = {name: each["value"] for name, each in facts.get("derived", {}).items()}
+    derived = {
+        re.sub("^[a-z]+_else$", "others", name): each["value"]
+        for name, each in facts.get("derived", {}).items()
+    }
     numbers = {
         "shortfall_vs_free": found.shortfall,
         "process_outside_pool": found.outside,
         "not_this_process": found.size_of(PartKind.OTHERS, PartKind.DRIVER, PartKind.UNACCOUNTED),
-        "nobody_else": found.size_of(PartKind.OTHERS),
+        "others": found.size_of(PartKind.OTHERS),
         "spilled_at_least": found.spilled,
         "left_under_limit": found.free,
         "free_under_limit": found.free,
