@@ -75,6 +75,7 @@ class DeviceFigures:
         number: its number, as this process counts its devices.
         total: its memory.
         free: what its driver had free.
+        free_at_start: what its driver had free when the program started.
         process: what this process has of it, as the driver counts it.
         outside: what this process has outside its pools, where that is counted by itself.
         others: what other processes have.
@@ -93,6 +94,7 @@ class DeviceFigures:
     number: int | None = None
     total: int | None = None
     free: int | None = None
+    free_at_start: int | None = None
     process: int | None = None
     outside: int | None = None
     others: int | None = None
@@ -148,6 +150,7 @@ def figures_of_facts(
     found = DeviceFigures(
         total=sizes.get("device_total"),
         free=sizes.get("device_free"),
+        free_at_start=sizes.get("device_free_at_start"),
         process=sizes.get("process_in_use"),
         outside=sizes.get("other_allocations"),
         others=sizes.get("other_processes"),
@@ -429,8 +432,11 @@ def _possible(figures: DeviceFigures, wrong: list[str]) -> DeviceFigures:
     total = checked(figures.total, "the total")
     pools = []
     for pool in figures.pools:
-        in_use = checked(pool.in_use, f"what {pool.name} has in use")
-        cached = checked(pool.cached, f"what {pool.name} caches")
+        in_use, cached = checked(pool.in_use, f"what {pool.name} has in use"), pool.cached
+        if cached is not None and cached < -figures.slack:
+            wrong.append(f"The figures for {pool.name} cannot be: more is in use than its pool has.")
+            cached = None
+        cached = checked(None if cached is None else max(cached, 0), f"what {pool.name} caches")
         pools.append(PoolFigures(pool.name, in_use, cached, checked(pool.size, f"the pool of {pool.name}")))
     listed = {
         pid: size for pid, size in figures.processes.items() if checked(size, f"process {pid}") is not None
@@ -649,7 +655,12 @@ def _rest_note(known: DeviceFigures, pools: Sequence[PoolFigures]) -> str:
         may_be.append("this process outside its pools" if pools else "this process")
     if _others(known) is None:
         may_be.append("other processes")
-    return ", ".join([*may_be, "the driver"] if known.reserved is None else may_be)
+    if known.reserved is None:
+        may_be.append("the driver")
+    start, total = known.free_at_start, known.total
+    if start is not None and total is not None and 0 <= start <= total:
+        may_be.append(f"{format_bytes(total - start)} were not free when the program started")
+    return ", ".join(may_be)
 
 
 # ------------------------------------------------------------------------------

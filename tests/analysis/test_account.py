@@ -97,6 +97,13 @@ def test_what_no_figure_explains_has_its_own_part():
     assert (found.process, found.others, found.outside) == (None, None, None)
 
 
+def test_what_was_not_free_at_the_start_is_told_beside_the_rest():
+    """A log of TensorFlow 1 says it; it may have changed since, so it is no part."""
+    found = of(device_total=11 * GIB, device_free_at_start=GIB, in_use=GIB // 2, reserved=GIB)
+    (rest,) = [part for part in found.parts if part.kind is PartKind.UNACCOUNTED]
+    assert (rest.size, "10.0 GiB" in rest.note) == (10 * GIB, True)
+
+
 def test_a_limit_without_a_pool_says_nothing():
     found = of(limit=10 * GIB)
     assert (found.total, found.parts, found.is_of_device) == (None, (), False)
@@ -146,6 +153,13 @@ def test_more_free_than_there_is_leaves_free_unknown():
     found = of(device_total=8 * GIB, device_free=12 * GIB, allocated=GIB, reserved=GIB)
     assert (found.free, found.unaccounted) == (None, 7 * GIB)
     assert "free memory" in found.contradictions[0]
+
+
+def test_more_in_use_than_the_pool_has_leaves_the_cache_unknown():
+    found = of(device_total=8 * GIB, allocated=3 * GIB, reserved=2 * GIB)
+    assert (found.pools[0].in_use, found.pools[0].cached, len(found.contradictions)) == (3 * GIB, None, 1)
+    rounded = of(device_total=8 * GIB, allocated=3 * GIB, reserved=3 * GIB - MIB)
+    assert (rounded.pools[0].cached, rounded.contradictions) == (0, ())
 
 
 def test_more_allocated_than_the_device_has_is_spilled():
