@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bfcviz.explain_and_draw import explain as explain
     from bfcviz.explain_and_draw import holders as holders
     from bfcviz.explain_and_draw import leaks as leaks
+    from bfcviz.explain_and_draw import open_all as open_all
     from bfcviz.explain_and_draw import peak as peak
     from bfcviz.explain_and_draw import why as why
     from bfcviz.explain_and_draw import worst_fragmentation as worst_fragmentation
@@ -111,6 +112,7 @@ _HOMES = {
     "observe_rmm": ("bfcviz.live.rmm.observe", "observe_rmm"),
     "observe_torch": ("bfcviz.live.torch.observe", "observe_torch"),
     "open": ("bfcviz.importers.open_trace", "open_trace"),
+    "open_all": ("bfcviz.explain_and_draw", "open_all"),
     "peak": ("bfcviz.explain_and_draw", "peak"),
     "phase": ("bfcviz.live.labels", "phase"),
     "policy_of": ("bfcviz.whatif.policy_table", "policy_of"),

@@ -123,12 +123,14 @@ def without_failure(trace: Trace, pool: int = 0, model: Model | None = None) -> 
         return replace(_numbers(there, 0, RecordedFailure(0)), rounded=0, verdict=Verdict.NO_FAILURE)
 
 
-def all_failures(trace: Trace, pool: int | None = None, *, runs: int = RUNS) -> list[Diagnosis]:
+def all_failures(
+    trace: Trace, pool: int | None = None, *, runs: int = RUNS, most: int = MOST_FAILURES
+) -> list[Diagnosis]:
     """The diagnoses of the first requests that failed finally, in the order of the trace; see `failed_steps`."""
     models: dict[int, Model] = {}
     recorded = _recorded_by_event(trace)
     found = []
-    for step in failed_steps(trace, pool):
+    for step in failed_steps(trace, pool)[:most]:
         number = int(trace.read(step - 1, step)["pool"][0])
         model = models.get(number) or models.setdefault(number, Model(trace, number))
         model.seek(step - 1)  # so that the next one is a short move

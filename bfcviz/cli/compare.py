@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--pool",
         type=_pools,
         metavar="N",
-        help="the number of the allocator in both files, from 0; N:M: N in A, and M in B (default: in each the one "
-        "with a failed request, else the first)",
+        help="the number of the allocator in both files, from 0; N:M: N in A, and M in B (default: the heaps of one "
+        "name: that of the first failed request, else the first that both have)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object: sizes in bytes")
     parser.add_argument(

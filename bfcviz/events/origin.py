@@ -134,6 +134,15 @@ def regions_known(details: Mapping[str, object], pool: int) -> bool:
     return facts_of(details, pool).get("pool_bytes", 0) is not None
 
 
+def stated_peak(details: Mapping[str, object], pool: int, found: int) -> int | None:
+    """The most bytes in use of a heap as the file states it, such as `MaxInUse`; `found` where it states nothing.
+
+    None where the file says that it is not known. At least `found`: logs print it with three or four digits.
+    """
+    stated = facts_of(details, pool).get("peak_bytes_in_use", found)
+    return max(stated, found) if isinstance(stated, int) else None
+
+
 def recorded_failures(details: Mapping[str, object]) -> list[RecordedFailure]:
     """The entries of `details["failures"]`.
 
