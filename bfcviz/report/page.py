@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.analysis.account import ACCOUNT_STYLE, account_bar, account_table
+from bfcviz.analysis.ranks import RankSet
 from bfcviz.events.origin import regions_known, requested_bytes_known
 from bfcviz.events.row_copy import taken
 from bfcviz.figures.region_map.rows import Rows, lay_out
@@ -515,12 +516,13 @@ _BARS: Final = {
 }
 
 
-def as_html(report: HeapReport) -> str:
-    """The report as one page."""
+def as_html(report: HeapReport, ranks: RankSet | None = None) -> str:
+    """The report as one page; of several ranks a table of them first."""
     name = _safe(report.origin.source or "a trace")
     holders = coloured_holders(report.model)
     sizes = words.sizes(report)
     body = [
+        "" if ranks is None else f"<h2>Ranks</h2>{ranks.html}<h2>{_safe(ranks.worst.name)}</h2>",
         f'<header><span class="file">{name}</span> · {" · ".join(map(_safe, words.facts(report)))}</header>',
         _verdict(report),
         '<div class="two"><section>',
