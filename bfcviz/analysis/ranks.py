@@ -431,6 +431,21 @@ class RankSet:
         return self.known[0]
 
     @property
+    def typical(self) -> Rank:
+        """The rank whose peak is nearest to the median, other than the worst: what the worst is compared with.
+
+        Raises:
+            TraceError: there is no second rank with a heap.
+        """
+        others = [rank for rank in self._used if rank is not self.worst]
+        if not others:
+            raise TraceError(
+                f"{self.source} has no second rank with memory in use to compare {self.worst.name} with"
+            )
+        middle = median(rank.peak or rank.in_use for rank in self._used)
+        return min(others, key=lambda rank: (bool(rank.failures), abs((rank.peak or rank.in_use) - middle)))
+
+    @property
     def trace(self) -> Trace:
         """The trace of the worst rank; `bfcviz.why`, `bfcviz.holders` and others take it from here."""
         return self.open(self.worst)
@@ -589,9 +604,9 @@ class RankSet:
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """The names of the columns, then the cells of each rank that can be read; hosts only where one is known."""
+        """The names of the columns, then the cells of each rank that can be read; hosts only where they differ."""
         rows = [_HEAD, *(_cells(rank) for rank in self.known)]
-        has_hosts = any(rank.place.host for rank in self.known)
+        has_hosts = len({rank.place.host for rank in self.known}) > 1
         return rows if has_hosts else [(row[0], *row[2:]) for row in rows]
 
     @property
@@ -786,3 +801,51 @@ def _host(place: RankPlace) -> str:
 
 def _file(place: RankPlace) -> str:
     return f"{place.name} ({place.file.name})"
+
+
+# ------------------------------------------------------------------------------
+# Two sets of ranks: which rank of one belongs to which of the other.
+
+
+def paired_ranks(a: RankSet, b: RankSet) -> list[tuple[Rank, Rank]]:
+    """The ranks of both sets with the same number, else with the same name; the largest change of the peak first.
+
+    Raises:
+        TraceError: they have no rank in common.
+    """
+    found = [
+        (before, after)
+        for after in b.known
+        if (before := next((rank for rank in a.known if _is_same(rank, after)), None)) is not None
+    ]
+    if not found:
+        raise TraceError(f"{a.source} and {b.source} have no rank in common: neither a number nor a name")
+    return sorted(found, key=lambda pair: -abs(_peak_change(*pair)))
+
+
+def _is_same(a: Rank, b: Rank) -> bool:
+    numbers = a.place.rank, b.place.rank
+    return a.name == b.name if None in numbers else numbers[0] == numbers[1]
+
+
+def _peak_change(a: Rank, b: Rank) -> int:
+    return (b.peak or b.in_use) - (a.peak or a.in_use)
+
+
+def pair_lines(pairs: Sequence[tuple[Rank, Rank]]) -> list[str]:
+    """A line a pair: the peaks of both, and their verdicts where they differ."""
+    found = [f"{counted(len(pairs), 'rank')} in both, the largest change of the peak first"]
+    for before, after in pairs[:_MOST_ROWS]:
+        change = _peak_change(before, after)
+        peaks = " -> ".join(format_bytes(rank.peak or rank.in_use) for rank in (before, after))
+        verdicts = "" if before.verdict == after.verdict else f", {before.verdict} -> {after.verdict}"
+        sign = "+" if change > 0 else ""
+        found.append(f"{sign + format_bytes(change):>12}  {after.name} ({peaks}{verdicts.replace('_', ' ')})")
+    if len(pairs) > _MOST_ROWS:
+        found.append(f"{counted(len(pairs) - _MOST_ROWS, 'more rank')}")
+    return found
+
+
+def pairs_json(pairs: Sequence[tuple[Rank, Rank]]) -> dict[str, Any]:
+    """The pairs as JSON values."""
+    return {"pairs": [{"a": before.to_json(), "b": after.to_json()} for before, after in pairs]}

@@ -151,17 +151,6 @@ def writable(out: Path, source: str, suffixes: Sequence[str], *, force: bool) ->
 # Several files: the ranks of one job. And the allocator of a file by its name or number.
 
 
-def add_more_files(parser: argparse.ArgumentParser) -> None:
-    """Add the files after the first one."""
-    parser.add_argument(
-        "more",
-        metavar="FILE",
-        nargs="*",
-        help="more files: the ranks or workers of one job, compared, the worst first. A folder or a pattern such as "
-        "'snapshots/*.pickle' stands for all files in it",
-    )
-
-
 def asked_ranks(
     arguments: argparse.Namespace, *, by: str = "op", step: int | str | None = None
 ) -> RankSet | None:

@@ -7,7 +7,8 @@ from typing import Any, Final
 import numpy as np
 
 from bfcviz.analysis.leaks import Growth, Leaks, growth_lines, leak_lines, leaks
-from bfcviz.cli.common import add_more_files, asked_ranks, status_of
+from bfcviz.cli.command import add_more_files
+from bfcviz.cli.common import asked_ranks, status_of
 from bfcviz.cli.export import NAMED_STEPS, parse_step
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_line
 from bfcviz.analysis.why import MOST_FAILURES, all_failures, failures_left_out
-from bfcviz.cli.common import add_more_files, asked_ranks, status_of
+from bfcviz.cli.command import add_more_files
+from bfcviz.cli.common import asked_ranks, status_of
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.origin import Origin, Pool, Status, later_reasons
 from bfcviz.events.trace import Trace

@@ -436,7 +436,21 @@ def _describe_several(folder: Path, reports: list[ProcessReport], unwritten: lis
     more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
     lost = sum(not trace.origin.has_ended_whole for trace in found.values())
     ended = f"; {lost} did not end cleanly" if lost else ""
-    return [f"{len(found)} processes ({', '.join(names[:_MOST_NAMED] + more)}{ended})"]
+    return [
+        f"{len(found)} processes ({', '.join(names[:_MOST_NAMED] + more)}{ended})",
+        *_describe_failed(found),
+    ]
+
+
+def _describe_failed(found: Mapping[str, Trace]) -> list[str]:
+    """Which of the processes ran out of memory."""
+    failed = []
+    for name, trace in found.items():
+        with suppress(BfcvizError):
+            if failures(trace, None):
+                failed.append(name)
+    more = f" and {len(failed) - _MOST_NAMED} more" if len(failed) > _MOST_NAMED else ""
+    return [f"out of memory: {', '.join(failed[:_MOST_NAMED])}{more}"] if failed else []
 
 
 def _distinct(reasons: list[str]) -> list[str]:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from bfcviz.analysis.ranks import RankSet
+from bfcviz.cli.command import add_more_files
 from bfcviz.cli.common import (
-    add_more_files,
     add_range_argument,
     asked_ranks,
     open_with_progress,

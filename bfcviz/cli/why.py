@@ -13,7 +13,8 @@ from bfcviz.analysis.why import (
     without_failure,
     would_fit,
 )
-from bfcviz.cli.common import add_more_files, asked_ranks, pool_number, status_of
+from bfcviz.cli.command import add_more_files
+from bfcviz.cli.common import asked_ranks, pool_number, status_of
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
