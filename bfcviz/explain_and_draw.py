@@ -22,6 +22,7 @@ from bfcviz.analysis.ranks import Rank, RankPlace, RankSet, rank_of, rank_set
 from bfcviz.analysis.why import diagnose, failed_steps, without_failure, would_fit
 from bfcviz.errors import BfcvizError, FileError, TraceError
 from bfcviz.events.trace import Trace
+from bfcviz.importers.file_format import READABLE
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.rank_files import rank_files
 from bfcviz.model import holders as holder_tree
@@ -199,7 +200,7 @@ def _summary(place: RankPlace, by: str, step: int | str | None) -> Rank:
     try:
         return rank_of(open_trace(place.file), place, by, step)
     except FileError as error:
-        return Rank(place, problem=error.cause)
+        return Rank(place, problem=error.cause.removesuffix(f"; {READABLE}"))
     except BfcvizError as error:
         return Rank(place, problem=str(error))
 

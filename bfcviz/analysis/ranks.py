@@ -143,14 +143,14 @@ class Rank:
         return self.failures[0].verdict if self.failures else str(Verdict.NO_FAILURE)
 
     @property
-    def badness(self) -> tuple[bool, bool, bool, float, int]:
+    def badness(self) -> tuple[bool, bool, float, bool, int]:
         """Sorts ranks: those with a failure first, the earliest of them first; then the killed, then by their peaks."""
         times = [each.time_ns for each in self.failures if each.time_ns is not None]
         return (
             bool(self.problem),
             not self.failures,
-            self.ended,
             min(times, default=float("inf")),
+            self.ended,
             -(self.peak or self.in_use),
         )
 

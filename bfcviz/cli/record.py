@@ -555,7 +555,8 @@ def _count_others(others: int) -> list[str]:
 EPILOG: Final = """\
 Recording starts in each Python process that imports the framework, after that import, and ends with that process. The
 first process records into the folder itself; ranks (of torchrun, or with RANK), workers of multiprocessing and further
-processes into subfolders, rank-0, rank-1 and so on: `bfcviz attach FOLDER` shows all of them. Not recorded are
+processes into subfolders, rank-0, rank-1 and so on: `bfcviz attach FOLDER` shows all of them, and `bfcviz why FOLDER`
+says which of them failed, and why. Not recorded are
 processes forked without multiprocessing, or forked and on a GPU; their number is reported. The program keeps its own
 code, input, output, signals and exit status. The status is 1 if the program succeeded but a recording could not be
 written (a full disk, a removed folder). A program that is not Python, or Python with -I, -E or -S, runs without a

@@ -197,10 +197,15 @@ def _named(paths: Sequence[Path]) -> list[RankPlace]:
 
 
 def _texts(paths: Sequence[Path]) -> list[str]:
-    """The part of each path below the common folder, without endings; of a single file its name."""
+    """The part of each path below the common folder, without endings; `main` for a recording with others inside."""
     absolute = [path.absolute() for path in paths]
-    common = Path(os.path.commonpath([path.parent for path in absolute])) if absolute else Path()
-    return [_ENDINGS.sub("", str(path.relative_to(common))) or path.name for path in absolute]
+    around = {parent for path in absolute for parent in path.parents}
+    inner = [path.parent for path in absolute if path not in around]
+    common = Path(os.path.commonpath(inner)) if inner else Path()
+    return [
+        MAIN if path in around else _ENDINGS.sub("", str(path.relative_to(common))) or path.name
+        for path in absolute
+    ]
 
 
 def _place(path: Path, text: str) -> RankPlace:
@@ -212,7 +217,7 @@ def _place(path: Path, text: str) -> RankPlace:
                 last = matches[-1]
                 name = f"rank {int(last[1])}" if pattern is _RANK else last[0]
                 return RankPlace(path, name, int(last[pattern.groups]), host, "name")
-    return RankPlace(path, MAIN if len(parts) == 1 and path.is_dir() else text, None, host)
+    return RankPlace(path, text, None, host)
 
 
 def _varying(texts: Sequence[str]) -> list[int] | None:

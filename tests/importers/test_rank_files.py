@@ -81,14 +81,21 @@ def test_a_folder_has_those_that_can_be_read_and_the_damaged_among_them(folder):
 
 def test_recordings_are_one_rank_each(tmp_path):
     for name in ("", "rank-0", "rank-1", "Process-2"):
-        Recording(tmp_path / name).close()
-    found = rank_files([tmp_path])
+        Recording(tmp_path / "rank8.bfc" / name).close()
+    found = rank_files([tmp_path / "rank8.bfc"])
     assert [(place.name, place.rank) for place in found.places] == [
         ("main", None),
         ("Process-2", 2),
         ("rank 0", 0),
         ("rank 1", 1),
     ]
+
+
+def test_recordings_beside_each_other_keep_their_names(tmp_path):
+    for name in ("before.bfc", "after.bfc"):
+        Recording(tmp_path / name).close()
+    found = rank_files([tmp_path / "before.bfc", tmp_path / "after.bfc"])
+    assert [(place.name, place.rank) for place in found.places] == [("before", None), ("after", None)]
 
 
 def test_one_file_is_not_several(folder, tmp_path):
