@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from bfcviz.analysis.ranks import RankPlace
 from bfcviz.errors import FileError
-from bfcviz.events.storage.recording_files import ORIGIN_FILE
+from bfcviz.events.storage.recording_files import EVENTS_FILE, ORIGIN_FILE
 from bfcviz.events.storage.recording_set import MAIN, in_order
 from bfcviz.formats.tensorflow import whole_windows
 from bfcviz.importers.file_format import detect_format
@@ -123,7 +123,7 @@ def _walk(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith(".")) if depth < _DEEPEST else []
         count += len(files)
         _check_count(folder, count)
-        if ORIGIN_FILE in files:
+        if {ORIGIN_FILE, EVENTS_FILE} & {*files}:  # without its origin it is told as damaged
             yield here
             continue
         for name in sorted(files):

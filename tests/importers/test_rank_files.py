@@ -82,6 +82,9 @@ def test_a_folder_has_those_that_can_be_read_and_the_damaged_among_them(folder):
 def test_recordings_are_one_rank_each(tmp_path):
     for name in ("", "rank-0", "rank-1", "Process-2"):
         Recording(tmp_path / "rank8.bfc" / name).close()
+    (tmp_path / "rank8.bfc" / "rank-1" / "origin.json").rename(
+        tmp_path / "rank8.bfc" / "rank-1" / "events.bin"
+    )
     found = rank_files([tmp_path / "rank8.bfc"])
     assert [(place.name, place.rank) for place in found.places] == [
         ("main", None),
