@@ -14,6 +14,7 @@ cdef class ObservedChunk:
     cdef readonly uint32_t handle
     cdef readonly uint16_t slot
     cdef readonly int64_t before
+    cdef readonly bint is_free
     cdef readonly int64_t requested
     cdef readonly uint32_t label
     cdef readonly uint16_t thread
@@ -42,8 +43,7 @@ cdef class Ledger:
     cdef public uint16_t busy
     cdef readonly object waiting
     cdef readonly object inconsistencies
-    cdef readonly dict in_use
-    cdef readonly dict free_chunks
+    cdef readonly dict chunks
     cdef readonly dict regions
     cdef readonly uint64_t num_allocs
     cdef readonly int64_t largest_alloc_size
@@ -67,6 +67,10 @@ cdef class Ledger:
     @cython.locals(at=int64_t, stop=int64_t, chunk=ObservedChunk)
     cpdef object lose(self, int64_t address)
     cpdef object cover(self, uint64_t address, uint64_t size)
+    @cython.locals(chunk=ObservedChunk)
+    cpdef bint is_in_use(self, object address) except -1
+    @cython.locals(chunk=ObservedChunk)
+    cpdef int64_t free_size(self, object address) except? -2
     cpdef object oom(self, int64_t requested, uint32_t label=*, uint16_t stream=*)
     @cython.locals(start=int64_t)
     cdef int64_t _region_ending_at(self, int64_t address) except? -2
@@ -100,8 +104,8 @@ cdef class Ledger:
     cdef object _merge(self, ObservedChunk kept, int64_t survivor, ObservedChunk gone, int64_t absorbed)
     @cython.locals(after=ObservedChunk)
     cdef object _link(self, ObservedChunk old, ObservedChunk new, int64_t before, int64_t address)
-    cdef object _put(self, int64_t start, ObservedChunk chunk)
-    cdef object _take(self, int64_t start)
+    cdef object _note_free(self, int64_t start)
+    cdef object _note_used(self, int64_t start)
 
 
 from bfcviz.events cimport c_reports  # they need the class

@@ -381,8 +381,7 @@ class DeviceReplay:
         address, requested = self._rows.address[row], max(1, self._rows.size[row])
         size = int(self._rewind.sizes[row - self._trace.first])
         if not size:
-            free = self.history.ledger.free_chunks.get(address)
-            size = self._tables.rules.block(requested, 0 if free is None else free.size)
+            size = self._tables.rules.block(requested, self.history.ledger.free_size(address))
         pool = self._pool_at(address) if self._private else ""
         label = self._tables.labels.of_row(self._rows.source[row], pool)
         stream = self._streams.of(self._rows.stream[row])
