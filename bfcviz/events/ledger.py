@@ -117,9 +117,7 @@ class Ledger:
         self.bytes_in_use = self.requested_bytes_in_use = self.peak_bytes_in_use = 0
         self.pool_bytes = self.peak_pool_bytes = 0
         self._log = log
-        self._free_starts: SortedAddresses | None = (
-            None  # of the free chunks; None: never needed so far
-        )
+        self._free_starts: SortedAddresses | None = None  # of the free chunks; None: never needed so far
         self._region_starts = SortedAddresses()  # the keys of `regions`
         self._handles = SpareNumbers()
         self._slots = SpareNumbers()
@@ -239,7 +237,9 @@ class Ledger:
                 (pieces if chunk.rest is None else heads).append(at)
             at += chunk.size
         if pieces:  # of allocations that began before this grant
-            heads += [start for start, chunk in self.chunks.items() if not set(pieces).isdisjoint(chunk.rest or ())]
+            heads += [
+                start for start, chunk in self.chunks.items() if not set(pieces).isdisjoint(chunk.rest or ())
+            ]
         self.inconsistencies.unseen_frees += len(heads)
         for head in heads:
             self.free(head)
