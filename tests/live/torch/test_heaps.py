@@ -14,7 +14,7 @@ from threads import PATIENCE_S
 from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.allocator.sub_allocators.cuda import Budget
 from bfcviz.errors import LiveError
-from bfcviz.live.torch.serve import GpuMemory, Heaps, serve_torch, TorchHeap
+from bfcviz.live.torch.serve import GpuMemory, Heaps, TorchHeap, serve_torch
 
 pytestmark = needs_compiled
 
