@@ -10,6 +10,7 @@ from bfcviz.events.log cimport EventLog
 @cython.final
 @cython.no_gc  # `rest` holds numbers
 cdef class ObservedChunk:
+    cdef readonly int64_t address
     cdef readonly int64_t size
     cdef readonly uint32_t handle
     cdef readonly uint16_t slot
@@ -24,7 +25,7 @@ cdef class ObservedChunk:
 
 
 @cython.locals(chunk=ObservedChunk)
-cdef ObservedChunk _new_chunk(int64_t size, uint32_t handle, uint16_t slot, int64_t before)
+cdef ObservedChunk _new_chunk(int64_t address, int64_t size, uint32_t handle, uint16_t slot, int64_t before)
 
 
 @cython.final
@@ -53,6 +54,7 @@ cdef class Ledger:
     cdef readonly int64_t pool_bytes
     cdef readonly int64_t peak_pool_bytes
     cdef EventLog _log
+    cdef list _recent
     cdef SortedAddresses _free_starts
     cdef SortedAddresses _region_starts
     cdef SpareNumbers _handles
@@ -86,6 +88,8 @@ cdef class Ledger:
     cdef object _add(self, int64_t address, int64_t size, uint16_t slot, int64_t requested, int flags)
     @cython.locals(chunk=ObservedChunk)
     cdef object _remove(self, int64_t start)
+    @cython.locals(place=Py_ssize_t, recent=ObservedChunk, chunk=ObservedChunk)
+    cdef ObservedChunk _chunk_at(self, int64_t address)
     @cython.locals(chunk=ObservedChunk, largest=int64_t)
     cdef int64_t _largest_free(self) except? -2
     @cython.locals(start=int64_t, chunk=ObservedChunk)

@@ -40,6 +40,7 @@ class ObservedChunk:
     """A chunk, free or in use; it changes from one to the other with the same object.
 
     Attributes:
+        address: its start; -1: it was absorbed, or its region is gone.
         size: in bytes.
         slot: of its region.
         before: address of the chunk before it in its region; -1: it is the first.
@@ -49,6 +50,7 @@ class ObservedChunk:
         rest: addresses of the other chunks of the same allocation; None: this is one of those.
     """
 
+    address: int
     size: int
     handle: int
     slot: int
@@ -62,9 +64,10 @@ class ObservedChunk:
     rest: tuple[int, ...] | None
 
 
-def _new_chunk(size: int, handle: int, slot: int, before: int) -> ObservedChunk:
+def _new_chunk(address: int, size: int, handle: int, slot: int, before: int) -> ObservedChunk:
     """A free chunk. Compiled, a call of the class would pack the numbers into a tuple."""
     chunk = ObservedChunk.__new__(ObservedChunk)
+    chunk.address = address
     chunk.size = size
     chunk.handle = handle
     chunk.slot = slot
@@ -117,6 +120,7 @@ class Ledger:
         self.bytes_in_use = self.requested_bytes_in_use = self.peak_bytes_in_use = 0
         self.pool_bytes = self.peak_pool_bytes = 0
         self._log = log
+        self._recent: list[ObservedChunk] = [_new_chunk(-1, 0, 0, 0, -1)] * 256  # see `_chunk_at`
         self._free_starts: SortedAddresses | None = None  # of the free chunks; None: never needed so far
         self._region_starts = SortedAddresses()  # the keys of `regions`
         self._handles = SpareNumbers()
@@ -161,7 +165,7 @@ class Ledger:
         if stop >= native.HALF_SPACE:
             self.inconsistencies.too_high += 1
             return
-        chunk = self.chunks.get(address)
+        chunk = self._chunk_at(address)
         if chunk is not None and chunk.is_free and chunk.size >= size:  # the usual case
             self._occupy(chunk, address, stop, native.bin_of(chunk.size), requested, label, stream, ())
             return
@@ -183,7 +187,7 @@ class Ledger:
 
     def free(self, address: int) -> None:
         """Report a free of the allocation that begins at `address`."""
-        chunk = self.chunks.get(address)
+        chunk = self._chunk_at(address)
         if chunk is None or chunk.is_free or chunk.rest is None:
             self.inconsistencies.unknown_frees += 1
             return
@@ -230,7 +234,9 @@ class Ledger:
         if region is None or not region.granted:
             self.inconsistencies.unknown_releases += 1
             return
-        at, stop, heads, pieces = address, address + region.size, [], []
+        heads: list[int] = []
+        pieces: list[int] = []
+        at, stop = address, address + region.size
         while at < stop:
             chunk = self.chunks[at]
             if not chunk.is_free:
@@ -337,7 +343,9 @@ class Ledger:
         while len(self._ends) <= slot:
             self._ends.append(None)
         end = self._ends[slot]
-        chunk = _new_chunk(size, self._handles.take(), slot, -1 if end is None else address - end.size)
+        chunk = _new_chunk(
+            address, size, self._handles.take(), slot, -1 if end is None else address - end.size
+        )
         self._ends[slot] = chunk
         self.chunks[address] = chunk
         self._note_free(address)
@@ -352,6 +360,7 @@ class Ledger:
         """Remove a wholly free region."""
         self._region_starts.remove(start)
         region, chunk = self.regions.pop(start), self.chunks.pop(start)
+        chunk.address = -1
         self._note_used(start)
         self._log.put(
             event_record.RELEASE, chunk.handle, chunk.slot, start, chunk.size, 0, 0, 0, self.thread, 0,
@@ -363,6 +372,17 @@ class Ledger:
         self._handles.give_back(chunk.handle)
 
     # -- chunks ---------------------------------------------------------------------------------------------------
+
+    def _chunk_at(self, address: int) -> ObservedChunk | None:
+        """The chunk that begins at an address; frameworks use the same ones again and again."""
+        place = (address >> 9) & 255  # allocators of GPU memory round to 512 bytes
+        recent = self._recent[place]
+        if recent.address == address:
+            return recent
+        chunk = self.chunks.get(address)
+        if chunk is not None:
+            self._recent[place] = chunk
+        return chunk
 
     def _largest_free(self) -> int:
         largest = 0
@@ -455,7 +475,7 @@ class Ledger:
         """Cut the chunk at `start` in two; the remainder, from `at` on, is free."""
         size = start + parent.size - at
         parent.size = at - start
-        rest = _new_chunk(size, self._handles.take(), parent.slot, start)
+        rest = _new_chunk(at, size, self._handles.take(), parent.slot, start)
         self._link(parent, rest, at, at + size)
         self.chunks[at] = rest
         self._note_free(at)
@@ -474,6 +494,7 @@ class Ledger:
     def _merge(self, kept: ObservedChunk, survivor: int, gone: ObservedChunk, absorbed: int) -> None:
         """Let the free chunk at `survivor` absorb the free one behind it."""
         del self.chunks[absorbed]
+        gone.address = -1
         self._note_used(absorbed)
         kept.size += gone.size
         self._link(gone, kept, survivor, absorbed + gone.size)
