@@ -227,7 +227,7 @@ class Heaps:
             del Heaps.served[heap]
 
     def add(self, device: int) -> None:
-        """Add a spare heap for a device, unless the service ended. The first of all writes to the log that was given."""
+        """Add a spare heap for a device, unless the service ended. The first of all writes to the given log."""
         with self._lock:
             if self._has_ended:
                 return

@@ -19,7 +19,8 @@ const state = {
 };
 function bytes(array) { return new DataView(array.buffer); }
 const get_model = async () => updates;
-const model = { get: (name) => state[name], set: (name, value) => (state[name] = value), widget_manager: { get_model } };
+const set = (name, value) => (state[name] = value);
+const model = { get: (name) => state[name], set, widget_manager: { get_model } };
 globalThis.setTimeout = (call) => queueMicrotask(call);
 make().initialize({ model });
 await new Promise((done) => setImmediate(done));
@@ -30,7 +31,8 @@ updates.attributes["update 1"] = { number: 1, step: 4, parts: [{
 }] };
 for (const each of changed) each();
 await new Promise((done) => setImmediate(done));
-console.log(JSON.stringify(state, (_, value) => (value instanceof DataView ? [...new Uint8Array(value.buffer)] : value)));
+const listed = (_, value) => (value instanceof DataView ? [...new Uint8Array(value.buffer)] : value);
+console.log(JSON.stringify(state, listed));
 """
 
 

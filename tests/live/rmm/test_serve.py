@@ -154,7 +154,7 @@ def test_the_end_waits_for_frees_under_other_streams_and_so_does_each_later_one(
 
 def test_the_end_of_one_device_that_fails_keeps_no_memory_of_another(rmm):
     rmm.devices = 2
-    with pytest.raises(LiveError, match="CUDA answered"), serve_rmm("64MiB") as served:
+    with pytest.raises(LiveError, match="CUDA answered"), serve_rmm("64MiB") as served:  # noqa: PT012
         rmm.drop(rmm.buffer(3 << 20, 7, device=0), 9)
         rmm.drop(rmm.buffer(3 << 20, 7, device=1), 7)
         rmm.runtime.cudaEventSynchronize = lambda event: (Status.cudaErrorInvalidResourceHandle,)
