@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.sorted_addresses import SortedAddresses
 from bfcviz.formats.torch import Rules
 
 # ------------------------------------------------------------------------------
@@ -381,7 +380,7 @@ class Rewind:
         self.impossible = 0
         self._first = rows.start
         self._mapped: dict[int, MappedPiece] = {}
-        self._starts = SortedAddresses()
+        self._starts: list[int] = []  # of `_mapped`, ascending
         for segment in segments:
             self._add_piece(_piece_of(segment))
             for address, block in blocks_in_use(segment):
@@ -389,7 +388,7 @@ class Rewind:
                 self.blocks[address] = OldBlock(size, requested, NEVER, block, segment)
         for change in changes:
             self._undo(*change)
-        self.pieces = [self._mapped[start] for start in self._starts.at_or_after(0)]
+        self.pieces = [self._mapped[start] for start in self._starts]
         self.spans = _joined(self.pieces)
         self._find_sizes(rules)
 
@@ -415,31 +414,30 @@ class Rewind:
                 self._add_piece(MappedPiece(address, address + size, row, stream, action == "segment_unmap"))
 
     def _add_piece(self, piece: MappedPiece) -> None:
-        self._mapped[piece.start] = piece
-        self._starts.add(piece.start)
+        self._put(piece)
         if piece.ends != NEVER:
             self.released.setdefault(piece.ends, []).append(piece)
+
+    def _put(self, piece: MappedPiece) -> None:
+        if piece.start not in self._mapped:
+            insort(self._starts, piece.start)
+        self._mapped[piece.start] = piece
 
     def _cut_out(self, start: int, stop: int) -> list[MappedPiece]:
         """Remove [start, stop) from the mapped memory; returns what was there, in pieces."""
         found = []
-        first = max(self._starts.at_or_before(start), 0)
-        there = []
-        for at in self._starts.at_or_after(first):
-            if at >= stop:
-                break
-            there.append(self._mapped[at])
-        for piece in there:
-            low, high = max(piece.start, start), min(piece.stop, stop)
+        first = max(bisect_right(self._starts, start) - 1, 0)
+        for at in self._starts[first : bisect_left(self._starts, stop)]:
+            piece = self._mapped[at]
+            low, high = max(at, start), min(piece.stop, stop)
             if low >= high:
                 continue
             found.append(piece._replace(start=low, stop=high))
-            self._starts.remove(piece.start)
-            del self._mapped[piece.start]
+            del self._starts[bisect_left(self._starts, at)]
+            del self._mapped[at]
             for rest in (piece._replace(stop=low), piece._replace(start=high)):
                 if rest.start < rest.stop:
-                    self._mapped[rest.start] = rest
-                    self._starts.add(rest.start)
+                    self._put(rest)
         return found
 
     def _find_sizes(self, rules: Rules) -> None:
