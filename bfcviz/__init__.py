@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from bfcviz.events.origin import Pool as Pool
     from bfcviz.events.storage.recording import Recording as Recording
     from bfcviz.events.trace import Trace as Trace
+    from bfcviz.explain_and_draw import account as account
     from bfcviz.explain_and_draw import compare_recordings as compare_recordings
     from bfcviz.explain_and_draw import draw as draw
     from bfcviz.explain_and_draw import explain as explain
     from bfcviz.explain_and_draw import holders as holders
     from bfcviz.explain_and_draw import leaks as leaks
+    from bfcviz.explain_and_draw import open_all as open_all
     from bfcviz.explain_and_draw import peak as peak
     from bfcviz.explain_and_draw import why as why
     from bfcviz.explain_and_draw import worst_fragmentation as worst_fragmentation
@@ -88,6 +90,7 @@ _HOMES = {
     "SweepResults": ("bfcviz.whatif.sweep.sweep", "SweepResults"),
     "Trace": ("bfcviz.events.trace", "Trace"),
     "Watch": ("bfcviz.watching", "Watch"),
+    "account": ("bfcviz.explain_and_draw", "account"),
     "best_options": ("bfcviz.whatif.search.best_options", "best_options"),
     "compare_policies": ("bfcviz.policy_comparison", "compare_policies"),
     "compare_recordings": ("bfcviz.explain_and_draw", "compare_recordings"),
@@ -109,6 +112,7 @@ _HOMES = {
     "observe_rmm": ("bfcviz.live.rmm.observe", "observe_rmm"),
     "observe_torch": ("bfcviz.live.torch.observe", "observe_torch"),
     "open": ("bfcviz.importers.open_trace", "open_trace"),
+    "open_all": ("bfcviz.explain_and_draw", "open_all"),
     "peak": ("bfcviz.explain_and_draw", "peak"),
     "phase": ("bfcviz.live.labels", "phase"),
     "policy_of": ("bfcviz.whatif.policy_table", "policy_of"),

@@ -1,26 +1,32 @@
-"""`explain`, `why`, `peak`, `holders`, `leaks`, `draw` and others for any source: a path, a trace, or a live heap.
+"""`explain`, `why`, `account`, `holders`, `leaks`, `draw` and others for any source: a path, a trace, or a live heap.
 
 The functions in `model` and `figures` that they call take a `Trace`. May import everything but cli.
 """
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bfcviz.analysis import comparison, event_text
 from bfcviz.analysis import leaks as leak_search
+from bfcviz.analysis.account import Account, account_at, account_of, figures_of_facts
+from bfcviz.analysis.compared_recordings import paired_heaps
 from bfcviz.analysis.comparison import RecordingComparison
 from bfcviz.analysis.diagnosis import Diagnosis
 from bfcviz.analysis.leaks import Leaks
+from bfcviz.analysis.ranks import Rank, RankPlace, RankSet, rank_of, rank_set
 from bfcviz.analysis.stated_answer import StatedAnswer
-from bfcviz.analysis.why import diagnose, failed_steps, failing_pool, without_failure, would_fit
-from bfcviz.errors import TraceError
+from bfcviz.analysis.why import diagnose, failed_steps, without_failure, would_fit
+from bfcviz.errors import BfcvizError, FileError, TraceError
 from bfcviz.events.trace import Trace
+from bfcviz.importers.file_format import READABLE
 from bfcviz.importers.messages import is_pasted, read_message_file, read_pasted
 from bfcviz.importers.open_trace import open_trace
+from bfcviz.importers.rank_files import rank_files
 from bfcviz.model import holders as holder_tree
 from bfcviz.model import navigation
 from bfcviz.model.holders import Holders
@@ -71,7 +77,8 @@ def why(
     """Find out why a request failed and what would have helped, or whether a request would fit.
 
     Args:
-        source: as for `explain`; also the text of an error, or the path of a text file that has one.
+        source: as for `explain`; of a folder or a pattern with several ranks (see `open_all`) the worst one; also the
+            text of an error, or the path of a text file that has one.
         event: index of an OOM event; None: the last request that failed.
         step: with `size`: the state after that many events; None: the last state.
         size: bytes, or text such as `500MiB`: find out whether a request of this size would fit.
@@ -88,7 +95,8 @@ def why(
     """
     if event is None and step is None and size is None and (stated := _stated(source)) is not None:
         return stated
-    trace = trace_from(source)
+    ranks = open_several([source]) if isinstance(source, str | os.PathLike) else None
+    trace = trace_from(source if ranks is None else ranks)
     if size is not None:
         if event is not None:
             raise ValueError("give an event, or the size of a request and a step, not both")
@@ -110,6 +118,107 @@ def _stated(source: Any) -> StatedAnswer | None:
         return None
     found = read_message_file(Path(source))
     return None if found is None else StatedAnswer.of(*found)
+
+
+@_unrecorded()
+def account(source: Any = None, step: int | None = None, *, pool: int = 0) -> Account:
+    """Where the memory of a device went: other processes, this process outside its pools, each pool, and free.
+
+    Args:
+        source: None: this process now, all its devices, from the driver, NVML and the frameworks that are loaded; or a
+            mapping of the facts of a failure, as in `bfcviz why --json`; or as for `explain`.
+        step: of a trace: the state after that many events; None: the last failed request of which the trace has
+            figures of the device, else the last state.
+        pool: of a trace: index of the heap among `trace.origin.pools`.
+
+    Returns:
+        One account for each device; `print` it for a table. A trace without figures of the device gives the account of
+        the heap's limit.
+
+    Raises:
+        ValueError: a step was given without a trace.
+        TraceError: the trace has no such step.
+        BfcvizError: `source` is none of these, or cannot be read.
+    """
+    if step is not None and (source is None or isinstance(source, Mapping)):
+        raise ValueError("a step is a moment of a trace: give a trace, or no step")
+    if source is None:
+        from bfcviz.live.device_memory import account_now  # noqa: PLC0415  of a process that has devices
+
+        return account_now()
+    if isinstance(source, Mapping):
+        return Account((account_of(figures_of_facts(source)),))
+    return Account((account_at(trace_from(source), step, pool),))
+
+
+@_unrecorded()
+def open_all(
+    *sources: str | os.PathLike[str],
+    by: str = "op",
+    step: int | str | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> RankSet:
+    """Open the files of all ranks or workers of one job as one thing: the worst first, each failure once.
+
+    One file is open at a time, and only its summary is kept. An interrupt ends it with the ranks that were read.
+
+    Args:
+        sources: a folder with snapshots, logs or recordings; patterns such as `snapshots/*.pickle`; or the files.
+        by: what holders are found by, as for `holders`.
+        step: of the holders: a number of events, `peak`, `worst` (highest external fragmentation) or `last`; None:
+            before the first failed request of each rank, else at its peak.
+        progress: called with the number of files read and of all files.
+
+    Returns:
+        The ranks; `print` it for the report. A file that cannot be read is a rank with a `problem`. Given as a source,
+        as for `explain`, it stands for the worst rank.
+
+    Raises:
+        FileError: there is no such file, or a folder has too many.
+        ValueError: `by` is no grouping, or `step` no step.
+    """
+    if not sources:
+        raise ValueError("give a folder, a pattern such as 'snapshots/*.pickle', or the files of the ranks")
+    found = open_several(sources, by=by, step=step, progress=progress)
+    if found is not None:
+        return found
+    path = Path(sources[0])
+    return rank_set([_summary(RankPlace(path, path.name), by, step)], str(path), open_trace, by)
+
+
+@_unrecorded()
+def open_several(
+    sources: Sequence[str | os.PathLike[str]],
+    *,
+    by: str = "op",
+    step: int | str | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> RankSet | None:
+    """As `open_all`; None where the sources name one file, or nothing."""
+    if isinstance(step, str) and step not in {"peak", "worst", "last"}:
+        raise ValueError(f"step={step!r} was given: give a number of events, 'peak', 'worst' or 'last'")
+    files = rank_files(sources)
+    if files is None:
+        return None
+    ranks: list[Rank] = []
+    with suppress(KeyboardInterrupt):
+        for place in files.places:
+            ranks.append(_summary(place, by, step))
+            if progress is not None:
+                progress(len(ranks), len(files.places))
+    name = os.fspath(sources[0]) if len(sources) == 1 else f"{len(sources):,} files"
+    left_out = len(files.places) - len(ranks)
+    return replace(rank_set(ranks, name, open_trace, by), left_out=left_out, others=files.others)
+
+
+def _summary(place: RankPlace, by: str, step: int | str | None) -> Rank:
+    """The summary of one file; where it cannot be read, why."""
+    try:
+        return rank_of(open_trace(place.file), place, by, step)
+    except FileError as error:
+        return Rank(place, problem=error.cause.removesuffix(f"; {READABLE}"))
+    except BfcvizError as error:
+        return Rank(place, problem=str(error))
 
 
 @_unrecorded()
@@ -209,8 +318,8 @@ def compare_recordings(  # noqa: PLR0913  two sources, and how they are compared
     Args:
         a: as for `explain`: the recording before.
         b: the recording after.
-        pool: index of the heap among `trace.origin.pools`, or that of `a` and that of `b`; None: in each the one with a
-            failed request, else the first.
+        pool: index of the heap among `trace.origin.pools`, or that of `a` and that of `b`; None: the heaps of the same
+            name, see `paired_heaps`: with the first failed request of `b`, else of `a`, else the first that both have.
         by: as for `holders`.
         align: how steps of both are paired: by `marks` of the same name, by equal `steps` of the program, by `labels`
             of allocations, or by the `share` of all events. None: the first of these that works.
@@ -224,12 +333,11 @@ def compare_recordings(  # noqa: PLR0913  two sources, and how they are compared
         TraceError: a trace has no such heap, or the recordings cannot be aligned as asked.
         BfcvizError: `a` or `b` is no source, or cannot be read.
     """
+    first, second = trace_from(a), trace_from(b)
+    if pool is None:
+        pool = paired_heaps(first, second)
     pools = pool if isinstance(pool, tuple) else (pool, pool)
-    first, second = (
-        (trace, failing_pool(trace) if number is None else number)
-        for trace, number in zip((trace_from(a), trace_from(b)), pools, strict=True)
-    )
-    return comparison.compare_recordings(first, second, by, align_by=align, mark=mark)
+    return comparison.compare_recordings((first, pools[0]), (second, pools[1]), by, align_by=align, mark=mark)
 
 
 @_unrecorded()

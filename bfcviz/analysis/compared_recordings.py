@@ -12,8 +12,9 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.analysis.why import failing_pool, first_failure
 from bfcviz.errors import TraceError
-from bfcviz.events.origin import Status, holds_only_states
+from bfcviz.events.origin import Pool, Status, holds_only_states
 from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
@@ -131,6 +132,49 @@ def _allocations(
     for name, values in columns.items():
         found[name] = values
     return found
+
+
+def paired_heaps(a: Trace, b: Trace) -> tuple[int, int]:
+    """The heaps of two recordings that are compared: two of one name.
+
+    That of the first failed request of `b`, else of `a`, and in the other recording the heap of this name; without a
+    failure the first heap of `a` that `b` has, too. Names that differ only in the number of a device are one name, if
+    no other is. Where nothing fits, the failed or first heap of each.
+    """
+    failed = [first_failure(trace) for trace in (a, b)]
+    if failed[1] is not None:
+        other = _of_name(a, b, failed[1][0])
+        return failing_pool(a) if other is None else other, failed[1][0]
+    if failed[0] is not None:
+        other = _of_name(b, a, failed[0][0])
+        return failed[0][0], 0 if other is None else other
+    pairs = ((number, _of_name(b, a, number)) for number in range(len(a.origin.pools)))
+    return next(((number, other) for number, other in pairs if other is not None), (0, 0))
+
+
+def _of_name(trace: Trace, other: Trace, pool: int) -> int | None:
+    """The heap of a trace with the name of a heap of another one; of several the first."""
+    for name in (_full_name, _allocator_name, _name_without_device):
+        wanted = name(other.origin.pools[pool])
+        for number, each in enumerate(trace.origin.pools):
+            if name(each) == wanted:
+                return number
+    return None
+
+
+def _full_name(pool: Pool) -> str:
+    return pool.name
+
+
+def _allocator_name(pool: Pool) -> str:
+    return str(pool.options.get("allocator_name") or pool.name)
+
+
+def _name_without_device(pool: Pool) -> str:
+    return _DEVICE.sub("", _allocator_name(pool))
+
+
+_DEVICE: Final = re.compile(r"\d+")
 
 
 # ------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from bfcviz.analysis.compared_holders import (
 from bfcviz.analysis.compared_recordings import CommonHolders, ComparedRecording, RecordingSide
 from bfcviz.analysis.leaks import duration
 from bfcviz.analysis.short_names import counted, shortened
-from bfcviz.events.origin import Status, regions_known, requested_bytes_known
+from bfcviz.events.origin import Status, regions_known, requested_bytes_known, stated_peak
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.grouping import UNNAMED
@@ -165,15 +165,17 @@ def _values(side: RecordingSide, peak: int, series: NDArray[np.void]) -> dict[st
     at_peak = model.stats()
     pool = max(int(series["pool_bytes_max"].max(initial=0)), at_peak.pool_bytes)
     times = [int(side.trace.read(step, step + 1)["time"][0]) for step in _ends(facts.first, facts.last)]
+    used = at_peak.bytes_in_use
+    peak_bytes = stated_peak(side.trace.origin.details, facts.pool, used) or used
     return {
-        "peak_bytes_in_use": at_peak.bytes_in_use,
+        "peak_bytes_in_use": peak_bytes,
         "peak_pool_bytes": pool,
         "requested_at_peak": at_peak.requested_bytes_in_use,
         "bytes_in_use_at_end": end.bytes_in_use,
         "pool_bytes_at_end": end.pool_bytes,
         "external_fragmentation": external(at_peak),
         "worst_external_fragmentation": float(series["external_fragmentation_max"].max(initial=0.0)),
-        "peak_reserved_not_in_use": 1 - at_peak.bytes_in_use / pool if at_peak.bytes_in_use else 0.0,
+        "peak_reserved_not_in_use": max(0.0, 1 - peak_bytes / pool) if peak_bytes and pool else 0.0,
         "internal_fragmentation": internal(at_peak),
         "failures": len(failures(side.trace, facts.pool)),
         "seconds": (times[1] - times[0]) / 1e9 if times else 0.0,
@@ -237,6 +239,17 @@ def _of_one(side: RecordingSide) -> Iterator[str]:
         )
     if facts.heaps > 1:
         yield f"{facts.letter} has {facts.heaps:,} heaps; number {facts.pool}, {facts.heap!r}, is compared"
+    if facts.only_state:
+        side.model.seek(end_of_state(side.trace, facts.pool))
+        used = side.model.table.bytes_in_use
+        peak = stated_peak(side.trace.origin.details, facts.pool, used)
+        if peak is None:
+            yield f"the exact peak of {facts.letter} is not known: the {format_bytes(used)} of its state stand for it"
+        elif peak != used:
+            yield (
+                f"{facts.letter} states a peak of {format_bytes(peak)}; its holders and its fragmentation are those of "
+                f"the state that it holds, with {format_bytes(used)} in use"
+            )
     if facts.status != Status.COMPLETE:
         said = "; ".join(facts.reasons[:_REASONS])
         more = f"; and {len(facts.reasons) - _REASONS:,} more" if len(facts.reasons) > _REASONS else ""
@@ -455,7 +468,7 @@ _SHORT: Final = 44  # characters of a name in the headline
 
 def headline(found: RecordingComparison) -> str:
     """The answer in one line: the difference of the peaks and who makes it, then failures and new leaks."""
-    who = parts_text(found)
+    who = parts_text(found) if _explains(found) else ""
     parts = [f"{peaks_text(found)}: {who}" if who else peaks_text(found)]
     failed = found.total("failures")
     if failed[0] != failed[1]:
@@ -480,6 +493,13 @@ def same(found: RecordingComparison) -> bool:
             row.verdict not in {GrowthVerdict.SAME, GrowthVerdict.UNKNOWN} for row in found.growth.rows
         )
     )
+
+
+def _explains(found: RecordingComparison) -> bool:
+    """Whether the holders make the difference of the peaks: not where a file states a peak beside its state."""
+    before, after = found.total("peak_bytes_in_use")
+    made = sum(part.bytes for part in found.parts.named) + found.parts.left
+    return before is not None and after is not None and made == after - before
 
 
 def peaks_text(found: RecordingComparison) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.analysis.account import DeviceAccount
 from bfcviz.analysis.short_names import counted, cut, short_address
 from bfcviz.events.event_source import BLOCK
 from bfcviz.events.origin import STATE_ONLY, Origin, RecordedFailure
@@ -450,6 +451,7 @@ class Diagnosis:
         gaps: what the file says is missing of this heap, or contradicts it: what follows from its chunks may be wrong.
         unknown: names of numbers, as in `bfcviz info --json`, that the file cannot give: their values mean nothing.
         advice: what would have helped.
+        account: who held the memory of the device, where the file says anything of it.
     """
 
     pool: int
@@ -478,6 +480,7 @@ class Diagnosis:
     unknown: frozenset[str] = frozenset()
     gaps: tuple[str, ...] = ()
     advice: tuple[Advice, ...] = ()
+    account: DeviceAccount | None = None
 
     def knows(self, *names: str) -> bool:
         """Whether the file gives all these numbers, named as in `bfcviz info --json`."""
@@ -574,10 +577,13 @@ def _limit(found: Diagnosis) -> str:
 def _device(found: Diagnosis) -> str:
     total, start = found.recorded.device_total, found.recorded.device_free_at_start
     if found.device_used is None and total is not None:
-        free = "" if start is None else f", {format_bytes(start)} free when the program started"
-        return f"{format_bytes(total)}{free}"
+        began = "" if start is None else f", {format_bytes(start)} free when the program started"
+        return f"{format_bytes(total)}{began}"
     if found.device_used is None:
-        return "not in the file"
+        free = found.recorded.device_free
+        return (
+            "not in the file" if free is None else f"{format_bytes(free)} free; its size is not in the file"
+        )
     return f"{format_bytes(found.device_used)} in use of {format_bytes(found.recorded.device_total or 0)}"
 
 
@@ -606,6 +612,11 @@ def region_row(found: Diagnosis) -> list[str]:
     shown = ", ".join(f"{format_bytes(size)} at {address:#x}" for address, size in free[:_REGIONS_SHOWN])
     more = f", and {len(free) - _REGIONS_SHOWN:,} more" if len(free) > _REGIONS_SHOWN else ""
     return _row("wholly free regions", f"{shown}{more}")
+
+
+def account_rows(found: Diagnosis) -> list[str]:
+    """Who held the memory of the device; none where the file does not say anything of it."""
+    return [] if found.account is None else found.account.lines()
 
 
 def _size(number: int | None) -> str:
@@ -677,6 +688,7 @@ def failure_lines(found: Diagnosis) -> list[str]:
         *size_rows(found),
         *waste_row(found),
         *region_row(found),
+        *account_rows(found),
         *(line for number, run in enumerate(found.useful_runs, 1) for line in _run_sentence(number, run)),
         *(["What would help" if found.event is not None else "To know more"] if found.advice else []),
         *(f"  - {advice.text}" for advice in found.advice),

@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.analysis.account import account_of_failure
 from bfcviz.analysis.advice import advice_for
 from bfcviz.analysis.diagnosis import (
     AdviceKind,
@@ -42,13 +43,14 @@ MOST_FAILURES: Final = 1000
 """Failures of a trace that are diagnosed: the first ones. Each diagnosis looks at all chunks of its moment."""
 
 
-def diagnose(
+def diagnose(  # noqa: PLR0913  a failure, and what the caller has read of it already
     trace: Trace,
     event: int,
     model: Model | None = None,
     *,
     runs: int = RUNS,
     recorded: RecordedFailure | None = None,
+    models: dict[int, Model] | None = None,
 ) -> Diagnosis:
     """Find out why a request failed.
 
@@ -58,6 +60,7 @@ def diagnose(
         model: a model of this trace and pool to use; it returns to its step.
         runs: the most runs to find; 0: only the verdict and its numbers, without advice.
         recorded: what the file says of this failure, if the caller has it; otherwise it is searched for.
+        models: models of other heaps of this trace by their index, to use and to add to: for the account of the device.
 
     Raises:
         TraceError: the event is not an OOM, or the trace does not have it.
@@ -75,6 +78,10 @@ def diagnose(
             free_bytes=int(record["address"]),
             largest_free_chunk=int(record["size"]),
         )
+        if runs and recorded.tells_of_device:
+            others = {} if models is None else models
+            others[there.pool] = there
+            found = replace(found, account=account_of_failure(trace, recorded, there.pool, others))
         return _judged(there, found, runs)
 
 
@@ -119,17 +126,19 @@ def without_failure(trace: Trace, pool: int = 0, model: Model | None = None) -> 
         return replace(_numbers(there, 0, RecordedFailure(0)), rounded=0, verdict=Verdict.NO_FAILURE)
 
 
-def all_failures(trace: Trace, pool: int | None = None, *, runs: int = RUNS) -> list[Diagnosis]:
+def all_failures(
+    trace: Trace, pool: int | None = None, *, runs: int = RUNS, most: int = MOST_FAILURES
+) -> list[Diagnosis]:
     """The diagnoses of the first requests that failed finally, in the order of the trace; see `failed_steps`."""
     models: dict[int, Model] = {}
     recorded = _recorded_by_event(trace)
     found = []
-    for step in failed_steps(trace, pool):
+    for step in failed_steps(trace, pool)[:most]:
         number = int(trace.read(step - 1, step)["pool"][0])
         model = models.get(number) or models.setdefault(number, Model(trace, number))
         model.seek(step - 1)  # so that the next one is a short move
         known = recorded.get(step - 1, RecordedFailure(step - 1))
-        found.append(diagnose(trace, step - 1, model, runs=runs, recorded=known))
+        found.append(diagnose(trace, step - 1, model, runs=runs, recorded=known, models=models))
     return found
 
 
@@ -445,6 +454,7 @@ def diagnosis_json(found: Diagnosis) -> dict[str, Any]:
         "device_bytes_in_use": found.device_used,
         "device_bytes_free": found.recorded.device_free,
         "device_bytes": found.recorded.device_total,
+        "account": None if found.account is None else found.account.to_json(),
         "pinned_by": [_pin(pin) for pin in found.pinned_by],
         "runs": [_run(run) for run in found.runs],
         "advice": [

@@ -87,6 +87,17 @@ def make_parser(given: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
+def add_more_files(parser: argparse.ArgumentParser) -> None:
+    """Add the files after the first one."""
+    parser.add_argument(
+        "more",
+        metavar="FILE",
+        nargs="*",
+        help="more files: the ranks or workers of one job, compared, the worst first. A folder or a pattern such as "
+        "'snapshots/*.pickle' stands for all files in it",
+    )
+
+
 def _say(text: str) -> None:
     say(f"bfcviz: {' '.join(text.splitlines())}", file=sys.stderr)
 

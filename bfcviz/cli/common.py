@@ -1,4 +1,4 @@
-"""What several subcommands share: a file opened with a progress bar, a range of steps, the requests to serve."""
+"""What several subcommands share: files opened with a progress bar, the ranks of a job, ranges, requests to serve."""
 
 import argparse
 import math
@@ -13,10 +13,12 @@ from typing import Final, TextIO
 
 import numpy as np
 
-from bfcviz.cli.why import pool_number
+from bfcviz.analysis.ranks import RankSet
+from bfcviz.cli.command import INTERRUPTED
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
+from bfcviz.explain_and_draw import open_several
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.periodic import Periodic
 from bfcviz.terminal import printable
@@ -63,6 +65,10 @@ class ProgressBar:
                 self._stream.flush()
             return _PAUSE_S
 
+    def count(self, done: int, total: int) -> None:
+        """So many of all are done."""
+        self.share = done / max(total, 1)
+
     def erase(self) -> None:
         """Remove the line; it is not drawn again."""
         with self._lock:
@@ -103,11 +109,18 @@ def open_with_progress(file: str) -> Iterator[Trace]:
     if not sys.stderr.isatty():
         yield open_trace(file)
         return
-    bar = ProgressBar(f"Reading {Path(file).name}", sys.stderr)
+    with _drawn(f"Reading {Path(file).name}") as bar:
+        yield _CountedTrace(open_trace(file), bar)
+
+
+@contextmanager
+def _drawn(text: str) -> Iterator[ProgressBar]:
+    """A progress bar on the terminal, until the end of the `with`."""
+    bar = ProgressBar(text, sys.stderr)
     drawing = Periodic(bar.draw, "bfcviz-progress")
     drawing.start()
     try:
-        yield _CountedTrace(open_trace(file), bar)
+        yield bar
     finally:
         bar.erase()
         drawing.stop()
@@ -132,6 +145,52 @@ def writable(out: Path, source: str, suffixes: Sequence[str], *, force: bool) ->
             out, "", "cannot be written: its folder does not exist; make it, or choose another with -o"
         )
     return out
+
+
+# ------------------------------------------------------------------------------
+# Several files: the ranks of one job. And the allocator of a file by its name or number.
+
+
+def asked_ranks(
+    arguments: argparse.Namespace, *, by: str = "op", step: int | str | None = None
+) -> RankSet | None:
+    """The ranks in the files of the arguments; None where these name one file.
+
+    On a terminal a bar shows how many files are read; Ctrl-C ends it with those that were read.
+
+    Raises:
+        FileError: a file does not exist, or a folder has too many.
+        TraceError: no file can be read.
+    """
+    words = [arguments.file, *arguments.more]
+    if not sys.stderr.isatty():
+        found = open_several(words, by=by, step=step)
+    else:
+        with _drawn("Reading the ranks") as bar:
+            found = open_several(words, by=by, step=step, progress=bar.count)
+    if found is not None:
+        _ = found.worst  # raises where no rank can be read
+    return found
+
+
+def status_of(ranks: RankSet) -> int | None:
+    """The exit status after these ranks: that of an interrupt, if files were left out."""
+    return INTERRUPTED if ranks.left_out else None
+
+
+def pool_number(trace: Trace, word: str) -> int:
+    """The number of the allocator with this name, or with this number.
+
+    Raises:
+        TraceError: there is none; the message lists all.
+    """
+    names = [pool.name for pool in trace.origin.pools]
+    if word in names:
+        return names.index(word)
+    if word.isdecimal() and int(word) < len(names):
+        return int(word)
+    shown = ", ".join(f"{number}: {name}" for number, name in enumerate(names[:20]))
+    raise TraceError(f"the file has no allocator {word!r}; it has {shown}")
 
 
 # ------------------------------------------------------------------------------
@@ -283,15 +342,5 @@ def search_control(text: str) -> Iterator[SearchControl]:
     if not sys.stderr.isatty():
         yield SearchControl()
         return
-    bar = ProgressBar(text, sys.stderr)
-
-    def progress(done: int, total: int, _text: str) -> None:
-        bar.share = done / max(total, 1)
-
-    drawing = Periodic(bar.draw, "bfcviz-progress")
-    drawing.start()
-    try:
-        yield SearchControl(progress)
-    finally:
-        bar.erase()
-        drawing.stop()
+    with _drawn(text) as bar:
+        yield SearchControl(lambda done, total, _text: bar.count(done, total))

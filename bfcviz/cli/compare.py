@@ -1,12 +1,18 @@
 """`bfcviz compare`: what changed from one recording to another, as text, as a JSON object, or as a picture."""
 
 import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from bfcviz.analysis.alignment import AlignedBy
-from bfcviz.analysis.comparison import RecordingComparison, comparison_json, comparison_lines
-from bfcviz.cli.common import writable
-from bfcviz.explain_and_draw import compare_recordings
+from bfcviz.analysis.comparison import comparison_json, comparison_lines
+from bfcviz.analysis.ranks import pair_lines, paired_ranks, pairs_json
+from bfcviz.cli.common import asked_ranks, writable
+from bfcviz.errors import TraceError
+from bfcviz.events.trace import Trace
+from bfcviz.explain_and_draw import compare_recordings, open_several
 from bfcviz.figures.comparison.recordings import recordings_compared
 from bfcviz.figures.export import FORMATS, export
 from bfcviz.importers.open_trace import open_trace
@@ -16,8 +22,19 @@ from bfcviz.terminal import json_text, say
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `bfcviz compare`."""
-    parser.add_argument("a", metavar="A", help="the recording before: anything that `bfcviz info` reads")
-    parser.add_argument("b", metavar="B", help="the recording after; changes are B less A")
+    parser.add_argument(
+        "file",
+        metavar="A",
+        help="the recording before: anything that `bfcviz info` reads. Alone, a folder or a pattern with the ranks of "
+        "one job: a typical rank is compared with the worst",
+    )
+    parser.add_argument(
+        "more",
+        metavar="B",
+        nargs="*",
+        help="the recording after; changes are B less A. Of two folders with ranks the same ranks are compared; three "
+        "or more files are the ranks of one job",
+    )
     parser.add_argument(
         "--by",
         choices=UNNAMED,
@@ -40,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--pool",
         type=_pools,
         metavar="N",
-        help="the number of the allocator in both files, from 0; N:M: N in A, and M in B (default: in each the one "
-        "with a failed request, else the first)",
+        help="the number of the allocator in both files, from 0; N:M: N in A, and M in B (default: the heaps of one "
+        "name: that of the first failed request, else the first that both have)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object: sizes in bytes")
     parser.add_argument(
@@ -61,26 +78,58 @@ def run(arguments: argparse.Namespace) -> None:
     Raises:
         FileError: a file cannot be read; or the picture cannot be written, or would replace a file without --force.
     """
-    files, out = [arguments.a, arguments.b], arguments.output
+    files, out = [arguments.file, *arguments.more], arguments.output
     if out is not None:
         same = [file for file in files if out.exists() and Path(file).exists() and out.samefile(file)]
         writable(out, same[0] if same else files[0], FORMATS, force=arguments.force)
-    a, b = map(open_trace, files)
+    sides = _sides(arguments, files)
+    if sides.lines and not arguments.json:
+        say(*sides.lines, "")
     found = compare_recordings(
-        a, b, arguments.pool, by=arguments.by, align=arguments.align, mark=arguments.mark
+        sides.a, sides.b, arguments.pool, by=arguments.by, align=arguments.align, mark=arguments.mark
     )
-    _print(found, as_json=arguments.json)
+    if arguments.json:
+        print(json_text(comparison_json(found) | ({"ranks": sides.ranks} if sides.ranks else {})))
+    else:
+        say(*comparison_lines(found))
     if out is not None:
         path = export(recordings_compared(found, arguments.theme), out)
         if not arguments.json:
             say("", f"picture: {path}")
 
 
-def _print(found: RecordingComparison, *, as_json: bool) -> None:
-    if as_json:
-        print(json_text(comparison_json(found)))
-    else:
-        say(*comparison_lines(found))
+class _Sides(NamedTuple):
+    """What is compared; and how the ranks of several files were chosen, as text and as JSON values."""
+
+    a: Trace
+    b: Trace
+    lines: Sequence[str] = ()
+    ranks: Mapping[str, Any] = MappingProxyType({})
+
+
+def _sides(arguments: argparse.Namespace, files: Sequence[str]) -> _Sides:
+    """Two files; or of one set of ranks a typical one and the worst; or of two sets the rank that changed most."""
+    if len(files) == 2:
+        sets = [open_several([file]) for file in files]
+        if sets[0] is not None and sets[1] is not None:
+            pairs = paired_ranks(sets[0], sets[1])
+            a, b = pairs[0]
+            return _Sides(
+                sets[0].open(a), sets[1].open(b), [*pair_lines(pairs), "", f"{b.name}:"], pairs_json(pairs)
+            )
+        first, second = (
+            open_trace(file) if ranks is None else ranks.trace
+            for file, ranks in zip(files, sets, strict=True)
+        )
+        names = [f"{ranks.source}: {ranks.worst.name}, the worst rank" for ranks in sets if ranks is not None]
+        return _Sides(first, second, names)
+    ranks = asked_ranks(arguments)
+    if ranks is None:
+        raise TraceError(
+            f"{files[0]} is one recording: give a second one, or a folder or a pattern with several"
+        )
+    chosen = [f"A is {ranks.typical.name}, a typical rank; B is {ranks.worst.name}, the worst"]
+    return _Sides(ranks.open(ranks.typical), ranks.trace, [*ranks.lines, "", *chosen], ranks.to_json())
 
 
 def _pools(text: str) -> tuple[int, int]:

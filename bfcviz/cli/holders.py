@@ -7,6 +7,8 @@ from typing import Any, Final
 import numpy as np
 
 from bfcviz.analysis.leaks import Growth, Leaks, growth_lines, leak_lines, leaks
+from bfcviz.cli.command import add_more_files
+from bfcviz.cli.common import asked_ranks, status_of
 from bfcviz.cli.export import NAMED_STEPS, parse_step
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
@@ -28,6 +30,7 @@ _MOST_CHUNKS: Final = 1000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `bfcviz holders`."""
     parser.add_argument("file", metavar="FILE", help="a trace or profile: anything that `bfcviz info` reads")
+    add_more_files(parser)
     parser.add_argument(
         "--by",
         choices=UNNAMED,
@@ -64,9 +67,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object: sizes in bytes")
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Print the holders, or the leaks."""
-    trace = open_trace(arguments.file)
+def run(arguments: argparse.Namespace) -> int | None:
+    """Print the holders, or the leaks; of several ranks first what their holders have in common."""
+    ranks = asked_ranks(arguments, by=arguments.by, step=arguments.step)
+    if ranks is None:
+        _tell(open_trace(arguments.file), arguments)
+        return None
+    if arguments.json and not arguments.leaks:
+        print(json_text(ranks.to_json(holders=True)))
+        return status_of(ranks)
+    if not arguments.json:
+        say(*ranks.holder_lines, "", f"{ranks.worst.name}, {ranks.worst.place.file}:", "")
+    _tell(ranks.trace, arguments)
+    return status_of(ranks)
+
+
+def _tell(trace: Trace, arguments: argparse.Namespace) -> None:
+    """Print the holders or the leaks of one file."""
     if arguments.leaks:
         start, stop = arguments.events or (None, None)
         options = {"phase": arguments.phase, "by": arguments.by, "mark": arguments.mark}

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_line
 from bfcviz.analysis.why import MOST_FAILURES, all_failures, failures_left_out
+from bfcviz.cli.command import add_more_files
+from bfcviz.cli.common import asked_ranks, status_of
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.origin import Origin, Pool, Status, later_reasons
 from bfcviz.events.trace import Trace
@@ -30,19 +32,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a profile of TensorFlow or XLA, a log, dump or snapshot with a heap, a trace folder, or a Parquet file",
     )
+    add_more_files(parser)
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object: sizes in bytes, null for unknown"
     )
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Print what the file holds."""
+def run(arguments: argparse.Namespace) -> int | None:
+    """Print what the file holds; of several ranks a row each, and what differs."""
+    ranks = asked_ranks(arguments)
+    if ranks is not None:
+        if arguments.json:
+            print(json_text(ranks.to_json()))
+        else:
+            say(*ranks.lines)
+        return status_of(ranks)
     trace = open_trace(arguments.file)
     found = info(trace)
     if arguments.json:
         print(json_text(found))
     else:
         say(*info_lines(trace.origin, found))
+    return None
 
 
 def info(trace: Trace) -> dict[str, object]:

@@ -436,7 +436,21 @@ def _describe_several(folder: Path, reports: list[ProcessReport], unwritten: lis
     more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
     lost = sum(not trace.origin.has_ended_whole for trace in found.values())
     ended = f"; {lost} did not end cleanly" if lost else ""
-    return [f"{len(found)} processes ({', '.join(names[:_MOST_NAMED] + more)}{ended})"]
+    return [
+        f"{len(found)} processes ({', '.join(names[:_MOST_NAMED] + more)}{ended})",
+        *_describe_failed(found),
+    ]
+
+
+def _describe_failed(found: Mapping[str, Trace]) -> list[str]:
+    """Which of the processes ran out of memory."""
+    failed = []
+    for name, trace in found.items():
+        with suppress(BfcvizError):
+            if failures(trace, None):
+                failed.append(name)
+    more = f" and {len(failed) - _MOST_NAMED} more" if len(failed) > _MOST_NAMED else ""
+    return [f"out of memory: {', '.join(failed[:_MOST_NAMED])}{more}"] if failed else []
 
 
 def _distinct(reasons: list[str]) -> list[str]:
@@ -541,7 +555,8 @@ def _count_others(others: int) -> list[str]:
 EPILOG: Final = """\
 Recording starts in each Python process that imports the framework, after that import, and ends with that process. The
 first process records into the folder itself; ranks (of torchrun, or with RANK), workers of multiprocessing and further
-processes into subfolders, rank-0, rank-1 and so on: `bfcviz attach FOLDER` shows all of them. Not recorded are
+processes into subfolders, rank-0, rank-1 and so on: `bfcviz attach FOLDER` shows all of them, and `bfcviz why FOLDER`
+says which of them failed, and why. Not recorded are
 processes forked without multiprocessing, or forked and on a GPU; their number is reported. The program keeps its own
 code, input, output, signals and exit status. The status is 1 if the program succeeded but a recording could not be
 written (a full disk, a removed folder). A program that is not Python, or Python with -I, -E or -S, runs without a

@@ -4,8 +4,17 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from bfcviz.cli.common import add_range_argument, open_with_progress, steps_of, writable
-from bfcviz.cli.why import pool_number
+from bfcviz.analysis.ranks import RankSet
+from bfcviz.cli.command import add_more_files
+from bfcviz.cli.common import (
+    add_range_argument,
+    asked_ranks,
+    open_with_progress,
+    pool_number,
+    status_of,
+    steps_of,
+    writable,
+)
 from bfcviz.errors import BfcvizError
 from bfcviz.events.storage.files import replacing
 from bfcviz.report.content import HeapReport, report_of
@@ -19,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="FILE", help="a trace, log or snapshot: anything that `bfcviz info` reads"
     )
+    add_more_files(parser)
     parser.add_argument(
         "-o",
         "--out",
@@ -38,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="replace an existing file")
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Write or print the report.
+def run(arguments: argparse.Namespace) -> int | None:
+    """Write or print the report; of several ranks a table of them, then that of the worst.
 
     Raises:
         FileError: the file cannot be read or written.
@@ -52,30 +62,34 @@ def run(arguments: argparse.Namespace) -> None:
         out = writable(arguments.out, arguments.file, (f".{form}",), force=arguments.force)
     elif form == "html":
         raise BfcvizError("a page needs a file: give -o report.html, or --format md to print the report here")
-    with open_with_progress(arguments.file) as trace:
+    ranks = asked_ranks(arguments)
+    file = arguments.file if ranks is None else str(ranks.worst.place.file)
+    with open_with_progress(file) as trace:
         pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
-        text = rendered(report_of(trace, *steps_of(arguments, trace), pool), form)
+        text = rendered(report_of(trace, *steps_of(arguments, trace), pool), form, ranks)
+    status = None if ranks is None else status_of(ranks)
     if out is None:
         print(text, end="")
-        return
+        return status
     with replacing(out, overwrite=arguments.force) as made:
         made.write_text(text, encoding="utf-8")
     say(f"{out}: {out.stat().st_size / 1000:,.0f} kB")
+    return status
 
 
-def rendered(report: HeapReport, form: str) -> str:
-    """The report as text in one of `FORMATS`."""
+def rendered(report: HeapReport, form: str, ranks: RankSet | None = None) -> str:
+    """The report as text in one of `FORMATS`; below the ranks, of which it is about the worst."""
     if form == "json":
         from bfcviz.report.content import as_json  # noqa: PLC0415  each renderer only when it is needed
 
-        return as_json(report)
+        return as_json(report, ranks)
     if form == "md":
         from bfcviz.report.words import as_markdown  # noqa: PLC0415
 
-        return as_markdown(report)
+        return as_markdown(report, ranks)
     from bfcviz.report.page import as_html  # noqa: PLC0415  the colours of the figures import plotly
 
-    return as_html(report)
+    return as_html(report, ranks)
 
 
 def _format_of(out: Path | None) -> str:

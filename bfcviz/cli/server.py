@@ -85,8 +85,13 @@ class PageServer(Voila):  # type: ignore[misc]
         address = f"http://{host}:{self.port}/" + (f"?token={self.token}" if self.token else "")
         _stop_at_signals(asyncio.get_event_loop())
         say(f"Showing {address}", "Press Ctrl-C to stop.")
-        if self._browser_wanted:
-            webbrowser.open(_redirect(self._home, address) if self.token else address)
+        if not self._browser_wanted:
+            return
+        if self.token:
+            say(
+                f"A browser from snap or flatpak cannot read {self._home}: if it shows no page, copy the address to it."
+            )
+        webbrowser.open(_redirect(self._home, address) if self.token else address)
 
     def init_handlers(self) -> list[Any]:
         """Voila's routes, repaired where they would fail: the log-out has no page, and invalid paths name no file."""

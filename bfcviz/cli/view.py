@@ -8,10 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bfcviz.cli.command import add_more_files
 from bfcviz.errors import BfcvizError, MissingExtra
 from bfcviz.terminal import say
 
 if TYPE_CHECKING:
+    from bfcviz.analysis.ranks import RankSet
     from bfcviz.events.trace import Trace
 
 _LOOPBACK = "127.0.0.1"
@@ -25,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a trace, profile, log, dump or snapshot: anything that `bfcviz info` reads",
     )
+    add_more_files(parser)
     add_page_arguments(parser)
 
 
@@ -58,6 +61,7 @@ def run(arguments: argparse.Namespace) -> None:
         BfcvizError: the file cannot be read, or the server cannot listen at that address.
     """
     need_voila("bfcviz view")
+    arguments.file = _SEPARATOR.join(str(Path(word).absolute()) for word in (arguments.file, *arguments.more))
     serve_page(arguments)
 
 
@@ -113,17 +117,27 @@ def page_code(file: str, theme: str, module: str = "bfcviz.cli.view") -> str:
     )
 
 
+_SEPARATOR = "\n"
+"""Between several files where one is expected: the ranks of one job."""
+
 _prepared: dict[str, "tuple[os.stat_result, Trace]"] = {}
+_prepared_ranks: dict[str, "RankSet"] = {}
 
 
 def prepare(file: str) -> None:
-    """Read the file for the `dashboard` that this process may show later.
+    """Read the file for the `dashboard` that this process may show later; of several ranks their summaries.
 
     Raises:
         FileError: the file cannot be read.
+        TraceError: no rank can be read.
     """
     from bfcviz.importers.open_trace import open_trace  # noqa: PLC0415  the server needs no traces
 
+    ranks = _ranks(file)
+    if ranks is not None:
+        _ = ranks.worst  # raises where no rank can be read
+        _prepared_ranks[file] = ranks
+        return
     trace = open_trace(file)
     if Path(file).is_file():  # a folder may grow until then
         _prepared[file] = Path(file).stat(), trace
@@ -132,18 +146,32 @@ def prepare(file: str) -> None:
 def dashboard(file: str, theme: str) -> Any:
     """Make the page: an Inspector of `file` at its first failed request, else at its state or peak.
 
+    Of several ranks the table of all, and the Inspector of the worst.
+
     None after an error, which is printed: the file may have changed since it was checked.
     """
     from bfcviz.analysis.why import opening  # noqa: PLC0415
     from bfcviz.dashboard import Inspector  # noqa: PLC0415  the server needs no widgets
 
     try:
+        ranks = _prepared_ranks.pop(file, None) or _ranks(file)
+        if ranks is not None:
+            from bfcviz.dashboard.ranks_view import RanksView  # noqa: PLC0415
+
+            return RanksView(ranks, theme=theme)
         trace = _open(file)
         pool, step = opening(trace)
         return Inspector(trace, step=step, pool=pool, theme=theme)
     except BfcvizError as error:
         say(f"bfcviz: error: {error}")
         return None
+
+
+def _ranks(file: str) -> "RankSet | None":
+    """The ranks in the files; None: it is one file."""
+    from bfcviz.explain_and_draw import open_several  # noqa: PLC0415  the server needs no traces
+
+    return open_several([file] if Path(file).exists() else file.split(_SEPARATOR))
 
 
 def _open(file: str) -> "Trace":

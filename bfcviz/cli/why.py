@@ -10,8 +10,18 @@ from pathlib import Path
 from typing import Final
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_lines
+from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.stated_answer import StatedAnswer
-from bfcviz.analysis.why import all_failures, diagnosis_json, failures_left_out, without_failure, would_fit
+from bfcviz.analysis.why import (
+    all_failures,
+    diagnose,
+    diagnosis_json,
+    failures_left_out,
+    without_failure,
+    would_fit,
+)
+from bfcviz.cli.command import add_more_files
+from bfcviz.cli.common import asked_ranks, pool_number, status_of
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.importers.messages import is_pasted, read_message_file, read_pasted
@@ -30,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a trace, log or snapshot: anything that `bfcviz info` reads; a text with an out-of-memory message; `-` "
         "for standard input; or the message itself, in quotes",
     )
+    add_more_files(parser)
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object: sizes in bytes, null for unknown"
     )
@@ -45,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Print the diagnoses.
+def run(arguments: argparse.Namespace) -> int | None:
+    """Print the diagnoses; of several ranks what differs, each failure once, and those of the worst rank.
 
     Raises:
         TraceError: the file has no such allocator or step, or a step was given without a size.
@@ -57,13 +68,27 @@ def run(arguments: argparse.Namespace) -> None:
         )
     if is_pasted(arguments.file):
         _tell(StatedAnswer.of(*read_pasted(arguments.file)), arguments)
-        return
+        return None
+    ranks = None if arguments.file == "-" else asked_ranks(arguments)
+    if ranks is None:
+        _explain_file(arguments)
+        return None
+    if arguments.json:
+        print(json_text(_ranks_json(ranks, arguments)))
+    else:
+        say(*ranks.lines, "", f"{ranks.worst.name}, {ranks.worst.place.file}:", "")
+        _explain(ranks.trace, arguments)
+    return status_of(ranks)
+
+
+def _explain_file(arguments: argparse.Namespace) -> None:
+    """Print what one file tells: the failures of its heaps, or those that its text states."""
     with _file(arguments.file) as path:
         stated = read_message_file(path) if arguments.size is None and path.exists() else None
         if stated is not None:
             _tell(StatedAnswer.of(*stated), arguments)
         else:
-            _explain(path, arguments)
+            _explain(open_trace(path), arguments)
 
 
 @contextmanager
@@ -87,9 +112,8 @@ def _tell(answer: StatedAnswer, arguments: argparse.Namespace) -> None:
         say(*answer.lines)
 
 
-def _explain(path: Path, arguments: argparse.Namespace) -> None:
-    """Print the diagnoses of the heaps in a file."""
-    trace = open_trace(path)
+def _explain(trace: Trace, arguments: argparse.Namespace) -> None:
+    """Print the diagnoses of one file."""
     pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
     found = _asked(trace, pool, arguments.step, arguments.size) if arguments.size else _failures(trace, pool)
     left_out = 0 if arguments.size else failures_left_out(trace, pool)
@@ -104,19 +128,25 @@ def _explain(path: Path, arguments: argparse.Namespace) -> None:
         say("", f"{left_out:,} more OOM events follow: use bfcviz.why(file, event) for one of them")
 
 
-def pool_number(trace: Trace, word: str) -> int:
-    """The number of the allocator with this name, or with this number.
+_MOST_OPENED: Final = 20
+"""Failures of different causes that are diagnosed of a set of ranks: each opens the file of a rank."""
 
-    Raises:
-        TraceError: there is none; the message lists all.
-    """
-    names = [pool.name for pool in trace.origin.pools]
-    if word in names:
-        return names.index(word)
-    if word.isdecimal() and int(word) < len(names):
-        return int(word)
-    shown = ", ".join(f"{number}: {name}" for number, name in enumerate(names[:20]))
-    raise TraceError(f"the file has no allocator {word!r}; it has {shown}")
+
+def _ranks_json(ranks: RankSet, arguments: argparse.Namespace) -> dict[str, object]:
+    """The failures of all ranks, each once, and the ranks; without a failure the heaps of the worst rank."""
+    failures = []
+    for each in ranks.failures[:_MOST_OPENED]:
+        if each.failure.event is not None:
+            found = diagnose(ranks.open(each.rank), each.failure.event)
+            failures.append({**diagnosis_json(found), "ranks": list(each.ranks), "count": each.count})
+    if not failures or arguments.size:
+        trace = ranks.trace
+        pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
+        asked = (
+            _asked(trace, pool, arguments.step, arguments.size) if arguments.size else _failures(trace, pool)
+        )
+        failures = [{**diagnosis_json(found), "ranks": [ranks.worst.name]} for found in asked]
+    return {"failures": failures, **ranks.to_json()}
 
 
 def _failures(trace: Trace, pool: int | None) -> list[Diagnosis]:

@@ -12,6 +12,7 @@
 const evaluated = (globalThis.bfcvizPlotly ??= new Map()); // digest -> promise of plotly
 const RELOAD = "Reload this page.";
 const ASK_AGAIN_MS = 2000; // then after twice this time, and so on: the kernel may be busy
+const KEEP_MS = 1000; // from a change to the state that a saved notebook has
 
 async function shared_plotly(model) {
   const shared = await model.widget_manager.get_model(model.get("_script_model_id"));
@@ -54,6 +55,7 @@ class Figure {
     this.model = model;
     this.views = new Set();
     this.asking = 0; // the timer of the next question
+    this.keeping = 0; // the timer of `keep`
     this.forget = () => {};
     const { number, step } = model.get("_shown");
     Object.assign(this, { number, step });
@@ -91,7 +93,17 @@ class Figure {
       clearTimeout(this.asking);
       this.asking = 0;
     }
+    this.keeping ||= setTimeout(() => this.keep(), KEEP_MS);
     for (const view of this.views) view.note(parts);
+  }
+
+  // Let the model have the newest state: a notebook that is saved with its widgets keeps it, and a page without a kernel
+  // then shows the figure of the step that the header names. Nothing is sent.
+  keep() {
+    this.keeping = 0;
+    this.model.set("_widget_data", sendable(this.data));
+    this.model.set("_widget_layout", sendable(this.layout));
+    this.model.set("_shown", { number: this.number, step: this.step });
   }
 
   // Ask Python for the whole figure, since a change is missing, until it comes.
@@ -102,6 +114,7 @@ class Figure {
 
   stop() {
     clearTimeout(this.asking);
+    clearTimeout(this.keeping);
     this.forget();
   }
 
@@ -248,6 +261,15 @@ function restored(sent) {
     return new ARRAYS[sent.dtype](buffer.slice(byteOffset, byteOffset + byteLength)); // aligned
   }
   return Object.fromEntries(Object.entries(sent).map(([key, value]) => [key, restored(value)]));
+}
+
+// As Python would send it: the opposite of `restored`.
+function sendable(value) {
+  if (Array.isArray(value)) return value.map(sendable);
+  if (value === null || typeof value !== "object") return value;
+  const dtype = Object.keys(ARRAYS).find((name) => value instanceof ARRAYS[name]);
+  if (dtype) return { dtype, shape: [value.length], value: new DataView(value.slice().buffer) };
+  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, sendable(each)]));
 }
 
 // For plotly, which writes into what it is given, such as the range of an axis; not into typed arrays.

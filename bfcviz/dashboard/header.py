@@ -9,6 +9,7 @@ from typing import Final
 
 import ipywidgets as widgets
 
+from bfcviz.analysis.account import ACCOUNT_STYLE, DeviceAccount, account_bar
 from bfcviz.analysis.diagnosis import Diagnosis
 from bfcviz.analysis.event_text import explain, step_line
 from bfcviz.analysis.headline import failure_headline, peak_headline
@@ -55,9 +56,12 @@ _RULES: Final = """
 .bfcviz-notice summary{cursor:pointer;list-style:none}
 .bfcviz-notice u{text-decoration:underline dotted}
 .bfcviz-notice p{margin:2px 0;max-width:110ch}
+.bfcviz-device .bfcviz-account{display:grid;grid-template-columns:max-content minmax(60px,1fr);gap:0 10px;
+  align-items:center;font-variant-numeric:tabular-nums}
+.bfcviz-device .bfcviz-account-bar{height:10px;margin:0}
 """
 
-STYLE: Final = f"<style>{following('.bfcviz-header')}{SIZE_BAR_STYLE}{_RULES}</style>"
+STYLE: Final = f"<style>{following('.bfcviz-header')}{SIZE_BAR_STYLE}{ACCOUNT_STYLE}{_RULES}</style>"
 """A page needs it once, for any number of headers."""
 
 
@@ -385,15 +389,15 @@ class Header:
 
     Attributes:
         widget: the whole widget.
-        headline, notice, numbers, step_line: its parts, as HTML.
+        headline, notice, numbers, device, step_line: its parts, as HTML.
     """
 
     def __init__(self) -> None:
-        parts = {name: widgets.HTML() for name in ("headline", "notice", "numbers", "step-line")}
+        parts = {name: widgets.HTML() for name in ("headline", "notice", "numbers", "device", "step-line")}
         for name, part in parts.items():
             part.add_class(f"bfcviz-{name}")
-        self.headline, self.notice, self.numbers, self.step_line = parts.values()
-        self.notice.layout.display = "none"
+        self.headline, self.notice, self.numbers, self.device, self.step_line = parts.values()
+        self.notice.layout.display = self.device.layout.display = "none"
         style = widgets.HTML(STYLE, layout={"display": "none"})
         self.widget = widgets.VBox([style, *parts.values()], layout={"grid_gap": "2px"})
         self.widget.add_class("bfcviz-header")
@@ -416,6 +420,11 @@ class Header:
             f"{bars(numbers, asked, failed=failed is not None)}</div>"
         )
         self._show_step_line()
+
+    def show_device(self, account: DeviceAccount | None) -> None:
+        """Show who holds the memory of the heap's device now; None: nothing is known."""
+        self.device.layout.display = "none" if account is None else None
+        self.device.value = "" if account is None else _device(account)
 
     def show_error(self, sentence: str) -> None:
         """Show an action that failed, and why, until `hide_error`."""
@@ -460,6 +469,14 @@ def _headline(found: Headline, step: int) -> str:
     if found.count > 1:
         link += f'<a style="all:unset;font-size:13px"> ({found.number:,} of {found.count:,} failures)</a>'
     return f'<div class="{kind}" role="status">{harmless(found.text, _LONGEST)}{link}</div>'
+
+
+def _device(account: DeviceAccount) -> str:
+    title, words = (
+        harmless(account.sentence, _LONGEST),
+        harmless(f"{account.device}: {account.short}", _LONGEST),
+    )
+    return f'<div class="bfcviz-account" title="{title}"><span>{words}</span>{account_bar(account)}</div>'
 
 
 def _step_line(model: Model, search: Search | None, numbers: Numbers, is_open: bool) -> str:  # noqa: FBT001

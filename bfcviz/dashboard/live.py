@@ -1,5 +1,6 @@
 """LiveDashboard: the Inspector of an active heap; it shows the newest event until the user goes back."""
 
+import os
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -9,13 +10,15 @@ from typing import Any, Final, TypeVar
 import ipywidgets as widgets
 
 from bfcviz import notebook
+from bfcviz.analysis.account import DeviceAccount, device_number
 from bfcviz.dashboard import widget_lifetime
-from bfcviz.dashboard.header import StatusLine
+from bfcviz.dashboard.header import PERIOD_S, StatusLine
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.dashboard.renderer import BUDGET, RATE, Frame, FrameChoice, Renderer, Workload
 from bfcviz.errors import BfcvizError
 from bfcviz.events.sliding_window import KEEP
 from bfcviz.events.trace import Trace
+from bfcviz.live.device_memory import account_now
 from bfcviz.model.trace_from_source import name_of, trace_of
 from bfcviz.periodic import Periodic
 
@@ -137,6 +140,10 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         self._length = self._drawn = len(self.traces[0])  # events that came, and those that the page shows
         self._frame_choice = FrameChoice()
         self._ring_reader = RingReader(self.traces)
+        is_here = not any(isinstance(each, str | os.PathLike) for each in sources)
+        self._device_reader = Periodic(
+            _device_reader_of(self) if is_here else _nothing, "bfcviz-device-memory"
+        )
         self._workload: Workload[Any] | None = None
         self.pictures = 0
         self.status_line = StatusLine()
@@ -182,12 +189,17 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
     def start(self) -> None:
         """Start drawing in a thread, beside the workload."""
         self._ring_reader.start()
+        self._device_reader.start()
         self.renderer.start()
 
     def stop(self) -> None:
         """Stop drawing and reading until `start`, and show the current state; a heap with a ring may lose events."""
         self.renderer.stop()
         self._ring_reader.stop()
+        self._device_reader.stop(0)
+        with self.inspector.lock:
+            if not self.closed:
+                self.inspector.header.show_device(None)
         self._complete_frame()
 
     def pause(self) -> None:
@@ -240,6 +252,17 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         self.pictures += 1
         self._drawn = len(self.trace)
 
+    def show_device(self) -> bool:
+        """Read and show the memory of the heap's device now; return whether there may be more to show."""
+        traces = self.traces
+        if not any(device_number(trace, 0) is not None and trace.following for trace in traces):
+            return False
+        account = None if self.renderer.paused else _account_of(traces[self._shown])
+        with self.inspector.lock:
+            if self._device_reader.running and not self.closed:
+                self.inspector.header.show_device(account)
+        return True
+
     def _complete_frame(self) -> None:
         """Draw the whole frame if the last one drew only a part."""
         with self.inspector.lock:
@@ -254,6 +277,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         """
         self.renderer.stop()
         self._ring_reader.start()
+        self._device_reader.start()
         try:
             self.renderer.start_task()
         except BfcvizError:  # a script: no event loop
@@ -269,6 +293,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
             return
         self.renderer.stop()
         self._ring_reader.stop()
+        self._device_reader.stop(0)
         self.traces = []
         self._workload = None
         self.inspector.close()
@@ -350,6 +375,29 @@ def _frame_of(dashboard: LiveDashboard) -> Callable[[], bool]:
         return alive is not None and alive.draw_frame()
 
     return frame
+
+
+def _device_reader_of(dashboard: LiveDashboard) -> Callable[[], float | None]:
+    """Shows the memory of the device; returns the seconds until the next time, None at the end."""
+    reference = weakref.ref(dashboard)
+
+    def read() -> float | None:
+        alive = reference()
+        return PERIOD_S if alive is not None and alive.show_device() else None
+
+    return read
+
+
+def _account_of(trace: Trace) -> DeviceAccount | None:
+    """The account of a heap's device now; None: it has no device, or not in this process."""
+    process, number = trace.origin.details.get("process"), device_number(trace, 0)
+    if number is None or process not in {None, os.getpid()} or not trace.following:
+        return None
+    return next((each for each in account_now().devices if each.number == number), None)
+
+
+def _nothing() -> None:
+    """What a dashboard of another process's heap asks of the devices here."""
 
 
 def _end_of(dashboard: LiveDashboard) -> Callable[[], None]:

@@ -10,10 +10,12 @@ from bfcviz.events.log cimport EventLog
 @cython.final
 @cython.no_gc  # `rest` holds numbers
 cdef class ObservedChunk:
+    cdef readonly int64_t address
     cdef readonly int64_t size
     cdef readonly uint32_t handle
     cdef readonly uint16_t slot
     cdef readonly int64_t before
+    cdef readonly bint is_free
     cdef readonly int64_t requested
     cdef readonly uint32_t label
     cdef readonly uint16_t thread
@@ -23,7 +25,7 @@ cdef class ObservedChunk:
 
 
 @cython.locals(chunk=ObservedChunk)
-cdef ObservedChunk _new_chunk(int64_t size, uint32_t handle, uint16_t slot, int64_t before)
+cdef ObservedChunk _new_chunk(int64_t address, int64_t size, uint32_t handle, uint16_t slot, int64_t before)
 
 
 @cython.final
@@ -42,8 +44,7 @@ cdef class Ledger:
     cdef public uint16_t busy
     cdef readonly object waiting
     cdef readonly object inconsistencies
-    cdef readonly dict in_use
-    cdef readonly dict free_chunks
+    cdef readonly dict chunks
     cdef readonly dict regions
     cdef readonly uint64_t num_allocs
     cdef readonly int64_t largest_alloc_size
@@ -53,6 +54,7 @@ cdef class Ledger:
     cdef readonly int64_t pool_bytes
     cdef readonly int64_t peak_pool_bytes
     cdef EventLog _log
+    cdef list _recent
     cdef SortedAddresses _free_starts
     cdef SortedAddresses _region_starts
     cdef SpareNumbers _handles
@@ -67,6 +69,10 @@ cdef class Ledger:
     @cython.locals(at=int64_t, stop=int64_t, chunk=ObservedChunk)
     cpdef object lose(self, int64_t address)
     cpdef object cover(self, uint64_t address, uint64_t size)
+    @cython.locals(chunk=ObservedChunk)
+    cpdef bint is_in_use(self, object address) except -1
+    @cython.locals(chunk=ObservedChunk)
+    cpdef int64_t free_size(self, object address) except? -2
     cpdef object oom(self, int64_t requested, uint32_t label=*, uint16_t stream=*)
     @cython.locals(start=int64_t)
     cdef int64_t _region_ending_at(self, int64_t address) except? -2
@@ -82,6 +88,8 @@ cdef class Ledger:
     cdef object _add(self, int64_t address, int64_t size, uint16_t slot, int64_t requested, int flags)
     @cython.locals(chunk=ObservedChunk)
     cdef object _remove(self, int64_t start)
+    @cython.locals(place=Py_ssize_t, recent=ObservedChunk, chunk=ObservedChunk)
+    cdef ObservedChunk _chunk_at(self, int64_t address)
     @cython.locals(chunk=ObservedChunk, largest=int64_t)
     cdef int64_t _largest_free(self) except? -2
     @cython.locals(start=int64_t, chunk=ObservedChunk)
@@ -100,8 +108,8 @@ cdef class Ledger:
     cdef object _merge(self, ObservedChunk kept, int64_t survivor, ObservedChunk gone, int64_t absorbed)
     @cython.locals(after=ObservedChunk)
     cdef object _link(self, ObservedChunk old, ObservedChunk new, int64_t before, int64_t address)
-    cdef object _put(self, int64_t start, ObservedChunk chunk)
-    cdef object _take(self, int64_t start)
+    cdef object _note_free(self, int64_t start)
+    cdef object _note_used(self, int64_t start)
 
 
 from bfcviz.events cimport c_reports  # they need the class

@@ -40,18 +40,22 @@ class ObservedChunk:
     """A chunk, free or in use; it changes from one to the other with the same object.
 
     Attributes:
+        address: its start; -1: it was absorbed, or its region is gone.
         size: in bytes.
         slot: of its region.
         before: address of the chunk before it in its region; -1: it is the first.
+        is_free: whether it is free.
         requested, label, thread, stream: of the allocation.
         born: the seq of its ALLOCATE.
         rest: addresses of the other chunks of the same allocation; None: this is one of those.
     """
 
+    address: int
     size: int
     handle: int
     slot: int
     before: int
+    is_free: bool
     requested: int
     label: int
     thread: int
@@ -60,13 +64,15 @@ class ObservedChunk:
     rest: tuple[int, ...] | None
 
 
-def _new_chunk(size: int, handle: int, slot: int, before: int) -> ObservedChunk:
+def _new_chunk(address: int, size: int, handle: int, slot: int, before: int) -> ObservedChunk:
     """A free chunk. Compiled, a call of the class would pack the numbers into a tuple."""
     chunk = ObservedChunk.__new__(ObservedChunk)
+    chunk.address = address
     chunk.size = size
     chunk.handle = handle
     chunk.slot = slot
     chunk.before = before
+    chunk.is_free = True
     chunk.requested = chunk.label = chunk.thread = chunk.stream = chunk.born = 0
     chunk.rest = None
     return chunk
@@ -99,7 +105,7 @@ class Ledger:
         busy: number of the thread that writes a report, or reads: other reports must wait; 0: none does.
         waiting: the reports that wait, each with its time; an `ObservedHeap` writes them.
         inconsistencies: counts of ignored reports and of inferred events.
-        in_use, free_chunks, regions: by address.
+        chunks, regions: by address.
         num_allocs, bytes_in_use, ...: totals, as in `Stats`.
     """
 
@@ -108,20 +114,38 @@ class Ledger:
         self.busy = 0
         self.waiting: deque[tuple[int, Callable[[], object]]] = deque()
         self.inconsistencies = Inconsistencies()
-        self.in_use: dict[int, ObservedChunk] = {}
-        self.free_chunks: dict[int, ObservedChunk] = {}
+        self.chunks: dict[int, ObservedChunk] = {}
         self.regions: dict[int, ObservedRegion] = {}
         self.num_allocs = self.largest_alloc_size = 0
         self.bytes_in_use = self.requested_bytes_in_use = self.peak_bytes_in_use = 0
         self.pool_bytes = self.peak_pool_bytes = 0
         self._log = log
-        self._free_starts: SortedAddresses | None = (
-            None  # the keys of `free_chunks`; None: never needed so far
-        )
+        self._recent: list[ObservedChunk] = [_new_chunk(-1, 0, 0, 0, -1)] * 256  # see `_chunk_at`
+        self._free_starts: SortedAddresses | None = None  # of the free chunks; None: never needed so far
         self._region_starts = SortedAddresses()  # the keys of `regions`
         self._handles = SpareNumbers()
         self._slots = SpareNumbers()
         self._ends: list[ObservedChunk | None] = []  # by slot: the last chunk of the region
+
+    @property
+    def in_use(self) -> dict[int, ObservedChunk]:
+        """The chunks in use now, by address; this looks at all chunks."""
+        return {at: chunk for at, chunk in self.chunks.items() if not chunk.is_free}
+
+    @property
+    def free_chunks(self) -> dict[int, ObservedChunk]:
+        """The free chunks now, by address; this looks at all chunks."""
+        return {at: chunk for at, chunk in self.chunks.items() if chunk.is_free}
+
+    def is_in_use(self, address: int) -> bool:
+        """Whether a chunk in use begins at an address."""
+        chunk = self.chunks.get(address)
+        return chunk is not None and not chunk.is_free
+
+    def free_size(self, address: int) -> int:
+        """Bytes of the free chunk that begins at an address; 0: none does."""
+        chunk = self.chunks.get(address)
+        return chunk.size if chunk is not None and chunk.is_free else 0
 
     @property
     def free_bytes(self) -> int:
@@ -141,8 +165,8 @@ class Ledger:
         if stop >= native.HALF_SPACE:
             self.inconsistencies.too_high += 1
             return
-        chunk = self.free_chunks.get(address)
-        if chunk is not None and chunk.size >= size:  # the usual case
+        chunk = self._chunk_at(address)
+        if chunk is not None and chunk.is_free and chunk.size >= size:  # the usual case
             self._occupy(chunk, address, stop, native.bin_of(chunk.size), requested, label, stream, ())
             return
         if self._free_chunk_around(address, stop) >= 0:
@@ -163,14 +187,14 @@ class Ledger:
 
     def free(self, address: int) -> None:
         """Report a free of the allocation that begins at `address`."""
-        chunk = self.in_use.get(address)
-        if chunk is None or chunk.rest is None:
+        chunk = self._chunk_at(address)
+        if chunk is None or chunk.is_free or chunk.rest is None:
             self.inconsistencies.unknown_frees += 1
             return
         rest = chunk.rest
         self._vacate(address, chunk)
         for start in rest:
-            self._vacate(start, self.in_use[start])
+            self._vacate(start, self.chunks[start])
 
     def grant(self, address: int, size: int, *, join: bool = False) -> None:
         """Report a new region. With `join` it extends the grant that ends there: both are released together."""
@@ -202,19 +226,26 @@ class Ledger:
             self._remove(address)
 
     def lose(self, address: int) -> None:
-        """Report that the grant that begins at `address` is gone with all its chunks: their frees were not reported."""
+        """Report that the grant that begins at `address` is gone with all its chunks: their frees were not reported.
+
+        Of an allocation that reaches into it, all pieces are free.
+        """
         region = self.regions.get(address)
         if region is None or not region.granted:
             self.inconsistencies.unknown_releases += 1
             return
-        at, stop, heads = address, address + region.size, []
+        heads: list[int] = []
+        pieces: list[int] = []
+        at, stop = address, address + region.size
         while at < stop:
-            chunk = self.in_use.get(at)
-            if chunk is None:
-                chunk = self.free_chunks[at]
-            elif chunk.rest is not None:
-                heads.append(at)
+            chunk = self.chunks[at]
+            if not chunk.is_free:
+                (pieces if chunk.rest is None else heads).append(at)
             at += chunk.size
+        if pieces:  # of allocations that began before this grant
+            heads += [
+                start for start, chunk in self.chunks.items() if not set(pieces).isdisjoint(chunk.rest or ())
+            ]
         self.inconsistencies.unseen_frees += len(heads)
         for head in heads:
             self.free(head)
@@ -264,8 +295,8 @@ class Ledger:
         return start if start >= 0 and start + self.regions[start].size == address else -1
 
     def _is_wholly_free(self, region: int) -> bool:
-        chunk = self.free_chunks.get(region)
-        return chunk is not None and chunk.size == self.regions[region].size
+        chunk = self.chunks[region]
+        return chunk.is_free and chunk.size == self.regions[region].size
 
     def _cover(self, start: int, stop: int, asked: bool) -> bool:
         """Add [start, stop) to regions; False if there are too many. `asked`: for a request, which EXTEND records."""
@@ -306,15 +337,18 @@ class Ledger:
         region = self.regions[start]
         self.regions[start] = region._replace(size=region.size + size)
         self._add(start + region.size, size, region.slot, requested, event_record.GREW)
-        self._merge_with_previous(start + region.size, self.free_chunks[start + region.size])
+        self._merge_with_previous(start + region.size, self.chunks[start + region.size])
 
     def _add(self, address: int, size: int, slot: int, requested: int, flags: int) -> None:
         while len(self._ends) <= slot:
             self._ends.append(None)
         end = self._ends[slot]
-        chunk = _new_chunk(size, self._handles.take(), slot, -1 if end is None else address - end.size)
+        chunk = _new_chunk(
+            address, size, self._handles.take(), slot, -1 if end is None else address - end.size
+        )
         self._ends[slot] = chunk
-        self._put(address, chunk)
+        self.chunks[address] = chunk
+        self._note_free(address)
         self.pool_bytes += size
         self.peak_pool_bytes = max(self.peak_pool_bytes, self.pool_bytes)
         self._log.put(
@@ -325,8 +359,9 @@ class Ledger:
     def _remove(self, start: int) -> None:
         """Remove a wholly free region."""
         self._region_starts.remove(start)
-        region, chunk = self.regions.pop(start), self.free_chunks[start]
-        self._take(start)
+        region, chunk = self.regions.pop(start), self.chunks.pop(start)
+        chunk.address = -1
+        self._note_used(start)
         self._log.put(
             event_record.RELEASE, chunk.handle, chunk.slot, start, chunk.size, 0, 0, 0, self.thread, 0,
             native.bin_of(chunk.size), 0,
@@ -338,32 +373,43 @@ class Ledger:
 
     # -- chunks ---------------------------------------------------------------------------------------------------
 
+    def _chunk_at(self, address: int) -> ObservedChunk | None:
+        """The chunk that begins at an address; frameworks use the same ones again and again."""
+        place = (address >> 9) & 255  # allocators of GPU memory round to 512 bytes
+        recent = self._recent[place]
+        if recent.address == address:
+            return recent
+        chunk = self.chunks.get(address)
+        if chunk is not None:
+            self._recent[place] = chunk
+        return chunk
+
     def _largest_free(self) -> int:
         largest = 0
-        for chunk in self.free_chunks.values():
-            if chunk.size > largest:
+        for chunk in self.chunks.values():
+            if chunk.is_free and chunk.size > largest:
                 largest = chunk.size
         return largest
 
     def _free_chunk_around(self, low: int, high: int) -> int:
         """Start of the free chunk that holds [low, high); -1 if there is none."""
-        chunk = self.free_chunks.get(low)
+        chunk = self.chunks.get(low)
         start = low
         if chunk is None:
             start = self._free_start_before(low)
             if start < 0:
                 return -1
-            chunk = self.free_chunks[start]
-        return start if start + chunk.size >= high else -1
+            chunk = self.chunks[start]
+        return start if chunk.is_free and start + chunk.size >= high else -1
 
     def _free_start_before(self, address: int) -> int:
-        """The highest start of a free chunk below an address where none starts; -1: it lies in none.
+        """The highest start of a free chunk below an address where no chunk starts; -1: it lies in no region.
 
         Most allocators cut chunks at their start, so the sorted starts are only kept from the first time on that they
         are needed.
         """
         region = self._region_starts.at_or_before(address)
-        if region < 0 or region + self.regions[region].size <= address or address in self.in_use:
+        if region < 0 or region + self.regions[region].size <= address:
             return -1
         starts = self._free_starts
         if starts is None:
@@ -377,17 +423,18 @@ class Ledger:
     ) -> None:
         """Allocate [low, high) from the free chunk that holds it."""
         start = self._free_chunk_around(low, high)
-        bin = native.bin_of(self.free_chunks[start].size)
+        bin = native.bin_of(self.chunks[start].size)
         if start < low:
-            self._split(start, self.free_chunks[start], low, event_record.PADDING)
-        self._occupy(self.free_chunks[low], low, high, bin, requested, label, stream, rest)
+            self._split(start, self.chunks[start], low, event_record.PADDING)
+        self._occupy(self.chunks[low], low, high, bin, requested, label, stream, rest)
 
     def _occupy(
         self, chunk: ObservedChunk, low: int, high: int, bin: int, requested: int, label: int, stream: int,
         rest: tuple[int, ...] | None,
     ) -> None:  # fmt: skip
         """Allocate [low, high) from the free chunk at `low`; `bin`: of the chunk that was found."""
-        self._take(low)
+        chunk.is_free = False
+        self._note_used(low)
         if high - low < chunk.size:
             self._split(low, chunk, high, 0)
         self.num_allocs += 1
@@ -407,43 +454,48 @@ class Ledger:
             self.num_allocs & native.LOW_32, label, self.thread, stream, bin,
             event_record.PIECE if rest is None else 0,
         )  # fmt: skip
-        self.in_use[low] = chunk
 
     def _vacate(self, address: int, chunk: ObservedChunk) -> None:
         """Free the chunk in use at `address` and merge it with its free neighbours."""
-        del self.in_use[address]
         self.bytes_in_use -= chunk.size
         self.requested_bytes_in_use -= chunk.requested
         self._log.put(
             event_record.FREE, chunk.handle, chunk.slot, address, chunk.size, chunk.requested,
             chunk.born & native.LOW_32, chunk.label, chunk.thread, chunk.stream, native.bin_of(chunk.size), 0,
         )  # fmt: skip
-        self._put(address, chunk)
-        after = self.free_chunks.get(address + chunk.size)
-        if after is not None and after.slot == chunk.slot:
-            self._merge(chunk, address, after, address + chunk.size)
+        chunk.is_free = True
+        self._note_free(address)
+        if self._ends[chunk.slot] is not chunk:
+            after = self.chunks[address + chunk.size]
+            if after.is_free:
+                self._merge(chunk, address, after, address + chunk.size)
         self._merge_with_previous(address, chunk)
 
     def _split(self, start: int, parent: ObservedChunk, at: int, flags: int) -> None:
         """Cut the chunk at `start` in two; the remainder, from `at` on, is free."""
         size = start + parent.size - at
         parent.size = at - start
-        rest = _new_chunk(size, self._handles.take(), parent.slot, start)
+        rest = _new_chunk(at, size, self._handles.take(), parent.slot, start)
         self._link(parent, rest, at, at + size)
-        self._put(at, rest)
+        self.chunks[at] = rest
+        self._note_free(at)
         self._log.put(
             event_record.SPLIT, parent.handle, parent.slot, at, size, 0, rest.handle, 0, self.thread, 0,
             native.bin_of(size), flags,
         )  # fmt: skip
 
     def _merge_with_previous(self, address: int, chunk: ObservedChunk) -> None:
-        before = self.free_chunks.get(chunk.before)
-        if before is not None:
+        if chunk.before < 0:
+            return
+        before = self.chunks[chunk.before]
+        if before.is_free:
             self._merge(before, chunk.before, chunk, address)
 
     def _merge(self, kept: ObservedChunk, survivor: int, gone: ObservedChunk, absorbed: int) -> None:
         """Let the free chunk at `survivor` absorb the free one behind it."""
-        self._take(absorbed)
+        del self.chunks[absorbed]
+        gone.address = -1
+        self._note_used(absorbed)
         kept.size += gone.size
         self._link(gone, kept, survivor, absorbed + gone.size)
         self._handles.give_back(gone.handle)
@@ -457,18 +509,15 @@ class Ledger:
         if self._ends[new.slot] is old:
             self._ends[new.slot] = new
             return
-        after = self.free_chunks.get(address)
-        if after is None:
-            after = self.in_use[address]
+        after = self.chunks[address]
         after.before = before
 
-    def _put(self, start: int, chunk: ObservedChunk) -> None:
-        self.free_chunks[start] = chunk
+    def _note_free(self, start: int) -> None:
         if self._free_starts is not None:
             self._free_starts.add(start)
 
-    def _take(self, start: int) -> None:
-        del self.free_chunks[start]
+    def _note_used(self, start: int) -> None:
+        """No free chunk starts there any more."""
         if self._free_starts is not None:
             self._free_starts.remove(start)
 

@@ -106,6 +106,11 @@ class RecordedFailure:
     has_heap: bool = True
     message: str = ""
 
+    @property
+    def tells_of_device(self) -> bool:
+        """Whether the file says anything of the device's memory."""
+        return self.device_free is not None or self.device_total is not None
+
     def to_json(self) -> dict[str, Any]:
         """The entry of `details["failures"]`: the attributes that are not their defaults."""
         return {name: value for name, value in vars(self).items() if value != _DEFAULTS[name]}
@@ -131,6 +136,15 @@ def requested_bytes_known(details: Mapping[str, object], pool: int) -> bool:
 def regions_known(details: Mapping[str, object], pool: int) -> bool:
     """Whether the trace has the regions of a heap, and so its free memory: some sources tell only who holds memory."""
     return facts_of(details, pool).get("pool_bytes", 0) is not None
+
+
+def stated_peak(details: Mapping[str, object], pool: int, found: int) -> int | None:
+    """The most bytes in use of a heap as the file states it, such as `MaxInUse`; `found` where it states nothing.
+
+    None where the file says that it is not known. At least `found`: logs print it with three or four digits.
+    """
+    stated = facts_of(details, pool).get("peak_bytes_in_use", found)
+    return max(stated, found) if isinstance(stated, int) else None
 
 
 def recorded_failures(details: Mapping[str, object]) -> list[RecordedFailure]:

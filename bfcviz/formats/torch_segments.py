@@ -4,9 +4,16 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bfcviz.formats.torch import Rules
 
+# ------------------------------------------------------------------------------
+# Segments: PyTorch's segments and blocks as regions and chunks of an observed heap, and their comparison.
+
 Row = Mapping[str, Any]
+MAX_ADDRESS: Final = 1 << 62
 
 STATES: Final = {
     "inactive": False,
@@ -283,80 +290,233 @@ def with_frames(block: Row) -> Row:
     return block if "frames" in block or not history else history[0]
 
 
-def rewound(segments: Sequence[Row], entries: Sequence[Row], rules: Rules) -> list[Row]:
-    """The segments before some entries of the history, which ended in the given segments.
-
-    A block whose allocation is before the entries, and whose free is in them, reaches to the next block or to the end
-    of its segment, unless PyTorch would have split it.
-    """
-    spans: list[tuple[int, int, Row]] = [
-        (segment["address"], segment["address"] + segment["total_size"], segment) for segment in segments
-    ]
-    used: dict[int, Row] = {at: block for segment in segments for at, block in blocks_in_use(segment)}
-    for entry in reversed(entries):
-        action, start = entry["action"], entry.get("addr", 0)
-        stop = start + entry["size"]
-        if action == "alloc":
-            used.pop(start, None)
-        elif action == "free_completed":
-            used[start] = {"size": 0, "requested_size": entry["size"], "state": "active_allocated"}
-        elif action in ("segment_alloc", "segment_map", "segment_free", "segment_unmap"):
-            spans = [
-                (low, high, segment)
-                for first, last, segment in spans
-                for low, high in ((first, min(last, start)), (max(first, stop), last))
-                if low < high
-            ]
-            if action in ("segment_free", "segment_unmap"):
-                grows = action == "segment_unmap"
-                spans.append((start, stop, {"stream": entry.get("stream", 0), "is_expandable": grows}))
-    starts = sorted(used)
-    return [
-        {
-            **segment,
-            "address": start,
-            "total_size": stop - start,
-            "blocks": _tiled(
-                start,
-                stop,
-                [(at, used[at]) for at in starts[bisect_left(starts, start) : bisect_left(starts, stop)]],
-                rules,
-            ),
-        }
-        for start, stop, segment in _joined(sorted(spans, key=lambda span: span[0]))
-    ]
-
-
-def _joined(spans: Sequence[tuple[int, int, Row]]) -> list[tuple[int, int, Row]]:
-    """Parts of expandable segments side by side are one."""
-    found: list[tuple[int, int, Row]] = []
-    for start, stop, segment in spans:
-        grows = found and found[-1][1] == start and segment.get("is_expandable")
-        if (
-            grows
-            and found[-1][2].get("is_expandable")
-            and found[-1][2].get("stream", 0) == segment.get("stream", 0)
-        ):
-            found[-1] = found[-1][0], stop, found[-1][2]
-        else:
-            found.append((start, stop, segment))
-    return found
-
-
-def _tiled(start: int, stop: int, blocks: Sequence[tuple[int, Row]], rules: Rules) -> list[Row]:
-    """The blocks of a segment, with the free ones between them; a size of 0 is unknown."""
-    tiles: list[Row] = []
-    ends = [*(at for at, _ in blocks[1:]), stop]
-    for (at, block), end in zip(blocks, ends, strict=False):
-        size = min(block["size"] or rules.block(max(block["requested_size"], 1), end - at), end - at)
-        if at > start:
-            tiles.append({"size": at - start, "state": "inactive"})
-        tiles.append({**block, "size": size})
-        start = at + size
-    return [*tiles, {"size": stop - start, "state": "inactive"}] if start < stop else tiles
-
-
 def _is_inside(spans: Sequence[tuple[int, int]], address: int) -> bool:
     """Whether an address is in one of the spans, which ascend."""
     at = bisect_right(spans, (address, 1 << 64)) - 1
     return at >= 0 and address < spans[at][1]
+
+
+# ------------------------------------------------------------------------------
+# Rewind: the state of a device before some entries of its history, computed backwards from the state at the end.
+#
+# PyTorch keeps the last entries of a ring, so its history begins in the middle::
+#
+#     blocks at the end    [ aaaa | bb |    | cc ]       from the segments
+#     <- alloc b           [ aaaa |         | cc ]       undone: b was free
+#     <- free_completed d  [ aaaa | d |     | cc ]       undone: d was in use
+#     before the entries   [ aaaa | d |     | cc ]
+#
+# An allocation whose block still exists at the end gets its exact size from there: entries tell only the requested
+# size.
+#
+# A region is memory that is mapped and released together. An expandable segment may release a part of itself.
+# Looking back, the end of each piece of memory is known when it appears: pieces with different ends become different
+# regions.
+
+NEVER: Final = -1
+_MAPS: Final = ("segment_alloc", "segment_map")
+_UNMAPS: Final = ("segment_free", "segment_unmap")
+
+
+class Change(NamedTuple):
+    """An entry of the history: its number, action, address, bytes and the handle of its stream."""
+
+    row: int
+    action: str
+    address: int
+    size: int
+    stream: int
+
+
+class OldBlock(NamedTuple):
+    """A block in use before the entries.
+
+    `size` is 0 while only `requested` is known. `row`: of its free; NEVER: it is there at the end, as `block` tells.
+    """
+
+    size: int
+    requested: int
+    row: int
+    block: Row | None
+    segment: Row | None
+
+
+class MappedPiece(NamedTuple):
+    """Memory [start, stop) that is granted and released as one. `ends`: row of its release; NEVER: still there.
+
+    `grows`: it belongs to an expandable segment, so that pieces side by side with the same end are one region.
+    """
+
+    start: int
+    stop: int
+    ends: int
+    stream: int
+    grows: bool
+
+
+class Rewind:
+    """Undoes entries of the history.
+
+    Args:
+        changes: the entries, the last one first.
+        segments: of the device at the end.
+        rules: of the allocator.
+        rows: the numbers that the entries may have.
+
+    Attributes:
+        blocks: in use before the first entry, by address.
+        pieces: mapped before the first entry, ascending.
+        spans: the same, pieces of an expandable segment side by side as one.
+        granted, released: pieces by the row that maps, and that releases them.
+        sizes: of the blocks allocated by each row, from the first number on; 0: unknown.
+        impossible: entries that do not fit the state after them.
+    """
+
+    def __init__(self, changes: Iterable[Change], segments: Sequence[Row], rules: Rules, rows: range) -> None:
+        self.blocks: dict[int, OldBlock] = {}
+        self.granted: dict[int, list[MappedPiece]] = {}
+        self.released: dict[int, list[MappedPiece]] = {}
+        self.sizes: NDArray[np.uint64] = np.zeros(len(rows), np.uint64)
+        self.impossible = 0
+        self._first = rows.start
+        self._mapped: dict[int, MappedPiece] = {}
+        self._starts: list[int] = []  # of `_mapped`, ascending
+        for segment in segments:
+            self._add_piece(_piece_of(segment))
+            for address, block in blocks_in_use(segment):
+                size, requested = block_sizes(block)
+                self.blocks[address] = OldBlock(size, requested, NEVER, block, segment)
+        for change in changes:
+            self._undo(*change)
+        self.pieces = [self._mapped[start] for start in self._starts]
+        self.spans = _joined(self.pieces)
+        self._find_sizes(rules)
+
+    def _undo(self, row: int, action: str, address: int, size: int, stream: int) -> None:
+        if action == "alloc":
+            block = self.blocks.pop(address, None)
+            if block is None:
+                self.impossible += 1
+            elif block.size:
+                self.sizes[row - self._first] = block.size
+        elif action == "free_completed":
+            self.impossible += address in self.blocks
+            self.blocks[address] = OldBlock(0, size, row, None, None)
+        elif action in _MAPS or action in _UNMAPS:
+            if not size or address + size > MAX_ADDRESS:
+                self.impossible += 1
+            elif action in _MAPS:
+                found = self._cut_out(address, address + size)
+                self.impossible += not found
+                self.granted[row] = found
+            else:
+                self.impossible += bool(self._cut_out(address, address + size))
+                self._add_piece(MappedPiece(address, address + size, row, stream, action == "segment_unmap"))
+
+    def _add_piece(self, piece: MappedPiece) -> None:
+        self._put(piece)
+        if piece.ends != NEVER:
+            self.released.setdefault(piece.ends, []).append(piece)
+
+    def _put(self, piece: MappedPiece) -> None:
+        if piece.start not in self._mapped:
+            insort(self._starts, piece.start)
+        self._mapped[piece.start] = piece
+
+    def _cut_out(self, start: int, stop: int) -> list[MappedPiece]:
+        """Remove [start, stop) from the mapped memory; returns what was there, in pieces."""
+        found = []
+        first = max(bisect_right(self._starts, start) - 1, 0)
+        for at in self._starts[first : bisect_left(self._starts, stop)]:
+            piece = self._mapped[at]
+            low, high = max(at, start), min(piece.stop, stop)
+            if low >= high:
+                continue
+            found.append(piece._replace(start=low, stop=high))
+            del self._starts[bisect_left(self._starts, at)]
+            del self._mapped[at]
+            for rest in (piece._replace(stop=low), piece._replace(start=high)):
+                if rest.start < rest.stop:
+                    self._put(rest)
+        return found
+
+    def _find_sizes(self, rules: Rules) -> None:
+        """Find the sizes of the blocks that were freed: they reach to the next one, unless PyTorch would have split."""
+        starts = sorted(self.blocks)
+        begins = [span.start for span in self.spans]
+        for place, address in enumerate(starts):
+            block = self.blocks[address]
+            if block.size:
+                continue
+            span = bisect_right(begins, address) - 1
+            stop = (
+                self.spans[span].stop
+                if span >= 0 and self.spans[span].stop > address
+                else address + rules.round_up(block.requested)
+            )
+            if place + 1 < len(starts):
+                stop = min(stop, starts[place + 1])
+            size = rules.block(max(block.requested, 1), stop - address)
+            self.blocks[address] = block._replace(size=size)
+
+
+def _piece_of(segment: Row) -> MappedPiece:
+    start = segment["address"]
+    grows = bool(segment.get("is_expandable"))
+    return MappedPiece(start, start + segment["total_size"], NEVER, segment.get("stream", 0), grows)
+
+
+def _joined(pieces: Iterable[MappedPiece]) -> list[MappedPiece]:
+    """Spans that blocks may lie in: an expandable segment is one, a block never leaves another segment."""
+    found: list[MappedPiece] = []
+    for piece in pieces:
+        before = found[-1] if found else None
+        if (
+            before is not None
+            and before.grows
+            and piece.grows
+            and before[1::2] == (piece.start, piece.stream)
+        ):
+            found[-1] = before._replace(stop=piece.stop)
+        else:
+            found.append(piece)
+    return found
+
+
+def rewound(segments: Sequence[Row], entries: Sequence[Row], rules: Rules) -> list[Row]:
+    """The segments before some entries of the history, which ended in the given segments."""
+    changes = (
+        Change(row, entry["action"], entry.get("addr", 0), entry["size"], entry.get("stream", 0))
+        for row, entry in zip(reversed(range(len(entries))), reversed(entries), strict=True)
+    )
+    found = Rewind(changes, segments, rules, range(len(entries)))
+    starts = sorted(found.blocks)
+    return [
+        {
+            "address": span.start,
+            "total_size": span.stop - span.start,
+            "stream": span.stream,
+            "is_expandable": span.grows,
+            "blocks": _tiled(
+                span,
+                [
+                    (at, found.blocks[at])
+                    for at in starts[bisect_left(starts, span.start) : bisect_left(starts, span.stop)]
+                ],
+            ),
+        }
+        for span in found.spans
+    ]
+
+
+def _tiled(span: MappedPiece, blocks: Iterable[tuple[int, OldBlock]]) -> list[Row]:
+    """The blocks of a segment, with the free ones between them."""
+    tiles: list[Row] = []
+    start = span.start
+    for at, block in blocks:
+        if at > start:
+            tiles.append({"size": at - start, "state": "inactive"})
+        known = block.block or {"state": "active_allocated", "requested_size": block.requested}
+        tiles.append({**known, "size": block.size})
+        start = at + block.size
+    return [*tiles, {"size": span.stop - start, "state": "inactive"}] if start < span.stop else tiles

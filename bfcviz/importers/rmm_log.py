@@ -366,7 +366,7 @@ def _replayed(heap: RmmLogHeap, start: int, unit: int) -> tuple[RecordedHistory,
         elif not address or address + size >= 1 << 62:
             left_out["allocations at an impossible address"] += 1
         else:
-            if kind == MOVED and address in ledger.in_use:
+            if kind == MOVED and ledger.is_in_use(address):
                 ledger.free(address)
             elif kind == MOVED:
                 left_out["frees of memory that a reallocation replaced: the log does not name it"] += 1

@@ -179,8 +179,7 @@ class ObservedHeap:
     def free_at(self, address: int) -> int:
         """Bytes of the free chunk that starts at an address; 0: none does."""
         with self._alone():
-            chunk = self._ledger.free_chunks.get(address)
-            return 0 if chunk is None else chunk.size
+            return self._ledger.free_size(address)
 
     def settle(self) -> None:
         """Wait until all reports are in the log."""
@@ -196,8 +195,7 @@ class ObservedHeap:
         with self._alone():
             ledger = self._ledger
             found = [(at, region.size) for at, region in ledger.regions.items() if region.granted]
-            free = ledger.free_chunks
-            return [(at, size, at in free and free[at].size == size) for at, size in found]
+            return [(at, size, ledger.free_size(at) == size) for at, size in found]
 
     def stats(self) -> Stats:
         """Totals of this moment; `bytes_limit` is 0 if the limit is unknown."""

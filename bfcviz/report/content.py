@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.analysis.diagnosis import Diagnosis
+from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.why import diagnose, diagnosis_json, failed_steps, without_failure
 from bfcviz.events.origin import STATE_ONLY, Origin, Status
 from bfcviz.events.trace import Trace
@@ -301,9 +302,10 @@ _HOLDERS: Final = 100
 _SERIES: Final = ("bytes_in_use", "pool_bytes", "free_bytes", "largest_free_chunk")
 
 
-def as_json(report: HeapReport) -> str:
-    """The report as JSON text."""
-    return json_text(report_json(report)) + "\n"
+def as_json(report: HeapReport, ranks: RankSet | None = None) -> str:
+    """The report as JSON text; of several ranks with all of them."""
+    all_of_them = {} if ranks is None else {"ranks": ranks.to_json()}
+    return json_text(report_json(report) | all_of_them) + "\n"
 
 
 def report_json(report: HeapReport) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.analysis.account import ACCOUNT_STYLE, account_bar, account_table
+from bfcviz.analysis.ranks import RankSet
 from bfcviz.events.origin import regions_known, requested_bytes_known
 from bfcviz.events.row_copy import taken
 from bfcviz.figures.region_map.rows import Rows, lay_out
@@ -408,7 +410,7 @@ def style() -> str:
         f":root{{{_colours(LIGHT)}}}"
         f"@media (prefers-color-scheme: dark){{:root{{{_colours(DARK)}}}}}"
         f"@media print{{:root{{{_colours(LIGHT)}}}}}"
-        f"body{{font:16px/1.5 {FONT}}}{_RULES}{holder_rules()}"
+        f"body{{font:16px/1.5 {FONT}}}{_RULES}{ACCOUNT_STYLE}{holder_rules()}"
     )
 
 
@@ -514,12 +516,13 @@ _BARS: Final = {
 }
 
 
-def as_html(report: HeapReport) -> str:
-    """The report as one page."""
+def as_html(report: HeapReport, ranks: RankSet | None = None) -> str:
+    """The report as one page; of several ranks a table of them first."""
     name = _safe(report.origin.source or "a trace")
     holders = coloured_holders(report.model)
     sizes = words.sizes(report)
     body = [
+        "" if ranks is None else f"<h2>Ranks</h2>{ranks.html}<h2>{_safe(ranks.worst.name)}</h2>",
         f'<header><span class="file">{name}</span> · {" · ".join(map(_safe, words.facts(report)))}</header>',
         _verdict(report),
         '<div class="two"><section>',
@@ -528,6 +531,7 @@ def as_html(report: HeapReport) -> str:
         "</section><section>",
         _advice(report, holders),
         "</section></div>",
+        _device(report),
         _way(report),
         f"<h2>Memory map {_moment(report)}</h2>",
         _map_key(report, holders),
@@ -579,6 +583,18 @@ def _advice(report: HeapReport, holders: ColouredHolders) -> str:
         row._replace(note="") for row in (words.holder_rows(found) if found else words.by_size(report))[:6]
     ]
     return f"<h2>Who holds most</h2>{_table(rows, kinds[:6])}" if rows else ""
+
+
+def _device(report: HeapReport) -> str:
+    """Who held the memory of the device, where the file says anything of it."""
+    account = report.shown.account
+    if account is None:
+        return ""
+    return (
+        f"<h2>Memory of the device {_moment(report)}</h2>"
+        f'<div class="bfcviz-account"><p>{_safe(account.device)}: {account.short}</p>'
+        f"{account_bar(account)}{account_table(account)}</div>"
+    )
 
 
 def _way(report: HeapReport) -> str:

@@ -7,7 +7,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from bfcviz.analysis import short_names
+from bfcviz.analysis.account import DeviceAccount
 from bfcviz.analysis.diagnosis import Pin, Verdict, failure_line, verdict_sentence
+from bfcviz.analysis.ranks import RankSet
 from bfcviz.model.holders import Holders
 from bfcviz.report.content import HeapReport, largest
 from bfcviz.terminal import printable
@@ -311,9 +313,10 @@ _SPECIAL: Final = re.compile(r"([\\`*_\[\]<>#|~&@$]|:(?=//)|(?<=www)\.)")
 _BAR: Final = 20  # characters
 
 
-def as_markdown(report: HeapReport) -> str:
-    """The report as Markdown text."""
+def as_markdown(report: HeapReport, ranks: RankSet | None = None) -> str:
+    """The report as Markdown text; of several ranks a table of them first."""
     lines = [
+        *([] if ranks is None else _ranks(ranks)),
         f"# {escaped(title(report))}",
         "",
         *([f"**{escaped(numbers(report))}**", ""] if numbers(report) else []),
@@ -330,6 +333,8 @@ def as_markdown(report: HeapReport) -> str:
             *(f"{n}. {escaped(text)}" for n, text in enumerate(advised, 1)),
         ]
     lines += _section("Sizes", sizes(report))
+    if report.shown.account is not None:
+        lines += _section("Memory of the device", *_device(report.shown.account))
     sentence, rows = pins(report)
     lines += _section("What is in the way", rows, sentence)
     for found in report.holders:
@@ -342,6 +347,38 @@ def as_markdown(report: HeapReport) -> str:
     lines += ["", "## How complete the file is", ""]
     lines += [f"- {escaped(text)}" for text in completeness(report)]
     return "\n".join(lines) + "\n"
+
+
+def _device(account: DeviceAccount) -> tuple[list[ReportRow], str]:
+    """The parts of the device's memory, and a sentence."""
+    rows = [
+        ReportRow(
+            part.name,
+            format_bytes(part.size),
+            part.size / account.total if account.total else None,
+            part.note,
+        )
+        for part in account.parts
+        if part.size
+    ]
+    return rows, " ".join([f"{account.device}: {account.short}.", *account.contradictions])
+
+
+def _ranks(ranks: RankSet) -> list[str]:
+    head, *rows = ranks.rows
+    texts = [ranks.headline, *ranks.failure_lines, *ranks.difference_lines, *ranks.problem_lines]
+    return [
+        "# Ranks",
+        "",
+        *(f"- {escaped(text)}" for text in texts),
+        "",
+        f"| {' | '.join(head)} |",
+        f"|{'---|' * len(head)}",
+        *(f"| {' | '.join(map(escaped, row))} |" for row in rows),
+        "",
+        f"The rest is about {escaped(ranks.worst.name)}.",
+        "",
+    ]
 
 
 def _section(title: str, rows: Sequence[ReportRow], sentence: str = "") -> list[str]:

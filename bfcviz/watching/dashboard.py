@@ -88,6 +88,7 @@ class WatchDashboard(LiveDashboard):
             self._ring_reader = RingReader(self.traces)
             if running:
                 self._ring_reader.start()
+                self._device_reader.start()
             names = [name_of(each, each) for each in self.traces]
             with self.menu.hold_trait_notifications():  # setting the options selects the first
                 chosen, self.menu.options = self.menu.value, numbered(names)

@@ -86,10 +86,9 @@ def test_a_file_without_frees_says_what_it_has(sample, capsys):
 def test_a_terminal_shows_the_progress_and_nothing_remains(file, monkeypatch, capsys):
     drawn = []
 
-    class Bar:
-        share = None
-
+    class Bar(common.ProgressBar):
         def __init__(self, *_):
+            self.share = None
             drawn.append(self)
 
         def draw(self):

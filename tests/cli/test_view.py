@@ -157,6 +157,7 @@ def test_the_token_is_not_on_the_command_line_of_the_browser(tmp_path):
         assert page.parent.stat().st_mode & 0o777 == 0o700
         (target,) = re.findall(r"url=([^\"]*)\"", page.read_text())
         assert target == f"{server}?token={token}"
+        assert str(page.parent) in log.read_text()  # some browsers cannot read that folder
         command_lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children_of(process.pid)]
         assert command_lines
         assert not any(token.encode() in line for line in command_lines)
@@ -173,6 +174,7 @@ def test_without_a_token_the_browser_gets_the_address(tmp_path):
     try:
         (opened,) = browser_arguments(tmp_path)
         assert f"Showing {opened}\n" in log.read_text()
+        assert "bfcviz-view-" not in log.read_text()
     finally:
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=LIMIT_S) == 0

@@ -10,7 +10,7 @@ from shared import sample_trace
 import bfcviz
 from bfcviz.analysis.why import failing_pool
 from bfcviz.cli import main
-from bfcviz.cli.why import pool_number
+from bfcviz.cli.common import pool_number
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace

@@ -231,3 +231,21 @@ def test_the_texts_that_people_pasted():
         "is_failure right 26, facts 105 of 105, advice given 54 of 54, forbidden advice 0, verdict score 26/26"
         in score
     )
+
+
+def test_where_the_rest_of_the_device_went(failed, tmp_path, capsys):
+    """GPU 0: 30 MiB, 2 MiB free, and a pool of 8 MiB; 20 MiB are held by others."""
+    trace = state([[4, -4]], 5, 8, device_free=2 * MIB, device_total=30 * MIB)
+    path = trace.save(tmp_path / "device.parquet")
+    (found,) = answers(capsys, path)
+    account = found["account"]
+    assert (account["total_bytes"], account["free_bytes"]) == (30 * MIB, 2 * MIB)
+    assert account["pools"] == [
+        {"allocator": "GPU_0_bfc", "pool_bytes": 8 * MIB, "in_use_bytes": 4 * MIB, "cached_bytes": 4 * MIB}
+    ]
+    assert account["not_accounted_for_bytes"] == 20 * MIB
+    assert main(["why", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert all(fact in text for fact in ("2.0 MiB of 30.0 MiB free", "not accounted for", "20.0 MiB"))
+    assert bfcviz.account(path).devices[0].to_json() == account
+    assert answers(capsys, failed)[0]["account"] is None

@@ -1,20 +1,26 @@
 """LiveDashboard with the real Inspector, on a heap whose first events were dropped."""
 
 import re
+import threading
 from dataclasses import replace
 
 import pytest
 from heaps import MIB, new_heap
 
+from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.analysis.account import Account, DeviceFigures, account_of
+from bfcviz.dashboard import live as module
 from bfcviz.dashboard.controls import MOVES
 from bfcviz.dashboard.layouts import LAYOUTS, names_in
 from bfcviz.dashboard.live import LiveDashboard
 from bfcviz.dashboard.renderer import Frame
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Status
+from bfcviz.events.trace import Trace
 from bfcviz.figures import FIGURES
 from bfcviz.figures.view_options import MapWindow
+from bfcviz.model.trace_from_source import trace_of
 
 
 def work(heap, times):
@@ -265,3 +271,70 @@ def test_a_pause_draws_the_whole_frame(live):
     work(heap, 5)
     assert dashboard.draw_frame()  # in progress when the pause came
     assert dashboard.inspector.step == len(dashboard.trace)
+
+
+# -- the device, in the header -------------------------------------------------------------------------------
+
+
+class Devices:
+    """Stands for `account_now`: two devices; `asked` is notified at each question."""
+
+    def __init__(self):
+        self.asked, self.count = threading.Condition(), 0
+
+    def __call__(self):
+        with self.asked:
+            self.count += 1
+            self.asked.notify_all()
+        figures = [DeviceFigures(f"device {n}", n, 16 * MIB, (5 + n) * MIB) for n in range(2)]
+        return Account(tuple(map(account_of, figures)))
+
+    def wait_for(self, count):
+        with self.asked:
+            assert self.asked.wait_for(lambda: self.count >= count, 60)
+
+
+@pytest.fixture
+def devices(monkeypatch):
+    found = Devices()
+    monkeypatch.setattr(module, "account_now", found)
+    monkeypatch.setattr(module, "PERIOD_S", 0.001)
+    return found
+
+
+def named_heap(name):
+    return BFCAllocator(SimulatedSubAllocator(), MIB, name=name)
+
+
+def test_the_header_shows_the_device_of_the_heap_while_live(devices):
+    dashboard = LiveDashboard(named_heap("cupy:1"))
+    devices.wait_for(3)  # the second one was shown
+    assert "device 1: 6.0 MiB of 16.0 MiB free" in dashboard.inspector.header.device.value
+    dashboard.stop()
+    assert dashboard.inspector.header.device.layout.display == "none"
+    dashboard.start()
+    devices.wait_for(devices.count + 2)
+    dashboard.close()
+    assert not dashboard._device_reader.running
+
+
+@pytest.mark.parametrize("name", ["numpy", "cupy:7"])
+def test_nothing_is_shown_where_there_is_no_such_device(devices, name):
+    dashboard = LiveDashboard(named_heap(name), start=False)
+    dashboard._device_reader.start()
+    dashboard.show_device()
+    assert dashboard.inspector.header.device.layout.display == "none"
+    assert devices.count == 0 or name == "cupy:7"
+    dashboard.close()
+
+
+def test_a_recording_of_another_process_is_not_about_the_devices_here(devices, tmp_path):
+    heap = named_heap("cupy:0")
+    heap.allocate(1000)
+    path = Trace.from_events(trace_of(heap).read(0, 2), heap.labels, trace_of(heap).origin).save(
+        tmp_path / "a.parquet"
+    )
+    dashboard = LiveDashboard(path)
+    dashboard._device_reader.stop()
+    assert devices.count == 0
+    dashboard.close()

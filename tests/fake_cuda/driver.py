@@ -126,6 +126,9 @@ class FakeCuda(Memory, Streams):
     def _cuDeviceGetName(self, out, size, device):
         out[: len(b"Fake GPU\0")] = b"Fake GPU\0"
 
+    def _cuDeviceGetPCIBusId(self, out, size, device):
+        out.value = f"0000:{device + 0x10:02x}:00.0".encode()
+
     def _cuDeviceGetAttribute(self, out, attribute, device):
         out.value = self.attributes.get(
             attribute, {75: self.capability[0], 76: self.capability[1]}.get(attribute, 0)

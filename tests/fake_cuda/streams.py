@@ -32,6 +32,7 @@ class Stream:
     done: int = 0
     capture: Capture | None = None
     waits: list = field(default_factory=list)  # (event's stream, its work) to be done before
+    number: int = field(default_factory=count(1).__next__)
 
 
 @dataclass
@@ -146,6 +147,13 @@ class Streams:
 
     def _cuStreamDestroy_v2(self, handle):
         return 0 if self.streams.pop(handle, None) else Status.INVALID_HANDLE
+
+    def _cuStreamGetId(self, handle, out):
+        found = self.stream_of(handle)
+        if found is None:
+            return Status.INVALID_HANDLE
+        out.value = found.number
+        return 0
 
     def _cuStreamQuery(self, handle):
         found = self.stream_of(handle)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from importers.made import REAL, profile, recorded
 from shared import needs_shared
@@ -101,6 +101,8 @@ def test_changed_bytes_are_one_error_or_a_trace_that_holds_together(
     head=st.sampled_from([b"", b"\n", b"\x1f\x8b\x08\0", b"PAR1", profile(4)[:40]]),
     tail=st.binary(max_size=300),
 )
+@example(head=b"\n", tail=b"\x01 ")  # a memory dump's name, and nothing else
+@example(head=b"\n", tail=b"\x01 \x12\x05\x08")  # the same, cut off in its first bin
 def test_any_bytes_are_one_clear_error(tmp_path: Path, head: bytes, tail: bytes) -> None:
     with pytest.raises(FileError) as caught:
         opened(tmp_path / "bytes", head + tail)

@@ -219,3 +219,19 @@ def test_waste_that_the_file_does_not_know_is_not_drawn():
     legend, widths = memory_map(rendered(report_of(trace), "html"))
     assert "waste" not in legend
     assert widths["waste-area"] == 0
+
+
+def test_it_shows_who_held_the_memory_of_the_device():
+    trace = state([[4, -4]], asked=5, limit=8, device_free=2 * MiB, device_total=30 * MiB)
+    report = report_of(trace)
+    account = report.shown.account
+    assert (account.total, account.free, account.unaccounted) == (30 * MiB, 2 * MiB, 20 * MiB)
+    page = rendered(report, "html")
+    assert page.count('class="bfcviz-account-table"') == 1
+    assert page.count('class="p-') == len([part for part in account.parts if part.size])
+    assert all(words.escaped(part.name) in rendered(report, "md") for part in account.parts)
+    assert json.loads(rendered(report, "json"))["shown"]["account"]["not_accounted_for_bytes"] == 20 * MiB
+
+
+def test_without_figures_of_the_device_there_is_no_such_part():
+    assert "bfcviz-account-table" not in rendered(report_of(failed_heap()), "html").split("</style>")[1]

@@ -281,6 +281,7 @@ class VirtualSubAllocator(CudaSubAllocator):
         rdma = _supported(self.driver, device, RDMA_WITH_VIRTUAL, sharing.rdma, "used by GPUDirect RDMA")
         self._properties = Properties.of_device(device, shareable=handles, rdma=rdma)
         self._mapped: dict[int, int] = {}  # bytes by address: each is unmapped as it was mapped
+        self._stream_ids: dict[int, int] = {}  # by handle, of the streams that mapped it; -1: of several
         self.start = 0
         with self.driver.on(device):
             granule = ctypes.c_size_t()
@@ -322,6 +323,10 @@ class VirtualSubAllocator(CudaSubAllocator):
             # The mapping alone keeps the memory.
             self.driver.try_call("cuMemRelease", ctypes.c_uint64(handle))
         self._mapped[where] = num_bytes
+        user = self.last_user
+        number = self._stream_id(user)
+        if self._stream_ids.setdefault(user, number) != number:
+            self._stream_ids[user] = -1
         return where
 
     def remove(self, where: int, num_bytes: int) -> None:
@@ -330,6 +335,8 @@ class VirtualSubAllocator(CudaSubAllocator):
         for begin in [mapped for mapped in self._mapped if where <= mapped < where + num_bytes]:
             self.driver.call("cuMemUnmap", address(begin), ctypes.c_size_t(self._mapped[begin]))
             del self._mapped[begin]
+        if not self._mapped:
+            self._stream_ids.clear()
         self._unreserve()
 
     def close(self) -> None:
@@ -352,16 +359,31 @@ class VirtualSubAllocator(CudaSubAllocator):
     def _wait(self) -> None:
         """Wait for the stream that used the memory. To wait for the whole device would break captures of others.
 
+        That is needed only where the stream was destroyed. Its work may go on, and a new stream may have its handle.
+
         Raises:
             DeviceError: the stream is gone, and a capture forbids to wait for the device instead.
         """
-        status = self.driver.try_call("cuStreamSynchronize", ctypes.c_void_p(self.last_user))
+        user = self.last_user
+        number = self._stream_id(user)
+        if self._stream_ids.get(user, number) == number:
+            status = self.driver.try_call("cuStreamSynchronize", ctypes.c_void_p(user))
+        else:
+            status = INVALID_HANDLE
         if status in (INVALID_HANDLE, CONTEXT_IS_DESTROYED):
             if self.driver.is_capturing(LEGACY):
                 self.driver.fail("cuCtxSynchronize", CAPTURE_UNSUPPORTED)
             self.driver.call("cuCtxSynchronize")
         elif status:
             self.driver.fail("cuStreamSynchronize", status)
+
+    def _stream_id(self, handle: int) -> int:
+        """The number of a stream, which no other stream of the process ever has; 0: unknown, or a default stream."""
+        number = ctypes.c_ulonglong()
+        if handle in (0, LEGACY, PER_THREAD) or not self.driver.has("cuStreamGetId"):  # new in CUDA 12.0
+            return 0
+        status = self.driver.try_call("cuStreamGetId", ctypes.c_void_p(handle), ctypes.byref(number))
+        return number.value if status == 0 else 0
 
     def _reserve(self) -> None:
         start = ctypes.c_uint64()

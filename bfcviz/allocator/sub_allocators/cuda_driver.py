@@ -224,6 +224,14 @@ class Driver:
         self.call("cuDeviceGetAttribute", ctypes.byref(value), number, self._handle(device))
         return value.value
 
+    def pci_bus(self, device: int) -> str:
+        """Where a device is on the PCI bus, as NVML names it; empty where the driver does not say."""
+        if not self.has("cuDeviceGetPCIBusId"):
+            return ""
+        text = ctypes.create_string_buffer(64)
+        failed = self.try_call("cuDeviceGetPCIBusId", ctypes.byref(text), len(text), self._handle(device))
+        return "" if failed else text.value.decode(errors="replace")
+
     def can_access(self, device: int, peer: int) -> bool:
         """Whether a device can read and write the memory of another device."""
         answer = ctypes.c_int()
@@ -264,3 +272,20 @@ def load() -> Driver:
         f"GPU memory needs an NVIDIA driver, and this machine has none ({NAMES[0]} cannot be loaded): install one, "
         "start a container with --gpus all, or use host memory"
     )
+
+
+def in_use() -> Driver | None:
+    """The machine's driver, if this process has started it; None: it has not.
+
+    It loads and starts nothing: a process that has started CUDA cannot use it in its forks.
+    """
+    loaded_only = getattr(os, "RTLD_NOLOAD", None)
+    if loaded_only is None:  # Windows
+        return load() if load.cache_info().currsize else None
+    for name in NAMES:
+        try:
+            library = ctypes.CDLL(name, mode=loaded_only | os.RTLD_LAZY)
+        except OSError:
+            continue
+        return None if library.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) else load()
+    return None

@@ -31,7 +31,7 @@ _MOST_TRIES: Final = 10_000
 def recordings_in(folder: Path) -> dict[str, Path]:
     """The recordings in a folder by their names; `rank-10` comes after `rank-9`. Empty if there is no such folder."""
     found = {MAIN: folder} if (folder / ORIGIN_FILE).is_file() else {}
-    for place in sorted(_subfolders(folder), key=_in_order):
+    for place in sorted(_subfolders(folder), key=in_order):
         if (place / ORIGIN_FILE).is_file():
             found[place.name] = place
     return found
@@ -95,9 +95,9 @@ def _subfolders(folder: Path) -> Iterator[Path]:
                 yield place
 
 
-def _in_order(place: Path) -> list[tuple[bool, int, str]]:
-    """A key that sorts numbers in names by their value."""
-    parts = re.split(r"(\d+)", place.name)
+def in_order(place: Path) -> list[tuple[bool, int, str]]:
+    """A key that sorts the numbers in paths by their value."""
+    parts = re.split(r"(\d+)", str(place))
     return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
 
 

@@ -102,7 +102,7 @@ class _TensorHeap:
         if number and self._live.get(number) == found.address:
             return
         ledger = self.history.ledger
-        if found.address in ledger.in_use:  # its free was not logged
+        if ledger.is_in_use(found.address):  # its free was not logged
             ledger.free(found.address)
             self._live.pop(self._ids.pop(found.address, 0), None)
             self._concluded += 1

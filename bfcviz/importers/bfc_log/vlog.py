@@ -841,9 +841,9 @@ def _from_addresses(operations: Sequence[VlogOperation], *, trusts_free_chunks: 
                 ledger.free(each.address)
             case Act.ALLOCATE:
                 size = tensorflow.round_up(each.requested)
-                free = ledger.free_chunks.get(each.address)
-                if trusts_free_chunks and free is not None and free.size >= size:
-                    size = size if tensorflow.splits(free.size, size, tensorflow.WASTE) else free.size
+                free = ledger.free_size(each.address)
+                if trusts_free_chunks and free >= size:
+                    size = size if tensorflow.splits(free, size, tensorflow.WASTE) else free
                 ledger.allocate(each.address, size, each.requested, each.label)
             case Act.FAIL if not each.is_soft:
                 ledger.oom(each.requested, each.label)

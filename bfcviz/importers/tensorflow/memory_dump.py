@@ -66,6 +66,11 @@ class _Dump:
         rows = np.concatenate(self.batches)
         return rows[np.argsort(rows["address"], kind="stable")]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no more than a name: TensorFlow also writes the bins of an empty heap."""
+        return not (self.rows or self.batches or self.bins or self.totals or self.num_snapshots)
+
     def _flush(self) -> None:
         self.batches.append(np.array(self.rows, _ROW))
         self.rows = []
@@ -81,11 +86,9 @@ def read_memory_dump(path: Path) -> Trace:
     wire = Wire(path, content.data, Limits.of(path), "memory dump")
     labels = Labels()
     dumps, cut = _DumpReader(wire, labels).read()
-    if not dumps:
-        raise FileError(
-            path, "", f"a memory dump without anything in it{f': {content.cut}' if content.cut else ''}"
-        )
     missing = tuple(why for why in (content.cut, cut) if why is not None)
+    if all(dump.is_empty for dump in dumps):
+        raise FileError(path, "", ": ".join(["a memory dump without anything in it", *missing]))
     problems = []
     if len(dumps) > MAX_POOLS:
         problems.append(

@@ -4,7 +4,7 @@
 
     pickle --> pickle_reader --> allocation_history (entries of the traces, as columns; stacks, each once)
                              `-> segments, settings --> snapshot_content (checked)
-    the state at the end + trace --> rewind (the state before the first entry) --> device_replay (events)
+    the state at the end + trace --> Rewind (the state before the first entry) --> device_replay (events)
 
 Enters: a file that may be hostile. Leaves: a trace, one heap a device.
 `pickle_reader` and `allocation_history` are compiled where there is a compiler.

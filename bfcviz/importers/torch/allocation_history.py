@@ -17,13 +17,13 @@ MISSING: Final = object()
 UNKNOWN: Final = -1
 """In a column of numbers: the entry does not say it."""
 
-_ACTIONS: Final = (
+ACTIONS: Final = (
     "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap",
     "oom", "snapshot", "annotate",
 )  # fmt: skip
 ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP = range(7)
 OOM, SNAPSHOT, ANNOTATE, OTHER = range(7, 11)
-_NUMBERS: Final = {action: number for number, action in enumerate(_ACTIONS)}
+_NUMBERS: Final = {action: number for number, action in enumerate(ACTIONS)}
 _LIMIT: Final = 1 << 63
 
 

@@ -11,7 +11,7 @@ from bfcviz.errors import FileError
 from bfcviz.events.labels import MAX_LABEL_BYTES, Labels
 from bfcviz.events.schema import Events
 from bfcviz.formats.torch import stack_words
-from bfcviz.formats.torch_segments import STATES, block_sizes, with_frames
+from bfcviz.formats.torch_segments import MAX_ADDRESS, STATES, block_sizes, with_frames
 from bfcviz.importers.file_content import TEXT
 from bfcviz.importers.heap_state import HEAP_CHUNK, HeapChunks, HeapRegion, events_of_state
 from bfcviz.importers.torch.allocation_history import (
@@ -30,7 +30,6 @@ from bfcviz.importers.torch.allocation_history import (
 # ruff: noqa: TRY004  all damage in a file is one error, a ValueError
 
 
-MAX_ADDRESS: Final = 1 << 62
 _NEEDED = ("device", "address", "total_size", "blocks")
 
 

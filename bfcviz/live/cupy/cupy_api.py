@@ -156,17 +156,20 @@ class Cuda:
         return malloc
 
     def empty_cache(self, device: int) -> int:
-        """Let CuPy's own pools return their idle memory of a device; returns how many bytes."""
+        """Let CuPy's own pools return their idle memory of a device; returns how many bytes they had.
+
+        Not by what is free then: other processes allocate and free meanwhile.
+        """
         memory = self.cupy.cuda.memory
         own = getattr(self.get_allocator(), "__self__", None)
         pools = [self.cupy.get_default_memory_pool()]
         if isinstance(own, memory.MemoryPool | memory.MemoryAsyncPool) and own is not pools[0]:
             pools.append(own)
         with self._on(device):
-            available = self.runtime.memGetInfo()[0]
+            before = sum(int(pool.total_bytes()) for pool in pools)
             for pool in pools:
                 pool.free_all_blocks()
-            return max(int(self.runtime.memGetInfo()[0] - available), 0)
+            return max(before - sum(int(pool.total_bytes()) for pool in pools), 0)
 
     def get_allocator(self) -> Any:
         """The allocator of this thread, which `cupy.empty` calls."""

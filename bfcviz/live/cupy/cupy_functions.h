@@ -202,7 +202,7 @@ typedef int (*bfc_cu_device_of)(int skip_dispatch);
 enum {
     BFC_CU_DEVICES = 64, /* further ones, and further streams, are reported by Python */
     BFC_CU_STREAMS = 16,
-    BFC_CU_LOOK = 64 /* allocations from one look at the pools to the next */
+    BFC_CU_LOOK = 256 /* allocations from one look at the pools to the next */
 };
 
 /* CuPy calls with the GIL held. */
@@ -241,14 +241,16 @@ static int bfc_cu_prepare(void) {
 static int bfc_cu_read(bfc_cu_told *told, int wanted, PyObject *const *values, PyObject *names) {
     uint64_t *into[] = {&told->device_id, &told->size, &told->mem_size, &told->mem_ptr, &told->pmem_id};
     Py_ssize_t count = names ? PyTuple_Size(names) : 0;
-    for (Py_ssize_t k = 0; k < count; k++) {
+    int i = -1;
+    for (Py_ssize_t k = 0; k < count && wanted; k++) {
         PyObject *name = PyTuple_GetItem(names, k);
-        int i = 0;
-        while (i < 5 && name != bfc_cu_words[i]) i++;
-        if (i == 5)
+        for (i++; i < 5 && name != bfc_cu_words[i]; i++) { /* CuPy gives them in this order */
+        }
+        if (i >= 5)
             for (i = 0; i < 5 && PyUnicode_Compare(name, bfc_cu_words[i]); i++) {
             }
         if (i == 5 || !(wanted >> i & 1)) continue;
+        wanted &= ~(1 << i);
         *into[i] = PyLong_AsUnsignedLongLongMask(values[k]);
         if (*into[i] == (uint64_t)-1 && PyErr_Occurred()) return -1;
     }

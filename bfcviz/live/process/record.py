@@ -7,6 +7,7 @@ forked process cannot use CUDA again). Other forked processes run normally, and 
 
 import atexit
 import os
+import platform
 import re
 import sys
 import time
@@ -136,10 +137,15 @@ def begin_recording(folder: Path, record: Callable[[Path], Recording]) -> Record
 
 def name_of_process(variables: Mapping[str, str]) -> str:
     """The rank of this process, and its name if multiprocessing has started it; empty if it has neither."""
-    rank = next((variables[name] for name in _RANKS if variables.get(name, "").isdecimal()), "")
+    rank = rank_of_process(variables)
     process = sys.modules.get("multiprocessing.process")
     own = _MAIN_PROCESS if process is None else str(process.current_process().name)
     return "-".join([f"rank-{rank}"] * bool(rank) + [own] * (own != _MAIN_PROCESS))
+
+
+def rank_of_process(variables: Mapping[str, str]) -> str:
+    """The rank of this process as its launcher says it; empty if it has none."""
+    return next((variables[name] for name in _RANKS if variables.get(name, "").isdecimal()), "")
 
 
 def is_launcher() -> bool:
@@ -289,7 +295,9 @@ def _discard_worker(order: Order, recording: Recording) -> None:
 
 def _recorded(order: Order, request: WatchRequest) -> ProcessRecording | None:
     """Begin a recording and its source, on failure remove both; None: enough processes are recorded."""
-    details = {**heap_provider.details_of(request), "process": os.getpid()}
+    details = {**heap_provider.details_of(request), "process": os.getpid(), "host": platform.node()}
+    if rank := rank_of_process(os.environ):
+        details["rank"] = int(rank)
     if order.get("command", True):
         details["command"] = without_secrets([without_surrogates(word) for word in sys.orig_argv])
     details["started_ns"] = time.time_ns()

@@ -103,6 +103,16 @@ class RmmDevice:
             return
         if not is_held:
             self.give_back(address, self._device, owner)
+        elif not self.is_serving:  # no further request will come that could carry it out
+            with suppress(Exception):  # CUDA failed: it stays in use
+                self._deferred.wait(0, self._device, 0)
+
+    def end(self) -> None:
+        """The `with` ended: wait for the deferred frees, and return what is wholly free to the device."""
+        self.is_serving = False
+        self._deferred.wait(0, self._device, 0)
+        for heap in list(self.heaps.values()):
+            heap.give_back()
 
     def heap_of(self, number: int) -> RmmHeap:
         """The heap of a stream; made if there is none."""
@@ -231,15 +241,14 @@ class RmmServed(HeapProvider):
             if self._rmm.mr.get_per_device_resource(device) is self._resources[device]:
                 self._rmm.mr.set_per_device_resource(device, before)
         self._before.clear()
+        failures = []
         for each in self.devices.values():
-            each.is_serving = False
-        try:
-            self.settle()
-            for heap in self.heaps:
-                heap.give_back()
-        except BfcvizError:
-            if error is None:
-                raise
+            try:
+                each.end()
+            except BfcvizError as failure:
+                failures.append(failure)
+        if failures and error is None:
+            raise failures[0]
 
 
 def serve_rmm(

@@ -72,7 +72,7 @@ class Reading(NamedTuple):
         settings: the allocator's settings.
         asked: when the segments were asked for.
         is_still: nothing was recorded after the segments were told, which therefore are the state at the end.
-        is_whole: nothing was overwritten since the history was cleared.
+        is_whole: nothing was overwritten since the history was cleared, or turned on.
         is_cleared: the history was cleared just after this trace.
     """
 
@@ -319,6 +319,7 @@ _STALE_S: Final = 3.0
 _STILL_S: Final = 0.001
 _TELLING: Final = 200
 """So many entries tell what one costs."""
+_BLOCK_ACTIONS: Final = ("alloc", "free_completed")
 _SWITCHES: Final = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
 
 
@@ -337,10 +338,18 @@ class Observer(Protocol):
 
 
 class _Counters(NamedTuple):
-    """PyTorch's counters of a device: entries of the history so far, failed requests, and bytes that came and went."""
+    """PyTorch's counters of a device.
+
+    Attributes:
+        entries: of the history so far.
+        failures: of them, failed requests.
+        blocks: of them, blocks that came and went.
+        bytes: that came and went.
+    """
 
     entries: int
     failures: int
+    blocks: int
     bytes: int
 
 
@@ -359,7 +368,7 @@ class Recorder:
         self.torch = torch
         self._lock = _forks.keep(threading.RLock())
         self._observers: list[Observer] = []
-        self._keeps = 0  # entries of a device, at most, if it is ours
+        self._keeps = 0  # entries of a device, at most, if it is ours; of other code's: unknown
         self._length = 0  # of the longest trace at the end of the last reading
         self._counted: dict[int, _Counters] | None = None  # at the last reading
         self._acts = False
@@ -474,7 +483,7 @@ class Recorder:
             traces = found["device_traces"]
             trace = traces[device.number] if device.number < len(traces) else []
             settings = found.get("allocator_settings") or {}
-            is_whole = len(trace) < self._keeps
+            is_whole = self._is_whole(device.number, trace, before)
             reading = Reading(trace, state[device.number], settings, asked, is_still, is_whole, is_cleared)
             new = max(device.read(reading), new)
             if has_gap:
@@ -482,6 +491,18 @@ class Recorder:
         took_s = time.thread_time() - began
         self._learn(copied, read_s, new, took_s - read_s)
         self._end_reading(before, took_s)
+
+    def _is_whole(self, device: int, trace: Sequence[Entry], counted: Mapping[int, _Counters] | None) -> bool:
+        """Whether a trace has all entries since the history was cleared.
+
+        How many entries a history of other code keeps is unknown: the counters say what was recorded.
+        """
+        if self.is_ours:
+            return len(trace) < self._keeps
+        if counted is None or self._counted is None or device not in self._counted:
+            return False
+        told = sum(entry["action"] in _BLOCK_ACTIONS for entry in trace)
+        return told >= counted[device].blocks - self._counted[device].blocks
 
     def read_if_due(self, most_time: float) -> None:
         """Read if something was recorded, and if that costs at most this share of the time since the last reading."""
@@ -559,9 +580,10 @@ class Recorder:
         blocks, active, segments, size = (
             stats[key]["all"] for key in ("allocation", "active", "segment", "reserved_bytes")
         )
-        changes = blocks["allocated"] + active["freed"] + segments["allocated"] + segments["freed"]
+        in_and_out = blocks["allocated"] + active["freed"]
+        entries = in_and_out + segments["allocated"] + segments["freed"] + stats["num_ooms"]
         moved = blocks["freed"] + size["allocated"] + size["freed"]
-        return _Counters(changes + stats["num_ooms"], stats["num_ooms"], moved)
+        return _Counters(entries, stats["num_ooms"], in_and_out, moved)
 
     # -- other code that turns the history on or off -----------------------------------------------------------
 

@@ -139,8 +139,11 @@ class Heaps:
         self._memory = memory
         self._heaps: list[tuple[int, TorchHeap]] = []  # with their devices, in order of creation
         self._budgets: dict[int, Budget] = {}
-        self._past: list[StreamHeap] = []  # what the table said of heaps when they were removed from it
+        self._past: dict[
+            TorchHeap, StreamHeap
+        ] = {}  # what the table said of it when it was removed, or last failed
         self._told: tuple[int, OutOfMemory] | None = None  # the last failure, as it was when first read
+        self._has_ended = False
         self._lock = _forks.keep(RLock())
 
     def check(self, device: int) -> None:
@@ -161,18 +164,22 @@ class Heaps:
     def begin(self, device: int) -> None:
         """Let the heaps serve, and make one for a device that has none."""
         Heaps.tidy()
-        for owner, heap in self._heaps:
-            if heap not in Heaps.served and not heap.heap.closed:
-                self._put(heap, owner)
-            heap.is_serving = True
+        self._has_ended = False
+        with Heaps._tidying_lock:
+            for owner, heap in self._heaps:
+                heap.is_serving = True
+                if heap not in Heaps.served and not heap.heap.closed:
+                    self._put(heap, owner)
         if not any(heap in Heaps.served for heap in self.of(device)):
             self.add(device)
 
     def end(self) -> None:
         """The service ended: return what is free. Heaps without tensors are forgotten."""
         self.out_of_memory()
-        for _, heap in self._heaps:
-            heap.is_serving = False
+        with self._lock:
+            self._has_ended = True
+            for _, heap in self._heaps:
+                heap.is_serving = False
         Heaps.tidy()
         with Heaps._tidying_lock:
             if self._has_late() and (Heaps._tidying is None or not Heaps._tidying.is_alive()):
@@ -205,19 +212,25 @@ class Heaps:
                 heap.give_back()
             except BfcvizError as error:
                 errors.append(error)
-            owner._forget(heap)  # noqa: SLF001  another object of this class
+            with Heaps._tidying_lock:  # its service may have begun again meanwhile
+                if heap in Heaps.served and not heap.is_serving:
+                    owner._forget(heap)  # noqa: SLF001  another object of this class
         if errors:
             raise errors[0]
 
     def _forget(self, heap: TorchHeap) -> None:
         rows = [taken for taken in self._table.in_use() if taken.allocator is heap]
         if not heap.holds_memory and self._table.remove(heap):
-            self._past += rows
+            before = [self._past[heap]] if heap in self._past else []
+            if before or rows:
+                self._past[heap] = max([*before, *rows], key=lambda taken: taken.failure[0])
             del Heaps.served[heap]
 
     def add(self, device: int) -> None:
-        """Add a spare heap for a device. The first of all writes to the log that was given."""
+        """Add a spare heap for a device, unless the service ended. The first of all writes to the given log."""
         with self._lock:
+            if self._has_ended:
+                return
             budget = self.budget(device)
             made: list[ref[TorchHeap]] = []
 
@@ -300,7 +313,7 @@ class Heaps:
         return max(failed, key=lambda taken: taken.failure[0], default=None)
 
     def _rows(self) -> list[StreamHeap]:
-        return [*self._past, *self._table.in_use()]
+        return [*self._past.values(), *self._table.in_use()]
 
 
 class TorchPool:

@@ -7,6 +7,7 @@ from figures.synthetic import MiB, PlainHeap, busy_trace
 from heaps import MIB, new_heap
 from model.explain.failure.built import state
 
+from bfcviz.analysis.account import DeviceFigures, PoolFigures, account_of
 from bfcviz.analysis.event_text import explain
 from bfcviz.analysis.search import search_of
 from bfcviz.dashboard.header import Header, notice
@@ -192,3 +193,21 @@ def test_a_complete_trace_needs_no_notice(status):
 
 def test_a_file_of_one_state_says_that_it_has_no_history():
     assert "no history" in shown(state([[4, -4]]), 2).notice.value
+
+
+def test_the_device_is_one_line_with_a_bar_until_nothing_is_known_of_it():
+    header = Header()
+    assert header.device.layout.display == "none"
+    pools = (PoolFigures("<script>", 4 * MIB, 2 * MIB),)
+    header.show_device(account_of(DeviceFigures("device 0", 0, 16 * MIB, 6 * MIB, pools=pools)))
+    assert header.device.layout.display is None
+    assert text(header.device) == "device 0: 6.0 MiB of 16.0 MiB free"
+    assert re.findall('class="p-([a-z_]+)"', header.device.value) == [
+        "in_use",
+        "cached",
+        "not_accounted_for",
+        "free",
+    ]
+    assert "<script>" not in header.device.value
+    header.show_device(None)
+    assert (header.device.layout.display, header.device.value) == ("none", "")

@@ -21,7 +21,7 @@ class Heap(Ledger):
     def kinds(self):
         return [Kind(kind).name for kind in self.events()["kind"]]
 
-    def chunks(self):
+    def chunks_in_use(self):
         return {at: (chunk.size, chunk.requested) for at, chunk in self.in_use.items()}
 
     def sizes(self):

@@ -52,11 +52,22 @@ def test_a_grant_that_is_gone_takes_its_chunks_along(ledger):
     ledger.allocate(BASE + MIB - 512, 1024, 1024)  # in both
     ledger.allocate(BASE + MIB + 4096, 512, 512)
     ledger.lose(BASE)
-    assert ledger.chunks() == {BASE + MIB + 4096: (512, 512)}
+    assert ledger.chunks_in_use() == {BASE + MIB + 4096: (512, 512)}
     assert (ledger.sizes(), ledger.pool_bytes) == ({BASE + MIB: MIB}, MIB)
     assert (ledger.inconsistencies.unseen_frees, ledger.inconsistencies.left_out) == (3, 0)
     ledger.lose(BASE)
     assert ledger.inconsistencies.unknown_releases == 1
+
+
+def test_an_allocation_that_reaches_into_a_grant_that_is_gone_is_freed_as_a_whole(ledger):
+    for number in range(3):
+        ledger.grant(BASE + number * KIB, KIB)
+    ledger.allocate(BASE, 512, 512)
+    ledger.allocate(BASE + 512, 2048, 2048)  # in all three
+    ledger.lose(BASE + KIB)
+    assert ledger.chunks_in_use() == {BASE: (512, 512)}
+    assert ledger.sizes() == {BASE: KIB, BASE + 2 * KIB: KIB}
+    assert (ledger.inconsistencies.unseen_frees, ledger.inconsistencies.left_out) == (1, 0)
 
 
 def test_a_region_grows_behind_a_chunk_wherever_it_was_cut(ledger):

@@ -226,3 +226,31 @@ def test_cupys_own_allocators_are_made_around_the_functions(cuda_of):
     cuda = cuda_of(Module())
     cuda.cupy = real
     assert isinstance(cuda.allocator_of((1, 2, 3)).__self__, real.cuda.memory.CFunctionAllocator)
+
+
+class _Pool:
+    """CuPy's MemoryPool: bytes of the current device, in use and idle."""
+
+    def __init__(self, module, used, idle):
+        self.module, self.used, self.idle = module, used, idle
+
+    def total_bytes(self):
+        return self.used + self.idle
+
+    def free_all_blocks(self):
+        assert self.module.library.contexts  # of the device that is meant
+        self.idle = 0
+
+    def malloc(self, size):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_what_the_pools_return_is_told_whatever_other_processes_do(cuda_of, own):
+    module = Module()
+    default, other = _Pool(module, 300, 200), _Pool(module, 0, 50)
+    module.get_default_memory_pool = lambda: default
+    module.cuda.memory = SimpleNamespace(MemoryPool=_Pool, MemoryAsyncPool=_Pool)
+    module.cuda.get_allocator = lambda: (other if own else default).malloc
+    assert cuda_of(module).empty_cache(0) == 200 + 50 * own
+    assert (default.total_bytes(), other.total_bytes()) == (300, 0 if own else 50)

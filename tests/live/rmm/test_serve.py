@@ -141,6 +141,26 @@ def test_at_the_end_the_device_gets_its_memory_back_and_the_rest_with_the_buffer
     assert heap.stats().pool_bytes == 0
 
 
+def test_the_end_waits_for_frees_under_other_streams_and_so_does_each_later_one(rmm):
+    with serve_rmm("64MiB") as served:
+        before, late = (rmm.buffer(3 << 20, 7) for _ in range(2))
+        rmm.drop(before, 9)
+        assert rmm.events == [[9, False]]
+    assert [heap.stats().chunks_in_use for heap in served.heaps] == [0, 1]
+    rmm.drop(late, 9)
+    assert rmm.events == [[9, True], [9, True]]
+    assert [heap.stats().pool_bytes for heap in served.heaps] == [0, 0]
+
+
+def test_the_end_of_one_device_that_fails_keeps_no_memory_of_another(rmm):
+    rmm.devices = 2
+    with pytest.raises(LiveError, match="CUDA answered"), serve_rmm("64MiB") as served:  # noqa: PT012
+        rmm.drop(rmm.buffer(3 << 20, 7, device=0), 9)
+        rmm.drop(rmm.buffer(3 << 20, 7, device=1), 7)
+        rmm.runtime.cudaEventSynchronize = lambda event: (Status.cudaErrorInvalidResourceHandle,)
+    assert [heap.stats().pool_bytes for heap in served.devices[1].heaps.values()] == [0]
+
+
 def test_what_cannot_be_is_refused(rmm):
     for arguments in ({"limit": -1}, {"limit": 0}, {"limit": 1 << 63}):
         with pytest.raises(InvalidRequest):

@@ -14,7 +14,7 @@ from threads import PATIENCE_S
 from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.allocator.sub_allocators.cuda import Budget
 from bfcviz.errors import LiveError
-from bfcviz.live.torch.serve import GpuMemory, Heaps, serve_torch
+from bfcviz.live.torch.serve import GpuMemory, Heaps, TorchHeap, serve_torch
 
 pytestmark = needs_compiled
 
@@ -225,6 +225,47 @@ def test_what_outlives_the_with_goes_back_with_the_last_tensor(torch):
     with served:
         torch.empty(1)
         assert second.stats().num_allocs + first.stats().num_allocs == 4
+
+
+def test_a_service_that_begins_again_keeps_its_heaps_while_others_are_tidied(torch, monkeypatch):
+    with serve_torch("64MiB") as served:
+        torch.empty(1)
+    put = Heaps._put
+    monkeypatch.setattr(Heaps, "_put", lambda *row: (put(*row), Heaps.tidy()))  # as the thread may
+    for _ in range(3):
+        with served:
+            assert set(served.heaps) <= set(Heaps.served)
+            torch.empty(1)
+            assert served.heaps[0].stats().chunks_in_use == 1
+    assert len(served.heaps) == len(served._heaps._rows()) == 1
+
+
+def test_a_heap_whose_service_begins_again_while_it_is_tidied_is_kept(torch, monkeypatch):
+    with serve_torch("64MiB") as served:
+        torch.kept.add(torch.empty(1))
+    (heap,) = served.heaps
+    torch.kept.clear()
+
+    def give_back(self):
+        self.is_serving = True
+        return self.trim()
+
+    monkeypatch.setattr(TorchHeap, "give_back", give_back)
+    torch.empty_cache()
+    Heaps.tidy()
+    assert heap in Heaps.served
+    monkeypatch.undo()
+    heap.is_serving = False
+    Heaps.tidy()
+    assert heap not in Heaps.served
+
+
+def test_no_heap_is_added_for_a_request_that_comes_as_the_service_ends(torch):
+    with serve_torch("64MiB") as served:
+        torch.empty(1)
+    served._heaps.add(0)
+    assert len(served._heaps.of(0)) == 1
+    assert not set(served._heaps.of(0)) & set(Heaps.served)
 
 
 def test_a_thread_may_hold_the_lock_of_pytorch_while_it_frees_what_outlived_the_with(torch):

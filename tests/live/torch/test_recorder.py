@@ -259,6 +259,39 @@ def test_a_history_that_other_code_turns_on_meanwhile_is_its_own(torch):
     assert source.devices[0].lost == 0
 
 
+def test_what_the_history_of_other_code_overwrote_since_it_began_is_said_to_be_missed(torch):
+    with observing() as source:
+        kept = [torch.make(size) for size in range(1, 20)]
+        torch.cuda.memory._record_memory_history(max_entries=50)
+        for address in kept:
+            torch.drop(address)
+        torch.make(100)
+        source.settle()
+        assert source.devices[0].lost == 0
+        for size in range(1, 60):
+            torch.drop(torch.make(size))
+        torch.cuda.memory._record_memory_history(None)
+        torch.cuda.memory._record_memory_history(max_entries=50)
+        for size in range(1, 60):
+            torch.drop(torch.make(size))
+        torch.make(200)
+        lost = source.devices[0].lost
+        source.settle()
+        assert source.devices[0].lost == lost + 1
+        assert sorted(requested for _, _, requested in chunks(source.heaps[0])) == [100, 200]
+
+
+def test_a_history_of_other_code_without_entries_shows_the_state(torch):
+    torch.cuda.memory._record_memory_history(max_entries=0)
+    with observing() as source:
+        torch.make(1)
+        source.settle()
+        torch.make(2)
+        source.settle()
+        assert [requested for _, _, requested in chunks(source.heaps[0])] == [1, 2]
+    assert source.devices[0].lost > 0
+
+
 def test_other_code_that_turns_the_history_off_ends_only_its_own(torch):
     with observing() as source:
         torch.make(1)

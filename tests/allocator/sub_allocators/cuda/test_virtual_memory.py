@@ -79,6 +79,34 @@ def test_only_the_stream_of_the_memory_is_waited_for_so_that_captures_of_others_
     assert library.used == 0
 
 
+@pytest.mark.parametrize("grows", [False, True])
+def test_where_a_new_stream_has_the_handle_of_a_destroyed_one_the_device_is_waited_for(grows):
+    library = FakeCuda()
+    stream = library.add_stream()
+    source = make("virtual", library, stream=stream)
+    regions = [source.allocate(256, MIB)]
+    library.streams[stream + 1] = old = library.streams.pop(stream)  # destroyed: its work goes on
+    old.told += 1
+    library.add_stream(stream)
+    regions += [source.allocate(256, MIB) for _ in range(grows)]
+    other = library.add_stream(flags=0)
+    library.begin_capture(other)
+    for region in regions:
+        source.free(*region)
+    assert len(library.mapped) == len(regions)
+    assert library.end_capture(other) == 0
+    source.free_waiting()
+    assert (old.done, library.mapped) == (1, {})
+
+
+def test_a_driver_that_does_not_number_streams_waits_for_the_handle():
+    library = FakeCuda(lacks=["cuStreamGetId"])
+    stream = library.add_stream()
+    source = make("virtual", library, stream=stream)
+    source.free(*source.allocate(256, MIB))
+    assert (library.synchronized, library.mapped) == ([stream], {})
+
+
 def test_memory_is_unmapped_after_the_work_on_it():
     library = FakeCuda()
     stream = library.add_stream()

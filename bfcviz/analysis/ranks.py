@@ -1,0 +1,851 @@
+"""Ranks: the files of one job compared, the worst first; what differs between them, and each failure told once.
+
+A `Rank` is the summary of one file: small, so that a hundred ranks need the memory of one trace. `RankSet` compares the
+summaries, as data, as text, as JSON values and as HTML.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from statistics import median
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from bfcviz.analysis.diagnosis import Diagnosis, Verdict
+from bfcviz.analysis.headline import failure_headline
+from bfcviz.analysis.short_names import counted, shortened
+from bfcviz.analysis.why import all_failures, failed_steps
+from bfcviz.errors import TraceError
+from bfcviz.events.origin import Status, holds_only_states, regions_known, stated_peak
+from bfcviz.events.trace import Trace
+from bfcviz.model.grouping import UNNAMED, grouping
+from bfcviz.model.model import Model
+from bfcviz.model.navigation import end_of_state, worst_fragmentation
+from bfcviz.model.timelines import measured
+from bfcviz.terminal import printable
+from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# Rank: what is known of one file.
+
+_DIAGNOSED: Final = 100
+"""Failures of a rank that are diagnosed: a program can catch thousands and go on."""
+
+_LEAST_KEPT: Final = 0.001
+"""Of the bytes in use: smaller holders are not kept, so there are at most 1,000 of them."""
+
+
+@dataclass(frozen=True)
+class RankPlace:
+    """Where a rank lies, and what its name says.
+
+    Attributes:
+        file: the file, or the folder of a recording.
+        name: in texts, such as `rank 3` or `Process-1`.
+        rank: its number; None: not known.
+        host: its machine; empty: not known.
+        rank_from: where the number comes from: `name` of the file, `recording`, or `order` of the files; empty: no
+            number.
+    """
+
+    file: Path
+    name: str
+    rank: int | None = None
+    host: str = ""
+    rank_from: str = ""
+
+
+@dataclass(frozen=True)
+class RankFailure:
+    """Failed requests of a rank that have one cause.
+
+    Attributes:
+        verdict: why, a value of `Verdict`.
+        what: the label or the operation of the request; empty: it has no name.
+        requested: bytes of the first of them; 0: not stated.
+        heap: the allocator.
+        headline: the first of them in a sentence.
+        event: index of the first one's OOM event.
+        count: how many.
+        time_ns: when the first one happened, in nanoseconds of the calendar; None: not known.
+    """
+
+    verdict: str
+    what: str
+    requested: int
+    heap: str
+    headline: str
+    event: int | None
+    count: int = 1
+    time_ns: int | None = None
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What failures of the same cause have in common: verdict and operation; without one, the size."""
+        return self.verdict, self.what, 0 if self.what else self.requested
+
+
+@dataclass(frozen=True)
+class Rank:
+    """The summary of one file. Sizes are bytes of one heap; None: the file does not state them, or cannot be read.
+
+    Attributes:
+        place: the file, its rank and its host.
+        problem: why the file cannot be read; empty: it can.
+        format, status, events: of the trace.
+        heap: the allocator that the sizes are of: that of the first failure, else that with the highest peak.
+        heaps: how many allocators the file has.
+        limit: that of the heap.
+        peak: the most bytes in use.
+        pool: the most bytes of all regions; of a file without history those of its state.
+        free, largest_free: at `step`.
+        step: the state before the first failed request, else at the peak; or the step asked for.
+        failures: causes of failed requests; the first failed first.
+        failed: how many requests failed.
+        ended: whether the file was written to its end; a killed process leaves a truncated one.
+        in_use: bytes in use at `step`.
+        holders: name -> bytes in use at `step`, the largest first; those with less than 0.1 % of them are left out.
+    """
+
+    place: RankPlace
+    problem: str = ""
+    format: str = ""
+    status: str = ""
+    events: int = 0
+    heap: str = ""
+    heaps: int = 0
+    limit: int | None = None
+    peak: int | None = None
+    pool: int | None = None
+    free: int | None = None
+    largest_free: int | None = None
+    step: int = 0
+    failures: tuple[RankFailure, ...] = ()
+    failed: int = 0
+    ended: bool = True
+    in_use: int = 0
+    holders: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Its name in texts."""
+        return self.place.name
+
+    @property
+    def verdict(self) -> str | None:
+        """That of its first failure, `no_failure`; None where the file cannot be read."""
+        if self.problem:
+            return None
+        return self.failures[0].verdict if self.failures else str(Verdict.NO_FAILURE)
+
+    @property
+    def badness(self) -> tuple[bool, bool, float, bool, int]:
+        """Sorts ranks: those with a failure first, the earliest of them first; then the killed, then by their peaks."""
+        times = [each.time_ns for each in self.failures if each.time_ns is not None]
+        return (
+            bool(self.problem),
+            not self.failures,
+            min(times, default=float("inf")),
+            self.ended,
+            -(self.peak or self.in_use),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry of `ranks`: sizes in bytes, null for unknown."""
+        place = self.place
+        found: dict[str, Any] = {
+            "rank": place.rank,
+            "rank_from": place.rank_from or None,
+            "name": place.name,
+            "host": place.host or None,
+            "file": str(place.file),
+            "verdict": self.verdict,
+        }
+        if self.problem:
+            return {**found, "problem": self.problem}
+        return {
+            **found,
+            "format": self.format,
+            "status": self.status,
+            "ended": self.ended,
+            "events": self.events,
+            "allocator": self.heap,
+            "allocators": self.heaps,
+            "bytes_limit": self.limit,
+            "peak_bytes_in_use": self.peak,
+            "pool_bytes": self.pool,
+            "free_bytes": self.free,
+            "largest_free_chunk": self.largest_free,
+            "step": self.step,
+            "failed_requests": self.failed,
+            "failure": self.failures[0].headline if self.failures else None,
+        }
+
+
+def rank_of(trace: Trace, place: RankPlace, by: str = "op", step: int | str | None = None) -> Rank:
+    """The summary of a trace.
+
+    Args:
+        trace: of the rank.
+        place: where it lies.
+        by: what its holders are found by.
+        step: of the holders: a number, `peak`, `worst` or `last`; None: before the first failed request, else the peak.
+
+    Raises:
+        TraceError: events contradict each other, or there is no such step.
+        ValueError: `by` is no grouping.
+    """
+    origin = trace.origin
+    found = all_failures(trace, runs=0, most=_DIAGNOSED)
+    steps = failed_steps(trace)
+    pools = [found[0].pool] if found else range(min(len(origin.pools), _MEASURED))
+    heap = max((_measured_heap(trace, pool) for pool in pools), key=lambda each: each.peak or 0)
+    if step is None:
+        at = found[0].step if found and found[0].recorded.has_heap else heap.peak_step
+    else:
+        at = _step(trace, heap, step)
+    model = Model(trace, heap.pool)
+    model.seek(at)
+    pool, has_regions = origin.pools[heap.pool], regions_known(origin.details, heap.pool)
+    return Rank(
+        place=_placed(place, origin.details),
+        format=str(origin.format),
+        status=str(origin.status),
+        events=len(trace) - trace.first,
+        heap=str(pool.options.get("allocator_name") or pool.name),
+        heaps=len(origin.pools),
+        limit=pool.limit,
+        peak=heap.peak,
+        pool=heap.pool_bytes if has_regions else None,
+        free=model.table.free_bytes if has_regions else None,
+        largest_free=model.table.largest_free_chunk if has_regions else None,
+        step=at,
+        failures=_causes(trace, found),
+        failed=len(steps),
+        ended=origin.format != "bfcviz" or origin.has_ended_whole or origin.status is Status.RECORDING,
+        in_use=model.table.bytes_in_use,
+        holders=_holders(model, by),
+    )
+
+
+_MEASURED: Final = 8
+"""Heaps of a file whose peaks are compared."""
+
+
+class _MeasuredHeap(NamedTuple):
+    """One heap: its index, the most bytes in use (None: not known), where, and the most bytes of its regions."""
+
+    pool: int
+    peak: int | None
+    peak_step: int
+    pool_bytes: int
+
+
+def _measured_heap(trace: Trace, pool: int) -> _MeasuredHeap:
+    model = Model(trace, pool)
+    if holds_only_states(trace.origin.details):
+        step = end_of_state(trace, pool)
+        model.seek(step)
+        peak, pool_bytes = model.table.bytes_in_use, model.table.pool_bytes
+    else:
+        model.seek(trace.first)
+        step, peak, pool_bytes = trace.first, model.table.bytes_in_use, model.table.pool_bytes
+        if len(trace) > trace.first:
+            row = measured(model, [len(trace)])[0]
+            pool_bytes = int(row["pool_bytes_max"])
+            if row["bytes_in_use_max"]:
+                step, peak = int(row["bytes_in_use_max_step"]), int(row["bytes_in_use_max"])
+    return _MeasuredHeap(pool, stated_peak(trace.origin.details, pool, peak), step, pool_bytes)
+
+
+def _step(trace: Trace, heap: _MeasuredHeap, step: int | str) -> int:
+    if isinstance(step, int):
+        return step
+    steps = {"peak": heap.peak_step, "last": len(trace)}
+    return steps[step] if step in steps else worst_fragmentation(trace, heap.pool)
+
+
+def _placed(place: RankPlace, details: Mapping[str, object]) -> RankPlace:
+    """The place with what the recording knows of its rank and its host."""
+    rank, host = details.get("rank"), details.get("host")
+    if place.rank is None and type(rank) is int and 0 <= rank < 1 << 31:
+        place = replace(place, rank=rank, rank_from="recording", name=f"rank {rank}")
+    if not place.host and isinstance(host, str):
+        place = replace(place, host=host[:_LONGEST_HOST])
+    return place
+
+
+_LONGEST_HOST: Final = 100
+
+
+def _causes(trace: Trace, found: Sequence[Diagnosis]) -> tuple[RankFailure, ...]:
+    causes: dict[tuple[str, str, int], RankFailure] = {}
+    for each in found:
+        what = each.label or each.recorded.op
+        failure = RankFailure(
+            str(each.verdict),
+            what,
+            each.requested,
+            each.pool_name,
+            failure_headline(each),
+            each.event,
+            1,
+            _time(trace, each),
+        )
+        known = causes.get(failure.key)
+        causes[failure.key] = failure if known is None else replace(known, count=known.count + 1)
+    return tuple(causes.values())
+
+
+def _time(trace: Trace, found: Diagnosis) -> int | None:
+    """When it happened: our own recordings say when their clock began."""
+    started = trace.origin.details.get("started_ns")
+    if not isinstance(started, int) or found.event is None:
+        return None
+    return started + int(np.int64(trace.read(found.event, found.event + 1)["time"][0]))
+
+
+def _holders(model: Model, by: str) -> dict[str, int]:
+    """The holders at the model's step, the largest first."""
+    records = model.in_use()
+    how = grouping(model.trace, model.pool, by)
+    numbers, paths = how.grouped(records)
+    sizes = np.zeros(len(paths), np.uint64)
+    np.add.at(sizes, numbers, records["size"])
+    names: dict[str, int] = defaultdict(int)
+    for path, size in zip(paths, sizes.tolist(), strict=True):
+        names[how.separator.join(UNNAMED[by] if part is None else part for part in path)] += size
+    least = _LEAST_KEPT * sum(names.values())
+    kept = {name: size for name, size in names.items() if size >= least}
+    return dict(sorted(kept.items(), key=lambda item: (-item[1], item[0])))
+
+
+# ------------------------------------------------------------------------------
+# RankSet: all ranks of a job.
+
+_DIFFERENT: Final = 0.01
+"""Of the median: a smaller difference of a measure between ranks is not told."""
+
+_ALONE: Final = 0.01
+"""Of the bytes in use of its rank: a smaller holder that no other rank has is not told."""
+
+_MOST_ROWS: Final = 24
+"""Ranks in the table of the text; the others are one line."""
+
+_MOST_FAILURES: Final = 12
+_MOST_HOLDERS: Final = 5
+_MOST_NAMED: Final = 6  # ranks in a list
+_LONGEST: Final = 60  # characters of a holder's name
+
+_MEASURES: Final = {"peak": "peak in use", "pool": "pool", "free": "free", "limit": "limit"}
+
+
+@dataclass(frozen=True)
+class SharedFailure:
+    """One failure, and the ranks that had it.
+
+    Attributes:
+        failure: that of the first rank.
+        ranks: names of the ranks, the first to fail first.
+        requested: the least and the most bytes of its requests.
+        count: requests in all ranks.
+        rank: the first rank.
+    """
+
+    failure: RankFailure
+    ranks: tuple[str, ...]
+    requested: tuple[int, int]
+    count: int
+    rank: Rank
+
+
+@dataclass(frozen=True)
+class RankSpread:
+    """A measure over all ranks that state it, in bytes, and the ranks with the least and the most of it."""
+
+    measure: str
+    least: int
+    median: int
+    most: int
+    least_rank: str
+    most_rank: str
+
+
+class RankHolder(NamedTuple):
+    """A holder over all ranks; `median` and `least` count 0 for a rank without it.
+
+    Attributes:
+        name: of the holder.
+        least, median, most: bytes.
+        rank: the rank with the most.
+        ranks: how many ranks have it.
+    """
+
+    name: str
+    least: int
+    median: int
+    most: int
+    rank: str
+    ranks: int
+
+
+@dataclass(frozen=True, repr=False)
+class RankSet:
+    """The ranks of one job; `print` it for the text.
+
+    Attributes:
+        source: what was opened.
+        ranks: the worst first; those that cannot be read last.
+        by: what holders are found by.
+        read: opens the file of a rank.
+        left_out: files that were not read because of an interrupt.
+        others: files in the folder that are none of the formats that bfcviz reads.
+    """
+
+    source: str
+    ranks: tuple[Rank, ...]
+    by: str
+    read: Callable[[Path], Trace]
+    left_out: int = 0
+    others: int = 0
+
+    @property
+    def known(self) -> tuple[Rank, ...]:
+        """The ranks that can be read."""
+        return tuple(rank for rank in self.ranks if not rank.problem)
+
+    @property
+    def worst(self) -> Rank:
+        """The rank to look at first.
+
+        Raises:
+            TraceError: no rank can be read.
+        """
+        if not self.known:
+            problem = f"; {self.ranks[0].place.file}: {self.ranks[0].problem}" if self.ranks else ""
+            raise TraceError(f"no rank of {self.source} can be read{problem}")
+        return self.known[0]
+
+    @property
+    def typical(self) -> Rank:
+        """The rank whose peak is nearest to the median, other than the worst: what the worst is compared with.
+
+        Raises:
+            TraceError: there is no second rank with a heap.
+        """
+        others = [rank for rank in self._used if rank is not self.worst]
+        if not others:
+            raise TraceError(
+                f"{self.source} has no second rank with memory in use to compare {self.worst.name} with"
+            )
+        middle = median(rank.peak or rank.in_use for rank in self._used)
+        return min(others, key=lambda rank: (bool(rank.failures), abs((rank.peak or rank.in_use) - middle)))
+
+    @property
+    def trace(self) -> Trace:
+        """The trace of the worst rank; `bfcviz.why`, `bfcviz.holders` and others take it from here."""
+        return self.open(self.worst)
+
+    def open(self, rank: Rank | str | int) -> Trace:
+        """The trace of a rank, given as one of `ranks`, by its name or by its number.
+
+        Raises:
+            TraceError: there is no such rank.
+        """
+        for each in self.ranks:
+            if rank is each or rank in (each.name, each.place.rank):
+                return self.read(each.place.file)
+        names = ", ".join(each.name for each in self.ranks[:_MOST_ROWS])
+        raise TraceError(f"there is no rank {rank!r}; there are {names}")
+
+    @cached_property
+    def failures(self) -> tuple[SharedFailure, ...]:
+        """Each failure once, with its ranks."""
+        found: dict[tuple[str, str, int], list[tuple[Rank, RankFailure]]] = defaultdict(list)
+        for rank in self.known:
+            for failure in rank.failures:
+                found[failure.key].append((rank, failure))
+        return tuple(
+            SharedFailure(
+                each[0][1],
+                tuple(rank.name for rank, _ in each),
+                (min(f.requested for _, f in each), max(f.requested for _, f in each)),
+                sum(f.count for _, f in each),
+                each[0][0],
+            )
+            for each in found.values()
+        )
+
+    @cached_property
+    def spreads(self) -> tuple[RankSpread, ...]:
+        """The measures that differ between ranks by more than 1 % of their median."""
+        found = []
+        for measure in _MEASURES:
+            values = [(getattr(rank, measure), rank.name) for rank in self._used]
+            stated = sorted((value, name) for value, name in values if value is not None)
+            if len(stated) < 2:
+                continue
+            middle = int(median(value for value, _ in stated))
+            (least, first), (most, last) = stated[0], stated[-1]
+            if most - least > _DIFFERENT * middle:
+                found.append(RankSpread(measure, least, middle, most, first, last))
+        return tuple(found)
+
+    @cached_property
+    def holders(self) -> tuple[RankHolder, ...]:
+        """The holders of all ranks, by the most that a rank has."""
+        names = dict.fromkeys(name for rank in self._used for name in rank.holders)
+        found = []
+        for name in names:
+            sizes = [(rank.holders.get(name, 0), rank.name) for rank in self._used]
+            most, owner = max(sizes, key=lambda pair: pair[0])
+            values = [size for size, _ in sizes]
+            found.append(
+                RankHolder(
+                    name, min(values), int(median(values)), most, owner, sum(value > 0 for value in values)
+                )
+            )
+        return tuple(sorted(found, key=lambda each: (-each.most, each.name)))
+
+    @cached_property
+    def only(self) -> tuple[RankHolder, ...]:
+        """The holders with at least 1 % of the memory of one rank that no other rank has."""
+        in_use = {rank.name: rank.in_use for rank in self._used}
+        if len(in_use) < 2:
+            return ()
+        return tuple(
+            each for each in self.holders if each.ranks == 1 and each.most >= _ALONE * in_use[each.rank]
+        )
+
+    @property
+    def _used(self) -> list[Rank]:
+        """The ranks that have a heap: a process that starts the others allocates nothing."""
+        return [rank for rank in self.known if rank.peak or rank.in_use or rank.failures]
+
+    # -- text ------------------------------------------------------------------------------------------------------
+
+    @property
+    def headline(self) -> str:
+        """How many ranks there are, and how many of them ran out of memory."""
+        known, failed = len(self.known), sum(bool(rank.failures) for rank in self.known)
+        what = (
+            f"{failed:,} of {counted(known, 'rank')} had a failed request"
+            if failed
+            else (f"no request failed in {counted(known, 'rank')}")
+        )
+        killed = sum(not rank.ended for rank in self.known)
+        parts = [what]
+        if killed:
+            parts.append(f"{killed:,} did not end cleanly")
+        if unread := len(self.ranks) - known:
+            parts.append(f"{counted(unread, 'file')} cannot be read")
+        if self.left_out:
+            parts.append(f"interrupted: {counted(self.left_out, 'file')} not read")
+        return f"{self.source}: {'; '.join(parts)}"
+
+    @property
+    def lines(self) -> list[str]:
+        """The report: each failure once, what differs between ranks, and a row a rank."""
+        return [self.headline, *self.failure_lines, *self.difference_lines, "", *self.table_lines]
+
+    @property
+    def failure_lines(self) -> list[str]:
+        """Each failure once, with the ranks that had it."""
+        lines = [_failure_line(each) for each in self.failures[:_MOST_FAILURES]]
+        if len(self.failures) > _MOST_FAILURES:
+            lines.append(f"{counted(len(self.failures) - _MOST_FAILURES, 'more failure')}")
+        times = sorted(
+            (time, rank.name)
+            for rank in self.known
+            if (time := min((f.time_ns for f in rank.failures if f.time_ns is not None), default=None))
+            is not None
+        )
+        if len(times) > 1:
+            (first, name), (second, later) = times[:2]
+            lines.append(f"{name} failed first, {(second - first) / 1e9:.3g} s before {later}")
+        return lines
+
+    @property
+    def difference_lines(self) -> list[str]:
+        """What differs between the ranks that have a heap."""
+        used = self._used
+        if len(used) < 2:
+            return []
+        found = [_spread_line(each) for each in self.spreads]
+        if not any(each.measure == "peak" for each in self.spreads):
+            size = format_bytes(max(rank.peak or rank.in_use for rank in used))
+            found = [f"the ranks have the same peak within 1 %: {size}", *found]
+        for each in self.only[:_MOST_HOLDERS]:
+            found.append(
+                f"only {each.rank} holds {format_bytes(each.most)} in {shortened(each.name, _LONGEST)}"
+            )
+        if len(self.only) > _MOST_HOLDERS:
+            found.append(f"{counted(len(self.only) - _MOST_HOLDERS, 'more holder')} that only one rank has")
+        for each in self._larger()[:_MOST_HOLDERS]:
+            found.append(
+                f"{each.rank} holds {format_bytes(each.most)} in {shortened(each.name, _LONGEST)}; the median is "
+                f"{format_bytes(each.median)}"
+            )
+        return found
+
+    def _larger(self) -> list[RankHolder]:
+        """Holders of several ranks of which one rank has much more than the median, in the order of the difference."""
+        peaks = {rank.name: rank.in_use for rank in self._used}
+        found = [
+            each
+            for each in self.holders
+            if each.ranks > 1 and each.most - each.median > max(_ALONE, 2 * _DIFFERENT) * peaks[each.rank]
+        ]
+        return sorted(found, key=lambda each: each.median - each.most)
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The names of the columns, then the cells of each rank that can be read; hosts only where they differ."""
+        rows = [_HEAD, *(_cells(rank) for rank in self.known)]
+        has_hosts = len({rank.place.host for rank in self.known}) > 1
+        return rows if has_hosts else [(row[0], *row[2:]) for row in rows]
+
+    @property
+    def table_lines(self) -> list[str]:
+        """A row a rank, the worst first, then a line for each file that cannot be read."""
+        rows = self.rows[: _MOST_ROWS + 1]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        found = ["  ".join(_padded(row, widths)).rstrip() for row in rows] if len(rows) > 1 else []
+        rest = self.known[_MOST_ROWS:]
+        if rest:
+            peaks = [rank.peak or 0 for rank in rest]
+            found.append(
+                f"{counted(len(rest), 'more rank')} with peaks from {format_bytes(min(peaks))} to "
+                f"{format_bytes(max(peaks))}"
+            )
+        return [*found, *self.problem_lines]
+
+    @property
+    def problem_lines(self) -> list[str]:
+        """A line for each file that cannot be read, and one for the others in the folder."""
+        found = [f"{rank.name}: {rank.place.file}: {rank.problem}" for rank in self.ranks if rank.problem]
+        if self.others:
+            found.append(f"{counted(self.others, 'other file')} of no format that bfcviz reads")
+        return found
+
+    @property
+    def holder_lines(self) -> list[str]:
+        """The largest holders: the least, the median and the most that a rank has, and which one that is."""
+        what = f"the holders of {counted(len(self._used), 'rank')}, by {self.by.replace('_', ' ')}"
+        found = [what, f"{'least':>11} {'median':>11} {'most':>11}  in"]
+        for each in self.holders[:_MOST_ROWS]:
+            sizes = " ".join(f"{format_bytes(size):>11}" for size in (each.least, each.median, each.most))
+            name = shortened(each.name, _LONGEST)
+            found.append(f"{sizes}  {each.rank}{' only' * (each.ranks == 1)}: {name}")
+        if len(self.holders) > _MOST_ROWS:
+            found.append(f"{counted(len(self.holders) - _MOST_ROWS, 'more holder')}")
+        return [*found, *self.problem_lines]
+
+    def __str__(self) -> str:
+        return "\n".join(map(printable, self.lines))
+
+    def __repr__(self) -> str:
+        return f"<RankSet {self.headline}>"
+
+    # -- JSON and HTML ---------------------------------------------------------------------------------------------
+
+    def to_json(self, *, holders: bool = False) -> dict[str, Any]:
+        """The set as JSON values: sizes in bytes, null for unknown; with `holders` those of each rank and of all."""
+        ranks = [
+            rank.to_json() | ({"holders": dict(rank.holders), "bytes_in_use": rank.in_use} if holders else {})
+            for rank in self.ranks
+        ]
+        return {
+            "source": self.source,
+            "ranks": ranks,
+            **({"holders": [each._asdict() for each in self.holders]} if holders else {}),
+            "shared_failures": [
+                {
+                    "verdict": each.failure.verdict,
+                    "label": each.failure.what,
+                    "requested_bytes": list(each.requested),
+                    "headline": each.failure.headline,
+                    "allocator": each.failure.heap,
+                    "count": each.count,
+                    "ranks": list(each.ranks),
+                    "file": str(each.rank.place.file),
+                    "event": each.failure.event,
+                }
+                for each in self.failures
+            ],
+            "differences": {
+                each.measure: {
+                    "least": each.least,
+                    "median": each.median,
+                    "most": each.most,
+                    "least_rank": each.least_rank,
+                    "most_rank": each.most_rank,
+                }
+                for each in self.spreads
+            },
+            "only_one_rank": [
+                {"holder": each.name, "bytes": each.most, "rank": each.rank} for each in self.only
+            ],
+            "by": self.by,
+            "files_not_read": self.left_out,
+            "other_files": self.others,
+        }
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    @property
+    def html(self) -> str:
+        """The text and the table as HTML, in the colours of the page around them."""
+        head, *rows = self.rows
+        texts = [*self.failure_lines, *self.difference_lines]
+        names = "".join(f"<th>{_html(name)}</th>" for name in head)
+        return (
+            f'<div class="bfcviz-ranks"><p><b>{_html(self.headline)}</b></p>{_html_lines(texts)}'
+            f"<table><thead><tr>{names}</tr></thead><tbody>{''.join(map(_html_row, rows))}</tbody></table>"
+            f"{_html_lines(self.problem_lines)}</div>"
+        )
+
+
+def _failure_line(found: SharedFailure) -> str:
+    low, high = found.requested
+    details = [counted(found.count, "request")] if found.count > 1 else []
+    details += [f"{format_bytes(low)} to {format_bytes(high)}"] if high > low else []
+    several = f" ({', '.join(details)})" if details else ""
+    name = f", in {shortened(found.failure.what, _LONGEST)}" if found.failure.what else ""
+    return f"{_listed(found.ranks)}{several}: {found.failure.headline}{name}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMED])
+    return f"{shown} and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else shown
+
+
+def _spread_line(found: RankSpread) -> str:
+    return (
+        f"{_MEASURES[found.measure]}: {format_bytes(found.least)} ({found.least_rank}) to "
+        f"{format_bytes(found.most)} ({found.most_rank}), median {format_bytes(found.median)}"
+    )
+
+
+_HEAD: Final = ("rank", "host", "verdict", "peak", "pool", "limit", "free", "largest free", "file")
+_SIZES: Final = 5  # columns
+_LONGEST_FILE: Final = 48
+
+
+def _cells(rank: Rank) -> tuple[str, ...]:
+    verdict = (rank.verdict or "").replace("_", " ") + ("" if rank.ended else ", did not end cleanly")
+    sizes = (rank.peak, rank.pool, rank.limit, rank.free, rank.largest_free)
+    texts = ("unknown" if size is None else format_bytes(size) for size in sizes)
+    file = shortened(str(rank.place.file), _LONGEST_FILE)
+    return rank.name, rank.place.host, verdict, *texts, file
+
+
+def _padded(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """The cells: texts to the left; sizes, which lie before the file, to the right."""
+    sizes = range(len(row) - 1 - _SIZES, len(row) - 1)
+    return [
+        cell.rjust(width) if place in sizes else cell.ljust(width)
+        for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ]
+
+
+def _html(text: str) -> str:
+    return escape(printable(text))
+
+
+def _html_lines(texts: Sequence[str]) -> str:
+    return "".join(f"<p>{_html(text)}</p>" for text in texts)
+
+
+def _html_row(cells: Sequence[str]) -> str:
+    return f"<tr>{''.join(f'<td>{_html(cell)}</td>' for cell in cells)}</tr>"
+
+
+def rank_set(ranks: Sequence[Rank], source: str, read: Callable[[Path], Trace], by: str = "op") -> RankSet:
+    """The set of these ranks, the worst first; without a number in any name or recording, ranks count in order."""
+    if ranks and all(rank.place.rank is None for rank in ranks):
+        ranks = [
+            replace(rank, place=replace(rank.place, rank=number, rank_from="order"))
+            for number, rank in enumerate(ranks)
+        ]
+    ordered = sorted(_distinct(ranks), key=lambda rank: rank.badness)
+    return RankSet(source, tuple(ordered), by, read)
+
+
+def _distinct(ranks: Sequence[Rank]) -> list[Rank]:
+    """The ranks with a name of its own each: their hosts, else their files, tell equal names apart."""
+    found = list(ranks)
+    for extra in (_host, _file):
+        counts = Counter(rank.name for rank in found)
+        found = [
+            replace(rank, place=replace(rank.place, name=extra(rank.place)))
+            if counts[rank.name] > 1
+            else rank
+            for rank in found
+        ]
+    counts = Counter(rank.name for rank in found)
+    return [
+        replace(rank, place=replace(rank.place, name=str(rank.place.file))) if counts[rank.name] > 1 else rank
+        for rank in found
+    ]
+
+
+def _host(place: RankPlace) -> str:
+    return f"{place.name} on {place.host}" if place.host else place.name
+
+
+def _file(place: RankPlace) -> str:
+    return f"{place.name} ({place.file.name})"
+
+
+# ------------------------------------------------------------------------------
+# Two sets of ranks: which rank of one belongs to which of the other.
+
+
+def paired_ranks(a: RankSet, b: RankSet) -> list[tuple[Rank, Rank]]:
+    """The ranks of both sets with the same number, else with the same name; the largest change of the peak first.
+
+    Raises:
+        TraceError: they have no rank in common.
+    """
+    found = [
+        (before, after)
+        for after in b.known
+        if (before := next((rank for rank in a.known if _is_same(rank, after)), None)) is not None
+    ]
+    if not found:
+        raise TraceError(f"{a.source} and {b.source} have no rank in common: neither a number nor a name")
+    return sorted(found, key=lambda pair: -abs(_peak_change(*pair)))
+
+
+def _is_same(a: Rank, b: Rank) -> bool:
+    numbers = a.place.rank, b.place.rank
+    return a.name == b.name if None in numbers else numbers[0] == numbers[1]
+
+
+def _peak_change(a: Rank, b: Rank) -> int:
+    return (b.peak or b.in_use) - (a.peak or a.in_use)
+
+
+def pair_lines(pairs: Sequence[tuple[Rank, Rank]]) -> list[str]:
+    """A line a pair: the peaks of both, and their verdicts where they differ."""
+    found = [f"{counted(len(pairs), 'rank')} in both, the largest change of the peak first"]
+    for before, after in pairs[:_MOST_ROWS]:
+        change = _peak_change(before, after)
+        peaks = " -> ".join(format_bytes(rank.peak or rank.in_use) for rank in (before, after))
+        verdicts = "" if before.verdict == after.verdict else f", {before.verdict} -> {after.verdict}"
+        sign = "+" if change > 0 else ""
+        found.append(f"{sign + format_bytes(change):>12}  {after.name} ({peaks}{verdicts.replace('_', ' ')})")
+    if len(pairs) > _MOST_ROWS:
+        found.append(f"{counted(len(pairs) - _MOST_ROWS, 'more rank')}")
+    return found
+
+
+def pairs_json(pairs: Sequence[tuple[Rank, Rank]]) -> dict[str, Any]:
+    """The pairs as JSON values."""
+    return {"pairs": [{"a": before.to_json(), "b": after.to_json()} for before, after in pairs]}
