@@ -54,12 +54,12 @@ def answer(capsys, *words):
 def test_why_tells_one_failure_once(job, capsys):
     found = answer(capsys, "why", job)
     (failure,) = found["failures"]
-    assert (failure["verdict"], failure["requested_bytes"]) == ("fragmentation", 5 * MIB)
+    assert (failure["verdict"], failure["requested_bytes"]) == ("cached_fragmentation", 5 * MIB)
     assert (failure["ranks"], failure["count"]) == (["rank 1", "rank 2"], 2)
     assert failure["advice"]
     assert [(rank["rank"], rank["verdict"]) for rank in found["ranks"]] == [
-        (1, "fragmentation"),
-        (2, "fragmentation"),
+        (1, "cached_fragmentation"),
+        (2, "cached_fragmentation"),
         (0, "no_failure"),
     ]
 
@@ -104,7 +104,7 @@ def test_a_report_has_the_ranks_and_the_worst(job, tmp_path, form):
         assert f"rank {rank}" in text
     if form == "json":
         assert json.loads(text)["ranks"]["ranks"][0]["rank"] == 1
-        assert json.loads(text)["shown"]["verdict"] == "fragmentation"
+        assert json.loads(text)["shown"]["verdict"] == "cached_fragmentation"
 
 
 def test_compare_of_one_set_and_of_two(job, tmp_path, capsys):
