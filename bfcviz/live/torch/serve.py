@@ -577,6 +577,7 @@ class TorchServed(HeapProvider):
 
     def _begin(self) -> None:
         torch = self._torch
+        torch_api.refuse_plugged(torch)
         for device in range(torch.cuda.device_count()):
             self._heaps.check(device)
         throws = 0

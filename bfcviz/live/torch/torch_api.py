@@ -220,6 +220,15 @@ def backend(torch: Any) -> str:
     return "native" if ask is None else str(ask())
 
 
+def refuse_plugged(torch: Any) -> None:
+    """Raise LiveError if other code replaced PyTorch's allocator: it then has neither memory pools nor statistics."""
+    if backend(torch) == "pluggable":
+        raise LiveError(
+            "PyTorch cannot be served: other code replaced its allocator (torch.cuda.memory.change_current_allocator), "
+            "and PyTorch accepts no second one. Leave that call out"
+        )
+
+
 def refuse_async(torch: Any, wish: str, instead: str) -> None:
     """Raise LiveError if PyTorch uses the driver's allocator, which has neither memory pools nor a history."""
     if backend(torch) == "cudaMallocAsync":

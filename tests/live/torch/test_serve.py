@@ -208,3 +208,12 @@ def test_a_pool_without_cache_is_refused(torch, monkeypatch):
     with pytest.raises(LiveError, match=r"PYTORCH_NO_CUDA_MEMORY_CACHING is set.*mechanism='replace'"):
         serve_torch().__enter__()
     assert not torch.pools
+
+
+@pytest.mark.parametrize("mechanism", ["pool", "replace"])
+def test_an_allocator_that_other_code_plugged_in_is_left_alone(torch, mechanism):
+    torch.backend = "pluggable"
+    torch.cuda.memory_reserved = None  # PyTorch then has no statistics
+    with pytest.raises(LiveError, match="replaced its allocator"):
+        serve_torch(mechanism=mechanism).__enter__()
+    assert (torch.current_allocator, torch.pools, torch.made) == (None, {}, [])
