@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator as SimulatedSubAllocator
     from bfcviz.dashboard import Inspector as Inspector
     from bfcviz.dashboard import LiveDashboard as LiveDashboard
-    from bfcviz.dashboard.follow import follow as follow
+    from bfcviz.dashboard.live import follow as follow
     from bfcviz.devices.physical import simulate_gpus as simulate_gpus
     from bfcviz.errors import BfcvizError as BfcvizError
     from bfcviz.errors import OutOfMemory as OutOfMemory
@@ -97,7 +97,7 @@ _HOMES = {
     "draw": ("bfcviz.explain_and_draw", "draw"),
     "explain": ("bfcviz.explain_and_draw", "explain"),
     "export": ("bfcviz.figures.export", "export"),
-    "follow": ("bfcviz.dashboard.follow", "follow"),
+    "follow": ("bfcviz.dashboard.live", "follow"),
     "follow_search": ("bfcviz.watching.search_dashboard", "follow_search"),
     "follow_sweep": ("bfcviz.watching.sweep_dashboard", "follow_sweep"),
     "follow_workers": ("bfcviz.watching.workers.workers_dashboard", "follow_workers"),

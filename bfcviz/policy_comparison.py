@@ -28,7 +28,7 @@ from bfcviz.whatif.requests import RequestStream
 
 if TYPE_CHECKING:
     from bfcviz.figures import Picture
-    from bfcviz.figures.comparison.policies import ComparedJob, ComparedPolicy
+    from bfcviz.figures.policy_comparison import ComparedJob, ComparedPolicy
     from bfcviz.figures.theme import ThemeName
 
 
@@ -80,14 +80,14 @@ class PolicyComparison:
     def figure(self, theme: "ThemeName" = "light") -> "Picture":
         """Peak pool and fragmentation of each policy, and its bytes over the job."""
         from bfcviz.figures import Look  # noqa: PLC0415  plotly, which texts do not need
-        from bfcviz.figures.comparison.policies import comparison_figure  # noqa: PLC0415
+        from bfcviz.figures.policy_comparison import comparison_figure  # noqa: PLC0415
 
         return comparison_figure(*self._data(), self.table, Look(theme=theme))
 
     def curves(self, theme: "ThemeName" = "light") -> "Picture":
         """Bytes over the job under each policy; its table has the points."""
         from bfcviz.figures import Look  # noqa: PLC0415  plotly, which texts do not need
-        from bfcviz.figures.comparison.policies import curves_figure  # noqa: PLC0415
+        from bfcviz.figures.policy_comparison import curves_figure  # noqa: PLC0415
 
         return curves_figure(*self._data(), Look(theme=theme))
 
@@ -105,7 +105,7 @@ class PolicyComparison:
             InvalidRequest: none of the policies has a heap, or there is no such request.
         """
         from bfcviz.figures import Look  # noqa: PLC0415  plotly, which texts do not need
-        from bfcviz.figures.comparison.policy_maps import HeapAtStep, maps_figure  # noqa: PLC0415
+        from bfcviz.figures.policy_comparison import HeapAtStep, maps_figure  # noqa: PLC0415
 
         results = [result for result in self.comparison.results if names is None or result.name in names]
         recorded = {result.name: result.recorded for result in results}
@@ -136,7 +136,7 @@ class PolicyComparison:
 
     def _data(self) -> "tuple[ComparedJob, list[ComparedPolicy]]":
         """The job and the policies as the figures take them."""
-        from bfcviz.figures.comparison.policies import ComparedJob  # noqa: PLC0415  needs plotly
+        from bfcviz.figures.policy_comparison import ComparedJob  # noqa: PLC0415  needs plotly
 
         stream, comparison = self.comparison.stream, self.comparison
         live = int(stream.live_bytes.max(initial=0))
@@ -198,7 +198,7 @@ def _role(result: PolicyResult) -> str:
 
 
 def _compared(result: PolicyResult, comparison: Comparison) -> "ComparedPolicy":
-    from bfcviz.figures.comparison.policies import ComparedPolicy  # noqa: PLC0415  needs plotly
+    from bfcviz.figures.policy_comparison import ComparedPolicy  # noqa: PLC0415  needs plotly
 
     outcome = result.outcome
     if outcome is None:

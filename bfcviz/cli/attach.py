@@ -70,7 +70,7 @@ def dashboard(file: str, theme: str) -> Any:
 
     None after an error, which is printed.
     """
-    from bfcviz.dashboard.follow import follow  # noqa: PLC0415  the server needs no widgets
+    from bfcviz.dashboard.live import follow  # noqa: PLC0415  the server needs no widgets
     from bfcviz.watching.workers.workers_dashboard import follow_workers  # noqa: PLC0415
 
     path = Path(file)
@@ -94,7 +94,7 @@ def _has_windows(path: Path) -> bool:
 
 def _windows(folder: Path, theme: str) -> Any:
     """A view of the newest window; a thread reads the windows, the kernel's event loop shows them."""
-    from bfcviz.dashboard.follow import Series  # noqa: PLC0415
+    from bfcviz.dashboard.live import Series  # noqa: PLC0415
     from bfcviz.importers.tensorflow.profile import open_windows  # noqa: PLC0415
 
     series, loop = Series("window", theme=theme), asyncio.get_running_loop()

@@ -13,8 +13,8 @@ from bfcviz.cli.common import asked_ranks, writable
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.explain_and_draw import compare_recordings, open_several
-from bfcviz.figures.comparison.recordings import recordings_compared
 from bfcviz.figures.export import FORMATS, export
+from bfcviz.figures.recording_comparison import recordings_compared
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.grouping import UNNAMED
 from bfcviz.terminal import json_text, say

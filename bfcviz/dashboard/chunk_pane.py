@@ -22,9 +22,9 @@ from bfcviz.analysis.chunk_life import (
     span_words,
 )
 from bfcviz.code_places import telling_lines
-from bfcviz.dashboard.side_style import STYLE
 from bfcviz.dashboard.table import (
     NOTHING,
+    SIDE_STYLE,
     Column,
     FilterControls,
     ListHtml,
@@ -52,9 +52,6 @@ from bfcviz.model import CHUNK, Model
 from bfcviz.model.filters import ChunkFilter, ChunkOrder, LabelSearch, order_chunks
 from bfcviz.model.grouping import place_in_code
 from bfcviz.units import format_bytes
-
-# ------------------------------------------------------------------------------
-# The list of chunks at one step: sorted and filtered; it always says what it leaves out.
 
 # ------------------------------------------------------------------------------
 # The columns of the table of chunks, and the row of a chunk.
@@ -290,9 +287,6 @@ _STATES: Final = [
 
 
 # ------------------------------------------------------------------------------
-# The pane of the selected chunk: who allocated it, its bytes, when, where, and its neighbours.
-
-# ------------------------------------------------------------------------------
 # Find the selected chunk in the model, and collect its facts.
 
 _NEIGHBOURS: Final = ("before", "after")
@@ -409,7 +403,7 @@ class ChunkPane:
     def __init__(self) -> None:
         self._finder = ChunkFinder()
         self.text = widgets.HTML()
-        self.widget = widgets.VBox([widgets.HTML(STYLE, layout={"display": "none"}), self.text])
+        self.widget = widgets.VBox([widgets.HTML(SIDE_STYLE, layout={"display": "none"}), self.text])
         self.widget.add_class("bfcviz-chunk")
 
     def show(self, model: Model, look: Look) -> None:

@@ -30,9 +30,6 @@ from bfcviz.figures.view_options import Look
 # ------------------------------------------------------------------------------
 # Plotly's FigureWidget, whose page only draws, and whose script is sent to the page once for all figures.
 
-# ------------------------------------------------------------------------------
-# Plotly's FigureWidget, whose page only draws, and whose script is sent to the page once for all figures.
-
 import_renderers()  # before the widget, which needs them
 
 _FIND_ARRAYS: Final = re.compile(r"(\.findArrayAttributes=function\((\w+)\)\{)(?!if)")
@@ -284,20 +281,7 @@ def side_by_side(*figures: go.Figure) -> widgets.HBox:
 
 
 # ------------------------------------------------------------------------------
-# The one figure of a dashboard: all its panels, changed in place, and fitted to the width of the page.
-#
-# A step is one message, with the differences from the step before, and one drawing: so a dashboard has one figure
-# with all panels. A panel is added when it is first shown; after that it is only hidden.
-
-# ------------------------------------------------------------------------------
 # Fit a panel into its place on a stage: no text wider than the plot, and no text that another part shows.
-
-_UNIT_IN_TITLE: Final = frozenset({"lifetimes", "stats", "fragmentation", "rate", "bin_bytes", "bin_chunks"})
-"""Panels whose title also names what their y axis shows."""
-
-_LISTED_ELSEWHERE: Final = frozenset({"lifetimes", "address_time"})
-"""Panels whose colours the side pane or the legend of the region map names."""
-
 
 _SELDOM: Final = frozenset({"in use, but too narrow to see", "matches of the search", "selected"})
 """Traces of the map that the legend seldom lists: last, so that it has no empty line between others."""
@@ -307,9 +291,9 @@ _RANK: Final = 1000  # plotly's default
 
 def slim(panel: Panel) -> Panel:
     """`panel` on a stage: without the titles of axes and the legends that another part of the stage shows."""
-    if panel.name == "region_map" or panel.name in _UNIT_IN_TITLE:
+    if panel.name == "region_map" or panel.title_names_y:
         panel = replace(panel, yaxis={**panel.yaxis, "title": {"text": ""}})
-    if panel.name in _UNIT_IN_TITLE:  # what they draw fills their height
+    if panel.title_names_y:  # what they draw fills their height
         panel = replace(panel, yaxis={**panel.yaxis, "fixedrange": True})
     if panel.name == "region_map":
         unit = axis_unit(1024 * panel.x_unit)[1]
@@ -319,7 +303,7 @@ def slim(panel: Panel) -> Panel:
             for trace in panel.traces
         ]
         return replace(panel, xaxis=xaxis, traces=traces)
-    return replace(panel, legend=panel.legend and panel.name not in _LISTED_ELSEWHERE)
+    return replace(panel, legend=panel.legend and not panel.listed_elsewhere)
 
 
 # Pixels of the widest usual font: the kernel does not know which font the page uses.

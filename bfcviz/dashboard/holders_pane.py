@@ -10,7 +10,7 @@ import ipywidgets as widgets
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.dashboard.side_style import STYLE
+from bfcviz.dashboard.table import SIDE_STYLE
 from bfcviz.errors import BfcvizError
 from bfcviz.events.origin import requested_bytes_known
 from bfcviz.events.row_copy import taken
@@ -26,16 +26,6 @@ from bfcviz.model.holders import ROOT, HolderAmounts, HolderIndex, RunningCount
 from bfcviz.model.mark_growth import MarkGrowth, MarkPair
 from bfcviz.model.row_storage import CHUNK_ROW
 from bfcviz.units import format_bytes
-
-# ------------------------------------------------------------------------------
-# Which holders to show: a few rows of the largest ones, with the largest inside them, and the rest together.
-#
-# ::
-#
-#     gradient_tape                  52 %      a row holds all that its path holds
-#       conv2d_4/Conv2DBackprop      36 %      the rows below it are its largest parts, not all of them
-#     functional_1                   44 %
-#     other (6 holders)               4 %      with it, the rows at the left have all bytes in use
 
 # ------------------------------------------------------------------------------
 # What holders of a trace can be found by: only what tells its allocations apart.
@@ -340,9 +330,6 @@ class _Chooser:
             for node in nodes
         ]
 
-
-# ------------------------------------------------------------------------------
-# The pane of the holders: who holds the memory at a step, as a list or as an icicle.
 
 # ------------------------------------------------------------------------------
 # The icicle of the side pane: each holder a rectangle as wide as its bytes, below the one around it.
@@ -662,7 +649,7 @@ class HoldersPane:
         self._sorted_by, self._ascending, self._kind = "bytes", False, KINDS[0]
         self._numbers: dict[HolderChoice, int] = {}
         self.head, self.body = widgets.HTML(), widgets.HTML()
-        style = widgets.HTML(STYLE, layout={"display": "none"})
+        style = widgets.HTML(SIDE_STYLE, layout={"display": "none"})
         scrolled = widgets.Box([self.body])
         scrolled.add_class("bfcviz-holders-list")
         self.widget = widgets.VBox([style, self.head, scrolled])

@@ -13,23 +13,32 @@ import ipywidgets as widgets
 import traitlets
 
 from bfcviz.analysis.why import opening
-from bfcviz.dashboard import controls, layouts, widget_lifetime
+from bfcviz.dashboard import controls, widget_lifetime
 from bfcviz.dashboard.chunk_pane import ChunkList, ChunkPane
-from bfcviz.dashboard.controls import MOVES, Controls, Player, Position, Size, bind, destination, step_of_pool
+from bfcviz.dashboard.controls import (
+    MOVES,
+    Controls,
+    ExportRow,
+    Player,
+    Position,
+    Size,
+    bind,
+    destination,
+    step_of_pool,
+)
 from bfcviz.dashboard.event_list import EventList
-from bfcviz.dashboard.export_row import ExportRow
 from bfcviz.dashboard.figure_widget import FigureView
 from bfcviz.dashboard.header import Header
 from bfcviz.dashboard.holders_pane import HoldersPane
-from bfcviz.dashboard.layouts import LAYOUTS, StageBox, map_pixels, names_in
+from bfcviz.dashboard.layouts import EVERYTHING, StageBox, layout_name, layouts, map_pixels, names_in
+from bfcviz.dashboard.layouts import STYLE as STAGE_STYLE
 from bfcviz.dashboard.panel_data import PanelData, brushed, unmarked, whole, with_step, zoomed
 from bfcviz.errors import BfcvizError
 from bfcviz.events.trace import Trace
-from bfcviz.figures import FIGURES, Picture
 from bfcviz.figures.colouring import COLOURINGS
-from bfcviz.figures.panel import Panel
-from bfcviz.figures.python_code import code_for, code_for_inspector, facts_of
-from bfcviz.figures.region_map.rows import last_event
+from bfcviz.figures.export import code_for, code_for_inspector, facts_of
+from bfcviz.figures.panel import Panel, Picture
+from bfcviz.figures.view import FIGURES
 from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model.grouping import HolderChoice
 from bfcviz.model.navigation import busy_window
@@ -79,16 +88,13 @@ class PageWidget(anywidget.AnyWidget):
     """
 
     _esm = _SCRIPT
-    _css = _STYLE + controls.STYLE + layouts.STYLE
+    _css = _STYLE + controls.STYLE + STAGE_STYLE
 
     def __init__(self, receive: Callable[[Message], None]) -> None:
         super().__init__()
         self.layout.height = "0px"
         self.on_msg(lambda _, message, __: receive(message))
 
-
-# ------------------------------------------------------------------------------
-# The Inspector: step through a trace event by event, and see what each event did to the heap.
 
 # ------------------------------------------------------------------------------
 # The state of an Inspector: its traits, checked, and a frame that draws all changes made together once.
@@ -116,7 +122,7 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
     step = traitlets.Int(0, help="events applied so far")
     pool = traitlets.Int(0, help="the heap shown, an index into the origin's pools")
     theme = traitlets.Enum(["auto", "light", "dark"], "auto")
-    views = traitlets.Enum(list(LAYOUTS), "memory")
+    views = traitlets.Unicode("active_memory")
     colour = traitlets.Enum(list(COLOURINGS), "holder")
     axis = traitlets.Enum(["step", "time", "mark"], "step")
     wanted = Size(0, min=0)
@@ -178,6 +184,15 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
                 f"there is no step {step:,}: this trace has steps {first:,} to {self._last:,}"
             )
         return step
+
+    @traitlets.validate("views")
+    def _check_views(self, proposal: Any) -> str:
+        name, known = layout_name(proposal["value"]), layouts()
+        if name not in known:
+            raise traitlets.TraitError(
+                f"there is no view {name[:_MAX_LENGTH]!r}: this dashboard has {', '.join(known)}"
+            )
+        return name
 
     @traitlets.validate("pool")
     def _check_pool(self, proposal: Any) -> int:
@@ -338,9 +353,7 @@ def _sort(view: "Inspector", message: PageMessage) -> None:
 
 
 def _views(view: "Inspector", message: PageMessage) -> None:
-    if (name := message.text("views")) not in LAYOUTS:
-        raise BfcvizError(f"there is no view {name[:80]!r}: this dashboard has {', '.join(LAYOUTS)}")
-    view.views = name
+    view.views = message.text("views")
 
 
 def _brush(view: "Inspector", message: PageMessage) -> None:
@@ -426,8 +439,6 @@ HANDLERS: Final[Mapping[str, Callable[["Inspector", PageMessage], None]]] = {
 # ------------------------------------------------------------------------------
 # The Inspector: step through a trace event by event, and see what each event did to the heap.
 
-_ALL: Final = "everything"
-
 
 class Inspector(ViewState):
     """A view of one heap of a trace at one step, with controls to move it.
@@ -448,7 +459,7 @@ class Inspector(ViewState):
         step: events applied so far, trace.first..len(trace); set it to move, observe or link it to follow.
         pool: the heap shown.
         theme: `auto`, `light` or `dark`.
-        views: what is shown below the region map, one of `LAYOUTS`, such as `memory`.
+        views: what is shown below the region map, one of `bfcviz.dashboard.layouts.layouts()`, such as `active_memory`.
         colour: the property that sets the colour of chunks, one of `bfcviz.figures.colouring.COLOURINGS`.
         axis: the x axis of the timelines: `step` (events applied), `time`, or `mark` (the steps of the program).
         wanted: size of a request, in bytes or as text; draws the share of free memory it cannot use. 0: none.
@@ -483,7 +494,7 @@ class Inspector(ViewState):
         self.controls = Controls([each.name for each in trace.origin.pools], self.act, self._ask)
         self.player = Player(self._advance, lambda: self.controls.show_playing(playing=False))
         self.header, self.holders, self.chunk = Header(), HoldersPane(), ChunkPane()
-        names = {"everything shown": _ALL} | {kind.title: name for name, kind in FIGURES.items()}
+        names = {"everything shown": EVERYTHING} | {kind.title: name for name, kind in FIGURES.items()}
         self.export_row = ExportRow(names, self.draw_for_export, self._code)
         super().__init__(trace, **traits)
         widget_lifetime.free_unseen(self)
@@ -609,18 +620,16 @@ class Inspector(ViewState):
         """The figure of this name at the current step, and its file name without suffix."""
         with self.lock:
             model = self.panel_data.model
-            facts = facts_of(model)
-            if name == _ALL:
-                return self.view.as_picture(self.views, self.look).with_facts(
-                    facts
-                ), f"bfcviz-step{self.step}"
-            figure = FIGURES[name].draw(model, last_event(model), self.look).with_facts(facts)
+            if name == EVERYTHING:
+                figure = self.view.as_picture(self.views, self.look).with_facts(facts_of(model))
+                return figure, f"bfcviz-step{self.step}"
+            figure = FIGURES[name].draw(model, self.look)
         return figure, f"bfcviz-{name}-step{self.step}"
 
     def _code(self, name: str) -> str:
         """The Python that draws the figure of this name at the current step."""
         path = self._trace.path
-        if name == _ALL:
+        if name == EVERYTHING:
             return code_for_inspector(path, self.step, self.pool, self.look)
         return code_for(name, path, self.step, self.pool, self.look)
 
@@ -744,7 +753,7 @@ class Inspector(ViewState):
             elif name == "follow":
                 self.follow = not self.follow
             elif name == "everything":
-                self.views = "memory" if self.views == "everything" else "everything"
+                self.views = "active_memory" if self.views == EVERYTHING else EVERYTHING
             else:
                 self.look = whole(self.look) if name == "whole" else unmarked(self.look)
 

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from json import dumps
-from typing import Final
+from typing import Any, Final
 
 import ipywidgets as widgets
 
 from bfcviz.figures.panel import Margins, Panel, Place
+from bfcviz.figures.view import VIEWS, DashboardPlace, Tab, View, view_of
 
 # ------------------------------------------------------------------------------
 # The stage of a dashboard: its panels, and the room they leave for the pane of HTML and the tabs.
@@ -27,43 +28,58 @@ NARROW_PX: Final = 760
 MARGINS: Final = Margins(left=70, right=8)
 """Beside the plots of a stage; what is below them depends on the layout."""
 
-Rows = tuple[tuple[tuple[str, float], ...], ...]
-"""For each row: its panels from the left, and their shares of the width."""
+Row = tuple[tuple[str, float], ...]
+"""Its panels from the left, and their shares of the width."""
+
+Rows = tuple[Row, ...]
 
 STRIP: Final = "strip"
 _MAP: Final = "region_map"
 
-_MEMORY: Final[Rows] = ((("lifetimes", 1.0),),)
-_ADDRESS_TIME: Final[Rows] = ((("address_time", 1.0),),)
-_FREE_CHUNKS: Final[Rows] = ((("ladder", 0.5), ("bin_bytes", 0.5)),)
-_BINS: Final[Rows] = ((("ladder", 1.0),), (("bin_bytes", 0.5), ("bin_chunks", 0.5)))
-_FRAGMENTATION: Final[Rows] = ((("fragmentation", 0.5), ("stats", 0.5)),)
-_EVENTS: Final[Rows] = ((("rate", 1.0),),)
+EVERYTHING: Final = "everything"
+"""The layout with the views of all tabs."""
 
-LAYOUTS: Final[Mapping[str, Rows]] = {
-    "memory": _MEMORY,
-    "address_time": _ADDRESS_TIME,
-    "free_chunks": _FREE_CHUNKS,
-    "fragmentation": _FRAGMENTATION,
-    "events": _EVENTS,
-    "chunk_table": (),
-    "event_table": (),
-    "export": (),
-    "everything": (*_MEMORY, *_ADDRESS_TIME, *_BINS, *_FRAGMENTATION, *_EVENTS),
-}
-"""Name -> the rows of panels below the tabs: one kind, none where a table is shown there, or all."""
+_BELOW_THE_FIGURE: Final = {"chunk_table": "chunk table", "event_table": "event table", "export": "export"}
+"""Tab -> its text, of those that show no view: tables and the export row, which are below the figure."""
 
-TABS: Final[Mapping[str, str]] = {
-    "memory": "active memory",
-    "address_time": "address-time",
-    "free_chunks": "free chunks",
-    "fragmentation": "fragmentation",
-    "events": "events/s",
-    "chunk_table": "chunk table",
-    "event_table": "event table",
-    "export": "export",
-}
-"""Layout -> the text of its tab."""
+
+def tabs() -> dict[str, str]:
+    """Name -> text of each tab, from the left."""
+    return {tab.name: tab.text for tab in _views_by_tab()} | _BELOW_THE_FIGURE
+
+
+def layouts() -> dict[str, Rows]:
+    """Name -> the rows of panels below the tabs: those of one tab, none where a table is shown there, or all.
+
+    A tab has one row, with the first panel of each of its views. `everything` has all panels: those of a view
+    with several are a row of their own.
+    """
+    by_tab = _views_by_tab()
+    found = {tab.name: (_row([view.names[0] for view in views]),) for tab, views in by_tab.items()}
+    every: list[Row] = []
+    for views in by_tab.values():
+        if alone := [view.name for view in views if len(view.names) == 1]:
+            every.append(_row(alone))
+        every += [_row(view.names) for view in views if len(view.names) > 1]
+    return {**found, **dict.fromkeys(_BELOW_THE_FIGURE, ()), EVERYTHING: tuple(every)}
+
+
+def layout_name(name: str) -> str:
+    """The present name of a layout that may be given by the name of an earlier version."""
+    return {tab.was: tab.name for tab in _views_by_tab() if tab.was}.get(name, name)
+
+
+def _views_by_tab() -> dict[Tab, list[View[Any]]]:
+    found: dict[Tab, list[View[Any]]] = {}
+    for view in VIEWS.values():
+        if view.dashboard is not None and view.dashboard.tab is not None:
+            found.setdefault(view.dashboard.tab, []).append(view)
+    return found
+
+
+def _row(names: Sequence[str]) -> Row:
+    return tuple((name, 1 / len(names)) for name in names)
+
 
 _SIDE_SHARE: Final = 0.36  # of the plots' width
 _SIDE_GAP: Final = 14  # pixels between the map and the side pane
@@ -71,11 +87,6 @@ _SIDE_ALONE: Final = 340  # pixels: the height of the side pane on a narrow page
 _TABS: Final = 30  # pixels: the height of the tabs
 _TABS_ABOVE: Final = 6
 
-_HEIGHTS: Final = {STRIP: 54, _MAP: 246, "lifetimes": 160, "address_time": 220, "rate": 120}
-_HEIGHT: Final = 165  # of every other plot, in pixels
-_BELOW: Final = {STRIP: 22, _MAP: 24, "bin_bytes": 62, "bin_chunks": 62}
-"""Pixels under a plot: ticks, of bins slanted ones, and the title of the axis, which strip and map have not."""
-_BELOW_OTHERS: Final = 40
 _GAP: Final = 0.1
 
 
@@ -98,7 +109,7 @@ class Arrangement:
 
 def names_in(layout: str) -> list[str]:
     """Names of the panels that the layout shows; the map is the first, so that its axes have number 1."""
-    return [_MAP, STRIP, *(name for row in LAYOUTS[layout] for name, _ in row)]
+    return [_MAP, STRIP, *(name for row in layouts()[layout] for name, _ in row)]
 
 
 def arrange(
@@ -107,7 +118,7 @@ def arrange(
     """Where everything lies: pixels from the top, shares of the plots' width.
 
     Args:
-        layout: one of `LAYOUTS`.
+        layout: one of `layouts()`.
         panels: at least those that the layout shows.
         narrow: each panel and the side pane has its own row.
         alone: a picture of the panels, without side pane and tabs.
@@ -126,7 +137,7 @@ def arrange(
     if not alone:
         tabs = Place(0.0, 1.0, end + _TABS_ABOVE, _TABS)
         end += _TABS_ABOVE + _TABS
-    end = _add_rows(places, panels, LAYOUTS[layout], end, narrow=narrow)
+    end = _add_rows(places, panels, layouts()[layout], end, narrow=narrow)
     lowest = max(place.top + place.height for place in places.values())
     margins = Margins(MARGINS.left, MARGINS.right, end - lowest)
     return Arrangement({name: places[name] for name in names_in(layout)}, side, tabs, margins)
@@ -153,17 +164,21 @@ def _add_rows(
 
 
 def _place(panels: Mapping[str, Panel], name: str, top: int, left: float, right: float) -> Place:
-    return Place(left, right, top + panels[name].above, _HEIGHTS.get(name, _HEIGHT))
+    return Place(left, right, top + panels[name].above, _in_dashboard(name).height)
 
 
 def _end(place: Place, name: str) -> int:
-    return place.top + place.height + _BELOW.get(name, _BELOW_OTHERS)
+    return place.top + place.height + _in_dashboard(name).below
+
+
+def _in_dashboard(panel: str) -> DashboardPlace:
+    return view_of(panel).dashboard or DashboardPlace(None)
 
 
 def map_pixels(width: int) -> tuple[int, int]:
     """Width and height of the region map's plot on a page of this width."""
     share = 1.0 if width < NARROW_PX else 1.0 - _SIDE_SHARE
-    return round(share * (width - MARGINS.beside)), _HEIGHTS[_MAP]
+    return round(share * (width - MARGINS.beside)), _in_dashboard(_MAP).height
 
 
 def css_room(place: Place) -> dict[str, str]:
@@ -258,6 +273,6 @@ def _tabs(layout: str) -> str:
     buttons = "".join(
         f"<button type='button' role='tab' aria-selected='{str(name == layout).lower()}' "
         f"data-bfcviz='{escape(dumps({'do': 'views', 'views': name}))}'>{escape(text)}</button>"
-        for name, text in TABS.items()
+        for name, text in tabs().items()
     )
     return f"<div role='tablist' aria-label='what is shown below the map'>{buttons}</div>"

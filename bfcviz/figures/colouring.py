@@ -249,12 +249,6 @@ def colouring(
     return Colouring(name, names, paints, classify)
 
 
-def colouring_at(trace: Trace, pool: int, name: str, theme: Theme, step: int | None) -> Colouring:
-    """The colouring at a step; None: for the whole trace."""
-    chunks = in_use_at(trace, pool, step) if name == "holder" and step is not None else None
-    return colouring(trace, pool, name, theme, chunks)
-
-
 def _spread(ramp: Sequence[Paint], count: int) -> list[Paint]:
     """`count` paints from one end of the ramp to the other."""
     return [ramp[place] for place in np.linspace(0, len(ramp) - 1, count).round().astype(int)]

@@ -16,8 +16,8 @@ import bfcviz
 from bfcviz.dashboard import panel_data
 from bfcviz.dashboard.layouts import names_in
 from bfcviz.events.trace import Trace
-from bfcviz.figures import active_memory_timeline as active_memory
-from bfcviz.figures.address_time_map import EventReader
+from bfcviz.figures import active_memory
+from bfcviz.figures.address_time import EventReader
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 

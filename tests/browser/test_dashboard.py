@@ -74,7 +74,7 @@ def test_every_view_is_drawn(small):
     )
     for title in titles:
         assert title in shown
-    small.set(views="memory")
+    small.set(views="active_memory")
     small.wait_for("return plot.querySelectorAll('.annotation-text').length === 2")
 
 
@@ -143,7 +143,7 @@ def test_a_click_selects_a_chunk_in_every_view(small):
 
 def test_a_click_on_a_timeline_goes_there(small):
     small.go_to(100)
-    small.page.mouse.click(*small.at("lifetimes", 0.5, 0.5))
+    small.page.mouse.click(*small.at("active_memory", 0.5, 0.5))
     small.view.locator(".bfcviz-step-line:not(:has-text('step 100 of'))").wait_for()
     assert 0.4 < small.step() / small.lab.python("len(run)") < 0.6
     small.wait_for_step(small.step())
@@ -154,8 +154,11 @@ def test_a_zoom_of_one_timeline_zooms_all(small):
     small.set(views="fragmentation")
     small.wait_for("return plot.querySelectorAll('.annotation-text').length === 3")
     whole = small.trace("in use", "x")
-    small.drag("stats", (0.2, 0.2), (0.4, 0.8))
-    one, other = (f"plot._fullLayout.xaxis{small.number(name)}.range" for name in ("stats", "fragmentation"))
+    small.drag("stats_timeline", (0.2, 0.2), (0.4, 0.8))
+    one, other = (
+        f"plot._fullLayout.xaxis{small.number(name)}.range"
+        for name in ("stats_timeline", "fragmentation_timeline")
+    )
     same = f"const [a, b] = [{one}, {other}];"
     small.wait_for(f"{same} return a[0] > 0 && Math.abs(a[0] - b[0]) < 1e-6 && Math.abs(a[1] - b[1]) < 1e-6")
     first, last = small.get("look.steps")
@@ -163,7 +166,7 @@ def test_a_zoom_of_one_timeline_zooms_all(small):
     small.key("z")
     small.wait_for(f"return {one}[0] === 0")
     assert small.trace("in use", "x") == whole
-    small.set(views="memory")
+    small.set(views="active_memory")
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def view(lab):
     board = Board(lab, "view").wait_until_drawn()
     yield board
     board.key("z")
-    board.set(views="memory")
+    board.set(views="active_memory")
 
 
 def width(board, pixels):
@@ -82,7 +82,7 @@ def test_no_text_is_clipped(view, pixels):
     width(view, 880)
 
 
-@pytest.mark.parametrize("views", ["memory", "everything"])
+@pytest.mark.parametrize("views", ["active_memory", "everything"])
 def test_the_wheel_scrolls_the_notebook_over_every_plot(view, views):
     view.set(views=views)
     names = view.lab.python("list(view.view.stage.places)")
@@ -101,7 +101,9 @@ def test_the_wheel_scrolls_the_notebook_over_every_plot(view, views):
         assert view.page.evaluate(RANGES, view.plot()) == before
 
 
-@pytest.mark.parametrize(("views", "name"), [("memory", "region_map"), ("address_time", "address_time")])
+@pytest.mark.parametrize(
+    ("views", "name"), [("active_memory", "region_map"), ("address_time", "address_time")]
+)
 def test_ctrl_and_wheel_zoom_and_never_beyond_the_data(view, views, name):
     view.set(views=views)
     number = view.number(name)
@@ -134,7 +136,7 @@ TAB = ".bfcviz-tabs [role=tab]"
 
 @pytest.mark.parametrize(
     "where",
-    ["region_map", "lifetimes", "strip", ".bfcviz-header", ".bfcviz-chunk", HOLDER, TAB, ".bfcviz-back"],
+    ["region_map", "active_memory", "strip", ".bfcviz-header", ".bfcviz-chunk", HOLDER, TAB, ".bfcviz-back"],
 )
 def test_keys_work_after_a_click_anywhere(view, where):
     view.page.locator(".jp-OutputArea-output").nth(1).click(position={"x": 5, "y": 5})
@@ -240,7 +242,7 @@ def window(board):
         first,
         last,
     )
-    number = board.number("lifetimes")
+    number = board.number("active_memory")
     board.wait_for(
         f"const [a, b] = plot._fullLayout.xaxis{number}.range;"
         "return Math.abs(a - args[0]) < 1 && Math.abs(b - args[1]) < 1",
@@ -253,7 +255,7 @@ def window(board):
 
 def wait_for_window(board, left, right):
     """Wait until the window has these ends."""
-    number = board.number("lifetimes")
+    number = board.number("active_memory")
     board.wait_for(
         f"const [a, b] = plot._fullLayout.xaxis{number}.range, all = args[2];"
         "return Math.abs(a / all - args[0]) < 0.01 && Math.abs(b / all - args[1]) < 0.01",
@@ -266,7 +268,7 @@ def wait_for_window(board, left, right):
 
 def test_the_brush_selects_moves_resizes_and_drives_all_views(view):
     view.key("z")
-    view.wait_for(f"return plot._fullLayout.xaxis{view.number('lifetimes')}.range[0] === 0")
+    view.wait_for(f"return plot._fullLayout.xaxis{view.number('active_memory')}.range[0] === 0")
     view.go_to(view.lab.python("len(view.panel_data.trace) * 2 // 5"))
     view.drag("strip", (0.3, 0.5), (0.5, 0.5))
     wait_for_window(view, 0.3, 0.5)
@@ -278,7 +280,7 @@ def test_the_brush_selects_moves_resizes_and_drives_all_views(view):
     wait_for_window(view, 0.25, 0.75)
     steps = view.get("look.steps")
     view.set(views="everything")
-    for name in ("address_time", "stats", "fragmentation", "rate", "lifetimes"):
+    for name in ("address_time", "stats_timeline", "fragmentation_timeline", "event_rate", "active_memory"):
         axis = f"plot._fullLayout.xaxis{view.number(name)}"
         view.wait_for(f"return {axis}?.visible && Math.abs({axis}.range[0] - args[0]) < 1", steps[0])
         view.wait_for(f"return Math.abs({axis}.range[1] - args[0]) < 1", steps[1])
@@ -296,7 +298,7 @@ def test_a_click_on_the_strip_goes_there_and_a_double_click_shows_all(view):
     wait_for_window(view, 0.4, 0.6)
     step = view.step()
     view.page.mouse.dblclick(*view.at("strip", 0.2, 0.5))
-    view.wait_for(f"return plot._fullLayout.xaxis{view.number('lifetimes')}.range[0] === 0")
+    view.wait_for(f"return plot._fullLayout.xaxis{view.number('active_memory')}.range[0] === 0")
     assert (view.get("look.steps"), view.step()) == (None, step)
 
 

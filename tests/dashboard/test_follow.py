@@ -11,7 +11,7 @@ from figures.synthetic import KiB, PlainHeap
 from shared import ROOT
 
 import bfcviz
-from bfcviz.dashboard.follow import Series
+from bfcviz.dashboard.live import Series
 from bfcviz.errors import BfcvizError
 
 LIMIT_S = 60

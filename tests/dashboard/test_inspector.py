@@ -13,7 +13,7 @@ from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 import bfcviz
 from bfcviz.dashboard import Inspector
 from bfcviz.dashboard import controls as player_module
-from bfcviz.dashboard.export_row import ExportRow
+from bfcviz.dashboard.controls import ExportRow
 from bfcviz.dashboard.figure_widget import difference
 from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.schema import EVENT, Kind

@@ -12,7 +12,7 @@ from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.analysis.account import Account, DeviceFigures, account_of
 from bfcviz.dashboard import live as module
 from bfcviz.dashboard.controls import MOVES
-from bfcviz.dashboard.layouts import LAYOUTS, names_in
+from bfcviz.dashboard.layouts import layouts, names_in
 from bfcviz.dashboard.live import LiveDashboard
 from bfcviz.dashboard.renderer import Frame
 from bfcviz.events.log import EventLog
@@ -39,7 +39,7 @@ def live():
     dashboard.close()
 
 
-@pytest.mark.parametrize("views", list(LAYOUTS))
+@pytest.mark.parametrize("views", list(layouts()))
 def test_it_follows_through_gaps_and_over_the_edge_of_what_is_kept(live, views):
     heap, dashboard = live
     inspector = dashboard.inspector
@@ -107,11 +107,11 @@ def shown_steps(dashboard):
         inspector.step,
         inspector.controls.step.value,
         inspector.panel_data.model.step,
-        inspector.panel_data._glance.step,
+        inspector.panel_data.live_map.step,
     ]
 
 
-@pytest.mark.parametrize("views", ["memory", "event_table", "chunk_table", "everything"])
+@pytest.mark.parametrize("views", ["active_memory", "event_table", "chunk_table", "everything"])
 def test_each_frame_of_an_active_heap_shows_one_state(live, views):
     heap, dashboard = live
     inspector = dashboard.inspector
@@ -153,18 +153,18 @@ def test_an_active_heap_redraws_only_the_map_and_an_idle_one_everything(live):
     heap, dashboard = live
     inspector = dashboard.inspector
     inspector.trace_grew(moving=True)
-    before, lifetimes = moving_map(dashboard), inspector.view.panels["lifetimes"]
+    before, lifetimes = moving_map(dashboard), inspector.view.panels["active_memory"]
     kept = [heap.allocate(100_000) for _ in range(40)]
     dashboard.trace.refresh()
     assert inspector.draw_moving_map()
     assert moving_map(dashboard) != before
     assert inspector.view.widget.data[0].source == moving_map(dashboard)
-    assert inspector.view.panels["lifetimes"] is lifetimes
+    assert inspector.view.panels["active_memory"] is lifetimes
     hover = inspector.view.panels["region_map"].traces[-2]
     assert hover["hovertemplate"] == []
     dashboard.refresh()
     assert inspector.step == heap.log.head
-    assert inspector.view.panels["lifetimes"] is not lifetimes
+    assert inspector.view.panels["active_memory"] is not lifetimes
     hover = inspector.view.panels["region_map"].traces[-2]
     assert len(hover["hovertemplate"]) > len(kept)
 

@@ -8,7 +8,7 @@ from figures.odd_traces import LABELS, ODD, many_regions
 from heaps import new_heap
 
 from bfcviz.dashboard import Inspector
-from bfcviz.dashboard.layouts import LAYOUTS
+from bfcviz.dashboard.layouts import layouts
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool
 from bfcviz.events.storage.recording import Recording
@@ -16,11 +16,13 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.model.trace_from_source import trace_of
 
+LAYOUTS = tuple(layouts())
 
-def looked_at_from_all_sides(inspector, steps, layouts=tuple(LAYOUTS)):
+
+def looked_at_from_all_sides(inspector, steps, shown=LAYOUTS):
     """Every view, step, colouring and axis, without all of their products."""
     axes = cycle(("step", "time"))
-    for views in layouts:
+    for views in shown:
         inspector.views = views
         for step, axis in zip(steps, axes, strict=False):
             inspector.axis = axis
@@ -44,8 +46,8 @@ def test_it_is_shown(name):
     inspector = Inspector(trace, len(trace))
     for pool in range(len(trace.origin.pools)):
         inspector.pool = pool
-        layouts = ("everything",) if pool else tuple(LAYOUTS)
-        looked_at_from_all_sides(inspector, sorted({0, len(trace) // 2, len(trace)}), layouts)
+        shown = ("everything",) if pool else LAYOUTS
+        looked_at_from_all_sides(inspector, sorted({0, len(trace) // 2, len(trace)}), shown)
 
 
 def test_thousands_of_regions_are_shown():

@@ -18,9 +18,8 @@ from processes import run_code
 
 import bfcviz
 from bfcviz.dashboard.figure_widget import PlotlyScript
-from bfcviz.dashboard.follow import Series
 from bfcviz.dashboard.inspector import Inspector
-from bfcviz.dashboard.live import LiveDashboard
+from bfcviz.dashboard.live import LiveDashboard, Series
 from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
 

@@ -8,13 +8,13 @@ import kaleido
 import plotly.graph_objects as go
 import pytest
 from browser.lab import find_browser
+from figures.drawn import region_map
 from figures.synthetic import MiB, PlainHeap, busy_trace
 from kaleido.errors import ChromeNotFoundError
 from pyarrow import parquet
 
 from bfcviz.errors import BfcvizError, MissingExtra
 from bfcviz.figures import FIGURES, FORMATS, draw, export
-from bfcviz.figures.region_map.figure import region_map
 from bfcviz.model import Model
 
 needs_browser = pytest.mark.skipif(find_browser() is None, reason="no Chromium or Chrome found")
@@ -62,7 +62,9 @@ def test_pdf_is_one_page_with_room_for_its_margins(figure, tmp_path):
     assert pdf.startswith(b"%PDF-")
     (box,) = re.findall(rb"/MediaBox\s*\[\s*0 0 ([\d.]+) ([\d.]+)\s*\]", pdf)
     width, height = map(float, box)
-    assert (width / 0.75, height / 0.75) == pytest.approx((1240, figure.layout.height + 40), abs=1)
+    assert (width / 0.75, height / 0.75) == pytest.approx(
+        (1240, figure.layout.height + 40 + 22), abs=1
+    )  # 22: the facts
     assert figure.layout.width is None  # it is as it was
 
 
@@ -178,6 +180,6 @@ def test_by_default_a_figure_shows_the_last_step():
 
 
 def test_an_unknown_figure_is_refused_with_those_there_are():
-    with pytest.raises(ValueError, match=r"region_map, ladder, bin_histogram"):
+    with pytest.raises(ValueError, match=r"region_map, active_memory, address_time"):
         draw("pie", busy_trace())
     assert FORMATS == (".html", ".png", ".svg", ".pdf", ".csv", ".parquet")

@@ -6,7 +6,6 @@ from figures.odd_traces import ODD, assert_drawable, many_regions
 from bfcviz.figures import FIGURES
 from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.figures.export import rendered
-from bfcviz.figures.region_map.rows import last_event
 from bfcviz.figures.view_options import Look, MapWindow, Selected
 from bfcviz.model import Model
 
@@ -17,7 +16,7 @@ def pictures(trace, look, pool=0, steps=()):
     for step in steps or [len(trace)]:
         model.seek(step)
         for kind in FIGURES.values():
-            yield kind.draw(model, last_event(model), look)
+            yield kind.draw(model, look)
 
 
 @pytest.mark.parametrize("axis", ["step", "time"])

@@ -9,7 +9,6 @@ from figures.odd_traces import ODD
 import bfcviz
 from bfcviz.figures import FIGURES, panel
 from bfcviz.figures.colouring import COLOURINGS
-from bfcviz.figures.region_map.rows import last_event
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 
@@ -47,7 +46,7 @@ def test_of_a_failed_run(colour, checked):
     model = Model(trace)
     model.seek(len(trace))
     for kind in FIGURES.values():
-        kind.draw(model, last_event(model), Look(colour=colour, wanted=1 << 20))
+        kind.draw(model, Look(colour=colour, wanted=1 << 20))
     assert len(checked) >= len(FIGURES)
 
 
@@ -57,7 +56,7 @@ def test_of_odd_traces(name, checked):
     model = Model(trace)
     model.seek(len(trace) // 2)
     for kind in FIGURES.values():
-        kind.draw(model, last_event(model), Look(axis="time", theme="dark"))
+        kind.draw(model, Look(axis="time", theme="dark"))
     assert len(checked) >= len(FIGURES)
 
 

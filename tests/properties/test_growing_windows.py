@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from properties.growing_trace import cuts, lengths
 
-from bfcviz.figures import active_memory_timeline as active_memory
-from bfcviz.figures import address_time_map
-from bfcviz.figures.active_memory_timeline import active_memory_window
-from bfcviz.figures.address_time_map import address_time_window
+from bfcviz.figures import active_memory, address_time
+from bfcviz.figures.active_memory import active_memory_window
+from bfcviz.figures.address_time import address_time_window
 from bfcviz.figures.colouring import colouring
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
@@ -57,9 +56,9 @@ def test_the_address_time_map_is_as_if_read_at_once(steps, cuts, look, most):
     trace = growing_trace(steps)
     colours, model, known = colouring(trace, 1, look.colour, look.paints), Model(trace, 1), None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(address_time_map, "EXACT_LIFETIMES", most)
-        patch.setattr(address_time_map, "PIXELS", (7, 5))
-        patch.setattr(address_time_map, "COARSER", (6, 5))
+        patch.setattr(address_time, "EXACT_LIFETIMES", most)
+        patch.setattr(address_time, "PIXELS", (7, 5))
+        patch.setattr(address_time, "COARSER", (6, 5))
         for length in lengths(trace, cuts):
             seen = within(look, length)
             known = address_time_window(trace, 1, seen, colours, model=model, before=known)

@@ -17,17 +17,17 @@ from bfcviz.analysis.fit import Fit, chunk_name, fit_of, fit_sentence, request_a
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Events, Kind, bin_numbers
 from bfcviz.figures.colouring import COLOURINGS, Colouring, colouring
-from bfcviz.figures.panel import Panel, Picture, single
-from bfcviz.figures.region_map import raster
+from bfcviz.figures.panel import Panel, box_outlines, box_trace
 from bfcviz.figures.region_map import traces as map_traces
 from bfcviz.figures.region_map import traces as markers
+from bfcviz.figures.region_map import traces as raster
 from bfcviz.figures.region_map.cells import Cells
 from bfcviz.figures.region_map.rows import SPAN, Pieces, Rows, VisibleRows, lay_out, selected, touched
 from bfcviz.figures.region_map.traces import VisibleChunks, boxes_of
-from bfcviz.figures.shapes import box_outlines, box_trace
 from bfcviz.figures.text import axis_unit, exact_bytes, harmless
 from bfcviz.figures.theme import Paint, Theme, rgb, translucent
-from bfcviz.figures.view_options import PLAIN, Look, faded
+from bfcviz.figures.view import DashboardPlace, HeapData, View
+from bfcviz.figures.view_options import Look, Selected, faded
 from bfcviz.model import Model
 from bfcviz.model.model import CHUNK
 
@@ -277,24 +277,6 @@ _DEFINITION = (
 )
 
 
-def region_map(model: Model, highlight: Events | None = None, look: Look = PLAIN) -> Picture:
-    """The heap at the model's step.
-
-    Args:
-        model: the heap; it stays at its step.
-        highlight: events whose chunks are outlined, such as the last one applied.
-        look: theme and colouring, and the part to draw.
-
-    Returns:
-        The figure; its table has one row per chunk.
-    """
-    rows = lay_out(model.regions())
-    height = int(np.clip(26 * len(rows.part(look.map_window)), 200, 620))
-    look = replace(look, map_pixels=(look.map_pixels[0], height))
-    panel = region_panel(model, highlight, look)
-    return single(panel, height, look.paints).with_table(chunk_table(model))
-
-
 def region_panel(
     model: Model, highlight: Events | None, look: Look, colours: Colouring | None = None
 ) -> Panel:
@@ -514,3 +496,42 @@ def chunk_table(model: Model) -> pa.Table:
             "allocated_at_step": pa.array(chunks["born"] + np.uint64(1), mask=~in_use),
         }
     )
+
+
+def map_panel(heap: HeapData, look: Look, live_map: LiveMap | None = None) -> Panel:
+    """The map of the heap at its step.
+
+    Args:
+        heap: the heap; a dashboard lists holders beside the map.
+        look: see `region_panel`.
+        live_map: the map of a running heap, drawn instead, without what costs most.
+    """
+    if heap.brief:
+        look = replace(look, legend=look.colour != "holder")
+    if live_map is not None:
+        return live_map_panel(live_map, heap.trace.labels, look)
+    return region_panel(heap.model, heap.last_event, look, heap.colours(look))
+
+
+def _height(model: Model, look: Look) -> list[int]:
+    return [int(np.clip(26 * len(lay_out(model.regions()).part(look.map_window)), 200, 620))]
+
+
+def _at(model: Model, _: HeapData, look: Look, x: float, y: float) -> Selected | None:
+    chunk = chunk_at(model, x, y, look)
+    if chunk is None:
+        return None
+    return Selected(int(chunk["address"]), int(chunk["born"]) if chunk["in_use"] else None)
+
+
+VIEW: Final = View(
+    name="region_map",
+    title="region map",
+    data=lambda heap, _look: heap.model,
+    panels=lambda _model, heap, look: [map_panel(heap, look)],
+    table=chunk_table,
+    height=_height,
+    at=_at,
+    windows=("map_window",),
+    dashboard=DashboardPlace(None, height=246, below=24),
+)

@@ -20,7 +20,7 @@ from bfcviz.errors import BfcvizError
 from bfcviz.events.origin import Status
 from bfcviz.events.storage.recording_set import recordings_in
 from bfcviz.events.trace import Trace
-from bfcviz.figures.comparison.workers import ORDERS, STYLE, WorkerRow, WorkerState, ordered, workers_html
+from bfcviz.figures.workers import ORDERS, STYLE, WorkerRow, WorkerState, ordered, workers_html
 from bfcviz.live.numpy.serve import unserved
 from bfcviz.model.growing_timeline import TimeTimeline
 

@@ -43,7 +43,7 @@ def test_of_a_marker_only_parts_are_sent():
 def test_a_panel_is_added_when_first_shown_and_then_only_hidden():
     panel_data, look = PanelData(busy_trace(), 0), Look()
     panel_data.model.seek(300)
-    view = FigureView(panel_data.panels(names_in("memory"), look), "memory", Look())
+    view = FigureView(panel_data.panels(names_in("active_memory"), look), "active_memory", Look())
     traces = len(view.widget.data)
     map_axis, lower_axis = view.widget.layout.xaxis, view.widget.layout.xaxis3
     view.show(panel_data.panels(names_in("fragmentation"), look), "fragmentation", Look())
@@ -52,10 +52,10 @@ def test_a_panel_is_added_when_first_shown_and_then_only_hidden():
     assert map_axis.visible is True
     assert lower_axis.visible is False
     assert not any(trace.visible for trace in view.widget.data if trace.xaxis == "x3")
-    view.show(panel_data.panels(names_in("memory"), look), "memory", Look())
+    view.show(panel_data.panels(names_in("active_memory"), look), "active_memory", Look())
     assert len(view.widget.data) == joined
     assert lower_axis.visible is True
-    assert [panel.name for panel in view.panels.values()][:3] == ["region_map", "strip", "lifetimes"]
+    assert [panel.name for panel in view.panels.values()][:3] == ["region_map", "strip", "active_memory"]
     assert view.panel_at(1) is view.panels["region_map"]
     assert view.panel_at(99) is None
 
@@ -63,8 +63,10 @@ def test_a_panel_is_added_when_first_shown_and_then_only_hidden():
 def test_another_theme_changes_paper_and_paint():
     panel_data = PanelData(busy_trace(), 0)
     panel_data.model.seek(300)
-    view = FigureView(panel_data.panels(names_in("memory"), Look()), "memory", Look())
-    view.show(panel_data.panels(names_in("memory"), Look(theme="dark")), "memory", Look(theme="dark"))
+    view = FigureView(panel_data.panels(names_in("active_memory"), Look()), "active_memory", Look())
+    view.show(
+        panel_data.panels(names_in("active_memory"), Look(theme="dark")), "active_memory", Look(theme="dark")
+    )
     assert view.widget.layout.template.layout.paper_bgcolor == DARK.paper
     assert next(trace for trace in view.widget.data if trace.name == "free").fillcolor == DARK.free.fill
 
@@ -102,9 +104,9 @@ def test_a_step_sends_no_whole_list_of_titles(monkeypatch):
 def test_a_zoom_does_not_change_the_drawn_ranges():
     panel_data = PanelData(busy_trace(), 0)
     panel_data.model.seek(300)
-    view = FigureView(panel_data.panels(names_in("memory"), Look()), "memory", Look())
+    view = FigureView(panel_data.panels(names_in("active_memory"), Look()), "active_memory", Look())
     panel_data.model.seek(1)  # other ranges
-    view.show(panel_data.panels(names_in("memory"), Look()), "memory", Look())
+    view.show(panel_data.panels(names_in("active_memory"), Look()), "active_memory", Look())
     drawn = {name: list(panel.yaxis["range"]) for name, panel in view.panels.items()}
     # As plotly does when the page sends a zoom.
     view.widget.plotly_relayout(
@@ -116,9 +118,9 @@ def test_a_zoom_does_not_change_the_drawn_ranges():
 def test_a_step_is_one_message_to_the_figure(monkeypatch):
     panel_data, look = PanelData(busy_trace(), 0), Look()
     panel_data.model.seek(300)
-    view = FigureView(panel_data.panels(names_in("memory"), look), "memory", look, step=300)
+    view = FigureView(panel_data.panels(names_in("active_memory"), look), "active_memory", look, step=300)
     sent = messages_to(monkeypatch, view.widget)
-    for step, layout in ((400, "memory"), (500, "fragmentation")):  # the second adds axes and traces
+    for step, layout in ((400, "active_memory"), (500, "fragmentation")):  # the second adds axes and traces
         panel_data.model.seek(step)
         view.show(panel_data.panels(names_in(layout), look), layout, look, step=step)
     updates = [update for state in sent for update in state.values()]
@@ -131,12 +133,12 @@ def test_a_step_with_the_same_picture_is_told_too(monkeypatch):
     """Else the page believes that the figure does not follow the header."""
     panel_data, look = PanelData(busy_trace(), 0), Look()
     panel_data.model.seek(300)
-    panels = panel_data.panels(names_in("memory"), look)
-    view = FigureView(panels, "memory", look, step=300)
+    panels = panel_data.panels(names_in("active_memory"), look)
+    view = FigureView(panels, "active_memory", look, step=300)
     sent = messages_to(monkeypatch, view.widget)
-    view.show(panels, "memory", look, step=300)
+    view.show(panels, "active_memory", look, step=300)
     assert sent == []
-    view.show(panels, "memory", look, step=301)
+    view.show(panels, "active_memory", look, step=301)
     assert [[update["step"] for update in state.values()] for state in sent] == [[301]]
 
 
@@ -152,7 +154,7 @@ def test_only_traces_that_draw_something_or_have_a_legend_entry_are_visible():
     """Plotly lays out each visible trace with each step: most rectangles of the map are empty while it is an image."""
     panel_data, look = PanelData(busy_trace(), 0), Look()
     panel_data.model.seek(300)
-    view = FigureView(panel_data.panels(names_in("memory"), look), "memory", look)
+    view = FigureView(panel_data.panels(names_in("active_memory"), look), "active_memory", look)
     of_map = [trace for trace in view.widget.data if trace.xaxis == "x"]
     empty = [
         trace for trace in of_map if trace.type == "scatter" and np.isnan(trace.x).all() and len(trace.x)

@@ -1,11 +1,11 @@
 import pytest
 
-from bfcviz.dashboard.layouts import LAYOUTS, TABS, arrange, names_in
+from bfcviz.dashboard.layouts import arrange, layouts, names_in, tabs
 from bfcviz.figures.panel import Panel
 
 PANELS = {
     name: Panel(name, "title", "caption", [{"legend": 1}], {}, {})
-    for layout in LAYOUTS
+    for layout in layouts()
     for name in names_in(layout)
 }
 TICKS = 20  # pixels
@@ -27,7 +27,7 @@ def rooms(stage):
 
 
 @pytest.mark.parametrize("how", [{}, {"narrow": True}, {"alone": True}])
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", layouts())
 def test_nothing_overlaps(layout, how):
     stage = arrange(layout, PANELS, **how)
     assert list(stage.places) == names_in(layout)
@@ -40,14 +40,14 @@ def test_nothing_overlaps(layout, how):
             assert one is other or beside or below, (one, other)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", layouts())
 def test_on_a_narrow_page_everything_has_the_whole_width(layout):
     stage = arrange(layout, PANELS, narrow=True)
     for _, left, right, *_ in rooms(stage):
         assert (left, right) == (0, 1)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", layouts())
 def test_a_picture_alone_leaves_no_room_for_panes(layout):
     stage = arrange(layout, PANELS, alone=True)
     assert (stage.side, stage.tabs) == (None, None)
@@ -55,14 +55,14 @@ def test_a_picture_alone_leaves_no_room_for_panes(layout):
 
 
 def test_the_side_pane_is_as_high_as_the_map_and_the_tabs_are_under_both():
-    stage = arrange("memory", PANELS)
+    stage = arrange("active_memory", PANELS)
     place, side = stage.places["region_map"], stage.side
     assert side.left == place.right
     assert side.top <= place.top
     assert side.top + side.height >= place.top + place.height
     assert stage.tabs.top >= side.top + side.height
-    assert stage.places["lifetimes"].top > stage.tabs.top + stage.tabs.height
+    assert stage.places["active_memory"].top > stage.tabs.top + stage.tabs.height
 
 
 def test_every_tab_opens_a_layout():
-    assert TABS.keys() == LAYOUTS.keys() - {"everything"}
+    assert tabs().keys() == layouts().keys() - {"everything"}

@@ -3,14 +3,14 @@
 import pytest
 from heaps import new_heap
 
-from bfcviz.dashboard.layouts import LAYOUTS, names_in
+from bfcviz.dashboard.layouts import layouts, names_in
 from bfcviz.dashboard.panel_data import PanelData
 from bfcviz.events.trace import Trace
-from bfcviz.figures import address_time_map
+from bfcviz.figures import address_time
 from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model.trace_from_source import trace_of
 
-PANELS = sorted({name for layout in LAYOUTS for name in names_in(layout)})
+PANELS = sorted({name for layout in layouts() for name in names_in(layout)})
 READERS = 8
 """Parts of the dashboard that read each new event once: at most so many."""
 
@@ -34,7 +34,7 @@ def events_read(monkeypatch):
 @pytest.mark.parametrize("as_image", [True, False])
 @pytest.mark.parametrize("axis", ["step", "time"])
 def test_a_refresh_reads_the_new_events_only(axis, as_image, events_read, monkeypatch):
-    monkeypatch.setattr(address_time_map, "EXACT_LIFETIMES", 100 if as_image else 10**9)
+    monkeypatch.setattr(address_time, "EXACT_LIFETIMES", 100 if as_image else 10**9)
     heap = new_heap(1 << 30)
     held = [heap.allocate(1000 + 256 * (place % 9)) for place in range(60)]
 

@@ -5,7 +5,7 @@ from figures.synthetic import busy_trace
 
 from bfcviz.dashboard.panel_data import brushed, whole, zoomed
 from bfcviz.figures.panel import Panel
-from bfcviz.figures.timelines.axis import StepAxis
+from bfcviz.figures.timelines import StepAxis
 from bfcviz.figures.view_options import Look, MapWindow
 
 TRACE = busy_trace()
@@ -17,7 +17,7 @@ def panel(name, x=(0.0, 8.0), y=(16.0, -0.2), x_unit=1.0, y_unit=1.0):
 
 
 def test_what_is_shown_as_it_was_drawn_changes_nothing():
-    shown = {"region_map": panel("region_map"), "stats": panel("stats")}
+    shown = {"region_map": panel("region_map"), "stats_timeline": panel("stats_timeline")}
     ranges = {name: {"x": [0.0, 8.000001], "y": [16.0, -0.2]} for name in shown}
     look = Look()
     assert zoomed(look, shown, ranges, CLOCK) is look
@@ -29,7 +29,9 @@ def test_a_zoom_of_the_map_comes_in_bytes_and_rows():
     assert look.map_window == MapWindow((1 << 20, 2 << 20), (3.0, 5.0))
 
 
-@pytest.mark.parametrize("name", ["stats", "fragmentation", "rate", "lifetimes", "address_time"])
+@pytest.mark.parametrize(
+    "name", ["stats_timeline", "fragmentation_timeline", "event_rate", "active_memory", "address_time"]
+)
 def test_a_zoom_of_any_timeline_is_one_of_all(name):
     look = zoomed(Look(), {name: panel(name)}, {name: {"x": [3.0, 7.2], "y": [16.0, -0.2]}}, CLOCK)
     assert look.steps == (3, 7)
@@ -61,11 +63,19 @@ def test_a_zoom_of_the_address_time_map_chooses_addresses_too():
 
 
 def test_a_window_narrower_than_an_event_holds_one():
-    look = zoomed(Look(), {"stats": panel("stats")}, {"stats": {"x": [3.2, 3.4], "y": [16.0, -0.2]}}, CLOCK)
+    look = zoomed(
+        Look(),
+        {"stats_timeline": panel("stats_timeline")},
+        {"stats_timeline": {"x": [3.2, 3.4], "y": [16.0, -0.2]}},
+        CLOCK,
+    )
     assert look.steps == (3, 4)
     end = float(CLOCK.last)
     look = zoomed(
-        Look(), {"stats": panel("stats")}, {"stats": {"x": [end + 1, end + 2], "y": [16.0, -0.2]}}, CLOCK
+        Look(),
+        {"stats_timeline": panel("stats_timeline")},
+        {"stats_timeline": {"x": [end + 1, end + 2], "y": [16.0, -0.2]}},
+        CLOCK,
     )
     assert look.steps == (CLOCK.last - 1, CLOCK.last)
 
@@ -73,7 +83,7 @@ def test_a_window_narrower_than_an_event_holds_one():
 def test_all_is_shown_again_panel_by_panel_or_at_once():
     look = Look(map_window=MapWindow((0, 1), (0, 1)), steps=(1, 2), addresses=(0, 1))
     assert whole(look, "region_map") == Look(steps=(1, 2), addresses=(0, 1))
-    assert whole(look, "stats") == Look(map_window=look.map_window, addresses=(0, 1))
+    assert whole(look, "stats_timeline") == Look(map_window=look.map_window, addresses=(0, 1))
     assert whole(look, "address_time") == Look(map_window=look.map_window)
     assert whole(look, "bin_bytes") == look
     assert whole(look) == Look()

@@ -7,8 +7,8 @@ from figures.synthetic import MiB, PlainHeap, busy_trace
 from heap_strategies import operations, run
 from hypothesis import given
 
-from bfcviz.figures import active_memory_timeline as module
-from bfcviz.figures.active_memory_timeline import active_memory_panel, active_memory_window, stack
+from bfcviz.figures import active_memory as module
+from bfcviz.figures.active_memory import active_memory_panel, active_memory_window, stack
 from bfcviz.figures.view_options import Look
 from bfcviz.model import timeline
 from bfcviz.model.lifetimes import LIFETIME, find

@@ -2,14 +2,13 @@
 
 import numpy as np
 from figures.active_memory.outlines import area
+from figures.drawn import active_memory, address_time, region_map
 from figures.synthetic import MiB, PlainHeap
 from shared import sample_trace
 
 import bfcviz
-from bfcviz.figures.active_memory_timeline import active_memory, active_memory_panel, active_memory_window
-from bfcviz.figures.address_time_map import address_time
+from bfcviz.figures.active_memory import active_memory_panel, active_memory_window
 from bfcviz.figures.colouring import colouring
-from bfcviz.figures.region_map.figure import region_map
 from bfcviz.figures.theme import LIGHT, contrasting, translucent
 from bfcviz.figures.view_options import FADE, Look
 from bfcviz.model import Model
@@ -56,7 +55,7 @@ def test_a_figure_with_a_step_has_the_colours_of_the_map_there():
     step = bfcviz.peak(trace)
     model = Model(trace)
     model.seek(step)
-    shown = region_map(model, None, Look(colour="holder")).select_traces({"type": "scatter"})
+    shown = region_map(model, look=Look(colour="holder")).select_traces({"type": "scatter"})
     in_map = {each.name: each.fillcolor for each in shown}
     for draw in (active_memory, address_time):
         figure = draw(trace, step, look=Look(colour="holder", steps=(step - 50, step + 50)))

@@ -1,16 +1,12 @@
 import numpy as np
 import pytest
 from figures.active_memory.outlines import polygons, three_steps
+from figures.drawn import active_memory
 from figures.synthetic import MiB, PlainHeap, trace_of
 
 from bfcviz.events.schema import EVENT
-from bfcviz.figures import active_memory_timeline as module
-from bfcviz.figures.active_memory_timeline import (
-    active_memory,
-    active_memory_panel,
-    active_memory_window,
-    allocation_at,
-)
+from bfcviz.figures import active_memory as module
+from bfcviz.figures.active_memory import active_memory_panel, active_memory_window, allocation_at
 from bfcviz.figures.colouring import colouring
 from bfcviz.figures.theme import LIGHT
 from bfcviz.figures.view_options import Look, Selected

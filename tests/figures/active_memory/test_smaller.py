@@ -6,8 +6,8 @@ from figures.active_memory.outlines import area
 from figures.synthetic import KiB, MiB, PlainHeap
 
 from bfcviz.events.trace import Trace
-from bfcviz.figures import active_memory_timeline
-from bfcviz.figures.active_memory_timeline import MOST_AREAS, active_memory_panel, active_memory_window
+from bfcviz.figures import active_memory
+from bfcviz.figures.active_memory import MOST_AREAS, active_memory_panel, active_memory_window
 from bfcviz.figures.colouring import colouring
 from bfcviz.figures.theme import LIGHT, mixed
 from bfcviz.figures.view_options import FADE, Look
@@ -28,7 +28,7 @@ def areas(window):
 
 @pytest.fixture
 def few_bands(monkeypatch):
-    monkeypatch.setattr(active_memory_timeline, "LARGEST", 2)
+    monkeypatch.setattr(active_memory, "LARGEST", 2)
 
 
 def two_holders():
@@ -49,7 +49,7 @@ def lived(trace, lives):
 
 
 def test_areas_cover_the_bytes_that_have_no_band(trace, monkeypatch):
-    monkeypatch.setattr(active_memory_timeline, "LARGEST", 20)
+    monkeypatch.setattr(active_memory, "LARGEST", 20)
     seen = active_memory_window(trace)
     without_band = lived(trace, find(trace).lifetimes) - lived(trace, find(trace, largest=20).lifetimes)
     drawn = sum(area(outline) for outline in areas(seen).values()) * seen.divisor

@@ -2,12 +2,13 @@ import base64
 
 import numpy as np
 import pytest
+from figures.drawn import address_time
 from figures.style.test_png import decode
 from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.events.schema import EVENT
-from bfcviz.figures import address_time_map as module
-from bfcviz.figures.address_time_map import address_time, address_time_panel, address_time_window
+from bfcviz.figures import address_time as module
+from bfcviz.figures.address_time import address_time_panel, address_time_window
 from bfcviz.figures.theme import LIGHT, rgb, translucent
 from bfcviz.figures.view_options import FADE, Look, Selected
 from bfcviz.model import Model

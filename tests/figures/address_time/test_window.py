@@ -5,13 +5,14 @@ import pytest
 from figures.synthetic import MiB, PlainHeap, busy_trace
 
 from bfcviz.events.trace import Trace
-from bfcviz.figures import address_time_map
-from bfcviz.figures.address_time_map import address_time_window, chunk_at_time
-from bfcviz.figures.colouring import colouring_at
+from bfcviz.figures import address_time
+from bfcviz.figures.address_time import address_time_window, chunk_at_time
+from bfcviz.figures.colouring import colouring
 from bfcviz.figures.theme import LIGHT
 from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model import Model
 from bfcviz.model.grouping import HolderChoice
+from bfcviz.model.lifetimes import in_use_at
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def test_a_click_selects_the_chunk_there_at_that_step(trace, axis):
 @pytest.mark.parametrize("choice", [None, HolderChoice("op", ("layer_1",))])
 def test_other_colours_of_holders_read_no_event_again(monkeypatch, choice):
     """Two phases, each with its own holders: the colours change, what was counted does not."""
-    monkeypatch.setattr(address_time_map, "EXACT_LIFETIMES", 10)
+    monkeypatch.setattr(address_time, "EXACT_LIFETIMES", 10)
     heap = PlainHeap(64 * MiB)
     steps = []
     for phase in range(2):
@@ -50,7 +51,7 @@ def test_other_colours_of_holders_read_no_event_again(monkeypatch, choice):
             heap.free(address)
     trace = heap.trace()
     look = Look(colour="holder", holder=choice)
-    colours = [colouring_at(trace, 0, "holder", LIGHT, step) for step in steps]
+    colours = [colouring(trace, 0, "holder", LIGHT, in_use_at(trace, 0, step)) for step in steps]
     counted = []
     blocks = Trace.blocks
     monkeypatch.setattr(Trace, "blocks", lambda *of: counted.extend(each := list(blocks(*of))) or each)
@@ -85,7 +86,7 @@ def _texts(window):
 @pytest.mark.parametrize("exact", [True, False])
 def test_other_colours_need_no_new_hover_texts_other_places_do(trace, exact, monkeypatch):
     if not exact:
-        monkeypatch.setattr(address_time_map, "EXACT_LIFETIMES", 10)
+        monkeypatch.setattr(address_time, "EXACT_LIFETIMES", 10)
     first = address_time_window(trace)
     again = address_time_window(trace, 0, Look(colour="holder"), before=first)
     assert (again.image is None) == exact

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
+from figures.drawn import bin_histogram
 from figures.synthetic import busy_trace
 
-from bfcviz.analysis.search import search_of
 from bfcviz.events.schema import Kind
-from bfcviz.figures.bins import bin_histogram, bin_panels
-from bfcviz.figures.region_map.rows import last_event
+from bfcviz.figures.bin_histogram import bin_panels, bins_of
+from bfcviz.figures.view import HeapData
 from bfcviz.figures.view_options import PLAIN, Look
 from bfcviz.model import Model
 from bfcviz.model.navigation import next_step
@@ -49,10 +49,12 @@ def test_axes_hold_every_bar_and_name_their_unit(model):
 
 
 def test_panels_have_the_same_traces_whatever_is_marked(model):
-    names = [[trace["name"] for trace in panel.traces] for panel in bin_panels(model, None, PLAIN)]
+    names = [
+        [trace["name"] for trace in panel.traces]
+        for panel in bin_panels(bins_of(HeapData(model), PLAIN), PLAIN)
+    ]
     model.seek(next_step(model.trace, 200, [Kind.ALLOCATE]))
-    search = search_of(model.trace, model.step - 1, model)
-    panels = bin_panels(model, last_event(model), PLAIN, search)
+    panels = bin_panels(bins_of(HeapData(model), PLAIN), PLAIN)
     assert [[trace["name"] for trace in panel.traces] for panel in panels] == names
     for panel in panels:
         for trace in panel.traces:

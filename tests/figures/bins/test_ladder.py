@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from figures.drawn import ladder
 from figures.synthetic import MiB, PlainHeap, busy_trace
 from heaps import GIB, model_of, new_heap
 
-from bfcviz.figures.free_chunk_ladder import STEPS, free_chunk_at, ladder, ladder_of, ladder_panel
+from bfcviz.figures.ladder import STEPS, free_chunk_at, ladder_of, ladder_panel
 from bfcviz.figures.view_options import PLAIN, Look, Selected
 from bfcviz.model import Model
 
@@ -14,6 +15,10 @@ def at_end(trace):
     model = Model(trace)
     model.seek(len(trace))
     return model
+
+
+def panel_of(model, look):
+    return ladder_panel(ladder_of(model, look), model.trace.labels, look)
 
 
 @pytest.fixture
@@ -46,7 +51,7 @@ def bars(panel, name, unit=1):
 
 
 def test_each_free_chunk_is_a_step_and_the_request_divides_them(heap):
-    panel = ladder_panel(at_end(heap.trace()), Look(wanted=10 * MiB))
+    panel = panel_of(at_end(heap.trace()), Look(wanted=10 * MiB))
     assert bars(panel, "would take it", MiB) == [[0, 18], [18, 16], [18, 16]]
     assert bars(panel, "free", MiB) == [[34], [9], [9]]
     line = named(panel, "asked")
@@ -54,7 +59,7 @@ def test_each_free_chunk_is_a_step_and_the_request_divides_them(heap):
 
 
 def test_a_failed_request_is_a_line_above_the_first_step(heap):
-    panel = ladder_panel(at_end(heap.trace()), PLAIN)
+    panel = panel_of(at_end(heap.trace()), PLAIN)
     line = named(panel, "failed request")
     assert line["y"][0] * panel.y_unit == 24 * MiB
     assert line["line"]["color"] == PLAIN.paints.oom
@@ -65,9 +70,9 @@ def test_a_failed_request_is_a_line_above_the_first_step(heap):
 def test_each_place_of_the_ladder_is_a_free_chunk(heap):
     model = at_end(heap.trace())
     by_size = [chunk["address"] for chunk in ladder_of(model, PLAIN).chunks]
-    places = [free_chunk_at(model, x, PLAIN) for x in (0.0, 17.9, 18.1, 33.9, 34.1, 42.9)]
+    places = [free_chunk_at(ladder_of(model, PLAIN), x) for x in (0.0, 17.9, 18.1, 33.9, 34.1, 42.9)]
     assert places == [Selected(int(by_size[at]), None) for at in (0, 0, 1, 1, 2, 2)]
-    beside = [free_chunk_at(model, x, PLAIN) for x in (-0.1, 1e9, float("nan"))]
+    beside = [free_chunk_at(ladder_of(model, PLAIN), x) for x in (-0.1, 1e9, float("nan"))]
     assert beside == [None, None, None]
 
 
@@ -85,18 +90,18 @@ def test_the_table_has_every_free_chunk_by_size(model):
 def test_the_selected_free_chunk_is_outlined(model):
     chunks = model.chunks()
     chunk = chunks[~chunks["in_use"]][0]
-    panel = ladder_panel(model, Look(selected=Selected(int(chunk["address"]))))
+    panel = panel_of(model, Look(selected=Selected(int(chunk["address"]))))
     assert bars(panel, "selected")[2] == [int(chunk["size"])]
     used = chunks[chunks["in_use"]][0]
-    panel = ladder_panel(model, Look(selected=Selected(int(used["address"]), int(used["born"]))))
+    panel = panel_of(model, Look(selected=Selected(int(used["address"]), int(used["born"]))))
     assert bars(panel, "selected")[2] == []
 
 
 def test_a_panel_has_the_same_traces_at_every_step(model):
-    count = len(ladder_panel(model, PLAIN).traces)
+    count = len(panel_of(model, PLAIN).traces)
     for step, look in ((0, PLAIN), (0, Look(wanted=1 << 30)), (300, Look(wanted=256, theme="dark"))):
         model.seek(step)
-        assert len(ladder_panel(model, look).traces) == count
+        assert len(panel_of(model, look).traces) == count
 
 
 def test_thousands_of_chunks_share_steps_but_lose_no_bytes_and_no_answer():
@@ -105,7 +110,7 @@ def test_thousands_of_chunks_share_steps_but_lose_no_bytes_and_no_answer():
     for place in places[::2]:
         heap.free(place)
     model, wanted = model_of(heap), 256 * 900
-    panel = ladder_panel(model, Look(wanted=wanted))
+    panel = panel_of(model, Look(wanted=wanted))
     steps = [bars(panel, name) for name in ("would take it", "free")]
     assert 100 < sum(len(left) for left, _, _ in steps) <= 2 * STEPS
     free = model.chunks()[~model.chunks()["in_use"]]["size"].astype(int)

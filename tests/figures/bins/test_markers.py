@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from figures.drawn import bin_histogram
 from figures.synthetic import busy_trace
 
 from bfcviz.analysis.search import search_of
 from bfcviz.events.schema import Kind, bin_of
-from bfcviz.figures.bins import bin_histogram
 from bfcviz.figures.region_map.rows import last_event
 from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model import Model
@@ -42,10 +42,9 @@ def test_the_bin_of_the_event_is_marked():
     model = Model(busy_trace())
     model.seek(next_step(model.trace, 100, [Kind.FREE]))
     event = last_event(model)
-    assert marked(bin_histogram(model, event), "this step") == [float(event["bin"][0])]
-    assert marked(bin_histogram(model), "this step") == []
-    assert shaded(bin_histogram(model, event)) is None
-    assert marked(bin_histogram(model, event), "taken") == []
+    assert marked(bin_histogram(model), "this step") == [float(event["bin"][0])]
+    assert shaded(bin_histogram(model)) is None
+    assert marked(bin_histogram(model), "taken") == []
 
 
 def test_the_bins_a_search_looked_at_are_shaded_and_where_it_ended_is_marked():
@@ -57,7 +56,7 @@ def test_the_bins_a_search_looked_at_are_shaded_and_where_it_ended_is_marked():
             continue
         model.seek(step)
         search = search_of(trace, step - 1, model)
-        figure = bin_histogram(model, last_event(model))
+        figure = bin_histogram(model)
         assert shaded(figure) == (search.first_bin, search.last_bin)
         assert marked(figure, "taken") == ([] if search.taken is None else [search.taken.bin])
         own = int(last_event(model)["bin"][0])
@@ -68,7 +67,7 @@ def test_the_bins_a_search_looked_at_are_shaded_and_where_it_ended_is_marked():
 
 def test_the_shading_fills_the_plot_and_lies_behind_the_bars(model):
     model.seek(next_step(model.trace, 200, [Kind.ALLOCATE]))
-    figure = bin_histogram(model, last_event(model))
+    figure = bin_histogram(model)
     names = [trace.name for trace in figure.data if trace.type == "bar"]
     assert names == ["searched", "free", "in use"] * 2
     band = figure.data[0]

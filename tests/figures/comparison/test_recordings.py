@@ -9,8 +9,8 @@ from shared import sample_trace
 
 import bfcviz
 from bfcviz.analysis.comparison import peaks_text
-from bfcviz.figures.comparison.recordings import recordings_compared
 from bfcviz.figures.export import rendered
+from bfcviz.figures.recording_comparison import recordings_compared
 from bfcviz.figures.theme import THEMES
 
 

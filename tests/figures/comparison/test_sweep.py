@@ -1,8 +1,8 @@
 import pyarrow as pa
 import pytest
 
-from bfcviz.figures.comparison.sweep import MOST_COLUMNS, MOST_ROWS, sweep_heat_map
 from bfcviz.figures.export import export
+from bfcviz.figures.sweep import MOST_COLUMNS, MOST_ROWS, sweep_heat_map
 from bfcviz.figures.view_options import Look
 
 MiB = 1 << 20

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from bfcviz.figures.comparison.workers import MOST_ROWS, ORDERS, WorkerRow, WorkerState, ordered, workers_html
+from bfcviz.figures.workers import MOST_ROWS, ORDERS, WorkerRow, WorkerState, ordered, workers_html
 from bfcviz.units import MiB
 
 

@@ -1,12 +1,13 @@
 """The picture of a failed request: its bars and its table, counted by hand."""
 
 import pytest
+from figures.drawn import failure
 from figures.odd_traces import assert_drawable
 from figures.synthetic import busy_trace
 from model.explain.failure.built import BASE, MIB, state
 
 from bfcviz.figures import Look, draw
-from bfcviz.figures.failed_request import MOST_BARS, failure
+from bfcviz.figures.failure import MOST_BARS
 from bfcviz.model import Model
 
 
@@ -70,7 +71,7 @@ def test_it_shows_the_failure_before_the_step_and_the_model_stays():
     for step in (len(trace) // 2, len(trace)):
         model = Model(trace)
         model.seek(step)
-        figure = failure(model, None, Look(theme="dark"))
+        figure = failure(model, look=Look(theme="dark"))
         assert f"step {len(trace) - 1:,}" in figure.layout.annotations[0].text
         assert model.step == step
         assert_drawable(figure.to_dict())

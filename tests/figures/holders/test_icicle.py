@@ -8,8 +8,9 @@ from shared import sample_trace
 import bfcviz
 from bfcviz.figures import draw
 from bfcviz.figures.colouring import colouring
-from bfcviz.figures.icicle import MOST, holders_icicle
+from bfcviz.figures.holders import MOST, icicle_of, icicle_panel
 from bfcviz.figures.theme import THEMES, contrasting
+from bfcviz.figures.view import HeapData
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 
@@ -68,14 +69,15 @@ def test_a_holder_has_the_colour_that_most_of_its_bytes_have_in_the_map(theme, b
     trace = nested().trace()
     model = Model(trace)
     model.seek(len(trace))
-    (bars,) = holders_icicle(model, None, Look(theme=theme.name), by).data
+    look = Look(theme=theme.name)
+    (bars,) = icicle_panel(icicle_of(HeapData(model), look, by), theme).traces
     chunks = model.in_use()
     made = colouring(trace, 0, "holder", theme, chunks)
     by_label = {
         trace.labels.name(int(chunk["label"])) or "no label": made.paints[number].fill
         for chunk, number in zip(chunks, made.classes(chunks, model.step), strict=True)
     }
-    colours = list(bars.marker.color)
+    colours = list(bars["marker"]["color"])
     assert colours[0] == theme.pool.fill
     if by == "op":
         names = ["layer_1/MatMul", "layer_1/MatMul", "layer_1/Relu", "x/y", "no label"]
@@ -83,7 +85,7 @@ def test_a_holder_has_the_colour_that_most_of_its_bytes_have_in_the_map(theme, b
         assert len(set(colours[2:])) == 4
     else:
         assert colours[1:] == [by_label["layer_1/MatMul"]]
-    assert list(bars.insidetextfont.color) == [contrasting(colour) for colour in colours]
+    assert list(bars["insidetextfont"]["color"]) == [contrasting(colour) for colour in colours]
 
 
 @pytest.mark.parametrize("place", ["peak", "last"])

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from figures.drawn import region_map
 from figures.region_map.drawn_map import area, at_step, ends, hover_points, hover_texts, of_mode, unit
 from figures.synthetic import KiB, MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.events.schema import Kind
 from bfcviz.figures.colouring import COLOURINGS
-from bfcviz.figures.region_map.figure import chunk_at, region_map, region_panel
+from bfcviz.figures.region_map.figure import chunk_at, region_panel
 from bfcviz.figures.region_map.rows import last_event, lay_out
 from bfcviz.figures.view_options import Look, MapWindow, Selected
 from bfcviz.model import Model
@@ -79,7 +80,7 @@ def test_no_region_one_event_and_a_window_beside_everything_are_drawn(colour):
         panel = region_panel(model, last_event(model), look)
         assert panel.yaxis["range"] == [7.0, 1.0]
         assert chunk_at(model, 6.0 / panel.x_unit, 20.0, look) is None
-        region_map(model, last_event(model), Look(colour=colour))
+        region_map(model, look=Look(colour=colour))
 
 
 def test_thousands_of_regions_and_a_terabyte_are_drawn():

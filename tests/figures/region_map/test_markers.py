@@ -3,11 +3,11 @@
 import sys
 
 import numpy as np
+from figures.drawn import region_map
 from figures.region_map.drawn_map import area, at_step, of_mode, rectangles, unit
 from figures.synthetic import KiB, MiB, PlainHeap, busy_trace
 
-from bfcviz.figures.region_map.figure import chunk_at, region_map
-from bfcviz.figures.region_map.rows import last_event
+from bfcviz.figures.region_map.figure import chunk_at
 from bfcviz.figures.view_options import Look, MapWindow, Selected
 
 
@@ -15,11 +15,12 @@ def test_the_touched_chunk_is_outlined_and_a_narrow_one_gets_a_marker():
     heap = PlainHeap(64 * MiB)
     heap.allocate(4 * KiB)
     model = at_step(heap.trace(), 3)
-    figure = region_map(model, last_event(model))
+    figure = region_map(model)
     outline = rectangles(figure, "touched by this step")
     assert (outline[:, 1] - outline[:, 0]) * unit(figure) == 4 * KiB
     _, _, marker = of_mode(figure, "markers")
     assert list(marker.x) == [2 * KiB / unit(figure)]
+    model.seek(0)
     assert len(rectangles(region_map(model), "touched by this step")) == 0
 
 

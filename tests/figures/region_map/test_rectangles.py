@@ -1,6 +1,7 @@
 """Rectangles of the region map: the bytes that they cover, and their lines."""
 
 import pytest
+from figures.drawn import region_map
 from figures.region_map.drawn_map import (
     area,
     at_step,
@@ -10,7 +11,6 @@ from figures.region_map.drawn_map import (
 from figures.synthetic import KiB, PlainHeap, busy_trace
 
 from bfcviz.figures.colouring import COLOURINGS, colouring
-from bfcviz.figures.region_map.figure import region_map
 from bfcviz.figures.theme import LIGHT
 from bfcviz.figures.view_options import Look
 

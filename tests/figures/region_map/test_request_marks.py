@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from figures.drawn import region_map
 from figures.synthetic import BASE, KiB, MiB, PlainHeap
 
-from bfcviz.figures.region_map.figure import MOST_BLOCKERS, MOST_TAKERS, region_map
+from bfcviz.figures.region_map.figure import MOST_BLOCKERS, MOST_TAKERS
 from bfcviz.figures.view_options import Look, MapWindow
 from bfcviz.model import Model
 

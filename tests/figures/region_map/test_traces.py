@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from figures.drawn import region_map
 from figures.region_map.drawn_map import (
     at_step,
     ends,
@@ -15,7 +16,7 @@ from figures.style.test_png import decode
 from figures.synthetic import KiB, MiB, PlainHeap, busy_trace
 
 from bfcviz.figures.colouring import COLOURINGS, colouring
-from bfcviz.figures.region_map.figure import EXACT_CHUNKS, region_map, region_panel
+from bfcviz.figures.region_map.figure import EXACT_CHUNKS, region_panel
 from bfcviz.figures.region_map.rows import last_event, lay_out
 from bfcviz.figures.theme import DARK, LIGHT
 from bfcviz.figures.view_options import Look, MapWindow
@@ -41,7 +42,7 @@ def test_many_chunks_become_an_image_of_the_same_place():
         heap.free(address)
     model = at_step(heap.trace(), len(heap.events))
     assert len(model.chunks()) > EXACT_CHUNKS
-    figure = region_map(model, last_event(model), look=Look(theme="dark"))
+    figure = region_map(model, look=Look(theme="dark"))
     image = figure.data[0]
     assert image.visible
     assert "each pixel mixes" in figure.layout.xaxis.title.text

@@ -7,7 +7,7 @@ import pytest
 from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.figures.timelines.axis import StepAxis, envelope, upper_edge
+from bfcviz.figures.timelines import StepAxis, envelope, upper_edge
 from bfcviz.model.timelines import timeline
 
 

@@ -4,8 +4,8 @@ import numpy as np
 from figures.synthetic import MiB, PlainHeap, busy_trace, marked_trace
 
 from bfcviz.events.schema import Kind
-from bfcviz.figures.timelines.axis import measure_history
-from bfcviz.figures.timelines.stats import stats_panel
+from bfcviz.figures.stats_timeline import stats_panel
+from bfcviz.figures.timelines import measure_history
 from bfcviz.figures.view_options import Look
 
 

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from figures.drawn import event_rate
 from figures.synthetic import busy_trace, trace_of
 
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.figures.timelines.axis import measure_history
-from bfcviz.figures.timelines.event_rate import event_rate, rate_panel, rates
+from bfcviz.figures.event_rate import rate_panel, rates
+from bfcviz.figures.timelines import measure_history
 from bfcviz.figures.view_options import Look
 
 
@@ -57,7 +58,7 @@ def test_the_axis_is_that_of_the_other_timelines():
     trace, look = busy_trace(), Look(steps=(100, 200))
     seen = measure_history(trace, look=look)
     panel = rate_panel(seen, 150, look)
-    assert panel.name == "rate"
+    assert panel.name == "event_rate"
     assert panel.xaxis["range"] == [100, 200]
     assert panel.traces[0]["x"][0] <= 100
     assert panel.traces[0]["x"][-1] >= 200

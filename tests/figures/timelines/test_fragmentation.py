@@ -1,10 +1,11 @@
 """The fragmentation timeline: its lines are the measures of the model."""
 
 import pytest
+from figures.drawn import fragmentation_timeline
 from figures.synthetic import MiB, busy_trace
 
-from bfcviz.figures.timelines import axis as timelines
-from bfcviz.figures.timelines.fragmentation import MEASURES, fragmentation_timeline
+from bfcviz.figures import timelines
+from bfcviz.figures.fragmentation_timeline import MEASURES
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.model import timelines as fragmentation

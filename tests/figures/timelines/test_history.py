@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from figures.drawn import stats_timeline
 from figures.synthetic import MiB, busy_trace, marked_trace, trace_of
 
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.figures.timelines import axis as timelines
-from bfcviz.figures.timelines.axis import measure_history
-from bfcviz.figures.timelines.stats import stats_panel, stats_timeline
+from bfcviz.figures import timelines
+from bfcviz.figures.stats_timeline import stats_panel
+from bfcviz.figures.timelines import measure_history
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model, growing_timeline, timeline
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from figures.drawn import stats_timeline
 from figures.synthetic import MiB, PlainHeap
 
-from bfcviz.figures import stats_timeline
 from bfcviz.figures.view_options import Look
 
 

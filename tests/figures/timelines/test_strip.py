@@ -4,8 +4,8 @@ import numpy as np
 from figures.synthetic import MiB, PlainHeap, busy_trace
 
 from bfcviz.events.schema import Kind
-from bfcviz.figures.timelines.axis import measure_history
-from bfcviz.figures.timelines.strip import WINDOW, strip_panel, strip_traces
+from bfcviz.figures.strip import WINDOW, strip_panel, strip_traces
+from bfcviz.figures.timelines import measure_history
 from bfcviz.figures.view_options import Look
 from bfcviz.model import timeline
 

@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from figures.drawn import stats_timeline
 from forks import child_ends_well
 from heaps import new_heap
 from processes import needs_compiled
@@ -14,8 +15,7 @@ import bfcviz
 from bfcviz.errors import LiveError
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
-from bfcviz.figures.timelines.axis import measure_history
-from bfcviz.figures.timelines.stats import stats_timeline
+from bfcviz.figures.timelines import measure_history
 from bfcviz.live import labels
 from bfcviz.live.labels import label, mark, phase
 from bfcviz.live.numpy.serve import serve_numpy, unserved

@@ -13,7 +13,7 @@ import bfcviz
 from bfcviz.errors import BfcvizError, FileError, LiveError, MissingExtra
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
-from bfcviz.figures.comparison.workers import WorkerState
+from bfcviz.figures.workers import WorkerState
 from bfcviz.watching.workers import watch_workers as module
 
 LIMIT_S = 60

@@ -9,7 +9,7 @@ from bfcviz.cli import attach
 from bfcviz.dashboard import LiveDashboard
 from bfcviz.events.origin import Pool
 from bfcviz.events.storage.recording import Recording
-from bfcviz.figures.comparison.workers import WorkerState
+from bfcviz.figures.workers import WorkerState
 from bfcviz.watching.workers import workers_dashboard
 from bfcviz.watching.workers.workers_dashboard import WorkersDashboard, follow_workers
 

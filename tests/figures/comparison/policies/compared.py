@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bfcviz.figures.comparison.policies import ComparedJob, ComparedPolicy
+from bfcviz.figures.policy_comparison import ComparedJob, ComparedPolicy
 
 MiB = 1 << 20
 JOB = ComparedJob("a job", 5, 5 * MiB, 16 * MiB)

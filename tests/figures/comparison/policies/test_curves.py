@@ -7,7 +7,7 @@ from figures.comparison.policies.compared import FAILS, FITS, JOB, REFUSED
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.figures.comparison.policies import COLUMNS, ByteAxis, CurvePanels, curve_table, envelope
+from bfcviz.figures.policy_comparison import COLUMNS, ByteAxis, CurvePanels, curve_table, envelope
 from bfcviz.figures.theme import LIGHT
 
 CURVES = CurvePanels(JOB, ByteAxis.of(JOB, [FITS, FAILS]), LIGHT)

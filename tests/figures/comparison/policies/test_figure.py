@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from figures.comparison.policies.compared import FAILS, FITS, JOB, REFUSED
 
-from bfcviz.figures.comparison.policies import comparison_figure, curves_figure
+from bfcviz.figures.policy_comparison import comparison_figure, curves_figure
 from bfcviz.figures.view_options import Look
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from whatif.labelled_streams import MiB, stream_of
 
-from bfcviz.figures.comparison.policy_maps import MOST_ROWS, HeapAtStep, maps_figure
+from bfcviz.figures.policy_comparison import MOST_ROWS, HeapAtStep, maps_figure
 from bfcviz.figures.view_options import Look
 from bfcviz.whatif.outcome import RecordedOutcome
 from bfcviz.whatif.policy_table import policy_of

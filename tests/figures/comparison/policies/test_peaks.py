@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from figures.comparison.policies.compared import FAILS, FITS, JOB, REFUSED
 
-from bfcviz.figures.comparison.policies import peaks_panel, row_height, shares_panel
+from bfcviz.figures.policy_comparison import peaks_panel, row_height, shares_panel
 from bfcviz.figures.theme import LIGHT
 
 MiB = 1 << 20

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from figures.style.test_png import decode
 
-from bfcviz.figures.region_map import raster
+from bfcviz.figures.region_map import traces
 from bfcviz.figures.region_map.cells import CellBytes
-from bfcviz.figures.region_map.raster import LINES, RasterGrid, cell_bytes, lone
 from bfcviz.figures.region_map.rows import lay_out
+from bfcviz.figures.region_map.traces import LINES, RasterGrid, cell_bytes, lone_cells
 from bfcviz.figures.theme import LIGHT, rgb
 from bfcviz.figures.view_options import MapWindow
 from bfcviz.model import CHUNK, REGION
@@ -31,7 +31,7 @@ def heap(sizes, in_use, requested, regions):
 
 def paint(held, theme, **options):
     """The lines of the picture as a page gets them."""
-    picture = raster.paint(held, theme, **options)
+    picture = traces.paint(held, theme, **options)
     lines = decode(base64.b64decode(picture.data_uri().partition(",")[2]))
     assert len(lines) == len(picture)
     return lines
@@ -122,7 +122,7 @@ def test_lone_cells_are_those_with_free_space_around():
     used[0, [3, 20, 22]] = used[1, [0, 39]] = 256.0
     used[1, 20] = 4096.0  # wide enough to be seen
     held = CellBytes(used, np.zeros((2, 40)), np.full((2, 40), 4096.0), np.zeros((2, 40, 3)))
-    row, column = lone(held, 5)
+    row, column = lone_cells(held, 5)
     assert list(zip(row.tolist(), column.tolist(), strict=True)) == [(0, 3), (1, 0), (1, 39)]
 
 

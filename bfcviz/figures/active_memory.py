@@ -14,13 +14,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
-from bfcviz.figures.address_time_map import continued, life_text, window_of
-from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring, colouring_at
-from bfcviz.figures.panel import Panel, Picture, single
+from bfcviz.figures import timelines
+from bfcviz.figures.address_time import continued, life_text, window_of
+from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring
+from bfcviz.figures.panel import Panel
 from bfcviz.figures.text import axis_unit, fitted, harmless
 from bfcviz.figures.theme import Paint, Theme, contrasting, mixed
-from bfcviz.figures.timelines import axis as timelines
-from bfcviz.figures.timelines.axis import StepAxis
+from bfcviz.figures.timelines import StepAxis
+from bfcviz.figures.view import DashboardPlace, HeapData, Tab, View
 from bfcviz.figures.view_options import FADE, PLAIN, Look, Selected, choice_of, fade_trace, faded, grouping_of
 from bfcviz.model import Model, timeline
 from bfcviz.model.address_layout import GRANT, NEVER, Layout
@@ -458,24 +459,6 @@ class ActiveMemoryWindow:
         return float(max(self.series["bytes_in_use_max"].max(initial=0), self.bands.highest, 1))
 
 
-def active_memory(trace: Trace, step: int | None = None, *, pool: int = 0, look: Look = PLAIN) -> Picture:
-    """Bytes in use over the trace, by allocation.
-
-    Args:
-        trace: the events.
-        step: the step that a vertical line marks, whose holders get the colours; None: no line.
-        pool: the heap of the trace, by number.
-        look: theme and colouring, the x axis (step or time), and the steps to draw.
-
-    Returns:
-        The figure; its table has one row per allocation with a band, the largest first.
-    """
-    name = INSTEAD_OF_STATE if look.colour == "state" else look.colour
-    colours = colouring_at(trace, pool, name, look.paints, step)
-    window = active_memory_window(trace, pool, look, colours)
-    return single(active_memory_panel(window, step, look), 380, look.paints).with_table(band_table(window))
-
-
 def active_memory_window(  # noqa: PLR0913  the caller passes what it already has
     trace: Trace,
     pool: int = 0,
@@ -614,12 +597,14 @@ def active_memory_panel(window: ActiveMemoryWindow, step: int | None, look: Look
     traces = [
         *window.static_traces,
         _selected(window, look, theme),
-        timelines.step_line(np.nan if step is None else window.step_axis.position(step), theme, reach),
+        timelines.step_line(window.step_axis, step, reach, theme),
     ]
     drawn = len(window.bands.lifetimes)
     smaller = f"; {window.others:,} smaller ones, an area a colour" if window.others else ""
     return Panel(
-        name="lifetimes",
+        name="active_memory",
+        title_names_y=True,
+        listed_elsewhere=True,
         title=f"Active memory ({unit})",
         caption=f"the {drawn:,} largest allocations, each a band from allocate to free{smaller}",
         traces=traces,
@@ -721,3 +706,32 @@ def _selected(window: ActiveMemoryWindow, look: Look, theme: Theme) -> dict[str,
         "line": {"color": theme.selection, "width": 2.5},
         "hoverinfo": "skip",
     }
+
+
+def _data(heap: HeapData, look: Look) -> ActiveMemoryWindow:
+    """Coloured by holder instead of by state, since all its chunks are in use."""
+    colour = INSTEAD_OF_STATE if look.colour == "state" else look.colour
+    look = replace(look, colour=colour, legend=look.legend and not heap.brief)
+    colours, before = heap.colours(look), heap.previous("active_memory")
+    key = (len(heap.trace), look.axis, look.steps, colours, choice_of(look))
+
+    def make() -> ActiveMemoryWindow:
+        series = heap.history(look).series if heap.brief else None  # a dashboard has it for other views
+        return active_memory_window(
+            heap.trace, heap.model.pool, look, colours=colours, series=series, model=heap.model, before=before
+        )
+
+    return heap.cached("active_memory", key, make)
+
+
+VIEW: Final = View(
+    name="active_memory",
+    title="active memory",
+    data=_data,
+    panels=lambda window, heap, look: [active_memory_panel(window, heap.step, look)],
+    table=band_table,
+    height=380,
+    at=lambda window, _heap, _look, x, y: allocation_at(window, x, y),
+    windows=("steps",),
+    dashboard=DashboardPlace(Tab("active_memory", "active memory", was="memory"), height=160),
+)

@@ -1,147 +1,28 @@
 """The stats timeline: bytes in use, requested, pool, peak and largest free chunk over the trace."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.events.trace import Trace
-from bfcviz.figures.panel import Panel, Picture, single
-from bfcviz.figures.text import axis_unit, harmless
+from bfcviz.figures import timelines
+from bfcviz.figures.fragmentation_timeline import TAB
+from bfcviz.figures.panel import Panel
+from bfcviz.figures.text import axis_unit
 from bfcviz.figures.theme import Paint, Theme, mixed, translucent
-from bfcviz.figures.timelines import axis as timelines
-from bfcviz.figures.timelines.axis import (
+from bfcviz.figures.timelines import (
     History,
-    ThinnedEvents,
     failures,
     marks,
-    measure_history,
-    positions_of,
+    phases,
+    step_line,
+    without_phases,
 )
-from bfcviz.figures.view_options import PLAIN, Look
-from bfcviz.model.navigation import Phase, PhaseEnd, phase_ends, phases_among
+from bfcviz.figures.view import DashboardPlace, HeapData, View
+from bfcviz.figures.view_options import Look
 from bfcviz.units import format_bytes
-
-# ------------------------------------------------------------------------------
-# Phases on a timeline: bars along its top, inner phases below outer ones.
-
-
-@dataclass(frozen=True)
-class Lanes:
-    """The lanes of bars, from the top of the plot; phases that find no free lane are counted, not drawn.
-
-    Attributes:
-        count: number of lanes.
-        share: of the plot's height, of one lane.
-        width: of a bar, in pixels.
-    """
-
-    count: int = 4
-    share: float = 0.055
-    width: int = 11
-
-
-_ROOM: Final = 0.012  # of the plot's width: about one letter of a name
-
-
-class PhaseBar(NamedTuple):
-    """A phase, clipped to the window.
-
-    Attributes:
-        name: the name of the phase.
-        left, right: its ends in axis units, clipped to the window.
-        text: its hover text.
-    """
-
-    name: str
-    left: float
-    right: float
-    text: str
-
-
-def without_phases(history: History) -> ThinnedEvents:
-    """The marks that neither begin nor end a phase."""
-    plain = [number for number, name in enumerate(_ends(history)) if name is None]
-    return ThinnedEvents(history.marks.events[plain], history.marks.every)
-
-
-_DEFAULT: Final = Lanes()
-
-
-def phases(history: History, top: float, theme: Theme, lanes: Lanes = _DEFAULT) -> dict[str, Any]:
-    """Bars below the upper edge of the plot, at `top`; none if marks were thinned, because ends may be missing."""
-    found, missed = _in_lanes(_found(history), lanes.count) if history.marks.every == 1 else ([], 0)
-    any_phase = any(name is not None for name in _ends(history))
-    name = "phase" if not missed else f"phase ({missed:,} more)"
-    if any_phase and history.marks.every > 1:
-        name = "phase (too many: zoom in)"
-    wide = history.step_axis.range(history.steps)[1] - history.step_axis.range(history.steps)[0]
-    shown = [
-        harmless(phase.name) if phase.right - phase.left > _ROOM * wide * (len(phase.name) + 1) else ""
-        for phase, _ in found
-    ]
-    return {
-        "type": "scatter",
-        "mode": "lines+text",
-        "name": name,
-        "showlegend": any_phase,
-        "x": _spread((phase.left, (phase.left + phase.right) / 2, phase.right) for phase, _ in found),
-        "y": _spread([(1 - lanes.share * (lane + 0.55)) * top] * 3 for _, lane in found),
-        "line": {"color": translucent(theme.muted, 0.35), "width": lanes.width},
-        "text": [text for name in shown for text in ("", name, "", "")],
-        "textfont": {"size": 10, "color": theme.text},
-        "hovertext": [phase.text for phase, _ in found for _ in range(4)],
-        "hoverinfo": "text",
-    }
-
-
-def _spread(points: Iterable[Iterable[float]]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Three points per phase, then a gap."""
-    return np.array([value for three in points for value in (*three, np.nan)], np.float64)
-
-
-def _ends(history: History) -> list[PhaseEnd | None]:
-    return phase_ends(history.marks.events, history.trace.labels)
-
-
-def _found(history: History) -> list[PhaseBar]:
-    """All phases in the window, by their beginning, clipped to the window."""
-    left, right = history.step_axis.range(history.steps)
-    events = history.marks.events
-    x = dict(zip(events["seq"].tolist(), positions_of(history, events).tolist(), strict=True))
-    found = []
-    for phase in phases_among(events, history.trace.labels):
-        begins = left if phase.begins is None else max(x[phase.begins], left)
-        ends = right if phase.ends is None else min(x[phase.ends], right)
-        if begins <= ends:
-            found.append(PhaseBar(phase.name, begins, ends, _text(phase)))
-    return sorted(found, key=lambda bar: (bar.left, -bar.right))
-
-
-def _text(phase: Phase) -> str:
-    first, last = ("…" if seq is None else f"{seq + 1:,}" for seq in (phase.begins, phase.ends))
-    return f"<b>{harmless(phase.name)}</b><br>phase from step {first} to step {last}"
-
-
-def _in_lanes(found: list[PhaseBar], lanes: int) -> tuple[list[tuple[PhaseBar, int]], int]:
-    """Each phase in the highest lane that is free where it begins; and the number of phases without a lane."""
-    free = [-np.inf] * lanes
-    placed, missed = [], 0
-    for phase in found:
-        lane = next((number for number, until in enumerate(free) if until <= phase.left), None)
-        if lane is None:
-            missed += 1
-            continue
-        free[lane] = phase.right
-        placed.append((phase, lane))
-    return placed, missed
-
-
-# ------------------------------------------------------------------------------
-# The stats timeline: bytes in use, requested, pool, peak and largest free chunk over the trace.
 
 _UNNAMED: Final[dict[str, Any]] = {"showlegend": False, "hoverinfo": "skip", "hovertemplate": None}
 
@@ -154,28 +35,6 @@ class _Scale:
     unit: str
     reach: float
     limit: int | None
-
-
-def stats_timeline(
-    trace: Trace,
-    step: int | None = None,
-    *,
-    pool: int = 0,
-    look: Look = PLAIN,
-) -> Picture:
-    """Bytes in use, requested, pool, limit, peak and largest free chunk over the trace.
-
-    Args:
-        trace: the events.
-        step: the step that a vertical line marks; None: no line.
-        pool: the heap of the trace, by number.
-        look: the theme, the x axis (step or time), and the steps to draw.
-
-    Returns:
-        The figure; its table has one row per interval, with the least and greatest value of each total in it.
-    """
-    history = measure_history(trace, pool, look)
-    return single(stats_panel(history, step, look), 360, look.paints).with_table(series_table(history))
 
 
 def stats_panel(history: History, step: int | None, look: Look) -> Panel:
@@ -200,10 +59,11 @@ def stats_panel(history: History, step: int | None, look: Look) -> Panel:
         marks(history, without_phases(history), scale.reach, theme) | {"legend": 1},
         phases(history, scale.reach, theme) | {"legend": 1},
         failures(history, scale.divisor, theme) | {"legend": 1},
-        step_line(history, step, scale.reach, theme) | {"legend": 1},
+        step_line(history.step_axis, step, scale.reach, theme) | {"legend": 1},
     ]
     return Panel(
-        name="stats",
+        name="stats_timeline",
+        title_names_y=True,
         title=f"Stats ({scale.unit})",
         caption="pool above in use: free bytes; a band: least to greatest value",
         definition=_DEFINITION,
@@ -221,11 +81,6 @@ _DEFINITION: Final = (
     "<br>largest free chunk: a larger request fails or extends the pool"
     "<br>peak so far: the highest bytes_in_use since the first event<br>limit: the memory limit of the heap"
 )
-
-
-def step_line(history: History, step: int | None, top: float, theme: Theme) -> dict[str, Any]:
-    """The vertical line at `step`."""
-    return timelines.step_line(np.nan if step is None else history.step_axis.position(step), theme, top)
 
 
 def series_table(history: History) -> pa.Table:
@@ -308,3 +163,15 @@ def _limit(history: History, scale: _Scale, theme: Theme) -> dict[str, Any]:
         "line": {"color": theme.limit, "width": 1.5, "dash": "dashdot"},
         "hovertemplate": f"memory limit: {text}<extra></extra>",
     }
+
+
+VIEW: Final = View(
+    name="stats_timeline",
+    title="stats timeline",
+    data=HeapData.history,
+    panels=lambda history, heap, look: [stats_panel(history, heap.step, look)],
+    table=series_table,
+    height=360,
+    windows=("steps",),
+    dashboard=DashboardPlace(TAB),
+)

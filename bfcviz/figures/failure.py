@@ -11,8 +11,7 @@
     0x7f08...  [ free |in use|  free     ]:
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -22,11 +21,12 @@ from numpy.typing import NDArray
 from bfcviz.analysis.diagnosis import Diagnosis, RunWithPins
 from bfcviz.analysis.short_names import counted, short_address
 from bfcviz.analysis.why import diagnose, failed_steps, without_failure, would_fit
-from bfcviz.events.schema import Events, Kind
-from bfcviz.figures.panel import BELOW, Panel, Picture, Place, compose
+from bfcviz.events.schema import Kind
+from bfcviz.figures.panel import Panel
 from bfcviz.figures.text import axis_unit, exact_bytes, harmless
 from bfcviz.figures.theme import Paint
-from bfcviz.figures.view_options import PLAIN, Look
+from bfcviz.figures.view import HeapData, View
+from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.units import format_bytes
 
@@ -89,8 +89,9 @@ def runs_panel(found: Diagnosis, model: Model, look: Look) -> Panel:
     )
 
 
-def failure_table(found: Diagnosis, sizes: Mapping[str, int | None], model: Model) -> pa.Table:
+def failure_table(found: Diagnosis, model: Model) -> pa.Table:
     """One row per size, then one per chunk of the runs (`what` is `chunk`); sizes in bytes, null for unknown."""
+    sizes = _sizes(found)
     chunks = _chunks(found, model)
     parts = [chunks[run.first : run.stop] for run in found.runs]
     rows = np.concatenate(parts) if parts else chunks[:0]
@@ -214,33 +215,12 @@ def _line(found: Diagnosis, divisor: int, colour: str) -> dict[str, Any]:
 # ------------------------------------------------------------------------------
 # The figure of a failed request, and of the question whether a request would fit.
 
-_HEIGHT: Final = 150
+_HEIGHT: Final = 150  # pixels of the panel of sizes
 _ROW: Final = 76  # pixels of a run
 _DEFINITION: Final = (
     "asked: the request, rounded up as the heap does.<br>free: all free chunks together.<br>"
     "wasted: bytes of chunks in use that were not requested."
 )
-
-
-def failure(model: Model, highlight: Events | None = None, look: Look = PLAIN) -> Picture:
-    """What was asked, what is free, and the runs of chunks that need the fewest bytes freed.
-
-    Args:
-        model: the heap; it stays at its step.
-        highlight: ignored; the failure is the one before the model's step, see `failure_to_show`.
-        look: the theme; with `wanted` the question whether such a request fits at the model's step.
-
-    Returns:
-        The figure; its table has one row per size, and one per chunk of the runs.
-    """
-    del highlight
-    found = failure_to_show(model, look)
-    found = replace(found, runs=found.useful_runs or found.runs[:1])
-    panels = [sizes_panel(found, look), runs_panel(found, model, look)]
-    second = panels[0].above + _HEIGHT + BELOW + panels[1].above
-    rows = max(1, len(found.runs))
-    places = [Place(0.0, 1.0, panels[0].above, _HEIGHT), Place(0.0, 1.0, second, _ROW * rows)]
-    return compose(panels, places, look.paints).with_table(failure_table(found, _sizes(found), model))
 
 
 def failure_to_show(model: Model, look: Look) -> Diagnosis:
@@ -318,3 +298,30 @@ def _bar(name: str, size: int | None, paint: Paint, divisor: int) -> dict[str, A
         "hovertext": [f"<b>{name}</b>: {text if size is None else exact_bytes(size)}"],
         "hoverinfo": "text",
     }
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What the figure shows: a diagnosis with the runs worth showing, and the model that it was made from."""
+
+    diagnosis: Diagnosis
+    model: Model
+
+
+def _data(heap: HeapData, look: Look) -> Failure:
+    found = failure_to_show(heap.model, look)
+    return Failure(replace(found, runs=found.useful_runs or found.runs[:1]), heap.model)
+
+
+VIEW: Final = View(
+    name="failure",
+    title="failed request",
+    data=_data,
+    panels=lambda found, _heap, look: [
+        sizes_panel(found.diagnosis, look),
+        runs_panel(found.diagnosis, found.model, look),
+    ],
+    table=lambda found: failure_table(found.diagnosis, found.model),
+    height=lambda found, _look: [_HEIGHT, _ROW * max(1, len(found.diagnosis.runs))],
+    panel_names=("failure_sizes", "failure_runs"),
+)

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from bfcviz.figures import timelines
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Theme, translucent
-from bfcviz.figures.timelines import axis as timelines
-from bfcviz.figures.timelines.axis import History, marks, positions_of
-from bfcviz.figures.timelines.stats import Lanes, phases, step_line, without_phases
+from bfcviz.figures.timelines import History, Lanes, marks, phases, positions_of, step_line, without_phases
+from bfcviz.figures.view import DashboardPlace, HeapData, View
 from bfcviz.figures.view_options import Look
 from bfcviz.units import format_bytes
 
@@ -74,7 +74,7 @@ def strip_panel(history: History, traces: Sequence[Mapping[str, Any]], step: int
         name="strip",
         title="",
         caption="",
-        traces=[*traces, *_window(history, look, top, theme), step_line(history, step, top, theme)],
+        traces=[*traces, *_window(history, look, top, theme), step_line(history.step_axis, step, top, theme)],
         xaxis=history.step_axis.xaxis(None) | {"title": {"text": ""}, "fixedrange": True, "nticks": 8},
         yaxis={
             "range": [0, top],
@@ -170,3 +170,18 @@ def _window(history: History, look: Look, top: float, theme: Theme) -> list[dict
             "hoverinfo": "skip",
         },
     ]
+
+
+def _data(heap: HeapData, look: Look) -> tuple[History, list[Mapping[str, Any]]]:
+    history = heap.whole_history(look)
+    key = (len(heap.trace), look.axis, look.theme)
+    return history, heap.cached("strip", key, lambda: strip_traces(history, look))
+
+
+VIEW: Final = View(
+    name="strip",
+    title="time strip",
+    data=_data,
+    panels=lambda data, heap, look: [strip_panel(*data, heap.step, look)],
+    dashboard=DashboardPlace(None, height=54, below=22),
+)

@@ -7,19 +7,21 @@ one chunk of 256 bytes and a gigabyte are both visible.
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.analysis.search import Search, search_of
+from bfcviz.analysis.search import Search
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events, bin_of
-from bfcviz.figures.panel import BELOW, Panel, Picture, Place, compose
+from bfcviz.figures.ladder import TAB
+from bfcviz.figures.panel import Panel
 from bfcviz.figures.region_map.rows import selected
 from bfcviz.figures.text import exact_bytes
 from bfcviz.figures.theme import Paint, Theme, translucent
-from bfcviz.figures.view_options import PLAIN, Look
+from bfcviz.figures.view import DashboardPlace, HeapData, View
+from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.units import format_bytes
 
@@ -136,7 +138,6 @@ def _markers(
 
 _LEAST_BYTES = 128  # where bars of bytes start: below the smallest chunk
 _LEAST_COUNT = 0.5
-_HEIGHT = 180
 _DEFINITION = (
     "Bin n holds free chunks of 256 B * 2^n up to, not including, twice that; the last bin holds all larger ones.<br>"
     "Chunks in use are in no bin: they are counted by their size.<br>"
@@ -145,35 +146,22 @@ _DEFINITION = (
 )
 
 
-def bin_histogram(
-    model: Model, highlight: Events | None = None, look: Look = PLAIN, search: Search | None = None
-) -> Picture:
-    """Bytes (above) and number of chunks (below) of each bin at the model's step.
+@dataclass(frozen=True)
+class Bins:
+    """The bins at a step: BIN records of the model, and the bins to mark."""
 
-    Args:
-        model: the heap; it stays at its step.
-        highlight: events whose bins are marked, such as the last one applied.
-        look: the theme, and the selected chunk, whose bin is marked.
-        search: the search whose bins are shaded; None: the search of the highlighted event, if it has one.
-
-    Returns:
-        The figure; its table has one row per bin.
-    """
-    if search is None and highlight is not None and len(highlight):
-        search = search_of(model.trace, int(highlight["seq"][-1]), model)
-    panels = bin_panels(model, highlight, look, search)
-    second = panels[0].above + _HEIGHT + BELOW + panels[1].above
-    places = [Place(0.0, 1.0, panels[0].above, _HEIGHT), Place(0.0, 1.0, second, _HEIGHT)]
-    return compose(panels, places, look.paints).with_table(bin_table(model))
+    rows: NDArray[np.void]
+    marks: Marks
 
 
-def bin_panels(
-    model: Model, highlight: Events | None, look: Look, search: Search | None = None
-) -> list[Panel]:
-    """Two panels: bytes per bin and chunks per bin; both shade the bins that `search` visited."""
-    bins, theme = model.bins(), look.paints
-    marks = marks_of(model, highlight, look, search)
-    return [_bytes_panel(bins, marks, theme), _count_panel(bins, marks, theme)]
+def bins_of(heap: HeapData, look: Look) -> Bins:
+    """The bins of the heap; those of its last event, of the search it made and of the selected chunk are marked."""
+    return Bins(heap.model.bins(), marks_of(heap.model, heap.last_event, look, heap.search()))
+
+
+def bin_panels(bins: Bins, look: Look) -> list[Panel]:
+    """Two panels: bytes per bin and chunks per bin; both shade the bins that the search visited."""
+    return [each(bins.rows, bins.marks, look.paints) for each in (_bytes_panel, _count_panel)]
 
 
 def _bytes_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Panel:
@@ -182,6 +170,7 @@ def _bytes_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Panel:
     ticks = [256 * 16**power for power in range(12) if 256 * 16**power <= top]
     return Panel(
         name="bin_bytes",
+        title_names_y=True,
         title="Bytes by bin",
         caption="sizes of free chunks and of chunks in use, by chunk size; logarithmic",
         traces=[
@@ -209,6 +198,7 @@ def _count_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Panel:
     ]
     return Panel(
         name="bin_chunks",
+        title_names_y=True,
         title="Chunks by bin",
         caption="number of chunks, by chunk size; logarithmic",
         traces=[
@@ -287,9 +277,9 @@ def _short(num_bytes: int) -> str:
     return format_bytes(num_bytes).replace(".0 ", " ")
 
 
-def bin_table(model: Model) -> pa.Table:
+def bin_table(found: Bins) -> pa.Table:
     """One row per bin: its least chunk size, and bytes and number of its chunks, free and in use."""
-    bins = model.bins()
+    bins = found.rows
     return pa.table(
         {
             "bin": bins["bin"],
@@ -300,3 +290,15 @@ def bin_table(model: Model) -> pa.Table:
             "in_use_chunks": bins["in_use_chunks"],
         }
     )
+
+
+VIEW: Final = View(
+    name="bin_histogram",
+    title="bin histogram",
+    data=bins_of,
+    panels=lambda bins, _heap, look: bin_panels(bins, look),
+    table=bin_table,
+    height=180,
+    panel_names=("bin_bytes", "bin_chunks"),
+    dashboard=DashboardPlace(TAB, below=62),
+)

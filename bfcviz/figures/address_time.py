@@ -13,14 +13,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
-from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring, colouring_at
-from bfcviz.figures.panel import Panel, Picture, single
-from bfcviz.figures.shapes import Boxes, box_outlines, box_trace, data_uri
+from bfcviz.figures import timelines
+from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring
+from bfcviz.figures.panel import Boxes, Panel, box_outlines, box_trace, data_uri
 from bfcviz.figures.text import axis_unit, exact_bytes, harmless
 from bfcviz.figures.theme import Paint, Theme, rgb
-from bfcviz.figures.timelines import axis as timelines
-from bfcviz.figures.timelines.axis import StepAxis
-from bfcviz.figures.view_options import PLAIN, Look, Selected, fade_trace, faded, with_faded
+from bfcviz.figures.timelines import StepAxis
+from bfcviz.figures.view import DashboardPlace, HeapData, Tab, View
+from bfcviz.figures.view_options import PLAIN, Look, Selected, choice_of, fade_trace, faded, with_faded
 from bfcviz.model import Model
 from bfcviz.model.address_layout import NEVER, Layout, LayoutReader
 from bfcviz.model.lifetimes import Ends, Found, LifetimeReader, Wanted
@@ -384,31 +384,11 @@ def _on_image(window: AddressTimeWindow, image: Occupancy) -> Points:
 # ------------------------------------------------------------------------------
 # The address-time map: addresses on the y axis, time on the x axis, each allocation a rectangle.
 
-__all__ = ["AddressTimeWindow", "address_time", "address_time_panel", "address_time_window", "chunk_at_time"]
-
 _MOST_FRAMES: Final = 400  # more frames cannot be told apart
 
 _HOVER: Final = -2  # the place of the hover points in `static_traces`
 
 _FAINTEST: Final = 0.25  # the least share of a pixel that memory in use gets, if there was any
-
-
-def address_time(trace: Trace, step: int | None = None, *, pool: int = 0, look: Look = PLAIN) -> Picture:
-    """The addresses in use over the trace.
-
-    Args:
-        trace: the events.
-        step: the step that a vertical line marks, whose holders get the colours; None: no line.
-        pool: the heap of the trace, by number.
-        look: theme and colouring, the x axis (step or time), and the steps and positions to draw.
-
-    Returns:
-        The figure; its table has one row per allocation, or one row per pixel if it is drawn as an image.
-    """
-    colours = colouring_at(trace, pool, look.colour, look.paints, step)
-    window = address_time_window(trace, pool, look, colours)
-    picture = single(address_time_panel(window, step, look), 420, look.paints)
-    return picture.with_table(lifetime_table(window) if window.image is None else _pixel_table(window.image))
 
 
 def address_time_window(  # noqa: PLR0913  the caller passes what it already has
@@ -464,11 +444,12 @@ def address_time_panel(window: AddressTimeWindow, step: int | None, look: Look) 
     traces = [
         *window.static_traces,
         _selected(window, look, theme),
-        timelines.step_line(np.nan if step is None else window.step_axis.position(step), theme, top),
+        timelines.step_line(window.step_axis, step, top, theme),
     ]
     mixed = "" if window.image is None else "; each pixel mixes the colours of its bytes and steps"
     return Panel(
         name="address_time",
+        listed_elsewhere=True,
         title="Address-time map",
         caption=f"each allocation is a rectangle: its addresses by its steps in use; gaps are free{mixed}",
         traces=traces,
@@ -494,7 +475,12 @@ def address_time_panel(window: AddressTimeWindow, step: int | None, look: Look) 
 
 
 def lifetime_table(window: AddressTimeWindow) -> pa.Table:
-    """One row per allocation, by allocating step; `freed_at_step` is null if it is still in use at the end."""
+    """One row per allocation, by allocating step; of an image, one row per pixel.
+
+    `freed_at_step` is null for an allocation that is still in use at the end.
+    """
+    if window.image is not None:
+        return _pixel_table(window.image)
     lives = window.lifetimes
     names = window.trace.labels
     gone = lives["died"] != NEVER
@@ -629,3 +615,27 @@ def _selected_box(window: AddressTimeWindow, look: Look) -> Boxes:
     times = np.append(event["time"], freed["time"])
     ends = window.moments(np.array([born, end], np.uint64), times)
     return Boxes(ends[:1], ends[1:], *window.heights(event)).with_area()
+
+
+def _data(heap: HeapData, look: Look) -> AddressTimeWindow:
+    colours, model, before = heap.colours(look), heap.model, heap.previous("address_time")
+    look = replace(look, legend=look.legend and not heap.brief)
+    key = (len(heap.trace), look.axis, look.steps, look.addresses, colours, choice_of(look))
+
+    def make() -> AddressTimeWindow:
+        return address_time_window(heap.trace, model.pool, look, colours=colours, model=model, before=before)
+
+    return heap.cached("address_time", key, make)
+
+
+VIEW: Final = View(
+    name="address_time",
+    title="address-time map",
+    data=_data,
+    panels=lambda window, heap, look: [address_time_panel(window, heap.step, look)],
+    table=lifetime_table,
+    height=420,
+    at=lambda window, _heap, _look, x, y: chunk_at_time(window, x, y),
+    windows=("steps", "addresses"),
+    dashboard=DashboardPlace(Tab("address_time", "address-time"), height=220),
+)

@@ -6,11 +6,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.events.trace import Trace
-from bfcviz.figures.panel import Panel, Picture, single
-from bfcviz.figures.timelines.axis import History, measure_history
-from bfcviz.figures.timelines.stats import step_line
-from bfcviz.figures.view_options import PLAIN, Look
+from bfcviz.figures.panel import Panel
+from bfcviz.figures.timelines import History, step_line
+from bfcviz.figures.view import DashboardPlace, HeapData, Tab, View
+from bfcviz.figures.view_options import Look
 
 PARTS: Final = 240
 """Equal parts of the axis, each with its average rate; more parts would show mostly noise."""
@@ -22,30 +21,6 @@ _DEFINITION: Final = (
     "event rate: events of all kinds (SPLIT, MERGE, ...) of all heaps of the trace / seconds,"
     "<br> averaged over each of up to 240 equal parts of the x axis.<br>A gap: the clock did not advance there."
 )
-
-
-def event_rate(trace: Trace, step: int | None = None, *, pool: int = 0, look: Look = PLAIN) -> Picture:
-    """Events per second over the trace.
-
-    Args:
-        trace: the events.
-        step: the step that a vertical line marks; None: no line.
-        pool: the heap of the trace, by number; events of all heaps are counted.
-        look: the theme, the x axis (step or time), and the steps to draw.
-
-    Returns:
-        The figure; its table has one row per part of the axis.
-    """
-    history = measure_history(trace, pool, look)
-    edges, rate = rates(history)
-    table = pa.table(
-        {
-            f"{history.step_axis.axis}_from": edges[:-1],
-            f"{history.step_axis.axis}_to": edges[1:],
-            "rate": rate,
-        }
-    )
-    return single(rate_panel(history, step, look), 240, look.paints).with_table(table)
 
 
 def rate_panel(history: History, step: int | None, look: Look) -> Panel:
@@ -64,11 +39,12 @@ def rate_panel(history: History, step: int | None, look: Look) -> Panel:
         "hovertemplate": f"%{{y:,.4~s}} events/s<br>{history.step_axis.hover}<extra></extra>",
     }
     return Panel(
-        name="rate",
+        name="event_rate",
+        title_names_y=True,
         title="Event rate (events/s)",
         caption="events of all heaps per second, averaged over equal parts of the x axis",
         definition=_DEFINITION,
-        traces=[line, step_line(history, step, top, theme) | {"showlegend": False}],
+        traces=[line, step_line(history.step_axis, step, top, theme) | {"showlegend": False}],
         xaxis=history.xaxis,
         yaxis={"title": {"text": "event rate (events/s)"}, "range": [0, top], "tickformat": "~s"},
         x_unit=history.step_axis.unit,
@@ -94,3 +70,22 @@ def rates(history: History) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         passed, counted = counted, passed
     rate = np.divide(counted * 1e9, passed, out=np.full(len(passed), np.nan), where=passed > 0)
     return edges, rate
+
+
+def rate_table(history: History) -> pa.Table:
+    """One row per part of the axis; events of all heaps of the trace are counted."""
+    edges, rate = rates(history)
+    axis = history.step_axis.axis
+    return pa.table({f"{axis}_from": edges[:-1], f"{axis}_to": edges[1:], "rate": rate})
+
+
+VIEW: Final = View(
+    name="event_rate",
+    title="event rate",
+    data=HeapData.history,
+    panels=lambda history, heap, look: [rate_panel(history, heap.step, look)],
+    table=rate_table,
+    height=240,
+    windows=("steps",),
+    dashboard=DashboardPlace(Tab("event_rate", "events/s", was="events"), height=120),
+)

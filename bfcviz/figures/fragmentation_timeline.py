@@ -7,13 +7,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.events.trace import Trace
-from bfcviz.figures.panel import Panel, Picture, single
+from bfcviz.figures import timelines
+from bfcviz.figures.panel import Panel
 from bfcviz.figures.theme import Theme, translucent
-from bfcviz.figures.timelines import axis
-from bfcviz.figures.timelines.axis import History, measure_history
-from bfcviz.figures.timelines.stats import step_line
-from bfcviz.figures.view_options import PLAIN, Look
+from bfcviz.figures.timelines import History, step_line
+from bfcviz.figures.view import DashboardPlace, HeapData, Tab, View
+from bfcviz.figures.view_options import Look
 from bfcviz.model.timelines import DEFINITIONS
 from bfcviz.units import format_bytes
 
@@ -38,30 +37,6 @@ _LINES: Final = {"external": 0, "internal": 0, "reserved_not_in_use": 1, TOO_SMA
 """Measure -> its line of the legend; a line fits into 700 pixels."""
 
 
-def fragmentation_timeline(
-    trace: Trace,
-    step: int | None = None,
-    *,
-    pool: int = 0,
-    look: Look = PLAIN,
-) -> Picture:
-    """The three measures over the trace, and the share of free memory in chunks smaller than `look.wanted`.
-
-    Args:
-        trace: the events.
-        step: the step that a vertical line marks; None: no line.
-        pool: the heap of the trace, by number.
-        look: the theme, the x axis (step or time), the steps to draw, and the request size `wanted`.
-
-    Returns:
-        The figure; its table has one row per interval.
-    """
-    history = measure_history(trace, pool, look)
-    return single(fragmentation_panel(history, step, look), 320, look.paints).with_table(
-        measures_table(history)
-    )
-
-
 def fragmentation_panel(history: History, step: int | None, look: Look, *, brief: bool = False) -> Panel:
     """The timeline as a panel; only its last trace depends on `step`. `brief` shows definitions only on hover."""
     theme = look.paints
@@ -71,11 +46,12 @@ def fragmentation_panel(history: History, step: int | None, look: Look, *, brief
         for name, text in shown.items()
     ]
     return Panel(
-        name="fragmentation",
+        name="fragmentation_timeline",
+        title_names_y=True,
         title="Fragmentation (%)",
         caption="0 if nothing is free, or nothing is in use",
         definition="<br>".join(_wrapped(text) for text in DEFINITIONS.values()),
-        traces=[*lines, step_line(history, step, 100.0, theme) | {"showlegend": not brief}],
+        traces=[*lines, step_line(history.step_axis, step, 100.0, theme) | {"showlegend": not brief}],
         xaxis=history.xaxis,
         yaxis={"title": {"text": "fragmentation (%)"}, "range": [0, 102], "dtick": 25},
         x_unit=history.step_axis.unit,
@@ -97,7 +73,7 @@ def _measured(history: History) -> list[str]:
 
 def _line(history: History, name: str, shown: str, colour: str) -> dict[str, Any]:
     measured = name in _measured(history)
-    x, share = axis.envelope(history.series, _SERIES[name], history.step_axis) if measured else _NOTHING
+    x, share = timelines.envelope(history.series, _SERIES[name], history.step_axis) if measured else _NOTHING
     definition = _wrapped(DEFINITIONS.get(name, _TOO_SMALL_DEFINITION))
     return {
         "type": "scatter",
@@ -108,7 +84,7 @@ def _line(history: History, name: str, shown: str, colour: str) -> dict[str, Any
         "x": x,
         "y": share * 100.0,
         "line": {"color": colour, "width": 1.4, "shape": "hv"},
-        "fill": "none" if axis.is_exact(history.series) else "toself",
+        "fill": "none" if timelines.is_exact(history.series) else "toself",
         "fillcolor": translucent(colour, 0.35),
         "hoveron": "points",
         "hovertemplate": f"<b>%{{y:.1f}} %</b> {history.step_axis.hover}<br>{definition}<extra></extra>",
@@ -139,3 +115,18 @@ def _colours(theme: Theme) -> dict[str, str]:
 
 def _wrapped(text: str) -> str:
     return "<br> ".join(textwrap.wrap(text, 70))
+
+
+TAB: Final = Tab("fragmentation", "fragmentation")
+"""The tab of the measures, with the totals that they are made of beside them."""
+
+VIEW: Final = View(
+    name="fragmentation_timeline",
+    title="fragmentation timeline",
+    data=HeapData.history,
+    panels=lambda history, heap, look: [fragmentation_panel(history, heap.step, look, brief=heap.brief)],
+    table=measures_table,
+    height=320,
+    windows=("steps",),
+    dashboard=DashboardPlace(TAB),
+)

@@ -8,17 +8,18 @@
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 
-from bfcviz.events.schema import Events
 from bfcviz.figures.colouring import colouring
-from bfcviz.figures.panel import Panel, Picture, single
+from bfcviz.figures.panel import Panel
 from bfcviz.figures.text import axis_unit, exact_bytes, harmless
 from bfcviz.figures.theme import Theme, contrasting
-from bfcviz.figures.view_options import PLAIN, Look, grouping_of
+from bfcviz.figures.view import HeapData, View
+from bfcviz.figures.view_options import Look, grouping_of
 from bfcviz.model import Model
 from bfcviz.model.grouping import Grouping
 from bfcviz.model.holders import HolderIndex, HolderPart, Holders, holders, summary
@@ -44,28 +45,6 @@ _DEFINITION: Final = (
 )
 
 
-def holders_icicle(
-    model: Model, highlight: Events | None = None, look: Look = PLAIN, by: str = "op"
-) -> Picture:
-    """Who holds the memory in use at the model's step.
-
-    Args:
-        model: the heap; it stays at its step.
-        highlight: not used.
-        look: the theme.
-        by: what the holders are found by; see `bfcviz.model.holders`.
-
-    Returns:
-        The figure; its table has one row for every holder, also for those that are not drawn.
-    """
-    del highlight
-    how = grouping_of(model.trace, model.pool, by)
-    found = holders(model, by, how)
-    panel = icicle_panel(found, _fills(model, how, look), look.paints)
-    rows = round(panel.yaxis["range"][0])
-    return single(panel, max(rows, 3) * _ROW, look.paints).with_table(found.to_arrow())
-
-
 def _fills(model: Model, how: Grouping, look: Look) -> dict[str, str]:
     """The colour of most bytes of each holder in the map coloured by holder, by its path in one line."""
     chunks = model.in_use()
@@ -75,29 +54,50 @@ def _fills(model: Model, how: Grouping, look: Look) -> dict[str, str]:
     return {index.text(index.path(node)): made.paints[main[node]].fill for node in range(1, len(index))}
 
 
-def icicle_panel(found: Holders, fills: Mapping[str, str], theme: Theme) -> Panel:
-    """The rectangles of a tree of holders.
+@dataclass(frozen=True)
+class Icicle:
+    """A tree of holders, and what is drawn of it.
 
-    Args:
+    Attributes:
         found: the tree.
+        parts: its rectangles, from the outermost.
         fills: the colour of each holder, by its path in one line.
-        theme: all other colours.
     """
+
+    found: Holders
+    parts: Sequence[HolderPart]
+    fills: Mapping[str, str]
+
+    @property
+    def rows(self) -> int:
+        """Rows of rectangles."""
+        return max(part.depth for part in self.parts) + 1
+
+
+def icicle_of(heap: HeapData, look: Look, by: str = "op") -> Icicle:
+    """Who holds the memory in use at the heap's step; `by`: see `bfcviz.model.holders`."""
+    how = grouping_of(heap.trace, heap.model.pool, by)
+    found = holders(heap.model, by, how)
     parts = [part for part in summary(found, MOST, _LEAST_SHARE) if part.depth < _DEEPEST]
+    return Icicle(found, parts, _fills(heap.model, how, look))
+
+
+def icicle_panel(icicle: Icicle, theme: Theme) -> Panel:
+    """The rectangles of a tree of holders."""
+    found, parts = icicle.found, icicle.parts
     divisor, unit = axis_unit(found.bytes_in_use)
-    rows = max(part.depth for part in parts) + 1
     return Panel(
         name="holders",
         title="Memory in use",
         caption=f"who holds it at step {found.step:,}, by {found.by.replace('_', ' ')}",
-        traces=[_bars(parts, found, fills, divisor, theme)],
+        traces=[_bars(parts, found, icicle.fills, divisor, theme)],
         xaxis={
             "title": {"text": f"bytes in use ({unit})"},
             "range": [0, max(found.bytes_in_use, 1) / divisor],
             "showgrid": False,
         },
         yaxis={
-            "range": [rows, 0],
+            "range": [icicle.rows, 0],
             "showticklabels": False,
             "ticks": "",
             "showgrid": False,
@@ -196,3 +196,13 @@ def _hover(part: HolderPart, parts: Sequence[HolderPart], found: Holders) -> str
     if part.row >= 0 and 0 < part.own_bytes < part.bytes:
         lines.append(f"{exact_bytes(part.own_bytes)} of it in no rectangle below")
     return "<br>".join(lines)
+
+
+VIEW: Final = View(
+    name="holders",
+    title="holders",
+    data=icicle_of,
+    panels=lambda icicle, _heap, look: [icicle_panel(icicle, look.paints)],
+    table=lambda icicle: icicle.found.to_arrow(),
+    height=lambda icicle, _look: [max(icicle.rows, 3) * _ROW],
+)

@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.fit import Request, fit_of, request_at
 from bfcviz.analysis.short_names import counted
-from bfcviz.events.schema import Events, bin_numbers
-from bfcviz.figures.panel import Panel, Picture, single
+from bfcviz.events.labels import Labels
+from bfcviz.events.schema import bin_numbers
+from bfcviz.figures.panel import Panel
 from bfcviz.figures.text import axis_unit, exact_bytes, harmless
 from bfcviz.figures.theme import TAKER, Paint, Theme, mixed
-from bfcviz.figures.view_options import PLAIN, Look, Selected
+from bfcviz.figures.view import DashboardPlace, Tab, View
+from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model import Model
 from bfcviz.units import format_bytes
 
@@ -107,7 +109,6 @@ def steps_of(found: Ladder) -> NDArray[np.void]:
 # ------------------------------------------------------------------------------
 # The ladder of free chunks: sorted by size, each as wide and as high as its bytes, the request as a line across.
 
-_HEIGHT: Final = 300
 _NAMED: Final = 0.085  # of the width: a narrower step shows no size
 _LONGEST: Final = 30  # characters of the request's name
 _DEFINITION: Final = (
@@ -116,24 +117,8 @@ _DEFINITION: Final = (
 )
 
 
-def ladder(model: Model, highlight: Events | None = None, look: Look = PLAIN) -> Picture:
-    """The free chunks at the model's step, and the request that they are compared with.
-
-    Args:
-        model: the heap; it stays at its step.
-        highlight: ignored; a request that failed just before the model's step is drawn.
-        look: the theme; `wanted` asks about another request; the selected chunk is outlined.
-
-    Returns:
-        The figure; its table has one row per free chunk, the largest first.
-    """
-    del highlight
-    return single(ladder_panel(model, look), _HEIGHT, look.paints).with_table(ladder_table(model, look))
-
-
-def free_chunk_at(model: Model, x: float, look: Look = PLAIN) -> Selected | None:
+def free_chunk_at(found: Ladder, x: float) -> Selected | None:
     """The free chunk whose step of the ladder is at `x`, in the unit of the axis; None: `x` is beside all steps."""
-    found = ladder_of(model, look)
     divisor, _ = axis_unit(max(found.total, found.rounded, 1))
     if not 0 <= x * divisor < found.total:
         return None
@@ -141,9 +126,15 @@ def free_chunk_at(model: Model, x: float, look: Look = PLAIN) -> Selected | None
     return Selected(int(found.chunks["address"][min(at, len(found.chunks) - 1)]), None)
 
 
-def ladder_panel(model: Model, look: Look) -> Panel:
-    """The ladder as a panel; it always has the same traces in the same order, some of them empty."""
-    found, theme = ladder_of(model, look), look.paints
+def ladder_panel(found: Ladder, labels: Labels, look: Look) -> Panel:
+    """The ladder as a panel; it always has the same traces in the same order, some of them empty.
+
+    Args:
+        found: the free chunks and the request.
+        labels: the labels of the heap's trace.
+        look: the theme; the selected chunk is outlined.
+    """
+    theme = look.paints
     divisor, unit = axis_unit(max(found.total, found.rounded, 1))
     top = 1.15 * max(int(found.chunks["size"].max(initial=0)), found.rounded, 1) / divisor
     right = max(found.total, 1) / divisor
@@ -160,7 +151,7 @@ def ladder_panel(model: Model, look: Look) -> Panel:
             ),
             _selected(found, look, divisor),
             _sizes(found, steps, divisor, theme),
-            *_request(found, model, (right, top), divisor, theme),
+            *_request(found, labels, (right, top), divisor, theme),
         ],
         xaxis={
             "title": {"text": f"free memory, largest chunk first ({unit})"},
@@ -174,9 +165,8 @@ def ladder_panel(model: Model, look: Look) -> Panel:
     )
 
 
-def ladder_table(model: Model, look: Look) -> pa.Table:
+def ladder_table(found: Ladder) -> pa.Table:
     """One row per free chunk, the largest first; sizes in bytes. `takes` is null without a request."""
-    found = ladder_of(model, look)
     takes = np.arange(len(found.chunks)) < found.takers
     return pa.table(
         {
@@ -278,13 +268,13 @@ def _sizes(found: Ladder, steps: NDArray[np.void], divisor: int, theme: Theme) -
 
 
 def _request(
-    found: Ladder, model: Model, ends: tuple[float, float], divisor: int, theme: Theme
+    found: Ladder, labels: Labels, ends: tuple[float, float], divisor: int, theme: Theme
 ) -> list[dict[str, Any]]:
     """The line at the size of the request, and its name."""
     request, (right, top) = found.request, ends
     failed = request is not None and request.failed
     colour, level = theme.oom if failed else theme.text, found.rounded / divisor
-    label = model.trace.labels.name(request.label) if request is not None else ""
+    label = labels.name(request.label) if request is not None else ""
     name = f" {harmless(label, _LONGEST)}" if label else ""
     text = f"<b>{'failed' if failed else 'asked'}: {format_bytes(found.rounded)}</b>{name}"
     shown = 1 if request is not None else 0
@@ -320,3 +310,18 @@ def _caption(found: Ladder) -> str:
         return f"{count}; none of them would take it"
     held = int(found.chunks["size"][: found.takers].sum())
     return f"{count}; {found.takers:,} of them would take it ({format_bytes(held)})"
+
+
+TAB: Final = Tab("free_chunks", "free chunks")
+"""The tab of the ladder, with the bins that these chunks are in beside it."""
+
+VIEW: Final = View(
+    name="ladder",
+    title="ladder of free chunks",
+    data=lambda heap, look: ladder_of(heap.model, look),
+    panels=lambda found, heap, look: [ladder_panel(found, heap.trace.labels, look)],
+    table=ladder_table,
+    height=300,
+    at=lambda found, _heap, _look, x, _y: free_chunk_at(found, x),
+    dashboard=DashboardPlace(TAB),
+)
