@@ -18,7 +18,7 @@ import numpy as np
 from bfcviz.analysis.diagnosis import Diagnosis, Verdict
 from bfcviz.analysis.headline import failure_headline
 from bfcviz.analysis.short_names import counted, shortened
-from bfcviz.analysis.why import all_failures, failed_steps
+from bfcviz.analysis.why import all_failures, cause_of, failed_steps
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import Status, holds_only_states, regions_known, stated_peak
 from bfcviz.events.trace import Trace
@@ -64,7 +64,7 @@ class RankFailure:
     """Failed requests of a rank that have one cause.
 
     Attributes:
-        verdict: why, a value of `Verdict`.
+        verdict: why, in the words of `cause_of`.
         what: the label or the operation of the request; empty: it has no name.
         requested: bytes of the first of them; 0: not stated.
         heap: the allocator.
@@ -287,7 +287,7 @@ def _causes(trace: Trace, found: Sequence[Diagnosis]) -> tuple[RankFailure, ...]
     for each in found:
         what = each.label or each.recorded.op
         failure = RankFailure(
-            str(each.verdict),
+            cause_of(each),
             what,
             each.requested,
             each.pool_name,
