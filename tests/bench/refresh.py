@@ -16,7 +16,7 @@ import bfcviz
 from bfcviz.dashboard import panel_data
 from bfcviz.dashboard.layouts import names_in
 from bfcviz.events.trace import Trace
-from bfcviz.figures import active_memory
+from bfcviz.figures import active_memory, view
 from bfcviz.figures.address_time import EventReader
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
@@ -27,7 +27,7 @@ RUNS = 9
 
 READING = (
     (Model, "seek"),
-    (panel_data, "measure_history"),
+    (view, "measure_history"),
     (EventReader, "layout"),
     (EventReader, "lifetimes"),
     (EventReader, "image"),
@@ -111,7 +111,7 @@ def refresh(data, trace, look, names) -> tuple[int, float, float]:
 
 
 CASES = (
-    ("memory", Look(colour="holder")),
+    ("active_memory", Look(colour="holder")),
     ("everything", Look(colour="label")),
     ("everything", Look(colour="label", axis="time")),
     ("everything", Look(colour="holder")),
@@ -128,7 +128,7 @@ def measure(heap: GrowingHeap, layout: str, look: Look, *, again: bool) -> tuple
         heap.work()
         grew = heap.trace.refresh()
         if again:
-            for name in ("history", "whole history", "address_time", "lives"):
+            for name in ("history", "whole history", "address_time", "active_memory"):
                 data._cache.pop(name, None)
         found.append(refresh(data, heap.trace, look, names))
     return grew, *([*column] for column in zip(*found, strict=True))

@@ -119,7 +119,7 @@ def test_an_inspector_has_it_in_its_menu_its_tabs_and_its_page(added, trace):
     inspector.close()
 
 
-def test_without_it_nobody_knows_it(trace):
+def test_without_that_line_it_is_unknown(trace):
     with pytest.raises(ValueError, match="no figure 'streams'"):
         bfcviz.draw("streams", trace)
     assert "streams" not in layouts()
