@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bfcviz.analysis import comparison, event_text
+from bfcviz.analysis import growths as growth_search
 from bfcviz.analysis import leaks as leak_search
 from bfcviz.analysis.account import Account, account_at, account_of, figures_of_facts
 from bfcviz.analysis.compared_recordings import paired_heaps
 from bfcviz.analysis.comparison import RecordingComparison
 from bfcviz.analysis.diagnosis import Diagnosis
+from bfcviz.analysis.growths import Growths
 from bfcviz.analysis.leaks import Leaks
 from bfcviz.analysis.ranks import Rank, RankPlace, RankSet, rank_of, rank_set
 from bfcviz.analysis.stated_answer import StatedAnswer
@@ -107,7 +109,27 @@ def why(
     if event is not None:
         return diagnose(trace, event)
     steps = failed_steps(trace)
-    return diagnose(trace, steps[-1] - 1) if steps else without_failure(trace, pool)
+    if steps:
+        return diagnose(trace, steps[-1] - 1)
+    lead = growth_search.growths_report(growth_search.growths(trace, pool))
+    return replace(without_failure(trace, pool), lead=tuple(lead))
+
+
+@_unrecorded()
+def growths(source: Any, pool: int = 0) -> Growths:
+    """Each time a pool grew while enough was free: what was requested, what was free, and what was in the way.
+
+    Args:
+        source: as for `explain`.
+        pool: index of the heap among `trace.origin.pools`.
+
+    Returns:
+        The growths with their numbers; `print` it for the report.
+
+    Raises:
+        BfcvizError: `source` cannot be read.
+    """
+    return growth_search.growths(trace_from(source), pool)
 
 
 def _stated(source: Any) -> StatedAnswer | None:

@@ -452,6 +452,7 @@ class Diagnosis:
         unknown: names of numbers, as in `bfcviz info --json`, that the file cannot give: their values mean nothing.
         advice: what would have helped.
         account: who held the memory of the device, where the file says anything of it.
+        lead: lines that the report begins with where no request failed.
     """
 
     pool: int
@@ -481,6 +482,7 @@ class Diagnosis:
     gaps: tuple[str, ...] = ()
     advice: tuple[Advice, ...] = ()
     account: DeviceAccount | None = None
+    lead: tuple[str, ...] = ()
 
     def knows(self, *names: str) -> bool:
         """Whether the file gives all these numbers, named as in `bfcviz info --json`."""
@@ -679,7 +681,11 @@ def failure_lines(found: Diagnosis) -> list[str]:
     """The report: the verdict, the sizes, the best runs with what pins them, and advice."""
     verdict = found.verdict.replace("_", " ")
     if not found.requested and found.event is None:
-        return [f"{found.pool_name} at step {found.step:,}: no request failed.", *size_rows(found)]
+        return [
+            *found.lead,
+            f"{found.pool_name} at step {found.step:,}: no request failed.",
+            *size_rows(found),
+        ]
     return [
         f"{_subject(found)} {_asked(found)} in {found.pool_name} at step {found.step:,}: {verdict}.",
         f"  {verdict_sentence(found)}",

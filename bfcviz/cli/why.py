@@ -1,4 +1,4 @@
-"""`bfcviz why`: each failed request of a file or a pasted text, why it failed, and what would have helped."""
+"""`bfcviz why`: each failed request of a file or a pasted text and its cause; each growth while enough was free."""
 
 import argparse
 import shutil
@@ -6,10 +6,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_lines
+from bfcviz.analysis.growths import Growths, growths, growths_json, growths_report
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.why import (
@@ -116,14 +118,22 @@ def _explain(trace: Trace, arguments: argparse.Namespace) -> None:
     """Print the diagnoses of one file."""
     pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
     found = _asked(trace, pool, arguments.step, arguments.size) if arguments.size else _failures(trace, pool)
+    grown = [] if arguments.size else _growths(trace, pool)
+    if not any(each.event is not None for each in found):
+        leads = {of_pool.pool: tuple(growths_report(of_pool)) for of_pool in grown}
+        found = [replace(each, lead=leads.get(each.pool, ())) for each in found]
     left_out = 0 if arguments.size else failures_left_out(trace, pool)
     if arguments.json:
         answer: dict[str, object] = {"failures": [diagnosis_json(each) for each in found]}
         answer |= {"failures_left_out": left_out} if left_out else {}
+        answer |= {} if arguments.size else growths_json(grown)
         print(json_text(answer))
         return
     for number, each in enumerate(found):
         say(*([""] if number else []), *failure_lines(each))
+    if any(each.event is not None for each in found):
+        for of_pool in grown:
+            say(*(["", *growths_report(of_pool)] if of_pool.found else []))
     if left_out:
         say("", f"{left_out:,} more OOM events follow: use bfcviz.why(file, event) for one of them")
 
@@ -153,6 +163,10 @@ def _failures(trace: Trace, pool: int | None) -> list[Diagnosis]:
     """The failures; the last state of each allocator where there is none."""
     pools = range(len(trace.origin.pools)) if pool is None else [pool]
     return all_failures(trace, pool) or [without_failure(trace, each) for each in pools]
+
+
+def _growths(trace: Trace, pool: int | None) -> list[Growths]:
+    return [growths(trace, each) for each in (range(len(trace.origin.pools)) if pool is None else [pool])]
 
 
 def _asked(trace: Trace, pool: int | None, step: int | None, size: int) -> list[Diagnosis]:
