@@ -554,7 +554,20 @@ def growth_line(found: Growths) -> str:
         f"at the peak of the pool, {format_bytes(found.peak_pool)}" if at_peak else f"at step {worst.step:,}"
     )
     times = f"{len(found.found):,} of {counted(found.times, 'time')}"
-    return f"{format_bytes(worst.free)} stranded {where}: the pool grew {times} while enough was free"
+    return f"{format_bytes(worst.free)} stranded {where}: the pool grew {times} while enough was free{_because(worst)}"
+
+
+def _because(growth: PoolGrowth) -> str:
+    """What most of the free memory lies beside."""
+    if growth.empty is None or not growth.free:
+        return ""
+    if 2 * growth.empty >= growth.free:
+        return f", because {format_bytes(growth.empty)} lie in empty regions that are each too small"
+    return (
+        f", because chunks in use lie between it: most of it is held by {growth.pins[0].line}"
+        if growth.pins
+        else ""
+    )
 
 
 def growths_report(found: Growths) -> list[str]:

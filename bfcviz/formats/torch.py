@@ -20,7 +20,7 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any, Final, NamedTuple, Self
 
-from bfcviz.code_places import UNKNOWN_FILE, CodePlace, own_place
+from bfcviz.code_places import UNKNOWN_FILE, CodePlace, holder_name
 from bfcviz.formats.messages import Message, Number, Role
 from bfcviz.formats.settings import SettingWords
 
@@ -238,10 +238,11 @@ class StackWords(NamedTuple):
 
 
 def stack_words(metadata: str, frames: Sequence[CodePlace]) -> StackWords:
-    """The name is the metadata that the user set, or the innermost frame outside of libraries."""
-    best = own_place(frames)
-    name = metadata or ("" if best is None else best.name)
-    return StackWords(name, "\n".join(frame.text for frame in frames if frame.file != UNKNOWN_FILE))
+    """The name is the metadata that the user set, or that of the holder."""
+    return StackWords(
+        metadata or holder_name(frames),
+        "\n".join(frame.text for frame in frames if frame.file != UNKNOWN_FILE),
+    )
 
 
 class StreamNumbers:

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.code_places import own_place, places_of
+from bfcviz.code_places import holder_name, places_of, told_frames
 from bfcviz.errors import TraceError
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Kind
@@ -35,16 +35,18 @@ def op_path(name: str) -> Path:
     return _bounded(parts, "/") if parts else (name or None,)
 
 
-def stack_path(stack: str) -> Path:
-    """The frames of a stack (one a line, the innermost first) from the outermost to the innermost."""
-    frames = [line for line in stack.split("\n") if line]
+def stack_path(stack: str, name: str = "") -> Path:
+    """The frames of a stack (one a line, the innermost first) from the outermost to the innermost.
+
+    Without those that only record, allocate or pass calls on; `name` stands for a stack of these alone.
+    """
+    frames = told_frames(stack) or [each for each in [name or place_in_code(stack)] if stack and each]
     return _bounded(frames[::-1], " > ") if frames else (None,)
 
 
 def place_in_code(stack: str) -> str:
     """`train.py:42 step`: the innermost frame outside of libraries, or else the innermost one; empty for no stack."""
-    place = own_place(places_of(stack))
-    return stack.split("\n", 1)[0].strip() if place is None else place.name
+    return holder_name(places_of(stack)) or stack.split("\n", 1)[0].strip()
 
 
 def _split(name: str) -> list[str]:
@@ -221,7 +223,8 @@ def _op(labels: Labels, number: int) -> Path:
 
 
 def _stack(labels: Labels, number: int) -> Path:
-    return stack_path(labels[number].details.get("stack", ""))
+    name, details = labels[number]
+    return stack_path(details.get("stack", ""), name)
 
 
 def _detail(name: str) -> Callable[[Labels, int], Path]:
