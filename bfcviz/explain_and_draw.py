@@ -32,6 +32,7 @@ from bfcviz.importers.rank_files import rank_files
 from bfcviz.model import holders as holder_tree
 from bfcviz.model import navigation
 from bfcviz.model.holders import Holders
+from bfcviz.model.kinds import KindRules, use_rules
 from bfcviz.model.model import Model
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.units import parse_bytes
@@ -266,15 +267,25 @@ def worst_fragmentation(source: Any, pool: int = 0) -> int:
 
 
 @_unrecorded()
-def holders(source: Any, step: int | str | None = None, by: str = "op", *, pool: int = 0) -> Holders:
+def holders(
+    source: Any,
+    step: int | str | None = None,
+    by: str = "op",
+    *,
+    pool: int = 0,
+    kinds: Mapping[str, str] | None = None,
+) -> Holders:
     """Who holds the memory in use at a step: a tree of holders, with `to_arrow` and `to_pandas`.
 
     Args:
         source: as for `explain`.
         step: number of events applied, 0..len(trace), or `"peak"`: the first one with the most bytes in use. None: all.
-        by: `op` (the name of the label, split at its slashes), `stack`, `shape`, `data_type`, `thread`, `stream` or
-            `phase`.
+        by: `op` (the name of the label, split at its slashes), `stack`, `shape`, `data_type`, `thread`, `stream`,
+            `phase`, or `kind` (parameters, gradients, optimizer state, activations, inputs, KV cache, workspace).
         pool: index of the heap among `trace.origin.pools`.
+        kinds: with `kind`: rules of your own, a kind and a regular expression that is searched in the name and the
+            stack of an allocation, such as `{"experts": "moe|router"}`. They come before the built-in ones, from now on
+            in every view of this trace.
 
     Raises:
         ValueError: `by` or `step` is none of these.
@@ -286,6 +297,8 @@ def holders(source: Any, step: int | str | None = None, by: str = "op", *, pool:
         step = navigation.peak(trace, pool)
     elif isinstance(step, str):
         raise ValueError(f"step={step!r} was given: give a number of events, 'peak', or None for all events")
+    if kinds is not None:
+        use_rules(trace, KindRules.of(kinds))
     model = Model(trace, pool)
     model.seek(len(trace) if step is None else step)
     return holder_tree.holders(model, by)

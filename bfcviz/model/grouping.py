@@ -15,6 +15,8 @@ from bfcviz.errors import TraceError
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
+from bfcviz.model.kinds import UNKNOWN as UNKNOWN_KIND
+from bfcviz.model.kinds import MemoryKinds
 from bfcviz.model.navigation import BEGINS, events_of, phase_ends
 
 # ------------------------------------------------------------------------------
@@ -153,6 +155,7 @@ UNNAMED: Final = {
     "thread": "no thread",
     "stream": "no stream",
     "phase": "no phase",
+    "kind": UNKNOWN_KIND,
 }
 """What holders can be found by -> the name of the holder of all memory without it."""
 
@@ -197,7 +200,7 @@ class Grouping:
 
 
 def grouping(trace: Trace, pool: int, by: str) -> Grouping:
-    """The grouping by one of `UNNAMED`; by phase it reads all events.
+    """The grouping by one of `UNNAMED`; by phase or kind it reads all events.
 
     Raises:
         ValueError: there is no such grouping; the message lists all.
@@ -210,6 +213,9 @@ def grouping(trace: Trace, pool: int, by: str) -> Grouping:
     if by == "phase":
         found = PhasePaths(trace, pool)
         return Grouping(by, found.numbers, lambda number: found.paths[number])
+    if by == "kind":
+        kinds = MemoryKinds(trace, pool)
+        return Grouping(by, kinds.of, kinds.path)
     if by in _BY_LABEL:
         labels, path = trace.labels, _BY_LABEL[by]
         return Grouping(by, lambda records: records["label"], lambda number: path(labels, number))
