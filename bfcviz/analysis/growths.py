@@ -136,6 +136,7 @@ class Growths:
         unit: of `lasts` and `byte_time`: `ns`, or `steps` where the trace has no times.
         unseen: growths whose pins were not looked up, because others have more free bytes.
         has_history: whether the trace tells how the pool grew.
+        is_whole: whether the history begins with an empty pool, so that it has every growth.
     """
 
     pool: int
@@ -151,6 +152,7 @@ class Growths:
     unit: str = "steps"
     unseen: int = 0
     has_history: bool = True
+    is_whole: bool = True
 
     @property
     def worst(self) -> PoolGrowth | None:
@@ -381,6 +383,8 @@ class _Search:
     ) -> Growths:
         """With the step at which the pool is at its largest, or without growths at which most is in use."""
         model = Model(self.trace, self.pool)
+        model.seek(max(self._history_begins(), self.trace.first))
+        is_whole = model.table.pool_bytes == 0
         if not found.found:
             model.seek(peak(self.trace, self.pool))
         else:
@@ -388,7 +392,13 @@ class _Search:
             row = served[at]
             model.seek(int((extends[at] if row is None else row)["seq"]) + 1)
         table = model.table
-        return replace(found, peak_pool=table.pool_bytes, peak_step=model.step, free_at_peak=table.free_bytes)
+        return replace(
+            found,
+            is_whole=is_whole,
+            peak_pool=table.pool_bytes,
+            peak_step=model.step,
+            free_at_peak=table.free_bytes,
+        )
 
 
 _is_counted: Final = np.zeros(256, bool)
@@ -639,11 +649,10 @@ def _nothing_wrong(found: Growths) -> str:
     grew = (
         f"it grew {counted(found.times, 'time')}, by {format_bytes(found.granted)}"
         if found.times
-        else "it did not grow in the recorded history"
+        else "it did not grow"
     )
-    return (
-        f"nothing went wrong: the pool never grew while enough was free; {grew}; {free} were free at the peak"
-    )
+    known = "" if found.is_whole else " in the recorded history, which begins later than the pool"
+    return f"nothing went wrong: the pool never grew while enough was free{known}; {grew}; {free} were free at the peak"
 
 
 def _pin(pin: PinningLine) -> str:
@@ -676,6 +685,7 @@ def _pool_json(found: Growths) -> dict[str, Any]:
         "verdict": growth_verdict(found),
         "sentence": growth_line(found),
         "has_history": found.has_history,
+        "history_is_whole": found.has_history and found.is_whole,
         "times_grown": found.times if found.has_history else None,
         "granted_bytes": found.granted if found.has_history else None,
         "grown_while_enough_was_free": len(found.found) if found.has_history else None,

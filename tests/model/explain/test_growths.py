@@ -1,10 +1,11 @@
 """Growths: pools that grew while enough was free, counted again by a plain replay of the events."""
 
 import json
+import random
 
 import pytest
 from heap_strategies import operations, run
-from heaps import MIB, new_heap
+from heaps import KIB, MIB, new_heap
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shared import SHARED, needs_shared
@@ -150,6 +151,27 @@ def test_a_heap_that_grows(steps):
     found = growths(trace)
     assert_equal(found, plain_growths(trace, 0))
     assert (growth_verdict(found) == "growth") == bool(found.found)
+
+
+def worked_heap(capacity):
+    """3,000 operations of a heap that grows, over a log of so many events."""
+    heap = new_heap(1 << 40, log=EventLog(capacity), allow_growth=True)
+    choose, held = random.Random(5), []
+    for _ in range(3000):
+        if held and choose.random() < 0.45:
+            heap.free(held.pop(choose.randrange(len(held))))
+        else:
+            held.append(heap.allocate(choose.choice([KIB, 256 * KIB, MIB, 3 * MIB]) * choose.randint(1, 5)))
+    return heap
+
+
+def test_the_last_events_have_the_same_growths():
+    whole, part = trace_of(worked_heap(1 << 14)), trace_of(worked_heap(1 << 11))
+    assert part.first > whole.first == 0
+    late = {step: row for step, row in as_plain(growths(whole)).items() if step >= part.first}
+    assert late
+    assert as_plain(growths(part)) == late
+    assert (growths(whole).is_whole, growths(part).is_whole) == (True, False)
 
 
 @needs_shared
