@@ -41,26 +41,30 @@ SOON: Final = 32
 # Rules.
 
 _FRAME_RULES: Final = (
-    (KV_CACHE, r"kv_?cache|KVCache|past_key_value|[/\\]cache_utils\.py|paged_?attention|cache_engine|\binit_cache\w*"),
-    (KV_CACHE, r"allocate_kv|(?:Static|Dynamic|Sliding\w*|Hybrid|Quantized)Cache"),
+    (KV_CACHE, r"kv_?cache|KVCache|past_key_value|[/\\]cache_utils\.py|paged_?attention|cache_engine|\binit_cache"),
+    (KV_CACHE, r"allocate_kv|(?:Static|Dynamic|Sliding\w{0,40}|Hybrid|Quantized)Cache"),
     (WORKSPACE, r"[wW]orkspace|cublas|ncclComm|\bcub::|gpu_reduce_kernel|index_put_with_sort"),
-    (OPTIMIZER_STATE, r"[/\\]torch[/\\]optim[/\\](?!lr_scheduler)|Optimizer\w*\.step\b"),
+    (OPTIMIZER_STATE, r"[/\\]torch[/\\]optim[/\\](?!lr_scheduler)|Optimizer\w{0,40}\.step\b"),
     (OPTIMIZER_STATE, r"[/\\](?:optax|apex[/\\]optimizers|bitsandbytes[/\\]optim)[/\\]"),
     (ACTIVATIONS, r"[/\\]torch[/\\]utils[/\\]checkpoint\.py"),
     (GRADIENTS, r"torch::autograd::(?:generated::|Node\b|Engine\b|python::|accumulate\b|AccumulateGrad|Copy)"),
-    (GRADIENTS, r"\w+Backward\d*\b|_engine_run_backward|\bgradient of "),
+    (GRADIENTS, r"Backward\d{0,3}\b|_engine_run_backward|\bgradient of "),
     (GRADIENTS, r"^gradients?(?:_tape)?/|transpose\(jvp\("),
     (OPTIMIZER_STATE, r"(?:^|/)(?:Adam|AdamW|Adagrad|Adafactor|Lion|RMSprop|SGD)/"),
     (INPUTS, r"IteratorGetNext|PrefetchDataset"),
-    (INPUTS, r"[/\\]torch[/\\]utils[/\\]data[/\\]|[/\\]datasets?[/\\]|[dD]ata_?[lL]oader|pin_memory|\w*collate\w* \("),
-    (INPUTS, r"\b(?:get|next|load|fetch|prepare|make|sample)_(?:\w+_)?(?:batch|inputs?)\b"),
-    (ACTIVATIONS, r"(?:^|[. ])(?:forward\w*|\w*(?:softmax|cross_entropy|attention|loss)\w*) \("),
+    (INPUTS, r"[/\\]torch[/\\]utils[/\\]data[/\\]|[/\\]datasets?[/\\]|[dD]ata_?[lL]oader|pin_memory"),
+    (INPUTS, r"collate\w{0,40} \("),
+    (INPUTS, r"\b(?:get|next|load|fetch|prepare|make|sample)_(?:\w{1,40}_)?(?:batch|inputs?)\b"),
+    (ACTIVATIONS, r"(?:(?:^|[. ])forward|softmax|cross_entropy|attention|loss)\w{0,40} \("),
     (ACTIVATIONS, r"[/\\]torch[/\\]nn[/\\](?:functional|modules[/\\](?!module\.py))"),
     (PARAMETERS, r"[/\\]torch[/\\](?:nn[/\\](?:parameter|init)|serialization)\.py|safetensors|load_state_dict"),
-    (PARAMETERS, r"from_pretrained|\b(?:init|load|reset)_(?:\w+_)?(?:weights?\w*|parameters?|model)\b"),
+    (PARAMETERS, r"from_pretrained|\b(?:init|load|reset)_(?:\w{1,40}_)?(?:weights?\w{0,40}|parameters?|model)\b"),
     (PARAMETERS, r"(?:^|[. ])__init__ \("),
 )  # fmt: skip
-"""Of a frame of a stack, or of a name: the kind and a regular expression; the first that is found counts."""
+"""Of a frame of a stack, or of a name: the kind and a regular expression; the first that is found counts.
+
+The time of each grows with the length of the text, not with its square: names may be long.
+"""
 
 _COMPILED: Final = tuple((kind, re.compile(text)) for kind, text in _FRAME_RULES)
 

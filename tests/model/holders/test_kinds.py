@@ -1,6 +1,7 @@
 """Kinds of memory: from rules of one's own, frames, annotations, lifetimes and sizes; unknown where nothing decides."""
 
 import json
+from time import perf_counter
 
 import pytest
 from figures.synthetic import KiB, PlainHeap
@@ -123,3 +124,17 @@ def test_a_training_step_of_adamw():
     plain = bfcviz.holders(trace, "peak")
     assert "no label" not in plain.names
     assert not any("gather" in name or "wrapper_CUDA" in name for name in plain.names)
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["a", "get_", "collate", "softmax", "Optimizer", "Sliding", "load_x_", "forward", ".", "/datasets"],
+)
+def test_a_name_of_any_length_is_read_at_once(word):
+    heap = PlainHeap(8192 * KiB, 2, Labels())
+    for number in range(50):
+        heap.allocate(KiB, f"{number}", stack=f"{word * (6000 // len(word))} (/home/me/a.py:{number})")
+    began = perf_counter()
+    MemoryKinds(heap.trace(), 0).of(heap.trace().read(0, 1))
+    bfcviz.holders(heap.trace(), by="kind")
+    assert perf_counter() - began < 5
