@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bfcviz.explain_and_draw import compare_recordings as compare_recordings
     from bfcviz.explain_and_draw import draw as draw
     from bfcviz.explain_and_draw import explain as explain
+    from bfcviz.explain_and_draw import growths as growths
     from bfcviz.explain_and_draw import holders as holders
     from bfcviz.explain_and_draw import leaks as leaks
     from bfcviz.explain_and_draw import open_all as open_all
@@ -101,6 +102,7 @@ _HOMES = {
     "follow_search": ("bfcviz.watching.search_dashboard", "follow_search"),
     "follow_sweep": ("bfcviz.watching.sweep_dashboard", "follow_sweep"),
     "follow_workers": ("bfcviz.watching.workers.workers_dashboard", "follow_workers"),
+    "growths": ("bfcviz.explain_and_draw", "growths"),
     "holders": ("bfcviz.explain_and_draw", "holders"),
     "label": ("bfcviz.live.labels", "label"),
     "largest_batch": ("bfcviz.whatif.search.largest_batch", "largest_batch"),

@@ -5,7 +5,7 @@ computes; then what only passes a call on; last what records, unwinds, allocates
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -36,6 +36,11 @@ _MACHINERY: Final = re.compile(
     r"|run_mod|pyrun_|pymain_|do_call_core|type_call|thread_run|pythread_|start_thread|execute_native_thread)"
     r"|^(?:clone3?|_start|main)$|^__libc_start"
 )
+_GRADIENT: Final = re.compile(r"::(\w+Backward\d*)(?:_apply_functional)?(?:::|$)")
+_OPERATION: Final = re.compile(
+    r"(?:^torch::autograd::VariableType::|^at::_ops::|::wrapper_[A-Za-z]+_(?:memory_format_)?)(?P<name>\w+)"
+)
+_OVERLOAD: Final = re.compile(r"(?<=\w)_[A-Z]\w*$")
 _NAME: Final = re.compile(r"^(?:.*? )?([^ (]+)\(")  # before its parameters
 _TEMPLATE: Final = re.compile(r"<[^<>]*>")
 _DEEPEST: Final = 16  # templates inside templates
@@ -102,6 +107,39 @@ def own_place(places: Iterable[CodePlace]) -> CodePlace | None:
         places: a stack, the innermost frame first.
     """
     return max(places, key=_rank, default=None)
+
+
+def holder_name(places: Sequence[CodePlace]) -> str:
+    """The name of what a stack allocates, for a person: the line of the program, else what the library was asked for.
+
+    Frames that record, allocate, unwind or pass calls on never name it. Without a frame of Python code it is the
+    operation: `torch.bmm, no Python stack`; `BmmBackward0, no Python stack` for a gradient. Empty for no stack.
+
+    Args:
+        places: a stack, the innermost frame first.
+    """
+    best = own_place(places)
+    if best is None or (best.is_python and _rank(best) >= _COMPUTES):
+        return "" if best is None else best.name
+    functions = [_without_types(place.function) for place in places if not place.is_python]
+    operation = _operation(functions) or (best.name if _rank(best) >= _COMPUTES else "compiled code")
+    return f"{operation}, no Python stack"
+
+
+def _operation(functions: Sequence[str]) -> str:
+    """What compiled functions compute: the gradient, or else the outermost operation; empty: they do not say it."""
+    gradients = [found[1] for each in functions if (found := _GRADIENT.search(each))]
+    if gradients:
+        return gradients[-1]
+    operations = [found["name"] for each in functions if (found := _OPERATION.search(each))]
+    name = _OVERLOAD.sub("", operations[-1]) if operations else ""
+    return f"torch.{name}" if name else ""
+
+
+def told_frames(stack: str) -> list[str]:
+    """The lines of a stack without those that only record, allocate, unwind or pass calls on."""
+    lines = [line for line in stack.split("\n") if line]
+    return [line for line in lines if (place := _place(line)) is None or _rank(place) >= _COMPUTES]
 
 
 def places_of(stack: str) -> list[CodePlace]:

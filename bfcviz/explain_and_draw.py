@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bfcviz.analysis import comparison, event_text
+from bfcviz.analysis import growths as growth_search
 from bfcviz.analysis import leaks as leak_search
 from bfcviz.analysis.account import Account, account_at, account_of, figures_of_facts
 from bfcviz.analysis.compared_recordings import paired_heaps
 from bfcviz.analysis.comparison import RecordingComparison
 from bfcviz.analysis.diagnosis import Diagnosis
+from bfcviz.analysis.growths import Growths
 from bfcviz.analysis.leaks import Leaks
 from bfcviz.analysis.ranks import Rank, RankPlace, RankSet, rank_of, rank_set
 from bfcviz.analysis.stated_answer import StatedAnswer
@@ -30,6 +32,7 @@ from bfcviz.importers.rank_files import rank_files
 from bfcviz.model import holders as holder_tree
 from bfcviz.model import navigation
 from bfcviz.model.holders import Holders
+from bfcviz.model.kinds import KindRules, use_rules
 from bfcviz.model.model import Model
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.units import parse_bytes
@@ -66,12 +69,13 @@ def explain(source: Any, event: int | None = None) -> str:
 
 
 @_unrecorded()
-def why(
+def why(  # noqa: PLR0913  an event, or a question about a moment
     source: Any,
     event: int | None = None,
     *,
     step: int | None = None,
     size: int | str | None = None,
+    limit: int | str | None = None,
     pool: int = 0,
 ) -> Diagnosis | StatedAnswer:
     """Find out why a request failed and what would have helped, or whether a request would fit.
@@ -82,6 +86,7 @@ def why(
         event: index of an OOM event; None: the last request that failed.
         step: with `size`: the state after that many events; None: the last state.
         size: bytes, or text such as `500MiB`: find out whether a request of this size would fit.
+        limit: with `size`: the most bytes that the pool may have; None: as the file says.
         pool: with `size`, and for a trace without a failure: index of the heap among `trace.origin.pools`.
 
     Returns:
@@ -101,13 +106,34 @@ def why(
         if event is not None:
             raise ValueError("give an event, or the size of a request and a step, not both")
         at = len(trace) if step is None else step
-        return would_fit(trace, at, parse_bytes(size, "size"), pool=pool)
-    if step is not None:
+        most = None if limit is None else parse_bytes(limit, "limit")
+        return would_fit(trace, at, parse_bytes(size, "size"), pool=pool, limit=most)
+    if step is not None or limit is not None:
         raise ValueError("give the size of the request that may fit at this step, such as size='500MiB'")
     if event is not None:
         return diagnose(trace, event)
     steps = failed_steps(trace)
-    return diagnose(trace, steps[-1] - 1) if steps else without_failure(trace, pool)
+    if steps:
+        return diagnose(trace, steps[-1] - 1)
+    lead = growth_search.growths_report(growth_search.growths(trace, pool))
+    return replace(without_failure(trace, pool), lead=tuple(lead))
+
+
+@_unrecorded()
+def growths(source: Any, pool: int = 0) -> Growths:
+    """Each time a pool grew while enough was free: what was requested, what was free, and what was in the way.
+
+    Args:
+        source: as for `explain`.
+        pool: index of the heap among `trace.origin.pools`.
+
+    Returns:
+        The growths with their numbers; `print` it for the report.
+
+    Raises:
+        BfcvizError: `source` cannot be read.
+    """
+    return growth_search.growths(trace_from(source), pool)
 
 
 def _stated(source: Any) -> StatedAnswer | None:
@@ -244,15 +270,25 @@ def worst_fragmentation(source: Any, pool: int = 0) -> int:
 
 
 @_unrecorded()
-def holders(source: Any, step: int | str | None = None, by: str = "op", *, pool: int = 0) -> Holders:
+def holders(
+    source: Any,
+    step: int | str | None = None,
+    by: str = "op",
+    *,
+    pool: int = 0,
+    kinds: Mapping[str, str] | None = None,
+) -> Holders:
     """Who holds the memory in use at a step: a tree of holders, with `to_arrow` and `to_pandas`.
 
     Args:
         source: as for `explain`.
         step: number of events applied, 0..len(trace), or `"peak"`: the first one with the most bytes in use. None: all.
-        by: `op` (the name of the label, split at its slashes), `stack`, `shape`, `data_type`, `thread`, `stream` or
-            `phase`.
+        by: `op` (the name of the label, split at its slashes), `stack`, `shape`, `data_type`, `thread`, `stream`,
+            `phase`, or `kind` (parameters, gradients, optimizer state, activations, inputs, KV cache, workspace).
         pool: index of the heap among `trace.origin.pools`.
+        kinds: with `kind`: rules of your own, a kind and a regular expression that is searched in the name and the
+            stack of an allocation, such as `{"experts": "moe|router"}`. They come before the built-in ones, from now on
+            in every view of this trace.
 
     Raises:
         ValueError: `by` or `step` is none of these.
@@ -264,6 +300,8 @@ def holders(source: Any, step: int | str | None = None, by: str = "op", *, pool:
         step = navigation.peak(trace, pool)
     elif isinstance(step, str):
         raise ValueError(f"step={step!r} was given: give a number of events, 'peak', or None for all events")
+    if kinds is not None:
+        use_rules(trace, KindRules.of(kinds))
     model = Model(trace, pool)
     model.seek(len(trace) if step is None else step)
     return holder_tree.holders(model, by)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bfcviz.code_places import CodePlace, own_place, places_of, telling_lines
+from bfcviz.code_places import CodePlace, holder_name, own_place, places_of, telling_lines, told_frames
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,23 @@ def test_a_gradient_is_named_by_its_function_and_not_by_the_recorder():
         own_place(places_of("\n".join(stack))).name
         == "torch::autograd::generated::MulBackward0_apply_functional"
     )
+
+
+def test_what_records_and_passes_on_never_names_a_holder():
+    assert holder_name(places_of(f"{RECORDER}\n{POOL}\n{LAYER}\n{LOOP}")) == "net.py:22 forward"
+    assert holder_name(places_of(f"{RECORDER}\n{POOL}\n{AUTOGRAD}")) == "torch.mul, no Python stack"
+    assert (
+        holder_name(places_of(f"{RECORDER}\n{POOL}\n{AUTOGRAD}\n{GRADIENT}"))
+        == "MulBackward0, no Python stack"
+    )
+    assert holder_name(places_of(f"{RECORDER}\n{OPERATOR}")) == "at::native::sumproduct_pair, no Python stack"
+    assert holder_name(places_of(f"{RECORDER}\n{POOL}\n{MODULE}")) == "compiled code, no Python stack"
+    assert "gather" not in holder_name(places_of(RECORDER))
+    assert not holder_name([])
+    assert told_frames(f"{RECORDER}\n{POOL}\n{DISPATCH}\n{OPERATOR}\n{INTERPRETER}\n{LAYER}") == [
+        OPERATOR,
+        LAYER,
+    ]
 
 
 def test_a_signature_of_any_length_and_depth_is_read_at_once():

@@ -258,7 +258,7 @@ def _of_one(side: RecordingSide) -> Iterator[str]:
 
 _STATUS: Final[Mapping[Status, str]] = {
     Status.RECORDING: "still recorded: what comes later is not compared",
-    Status.TRUNCATED: "truncated: its end is missing, so later moments and its totals are not comparable",
+    Status.TRUNCATED: "truncated: events are missing, so the moments without them and its totals are not comparable",
     Status.DEGRADED: "degraded: some of it is missing or was guessed",
 }
 

@@ -73,6 +73,15 @@ class HeapSettings:
         round_up = rules.get(self.family)
         return tensorflow.round_up(max(requested, 1)) if round_up is None else round_up(max(requested, 1))
 
+    def growth(self, rounded: int) -> int:
+        """The bytes by which the pool grows for a request of this rounded size, at most."""
+        return self.torch.segment(rounded) if self.family is Family.TORCH else rounded
+
+    @property
+    def releases_free_regions(self) -> bool:
+        """Whether wholly free regions are released before a request fails; then it is tried again."""
+        return self.family in {Family.TORCH, Family.CUPY} or self.garbage_collection is True
+
 
 def settings_of(origin: Origin, pool: int) -> HeapSettings:
     """The settings of one heap of a trace."""
@@ -452,6 +461,8 @@ class Diagnosis:
         unknown: names of numbers, as in `bfcviz info --json`, that the file cannot give: their values mean nothing.
         advice: what would have helped.
         account: who held the memory of the device, where the file says anything of it.
+        usable_chunk: of a question, the largest free chunk that the allocator's rules allow; None: any free chunk.
+        lead: lines that the report begins with where no request failed.
     """
 
     pool: int
@@ -481,6 +492,8 @@ class Diagnosis:
     gaps: tuple[str, ...] = ()
     advice: tuple[Advice, ...] = ()
     account: DeviceAccount | None = None
+    usable_chunk: int | None = None
+    lead: tuple[str, ...] = ()
 
     def knows(self, *names: str) -> bool:
         """Whether the file gives all these numbers, named as in `bfcviz info --json`."""
@@ -499,6 +512,18 @@ class Diagnosis:
         if self.bytes_limit is None or "pool_bytes" in self.unknown:
             return None
         return max(0, self.bytes_limit - self.pool_bytes)
+
+    @property
+    def releasable(self) -> int:
+        """Bytes that the allocator gives back before a request fails: those of its wholly free regions, if any."""
+        return self.regions.free_bytes if self.settings.releases_free_regions else 0
+
+    @property
+    def deciding_limit(self) -> int | None:
+        """The smallest limit under which a request that finds no free chunk is served; None: the pool does not grow."""
+        if self.settings.allow_growth is False or "pool_bytes" in self.unknown:
+            return None
+        return self.pool_bytes - self.releasable + self.settings.growth(self.rounded)
 
     @property
     def external_fragmentation(self) -> float:
@@ -679,7 +704,11 @@ def failure_lines(found: Diagnosis) -> list[str]:
     """The report: the verdict, the sizes, the best runs with what pins them, and advice."""
     verdict = found.verdict.replace("_", " ")
     if not found.requested and found.event is None:
-        return [f"{found.pool_name} at step {found.step:,}: no request failed.", *size_rows(found)]
+        return [
+            *found.lead,
+            f"{found.pool_name} at step {found.step:,}: no request failed.",
+            *size_rows(found),
+        ]
     return [
         f"{_subject(found)} {_asked(found)} in {found.pool_name} at step {found.step:,}: {verdict}.",
         f"  {verdict_sentence(found)}",
@@ -720,6 +749,12 @@ def _above_limit(found: Diagnosis) -> str:
 
 
 def _unknown(found: Diagnosis) -> str:
+    if found.event is None and found.bytes_limit is None and found.knows("largest_free_chunk", "pool_bytes"):
+        return (
+            f"No free chunk is large enough, so the pool must grow{_after_release(found)}. The request fits if the "
+            f"pool may have {format_bytes(found.deciding_limit or 0)} ({found.deciding_limit:,} B) or more. The file "
+            "does not tell its limit: give it, such as 80GiB."
+        )
     if not found.recorded.has_heap:
         return "The file has the request, but not the chunks of that moment."
     if not found.knows("largest_free_chunk"):
@@ -769,12 +804,22 @@ def _fragmentation(found: Diagnosis) -> str:
 
 
 def _no_failure(found: Diagnosis) -> str:
-    if found.largest_free_chunk >= found.rounded:
-        return f"The largest free chunk, {format_bytes(found.largest_free_chunk)}, is large enough."
+    largest = found.largest_free_chunk if found.usable_chunk is None else found.usable_chunk
+    if largest >= found.rounded:
+        kept = "" if largest == found.largest_free_chunk else " that the allocator keeps for such requests"
+        return f"The largest free chunk{kept}, {format_bytes(largest)}, is large enough."
     return (
-        f"No free chunk is large enough, but the limit leaves {format_bytes(found.room or 0)} for a new region, if the "
+        f"No free chunk is large enough, but the limit leaves {format_bytes(found.room or 0)} for a new region"
+        f"{_after_release(found) if (found.room or 0) < found.settings.growth(found.rounded) else ''}, if the "
         "sub-allocator grants it."
     )
+
+
+def _after_release(found: Diagnosis) -> str:
+    """That wholly free regions are given back first."""
+    if not found.releasable:
+        return ""
+    return f", after the allocator gives back its empty regions, {format_bytes(found.releasable)}"
 
 
 _VERDICTS: Final[Mapping[Verdict, Callable[[Diagnosis], str]]] = {
@@ -797,9 +842,10 @@ def _growth(found: Diagnosis) -> str:
         return (
             "the sub-allocator granted no new region" if found.event is not None else "its limit is not known"
         )
-    if found.room == 0:
+    if found.room == 0 and (found.event is not None or not found.releasable):
         return "the limit leaves no room for a new region"
-    return f"the limit leaves only {format_bytes(found.room)} for a new region"
+    after = _after_release(found) if found.event is None else ""
+    return f"the limit leaves only {format_bytes(found.room + found.releasable * bool(after))} for a new region{after}"
 
 
 # -- the chunks in the way -----------------------------------------------------------------------------------

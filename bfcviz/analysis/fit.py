@@ -81,8 +81,7 @@ class Fit:
         found = self.found
         if self.fits or self.failed or found.room is None or found.verdict is Verdict.ABOVE_LIMIT:
             return False
-        released = found.regions.free_bytes if found.settings.garbage_collection else 0
-        return found.room + released >= found.rounded
+        return found.room + found.releasable >= found.settings.growth(found.rounded)
 
 
 _KNOWN: Final[WeakKeyDictionary[Model, tuple[tuple[int, int], Fit]]] = WeakKeyDictionary()

@@ -29,6 +29,7 @@ from bfcviz.errors import TraceError
 from bfcviz.events.origin import STATE_ONLY, Origin, RecordedFailure, Status, recorded_failures
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
+from bfcviz.formats.torch import SMALL, SMALL_SEGMENT
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import events_of, failures, peak
 
@@ -85,7 +86,15 @@ def diagnose(  # noqa: PLR0913  a failure, and what the caller has read of it al
         return _judged(there, found, runs)
 
 
-def would_fit(trace: Trace, step: int, size: int, model: Model | None = None, *, pool: int = 0) -> Diagnosis:
+def would_fit(  # noqa: PLR0913  the moment, and the request
+    trace: Trace,
+    step: int,
+    size: int,
+    model: Model | None = None,
+    *,
+    pool: int = 0,
+    limit: int | None = None,
+) -> Diagnosis:
     """Find out whether a request would fit into the heap at a step, and if not, why.
 
     Args:
@@ -94,29 +103,35 @@ def would_fit(trace: Trace, step: int, size: int, model: Model | None = None, *,
         size: bytes of the request.
         model: a model of this trace and pool to use; it returns to its step.
         pool: index of the heap.
+        limit: the most bytes that the pool may have; None: as the file says.
 
     Raises:
         TraceError: the trace has no such step or pool.
         ValueError: the size is not a number of bytes that a request can have.
     """
     with _model_of(trace, pool, model).visiting(step) as there:
-        return _judged(there, question(there, size), RUNS)
+        return _judged(there, question(there, size, limit=limit), RUNS)
 
 
-def question(model: Model, size: int, recorded: RecordedFailure | None = None) -> Diagnosis:
+def question(
+    model: Model, size: int, recorded: RecordedFailure | None = None, limit: int | None = None
+) -> Diagnosis:
     """The verdict and the numbers of `would_fit` at the model's step, without runs and advice: fast.
 
     Args:
         model: stands at the step.
         size: bytes of the request.
         recorded: what the file says of the request, if it failed.
+        limit: the most bytes that the pool may have; None: as the file says.
 
     Raises:
         ValueError: the size is not a number of bytes that a request can have.
     """
     if not 0 < size < 1 << 62:
         raise ValueError(f"size={size} is not a request: give a number of bytes from 1 to 2^62")
-    return _judged(model, _numbers(model, size, recorded or RecordedFailure(model.step)), 0)
+    found = _numbers(model, size, recorded or RecordedFailure(model.step))
+    found = replace(found, usable_chunk=_usable_chunk(model, found))
+    return _judged(model, found if limit is None else replace(found, bytes_limit=limit), 0)
 
 
 def without_failure(trace: Trace, pool: int = 0, model: Model | None = None) -> Diagnosis:
@@ -231,21 +246,38 @@ def _judged(model: Model, found: Diagnosis, runs: int) -> Diagnosis:
 
 
 def _verdict(found: Diagnosis) -> Verdict:
-    is_question, rounded, room = found.event is None, found.rounded, found.room
+    is_question, rounded = found.event is None, found.rounded
     if found.bytes_limit is not None and rounded > found.bytes_limit:
         return Verdict.ABOVE_LIMIT
     has_chunks = found.knows("largest_free_chunk")
-    if has_chunks and found.largest_free_chunk >= rounded:
+    if (
+        has_chunks
+        and (found.largest_free_chunk if found.usable_chunk is None else found.usable_chunk) >= rounded
+    ):
         return Verdict.NO_FAILURE if is_question else Verdict.UNKNOWN
-    if found.knows("pool_bytes") and room is not None and room >= rounded:
+    if found.knows("pool_bytes") and _may_grow(found):
         return Verdict.NO_FAILURE if is_question else Verdict.REFUSED
+    if has_chunks and is_question and found.room is None and found.deciding_limit is not None:
+        return Verdict.UNKNOWN
     if found.knows("free_bytes") and found.free_bytes < rounded:
         return Verdict.CAPACITY
-    if not has_chunks:
-        return Verdict.UNKNOWN
+    return _scattered(found) if has_chunks else Verdict.UNKNOWN
+
+
+def _may_grow(found: Diagnosis) -> bool:
+    """Whether the limit leaves room; for a question after what the allocator gives back before it fails."""
+    if found.room is None:
+        return False
+    if found.event is not None:
+        return found.room >= found.rounded
+    return found.room + found.releasable >= found.settings.growth(found.rounded)
+
+
+def _scattered(found: Diagnosis) -> Verdict:
+    """Why enough free memory does not hold the request: regions that are too small, or chunks in use between it."""
     regions = found.regions
-    together = regions.free_bytes + (room or 0) >= rounded
-    return Verdict.REGIONS if regions.largest < rounded or together else Verdict.FRAGMENTATION
+    together = regions.free_bytes + (found.room or 0) >= found.rounded
+    return Verdict.REGIONS if regions.largest < found.rounded or together else Verdict.FRAGMENTATION
 
 
 def _gaps(origin: Origin, name: str) -> tuple[str, ...]:
@@ -262,6 +294,26 @@ def _limit(limit: int | None, settings: HeapSettings, recorded: RecordedFailure)
     if settings.family is Family.TORCH and limit is not None and total is not None and limit >= total:
         return None
     return limit
+
+
+def _usable_chunk(model: Model, found: Diagnosis) -> int | None:
+    """The largest free chunk that PyTorch may use: it keeps small requests apart. None: any chunk may be used.
+
+    A region belongs to small requests if those in it are, or if it is empty and as large as theirs are. Streams are not
+    considered: a question names none.
+    """
+    if found.settings.family is not Family.TORCH or not found.knows("largest_free_chunk"):
+        return None
+    chunks = model.chunks()
+    _, regions = np.unique(chunks["region"], return_inverse=True)
+    whole = np.bincount(regions, chunks["size"].astype(np.float64))
+    used = np.bincount(regions, chunks["in_use"]) > 0
+    large = np.bincount(regions, chunks["in_use"] & (chunks["requested"] > SMALL)) > 0
+    is_small = np.where(used, ~large, whole == SMALL_SEGMENT)
+    mine = ~chunks["in_use"] & (is_small[regions] == (found.rounded <= SMALL))
+    sizes = np.unique(chunks["size"][mine]).tolist()
+    serving = [size for size in sizes if found.settings.torch.serves(found.rounded, size)]
+    return max(serving or [size for size in sizes if size < found.rounded], default=0)
 
 
 def _wasted(model: Model, recorded: RecordedFailure) -> int | None:

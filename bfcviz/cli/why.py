@@ -1,4 +1,4 @@
-"""`bfcviz why`: each failed request of a file or a pasted text, why it failed, and what would have helped."""
+"""`bfcviz why`: each failed request of a file or a pasted text and its cause; each growth while enough was free."""
 
 import argparse
 import shutil
@@ -6,10 +6,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_lines
+from bfcviz.analysis.growths import Growths, growths, growths_json, growths_report
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.why import (
@@ -49,6 +51,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--size", metavar="SIZE", type=_size, help=f"{_HELP}: for example 500MiB")
     parser.add_argument(
+        "--limit",
+        "--device",
+        metavar="SIZE",
+        type=_size,
+        help="with --size: the most that the pool may have, such as 80GiB: a limit, or the memory of a device without "
+        "what others need of it (default: as the file says)",
+    )
+    parser.add_argument(
         "--step",
         metavar="N",
         type=_step,
@@ -65,6 +75,10 @@ def run(arguments: argparse.Namespace) -> int | None:
     if arguments.step is not None and arguments.size is None:
         raise TraceError(
             "--step asks about one moment: give the size of a request, too, such as --size 500MiB"
+        )
+    if arguments.limit is not None and arguments.size is None:
+        raise TraceError(
+            "--limit asks about one request: give its size, too, such as --size 500MiB --limit 80GiB"
         )
     if is_pasted(arguments.file):
         _tell(StatedAnswer.of(*read_pasted(arguments.file)), arguments)
@@ -115,15 +129,23 @@ def _tell(answer: StatedAnswer, arguments: argparse.Namespace) -> None:
 def _explain(trace: Trace, arguments: argparse.Namespace) -> None:
     """Print the diagnoses of one file."""
     pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
-    found = _asked(trace, pool, arguments.step, arguments.size) if arguments.size else _failures(trace, pool)
+    found = _asked(trace, pool, arguments) if arguments.size else _failures(trace, pool)
+    grown = [] if arguments.size else _growths(trace, pool)
+    if not any(each.event is not None for each in found):
+        leads = {of_pool.pool: tuple(growths_report(of_pool)) for of_pool in grown}
+        found = [replace(each, lead=leads.get(each.pool, ())) for each in found]
     left_out = 0 if arguments.size else failures_left_out(trace, pool)
     if arguments.json:
         answer: dict[str, object] = {"failures": [diagnosis_json(each) for each in found]}
         answer |= {"failures_left_out": left_out} if left_out else {}
+        answer |= {} if arguments.size else growths_json(grown)
         print(json_text(answer))
         return
     for number, each in enumerate(found):
         say(*([""] if number else []), *failure_lines(each))
+    if any(each.event is not None for each in found):
+        for of_pool in grown:
+            say(*(["", *growths_report(of_pool)] if of_pool.found else []))
     if left_out:
         say("", f"{left_out:,} more OOM events follow: use bfcviz.why(file, event) for one of them")
 
@@ -142,11 +164,10 @@ def _ranks_json(ranks: RankSet, arguments: argparse.Namespace) -> dict[str, obje
     if not failures or arguments.size:
         trace = ranks.trace
         pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
-        asked = (
-            _asked(trace, pool, arguments.step, arguments.size) if arguments.size else _failures(trace, pool)
-        )
+        asked = _asked(trace, pool, arguments) if arguments.size else _failures(trace, pool)
         failures = [{**diagnosis_json(found), "ranks": [ranks.worst.name]} for found in asked]
-    return {"failures": failures, **ranks.to_json()}
+    grown = {} if arguments.size else growths_json(_growths(ranks.trace, None))
+    return {"failures": failures, **grown, **ranks.to_json()}
 
 
 def _failures(trace: Trace, pool: int | None) -> list[Diagnosis]:
@@ -155,10 +176,14 @@ def _failures(trace: Trace, pool: int | None) -> list[Diagnosis]:
     return all_failures(trace, pool) or [without_failure(trace, each) for each in pools]
 
 
-def _asked(trace: Trace, pool: int | None, step: int | None, size: int) -> list[Diagnosis]:
-    at = len(trace) if step is None else step
+def _growths(trace: Trace, pool: int | None) -> list[Growths]:
+    return [growths(trace, each) for each in (range(len(trace.origin.pools)) if pool is None else [pool])]
+
+
+def _asked(trace: Trace, pool: int | None, arguments: argparse.Namespace) -> list[Diagnosis]:
+    at = len(trace) if arguments.step is None else arguments.step
     pools = range(len(trace.origin.pools)) if pool is None else [pool]
-    return [would_fit(trace, at, size, pool=each) for each in pools]
+    return [would_fit(trace, at, arguments.size, pool=each, limit=arguments.limit) for each in pools]
 
 
 def _size(text: str) -> int:

@@ -291,7 +291,7 @@ class HeadlineFinder:
 # How complete a trace is, and what a live heap does: the notice, and the status line of a live view.
 
 _INCOMPLETE: Final = {
-    Status.TRUNCATED: "its events are right, but the last ones are missing",
+    Status.TRUNCATED: "its events are right, but some are missing",
     Status.DEGRADED: "some events are missing or were guessed",
 }
 

@@ -30,6 +30,9 @@ from bfcviz.units import format_bytes
 # ------------------------------------------------------------------------------
 # What holders of a trace can be found by: only what tells its allocations apart.
 
+_KINDS_LAST: Final = 1 << 16
+"""Events after which the kinds are found again: they depend on lifetimes."""
+
 _DETAILS: Final = ("stack", "shape", "data_type")
 _NUMBERS: Final = ("thread", "stream")
 
@@ -46,6 +49,7 @@ class Groupings:
         self._first: dict[str, int] = {}  # the thread and the stream of the first allocation
         self._found: set[str] = set()
         self._made: dict[str, tuple[int, Grouping]] = {}
+        self._of_torch = trace.origin.details.get("framework") == "torch"
 
     def update(self) -> None:
         """Take in new labels, and the threads and streams of new events."""
@@ -76,12 +80,15 @@ class Groupings:
     @property
     def names(self) -> list[str]:
         """Those that say something, the most telling first; never empty."""
-        order = ("op", "stack", "phase", "shape", "data_type", "thread", "stream")
+        if "stack" in self._found and self._of_torch:
+            self._found.add("kind")
+        order = ("op", "kind", "stack", "phase", "shape", "data_type", "thread", "stream")
         return [name for name in order if name in self._found] or ["op"]
 
     def get(self, by: str) -> tuple[Grouping, bool]:
-        """A grouping, and whether it is a new one: phases that begin later need a new one."""
-        version = self._marks.phases if by == "phase" else 0
+        """A grouping, and whether it is a new one: later phases need one, and kinds after `_KINDS_LAST` events."""
+        versions = {"phase": self._marks.phases, "kind": len(self._trace) // _KINDS_LAST}
+        version = versions.get(by, 0)
         known = self._made.get(by)
         if known is not None and known[0] == version:
             return known[1], False

@@ -265,7 +265,7 @@ class Status(StrEnum):
 
     RECORDING = "recording"  # more events may come: `Trace.refresh`
     COMPLETE = "complete"
-    TRUNCATED = "truncated"  # the events are right, but the end is missing
+    TRUNCATED = "truncated"  # the events are right, but the end is missing, or the beginning
     DEGRADED = "degraded"  # events or names are missing or were guessed
 
 

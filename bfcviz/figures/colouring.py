@@ -26,6 +26,7 @@ from bfcviz.figures.holder_classes import (
 from bfcviz.figures.text import LONGEST_SHORT_NAME, harmless, short_names
 from bfcviz.figures.theme import Paint, Theme
 from bfcviz.model.grouping import Path
+from bfcviz.model.kinds import MemoryKinds
 from bfcviz.model.lifetimes import in_use_at
 from bfcviz.units import GiB, KiB, MiB, format_bytes
 
@@ -121,6 +122,7 @@ def palette_of(trace: Trace, pool: int, chunks: NDArray[np.void] | None = None) 
 
 COLOURINGS: Final = {
     "holder": "holder (the largest ones at this step)",
+    "kind": "kind (parameters, gradients, optimizer state ...)",
     "state": "state",
     "bin": "bin of its size",
     "age": "age (steps since its allocation)",
@@ -242,6 +244,8 @@ def colouring(
         raise ValueError(f"no colouring {name!r}; there are: {', '.join(COLOURINGS)}")
     if name == "holder":
         return _by_holder(trace, pool, theme, chunks)
+    if name == "kind":
+        return _by_kind(trace, pool, theme)
     if name in ("label", "thread", "stream"):
         return _by_most_bytes(trace, pool, name, theme)
     names, classify = _ORDERED[name](trace, pool)
@@ -428,6 +432,28 @@ def _by_most_bytes(trace: Trace, pool: int, name: str, theme: Theme) -> Colourin
         paints.append(theme.other)
     return Colouring(
         name, names, paints, lambda records, _: table[np.minimum(records[name], len(totals)).astype(np.intp)]
+    )
+
+
+def _by_kind(trace: Trace, pool: int, theme: Theme) -> Colouring:
+    """The kinds that occur, in their own order and with the same colour in every trace; unknown ones together."""
+    kinds = MemoryKinds(trace, pool)
+    totals = np.zeros(len(kinds.names), np.int64)
+    for block in trace.blocks():
+        at = np.flatnonzero((block["kind"] == Kind.ALLOCATE) & (block["pool"] == pool))
+        np.add.at(totals, kinds.of(block[at]), block["size"][at].astype(np.int64))
+    known = [number for number in np.argsort(-totals, kind="stable").tolist() if number and totals[number]][
+        :_NAMED
+    ]
+    table = np.full(len(totals), len(known), np.uint8)
+    table[sorted(known)] = np.arange(len(known))
+    names = [harmless(kinds.names[number], LONGEST_SHORT_NAME) for number in sorted(known)]
+    paints = [theme.classes[(number - 1) % len(theme.classes)] for number in sorted(known)]
+    return Colouring(
+        "kind",
+        [*names, "other or unknown"],
+        [*paints, theme.other],
+        lambda records, _: table[kinds.of(records)],
     )
 
 

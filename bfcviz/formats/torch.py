@@ -13,14 +13,16 @@ Source: c10/cuda/CUDACachingAllocator.cpp at commit 001074d25084 (`round_size`, 
     10 MiB or more    the size, in whole 2 MiB
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 from typing import Any, Final, NamedTuple, Self
 
-from bfcviz.code_places import UNKNOWN_FILE, CodePlace, own_place
+from bfcviz.code_places import UNKNOWN_FILE, CodePlace, holder_name
 from bfcviz.formats.messages import Message, Number, Role
 from bfcviz.formats.settings import SettingWords
 
@@ -228,6 +230,8 @@ WORDS: Final = SettingWords(
 # Names of allocations from PyTorch's frames, and numbers of its streams.
 
 _LAST_STREAM: Final = 0xFFFF
+_LONGEST_JSON: Final = 1 << 16  # characters
+_NO_METADATA: Final = "N/A"
 
 
 class StackWords(NamedTuple):
@@ -238,10 +242,29 @@ class StackWords(NamedTuple):
 
 
 def stack_words(metadata: str, frames: Sequence[CodePlace]) -> StackWords:
-    """The name is the metadata that the user set, or the innermost frame outside of libraries."""
-    best = own_place(frames)
-    name = metadata or ("" if best is None else best.name)
-    return StackWords(name, "\n".join(frame.text for frame in frames if frame.file != UNKNOWN_FILE))
+    """The name is the metadata that the user set, or that of the holder."""
+    return StackWords(
+        metadata or holder_name(frames),
+        "\n".join(frame.text for frame in frames if frame.file != UNKNOWN_FILE),
+    )
+
+
+def metadata_text(value: Any) -> str:
+    """The metadata that a user set, as one text: a text, or the entries of a dict or JSON object, its `name` first."""
+    if isinstance(value, str) and value[:1] == "{" and len(value) < _LONGEST_JSON:
+        with suppress(ValueError, RecursionError):
+            value = json.loads(value)
+    if isinstance(value, str):
+        return "" if value == _NO_METADATA else value
+    if not isinstance(value, Mapping):
+        return ""
+    name = value.get("name")
+    name = name if isinstance(name, str) else ""
+    others = [
+        f"{key}: {each}" for key, each in value.items()
+        if isinstance(each, str | int | float) and not (name and key == "name")
+    ]  # fmt: skip
+    return f"{name} ({', '.join(others)})" if name and others else name or ", ".join(others)
 
 
 class StreamNumbers:

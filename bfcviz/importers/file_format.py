@@ -95,6 +95,14 @@ def _is_pickle(head: bytes) -> bool:
     return later or re.match(rb"\([dl]p[01]\n|[}\]]q[\0\1]", head) is not None
 
 
+def _is_snapshot(head: bytes) -> bool:
+    """A pickle, or a snapshot as JSON."""
+    if _is_pickle(head):
+        return True
+    text = _json_text(head) or ""
+    return '"device_traces"' in text or ('"total_size"' in text and '"blocks"' in text)
+
+
 def _is_xspace(head: bytes) -> bool:
     """Whether the first field belongs to XSpace; if it is a plane, whether its first fields are those of a plane."""
     first, inside = _first_message(head)
@@ -218,7 +226,7 @@ _TENSORFLOW_LINE = re.compile(
 
 _BY_CONTENT: dict[Format, Callable[[bytes], bool]] = {
     Format.PARQUET: _is_parquet,
-    Format.TORCH_SNAPSHOT: _is_pickle,
+    Format.TORCH_SNAPSHOT: _is_snapshot,
     Format.MEMORY_DUMP: _is_memory_dump,
     Format.PPROF: _is_pprof,
     Format.XPLANE: _is_xspace,

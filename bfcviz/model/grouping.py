@@ -10,11 +10,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.code_places import own_place, places_of
+from bfcviz.code_places import holder_name, places_of, told_frames
 from bfcviz.errors import TraceError
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
+from bfcviz.model.kinds import UNKNOWN as UNKNOWN_KIND
+from bfcviz.model.kinds import MemoryKinds
 from bfcviz.model.navigation import BEGINS, events_of, phase_ends
 
 # ------------------------------------------------------------------------------
@@ -35,16 +37,18 @@ def op_path(name: str) -> Path:
     return _bounded(parts, "/") if parts else (name or None,)
 
 
-def stack_path(stack: str) -> Path:
-    """The frames of a stack (one a line, the innermost first) from the outermost to the innermost."""
-    frames = [line for line in stack.split("\n") if line]
+def stack_path(stack: str, name: str = "") -> Path:
+    """The frames of a stack (one a line, the innermost first) from the outermost to the innermost.
+
+    Without those that only record, allocate or pass calls on; `name` stands for a stack of these alone.
+    """
+    frames = told_frames(stack) or [each for each in [name or place_in_code(stack)] if stack and each]
     return _bounded(frames[::-1], " > ") if frames else (None,)
 
 
 def place_in_code(stack: str) -> str:
     """`train.py:42 step`: the innermost frame outside of libraries, or else the innermost one; empty for no stack."""
-    place = own_place(places_of(stack))
-    return stack.split("\n", 1)[0].strip() if place is None else place.name
+    return holder_name(places_of(stack)) or stack.split("\n", 1)[0].strip()
 
 
 def _split(name: str) -> list[str]:
@@ -151,6 +155,7 @@ UNNAMED: Final = {
     "thread": "no thread",
     "stream": "no stream",
     "phase": "no phase",
+    "kind": UNKNOWN_KIND,
 }
 """What holders can be found by -> the name of the holder of all memory without it."""
 
@@ -195,7 +200,7 @@ class Grouping:
 
 
 def grouping(trace: Trace, pool: int, by: str) -> Grouping:
-    """The grouping by one of `UNNAMED`; by phase it reads all events.
+    """The grouping by one of `UNNAMED`; by phase or kind it reads all events.
 
     Raises:
         ValueError: there is no such grouping; the message lists all.
@@ -208,6 +213,9 @@ def grouping(trace: Trace, pool: int, by: str) -> Grouping:
     if by == "phase":
         found = PhasePaths(trace, pool)
         return Grouping(by, found.numbers, lambda number: found.paths[number])
+    if by == "kind":
+        kinds = MemoryKinds(trace, pool)
+        return Grouping(by, kinds.of, kinds.path)
     if by in _BY_LABEL:
         labels, path = trace.labels, _BY_LABEL[by]
         return Grouping(by, lambda records: records["label"], lambda number: path(labels, number))
@@ -221,7 +229,8 @@ def _op(labels: Labels, number: int) -> Path:
 
 
 def _stack(labels: Labels, number: int) -> Path:
-    return stack_path(labels[number].details.get("stack", ""))
+    name, details = labels[number]
+    return stack_path(details.get("stack", ""), name)
 
 
 def _detail(name: str) -> Callable[[Labels, int], Path]:

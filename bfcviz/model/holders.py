@@ -199,8 +199,8 @@ class RunningCount:
     def at(self, model: Model) -> NDArray[np.int64]:
         """The sums at the model's step, as `HolderIndex.count` gives them; all calls are for one heap of one trace."""
         step, before, first = model.step, self._step, model.trace.first
-        # A FREE does not tell in which phase its chunk was allocated.
-        known = before is not None and before >= first and self._index.how.by != "phase"
+        # A FREE does not tell when its chunk was allocated, on which phase and kind depend.
+        known = before is not None and before >= first and self._index.how.by not in {"phase", "kind"}
         if before is None or not known or abs(step - before) > _NEAR:
             self._sums = self._index.count(model.in_use())
         elif step != before:
@@ -435,8 +435,8 @@ def holders(model: Model, by: str = "op", how: Grouping | None = None) -> Holder
 
     Args:
         model: the heap.
-        by: `op` (the name of the label, split at its slashes), `stack`, `shape`, `data_type`, `thread`, `stream` or
-            `phase` (the phases open at the allocation).
+        by: `op` (the name of the label, split at its slashes), `stack`, `shape`, `data_type`, `thread`, `stream`,
+            `phase` (the phases open at the allocation) or `kind` (what it is for, see `kinds`).
         how: the grouping, if the caller has it.
 
     Raises:

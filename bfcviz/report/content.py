@@ -116,7 +116,7 @@ HEAPS: Final = 50
 _COMPARED: Final = 8
 """Heaps whose peaks are compared, to find the one to show."""
 
-_GROUPINGS: Final = ("op", "stack", "phase", "shape", "stream")
+_GROUPINGS: Final = ("op", "kind", "stack", "phase", "shape", "stream")
 
 
 @dataclass(frozen=True)

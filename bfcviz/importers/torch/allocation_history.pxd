@@ -10,6 +10,8 @@ cdef class CodeFrame:
     cdef readonly str filename
     cdef readonly object line
     cdef readonly str name
+    cdef readonly str node
+    cdef readonly str origin
 
 
 @cython.final
@@ -35,8 +37,8 @@ cdef class TraceRows:
     cdef dict _sources
 
     @cython.locals(made=dict)
-    cdef object of_dict(self, list items)
-    cdef object of_list(self, list items)
+    cpdef object of_dict(self, list items)
+    cpdef object of_list(self, list items)
     cdef object of_trace(self, Py_ssize_t first, Py_ssize_t count)
     cdef object _frame(self, dict made)
     @cython.locals(number=int)
@@ -47,5 +49,7 @@ cdef class TraceRows:
 @cython.locals(stack=FrameStack)
 cpdef Py_ssize_t number_of(frames) except -1
 cpdef object number_in(value, str what)
+cpdef bint is_entry(value)
 cpdef object words_in(value)
+cpdef object forward_in(value)
 cpdef object pool_words(value)

@@ -3,7 +3,7 @@
 from array import array
 from typing import Any, Final, NamedTuple
 
-from bfcviz.formats.torch import line_number
+from bfcviz.formats.torch import line_number, metadata_text
 
 TRACE_ENTRY: Final = object()
 """Stands for the newest row, until a list takes it."""
@@ -28,12 +28,20 @@ _LIMIT: Final = 1 << 63
 
 
 class CodeFrame:
-    """One line of a stack. `line`: 0: unknown."""
+    """One line of a stack.
 
-    def __init__(self, filename: str, line: int, name: str) -> None:
+    Attributes:
+        line: 0: unknown.
+        node: of code that torch.compile generated, its FX node: `relu_1 (call_function)`.
+        origin: of such code, the traceback of the program's own line.
+    """
+
+    def __init__(self, filename: str, line: int, name: str, node: str, origin: str) -> None:
         self.filename = filename
         self.line = line
         self.name = name
+        self.node = node
+        self.origin = origin
 
 
 class FrameStack:
@@ -51,12 +59,16 @@ class TraceRange(NamedTuple):
 
 
 class EntrySource(NamedTuple):
-    """What several entries share: where they come from. `stack`: a number; 0: none."""
+    """What several entries share: where they come from.
+
+    `stack`: a number; 0: none. `forward`: of a gradient, the traceback of the forward pass.
+    """
 
     stack: int
     metadata: str
     context: str
     pool: str
+    forward: str = ""
 
 
 class TraceRows:
@@ -87,9 +99,9 @@ class TraceRows:
         self.sources: list[EntrySource] = [EntrySource(0, "", "", "")]
         self.stacks: list[tuple[CodeFrame, ...]] = [()]
         self.strange: dict[str, int] = {}
-        self._frames: dict[tuple[str, int, str], CodeFrame] = {}
+        self._frames: dict[tuple[str, int, str, str, str], CodeFrame] = {}
         self._stacks: dict[tuple[CodeFrame, ...], FrameStack] = {}
-        self._sources: dict[tuple[int, str, str, str], int] = {}
+        self._sources: dict[tuple[int, str, str, str, str], int] = {}
 
     # -- what the reader of the pickle calls ----------------------------------------------------------------------
 
@@ -125,12 +137,15 @@ class TraceRows:
         line = made["line"]
         if type(line) is not int:
             raise ValueError(f"holds a frame whose line is not a number: {type(line).__name__}")
-        key = made["filename"], line_number(line), made["name"]
+        operation, node = words_in(made.get("fx_node_op")), words_in(made.get("fx_node_name"))
+        node = f"{node} ({operation})" if node and operation else node
+        origin = words_in(made.get("fx_original_trace"))
+        key = made["filename"], line_number(line), made["name"], node, origin
         if type(key[0]) is not str or type(key[2]) is not str:
             raise ValueError("holds a frame whose filename or name is not text")
         known = self._frames.get(key)
         if known is None:
-            known = self._frames[key] = CodeFrame(key[0], key[1], key[2])
+            known = self._frames[key] = CodeFrame(key[0], key[1], key[2], node, origin)
         return known
 
     def _add_row(self, entry: dict[str, Any]) -> None:
@@ -155,8 +170,14 @@ class TraceRows:
 
     def _source(self, entry: dict[str, Any]) -> int:
         stack = number_of(entry.get("frames"))
-        metadata, context = words_in(entry.get("user_metadata")), words_in(entry.get("compile_context"))
-        key = stack, metadata, context, pool_words(entry.get("pool_id"))
+        metadata, context = metadata_text(entry.get("user_metadata")), words_in(entry.get("compile_context"))
+        key = (
+            stack,
+            metadata,
+            context,
+            pool_words(entry.get("pool_id")),
+            forward_in(entry.get("forward_frames")),
+        )
         known = self._sources.get(key)
         if known is None:
             known = self._sources[key] = len(self.sources)
@@ -185,13 +206,27 @@ def number_in(value: Any, what: str) -> int:
     return value
 
 
+def is_entry(value: Any) -> bool:
+    """Whether a value stands for a row."""
+    return value is TRACE_ENTRY
+
+
 def words_in(value: Any) -> str:
     """A text of the file; empty if it has none, or PyTorch's word for none."""
     return value if type(value) is str and value != "N/A" else ""
 
 
+def forward_in(value: Any) -> str:
+    """The lines of a traceback, which PyTorch has as a list of texts; the outermost first."""
+    if type(value) is not list:
+        return ""
+    return "".join([each for each in value if type(each) is str])
+
+
 def pool_words(value: Any) -> str:
     """The id of a private pool, such as `0.1`; empty for the default pool (0, 0)."""
+    if type(value) is list:  # in JSON
+        value = tuple(value)
     if type(value) is not tuple or len(value) != 2 or value == (0, 0):
         return ""
     return f"{value[0]}.{value[1]}" if type(value[0]) is type(value[1]) is int else ""

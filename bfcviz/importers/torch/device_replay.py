@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import HISTORY_BEGINS
 from bfcviz.events.schema import Events
+from bfcviz.events.sorted_addresses import SortedAddresses
 from bfcviz.formats.torch import Rules, StreamNumbers
-from bfcviz.formats.torch_segments import MAX_ADDRESS, Change, MappedPiece, Rewind, Segments
+from bfcviz.formats.torch_segments import MAX_ADDRESS, Change, MappedPiece, OldBlock, Rewind, Segments
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.importers.torch import allocation_history as rows_of
 from bfcviz.importers.torch.allocation_history import (
     ACTIONS,
+    ALLOC,
+    FREE_COMPLETED,
     FREE_REQUESTED,
     SEGMENT_MAP,
     TraceRange,
@@ -102,6 +105,42 @@ def _rewind(tables: SnapshotTables, trace: TraceRange, segments: Sequence[Mappin
     return Rewind(changes, segments, tables.rules, range(trace.first, trace.stop))
 
 
+def _annotated(rows: TraceRows, trace: TraceRange, old: Mapping[int, OldBlock]) -> dict[int, str]:
+    """The names that `annotate` entries give to blocks: row of the allocation -> name; -1 - address: of an old block.
+
+    An entry names the block in use that its address lies in; a later name follows the earlier ones.
+    """
+    actions = np.frombuffer(rows.action, np.uint8)[trace.first : trace.stop]
+    if not (actions == rows_of.ANNOTATE).any():
+        return {}
+    starts = SortedAddresses()
+    keys = {address: (-1 - address, max(block.size, block.requested, 1)) for address, block in old.items()}
+    for address in keys:
+        starts.add(address)
+    found: dict[int, list[str]] = {}
+    for row in (
+        np.flatnonzero((actions == ALLOC) | (actions == FREE_COMPLETED) | (actions == rows_of.ANNOTATE))
+        + trace.first
+    ).tolist():
+        action, address = rows.action[row], rows.address[row]
+        if action == rows_of.ANNOTATE:
+            start = starts.at_or_before(address)
+            key, size = keys.get(start, (0, 0))
+            name = rows.sources[rows.source[row]].metadata
+            if name and start >= 0 and address < start + size and name not in found.get(key, ()):
+                found.setdefault(key, []).append(name)
+        elif action == ALLOC:
+            if address not in keys:
+                starts.add(address)
+            keys[address] = row, max(rows.size[row], 1)
+        elif keys.pop(address, None):
+            starts.remove(address)
+    return {key: ", ".join(names[:_MOST_NAMES]) for key, names in found.items()}
+
+
+_MOST_NAMES: Final = 8  # of one block
+
+
 class DeviceReplay:
     """Writes the history of one device.
 
@@ -133,6 +172,7 @@ class DeviceReplay:
         self._rewind = _rewind(tables, trace, segments)
         self._heap = Segments(RecordedBlocks(self.history))
         self._streams = StreamNumbers()
+        self._names = _annotated(tables.rows, trace, self._rewind.blocks)
         self._ends: dict[int, int] = {}  # where a region stops -> the row of its release
         self._private = [
             (segment["address"], segment["address"] + segment["total_size"], pool)
@@ -163,11 +203,13 @@ class DeviceReplay:
         for piece in self._rewind.pieces:
             self._grant(piece, 0)
         for address, block in sorted(self._rewind.blocks.items()):
+            name = self._names.get(-1 - address, "")
             if block.block is not None and block.segment is not None:
-                label = self._tables.labels.of_block(block.block, block.segment)
+                label = self._tables.labels.of_old(block.block, block.segment, name)
                 stream = block.segment.get("stream", 0)
             else:  # its allocation is older than the trace, and its free tells another stack
-                label, stream = 0, self._rows.stream[block.row]
+                label = self._tables.labels.of_old({}, {}, name)
+                stream = self._rows.stream[block.row]
             self._heap.allocate(address, block.size, block.requested, label, self._streams.of(stream), 0)
         self._mark(HISTORY_BEGINS, 0)
 
@@ -208,7 +250,7 @@ class DeviceReplay:
         if not size:
             size = self._tables.rules.block(requested, self.history.ledger.free_size(address))
         pool = self._pool_at(address) if self._private else ""
-        label = self._tables.labels.of_row(self._rows.source[row], pool)
+        label = self._tables.labels.of_row(self._rows.source[row], pool, self._names.get(row, ""))
         stream = self._streams.of(self._rows.stream[row])
         self._heap.allocate(address, size, requested, label, stream, time)
 

@@ -13,13 +13,16 @@ from bfcviz.events.origin import MAX_POOLS, STATE_ONLY, Origin, Pool, RecordedFa
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import Rules, StreamNumbers
-from bfcviz.importers.file_content import read_content
+from bfcviz.importers.file_content import Content, read_content
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.heap_state import by_time, one_after_another
 from bfcviz.importers.torch.allocation_history import OOM, TraceRange, TraceRows
 from bfcviz.importers.torch.device_replay import DeviceReplay, SnapshotTables, effective
+from bfcviz.importers.torch.json_reader import read_json
 from bfcviz.importers.torch.pickle_reader import PickleReader
 from bfcviz.importers.torch.snapshot_content import (
+    BEFORE,
+    BEFORE_KEPT,
     SnapshotContent,
     StackLabels,
     content_of,
@@ -40,10 +43,8 @@ def read_snapshot(path: Path) -> Trace:
     """
     content = read_content(path)
     rows, size = TraceRows(), len(content.data)
-    reader = PickleReader(path, content.data, rows)
-    value = reader.read()
-    cut = reader.cut and (content.cut or reader.cut)
-    del content, reader  # the file's bytes are not needed any more
+    value, cut = _read(path, content, rows)
+    del content  # the file's bytes are not needed any more
     found = content_of(path, value, cut)
     try:
         return _Importer(path, found, rows, size).trace(cut)
@@ -51,6 +52,19 @@ def read_snapshot(path: Path) -> Trace:
         if isinstance(error, FileError):
             raise
         raise FileError(path, "", str(error)) from None
+
+
+def _read(path: Path, content: Content, rows: TraceRows) -> tuple[Any, str | None]:
+    """The value of the file, and why its end is missing."""
+    if (
+        content.data[:1] in {b"{", b"["}
+        or content.data[:2] in {b"\xff\xfe", b"\xfe\xff"}
+        or content.data[:1] == b"\xef"
+    ):
+        return read_json(path, content.data, rows), None
+    reader = PickleReader(path, content.data, rows)
+    value = reader.read()
+    return value, reader.cut and (content.cut or reader.cut)
 
 
 class _Importer:
@@ -61,8 +75,13 @@ class _Importer:
         self._found = found
         self._rows = rows
         table = Labels()
+        before = BEFORE_KEPT if found.settings.get(_OVERFLOWED) is True else BEFORE
         self._tables = SnapshotTables(
-            rows, Rules.of(found.settings), StackLabels(table, rows, file_size), table, self._first_time()
+            rows,
+            Rules.of(found.settings),
+            StackLabels(table, rows, file_size, before),
+            table,
+            self._first_time(),
         )
         self._devices = (found.devices or [0])[:MAX_POOLS]
         self._reasons = list(found.notes)
@@ -82,6 +101,9 @@ class _Importer:
             details["failures"] = failures
         self._add_reasons()
         status = Status.DEGRADED if self._reasons else Status.COMPLETE
+        if self._found.settings.get(_OVERFLOWED) is True:
+            status = Status.TRUNCATED if not self._reasons else status
+            self._reasons.insert(0, _overflow(self._found.settings))
         if cut is not None:
             status = Status.TRUNCATED if not self._reasons else status
             self._reasons.insert(
@@ -191,6 +213,18 @@ class _Importer:
             self._reasons.append(
                 f"the stacks of {without:,} labels are left out: together they hold too much text"
             )
+
+
+_OVERFLOWED: Final = "trace_alloc_overflowed"
+
+
+def _overflow(settings: Mapping[str, Any]) -> str:
+    kept = settings.get("trace_alloc_max_entries")
+    number = f" (max_entries={kept:,})" if isinstance(kept, int) and 0 < kept < _LATEST else ""
+    return (
+        f"PyTorch kept only the last entries of its history{number} and overwrote those before: it begins later than "
+        "the recording"
+    )
 
 
 def _options(settings: Mapping[str, Any]) -> dict[str, object]:

@@ -1,16 +1,17 @@
 """SnapshotContent: the parts of a snapshot, checked. Versions of PyTorch differ in keys; no version number is read."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from bfcviz.code_places import CodePlace
+from bfcviz.code_places import CodePlace, is_own, own_place
 from bfcviz.errors import FileError
 from bfcviz.events.labels import MAX_LABEL_BYTES, Labels
 from bfcviz.events.schema import Events
-from bfcviz.formats.torch import stack_words
+from bfcviz.formats.torch import metadata_text, stack_words
 from bfcviz.formats.torch_segments import MAX_ADDRESS, STATES, block_sizes, with_frames
 from bfcviz.importers.file_content import TEXT
 from bfcviz.importers.heap_state import HEAP_CHUNK, HeapChunks, HeapRegion, events_of_state
@@ -18,6 +19,7 @@ from bfcviz.importers.torch.allocation_history import (
     EntrySource,
     TraceRange,
     TraceRows,
+    forward_in,
     number_in,
     number_of,
     pool_words,
@@ -258,6 +260,43 @@ def _chunks(
 
 
 # ------------------------------------------------------------------------------
+# Names from the code that a frame was generated from, or that a gradient belongs to.
+
+BEFORE: Final = "allocated before the recording began"
+"""The name of memory without a stack that is older than the first entry."""
+
+BEFORE_KEPT: Final = "allocated before the entries that were kept"
+"""The same, where PyTorch overwrote entries."""
+
+_TRACEBACK_LINE: Final = re.compile(
+    r'File "(?P<file>[^"\n]{1,4000})", line (?P<line>\d{1,9}), in (?P<function>[^\n]{1,400})'
+)
+
+
+def places_of_traceback(text: str) -> list[CodePlace]:
+    """The places of a Python traceback, which has the innermost last; here it is first."""
+    found = [
+        CodePlace(line["function"].strip(), line["file"], int(line["line"]))
+        for line in _TRACEBACK_LINE.finditer(text)
+    ]
+    return found[::-1]
+
+
+def stack_of_traceback(text: str) -> str:
+    """A Python traceback as a stack, a frame a line; text of another form as it is."""
+    return "\n".join(place.text for place in places_of_traceback(text)) or text.strip()
+
+
+def _name_beside(lines: list[CodePlace], origin: str, forward: str) -> str:
+    """The program's line that generated code was made from, or that a gradient without Python frames belongs to."""
+    if compiled := own_place(places_of_traceback(origin)):
+        return compiled.name
+    place = own_place(places_of_traceback(forward))
+    own = own_place(lines)
+    return "" if place is None or (own is not None and is_own(own)) else f"gradient of {place.name}"
+
+
+# ------------------------------------------------------------------------------
 # StackLabels: the labels of a snapshot's allocations, each made once.
 
 _LONGEST: Final = MAX_LABEL_BYTES // 8  # JSON escapes a character with up to 6 bytes
@@ -270,14 +309,16 @@ class StackLabels:
         labels: the table.
         rows: has the stacks.
         file_size: bytes; the text of all stacks together has a limit in proportion.
+        before: the name of memory without a stack that is older than the first entry.
 
     Attributes:
         without_stack: labels whose stack was left out, because of the limit.
     """
 
-    def __init__(self, labels: Labels, rows: TraceRows, file_size: int) -> None:
+    def __init__(self, labels: Labels, rows: TraceRows, file_size: int, before: str = BEFORE) -> None:
         self.without_stack = 0
         self._labels = labels
+        self._before = before
         self._rows = rows
         self._most = TEXT.most(file_size)
         self._characters = 0
@@ -285,13 +326,30 @@ class StackLabels:
 
     def of_block(self, block: Mapping[str, Any], segment: Mapping[str, Any]) -> int:
         """The label of a block in use."""
-        stack = number_of(with_frames(block).get("frames"))
-        metadata, context = words_in(block.get("user_metadata")), words_in(block.get("compile_context"))
-        return self.of(EntrySource(stack, metadata, context, pool_words(segment.get("segment_pool_id"))))
+        return self.of(self._source(block, segment))
 
-    def of_row(self, source: int, pool: str = "") -> int:
-        """The label of an entry, by its `TraceRows.source`; `pool`: of its segment, if the entry does not say it."""
+    def of_old(self, block: Mapping[str, Any], segment: Mapping[str, Any], name: str = "") -> int:
+        """The label of a block that is older than the first entry; `name`: of a later annotation."""
+        source = self._source(block, segment)
+        metadata = name or source.metadata or ("" if source.stack else self._before)
+        return self.of(source._replace(metadata=metadata))
+
+    def _source(self, block: Mapping[str, Any], segment: Mapping[str, Any]) -> EntrySource:
+        stack = number_of(with_frames(block).get("frames"))
+        metadata, context = metadata_text(block.get("user_metadata")), words_in(block.get("compile_context"))
+        pool, forward = pool_words(segment.get("segment_pool_id")), forward_in(block.get("forward_frames"))
+        return EntrySource(stack, metadata, context, pool, forward)
+
+    def of_row(self, source: int, pool: str = "", name: str = "") -> int:
+        """The label of an entry, by its `TraceRows.source`.
+
+        Args:
+            source: its number.
+            pool: of its segment, if the entry does not say it.
+            name: of a later annotation.
+        """
         found = self._rows.sources[source]
+        found = found._replace(metadata=name) if name else found
         return self.of(found if found.pool or not pool else found._replace(pool=pool))
 
     def of(self, source: EntrySource) -> int:
@@ -303,16 +361,19 @@ class StackLabels:
 
     def _intern(self, source: EntrySource) -> int:
         metadata, context = source.metadata, source.context
-        lines = [
-            CodePlace(frame.name, frame.filename, frame.line) for frame in self._rows.stacks[source.stack]
-        ]
-        if not self._fits(lines, metadata, context):
+        frames = self._rows.stacks[source.stack]
+        lines = [CodePlace(frame.name, frame.filename, frame.line) for frame in frames]
+        compiled = next((frame for frame in frames if frame.node or frame.origin), None)
+        node, origin = ("", "") if compiled is None else (compiled.node, compiled.origin)
+        forward = source.forward
+        if not self._fits(lines, metadata, context, node, origin, forward):
             self.without_stack += 1
-            lines = lines[:1]
+            lines, node, origin, forward = lines[:1], "", "", ""
             if not self._fits(lines, metadata, context):
                 lines, metadata, context = [], "", ""
-        name, stack = stack_words(metadata, lines)
-        details = {"stack": stack, "compile_context": context, "private_pool": source.pool}
+        name, stack = stack_words(metadata or _name_beside(lines, origin, forward), lines)
+        details = {"stack": stack, "compile_context": context, "private_pool": source.pool, "fx_node": node}
+        details |= {"fx_code": stack_of_traceback(origin), "forward_stack": stack_of_traceback(forward)}
         details = {key: text for key, text in details.items() if text}
         return self._labels.intern(name, **details) if name or details else 0
 

@@ -18,7 +18,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import TORCH_OBSERVED
 from bfcviz.events.storage.recording import Recording
-from bfcviz.formats.torch import UNIT, Rules, StreamNumbers, line_number, stack_words
+from bfcviz.formats.torch import UNIT, Rules, StreamNumbers, line_number, metadata_text, stack_words
 from bfcviz.formats.torch_segments import Segments, bytes_in_use, rewound
 from bfcviz.live.heap_provider import HeapProvider
 from bfcviz.live.observed_heap import ObservedHeap, Polling, devices_in_order, log_and_labels
@@ -259,7 +259,7 @@ class DeviceHistory:
     def _label_of(self, entry: Entry) -> int:
         """The label of an allocation: its metadata, or the innermost frame outside of libraries."""
         frames = entry.get("frames") or []
-        metadata = entry.get("user_metadata") or ""
+        metadata = metadata_text(entry.get("user_metadata"))
         same = (metadata, *map(id, frames))  # a reading has one object for each frame
         label = self._by_frames.get(same)
         if label is None:

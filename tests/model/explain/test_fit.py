@@ -1,11 +1,17 @@
 """Whether a request would fit: the chunk that takes it, or what is in the way."""
 
+import json
+
 import pytest
 from figures.synthetic import KiB, MiB, PlainHeap
+from model.explain.failure.built import state
 from shared import sample_trace
 
+import bfcviz
 from bfcviz.analysis.diagnosis import Verdict
 from bfcviz.analysis.fit import Request, fit_of, fit_sentence, request_at
+from bfcviz.analysis.why import would_fit
+from bfcviz.cli import main
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
@@ -137,3 +143,52 @@ def test_an_answer_is_kept_until_the_step_or_the_size_changes(heap):
     assert fit_of(model, 9 * MiB) is not first
     model.back()
     assert fit_of(model, 9 * MiB).found.step == model.step
+
+
+def torch_state(regions, **more):
+    """A heap of PyTorch: regions in MiB as for `state`, positive in use, negative free."""
+    return state(regions, framework="torch", **more)
+
+
+@pytest.mark.parametrize(
+    ("size", "limit", "verdict"),
+    [
+        (30, None, Verdict.NO_FAILURE),  # the free chunk of 40
+        (50, 130, Verdict.NO_FAILURE),  # 130 - 100 in the pool + 40 given back
+        (80, 130, Verdict.CAPACITY),
+        (50, 105, Verdict.CAPACITY),
+        (200, 130, Verdict.ABOVE_LIMIT),
+        (50, None, Verdict.UNKNOWN),
+    ],
+)
+def test_pytorch_gives_back_its_empty_regions_before_a_request_fails(size, limit, verdict):
+    trace = torch_state([[-40], [20, -5, 35]])
+    found = would_fit(trace, len(trace), size * MiB, limit=None if limit is None else limit * MiB)
+    assert found.verdict is verdict
+    if limit is None:
+        assert found.deciding_limit == (60 + max(size, 20)) * MiB
+        assert (
+            would_fit(trace, len(trace), size * MiB, limit=found.deciding_limit).verdict is Verdict.NO_FAILURE
+        )
+        one_less = would_fit(trace, len(trace), size * MiB, limit=found.deciding_limit - 1)
+        assert (one_less.verdict is Verdict.NO_FAILURE) == (verdict is Verdict.NO_FAILURE)
+
+
+def test_pytorch_keeps_small_requests_apart():
+    trace = torch_state([[0.5, -1.5]])
+    assert would_fit(trace, len(trace), MiB, limit=2 * MiB).verdict is Verdict.NO_FAILURE
+    assert would_fit(trace, len(trace), MiB + 1, limit=2 * MiB).verdict is not Verdict.NO_FAILURE
+    assert would_fit(trace, len(trace), MiB + 1, limit=22 * MiB).verdict is Verdict.NO_FAILURE
+
+
+def test_a_limit_is_asked_about_on_the_command_line(tmp_path, capsys):
+    path = torch_state([[-40], [20, -5, 35]]).save(tmp_path / "torch.parquet")
+    for words, verdict in (
+        (["--limit", "130MiB"], "no_failure"),
+        (["--device", "105MiB"], "capacity"),
+        ([], "unknown"),
+    ):
+        assert main(["why", str(path), "--size", "50MiB", *words, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["failures"][0]["verdict"] == verdict
+    assert main(["why", str(path), "--limit", "1GiB"]) != 0
+    assert bfcviz.why(path, size="50MiB", limit="130MiB").verdict is Verdict.NO_FAILURE

@@ -1,0 +1,743 @@
+"""Growths: each time a pool grew while enough was free, with what was in the way, as data, as text and as JSON.
+
+::
+
+    segment 1   [ free 6 | a 2 | free 6 | b 6 ]
+    segment 2   [ free 8 | c 12 ]                    a request of 10: 20 are free, none of them holds it
+    segment 3   [ request 10 | free 10 ]             so the pool grows; a, b and c are in the way
+
+Only free memory that the allocator could have used for the request counts. PyTorch and CuPy keep free memory per
+stream, PyTorch also per private pool and apart for small requests. The free bytes are counted in one pass over the
+events; the chunks in the way are looked up for the growths with the most free bytes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.analysis.diagnosis import Family, settings_of
+from bfcviz.analysis.fit import chunk_name
+from bfcviz.analysis.short_names import counted
+from bfcviz.events.labels import Labels
+from bfcviz.events.origin import BEGIN_MARKS, holds_only_states, regions_known
+from bfcviz.events.schema import EVENT, Events, Flag, Kind
+from bfcviz.events.trace import Trace
+from bfcviz.formats.torch import SMALL
+from bfcviz.model.lifetimes import times_of
+from bfcviz.model.model import Model
+from bfcviz.model.navigation import end_of_state, events_of, peak
+from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# Growths: what is found of one pool.
+
+SMALL_REQUESTS: Final = "small"
+LARGE_REQUESTS: Final = "large"
+ALL_REQUESTS: Final = "all"
+"""The size class of a heap that keeps requests of all sizes together."""
+
+
+class Share(NamedTuple):
+    """The free memory that an allocator may use for the same requests.
+
+    Attributes:
+        stream: number of the stream; 0: the default stream, or a heap that does not keep streams apart.
+        size_class: `small`, `large`, or `all`.
+        private_pool: id of a private pool, "" for none.
+    """
+
+    stream: int
+    size_class: str
+    private_pool: str
+
+    @property
+    def words(self) -> str:
+        """What of the pool it is: `the part of the pool for large requests of stream 0`."""
+        pool = f"private pool {self.private_pool}" if self.private_pool else "the pool"
+        if self.size_class == ALL_REQUESTS:
+            return pool if not self.stream else f"the part of {pool} for stream {self.stream}"
+        return f"the part of {pool} for {self.size_class} requests of stream {self.stream}"
+
+
+WHOLE: Final = Share(0, ALL_REQUESTS, "")
+
+
+@dataclass(frozen=True)
+class PinningLine:
+    """A line of code whose chunks lie in regions with free memory.
+
+    Attributes:
+        line: its name: `model.py:12 forward`, or that of an operation.
+        bytes, chunks: its chunks in these regions.
+        stranded: free bytes of these regions that it holds: those of a region are divided evenly by its chunks in use.
+        byte_time: `stranded` times the time until the next growth of the same share; the unit is that of `Growths`.
+    """
+
+    line: str
+    bytes: int
+    chunks: int
+    stranded: int
+    byte_time: int = 0
+
+
+@dataclass(frozen=True)
+class PoolGrowth:
+    """One growth of a pool while enough was free; sizes in bytes.
+
+    Attributes:
+        step: the step before it: the heap in which the request found no place.
+        share: whose free memory the request could use.
+        label: name or line of the request.
+        requested, rounded: the request; as the allocator rounds it.
+        granted: bytes by which the pool grew.
+        pool_bytes: of the pool, after it.
+        free: free bytes of the share.
+        free_elsewhere: further free bytes of the pool: the allocator's rules exclude them.
+        largest: the largest free chunk of the share; None: not looked up.
+        chunks: free chunks of the share; None: not looked up.
+        empty: of `free`, bytes in regions without a chunk in use: each of these is too small.
+        pins: the lines of code in the way, those that strand most first; empty also where not looked up.
+        lasts: time until the next growth of the same share, or the end.
+    """
+
+    step: int
+    share: Share
+    label: str
+    requested: int
+    rounded: int
+    granted: int
+    pool_bytes: int
+    free: int
+    free_elsewhere: int
+    largest: int | None = None
+    chunks: int | None = None
+    empty: int | None = None
+    pins: tuple[PinningLine, ...] = ()
+    lasts: int = 0
+
+
+@dataclass(frozen=True)
+class Growths:
+    """The growths of one pool.
+
+    Attributes:
+        pool, pool_name: the heap.
+        found: the growths while enough was free, by step.
+        times: how often it grew at all after its history begins.
+        granted: bytes that it grew by, in all.
+        peak_step: the first step at which the pool had the most bytes, with the request served; without growths in
+            `found`, the first step with the most bytes in use.
+        peak_pool, free_at_peak: bytes of the pool then, and free bytes of it.
+        empty_at_peak: of these, bytes in regions without a chunk in use; None: not counted.
+        lines: the lines of code by `byte_time`, over all growths that were looked up.
+        unit: of `lasts` and `byte_time`: `ns`, or `steps` where the trace has no times.
+        unseen: growths whose pins were not looked up, because others have more free bytes.
+        has_history: whether the trace tells how the pool grew.
+        is_whole: whether the history begins with an empty pool, so that it has every growth.
+    """
+
+    pool: int
+    pool_name: str
+    found: tuple[PoolGrowth, ...] = ()
+    times: int = 0
+    granted: int = 0
+    peak_step: int = 0
+    peak_pool: int = 0
+    free_at_peak: int = 0
+    empty_at_peak: int | None = None
+    lines: tuple[PinningLine, ...] = ()
+    unit: str = "steps"
+    unseen: int = 0
+    has_history: bool = True
+    is_whole: bool = True
+
+    @property
+    def worst(self) -> PoolGrowth | None:
+        """The growth that cost most: with the most free bytes; of equal ones the largest, then the first."""
+        return max(self.found, key=lambda each: (each.free, each.granted, -each.step), default=None)
+
+    def __str__(self) -> str:
+        return "\n".join(growths_report(self))
+
+
+# ------------------------------------------------------------------------------
+# Find them. A region is one instance from its EXTEND to its RELEASE: slots are used again.
+
+_SLOT: Final = 48  # bits of a `seq`
+_AHEAD: Final = 64  # events after an EXTEND among which its ALLOCATE is
+_MOST_LOOKED_UP: Final = 1000
+_MOST_CHUNKS: Final = 20_000_000
+"""Chunks that are looked at for pins, in all: some seconds."""
+_PINS: Final = 10
+"""Lines of a growth."""
+_UNKNOWN_SHARE: Final = -1
+_KINDS: Final = (Kind.EXTEND, Kind.ALLOCATE, Kind.FREE, Kind.RELEASE)
+_SIGNS: Final = {Kind.EXTEND: 1, Kind.ALLOCATE: -1, Kind.FREE: 1, Kind.RELEASE: -1}
+
+
+def growths(trace: Trace, pool: int = 0) -> Growths:
+    """The growths of one pool while enough was free; reads all events twice at most.
+
+    Args:
+        trace: the events.
+        pool: index of the heap.
+
+    Raises:
+        TraceError: the trace has no such pool, or its events contradict each other.
+    """
+    name = Model(trace, pool).trace.origin.pools[pool].name
+    details = trace.origin.details
+    if holds_only_states(details) or not regions_known(details, pool):
+        return _of_state(trace, pool, name)
+    search = _Search(trace, pool)
+    found = search.all()
+    return replace(_with_pins(trace, search, found), pool_name=name)
+
+
+def _of_state(trace: Trace, pool: int, name: str) -> Growths:
+    model = Model(trace, pool)
+    model.seek(end_of_state(trace, pool))
+    table, chunks = model.table, model.chunks()
+    pins = _pins(chunks, trace.labels, {}) if regions_known(trace.origin.details, pool) else []
+    stranded = sum(pin.stranded for pin in pins)
+    return Growths(
+        pool,
+        name,
+        peak_pool=table.pool_bytes,
+        peak_step=model.step,
+        free_at_peak=table.free_bytes,
+        empty_at_peak=table.free_bytes - stranded,
+        lines=tuple(pins),
+        has_history=False,
+    )
+
+
+class _Search:
+    """Counts the free bytes of each share of one pool at each growth."""
+
+    def __init__(self, trace: Trace, pool: int) -> None:
+        self.trace, self.pool = trace, pool
+        self.settings = settings_of(trace.origin, pool)
+        self.extends = events_of(trace, [Kind.EXTEND], pool)
+        self.shares: list[Share] = []
+        self._share_numbers: dict[Share, int] = {}
+        self._start = Model(trace, pool)
+        self._start.seek(trace.first)
+        regions = self._start.regions() if trace.first else self._start.regions()[:0]
+        fresh = self.extends[(self.extends["flags"] & Flag.GREW) == 0]
+        keys = np.concatenate(
+            [_key(regions["slot"], np.zeros(len(regions))), _key(fresh["region"], fresh["seq"])]
+        )
+        order = np.argsort(keys)
+        self._keys = keys[order]
+        sizes = np.concatenate([regions["size"], fresh["size"]]).astype(np.int64)
+        self._sizes = sizes[order]
+        self.share_of = np.full(len(keys), _UNKNOWN_SHARE, np.intp)
+
+    def instance(self, slots: NDArray[Any], seqs: NDArray[Any]) -> NDArray[np.intp]:
+        """The region instance of each event, an index of `share_of`."""
+        found = np.searchsorted(self._keys, _key(slots, seqs), side="right") - 1
+        return np.clip(found, 0, max(len(self._keys) - 1, 0))
+
+    def number(self, share: Share) -> int:
+        """The number of a share."""
+        known = self._share_numbers.get(share)
+        if known is None:
+            known = self._share_numbers[share] = len(self.shares)
+            self.shares.append(share)
+        return known
+
+    def share(self, row: np.void) -> Share:
+        """The share that a request belongs to, from its ALLOCATE or its chunk."""
+        family = self.settings.family
+        if family is Family.CUPY:
+            return Share(int(row["stream"]), ALL_REQUESTS, "")
+        if family is not Family.TORCH:
+            return WHOLE
+        is_small = self.settings.rounded(int(row["requested"])) <= SMALL
+        private = self.trace.labels[int(row["label"])].details.get("private_pool", "")
+        return Share(int(row["stream"]), SMALL_REQUESTS if is_small else LARGE_REQUESTS, private)
+
+    def all(self) -> Growths:
+        """The growths, without their pins."""
+        self._find_shares()
+        begins = self._history_begins()
+        later = self.extends[self.extends["seq"] >= begins]
+        served = _served(self.trace, self.pool, later)
+        asked = [None if row is None else self.number(self.share(row)) for row in served]
+        free, total, pool_bytes = self._free_at(later, asked)
+        found: list[tuple[PoolGrowth, int]] = []
+        times, last = 0, -1
+        for at, extend in enumerate(later):
+            row = served[at]
+            if row is not None and int(row["seq"]) == last:  # a further region for the same request
+                if found and found[-1][1] == last:
+                    found[-1] = (
+                        replace(found[-1][0], granted=found[-1][0].granted + int(extend["size"])),
+                        last,
+                    )
+                continue
+            times += 1
+            if row is None:
+                continue
+            last = int(row["seq"])
+            rounded = self._rounded(row, extend)
+            if int(free[at]) >= rounded:
+                growth = PoolGrowth(
+                    step=int(extend["seq"]),
+                    share=self.shares[asked[at] or 0],
+                    label=chunk_name(row, self.trace.labels),
+                    requested=int(row["requested"]),
+                    rounded=rounded,
+                    granted=int(extend["size"]),
+                    pool_bytes=int(pool_bytes[at]) + int(extend["size"]),
+                    free=int(free[at]),
+                    free_elsewhere=int(total[at] - free[at]),
+                )
+                found.append((growth, last))
+        granted = int(later["size"].astype(np.int64).sum())
+        result = Growths(self.pool, "", tuple(each for each, _ in found), times, granted)
+        return self._with_peak(_with_times(self.trace, result), pool_bytes, later, served)
+
+    def _rounded(self, row: np.void, extend: np.void) -> int:
+        requested = int(row["requested"])
+        if self.settings.family is Family.TORCH:
+            return self.settings.rounded(requested)
+        return max(
+            int(extend["requested"]) if extend["requested"] < extend["size"] else 0,
+            self.settings.rounded(requested),
+        )
+
+    def _history_begins(self) -> int:
+        """The first event of the history: what is before builds the state that it begins with."""
+        for mark in events_of(self.trace, [Kind.MARK], self.pool):
+            if self.trace.labels.name(int(mark["label"])) in BEGIN_MARKS:
+                return int(mark["seq"])
+        return 0
+
+    def _find_shares(self) -> None:
+        """The share of each region: that of the first request in it."""
+        if self.settings.family not in (Family.TORCH, Family.CUPY):
+            self.share_of[:] = self.number(WHOLE)
+            return
+        chunks = self._start.in_use()
+        self._learn(chunks, self.instance(chunks["region"], np.zeros(len(chunks))))
+        for block in self.trace.blocks():
+            made = (block["kind"] == Kind.ALLOCATE) & (block["pool"] == self.pool)
+            made &= (block["flags"] & Flag.PIECE) == 0
+            at = np.flatnonzero(made)
+            self._learn(block[at], self.instance(block["region"][at], block["seq"][at]))
+
+    def _learn(self, rows: NDArray[np.void], instances: NDArray[np.intp]) -> None:
+        if not len(rows):
+            return
+        new = np.flatnonzero(self.share_of[instances] == _UNKNOWN_SHARE)
+        which, first = np.unique(instances[new], return_index=True)
+        for number, at in zip(which.tolist(), first.tolist(), strict=True):
+            self.share_of[number] = self.number(self.share(rows[new[at]]))
+
+    def _free_at(self, extends: Events, asked: Sequence[int | None]) -> tuple[NDArray[np.int64], ...]:
+        """At each of these events: free bytes of the share, of the pool, and bytes of the pool."""
+        free = np.zeros((len(extends), 3), np.int64)
+        sums, pool_bytes = self._sums_at_start()
+        wanted = np.array([-1 if share is None else share for share in asked], np.intp)
+        rows = extends["seq"].astype(np.int64)
+        done = 0
+        for block in self.trace.blocks():
+            at = np.flatnonzero(_is_counted[block["kind"]] & (block["pool"] == self.pool))
+            if not len(at):
+                continue
+            kinds, seqs = block["kind"][at], block["seq"][at].astype(np.int64)
+            change = block["size"][at].astype(np.int64) * _sign_of[kinds]
+            shares = self.share_of[self.instance(block["region"][at], seqs)]
+            stop = int(np.searchsorted(rows, seqs[-1], side="right"))
+            here = np.searchsorted(seqs, rows[done:stop])  # the events of this block that are these growths
+            grown = np.cumsum(np.where((kinds == Kind.EXTEND) | (kinds == Kind.RELEASE), change, 0))
+            running = np.cumsum(change)
+            free[done:stop, 1] = int(sums.sum()) + running[here] - change[here]
+            free[done:stop, 2] = pool_bytes + grown[here] - change[here]
+            for share in np.unique(wanted[done:stop]).tolist():
+                mine = np.flatnonzero(wanted[done:stop] == share)
+                own = np.where(shares == share, change, 0)
+                free[done + mine, 0] = sums[share] + (np.cumsum(own) - own)[here[mine]]
+            np.add.at(sums, shares, change)
+            pool_bytes += int(grown[-1])
+            done = stop
+        free[wanted == _UNKNOWN_SHARE, 0] = 0
+        return free[:, 0], free[:, 1], free[:, 2]
+
+    def _sums_at_start(self) -> tuple[NDArray[np.int64], int]:
+        """Free bytes by share where the trace begins, the last of regions with no known share; bytes of the pool."""
+        sums = np.zeros(len(self.shares) + 1, np.int64)
+        chunks = self._start.chunks()
+        if len(chunks):
+            shares = self.share_of[self.instance(chunks["region"], np.zeros(len(chunks)))]
+            np.add.at(sums, shares, np.where(chunks["in_use"], 0, chunks["size"].astype(np.int64)))
+        return sums, int(self._start.table.pool_bytes)
+
+    def _with_peak(
+        self, found: Growths, pool_bytes: NDArray[np.int64], extends: Events, served: Sequence[np.void | None]
+    ) -> Growths:
+        """With the step at which the pool is at its largest, or without growths at which most is in use."""
+        model = Model(self.trace, self.pool)
+        model.seek(max(self._history_begins(), self.trace.first))
+        is_whole = model.table.pool_bytes == 0
+        if not found.found:
+            model.seek(peak(self.trace, self.pool))
+        else:
+            at = int((pool_bytes + extends["size"].astype(np.int64)).argmax())
+            row = served[at]
+            model.seek(int((extends[at] if row is None else row)["seq"]) + 1)
+        table = model.table
+        return replace(
+            found,
+            is_whole=is_whole,
+            peak_pool=table.pool_bytes,
+            peak_step=model.step,
+            free_at_peak=table.free_bytes,
+        )
+
+
+_is_counted: Final = np.zeros(256, bool)
+_is_counted[list(_KINDS)] = True
+_sign_of: Final = np.zeros(256, np.int64)
+_sign_of[list(_SIGNS)] = list(_SIGNS.values())
+
+
+def _key(slots: NDArray[Any], seqs: NDArray[Any]) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = (slots.astype(np.int64) << _SLOT) | seqs.astype(np.int64)
+    return found
+
+
+def _served(trace: Trace, pool: int, extends: Events) -> list[np.void | None]:
+    """The ALLOCATE that each growth was made for, which takes memory of it; None where none follows soon."""
+    found: list[np.void | None] = []
+    first = stop = 0
+    rows = np.zeros(0, EVENT)
+    for extend in extends:
+        seq = int(extend["seq"])
+        if min(seq + _AHEAD, len(trace)) > stop:
+            first, stop = seq, min(seq + 64 * _AHEAD, len(trace))
+            rows = trace.read(first, stop)
+            rows = rows[(rows["pool"] == pool) & (rows["kind"] == Kind.ALLOCATE)]
+        low, high = np.searchsorted(rows["seq"], [seq, seq + _AHEAD]).tolist()
+        near = rows[low:high]
+        start, end = int(extend["address"]), int(extend["address"]) + int(extend["size"])
+        takes = np.flatnonzero((near["address"] < end) & (near["address"] + near["size"] > start))
+        if len(takes):  # a further chunk of an allocation follows its first one
+            found.append(_whole(rows, low + int(takes[0])))
+        else:
+            found.append(None)
+    return found
+
+
+def _whole(rows: NDArray[np.void], at: int) -> np.void:
+    """The allocation that a chunk belongs to, with the bytes of all its chunks."""
+    is_piece = (rows["flags"] & Flag.PIECE) != 0
+    while at > 0 and is_piece[at]:
+        at -= 1
+    row: np.void = rows[at].copy()
+    for piece in range(at + 1, len(rows)):
+        if not is_piece[piece]:
+            break
+        row["requested"] += rows["requested"][piece]
+    return row
+
+
+def _with_times(trace: Trace, found: Growths) -> Growths:
+    """With the time from each growth to the next one of its share."""
+    if not found.found:
+        return found
+    steps = np.array([each.step for each in found.found], np.int64)
+    moments, end, unit = steps, len(trace), "steps"
+    times = times_of(trace, np.append(steps, len(trace) - 1).astype(np.uint64))
+    if times[-1] > times[0]:
+        moments, end, unit = times[:-1], int(times[-1]), "ns"
+    nexts: dict[Share, int] = {}
+    made = []
+    for growth, moment in zip(reversed(found.found), moments[::-1].tolist(), strict=True):
+        made.append(replace(growth, lasts=max(0, nexts.get(growth.share, end) - moment)))
+        nexts[growth.share] = moment
+    return replace(found, found=tuple(reversed(made)), unit=unit)
+
+
+# ------------------------------------------------------------------------------
+# The chunks in the way: those in use in regions that have free memory of the share.
+
+
+def _with_pins(trace: Trace, search: _Search, found: Growths) -> Growths:
+    """With the pins of the growths that have the most free bytes."""
+    model = Model(trace, found.pool)
+    order = sorted(range(len(found.found)), key=lambda at: -found.found[at].free)[:_MOST_LOOKED_UP]
+    made = list(found.found)
+    lines: dict[str, PinningLine] = {}
+    names: dict[int, str] = {}
+    looked_at = seen = 0
+    for at in _spread(order):
+        if looked_at > _MOST_CHUNKS:
+            break
+        model.seek(made[at].step)
+        chunks = model.chunks()
+        looked_at += len(chunks)
+        seen += 1
+        shares = search.share_of[search.instance(chunks["region"], np.full(len(chunks), model.step))]
+        mine = chunks[shares == search.number(made[at].share)]
+        every = _pins(mine, trace.labels, names)
+        free = mine["size"][~mine["in_use"]]
+        held = sum(pin.stranded for pin in every)
+        made[at] = replace(
+            made[at],
+            largest=int(free.max(initial=0)),
+            chunks=len(free),
+            empty=max(0, int(free.sum()) - held),
+            pins=tuple(replace(pin, byte_time=pin.stranded * made[at].lasts) for pin in every[:_PINS]),
+        )
+        for pin in every:
+            known = lines.get(pin.line, PinningLine(pin.line, 0, 0, 0))
+            lines[pin.line] = PinningLine(
+                pin.line,
+                max(known.bytes, pin.bytes),
+                max(known.chunks, pin.chunks),
+                max(known.stranded, pin.stranded),
+                known.byte_time + pin.stranded * made[at].lasts,
+            )
+    ranked = sorted(lines.values(), key=lambda line: (-line.byte_time, -line.stranded, line.line))
+    return replace(found, found=tuple(made), lines=tuple(ranked), unseen=len(made) - seen)
+
+
+def _spread(order: Sequence[int]) -> list[int]:
+    """The first of an order first, which is looked up in any case; the others by step: short moves."""
+    return [*order[:1], *sorted(order[1:])]
+
+
+def _pins(chunks: NDArray[np.void], labels: Labels, names: dict[int, str]) -> list[PinningLine]:
+    """The lines of code whose chunks lie in regions with free chunks, those that strand most first.
+
+    Args:
+        chunks: of one share.
+        labels: the table.
+        names: the lines by label that are known.
+    """
+    slots, regions = np.unique(chunks["region"], return_inverse=True)
+    sizes = chunks["size"].astype(np.int64)
+    free = np.zeros(len(slots), np.int64)
+    np.add.at(free, regions, np.where(chunks["in_use"], 0, sizes))
+    used = np.bincount(regions[chunks["in_use"]], minlength=len(slots))
+    pins = np.flatnonzero(chunks["in_use"] & (free[regions] > 0))
+    stranded = np.floor_divide(free, np.maximum(used, 1))
+    rest = free - stranded * used  # of the first chunk of the region
+    held = stranded[regions[pins]]
+    _, first = np.unique(regions[pins], return_index=True)
+    held[first] += rest[regions[pins[first]]]
+    sums: dict[str, list[int]] = {}
+    numbers, which = np.unique(chunks["label"][pins], return_inverse=True)
+    totals = np.zeros((3, len(numbers)), np.int64)
+    for row, values in enumerate((sizes[pins], np.ones(len(pins), np.int64), held)):
+        np.add.at(totals[row], which, values)
+    for place, number in enumerate(numbers.tolist()):
+        name = names.get(number)
+        if name is None:
+            name = names[number] = chunk_name(chunks[pins[which == place][0]], labels)
+        known = sums.setdefault(name, [0, 0, 0])
+        for row in range(3):
+            known[row] += int(totals[row, place])
+    found = [PinningLine(name, *values) for name, values in sums.items()]
+    return sorted(found, key=lambda pin: (-pin.stranded, pin.line))
+
+
+# ------------------------------------------------------------------------------
+# Growths in words: one line, and a report.
+
+_LINES_SHOWN: Final = 5
+
+
+def growth_line(found: Growths) -> str:
+    """The verdict on the growth of a pool in one line."""
+    worst = found.worst
+    if worst is None:
+        return _nothing_wrong(found)
+    at_peak = worst.pool_bytes >= found.peak_pool
+    where = (
+        f"at the peak of the pool, {format_bytes(found.peak_pool)}" if at_peak else f"at step {worst.step:,}"
+    )
+    times = f"{len(found.found):,} of {counted(found.times, 'time')}"
+    return f"{format_bytes(worst.free)} stranded {where}: the pool grew {times} while enough was free{_because(worst)}"
+
+
+def _because(growth: PoolGrowth) -> str:
+    """What most of the free memory lies beside."""
+    if growth.empty is None or not growth.free:
+        return ""
+    if 2 * growth.empty >= growth.free:
+        return f", because {format_bytes(growth.empty)} lie in empty regions that are each too small"
+    return (
+        f", because chunks in use lie between it: most of it is held by {growth.pins[0].line}"
+        if growth.pins
+        else ""
+    )
+
+
+def growths_report(found: Growths) -> list[str]:
+    """The report: the verdict, the growth that cost most with its cause, and the lines of code in the way."""
+    worst = found.worst
+    lines = [f"{found.pool_name}: {growth_line(found)}."]
+    if worst is None:
+        return [*lines, *_state_lines(found)]
+    lines.append(f"  The growth that cost most, at step {worst.step:,}: {growth_sentence(worst)}")
+    if worst.pins:
+        lines.append("  In the way, with the free memory that each line of code strands:")
+        lines += [f"    {_pin(pin)}" for pin in worst.pins[:_LINES_SHOWN]]
+    if worst.empty:
+        lines.append(
+            f"    {format_bytes(worst.empty):>10}  regions without a chunk in use: each is too small"
+        )
+    over_time = [line for line in found.lines[:_LINES_SHOWN] if line.byte_time]
+    if over_time and len(found.found) > 1:
+        lines.append("  Over all these growths, by bytes x time:")
+        lines += [f"    {_byte_time(line.byte_time, found.unit):>16}  {line.line}" for line in over_time]
+    if found.unseen:
+        lines.append(f"  Not looked up: what was in the way of {counted(found.unseen, 'further growth')}.")
+    return lines
+
+
+def _state_lines(found: Growths) -> list[str]:
+    """What lies beside the free memory of a state without history."""
+    if found.empty_at_peak is None or not found.free_at_peak:
+        return []
+    lines = [f"  {format_bytes(found.empty_at_peak)} of it lie in regions without a chunk in use."]
+    if found.lines:
+        held = format_bytes(found.free_at_peak - found.empty_at_peak)
+        lines.append(f"  {held} lie in regions with chunks in use:")
+        lines += [f"    {_pin(pin)}" for pin in found.lines[:_LINES_SHOWN]]
+    return lines
+
+
+def growth_sentence(growth: PoolGrowth) -> str:
+    """What was requested, what was free, and why that did not help."""
+    where = f"{format_bytes(growth.free)} were free in {growth.share.words}"
+    if growth.chunks is not None and growth.largest is not None:
+        chunks = f", in {counted(growth.chunks, 'chunk')}, the largest {format_bytes(growth.largest)}"
+        where += chunks if growth.chunks > 1 else ", in one chunk"
+    grew = f"The pool grew by {format_bytes(growth.granted)} to {format_bytes(growth.pool_bytes)}."
+    return f"{growth.label} requested {format_bytes(growth.requested)}; {where}. {_why(growth)}{grew}"
+
+
+def _why(growth: PoolGrowth) -> str:
+    if growth.largest is None or growth.empty is None:
+        return ""
+    if growth.largest >= growth.rounded:
+        return (
+            "A free chunk was large enough: a rule of the allocator excluded it, such as a largest size to split, a "
+            "timestamp or an alignment. "
+        )
+    if growth.empty == growth.free:
+        return "All of it lies in empty regions that are too small. "
+    return ""
+
+
+def _nothing_wrong(found: Growths) -> str:
+    free = f"{format_bytes(found.free_at_peak)} of {format_bytes(found.peak_pool)}"
+    if not found.peak_pool:
+        return "nothing went wrong: the pool never grew while enough was free; it holds no memory"
+    if not found.has_history:
+        return (
+            f"the file holds one state and no history, so it does not tell how the pool grew; {free} are free"
+        )
+    grew = (
+        f"it grew {counted(found.times, 'time')}, by {format_bytes(found.granted)}"
+        if found.times
+        else "it did not grow"
+    )
+    known = "" if found.is_whole else " in the recorded history, which begins later than the pool"
+    return f"nothing went wrong: the pool never grew while enough was free{known}; {grew}; {free} were free at the peak"
+
+
+def _pin(pin: PinningLine) -> str:
+    chunks = f"{counted(pin.chunks, 'chunk')}, {format_bytes(pin.bytes)}"
+    return f"{format_bytes(pin.stranded):>10}  {pin.line} ({chunks})"
+
+
+def _byte_time(amount: int, unit: str) -> str:
+    """`3.1 GiB s`, or `12.0 GiB steps`."""
+    return f"{format_bytes(amount / 1e9)} s" if unit == "ns" else f"{format_bytes(amount)} steps"
+
+
+# ------------------------------------------------------------------------------
+# Growths as JSON values: sizes in bytes, null for unknown.
+
+
+def growths_json(every: Sequence[Growths]) -> dict[str, Any]:
+    """What `bfcviz why --json` says of growths; `growths`: of all pools, those of a pool by step."""
+    return {
+        "growths": [_growth_json(pool, growth) for pool in every for growth in pool.found],
+        "growths_by_pool": [_pool_json(pool) for pool in every],
+    }
+
+
+def _pool_json(found: Growths) -> dict[str, Any]:
+    worst = found.worst
+    return {
+        "pool": found.pool,
+        "allocator": found.pool_name,
+        "verdict": growth_verdict(found),
+        "sentence": growth_line(found),
+        "has_history": found.has_history,
+        "history_is_whole": found.has_history and found.is_whole,
+        "times_grown": found.times if found.has_history else None,
+        "granted_bytes": found.granted if found.has_history else None,
+        "grown_while_enough_was_free": len(found.found) if found.has_history else None,
+        "worst_step": None if worst is None else worst.step,
+        "peak_step": found.peak_step,
+        "peak_pool_bytes": found.peak_pool,
+        "free_bytes_at_peak": found.free_at_peak,
+        "in_empty_regions_at_peak": found.empty_at_peak,
+        "stranded_by": [_line_json(line, found.unit) for line in found.lines],
+        "growths_without_pins": found.unseen,
+    }
+
+
+def growth_verdict(found: Growths) -> str:
+    """`growth`, `nothing_wrong` or `unknown`."""
+    if found.found:
+        return "growth"
+    return "nothing_wrong" if found.has_history or not found.peak_pool else "unknown"
+
+
+def _growth_json(pool: Growths, growth: PoolGrowth) -> dict[str, Any]:
+    return {
+        "step": growth.step,
+        "pool": pool.pool,
+        "allocator": pool.pool_name,
+        "private_pool": growth.share.private_pool or None,
+        "stream": growth.share.stream,
+        "size_class": growth.share.size_class,
+        "label": growth.label,
+        "requested": growth.requested,
+        "rounded": growth.rounded,
+        "granted": growth.granted,
+        "pool_bytes": growth.pool_bytes,
+        "free": growth.free,
+        "free_elsewhere": growth.free_elsewhere,
+        "largest_free_chunk": growth.largest,
+        "free_chunks": growth.chunks,
+        "stranded_bytes": growth.free,
+        "in_empty_regions": growth.empty,
+        "lasts": growth.lasts,
+        "unit": pool.unit,
+        "pins": [_line_json(pin, pool.unit) for pin in growth.pins],
+        "sentence": growth_sentence(growth),
+    }
+
+
+def _line_json(line: PinningLine, unit: str) -> dict[str, Any]:
+    return {
+        "line": line.line,
+        "bytes": line.bytes,
+        "chunks": line.chunks,
+        "stranded_bytes": line.stranded,
+        "byte_time": line.byte_time,
+        "unit": f"byte {unit}",
+    }
