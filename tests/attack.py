@@ -1,8 +1,8 @@
 """Attack bfcviz with damaged files, interrupts, kills, forks and failing memory: `python tests/attack.py`.
 
 Prints a table, and each failure with its case. `--case CASE` runs one again. It runs until all cases are done, or until
-`--seconds` are over. Exit status: 1 if a case failed, else 2 if cases are left, else 0. tests/attacks/test_attacks.py
-runs a short part of it.
+`--seconds` are over. Exit status: 1 if a case failed, else 2 if cases are left, else 0.
+tests/integration/attacks/test_attacks.py runs a short part of it.
 """
 
 import argparse
@@ -20,7 +20,7 @@ os.environ |= {
 }  # neither reserves memory ahead
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
-from attacks import pool  # noqa: E402
+from integration.attacks import pool  # noqa: E402
 
 ATTACKS = {  # name -> cases in 100 inputs, share of the time
     "imports": (1, 4),  # first, while bfcviz is not imported
@@ -100,7 +100,7 @@ def report(results):
 
 def by_format(result):
     """Print how many files of each format were tried, and the slowest case."""
-    from attacks.formats import FORMATS, format_of  # noqa: PLC0415  bfcviz is not imported before the first attack
+    from integration.attacks.formats import FORMATS, format_of  # noqa: PLC0415  bfcviz is not imported before the first attack
 
     failed = Counter(format_of(int(case.rpartition(":")[2])) for case, _ in result.failures)
     print("\n" + FORMAT_ROW.format("format", "tried", "opened", "refused", "failed"))

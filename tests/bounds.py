@@ -1,11 +1,12 @@
 """Test with the lowest and the newest version of each dependency: `python tests/bounds.py`, weekly and at a release.
 
 A copy of this checkout is installed and tested in a fresh environment: once with the lowest versions that
-pyproject.toml allows, on the lowest Python, and once with the newest. `python tests/bounds.py lowest tests/figures`
-runs one of both with these arguments of pytest. Exit status 1 if a test failed.
+pyproject.toml allows, on the lowest Python, and once with the newest.
+`python tests/bounds.py lowest tests/unit/figures` runs one of both with these arguments of pytest. Exit status 1 if a test
+failed.
 
-A run with the lowest versions that passes writes them to `LOWEST`; tests/packaging/test_bounds.py compares them with
-pyproject.toml, so that a changed bound is tested before it is declared.
+A run with the lowest versions that passes writes them to `LOWEST`; tests/integration/packaging/test_bounds.py
+compares them with pyproject.toml, so that a changed bound is tested before it is declared.
 """
 
 import json
@@ -23,9 +24,13 @@ LOWEST = ROOT / "tests" / "data" / "lowest_versions.json"
 PYTHON = {"lowest": "3.11", "newest": sys.executable}
 RESOLUTION = {"lowest": "lowest-direct", "newest": "highest"}
 WARNINGS = {"lowest": ["-o", "filterwarnings=default"], "newest": []}  # old packages warn of each other
-ALL = ["tests", "--ignore=tests/attacks", "--ignore=tests/test_habits.py"]  # the lint is for the newest tools
+ALL = [
+    "tests",
+    "--ignore=tests/integration/attacks",
+    "--ignore=tests/test_habits.py",
+]  # the lint is for the newest tools
 OTHER_CUPY = ("cupy-cuda12x", "cupy-cuda13x")  # one at a time can be installed
-OTHER_CUPY_TESTS = ["tests/live/cupy"]
+OTHER_CUPY_TESTS = ["tests/unit/live/cupy"]
 
 
 def main():

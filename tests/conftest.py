@@ -27,14 +27,13 @@ settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True
 settings.load_profile("ci" if os.environ.get("CI") else "bfcviz")
 
 LONG = (
-    "browser/",
-    "packaging/test_wheel.py",
+    "integration/browser/",
+    "integration/packaging/test_wheel.py",
     "test_habits.py",
-    "allocator/test_uncompiled.py",
-    "notebooks/",
+    "integration/allocator/test_uncompiled.py",
+    "integration/notebooks/",
     "properties/",
-    "cli/",
-    "watching/test_magics.py",
+    "integration/",
 )
 """Tests that take longest begin first, so that all processes end at about the same time."""
 
@@ -76,7 +75,7 @@ def pytest_xdist_make_scheduler(config, log):
 
     class ByFile(LoadFileScheduling):
         def _split_scope(self, nodeid):
-            shared = "tests/browser/"
+            shared = "tests/integration/browser/"
             return shared if nodeid.startswith(shared) else super()._split_scope(nodeid)
 
     return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None

@@ -1,7 +1,7 @@
 /* The event record in C: 64 bytes, little endian.
 
    The field table in schema.py says what each field means. event_record.pxd declares this file to Cython, and
-   tests/events/test_schema.py compares both with schema.py, field by field. */
+   tests/unit/events/test_schema.py compares both with schema.py, field by field. */
 #ifndef BFCVIZ_EVENT_RECORD_H
 #define BFCVIZ_EVENT_RECORD_H
 

@@ -284,8 +284,8 @@ def compose(
 ) -> Picture:
     """The page with each panel in its place, as a figure."""
     page = lay(panels, places, theme, margins)
-    # Plotly would check each property, which takes two thirds of the time: tests/figures/test_plotly_checks.py does it.
-    # Later changes by the user are checked.
+    # Plotly would check each property, which takes two thirds of the time; later changes by the user are checked.
+    # tests/integration/figures/test_plotly_checks.py checks these.
     picture = Picture(data=page.data, layout=page.layout, _validate=False)
     for part in (picture, picture.layout, *picture.data):
         part._validate = True  # noqa: SLF001  plotly has no public way

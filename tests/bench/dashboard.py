@@ -19,9 +19,9 @@ HERE = Path(__file__).resolve()
 ROOT = HERE.parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from browser.board import Board, write_notebook  # noqa: E402
-from browser.lab import BROWSER_OPTIONS, Lab, find_browser, serve  # noqa: E402
 from dashboard_heap import far_steps, record  # noqa: E402
+from integration.browser.board import Board, write_notebook  # noqa: E402
+from integration.browser.lab import BROWSER_OPTIONS, Lab, find_browser, serve  # noqa: E402
 from playwright.sync_api import sync_playwright  # noqa: E402
 
 CASES = {

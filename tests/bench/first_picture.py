@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve()
 ROOT = HERE.parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from browser.lab import find_browser  # noqa: E402
+from integration.browser.lab import find_browser  # noqa: E402
 from playwright.sync_api import Browser, sync_playwright  # noqa: E402
 
 LIMIT_S = 180

@@ -195,8 +195,8 @@ def code(options: argparse.Namespace) -> str:
 def in_page(options: argparse.Namespace) -> None:
     """Run `main` in a notebook that a page shows, and print what it prints."""
     sys.path[:0] = [str(HERE.parents[2]), str(HERE.parents[1])]
-    from browser.board import write_notebook
-    from browser.lab import BROWSER_OPTIONS, Lab, find_browser, serve
+    from integration.browser.board import write_notebook
+    from integration.browser.lab import BROWSER_OPTIONS, Lab, find_browser, serve
     from playwright.sync_api import sync_playwright
 
     with (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from importers.bfc_log.log_maker import ERAS, SETTINGS, MadeChunk, MadeHeap, make_log
+from unit.importers.bfc_log.log_maker import ERAS, SETTINGS, MadeChunk, MadeHeap, make_log
 
 import bfcviz
 from bfcviz.model.model import Model

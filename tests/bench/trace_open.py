@@ -12,7 +12,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from events.fabricate import fabricate, fabricate_labels
+from unit.events.fabricate import fabricate, fabricate_labels
 
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import BLOCK, Trace

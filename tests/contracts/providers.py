@@ -8,8 +8,8 @@ from pathlib import Path
 from fake_cuda import FakeCuda
 from fake_rmm import FakeRmm
 from fake_torch import FakeTorch, HostMemory
-from live.cupy_stand_in import StandIn, cupy
-from live.jax_stand_in import Array, Device, put_jax, stack
+from unit.live.cupy_stand_in import StandIn, cupy
+from unit.live.jax_stand_in import Array, Device, put_jax, stack
 
 from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.live.cupy import cupy_api

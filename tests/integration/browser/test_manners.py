@@ -1,0 +1,346 @@
+"""The manners of a dashboard in a real page: wheel, keys, the brush of time, pointing at holders, and its size."""
+
+from base64 import b64encode
+
+import pytest
+from integration.browser.board import Board, write_notebook
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+
+NOTEBOOK = "manners.ipynb"
+SIDEBAR = 432  # pixels of JupyterLab's page beside a cell
+CELL = """
+import bfcviz
+view = bfcviz.Inspector(bfcviz.sample("conv"))
+view
+"""
+ROOM = "from IPython.display import HTML\nHTML('<div style=\"height: 3000px\"></div>')"
+
+SCROLLED = "view => view.closest('.jp-WindowedPanel-outer').scrollTop"
+RANGES = (
+    """plot => Object.values(plot._fullLayout._plots).map(one => [...one.xaxis.range, ...one.yaxis.range])"""
+)
+CLIPPED = """view => {
+  const found = [];
+  const note = (each, wanted, shown) => found.push([each.className, each.textContent.slice(-80), wanted, shown]);
+  const parts = [...view.querySelectorAll('.bfcviz-header, .bfcviz-step-line, .bfcviz-chunk')];
+  for (const each of parts.flatMap(part => [part, ...part.querySelectorAll('*')])) {
+    const { display, overflowX } = getComputedStyle(each);
+    if (display === 'inline' || each.closest('style, details:not([open]) > :not(summary)')) continue;
+    const { scrollHeight, clientHeight, scrollWidth, clientWidth } = each;
+    if (scrollHeight > clientHeight + 1) note(each, scrollHeight, clientHeight);
+    if (scrollWidth > clientWidth + 1 && overflowX === 'hidden') note(each, scrollWidth, clientWidth);
+  }
+  return found;
+}"""
+
+
+@pytest.fixture(scope="module")
+def lab(lab_page):
+    write_notebook(lab_page.server.folder / NOTEBOOK, CELL, ROOM)
+    with lab_page.opened(NOTEBOOK, size=(880 + SIDEBAR, 1000)) as lab:
+        lab.run_all_and_draw(1)
+        yield lab
+
+
+@pytest.fixture
+def view(lab):
+    board = Board(lab, "view").wait_until_drawn()
+    yield board
+    board.key("z")
+    board.set(views="active_memory")
+
+
+def width(board, pixels):
+    """Make the cell this wide, and wait until the figure is."""
+    board.page.set_viewport_size({"width": pixels + SIDEBAR, "height": 1000})
+    board.wait_for("return Math.abs(plot._fullLayout.width - args[0]) < 3", pixels)
+
+
+def test_the_page_fits_on_one_screen(view):
+    width(view, 880)
+    assert view.view.bounding_box()["height"] <= 840
+
+
+@pytest.mark.parametrize("pixels", [880, 600, 1300])
+def test_no_text_is_clipped(view, pixels):
+    width(view, pixels)
+    chunks = "view.panel_data.model.chunks()[:40:8]"
+    for address, born in view.lab.python(
+        f"[[str(c['address']), int(c['born']) if c['in_use'] else None] for c in {chunks}]"
+    ):
+        view.view.evaluate(
+            "(view, message) => { const link = document.createElement('i');"
+            "link.dataset.bfcviz = JSON.stringify(message);"
+            "view.append(link); link.click(); link.remove(); }",
+            {"do": "select", "address": address, "born": born},
+        )
+        view.view.locator(f".bfcviz-chunk:has-text('{int(address):#x}')").wait_for()
+        assert view.view.evaluate(CLIPPED) == []
+    view.key("Escape")
+    width(view, 880)
+
+
+@pytest.mark.parametrize("views", ["active_memory", "everything"])
+def test_the_wheel_scrolls_the_notebook_over_every_plot(view, views):
+    view.set(views=views)
+    names = view.lab.python("list(view.view.stage.places)")
+    assert len(names) >= 3
+    for name in names:
+        x, y = view.at(name, 0.5, 0.5)
+        before, scrolled = view.page.evaluate(RANGES, view.plot()), view.view.evaluate(SCROLLED)
+        view.page.mouse.move(x, y)
+        for turn in (90, -60):
+            view.page.mouse.wheel(0, turn)
+            view.page.wait_for_function(
+                f"([view, before]) => ({SCROLLED})(view) !== before",
+                arg=[view.view.element_handle(), scrolled],
+            )
+            scrolled = view.view.evaluate(SCROLLED)
+        assert view.page.evaluate(RANGES, view.plot()) == before
+
+
+@pytest.mark.parametrize(
+    ("views", "name"), [("active_memory", "region_map"), ("address_time", "address_time")]
+)
+def test_ctrl_and_wheel_zoom_and_never_beyond_the_data(view, views, name):
+    view.set(views=views)
+    number = view.number(name)
+    suffix = "" if number == 1 else number
+    ranges = f"const x = plot._fullLayout.xaxis{suffix}, y = plot._fullLayout.yaxis{suffix};"
+    view.wait_for(f"{ranges} return x.visible")
+    whole = view.page.evaluate(f"plot => {{ {ranges} return [x.minallowed, x.maxallowed]; }}", view.plot())
+    scrolled = view.view.evaluate(SCROLLED)
+    view.page.mouse.move(*view.at(name, 0.4, 0.5))
+    scrolled = view.view.evaluate(SCROLLED)
+    view.page.keyboard.down("Control")
+    for _ in range(3):
+        view.page.mouse.wheel(0, -200)
+    view.wait_for(f"{ranges} return x.range[1] - x.range[0] < 0.8 * (args[1] - args[0])", *whole)
+    for _ in range(12):
+        view.page.mouse.wheel(0, 300)
+    view.page.keyboard.up("Control")
+    view.wait_for(
+        f"{ranges} return Math.abs(x.range[0] - args[0]) + Math.abs(x.range[1] - args[1]) < 1e-6", *whole
+    )
+    limits = f"{ranges} return [Math.min(...y.range) >= y.minallowed, Math.max(...y.range) <= y.maxallowed];"
+    assert view.page.evaluate(f"plot => {{ {limits} }}", view.plot()) == [True, True]
+    assert view.view.evaluate(SCROLLED) == scrolled
+    assert view.page.evaluate("() => visualViewport.scale") == 1
+
+
+HOLDER = ".bfcviz-holders tbody tr[data-bfcviz]"
+TAB = ".bfcviz-tabs [role=tab]"
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["region_map", "active_memory", "strip", ".bfcviz-header", ".bfcviz-chunk", HOLDER, TAB, ".bfcviz-back"],
+)
+def test_keys_work_after_a_click_anywhere(view, where):
+    view.page.locator(".jp-OutputArea-output").nth(1).click(position={"x": 5, "y": 5})
+    scrolled = view.view.evaluate(SCROLLED)
+    if where.startswith("."):
+        view.view.locator(where).first.click(position={"x": 3, "y": 3})
+    else:
+        view.page.mouse.click(*view.at(where, 0.31, 0.4))
+        scrolled = view.view.evaluate(SCROLLED)
+    assert view.page.evaluate("() => document.activeElement.classList.contains('bfcviz-dashboard')")
+    view.page.keyboard.press("k")
+    view.wait_for_step(view.lab.python("__import__('bfcviz').peak(view.panel_data.trace)"))
+    view.page.keyboard.press("ArrowLeft")
+    view.wait_for_step(view.lab.python("__import__('bfcviz').peak(view.panel_data.trace)") - 1)
+    assert view.page.locator(".jp-Cell").count() == 2
+    assert abs(view.view.evaluate(SCROLLED) - scrolled) < 2 or where.startswith(".")
+    view.page.keyboard.press("Escape")
+    view.view.locator(".bfcviz-holders .chosen").first.wait_for(state="detached")
+
+
+def places(board):
+    """The upper edges of the rows of holders."""
+    rows = board.view.locator(HOLDER)
+    return [rows.nth(number).bounding_box()["y"] for number in range(rows.count())]
+
+
+def test_a_click_on_a_holder_leaves_the_rows_in_place(view):
+    view.key("k")
+    view.wait_for_step(view.lab.python("__import__('bfcviz').peak(view.panel_data.trace)"))
+    before = places(view)
+    assert len(before) > 2
+    view.view.locator(HOLDER).nth(1).click()
+    view.view.locator(".bfcviz-holders .filter button").wait_for()
+    assert places(view) == before
+    view.page.keyboard.press("Escape")
+    view.view.locator(".bfcviz-holders .filter button").wait_for(state="detached")
+    assert places(view) == before
+
+
+def test_a_click_on_a_row_that_is_drawn_anew_meanwhile_counts(view):
+    view.go_to(view.lab.python("__import__('bfcviz').peak(view.panel_data.trace)"))
+    row = view.view.locator(HOLDER).nth(1)
+    box, message = row.bounding_box(), row.get_attribute("data-bfcviz")
+    view.page.mouse.move(box["x"] + 20, box["y"] + 8)
+    view.page.mouse.down()
+    view.go_to(view.step() - 40)
+    view.page.mouse.up()
+    view.view.locator(f".bfcviz-holders .filter button[data-bfcviz='{message}']").wait_for()
+    view.page.keyboard.press("Escape")
+    view.view.locator(".bfcviz-holders .filter button").wait_for(state="detached")
+
+
+def test_a_holder_chosen_with_a_key_keeps_the_focus(view):
+    row = view.view.locator(HOLDER).nth(1)
+    row.focus()
+    message = row.get_attribute("data-bfcviz")
+    view.page.keyboard.press("Enter")
+    view.view.locator(".bfcviz-holders .chosen").first.wait_for()
+    view.page.wait_for_function(
+        "message => document.activeElement.dataset.bfcviz === message && document.activeElement.localName === 'tr'",
+        arg=message,
+    )
+    view.page.keyboard.press("Enter")
+    view.view.locator(".bfcviz-holders .chosen").first.wait_for(state="detached")
+
+
+def test_the_box_of_the_map_lies_over_the_list_of_holders(view):
+    view.page.mouse.move(*view.at("region_map", 0.8, 0.5))
+    box = view.view.locator(".hoverlayer .hovertext")
+    box.wait_for()
+    text, pane = box.bounding_box(), view.view.locator(".bfcviz-side").bounding_box()
+    left, right = max(text["x"], pane["x"]), text["x"] + text["width"]
+    assert right - left > 40
+    clip = {"x": left, "y": text["y"] + 3, "width": right - left - 3, "height": text["height"] - 6}
+    colour = "(pane, colour) => pane.style.background = colour"
+    view.view.locator(".bfcviz-side").evaluate(colour, "magenta")
+    picture = b64encode(view.page.screenshot(clip=clip)).decode()
+    view.view.locator(".bfcviz-side").evaluate(colour, "")
+    view.page.mouse.move(2, 2)
+    assert view.page.evaluate(MAGENTA, picture) == 0
+
+
+MAGENTA = """async picture => {
+  const image = new Image();
+  image.src = `data:image/png;base64,${picture}`;
+  await image.decode();
+  const canvas = new OffscreenCanvas(image.width, image.height).getContext('2d');
+  canvas.drawImage(image, 0, 0);
+  const bytes = canvas.getImageData(0, 0, image.width, image.height).data;
+  let found = 0;
+  for (let at = 0; at < bytes.length; at += 4) found += bytes[at] > 200 && bytes[at + 1] < 60 && bytes[at + 2] > 200;
+  return found;
+}"""
+"""How many pixels of a picture are magenta."""
+
+
+def window(board):
+    """The ends of the window on the strip, in shares of the whole trace; waits until Python and page agree."""
+    first, last = board.get("look.steps")
+    board.wait_for(
+        "const t = plot.data.find(t => t.name === 'shown window');"
+        "return t.x.length && Math.abs(t.x[0] - args[0]) < 1 && Math.abs(t.x[4] - args[1]) < 1",
+        first,
+        last,
+    )
+    number = board.number("active_memory")
+    board.wait_for(
+        f"const [a, b] = plot._fullLayout.xaxis{number}.range;"
+        "return Math.abs(a - args[0]) < 1 && Math.abs(b - args[1]) < 1",
+        first,
+        last,
+    )
+    length = board.lab.python("len(view.panel_data.trace)") * 1.012
+    return first / length, last / length
+
+
+def wait_for_window(board, left, right):
+    """Wait until the window has these ends."""
+    number = board.number("active_memory")
+    board.wait_for(
+        f"const [a, b] = plot._fullLayout.xaxis{number}.range, all = args[2];"
+        "return Math.abs(a / all - args[0]) < 0.01 && Math.abs(b / all - args[1]) < 0.01",
+        left,
+        right,
+        board.lab.python("len(view.panel_data.trace)") * 1.012,
+    )
+    assert window(board) == pytest.approx((left, right), abs=0.01)
+
+
+def test_the_brush_selects_moves_resizes_and_drives_all_views(view):
+    view.key("z")
+    view.wait_for(f"return plot._fullLayout.xaxis{view.number('active_memory')}.range[0] === 0")
+    view.go_to(view.lab.python("len(view.panel_data.trace) * 2 // 5"))
+    view.drag("strip", (0.3, 0.5), (0.5, 0.5))
+    wait_for_window(view, 0.3, 0.5)
+    view.drag("strip", (0.4, 0.5), (0.45, 0.5))
+    wait_for_window(view, 0.35, 0.55)
+    view.drag("strip", (0.55, 0.5), (0.75, 0.5))
+    wait_for_window(view, 0.35, 0.75)
+    view.drag("strip", (0.35, 0.5), (0.25, 0.5))
+    wait_for_window(view, 0.25, 0.75)
+    steps = view.get("look.steps")
+    view.set(views="everything")
+    for name in ("address_time", "stats_timeline", "fragmentation_timeline", "event_rate", "active_memory"):
+        axis = f"plot._fullLayout.xaxis{view.number(name)}"
+        view.wait_for(f"return {axis}?.visible && Math.abs({axis}.range[0] - args[0]) < 1", steps[0])
+        view.wait_for(f"return Math.abs({axis}.range[1] - args[0]) < 1", steps[1])
+    strip = f"plot._fullLayout.xaxis{view.number('strip')}"
+    view.wait_for(f"return {strip}.range[0] === 0 && {strip}.range[1] >= args[0]", steps[1])
+    assert view.step() == view.lab.python("len(view.panel_data.trace) * 2 // 5")  # no drag was a click
+
+
+def test_a_click_on_the_strip_goes_there_and_a_double_click_shows_all(view):
+    view.go_to(100)
+    view.page.mouse.click(*view.at("strip", 0.5, 0.5))
+    view.view.locator(".bfcviz-step-line:not(:has-text('step 100 of'))").wait_for()
+    assert view.step() / view.lab.python("len(view.panel_data.trace)") == pytest.approx(0.506, abs=0.01)
+    view.drag("strip", (0.4, 0.5), (0.6, 0.5))
+    wait_for_window(view, 0.4, 0.6)
+    step = view.step()
+    view.page.mouse.dblclick(*view.at("strip", 0.2, 0.5))
+    view.wait_for(f"return plot._fullLayout.xaxis{view.number('active_memory')}.range[0] === 0")
+    assert (view.get("look.steps"), view.step()) == (None, step)
+
+
+def test_play_runs_along_the_strip(view):
+    view.go_to(200)
+    view.press("play")
+    view.view.locator(".bfcviz-play .fa-pause").wait_for()
+    line = f"plot.data.find(t => t.name === 'this step' && t.xaxis === 'x{view.number('strip')}').x[0]"
+    view.wait_for(f"return {line} > 202")
+    view.press("play")
+    view.view.locator(".bfcviz-play .fa-play").wait_for()
+    view.wait_for_step(view.step())
+
+
+def test_pointing_at_a_holder_and_a_click_on_it_act_in_map_and_time(view):
+    view.key("z")
+    view.key("k")
+    view.wait_for_step(view.lab.python("__import__('bfcviz').peak(view.panel_data.trace)"))
+    view.step()  # Python has sent all of this step
+    row = view.view.locator(".bfcviz-holders [data-bfcviz-hover]").nth(1)
+    row.wait_for()
+    view.page.mouse.move(2, 2)
+    before = view.page.evaluate(PAINTED, view.plot())
+    row.hover()
+    view.page.wait_for_function(
+        f"([plot, before]) => ({PAINTED})(plot) !== before", arg=[view.plot(), before]
+    )
+    hovered = view.get("look.hovered.path")
+    assert hovered
+    row.click()
+    view.view.locator(".bfcviz-holders .chosen").first.wait_for()
+    assert view.get("look.holder.path") == hovered
+    view.page.mouse.move(*view.at("region_map", 0.5, 0.99))
+    view.page.wait_for_function(
+        f"([plot, before]) => ({PAINTED})(plot) !== before", arg=[view.plot(), before]
+    )
+    view.key("Escape")
+    view.view.locator(".bfcviz-holders .chosen").first.wait_for(state="detached")
+    view.page.wait_for_function(
+        f"([plot, before]) => ({PAINTED})(plot) === before", arg=[view.plot(), before]
+    )
+
+
+PAINTED = """plot => JSON.stringify(plot.data.filter(t => t.visible !== false && ['x', 'x3'].includes(t.xaxis))
+  .map(t => [t.fillcolor, t.source, t.x?.length, t.name]))"""
+"""What the map and active memory show, as text."""

@@ -1,0 +1,117 @@
+"""`bfcviz view` in a real page: it shows the dashboard of a file to clients with the token, and leaves nothing."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from integration.browser.lab import PAGE_LIMIT_MS, WIDGET_LATE, _environment, watched_page
+from processes import children_of
+
+import bfcviz
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+LIMIT_S = 60
+HOSTILE = "x'); import os; os.abort() #\n\"<img src=x onerror=alert(1)>{{ 1 % 0 }}.xplane.pb.gz"
+"""A file's name that wants to be Python, HTML and a template."""
+
+
+class Viewer:
+    """A running `bfcviz view`.
+
+    Attributes:
+        server: where it listens.
+        token: what it asks for.
+        process: the server.
+        temporary: the only folder it may leave files in.
+    """
+
+    def __init__(self, folder, *options):
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+        file = folder / HOSTILE
+        file.write_bytes(bfcviz.sample("lstm").read_bytes())
+        self.log = folder / "log"
+        with self.log.open("wb") as sink:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "bfcviz", "view", str(file), "--no-browser", *options],
+                env=_environment(folder) | {"TMPDIR": str(self.temporary)},
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                cwd=folder,
+            )
+        self.server, self.token = self._address()
+
+    def _address(self):
+        until = time.monotonic() + LIMIT_S
+        while time.monotonic() < until and self.process.poll() is None:
+            if found := re.search(r"(http://127\.0\.0\.1:\d+/)\?token=(\w{32})\n", self.log.read_text()):
+                return found.groups()
+            time.sleep(0.05)  # between two looks, not in place of one
+        return pytest.fail(f"no address was printed:\n{self.log.read_text()}")
+
+    def end(self):
+        """Ctrl-C; returns the exit status."""
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(timeout=LIMIT_S)
+
+
+@pytest.fixture
+def viewer(tmp_path):
+    started = Viewer(tmp_path, "--theme", "dark")
+    yield started
+    if started.process.poll() is None:
+        started.process.terminate()
+        started.process.wait(timeout=LIMIT_S)
+
+
+@pytest.fixture
+def page(browser, viewer):
+    """A page; fails at the end if it requested anything but from the server, or had an error."""
+    page, outside, errors = watched_page(browser, viewer.server)
+    page.set_viewport_size({"width": 1500, "height": 1400})
+    page.set_default_timeout(PAGE_LIMIT_MS)
+    page.on("dialog", lambda dialog: errors.append(dialog.message))
+    yield page
+    page.close()
+    assert outside == []
+    assert [error for error in errors if error != WIDGET_LATE] == []
+
+
+def test_the_page_shows_the_dashboard_and_ctrl_c_leaves_nothing(viewer, page):
+    refused = page.goto(f"{viewer.server}?token=wrong")
+    assert refused.url.startswith(f"{viewer.server}login")
+    assert page.locator(".js-plotly-plot").count() == 0
+    assert [*viewer.temporary.rglob("kernel-*.json")] == []
+
+    page.goto(f"{viewer.server}?token={viewer.token}")
+    view = page.locator(".bfcviz-dashboard")
+    view.locator(".bfcviz-step-line:has-text(' of 32,001')").wait_for()  # at its fullest
+    assert view.locator(".bfcviz-step-line:has-text('step 0 of')").count() == 0
+    view.locator(".js-plotly-plot .cartesianlayer .subplot").nth(2).wait_for(state="attached")
+    page.keyboard.press("Home")  # nothing was clicked: the page has the keys from the start
+    view.locator(".bfcviz-step-line:has-text('step 0 of 32,001')").wait_for()
+    page.keyboard.press("ArrowRight")
+    view.locator(".bfcviz-step-line:has-text('step 1 of 32,001')").wait_for()
+    page.mouse.click(5, 1380)  # beside the dashboard
+    page.keyboard.press("ArrowLeft")
+    view.locator(".bfcviz-step-line:has-text('step 0 of 32,001')").wait_for()
+    view.locator(".bfcviz-last").click()
+    view.locator(".bfcviz-step-line:has-text('step 32,001 of')").wait_for()
+    assert page.locator("body").get_attribute("data-jp-theme-light") == "false"
+    assert "bfcviz.cli" not in page.content()
+    page.wait_for_function(
+        "() => [...document.fonts].some(f => f.family.includes('Awesome') && f.status === 'loaded')"
+    )
+
+    kernels = children_of(viewer.process.pid)
+    assert len(kernels) == 1
+    assert viewer.end() == 0
+    assert not any(Path(f"/proc/{kernel}").exists() for kernel in kernels)
+    assert list(viewer.temporary.iterdir()) == []
+    assert "Traceback" not in viewer.log.read_text()

@@ -1,0 +1,298 @@
+import asyncio
+import base64
+import re
+import sys
+
+import numpy as np
+import pytest
+import traitlets
+from unit.dashboard.pages import everything_in
+from unit.dashboard.test_player import until
+from unit.figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
+
+import bfcviz
+from bfcviz.dashboard import Inspector
+from bfcviz.dashboard import controls as player_module
+from bfcviz.dashboard.controls import ExportRow
+from bfcviz.dashboard.figure_widget import difference
+from bfcviz.errors import BfcvizError, FileError
+from bfcviz.events.schema import EVENT, Kind
+from bfcviz.figures import FIGURES
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return busy_trace()
+
+
+@pytest.fixture
+def inspector(trace):
+    return Inspector(trace, 0)
+
+
+def words(inspector):
+    return inspector.header.step_line.value
+
+
+def press(inspector, name):
+    inspector.controls.buttons[name].click()
+
+
+def drawn(inspector, name):
+    return [trace for trace in inspector.view.widget.data if trace.name == name]
+
+
+@pytest.mark.parametrize("given", [7, None])
+def test_what_is_no_trace_is_refused(given):
+    with pytest.raises(BfcvizError, match=str(given)):
+        Inspector(given)
+
+
+def test_it_takes_the_path_of_a_file(tmp_path):
+    with pytest.raises(FileError, match=r"missing\.parquet"):
+        Inspector(tmp_path / "missing.parquet")
+    path = bfcviz.sample("lstm")
+    assert Inspector(str(path)).panel_data.trace.path == Inspector(path).panel_data.trace.path == path
+
+
+def test_it_begins_where_it_is_told(trace):
+    assert Inspector(trace, 0).step == 0
+    assert Inspector(trace, 300).step == 300
+    assert "step 300 of 609" in words(Inspector(trace, 300))
+
+
+def test_it_opens_at_the_first_failed_request(trace):
+    event = Inspector(trace).step - 1
+    assert trace.read(event, event + 1)["kind"][0] == Kind.OOM
+    assert Kind.OOM not in trace.read(0, event)["kind"]
+
+
+def test_without_a_failure_it_opens_at_the_peak():
+    heap = PlainHeap(MiB)
+    first = heap.allocate(1024)
+    heap.allocate(4096)
+    heap.free(first)
+    inspector = Inspector(heap.trace())
+    stats = inspector.panel_data.model.stats()
+    assert stats.bytes_in_use == stats.peak_bytes_in_use == 5120
+    assert Inspector(two_pools(), pool=1).step == Inspector(two_pools(), 6, pool=1).step == 6
+
+
+@pytest.mark.parametrize("exact_chunks", [3000, 50, 0])
+def test_the_picture_is_the_one_drawn_from_scratch(trace, exact_chunks, monkeypatch):
+    """Stepping changes in place what a new Inspector would draw, as rectangles, as an image, and across."""
+    monkeypatch.setattr(sys.modules["bfcviz.figures.region_map.figure"], "EXACT_CHUNKS", exact_chunks)
+    walked = Inspector(trace)
+    for step in (1, 2, 300, 299, 609, 0, 300):
+        walked.step = step
+    fresh = Inspector(trace, 300)
+    for walked_trace, fresh_trace in zip(walked.view.widget.data, fresh.view.widget.data, strict=True):
+        one, other = walked_trace.to_plotly_json(), fresh_trace.to_plotly_json()
+        assert one.keys() == other.keys()
+        assert difference(one, other).keys() <= {"uid"}
+    assert walked.view.widget.layout.to_plotly_json() == fresh.view.widget.layout.to_plotly_json()
+
+
+def test_one_figure_and_it_is_never_made_again(inspector):
+    figure = inspector.view.widget
+    inspector.step = 300
+    assert inspector.view.widget is figure
+    assert list(everything_in(inspector)).count(figure) == 1
+
+
+def test_buttons_walk(inspector):
+    press(inspector, "forward")
+    press(inspector, "forward")
+    press(inspector, "back")
+    assert inspector.step == 1
+    press(inspector, "last")
+    assert inspector.step == 609
+    press(inspector, "first")
+    assert inspector.step == 0
+
+
+@pytest.mark.parametrize("kind", [Kind.SPLIT, Kind.MERGE, Kind.EXTEND, Kind.OOM])
+def test_next_and_previous_go_to_the_events_of_the_chosen_kind(inspector, trace, kind):
+    inspector.step = 20
+    inspector.controls.target.value = kind.name
+    press(inspector, "next")
+    assert inspector.step > 20
+    between = trace.read(20, inspector.step)["kind"].tolist()
+    assert between[-1] == kind
+    assert kind not in between[:-1]
+    press(inspector, "forward")
+    press(inspector, "previous")
+    assert inspector.step == 20 + len(between)
+
+
+def test_a_jump_with_nowhere_to_go_says_so(inspector):
+    inspector.step = 609
+    press(inspector, "oom")
+    assert inspector.step == 609
+    assert "no OOM event after" in words(inspector)
+    inspector.step = 5
+    assert "no OOM event" not in words(inspector)
+
+
+def test_it_finds_the_worst_and_the_peak(inspector):
+    press(inspector, "peak")
+    stats = inspector.panel_data.model.stats()
+    assert stats.bytes_in_use == stats.peak_bytes_in_use
+    press(inspector, "worst")
+    series = inspector.panel_data.history(inspector.look).series
+    assert (
+        series["external_fragmentation_max"].max()
+        == series["external_fragmentation_last"][inspector.step - 1]
+    )
+
+
+def test_each_step_is_drawn_once(inspector, monkeypatch):
+    shown = []
+    monkeypatch.setattr(inspector.view, "show", lambda *_, **__: shown.append(inspector.step))
+    inspector.controls.step.value = 10
+    inspector.step = 11
+    assert shown == [10, 11]
+
+
+@pytest.mark.parametrize("step", [-1, 610])
+def test_a_step_outside_the_trace_is_refused(inspector, step):
+    inspector.step = 7
+    with pytest.raises(traitlets.TraitError, match="steps 0 to 609"):
+        inspector.step = step
+    assert inspector.step == 7
+    with pytest.raises(traitlets.TraitError):
+        Inspector(busy_trace(), step)
+
+
+def test_the_touched_chunk_is_outlined(inspector):
+    inspector.step = 300
+    outline = np.array(drawn(inspector, "touched by this step")[0].x)
+    inspector.step = 304
+    assert not np.array_equal(outline, drawn(inspector, "touched by this step")[0].x)
+
+
+def test_an_empty_trace_is_shown():
+    inspector = Inspector(trace_of(np.zeros(0, EVENT)))
+    assert "holds no events" in words(inspector)
+    assert inspector.controls.step.disabled
+    for name in ("forward", "back", "play", "first", "last"):
+        assert inspector.controls.buttons[name].disabled
+    for name in ("next", "previous", "oom", "worst", "peak"):
+        press(inspector, name)
+    assert inspector.step == 0
+
+
+def test_a_trace_of_one_event_is_shown():
+    heap = PlainHeap(MiB)
+    heap.extend(256)
+    inspector = Inspector(heap.trace(), theme="dark")
+    press(inspector, "forward")
+    assert inspector.step == 1
+    assert "1.0 MiB" in words(inspector)
+
+
+def two_pools():
+    """Events of two heaps, turn by turn."""
+    heaps = [PlainHeap(MiB), PlainHeap(2 * MiB)]
+    for heap in heaps:
+        heap.allocate(1024)
+    events = np.zeros(6, EVENT)
+    for pool, heap in enumerate(heaps):
+        events[pool::2] = np.array(heap.events)
+        events["pool"][pool::2] = pool
+    events["seq"] = range(6)
+    return trace_of(events, pools=2)
+
+
+def test_several_pools_get_a_menu_and_each_its_steps():
+    inspector = Inspector(two_pools(), 0)
+    assert inspector.controls.pool.layout.display is None
+    press(inspector, "forward")
+    press(inspector, "forward")
+    assert inspector.step == 3
+    inspector.controls.pool.value = 1
+    assert inspector.pool == 1
+    assert inspector.panel_data.model.stats().pool_bytes == 2 * MiB
+    press(inspector, "forward")
+    press(inspector, "back")
+    assert inspector.step == 2
+    with pytest.raises(traitlets.TraitError, match="pools 0 to 1"):
+        inspector.pool = 2
+
+
+def test_another_trace_is_shown_in_the_same_view(trace):
+    inspector = Inspector(busy_trace(2000), 1500, views="everything")
+    inspector.change_trace(trace)
+    assert inspector.step == 0
+    inspector.step = 300
+    fresh = Inspector(trace, 300, views="everything")
+    assert words(inspector) == words(fresh)
+    for one, other in zip(inspector.view.widget.data, fresh.view.widget.data, strict=True):
+        assert difference(one.to_plotly_json(), other.to_plotly_json()).keys() <= {"uid"}
+    assert inspector.controls.of.value == fresh.controls.of.value
+
+
+def test_another_trace_is_followed_where_the_last_one_was(trace):
+    inspector = Inspector(busy_trace(2000), follow=True)
+    inspector.change_trace(trace)
+    assert (inspector.step, inspector.follow) == (len(trace), True)
+
+
+def test_play_goes_on_until_paused(inspector, monkeypatch):
+    monkeypatch.setattr(player_module, "FRAME_S", 0.0)
+    monkeypatch.setattr(player_module, "YIELD_S", 0.0)
+
+    async def run():
+        press(inspector, "play")
+        assert inspector.controls.buttons["play"].icon == "pause"
+        await until(lambda: inspector.step >= 3)
+        press(inspector, "play")
+        await until(lambda: inspector.controls.buttons["play"].icon == "play")
+
+    asyncio.run(run())
+    assert 3 <= inspector.step <= 5
+
+
+def test_play_stops_at_the_end(inspector, monkeypatch):
+    monkeypatch.setattr(player_module, "FRAME_S", 0.0)
+    inspector.step = 600
+    inspector.controls.speed.value = 10
+
+    async def run():
+        press(inspector, "play")
+        await until(lambda: not inspector.player.playing)
+
+    asyncio.run(run())
+    assert inspector.step == 609
+    assert inspector.controls.buttons["play"].icon == "play"
+
+
+def test_play_without_an_event_loop_is_explained(inspector):
+    press(inspector, "play")
+    assert "event loop" in words(inspector)
+    assert inspector.controls.buttons["play"].icon == "play"
+
+
+@pytest.mark.parametrize("name", [*FIGURES, "everything"])
+def test_every_picture_can_be_exported(inspector, name):
+    inspector.step = 300
+    inspector.export_row.figure.value = name
+    inspector.export_row.export(".html")
+    link = inspector.export_row.link.value
+    assert "step300.html" in link
+    body = base64.b64decode(re.search(r"base64,([^']*)'", link)[1])
+    assert body.startswith(b"<!doctype html>")
+    inspector.export_row.export(".csv")
+    if name == "everything":
+        assert "no numbers" in inspector.export_row.link.value
+    else:
+        assert f"bfcviz-{name}-step300.csv" in inspector.export_row.link.value
+
+
+def test_an_export_that_fails_says_why():
+    def fail(_name):
+        raise BfcvizError("install <this>")
+
+    exporter = ExportRow({"map": "map"}, fail)
+    exporter.buttons[".png"].click()
+    assert "install &lt;this&gt;" in exporter.link.value

@@ -1,0 +1,225 @@
+"""Advice fits the numbers and the settings: each rule where it helps, and where it does not."""
+
+import pytest
+from unit.analysis.built import MIB, state
+
+from bfcviz.analysis.advice import WORDS
+from bfcviz.analysis.diagnosis import Family, Verdict, failure_lines, settings_of, verdict_sentence
+from bfcviz.analysis.why import diagnose, would_fit
+from bfcviz.events.origin import Origin, Pool
+
+PINNED = [[-2, 3, -2, 1, -2, 1, -2]]
+"""8 MiB free, 2 MiB in one chunk; freeing 1 MiB makes 5."""
+
+GROWN = [[1, -3], [-4], [2, -2]]
+"""9 MiB free in three regions; the largest is 4 MiB, and it is free."""
+
+
+def advice(*args, **kwargs):
+    """Kind -> advice of a failure."""
+    trace = state(*args, **kwargs)
+    return {str(each.kind): each for each in diagnose(trace, len(trace) - 1).advice}
+
+
+def test_free_the_chunks_that_pin_the_best_place():
+    found = advice(PINNED, 5, 13)["free_pins"]
+    assert found.numbers == {
+        "address": 0x7F0000000000 + 5 * MIB,
+        "chunks": 1,
+        "bytes": MIB,
+        "free_chunk": 5 * MIB,
+    }
+    for fact in ("op3", "1.0 MiB", "5.0 MiB", "0x7f0000500000"):
+        assert fact in found.text
+
+
+@pytest.mark.parametrize(
+    ("framework", "words"),
+    [
+        ("tensorflow", ["TF_GPU_ALLOCATOR=cuda_malloc_async", "TF_FORCE_GPU_ALLOW_GROWTH=false"]),
+        ("jax", ["TF_GPU_ALLOCATOR=cuda_malloc_async", "XLA_PYTHON_CLIENT_PREALLOCATE=true"]),
+        ("rmm", ["CudaAsyncMemoryResource", f"initial_pool_size={13 * MIB}"]),
+        ("cupy", ["MemoryAsyncPool", "CUPY_GPU_MEMORY_LIMIT="]),
+        ("torch", ["expandable_segments:True", "backend:cudaMallocAsync"]),
+        ("bfcviz", ["AllocatorOptions(allow_growth=False)", "limit="]),
+    ],
+)
+def test_each_framework_has_its_own_words(framework, words):
+    text = " ".join(each.text for each in advice(GROWN, 5, 13, framework=framework).values())
+    for word in words:
+        assert word in text
+    others = {word for family in WORDS.values() for word in vars(family).values() if "{" not in word}
+    mine = set(vars(WORDS[Family(framework)]).values())
+    assert not [word for word in others - mine if word and word in text and len(word) > 20]
+
+
+def test_to_free_as_much_as_is_asked_is_no_advice():
+    assert "free_pins" not in advice([[8, -2]], 5, 10)
+    found = advice([[100, -0.25]], 4, 100.25, tensor="float [64,16384]")
+    assert "at most 96 %" in found["batch_size"].text  # 100.25 / 104
+
+
+def test_region_release_where_it_would_have_been_enough():
+    found = advice(GROWN, 5, 13)
+    assert found["region_release"].numbers == {"regions": 1, "bytes": 4 * MIB, "room": MIB, "needed": 5 * MIB}
+    assert "TF_ENABLE_GPU_GARBAGE_COLLECTION=true" in found["region_release"].text
+    assert "region_release" not in advice(GROWN, 6, 13)  # 4 MiB and 1 MiB of room
+    assert "region_release" not in advice(GROWN, 5, 13, options={"garbage_collection": True})
+    assert "region_release" in advice([[4], [-4]], 5, 9)  # less is free than needed, but there is room
+
+
+def test_growth_off_only_where_growth_is_on():
+    found = advice(GROWN, 5, 13)["growth_off"]
+    assert found.numbers == {"regions": 3, "largest": 4 * MIB, "limit": 13 * MIB, "free": 10 * MIB}
+    assert "growth_off" not in advice(GROWN, 5, 13, options={"allow_growth": False})
+    assert "growth_off" not in advice(PINNED, 5, 13)
+    assert "growth_off" not in advice(GROWN, 5, None)
+
+
+def test_what_is_on_is_not_advised():
+    options = {"expandable_segments": True, "max_split_size": 64 * MIB, "garbage_collection_threshold": 0.8}
+    found = advice([[-32, 1, -32], [-16]], 40, 81, framework="torch", options=options)
+    assert not {"expandable_segments", "other_allocator", "split_size", "collection_threshold"} & set(found)
+    off = {"expandable_segments": False, "max_split_size": -1, "garbage_collection_threshold": 0.0}
+    assert {"expandable_segments", "split_size"} <= set(
+        advice([[-32, 1, -32]], 40, 65, framework="torch", options=off)
+    )
+
+
+def test_the_split_size_of_pytorch():
+    found = advice([[-32, 33, -32, 40]], 65, 137, framework="torch")
+    assert "split_size" not in found  # 64 MiB would be as large as the request
+    found = advice([[-64, 33, -64]], 100, 161, framework="torch")["split_size"]
+    assert found.numbers == {"max_split_size_mb": 64, "largest_pin": 33 * MIB}
+
+
+def test_the_collection_threshold_of_pytorch():
+    found = advice([[-3], [7, -1], [-3]], 6, 14, framework="torch")["collection_threshold"]
+    assert found.numbers == {"threshold": 0.58, "bytes": 6 * MIB, "pool": 14 * MIB}  # (14 - 6) / 14
+    assert "garbage_collection_threshold:0.58" in found.text
+
+
+def test_waste_of_one_chunk_that_would_have_been_enough():
+    wasteful = [[(100, 10), (100, 20), (100, 10), -4]]
+    found = advice(wasteful, 60, 304)["fragmentation_fraction"]
+    assert found.numbers == {
+        "fraction": 0.2,  # 90 / 304, rounded down
+        "wasted": 260 * MIB,
+        "largest_waste": 90 * MIB,
+        "kept_below": 128 * MIB,
+    }
+    set_lower = {"fragmentation_fraction": 0.2}
+    assert "fragmentation_fraction" not in advice(wasteful, 60, 304, options=set_lower)
+    assert "fragmentation_fraction" not in advice(wasteful, 100, 304)  # together enough, but in pieces
+
+
+def test_a_larger_limit_and_a_device_that_is_too_small():
+    found = advice(PINNED, 5, 13)["larger_limit"]
+    assert found.numbers == {"needed": 18 * MIB, "limit": 13 * MIB, "more": 5 * MIB}
+    assert "memory_limit=18" in found.text
+    small = advice(PINNED, 5, 13, framework="jax", device_free=0, device_total=16 * MIB)
+    assert "larger_limit" not in small  # the device has less
+    assert "larger_limit" not in advice(PINNED, 5, 13, framework="jax")  # 13 MiB are 75 % of the device
+    assert (
+        "1.23 times as large" in advice([[8, -2, 1, -2]], 3, 13, framework="jax")["larger_limit"].text
+    )  # 16 / 13
+    assert "larger_limit" not in advice(PINNED, 5, 64)  # refused: the limit is not the reason
+    share = advice(PINNED, 5, 13, framework="jax", device_free=4 * MIB, device_total=20 * MIB)["larger_limit"]
+    assert "XLA_PYTHON_CLIENT_MEM_FRACTION=0.90" in share.text
+
+
+def test_a_larger_limit_is_never_printed_smaller_than_it_must_be():
+    found = advice(PINNED, 5.01, 13)["larger_limit"]
+    assert 18 * MIB < found.numbers["needed"] < 18.05 * MIB
+    assert "18.1 MiB" in found.text
+    assert "18.0 MiB" not in found.text
+
+
+def test_other_users_of_the_device():
+    found = advice(PINNED, 5, 64, device_free=MIB, device_total=64 * MIB)["other_users"]
+    assert found.numbers == {"others": 50 * MIB, "device_free": MIB, "missing": 4 * MIB}
+    assert "other_users" not in advice(PINNED, 5, 64, device_free=8 * MIB, device_total=64 * MIB)
+
+
+def test_the_batch_size_is_an_estimate_between_two_bounds():
+    found = advice([[6, -2]], 4, 8, tensor="shape[128,64] and type float")["batch_size"]
+    assert found.numbers == {"least": 0.5, "most": 0.8, "fits": 2 * MIB}
+    for fact in ("50 to 80 %", "an estimate", "at most 2.0 MiB", "64 to 102"):
+        assert fact in found.text
+    tensor = "float [128,64]"
+    split = advice(PINNED, 5, 13, tensor=tensor)["batch_size"]  # a request has to fit the largest free chunk
+    assert (split.numbers["least"], split.numbers["most"]) == (0.4, 0.4)
+    grown = advice(GROWN, 6, 13, tensor=tensor)[
+        "batch_size"
+    ]  # all would fit the limit: only the places are in the way
+    assert grown.numbers["least"] == grown.numbers["most"] == pytest.approx(4 / 6)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "instead"),
+    [
+        ({"tensor": "float [1,64,64]"}, None),
+        ({"tensor": "float [4096]"}, None),
+        ({"tensor": ""}, None),
+        ({"tensor": "float [512,512]", "op": "dense/kernel/Adam_1/Initializer/zeros"}, "optimizer_state"),
+        ({"tensor": "float [60000,784]", "op": "_EagerConst"}, "feed_in_parts"),
+    ],
+)
+def test_a_batch_is_advised_only_where_the_shape_shows_one(recorded, instead):
+    found = advice([[6, -2]], 4, 8, **recorded)
+    assert "batch_size" not in found
+    assert instead is None or instead in found
+
+
+def test_others_that_held_the_device_at_the_start_come_first():
+    found = advice(PINNED, 5, 13, device_total=64 * MIB, device_free_at_start=14 * MIB)
+    assert next(iter(found)) == "other_users"
+    assert found["other_users"].numbers["others"] == 50 * MIB
+
+
+def test_settings_are_those_of_tensorflow_1():
+    texts = " ".join(each.text for each in advice(GROWN, 5, 13, version="1.x").values())
+    assert "per_process_gpu_memory_fraction" in texts
+    assert "cuda_malloc_async" not in texts
+    assert "set_logical_device_configuration" not in texts
+
+
+def test_an_incomplete_file_qualifies_what_follows_from_its_chunks():
+    gap = "5.0 KiB of the regions are in no chunk line"
+    trace = state(PINNED, 5, 64, reasons=(f"GPU_0_bfc: {gap}",), room=153)
+    found = diagnose(trace, len(trace) - 1)
+    assert (found.gaps, found.room) == ((gap,), 153)
+    assert found.verdict is Verdict.FRAGMENTATION  # not refused: the log says that only 153 bytes are left
+    assert "incomplete" in verdict_sentence(found)
+    assert "incomplete" in "\n".join(failure_lines(found))
+
+
+def test_what_is_missing_says_what_to_run_again():
+    found = advice(PINNED, 5, 13, names=False)["rerun"]
+    assert "how old they are and who holds 2 of them" in found.text
+    assert "tf.profiler.experimental.start" in found.text
+    assert "_record_memory_history" in advice(PINNED, 5, 13, framework="torch", names=False)["rerun"].text
+    assert "does not show why a free chunk" in advice([[-8]], 5, 8)["rerun"].text
+    assert "TF_CPP_MIN_LOG_LEVEL=0" in advice([[-8]], 5, 16, has_heap=False, framework="jax")["rerun"].text
+
+
+def test_a_question_that_fits_needs_no_advice():
+    trace = state(PINNED, limit=13)
+    assert would_fit(trace, len(trace), MIB).advice == ()
+
+
+@pytest.mark.parametrize(
+    ("origin", "family"),
+    [
+        (Origin("xplane"), Family.TENSORFLOW),
+        (Origin("rmm-csv"), Family.RMM),
+        (Origin(details={"framework": "cupy", "way": "observe"}), Family.CUPY),
+        (Origin(details={"framework": "cupy", "way": "serve"}), Family.OWN),
+        (Origin(pools=(Pool("torch cuda:0"),)), Family.TORCH),
+        (Origin(pools=(Pool("cupy:0 stream 1", None, {"honour_alignment": True}),)), Family.OWN),
+        (Origin(details={"framework": "numpy"}), Family.OWN),
+        (Origin(), Family.OWN),
+    ],
+)
+def test_whose_settings_they_are(origin, family):
+    assert settings_of(origin, 0).family is family

@@ -1,0 +1,198 @@
+"""Every kind of event in sentences: each number in them is counted here by hand."""
+
+import pytest
+from naive_heap import NaiveHeap
+from unit.analysis.facts import has_facts
+
+from bfcviz.analysis.event_text import explain
+from bfcviz.errors import TraceError
+from bfcviz.events.schema import Kind
+from bfcviz.model import Model
+
+KiB = 1024
+BASE = 0x7F1234567800
+NAMES = ["", "train/MatMul", "gradient_tape/Relu", "Adam", "x" * 100, "epoch"]
+
+
+@pytest.fixture
+def heap():
+    heap = NaiveHeap(keep_states=False)
+    heap.extend(0, BASE, 4096 * KiB, 0)
+    return heap
+
+
+def explained(heap, step=-1, limit=8000 * KiB):
+    """The explanation of an event, by default of the last one."""
+    return explain(heap.trace(NAMES, [limit]), step % len(heap.records))
+
+
+def test_extend_names_the_region_the_growth_and_the_limit(heap):
+    facts = ("granted region 0", "4.0 MiB at 0x…34567800", "from 0 B to 4.0 MiB")
+    assert has_facts(explained(heap), *facts, "limit of 7.8 MiB")
+    assert has_facts(explained(heap, limit=None), *facts)
+    assert "limit" not in explained(heap, limit=None)
+    assert "request" not in explained(heap)
+    heap.records[-1]["requested"] = 3 * KiB
+    assert has_facts(explained(heap), "4.0 MiB at 0x…34567800", "request of 3.0 KiB", "from 0 B")
+
+
+def test_extend_that_grew_a_region(heap):
+    heap.grow(0, 0, 1024 * KiB)
+    facts = ("region 0 by 1.0 MiB", "0x…34967800", "from 4.0 MiB to 5.0 MiB", "7.8 MiB")
+    assert has_facts(explained(heap, 1), *facts)
+
+
+def test_release_names_the_region_and_the_pool_before_and_after(heap):
+    heap.extend(0, 0x10000, 512 * KiB, 1)
+    heap.release(0, 1)
+    facts = ("released", "region 1", "512.0 KiB at 0x10000", "from 4.5 MiB to 4.0 MiB", "7.8 MiB")
+    assert has_facts(explained(heap), *facts)
+
+
+def test_split_and_allocate_of_one_allocation_agree(heap):
+    heap.allocate(0, 1200 * KiB - 100, label=1)
+    facts = ("0x…34567800 (4.0 MiB)", "1.2 MiB for train/MatMul", "2.8 MiB", "bin 13")
+    assert has_facts(explained(heap, 1), *facts)
+    facts = ("train/MatMul allocated 1.2 MiB", "0x…34567800 (1.2 MiB)", "4.0 MiB", "2.8 MiB", "bin 13")
+    assert has_facts(explained(heap, 2), *facts, "100 B wasted")
+
+
+def test_events_of_another_heap_and_marks_do_not_interrupt_an_operation():
+    heap = NaiveHeap(2, keep_states=False)
+    heap.extend(0, BASE, 4096 * KiB, 0)
+    heap.split(0, heap.pools[0].pieces()[0], 1024 * KiB)
+    heap.extend(1, BASE, 4096 * KiB, 0)
+    heap.mark(0)
+    heap.allocate(0, 1024 * KiB, label=3)
+    trace = heap.trace(NAMES)
+    assert has_facts(explain(trace, 1), "1.0 MiB for Adam", "3.0 MiB", "bin 13")
+    assert has_facts(explain(trace, 4), "Adam", "free chunk of 4.0 MiB", "3.0 MiB", "bin 13")
+
+
+def test_split_that_no_allocation_follows(heap):
+    heap.split(0, heap.pools[0].pieces()[0], 1024 * KiB)
+    text = explained(heap, 1)
+    assert has_facts(text, "0x…34567800 (4.0 MiB)", "1.0 MiB", "3.0 MiB", "bin 13")
+    heap.allocate(0, 3072 * KiB, label=3)
+    assert explained(heap, 1) == text
+    assert "whole" in explained(heap)
+
+
+def test_allocation_of_a_whole_chunk(heap):
+    heap.allocate(0, 4096 * KiB)
+    facts = ("An unnamed request allocated 4.0 MiB", "whole free chunk 0x…34567800 (4.0 MiB)")
+    assert has_facts(explained(heap), *facts)
+    assert "wasted" not in explained(heap)
+
+
+def test_allocation_of_a_chunk_much_larger_than_the_request(heap):
+    whole = heap.pools[0].pieces()[0]
+    heap.allocate(0, 4096 * KiB, label=2)
+    heap.records[-1]["requested"] = whole.owner["requested"] = 2100 * KiB
+    facts = (
+        "gradient_tape/Relu allocated 2.1 MiB",
+        "whole free chunk 0x…34567800 (4.0 MiB)",
+        "1.9 MiB wasted",
+    )
+    assert has_facts(explained(heap), *facts)
+
+
+def test_padding_is_in_both_splits_and_the_allocation(heap):
+    heap.allocate(0, 1000 * KiB, padding=512, label=2)
+    facts = (
+        "0x…34567800 (4.0 MiB)",
+        "512 B of alignment padding",
+        "1000.0 KiB",
+        "4.0 MiB",
+        "gradient_tape/Relu",
+    )
+    assert has_facts(explained(heap, 1), *facts)
+    facts = ("0x…34567a00 (4.0 MiB)", "1000.0 KiB for gradient_tape/Relu", "3.0 MiB", "bin 13")
+    assert has_facts(explained(heap, 2), *facts)
+    facts = ("free chunk of 4.0 MiB", "512 B of alignment padding", "3.0 MiB", "bin 13")
+    assert has_facts(explained(heap, 3), *facts)
+
+
+def test_padding_before_all_of_the_rest(heap):
+    heap.allocate(0, 4095 * KiB, padding=1024, label=2)
+    assert has_facts(explained(heap, 1), "1.0 KiB of alignment padding", "4.0 MiB for gradient_tape/Relu")
+    assert has_facts(explained(heap, 2), "free chunk of 4.0 MiB", "1.0 KiB of alignment padding")
+
+
+def test_padding_that_no_allocation_follows(heap):
+    heap.allocate(0, 1000 * KiB, padding=512, label=2)
+    del heap.records[2:]
+    assert has_facts(explained(heap, 1), "512 B of alignment padding", "4.0 MiB")
+
+
+@pytest.fixture
+def full(heap):
+    """1 MiB of train/MatMul, 1 MiB of gradient_tape/Relu, 1 MiB of Adam, 1 MiB free."""
+    pieces = [heap.allocate(0, 1024 * KiB, label=label) for label in (1, 2, 3)]
+    return heap, pieces
+
+
+def test_free_says_since_when_and_what_merges(full):
+    heap, (first, second, third) = full
+    at = len(heap.records)
+    heap.free(0, second)
+    heap.free(0, first)
+    heap.free(0, third)
+    facts = ("0x…34667800 (1.0 MiB)", "gradient_tape/Relu", "since step 5", "freed", "bin 12")
+    assert has_facts(explained(heap, at), *facts)
+    assert "merge" not in explained(heap, at)
+    assert has_facts(explained(heap, at + 1), "since step 3", "merged", "after", "2.0 MiB", "bin 13")
+    facts = ("Adam", "since step 7", "merged", "after and before", "4.0 MiB", "bin 14")
+    assert has_facts(explained(heap, at + 3), *facts)
+
+
+def test_merges_name_both_chunks_and_the_result(full):
+    heap, (first, _, third) = full
+    heap.free(0, third)
+    facts = ("0x…34767800 (1.0 MiB)", "after it", "0x…34867800 (1.0 MiB)", "2.0 MiB", "bin 13")
+    assert has_facts(explained(heap), *facts)
+    heap.free(0, first, held=True)
+    assert has_facts(explained(heap), "train/MatMul", "since step 3", "cannot merge", "timestamp")
+
+
+def test_a_merge_of_a_later_operation_is_not_part_of_a_free(full):
+    heap, (first, second, _) = full
+    heap.free(0, first, held=True)
+    heap.free(0, second, held=True)
+    piece = heap.pools[0].free()[0]
+    heap.coalesce(0, 0, piece)
+    at = len(heap.records) - 2
+    assert "cannot merge" in explained(heap, at)
+    assert has_facts(explained(heap), "0x…34567800 (1.0 MiB)", "merged with")
+
+
+def test_marks(heap):
+    heap.mark(0, label=5, value=3)
+    assert "epoch (3)" in explained(heap)
+    heap.mark(0, label=5)
+    assert "epoch." in explained(heap)
+    heap.mark(0)
+    assert "unnamed" in explained(heap)
+
+
+def test_a_model_returns_to_its_step(full):
+    heap, (first, *_) = full
+    heap.free(0, first)
+    trace = heap.trace(NAMES)
+    model = Model(trace)
+    model.seek(3)
+    for step in range(len(trace)):
+        assert explain(trace, step, model) == explain(trace, step)
+        assert model.step == 3
+    other = Model(heap.trace(NAMES))
+    assert explain(trace, 1, other) == explain(trace, 1)
+    assert other.step == 0
+
+
+def test_an_event_that_contradicts_the_others_is_refused(full):
+    heap, _ = full
+    heap.emit(Kind.FREE, 0, chunk=99)
+    with pytest.raises(TraceError, match="chunk 99 does not exist"):
+        explained(heap)
+    with pytest.raises(TraceError, match="chunk 99 does not exist"):
+        explain(heap.trace(NAMES), len(heap.records) - 1)

@@ -1,0 +1,203 @@
+"""Several files on the command line: the ranks of one job in `why`, `info`, `holders`, `report`, `compare`, `view`."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from processes import COMPILED
+from shared import ROOT
+from unit.analysis.built import MIB, state
+
+from bfcviz.cli import main
+from bfcviz.cli.view import dashboard, prepare
+
+WORKERS = """
+import multiprocessing, numpy
+def work(number):
+    kept = []
+    try:
+        for _ in range(40 if number == 3 else 4):
+            kept.append(numpy.ones(1 << 20, numpy.uint8))
+    except MemoryError:
+        pass
+if __name__ == "__main__":
+    processes = [multiprocessing.Process(target=work, args=(number,)) for number in range(8)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Three ranks: 1 and 2 fail alike; 0 holds one more chunk."""
+    traces = [
+        state([[3, 1, 4]], limit=11),
+        state([[-2, 3, -3, 1, -2]], 5, 11),
+        state([[-2, 3, -3, 1, -2]], 5, 11),
+    ]
+    folder = tmp_path / "job"
+    folder.mkdir()
+    for rank, trace in enumerate(traces):
+        trace.save(folder / f"rank{rank}.parquet")
+    return folder
+
+
+def answer(capsys, *words):
+    assert main([*map(str, words), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_why_tells_one_failure_once(job, capsys):
+    found = answer(capsys, "why", job)
+    (failure,) = found["failures"]
+    assert (failure["verdict"], failure["requested_bytes"]) == ("cached_fragmentation", 5 * MIB)
+    assert (failure["ranks"], failure["count"]) == (["rank 1", "rank 2"], 2)
+    assert failure["advice"]
+    assert [(rank["rank"], rank["verdict"]) for rank in found["ranks"]] == [
+        (1, "cached_fragmentation"),
+        (2, "cached_fragmentation"),
+        (0, "no_failure"),
+    ]
+
+
+@pytest.mark.parametrize("form", ["folder", "pattern", "list"])
+def test_a_folder_a_pattern_and_a_list_are_the_same(job, capsys, form):
+    words = {
+        "folder": [job],
+        "pattern": [job / "*.parquet"],
+        "list": [job / f"rank{rank}.parquet" for rank in range(3)],
+    }[form]
+    found = answer(capsys, "info", *words)
+    assert [rank["file"] for rank in found["ranks"]] == [str(job / f"rank{n}.parquet") for n in (1, 2, 0)]
+    assert main(["info", *map(str, words)]) == 0
+    assert main(["why", *map(str, words)]) == 0
+    text = capsys.readouterr().out
+    assert "2 of 3 ranks" in text
+    assert "What would help" in text
+
+
+def test_why_of_a_size_asks_the_worst_rank(job, capsys):
+    (found,) = answer(capsys, "why", job, "--size", "1MiB")["failures"]
+    assert (found["verdict"], found["ranks"]) == ("no_failure", ["rank 1"])
+
+
+def test_holders_over_all_ranks(job, capsys):
+    found = answer(capsys, "holders", job, "--step", "end")
+    rows = {row["name"]: row for row in found["holders"]}
+    assert (rows["op2"]["most"], rows["op2"]["rank"], rows["op2"]["ranks"]) == (4 * MIB, "rank 0", 1)
+    assert (rows["op1"]["least"], rows["op1"]["ranks"]) == (MIB, 3)
+    assert [each["holder"] for each in found["only_one_rank"]] == ["op2", "op0"]
+    assert main(["holders", str(job), "--by", "stack"]) == 0
+    assert "rank 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["html", "md", "json"])
+def test_a_report_has_the_ranks_and_the_worst(job, tmp_path, form):
+    out = tmp_path / f"report.{form}"
+    assert main(["report", str(job), "-o", str(out)]) == 0
+    text = out.read_text(encoding="utf-8")
+    for rank in range(3):
+        assert f"rank {rank}" in text
+    if form == "json":
+        assert json.loads(text)["ranks"]["ranks"][0]["rank"] == 1
+        assert json.loads(text)["shown"]["verdict"] == "cached_fragmentation"
+
+
+def test_compare_of_one_set_and_of_two(job, tmp_path, capsys):
+    found = answer(capsys, "compare", job)
+    assert (found["a"]["name"], found["b"]["name"]) == ("rank0.parquet", "rank1.parquet")
+    assert len(found["ranks"]["ranks"]) == 3
+    after = tmp_path / "after"
+    after.mkdir()
+    state([[3, 1, 5]], limit=11).save(after / "rank0.parquet")
+    state([[-2, 3, -3, 1, -2]], 5, 11).save(after / "rank1.parquet")
+    pairs = answer(capsys, "compare", job, after)
+    assert [pair["b"]["rank"] for pair in pairs["ranks"]["pairs"]] == [0, 1]
+    assert pairs["totals"]["peak_bytes_in_use"]["change"] == MIB
+    assert main(["compare", str(job), str(after / "rank1.parquet")]) == 0
+    assert "rank 1" in capsys.readouterr().out
+    assert main(["compare", str(after / "rank1.parquet")]) == 1
+    assert "one recording" in capsys.readouterr().err
+
+
+def test_a_damaged_rank_is_a_line_and_only_damaged_ranks_an_error(job, capsys):
+    (job / "rank3.parquet").write_bytes(b"PAR1 and nothing more")
+    assert main(["why", str(job)]) == 0
+    assert "rank3.parquet" in capsys.readouterr().out
+    for rank in range(3):
+        (job / f"rank{rank}.parquet").write_bytes(b"PAR1 and nothing more")
+    assert main(["info", str(job / "*.parquet")]) == 1
+    assert "rank0.parquet" in capsys.readouterr().err
+
+
+def test_an_interrupt_tells_what_was_read(job, monkeypatch, capsys):
+    monkeypatch.setattr("bfcviz.explain_and_draw._summary", _interrupted_after(1))
+    assert main(["info", str(job), "--json"]) == 130
+    found = json.loads(capsys.readouterr().out)
+    assert (len(found["ranks"]), found["files_not_read"]) == (1, 2)
+
+
+def _interrupted_after(count):
+    from bfcviz.explain_and_draw import _summary  # noqa: PLC0415  before it is replaced
+
+    calls = []
+
+    def summary(*arguments):
+        calls.append(arguments)
+        if len(calls) > count:
+            raise KeyboardInterrupt
+        return _summary(*arguments)
+
+    return summary
+
+
+def test_the_page_of_several_ranks_opens_the_worst(job):
+    for file in (str(job), "\n".join(str(job / f"rank{rank}.parquet") for rank in (0, 2))):
+        prepare(file)
+        page = dashboard(file, "light")
+        worst = page.ranks.worst.name
+        assert (page.menu.value, page.inspector._trace.path) == (worst, page.ranks.worst.place.file)
+        page.menu.value = "rank 0"
+        assert page.inspector._trace.path == job / "rank0.parquet"
+        (job / "rank0.parquet").rename(job / "gone")
+        page.menu.value = worst
+        page.menu.value = "rank 0"
+        assert (page.inspector, "rank0.parquet" in page.status.value) == (None, True)
+        (job / "gone").rename(job / "rank0.parquet")
+        page.close()
+        page.close()
+
+
+def test_a_worker_that_ran_out_of_memory_is_told(tmp_path, capsys):
+    """Eight processes under `bfcviz record`: one has a failed request, their parent allocates nothing."""
+    (tmp_path / "work.py").write_text(WORKERS)
+    folder = tmp_path / "run.bfc"
+    command = [
+        "record",
+        "-o",
+        folder,
+        "--numpy",
+        "--limit",
+        "16MiB",
+        "--",
+        sys.executable,
+        tmp_path / "work.py",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)} | ({} if COMPILED else {"BFCVIZ_UNCOMPILED": "1"})
+    run = subprocess.run(
+        [sys.executable, "-m", "bfcviz", *command],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "out of memory: Process-4" in run.stderr
+    found = answer(capsys, "why", folder)
+    assert [(each["verdict"], each["ranks"]) for each in found["failures"]] == [("capacity", ["Process-4"])]
+    assert (len(found["ranks"]), found["ranks"][0]["rank"]) == (9, 4)
+    assert {rank["host"] for rank in found["ranks"]} == {os.uname().nodename}

@@ -1,0 +1,144 @@
+"""`bfcviz report`: its formats, what it prints, its errors, and the progress bar."""
+
+import contextlib
+import io
+import json
+
+import pytest
+from shared import SHARED, needs_shared
+from unit.figures.synthetic import busy_trace
+
+import bfcviz
+from bfcviz.cli import common, main
+from bfcviz.cli.common import ProgressBar, open_with_progress
+from bfcviz.events.origin import REGION_FACTS, KnownGaps
+from bfcviz.live.observed_heap import ObservedHeap
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    return busy_trace(300).save(tmp_path_factory.mktemp("report") / "busy.parquet")
+
+
+def test_the_page_is_written_and_needs_nothing(file, tmp_path, capsys):
+    out = tmp_path / "report.html"
+    assert main(["report", str(file), "-o", str(out)]) == 0
+    page = out.read_text()
+    assert page.startswith("<!doctype html>")
+    assert "<script" not in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert capsys.readouterr().out == f"{out}: {out.stat().st_size / 1000:,.0f} kB\n"
+
+
+def test_charts_show_no_free_memory_where_it_is_not_known(file, tmp_path, capsys):
+    with bfcviz.Recording(tmp_path / "run") as recording:
+        recording.declare(KnownGaps(("a sample",), REGION_FACTS))
+        heap = ObservedHeap(recording)
+        for number in range(4):
+            heap.allocate(4096 * number, 1024)
+        running = ["info", str(tmp_path / "run"), "--json"]
+        assert main(running) == 0
+        reasons = json.loads(capsys.readouterr().out)["reasons"]
+        assert reasons == ["a sample", "still being recorded"]
+    for path, charts in ((file, 2), (tmp_path / "run", 1)):
+        out = tmp_path / f"{charts}.html"
+        assert main(["report", str(path), "-o", str(out)]) == 0
+        page = out.read_text()
+        assert page.count(' over steps"') == charts
+        assert ("Fragmentation</h3>" in page) == (path == file)
+
+
+def test_markdown_and_json_are_printed(file, capsys):
+    assert main(["report", str(file), "--format", "md"]) == 0
+    assert capsys.readouterr().out.startswith("# ")
+    assert main(["report", str(file), "--format", "json", "--range", "10:100"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == [10, 100]
+
+
+def test_the_suffix_chooses_the_format(file, tmp_path, capsys):
+    assert main(["report", str(file), "-o", str(tmp_path / "r.md")]) == 0
+    assert (tmp_path / "r.md").read_text().startswith("# ")
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "a page needs a file: give -o report.html, or --format md"),
+        (("-o", "r.txt"), "its name must end in .html"),
+        (("-o", "r.md", "--format", "html"), "its name must end in .html"),
+        (("-o", "r.html", "--pool", "none"), "the file has no allocator 'none'; it has 0: pool 0"),
+    ],
+)
+def test_errors_say_what_to_do(words, message, file, tmp_path, capsys):
+    with contextlib.chdir(tmp_path):
+        assert main(["report", str(file), *words]) == 1
+    assert message in capsys.readouterr().err
+    assert not any(tmp_path.iterdir())
+
+
+def test_an_interrupt_leaves_no_file(file, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bfcviz.report.page._holders", interrupted)
+    assert main(["report", str(file), "-o", str(tmp_path / "r.html")]) == 130
+    assert not any(tmp_path.iterdir())
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_shows_how_much_was_read(file, monkeypatch):
+    monkeypatch.setattr(common, "_QUIET_S", 0.0)
+    monkeypatch.setattr(common, "_PAUSE_S", 0.001)
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with open_with_progress(str(file)) as trace:
+        for _ in trace.blocks():
+            pass
+        while "100 %" not in terminal.getvalue():
+            pass
+    assert terminal.getvalue().endswith("\r\x1b[K")
+    assert "Reading busy.parquet [" in terminal.getvalue()
+
+
+def test_a_pipe_shows_nothing(file, capsys):
+    with open_with_progress(str(file)) as trace:
+        assert type(trace) is bfcviz.Trace
+    assert capsys.readouterr().err == ""
+
+
+def test_a_quick_file_shows_nothing():
+    terminal = Terminal()
+    bar = ProgressBar("Reading", terminal)
+    bar.draw()
+    bar.erase()
+    assert terminal.getvalue() == ""
+    assert bar.draw() is None
+
+
+@needs_shared
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "logs/tf2.14_2023-10_cifar10.log",
+            "585.9 MiB asked for, 2.7 GiB free, largest free chunk 532.9 MiB",
+        ),
+        (
+            "tensorflow/oom_transformer.log",
+            "828.1 KiB asked for, 899.5 KiB free, largest free chunk 742.2 KiB",
+        ),
+        ("snapshots/torch_octree_nca_67k.pickle", "No request failed"),
+        ("other/vma_sample.json", "No request failed"),
+    ],
+)
+def test_real_files_are_reported(name, said, tmp_path, capsys):
+    out = tmp_path / "report.html"
+    assert main(["report", str(SHARED / "real" / name), "-o", str(out)]) == 0
+    assert said in out.read_text()
+    assert out.stat().st_size < 500_000
+    capsys.readouterr()

@@ -1,0 +1,165 @@
+"""`bfcviz whatif`: a table for people, JSON for programs, a figure in a file."""
+
+import json
+
+import numpy as np
+import pytest
+from shared import sample_trace
+from unit.figures.synthetic import PlainHeap
+
+import bfcviz
+from bfcviz.analysis.why import failing_pool
+from bfcviz.cli import main
+from bfcviz.cli.common import pool_number
+from bfcviz.events.origin import Origin, Pool
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
+from bfcviz.model.trace_from_source import trace_of
+from bfcviz.whatif.policy_table import AS_RECORDED, POLICIES, USUAL, policy_of
+from bfcviz.whatif.replay import replay
+
+MiB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("whatif") / "lstm.parquet"
+    sample_trace("lstm").save(path)
+    return str(path)
+
+
+@pytest.fixture
+def said(file, capsys):
+    """What the command prints with these words as JSON."""
+
+    def said(*words, status=0):
+        assert main(["whatif", file, *words, "--json"]) == status
+        return json.loads(capsys.readouterr().out)
+
+    return said
+
+
+def test_the_rows_are_the_outcomes_of_the_policies(file, said):
+    names = ["bfc:allow_growth=true", "first_fit:granule=1MiB", "bfc"]
+    found = said("--limit", "5MiB", *(word for name in names for word in ("--policy", name)))
+    rows = {row["policy"]: row for row in found["policies"] if row["kind"] == "allocator"}
+    assert list(rows) == names
+    for name in names:
+        outcome = replay(file, name, "5MiB", stop_at_failure=True)
+        expected = (outcome.fits, outcome.peak_reserved, outcome.peak_in_use)
+        assert (rows[name]["fits"], rows[name]["peak_reserved"], rows[name]["peak_in_use"]) == expected
+    assert found["limit_bytes"] == 5 * MiB
+    assert found["lower_bound_bytes"] == bfcviz.requests_of(file).live_bytes.max()
+
+
+def test_the_usual_policies_and_the_limit_of_the_file_are_the_default(file, said):
+    found = said()
+    own, *others = [row for row in found["policies"] if row["kind"] == "allocator"]
+    assert own["role"] == AS_RECORDED
+    assert found["rules_of_the_job"]["policy"] == own["policy"]
+    assert said("--policy", "torch")["rules_of_the_job"] is None
+    assert tuple(row["policy"] for row in others) == USUAL
+    assert found["limit_bytes"] == bfcviz.requests_of(file).limit
+
+
+def test_a_policy_that_cannot_serve_is_a_row_with_its_message(said):
+    words = ("--limit", "none", "--policy", "bfc")
+    rows = said(*words, "--policy", "bfc:allow_growth=true")["policies"]
+    assert [bool(row["message"]) for row in rows if row["kind"] == "allocator"] == [True, False]
+    assert "allow_growth" in rows[0]["message"]
+    assert said(*words, status=1)["policies"][0]["message"] == rows[0]["message"]
+
+
+def test_the_text_has_a_row_for_each_policy(file, capsys):
+    assert main(["whatif", file, "--policy", "bfc", "--policy", "first_fit", "--limit", "3MiB"]) == 0
+    text = capsys.readouterr().out
+    assert [line.split()[0] for line in text.splitlines() if line.endswith("out of memory")] == [
+        "bfc",
+        "first_fit",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--policy", "worst_fit"], "worst_fit"),
+        (["--policy", "bfc:allow_growth=perhaps"], "perhaps"),
+        (["--policy", "first_fit:granule=0"], "granule"),
+        (["--limit", "much"], "much"),
+        (["--limit", "0"], "0"),
+        (["--limit=-5"], "-5"),
+        (["--pool", "7"], "7"),
+        (["--output", "figure.txt"], "figure.txt"),
+    ],
+)
+def test_what_is_wrong_is_one_line(file, words, named, capsys):
+    assert main(["whatif", file, *words]) == 1
+    said = capsys.readouterr()
+    assert named in said.err
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("sample", ["oom_dump", "oom_log"])
+def test_a_file_without_frees_says_what_it_has(sample, capsys):
+    assert main(["whatif", str(bfcviz.sample(sample)), "--limit", "1GiB"]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_an_empty_trace_says_so(tmp_path, capsys):
+    heap = bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), "4MiB")
+    path = tmp_path / "empty.parquet"
+    trace_of(heap).save(path)
+    for command in ("whatif", "fit"):
+        assert main([command, str(path)]) == 1
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_figure_is_written_once(file, tmp_path, capsys):
+    out = tmp_path / "comparison.html"
+    words = ["whatif", file, "--policy", "bfc", "--policy", "first_fit", "-o", str(out)]
+    assert main(words) == 0
+    assert str(out) in capsys.readouterr().out
+    text = out.read_text()
+    assert "first_fit" in text
+    assert main(words) == 1
+    assert main([*words, "--force", "--theme", "dark"]) == 0
+    assert out.read_text() != text
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_numbers_that_are_no_values_of_options_are_refused(name, file, capsys):
+    for option, default in POLICIES[name].options.items():
+        if type(default) in (int, float) or default is None:
+            for value in ("-1", str(1 << 80)):
+                assert main(["whatif", file, "--policy", f"{name}:{option}={value}", "--limit", "8MiB"]) == 1
+                assert option in capsys.readouterr().err
+
+
+def test_the_heap_with_a_failed_request_is_asked_about():
+    heap = PlainHeap(64 * MiB)
+    heap.allocate(MiB, "a")
+    heap.record(Kind.OOM, requested=128 * MiB)
+    pools = (Pool("cuda:0"), Pool("cuda:1"))
+    for failed in (0, 1):
+        heap.events[-1]["pool"] = failed
+        trace = Trace.from_events(np.stack(heap.events), heap.labels, Origin(pools=pools))
+        assert failing_pool(trace) == failed
+        assert pool_number(trace, "cuda:0") == 0
+    heap.events.pop()
+    assert failing_pool(Trace.from_events(np.stack(heap.events), heap.labels, Origin(pools=pools))) == 0
+
+
+def test_the_list_has_every_policy_with_its_options_and_defaults(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["whatif", "--list"])
+    assert ended.value.code == 0
+    parts = dict(part.split(": ", 1) for part in capsys.readouterr().out.split("\n\n")[1:])
+    assert list(parts) == list(POLICIES)
+    for name, entry in POLICIES.items():
+        what, *options = parts[name].strip().splitlines()
+        assert what == entry.what
+        assert [line.split("=")[0].strip() for line in options] == list(entry.options)
+        given = ",".join(line.split()[0] for line in options if "(empty)" not in line)
+        assert all(line.partition("=")[2].split(maxsplit=1)[1:] for line in options), options
+        defaults = {key: value for key, value in entry.options.items() if value != ""}
+        assert policy_of(f"{name}:{given}").options == defaults

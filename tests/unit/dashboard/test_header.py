@@ -1,0 +1,213 @@
+"""The header: the verdict, the totals, the line of the step, and what is hostile in a file."""
+
+import re
+
+import pytest
+from heaps import MIB, new_heap
+from unit.analysis.built import state
+from unit.figures.synthetic import MiB, PlainHeap, busy_trace
+
+from bfcviz.analysis.account import DeviceFigures, PoolFigures, account_of
+from bfcviz.analysis.event_text import explain
+from bfcviz.analysis.search import search_of
+from bfcviz.dashboard.header import Header, notice
+from bfcviz.events.origin import Origin, Status
+from bfcviz.events.trace import Trace
+from bfcviz.figures.view_options import Look
+from bfcviz.model import Model
+from bfcviz.model.trace_from_source import trace_of
+
+
+def shown(trace, step, look=Look(), header=None):  # noqa: B008  never changed
+    """A header that shows a step of a trace."""
+    header, model = header or Header(), Model(trace)
+    model.seek(step)
+    header.show(model, look, search_of(trace, step - 1, model) if step else None)
+    return header
+
+
+def text(widget):
+    return " ".join(re.sub("<[^>]*>", " ", widget.value).split())
+
+
+def fragmented():
+    """A heap of 64 MiB where 24 MiB fail, with events after the failure."""
+    heap = new_heap(64 * MIB)
+    held = [heap.allocate(8 * MIB, label=f"layer_{number}") for number in range(8)]
+    for address in held[1::2]:
+        heap.free(address)
+    assert heap.try_allocate(24 * MIB, label="attention") is None
+    heap.allocate(MIB, label="after")
+    return trace_of(heap)
+
+
+def failed_step(trace):
+    return next(step for step in range(len(trace)) if trace.read(step, step + 1)[0]["kind"] == 7) + 1
+
+
+def test_at_a_failure_it_says_why():
+    trace = fragmented()
+    step = failed_step(trace)
+    header = shown(trace, step)
+    assert "failed" in header.headline.value
+    for fact in ("OOM", "24.0 MiB", "8.0 MiB of 32.0 MiB free", "fragmented by layer_"):
+        assert fact in text(header.headline)
+    assert "do" not in header.headline.value  # it is the step shown: no link
+    assert "asked 24.0 MiB" in text(header.numbers)
+    assert f"step {step} of {len(trace)} : attention failed to allocate 24.0 MiB" in text(header.step_line)
+
+
+def test_elsewhere_the_headline_links_to_the_failure():
+    trace = fragmented()
+    step = failed_step(trace)
+    for other in (0, step - 1, len(trace)):
+        header = shown(trace, other)
+        assert "OOM" in text(header.headline)
+        assert f'{{"do":"step","step":{step}}}' in header.headline.value
+        assert "asked" not in text(header.numbers)
+
+
+def test_without_a_failure_it_says_the_peak_and_who_held_it():
+    heap = PlainHeap(64 * MiB)
+    heap.free(heap.allocate(6 * MiB, "net/conv"))
+    heap.allocate(MiB, "bias")
+    header = shown(heap.trace(), len(heap.events))
+    assert "failed" not in header.headline.value
+    assert "6.0 MiB in use" in text(header.headline)
+    assert "100% held by net/conv" in text(header.headline)
+    assert '"do":"step","step":3' in header.headline.value
+
+
+def test_each_failure_is_diagnosed_once(monkeypatch):
+    trace, calls = fragmented(), []
+    module = "bfcviz.dashboard.header.diagnose"
+    diagnose = Header.__init__.__globals__["HeadlineFinder"].find.__globals__["diagnose"]
+    monkeypatch.setattr(module, lambda *given: calls.append(given) or diagnose(*given))
+    header, model = Header(), Model(trace)
+    for step in range(len(trace) + 1):
+        model.seek(step)
+        header.show(model, Look(), None)
+    assert len(calls) == 1
+
+
+def test_a_growing_trace_gets_its_failure_and_each_event_is_read_once(monkeypatch):
+    heap = new_heap(64 * MIB)
+    trace = trace_of(heap)
+    header, model = Header(), Model(trace)
+    header.show(model, Look(), None)
+    held = [heap.allocate(8 * MIB, label="layer") for _ in range(8)]
+    trace.refresh()
+    model.seek(len(trace))
+    header.show(model, Look(), None)
+    assert "64.0 MiB" in text(header.headline)
+    heap.free(held[0])
+    heap.try_allocate(16 * MIB, label="attention")
+    trace.refresh()
+    model.seek(len(trace))
+    header.show(model, Look(), None)
+    assert "OOM: needed 16.0 MiB" in text(header.headline)
+
+
+def test_tiles_and_bars_have_the_totals_of_the_step():
+    trace = busy_trace()
+    header, model = shown(trace, 300, Look(wanted=3 * MiB)), Model(trace)
+    model.seek(300)
+    stats = model.stats()
+    found = re.findall(r"<b>([\d.]+) \w+</b>", header.numbers.value)
+    assert len(found) == 4
+    waste = stats.bytes_in_use - stats.requested_bytes_in_use
+    for size in (stats.bytes_in_use, stats.free_bytes, stats.largest_free_chunk, waste):
+        from bfcviz.units import format_bytes  # noqa: PLC0415
+
+        assert f"<b>{format_bytes(size)}</b>" in header.numbers.value
+    assert "asked 3.0 MiB" in text(header.numbers)
+
+
+def test_numbers_that_the_file_does_not_have_are_unknown():
+    facts = {
+        "free_bytes": None,
+        "largest_free_chunk": None,
+        "chunks_free": None,
+        "requested_bytes_in_use": None,
+    }
+    trace = state([[4, -4]], facts=facts)
+    header = shown(trace, len(trace))
+    assert text(header.numbers).count("unknown") == 6  # three tiles, three bars
+
+
+def test_the_details_open_on_request_and_stay_open():
+    trace = busy_trace()
+    header = shown(trace, 300)
+    assert " open" not in header.step_line.value
+    assert "external fragmentation" not in header.step_line.value
+    header.toggle_details()
+    for step in (300, 301):
+        shown(trace, step, header=header)
+        assert "<details open>" in header.step_line.value
+        assert explain(trace, step - 1).replace("&", "&amp;").split(":")[0] in text(header.step_line)
+        assert "external fragmentation" in header.step_line.value
+    header.toggle_details()
+    assert " open" not in header.step_line.value
+
+
+def test_it_names_the_file(tmp_path):
+    busy_trace(20).save(tmp_path / "a<b>.parquet")
+    header = shown(Trace.open(tmp_path / "a<b>.parquet"), 5)
+    assert "a&lt;b&gt;.parquet" in header.step_line.value
+
+
+def test_an_error_is_shown_until_it_is_hidden():
+    header = shown(busy_trace(20), 5)
+    header.show_error("no step <9>")
+    assert "no step &lt;9&gt;" in header.step_line.value
+    assert "step 5 of" in text(header.step_line)
+    header.hide_error()
+    assert "no step" not in header.step_line.value
+
+
+def test_names_cannot_inject_html():
+    heap = PlainHeap(4 * MiB)
+    heap.allocate(MiB, "<img src=x onerror=alert(1)>")
+    header = shown(heap.trace(), 3)
+    header.toggle_details()
+    for part in (header.headline, header.step_line):
+        assert "<img" not in part.value
+        assert "&lt;img" in part.value
+
+
+@pytest.mark.parametrize("status", [Status.TRUNCATED, Status.DEGRADED])
+def test_an_incomplete_trace_says_so_and_why(status):
+    whole = busy_trace(20)
+    origin = Origin(status=status, reasons=("it broke <off>", "a disk was full"), pools=whole.origin.pools)
+    header = shown(Trace.from_events(whole.read(0, len(whole)), whole.labels, origin), 5)
+    assert header.notice.layout.display is None
+    assert str(status) in header.notice.value
+    assert "it broke &lt;off&gt;; a disk was full" in header.notice.value
+
+
+@pytest.mark.parametrize("status", [Status.COMPLETE, Status.RECORDING])
+def test_a_complete_trace_needs_no_notice(status):
+    assert notice(Origin(status=status)) == ("", "")
+    assert shown(busy_trace(20), 5).notice.layout.display == "none"
+
+
+def test_a_file_of_one_state_says_that_it_has_no_history():
+    assert "no history" in shown(state([[4, -4]]), 2).notice.value
+
+
+def test_the_device_is_one_line_with_a_bar_until_nothing_is_known_of_it():
+    header = Header()
+    assert header.device.layout.display == "none"
+    pools = (PoolFigures("<script>", 4 * MIB, 2 * MIB),)
+    header.show_device(account_of(DeviceFigures("device 0", 0, 16 * MIB, 6 * MIB, pools=pools)))
+    assert header.device.layout.display is None
+    assert text(header.device) == "device 0: 6.0 MiB of 16.0 MiB free"
+    assert re.findall('class="p-([a-z_]+)"', header.device.value) == [
+        "in_use",
+        "cached",
+        "not_accounted_for",
+        "free",
+    ]
+    assert "<script>" not in header.device.value
+    header.show_device(None)
+    assert (header.device.layout.display, header.device.value) == ("none", "")

@@ -1,0 +1,247 @@
+import errno
+import os
+
+import numpy as np
+import pytest
+from unit.events.fabricate import fabricate
+
+from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.errors import FileError, TraceError
+from bfcviz.events.labels import Labels
+from bfcviz.events.origin import KnownGaps, Pool, RecordedFailure, Status, recorded_failures
+from bfcviz.events.schema import Kind
+from bfcviz.events.storage import recording as recording_module
+from bfcviz.events.storage.recording import Recording
+from bfcviz.events.storage.recording_set import claim_subfolder
+from bfcviz.events.trace import Trace
+
+POOLS = (Pool("gpu", 1 << 30, {"allow_growth": True}),)
+
+
+EVENTS = fabricate(150_000)
+
+
+def add(recording, start, stop):
+    with recording.events_path.open("ab") as file:
+        EVENTS[start:stop].tofile(file)
+
+
+def test_it_can_be_read_from_the_first_moment(tmp_path):
+    with Recording(tmp_path / "run", POOLS, details={"bfcviz": "0.1"}) as recording:
+        trace = recording.trace()
+        assert (len(trace), trace.origin.status) == (0, Status.RECORDING)
+        assert (trace.origin.pools, trace.origin.details) == (POOLS, {"bfcviz": "0.1"})
+        assert trace.origin.source == "run"
+    assert (trace.refresh(), trace.origin.status) == (0, Status.COMPLETE)
+
+
+@pytest.mark.parametrize(
+    ("pools", "limit", "named"),
+    [((Pool("gpu"),), 8 << 20, "gpu"), (POOLS, 1 << 30, "gpu")],
+    ids=["left open", "given"],
+)
+def test_the_heap_says_its_limit_and_options_where_the_pool_does_not(tmp_path, pools, limit, named):
+    with Recording(tmp_path / "run", pools) as recording:
+        heap = BFCAllocator(SimulatedSubAllocator(), "8MiB", log=recording.log, labels=recording.labels)
+        for trace in (recording.trace(), Trace.open(tmp_path / "run")):
+            (pool,) = trace.origin.pools
+            assert (pool.name, pool.limit) == (named, limit)
+            assert pool.options == (pools[0].options or vars(heap.options))
+        heap.close()
+    assert Trace.open(tmp_path / "run").origin.pools == (pool,)
+
+
+def test_what_is_known_of_failures_is_kept_of_the_first_thousand(tmp_path, monkeypatch):
+    monkeypatch.setattr(recording_module, "_MOST_FAILURES", 3)
+    failures = [RecordedFailure(event, device_free=10 * event, device_total=100) for event in range(5)]
+    with Recording(tmp_path / "run", POOLS) as recording:
+        for failure in failures:
+            recording.add_failure(failure)
+    recording.add_failure(failures[0])  # it has ended
+    origin = Trace.open(tmp_path / "run").origin
+    assert recorded_failures(origin.details) == failures[:3]
+    assert origin.status == Status.COMPLETE
+
+
+def test_it_is_followed_while_it_grows(tmp_path):
+    with Recording(tmp_path / "run", POOLS) as recording:
+        trace = recording.trace()
+        for number in range(1, 801):
+            recording.labels.intern(f"op{number}")
+        before = 0
+        for stop in (1, 63, 64, 5000, 150_000):
+            add(recording, before, stop)
+            assert trace.refresh() == stop - before
+            assert np.array_equal(trace.read(before, stop), EVENTS[before:stop])
+            before = stop
+        assert trace.refresh() == 0
+        assert trace.labels.name(799) == "op799"
+        held = trace.read(0, 64)
+    assert trace.refresh() == 0
+    assert (len(trace), trace.origin.status, trace.origin.reasons) == (150_000, Status.COMPLETE, ())
+    assert np.array_equal(held, EVENTS[:64])
+
+
+def test_it_goes_on_with_labels_that_are_there(tmp_path):
+    labels = Labels()
+    known = labels.intern("before", shape="[1]")
+    with Recording(tmp_path / "run", labels=labels) as recording:
+        new = recording.labels.intern("during")
+    assert labels.intern("after") == new + 1
+    trace = recording.trace()
+    assert (trace.labels.name(known), trace.labels.name(new), len(trace.labels)) == ("before", "during", 3)
+
+
+def test_its_own_log_is_closed_with_it(tmp_path):
+    with Recording(tmp_path / "run") as recording:
+        assert recording.log is recording.log
+        assert recording.log.path == recording.events_path
+        assert recording.trace().origin.status is Status.RECORDING
+    assert recording.events_path.stat().st_size == 0
+    assert recording.trace().origin.status is Status.COMPLETE
+
+
+class FullLog:
+    """A log on a full disk."""
+
+    error = errno.ENOSPC
+    truncated = False
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def close(self):
+        self.closed = True
+
+
+def test_known_gaps_are_in_it_from_the_first_moment(tmp_path):
+    gaps = KnownGaps(("a sample", "made up"), ("free_bytes",))
+    with Recording(tmp_path / "run", POOLS, details={"way": "observe"}) as recording:
+        recording.declare(gaps)
+        trace = recording.trace()
+        assert (trace.origin.status, trace.origin.reasons) == (Status.RECORDING, gaps.reasons)
+    trace.refresh()
+    for origin in (trace.origin, Trace.open(tmp_path / "run").origin):
+        assert (origin.status, origin.reasons, origin.pools) == (Status.DEGRADED, gaps.reasons, POOLS)
+        assert (origin.details["way"], origin.details["facts"]) == ("observe", [{"free_bytes": None}])
+        assert origin.has_ended_whole
+
+
+def test_what_is_lost_is_said_beside_known_gaps(tmp_path, monkeypatch):
+    monkeypatch.setattr("bfcviz.events.storage.recording.EventLog", FullLog)
+    with Recording(tmp_path / "run") as recording:
+        recording.declare(KnownGaps(("a sample",), ("free_bytes",)))
+        assert recording.log is not None
+    trace = Trace.open(tmp_path / "run")
+    trace.save(tmp_path / "saved.parquet")
+    assert Trace.open(tmp_path / "saved.parquet").origin.reasons == trace.origin.reasons
+    origin = trace.origin
+    assert (origin.status, origin.reasons[0], len(origin.reasons)) == (Status.TRUNCATED, "a sample", 2)
+    assert not origin.has_ended_whole
+
+
+def test_a_full_disk_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("bfcviz.events.storage.recording.EventLog", FullLog)
+    with Recording(tmp_path / "run") as recording:
+        log = recording.log
+        recording.labels.error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        add(recording, 0, 10)
+    assert log.closed
+    origin = Trace.open(tmp_path / "run").origin
+    assert origin.status is Status.DEGRADED
+    assert [reason.split(" were")[0] for reason in origin.reasons] == ["later events", "later names"]
+    assert all("No space left" in reason for reason in origin.reasons)
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_only_its_user_can_read_it(is_new, tmp_path):
+    folder = tmp_path / "run"
+    if not is_new:  # the folder of a user keeps its permissions, the files in it are private
+        folder.mkdir(0o755)
+    with Recording(folder) as recording:
+        recording.labels.intern("step")
+        recording.log.put(Kind.MARK, 0, 0, 0, 1, 0, 0, 1, 0, 0, -1, 0)
+    assert folder.stat().st_mode & 0o777 == (0o700 if is_new else 0o755)
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    place = claim_subfolder(folder, "rank-1")
+    assert place.stat().st_mode & 0o777 == 0o700
+    saved = recording.trace().save(tmp_path / "saved.parquet")
+    os.umask(mask := os.umask(0))
+    assert saved.stat().st_mode & 0o777 == 0o666 & ~mask  # a saved trace is as any file of the user
+
+
+def test_closing_twice_and_after_an_error(tmp_path):
+    recording = Recording(tmp_path / "run")
+    add(recording, 0, 10)
+    with pytest.raises(ZeroDivisionError), recording:
+        raise ZeroDivisionError
+    recording.close()
+    trace = recording.trace()
+    assert (len(trace), trace.origin.status) == (10, Status.COMPLETE)
+
+
+def test_a_folder_is_used_once(tmp_path):
+    (tmp_path / "empty").mkdir()
+    Recording(tmp_path / "empty").close()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match="not empty"):
+        Recording(tmp_path / "empty")
+    with pytest.raises(FileError, match="cannot hold a recording"):
+        Recording(tmp_path / "file")
+    assert len(Trace.open(tmp_path / "empty")) == 0
+
+
+def test_what_cannot_be_written_down_leaves_no_folder(tmp_path):
+    with pytest.raises(TraceError, match="JSON"):
+        Recording(tmp_path / "run", details={"x": float("nan")})
+    assert not (tmp_path / "run").exists()
+
+
+def test_events_of_it_are_not_touched_by_cutting_the_file(tmp_path):
+    # What a log does when it is closed: the zeros ahead go while a follower is looking.
+    with Recording(tmp_path / "run") as recording:
+        add(recording, 0, 100)
+        with recording.events_path.open("ab") as file:
+            file.write(bytes(1 << 20))
+        trace = recording.trace()
+        assert len(trace) == 100
+        os.truncate(recording.events_path, 100 * 64)
+        assert np.array_equal(trace.read(0, 100)["size"], EVENTS["size"][:100])
+        assert trace.refresh() == 0
+
+
+def test_a_heap_records_into_it(tmp_path):
+    with Recording(tmp_path / "run", POOLS) as recording:
+        heap = BFCAllocator(SimulatedSubAllocator(), 1 << 30, log=recording.log, labels=recording.labels)
+        trace = recording.trace()
+        address = heap.allocate(1000, label="weights")
+        assert trace.refresh() == recording.log.head > 0
+        (event,) = trace.read(0, len(trace))[trace.read(0, len(trace))["kind"] == Kind.ALLOCATE]
+        assert (event["address"], event["requested"]) == (address, 1000)
+        assert trace.labels.name(int(event["label"])) == "weights"
+        heap.free(address)
+        heap.close()
+    trace.refresh()
+    assert trace.origin.status is Status.COMPLETE
+    assert recording.events_path.stat().st_size == len(trace) * 64
+
+
+def test_one_that_is_discarded_leaves_a_folder_that_can_be_used(tmp_path):
+    recording = Recording(tmp_path / "run", POOLS)
+    heap = BFCAllocator(SimulatedSubAllocator(), 1 << 30, log=recording.log, labels=recording.labels)
+    heap.allocate(1000, label="weights")
+    heap.close()
+    recording.discard()
+    assert not (tmp_path / "run").exists()
+    with Recording(tmp_path / "run", POOLS) as again:
+        assert len(again.trace()) == 0
+
+
+def test_one_that_is_discarded_takes_nothing_else_with_it(tmp_path):
+    recording = Recording(tmp_path / "run", POOLS)
+    assert recording.log.head == 0
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    (tmp_path / "run" / "more").mkdir()
+    recording.discard()
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"notes.txt", "more"}

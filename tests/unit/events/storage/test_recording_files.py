@@ -1,0 +1,49 @@
+"""The files of a recording: where the events end, and what the origin says."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+from unit.events.fabricate import fabricate
+
+from bfcviz.errors import FileError
+from bfcviz.events.schema import EVENT
+from bfcviz.events.storage.recording_files import find_end
+from bfcviz.events.trace import Trace
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 63, 64, 65, 1000, 4095, 4096, 4097, 9000])
+@pytest.mark.parametrize("ahead", [0, 1, 5000])
+def test_the_end_is_found_from_anywhere(tmp_path, count, ahead):
+    path = tmp_path / "events.bin"
+    np.concatenate([fabricate(max(count, 1))[:count], np.zeros(ahead, EVENT)]).tofile(path)
+    with path.open("rb") as file:
+        for known in {0, count // 2, count}:
+            assert find_end(file.fileno(), known) == count
+
+
+def test_a_folder_that_is_none(tmp_path):
+    with pytest.raises(FileError, match=r"is not a recording: it has no origin\.json"):
+        Trace.open(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[" * 9999, "nonsense", "\0" * 100, '{"bfcviz": 1}', "9" * 9999])
+def test_an_origin_that_cannot_be_read(folder, text):
+    (folder / "origin.json").write_text(text)
+    with pytest.raises(FileError, match=r"origin\.json"):
+        Trace.open(folder)
+
+
+@pytest.mark.parametrize("events", ["7", 7.0, True, [], {}])
+def test_an_impossible_number_of_events(folder, events):
+    origin = json.loads((folder / "origin.json").read_text())
+    (folder / "origin.json").write_text(json.dumps({**origin, "events": events}))
+    with pytest.raises(FileError, match=r"origin\.json: events: is not a number"):
+        Trace.open(folder)
+
+
+def test_an_origin_of_absurd_size(folder):
+    os.truncate(folder / "origin.json", 1 << 40)
+    with pytest.raises(FileError, match="16777216"):
+        Trace.open(folder)

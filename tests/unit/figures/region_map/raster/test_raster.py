@@ -1,0 +1,177 @@
+import base64
+
+import numpy as np
+import pytest
+from unit.figures.style.test_png import decode
+
+from bfcviz.figures.region_map import traces
+from bfcviz.figures.region_map.cells import CellBytes
+from bfcviz.figures.region_map.rows import lay_out
+from bfcviz.figures.region_map.traces import LINES, RasterGrid, cell_bytes, lone_cells
+from bfcviz.figures.theme import LIGHT, rgb
+from bfcviz.figures.view_options import MapWindow
+from bfcviz.model import CHUNK, REGION
+
+BASE = 1 << 30
+
+
+def heap(sizes, in_use, requested, regions):
+    """Chunks side by side in regions of the given sizes, a gap of 4096 bytes between regions."""
+    table = np.zeros(len(regions), REGION)
+    table["size"] = regions
+    table["address"] = BASE + np.concatenate([[0], np.cumsum(np.array(regions[:-1], int) + 4096)])
+    chunks = np.zeros(len(sizes), CHUNK)
+    chunks["size"], chunks["in_use"] = sizes, in_use
+    chunks["requested"] = np.where(in_use, requested, 0)
+    flat = np.concatenate([[0], np.cumsum(sizes[:-1])])
+    region = np.searchsorted(np.cumsum(regions), flat, side="right")
+    chunks["address"] = BASE + flat + region * 4096
+    return chunks, table
+
+
+def paint(held, theme, **options):
+    """The lines of the picture as a page gets them."""
+    picture = traces.paint(held, theme, **options)
+    lines = decode(base64.b64decode(picture.data_uri().partition(",")[2]))
+    assert len(lines) == len(picture)
+    return lines
+
+
+STATES = [LIGHT.in_use.fill]
+
+
+def measured(chunks, rows, columns, window=None):
+    return cell_bytes(
+        chunks, np.zeros(len(chunks), np.uint8), STATES, RasterGrid(rows, rows.part(window), columns)
+    )
+
+
+def counted(chunks, table, rows, columns):
+    """The same shares, byte by byte."""
+    found = np.zeros((3, len(rows), columns))
+    width = rows.width / columns
+    for region, record in enumerate(table):
+        for byte in range(int(record["size"])):
+            address = int(record["address"]) + byte
+            chunk = chunks[np.searchsorted(chunks["address"], address, side="right") - 1]
+            row, column = rows.first[region] + byte // rows.width, int(byte % rows.width // width)
+            found[2, row, column] += 1
+            found[0, row, column] += chunk["in_use"]
+            found[1, row, column] += chunk["in_use"] and address >= chunk["address"] + chunk["requested"]
+    return found
+
+
+def test_shares_are_what_a_count_of_bytes_finds():
+    chunks, table = heap(
+        [256, 512, 768, 512, 1024, 256], [1, 0, 1, 1, 0, 1], [100, 0, 768, 257, 0, 1], [2048, 1280]
+    )
+    rows = lay_out(table, wrapped_rows=6)
+    held = measured(chunks, rows, 16)
+    expected = counted(chunks, table, rows, 16)
+    assert np.allclose([held.in_use, held.waste, held.region], expected)
+
+
+def test_many_chunks_keep_their_totals():
+    random = np.random.default_rng(3)
+    sizes = random.integers(1, 40, 100_000) * 256
+    in_use = random.random(100_000) < 0.6
+    requested = np.maximum(sizes - random.integers(0, 256, 100_000), 1)
+    total = int(sizes.sum())
+    chunks, table = heap(sizes, in_use, requested, [total])
+    held = measured(chunks, lay_out(table), 1600)
+    assert held.region.sum() == pytest.approx(total)
+    assert held.in_use.sum() == pytest.approx(sizes[in_use].sum())
+    assert held.waste.sum() == pytest.approx((sizes - requested)[in_use].sum())
+
+
+def test_a_window_is_the_same_picture_nearer():
+    chunks, table = heap(
+        [256, 512, 768, 512, 1024, 256], [1, 0, 1, 1, 0, 1], [100, 0, 768, 257, 0, 1], [2048, 1280]
+    )
+    rows = lay_out(table, wrapped_rows=6)
+    width = rows.width
+    near = measured(chunks, rows, 8, MapWindow((width / 4, width * 3 / 4), (1, len(rows) - 1)))
+    whole = measured(chunks, rows, 16)
+    for name in ("in_use", "waste", "region", "colour"):
+        assert np.allclose(getattr(near, name), getattr(whole, name)[1:-1, 4:12])
+
+
+def test_chunks_out_of_sight_may_be_left_out():
+    chunks, table = heap([256] * 64, [1, 0] * 32, [200, 0] * 32, [64 * 256])
+    rows = lay_out(table, wrapped_rows=4)
+    window = MapWindow((300, rows.width - 300), (1.5, 2.5))
+    seen, pieces = rows.chunks_in(chunks["address"], rows.part(window))
+    assert pieces == len(seen) < len(chunks)
+    whole, some = measured(chunks, rows, 50, window), measured(chunks[seen], rows, 50, window)
+    assert np.allclose(whole.in_use, some.in_use)
+    assert np.allclose(whole.waste, some.waste)
+
+
+def test_a_pixel_mixes_its_classes_by_their_bytes():
+    chunks, table = heap([256, 256, 512], [1, 1, 1], [256, 256, 512], [1024])
+    classes = np.array([0, 1, 1], np.uint8)
+    rows = lay_out(table, wrapped_rows=2)
+    held = cell_bytes(chunks, classes, ["#000000", "#6496C8"], RasterGrid(rows, rows.part(None), 1))
+    pixels = paint(held, LIGHT, waste=False)
+    assert pixels[5, 0].tolist() == [50, 75, 100, 255]
+    assert pixels[17, 0].tolist() == [100, 150, 200, 255]
+
+
+def test_lone_cells_are_those_with_free_space_around():
+    used = np.zeros((2, 40))
+    used[0, [3, 20, 22]] = used[1, [0, 39]] = 256.0
+    used[1, 20] = 4096.0  # wide enough to be seen
+    held = CellBytes(used, np.zeros((2, 40)), np.full((2, 40), 4096.0), np.zeros((2, 40, 3)))
+    row, column = lone_cells(held, 5)
+    assert list(zip(row.tolist(), column.tolist(), strict=True)) == [(0, 3), (1, 0), (1, 39)]
+
+
+def one_pixel(in_use, waste, region):
+    sums = [np.array([[float(value)]]) for value in (in_use, waste, region)]
+    return CellBytes(*sums, colour=sums[0][..., None] * np.array(rgb(LIGHT.in_use.fill)))
+
+
+@pytest.mark.parametrize(
+    ("held", "colour"),
+    [
+        (one_pixel(0, 0, 100), LIGHT.free.fill),
+        (one_pixel(100, 0, 100), LIGHT.in_use.fill),
+        (one_pixel(100, 100, 100), LIGHT.waste.fill),
+    ],
+)
+def test_a_pixel_of_one_state_has_its_colour(held, colour):
+    (middle,) = paint(held, LIGHT)[5]
+    assert tuple(middle) == (*rgb(colour), 255)
+
+
+def test_a_tiny_chunk_in_use_is_never_blended_away():
+    alone = paint(one_pixel(256, 0, 1 << 36), LIGHT)[5, 0].astype(int)
+    free = np.array([*rgb(LIGHT.free.fill), 255])
+    assert np.abs(alone - free).max() > 25
+
+
+def test_outside_of_regions_and_between_rows_it_is_clear():
+    held = CellBytes(np.array([[1.0, 0.0]]), np.zeros((1, 2)), np.array([[1.0, 0.0]]), np.zeros((1, 2, 3)))
+    pixels = paint(held, LIGHT)
+    assert pixels[len(pixels) // 2, 1, 3] == 0
+    assert not pixels[0, :, 3].any()
+
+
+def test_more_rows_than_lines_share_them():
+    rows = 4096
+    colour = np.ones((rows, 2, 3)) * rgb(LIGHT.in_use.fill)
+    held = CellBytes(np.ones((rows, 2)), np.zeros((rows, 2)), np.ones((rows, 2)), colour)
+    pixels = paint(held, LIGHT)
+    assert pixels.shape == (LINES, 2, 4)
+    assert (pixels == [*rgb(LIGHT.in_use.fill), 255]).all()
+
+
+def test_a_lone_chunk_in_one_of_many_rows_shows():
+    rows = 4096
+    used = np.zeros((rows, 1))
+    used[2000] = 256.0
+    held = CellBytes(
+        used, np.zeros((rows, 1)), np.full((rows, 1), 1e9), used[..., None] * rgb(LIGHT.in_use.fill)
+    )
+    lines = paint(held, LIGHT)[:, 0].astype(int)
+    assert (np.abs(lines - [*rgb(LIGHT.free.fill), 255]).max(axis=1) > 25).sum() == 1

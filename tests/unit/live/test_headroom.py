@@ -1,0 +1,66 @@
+"""How much of a GPU a framework's heaps take: a limit, a fraction, or what is free but a headroom."""
+
+import pytest
+from heaps import MIB
+from processes import needs_compiled
+from unit.live.cupy_stand_in import cupy, gpu, heap_of, needs_cupy, served
+
+from bfcviz.errors import InvalidRequest, LiveError
+from bfcviz.live.headroom import Room, Share
+
+__all__ = ["gpu"]
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("room", "kept"),
+    [
+        (Room(16 * GIB, 15 * GIB, 9), 1800 * MIB),
+        (Room(16 * GIB, 15 * GIB, 7), 1050 * MIB),
+        (Room(16 * GIB, 2 * GIB - 1, 9), 225 * MIB),
+        (Room(16 * GIB, 100 * MIB, 9), 0),  # there is no headroom to be kept
+    ],
+)
+def test_by_default_what_is_free_is_taken_but_a_headroom(room, kept):
+    assert Share().of(0, room, "device") == room.available - kept
+
+
+def test_a_limit_a_fraction_and_a_headroom():
+    room = Room(16 * GIB, 15 * GIB, 9)
+    assert Share.parse("3GiB", None, None).of(0, room, "device") == 3 * GIB
+    assert Share.parse(None, 0.5, None).of(0, room, "device") == 8 * GIB
+    assert Share.parse(None, None, "1GiB").of(0, room, "device") == 14 * GIB
+    assert Share.parse(None, 1.5, None).of(0, room, "managed") == 24 * GIB
+
+
+@pytest.mark.parametrize(
+    "given",
+    [(1, 0.5, None), (None, 0.5, "1GiB"), (None, 0, None), (None, float("nan"), None), (None, None, -1)],
+)
+def test_what_cannot_be_is_refused(given):
+    with pytest.raises(InvalidRequest):
+        Share.parse(*given)
+
+
+def test_more_than_the_device_has_is_refused_with_numbers():
+    room = Room(16 * GIB, 15 * GIB, 9)
+    with pytest.raises(LiveError, match=r"24\.0 GiB .* device 3 has 16\.0 GiB"):
+        Share(fraction=1.5).of(3, room, "device")
+    with pytest.raises(LiveError, match=r"headroom of 15\.0 GiB .* device 3, which has 15\.0 GiB free"):
+        Share(headroom=15 * GIB).of(3, room, "device")
+
+
+@needs_cupy
+@needs_compiled
+def test_cupy_leaves_a_headroom_by_default_on_each_device(gpu):
+    gpu.memory, gpu.taken = 16 * GIB, 3 * GIB
+    with served() as source:
+        limit = 13 * GIB - 1800 * MIB
+        assert heap_of(source).limit == limit
+        gpu.taken = 5 * GIB
+        with gpu.on(device=1):
+            cupy.empty(10)
+        assert heap_of(source, 1).limit == limit - 2 * GIB
+    gpu.taken = 0
+    assert heap_of(served(fraction=0.25)).limit == 4 * GIB
+    assert heap_of(served(headroom="2GiB")).limit == 14 * GIB

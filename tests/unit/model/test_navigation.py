@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+from heap_strategies import operations, run
+from hypothesis import given
+from hypothesis import strategies as st
+from unit.figures.synthetic import MiB, PlainHeap, busy_trace
+
+from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.errors import TraceError
+from bfcviz.events.log import EventLog
+from bfcviz.events.origin import Origin, Pool
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
+from bfcviz.model.navigation import failures, next_step, previous_step
+
+_LABELLED = {Kind.ALLOCATE, Kind.FREE, Kind.OOM, Kind.MARK}
+
+
+def about(record, chunk):
+    """Whether an event is about the chunk with this handle, by the event record's own table."""
+    kind = record["kind"]
+    handles = [] if kind in (Kind.OOM, Kind.MARK) else [record["chunk"]]
+    return chunk in handles + ([record["other"]] if kind in (Kind.SPLIT, Kind.MERGE) else [])
+
+
+@given(
+    operations(),
+    st.sets(st.sampled_from(Kind), min_size=1),
+    st.integers(0, 10_000),
+    st.sampled_from([None, 0, 1]),
+    st.fixed_dictionaries(
+        {"chunk": st.sampled_from([None, 0, 1, 2, 5]), "label": st.sampled_from([None, None, 0, 1, 3])}
+    ),
+)
+def test_finders_find_the_nearest_event_of_a_chunk_or_label(steps, kinds, place, pool, asked):
+    heap = run(steps)
+    trace = heap.trace()
+    chunk, label = asked["chunk"], asked["label"]
+    step = place % (len(trace) + 1)
+    hits = [
+        record["seq"] + 1
+        for record in heap.records
+        if record["kind"] in kinds
+        and pool in (None, record["pool"])
+        and (chunk is None or about(record, chunk))
+        and (label is None or (record["kind"] in _LABELLED and record.get("label", 0) == label))
+    ]
+    assert next_step(trace, step, kinds, pool, **asked) == min((h for h in hits if h > step), default=None)
+    assert previous_step(trace, step, kinds, pool, **asked) == max(
+        (h for h in hits if h < step), default=None
+    )
+
+
+def test_an_allocation_id_is_not_mistaken_for_a_chunk():
+    heap = PlainHeap(MiB)
+    heap.allocate(256)
+    trace = heap.trace()
+    allocated = trace.read(2, 3)[0]
+    assert next_step(trace, 0, Kind, chunk=int(allocated["chunk"])) == 1
+    assert next_step(trace, 2, Kind, chunk=int(allocated["other"])) is None
+
+
+def test_no_more_is_read_than_it_takes(monkeypatch):
+    trace = busy_trace()
+    read = []
+    plain = trace.read
+    monkeypatch.setattr("bfcviz.events.event_source.Source.block", 64)
+    monkeypatch.setattr("bfcviz.model.navigation.BLOCK", 64)
+    monkeypatch.setattr(trace, "read", lambda start, stop: read.append((start, stop)) or plain(start, stop))
+    assert next_step(trace, 10, [Kind.ALLOCATE]) < 64
+    assert read == [(10, 64)]
+    read.clear()
+    assert previous_step(trace, 200, [Kind.ALLOCATE]) > 192
+    assert read == [(192, 199)]
+
+
+def test_a_step_that_is_not_there_is_refused():
+    trace = busy_trace()
+    for find in (next_step, previous_step):
+        with pytest.raises(TraceError, match=f"step {len(trace) + 1} "):
+            find(trace, len(trace) + 1, Kind)
+
+
+def test_only_a_request_that_is_not_served_after_all_has_failed():
+    heap = BFCAllocator(SimulatedSubAllocator(), 1 << 20, log=EventLog(1 << 10))
+    held = heap.allocate(700_000)
+    for size in (500_000, 600_000):
+        heap.try_allocate(size)
+    late = heap.log.head
+    heap.try_allocate(400_000)  # no room, and then it is made
+    heap.free(held)
+    heap.allocate(400_000)
+    events = heap.log.copy(0, heap.log.head)
+    trace = Trace.from_events(events, heap.labels, Origin(pools=(Pool("gpu"),)))
+    ooms = (np.flatnonzero(events["kind"] == Kind.OOM) + 1).tolist()
+    assert len(ooms) == 3
+    assert ooms[-1] > late
+    assert failures(trace) == ooms[:2]
+    assert failures(trace, most=1) == ooms[:1]

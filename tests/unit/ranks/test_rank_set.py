@@ -1,0 +1,208 @@
+"""The ranks of one job: their order, what differs, each failure once, as data, text, JSON and HTML."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from shared import SHARED, needs_shared
+from unit.analysis.built import MIB, state
+
+import bfcviz
+from bfcviz.analysis.ranks import Rank, RankFailure, RankPlace, rank_set
+from bfcviz.errors import TraceError
+from bfcviz.events.origin import Pool
+from bfcviz.events.storage.recording import Recording
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Four ranks: 0 and 2 fail alike, 1 and 3 do not; rank 3 needs most, and holds a chunk that no other has."""
+    states = [
+        state([[-2, 3, -3, 1, -2]], 5, 11),
+        state([[3, 1, -2]], limit=11),
+        state([[-2, 3, -3, 1, -2]], 4, 11),
+        state([[3, 1, 4, 1, 1]], limit=11),
+    ]
+    for rank, trace in enumerate(states):
+        trace.save(tmp_path / f"rank{rank}.parquet")
+    return tmp_path
+
+
+def test_failures_come_first_then_the_highest_peak(job):
+    found = bfcviz.open_all(job)
+    assert [rank.place.rank for rank in found.ranks] == [0, 2, 3, 1]
+    assert [rank.verdict for rank in found.ranks] == [
+        "fragmentation",
+        "fragmentation",
+        "no_failure",
+        "no_failure",
+    ]
+    assert [rank.peak for rank in found.ranks] == [4 * MIB, 4 * MIB, 10 * MIB, 4 * MIB]
+    assert found.worst.place.rank == 0
+    assert bfcviz.why(found).requested == bfcviz.why(job).requested == 5 * MIB
+
+
+def test_one_failure_is_told_once_with_its_ranks(job):
+    (shared,) = bfcviz.open_all(job).failures
+    assert (shared.ranks, shared.count, shared.requested) == (("rank 0", "rank 2"), 2, (4 * MIB, 5 * MIB))
+    assert shared.failure.verdict == "fragmentation"
+
+
+def test_what_differs_is_measured(job):
+    found = bfcviz.open_all(job)
+    peak = next(spread for spread in found.spreads if spread.measure == "peak")
+    assert (peak.least, peak.median, peak.most, peak.most_rank) == (4 * MIB, 4 * MIB, 10 * MIB, "rank 3")
+    assert not any(spread.measure == "limit" for spread in found.spreads)
+    only = {each.name: each.rank for each in found.only}
+    assert only == {"op2": "rank 3", "op4": "rank 3"}
+
+
+def test_equal_ranks_differ_in_nothing(tmp_path):
+    for rank in range(3):
+        state([[3, -1]]).save(tmp_path / f"rank{rank}.parquet")
+    found = bfcviz.open_all(tmp_path)
+    assert (found.spreads, found.only, found.failures) == ((), (), ())
+    assert "same peak" in str(found)
+
+
+def test_json_and_html_have_all_ranks(job, tmp_path):
+    (job / "rank4.parquet").write_bytes(b"PAR1 and nothing more")
+    (job / "notes.md").write_text("x")
+    found = bfcviz.open_all(job)
+    values = json.loads(json.dumps(found.to_json(holders=True)))
+    assert [entry["rank"] for entry in values["ranks"]] == [0, 2, 3, 1, 4]
+    assert values["ranks"][0].keys() >= {
+        "host",
+        "file",
+        "verdict",
+        "failure",
+        "peak_bytes_in_use",
+        "pool_bytes",
+    }
+    assert (values["ranks"][-1]["verdict"], bool(values["ranks"][-1]["problem"])) == (None, True)
+    assert values["shared_failures"][0]["ranks"] == ["rank 0", "rank 2"]
+    assert (values["other_files"], values["files_not_read"]) == (1, 0)
+    assert sum(values["ranks"][2]["holders"].values()) == values["ranks"][2]["bytes_in_use"] == 10 * MIB
+    for rank in found.ranks:
+        assert rank.name in found._repr_html_()
+        assert rank.name in str(found)
+
+
+def test_texts_of_files_cannot_leave_their_cells():
+    place = RankPlace(Path("<b>\x1b[31m"), "<script>", None, "<i>")
+    bad = rank_set(
+        [Rank(place, peak=1, holders={"<u>": 1}, in_use=1), Rank(place, problem="<p>")], "<s>", bfcviz.open
+    )
+    for tag in ("<script>", "<i>", "<b>\x1b", "<u>", "<s>", "\x1b"):
+        assert tag not in bad._repr_html_()
+    assert "\x1b" not in str(bad)
+
+
+def test_a_trace_of_a_rank(job):
+    found = bfcviz.open_all(job)
+    assert found.trace.path == job / "rank0.parquet"
+    assert found.open(3).path == found.open("rank 3").path == found.open(found.ranks[2]).path
+    with pytest.raises(TraceError, match="no rank 17"):
+        found.open(17)
+
+
+def test_what_is_not_there(tmp_path):
+    for words in ([tmp_path / "none"], [tmp_path / "*.pickle"]):
+        found = bfcviz.open_all(*words)
+        with pytest.raises(TraceError, match="no rank"):
+            found.worst  # noqa: B018
+    with pytest.raises(ValueError, match="give a folder"):
+        bfcviz.open_all()
+    with pytest.raises(ValueError, match="step='now'"):
+        bfcviz.open_all(tmp_path, step="now")
+
+
+def test_an_interrupt_keeps_what_was_read(job, monkeypatch):
+    done = []
+
+    def interrupt(count, total):
+        done.append((count, total))
+        if count == 2:
+            raise KeyboardInterrupt
+
+    found = bfcviz.open_all(job, progress=interrupt)
+    assert done == [(1, 4), (2, 4)]
+    assert (len(found.ranks), found.left_out) == (2, 2)
+
+
+def test_the_rank_that_failed_first_leads(tmp_path):
+    """Rank 0 needs more, but rank 1 failed four seconds before it; rank 2 was killed while it recorded."""
+    for rank, (start_s, limit) in enumerate(((5, "2MiB"), (1, "1MiB"), (0, "8MiB"))):
+        details = {"started_ns": 10**18 + start_s * 10**9, "host": f"host{rank}", "rank": rank}
+        recording = Recording(tmp_path / "cab"[rank], [Pool("gpu", limit)], details=details)
+        heap = bfcviz.BFCAllocator(
+            bfcviz.SimulatedSubAllocator(), limit, log=recording.log, labels=recording.labels
+        )
+        with suppress(bfcviz.OutOfMemory):
+            for _ in range(4):
+                heap.allocate(1 << 20)
+        recording.close()
+    (tmp_path / "b" / "origin.json").write_bytes(
+        (tmp_path / "b" / "origin.json").read_bytes().replace(b'"events": ', b'"events": 1')
+    )
+    found = bfcviz.open_all(tmp_path)
+    assert [(each.place.rank, each.place.host, each.place.rank_from) for each in found.ranks] == [
+        (1, "host1", "recording"),
+        (0, "host0", "recording"),
+        (2, "host2", "recording"),
+    ]
+    assert [each.ended for each in found.ranks] == [True, True, False]
+    (shared,) = found.failures
+    assert (shared.ranks, shared.count) == (("rank 1", "rank 0"), 2)
+    assert any("rank 1 failed first" in line for line in found.failure_lines)
+
+
+sizes = st.integers(0, 1 << 40)
+
+
+@given(st.lists(st.tuples(sizes, st.sampled_from(["", "a", "b"]), st.booleans()), min_size=1, max_size=12))
+def test_every_failed_rank_is_told_once(rows):
+    ranks = []
+    for number, (size, what, failed) in enumerate(rows):
+        failure = RankFailure("capacity", what, size, "heap", "OOM", 1)
+        ranks.append(
+            Rank(
+                RankPlace(Path(f"f{number}"), f"rank {number}", number),
+                peak=size,
+                failures=(failure,) * failed,
+            )
+        )
+    found = rank_set(ranks, "x", bfcviz.open)
+    told = [name for each in found.failures for name in each.ranks]
+    assert sorted(told) == sorted(f"rank {n}" for n, row in enumerate(rows) if row[2])
+    assert len(found.failures) == len({(what, 0 if what else size) for size, what, failed in rows if failed})
+    assert [bool(rank.failures) for rank in found.ranks] == sorted((row[2] for row in rows), reverse=True)
+    assert len(found.ranks) == len(rows)
+    if found.spreads:
+        assert found.spreads[0].least <= found.spreads[0].median <= found.spreads[0].most
+
+
+@needs_shared
+def test_real_snapshots_of_several_ranks(tmp_path):
+    snapshots = SHARED / "real" / "snapshots"
+    names = ("torch_magma_cs336", "torch_magma_cs336", "torch_code_location_2.6M")
+    for rank, name in enumerate(names):
+        (tmp_path / f"rank{rank}.pickle").symlink_to(snapshots / f"{name}.pickle")
+    (tmp_path / "rank3.pickle").write_bytes((snapshots / "torch_magma_cs336.pickle").read_bytes()[:5000])
+    found = bfcviz.open_all(tmp_path)
+    assert [rank.place.rank for rank in found.ranks] == [2, 0, 1, 3]
+    assert (found.worst.verdict, found.ranks[1].peak) == ("capacity", found.ranks[2].peak)
+    assert "cut off" in found.ranks[-1].problem
+    assert {each.rank for each in found.only} == {"rank 2"}
+
+
+@needs_shared
+def test_real_logs_state_their_peaks():
+    found = bfcviz.open_all(SHARED / "real" / "logs" / "*.log")
+    peaks = {Path(rank.place.file).name: rank.peak for rank in found.ranks}
+    assert peaks["tf2.14_2023-10_cifar10.log"] == 3288551168
+    assert peaks["jax_2024-05_16_001.log"] is None
+    assert sum(bool(rank.failures) for rank in found.ranks) == 9

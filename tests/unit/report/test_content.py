@@ -1,0 +1,237 @@
+"""The data of a report: the step it shows, its totals, its holders; and its renderings of odd traces."""
+
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from shared import sample_trace
+from unit.analysis.built import state
+from unit.figures.odd_traces import LABELS, ODD, many_regions
+from unit.figures.synthetic import MiB, PlainHeap, busy_trace
+
+import bfcviz
+from bfcviz.analysis.why import diagnose
+from bfcviz.cli.report import FORMATS, rendered
+from bfcviz.events.origin import Pool
+from bfcviz.events.trace import Trace
+from bfcviz.figures.colouring import colouring
+from bfcviz.figures.region_map.rows import lay_out
+from bfcviz.figures.theme import DARK, LIGHT
+from bfcviz.model.navigation import peak
+from bfcviz.report import words
+from bfcviz.report.content import report_of
+
+
+def failed_heap():
+    """Two chunks of 1 MiB pin the free memory of a heap of 8 MiB."""
+    heap = PlainHeap(8 * MiB)
+    held = [heap.allocate(MiB, f"layer_{number}/<b>op</b>") for number in range(8)]
+    for number in (0, 1, 3, 4, 6, 7):
+        heap.free(held[number])
+    heap.allocate(3 * MiB, "the/one|that`fails")
+    trace = heap.trace()
+    origin = replace(trace.origin, pools=(Pool("heap", 8 * MiB),))
+    return Trace.from_events(trace.read(0, len(trace)), trace.labels, origin)
+
+
+def test_it_shows_the_failure():
+    trace = failed_heap()
+    report = report_of(trace)
+    assert (report.has_failure, report.shown.event, report.model.step) == (
+        True,
+        len(trace) - 1,
+        len(trace) - 1,
+    )
+    assert report.shown == diagnose(trace, len(trace) - 1)
+    assert words.title(report).startswith("Fragmentation")
+    assert words.numbers(report) == "3.0 MiB asked for, 6.0 MiB free, largest free chunk 2.0 MiB"
+    assert [row.name for row in words.pins(report)[1]] == ["layer_2/<b>op</b>"]
+
+
+def test_without_a_failure_it_shows_the_peak():
+    trace = sample_trace("lstm")
+    report = report_of(trace)
+    assert (report.has_failure, report.model.step) == (False, peak(trace))
+    assert words.title(report) == "No request failed"
+
+
+def test_only_the_range_counts():
+    trace = busy_trace(400)
+    report = report_of(trace, 100, 200)
+    assert not report.has_failure
+    assert 100 <= report.model.step <= 200
+    model, most = bfcviz.Model(trace), []
+    for step in range(101, 201):
+        model.seek(step)
+        most.append(model.stats().bytes_in_use)
+    assert report.model.step == 101 + int(np.argmax(most))
+    assert report.series["step"][-1] == 200
+    assert report_of(trace, 100).has_failure
+
+
+def test_the_holders_are_those_of_the_step_shown():
+    report = report_of(busy_trace(300), 0, 250)
+    (by_op, *_) = report.holders
+    rows = report.model.in_use()
+    assert by_op.bytes_in_use == int(rows["size"].sum())
+    assert sum(row.share for row in words.holder_rows(by_op)) == pytest.approx(1.0)
+
+
+def test_chunks_without_a_label_are_told_by_size():
+    heap = PlainHeap(8 * MiB)
+    for _ in range(3):
+        heap.allocate(MiB)
+    heap.allocate(512)
+    report = report_of(heap.trace())
+    assert report.holders == []
+    assert words.by_size(report)[0][:2] == ("3 x 1.0 MiB", "3.0 MiB")
+    assert words.NO_HOLDERS in rendered(report, "html")
+
+
+def test_json_holds_the_same_numbers():
+    trace = failed_heap()
+    report = report_of(trace)
+    found = json.loads(rendered(report, "json"))
+    assert found["shown"]["heap_verdict"] == "fragmentation"
+    assert found["totals"]["bytes_in_use"] == report.stats.bytes_in_use == 2 * MiB
+    assert found["timeline"][-1]["bytes_in_use"] == 2 * MiB
+    assert sum(row["bytes"] for row in found["holders"]["op"]) == 2 * MiB
+    assert found["settings"]["bytes_limit"] == trace.origin.pools[0].limit
+
+
+class Tags(HTMLParser):
+    """Collects the tags and attributes of a page."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.attributes = set(), set()
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+KNOWN = {
+    "html", "head", "meta", "title", "style", "body", "header", "span", "div", "h1", "h2", "h3", "p", "ol", "li",
+    "section", "table", "tbody", "tr", "td", "figure", "figcaption", "svg", "path", "rect",
+}  # fmt: skip
+
+
+ATTRIBUTES = {
+    "lang", "charset", "http-equiv", "content", "name", "class", "style", "viewbox", "height", "width", "x", "y", "d",
+    "preserveaspectratio", "role", "aria-label", "vector-effect", "fill-opacity",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("name", ODD)
+def test_odd_traces_are_reported(name, form):
+    trace = ODD[name]()
+    for pool in range(len(trace.origin.pools)):
+        text = rendered(report_of(trace, pool=pool), form)
+        text.encode()
+        if form == "html":
+            page = Tags(text)
+            assert page.tags <= KNOWN
+            assert page.attributes <= ATTRIBUTES
+            assert len(text) < 1_000_000
+        if form == "json":
+            json.loads(text)
+
+
+def test_hostile_labels_mean_nothing_in_markdown():
+    text = rendered(report_of(ODD["odd_labels"]()), "md")
+    assert "<" not in re.sub(r"\\<", "", text)
+    assert all(line.count("|") - line.count("\\|") in {0, 4, 5} for line in text.splitlines())
+    assert "\u202e" not in text
+    assert "\x1b" not in text
+    assert any("script" in label for label in LABELS)
+
+
+def test_thousands_of_regions_and_chunks_make_a_small_page():
+    page = rendered(report_of(many_regions()), "html")
+    assert "smaller regions" in page
+    assert len(page) < 1_000_000
+
+
+def memory_map(page):
+    """Of a page: kind -> name in the legend of the map, and kind -> width of all its areas in the map."""
+    part = page.partition("<h2>Memory map")[2].partition("<h2>Over time")[0]
+    legend = re.findall(r'<span><span class="key ([\w-]+)"></span>(.*?)</span>', part)
+    widths = Counter()
+    for kind, path in re.findall(r'<path class="([\w-]+)" d="([^"]*)"', part):
+        widths[kind] += sum(map(float, re.findall(r"h([\d.]+)", path)))
+    return dict(legend), widths
+
+
+def test_the_map_has_the_colours_and_the_legend_of_the_dashboard():
+    trace = sample_trace("conv")
+    page = rendered(report_of(trace), "html")
+    legend, widths = memory_map(page)
+    figure = bfcviz.draw("region_map", trace, peak(trace), colour="holder")
+    drawn = {
+        each.name: each.fillcolor for each in figure.select_traces({"fill": "toself", "showlegend": True})
+    }
+    for theme, rule in ((LIGHT, ":root{"), (DARK, "dark){:root{")):
+        declared = page.partition(rule)[2].partition("}")[0]
+        fills = [paint.fill for paint in theme.holders]
+        assert re.findall(r"--holder-\d+:(#\w+);", declared) == fills
+        if theme is LIGHT:
+            named = {
+                name: fills[int(kind[7:])] for kind, name in legend.items() if kind.startswith("holder-")
+            }
+    assert named == {name: drawn[name] for name in named}
+    assert named.keys() == drawn.keys() - {"free", "waste (size - requested)"}
+    assert {"functional_1", "no label", "adam", "other"} <= named.keys()
+    assert {legend["free"], legend["waste"]} == {"free", "waste (size - requested)"}
+
+    model = report_of(trace).model
+    chunks = model.in_use()
+    colours = colouring(trace, 0, "holder", LIGHT, model.chunks())
+    rows = lay_out(model.regions(), wrapped_rows=16)
+    requested = np.bincount(colours.classes(chunks, model.step), chunks["requested"])
+    for number in np.flatnonzero(requested).tolist():
+        hairs = 0.5 * (colours.classes(chunks, model.step) == number).sum() + 1
+        assert widths[f"holder-{number}"] == pytest.approx(requested[number] * 1000 / rows.width, abs=hairs)
+
+
+def test_a_holder_has_the_colour_of_its_memory_in_the_map():
+    page = rendered(report_of(sample_trace("conv")), "html")
+    table = page.partition("<h3>By op</h3>")[2].partition("</table>")[0]
+    found = dict(re.findall(r'class="name">([^<]*)</td>.*?class="bar ([\w-]*)"', table))
+    trace = sample_trace("conv")
+    names = dict(colouring(trace, 0, "holder", LIGHT, report_of(trace).model.chunks()).holders.names())
+    for name, kind in found.items():
+        if kind.startswith("holder-"):
+            holder = names.get(int(kind[7:]))  # None: other
+            assert holder is None or name.startswith(holder)
+    assert sum(kind.startswith("holder-") for kind in found.values()) >= 10
+    assert found["206 others"] == "several"
+
+
+def test_waste_that_the_file_does_not_know_is_not_drawn():
+    trace = state([[(4, 3), -4]], asked=6, limit=8, facts={"requested_bytes_in_use": None})
+    legend, widths = memory_map(rendered(report_of(trace), "html"))
+    assert "waste" not in legend
+    assert widths["waste-area"] == 0
+
+
+def test_it_shows_who_held_the_memory_of_the_device():
+    trace = state([[4, -4]], asked=5, limit=8, device_free=2 * MiB, device_total=30 * MiB)
+    report = report_of(trace)
+    account = report.shown.account
+    assert (account.total, account.free, account.unaccounted) == (30 * MiB, 2 * MiB, 20 * MiB)
+    page = rendered(report, "html")
+    assert page.count('class="bfcviz-account-table"') == 1
+    assert page.count('class="p-') == len([part for part in account.parts if part.size])
+    assert all(words.escaped(part.name) in rendered(report, "md") for part in account.parts)
+    assert json.loads(rendered(report, "json"))["shown"]["account"]["not_accounted_for_bytes"] == 20 * MiB
+
+
+def test_without_figures_of_the_device_there_is_no_such_part():
+    assert "bfcviz-account-table" not in rendered(report_of(failed_heap()), "html").split("</style>")[1]

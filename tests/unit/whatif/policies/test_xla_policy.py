@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+from integration.whatif.test_policy import stream_of
+
+from bfcviz.errors import InvalidRequest
+from bfcviz.events.labels import Labels
+from bfcviz.whatif.policy_table import policy_of
+from bfcviz.whatif.requests import ALLOCATE, RequestStream
+
+MiB = 1 << 20
+
+
+def labelled(*requests):
+    """A stream of allocations (label, size)."""
+    stream = stream_of([(ALLOCATE, at, size) for at, (_, size) in enumerate(requests)])
+    labels = Labels()
+    stream.rows["label"] = [labels.intern(label) for label, _ in requests]
+    return RequestStream(stream.rows, labels, "labelled")
+
+
+STREAM = labelled(
+    ("fusion", MiB), ("all-gather.1", MiB), ("empty", 0), ("x/all-reduce", 3 * MiB), ("copy", 2 * MiB)
+)
+
+
+def upper_ones(text):
+    outcome = policy_of(text).serve(STREAM, 16 * MiB)
+    middle = outcome.address.min(where=outcome.address > 0, initial=1 << 62) + np.uint64(8 * MiB)
+    return np.flatnonzero(outcome.address >= middle).tolist()
+
+
+def test_labels_or_sizes_send_requests_to_the_upper_end():
+    assert upper_ones("xla:upper_labels=all-gather|all-reduce") == [1, 3]
+    assert upper_ones("xla:upper_from=2MiB") == [3, 4]
+    assert upper_ones("xla:upper_labels=gather,upper_from=3MiB") == [1, 3]
+    assert policy_of("xla").serve(STREAM, 8 * MiB).address[4] % np.uint64(16 * MiB) == 5 * MiB
+
+
+def test_a_recorded_outcome_has_the_same_ends():
+    policy = policy_of("xla:upper_from=2MiB")
+    plain, recorded = (policy.serve(STREAM, 16 * MiB, record=record) for record in (False, True))
+    assert (plain.address == recorded.address).all()
+    assert recorded.options == {"upper_from": 2 * MiB}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "xla:lower_order=random",
+        "xla:upper_split=never",
+        "xla:upper_alignment=300",
+        "xla:fragmentation_fraction=2",
+    ],
+)
+def test_impossible_options_are_named(text):
+    with pytest.raises(InvalidRequest, match=text.partition(":")[2].partition("=")[0]):
+        policy_of(text)
+
+
+def test_it_needs_a_limit():
+    with pytest.raises(InvalidRequest, match="limit"):
+        policy_of("xla").serve(STREAM)

@@ -1,0 +1,80 @@
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from unit.whatif.sweep.streams import record
+
+import bfcviz
+from bfcviz.errors import FileError, InvalidRequest, MissingExtra
+from bfcviz.whatif.requests import requests_of
+from bfcviz.whatif.sweep.point import read_requests
+
+fsspec = pytest.importorskip("fsspec")
+
+
+@pytest.fixture
+def url():
+    """A folder in memory, as a URL, with a trace as a file and one as a recording."""
+    files, folder = fsspec.filesystem("memory"), f"/{uuid4()}"
+    files.makedirs(folder)
+    yield f"memory:/{folder}"
+    files.rm(folder, recursive=True)
+
+
+def test_a_file_at_a_url_is_read(url, tmp_path):
+    path = tmp_path / "run.parquet"
+    bfcviz.open(record(tmp_path / "run")).save(path)
+    fsspec.filesystem("memory").put_file(str(path), f"{url}/run.parquet")
+    found, expected = read_requests(f"{url}/run.parquet"), requests_of(bfcviz.open(path))
+    assert (found.rows == expected.rows).all()
+    assert found.source == expected.source
+
+
+def test_a_recording_at_a_url_is_read(url, tmp_path):
+    record(tmp_path / "run")
+    fsspec.filesystem("memory").put(f"{tmp_path}/run", f"{url}/run", recursive=True)
+    found, expected = read_requests(f"{url}/run"), read_requests(str(tmp_path / "run"))
+    assert (found.rows == expected.rows).all()
+    assert found.allocations == 2
+
+
+def test_what_is_wrong_names_the_url_and_leaves_no_copy(url, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    fsspec.filesystem("memory").pipe_file(f"{url}/damaged", b"PAR1" + bytes(100))
+    wrong = (f"{url}/missing", f"{url}/damaged", "nothing_such://a/b")
+    for each in wrong:
+        with pytest.raises(FileError) as caught:
+            read_requests(each)
+        assert caught.value.path == each
+        assert str(tmp_path) not in str(caught.value)
+    assert list(Path(tmp_path).iterdir()) == []
+
+
+def test_a_heap_that_the_trace_does_not_have(tmp_path):
+    with pytest.raises(InvalidRequest, match="heap 3"):
+        read_requests(str(record(tmp_path / "run")), 3)
+
+
+def test_a_name_with_colons_is_a_local_file(tmp_path):
+    path = tmp_path / "rank::0"
+    record(path)
+    assert len(read_requests(str(path))) == len(requests_of(bfcviz.open(path)))
+
+
+def test_without_fsspec_a_url_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(MissingExtra, match="fsspec"):
+        read_requests("s3://bucket/trace.parquet")
+
+
+def test_an_archive_cannot_write_outside_of_the_copy(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("trace/origin.json", "{}")
+        archive.writestr("trace/../../evil.txt", "evil")
+    before = {*Path(tempfile.gettempdir()).iterdir()}
+    with pytest.raises(FileError, match="evil"):
+        read_requests(f"zip://trace::{tmp_path / 'x.zip'}", 0)
+    assert not [path for path in {*Path(tempfile.gettempdir()).iterdir()} - before if "evil" in path.name]
