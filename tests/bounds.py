@@ -2,8 +2,8 @@
 
 A copy of this checkout is installed and tested in a fresh environment: once with the lowest versions that
 pyproject.toml allows, on the lowest Python, and once with the newest.
-`python tests/bounds.py lowest tests/unit/figures` runs one of both with these arguments of pytest. Exit status 1 if a test
-failed.
+`python tests/bounds.py lowest tests/unit/figures` runs one of both with these arguments of pytest.
+Exit status 1 if a test failed.
 
 A run with the lowest versions that passes writes them to `LOWEST`; tests/integration/packaging/test_bounds.py
 compares them with pyproject.toml, so that a changed bound is tested before it is declared.

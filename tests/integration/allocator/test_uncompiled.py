@@ -18,8 +18,8 @@ SAMPLE = {
     "events": ("test_labels.py", "test_log.py", "test_log_reader.py", "test_schema.py", "test_trace.py"),
     "model": (
         "state",
-        *("test_beginning.py", "test_by_time.py", "test_fragmentation.py", "test_keyframes.py"),
-        *("test_notable_events.py", "test_rolling.py", "test_timeline.py", "test_trace_from_source.py"),
+        *("test_by_time.py", "test_fragmentation.py", "test_keyframes.py"),
+        *("test_notable_events.py", "test_rolling.py", "test_snapshots.py", "test_timeline.py"),
     ),
     "figures": ("region_map/raster",),
     "formats": ("test_compiled_rules.py",),
