@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import os
 import re
 import sys
 import threading
@@ -9,22 +10,22 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 import numpy as np
 
-from bfcviz.analysis.ranks import RankSet
 from bfcviz.cli.command import INTERRUPTED
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
-from bfcviz.explain_and_draw import open_several
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.periodic import Periodic
 from bfcviz.terminal import printable
-from bfcviz.whatif.replay import searchable, stream_of
-from bfcviz.whatif.requests import RequestStream, without_failed
-from bfcviz.whatif.search.trial import SearchControl
+
+if TYPE_CHECKING:  # a command that needs them waits for their import, and no other
+    from bfcviz.analysis.ranks import RankSet
+    from bfcviz.whatif.requests import RequestStream
+    from bfcviz.whatif.search.trial import SearchControl
 
 # ------------------------------------------------------------------------------
 # Open a file with a progress bar on a terminal, and check where a command writes.
@@ -153,7 +154,7 @@ def writable(out: Path, source: str, suffixes: Sequence[str], *, force: bool) ->
 
 def asked_ranks(
     arguments: argparse.Namespace, *, by: str = "op", step: int | str | None = None
-) -> RankSet | None:
+) -> "RankSet | None":
     """The ranks in the files of the arguments; None where these name one file.
 
     On a terminal a bar shows how many files are read; Ctrl-C ends it with those that were read.
@@ -163,6 +164,10 @@ def asked_ranks(
         TraceError: no file can be read.
     """
     words = [arguments.file, *arguments.more]
+    if not arguments.more and os.path.isfile(arguments.file):  # noqa: PTH113  also of text that is no path
+        return None
+    from bfcviz.explain_and_draw import open_several  # noqa: PLC0415  with all answers about a trace
+
     if not sys.stderr.isatty():
         found = open_several(words, by=by, step=step)
     else:
@@ -173,7 +178,7 @@ def asked_ranks(
     return found
 
 
-def status_of(ranks: RankSet) -> int | None:
+def status_of(ranks: "RankSet") -> int | None:
     """The exit status after these ranks: that of an interrupt, if files were left out."""
     return INTERRUPTED if ranks.left_out else None
 
@@ -318,7 +323,7 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def asked_requests(arguments: argparse.Namespace) -> RequestStream:
+def asked_requests(arguments: argparse.Namespace) -> "RequestStream":
     """The requests of the file.
 
     Raises:
@@ -326,6 +331,9 @@ def asked_requests(arguments: argparse.Namespace) -> RequestStream:
         TraceError: the file has no such allocator.
         InvalidRequest: it has nothing to compare: no allocations, or no frees.
     """
+    from bfcviz.whatif.replay import searchable, stream_of  # noqa: PLC0415
+    from bfcviz.whatif.requests import without_failed  # noqa: PLC0415
+
     with open_with_progress(arguments.file) as trace:
         pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
         stream = stream_of(trace, pool)
@@ -337,8 +345,10 @@ def asked_requests(arguments: argparse.Namespace) -> RequestStream:
 
 
 @contextmanager
-def search_control(text: str) -> Iterator[SearchControl]:
+def search_control(text: str) -> "Iterator[SearchControl]":
     """A control for one search; until the end of the `with` a terminal shows how far it is."""
+    from bfcviz.whatif.search.trial import SearchControl  # noqa: PLC0415
+
     if not sys.stderr.isatty():
         yield SearchControl()
         return
