@@ -704,9 +704,14 @@ def failure_lines(found: Diagnosis) -> list[str]:
     """The report: the verdict, the sizes, the best runs with what pins them, and advice."""
     verdict = found.verdict.replace("_", " ")
     if not found.requested and found.event is None:
+        nothing = (
+            "no request failed"
+            if not found.is_state_only
+            else "the file does not say whether a request failed"
+        )
         return [
             *found.lead,
-            f"{found.pool_name} at step {found.step:,}: no request failed.",
+            f"{found.pool_name} at step {found.step:,}: {nothing}.",
             *size_rows(found),
         ]
     return [
