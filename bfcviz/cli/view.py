@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import secrets
 import sys
 from importlib.util import find_spec
@@ -171,7 +172,7 @@ def _ranks(file: str) -> "RankSet | None":
     """The ranks in the files; None: it is one file."""
     from bfcviz.explain_and_draw import open_several  # noqa: PLC0415  the server needs no traces
 
-    return open_several([file] if Path(file).exists() else file.split(_SEPARATOR))
+    return open_several([file] if Path(file).exists() else re.split(r"\n(?=/)", file))  # all are absolute
 
 
 def _open(file: str) -> "Trace":

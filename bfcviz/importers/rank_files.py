@@ -55,11 +55,13 @@ def rank_files(sources: Sequence[Source]) -> RankFiles | None:
         sources: paths of files and folders, and patterns such as `snapshots/*.pickle`.
 
     Raises:
-        FileError: a folder has too many files, or one of several paths does not exist.
+        FileError: a path is empty, a folder has too many files, or one of several paths does not exist.
     """
     found: dict[Path, None] = {}
     others, is_one = 0, len(sources) == 1
     for source in sources:
+        if not os.fspath(source):
+            raise FileError("an empty path", "", "names no file: give a file or a folder, or . for this one")
         path = Path(source)
         if _is_folder(path):
             inside, left_out = _in_folder(path)

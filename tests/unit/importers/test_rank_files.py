@@ -141,3 +141,10 @@ def test_a_folder_that_contains_itself_ends(folder):
     path = folder("rank0.parquet", "rank1.parquet")
     (path / "loop").symlink_to(path)
     assert len(rank_files([path]).places) == 2
+
+
+def test_an_empty_path_is_not_this_folder(monkeypatch, folder):
+    monkeypatch.chdir(folder("rank0.parquet", "rank1.parquet"))
+    with pytest.raises(FileError, match="empty"):
+        rank_files([""])
+    assert len(rank_files(["."]).places) == 2
