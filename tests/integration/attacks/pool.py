@@ -67,7 +67,7 @@ class Worker:
 
     def _work(self, out):
         _limit(self.folder / "stderr")
-        attack = import_module(f"attacks.{self.attack}")
+        attack = import_module(f"integration.attacks.{self.attack}")
         for number in self.numbers:
             case = f"{self.attack}:{self.seed}:{number}"
             os.write(out, json.dumps({"case": case, "number": number}).encode() + b"\n")
@@ -135,7 +135,7 @@ def _memory(name):
 
 def run(attack, seed, numbers, folder, *, seconds, workers=2):
     """Run the cases with these numbers until all are done or the time is up."""
-    import_module(f"attacks.{attack}")  # once for all workers
+    import_module(f"integration.attacks.{attack}")  # once for all workers
     result, begun = Result(attack, len(numbers)), time.monotonic()
     with selectors.DefaultSelector() as waiting:
 

@@ -59,9 +59,9 @@ def case(number, rng, folder):
     if number % 2:
         exec(planted[number // 2])
     return "fine"
-module = types.ModuleType("attacks.planted")
+module = types.ModuleType("integration.attacks.planted")
 module.case = case
-sys.modules["attacks.planted"] = module
+sys.modules["integration.attacks.planted"] = module
 result = pool.run("planted", "0", range(10), Path({str(tmp_path)!r}), seconds=60)
 for case, why in result.failures:
     print(case, why.replace("\\n", " "))

@@ -23,7 +23,7 @@ pytestmark = [
 
 
 def test_a_failing_import_is_an_exception():
-    script = ROOT / "tests" / "packaging" / "failing_imports.py"
+    script = ROOT / "tests" / "integration" / "packaging" / "failing_imports.py"
     done = run_python(script, "KeyboardInterrupt", MOST, *MODULES)
     tries = dict(line.split() for line in done.stdout.splitlines())  # a try that ends badly has more words
     assert (done.returncode, *tries) == (0, *MODULES)

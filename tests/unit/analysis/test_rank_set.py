@@ -35,8 +35,8 @@ def test_failures_come_first_then_the_highest_peak(job):
     found = bfcviz.open_all(job)
     assert [rank.place.rank for rank in found.ranks] == [0, 2, 3, 1]
     assert [rank.verdict for rank in found.ranks] == [
-        "fragmentation",
-        "fragmentation",
+        "cached_fragmentation",
+        "cached_fragmentation",
         "no_failure",
         "no_failure",
     ]
@@ -48,7 +48,7 @@ def test_failures_come_first_then_the_highest_peak(job):
 def test_one_failure_is_told_once_with_its_ranks(job):
     (shared,) = bfcviz.open_all(job).failures
     assert (shared.ranks, shared.count, shared.requested) == (("rank 0", "rank 2"), 2, (4 * MIB, 5 * MIB))
-    assert shared.failure.verdict == "fragmentation"
+    assert shared.failure.verdict == "cached_fragmentation"
 
 
 def test_what_differs_is_measured(job):
