@@ -35,7 +35,7 @@ def peak_headline(model: Model) -> str:
     name, share = largest_holder(model)
     has_regions = regions_known(model.trace.origin.details, model.pool)
     of_pool = f" of a pool of {format_bytes(model.table.pool_bytes)}" if has_regions else ""
-    held = f", {share:.0%} held by {name}" if name else ""
+    held = f", {share:.0%} {'' if name.startswith('allocated ') else 'held by '}{name}" if name else ""
     return f"Peak: {format_bytes(used)} in use{of_pool}{held}"
 
 

@@ -705,8 +705,9 @@ class RankSet:
         texts = [*self.failure_lines, *self.difference_lines]
         names = "".join(f"<th>{_html(name)}</th>" for name in head)
         return (
-            f'<div class="bfcviz-ranks"><p><b>{_html(self.headline)}</b></p>{_html_lines(texts)}'
-            f"<table><thead><tr>{names}</tr></thead><tbody>{''.join(map(_html_row, rows))}</tbody></table>"
+            f'<div class="bfcviz-ranks" style="line-height:1.35"><b>{_html(self.headline)}</b>{_html_lines(texts)}'
+            f'<table style="margin:.4em 0; text-align:left; border-spacing:1.2em 0">'
+            f"<thead><tr>{names}</tr></thead><tbody>{''.join(map(_html_row, rows))}</tbody></table>"
             f"{_html_lines(self.problem_lines)}</div>"
         )
 
@@ -759,7 +760,7 @@ def _html(text: str) -> str:
 
 
 def _html_lines(texts: Sequence[str]) -> str:
-    return "".join(f"<p>{_html(text)}</p>" for text in texts)
+    return "".join(f"<div>{_html(text)}</div>" for text in texts)
 
 
 def _html_row(cells: Sequence[str]) -> str:
