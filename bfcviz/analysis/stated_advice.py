@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from bfcviz.analysis.stated_verdict import Cause, Judgement, buffer_of, device_use
+from bfcviz.analysis.stated_verdict import SLIVER, Cause, Judgement, buffer_of, device_use
 from bfcviz.formats import torch, xla
 from bfcviz.formats.messages import StatedFailure
 from bfcviz.units import GiB, format_bytes
@@ -161,15 +161,35 @@ def _batch(found: StatedFailure) -> str:
 _OLD: Final = {"0.4.1 to 1.3", "1.4 to 2.0", "1.11 to 2.0", "1.4 to 1.13", "1.13 or later"}
 """Versions that know no expandable segments, or may not."""
 
+_OLDEST: Final = "0.4.1 to 1.3"
+"""Versions without settings of the allocator and without memory_summary()."""
+
 _SERVERS: Final = frozenset({"vllm", "sglang"})
 _INFERENCE: Final = frozenset({"vllm", "sglang", "comfyui", "llamacpp", "ollama", "inference"})
 
 
-def _setting(found: StatedFailure) -> str:
-    """The environment variable of the allocator, as this version and platform spell it."""
+def _setting(found: StatedFailure, value: str) -> str:
+    """A setting of the allocator, by a variable that this version and platform read.
+
+    Builds for CUDA and ROCm from 2.9 on read the older name, too (c10/cuda/CUDAAllocatorConfig.h).
+    """
     if "conf" in found.marks or found.version == "2.9 or later":
-        return torch.NEW_CONF
-    return torch.HIP_CONF if "hip_conf" in found.marks else torch.CONF
+        return f"{torch.NEW_CONF}={value} (before PyTorch 2.9 and, deprecated, after it: {torch.CONF})"
+    return f"{torch.HIP_CONF if 'hip_conf' in found.marks else torch.CONF}={value}"
+
+
+def _backend(found: StatedFailure) -> str:
+    """The module of torch that has the functions for this kind of device."""
+    return "xpu" if found.framework == "PyTorch XPU" else "cuda"
+
+
+def _holders(found: StatedFailure) -> str:
+    """The command that names the processes on the device."""
+    if "ROCm" in found.framework:
+        return "rocm-smi --showpids"
+    if found.framework in {"PyTorch XPU", "oneAPI"}:
+        return "xpu-smi ps"
+    return "nvidia-smi --query-compute-apps=pid,used_memory --format=csv"
 
 
 def _torch(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
@@ -179,6 +199,16 @@ def _torch(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
 
 
 def _recording(found: StatedFailure) -> str:
+    if found.framework == "PyTorch XPU":
+        return (
+            "To see how much tensors and the cache hold: print torch.xpu.memory_stats() before the step that fails "
+            "(allocated_bytes.all.peak, reserved_bytes.all.peak)."
+        )
+    if found.version == _OLDEST:
+        return (
+            "To see what grows: print torch.cuda.memory_allocated() and torch.cuda.max_memory_allocated() between "
+            "the steps; del what is no longer needed. A table of the allocator needs PyTorch 1.4, a history 2.1."
+        )
     if found.version in _OLD - {"1.13 or later"}:
         return (
             "To see who holds it: print(torch.cuda.memory_summary()) where the error is caught; a history of "
@@ -218,7 +248,7 @@ def _torch_shape(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvi
 
 def _torch_limit(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
-    backend = "xpu" if found.framework == "PyTorch XPU" else "cuda"
+    backend = _backend(found)
     yield StatedAdvice(
         AdviceWord.RAISE_LIMIT,
         (f"Search the code for torch.{backend}.set_per_process_memory_fraction and raise it, up to 1.0."),
@@ -280,40 +310,69 @@ def _torch_refused(found: StatedFailure, judged: Judgement) -> Iterator[StatedAd
 
 def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     request, free = found.fact("requested") or 0, found.fact("device_free") or 0
-    setting, is_amd = _setting(found), found.framework == "PyTorch ROCm"
+    is_amd = found.framework == "PyTorch ROCm"
     counters = found.message in {"torch-summary", "torch-stats"}
-    can_expand = found.version not in _OLD and "windows" not in found.marks and not is_amd
-    if found.framework == "PyTorch XPU":
-        can_expand = False
-    elif can_expand:
+    use = device_use(found)
+    is_sliver = not counters and _is_sliver(found)
+    if is_sliver:
+        yield from _torch_full(found, judged)
+    if found.version == _OLDEST:
+        yield from _smaller_request(
+            found,
+            "Reduce the batch, or del tensors before this step: this version has no setting of the allocator. "
+            "PyTorch 1.8 and later have max_split_size_mb, 2.1 and later expandable_segments.",
+        )
+        return
+    is_set = {"expandable_set", "max_split_set"} & found.marks
+    has_settings = found.framework != "PyTorch XPU" and "async" not in found.marks
+    can_expand = has_settings and found.version not in _OLD and "windows" not in found.marks and not is_amd
+    can_expand = can_expand and "expandable_set" not in is_set
+    # Segments for requests up to `LARGE_SEGMENT` have that size: no split limit above it changes them.
+    can_split = has_settings and not is_set and (counters or request > torch.LARGE_SEGMENT) and not is_sliver
+    if can_expand:
         yield StatedAdvice(
             AdviceWord.EXPANDABLE,
-            f"Set {setting}=expandable_segments:True before the start: segments then grow in place, and the cached "
-            "memory is usable for this request (Linux).",
+            f"Set {_setting(found, 'expandable_segments:True')} before the start: segments then grow in place, and "
+            "the cached memory is usable for this request (Linux).",
         )
-    if can_expand and not counters:
+    if can_expand and can_split and not counters:
         yield StatedAdvice(
-            AdviceWord.MAX_SPLIT, f"Where that is not supported (Windows): {setting}=max_split_size_mb:128."
+            AdviceWord.MAX_SPLIT,
+            f"Where that is not supported (Windows): {_setting(found, 'max_split_size_mb:128')}.",
         )
-    elif "async" not in found.marks and found.framework != "PyTorch XPU":
+    elif can_split:
         newer = "; from PyTorch 2.1 on Linux expandable_segments:True is better" if not is_amd else ""
         yield StatedAdvice(
             AdviceWord.MAX_SPLIT,
-            f"Set {setting}=max_split_size_mb:128 (PyTorch 1.8 or later): large segments are then not cut for small "
-            f"tensors{newer}.",
+            f"Set {_setting(found, 'max_split_size_mb:128')} (PyTorch 1.8 or later): large segments are then not cut "
+            f"for small tensors{newer}.",
         )
-    use = device_use(found)
     worth = max(request - free, 0.02 * (found.fact("device_total") or 0))
     if judged.others and use.is_listed and judged.others >= worth:
         yield StatedAdvice(
             AdviceWord.OTHER_PROCESSES,
-            f"Other processes hold {format_bytes(judged.others, 2)}, enough for what is missing: nvidia-smi names "
-            "them.",
+            f"Other processes hold {format_bytes(judged.others, 2)}, enough for what is missing: "
+            f"{_holders(found)}.{_pids(found)}",
         )
-    if not counters:
-        yield from _smaller_request(
-            found, f"{format_bytes(max(0, request - free), 2)} less would have fitted."
-        )
+    if not counters and request > free:
+        less = format_bytes(request - free, 2)
+        yield from _smaller_request(found, f"A request that is {less} smaller would have fitted.")
+
+
+def _is_sliver(found: StatedFailure) -> bool:
+    """Whether the cache is so small that no setting of the allocator gains much."""
+    use, total = device_use(found), found.fact("device_total") or 0
+    return use.cached is not None and use.cached < SLIVER * max(use.pool or 0, total)
+
+
+def _pids(found: StatedFailure) -> str:
+    """The processes that the text lists beside this one, the largest first."""
+    own = device_use(found).own
+    others = [(held, pid) for pid, held in found.processes.items() if held and held != own]
+    if not others:
+        return ""
+    named = ", ".join(f"{pid} ({format_bytes(held, 2)})" for held, pid in sorted(others, reverse=True)[:3])
+    return f" The text names process {named}."
 
 
 def _torch_private(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
@@ -334,12 +393,10 @@ def _torch_private(found: StatedFailure, judged: Judgement) -> Iterator[StatedAd
 
 def _torch_others(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     held = "" if judged.others is None else f" They hold {format_bytes(judged.others, 2)}."
-    tool = (
-        "rocm-smi --showpids"
-        if found.framework == "PyTorch ROCm"
-        else "nvidia-smi --query-compute-apps=pid,used_memory --format=csv"
+    yield StatedAdvice(
+        AdviceWord.OTHER_PROCESSES,
+        f"Stop the other processes on this device: {_holders(found)}.{held}{_pids(found)}",
     )
-    yield StatedAdvice(AdviceWord.OTHER_PROCESSES, f"Stop the other processes on this device: {tool}.{held}")
     yield StatedAdvice(
         AdviceWord.RAISE_LIMIT,
         (
@@ -348,7 +405,7 @@ def _torch_others(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdv
                 "--gpu-memory-utilization (vLLM) or --mem-fraction-static (SGLang)."
                 if found.marks & _SERVERS
                 else "such as gpu_memory_utilization of an engine, or "
-                "torch.cuda.set_per_process_memory_fraction."
+                f"torch.{_backend(found)}.set_per_process_memory_fraction."
             )
         ),
     )
@@ -410,12 +467,16 @@ def _torch_unknown(found: StatedFailure, judged: Judgement) -> Iterator[StatedAd
             "The numbers stand in the lines below the error, on the console. Or start with the native allocator "
             "(ComfyUI: --disable-cuda-malloc), whose message is whole.",
         )
+    elif found.framework == "PyTorch XPU" and found.fact("device_total") is not None:
+        yield from _smaller_request(found)
+        free = "To see what is free: torch.xpu.mem_get_info() before the step that fails."
+        yield StatedAdvice(AdviceWord.RECORD, f"{free} {_recording(found)}")
     else:
         whole = "Give the whole message: the sentences after this one say who holds the memory."
         yield StatedAdvice(AdviceWord.RECORD, f"{whole} {_recording(found)}")
     if not found.marks & _SERVERS:
         yield from _smaller_request(found)
-        look = "Look with nvidia-smi whether another process holds the device."
+        look = f"Look whether another process holds the device: {_holders(found)}."
         yield StatedAdvice(AdviceWord.OTHER_PROCESSES, look)
 
 

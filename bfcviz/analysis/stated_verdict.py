@@ -12,7 +12,7 @@ from math import prod
 from typing import Final
 
 from bfcviz.formats.messages import IMPOSSIBLE, StatedFailure
-from bfcviz.units import GiB, format_bytes
+from bfcviz.units import GiB, MiB, format_bytes
 
 
 class Cause(StrEnum):
@@ -98,6 +98,18 @@ _CONTEXT: Final = 0.25
 
 _LEAST_CACHE: Final = 0.02
 """Of the pool: a smaller cache is only the rest of rounding."""
+
+SLIVER: Final = 0.05
+"""Of the pool or of the device: a smaller cache may serve this request, and hardly the next."""
+
+_WORTH_A_WORD: Final = 0.05
+"""Of the device: what lies outside of the allocator and is less, is the context."""
+
+_LEAST_MARGIN: Final = 64 * MiB
+"""A driver may refuse so much of what it says is free, or 1 % of the device: for its tables, and in other pieces."""
+
+_FULL: Final = 0.9
+"""Of the device: with so much in live tensors it is full."""
 
 _SELF: Final = 0.03
 """Of the device: a listed process that leaves less for any other is this process itself, as in a "
@@ -187,6 +199,8 @@ def _torch(found: StatedFailure) -> Judgement:
         judged = rule(found, request, use)
         if judged is not None:
             return judged
+    if total is not None and free is None and use.pool is not None:
+        return _without_free(found, request, total, use)
     if total is None or free is None:
         return Judgement(
             Cause.UNKNOWN,
@@ -194,6 +208,46 @@ def _torch(found: StatedFailure) -> Judgement:
             Cause.CAPACITY,
         )
     return _full(found, request, use)
+
+
+def _without_free(found: StatedFailure, request: int, total: int, use: DeviceUse) -> Judgement:
+    """Of a text that does not say what is free, as of PyTorch's older versions for XPU: what is free at most."""
+    pool, cached, live = use.pool or 0, use.cached or 0, found.fact("allocated")
+    tensors = pool - cached if live is None else live
+    most = max(0, total - pool)
+    held = f"PyTorch holds {_size(pool)} of {_size(total)}, {_size(tensors)} of it live tensors"
+    if request > most + cached:
+        return Judgement(
+            Cause.CAPACITY,
+            f"At least {_size(request - most)} are missing: {held}. The text does not say how much of the rest is "
+            "free, but all of it and the cache together would be too little.",
+            Cause.OTHER_PROCESS if most > _CONTEXT * total else None,
+        )
+    if request > most:
+        return Judgement(
+            Cause.UNKNOWN,
+            f"{held}: at most {_size(most)} are free, {_size(request - most)} less than was asked. With the cache of "
+            f"{_size(cached)} it would fit only if {_size(request - cached)} were free, and the text does not say "
+            "how much is.",
+            Cause.CAPACITY,
+        )
+    return Judgement(
+        Cause.UNKNOWN,
+        f"{_size(request)} were refused. {held}: the other {_size(most)} are free or in use outside of PyTorch; the "
+        "text does not say which.",
+        Cause.OTHER_PROCESS if most > _CONTEXT * total else Cause.CAPACITY,
+    )
+
+
+def _outside(found: StatedFailure, use: DeviceUse) -> str:
+    """A sentence on what lies outside of PyTorch's memory, where that is worth one; else ""."""
+    total, free = found.fact("device_total"), found.fact("device_free")
+    if total is None or free is None or use.pool is None:
+        return ""
+    outside = total - free - use.pool
+    if outside < _WORTH_A_WORD * total:
+        return ""
+    return f" {_size(outside)} more of the device are in use outside of PyTorch's allocator."
 
 
 def _fraction(found: StatedFailure, request: int, use: DeviceUse) -> Judgement | None:
@@ -230,6 +284,15 @@ def _refused_with_free(found: StatedFailure, request: int, use: DeviceUse) -> Ju
         return None
     if total is not None and free > total * 1.01:
         which = f" The figures contradict each other: more is free than the {_size(total)} of the device."
+    elif total is not None and _is_nearly_full(found, request, free, total):
+        return Judgement(
+            Cause.CAPACITY,
+            f"{_size(request)} were refused with {_size(free)} free: {_size(free - request)} more than that, which "
+            f"the driver may need itself. {_size(found.facts['allocated'])} of {_size(total)} are live tensors: the "
+            f"device is full.{_outside(found, use)}",
+            Cause.DRIVER_REFUSED,
+            use.others,
+        )
     elif use.pool:
         which = " Not a lack of memory: a race with another process, or the driver or system refused."
     else:
@@ -238,6 +301,12 @@ def _refused_with_free(found: StatedFailure, request: int, use: DeviceUse) -> Ju
         Cause.DRIVER_REFUSED,
         f"{_size(request)} were refused with {_size(free)} free on the device.{which}",
     )
+
+
+def _is_nearly_full(found: StatedFailure, request: int, free: int, total: int) -> bool:
+    """Whether so little is free beyond a request that a driver may refuse it, on a device full of live tensors."""
+    margin = max(_LEAST_MARGIN, total // 100)
+    return free - request < margin and (found.fact("allocated") or 0) >= _FULL * total
 
 
 def _fragmented(found: StatedFailure, request: int, use: DeviceUse) -> Judgement | None:
@@ -251,7 +320,8 @@ def _fragmented(found: StatedFailure, request: int, use: DeviceUse) -> Judgement
     return Judgement(
         Cause.CACHED_FRAGMENTATION,
         f"{_size(request - free)} are missing ({_size(request)} asked, {_size(free)} free), while PyTorch holds "
-        f"{_size(use.cached)} that no tensor uses: pieces of segments in which live tensors lie.{beside}",
+        f"{_size(use.cached)} that no tensor uses: pieces of segments in which live tensors lie."
+        f"{_outside(found, use)}{beside}",
         Cause.CAPACITY,
         use.others,
     )
@@ -266,7 +336,7 @@ def _private(found: StatedFailure, request: int, use: DeviceUse) -> Judgement | 
     return Judgement(
         Cause.PRIVATE_POOLS,
         f"{_size(request - free)} are missing, and {_size(private)} are free in private pools, which only CUDA "
-        "graphs and MemPools may use.",
+        f"graphs and MemPools may use.{_outside(found, use)}",
         Cause.CAPACITY,
         use.others,
     )
@@ -314,13 +384,15 @@ def _full(found: StatedFailure, request: int, use: DeviceUse) -> Judgement:
         )
     live = found.fact("allocated")
     tensors = live if live is not None else use.pool
-    cached = "" if use.cached is None else f", {_size(use.cached)} are cached: too little"
+    is_sliver = use.cached is not None and free + use.cached >= request
+    why = "pieces of segments in which live tensors lie" if is_sliver else "too little even with them"
+    cached = "" if use.cached is None else f", {_size(use.cached)} are cached: {why}"
     is_sum = tensors < total / 2 < tensors + request
     both = f" With the request they would be {_size(tensors + request)}." if is_sum else ""
     return Judgement(
         Cause.CAPACITY,
-        f"{missing} are missing: {_size(tensors)} of {_size(total)} are live tensors of this process{cached}.{both} "
-        "No setting of the allocator helps.",
+        f"{missing} are missing: {_size(tensors)} of {_size(total)} are live tensors of this process{cached}.{both}"
+        f"{_outside(found, use)}{'' if is_sliver else ' No setting of the allocator helps.'}",
         Cause.OTHER_PROCESS if use.others and use.others > 0.1 * total else None,
         use.others,
     )

@@ -296,8 +296,8 @@ _REQUESTED: Final = Number(
 )
 _VERSIONS: Final = {
     "total capacty": "2.1",
-    "docs.pytorch.org": "2.8 or later",
     NEW_CONF: "2.9 or later",
+    "docs.pytorch.org": "2.8 or later",
     "torch.OutOfMemoryError": "2.5 or later",
     "expandable_segments": "2.2 or later",
     "has a total capacity": "2.2 or later",
@@ -403,7 +403,11 @@ MESSAGES: Final = (
                 "PYTORCH_MPS_HIGH_WATERMARK_RATIO x the recommended working set",
                 ("max allowed: {size}",),
             ),
-            Number("requested", "the heap that was asked for", ("Tried to allocate {size}",)),
+            Number(
+                "requested",
+                "the buffer of the tensor, its size rounded up to what Metal allocates",
+                ("Tried to allocate {size}",),
+            ),
         ),
         marks={"MPS backend": "unified"},
     ),
@@ -500,6 +504,16 @@ PROCESS: Final = re.compile(
     r"Process\s{0,40}(\d{1,10})\s{0,40}has\s{0,40}(\d[\d.,]{0,30}\s{0,3}(?:[KMGT]i?)?[Bb](?:ytes)?)\s{0,40}memory"
 )
 """A process in the list of the driver: its pid and its bytes. In a container the own process stands there, too."""
+
+SET: Final = re.compile(
+    r"(?m)(?:^[ \t>$#]{0,20}(?:set\s{1,9})?|\bexport\s{1,9}|(?:-e|--env|env|ENV)\s{1,9}|[\"'\[]|\$env:)"
+    r"PYTORCH_(?:CUDA_|HIP_)?ALLOC_CONF[\"'\]]{0,3}\s{0,9}[=:,]\s{0,9}[\"']?([\w:,.>\[\]]{1,300})"
+    r"(?![\w:,.>\[\]]|\s{1,40}to\s{1,40}avoid)"
+)
+"""A setting in an environment or a command line; not the one that PyTorch's own message offers `to avoid` something."""
+
+SET_MARKS: Final = {"expandable_segments:True": "expandable_set", "max_split_size_mb:": "max_split_set"}
+"""A word of a setting -> the mark of the failure."""
 
 BACKENDS: Final = {"CUDA": "PyTorch CUDA", "HIP": "PyTorch ROCm", "XPU": "PyTorch XPU"}
 """The word before `out of memory` -> the framework."""

@@ -249,6 +249,9 @@ def hints_of(text: str) -> set[str]:
     lower = text.lower()
     found = {hint for word, hint in _HINTS.items() if word in lower}
     found |= {"tensorflow"} if any(word in text for word in xla.TENSORFLOW_WORDS) else set()
+    if "alloc_conf" in lower:
+        for match in torch.SET.finditer(text):
+            found |= {mark for word, mark in torch.SET_MARKS.items() if word in match[1]}
     return found | ({"jax"} if any(word in text for word in xla.JAX_WORDS) else set())
 
 

@@ -101,6 +101,96 @@ def test_the_setting_has_the_name_of_its_version():
     assert "PYTORCH_HIP_ALLOC_CONF=" in first.text
 
 
+def texts(found):
+    return " ".join(each.text for each in advise(found, judge(found)))
+
+
+@pytest.mark.parametrize(
+    ("facts", "cause"),
+    [
+        (
+            {"requested": 2, "device_total": 15.56, "allocated": 13.1, "reserved_unallocated": 1.02},
+            Cause.UNKNOWN,
+        ),
+        (
+            {"requested": 4, "device_total": 15.56, "allocated": 13.1, "reserved_unallocated": 1.02},
+            Cause.CAPACITY,
+        ),
+        ({"requested": 1, "device_total": 15.56, "allocated": 2, "reserved_unallocated": 0}, Cause.UNKNOWN),
+    ],
+)
+def test_xpu_without_its_free_memory(facts, cause):
+    found = torch(
+        framework="PyTorch XPU", device_free=None, **{name: size * GIB for name, size in facts.items()}
+    )
+    assert judge(found).cause is cause
+    assert "15.56 GiB" in judge(found).sentence
+    assert not {"torch.cuda", "nvidia-smi", "ALLOC_CONF"} & {
+        word for word in ("torch.cuda", "nvidia-smi", "ALLOC_CONF") if word in texts(found)
+    }
+    assert "torch.xpu." in texts(found)
+
+
+@pytest.mark.parametrize(
+    ("free", "live", "cause"),
+    [
+        (217.44, 10.03, Cause.CAPACITY),
+        (217.44, 5, Cause.DRIVER_REFUSED),  # the device is not full
+        (400, 10.03, Cause.DRIVER_REFUSED),  # more than a driver keeps for itself
+    ],
+)
+def test_a_driver_needs_a_margin_of_a_full_device(free, live, cause):
+    found = torch(
+        requested=216 * MIB,
+        device_free=free * MIB,
+        allocated=live * GIB,
+        device_total=10.76 * GIB,
+        reserved_unallocated=9 * MIB,
+    )
+    assert judge(found).cause is cause
+
+
+def test_a_small_cache_asks_for_less_not_for_a_setting():
+    found = torch(requested=20 * MIB, device_free=8 * MIB, allocated=12 * GIB, reserved_unallocated=300 * MIB)
+    assert judge(found).cause is Cause.CACHED_FRAGMENTATION
+    assert kinds(found)[0] == "smaller_request_or_batch"
+    assert "max_split_size" not in kinds(found)
+    assert "3.70 GiB" in judge(found).sentence  # in use outside of the allocator
+
+
+def test_a_split_limit_does_nothing_for_small_segments():
+    for size, is_there in ((20 * MIB, False), (22 * MIB, True)):
+        found = torch(requested=size, device_free=MIB, reserved_unallocated=2 * GIB, allocated=13 * GIB)
+        assert ("max_split_size" in kinds(found)) is is_there
+
+
+def test_a_cache_that_covers_the_request_is_not_too_little():
+    found = torch(requested=136 * MIB, device_free=MIB, reserved_unallocated=184 * MIB, allocated=15 * GIB)
+    assert judge(found).cause is Cause.CAPACITY
+    assert "184.00 MiB" in judge(found).sentence
+    assert "too little" not in judge(found).sentence
+
+
+def test_the_oldest_versions_have_no_settings_and_no_tables():
+    found = torch(version="0.4.1 to 1.3", reserved_unallocated=None, cached=2 * GIB, allocated=12 * GIB)
+    assert judge(found).cause is Cause.CACHED_FRAGMENTATION
+    assert "max_split_size" not in kinds(found)
+    assert not [word for word in ("ALLOC_CONF", "memory_summary", "empty_cache") if word in texts(found)]
+
+
+def test_a_setting_that_is_set_is_not_advised_again():
+    split = {"reserved_unallocated": 2 * GIB, "allocated": 12 * GIB}
+    found = torch(["expandable_set"], **split)
+    assert not {"expandable_segments", "max_split_size"} & set(kinds(found))
+    assert kinds(torch(["max_split_set"], **split))[0] == "expandable_segments"
+
+
+def test_the_advice_names_the_process_of_the_text():
+    found = torch(allocated=5 * GIB, process_in_use=6 * GIB, processes={4711: 9 * GIB})
+    assert judge(found).cause is Cause.OTHER_PROCESS
+    assert "4711" in texts(found)
+
+
 def test_empty_cache_never_helps_a_failed_request():
     for facts in ({}, {"reserved_unallocated": 2 * GIB}, {"device_free": 3 * GIB}, {"allocated": 5 * GIB}):
         found = torch(**facts)

@@ -415,6 +415,27 @@ def test_utf_16_of_powershell(tmp_path):
     assert dict(read_message_file(path).failures[0].facts) == CUDA_2_FACTS
 
 
+_SHORT = "CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacity of 16.00 GiB."
+
+
+@pytest.mark.parametrize(
+    ("around", "marks"),
+    [
+        ("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", {"expandable_set"}),
+        ("$ PYTORCH_ALLOC_CONF=max_split_size_mb:64,expandable_segments:True python train.py",
+         {"expandable_set", "max_split_set"}),
+        ('os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"', {"expandable_set"}),
+        ("docker run -e PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512 image", {"max_split_set"}),
+        ("try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation", set()),
+        ("try setting\nPYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\nto avoid fragmentation", set()),
+        ("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False", set()),
+    ],
+)  # fmt: skip
+def test_a_setting_that_the_text_shows_as_set(around, marks):
+    (found,) = read(f"{around}\n{_SHORT}").failures
+    assert found.marks & {"expandable_set", "max_split_set"} == marks
+
+
 def test_several_failures_each_once_in_their_order():
     other = CUDA_2.replace("3.00 GiB.", "4.00 GiB.")
     found = read(f"{CUDA_2}\n{other}\n{CUDA_2}\nCUDA out of memory")
