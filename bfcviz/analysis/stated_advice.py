@@ -187,6 +187,8 @@ def _holders(found: StatedFailure) -> str:
     """The command that names the processes on the device."""
     if "ROCm" in found.framework:
         return "rocm-smi --showpids"
+    if found.framework == "Vulkan":
+        return "the tool of the device's driver names them"
     if found.framework in {"PyTorch XPU", "oneAPI"}:
         return "xpu-smi ps"
     return "nvidia-smi --query-compute-apps=pid,used_memory --format=csv"
@@ -537,13 +539,12 @@ def _call(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
         return
     yield StatedAdvice(
         AdviceWord.OTHER_PROCESSES,
-        "Look before the start whether another process holds the device: nvidia-smi "
-        "--query-compute-apps=pid,used_memory --format=csv.",
+        f"Look before the start whether another process holds the device: {_holders(found)}.",
     )
-    if "torch" in found.marks:
+    if "torch" in found.marks and found.framework != "PyTorch XPU":
+        wait = "AMD_SERIALIZE_KERNEL=3" if "ROCm" in found.framework else "CUDA_LAUNCH_BLOCKING=1"
         yield StatedAdvice(
-            AdviceWord.RECORD,
-            ("Find the call: CUDA_LAUNCH_BLOCKING=1 makes the traceback name the true line."),
+            AdviceWord.RECORD, f"Find the call: {wait} makes the traceback name the true line."
         )
     yield from _smaller_request(found, "Leave more of the device to libraries: a smaller batch or model.")
 
@@ -757,27 +758,38 @@ def _onnx(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     yield StatedAdvice(AdviceWord.SMALLER_MODEL, "Use float16 or a quantized model.")
 
 
+_FLASH: Final = "-fa on (builds before September 2025: -fa)"
+_SMALLER_UBATCH: Final = "Lower the physical batch: -ub 256 or less (the default is 512)."
+
+
 def _ggml(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
-    buffer = buffer_of(found)
+    buffer = "compute" if "pool" in found.marks else buffer_of(found)
     if buffer == "compute":
         yield StatedAdvice(
-            AdviceWord.SEQUENCE, "Lower the context: -c; with -fa on the buffer grows less with it."
+            AdviceWord.SEQUENCE, f"Lower the context: -c; with {_FLASH} the buffer grows less with it."
         )
-        yield StatedAdvice(AdviceWord.SMALLER_REQUEST, "Lower the physical batch: -ub 512 or less.")
+        yield StatedAdvice(AdviceWord.SMALLER_REQUEST, _SMALLER_UBATCH)
+        if "pool" in found.marks:
+            yield StatedAdvice(
+                AdviceWord.SMALLER_MODEL,
+                "Leave the pool more of the device: put fewer layers on it (-ngl), or use a model of fewer bits.",
+            )
         return
     if buffer == "kv":
         yield StatedAdvice(
             AdviceWord.SEQUENCE, "Lower the context: -c, or the number of parallel sequences: -np."
         )
-        yield StatedAdvice(AdviceWord.KV_CACHE, "Use a quantized KV cache: -ctk q8_0 -ctv q8_0, with -fa on.")
+        yield StatedAdvice(
+            AdviceWord.KV_CACHE, f"Use a quantized KV cache: -ctk q8_0 -ctv q8_0, with {_FLASH}."
+        )
         return
     yield StatedAdvice(
         AdviceWord.SMALLER_MODEL, "Put fewer layers on the device (-ngl), or use a model of fewer bits."
     )
     if not buffer:
         yield StatedAdvice(AdviceWord.SEQUENCE, "Lower the context: -c.")
-        yield StatedAdvice(AdviceWord.SMALLER_REQUEST, "Lower the physical batch: -ub 512 or less.")
+        yield StatedAdvice(AdviceWord.SMALLER_REQUEST, _SMALLER_UBATCH)
     yield StatedAdvice(
         AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
     )

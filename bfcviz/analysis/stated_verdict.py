@@ -6,7 +6,7 @@ that would decide are not in the text.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import prod
 from typing import Final
@@ -464,6 +464,15 @@ def _counters(found: StatedFailure) -> Judgement:
 
 
 def _bfc(found: StatedFailure) -> Judgement:
+    judged = _bfc_alone(found)
+    if not found.largest:
+        return judged
+    size = found.fact("largest_buffer")
+    largest = f" Its largest buffer{'' if size is None else f', {_size(size)},'} is {found.largest}."
+    return replace(judged, sentence=f"{judged.sentence}{largest}")
+
+
+def _bfc_alone(found: StatedFailure) -> Judgement:
     for rule in (_taken_at_start, _above_limit, _pool_full, _growth_refused, _program):
         judged = rule(found)
         if judged is not None:
@@ -793,7 +802,13 @@ def _vllm(found: StatedFailure) -> Judgement:
 
 
 def _call(found: StatedFailure) -> Judgement:
-    del found
+    if {"ggml", "pool"} <= found.marks:
+        return Judgement(
+            Cause.UNKNOWN,
+            "ggml's pool for intermediate results asked the driver for more while it computed, and was refused. How "
+            "much, and how much was free, is not in the text.",
+            Cause.CAPACITY,
+        )
     return Judgement(
         Cause.UNKNOWN,
         "A call outside of the framework's allocator returned out of memory: for a context, a workspace, a graph, "

@@ -23,10 +23,12 @@ MESSAGES: Final = (
         "cuda-call",
         "CUDA",
         "A call of the CUDA or HIP runtime, or of cuBLAS, cuDNN or NCCL, returned out of memory, outside of the "
-        "framework's allocator: for a context, a workspace, a graph, or pinned memory. There is no number in it.",
+        "framework's allocator: for a context, a workspace, a graph, or pinned memory. With `in function alloc` it is "
+        "ggml's pool for intermediate results. There is no number in it.",
         (
             "CUDA error: out of memory",
             "HIP error: out of memory",
+            "ROCm error: out of memory",
             "cuda runtime error (2) : out of memory",
             "cuda runtime err(2): out of memory",
             "CUDA failure 2: out of memory",
@@ -46,10 +48,12 @@ MESSAGES: Final = (
         marks={
             "torch": "torch",
             "TORCH_USE_CUDA_DSA": "torch",
+            "TORCH_USE_HIP_DSA": "torch",
             "THC": "torch",
             "CUDA kernel errors might be": "torch",
             "ggml": "ggml",
             "llama": "ggml",
+            "in function alloc": "pool",
             "onnxruntime": "onnx",
         },
         behind=400,
@@ -88,6 +92,15 @@ MESSAGES: Final = (
     ),
 )
 """Texts of drivers and systems."""
+
+CALLS: Final = {
+    "HIP": "ROCm",
+    "hip": "ROCm",
+    "ROCm": "ROCm",
+    "UR_RESULT": "oneAPI",
+    "ErrorOutOfDeviceMemory": "Vulkan",
+}
+"""How the error of a call begins -> whose it is; all others are CUDA's."""
 
 SMI_DEVICE: Final = re.compile(r"(\d{1,9})MiB\s{0,9}/\s{0,9}(\d{1,9})MiB")
 """A device in nvidia-smi's table: MiB in use, and in all."""

@@ -186,6 +186,7 @@ class StatedFailure:
         shape: dimensions of its tensor; empty where the text does not say it.
         dtype: type of its elements.
         processes: pid -> bytes of each process that the text lists.
+        largest: shape, operator and line of the largest buffer of a program; "" where the text does not say it.
         line: of the text, from 1, where it begins.
         count: how often the text tells it.
         text: its first line.
@@ -201,6 +202,7 @@ class StatedFailure:
     shape: tuple[int, ...] = ()
     dtype: str = ""
     processes: Mapping[int, int] = field(default_factory=dict)
+    largest: str = ""
     line: int = 1
     count: int = 1
     text: str = ""

@@ -3,6 +3,7 @@
 The heap is TensorFlow's BFC allocator; its rules are in `bfcviz.formats.tensorflow`.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -282,6 +283,17 @@ MESSAGES: Final = (
     ),
 )
 """Texts of XLA and JAX, beside those of the BFC allocator, which stand with TensorFlow."""
+
+LARGEST_BUFFER: Final = re.compile(r"\bBuffer\s{1,9}1:(?:(?!={4}|\bBuffer\s{1,9}2:).){1,2000}", re.DOTALL)
+"""The first buffer of a program's table: they stand by size, the largest first."""
+
+BUFFER_WORDS: Final = {
+    "shape": re.compile(r"\bShape:\s{1,40}(\w{1,20}\[[^\]\n]{0,200}\])"),
+    "op": re.compile(r"op_name=\"([^\"\n]{1,300})\""),
+    "file": re.compile(r"source_file=\"([^\"\n]{1,300})\""),
+    "line": re.compile(r"source_line=(\d{1,9})"),
+}
+"""What the table says of a buffer."""
 
 JAX_WORDS: Final = (
     "pjrt",

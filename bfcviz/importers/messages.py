@@ -127,6 +127,7 @@ class _Statement:
     dtype: str = ""
     processes: dict[int, int] = field(default_factory=dict)
     framework: str = ""
+    largest: str = ""
 
 
 def _needles() -> dict[str, list[tuple[int, int, Message]]]:
@@ -333,8 +334,31 @@ def _more(statement: _Statement, begins: str, flat: str) -> None:
     elif name == "tf-bfc":
         op = tensorflow.REQUESTED_BY.search(begins.partition("\n")[0])
         statement.op = op["op"] if op else ""
+    elif name == "xla-program":
+        statement.largest = _largest_buffer(flat)
+    elif name == "cuda-call":
+        words = begins[:_LONGEST_CALL]
+        statement.framework = next(
+            (driver.CALLS[word] for word in driver.CALLS if words.startswith(word)), "CUDA"
+        )
     elif name == "nvidia-smi":
         _take_table(statement, flat)
+
+
+_LONGEST_CALL: Final = 60  # characters of the name of an error
+
+
+def _largest_buffer(flat: str) -> str:
+    """What the table of a program says of its largest buffer: `f32[8,8] of jit(f)/dot at model.py:12`."""
+    entry = xla.LARGEST_BUFFER.search(flat)
+    if entry is None:
+        return ""
+    found = {
+        name: each[1] for name, pattern in xla.BUFFER_WORDS.items() if (each := pattern.search(entry[0]))
+    }
+    shape, op, file, line = (found.get(name, "") for name in ("shape", "op", "file", "line"))
+    place = f"at {file}:{line}" if file and line else f"in {file}" if file else ""
+    return " ".join(part for part in (shape, f"of {op}" if op else "", place) if part)
 
 
 _NEAR_TENSOR: Final = 2000
@@ -402,6 +426,7 @@ class _Joined:
     op: str = ""
     shape: tuple[int, ...] = ()
     dtype: str = ""
+    largest: str = ""
 
     def agrees(self, statement: _Statement) -> bool:
         """Whether both can tell of the same failure: no number contradicts."""
@@ -422,6 +447,7 @@ class _Joined:
         self.versions.append(statement.version)
         if statement.entry.name != "nvidia-smi":  # the table of another moment; it lists this process, too
             self.processes = statement.processes | self.processes
+        self.largest = self.largest or statement.largest
         self.op = self.op or statement.op
         self.shape, self.dtype = self.shape or statement.shape, self.dtype or statement.dtype
 
@@ -551,6 +577,7 @@ def _failure(join: _Joined, hints: set[str]) -> StatedFailure:
         shape=join.shape,
         dtype=join.dtype,
         processes=dict(join.processes),
+        largest=join.largest,
         line=join.first.line,
         count=max(join.told.values()),
         text=join.first.text,
@@ -585,9 +612,11 @@ def _framework(first: _Statement, hints: set[str]) -> str:
     if first.entry.family == "bfc":
         is_xla = "jax" in hints or first.entry.name.startswith("xla-")
         return "JAX" if is_xla and "tensorflow" not in hints else "TensorFlow"
+    if first.entry.name == "cuda-call" and "ggml" in first.marks:
+        return "llama.cpp"
     if first.entry.name == "cuda-call" and "torch" in first.marks:
-        return "PyTorch CUDA"
-    return "llama.cpp" if first.entry.name == "cuda-call" and "ggml" in first.marks else first.framework
+        return {"ROCm": "PyTorch ROCm", "oneAPI": "PyTorch XPU"}.get(first.framework, "PyTorch CUDA")
+    return first.framework
 
 
 def _once(found: list[StatedFailure]) -> list[StatedFailure]:

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bfcviz.analysis.stated_advice import advise
+from bfcviz.analysis.stated_verdict import judge
 from bfcviz.errors import FileError
 from bfcviz.importers.messages import is_pasted, read_message_file, read_messages, read_pasted
 
@@ -413,6 +415,64 @@ def test_utf_16_of_powershell(tmp_path):
     assert dict(read_message_file(path).failures[0].facts) == CUDA_2_FACTS
     path.write_bytes(gzip.compress(CUDA_2.encode()))
     assert dict(read_message_file(path).failures[0].facts) == CUDA_2_FACTS
+
+
+@pytest.mark.parametrize(
+    ("text", "framework", "tool"),
+    [
+        ("RuntimeError: HIP error: out of memory\nHIP kernel errors might be", "ROCm", "rocm-smi"),
+        (
+            "RuntimeError: HIP error: out of memory\nCompile with `TORCH_USE_HIP_DSA`",
+            "PyTorch ROCm",
+            "rocm-smi",
+        ),
+        ("hipErrorOutOfMemory: a call failed", "ROCm", "rocm-smi"),
+        ("torch: UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", "PyTorch XPU", "xpu-smi"),
+        ("RuntimeError: CUDA error: out of memory", "CUDA", "nvidia-smi"),
+    ],
+)
+def test_a_call_of_each_driver_and_the_tool_that_exists_there(text, framework, tool):
+    (found,) = read(text).failures
+    assert found.framework == framework
+    advice = " ".join(each.text for each in advise(found, judge(found)))
+    assert [word for word in ("rocm-smi", "xpu-smi", "nvidia-smi") if word in advice] == [tool]
+    assert ("CUDA_LAUNCH_BLOCKING" in advice) is False
+
+
+def test_the_pool_of_ggml():
+    (found,) = read(
+        "CUDA error: out of memory\n  current device: 0, in function alloc at /b/ggml-cuda.cu:529\n"
+        "  cuMemCreate(&handle, reserve_size, &prop, 0)\n"
+    ).failures
+    assert found.framework == "llama.cpp"
+    assert {"ggml", "pool"} <= found.marks
+    kinds = [each.kind for each in advise(found, judge(found))]
+    assert kinds[:2] == ["sequence_or_context_length", "smaller_request_or_batch"]
+
+
+def test_the_largest_buffer_of_a_program():
+    (found,) = read(
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 "
+        "bytes.\nBufferAssignment OOM Debugging.\nBufferAssignment stats:\n"
+        "             parameter allocation:    1.00GiB\n"
+        "     preallocated temp allocation:    8.00GiB\n"
+        "                 total allocation:    9.00GiB\n"
+        'Peak buffers:\n\tBuffer 1:\n\t\tSize: 6.00GiB\n\t\tOperator: op_name="jit(step)/jit(main)/dot_general" '
+        'source_file="/home/a/model.py" source_line=33\n\t\tXLA Label: fusion\n'
+        "\t\tShape: f32[40000,40265]\n\t\t==========================\n\n"
+        "\tBuffer 2:\n\t\tSize: 1.00GiB\n\t\tShape: bf16[7]\n\t\t==========================\n\n"
+    ).failures
+    assert found.facts["largest_buffer"] == 6 * GIB
+    assert found.largest == "f32[40000,40265] of jit(step)/jit(main)/dot_general at /home/a/model.py:33"
+    assert found.largest in judge(found).sentence
+
+
+def test_a_buffer_without_its_operator():
+    (found,) = read(
+        "Out of memory while trying to allocate 8589934592 bytes.\nBufferAssignment OOM Debugging.\n"
+        "Peak buffers:\n\tBuffer 1:\n\t\tSize: 6.00GiB\n\t\tXLA Label: copy\n\t\tShape: f32[3,4]\n\t\t=======\n"
+    ).failures
+    assert found.largest == "f32[3,4]"
 
 
 _SHORT = "CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacity of 16.00 GiB."
