@@ -40,6 +40,7 @@ _OWN: Final = SettingWords(
 WORDS: Final[Mapping[Family, SettingWords]] = {
     Family.TENSORFLOW: tensorflow.WORDS,
     Family.JAX: xla.WORDS,
+    Family.REACTANT: xla.REACTANT_WORDS,
     Family.TORCH: torch.WORDS,
     Family.RMM: rmm.WORDS,
     Family.CUPY: cupy.WORDS,
@@ -362,7 +363,9 @@ def _larger_limit(found: Diagnosis) -> Advice | None:
     limit, words, total = found.bytes_limit, words_of(found.settings), found.recorded.device_total
     if limit is None or found.verdict in {Verdict.REFUSED, Verdict.UNKNOWN}:
         return None
-    needed = found.pool_bytes + found.rounded
+    is_one_region = _is_one_region(found)
+    at_end = found.largest_free_chunk if is_one_region and found.hole.after is None else 0
+    needed = found.pool_bytes + found.rounded - at_end
     most = total if total is not None else _most_of_jax(found.settings.family, limit)
     if most is not None and needed > most:
         return None
@@ -375,12 +378,24 @@ def _larger_limit(found: Diagnosis) -> Advice | None:
         how = words.share.format(share=f"{min(1, ceil(100 * needed / total) / 100):.2f}")
     return Advice(
         AdviceKind.LARGER_LIMIT,
-        f"With a limit of {_rounded_up(needed)}, {_rounded_up(needed - limit)} more than now, the pool could "
-        "have "
-        f"grown by one region that holds this request{f': {how}' if how else ''}. That is what this request "
-        "lacked: under another limit earlier regions may have other sizes, and a later request may need more.",
+        f"With a limit of {_rounded_up(needed)}, {_rounded_up(needed - limit)} more than now, "
+        f"{_gain(is_one_region=is_one_region)}{f': {how}' if how else ''}. That is what this request lacked: under "
+        f"another limit earlier {'chunks may lie elsewhere' if is_one_region else 'regions may have other sizes'}, and "
+        "a later request may need more.",
         {"needed": needed, "limit": limit, "more": needed - limit},
     )
+
+
+def _is_one_region(found: Diagnosis) -> bool:
+    """Whether the pool is one region that XLA took at the start: it never grows by another."""
+    is_xla = found.settings.family in {Family.JAX, Family.REACTANT}
+    return is_xla and found.regions.count == 1 and found.pool_bytes == found.bytes_limit
+
+
+def _gain(*, is_one_region: bool) -> str:
+    if is_one_region:
+        return "the region that the pool took at the start would have been large enough for this request"
+    return "the pool could have grown by one region that holds this request"
 
 
 _JAX_SHARE: Final = 0.75
@@ -389,7 +404,7 @@ _JAX_SHARE: Final = 0.75
 
 def _most_of_jax(family: Family, limit: int) -> int | None:
     """The most that a limit of JAX can become, if the present one is its default; None for others."""
-    return int(limit / _JAX_SHARE) if family is Family.JAX else None
+    return int(limit / _JAX_SHARE) if family in {Family.JAX, Family.REACTANT} else None
 
 
 def _rounded_up(num_bytes: int) -> str:
@@ -405,7 +420,15 @@ _LEAST_OTHERS: Final = 0.25
 def _taken_at_start(found: Diagnosis) -> Advice | None:
     """Others held the device before the program began: the limit is only what they left."""
     total, start = found.recorded.device_total, found.recorded.device_free_at_start
-    limit, is_theirs = found.bytes_limit, found.settings.family in {Family.TENSORFLOW, Family.JAX}
+    limit, is_theirs = (
+        found.bytes_limit,
+        found.settings.family
+        in {
+            Family.TENSORFLOW,
+            Family.JAX,
+            Family.REACTANT,
+        },
+    )
     if total is None and limit is not None and limit < SMALLEST_DEVICE and is_theirs:
         return Advice(
             AdviceKind.OTHER_USERS,

@@ -31,6 +31,7 @@ class Family(StrEnum):
 
     TENSORFLOW = "tensorflow"
     JAX = "jax"
+    REACTANT = "reactant"
     TORCH = "torch"
     RMM = "rmm"
     CUPY = "cupy"

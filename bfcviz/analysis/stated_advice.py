@@ -174,7 +174,7 @@ def _setting(found: StatedFailure, value: str) -> str:
     Builds for CUDA and ROCm from 2.9 on read the older name, too (c10/cuda/CUDAAllocatorConfig.h).
     """
     if "conf" in found.marks or found.version == "2.9 or later":
-        return f"{torch.NEW_CONF}={value} (before PyTorch 2.9 and, deprecated, after it: {torch.CONF})"
+        return f"{torch.NEW_CONF}={value} (its older name, {torch.CONF}, is still read, too)"
     return f"{torch.HIP_CONF if 'hip_conf' in found.marks else torch.CONF}={value}"
 
 
@@ -317,6 +317,7 @@ def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[State
     use = device_use(found)
     is_sliver = not counters and _is_sliver(found)
     if is_sliver:
+        yield from _smaller_request(found, _missing_text(request, free))
         yield from _torch_full(found, judged)
     if found.version == _OLDEST:
         yield from _smaller_request(
@@ -357,8 +358,15 @@ def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[State
             f"{_holders(found)}.{_pids(found)}",
         )
     if not counters and request > free:
-        less = format_bytes(request - free, 2)
-        yield from _smaller_request(found, f"A request that is {less} smaller would have fitted.")
+        yield from _smaller_request(found, _missing_text(request, free))
+
+
+def _missing_text(request: int, free: int) -> str:
+    """How much less would have fitted; segments of fixed size do not shrink with the tensor."""
+    less = format_bytes(max(0, request - free), 2)
+    if request <= torch.LARGE_SEGMENT:
+        return f"Have {less} more free at this step: a smaller batch, or smaller inputs."
+    return f"Reduce the batch, or one input: a request that is {less} smaller would have fitted."
 
 
 def _is_sliver(found: StatedFailure) -> bool:
@@ -554,7 +562,7 @@ def _call(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
 
 
 def _bfc(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    yield from (_jax if found.framework == "JAX" else _tensorflow)(found, judged)
+    yield from _BFC.get(found.framework, _tensorflow)(found, judged)
 
 
 def _tensorflow(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
@@ -667,6 +675,34 @@ def _jax(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
         "To see what the program needs: XLA_FLAGS=--xla_dump_to=/tmp/xla (buffer-assignment.txt), or "
         "jax.profiler.save_device_memory_profile('mem.prof'), which bfcviz opens.",
     )
+
+
+def _reactant(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    cause = judged.cause
+    share = f"{xla.REACTANT_FRACTION} (the default is 0.75)"
+    if cause in {Cause.REQUEST_EXCEEDS_DEVICE, Cause.REQUEST_EXCEEDS_LIMIT}:
+        yield StatedAdvice(
+            AdviceWord.SHAPE_BUG, "Print the size of the arrays that the compiled function makes."
+        )
+    elif cause is Cause.OTHER_PROCESS:
+        yield StatedAdvice(
+            AdviceWord.OTHER_PROCESSES,
+            "Stop other programs and notebook kernels on this device: nvidia-smi names them.",
+        )
+        yield StatedAdvice(
+            AdviceWord.PREALLOCATION,
+            f"Take less at the start: {xla.REACTANT_PREALLOCATE}=false, or {share}.",
+        )
+    yield from _smaller_request(found, "Use smaller arrays or a smaller batch, or split the work.")
+    if cause in {Cause.CAPACITY, Cause.UNKNOWN, Cause.REQUEST_EXCEEDS_LIMIT}:
+        yield StatedAdvice(
+            AdviceWord.RAISE_LIMIT,
+            f"Give the pool more of the device, if it has more: {share}, before the start.",
+        )
+
+
+_BFC: Final[Mapping[str, Rule]] = {"JAX": _jax, "Reactant": _reactant}
+"""Of the frameworks with TensorFlow's allocator; all others are TensorFlow."""
 
 
 def _tpu(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:

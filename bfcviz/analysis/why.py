@@ -433,7 +433,7 @@ _WORDS: Final[Mapping[Any, str]] = {
     },
     **{
         (family, AdviceKind.GROWTH_OFF): AdviceWord.PREALLOCATION
-        for family in (Family.TENSORFLOW, Family.JAX)
+        for family in (Family.TENSORFLOW, Family.JAX, Family.REACTANT)
     },
 }
 """Kinds of advice on heaps -> the words that advice on texts uses; others keep their own."""

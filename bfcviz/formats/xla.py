@@ -119,6 +119,23 @@ WORDS: Final = SettingWords(
 )
 
 
+REACTANT: Final = ".julia/packages/Reactant"
+"""In the traces of logs of Reactant, the client of XLA in Julia."""
+
+REACTANT_FRACTION: Final = "XLA_REACTANT_GPU_MEM_FRACTION"
+"""The share of the device; the default is 0.75. Reactant reads none of JAX's variables (its src/xla/XLA.jl)."""
+
+REACTANT_PREALLOCATE: Final = "XLA_REACTANT_GPU_PREALLOCATE"
+
+REACTANT_WORDS: Final = SettingWords(
+    title="Reactant",
+    share=f"{REACTANT_FRACTION}={{share}}",
+    one_region=f"{REACTANT_PREALLOCATE}=true",
+    heap=tensorflow.LOG_FAILURES,
+    history="Reactant.with_profiler(folder) do ... end",
+)
+
+
 # ------------------------------------------------------------------------------
 # What it prints when a request fails.
 

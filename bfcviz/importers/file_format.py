@@ -58,11 +58,7 @@ def detect_format(path: Path) -> Format:
     if is_text and _is_tensorflow_log(path):
         return Format.TENSORFLOW_LOG
     what = "a text file" if _is_text(head) else "of an unknown format"
-    raise FileError(
-        path,
-        "",
-        f"this is {what}, without a message about memory that ran out, which `why` reads, too; {READABLE}",
-    )
+    raise FileError(path, "", f"this is {what}; {READABLE}")
 
 
 def is_plain_text(path: Path) -> bool:

@@ -28,7 +28,7 @@ from bfcviz.formats.messages import (
     stated_size,
 )
 from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces
-from bfcviz.importers.file_format import is_plain_text
+from bfcviz.importers.file_format import READABLE, detect_format, is_plain_text
 
 
 class StatedFailures(NamedTuple):
@@ -253,6 +253,7 @@ def hints_of(text: str) -> set[str]:
     if "alloc_conf" in lower:
         for match in torch.SET.finditer(text):
             found |= {mark for word, mark in torch.SET_MARKS.items() if word in match[1]}
+    found |= {"reactant"} if xla.REACTANT in text else set()
     return found | ({"jax"} if any(word in text for word in xla.JAX_WORDS) else set())
 
 
@@ -610,6 +611,8 @@ def _exact(facts: Mapping[str, StatedSize]) -> dict[str, StatedSize]:
 def _framework(first: _Statement, hints: set[str]) -> str:
     """Whose text it is: the BFC allocator is that of TensorFlow and of JAX."""
     if first.entry.family == "bfc":
+        if "reactant" in hints:
+            return "Reactant"
         is_xla = "jax" in hints or first.entry.name.startswith("xla-")
         return "JAX" if is_xla and "tensorflow" not in hints else "TensorFlow"
     if first.entry.name == "cuda-call" and "ggml" in first.marks:
@@ -678,9 +681,19 @@ def read_message_file(path: Path) -> StatedFailures | None:
     """What a text file tells; None where it is no text, holds a heap, or tells nothing of memory that ran out.
 
     Raises:
-        FileError: the file cannot be read.
+        FileError: the file cannot be read, or is a text that tells nothing and has no other format.
     """
     if not is_plain_text(path) or holds_heap(ContentPieces(path, UNPACKED_TEXT)):
         return None
     found = read_messages(ContentPieces(path, UNPACKED_TEXT), path.name)
-    return found if found.failures or found.soft else None
+    if found.failures or found.soft:
+        return found
+    try:
+        detect_format(path)
+    except FileError:
+        raise FileError(
+            path,
+            "",
+            f"this is a text file without an out-of-memory message, which `why` reads, too; {READABLE}",
+        ) from None
+    return None

@@ -13,7 +13,7 @@ from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, STATE_ONLY, Origin, Po
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
 from bfcviz.formats import onnxruntime
-from bfcviz.formats.xla import JAX_WORDS, TENSORFLOW_WORDS
+from bfcviz.formats.xla import JAX_WORDS, REACTANT, TENSORFLOW_WORDS
 from bfcviz.importers.bfc_log.dump import Dump, DumpCollector, Note
 from bfcviz.importers.bfc_log.error_messages import attach_errors, buffer_tables
 from bfcviz.importers.bfc_log.failed_pool import RERUN, FailedPool, failed_pool
@@ -348,6 +348,8 @@ def _framework(text: str) -> str:
         return "onnxruntime"
     if any(word in text for word in TENSORFLOW_WORDS):
         return "tensorflow"
+    if REACTANT in text:
+        return "reactant"
     return "jax" if any(word in text for word in JAX_WORDS) else "tensorflow"
 
 

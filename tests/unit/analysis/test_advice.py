@@ -128,6 +128,14 @@ def test_a_larger_limit_and_a_device_that_is_too_small():
     assert "XLA_PYTHON_CLIENT_MEM_FRACTION=0.90" in share.text
 
 
+def test_one_region_of_xla_lacks_the_missing_bytes_only():
+    for framework, setting in (("jax", "XLA_PYTHON_CLIENT_"), ("reactant", "XLA_REACTANT_GPU_")):
+        found = advice([[10, -3]], 4, 13, framework=framework)["larger_limit"]
+        assert found.numbers == {"needed": 14 * MIB, "limit": 13 * MIB, "more": MIB}
+        assert f"{setting}MEM_FRACTION" in found.text
+    assert advice([[10, -3]], 4, 13)["larger_limit"].numbers["more"] == 4 * MIB  # a pool that grows
+
+
 def test_a_larger_limit_is_never_printed_smaller_than_it_must_be():
     found = advice(PINNED, 5.01, 13)["larger_limit"]
     assert 18 * MIB < found.numbers["needed"] < 18.05 * MIB

@@ -475,6 +475,25 @@ def test_a_buffer_without_its_operator():
     assert found.largest == "f32[3,4]"
 
 
+def test_reactant_reads_no_settings_of_jax():
+    (found,) = read(
+        "2025-01-05 09:48:28: W external/xla/xla/tsl/framework/bfc_allocator.cc:497] Allocator (GPU_0_bfc) ran out of "
+        "memory trying to allocate 3.73GiB (rounded to 4000000000)requested by op\n"
+        "Stacktrace:\n [1] reactant_err(msg::Cstring)\n   @ Reactant.XLA ~/.julia/packages/Reactant/7m/src/XLA.jl:104"
+    ).failures
+    assert found.framework == "Reactant"
+    advice = " ".join(each.text for each in advise(found, judge(found)))
+    assert "XLA_REACTANT_GPU_MEM_FRACTION" in advice
+    assert not [word for word in ("XLA_PYTHON", "jax", "tf.") if word in advice]
+
+
+def test_a_text_that_tells_nothing(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("all is well\n")
+    with pytest.raises(FileError, match="out-of-memory message"):
+        read_message_file(path)
+
+
 _SHORT = "CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacity of 16.00 GiB."
 
 
