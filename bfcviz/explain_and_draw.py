@@ -152,7 +152,7 @@ def account(source: Any = None, step: int | None = None, *, pool: int = 0) -> Ac
 
     Args:
         source: None: this process now, all its devices, from the driver, NVML and the frameworks that are loaded; or a
-            mapping of the facts of a failure, as in `bfcviz why --json`; or as for `explain`.
+            mapping of the facts of a failure, as in `bfcviz why --json`; or as for `why`.
         step: of a trace: the state after that many events; None: the last failed request of which the trace has
             figures of the device, else the last state.
         pool: of a trace: index of the heap among `trace.origin.pools`.
@@ -174,6 +174,10 @@ def account(source: Any = None, step: int | None = None, *, pool: int = 0) -> Ac
         return account_now()
     if isinstance(source, Mapping):
         return Account((account_of(figures_of_facts(source)),))
+    if (stated := _stated(source)) is not None:
+        if step is not None:
+            raise ValueError("a step is a moment of a trace, and this text has none: give no step")
+        return stated.account
     return Account((account_at(trace_from(source), step, pool),))
 
 
