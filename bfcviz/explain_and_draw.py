@@ -20,7 +20,7 @@ from bfcviz.analysis.comparison import RecordingComparison
 from bfcviz.analysis.diagnosis import Diagnosis
 from bfcviz.analysis.growths import Growths
 from bfcviz.analysis.leaks import Leaks
-from bfcviz.analysis.ranks import Rank, RankPlace, RankSet, rank_of, rank_set
+from bfcviz.analysis.ranks import Rank, RankPlace, RankSet, rank_of, rank_of_text, rank_set
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.why import diagnose, failed_steps, without_failure, would_fit
 from bfcviz.errors import BfcvizError, FileError, TraceError
@@ -101,6 +101,8 @@ def why(  # noqa: PLR0913  an event, or a question about a moment
     if event is None and step is None and size is None and (stated := _stated(source)) is not None:
         return stated
     ranks = open_several([source]) if isinstance(source, str | os.PathLike) else None
+    if ranks is not None and event is None and step is None and size is None and not ranks.worst.has_heap:
+        return why(ranks.worst.place.file)
     trace = trace_from(source if ranks is None else ranks)
     if size is not None:
         if event is not None:
@@ -244,6 +246,9 @@ def open_several(
 def _summary(place: RankPlace, by: str, step: int | str | None) -> Rank:
     """The summary of one file; where it cannot be read, why."""
     try:
+        stated = _stated(place.file)
+        if stated is not None:
+            return rank_of_text(stated, place)
         return rank_of(open_trace(place.file), place, by, step)
     except FileError as error:
         return Rank(place, problem=error.cause.removesuffix(f"; {READABLE}"))

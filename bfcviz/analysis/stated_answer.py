@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import Any, Final
 
 from bfcviz.analysis.account import Account, DeviceAccount, account_of, figures_of_facts
-from bfcviz.analysis.short_names import counted, cut
+from bfcviz.analysis.short_names import counted, cut, listed
 from bfcviz.analysis.stated_advice import StatedAdvice, advise
 from bfcviz.analysis.stated_verdict import Judgement, judge, judge_soft
 from bfcviz.formats.message_tables import counts
@@ -88,7 +88,11 @@ class ExplainedFailure:
         stated = self.stated
         told = f", told {counted(stated.count, 'time')}" if stated.count > 1 else ""
         version = f", version {stated.version}" if stated.version else ""
-        return f"Line {stated.line:,}{told}{version}: {cut(stated.text)}"
+        ranks = listed(list(map(str, stated.ranks)))
+        if len(stated.ranks) > 1:
+            ranks += f" (the numbers are of rank {stated.ranks[0]})"
+        of = f", {'ranks' if len(stated.ranks) > 1 else 'rank'} {ranks}" if ranks else ""
+        return f"Line {stated.line:,}{of}{told}{version}: {cut(stated.text)}"
 
     def _numbers(self) -> list[str]:
         stated = self.stated
@@ -121,7 +125,18 @@ class ExplainedFailure:
             "message": stated.text,
             "line": stated.line,
             "count": stated.count,
+            "ranks": list(stated.ranks),
         }
+
+
+def _of_all_ranks(failures: Sequence[StatedFailure]) -> list[ExplainedFailure]:
+    """The failures; those of several ranks with one cause and one request once, with the numbers of the first rank."""
+    found: dict[tuple[object, ...], StatedFailure] = {}
+    for number, each in enumerate(failures):
+        cause, request = judge(each).cause, each.fact("requested")
+        key = (each.message, each.framework, cause, request) if each.ranks else (number,)
+        found[key] = found[key].joined(each) if key in found else each
+    return list(map(ExplainedFailure, found.values()))
 
 
 @dataclass(frozen=True)
@@ -144,7 +159,7 @@ class StatedAnswer:
     ) -> "StatedAnswer":
         """The answer for what a text states."""
         return cls(
-            tuple(map(ExplainedFailure, failures)),
+            tuple(_of_all_ranks(failures)),
             tuple(ExplainedFailure(each, is_soft=True) for each in soft),
             left_out,
         )
