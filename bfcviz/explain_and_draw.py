@@ -20,7 +20,7 @@ from bfcviz.analysis.comparison import RecordingComparison
 from bfcviz.analysis.diagnosis import Diagnosis
 from bfcviz.analysis.growths import Growths
 from bfcviz.analysis.leaks import Leaks
-from bfcviz.analysis.ranks import Rank, RankPlace, RankSet, rank_of, rank_set
+from bfcviz.analysis.ranks import Rank, RankPlace, RankSet, rank_of, rank_of_text, rank_set
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.why import diagnose, failed_steps, without_failure, would_fit
 from bfcviz.errors import BfcvizError, FileError, TraceError
@@ -101,6 +101,8 @@ def why(  # noqa: PLR0913  an event, or a question about a moment
     if event is None and step is None and size is None and (stated := _stated(source)) is not None:
         return stated
     ranks = open_several([source]) if isinstance(source, str | os.PathLike) else None
+    if ranks is not None and event is None and step is None and size is None and not ranks.worst.has_heap:
+        return why(ranks.worst.place.file)
     trace = trace_from(source if ranks is None else ranks)
     if size is not None:
         if event is not None:
@@ -152,7 +154,7 @@ def account(source: Any = None, step: int | None = None, *, pool: int = 0) -> Ac
 
     Args:
         source: None: this process now, all its devices, from the driver, NVML and the frameworks that are loaded; or a
-            mapping of the facts of a failure, as in `bfcviz why --json`; or as for `explain`.
+            mapping of the facts of a failure, as in `bfcviz why --json`; or as for `why`.
         step: of a trace: the state after that many events; None: the last failed request of which the trace has
             figures of the device, else the last state.
         pool: of a trace: index of the heap among `trace.origin.pools`.
@@ -174,6 +176,10 @@ def account(source: Any = None, step: int | None = None, *, pool: int = 0) -> Ac
         return account_now()
     if isinstance(source, Mapping):
         return Account((account_of(figures_of_facts(source)),))
+    if (stated := _stated(source)) is not None:
+        if step is not None:
+            raise ValueError("a step is a moment of a trace, and this text has none: give no step")
+        return stated.account
     return Account((account_at(trace_from(source), step, pool),))
 
 
@@ -240,6 +246,9 @@ def open_several(
 def _summary(place: RankPlace, by: str, step: int | str | None) -> Rank:
     """The summary of one file; where it cannot be read, why."""
     try:
+        stated = _stated(place.file)
+        if stated is not None:
+            return rank_of_text(stated, place)
         return rank_of(open_trace(place.file), place, by, step)
     except FileError as error:
         return Rank(place, problem=error.cause.removesuffix(f"; {READABLE}"))

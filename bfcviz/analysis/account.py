@@ -713,6 +713,7 @@ def account_of_failure(
             number=device,
             total=failed.device_total,
             free=failed.device_free,
+            free_at_start=failed.device_free_at_start,
             pools=tuple(_pool_at(trace, each, failed.event, models[each]) for each in pools),
             requested=int(trace.read(failed.event, failed.event + 1)["requested"][0]) or None,
         )

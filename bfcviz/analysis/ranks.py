@@ -17,7 +17,8 @@ import numpy as np
 
 from bfcviz.analysis.diagnosis import Diagnosis, Verdict
 from bfcviz.analysis.headline import failure_headline
-from bfcviz.analysis.short_names import counted, shortened
+from bfcviz.analysis.short_names import counted, listed, shortened
+from bfcviz.analysis.stated_answer import ExplainedFailure, StatedAnswer
 from bfcviz.analysis.why import all_failures, cause_of, failed_steps
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import Status, holds_only_states, regions_known, stated_peak
@@ -48,8 +49,8 @@ class RankPlace:
         name: in texts, such as `rank 3` or `Process-1`.
         rank: its number; None: not known.
         host: its machine; empty: not known.
-        rank_from: where the number comes from: `name` of the file, `recording`, or `order` of the files; empty: no
-            number.
+        rank_from: where the number comes from: `name` of the file, `recording`, `text` of the log, or `order` of the
+            files; empty: no number.
     """
 
     file: Path
@@ -69,9 +70,10 @@ class RankFailure:
         requested: bytes of the first of them; 0: not stated.
         heap: the allocator.
         headline: the first of them in a sentence.
-        event: index of the first one's OOM event.
+        event: index of the first one's OOM event; None: a text tells of it.
         count: how many.
         time_ns: when the first one happened, in nanoseconds of the calendar; None: not known.
+        stated: the first one, where a text tells of it.
     """
 
     verdict: str
@@ -82,6 +84,7 @@ class RankFailure:
     event: int | None
     count: int = 1
     time_ns: int | None = None
+    stated: ExplainedFailure | None = None
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -109,6 +112,7 @@ class Rank:
         ended: whether the file was written to its end; a killed process leaves a truncated one.
         in_use: bytes in use at `step`.
         holders: name -> bytes in use at `step`, the largest first; those with less than 0.1 % of them are left out.
+        has_heap: whether the file opens as a trace; a text with an error message only states numbers.
     """
 
     place: RankPlace
@@ -129,6 +133,7 @@ class Rank:
     ended: bool = True
     in_use: int = 0
     holders: Mapping[str, int] = field(default_factory=dict)
+    has_heap: bool = True
 
     @property
     def name(self) -> str:
@@ -229,6 +234,48 @@ def rank_of(trace: Trace, place: RankPlace, by: str = "op", step: int | str | No
         ended=origin.format != "bfcviz" or origin.has_ended_whole or origin.status is Status.RECORDING,
         in_use=model.table.bytes_in_use,
         holders=_holders(model, by),
+    )
+
+
+def rank_of_text(answer: StatedAnswer, place: RankPlace) -> Rank:
+    """The summary of a text: the sizes are those that its first failure states."""
+    causes: dict[tuple[str, str, int], RankFailure] = {}
+    for each in answer.failures:
+        stated, judged = each.stated, each.judgement
+        requested = stated.fact("requested") or 0
+        headline = f"{judged.cause.replace('_', ' ')}: {judged.sentence.removesuffix('.')}"
+        failure = RankFailure(
+            str(judged.cause),
+            stated.op,
+            requested,
+            stated.framework,
+            headline,
+            None,
+            stated.count,
+            None,
+            each,
+        )
+        known = causes.get(failure.key)
+        causes[failure.key] = failure if known is None else replace(known, count=known.count + failure.count)
+    ranks = {rank for each in answer.failures for rank in each.stated.ranks}
+    if place.rank is None and len(ranks) == 1:
+        rank = ranks.pop()
+        place = replace(place, rank=rank, rank_from="text", name=f"rank {rank}")
+    first = answer.failures[0] if answer.failures else None
+    pools = () if first is None or first.account is None else first.account.pools
+    pool = pools[0] if pools else None
+    return Rank(
+        place=place,
+        format="text",
+        heap="" if first is None else first.stated.framework,
+        heaps=len(pools),
+        limit=None if first is None else first.stated.fact("limit"),
+        pool=None if pool is None else pool.total,
+        free=None if pool is None else pool.cached,
+        failures=tuple(causes.values()),
+        failed=sum(each.stated.count for each in answer.failures),
+        in_use=0 if pool is None else pool.in_use or 0,
+        has_heap=False,
     )
 
 
@@ -338,7 +385,6 @@ _MOST_ROWS: Final = 24
 
 _MOST_FAILURES: Final = 12
 _MOST_HOLDERS: Final = 5
-_MOST_NAMED: Final = 6  # ranks in a list
 _LONGEST: Final = 60  # characters of a holder's name
 
 _MEASURES: Final = {"peak": "peak in use", "pool": "pool", "free": "free", "limit": "limit"}
@@ -431,24 +477,40 @@ class RankSet:
         return self.known[0]
 
     @property
+    def worst_heap(self) -> Rank:
+        """The worst of the ranks whose files hold a heap: what pictures and holders show.
+
+        Raises:
+            TraceError: no rank can be read, or none has a heap.
+        """
+        found = next((rank for rank in self.known if rank.has_heap), None)
+        if found is None:
+            raise TraceError(
+                f"{self.worst.place.file} and the other ranks are texts with error messages, without a heap: "
+                "`bfcviz why` tells what they say"
+            )
+        return found
+
+    @property
     def typical(self) -> Rank:
         """The rank whose peak is nearest to the median, other than the worst: what the worst is compared with.
 
         Raises:
             TraceError: there is no second rank with a heap.
         """
-        others = [rank for rank in self._used if rank is not self.worst]
+        used = [rank for rank in self._used if rank.has_heap]
+        others = [rank for rank in used if rank is not self.worst_heap]
         if not others:
             raise TraceError(
-                f"{self.source} has no second rank with memory in use to compare {self.worst.name} with"
+                f"{self.source} has no second rank with memory in use to compare {self.worst_heap.name} with"
             )
-        middle = median(rank.peak or rank.in_use for rank in self._used)
+        middle = median(rank.peak or rank.in_use for rank in used)
         return min(others, key=lambda rank: (bool(rank.failures), abs((rank.peak or rank.in_use) - middle)))
 
     @property
     def trace(self) -> Trace:
-        """The trace of the worst rank; `bfcviz.why`, `bfcviz.holders` and others take it from here."""
-        return self.open(self.worst)
+        """The trace of the worst rank that has a heap; `bfcviz.holders` and others take it from here."""
+        return self.open(self.worst_heap)
 
     def open(self, rank: Rank | str | int) -> Trace:
         """The trace of a rank, given as one of `ranks`, by its name or by its number.
@@ -498,10 +560,11 @@ class RankSet:
     @cached_property
     def holders(self) -> tuple[RankHolder, ...]:
         """The holders of all ranks, by the most that a rank has."""
-        names = dict.fromkeys(name for rank in self._used for name in rank.holders)
+        used = [rank for rank in self._used if rank.has_heap]
+        names = dict.fromkeys(name for rank in used for name in rank.holders)
         found = []
         for name in names:
-            sizes = [(rank.holders.get(name, 0), rank.name) for rank in self._used]
+            sizes = [(rank.holders.get(name, 0), rank.name) for rank in used]
             most, owner = max(sizes, key=lambda pair: pair[0])
             values = [size for size, _ in sizes]
             found.append(
@@ -514,7 +577,7 @@ class RankSet:
     @cached_property
     def only(self) -> tuple[RankHolder, ...]:
         """The holders with at least 1 % of the memory of one rank that no other rank has."""
-        in_use = {rank.name: rank.in_use for rank in self._used}
+        in_use = {rank.name: rank.in_use for rank in self._used if rank.has_heap}
         if len(in_use) < 2:
             return ()
         return tuple(
@@ -576,8 +639,9 @@ class RankSet:
         if len(used) < 2:
             return []
         found = [_spread_line(each) for each in self.spreads]
-        if not any(each.measure == "peak" for each in self.spreads):
-            size = format_bytes(max(rank.peak or rank.in_use for rank in used))
+        heaps = [rank for rank in used if rank.has_heap]
+        if len(heaps) > 1 and not any(each.measure == "peak" for each in self.spreads):
+            size = format_bytes(max(rank.peak or rank.in_use for rank in heaps))
             found = [f"the ranks have the same peak within 1 %: {size}", *found]
         for each in self.only[:_MOST_HOLDERS]:
             found.append(
@@ -718,12 +782,7 @@ def _failure_line(found: SharedFailure) -> str:
     details += [f"{format_bytes(low)} to {format_bytes(high)}"] if high > low else []
     several = f" ({', '.join(details)})" if details else ""
     name = f", in {shortened(found.failure.what, _LONGEST)}" if found.failure.what else ""
-    return f"{_listed(found.ranks)}{several}: {found.failure.headline}{name}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_MOST_NAMED])
-    return f"{shown} and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else shown
+    return f"{listed(found.ranks)}{several}: {found.failure.headline}{name}"
 
 
 def _spread_line(found: RankSpread) -> str:
@@ -817,7 +876,8 @@ def paired_ranks(a: RankSet, b: RankSet) -> list[tuple[Rank, Rank]]:
     found = [
         (before, after)
         for after in b.known
-        if (before := next((rank for rank in a.known if _is_same(rank, after)), None)) is not None
+        if after.has_heap
+        and (before := next((rank for rank in a.known if rank.has_heap and _is_same(rank, after)), None))
     ]
     if not found:
         raise TraceError(f"{a.source} and {b.source} have no rank in common: neither a number nor a name")

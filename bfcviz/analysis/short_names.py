@@ -1,5 +1,6 @@
 """Short forms of addresses and labels for sentences and lists."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from bfcviz.events.trace import Trace
@@ -41,6 +42,15 @@ def path_end(path: str, longest: int) -> str:
             break
         found = longer
     return f"…{found}" if found else shortened(parts[-1], longest)
+
+
+_MOST_LISTED: Final = 6
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    shown = ", ".join(names[:_MOST_LISTED])
+    return f"{shown} and {len(names) - _MOST_LISTED:,} more" if len(names) > _MOST_LISTED else shown
 
 
 def counted(number: int, what: str) -> str:

@@ -1,13 +1,14 @@
 """Answer `why` for a text: each stated failure with verdict and advice, as lines, as HTML and as JSON."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from textwrap import wrap
 from typing import Any, Final
 
-from bfcviz.analysis.short_names import counted, cut
+from bfcviz.analysis.account import Account, DeviceAccount, account_of, figures_of_facts
+from bfcviz.analysis.short_names import counted, cut, listed
 from bfcviz.analysis.stated_advice import StatedAdvice, advise
 from bfcviz.analysis.stated_verdict import Judgement, judge, judge_soft
 from bfcviz.formats.message_tables import counts
@@ -35,6 +36,18 @@ class ExplainedFailure:
     def advice(self) -> tuple[StatedAdvice, ...]:
         """What to do, the one thing first."""
         return advise(self.stated, self.judgement)
+
+    @cached_property
+    def account(self) -> DeviceAccount | None:
+        """Who holds the memory of the device; None where the text tells no more than one part of it."""
+        stated = self.stated
+        processes = {} if "several_devices" in stated.marks else stated.processes
+        figures = figures_of_facts(stated.facts, stated.slack, processes, stated.framework)
+        if self.is_soft and figures.free is None and "device_used" in stated.facts:  # a table of this moment
+            others = sum(processes.values()) if processes else None
+            figures = replace(figures, free=figures.free_at_start, free_at_start=None, others=others)
+        found = account_of(figures)
+        return None if found.total is None and len(found.parts) < 2 else found
 
     @property
     def short(self) -> str:
@@ -66,6 +79,7 @@ class ExplainedFailure:
             *([f"  To do: {self.advice[0].text}"] if self.advice else []),
             self._place(),
             *self._numbers(),
+            *([] if self.account is None else self.account.lines()),
             *(["What else would help"] if len(self.advice) > 1 else []),
             *(f"  - {each.text}" for each in self.advice[1:]),
         ]
@@ -74,7 +88,11 @@ class ExplainedFailure:
         stated = self.stated
         told = f", told {counted(stated.count, 'time')}" if stated.count > 1 else ""
         version = f", version {stated.version}" if stated.version else ""
-        return f"Line {stated.line:,}{told}{version}: {cut(stated.text)}"
+        ranks = listed(list(map(str, stated.ranks)))
+        if len(stated.ranks) > 1:
+            ranks += f" (the numbers are of rank {stated.ranks[0]})"
+        of = f", {'ranks' if len(stated.ranks) > 1 else 'rank'} {ranks}" if ranks else ""
+        return f"Line {stated.line:,}{of}{told}{version}: {cut(stated.text)}"
 
     def _numbers(self) -> list[str]:
         stated = self.stated
@@ -101,12 +119,24 @@ class ExplainedFailure:
             "version": stated.version,
             "facts": {**stated.facts, **processes},
             "advice": [{"kind": str(each.kind), "text": each.text} for each in self.advice],
+            "account": None if self.account is None else self.account.to_json(),
             "op": stated.op,
             "tensor": f"{stated.dtype} {list(stated.shape)}" if stated.shape else "",
             "message": stated.text,
             "line": stated.line,
             "count": stated.count,
+            "ranks": list(stated.ranks),
         }
+
+
+def _of_all_ranks(failures: Sequence[StatedFailure]) -> list[ExplainedFailure]:
+    """The failures; those of several ranks with one cause and one request once, with the numbers of the first rank."""
+    found: dict[tuple[object, ...], StatedFailure] = {}
+    for number, each in enumerate(failures):
+        cause, request = judge(each).cause, each.fact("requested")
+        key = (each.message, each.framework, cause, request) if each.ranks else (number,)
+        found[key] = found[key].joined(each) if key in found else each
+    return list(map(ExplainedFailure, found.values()))
 
 
 @dataclass(frozen=True)
@@ -129,7 +159,7 @@ class StatedAnswer:
     ) -> "StatedAnswer":
         """The answer for what a text states."""
         return cls(
-            tuple(map(ExplainedFailure, failures)),
+            tuple(_of_all_ranks(failures)),
             tuple(ExplainedFailure(each, is_soft=True) for each in soft),
             left_out,
         )
@@ -156,6 +186,20 @@ class StatedAnswer:
         return found
 
     @property
+    def account(self) -> Account:
+        """Who held the memory at each failure; of a text without a failure, what it tells of now."""
+        told = self.failures or self._largest_soft
+        found = [
+            each.account
+            if len(told) == 1
+            else replace(each.account, device=f"line {each.stated.line:,}, {each.account.device}")
+            for each in told
+            if each.account is not None
+        ]
+        notes = () if found else ("The text does not say how much the device has, nor who holds it.",)
+        return Account(tuple(found), notes)
+
+    @property
     def _largest_soft(self) -> tuple[ExplainedFailure, ...]:
         """Of a text without a failure, the refusal of the most bytes."""
         return (max(self.soft, key=lambda each: each.stated.fact("requested") or 0),) if self.soft else ()
@@ -165,7 +209,10 @@ class StatedAnswer:
         answer: dict[str, Any] = {"failures": [each.to_json() for each in self.failures], "growths": []}
         if not self.failures and self.soft:
             told: Mapping[str, Any] = self._largest_soft[0].to_json()
-            answer |= {name: told[name] for name in ("verdict", "sentence", "framework", "facts", "advice")}
+            answer |= {
+                name: told[name]
+                for name in ("verdict", "sentence", "framework", "facts", "advice", "account")
+            }
         if self.soft:
             answer["no_failures"] = [each.to_json() for each in self.soft]
         return answer | ({"failures_left_out": self.left_out} if self.left_out else {})

@@ -121,14 +121,16 @@ def _sides(arguments: argparse.Namespace, files: Sequence[str]) -> _Sides:
             open_trace(file) if ranks is None else ranks.trace
             for file, ranks in zip(files, sets, strict=True)
         )
-        names = [f"{ranks.source}: {ranks.worst.name}, the worst rank" for ranks in sets if ranks is not None]
+        names = [
+            f"{ranks.source}: {ranks.worst_heap.name}, the worst rank" for ranks in sets if ranks is not None
+        ]
         return _Sides(first, second, names)
     ranks = asked_ranks(arguments)
     if ranks is None:
         raise TraceError(
             f"{files[0]} is one recording: give a second one, or a folder or a pattern with several"
         )
-    chosen = [f"A is {ranks.typical.name}, a typical rank; B is {ranks.worst.name}, the worst"]
+    chosen = [f"A is {ranks.typical.name}, a typical rank; B is {ranks.worst_heap.name}, the worst"]
     return _Sides(ranks.open(ranks.typical), ranks.trace, [*ranks.lines, "", *chosen], ranks.to_json())
 
 

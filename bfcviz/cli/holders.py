@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int | None:
         print(json_text(ranks.to_json(holders=True)))
         return status_of(ranks)
     if not arguments.json:
-        say(*ranks.holder_lines, "", f"{ranks.worst.name}, {ranks.worst.place.file}:", "")
+        say(*ranks.holder_lines, "", f"{ranks.worst_heap.name}, {ranks.worst_heap.place.file}:", "")
     _tell(ranks.trace, arguments)
     return status_of(ranks)
 

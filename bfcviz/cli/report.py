@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int | None:
     elif form == "html":
         raise BfcvizError("a page needs a file: give -o report.html, or --format md to print the report here")
     ranks = asked_ranks(arguments)
-    file = arguments.file if ranks is None else str(ranks.worst.place.file)
+    file = arguments.file if ranks is None else str(ranks.worst_heap.place.file)
     with open_with_progress(file) as trace:
         pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
         text = rendered(report_of(trace, *steps_of(arguments, trace), pool), form, ranks)

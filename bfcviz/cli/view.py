@@ -130,13 +130,13 @@ def prepare(file: str) -> None:
 
     Raises:
         FileError: the file cannot be read.
-        TraceError: no rank can be read.
+        TraceError: no rank has a heap.
     """
     from bfcviz.importers.open_trace import open_trace  # noqa: PLC0415  the server needs no traces
 
     ranks = _ranks(file)
     if ranks is not None:
-        _ = ranks.worst  # raises where no rank can be read
+        _ = ranks.worst_heap  # raises where no rank has a heap
         _prepared_ranks[file] = ranks
         return
     trace = open_trace(file)

@@ -90,8 +90,10 @@ def run(arguments: argparse.Namespace) -> int | None:
     if arguments.json:
         print(json_text(_ranks_json(ranks, arguments)))
     else:
-        say(*ranks.lines, "", f"{ranks.worst.name}, {ranks.worst.place.file}:", "")
-        _explain(ranks.trace, arguments)
+        shown = ranks.worst_heap if arguments.size else ranks.worst
+        say(*ranks.lines, "", f"{shown.name}, {shown.place.file}:", "")
+        arguments.file = str(shown.place.file)
+        _explain_file(arguments)
     return status_of(ranks)
 
 
@@ -158,15 +160,19 @@ def _ranks_json(ranks: RankSet, arguments: argparse.Namespace) -> dict[str, obje
     """The failures of all ranks, each once, and the ranks; without a failure the heaps of the worst rank."""
     failures = []
     for each in ranks.failures[:_MOST_OPENED]:
-        if each.failure.event is not None:
+        if each.failure.stated is not None:
+            told = each.failure.stated.to_json()
+            failures.append({**told, "ranks": list(each.ranks), "count": each.count})
+        elif each.failure.event is not None:
             found = diagnose(ranks.open(each.rank), each.failure.event)
             failures.append({**diagnosis_json(found), "ranks": list(each.ranks), "count": each.count})
     if not failures or arguments.size:
         trace = ranks.trace
         pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
         asked = _asked(trace, pool, arguments) if arguments.size else _failures(trace, pool)
-        failures = [{**diagnosis_json(found), "ranks": [ranks.worst.name]} for found in asked]
-    grown = {} if arguments.size else growths_json(_growths(ranks.trace, None))
+        failures = [{**diagnosis_json(found), "ranks": [ranks.worst_heap.name]} for found in asked]
+    has_heap = any(rank.has_heap for rank in ranks.known)
+    grown = {} if arguments.size else growths_json(_growths(ranks.trace, None) if has_heap else [])
     return {"failures": failures, **grown, **ranks.to_json()}
 
 

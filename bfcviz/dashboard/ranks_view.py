@@ -32,8 +32,8 @@ class RanksView(widgets.VBox):  # type: ignore[misc]
         self.inspector: Inspector | None = None
         self._options = options
         self._closed = False
-        names = [rank.name for rank in ranks.known]
-        self.menu = widgets.Dropdown(options=names, value=ranks.worst.name, description="rank")
+        names = [rank.name for rank in ranks.known if rank.has_heap]
+        self.menu = widgets.Dropdown(options=names, value=ranks.worst_heap.name, description="rank")
         self.table = widgets.HTML(ranks.html)
         self.status = widgets.HTML()
         self._bar = widgets.HBox([self.menu, self.status])

@@ -7,7 +7,7 @@ quotation wrapped. Every repetition is bounded, so a search takes time proportio
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Final
@@ -187,6 +187,7 @@ class StatedFailure:
         dtype: type of its elements.
         processes: pid -> bytes of each process that the text lists.
         largest: shape, operator and line of the largest buffer of a program; "" where the text does not say it.
+        ranks: of the job that had it, where the lines of several are one text; the numbers are of the first.
         line: of the text, from 1, where it begins.
         count: how often the text tells it.
         text: its first line.
@@ -203,6 +204,7 @@ class StatedFailure:
     dtype: str = ""
     processes: Mapping[int, int] = field(default_factory=dict)
     largest: str = ""
+    ranks: tuple[int, ...] = ()
     line: int = 1
     count: int = 1
     text: str = ""
@@ -211,6 +213,11 @@ class StatedFailure:
         """Bytes of a fact; None where the text does not state it, or states what cannot be."""
         value = self.facts.get(name)
         return None if value is None or not 0 <= value < IMPOSSIBLE else value
+
+    def joined(self, other: "StatedFailure") -> "StatedFailure":
+        """This failure, with the ranks and the count of another that is the same."""
+        ranks = tuple(dict.fromkeys((*self.ranks, *other.ranks)))
+        return replace(self, ranks=ranks, count=self.count + other.count)
 
     def exceeds(self, name: str, other: int) -> bool:
         """Whether a stated fact is larger than a number, also where its text was rounded up."""

@@ -128,6 +128,7 @@ class _Statement:
     processes: dict[int, int] = field(default_factory=dict)
     framework: str = ""
     largest: str = ""
+    rank: int | None = None
 
 
 def _needles() -> dict[str, list[tuple[int, int, Message]]]:
@@ -274,6 +275,13 @@ _PREFIX: Final = re.compile(
 )
 """What ranks, loggers and quotations put before a line."""
 
+_RANK: Final = (
+    re.compile(r"\brank[ _-]?(\d{1,5})\b\]?:", re.IGNORECASE),
+    re.compile(r"\[\d{1,5},(\d{1,5})\]<std(?:err|out)>"),
+    re.compile(r"\[default(\d{1,5})\]:"),
+)
+"""The rank before a line: as PyTorch and launchers put it, as mpirun does, and as torchrun does: that of its node."""
+
 _WIDEST: Final = 400
 
 
@@ -295,9 +303,15 @@ def _statement(found: _Beginning, buffer: str, first: int, last: int, line: int)
         {mark for word, mark in entry.marks.items() if word in near},
         next((version for word, version in entry.versions.items() if word in near), ""),
         framework=entry.framework,
+        rank=_rank_before(buffer[max(begun, found.start - _WIDEST) : found.start]),
     )
     _more(statement, buffer[found.start : min(last, found.start + _WIDEST)], flat)
     return statement
+
+
+def _rank_before(text: str) -> int | None:
+    """The rank that the beginning of a line names; None where it names none."""
+    return next((int(match[1]) for pattern in _RANK if (match := pattern.search(text))), None)
 
 
 def _end_of_prefix(line: str) -> int:
@@ -424,6 +438,7 @@ class _Joined:
     marks: set[str]
     processes: dict[int, int]
     versions: list[str]
+    rank: int | None = None
     op: str = ""
     shape: tuple[int, ...] = ()
     dtype: str = ""
@@ -445,6 +460,7 @@ class _Joined:
             if name not in self.facts or (size.slack < self.facts[name].slack and self.agrees(statement)):
                 self.facts[name] = size
         self.marks |= statement.marks
+        self.rank = statement.rank if self.rank is None else self.rank
         self.versions.append(statement.version)
         if statement.entry.name != "nvidia-smi":  # the table of another moment; it lists this process, too
             self.processes = statement.processes | self.processes
@@ -505,6 +521,9 @@ def _take(each: _Statement, found: list[_Joined], waiting: list[_Statement]) -> 
 
 
 def _of_family(join: _Joined, each: _Statement) -> bool:
+    """Whether a message may tell of this failure: it is of the same framework, and of the same rank."""
+    if None not in (join.rank, each.rank) and join.rank != each.rank:
+        return False
     family = each.entry.family
     return not family or join.first.entry.family == family
 
@@ -512,7 +531,14 @@ def _of_family(join: _Joined, each: _Statement) -> bool:
 def _begun(each: _Statement, *, is_soft: bool = False) -> _Joined:
     told = {(each.entry.name, each.variant): 1}
     join = _Joined(
-        each, dict(each.facts), is_soft, told, set(each.marks), dict(each.processes), [each.version]
+        each,
+        dict(each.facts),
+        is_soft,
+        told,
+        set(each.marks),
+        dict(each.processes),
+        [each.version],
+        each.rank,
     )
     join.op, join.shape, join.dtype = each.op, each.shape, each.dtype
     return join
@@ -579,6 +605,7 @@ def _failure(join: _Joined, hints: set[str]) -> StatedFailure:
         dtype=join.dtype,
         processes=dict(join.processes),
         largest=join.largest,
+        ranks=() if join.rank is None else (join.rank,),
         line=join.first.line,
         count=max(join.told.values()),
         text=join.first.text,
@@ -628,9 +655,7 @@ def _once(found: list[StatedFailure]) -> list[StatedFailure]:
     for each in found:
         key = (each.message, each.framework, *sorted(each.facts.items()), *sorted(each.processes.items()))
         before = kept.pop(key, None)
-        count = each.count + (before.count if before else 0)
-        first = before or each
-        kept[key] = StatedFailure(**{**vars(first), "count": count})
+        kept[key] = each if before is None else before.joined(each)
     return list(kept.values())
 
 

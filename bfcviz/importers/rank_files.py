@@ -23,6 +23,7 @@ from bfcviz.events.storage.recording_files import EVENTS_FILE, ORIGIN_FILE
 from bfcviz.events.storage.recording_set import MAIN, in_order
 from bfcviz.formats.tensorflow import whole_windows
 from bfcviz.importers.file_format import detect_format
+from bfcviz.importers.messages import read_message_file
 
 MOST_FILES: Final = 10_000
 """Files that are looked at; a folder with more is not a folder of ranks."""
@@ -49,7 +50,7 @@ def rank_files(sources: Sequence[Source]) -> RankFiles | None:
     """The files that these words name, if they name several; None: they name one file, or nothing.
 
     A file that is named, or that a pattern matches, counts whatever it holds. Of a folder those count that have a
-    format that bfcviz reads, and those with the same ending, which are damaged.
+    format that bfcviz reads, those with the same ending, which are damaged, and logs with an out-of-memory message.
 
     Args:
         sources: paths of files and folders, and patterns such as `snapshots/*.pickle`.
@@ -108,12 +109,16 @@ def _in_folder(folder: Path) -> tuple[list[Path], int]:
     if whole_windows(folder):  # windows of one run, one after the other
         return [], 0
     readable: list[Path] = []
+    texts: list[Path] = []
     unreadable: list[Path] = []
     for path in _walk(folder):
-        (readable if path.is_dir() or _is_readable(path) else unreadable).append(path)
+        if path.is_dir() or _is_readable(path):
+            readable.append(path)
+        else:
+            (texts if _tells_of_failure(path) else unreadable).append(path)
     endings = {_ending(path) for path in readable if path.is_file()}
     damaged = [path for path in unreadable if _ending(path) in endings]
-    return sorted([*readable, *damaged], key=in_order), len(unreadable) - len(damaged)
+    return sorted([*readable, *texts, *damaged], key=in_order), len(unreadable) - len(damaged)
 
 
 def _walk(folder: Path) -> Iterator[Path]:
@@ -147,6 +152,23 @@ def _is_readable(path: Path) -> bool:
     except FileError:
         return False
     return True
+
+
+_LOG_ENDINGS: Final = re.compile(
+    r"(?:\.(?:log|txt|out|err|stdout|stderr|[eo]?\d{1,12})(?:\.gz)?)?", re.IGNORECASE
+)
+"""Endings of logs, and of files without one: a source or a page that quotes an error is no rank."""
+
+
+def _tells_of_failure(path: Path) -> bool:
+    """Whether a log without a heap has an out-of-memory message."""
+    if not _LOG_ENDINGS.fullmatch(_ending(path)):
+        return False
+    try:
+        found = read_message_file(path)
+    except FileError:
+        return False
+    return found is not None and bool(found.failures)
 
 
 def _ending(path: Path) -> str:

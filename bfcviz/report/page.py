@@ -522,7 +522,7 @@ def as_html(report: HeapReport, ranks: RankSet | None = None) -> str:
     holders = coloured_holders(report.model)
     sizes = words.sizes(report)
     body = [
-        "" if ranks is None else f"<h2>Ranks</h2>{ranks.html}<h2>{_safe(ranks.worst.name)}</h2>",
+        "" if ranks is None else f"<h2>Ranks</h2>{ranks.html}<h2>{_safe(ranks.worst_heap.name)}</h2>",
         f'<header><span class="file">{name}</span> · {" · ".join(map(_safe, words.facts(report)))}</header>',
         _verdict(report),
         '<div class="two"><section>',

@@ -376,7 +376,7 @@ def _ranks(ranks: RankSet) -> list[str]:
         f"|{'---|' * len(head)}",
         *(f"| {' | '.join(map(escaped, row))} |" for row in rows),
         "",
-        f"The rest is about {escaped(ranks.worst.name)}.",
+        f"The rest is about {escaped(ranks.worst_heap.name)}.",
         "",
     ]
 

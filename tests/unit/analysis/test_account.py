@@ -1,5 +1,6 @@
 """The account of a device: the parts add up, and a figure that cannot be is named and left out."""
 
+import gzip
 import json
 import re
 from dataclasses import replace
@@ -326,3 +327,54 @@ def test_the_public_function_takes_facts_and_traces():
     assert found.unaccounted == 2 * GIB
     (found,) = bfcviz.account(sample_trace("oom_log")).devices
     assert found == account_at(sample_trace("oom_log"))
+
+
+_TEXT = (
+    "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 10.00 GiB of which 512.00 MiB is "
+    "free. Including non-PyTorch memory, this process has 9.00 GiB memory in use. Of the allocated memory 8.00 GiB is "
+    "allocated by PyTorch, and 256.00 MiB is reserved by PyTorch but unallocated."
+)
+
+
+def test_a_pasted_text_has_an_account():
+    found = bfcviz.account(_TEXT).devices[0]
+    assert found.total == 10 * GIB
+    assert found.free == 512 * MIB
+    assert found.size_of(PartKind.OUTSIDE) == 768 * MIB
+    assert found.size_of(PartKind.OTHERS) == 512 * MIB
+    assert sum(part.size for part in found.parts) == found.total
+    answer = bfcviz.why(_TEXT)
+    assert answer.to_json()["failures"][0]["account"] == json.loads(json.dumps(found.to_json()))
+    assert all(line in str(answer).splitlines() for line in found.lines()[-3:])
+    with pytest.raises(ValueError, match="step"):
+        bfcviz.account(_TEXT, 3)
+
+
+def test_a_text_without_figures_of_a_device_says_so():
+    found = bfcviz.account("RuntimeError: CUDA error: out of memory")
+    assert not found.devices
+    assert found.notes
+    assert bfcviz.why("RuntimeError: CUDA error: out of memory").to_json()["failures"][0]["account"] is None
+
+
+def test_the_table_of_nvidia_smi_is_an_account_of_now():
+    table = (
+        "| NVIDIA-SMI 470.57.02    Driver Version: 470.57.02    CUDA Version: 11.4     |\n"
+        "| 30%   45C    P0    70W / 300W |  23912MiB / 24576MiB |     99%      Default |\n"
+        "|    0   N/A  N/A      4711      C   python                          23001MiB |\n"
+    )
+    found = bfcviz.account(table).devices[0]
+    assert (found.total, found.free) == (24576 * MIB, (24576 - 23912) * MIB)
+    assert found.size_of(PartKind.OTHERS) == 23001 * MIB
+
+
+def test_a_log_of_tensorflow_tells_what_was_not_free_at_the_start(tmp_path):
+    log = tmp_path / "oom.log"
+    device = "Found device 0 with properties: \ntotalMemory: 16.00GiB freeMemory: 14.00GiB\n"
+    log.write_text(device + gzip.decompress(bfcviz.sample("oom_log").read_bytes()).decode())
+    (found,) = bfcviz.account(log).devices
+    assert found.is_of_device
+    assert (found.total, found.free) == (16 * GIB, None)
+    rest = next(part for part in found.parts if part.kind is PartKind.UNACCOUNTED)
+    assert "2.0 GiB" in rest.note
+    assert_adds_up(found)

@@ -10,6 +10,7 @@ from processes import COMPILED
 from shared import ROOT
 from unit.analysis.built import MIB, state
 
+import bfcviz
 from bfcviz.cli import main
 from bfcviz.cli.view import dashboard, prepare
 
@@ -201,3 +202,64 @@ def test_a_worker_that_ran_out_of_memory_is_told(tmp_path, capsys):
     assert [(each["verdict"], each["ranks"]) for each in found["failures"]] == [("capacity", ["Process-4"])]
     assert (len(found["ranks"]), found["ranks"][0]["rank"]) == (9, 4)
     assert {rank["host"] for rank in found["ranks"]} == {os.uname().nodename}
+
+
+# -- texts -----------------------------------------------------------------------------------------------------
+
+
+def refused(rank, free):
+    """What a rank writes when PyTorch refuses a request: 8 of 10 GiB are tensors."""
+    return (
+        f"[rank{rank}]: Traceback (most recent call last):\n"
+        f"[rank{rank}]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU {rank} has a total "
+        f"capacity of 10.00 GiB of which {free}.00 MiB is free. Including non-PyTorch memory, this process has 9.00 "
+        "GiB memory in use. Of the allocated memory 8.00 GiB is allocated by PyTorch, and 64.00 MiB is reserved by "
+        "PyTorch but unallocated.\n"
+    )
+
+
+@pytest.fixture
+def logs(tmp_path):
+    """The folder of torchrun: ranks 1 and 2 ran out of memory, rank 0 only waited for them."""
+    for rank, text in enumerate(["no answer of rank 1\n", refused(1, 500), refused(2, 400)]):
+        folder = tmp_path / "logs" / "attempt_0" / str(rank)
+        folder.mkdir(parents=True)
+        (folder / "stderr.log").write_text(text)
+        (folder / "stdout.log").write_text("epoch 1\n")
+    return tmp_path / "logs"
+
+
+def test_logs_with_a_message_are_ranks(logs, capsys):
+    found = answer(capsys, "why", logs)
+    (failure,) = found["failures"]
+    assert (failure["verdict"], failure["ranks"], failure["count"]) == ("capacity", ["rank 1", "rank 2"], 2)
+    assert failure["advice"]
+    assert failure["account"]["total_bytes"] == 10 << 30
+    assert [(rank["rank"], rank["verdict"]) for rank in found["ranks"]] == [(1, "capacity"), (2, "capacity")]
+    assert found["other_files"] == 4
+    assert bfcviz.why(logs).failures[0].stated.facts["requested"] == 1 << 30
+    assert main(["why", str(logs)]) == 0
+    assert "rank 1" in capsys.readouterr().out
+
+
+def test_ranks_of_texts_have_no_heap_to_show(logs, capsys):
+    assert main(["holders", str(logs)]) == 1
+    assert "bfcviz why" in capsys.readouterr().err
+
+
+def test_a_text_beside_recordings(job, capsys):
+    (job / "rank7.log").write_text(refused(7, 500))
+    found = answer(capsys, "why", job)
+    assert sorted(failure["ranks"] for failure in found["failures"]) == [["rank 1", "rank 2"], ["rank 7"]]
+    holders = answer(capsys, "holders", job)
+    assert "rank 7" not in {each["rank"] for each in holders["holders"]}
+    assert answer(capsys, "why", job, "--size", "1MiB")["failures"][0]["ranks"] == ["rank 1"]
+
+
+def test_the_lines_of_several_ranks_in_one_log(tmp_path, capsys):
+    log = tmp_path / "train.log"
+    lines = [refused(rank, 500 - rank).splitlines() for rank in range(4)]
+    log.write_text("".join(f"{line}\n" for several in zip(*lines, strict=True) for line in several))
+    (failure,) = answer(capsys, "why", log)["failures"]
+    assert (failure["verdict"], failure["ranks"], failure["count"]) == ("capacity", [0, 1, 2, 3], 4)
+    assert failure["facts"]["device_free"] == 500 << 20

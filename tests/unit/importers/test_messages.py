@@ -614,3 +614,19 @@ def test_time_is_bounded(text):
 def test_random_bytes():
     data = random.Random(4).randbytes(1 << 16)
     assert read_messages([data]) == ([], [], 0)
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "[rank{}]: ",
+        "[default0]:[rank{}]: ",
+        "[default{}]:",
+        "[1,{}]<stderr>:",
+        "2026-01-05 10:11:12 rank {}: ",
+    ],
+)
+def test_equal_failures_of_several_ranks_are_one(prefix):
+    text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB.\n"
+    (found,) = read_messages(["".join(prefix.format(rank) + text for rank in (3, 0, 11)).encode()]).failures
+    assert (found.ranks, found.count) == ((3, 0, 11), 3)

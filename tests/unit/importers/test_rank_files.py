@@ -1,5 +1,6 @@
 """Which files are the ranks of one job, and the ranks and hosts that their names say."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,15 @@ def test_an_empty_path_is_not_this_folder(monkeypatch, folder):
     with pytest.raises(FileError, match="empty"):
         rank_files([""])
     assert len(rank_files(["."]).places) == 2
+
+
+def test_a_log_with_a_message_is_a_rank_and_a_page_that_quotes_one_is_not(tmp_path):
+    text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB.\n"
+    for name in ("0/stderr.log", "1/stderr.log", "2/stderr.log.gz", "README.md", "train.py", "3/stdout.log"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        written = "epoch 1\n" if "stdout" in name else text
+        path.write_bytes(gzip.compress(written.encode()) if name.endswith(".gz") else written.encode())
+    found = rank_files([tmp_path])
+    assert [place.rank for place in found.places] == [0, 1, 2]
+    assert found.others == 3
