@@ -276,7 +276,9 @@ def _torch_spilled(found: StatedFailure, judged: Judgement) -> Iterator[StatedAd
 
 
 def _torch_refused(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    del judged
+    if judged.second is Cause.CAPACITY:  # the device is nearly full
+        yield from _torch_full(found, judged)
+        return
     request, free = found.fact("requested") or 0, found.fact("device_free") or 0
     is_xpu = found.framework == "PyTorch XPU"
     if is_xpu:

@@ -286,11 +286,11 @@ def _refused_with_free(found: StatedFailure, request: int, use: DeviceUse) -> Ju
         which = f" The figures contradict each other: more is free than the {_size(total)} of the device."
     elif total is not None and _is_nearly_full(found, request, free, total):
         return Judgement(
-            Cause.CAPACITY,
+            Cause.DRIVER_REFUSED,
             f"{_size(request)} were refused with {_size(free)} free: {_size(free - request)} more than that, which "
             f"the driver may need itself. {_size(found.facts['allocated'])} of {_size(total)} are live tensors: the "
-            f"device is full.{_outside(found, use)}",
-            Cause.DRIVER_REFUSED,
+            f"device is nearly full.{_outside(found, use)}",
+            Cause.CAPACITY,
             use.others,
         )
     elif use.pool:
