@@ -339,8 +339,8 @@ def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[State
         newer = "; from PyTorch 2.1 on Linux expandable_segments:True is better" if not is_amd else ""
         yield StatedAdvice(
             AdviceWord.MAX_SPLIT,
-            f"Set {torch.setting_for(found, 'max_split_size_mb:128')} (PyTorch 1.8 or later): large segments are then not "
-            f"cut for small tensors{newer}.",
+            f"Set {torch.setting_for(found, 'max_split_size_mb:128')} (PyTorch 1.8 or later): large segments are then "
+            f"not cut for small tensors{newer}.",
         )
     worth = max(request - free, 0.02 * (found.fact("device_total") or 0))
     if judged.others and use.is_listed and judged.others >= worth:
