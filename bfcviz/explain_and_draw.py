@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from bfcviz.analysis import comparison, event_text
 from bfcviz.analysis import growths as growth_search
@@ -25,6 +25,7 @@ from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.why import diagnose, failed_steps, without_failure, would_fit
 from bfcviz.errors import BfcvizError, FileError, TraceError
 from bfcviz.events.trace import Trace
+from bfcviz.formats.torch import setting
 from bfcviz.importers.file_format import READABLE
 from bfcviz.importers.messages import is_pasted, read_message_file, read_pasted
 from bfcviz.importers.open_trace import open_trace
@@ -35,7 +36,7 @@ from bfcviz.model.holders import Holders
 from bfcviz.model.kinds import KindRules, use_rules
 from bfcviz.model.model import Model
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.units import parse_bytes
+from bfcviz.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
     from bfcviz.figures import Picture
@@ -117,8 +118,44 @@ def why(  # noqa: PLR0913  an event, or a question about a moment
     steps = failed_steps(trace)
     if steps:
         return diagnose(trace, steps[-1] - 1)
-    lead = growth_search.growths_report(growth_search.growths(trace, pool))
-    return replace(without_failure(trace, pool), lead=tuple(lead))
+    lead = growths_lead(trace, growth_search.growths(trace, pool))
+    return replace(without_failure(trace, pool), lead=lead)
+
+
+_MOST_REPLAYED: Final = 500_000
+"""Requests that are served again to measure a saving: about a second."""
+
+_LEAST_SAVED: Final = 0.01
+"""A smaller share of the pool is no reason to change a setting."""
+
+
+def growths_lead(trace: Trace, found: Growths) -> tuple[str, ...]:
+    """The report of growths, and what a setting would save: measured by a replay, where the rules are PyTorch's."""
+    return (*growth_search.growths_report(found), *_replayed_saving(trace, found))
+
+
+def _replayed_saving(trace: Trace, found: Growths) -> list[str]:
+    if found.worst is None:
+        return []
+    from bfcviz.whatif.policy_table import own_rules, policy_of  # noqa: PLC0415  only a growth needs the rules
+    from bfcviz.whatif.replay import stream_of  # noqa: PLC0415
+
+    stream = stream_of(trace, found.pool)
+    rules = own_rules(stream, None)
+    if rules is None or rules.policy.name != "torch" or rules.policy.options.get("expandable_segments"):
+        return []
+    if len(stream) > _MOST_REPLAYED:
+        return []
+    options = {**rules.policy.options, "expandable_segments": True}
+    before, after = (
+        int(policy.serve(stream).reserved.max(initial=0))
+        for policy in (rules.policy, policy_of("torch", **options))
+    )
+    asked = setting("expandable_segments", "True")
+    if before - after < _LEAST_SAVED * before:
+        return [f"  {asked} would save less than 1 % of the pool here, replayed from this file."]
+    sizes = f"{format_bytes(after)} instead of {format_bytes(before)}"
+    return [f"  To do: {asked}: {sizes} at the peak, replayed from this file (Linux)."]
 
 
 @_unrecorded()

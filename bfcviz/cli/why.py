@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_lines
-from bfcviz.analysis.growths import Growths, growths, growths_json, growths_report
+from bfcviz.analysis.growths import Growths, growths, growths_json
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.why import (
@@ -26,6 +26,7 @@ from bfcviz.cli.command import add_more_files
 from bfcviz.cli.common import asked_ranks, pool_number, status_of
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
+from bfcviz.explain_and_draw import growths_lead
 from bfcviz.importers.messages import is_pasted, read_message_file, read_pasted
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.terminal import json_text, say
@@ -134,7 +135,7 @@ def _explain(trace: Trace, arguments: argparse.Namespace) -> None:
     found = _asked(trace, pool, arguments) if arguments.size else _failures(trace, pool)
     grown = [] if arguments.size else _growths(trace, pool)
     if not any(each.event is not None for each in found):
-        leads = {of_pool.pool: tuple(growths_report(of_pool)) for of_pool in grown}
+        leads = {of_pool.pool: growths_lead(trace, of_pool) for of_pool in grown}
         found = [replace(each, lead=leads.get(each.pool, ())) for each in found]
     left_out = 0 if arguments.size else failures_left_out(trace, pool)
     if arguments.json:
@@ -147,7 +148,7 @@ def _explain(trace: Trace, arguments: argparse.Namespace) -> None:
         say(*([""] if number else []), *failure_lines(each))
     if any(each.event is not None for each in found):
         for of_pool in grown:
-            say(*(["", *growths_report(of_pool)] if of_pool.found else []))
+            say(*(["", *growths_lead(trace, of_pool)] if of_pool.found else []))
     if left_out:
         say("", f"{left_out:,} more OOM events follow: use bfcviz.why(file, event) for one of them")
 

@@ -222,3 +222,16 @@ def test_why_without_a_failure_leads_with_the_growth(tmp_path, capsys):
     assert "asker" in lines[1]
     assert lines[0].startswith(str(bfcviz.why(path)).splitlines()[0])
     assert bfcviz.growths(path).worst.step == growth["step"]
+
+
+@needs_shared
+def test_what_expandable_segments_save_is_replayed(capsys):
+    path = SNAPSHOTS / "torch_cs336_ctx128_fullstep.pickle"
+    assert main(["why", str(path)]) == 0
+    (line,) = [each for each in capsys.readouterr().out.splitlines() if "replayed" in each]
+    peaks = [
+        bfcviz.replay(path, policy).reserved.max() for policy in ("torch:expandable_segments=true", "torch")
+    ]
+    assert [f"{peak / (1 << 30):.1f} GiB" in line for peak in peaks] == [True, True]
+    assert peaks[0] < peaks[1]
+    assert line.strip() in " ".join(str(bfcviz.why(path)).split())
