@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from bfcviz.analysis.stated_verdict import SLIVER, Cause, Judgement, buffer_of, device_use
-from bfcviz.formats import torch, xla
+from bfcviz.formats import tensorflow, torch, xla
 from bfcviz.formats.messages import StatedFailure
 from bfcviz.units import GiB, format_bytes
 
@@ -166,16 +166,6 @@ _OLDEST: Final = "0.4.1 to 1.3"
 
 _SERVERS: Final = frozenset({"vllm", "sglang"})
 _INFERENCE: Final = frozenset({"vllm", "sglang", "comfyui", "llamacpp", "ollama", "inference"})
-
-
-def _setting(found: StatedFailure, value: str) -> str:
-    """A setting of the allocator, by a variable that this version and platform read.
-
-    Builds for CUDA and ROCm from 2.9 on read the older name, too (c10/cuda/CUDAAllocatorConfig.h).
-    """
-    if "conf" in found.marks or found.version == "2.9 or later":
-        return f"{torch.NEW_CONF}={value} (its older name, {torch.CONF}, is still read, too)"
-    return f"{torch.HIP_CONF if 'hip_conf' in found.marks else torch.CONF}={value}"
 
 
 def _backend(found: StatedFailure) -> str:
@@ -335,20 +325,20 @@ def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[State
     if can_expand:
         yield StatedAdvice(
             AdviceWord.EXPANDABLE,
-            f"Set {_setting(found, 'expandable_segments:True')} before the start: segments then grow in place, and "
-            "the cached memory is usable for this request (Linux).",
+            f"Set {torch.setting_for(found, 'expandable_segments:True')} before the start: segments then grow in "
+            "place, and the cached memory is usable for this request (Linux).",
         )
     if can_expand and can_split and not counters:
         yield StatedAdvice(
             AdviceWord.MAX_SPLIT,
-            f"Where that is not supported (Windows): {_setting(found, 'max_split_size_mb:128')}.",
+            f"Where that is not supported (Windows): {torch.setting_for(found, 'max_split_size_mb:128')}.",
         )
     elif can_split:
         newer = "; from PyTorch 2.1 on Linux expandable_segments:True is better" if not is_amd else ""
         yield StatedAdvice(
             AdviceWord.MAX_SPLIT,
-            f"Set {_setting(found, 'max_split_size_mb:128')} (PyTorch 1.8 or later): large segments are then not cut "
-            f"for small tensors{newer}.",
+            f"Set {torch.setting_for(found, 'max_split_size_mb:128')} (PyTorch 1.8 or later): large segments are then "
+            f"not cut for small tensors{newer}.",
         )
     worth = max(request - free, 0.02 * (found.fact("device_total") or 0))
     if judged.others and use.is_listed and judged.others >= worth:
@@ -521,8 +511,7 @@ def _mps(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
         )
         yield StatedAdvice(
             AdviceWord.RAISE_LIMIT,
-            "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 switches the test against the counters off; the system may then "
-            "freeze.",
+            f"{torch.MPS_LIMIT}=0.0 switches the test against the counters off; the system may then freeze.",
         )
         return
     yield StatedAdvice(
@@ -536,8 +525,8 @@ def _mps(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     )
     yield StatedAdvice(
         AdviceWord.RAISE_LIMIT,
-        "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 removes the limit; then the system swaps, and may freeze. Set "
-        "PYTORCH_MPS_LOW_WATERMARK_RATIO=0.0 with it.",
+        f"{torch.MPS_LIMIT}=0.0 removes the limit; then the system swaps, and may freeze. Set "
+        f"{torch.MPS_LOW}=0.0 with it.",
     )
 
 
@@ -571,7 +560,7 @@ def _tensorflow(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
     growth = (
         "config.gpu_options.allow_growth = True"
         if is_old
-        else "tf.config.experimental.set_memory_growth(gpu, True), or TF_FORCE_GPU_ALLOW_GROWTH=true"
+        else f"tf.config.experimental.set_memory_growth(gpu, True), or {tensorflow.FORCE_GROWTH}=true"
     )
     if cause in {Cause.REQUEST_EXCEEDS_DEVICE, Cause.REQUEST_EXCEEDS_LIMIT}:
         yield StatedAdvice(
@@ -595,7 +584,7 @@ def _tensorflow(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
         if not is_old:
             yield StatedAdvice(
                 AdviceWord.MALLOC_ASYNC,
-                ("TF_GPU_ALLOCATOR=cuda_malloc_async (CUDA 11.2 or later) places by pages."),
+                (f"{tensorflow.ASYNC} (CUDA 11.2 or later) places by pages."),
             )
         yield from _smaller_request(found)
     else:
@@ -615,14 +604,11 @@ def _tensorflow(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
                 "RunOptions(report_tensor_allocations_upon_oom=True), and the whole log with its Bin and Chunk "
                 "lines."
                 if is_old
-                else "run with TF_CPP_MIN_LOG_LEVEL=0 and keep the whole log: bfcviz opens its Bin and Chunk "
+                else f"run with {tensorflow.LOG_FAILURES} and keep the whole log: bfcviz opens its Bin and Chunk "
                 "lines."
             )
         ),
     )
-
-
-_JAX_SHARE: Final = f"{xla.FRACTION} (since 2025 also {xla.NEW_FRACTION})"
 
 
 def _jax(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
@@ -642,7 +628,7 @@ def _jax(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
         )
         yield StatedAdvice(
             AdviceWord.PREALLOCATION,
-            (f"Take less at the start: {xla.PREALLOCATE}=false, or {_JAX_SHARE}."),
+            (f"Take less at the start: {xla.PREALLOCATE}=false, or {xla.SHARE_NAMES}."),
         )
         yield from _smaller_request(found)
     elif cause is Cause.CACHED_FRAGMENTATION:
@@ -650,7 +636,7 @@ def _jax(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
             AdviceWord.PREALLOCATION,
             (f"Let the pool be one region from the start: {xla.PREALLOCATE}=true."),
         )
-        yield StatedAdvice(AdviceWord.MALLOC_ASYNC, "TF_GPU_ALLOCATOR=cuda_malloc_async places by pages.")
+        yield StatedAdvice(AdviceWord.MALLOC_ASYNC, f"{tensorflow.ASYNC} places by pages.")
         yield from _smaller_request(found)
     else:
         yield from _smaller_request(found, "Reduce the batch, or split the work with jax.lax.map.")
@@ -667,7 +653,7 @@ def _jax(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
             )
             yield StatedAdvice(
                 AdviceWord.PREALLOCATION,
-                f"JAX takes 75 % of the device at the start: {_JAX_SHARE} sets another share; a second program "
+                f"JAX takes 75 % of the device at the start: {xla.SHARE_NAMES} sets another share; a second program "
                 "finds little.",
             )
     yield StatedAdvice(
@@ -885,7 +871,7 @@ def _host(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
         yield StatedAdvice(
             AdviceWord.SYSTEM_MEMORY,
             "Look at free -g, ulimit -l (locked pages) and, in WSL, memory= in .wslconfig; "
-            "TF_GPU_HOST_MEM_LIMIT_IN_MB limits the pool of pinned memory.",
+            f"{tensorflow.POOL_LIMIT} limits the pool of pinned memory.",
         )
         return
     yield StatedAdvice(

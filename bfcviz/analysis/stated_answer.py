@@ -10,7 +10,7 @@ from typing import Any, Final
 from bfcviz.analysis.account import Account, DeviceAccount, account_of, figures_of_facts
 from bfcviz.analysis.short_names import counted, cut, listed
 from bfcviz.analysis.stated_advice import StatedAdvice, advise
-from bfcviz.analysis.stated_verdict import Judgement, judge, judge_soft
+from bfcviz.analysis.stated_verdict import Cause, Judgement, judge, judge_soft
 from bfcviz.formats.message_tables import counts
 from bfcviz.formats.messages import StatedFailure
 from bfcviz.units import format_bytes
@@ -57,7 +57,9 @@ class ExplainedFailure:
 
     @property
     def line(self) -> str:
-        """The verdict, why, and the one thing to do."""
+        """The verdict, why, and the one thing to do; of what is no failure what it is."""
+        if self.is_soft:
+            return self.judgement.sentence
         first = f" {self.advice[0].text}" if self.advice else ""
         return f"{self.judgement.cause.replace('_', ' ')}: {self.judgement.sentence}{first}"
 
@@ -67,15 +69,11 @@ class ExplainedFailure:
         stated, judged = self.stated, self.judgement
         size = stated.fact("requested")
         asked = "" if size is None else f" {_size(size)}"
-        what = (
-            f"{stated.framework} was refused{asked}"
-            if self.is_soft
-            else f"{stated.framework} failed to allocate{asked}"
-        )
-        second = "" if judged.second is None else f" If not: {judged.second.replace('_', ' ')}."
+        is_known = judged.second not in {None, Cause.UNKNOWN}
+        second = f" Second candidate: {(judged.second or '').replace('_', ' ')}." if is_known else ""
+        head = f"{stated.framework} failed to allocate{asked}: {judged.cause.replace('_', ' ')}."
         return [
-            f"{what}: {judged.cause.replace('_', ' ')}.",
-            f"  {judged.sentence}{second}",
+            *([judged.sentence] if self.is_soft else [head, f"  {judged.sentence}{second}"]),
             *([f"  To do: {self.advice[0].text}"] if self.advice else []),
             self._place(),
             *self._numbers(),

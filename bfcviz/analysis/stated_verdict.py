@@ -11,7 +11,9 @@ from enum import StrEnum
 from math import prod
 from typing import Final
 
-from bfcviz.formats.messages import IMPOSSIBLE, StatedFailure
+from bfcviz.analysis.short_names import counted
+from bfcviz.formats.message_tables import ENTRIES
+from bfcviz.formats.messages import IMPOSSIBLE, Role, StatedFailure
 from bfcviz.units import GiB, MiB, format_bytes
 
 
@@ -74,7 +76,8 @@ def judge(found: StatedFailure) -> Judgement:
 
 def judge_soft(found: StatedFailure) -> Judgement:
     """What a refusal was that is no failure."""
-    return Judgement(Cause.NOT_A_FAILURE, _SOFT.get(found.message, _soft_request)(found))
+    who = "nvidia-smi" if found.message == "nvidia-smi" else found.framework
+    return Judgement(Cause.NOT_A_FAILURE, f"{who}: {_SOFT.get(found.message, _soft_request)(found)}.")
 
 
 _LARGEST_DEVICE: Final = 512 * GiB
@@ -437,24 +440,24 @@ def _mps(found: StatedFailure) -> Judgement:
 def _counters(found: StatedFailure) -> Judgement:
     """`memory_summary()`: how much the cache held when most was reserved."""
     peak, reserved = found.fact("peak"), found.fact("peak_reserved")
-    ooms = found.facts.get("num_ooms", 0)
+    failed = counted(found.facts.get("num_ooms", 0), "request")
     if not peak or not reserved:
         return Judgement(
             Cause.UNKNOWN,
-            f"{ooms:,} requests failed; the rows that would say why are not in the text.",
+            f"{failed} failed; the rows that would say why are not in the text.",
             Cause.CAPACITY,
         )
     if peak < 0.85 * reserved:
         return Judgement(
             Cause.CACHED_FRAGMENTATION,
-            f"{ooms:,} requests failed. At most {_size(peak)} were ever in use, of up to {_size(reserved)} that "
+            f"{failed} failed. At most {_size(peak)} were ever in use, of up to {_size(reserved)} that "
             f"PyTorch reserved: at least {_size(reserved - peak)} stood cached, in pieces that were too small or "
             "pinned.",
             Cause.CAPACITY,
         )
     return Judgement(
         Cause.CAPACITY,
-        f"{ooms:,} requests failed. Up to {_size(peak)} of {_size(reserved)} reserved were live tensors: full.",
+        f"{failed} failed. Up to {_size(peak)} of {_size(reserved)} reserved were live tensors: full.",
         Cause.CACHED_FRAGMENTATION,
     )
 
@@ -838,53 +841,60 @@ def _host(found: StatedFailure) -> Judgement:
     return Judgement(Cause.HOST_MEMORY, f"{what}, not GPU memory.{rest}")
 
 
+# ------------------------------------------------------------------------------
+# Refusals that are no failure, and tables.
+
+
 def _soft_request(found: StatedFailure) -> str:
+    if ENTRIES[found.message].role in {Role.BEFORE, Role.AFTER, Role.REPORT}:
+        return "numbers of the program: not a failure"
     request = found.fact("requested")
-    what = "A request" if request is None else f"A request of {_size(request)}"
-    return f"{what} was refused, and the caller goes on with less: no failure, at most slower."
+    what = "a request" if request is None else f"a request of {_size(request)}"
+    return f"{what} was refused, and the caller goes on with less: not a failure, at most slower"
 
 
 def _soft_growth(found: StatedFailure) -> str:
     return (
-        f"The driver refused to let the pool grow by {_size(found.fact('requested') or 0)}; the pool tries less, "
-        "again and again. No request failed in this text."
+        f"the driver refused to let the pool grow by {_size(found.fact('requested') or 0)}; the pool tries less, "
+        "again and again, and no request failed in this text: not a failure"
     )
 
 
 def _soft_buffer(found: StatedFailure) -> str:
     return (
-        f"A {_BUFFERS.get(buffer_of(found), 'buffer')} of {_size(found.fact('requested') or 0)} was refused, and "
-        "the program tries another way. Whether that failed stands in the lines after it."
+        f"a {_BUFFERS.get(buffer_of(found), 'buffer')} of {_size(found.fact('requested') or 0)} was refused, and "
+        "the program tries another way: not a failure, unless a line after it says so"
     )
 
 
 def _soft_counters(found: StatedFailure) -> str:
-    return f"A table of counters: {found.facts.get('num_ooms', 0):,} failed requests. It tells of no failure."
+    return f"a table of counters, {counted(found.facts.get('num_ooms', 0), 'failed request')}: not a failure"
 
 
 def _soft_table(found: StatedFailure) -> str:
     total, used = found.fact("device_total"), found.fact("device_used")
-    if total is None or used is None:
-        return "A table of devices and settings: no failure."
+    if total is None:
+        return "a table of devices and settings: not a failure"
+    if used is None:
+        start = found.fact("device_free_at_start")
+        began = "" if start is None else f", {_size(start)} of it free when the program started"
+        return f"a device of {_size(total)}{began}: not a failure"
     held = sorted(found.processes.items(), key=lambda item: -item[1])[:3]
     names = ", ".join(f"{pid}: {_size(size)}" for pid, size in held)
-    return (
-        f"The driver's table: {_size(used)} of {_size(total)} are in use{f' ({names})' if names else ''}. No "
-        "failure."
-    )
+    return f"{_size(used)} of {_size(total)} in use{f' ({names})' if names else ''}: not a failure"
 
 
 def _soft_pinned(found: StatedFailure) -> str:
     return (
-        f"{_size(found.fact('requested') or 0)} of pinned system memory were refused; ordinary memory serves "
-        "instead."
+        f"{_size(found.fact('requested') or 0)} of pinned system memory were refused, and ordinary memory serves "
+        "instead: not a failure"
     )
 
 
 def _soft_program(found: StatedFailure) -> str:
     return (
-        f"A warning of the compiler: it could not bring the program below {_size(found.fact('limit') or 0)}. It may "
-        "still run."
+        f"a warning of the compiler, which could not bring the program below {_size(found.fact('limit') or 0)}: not "
+        "a failure, the program may still run"
     )
 
 

@@ -23,7 +23,7 @@ from itertools import takewhile
 from typing import Any, Final, NamedTuple, Self
 
 from bfcviz.code_places import UNKNOWN_FILE, CodePlace, holder_name
-from bfcviz.formats.messages import Message, Number, Role
+from bfcviz.formats.messages import Message, Number, Role, StatedFailure
 from bfcviz.formats.settings import SettingWords
 
 # ------------------------------------------------------------------------------
@@ -204,6 +204,21 @@ CONF: Final = "PYTORCH_CUDA_ALLOC_CONF"
 HIP_CONF: Final = "PYTORCH_HIP_ALLOC_CONF"
 NEW_CONF: Final = "PYTORCH_ALLOC_CONF"
 """The name since 2.9, for every kind of device."""
+
+MPS_LIMIT: Final = "PYTORCH_MPS_HIGH_WATERMARK_RATIO"
+MPS_LOW: Final = "PYTORCH_MPS_LOW_WATERMARK_RATIO"
+"""It must not be above `MPS_LIMIT`."""
+
+
+def setting_for(found: StatedFailure, value: str) -> str:
+    """A setting of the allocator, by a variable that the version and the platform of a text read.
+
+    Builds for CUDA and ROCm from 2.9 on read the older name, too (c10/cuda/CUDAAllocatorConfig.h).
+    """
+    if "conf" in found.marks or found.version == "2.9 or later":
+        return f"{NEW_CONF}={value} (its older name, {CONF}, is still read, too)"
+    return f"{HIP_CONF if 'hip_conf' in found.marks else CONF}={value}"
+
 
 CONF_NAMES: Final = (CONF, NEW_CONF)
 """The variables of the settings on CUDA, the older one first."""
@@ -400,7 +415,7 @@ MESSAGES: Final = (
             ),
             Number(
                 "limit",
-                "PYTORCH_MPS_HIGH_WATERMARK_RATIO x the recommended working set",
+                f"{MPS_LIMIT} x the recommended working set",
                 ("max allowed: {size}",),
             ),
             Number(

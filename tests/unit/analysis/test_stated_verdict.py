@@ -361,3 +361,25 @@ def test_the_answer_as_text_html_and_json():
     assert len(failure.short) < len(failure.line)
     soft = StatedAnswer.of([], [StatedFailure("tf-bfc", "TensorFlow", {"requested": GIB})])
     assert (soft.to_json()["failures"], soft.to_json()["verdict"]) == ([], "not_a_failure")
+
+
+def test_a_table_is_told_as_what_it_is():
+    table = StatedFailure(
+        "nvidia-smi",
+        "NVIDIA driver",
+        {"device_total": 24 * GIB, "device_used": 23 * GIB},
+        processes={7: 22 * GIB},
+    )
+    answer = StatedAnswer.of([], [table])
+    assert answer.to_json()["verdict"] == "not_a_failure"
+    assert answer.lines[0].startswith("nvidia-smi: 23.00 GiB of 24.00 GiB")
+    assert "refused" not in str(answer)
+
+
+def test_a_second_verdict_is_told_only_where_there_is_one():
+    known = StatedFailure("cuda-call", "PyTorch CUDA")
+    assert "other process" in StatedAnswer.of([known], []).lines[1]
+    facts = {"limit": 8 * GIB, "in_use": 8 * GIB - MIB}
+    answer = StatedAnswer.of([StatedFailure("tf-stats", "TensorFlow", facts)], [])
+    assert answer.to_json()["failures"][0]["second_verdict"] == "unknown"
+    assert "unknown" not in "".join(answer.lines[:2])
