@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from textwrap import wrap
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.analysis.account import DeviceAccount
-from bfcviz.analysis.short_names import counted, cut, short_address
+from bfcviz.analysis.short_names import counted, cut, path_end, short_address
 from bfcviz.events.event_source import BLOCK
 from bfcviz.events.origin import STATE_ONLY, Origin, RecordedFailure
 from bfcviz.events.schema import Kind
@@ -18,6 +18,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.formats import cupy, rmm, tensorflow
 from bfcviz.formats.torch import DEFAULTS as TORCH_DEFAULTS
 from bfcviz.formats.torch import Rules
+from bfcviz.model.grouping import place_in_code
 from bfcviz.model.lifetimes import born_of, times_of
 from bfcviz.model.model import Model
 from bfcviz.units import format_bytes
@@ -654,10 +655,32 @@ def _row(name: str, text: str) -> list[str]:
 
 
 # ------------------------------------------------------------------------------
-# A failed request in words: one paragraph for an event, one line for a list, and a report.
+# A failed request in words: a headline, one paragraph for an event, and a report.
 
 _PINS_SHOWN: Final = 8
+_LONGEST: Final = 48  # characters of a name in a headline
 _GAPS_SHOWN: Final = 3
+
+
+def failure_headline(found: Diagnosis) -> str:
+    """What was needed, what was free, and the reason: `OOM: needed 24.0 MiB, ...: fragmented by layer_4/Softmax`."""
+    if not found.requested:
+        return "OOM: a request failed, and the file does not say how many bytes it needed"
+    about = "" if found.recorded.is_exact else "about "
+    needed = f"OOM: needed {about}{format_bytes(found.requested)}"
+    return f"{needed}{_headline_numbers(found)}: {_WORDS[found.verdict].reason(found)}"
+
+
+def _headline_numbers(found: Diagnosis) -> str:
+    if not found.knows("free_bytes", "largest_free_chunk") or found.verdict is Verdict.ABOVE_LIMIT:
+        return ""
+    free = format_bytes(found.free_bytes)
+    if found.verdict is Verdict.CAPACITY:
+        return f", {free} free"
+    largest = format_bytes(found.largest_free_chunk)
+    if largest == format_bytes(found.requested):  # they differ in the digits that are not printed
+        largest += f" ({found.largest_free_chunk - found.rounded:+,} B)"
+    return f", largest free chunk {largest} of {free} free"
 
 
 def failure_sentences(found: Diagnosis, name: Callable[[int], str]) -> str:
@@ -668,37 +691,32 @@ def failure_sentences(found: Diagnosis, name: Callable[[int], str]) -> str:
         name: gives the text of a label.
     """
     limit = "" if found.bytes_limit is None else f" of a limit of {format_bytes(found.bytes_limit)}"
-    free = (
+    known = found.knows("free_bytes", "largest_free_chunk", "pool_bytes")
+    numbers = f": {free_words(found)}, pool {format_bytes(found.pool_bytes)}{limit}" if known else ""
+    beside = _beside(found, name) if found.verdict is Verdict.FRAGMENTATION else ""
+    return f"{request_words(found)}{numbers}. {verdict_sentence(found)}{beside}"
+
+
+def free_words(found: Diagnosis) -> str:
+    """What was free, where the file says it: `44.0 MiB free, largest free chunk 24.0 MiB`."""
+    return (
         f"{format_bytes(found.free_bytes)} free, largest free chunk {format_bytes(found.largest_free_chunk)}"
     )
-    known = found.knows("free_bytes", "largest_free_chunk", "pool_bytes")
-    numbers = f": {free}, pool {format_bytes(found.pool_bytes)}{limit}" if known else ""
-    beside = _beside(found, name) if found.verdict is Verdict.FRAGMENTATION else ""
-    return f"{_subject(found)} {_asked(found)}{numbers}. {verdict_sentence(found)}{beside}"
+
+
+def verdict_title(verdict: Verdict) -> str:
+    """The verdict in a few words."""
+    return _WORDS[verdict].title
 
 
 def verdict_sentence(found: Diagnosis) -> str:
     """Why the request failed, with the numbers; it says so where it depends on what the file lacks."""
-    sentence = _VERDICTS[found.verdict](found)
+    sentence = _WORDS[found.verdict].sentence(found)
     is_sure = not found.gaps or found.verdict is Verdict.ABOVE_LIMIT or not found.recorded.has_heap
     return sentence if is_sure else f"{_ONLY_SO_FAR} {sentence}"
 
 
 _ONLY_SO_FAR: Final = "As far as the file, which is incomplete, tells:"
-
-
-def failure_line(found: Diagnosis) -> str:
-    """The request and its verdict in one line."""
-    verdict = found.verdict.replace("_", " ")
-    size = format_bytes(found.requested) if found.requested else "unknown size"
-    if not found.recorded.has_heap:
-        return f"{size}: {verdict}; the chunks of that moment are not in the file"
-    if not found.knows("free_bytes", "largest_free_chunk"):
-        return f"{size}: {verdict}; the file does not say what was free"
-    return (
-        f"{size}: {verdict}; {format_bytes(found.free_bytes)} free, largest free chunk "
-        f"{format_bytes(found.largest_free_chunk)}"
-    )
 
 
 def failure_lines(found: Diagnosis) -> list[str]:
@@ -716,7 +734,7 @@ def failure_lines(found: Diagnosis) -> list[str]:
             *size_rows(found),
         ]
     return [
-        f"{_subject(found)} {_asked(found)} in {found.pool_name} at step {found.step:,}: {verdict}.",
+        f"{request_words(found)} in {found.pool_name} at step {found.step:,}: {verdict}.",
         f"  {verdict_sentence(found)}",
         *(line for gap in found.gaps[:_GAPS_SHOWN] for line in _row("incomplete", gap)),
         *recorded_rows(found),
@@ -733,8 +751,9 @@ def failure_lines(found: Diagnosis) -> list[str]:
 _QUESTIONS: Final = {Verdict.NO_FAILURE: "would fit", Verdict.UNKNOWN: "may fit or not"}
 
 
-def _subject(found: Diagnosis) -> str:
-    return cut(found.label) if found.label else "An unnamed request"
+def request_words(found: Diagnosis) -> str:
+    """Who asked, and for how much: `layer_4/Softmax failed to allocate 24.0 MiB`."""
+    return f"{cut(found.label) if found.label else 'An unnamed request'} {_asked(found)}"
 
 
 def _asked(found: Diagnosis) -> str:
@@ -747,7 +766,56 @@ def _asked(found: Diagnosis) -> str:
     return f"failed to allocate {about}{format_bytes(found.requested)}"
 
 
-# -- verdicts ------------------------------------------------------------------------------------------------
+# -- verdicts: a title, the reason in a headline, and a sentence with the numbers ----------------------------
+
+
+def _above_limit_reason(found: Diagnosis) -> str:
+    return f"more than the limit of {format_bytes(found.bytes_limit or 0)}"
+
+
+def _unknown_reason(found: Diagnosis) -> str:
+    if not found.knows("largest_free_chunk"):
+        return "the file does not show the heap of that moment"
+    return "the events do not show why no free chunk was taken"
+
+
+def _refused_reason(found: Diagnosis) -> str:
+    return f"no region granted, although the limit left {format_bytes(found.room or 0)}"
+
+
+def _capacity_reason(found: Diagnosis) -> str:
+    return f"the pool of {format_bytes(found.pool_bytes)} is full"
+
+
+def _regions_reason(found: Diagnosis) -> str:
+    return f"split into {counted(found.regions.count, 'region')}, the largest {format_bytes(found.regions.largest)}"
+
+
+def _fragmentation_reason(found: Diagnosis) -> str:
+    if not found.pinned_by:
+        return "fragmented"
+    names = list(dict.fromkeys(filter(None, map(_pin_name, sorted(found.pinned_by, key=_by_size)))))
+    if not names:
+        size, count = format_bytes(found.runs[0].bytes_in_use), found.runs[0].chunks_in_use
+        what = "an unnamed chunk" if count == 1 else f"{count:,} unnamed chunks"
+        return f"fragmented by {what} of {size}"
+    return f"fragmented by {path_end(names[0], _LONGEST)}" + _others(len(names) - 1)
+
+
+def _by_size(pin: Pin) -> tuple[int, int]:
+    return -pin.size, pin.address
+
+
+def _pin_name(pin: Pin) -> str:
+    return pin.label or place_in_code(pin.details.get("stack", ""))
+
+
+def _others(number: int) -> str:
+    return f" and {counted(number, 'other')}" if number else ""
+
+
+def _no_failure_reason(_: Diagnosis) -> str:
+    return "it would fit"
 
 
 def _above_limit(found: Diagnosis) -> str:
@@ -828,14 +896,30 @@ def _after_release(found: Diagnosis) -> str:
     return f", after the allocator gives back its empty regions, {format_bytes(found.releasable)}"
 
 
-_VERDICTS: Final[Mapping[Verdict, Callable[[Diagnosis], str]]] = {
-    Verdict.ABOVE_LIMIT: _above_limit,
-    Verdict.UNKNOWN: _unknown,
-    Verdict.REFUSED: _refused,
-    Verdict.CAPACITY: _capacity,
-    Verdict.REGIONS: _regions_split,
-    Verdict.FRAGMENTATION: _fragmentation,
-    Verdict.NO_FAILURE: _no_failure,
+class _VerdictWords(NamedTuple):
+    """A verdict in words: a title, the reason in a headline, and a sentence with the numbers."""
+
+    title: str
+    reason: Callable[[Diagnosis], str]
+    sentence: Callable[[Diagnosis], str]
+
+
+_WORDS: Final[Mapping[Verdict, _VerdictWords]] = {
+    Verdict.ABOVE_LIMIT: _VerdictWords(
+        "Above the limit: the request can never fit", _above_limit_reason, _above_limit
+    ),
+    Verdict.UNKNOWN: _VerdictWords("Unknown: the file does not show why", _unknown_reason, _unknown),
+    Verdict.REFUSED: _VerdictWords(
+        "Refused: the sub-allocator granted no region, below the limit", _refused_reason, _refused
+    ),
+    Verdict.CAPACITY: _VerdictWords("Capacity: less is free than was asked for", _capacity_reason, _capacity),
+    Verdict.REGIONS: _VerdictWords(
+        "Regions: growth split the pool into regions that are too small", _regions_reason, _regions_split
+    ),
+    Verdict.FRAGMENTATION: _VerdictWords(
+        "Fragmentation: enough is free, but in no single chunk", _fragmentation_reason, _fragmentation
+    ),
+    Verdict.NO_FAILURE: _VerdictWords("No request failed", _no_failure_reason, _no_failure),
 }
 
 

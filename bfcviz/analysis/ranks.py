@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from bfcviz.analysis.diagnosis import Diagnosis, Verdict
-from bfcviz.analysis.headline import failure_headline
+from bfcviz.analysis.diagnosis import Diagnosis, Verdict, failure_headline
 from bfcviz.analysis.short_names import counted, listed, shortened
 from bfcviz.analysis.stated_answer import ExplainedFailure, StatedAnswer
 from bfcviz.analysis.why import all_failures, cause_of, failed_steps
@@ -241,15 +240,13 @@ def rank_of_text(answer: StatedAnswer, place: RankPlace) -> Rank:
     """The summary of a text: the sizes are those that its first failure states."""
     causes: dict[tuple[str, str, int], RankFailure] = {}
     for each in answer.failures:
-        stated, judged = each.stated, each.judgement
-        requested = stated.fact("requested") or 0
-        headline = f"{judged.cause.replace('_', ' ')}: {judged.sentence.removesuffix('.')}"
+        stated = each.stated
         failure = RankFailure(
-            str(judged.cause),
+            str(each.judgement.cause),
             stated.op,
-            requested,
+            stated.fact("requested") or 0,
             stated.framework,
-            headline,
+            each.headline.removesuffix("."),
             None,
             stated.count,
             None,

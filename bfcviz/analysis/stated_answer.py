@@ -50,18 +50,10 @@ class ExplainedFailure:
         return None if found.total is None and len(found.parts) < 2 else found
 
     @property
-    def short(self) -> str:
-        """The verdict and the request in a few words."""
-        size = self.stated.fact("requested")
-        return f"{self.judgement.cause.replace('_', ' ')}{'' if size is None else f', {_size(size)} asked'}"
-
-    @property
-    def line(self) -> str:
-        """The verdict, why, and the one thing to do; of what is no failure what it is."""
-        if self.is_soft:
-            return self.judgement.sentence
-        first = f" {self.advice[0].text}" if self.advice else ""
-        return f"{self.judgement.cause.replace('_', ' ')}: {self.judgement.sentence}{first}"
+    def headline(self) -> str:
+        """The verdict, and why; of what is no failure what it is."""
+        sentence = self.judgement.sentence
+        return sentence if self.is_soft else f"{self.judgement.cause.replace('_', ' ')}: {sentence}"
 
     @property
     def lines(self) -> list[str]:

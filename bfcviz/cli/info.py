@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bfcviz.analysis.diagnosis import Diagnosis, failure_line
+from bfcviz.analysis.diagnosis import Diagnosis, failure_headline
 from bfcviz.analysis.why import MOST_FAILURES, all_failures, failures_left_out
 from bfcviz.cli.command import add_more_files
 from bfcviz.cli.common import asked_ranks, status_of
@@ -98,7 +98,7 @@ def _failure(found: Diagnosis) -> dict[str, object]:
         "pool": found.pool,
         "verdict": str(found.verdict),
         "requested_bytes": found.requested,
-        "line": failure_line(found),
+        "line": failure_headline(found),
     }
 
 

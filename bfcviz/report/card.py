@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis.diagnosis import Diagnosis
-from bfcviz.analysis.headline import failure_headline, peak_headline
+from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, request_words
+from bfcviz.analysis.headline import peak_headline
 from bfcviz.analysis.short_names import path_end
 from bfcviz.events.origin import facts_of
 from bfcviz.events.row_copy import taken
@@ -244,8 +244,7 @@ def failure_card(model: Model, found: Diagnosis) -> str:
         model: stands at the step before the request.
         found: its diagnosis.
     """
-    who = path_end(found.label, _LONGEST) or "an unnamed request"
-    facts = f"{who} failed to allocate {format_bytes(found.requested)} · {found.pool_name}, step {found.step + 1:,}"
+    facts = f"{request_words(found)} · {found.pool_name}, step {found.step + 1:,}"
     advice = found.advice[0].text if found.advice else ""
     return _card(model, failure_headline(found), [facts], found, advice)
 

@@ -8,7 +8,15 @@ import numpy as np
 
 from bfcviz.analysis import short_names
 from bfcviz.analysis.account import DeviceAccount
-from bfcviz.analysis.diagnosis import Pin, Verdict, failure_line, verdict_sentence
+from bfcviz.analysis.diagnosis import (
+    Pin,
+    Verdict,
+    failure_headline,
+    free_words,
+    request_words,
+    verdict_sentence,
+    verdict_title,
+)
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.model.holders import Holders
 from bfcviz.report.content import HeapReport, largest
@@ -27,16 +35,6 @@ _LONG: Final = 160  # characters of a name
 _CALLERS: Final = 3  # frames of a stack that are named beside the innermost one
 _FAR: Final = 2  # a limit so many times as large as all other sizes has no bar
 
-_TITLES: Final = {
-    Verdict.CAPACITY: "Capacity: less is free than was asked for",
-    Verdict.FRAGMENTATION: "Fragmentation: enough is free, but in no single chunk",
-    Verdict.ABOVE_LIMIT: "Above the limit: the request can never fit",
-    Verdict.REGIONS: "Regions: growth split the pool into regions that are too small",
-    Verdict.REFUSED: "Refused: the sub-allocator granted no region, below the limit",
-    Verdict.NO_FAILURE: "No request failed",
-    Verdict.UNKNOWN: "Unknown: the file does not show why",
-}
-
 
 class ReportRow(NamedTuple):
     """One line of a table: a name, its value, and its share (0..1) of something, if it has one."""
@@ -49,7 +47,7 @@ class ReportRow(NamedTuple):
 
 def title(report: HeapReport) -> str:
     """The verdict in a few words."""
-    return _TITLES[report.shown.verdict] if report.has_failure else _TITLES[Verdict.NO_FAILURE]
+    return verdict_title(report.shown.verdict if report.has_failure else Verdict.NO_FAILURE)
 
 
 def summary(report: HeapReport) -> str:
@@ -61,9 +59,7 @@ def summary(report: HeapReport) -> str:
             "The heap is shown at its peak" if report.has_history else "The file holds the heap of one moment"
         )
         return f"{at}: {format_bytes(report.stats.bytes_in_use)} in use {where}."
-    about = "" if found.recorded.is_exact else "about "
-    who = shortened(found.label) if found.label else "A request without a name"
-    return f"{who} failed to allocate {about}{format_bytes(found.requested)} {where}."
+    return f"{request_words(found)} {where}."
 
 
 def numbers(report: HeapReport) -> str:
@@ -71,10 +67,7 @@ def numbers(report: HeapReport) -> str:
     found = report.shown
     if not report.has_failure or not found.knows("free_bytes", "largest_free_chunk"):
         return ""
-    return (
-        f"{format_bytes(found.requested)} asked for, {format_bytes(found.free_bytes)} free, largest free chunk "
-        f"{format_bytes(found.largest_free_chunk)}"
-    )
+    return f"{format_bytes(found.requested)} asked for, {free_words(found)}"
 
 
 def explanation(report: HeapReport) -> str:
@@ -264,7 +257,7 @@ def other_failures(report: HeapReport) -> list[ReportRow]:
         return []
     rows = [
         ReportRow(
-            f"step {each.step:,}", f"{each.pool_name}: {failure_line(each)}", None, shortened(each.label)
+            f"step {each.step:,}", f"{each.pool_name}: {failure_headline(each)}", None, shortened(each.label)
         )
         for each in report.failures
     ]

@@ -7,9 +7,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from bfcviz import notebook
-from bfcviz.analysis.diagnosis import Diagnosis
+from bfcviz.analysis.diagnosis import Diagnosis, failure_headline
 from bfcviz.analysis.event_text import explain
-from bfcviz.analysis.headline import failure_headline
 from bfcviz.analysis.short_names import short_name
 from bfcviz.analysis.why import diagnose
 from bfcviz.events.origin import regions_known

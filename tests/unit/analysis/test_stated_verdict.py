@@ -359,7 +359,7 @@ def test_the_answer_as_text_html_and_json():
     assert answer._repr_html_().startswith("<pre>")
     assert max(map(len, text.splitlines())) <= 110
     (failure,) = answer.failures
-    assert len(failure.short) < len(failure.line)
+    assert failure.judgement.sentence in failure.headline
     soft = StatedAnswer.of([], [StatedFailure("tf-bfc", "TensorFlow", {"requested": GIB})])
     assert (soft.to_json()["failures"], soft.to_json()["verdict"]) == ([], "not_a_failure")
 
