@@ -1,13 +1,15 @@
 """Call a function periodically in the background; the program does not wait for it."""
 
-import asyncio
 import atexit
 import contextvars
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bfcviz import _forks
+
+if TYPE_CHECKING:
+    import asyncio
 
 PATIENCE_S: Final = 5.0
 """Seconds that the exit of Python waits for a running call."""
@@ -95,6 +97,8 @@ class Periodic:
         """
         if self.running:
             return
+        import asyncio  # noqa: PLC0415  8 ms, which the bar of a short command does not need
+
         loop = asyncio.get_running_loop()
         self.thread = None
         run = self._run = _Run()
@@ -144,6 +148,8 @@ class Periodic:
             self._end(run)
 
     async def _loop_task(self, run: _Run) -> None:
+        import asyncio  # noqa: PLC0415  as in `start_task`
+
         try:
             wait: float | None = 0.0
             while wait is not None:

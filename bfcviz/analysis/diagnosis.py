@@ -4,12 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from textwrap import wrap
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis.account import DeviceAccount
 from bfcviz.analysis.short_names import counted, cut, path_end, short_address
 from bfcviz.events.event_source import BLOCK
 from bfcviz.events.origin import STATE_ONLY, Origin, RecordedFailure
@@ -22,6 +21,9 @@ from bfcviz.model.grouping import place_in_code
 from bfcviz.model.lifetimes import born_of, times_of
 from bfcviz.model.model import Model
 from bfcviz.units import format_bytes
+
+if TYPE_CHECKING:
+    from bfcviz.analysis.account import DeviceAccount
 
 # ------------------------------------------------------------------------------
 # HeapSettings: what is known of the settings of a heap, and whose settings they are.
@@ -493,7 +495,7 @@ class Diagnosis:
     unknown: frozenset[str] = frozenset()
     gaps: tuple[str, ...] = ()
     advice: tuple[Advice, ...] = ()
-    account: DeviceAccount | None = None
+    account: "DeviceAccount | None" = None
     usable_chunk: int | None = None
     lead: tuple[str, ...] = ()
 

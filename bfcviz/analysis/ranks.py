@@ -16,9 +16,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from bfcviz.analysis.diagnosis import Diagnosis, Verdict, failure_headline
+from bfcviz.analysis.diagnosis_json import cause_of
 from bfcviz.analysis.short_names import counted, listed, shortened
 from bfcviz.analysis.stated_answer import ExplainedFailure, StatedAnswer
-from bfcviz.analysis.why import all_failures, cause_of, failed_steps
+from bfcviz.analysis.why import all_failures, failed_steps
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import Status, holds_only_states, regions_known, stated_peak
 from bfcviz.events.trace import Trace

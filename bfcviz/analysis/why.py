@@ -1,4 +1,4 @@
-"""Why a request failed, or whether one would fit: the first failure of a trace, its diagnosis, and that as JSON."""
+"""Why a request failed, or whether one would fit: the first failure of a trace, and its diagnosis."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -7,15 +7,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis.account import account_of_failure
-from bfcviz.analysis.advice import advice_for
 from bfcviz.analysis.diagnosis import (
-    AdviceKind,
     Diagnosis,
     Family,
     HeapSettings,
     LargestHole,
-    Pin,
     RegionTotals,
     RunWithPins,
     Verdict,
@@ -23,8 +19,6 @@ from bfcviz.analysis.diagnosis import (
     pins_of,
     settings_of,
 )
-from bfcviz.analysis.stated_advice import AdviceWord
-from bfcviz.analysis.stated_verdict import Cause
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import STATE_ONLY, Origin, RecordedFailure, Status, recorded_failures
 from bfcviz.events.schema import Kind
@@ -80,6 +74,8 @@ def diagnose(  # noqa: PLR0913  a failure, and what the caller has read of it al
             largest_free_chunk=int(record["size"]),
         )
         if runs and recorded.tells_of_device:
+            from bfcviz.analysis.account import account_of_failure  # noqa: PLC0415  as the advice below
+
             others = {} if models is None else models
             others[there.pool] = there
             found = replace(found, account=account_of_failure(trace, recorded, there.pool, others))
@@ -242,6 +238,8 @@ def _judged(model: Model, found: Diagnosis, runs: int) -> Diagnosis:
     has_chunks = found.knows("largest_free_chunk")
     if has_chunks and found.verdict not in {Verdict.ABOVE_LIMIT, Verdict.NO_FAILURE}:
         found = replace(found, runs=_runs(model, found.rounded, runs))
+    from bfcviz.analysis.advice import advice_for  # noqa: PLC0415  with the tables of all messages: `info` needs none
+
     return replace(found, advice=tuple(advice_for(found)))
 
 
@@ -406,166 +404,3 @@ def first_failure(trace: Trace, pool: int | None = None) -> tuple[int, int] | No
     bare = {each.event for each in recorded_failures(trace.origin.details) if not each.has_heap}
     step = next((step for step in steps if step - 1 not in bare), steps[0])
     return int(trace.read(step - 1, step)["pool"][0]), step
-
-
-# ------------------------------------------------------------------------------
-# A diagnosis as JSON values: sizes in bytes, null for unknown.
-
-_CAUSES: Final = {
-    Verdict.UNKNOWN: Cause.UNKNOWN,
-    Verdict.CAPACITY: Cause.CAPACITY,
-    Verdict.REGIONS: Cause.CACHED_FRAGMENTATION,
-    Verdict.FRAGMENTATION: Cause.CACHED_FRAGMENTATION,
-}
-
-_WORDS: Final[Mapping[Any, str]] = {
-    AdviceKind.EXPANDABLE_SEGMENTS: AdviceWord.EXPANDABLE,
-    AdviceKind.SPLIT_SIZE: AdviceWord.MAX_SPLIT,
-    AdviceKind.LARGER_LIMIT: AdviceWord.RAISE_LIMIT,
-    AdviceKind.OTHER_USERS: AdviceWord.OTHER_PROCESSES,
-    AdviceKind.BATCH_SIZE: AdviceWord.SMALLER_REQUEST,
-    AdviceKind.FEED_IN_PARTS: AdviceWord.SMALLER_REQUEST,
-    AdviceKind.OPTIMIZER_STATE: AdviceWord.OPTIMIZER,
-    AdviceKind.RERUN: AdviceWord.RECORD,
-    **{
-        (family, AdviceKind.OTHER_ALLOCATOR): AdviceWord.MALLOC_ASYNC
-        for family in (Family.TENSORFLOW, Family.JAX, Family.TORCH, Family.RMM, Family.CUPY)
-    },
-    **{
-        (family, AdviceKind.GROWTH_OFF): AdviceWord.PREALLOCATION
-        for family in (Family.TENSORFLOW, Family.JAX, Family.REACTANT)
-    },
-}
-"""Kinds of advice on heaps -> the words that advice on texts uses; others keep their own."""
-
-
-def cause_of(found: Diagnosis) -> str:
-    """The verdict in the words that texts without a heap use, too: it also looks at the device."""
-    if found.verdict is Verdict.NO_FAILURE:
-        return found.verdict
-    recorded, limit = found.recorded, found.bytes_limit
-    total, start = recorded.device_total, recorded.device_free_at_start
-    if total is not None and found.rounded > total:
-        return Cause.REQUEST_EXCEEDS_DEVICE
-    if any(each.kind is AdviceKind.OTHER_USERS for each in found.advice) and start is not None:
-        return Cause.OTHER_PROCESS
-    if found.verdict is Verdict.ABOVE_LIMIT:
-        is_torch = found.settings.family is Family.TORCH
-        return Cause.CAP_BY_SETTING if is_torch and limit is not None else Cause.REQUEST_EXCEEDS_LIMIT
-    if found.verdict is Verdict.REFUSED:
-        free = recorded.device_free
-        return Cause.DRIVER_REFUSED if free is not None and free >= found.rounded else Cause.OTHER_PROCESS
-    return _CAUSES[found.verdict]
-
-
-def facts_of_failure(found: Diagnosis) -> dict[str, int]:
-    """The numbers of a failure by the names that texts without a heap use, too; only those that the file has."""
-    recorded = found.recorded
-    known = {
-        "requested": found.requested or None,
-        "rounded": found.rounded if found.requested else None,
-        "limit": found.bytes_limit,
-        "in_use": found.bytes_in_use if found.knows("bytes_in_use") and not found.gaps else None,
-        "reserved": found.pool_bytes if found.knows("pool_bytes") and not found.gaps else None,
-        "free": found.free_bytes if found.knows("free_bytes") and not found.gaps else None,
-        "largest_free": found.largest_free_chunk
-        if found.knows("largest_free_chunk") and not found.gaps
-        else None,
-        "available": recorded.room,
-        "device_total": recorded.device_total,
-        "device_free": recorded.device_free,
-        "device_free_at_start": recorded.device_free_at_start,
-    }
-    return {name: value for name, value in known.items() if value is not None}
-
-
-_SOURCES: Final = {
-    "free_chunks": "chunks_free",
-    "largest_region": "regions",
-    "wholly_free_regions": "regions",
-}
-"""Names here -> the number in `Diagnosis.unknown` that they depend on; the others have the same name in both."""
-
-
-def diagnosis_json(found: Diagnosis) -> dict[str, Any]:
-    """The entry of `bfcviz why --json`."""
-    return {
-        "verdict": str(cause_of(found)),
-        "heap_verdict": str(found.verdict),
-        "facts": facts_of_failure(found),
-        "event": found.event,
-        "step": found.step,
-        "pool": found.pool,
-        "allocator": found.pool_name,
-        "label": found.label,
-        "requested_bytes": found.requested,
-        "rounded_bytes": found.rounded,
-        "exact": found.recorded.is_exact,
-        **_heap(found),
-        "bytes_limit": found.bytes_limit,
-        "device_bytes_in_use": found.device_used,
-        "device_bytes_free": found.recorded.device_free,
-        "device_bytes": found.recorded.device_total,
-        "account": None if found.account is None else found.account.to_json(),
-        "pinned_by": [_pin(pin) for pin in found.pinned_by],
-        "runs": [_run(run) for run in found.runs],
-        "advice": [
-            {
-                "kind": _WORDS.get((found.settings.family, each.kind))
-                or _WORDS.get(each.kind)
-                or str(each.kind),
-                "own_kind": str(each.kind),
-                "text": each.text,
-                "numbers": dict(each.numbers),
-            }
-            for each in found.advice
-        ],
-        "op": found.recorded.op,
-        "tensor": found.recorded.tensor,
-        "message": found.recorded.message,
-    }
-
-
-def _heap(found: Diagnosis) -> dict[str, Any]:
-    """What the chunks say; null where the file does not have them, or cannot give a number."""
-    heap = {
-        "free_bytes": found.free_bytes,
-        "largest_free_chunk": found.largest_free_chunk,
-        "external_fragmentation": found.external_fragmentation,
-        "free_chunks": found.free_chunks,
-        "pool_bytes": found.pool_bytes,
-        "bytes_in_use": found.bytes_in_use,
-        "chunks_in_use": found.chunks_in_use,
-        "wasted_bytes": found.wasted,
-        "regions": found.regions.count,
-        "largest_region": found.regions.largest,
-        "wholly_free_regions": [
-            {"address": address, "size": size} for address, size in found.regions.wholly_free
-        ],
-    }
-    return {name: value if found.knows(_SOURCES.get(name, name)) else None for name, value in heap.items()}
-
-
-def _run(run: RunWithPins) -> dict[str, Any]:
-    return {
-        "address": run.address,
-        "size": run.size,
-        "region": run.region,
-        "bytes_in_use": run.bytes_in_use,
-        "chunks_in_use": run.chunks_in_use,
-        "pinned_by": [_pin(pin) for pin in run.pins],
-    }
-
-
-def _pin(pin: Pin) -> dict[str, Any]:
-    return {
-        "address": pin.address,
-        "size": pin.size,
-        "label": pin.label,
-        "requested": pin.requested,
-        "details": pin.details,
-        "stream": pin.stream,
-        "age_events": pin.age,
-        "age_s": pin.age_s,
-        "freed_at_event": pin.freed,
-    }

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_lines
+from bfcviz.analysis.diagnosis_json import diagnosis_json
 from bfcviz.analysis.growths import Growths, growths, growths_json
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.why import (
     all_failures,
     diagnose,
-    diagnosis_json,
     failures_left_out,
     without_failure,
     would_fit,

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.analysis.diagnosis import Diagnosis
+from bfcviz.analysis.diagnosis_json import diagnosis_json
 from bfcviz.analysis.ranks import RankSet
-from bfcviz.analysis.why import diagnose, diagnosis_json, failed_steps, without_failure
+from bfcviz.analysis.why import diagnose, failed_steps, without_failure
 from bfcviz.events.origin import STATE_ONLY, Origin, Status
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring, colouring
@@ -97,9 +98,6 @@ def _rows(colours: Colouring, sizes: NDArray[np.float64], kinds: Sequence[str]) 
     rest = int(sizes.sum()) - sum(row.size for row in rows)
     return [*rows, ColouredHolder("other", kinds[-1], rest, rest / total)] if rest else rows
 
-
-# ------------------------------------------------------------------------------
-# HeapReport: everything that a report says of a trace, as plain data; nothing here draws.
 
 # ------------------------------------------------------------------------------
 # HeapReport: everything that a report says of a trace, as plain data; nothing here draws.

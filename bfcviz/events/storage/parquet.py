@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -76,6 +75,8 @@ def table_of(events: Events, names: LabelNames, *, own: bool = False) -> pa.Tabl
 
 def without_formulas(table: pa.Table) -> pa.Table:
     """The table for a CSV file: a text that a spreadsheet would take for a formula gets an apostrophe before it."""
+    import pyarrow.compute as pc  # noqa: PLC0415  23 ms, for CSV files only
+
     for place, field in enumerate(table.schema):
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):

@@ -10,8 +10,9 @@ from heaps import MIB, new_heap
 
 import bfcviz
 from bfcviz.analysis.diagnosis import failure_lines
+from bfcviz.analysis.diagnosis_json import diagnosis_json
 from bfcviz.analysis.event_text import explain
-from bfcviz.analysis.why import all_failures, diagnosis_json
+from bfcviz.analysis.why import all_failures
 from bfcviz.cli.info import info, info_lines
 from bfcviz.errors import BfcvizError
 from bfcviz.events.labels import Labels

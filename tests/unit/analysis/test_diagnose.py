@@ -10,11 +10,11 @@ from unit.analysis.built import BASE, MIB, state
 
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.analysis.diagnosis import AdviceKind, Verdict, failure_lines
+from bfcviz.analysis.diagnosis_json import diagnosis_json
 from bfcviz.analysis.why import (
     MOST_FAILURES,
     all_failures,
     diagnose,
-    diagnosis_json,
     failures_left_out,
     without_failure,
     would_fit,

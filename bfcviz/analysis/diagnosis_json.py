@@ -1,0 +1,167 @@
+"""A diagnosis as JSON values: sizes in bytes, null for unknown; its cause in the words that texts use, too."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bfcviz.analysis.diagnosis import AdviceKind, Diagnosis, Family, Pin, RunWithPins, Verdict
+from bfcviz.analysis.stated_advice import AdviceWord
+from bfcviz.analysis.stated_verdict import Cause
+
+_CAUSES: Final = {
+    Verdict.UNKNOWN: Cause.UNKNOWN,
+    Verdict.CAPACITY: Cause.CAPACITY,
+    Verdict.REGIONS: Cause.CACHED_FRAGMENTATION,
+    Verdict.FRAGMENTATION: Cause.CACHED_FRAGMENTATION,
+}
+
+_WORDS: Final[Mapping[Any, str]] = {
+    AdviceKind.EXPANDABLE_SEGMENTS: AdviceWord.EXPANDABLE,
+    AdviceKind.SPLIT_SIZE: AdviceWord.MAX_SPLIT,
+    AdviceKind.LARGER_LIMIT: AdviceWord.RAISE_LIMIT,
+    AdviceKind.OTHER_USERS: AdviceWord.OTHER_PROCESSES,
+    AdviceKind.BATCH_SIZE: AdviceWord.SMALLER_REQUEST,
+    AdviceKind.FEED_IN_PARTS: AdviceWord.SMALLER_REQUEST,
+    AdviceKind.OPTIMIZER_STATE: AdviceWord.OPTIMIZER,
+    AdviceKind.RERUN: AdviceWord.RECORD,
+    **{
+        (family, AdviceKind.OTHER_ALLOCATOR): AdviceWord.MALLOC_ASYNC
+        for family in (Family.TENSORFLOW, Family.JAX, Family.TORCH, Family.RMM, Family.CUPY)
+    },
+    **{
+        (family, AdviceKind.GROWTH_OFF): AdviceWord.PREALLOCATION
+        for family in (Family.TENSORFLOW, Family.JAX, Family.REACTANT)
+    },
+}
+"""Kinds of advice on heaps -> the words that advice on texts uses; others keep their own."""
+
+
+def cause_of(found: Diagnosis) -> str:
+    """The verdict in the words that texts without a heap use, too: it also looks at the device."""
+    if found.verdict is Verdict.NO_FAILURE:
+        return found.verdict
+    recorded, limit = found.recorded, found.bytes_limit
+    total, start = recorded.device_total, recorded.device_free_at_start
+    if total is not None and found.rounded > total:
+        return Cause.REQUEST_EXCEEDS_DEVICE
+    if any(each.kind is AdviceKind.OTHER_USERS for each in found.advice) and start is not None:
+        return Cause.OTHER_PROCESS
+    if found.verdict is Verdict.ABOVE_LIMIT:
+        is_torch = found.settings.family is Family.TORCH
+        return Cause.CAP_BY_SETTING if is_torch and limit is not None else Cause.REQUEST_EXCEEDS_LIMIT
+    if found.verdict is Verdict.REFUSED:
+        free = recorded.device_free
+        return Cause.DRIVER_REFUSED if free is not None and free >= found.rounded else Cause.OTHER_PROCESS
+    return _CAUSES[found.verdict]
+
+
+def facts_of_failure(found: Diagnosis) -> dict[str, int]:
+    """The numbers of a failure by the names that texts without a heap use, too; only those that the file has."""
+    recorded = found.recorded
+    known = {
+        "requested": found.requested or None,
+        "rounded": found.rounded if found.requested else None,
+        "limit": found.bytes_limit,
+        "in_use": found.bytes_in_use if found.knows("bytes_in_use") and not found.gaps else None,
+        "reserved": found.pool_bytes if found.knows("pool_bytes") and not found.gaps else None,
+        "free": found.free_bytes if found.knows("free_bytes") and not found.gaps else None,
+        "largest_free": found.largest_free_chunk
+        if found.knows("largest_free_chunk") and not found.gaps
+        else None,
+        "available": recorded.room,
+        "device_total": recorded.device_total,
+        "device_free": recorded.device_free,
+        "device_free_at_start": recorded.device_free_at_start,
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+_SOURCES: Final = {
+    "free_chunks": "chunks_free",
+    "largest_region": "regions",
+    "wholly_free_regions": "regions",
+}
+"""Names here -> the number in `Diagnosis.unknown` that they depend on; the others have the same name in both."""
+
+
+def diagnosis_json(found: Diagnosis) -> dict[str, Any]:
+    """The entry of `bfcviz why --json`."""
+    return {
+        "verdict": str(cause_of(found)),
+        "heap_verdict": str(found.verdict),
+        "facts": facts_of_failure(found),
+        "event": found.event,
+        "step": found.step,
+        "pool": found.pool,
+        "allocator": found.pool_name,
+        "label": found.label,
+        "requested_bytes": found.requested,
+        "rounded_bytes": found.rounded,
+        "exact": found.recorded.is_exact,
+        **_heap(found),
+        "bytes_limit": found.bytes_limit,
+        "device_bytes_in_use": found.device_used,
+        "device_bytes_free": found.recorded.device_free,
+        "device_bytes": found.recorded.device_total,
+        "account": None if found.account is None else found.account.to_json(),
+        "pinned_by": [_pin(pin) for pin in found.pinned_by],
+        "runs": [_run(run) for run in found.runs],
+        "advice": [
+            {
+                "kind": _WORDS.get((found.settings.family, each.kind))
+                or _WORDS.get(each.kind)
+                or str(each.kind),
+                "own_kind": str(each.kind),
+                "text": each.text,
+                "numbers": dict(each.numbers),
+            }
+            for each in found.advice
+        ],
+        "op": found.recorded.op,
+        "tensor": found.recorded.tensor,
+        "message": found.recorded.message,
+    }
+
+
+def _heap(found: Diagnosis) -> dict[str, Any]:
+    """What the chunks say; null where the file does not have them, or cannot give a number."""
+    heap = {
+        "free_bytes": found.free_bytes,
+        "largest_free_chunk": found.largest_free_chunk,
+        "external_fragmentation": found.external_fragmentation,
+        "free_chunks": found.free_chunks,
+        "pool_bytes": found.pool_bytes,
+        "bytes_in_use": found.bytes_in_use,
+        "chunks_in_use": found.chunks_in_use,
+        "wasted_bytes": found.wasted,
+        "regions": found.regions.count,
+        "largest_region": found.regions.largest,
+        "wholly_free_regions": [
+            {"address": address, "size": size} for address, size in found.regions.wholly_free
+        ],
+    }
+    return {name: value if found.knows(_SOURCES.get(name, name)) else None for name, value in heap.items()}
+
+
+def _run(run: RunWithPins) -> dict[str, Any]:
+    return {
+        "address": run.address,
+        "size": run.size,
+        "region": run.region,
+        "bytes_in_use": run.bytes_in_use,
+        "chunks_in_use": run.chunks_in_use,
+        "pinned_by": [_pin(pin) for pin in run.pins],
+    }
+
+
+def _pin(pin: Pin) -> dict[str, Any]:
+    return {
+        "address": pin.address,
+        "size": pin.size,
+        "label": pin.label,
+        "requested": pin.requested,
+        "details": pin.details,
+        "stream": pin.stream,
+        "age_events": pin.age,
+        "age_s": pin.age_s,
+        "freed_at_event": pin.freed,
+    }
