@@ -122,8 +122,8 @@ def why(  # noqa: PLR0913  an event, or a question about a moment
     return replace(without_failure(trace, pool), lead=lead)
 
 
-_MOST_REPLAYED: Final = 500_000
-"""Requests that are served again to measure a saving: about a second."""
+_MOST_REPLAYED: Final = 2_000_000
+"""Events of a trace whose requests are served again to measure a saving: about a second."""
 
 _LEAST_SAVED: Final = 0.01
 """A smaller share of the pool is no reason to change a setting."""
@@ -135,7 +135,7 @@ def growths_lead(trace: Trace, found: Growths) -> tuple[str, ...]:
 
 
 def _replayed_saving(trace: Trace, found: Growths) -> list[str]:
-    if found.worst is None:
+    if found.worst is None or len(trace) > _MOST_REPLAYED:
         return []
     from bfcviz.whatif.policy_table import own_rules, policy_of  # noqa: PLC0415  only a growth needs the rules
     from bfcviz.whatif.replay import stream_of  # noqa: PLC0415
@@ -143,8 +143,6 @@ def _replayed_saving(trace: Trace, found: Growths) -> list[str]:
     stream = stream_of(trace, found.pool)
     rules = own_rules(stream, None)
     if rules is None or rules.policy.name != "torch" or rules.policy.options.get("expandable_segments"):
-        return []
-    if len(stream) > _MOST_REPLAYED:
         return []
     options = {**rules.policy.options, "expandable_segments": True}
     before, after = (

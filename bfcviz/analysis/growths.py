@@ -40,7 +40,7 @@ ALL_REQUESTS: Final = "all"
 """The size class of a heap that keeps requests of all sizes together."""
 
 
-class Share(NamedTuple):
+class PoolPart(NamedTuple):
     """The free memory that an allocator may use for the same requests.
 
     Attributes:
@@ -62,7 +62,7 @@ class Share(NamedTuple):
         return f"the part of {pool} for {self.size_class} requests of stream {self.stream}"
 
 
-WHOLE: Final = Share(0, ALL_REQUESTS, "")
+WHOLE: Final = PoolPart(0, ALL_REQUESTS, "")
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class PoolGrowth:
     """
 
     step: int
-    share: Share
+    share: PoolPart
     label: str
     requested: int
     rounded: int
@@ -222,8 +222,8 @@ class _Search:
         self.trace, self.pool = trace, pool
         self.settings = settings_of(trace.origin, pool)
         self.extends = events_of(trace, [Kind.EXTEND], pool)
-        self.shares: list[Share] = []
-        self._share_numbers: dict[Share, int] = {}
+        self.shares: list[PoolPart] = []
+        self._share_numbers: dict[PoolPart, int] = {}
         self._start = Model(trace, pool)
         self._start.seek(trace.first)
         regions = self._start.regions() if trace.first else self._start.regions()[:0]
@@ -242,7 +242,7 @@ class _Search:
         found = np.searchsorted(self._keys, _key(slots, seqs), side="right") - 1
         return np.clip(found, 0, max(len(self._keys) - 1, 0))
 
-    def number(self, share: Share) -> int:
+    def number(self, share: PoolPart) -> int:
         """The number of a share."""
         known = self._share_numbers.get(share)
         if known is None:
@@ -250,16 +250,16 @@ class _Search:
             self.shares.append(share)
         return known
 
-    def share(self, row: np.void) -> Share:
+    def share(self, row: np.void) -> PoolPart:
         """The share that a request belongs to, from its ALLOCATE or its chunk."""
         family = self.settings.family
         if family is Family.CUPY:
-            return Share(int(row["stream"]), ALL_REQUESTS, "")
+            return PoolPart(int(row["stream"]), ALL_REQUESTS, "")
         if family is not Family.TORCH:
             return WHOLE
         is_small = self.settings.rounded(int(row["requested"])) <= SMALL
         private = self.trace.labels[int(row["label"])].details.get("private_pool", "")
-        return Share(int(row["stream"]), SMALL_REQUESTS if is_small else LARGE_REQUESTS, private)
+        return PoolPart(int(row["stream"]), SMALL_REQUESTS if is_small else LARGE_REQUESTS, private)
 
     def all(self) -> Growths:
         """The growths, without their pins."""
@@ -456,7 +456,7 @@ def _with_times(trace: Trace, found: Growths) -> Growths:
     times = times_of(trace, np.append(steps, len(trace) - 1).astype(np.uint64))
     if times[-1] > times[0]:
         moments, end, unit = times[:-1], int(times[-1]), "ns"
-    nexts: dict[Share, int] = {}
+    nexts: dict[PoolPart, int] = {}
     made = []
     for growth, moment in zip(reversed(found.found), moments[::-1].tolist(), strict=True):
         made.append(replace(growth, lasts=max(0, nexts.get(growth.share, end) - moment)))
