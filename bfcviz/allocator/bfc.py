@@ -157,9 +157,6 @@ class Finalizer:
 
 
 # ------------------------------------------------------------------------------
-# BFCAllocator: the public interface of the instrumented heap.
-
-# ------------------------------------------------------------------------------
 # Retry a failed request after frees of other threads, as TensorFlow's allow_retry_on_failure does.
 
 

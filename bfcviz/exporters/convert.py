@@ -27,15 +27,6 @@ from bfcviz.model.keyframe_bytes import keyframes
 from bfcviz.model.model import Model
 
 # ------------------------------------------------------------------------------
-# A range of steps as a trace of its own: events that build the heaps at its first step, then its events.
-#
-# ::
-#
-#     whole   | ............ | a b c d e f | ....... |
-#                          start          stop
-#     part    | build heaps  | a b c d e f |                handles of chunks are numbered anew
-
-# ------------------------------------------------------------------------------
 # Number the handles of chunks anew: a model takes no handle higher than the number of chunks that there can be.
 
 _SHIFT = np.uint64(32)
@@ -93,6 +84,12 @@ def _births(rows: Events, present: NDArray[np.uint32]) -> tuple[NDArray[np.uint6
 
 # ------------------------------------------------------------------------------
 # A range of steps as a trace of its own: events that build the heaps at its first step, then its events.
+#
+# ::
+#
+#     whole   | ............ | a b c d e f | ....... |
+#                          start          stop
+#     part    | build heaps  | a b c d e f |                handles of chunks are numbered anew
 
 _LOW = 0xFFFFFFFF
 
@@ -201,9 +198,6 @@ def _details(details: Mapping[str, object], steps: tuple[int, int], built: int) 
     ]
     return found | ({"failures": kept} if kept else {})
 
-
-# ------------------------------------------------------------------------------
-# `convert`: write a trace, or a range of its steps, in the format of a file's suffix.
 
 # ------------------------------------------------------------------------------
 # Write the events of a trace as CSV: a row an event, with the names of its kind and its label.

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 #
 # `holders` builds a new tree for each step; this keeps the tree, so that a view can count again at every step.
 
-# ------------------------------------------------------------------------------
-# The holders of one heap as a tree that grows: the bytes of each holder at any step, in time that few chunks take.
-
 ROOT = 0
 """The node of all memory in use."""
 
@@ -218,9 +215,6 @@ class RunningCount:
             sums = np.pad(self._sums, ((0, 0), (0, change.shape[1] - self._sums.shape[1])))
             self._sums = sums + change * (sign if step > before else -sign)
 
-
-# ------------------------------------------------------------------------------
-# Holders: who holds the memory in use at one step.
 
 # ------------------------------------------------------------------------------
 # The tree of holders: one row a holder, parents before children, siblings by their bytes.

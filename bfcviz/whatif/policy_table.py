@@ -23,9 +23,6 @@ from bfcviz.whatif.policy import Policy, PoolPolicy
 from bfcviz.whatif.requests import ALLOCATE, RequestStream
 
 # ------------------------------------------------------------------------------
-# The table of policies: their names, their options with defaults, and the text `name:option=value,...`.
-
-# ------------------------------------------------------------------------------
 # What the options of policies mean and which values they take, in a few words; `bfcviz whatif --list` prints them.
 
 MEANINGS: Final[Mapping[str, str]] = {
@@ -305,13 +302,6 @@ def _wanted(default: Any) -> str:
 
 
 # ------------------------------------------------------------------------------
-# Usual policies: the rules to serve a stream by where none is named, the job's own rules first.
-#
-# A BFC heap of TensorFlow on a GPU returns wholly free regions before a request fails: garbage collection is on
-# unless `TF_ENABLE_GPU_GARBAGE_COLLECTION` is false (tensorflow/core/common_runtime/gpu/gpu_bfc_allocator.cc of
-# TensorFlow 2.21, `GPUBFCAllocator::GetGarbageCollectionValue`).
-
-# ------------------------------------------------------------------------------
 # Own settings: the policy and the limit that the heap of a trace itself had.
 
 BFC_SIGNS: Final = ("allow_growth", "allocator_name")
@@ -376,6 +366,10 @@ def _is_value(value: Any, default: Any) -> bool:
 
 # ------------------------------------------------------------------------------
 # Usual policies: the rules to serve a stream by where none is named, the job's own rules first.
+#
+# A BFC heap of TensorFlow on a GPU returns wholly free regions before a request fails: garbage collection is on
+# unless `TF_ENABLE_GPU_GARBAGE_COLLECTION` is false (tensorflow/core/common_runtime/gpu/gpu_bfc_allocator.cc of
+# TensorFlow 2.21, `GPUBFCAllocator::GetGarbageCollectionValue`).
 
 GROWING_BFC: Final = "bfc:allow_growth=true,garbage_collection=true"
 """TensorFlow's heap on a GPU with growth on."""

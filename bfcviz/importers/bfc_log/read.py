@@ -194,9 +194,6 @@ class _TensorMemoryReader:
 
 
 # ------------------------------------------------------------------------------
-# Read a log of TensorFlow, XLA or JAX: each dump of a heap becomes a pool of the trace.
-
-# ------------------------------------------------------------------------------
 # Choose how to read a log: as a history, or as the states of its dumps.
 
 HistoryReader = Callable[[Iterable[LogRecord], Path, Sequence[str]], Trace]

@@ -37,24 +37,6 @@ from bfcviz.importers.tensorflow.replay import (
 from bfcviz.units import parse_bytes
 
 # ------------------------------------------------------------------------------
-# Collect what each heap did from a VLOG stream of `bfc_allocator.cc` (`TF_CPP_VMODULE=bfc_allocator=4`).
-#
-# What a level adds to those below it (tsl/framework/bfc_allocator.cc):
-#
-# =====  =========================================================================================================
-# level  records
-# =====  =========================================================================================================
-# 1      `Creating new BFCAllocator named: <name>`, `Extending allocation by <size> bytes for <name>.`,
-#        `Allocated memory at <P> to <Q>`
-# 2      `New Peak memory usage of <bytes> bytes for <name>`, `Deallocate region with ptr = <P>`
-# 3      `AllocateRaw <name>  <bytes>`, the same with the address (0: it failed), `DeallocateRaw <name> <bytes>`
-# 4      `Returning: <P>`, `F: <strip>`, `[mem-debug] AllocateRaw,<name>,<bytes>,<P>,<stack>`, and of DeallocateRaw
-# =====  =========================================================================================================
-#
-# The heap holds its lock for `Returning:` and `F:`, so their order is that of its operations. The other records of
-# an operation are written before or after, and those of other threads may lie between them.
-
-# ------------------------------------------------------------------------------
 # What a VLOG stream holds: heaps, and the operations of each.
 
 
@@ -241,6 +223,21 @@ def _name(frames: list[str]) -> str:
 
 # ------------------------------------------------------------------------------
 # Collect what each heap did from a VLOG stream of `bfc_allocator.cc` (`TF_CPP_VMODULE=bfc_allocator=4`).
+#
+# What a level adds to those below it (tsl/framework/bfc_allocator.cc):
+#
+# =====  =========================================================================================================
+# level  records
+# =====  =========================================================================================================
+# 1      `Creating new BFCAllocator named: <name>`, `Extending allocation by <size> bytes for <name>.`,
+#        `Allocated memory at <P> to <Q>`
+# 2      `New Peak memory usage of <bytes> bytes for <name>`, `Deallocate region with ptr = <P>`
+# 3      `AllocateRaw <name>  <bytes>`, the same with the address (0: it failed), `DeallocateRaw <name> <bytes>`
+# 4      `Returning: <P>`, `F: <strip>`, `[mem-debug] AllocateRaw,<name>,<bytes>,<P>,<stack>`, and of DeallocateRaw
+# =====  =========================================================================================================
+#
+# The heap holds its lock for `Returning:` and `F:`, so their order is that of its operations. The other records of
+# an operation are written before or after, and those of other threads may lie between them.
 
 _HALF_SPACE = 1 << 63  # processes use the lower half of all addresses
 _MOST_SOFT = 10  # TensorFlow reports no more optional requests of a process that failed
@@ -536,9 +533,6 @@ def _human(size: str) -> int:
     except (ValueError, OverflowError):
         return 0
 
-
-# ------------------------------------------------------------------------------
-# Read a VLOG stream of `bfc_allocator.cc` as the full history of its heaps.
 
 # ------------------------------------------------------------------------------
 # Find the chunk of each free that a VLOG stream of level 3 records only with its size.

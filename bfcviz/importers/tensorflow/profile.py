@@ -36,12 +36,6 @@ from bfcviz.importers.tensorflow.reconstruct import reconstruct
 from bfcviz.importers.tensorflow.replay import ABSENT, REQUEST, RecordedRequests, Requests
 
 # ------------------------------------------------------------------------------
-# Collect the MemoryAllocation and MemoryDeallocation events of a profile (`xplane.pb`) of TensorFlow or XLA.
-#
-# The BFC heap writes one of them for every allocation and free, as a host event of the calling thread, with the
-# stats named below (tsl/framework/bfc_allocator.cc, AddTraceMe). The events of all threads are sorted by time.
-
-# ------------------------------------------------------------------------------
 # TensorFlow's DataType numbers by name (tensorflow/core/framework/types.proto).
 
 _NAMES = {
@@ -235,6 +229,9 @@ def _plane(wire: Wire, found: Field) -> Plane:
 
 # ------------------------------------------------------------------------------
 # Collect the MemoryAllocation and MemoryDeallocation events of a profile (`xplane.pb`) of TensorFlow or XLA.
+#
+# The BFC heap writes one of them for every allocation and free, as a host event of the calling thread, with the
+# stats named below (tsl/framework/bfc_allocator.cc, AddTraceMe). The events of all threads are sorted by time.
 
 _EVENTS = {b"MemoryAllocation": False, b"MemoryDeallocation": True}  # name -> whether it is a free
 
@@ -558,9 +555,6 @@ def _labels(numbers: NDArray[np.int64], keys: Sequence[_LabelKey], labels: Label
         interned.append(labels.intern(op, **details) if op or details else 0)
     return np.array(interned, np.int64)[places]
 
-
-# ------------------------------------------------------------------------------
-# Read a profile of TensorFlow or XLA (`xplane.pb`, plain or gzip).
 
 # ------------------------------------------------------------------------------
 # Read a profile of TensorFlow or XLA (`xplane.pb`, plain or gzip).
