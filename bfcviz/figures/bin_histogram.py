@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.search import Search
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events, bin_of
-from bfcviz.figures.ladder import TAB
+from bfcviz.figures.free_chunk_ladder import TAB
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.region_map.rows import selected
 from bfcviz.figures.text import exact_bytes
