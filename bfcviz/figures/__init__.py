@@ -19,10 +19,10 @@ from bfcviz.figures import (
     event_rate,
     failure,
     fragmentation_timeline,
-    holders,
-    ladder,
+    free_chunk_ladder,
+    holder_icicle,
     stats_timeline,
-    strip,
+    time_strip,
 )
 from bfcviz.figures.export import FORMATS, export
 from bfcviz.figures.panel import Picture
@@ -37,15 +37,15 @@ __all__ = ["FIGURES", "FORMATS", "VIEWS", "Look", "Picture", "View", "add_view",
 # In the order of menus and tabs.
 for _module in (
     region_map,
-    strip,
+    time_strip,
     active_memory,
     address_time,
-    ladder,
+    free_chunk_ladder,
     bin_histogram,
     fragmentation_timeline,
     stats_timeline,
     event_rate,
-    holders,
+    holder_icicle,
     failure,
 ):
     add_view(_module.VIEW)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.search import Search
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events, bin_of
-from bfcviz.figures.ladder import TAB
+from bfcviz.figures.free_chunk_ladder import TAB
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.region_map.rows import selected
 from bfcviz.figures.text import exact_bytes
@@ -147,19 +147,19 @@ _DEFINITION = (
 
 
 @dataclass(frozen=True)
-class Bins:
+class MarkedBins:
     """The bins at a step: BIN records of the model, and the bins to mark."""
 
     rows: NDArray[np.void]
     marks: Marks
 
 
-def bins_of(heap: HeapData, look: Look) -> Bins:
+def bins_of(heap: HeapData, look: Look) -> MarkedBins:
     """The bins of the heap; those of its last event, of the search it made and of the selected chunk are marked."""
-    return Bins(heap.model.bins(), marks_of(heap.model, heap.last_event, look, heap.search()))
+    return MarkedBins(heap.model.bins(), marks_of(heap.model, heap.last_event, look, heap.search()))
 
 
-def bin_panels(bins: Bins, look: Look) -> list[Panel]:
+def bin_panels(bins: MarkedBins, look: Look) -> list[Panel]:
     """Two panels: bytes per bin and chunks per bin; both shade the bins that the search visited."""
     return [each(bins.rows, bins.marks, look.paints) for each in (_bytes_panel, _count_panel)]
 
@@ -277,7 +277,7 @@ def _short(num_bytes: int) -> str:
     return format_bytes(num_bytes).replace(".0 ", " ")
 
 
-def bin_table(found: Bins) -> pa.Table:
+def bin_table(found: MarkedBins) -> pa.Table:
     """One row per bin: its least chunk size, and bytes and number of its chunks, free and in use."""
     bins = found.rows
     return pa.table(

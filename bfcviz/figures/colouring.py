@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Kind, bin_of
 from bfcviz.events.trace import Trace
-from bfcviz.figures.holder_classes import (
+from bfcviz.figures.holder_colours import (
     OTHER,
     SHADES,
     HolderChooser,

@@ -20,7 +20,7 @@ import ipywidgets as widgets
 from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.figure_widget import OneWayFigureWidget, relayouting, restyling
 from bfcviz.dashboard.renderer import Renderer, Workload
-from bfcviz.figures.sweep import sweep_heat_map
+from bfcviz.figures.sweep_heat_map import sweep_heat_map
 from bfcviz.figures.theme import ThemeName
 from bfcviz.figures.view_options import Look
 from bfcviz.live.numpy.serve import unserved

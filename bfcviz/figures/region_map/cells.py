@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.schema import Events
-from bfcviz.figures.region_map.cell_bytes import CellBytes
-from bfcviz.figures.region_map.rows import Rows
+from bfcviz.figures.region_map.rows import CellBytes, Rows
 from bfcviz.model import array_access
 from bfcviz.model.row_storage import contiguous
 

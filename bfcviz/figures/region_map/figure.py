@@ -116,7 +116,7 @@ def _star(visible: VisibleChunks, spans: NDArray[np.void]) -> dict[str, Any]:
     pieces = pieces.only(np.arange(len(pieces)) == 0)  # a chunk that continues in the next row has one star
     text = f"<b>best fit</b>: the heap would take {_place(spans[0])}" if len(spans) else ""
     theme = visible.theme
-    points = _points(visible, pieces, ("star", 14, theme.fit, theme.text), [text] * len(pieces))
+    points = _marker_points(visible, pieces, ("star", 14, theme.fit, theme.text), [text] * len(pieces))
     return points | {"name": "", "showlegend": False}
 
 
@@ -135,7 +135,7 @@ def _crosses(
     if answer is not None and texts:
         texts = [f"{text}<br>{fit_caption(answer, labels)}" for text in texts]
     colour = theme.oom if answer is not None and answer.failed else theme.text
-    points = _points(visible, pieces, ("x", 10, colour, theme.paper), texts)
+    points = _marker_points(visible, pieces, ("x", 10, colour, theme.paper), texts)
     return points | _in_legend(chunks, "in the way")
 
 
@@ -152,7 +152,7 @@ def _place(chunk: np.void) -> str:
     return f"{exact_bytes(int(chunk['size']))} at {int(chunk['address']):#x}"
 
 
-def _points(
+def _marker_points(
     visible: VisibleChunks, pieces: Pieces, symbol: tuple[str, int, str, str], texts: Sequence[str]
 ) -> dict[str, Any]:
     """A marker in the middle of each piece, or of its part on screen."""

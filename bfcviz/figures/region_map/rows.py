@@ -161,6 +161,32 @@ class Rows:
         return self.pieces(self.address, self.size)
 
 
+@dataclass(frozen=True)
+class CellBytes:
+    """The bytes of each cell of an even grid over the rows: arrays (rows, columns), float64.
+
+    An image of the map is painted from it. It is here and not in `cells`: a compiled module that is imported first
+    cannot give a class to the modules that it imports itself.
+
+    Attributes:
+        in_use: bytes of chunks in use, waste included.
+        waste: bytes of chunks in use that were not requested.
+        region: bytes inside a region.
+        colour: (rows, columns, 3): the sum of the colours (0..255) of the bytes in use.
+    """
+
+    in_use: NDArray[np.float64]
+    waste: NDArray[np.float64]
+    region: NDArray[np.float64]
+    colour: NDArray[np.float64]
+
+    @classmethod
+    def unfilled(cls, rows: int, columns: int) -> "CellBytes":
+        """Arrays for so many cells, with undefined values."""
+        shape = rows, columns
+        return cls(np.empty(shape), np.empty(shape), np.empty(shape), np.empty((*shape, 3)))
+
+
 def lay_out(regions: NDArray[np.void], wrapped_rows: int = WRAPPED_ROWS) -> Rows:
     """Rows for `regions` (the model's REGION records, ascending by address).
 

@@ -13,9 +13,8 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.schema import bin_of
 from bfcviz.figures.colouring import FREE, MOST_CLASSES, Colouring
 from bfcviz.figures.panel import Boxes, box_outlines, data_uri
-from bfcviz.figures.region_map.cell_bytes import CellBytes
 from bfcviz.figures.region_map.cells import paint_cells
-from bfcviz.figures.region_map.rows import Pieces, Rows, VisibleRows
+from bfcviz.figures.region_map.rows import CellBytes, Pieces, Rows, VisibleRows
 from bfcviz.figures.text import exact_bytes, fitted, harmless
 from bfcviz.figures.theme import Paint, Theme, contrasting, mixed, rgb, translucent
 from bfcviz.figures.view_options import FADE

@@ -8,7 +8,7 @@ from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 import bfcviz
 from bfcviz.figures import draw
 from bfcviz.figures.colouring import colouring
-from bfcviz.figures.holders import MOST, icicle_of, icicle_panel
+from bfcviz.figures.holder_icicle import MOST, icicle_of, icicle_panel
 from bfcviz.figures.theme import THEMES, contrasting
 from bfcviz.figures.view import HeapData
 from bfcviz.figures.view_options import Look

@@ -6,7 +6,7 @@ from heaps import GIB, model_of, new_heap
 from unit.figures.drawn import ladder
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
-from bfcviz.figures.ladder import STEPS, free_chunk_at, ladder_of, ladder_panel
+from bfcviz.figures.free_chunk_ladder import STEPS, free_chunk_at, ladder_of, ladder_panel
 from bfcviz.figures.view_options import PLAIN, Look, Selected
 from bfcviz.model import Model
 

@@ -2,7 +2,7 @@ import pyarrow as pa
 import pytest
 
 from bfcviz.figures.export import export
-from bfcviz.figures.sweep import MOST_COLUMNS, MOST_ROWS, sweep_heat_map
+from bfcviz.figures.sweep_heat_map import MOST_COLUMNS, MOST_ROWS, sweep_heat_map
 from bfcviz.figures.view_options import Look
 
 MiB = 1 << 20
