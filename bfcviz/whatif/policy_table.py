@@ -19,8 +19,9 @@ from bfcviz.units import GiB, KiB, MiB, format_bytes, parse_bytes
 from bfcviz.whatif.planner import LIVE_OPTIONS, LiveBytesPolicy, PackedPolicy
 from bfcviz.whatif.policies.bfc import BFC_OPTIONS, MEMORY_OPTIONS, BFCPolicy
 from bfcviz.whatif.policies.xla_policy import XLA_OPTIONS, XLAPolicy
-from bfcviz.whatif.policy import Policy, PoolPolicy
+from bfcviz.whatif.policy import NO_LIMIT, Policy, PoolPolicy
 from bfcviz.whatif.requests import ALLOCATE, RequestStream
+from bfcviz.whatif.simulation import DriverMemory
 
 # ------------------------------------------------------------------------------
 # The table of policies: their names, their options with defaults, and the text `name:option=value,...`.
@@ -46,6 +47,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "max_split_size": "larger blocks are not split; none: all are",
     "roundup_power2_divisions": "sizes are rounded up to so many steps between powers of two; 0 or 1: they are not",
     "garbage_collection_threshold": "share of the limit above which old segments are returned; 0: none is",
+    "device": "bytes of the device: the limit is then that of set_per_process_memory_fraction; none: the limit is that "
+    "of the device",
     "unit": "sizes are rounded up to a multiple of this",
     "release_threshold": "bytes that the pool keeps; none: all",
     "reuse_across_streams": "a block that one stream freed may serve another",
@@ -128,6 +131,7 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
             "max_split_size": None,
             "roundup_power2_divisions": 0,
             "garbage_collection_threshold": 0.0,
+            "device": None,
         },
         lists={"roundup_power2_divisions": divisions_of},
     ),
@@ -173,7 +177,9 @@ def policy_of(text: str | Policy, **options: Any) -> Policy:
         assert entry.policy is not None
         return entry.policy(chosen)
     module, pool = entry.pool
-    return PoolPolicy(name, getattr(import_module(f"bfcviz.whatif.policies.{module}"), pool), chosen)
+    make = getattr(import_module(f"bfcviz.whatif.policies.{module}"), pool)
+    make(DriverMemory(NO_LIMIT), **chosen)  # a pool refuses options that its allocator refuses
+    return PoolPolicy(name, make, chosen)
 
 
 def is_of_table(policy: Policy) -> bool:
