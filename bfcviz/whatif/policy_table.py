@@ -92,6 +92,7 @@ class PolicyEntry:
         options: the default of each option; its type is that of the values. A default of None is a size in bytes.
         policy: makes the policy of these options, if it is no simulated pool.
         lists: options whose value can also be a list in brackets, and what checks it.
+        compared: whether its outcomes were compared with those of the real allocator, on the same requests.
     """
 
     what: str
@@ -99,6 +100,7 @@ class PolicyEntry:
     options: Mapping[str, Any] = field(default_factory=dict)
     policy: Callable[[Mapping[str, Any]], Policy] | None = None
     lists: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
+    compared: bool = False
 
 
 POLICIES: Final[Mapping[str, PolicyEntry]] = {
@@ -106,6 +108,7 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
         "best fit with coalescing (TensorFlow, XLA); plain `bfc`: growth is off, the whole limit is taken at once",
         options={"version": "2.21", **BFC_OPTIONS, **MEMORY_OPTIONS},
         policy=BFCPolicy,
+        compared=True,
     ),
     "xla": PolicyEntry(
         "best fit from both ends of one address range (XLA 2026)", options=XLA_OPTIONS, policy=XLAPolicy
@@ -134,8 +137,9 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
             "device": None,
         },
         lists={"roundup_power2_divisions": divisions_of},
+        compared=True,
     ),
-    "cupy": PolicyEntry("CuPy's memory pool", ("cupy_pool", "CupyPool")),
+    "cupy": PolicyEntry("CuPy's memory pool", ("cupy_pool", "CupyPool"), compared=True),
     "exact_size": PolicyEntry(
         "a pool that reuses only blocks of the same size", ("exact_size", "ExactSizePool"), {"unit": 512}
     ),
@@ -146,6 +150,8 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
     ),
 }
 
+
+_NONE: Final = PolicyEntry("not of the table")
 
 _COMMA: Final = re.compile(r",(?![^\[\]]*\])")
 """A comma between two options, not inside of a list."""
@@ -180,6 +186,14 @@ def policy_of(text: str | Policy, **options: Any) -> Policy:
     make = getattr(import_module(f"bfcviz.whatif.policies.{module}"), pool)
     make(DriverMemory(NO_LIMIT), **chosen)  # a pool refuses options that its allocator refuses
     return PoolPolicy(name, make, chosen)
+
+
+def on_device(policy: str | Policy, device: int | None) -> Policy:
+    """The policy under a share of a device of so many bytes: `torch` checks both; for others only the limit counts."""
+    made = policy_of(policy)
+    if device is None or made.options.get("device") or "device" not in POLICIES.get(made.name, _NONE).options:
+        return made
+    return policy_of(made.name, **{**made.options, "device": device}) if is_of_table(made) else made
 
 
 def is_of_table(policy: Policy) -> bool:
