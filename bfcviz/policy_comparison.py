@@ -4,6 +4,7 @@ May import everything but cli.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from bfcviz.whatif.comparison import (
 )
 from bfcviz.whatif.outcome import FirstDifference, Outcome
 from bfcviz.whatif.policy import Policy
-from bfcviz.whatif.policy_table import OwnRules, usual_policies
+from bfcviz.whatif.policy_table import OwnRules, on_device, usual_policies
 from bfcviz.whatif.replay import bytes_of, stream_of
 from bfcviz.whatif.requests import RequestStream
 
@@ -153,12 +154,13 @@ class PolicyComparison:
         return comparison_html(self.comparison)
 
 
-def compare_policies(
+def compare_policies(  # noqa: PLR0913  the question, and what is assumed
     source: Any,
     policies: str | Policy | Iterable[str | Policy] | None = None,
     limit: int | str | None = None,
     *,
     pool: int | str | None = None,
+    device: int | str | None = None,
     call_cost_us: float = CALL_COST_US,
 ) -> PolicyComparison:
     """Serve the requests of a trace under several policies, each up to its first failure.
@@ -170,6 +172,8 @@ def compare_policies(
         limit: memory limit, in bytes or as text such as `"64MiB"`; None: none.
         pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
             the first. A `RequestStream` has one only.
+        device: memory of the device, of which the limit is a share, as with `set_per_process_memory_fraction`; None:
+            the limit is that of the device.
         call_cost_us: microseconds that a call to the driver is assumed to take.
 
     Raises:
@@ -177,7 +181,7 @@ def compare_policies(
             this limit is a row with a message.
         BfcvizError: `source` is none of these, or cannot be read.
     """
-    num_bytes = bytes_of(limit)
+    num_bytes, device_bytes = bytes_of(limit), bytes_of(device, "device")
     stream = stream_of(source if isinstance(source, RequestStream) else trace_from(source), pool)
     if policies is None:
         chosen: Iterable[str | Policy | OwnRules] = usual_policies(stream, num_bytes)
@@ -185,6 +189,13 @@ def compare_policies(
         chosen = (policies,)
     else:
         chosen = policies
+    if device_bytes is not None:
+        chosen = [
+            replace(each, policy=on_device(each.policy, device_bytes))
+            if isinstance(each, OwnRules)
+            else on_device(each, device_bytes)
+            for each in chosen
+        ]
     return PolicyComparison(compare(stream, tuple(chosen), num_bytes, call_cost_us=call_cost_us))
 
 

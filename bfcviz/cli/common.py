@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Final, TextIO
 import numpy as np
 
 from bfcviz.cli.command import INTERRUPTED
-from bfcviz.errors import FileError, TraceError
+from bfcviz.errors import FileError, InvalidRequest, TraceError
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.periodic import Periodic
-from bfcviz.terminal import printable
+from bfcviz.terminal import printable, say
+from bfcviz.units import read_as
 
 if TYPE_CHECKING:  # a command that needs them waits for their import, and no other
     from bfcviz.analysis.ranks import RankSet
@@ -306,8 +307,8 @@ def _nanoseconds(text: str) -> int | None:
 # The requests that `bfcviz whatif` and `bfcviz fit` serve: of which file and allocator.
 
 
-def add_request_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the file, the allocator, and whether failed requests are served."""
+def add_request_arguments(parser: argparse.ArgumentParser, *, with_failed: bool = False) -> None:
+    """Add the file, the allocator, and whether failed requests are served; `with_failed`: they are by default."""
     parser.add_argument("file", metavar="FILE", help="a trace or profile: anything that `bfcviz info` reads")
     parser.add_argument(
         "--pool",
@@ -316,15 +317,59 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
         help="the allocator: its name, or its number in the file, from 0 (default: the one with a failed request, else "
         "the first)",
     )
+    served, left_out = (" (the default)", "") if with_failed else ("", " (the default)")
     parser.add_argument(
         "--without-failed",
         action="store_true",
-        help="leave out the requests that failed in the file: for a job that went on without them",
+        default=not with_failed,
+        help=f"leave out the requests that failed in the file: for a job that went on without them{left_out}",
+    )
+    parser.add_argument(
+        "--with-failed",
+        action="store_false",
+        dest="without_failed",
+        help=f"serve also the requests that failed in the file: would they have fitted?{served}",
     )
 
 
-def asked_requests(arguments: argparse.Namespace) -> "RequestStream":
-    """The requests of the file.
+def add_device_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the memory of the device, and the share of it that the process may take."""
+    parser.add_argument(
+        "--device", metavar="SIZE", help="memory of the device, such as 80GiB: the limit of the process"
+    )
+    parser.add_argument(
+        "--fraction",
+        type=float,
+        metavar="SHARE",
+        help="the share of the device that the process may take, such as 0.5, as by PyTorch's "
+        "set_per_process_memory_fraction; needs --device",
+    )
+
+
+def asked_device(arguments: argparse.Namespace) -> tuple[int | None, int | None]:
+    """The limit in bytes, and the device if the limit is a share of it; None: not given.
+
+    Raises:
+        InvalidRequest: the size or share is none, or the share is of an unknown device.
+    """
+    from bfcviz.whatif.replay import bytes_of  # noqa: PLC0415
+
+    device, fraction = bytes_of(arguments.device, "--device"), arguments.fraction
+    if note := read_as(arguments.device):
+        say(note, file=sys.stderr)
+    if fraction is None:
+        return device, None
+    if device is None:
+        raise InvalidRequest(
+            f"--fraction {fraction:g} is a share of a device: give its memory, such as --device 80GiB"
+        )
+    if not 0 < fraction <= 1:
+        raise InvalidRequest(f"--fraction is {fraction:g}; give a share above 0, up to 1")
+    return int(fraction * device), device
+
+
+def asked_requests(arguments: argparse.Namespace, *, keep_failed: bool = False) -> "RequestStream":
+    """The requests of the file; `keep_failed`: those that failed are not left out here.
 
     Raises:
         FileError: the file cannot be read.
@@ -337,7 +382,8 @@ def asked_requests(arguments: argparse.Namespace) -> "RequestStream":
     with open_with_progress(arguments.file) as trace:
         pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
         stream = stream_of(trace, pool)
-    return searchable(without_failed(stream) if arguments.without_failed else stream)
+    left_out = arguments.without_failed and not keep_failed
+    return searchable(without_failed(stream) if left_out else stream)
 
 
 # ------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """`bfcviz fit`: the smallest memory limit under which a policy serves the requests of a file."""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,15 @@ from bfcviz.cli.command import INTERRUPTED
 from bfcviz.cli.common import add_request_arguments, asked_requests, search_control
 from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import json_text, say
-from bfcviz.whatif.policy_table import POLICIES, policy_of, rules_to_fit
+from bfcviz.units import read_as
+from bfcviz.whatif.policy_table import POLICIES, on_device, policy_of, rules_to_fit
 from bfcviz.whatif.replay import bytes_of
 from bfcviz.whatif.search.smallest_limit import GRANULE, SmallestLimit, limit_lines, smallest_limit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `bfcviz fit`."""
-    add_request_arguments(parser)
+    add_request_arguments(parser, with_failed=True)
     parser.add_argument(
         "--policy",
         action="append",
@@ -28,6 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=GRANULE,
         metavar="SIZE",
         help=f"try only multiples of this, such as 2MiB (default: {GRANULE})",
+    )
+    parser.add_argument(
+        "--device",
+        metavar="SIZE",
+        help="memory of the device, such as 80GiB: the limit is then a share of it, as by PyTorch's "
+        "set_per_process_memory_fraction (default: the limit is that of the device)",
     )
     parser.add_argument("--at-most", metavar="SIZE", help="the largest limit to try, such as 80GiB")
     parser.add_argument(
@@ -52,10 +60,14 @@ def run(arguments: argparse.Namespace) -> int | None:
     given = [
         policy_of(text) for text in arguments.policy or ()
     ]  # before the file is read, which may take long
+    granule, at_most = bytes_of(arguments.granule, "--granule") or 1, bytes_of(arguments.at_most, "--at-most")
+    device = bytes_of(arguments.device, "--device")
+    for note in filter(None, map(read_as, (arguments.granule, arguments.at_most, arguments.device))):
+        say(note, file=sys.stderr)
     stream = asked_requests(arguments)
     rules = None if given else rules_to_fit(stream)
-    policy = given[0] if rules is None else rules.policy
-    granule, at_most = bytes_of(arguments.granule, "--granule") or 1, bytes_of(arguments.at_most, "--at-most")
+    policy = on_device(given[0] if rules is None else rules.policy, device)
+    at_most = device if at_most is None else at_most
     with search_control(f"Searching the smallest limit of {policy.name}") as control:
         found = smallest_limit(
             stream, policy, control=control, granule=granule, at_most=at_most, cache=arguments.cache

@@ -1,18 +1,28 @@
 """`bfcviz whatif`: the requests of a file served under the rules of several allocators, as a table and a figure."""
 
 import argparse
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from bfcviz.cli.command import DONE, FAILED
-from bfcviz.cli.common import add_request_arguments, asked_requests, writable
+from bfcviz.cli.common import (
+    add_device_arguments,
+    add_request_arguments,
+    asked_device,
+    asked_requests,
+    writable,
+)
+from bfcviz.errors import InvalidRequest
 from bfcviz.policy_comparison import PolicyComparison, compare_policies
 from bfcviz.terminal import json_text, say
-from bfcviz.units import format_bytes
-from bfcviz.whatif.policy import checked_limit
+from bfcviz.units import format_bytes, read_as
+from bfcviz.whatif.comparison import comparison_text
+from bfcviz.whatif.policy import NO_LIMIT, checked_limit
 from bfcviz.whatif.policy_table import POLICIES, USUAL, meaning_of, option_text, policy_of
 from bfcviz.whatif.replay import bytes_of
+from bfcviz.whatif.search.tune import ENOUGH, setting_line
 
 FORMATS: Final = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet")
 
@@ -20,6 +30,7 @@ FORMATS: Final = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `bfcviz whatif`."""
     add_request_arguments(parser)
+    add_device_arguments(parser)
     parser.add_argument(
         "--policy",
         action="append",
@@ -31,7 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit",
         metavar="SIZE",
-        help="the memory limit, such as 12GiB; `none`: no limit (default: that of the file)",
+        help="the memory limit, such as 12GiB; `none`: no limit (default: that of --device, or of the file)",
+    )
+    parser.add_argument(
+        "--explain", action="store_true", help="print what each column means and what is assumed"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object: sizes in bytes")
     parser.add_argument(
@@ -82,22 +96,68 @@ def run(arguments: argparse.Namespace) -> int:
     """
     for policy in arguments.policy or ():
         policy_of(policy)  # before the file is read, which may take long
-    limit = None if arguments.limit == "none" else bytes_of(arguments.limit)
-    checked_limit(limit)
+    limit, device = asked_limit(arguments)
     out = arguments.output
     if out is not None:
         out = writable(out, arguments.file, FORMATS, force=arguments.force)
     stream = asked_requests(arguments)
-    if arguments.limit is None:
+    if arguments.limit is None and arguments.device is None:
         limit = stream.limit
-    found = compare_policies(stream, arguments.policy, limit)
+    found = compare_policies(stream, arguments.policy, limit, device=device)
     if arguments.json:
         print(json_text(comparison_json(found)))
     else:
-        say(*str(found).splitlines())
+        text = comparison_text(found.comparison, explain=arguments.explain)
+        say(*text.splitlines(), *action_lines(found, arguments.file))
     if out is not None:
         _write(found, out, arguments)
     return DONE if any(result.outcome is not None for result in _allocators(found)) else FAILED
+
+
+def asked_limit(arguments: argparse.Namespace) -> tuple[int | None, int | None]:
+    """The limit in bytes, None for none; and the device if the limit is a share of it.
+
+    Raises:
+        InvalidRequest: a size is none, or both a limit and a device are given.
+    """
+    limit, device = asked_device(arguments)
+    if arguments.limit is None:
+        return limit, device
+    if arguments.device is not None:
+        raise InvalidRequest(
+            "--limit and --device both say how much memory there is; give --device SIZE, and --fraction for a share"
+        )
+    if note := read_as(arguments.limit):
+        say(note, file=sys.stderr)
+    limit = None if arguments.limit == "none" else bytes_of(arguments.limit)
+    checked_limit(limit)
+    return limit, None
+
+
+def action_lines(found: PolicyComparison, file: str) -> list[str]:
+    """The line to set, where other settings of the job's own allocator need less memory or do not fail."""
+    comparison = found.comparison
+    own = next((each for each in comparison.results if each.role), None)
+    if comparison.own is None or own is None or own.outcome is None:
+        return []
+    rules = comparison.own.policy.name
+    least, name = (own.outcome.peak_reserved, "") if own.outcome.fits else (NO_LIMIT, "")
+    for each in comparison.results:
+        outcome = each.outcome
+        if outcome is None or outcome.policy != rules or not outcome.fits:
+            continue
+        if outcome.peak_reserved < (1 - ENOUGH) * least:
+            least, name = outcome.peak_reserved, each.name
+    if not name:
+        return ["", f"`bfcviz tune {file}` searches the other settings of this allocator"]
+    line = setting_line(policy_of(name), comparison.stream.family)
+    before = format_bytes(own.outcome.peak_reserved)
+    now = (
+        f"{format_bytes(least)} instead of {before}"
+        if own.outcome.fits
+        else f"fits, in {format_bytes(least)}"
+    )
+    return ["", f"{line}   # {now}", f"`bfcviz tune {file}` searches all settings of this allocator"]
 
 
 def comparison_json(found: PolicyComparison) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.outcome import FirstDifference, FreeMemory, Outcome, RecordedOutcome, first_difference
 from bfcviz.whatif.policy import Policy, checked_limit
-from bfcviz.whatif.policy_table import GROWING_BFC, OwnRules, policy_of, policy_text
+from bfcviz.whatif.policy_table import GROWING_BFC, POLICIES, OwnRules, policy_of, policy_text
 from bfcviz.whatif.requests import MARK, RequestStream
 
 # ------------------------------------------------------------------------------
@@ -422,11 +422,12 @@ TRUST: Final = (
 COLUMNS: Final = ("policy", *_WORDS.values(), "result")
 
 
-def comparison_text(comparison: Comparison) -> str:
-    """The whole comparison."""
+def comparison_text(comparison: Comparison, *, explain: bool = True) -> str:
+    """The whole comparison; `explain`: with the definition of each measure and the assumptions."""
     lines = [*wrap(_head(comparison), _WIDTH), "", *_table(table_rows(comparison)), ""]
     failed = failures(comparison)
-    found = [*failed, *([""] if failed else []), *notes(comparison)]
+    said = notes(comparison) if explain else [*remarks(comparison), "--explain says what each column means"]
+    found = [*failed, *([""] if failed else []), *said]
     return "\n".join([*lines, *(line for text in found for line in wrap(text, _WIDTH) or [""])])
 
 
@@ -488,7 +489,7 @@ def failures(comparison: Comparison) -> list[str]:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """Definitions, assumptions, and what the stream says of itself."""
+    """Definitions, assumptions, and the remarks."""
     failed = any(result.failed_request is not None for result in comparison.results)
     words = _WORDS | (_WORDS_OF_FAILURES if failed else {})
     found = [f"{word}: {MEASURES[name]}" for name, word in words.items()]
@@ -499,17 +500,27 @@ def notes(comparison: Comparison) -> list[str]:
             "numbers of a policy that fails end at its first failure: they are no numbers of the whole job"
         )
     found += [TRUST, f"assumption: a driver call takes {comparison.call_cost_us:g} microseconds"]
-    found += _policy_notes(comparison)
+    return [*found, *_assumptions(comparison), *remarks(comparison)]
+
+
+def remarks(comparison: Comparison) -> list[str]:
+    """What is particular to this comparison: the job's own rules, policies without a real peer, notes of the stream."""
+    own = comparison.own
+    found = [] if own is None else [f"{own.role}: {printable(own.why)}"]
+    named = dict.fromkeys(
+        result.name.partition(":")[0] for result in comparison.results if result.is_allocator
+    )
+    alone = [name for name in named if name in POLICIES and not POLICIES[name].compared]
+    if alone:
+        found.append(f"not compared with a real allocator: {', '.join(alone)}")
     found += _unknown_cells(comparison)
     return [*found, *(f"note: {printable(note)}" for note in comparison.stream.notes)]
 
 
-def _policy_notes(comparison: Comparison) -> list[str]:
-    """Where the job's own rules come from, and what is assumed of the others."""
+def _assumptions(comparison: Comparison) -> list[str]:
+    """What is assumed of policies."""
     named = {result.name.partition(":")[0] for result in comparison.results}
-    own, found = comparison.own, []
-    if own is not None:
-        found.append(f"{own.role}: {printable(own.why)}")
+    found = []
     if any(result.name == GROWING_BFC for result in comparison.results):
         found.append(
             f"{GROWING_BFC}: garbage collection is on, as TensorFlow sets it for GPUs ({COLLECTION})"

@@ -164,12 +164,13 @@ class PoolPolicy:
     ) -> Outcome:
         """Serve all requests from an empty pool; as `Policy.serve`."""
         checked_limit(limit)
-        driver = DriverMemory(NO_LIMIT if limit is None else limit)
+        granted = NO_LIMIT if limit is None else limit
+        driver = DriverMemory(granted)
         pool, columns = self.make(driver, **self.options), _RequestColumns.of(stream)
         stop = _served(pool, columns, stop_at_failure=stop_at_failure, keep_calls=record)
         trace = None
         if record:
-            again = self.make(DriverMemory(driver.limit), **self.options)
+            again = self.make(DriverMemory(granted), **self.options)
             history = _recorded(again, stream, columns, stop, pieces_of(driver.calls))
             trace = Trace.from_events(history.events(), stream.labels, origin_of(self, stream, limit))
         return Outcome(

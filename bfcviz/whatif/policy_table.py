@@ -19,8 +19,9 @@ from bfcviz.units import GiB, KiB, MiB, format_bytes, parse_bytes
 from bfcviz.whatif.planner import LIVE_OPTIONS, LiveBytesPolicy, PackedPolicy
 from bfcviz.whatif.policies.bfc import BFC_OPTIONS, MEMORY_OPTIONS, BFCPolicy
 from bfcviz.whatif.policies.xla_policy import XLA_OPTIONS, XLAPolicy
-from bfcviz.whatif.policy import Policy, PoolPolicy
+from bfcviz.whatif.policy import NO_LIMIT, Policy, PoolPolicy
 from bfcviz.whatif.requests import ALLOCATE, RequestStream
+from bfcviz.whatif.simulation import DriverMemory
 
 # ------------------------------------------------------------------------------
 # What the options of policies mean and which values they take, in a few words; `bfcviz whatif --list` prints them.
@@ -43,6 +44,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "max_split_size": "larger blocks are not split; none: all are",
     "roundup_power2_divisions": "sizes are rounded up to so many steps between powers of two; 0 or 1: they are not",
     "garbage_collection_threshold": "share of the limit above which old segments are returned; 0: none is",
+    "device": "bytes of the device: the limit is then that of set_per_process_memory_fraction; none: the limit is that "
+    "of the device",
     "unit": "sizes are rounded up to a multiple of this",
     "release_threshold": "bytes that the pool keeps; none: all",
     "reuse_across_streams": "a block that one stream freed may serve another",
@@ -86,6 +89,7 @@ class PolicyEntry:
         options: the default of each option; its type is that of the values. A default of None is a size in bytes.
         policy: makes the policy of these options, if it is no simulated pool.
         lists: options whose value can also be a list in brackets, and what checks it.
+        compared: whether its outcomes were compared with those of the real allocator, on the same requests.
     """
 
     what: str
@@ -93,6 +97,7 @@ class PolicyEntry:
     options: Mapping[str, Any] = field(default_factory=dict)
     policy: Callable[[Mapping[str, Any]], Policy] | None = None
     lists: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
+    compared: bool = False
 
 
 POLICIES: Final[Mapping[str, PolicyEntry]] = {
@@ -100,6 +105,7 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
         "best fit with coalescing (TensorFlow, XLA); plain `bfc`: growth is off, the whole limit is taken at once",
         options={"version": "2.21", **BFC_OPTIONS, **MEMORY_OPTIONS},
         policy=BFCPolicy,
+        compared=True,
     ),
     "xla": PolicyEntry(
         "best fit from both ends of one address range (XLA 2026)", options=XLA_OPTIONS, policy=XLAPolicy
@@ -125,10 +131,12 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
             "max_split_size": None,
             "roundup_power2_divisions": 0,
             "garbage_collection_threshold": 0.0,
+            "device": None,
         },
         lists={"roundup_power2_divisions": divisions_of},
+        compared=True,
     ),
-    "cupy": PolicyEntry("CuPy's memory pool", ("cupy_pool", "CupyPool")),
+    "cupy": PolicyEntry("CuPy's memory pool", ("cupy_pool", "CupyPool"), compared=True),
     "exact_size": PolicyEntry(
         "a pool that reuses only blocks of the same size", ("exact_size", "ExactSizePool"), {"unit": 512}
     ),
@@ -139,6 +147,8 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
     ),
 }
 
+
+_NONE: Final = PolicyEntry("not of the table")
 
 _COMMA: Final = re.compile(r",(?![^\[\]]*\])")
 """A comma between two options, not inside of a list."""
@@ -170,7 +180,17 @@ def policy_of(text: str | Policy, **options: Any) -> Policy:
         assert entry.policy is not None
         return entry.policy(chosen)
     module, pool = entry.pool
-    return PoolPolicy(name, getattr(import_module(f"bfcviz.whatif.policies.{module}"), pool), chosen)
+    make = getattr(import_module(f"bfcviz.whatif.policies.{module}"), pool)
+    make(DriverMemory(NO_LIMIT), **chosen)  # a pool refuses options that its allocator refuses
+    return PoolPolicy(name, make, chosen)
+
+
+def on_device(policy: str | Policy, device: int | None) -> Policy:
+    """The policy under a share of a device of so many bytes: `torch` checks both; for others only the limit counts."""
+    made = policy_of(policy)
+    if device is None or made.options.get("device") or "device" not in POLICIES.get(made.name, _NONE).options:
+        return made
+    return policy_of(made.name, **{**made.options, "device": device}) if is_of_table(made) else made
 
 
 def is_of_table(policy: Policy) -> bool:

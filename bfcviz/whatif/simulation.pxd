@@ -5,7 +5,7 @@ from bfcviz.native cimport i64, u8, u16
 
 @cython.final
 cdef class DriverMemory:
-    cdef readonly i64 limit
+    cdef public i64 limit
     cdef readonly i64 reserved
     cdef readonly i64 grants
     cdef readonly i64 refusals

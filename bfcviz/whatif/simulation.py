@@ -37,7 +37,7 @@ class DriverMemory:
         limit: the most that can be granted at one time, in bytes.
 
     Attributes:
-        limit: the argument.
+        limit: the argument; a pool that checks a lower limit itself sets it to the memory of the device.
         reserved: bytes granted now.
         grants, refusals, releases: number of calls.
         ranges: the first address of each range of addresses that was reserved, ascending; segments have one each.

@@ -6,7 +6,7 @@ from heaps import new_heap
 
 import bfcviz
 from bfcviz.devices.wrappers import GuardAllocator, LimitAllocator
-from bfcviz.units import format_bytes, parse_bytes
+from bfcviz.units import format_bytes, parse_bytes, read_as
 
 MIB = 1 << 20
 
@@ -14,7 +14,8 @@ MIB = 1 << 20
 @pytest.mark.parametrize(
     ("given", "size"),
     [
-        ("4096", 4096), ("512MiB", 512 * MIB), (" 2 GiB ", 2 << 30), ("1.5g", 3 << 29), ("1 kB", 1024), (0, 0),
+        ("4096", 4096), ("512MiB", 512 * MIB), (" 2 GiB ", 2 << 30), ("1.5g", 3 << 29), ("1 kB", 1000),
+        ("10 GB", 10**10), ("80gib", 80 << 30), ("2B", 2), (0, 0),
         (np.uint64(7), 7), (-1, -1),
     ],
 )  # fmt: skip
@@ -30,6 +31,11 @@ def test_sizes_that_there_are(given, size):
 def test_what_is_no_size_is_refused_by_the_name_of_the_parameter(given, error):
     with pytest.raises(error, match=f"headroom={given!r}"):
         parse_bytes(given, "headroom")
+
+
+def test_a_decimal_unit_is_said_in_both():
+    assert read_as("10 GB") == "10 GB is 10,000,000,000 bytes (9.3 GiB)"
+    assert not any(map(read_as, ("10 GiB", "10g", "10", 10, None)))
 
 
 @pytest.mark.parametrize("size", [0, 256, 5 * MIB, 3 << 40])

@@ -7,18 +7,19 @@ from bfcviz.whatif.simulation cimport SegmentCache
 from bfcviz.whatif.simulation cimport SimulatedPool
 
 @cython.final
-cdef class ExpandableRange:
+cdef class ExpandableSegments:
     cdef DriverMemory _driver
     cdef FreeBlocks _free
     cdef i64 _granule
-    cdef i64 _base
+    cdef i64 _segment_size
+    cdef list _segments
     cdef FreeBlocks _unmapped
 
     @cython.locals(larger=i64, size=i64)
     cpdef i64 least_growing(self, i64 address)
     @cython.locals(address=i64, there=i64, end=i64, room=i64)
     cpdef i64 grow(self, i64 size)
-    @cython.locals(address=i64, size=i64, low=i64, high=i64)
+    @cython.locals(address=i64, size=i64, base=i64, low=i64, high=i64)
     cpdef object unmap_free(self)
     @cython.locals(size=i64)
     cdef i64 _could_become(self, i64 address)
@@ -28,18 +29,21 @@ cdef class ExpandableRange:
     cdef i64 _map(self, i64 address, i64 size)
     @cython.locals(start=i64, whole=i64)
     cdef object _unmap(self, i64 address, i64 size, i64 low, i64 high)
+    @cython.locals(address=i64)
+    cdef i64 _reserve(self)
 
 @cython.final
 cdef class TorchCache:
     cdef public SegmentCache blocks
     cdef public FreeBlocks free
-    cdef public ExpandableRange expandable
+    cdef public ExpandableSegments expandable
     cdef public dict used_at
 
 
 cdef class TorchCachingPool(SimulatedPool):
     cdef bint _expandable
     cdef i64 _max_split
+    cdef i64 _allowed
     cdef const i64[::1] _steps
     cdef i64 _collect_above
     cdef i64 _searches

@@ -6,6 +6,7 @@ Not simulated: private pools (CUDA graphs), and blocks that wait for another str
 """
 
 from array import array
+from bisect import bisect_right
 
 from bfcviz import native
 from bfcviz.errors import InvalidRequest
@@ -23,24 +24,26 @@ from bfcviz.formats.torch import (
 from bfcviz.whatif.simulation import DriverMemory, FreeBlocks, SegmentCache, SimulatedPool
 
 # ------------------------------------------------------------------------------
-# ExpandableRange: PyTorch's expandable segments, which grow in place and unmap free pages.
+# ExpandableSegments: PyTorch's expandable segments, which grow in place and unmap free pages.
 #
 # Source of the rules: c10/cuda/CUDACachingAllocator.cpp of PyTorch at commit 001074d25084: `find_expandable_block`,
-# `map_block`, `unmap_block`, and the part of `get_free_block` about growth. PyTorch reserves 9/8 of the device's
-# memory for a segment, and makes another one if that does not suffice; this range has room for all.
+# `map_block`, `unmap_block`, `release_expandable_segment`, and the part of `get_free_block` about growth. PyTorch
+# reserves addresses of 9/8 of the device's memory for a segment. It reserves another segment where no place has enough
+# addresses, and returns the addresses of a segment without memory when it unmaps free memory.
 
-EXPANDABLE_BYTES = 1 << 44
+MOST_ADDRESSES = 1 << 44
+"""Bytes of addresses of a segment where no size of the device is given: 9/8 of that would leave the address space."""
 
 
-class ExpandableRange:
-    """Reserved addresses; memory is mapped to them in whole granules.
+class ExpandableSegments:
+    """Reserved addresses of one stream and kind; memory is mapped to them in whole granules.
 
     ::
 
-        [ in use | free | in use | unmapped | in use | free | unmapped ... ]
+        [ in use | free | in use | unmapped | in use | free | unmapped ]   another segment: [ in use | unmapped ]
 
     Args:
-        driver: maps the memory.
+        driver: maps the memory; its limit is the memory of the device.
         free: the mapped free blocks, recent from one granule on; this changes them.
         granule: bytes that are mapped and unmapped as one.
     """
@@ -49,10 +52,10 @@ class ExpandableRange:
         self._driver = driver
         self._free = free
         self._granule = granule
-        size = EXPANDABLE_BYTES // granule * granule
-        self._base = driver.reserve(size)
+        addresses = min(driver.limit + driver.limit // 8, MOST_ADDRESSES)
+        self._segment_size = (addresses + granule - 1) // granule * granule
+        self._segments: list[int] = []  # the first address of each segment, ascending
         self._unmapped = FreeBlocks()
-        self._unmapped.add(self._base, size)
 
     def least_growing(self, address: int) -> int:
         """The block at `address`; if it can grow, a larger one that cannot grow as far."""
@@ -65,7 +68,9 @@ class ExpandableRange:
 
     def grow(self, size: int) -> int:
         """Map memory at the lowest place for a block of at least `size` bytes; returns its address, 0 if refused."""
-        address = self._lowest_place(size)
+        if size > self._segment_size:
+            return 0
+        address = self._lowest_place(size) or self._reserve()
         if address in self._unmapped.sizes:
             address = self._map(address, min(self._unmapped.sizes[address], size))
         while address and self._free.sizes[address] < size:
@@ -78,10 +83,18 @@ class ExpandableRange:
         """Unmap each granule that is wholly free: only blocks that were added since the last call can have one."""
         for address in self._free.take_recent():
             size = self._free.sizes[address]
-            low = self._base + (address - self._base + self._granule - 1) // self._granule * self._granule
-            high = self._base + (address + size - self._base) // self._granule * self._granule
+            base = self._segments[bisect_right(self._segments, address) - 1]
+            low = base + (address - base + self._granule - 1) // self._granule * self._granule
+            high = base + (address + size - base) // self._granule * self._granule
             if low < high:
                 self._unmap(address, size, low, high)
+
+    def _reserve(self) -> int:
+        """The first address of a new segment."""
+        address = self._driver.reserve(self._segment_size)
+        self._segments.append(address)
+        self._unmapped.add(address, self._segment_size)
+        return address
 
     def _could_become(self, address: int) -> int:
         size = self._free.sizes[address]
@@ -117,7 +130,10 @@ class ExpandableRange:
         if high < address + size:
             self._free.add(high, address + size - high)
         self._driver.release(low, high - low)
-        self._unmapped.add_merged(low, high - low)
+        start = self._unmapped.add_merged(low, high - low)
+        if self._unmapped.merged == self._segment_size:
+            self._unmapped.remove(start)
+            self._segments.remove(start)
 
 
 # ------------------------------------------------------------------------------
@@ -141,7 +157,7 @@ class TorchCache:
         used_at: number of the search after which a block became free, by address; only for garbage collection.
     """
 
-    def __init__(self, expandable: ExpandableRange | None, free: FreeBlocks) -> None:
+    def __init__(self, expandable: ExpandableSegments | None, free: FreeBlocks) -> None:
         self.blocks = SegmentCache(free)
         self.free = free
         self.expandable = expandable
@@ -157,7 +173,10 @@ class TorchCachingPool(SimulatedPool):
         max_split_size: blocks of at least so many bytes are not split; None: no such limit.
         roundup_power2_divisions: steps between powers of two that sizes are rounded up to: 2, 4, 8 ...; 0 or 1: none;
             a list by size as PyTorch has it: `[256:1,512:2,>:8]`.
-        garbage_collection_threshold: share of the limit above which old segments are returned; 0: none.
+        garbage_collection_threshold: share of the limit above which old segments are returned; 0: none. PyTorch has it
+            in effect only after `set_per_process_memory_fraction`, which can be 1.
+        device: bytes of the device's memory; the limit of the driver is then that of
+            `set_per_process_memory_fraction`. None: the limit is that of the device.
     """
 
     def __init__(
@@ -168,8 +187,13 @@ class TorchCachingPool(SimulatedPool):
         max_split_size: int | None = None,
         roundup_power2_divisions: int | str = 0,
         garbage_collection_threshold: float = 0.0,
+        device: int | None = None,
     ) -> None:
         SimulatedPool.__init__(self, driver)
+        self._allowed = native.MAX_REQUEST
+        if device is not None:
+            self._allowed = min(driver.limit, device)
+            driver.limit = device
         if max_split_size is not None and max_split_size < LEAST_MAX_SPLIT:
             raise InvalidRequest(f"max_split_size is {max_split_size} bytes; PyTorch takes 20 MiB and more")
         if not 0 <= garbage_collection_threshold <= 1:
@@ -184,7 +208,7 @@ class TorchCachingPool(SimulatedPool):
         self._expandable = expandable_segments
         self._max_split = NEVER_SPLIT if max_split_size is None else max_split_size
         self._steps = array("q", rules.steps[:SIGNED_BITS])
-        self._collect_above = int(garbage_collection_threshold * driver.limit)
+        self._collect_above = int(garbage_collection_threshold * min(driver.limit, self._allowed))
         self._searches = 0
         self._caches: dict[int, TorchCache] = {}
         self._owners: dict[int, TorchCache] = {}
@@ -235,7 +259,7 @@ class TorchCachingPool(SimulatedPool):
         if cache is None:
             granule = SMALL_SEGMENT if small else LARGE_SEGMENT
             free = self.new_free_blocks(granule) if self._expandable else self.new_free_blocks()
-            expandable = ExpandableRange(self.driver, free, granule) if self._expandable else None
+            expandable = ExpandableSegments(self.driver, free, granule) if self._expandable else None
             cache = self._caches[key] = TorchCache(expandable, free)
         return cache
 
@@ -252,14 +276,20 @@ class TorchCachingPool(SimulatedPool):
         return address if size < rounded + LARGE_SEGMENT else 0
 
     def _extend(self, cache: TorchCache, rounded: int) -> int:
-        """A free block of a new segment, or of one that grew; 0 if refused."""
-        if cache.expandable is not None:
-            return cache.expandable.grow(rounded)
+        """A free block of a new segment, or of one that grew; 0 if refused.
+
+        Under a fraction, PyTorch adds the size of a whole segment before it looks how much must be mapped; what it
+        maps may then exceed the fraction, by less than a granule.
+        """
         size = (rounded + SEGMENT_UNIT - 1) // SEGMENT_UNIT * SEGMENT_UNIT
         if rounded <= SMALL:
             size = SMALL_SEGMENT
         elif rounded < OWN_SEGMENT:
             size = LARGE_SEGMENT
+        if self.driver.reserved + size > self._allowed:
+            return 0
+        if cache.expandable is not None:
+            return cache.expandable.grow(rounded)
         address = self.driver.grant(size)
         if address:
             cache.blocks.add_segment(address, size)

@@ -40,9 +40,9 @@ def _renumbered(first, second):
     return joined
 
 
-def asked(path, *words):
+def asked(path, *words, with_failed=True):
     parser = argparse.ArgumentParser()
-    add_request_arguments(parser)
+    add_request_arguments(parser, with_failed=with_failed)
     return asked_requests(parser.parse_args([str(path), *words]))
 
 
@@ -62,3 +62,10 @@ def test_another_heap_and_without_the_failed_request(two_heaps):
     assert asked(two_heaps, "--pool", "cuda:0").live_bytes.max() == KiB
     assert asked(two_heaps, "--pool", "0").live_bytes.max() == KiB
     assert asked(two_heaps, "--without-failed").live_bytes.max() == 64 * KiB
+
+
+def test_what_failed_is_served_or_left_out_by_default(two_heaps):
+    left_out = asked(two_heaps, with_failed=False)
+    assert left_out.live_bytes.max() == 64 * KiB
+    assert any("failed" in note for note in left_out.notes)
+    assert asked(two_heaps, "--with-failed", with_failed=False).live_bytes.max() > 4 * MiB

@@ -47,7 +47,7 @@ def test_every_policy_serves_the_options_of_the_table(name):
         "first_fit:granule=1MiB",
         "bfc",
         "bfc:allow_growth=true,fragmentation_fraction=0.25,capacity=3GiB",
-        "torch:max_split_size=1000,roundup_power2_divisions=16",
+        "torch:max_split_size=20971521,roundup_power2_divisions=16",
         "torch:roundup_power2_divisions=[256:1,512:2,>:8],expandable_segments=true",
     ],
 )

@@ -1,0 +1,72 @@
+"""`bfcviz tune`: the setting of the job's own allocator that saves most memory, as the line to set."""
+
+import argparse
+from typing import Any
+
+from bfcviz.cli.command import DONE, FAILED, INTERRUPTED
+from bfcviz.cli.common import (
+    add_device_arguments,
+    add_request_arguments,
+    asked_device,
+    asked_requests,
+    search_control,
+)
+from bfcviz.terminal import json_text, say
+from bfcviz.whatif.search.trial import Trial
+from bfcviz.whatif.search.tune import Tuned, tune, tuned_lines
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `bfcviz tune`."""
+    add_request_arguments(parser)
+    add_device_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object: sizes in bytes")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the line. Exit status 1 if no setting serves the requests; after Ctrl-C 130, with what is known so far.
+
+    Raises:
+        InvalidRequest: the size of the device is none; the file does not say which allocator it had, or has nothing to
+            serve.
+        FileError: the file cannot be read.
+        TraceError: the file has no such allocator.
+    """
+    limit, device = asked_device(arguments)
+    stream = asked_requests(arguments, keep_failed=True)
+    with search_control("Searching the settings") as control:
+        found = tune(stream, limit, device=device, with_failed=not arguments.without_failed, control=control)
+    if arguments.json:
+        print(json_text(tuned_json(found)))
+    else:
+        say(*tuned_lines(found))
+    if not found.complete:
+        return INTERRUPTED
+    return DONE if found.best is not None and found.best.fits else FAILED
+
+
+def tuned_json(found: Tuned) -> dict[str, Any]:
+    """The result as one object; sizes in bytes, null for what is not known."""
+    return {
+        "line": found.line or None,
+        "limit_bytes": found.limit,
+        "rules_of_the_job": {"policy": found.own.text, "why": found.own.why},
+        "now": _numbers(found.now),
+        "proposed": _numbers(found.best),
+        "settings_tried": found.tried,
+        "failed_requests_left_out": found.failed,
+        "failed_requests_would_fit": found.failed_fit,
+        "complete": found.complete,
+        "notes": list(found.notes),
+    }
+
+
+def _numbers(trial: Trial | None) -> dict[str, Any] | None:
+    if trial is None:
+        return None
+    return {
+        "options": dict(trial.options),
+        "fits": trial.fits,
+        "peak_reserved_bytes": trial.peak_reserved,
+        "driver_calls": trial.driver_calls,
+    }

@@ -1,0 +1,253 @@
+"""Find the setting of a job's own allocator that saves most memory, and write it as the line to set."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bfcviz.analysis.diagnosis import Family
+from bfcviz.errors import InvalidRequest
+from bfcviz.formats import tensorflow, torch, xla
+from bfcviz.units import MiB, format_bytes
+from bfcviz.whatif.policy import Policy
+from bfcviz.whatif.policy_table import (
+    OwnRules,
+    on_device,
+    other_than_default,
+    policy_of,
+    policy_text,
+    rules_to_fit,
+)
+from bfcviz.whatif.requests import RequestStream, are_failed, without_failed
+from bfcviz.whatif.search.best_options import TriedOptions, best_options
+from bfcviz.whatif.search.trial import SearchControl, SearchStopped, Trial, TrialRunner, cache_of
+
+ENOUGH: Final = 0.01
+"""Settings within this share of the least memory count as equal: the one with the fewest options is proposed."""
+
+SPACES: Final[Mapping[str, Sequence[tuple[Mapping[str, Any], tuple[str, ...]]]]] = {
+    # Two spaces: with expandable segments PyTorch cannot return the blocks that max_split_size keeps whole.
+    "torch": (
+        ({}, ("max_split_size", "roundup_power2_divisions")),
+        ({"expandable_segments": True}, ("roundup_power2_divisions",)),
+    ),
+    "bfc": (({}, ("allow_growth", "garbage_collection", "fragmentation_fraction")),),
+}
+"""Policy -> the options that are fixed and those that are varied, for each part of the search."""
+
+_CHOSEN: Final = ("expandable_segments", "max_split_size", "roundup_power2_divisions")
+_OF_TORCH: Final[Mapping[str, Callable[[Any], str]]] = {
+    "expandable_segments": "expandable_segments:{}".format,
+    "max_split_size": lambda value: f"max_split_size_mb:{value // MiB}",
+    "roundup_power2_divisions": "roundup_power2_divisions:{}".format,
+    "garbage_collection_threshold": "garbage_collection_threshold:{}".format,
+}
+_OF_TENSORFLOW: Final = {
+    "allow_growth": tensorflow.FORCE_GROWTH,
+    "garbage_collection": tensorflow.COLLECTION,
+}
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The result of `tune`; sizes in bytes.
+
+    Attributes:
+        own: the rules of the job.
+        limit: memory of the device, or what a fraction leaves of it; None: no limit.
+        now: the numbers of the job's own settings; None: they cannot be served so, `why_not` says why.
+        best: those of the proposed settings; None: none of those tried fits.
+        line: the line to set first; empty: none saves more than `ENOUGH`.
+        tried: how many settings were served.
+        failed: how many requests failed in the trace: they were left out.
+        failed_fit: whether the proposed settings serve these, too, under the limit; None: none failed, or no limit.
+        complete: whether the search was not stopped.
+        notes: of the requests.
+    """
+
+    own: OwnRules
+    limit: int | None
+    now: Trial | None
+    best: Trial | None
+    line: str
+    tried: int
+    failed: int = 0
+    failed_fit: bool | None = None
+    complete: bool = True
+    why_not: str = ""
+    notes: tuple[str, ...] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        return "\n".join(tuned_lines(self))
+
+
+def tune(
+    stream: RequestStream,
+    limit: int | None = None,
+    *,
+    device: int | None = None,
+    with_failed: bool = False,
+    control: SearchControl | None = None,
+) -> Tuned:
+    """Search the settings of the job's own allocator for those with the least memory at its peak.
+
+    Args:
+        stream: the requests.
+        limit: in bytes; None: that of the trace, or none.
+        device: bytes of the device, of which the limit is a share; None: the limit is that of the device.
+        with_failed: whether requests that failed in the trace are served.
+        control: progress and stop.
+
+    Raises:
+        InvalidRequest: the file does not say which allocator the job had, or that one has no options to choose.
+    """
+    asked = stream if with_failed else without_failed(stream)
+    own = rules_to_fit(asked)
+    spaces = SPACES.get(own.policy.name)
+    if not own.role:
+        raise InvalidRequest(
+            f"{stream.source or 'the file'} does not say which allocator the job had, so that there is no setting to "
+            "propose; `bfcviz whatif` compares allocators"
+        )
+    if spaces is None:
+        raise InvalidRequest(
+            f"the allocator of {stream.source or 'the file'} is {own.policy.name}, which has no option that changes "
+            "where requests are placed; `bfcviz whatif` compares it with others"
+        )
+    num_bytes = stream.limit if limit is None else limit
+    runner = TrialRunner(cache_of(None), control or SearchControl())
+    now, why_not, complete = None, "", True
+    rows: list[TriedOptions] = []
+    try:
+        now = runner.run(asked, on_device(own.policy, device), num_bytes, "the job's own settings")
+    except InvalidRequest as error:
+        why_not = str(error)
+    except (SearchStopped, KeyboardInterrupt):
+        complete = False
+    for fixed, choices in spaces if complete else ():
+        # JAX lets a user set growth only.
+        names = ("allow_growth",) if stream.family == Family.JAX else choices
+        varied = {*names, *(_CHOSEN if own.policy.name == "torch" else ())}
+        kept = {key: value for key, value in own.policy.options.items() if key not in varied}
+        policy = on_device(policy_of(own.policy.name, **kept, **fixed), device)
+        found = best_options(
+            asked, policy_text(policy.name, policy.options), num_bytes, options=names, control=control
+        )
+        rows += found.table
+        if not found.complete:
+            complete = False
+            break
+    best = _proposed([row.trial for row in rows if row.trial is not None], now)
+    saves = best is not None and (
+        now is None or not now.fits or best.peak_reserved < (1 - ENOUGH) * now.peak_reserved
+    )
+    failed = int(are_failed(stream.rows).sum()) // 2
+    return Tuned(
+        own=own,
+        limit=num_bytes,
+        now=now,
+        best=best if saves else now,
+        line=setting_line(best, stream.family) if saves and best is not None else "",
+        tried=len(rows),
+        failed=0 if with_failed else failed,
+        failed_fit=_serves_failed(stream, best if saves else now, num_bytes)
+        if failed and not with_failed
+        else None,
+        complete=complete,
+        why_not=why_not,
+        notes=asked.notes,
+    )
+
+
+def _proposed(trials: Sequence[Trial], now: Trial | None) -> Trial | None:
+    """Of the trials that fit and need about the least memory, the one with the fewest options; None: none fits."""
+    fitting = [trial for trial in (*trials, *([now] if now else [])) if trial.fits]
+    if not fitting:
+        return None
+    most = (1 + ENOUGH) * min(trial.peak_reserved for trial in fitting)
+    near = [trial for trial in fitting if trial.peak_reserved <= most]
+    return min(
+        near,
+        key=lambda trial: (
+            len(other_than_default(trial.policy, trial.options)),
+            trial.peak_reserved,
+            trial.driver_calls,
+        ),
+    )
+
+
+def _serves_failed(stream: RequestStream, chosen: Trial | None, limit: int | None) -> bool | None:
+    if chosen is None or limit is None:
+        return None
+    return policy_of(chosen.policy, **chosen.options).serve(stream, limit, stop_at_failure=True).fits
+
+
+def setting_line(found: Trial | Policy, family: str) -> str:
+    """The options of a policy as the line that sets them; for the shell where variables do."""
+    name = found.policy if isinstance(found, Trial) else found.name
+    options = {
+        key: value for key, value in other_than_default(name, found.options).items() if key != "device"
+    }
+    if name == "torch":
+        words = [write(options[key]) for key, write in _OF_TORCH.items() if key in options]
+        return (
+            f"export {torch.NEW_CONF}={','.join(words)}" if words else f"unset {torch.NEW_CONF} {torch.CONF}"
+        )
+    if name == "bfc" and family == Family.JAX:
+        return f"export {xla.PREALLOCATE}={str(not options.get('allow_growth', False)).lower()}"
+    if name == "bfc" and family == Family.OWN:
+        return f"AllocatorOptions({', '.join(f'{key}={value!r}' for key, value in options.items())})"
+    if name == "bfc" and family == Family.TENSORFLOW:
+        words = [f"{name}={str(options.get(key, False)).lower()}" for key, name in _OF_TENSORFLOW.items()]
+        fraction = options.get("fragmentation_fraction")
+        rest = f"  # and {tensorflow.WORDS.fraction.format(fraction=fraction)}" if fraction else ""
+        return f"export {' '.join(words)}{rest}"
+    return policy_text(name, options)
+
+
+def tuned_lines(found: Tuned) -> list[str]:
+    """The line to set and what it saves, first; then what was tried and what is not known."""
+    lines, now, best = [], found.now, found.best
+    if found.line and best is not None:
+        before = "" if now is None or not now.fits else f" instead of {format_bytes(now.peak_reserved)}"
+        served = " (the job's own settings fail)" if now is not None and not now.fits else ""
+        lines.append(f"{found.line}   # {format_bytes(best.peak_reserved)}{before}{served}")
+    elif best is not None and best.fits:
+        lines.append(
+            f"keep {found.own.text}: no setting tried needs {100 * ENOUGH:g} % less than its "
+            f"{format_bytes(best.peak_reserved)}"
+        )
+    else:
+        lines.append("no setting tried serves the job" + _under(found.limit))
+    if found.line.startswith("export " + torch.NEW_CONF):
+        lines.append(f"before PyTorch 2.9 the variable is {torch.CONF}")
+    lines.append("")
+    if now is not None:
+        result = "fits" if now.fits else f"request {now.failed_at:,} fails"
+        lines.append(
+            f"now: {found.own.text}: peak {format_bytes(now.peak_reserved)}, {now.driver_calls:,} driver calls, "
+            f"{result}{_under(found.limit)} ({found.own.why})"
+        )
+    else:
+        lines.append(f"now: {found.own.text}: {found.why_not or 'not served'}")
+    if found.line and best is not None:
+        lines.append(
+            f"proposed: {policy_text(best.policy, other_than_default(best.policy, best.options))}: peak "
+            f"{format_bytes(best.peak_reserved)}, {best.driver_calls:,} driver calls"
+        )
+    if found.failed:
+        word = {
+            True: "they would be served, too",
+            False: "they fail, too",
+            None: "no limit is known for them",
+        }
+        lines.append(
+            f"{found.failed:,} requests that failed in the file are left out (--with-failed serves them): "
+            f"{word[found.failed_fit]}"
+        )
+    lines += [f"note: {note}" for note in found.notes if "left out" not in note]
+    lines.append(f"{found.tried:,} settings tried")
+    return lines if found.complete else [*lines, "the search was stopped: another setting may need less"]
+
+
+def _under(limit: int | None) -> str:
+    return " without a limit" if limit is None else f" under {format_bytes(limit)}"

@@ -1,0 +1,83 @@
+"""`bfcviz tune`: the line to set is that of the settings with the least memory; its numbers are those of a replay."""
+
+import json
+
+import pytest
+from shared import sample_trace
+from unit.figures.synthetic import MiB, PlainHeap
+
+from bfcviz.cli import main
+from bfcviz.events.origin import Origin, Pool
+from bfcviz.events.trace import Trace
+from bfcviz.whatif.replay import replay
+
+TORCH = Origin(format="torch", pools=(Pool("cuda:0"),))
+
+
+def torch_file(path, sizes, origin=TORCH):
+    """A trace of PyTorch's: each block is freed before the next, larger one is allocated, as of a growing batch."""
+    heap = PlainHeap(1 << 34)
+    kept = None
+    for size in sizes:
+        held = heap.allocate(size * MiB, "batch")
+        if kept is not None:
+            heap.free(kept)
+        kept = held
+    heap.free(kept)
+    events = heap.trace().read(0, len(heap.events)).copy()
+    return str(Trace.from_events(events, heap.labels, origin).save(path))
+
+
+@pytest.fixture
+def growing(tmp_path):
+    return torch_file(tmp_path / "growing.parquet", range(30, 300, 13))
+
+
+def said(capsys, *words, status=0):
+    assert main(["tune", *words, "--json"]) == status
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_line_is_that_of_the_settings_with_the_least_memory(growing, capsys):
+    found = said(capsys, growing)
+    assert found["line"] == "export PYTORCH_ALLOC_CONF=expandable_segments:True"
+    now, proposed = replay(growing, "torch"), replay(growing, "torch", expandable_segments=True)
+    assert found["now"]["peak_reserved_bytes"] == now.peak_reserved
+    assert found["proposed"]["peak_reserved_bytes"] == proposed.peak_reserved < now.peak_reserved
+    assert main(["tune", growing]) == 0
+    assert capsys.readouterr().out.startswith(f"{found['line']}   # ")
+
+
+def test_under_a_device_the_settings_must_fit(growing, capsys):
+    need = replay(growing, "torch", expandable_segments=True).peak_reserved
+    found = said(capsys, growing, "--device", str(need))
+    assert (found["proposed"]["fits"], found["limit_bytes"]) == (True, need)
+    share = said(capsys, growing, "--device", str(4 * need), "--fraction", "0.25")
+    assert share["limit_bytes"] == need
+    assert share["proposed"]["options"]["device"] == 4 * need
+    assert not said(capsys, growing, "--device", "100MiB", status=1)["line"]
+
+
+def test_where_nothing_saves_the_settings_stay(tmp_path, capsys):
+    assert said(capsys, torch_file(tmp_path / "even.parquet", [40] * 6))["line"] is None
+
+
+def test_tensorflow_s_settings_are_its_variables(tmp_path, capsys):
+    path = str(sample_trace("lstm").save(tmp_path / "lstm.parquet"))
+    found = said(capsys, path)
+    assert found["rules_of_the_job"]["policy"].startswith("bfc")
+    assert found["line"] is None or found["line"].startswith("export TF_")
+
+
+@pytest.mark.parametrize(
+    "words", [("--fraction", "0.5"), ("--fraction", "2", "--device", "1GiB"), ("--device", "much")]
+)
+def test_a_device_that_is_none_is_refused_before_the_file_is_read(words, capsys):
+    assert main(["tune", "there is no such file", *words]) == 1
+    assert words[0].lstrip("-") in capsys.readouterr().err
+
+
+def test_without_the_allocator_of_the_job_there_is_no_setting(tmp_path, capsys):
+    path = torch_file(tmp_path / "unknown.parquet", [40] * 3, Origin(pools=(Pool("heap"),)))
+    assert main(["tune", path]) == 1
+    assert "does not say which allocator" in capsys.readouterr().err
