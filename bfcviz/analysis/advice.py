@@ -109,7 +109,7 @@ def missing_information(found: Diagnosis) -> Iterator[Advice]:
             "The file states neither a limit nor the free memory of the device, so it is not known whether the "
             "pool "
             "could grow. Record with bfcviz, or print the device's free memory beside the failure "
-            "(nvidia-smi).",
+            f"({_tool(found)}).",
             pool_bytes=found.pool_bytes,
         )
 
@@ -434,7 +434,7 @@ def _taken_at_start(found: Diagnosis) -> Advice | None:
             AdviceKind.OTHER_USERS,
             f"The pool may have only {format_bytes(limit)}: the program found no more free when it started, "
             "unless it set "
-            "this limit. Look with nvidia-smi for another process on the device.",
+            f"this limit. Look with {_tool(found)} for another process on the device.",
             {"limit": limit},
         )
     if total is None or start is None or total - start < _LEAST_OTHERS * total:
@@ -443,9 +443,15 @@ def _taken_at_start(found: Diagnosis) -> Advice | None:
         AdviceKind.OTHER_USERS,
         f"Other processes held {format_bytes(total - start)} of the device when the program started, which "
         "left "
-        f"{format_bytes(start)} of {format_bytes(total)}. nvidia-smi names them.",
+        f"{format_bytes(start)} of {format_bytes(total)}. {_tool(found)} names them.",
         {"others": total - start, "device_free_at_start": start, "device_total": total},
     )
+
+
+def _tool(found: Diagnosis) -> str:
+    """The command that lists the processes on the device, as the message of the failure names its kind."""
+    tools = {"HIP": "rocm-smi", "XPU": "xpu-smi"}
+    return next((tool for word, tool in tools.items() if word in found.recorded.message), "nvidia-smi")
 
 
 def _other_users(found: Diagnosis) -> Advice | None:
@@ -459,8 +465,7 @@ def _other_users(found: Diagnosis) -> Advice | None:
         AdviceKind.OTHER_USERS,
         f"Other pools and processes, and the driver itself, hold {format_bytes(others)} of the device; "
         f"{format_bytes(free)} of it were free, {format_bytes(found.rounded - free)} less than needed. "
-        "nvidia-smi "
-        "names the processes.",
+        f"{_tool(found)} names the processes.",
         {"others": others, "device_free": free, "missing": found.rounded - free},
     )
 

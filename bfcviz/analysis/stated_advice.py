@@ -175,13 +175,26 @@ def _backend(found: StatedFailure) -> str:
 
 def _holders(found: StatedFailure) -> str:
     """The command that names the processes on the device."""
-    if "ROCm" in found.framework:
+    marks = frozenset[str]() if found.framework.startswith("PyTorch") else found.marks
+    if "ROCm" in found.framework or "rocm" in marks:
         return "rocm-smi --showpids"
-    if found.framework == "Vulkan":
+    if "metal" in marks:
+        return "Activity Monitor lists them"
+    if found.framework == "Vulkan" or "vulkan" in marks:
         return "the tool of the device's driver names them"
     if found.framework in {"PyTorch XPU", "oneAPI"}:
         return "xpu-smi ps"
     return "nvidia-smi --query-compute-apps=pid,used_memory --format=csv"
+
+
+def _look(found: StatedFailure) -> StatedAdvice:
+    text = f"Look whether another process holds the device: {_holders(found)}."
+    return StatedAdvice(AdviceWord.OTHER_PROCESSES, text)
+
+
+def _stop_others(found: StatedFailure) -> StatedAdvice:
+    text = f"Stop other programs and notebook kernels on this device, which this lists: {_holders(found)}."
+    return StatedAdvice(AdviceWord.OTHER_PROCESSES, text)
 
 
 def _torch(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
@@ -576,10 +589,7 @@ def _tensorflow(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
                 ("The device has more than the limit: raise or remove the limit that was set."),
             )
     elif cause is Cause.OTHER_PROCESS:
-        yield StatedAdvice(
-            AdviceWord.OTHER_PROCESSES,
-            ("Stop other programs and notebook kernels on this device: nvidia-smi names them."),
-        )
+        yield _stop_others(found)
         yield StatedAdvice(AdviceWord.PREALLOCATION, f"Let the pool take only what it needs: {growth}.")
         yield from _smaller_request(found)
     elif cause is Cause.CACHED_FRAGMENTATION:
@@ -594,9 +604,7 @@ def _tensorflow(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
         if cause is Cause.CAPACITY and not is_old:
             yield StatedAdvice(AdviceWord.SMALLER_MODEL, "Use a smaller model, or tf.keras.mixed_precision.")
         if cause is Cause.UNKNOWN:
-            yield StatedAdvice(
-                AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
-            )
+            yield _look(found)
             yield StatedAdvice(AdviceWord.PREALLOCATION, f"If two programs share the device: {growth}.")
     yield StatedAdvice(
         AdviceWord.RECORD,
@@ -624,10 +632,7 @@ def _jax(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
         yield from _smaller_request(found, "Split the work: jax.lax.map, a scan, or a smaller batch.")
         yield StatedAdvice(AdviceWord.OPTIMIZER, "Shard the arrays over more devices (jax.sharding).")
     elif cause is Cause.OTHER_PROCESS:
-        yield StatedAdvice(
-            AdviceWord.OTHER_PROCESSES,
-            ("Stop other programs and notebook kernels on this device: nvidia-smi names them."),
-        )
+        yield _stop_others(found)
         yield StatedAdvice(
             AdviceWord.PREALLOCATION,
             (f"Take less at the start: {xla.PREALLOCATE}=false, or {xla.SHARE_NAMES}."),
@@ -650,9 +655,7 @@ def _jax(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
             AdviceWord.CHECKPOINTING, "In training: jax.checkpoint keeps fewer values for the gradient."
         )
         if cause is Cause.UNKNOWN:
-            yield StatedAdvice(
-                AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
-            )
+            yield _look(found)
             yield StatedAdvice(
                 AdviceWord.PREALLOCATION,
                 f"JAX takes 75 % of the device at the start: {xla.SHARE_NAMES} sets another share; a second program "
@@ -673,10 +676,7 @@ def _reactant(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]
             AdviceWord.SHAPE_BUG, "Print the size of the arrays that the compiled function makes."
         )
     elif cause is Cause.OTHER_PROCESS:
-        yield StatedAdvice(
-            AdviceWord.OTHER_PROCESSES,
-            "Stop other programs and notebook kernels on this device: nvidia-smi names them.",
-        )
+        yield _stop_others(found)
         yield StatedAdvice(
             AdviceWord.PREALLOCATION,
             f"Take less at the start: {xla.REACTANT_PREALLOCATE}=false, or {share}.",
@@ -739,7 +739,7 @@ def _cupy(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     elif judged.cause is Cause.UNKNOWN:
         yield StatedAdvice(
             AdviceWord.OTHER_PROCESSES,
-            ("Look with nvidia-smi who holds the device; cupy.cuda.Device().mem_info says what is free."),
+            f"Look who holds the device: {_holders(found)}; cupy.cuda.Device().mem_info says what is free.",
         )
     yield from _smaller_request(
         found, "Work on parts of the array, and delete temporaries before large steps."
@@ -755,9 +755,7 @@ def _rmm(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
         )
     yield from _smaller_request(found, "Work on smaller partitions.")
     if judged.cause is not Cause.CAP_BY_SETTING:
-        yield StatedAdvice(
-            AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
-        )
+        yield _look(found)
         yield StatedAdvice(
             AdviceWord.SYSTEM_MEMORY, "Managed memory spills to the system: rmm.mr.ManagedMemoryResource()."
         )
@@ -777,7 +775,7 @@ def _onnx(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
         "than needed.",
     )
     if judged.cause is not Cause.CAP_BY_SETTING:
-        look = "Look with nvidia-smi who holds the device, also other sessions of this process."
+        look = f"Look who holds the device, also other sessions of this process: {_holders(found)}."
         yield StatedAdvice(AdviceWord.OTHER_PROCESSES, look)
     yield StatedAdvice(AdviceWord.SMALLER_MODEL, "Use float16 or a quantized model.")
 
@@ -814,16 +812,14 @@ def _ggml(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if not buffer:
         yield StatedAdvice(AdviceWord.SEQUENCE, "Lower the context: -c.")
         yield StatedAdvice(AdviceWord.SMALLER_REQUEST, _SMALLER_UBATCH)
-    yield StatedAdvice(
-        AdviceWord.OTHER_PROCESSES, "Look with nvidia-smi whether another process holds the device."
-    )
+    yield _look(found)
 
 
 def _vllm(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if judged.cause is Cause.OTHER_PROCESS:
         yield StatedAdvice(
             AdviceWord.OTHER_PROCESSES,
-            ("Stop what else runs on the device, also an engine that did not end: nvidia-smi."),
+            f"Stop what else runs on the device, also an engine that did not end: {_holders(found)}.",
         )
         total, free = found.fact("device_total"), found.fact("device_free")
         share = "" if not total or free is None else f" {int(100 * free / total) / 100:.2f} would fit now."

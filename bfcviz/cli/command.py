@@ -5,6 +5,7 @@ A subcommand that runs a program returns the program's exit status.
 
 import argparse
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Sequence
@@ -85,7 +86,23 @@ def make_parser(given: Sequence[str]) -> argparse.ArgumentParser:
             module = import_module(f"bfcviz.cli.{name}")
             module.add_arguments(command)
             command.set_defaults(run=module.run)
+    if not given or (given[0] not in COMMANDS and not given[0].startswith("-")):
+        parser.error(_no_command(given))
     return parser
+
+
+def _no_command(given: Sequence[str]) -> str:
+    """What to type instead of words that begin with no command."""
+    listed = "`bfcviz --help` lists the commands"
+    if not given:
+        return f"give a command, such as `bfcviz why FILE` or `bfcviz view FILE`; {listed}"
+    word = shlex.quote(given[0])
+    if os.path.lexists(given[0]):
+        return f"{word} is a file, not a command: `bfcviz view {word}` shows it, `bfcviz why {word}` tells what failed"
+    from difflib import get_close_matches  # noqa: PLC0415  only for this error
+
+    near = get_close_matches(given[0], COMMANDS, 1)
+    return f"there is no command {word}{f'; the nearest is {near[0]}' if near else ''}; {listed}"
 
 
 def add_more_files(parser: argparse.ArgumentParser) -> None:
@@ -94,6 +111,7 @@ def add_more_files(parser: argparse.ArgumentParser) -> None:
         "more",
         metavar="FILE",
         nargs="*",
+        default=[],  # otherwise argparse calls it required
         help="more files: the ranks or workers of one job, compared, the worst first. A folder or a pattern such as "
         "'snapshots/*.pickle' stands for all files in it",
     )

@@ -108,3 +108,20 @@ def test_help_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.endswith("loaded: set()\n"), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "bfcviz why FILE"),
+        ([SAMPLE], f"bfcviz view {SAMPLE}"),
+        (["inof", SAMPLE], "nearest is info"),
+        (["nothing.pickle"], "no command nothing.pickle"),
+        (["info"], "required: FILE\n"),
+    ],
+)
+def test_a_usage_error_says_what_to_type(words, said, capsys):
+    with pytest.raises(SystemExit):
+        main(words)
+    last = capsys.readouterr().err.splitlines(keepends=True)[-1]
+    assert said in last

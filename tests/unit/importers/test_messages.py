@@ -439,6 +439,20 @@ def test_a_call_of_each_driver_and_the_tool_that_exists_there(text, framework, t
     assert ("CUDA_LAUNCH_BLOCKING" in advice) is False
 
 
+@pytest.mark.parametrize(
+    ("words", "tool"),
+    [("", "nvidia-smi"), ("/opt/rocm/lib", "rocm-smi"), ("ggml_metal_init", "Activity Monitor")],
+)
+def test_the_tool_follows_what_the_text_says_of_the_device(words, tool):
+    (found,) = read(
+        f"{words}\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 1024.00 MiB on device 0: cudaMalloc failed: "
+        "out of memory\n"
+    ).failures
+    advice = " ".join(each.text for each in advise(found, judge(found)))
+    assert tool in advice
+    assert ("nvidia-smi" in advice) is (tool == "nvidia-smi")
+
+
 def test_the_pool_of_ggml():
     (found,) = read(
         "CUDA error: out of memory\n  current device: 0, in function alloc at /b/ggml-cuda.cu:529\n"
