@@ -84,17 +84,12 @@ def page(browser, viewer):
 
 
 def test_a_first_screen_is_there_before_the_kernel_and_gives_way_to_the_figures(viewer, page):
-    waiting = []
-    page.route("**/api/kernels*", lambda route: waiting.append(route))  # the page finds no kernel yet
     page.goto(f"{viewer.server}?token={viewer.token}", wait_until="commit")
     first = page.locator("#bfcviz-first-screen")
     first.locator(".bfcviz-card .map svg").wait_for()
     assert first.locator(".headline").inner_text()
     assert first.locator(".holders tbody tr").count() > 0
     assert page.locator(".js-plotly-plot").count() == 0
-    page.unroute("**/api/kernels*")
-    for request in waiting:
-        request.continue_()
     page.locator(".js-plotly-plot .main-svg").first.wait_for(state="attached")
     first.wait_for(state="detached")
     assert page.locator(".bfcviz-dashboard").is_visible()
