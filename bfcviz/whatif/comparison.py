@@ -132,6 +132,7 @@ class Comparison:
         results: of each policy, in the order asked; plans and bounds last.
         call_cost_us: assumed cost of a driver call, in microseconds.
         own: the rules of the trace's own heap, if they are among the policies.
+        complete: whether no Ctrl-C stopped it; then the policies after that have a message instead of an outcome.
     """
 
     stream: RequestStream = field(repr=False)
@@ -139,6 +140,7 @@ class Comparison:
     results: tuple[PolicyResult, ...]
     call_cost_us: float = CALL_COST_US
     own: OwnRules | None = None
+    complete: bool = True
 
     def __getitem__(self, name: str) -> PolicyResult:
         """The result of the policy that was asked for by this name.
@@ -283,7 +285,18 @@ def compare(
     if bounds:
         served += [_asked(name, limit) for name in (*PLANS, *BOUNDS) if name not in names]
     own = next((policy for policy in policies if isinstance(policy, OwnRules)), None)
-    return Comparison(stream, limit, tuple(_result(each, stream) for each in served), call_cost_us, own)
+    results: list[PolicyResult] = []
+    try:
+        for each in served:
+            results.append(_result(each, stream))  # noqa: PERF401  after Ctrl-C those that are done stay
+    except KeyboardInterrupt:
+        if not results:
+            raise
+    stopped = [
+        PolicyResult(each.name, None, "not served: the comparison was stopped", _kind(each.policy), each.role)
+        for each in served[len(results) :]
+    ]
+    return Comparison(stream, limit, (*results, *stopped), call_cost_us, own, complete=not stopped)
 
 
 class _Asked(NamedTuple):
