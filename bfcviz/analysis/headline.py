@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from bfcviz.analysis.short_names import path_end
-from bfcviz.events.origin import regions_known
+from bfcviz.events.origin import STATE_ONLY, regions_known
 from bfcviz.model.grouping import UNNAMED, place_in_code
 from bfcviz.model.holders import Holders, holders
 from bfcviz.model.model import Model
@@ -17,7 +17,7 @@ _LEAST_SHARE: Final = 0.2
 
 
 def peak_headline(model: Model) -> str:
-    """The bytes in use at the model's step, which is the peak, and the largest holder."""
+    """The bytes in use at the model's step, which is the peak if there is a history, and the largest holder."""
     used = model.table.bytes_in_use
     if not used:
         return "No allocation in this heap"
@@ -25,7 +25,8 @@ def peak_headline(model: Model) -> str:
     has_regions = regions_known(model.trace.origin.details, model.pool)
     of_pool = f" of a pool of {format_bytes(model.table.pool_bytes)}" if has_regions else ""
     held = f", {share:.0%} {'' if name.startswith('allocated ') else 'held by '}{name}" if name else ""
-    return f"Peak: {format_bytes(used)} in use{of_pool}{held}"
+    peak = "" if model.trace.origin.details.get("history") == STATE_ONLY else "Peak: "
+    return f"{peak}{format_bytes(used)} in use{of_pool}{held}"
 
 
 def largest_holder(model: Model) -> tuple[str, float]:

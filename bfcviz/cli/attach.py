@@ -61,8 +61,9 @@ def run(arguments: argparse.Namespace) -> None:
     view.serve_page(arguments, __name__)
 
 
-def prepare(_file: str) -> None:
+def prepare(_file: str) -> str:
     """Nothing: the recording grows until the page shows it."""
+    return ""
 
 
 def dashboard(file: str, theme: str) -> Any:

@@ -57,6 +57,28 @@ _TEMPLATE: Final = """\
 {%- block html_head_js_mermaidjs -%}{%- endblock html_head_js_mermaidjs -%}
 """
 
+# In place of Voila's spinner: the first screen covers the page until the first figure, or a text, is there.
+_FIRST_SCREEN: Final = """\
+{%% macro css() %%}
+<style>
+#bfcviz-first-screen{position:fixed;inset:0;z-index:100;overflow:auto;padding:16px 24px;background:#fff;color:#222;
+  font:13px/1.4 system-ui,sans-serif}
+.theme-dark #bfcviz-first-screen{background:#111;color:#ddd}
+#bfcviz-first-screen>p{margin:12px 0 0 19px;opacity:.75}
+</style>
+{%% endmacro %%}
+{%% macro html() %%}
+<div id="bfcviz-first-screen">{{ %s }}<p role="status">The interactive view is loading ...</p></div>
+<script>
+new MutationObserver((_, observer) => {
+  if (!document.querySelector(".js-plotly-plot .main-svg, .jp-RenderedText")) return;
+  observer.disconnect();
+  document.getElementById("bfcviz-first-screen").remove();
+}).observe(document.documentElement, { childList: true, subtree: true });
+</script>
+{%% endmacro %%}
+"""
+
 
 class PageServer(Voila):  # type: ignore[misc]
     """Voila that prints its address once it listens, and reads no settings of the user.
@@ -108,6 +130,12 @@ class PageServer(Voila):  # type: ignore[misc]
         raise BfcvizError(
             f"cannot listen on port {self.port} of {self.ip}: it is taken; choose another port with --port"
         )
+
+
+def first_screen_template(html: str) -> str:
+    """The template that shows HTML in place of Voila's spinner, as it is: nothing in it is code of the template."""
+    literal = ascii(html).replace("{", r"\x7b").replace("}", r"\x7d").replace("%", r"\x25")
+    return _FIRST_SCREEN % f"{literal} | safe"
 
 
 def _redirect(folder: Path, address: str) -> str:
@@ -234,6 +262,9 @@ def serve(code: str, address: Address, standby: Standby, *, theme: str, browser:
         notebook.write_text(json.dumps(notebook_of(code)), encoding="utf-8")
         templates.mkdir()
         (templates / "index.html.j2").write_text(_TEMPLATE, encoding="utf-8")
+        if standby.first_screen:
+            spinner = first_screen_template(standby.first_screen)
+            (templates / "spinner.macro.html.j2").write_text(spinner, encoding="utf-8")
         config = settings(home, address, theme)
         provisioner.use(standby)
         server = PageServer(home, config, browser_wanted=browser)

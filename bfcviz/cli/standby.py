@@ -5,8 +5,9 @@
     server    start standby | import Voila ........... | listen | page asks for a kernel
     standby    read the file | import plotly, IPython ... | wait |  be that kernel
 
-The standby reports whether the file can be read, in one line of JSON on its standard output. It then waits for one
-line of JSON on its standard input: the arguments, environment and folder of the kernel. It ends if there is none.
+The standby reports whether the file can be read, and a first screen of it as HTML, in one line of JSON on its standard
+output. It then waits for one line of JSON on its standard input: the arguments, environment and folder of the kernel.
+It ends if there is none.
 """
 
 import json
@@ -29,9 +30,13 @@ class Standby:
     Args:
         module: a module with `prepare(file)`, called before the report, and what the page needs.
         file: the file to read.
+
+    Attributes:
+        first_screen: what a page shows until its kernel is ready, as HTML; "": nothing, also before `check`.
     """
 
     def __init__(self, module: str, file: str) -> None:
+        self.first_screen = ""
         code = (
             f"import sys; sys.path.append({_PACKAGE_HOME!a})\n"
             "from bfcviz.cli.standby import stand_by\n"
@@ -58,9 +63,10 @@ class Standby:
             line = pipe.readline()
         if not line:
             raise BfcvizError(f"the process that reads the file ended with exit status {process.wait()}")
-        error = json.loads(line)["error"]
-        if error is not None:
-            raise BfcvizError(error)
+        report = json.loads(line)
+        if report["error"] is not None:
+            raise BfcvizError(report["error"])
+        self.first_screen = report["first_screen"]
 
     def become_kernel(
         self, arguments: Sequence[str], environment: Mapping[str, str], folder: str | None
@@ -94,15 +100,15 @@ class Standby:
 
 def stand_by(module: str, file: str) -> None:
     """Read the file, report, import what a page needs, wait for the request, be the kernel."""
-    error = None
+    error, first_screen = None, ""
     try:
-        import_module(module).prepare(file)
+        first_screen = import_module(module).prepare(file)
     except BfcvizError as found:
         error = str(found)
     report = os.dup(1)
     os.dup2(2, 1)  # what the kernel prints goes where the server's errors go; the pipe ends with the report
     with os.fdopen(report, "w") as pipe:
-        pipe.write(json.dumps({"error": error}) + "\n")
+        pipe.write(json.dumps({"error": error, "first_screen": first_screen}) + "\n")
     if error is not None:
         return
     import_module("bfcviz.dashboard.inspector")

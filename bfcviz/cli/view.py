@@ -85,6 +85,10 @@ def serve_page(arguments: argparse.Namespace, module: str = "bfcviz.cli.view") -
     from bfcviz.cli.standby import Standby  # noqa: PLC0415  before the server, which takes long to import
 
     standby = Standby(module, arguments.file)
+    say(
+        f"Reading {', '.join(Path(each).name for each in arguments.file.split(_SEPARATOR))} ...",
+        file=sys.stderr,
+    )
     try:
         from bfcviz.cli.server import Address, is_loopback, serve  # noqa: PLC0415  an extra
 
@@ -125,8 +129,11 @@ _prepared: dict[str, "tuple[os.stat_result, Trace]"] = {}
 _prepared_ranks: dict[str, "RankSet"] = {}
 
 
-def prepare(file: str) -> None:
+def prepare(file: str) -> str:
     """Read the file for the `dashboard` that this process may show later; of several ranks their summaries.
+
+    Returns:
+        The first screen of the page, as HTML; "" for several ranks.
 
     Raises:
         FileError: the file cannot be read.
@@ -138,10 +145,26 @@ def prepare(file: str) -> None:
     if ranks is not None:
         _ = ranks.worst_heap  # raises where no rank has a heap
         _prepared_ranks[file] = ranks
-        return
+        return ""
     trace = open_trace(file)
     if Path(file).is_file():  # a folder may grow until then
         _prepared[file] = Path(file).stat(), trace
+    return _first_screen(trace)
+
+
+def _first_screen(trace: "Trace") -> str:
+    """The card of what the dashboard opens at: verdict, numbers, map and holders; neither plotly nor widgets."""
+    from bfcviz.analysis.why import diagnose, first_failure, opening  # noqa: PLC0415  the server needs no traces
+    from bfcviz.model import Model  # noqa: PLC0415
+    from bfcviz.report.card import failure_card, peak_card  # noqa: PLC0415
+
+    pool, step = opening(trace)
+    model = Model(trace, pool)
+    if first_failure(trace) is None:
+        model.seek(step)
+        return peak_card(model)
+    model.seek(step - 1)
+    return failure_card(model, diagnose(trace, step - 1, model))
 
 
 def dashboard(file: str, theme: str) -> Any:

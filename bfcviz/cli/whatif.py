@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from bfcviz.cli.command import DONE, FAILED
+from bfcviz.cli.command import DONE, FAILED, INTERRUPTED
 from bfcviz.cli.common import (
     add_device_arguments,
     add_request_arguments,
@@ -87,7 +87,7 @@ def policy_lines() -> Iterator[str]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the table, and write the figure; exit status 1 if no policy can serve the requests.
+    """Print the table, and write the figure; exit status 1 if no policy can serve the requests, 130 after Ctrl-C.
 
     Raises:
         InvalidRequest: there is no such policy, option or limit; or the file has no requests to serve.
@@ -111,6 +111,8 @@ def run(arguments: argparse.Namespace) -> int:
         say(*text.splitlines(), *action_lines(found, arguments.file))
     if out is not None:
         _write(found, out, arguments)
+    if not found.comparison.complete:
+        return INTERRUPTED
     return DONE if any(result.outcome is not None for result in _allocators(found)) else FAILED
 
 

@@ -23,7 +23,7 @@ from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.outcome import FirstDifference, FreeMemory, Outcome, RecordedOutcome, first_difference
 from bfcviz.whatif.policy import Policy, checked_limit
-from bfcviz.whatif.policy_table import GROWING_BFC, POLICIES, OwnRules, policy_of, policy_text
+from bfcviz.whatif.policy_table import GROWING_BFC, POLICIES, OwnRules, in_other_order, policy_of, policy_text
 from bfcviz.whatif.requests import MARK, RequestStream
 
 # ------------------------------------------------------------------------------
@@ -70,6 +70,7 @@ class PolicyResult:
         message: why it cannot; empty if it can.
         kind: an allocator; a plan of `PLANS`; or a lower bound of `BOUNDS`.
         role: `as recorded` or `own rules` for the heap of the trace itself; else empty.
+        other_order: the outcome with a driver that gives addresses in the other order; None: that changes nothing.
     """
 
     name: str
@@ -77,6 +78,7 @@ class PolicyResult:
     message: str = ""
     kind: Kind = "allocator"
     role: str = ""
+    other_order: Outcome | None = None
 
     @property
     def is_allocator(self) -> bool:
@@ -130,6 +132,7 @@ class Comparison:
         results: of each policy, in the order asked; plans and bounds last.
         call_cost_us: assumed cost of a driver call, in microseconds.
         own: the rules of the trace's own heap, if they are among the policies.
+        complete: whether no Ctrl-C stopped it; then the policies after that have a message instead of an outcome.
     """
 
     stream: RequestStream = field(repr=False)
@@ -137,6 +140,7 @@ class Comparison:
     results: tuple[PolicyResult, ...]
     call_cost_us: float = CALL_COST_US
     own: OwnRules | None = None
+    complete: bool = True
 
     def __getitem__(self, name: str) -> PolicyResult:
         """The result of the policy that was asked for by this name.
@@ -281,7 +285,18 @@ def compare(
     if bounds:
         served += [_asked(name, limit) for name in (*PLANS, *BOUNDS) if name not in names]
     own = next((policy for policy in policies if isinstance(policy, OwnRules)), None)
-    return Comparison(stream, limit, tuple(_result(each, stream) for each in served), call_cost_us, own)
+    results: list[PolicyResult] = []
+    try:
+        for each in served:
+            results.append(_result(each, stream))  # noqa: PERF401  after Ctrl-C those that are done stay
+    except KeyboardInterrupt:
+        if not results:
+            raise
+    stopped = [
+        PolicyResult(each.name, None, "not served: the comparison was stopped", _kind(each.policy), each.role)
+        for each in served[len(results) :]
+    ]
+    return Comparison(stream, limit, (*results, *stopped), call_cost_us, own, complete=not stopped)
 
 
 class _Asked(NamedTuple):
@@ -318,7 +333,9 @@ def _result(asked: _Asked, stream: RequestStream) -> PolicyResult:
         # Under a limit, a plan or bound would say only what it has served before its first failure.
         limit = asked.limit if is_allocator else None
         outcome = asked.policy.serve(stream, limit, record=record, stop_at_failure=True)
-        return PolicyResult(asked.name, outcome, kind=kind, role=asked.role)
+        again = in_other_order(asked.policy)
+        other = None if again is None else again.serve(stream, limit, stop_at_failure=True)
+        return PolicyResult(asked.name, outcome, kind=kind, role=asked.role, other_order=other)
     except BfcvizError as error:
         return PolicyResult(asked.name, None, str(error), kind, asked.role)
     except Exception as error:  # noqa: BLE001  policies of users may raise anything
@@ -513,8 +530,22 @@ def remarks(comparison: Comparison) -> list[str]:
     alone = [name for name in named if name in POLICIES and not POLICIES[name].compared]
     if alone:
         found.append(f"not compared with a real allocator: {', '.join(alone)}")
+    found += [text for result in comparison.results if (text := _range_of_orders(result))]
     found += _unknown_cells(comparison)
     return [*found, *(f"note: {printable(note)}" for note in comparison.stream.notes)]
+
+
+def _range_of_orders(result: PolicyResult) -> str:
+    """What the order of the driver's addresses changes; empty: nothing."""
+    one, other = result.outcome, result.other_order
+    if one is None or other is None or (one.fits, one.peak_reserved) == (other.fits, other.peak_reserved):
+        return ""
+    low, high = sorted((one.peak_reserved, other.peak_reserved))
+    fits = "" if one.fits == other.fits else "; it fits in only one of both orders"
+    return (
+        f"{result.title}: peak pool {format_bytes(low)} to {format_bytes(high)}, by the order in which the driver "
+        f"gives addresses: it decides between free blocks of one size{fits}"
+    )
 
 
 def _assumptions(comparison: Comparison) -> list[str]:

@@ -184,7 +184,7 @@ class PoolPolicy:
             reserved=columns.reserved[:stop].view(np.uint64),
             driver_calls=DriverCalls(driver.grants, driver.refusals, driver.releases),
             largest_free=columns.largest_free[:stop].view(np.uint64),
-            ranges=np.array(driver.ranges, np.uint64),
+            ranges=np.sort(np.array(driver.ranges, np.uint64)),
             trace=trace,
         )
 

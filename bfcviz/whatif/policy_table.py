@@ -46,6 +46,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "garbage_collection_threshold": "share of the limit above which old segments are returned; 0: none is",
     "device": "bytes of the device: the limit is then that of set_per_process_memory_fraction; none: the limit is that "
     "of the device",
+    "addresses": "of new segments: ascending or descending; of free blocks of one size the lowest is taken",
     "unit": "sizes are rounded up to a multiple of this",
     "release_threshold": "bytes that the pool keeps; none: all",
     "reuse_across_streams": "a block that one stream freed may serve another",
@@ -132,6 +133,7 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
             "roundup_power2_divisions": 0,
             "garbage_collection_threshold": 0.0,
             "device": None,
+            "addresses": "ascending",
         },
         lists={"roundup_power2_divisions": divisions_of},
         compared=True,
@@ -191,6 +193,14 @@ def on_device(policy: str | Policy, device: int | None) -> Policy:
     if device is None or made.options.get("device") or "device" not in POLICIES.get(made.name, _NONE).options:
         return made
     return policy_of(made.name, **{**made.options, "device": device}) if is_of_table(made) else made
+
+
+def in_other_order(policy: Policy) -> Policy | None:
+    """The policy with a driver that gives addresses in the other order; None: that changes nothing, or is given."""
+    known = POLICIES.get(policy.name, _NONE).options
+    if "addresses" not in known or "addresses" in policy.options or not is_of_table(policy):
+        return None
+    return policy_of(policy.name, **policy.options, addresses="descending")
 
 
 def is_of_table(policy: Policy) -> bool:

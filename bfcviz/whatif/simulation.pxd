@@ -12,8 +12,11 @@ cdef class DriverMemory:
     cdef readonly i64 releases
     cdef readonly list ranges
     cdef public list calls
+    cdef public bint descending
     cdef i64 _top
+    cdef i64 _bottom
 
+    @cython.locals(whole=i64, address=i64)
     cpdef i64 reserve(self, i64 num_bytes)
     cpdef i64 grant(self, i64 num_bytes)
     cpdef bint map(self, i64 address, i64 num_bytes)

@@ -9,6 +9,9 @@ from bfcviz import native
 # DriverMemory: the device memory below a simulated pool, granted in segments up to a limit.
 
 FIRST_SEGMENT = 0x7F0000000000
+LAST_SEGMENT = 1 << 60
+"""Descending addresses end here."""
+
 SEGMENT_ALIGNMENT = 2 << 20
 """In bytes: the granularity of CUDA's virtual memory."""
 
@@ -40,7 +43,9 @@ class DriverMemory:
         limit: the argument; a pool that checks a lower limit itself sets it to the memory of the device.
         reserved: bytes granted now.
         grants, refusals, releases: number of calls.
-        ranges: the first address of each range of addresses that was reserved, ascending; segments have one each.
+        descending: whether each new range lies below those before; a pool sets it before its first request. Drivers
+            give addresses in either order, and allocators choose by address among free blocks of one size.
+        ranges: the first address of each range of addresses that was reserved, in order; segments have one each.
         calls: granted and released segments in order; who reads them may clear the list.
     """
 
@@ -50,19 +55,22 @@ class DriverMemory:
         self.grants = 0
         self.refusals = 0
         self.releases = 0
+        self.descending = False
         self.ranges: list[int] = []
         self.calls: list[DriverCall] = []
         self._top = FIRST_SEGMENT
+        self._bottom = LAST_SEGMENT
 
     def reserve(self, num_bytes: int) -> int:
         """Addresses for `num_bytes` without memory."""
-        address = self._top
+        whole = (num_bytes + SEGMENT_ALIGNMENT - 1) // SEGMENT_ALIGNMENT * SEGMENT_ALIGNMENT + SEGMENT_GAP
+        if self.descending:
+            self._bottom -= whole
+            address = self._bottom
+        else:
+            address = self._top
+            self._top += whole
         self.ranges.append(address)
-        self._top = (
-            address
-            + (num_bytes + SEGMENT_ALIGNMENT - 1) // SEGMENT_ALIGNMENT * SEGMENT_ALIGNMENT
-            + SEGMENT_GAP
-        )
         return address
 
     def grant(self, num_bytes: int) -> int:

@@ -6,7 +6,7 @@ Not simulated: private pools (CUDA graphs), and blocks that wait for another str
 """
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_right, insort
 
 from bfcviz import native
 from bfcviz.errors import InvalidRequest
@@ -92,7 +92,7 @@ class ExpandableSegments:
     def _reserve(self) -> int:
         """The first address of a new segment."""
         address = self._driver.reserve(self._segment_size)
-        self._segments.append(address)
+        insort(self._segments, address)
         self._unmapped.add(address, self._segment_size)
         return address
 
@@ -141,6 +141,8 @@ class ExpandableSegments:
 
 NEVER_SPLIT = 1 << 62
 SIGNED_BITS = 63
+ORDERS = ("ascending", "descending")
+"""In which a driver can give addresses: which one it does is not public."""
 
 
 class TorchCache:
@@ -177,6 +179,7 @@ class TorchCachingPool(SimulatedPool):
             in effect only after `set_per_process_memory_fraction`, which can be 1.
         device: bytes of the device's memory; the limit of the driver is then that of
             `set_per_process_memory_fraction`. None: the limit is that of the device.
+        addresses: of new segments: ascending, or descending; among free blocks of one size the lowest is taken.
     """
 
     def __init__(
@@ -188,8 +191,12 @@ class TorchCachingPool(SimulatedPool):
         roundup_power2_divisions: int | str = 0,
         garbage_collection_threshold: float = 0.0,
         device: int | None = None,
+        addresses: str = "ascending",
     ) -> None:
         SimulatedPool.__init__(self, driver)
+        if addresses not in ORDERS:
+            raise InvalidRequest(f"addresses is {addresses!r}; give {' or '.join(ORDERS)}")
+        driver.descending = addresses == "descending"
         self._allowed = native.MAX_REQUEST
         if device is not None:
             self._allowed = min(driver.limit, device)

@@ -48,7 +48,9 @@ VALUES: Final[Mapping[str, Mapping[str, Sequence[Any]]]] = {
 NOT_CHOSEN: Final[Mapping[str, frozenset[str]]] = {
     "bfc": frozenset({*MEMORY_OPTIONS, "version", "first_region", "exact_growth"}),
     "xla": frozenset({"lower_alignment", "upper_alignment"}),
-    "torch": frozenset({"device", "garbage_collection_threshold"}),  # the latter works only under a fraction
+    "torch": frozenset(
+        {"device", "addresses", "garbage_collection_threshold"}
+    ),  # the latter works only under a fraction
     "live_bytes": frozenset({"unit"}),
     "stream_ordered": frozenset({"segment"}),
 }

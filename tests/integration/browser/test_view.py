@@ -83,6 +83,18 @@ def page(browser, viewer):
     assert [error for error in errors if error != WIDGET_LATE] == []
 
 
+def test_a_first_screen_is_there_before_the_kernel_and_gives_way_to_the_figures(viewer, page):
+    page.goto(f"{viewer.server}?token={viewer.token}", wait_until="commit")
+    first = page.locator("#bfcviz-first-screen")
+    first.locator(".bfcviz-card .map svg").wait_for()
+    assert first.locator(".headline").inner_text()
+    assert first.locator(".holders tbody tr").count() > 0
+    assert page.locator(".js-plotly-plot").count() == 0
+    page.locator(".js-plotly-plot .main-svg").first.wait_for(state="attached")
+    first.wait_for(state="detached")
+    assert page.locator(".bfcviz-dashboard").is_visible()
+
+
 def test_the_page_shows_the_dashboard_and_ctrl_c_leaves_nothing(viewer, page):
     refused = page.goto(f"{viewer.server}?token=wrong")
     assert refused.url.startswith(f"{viewer.server}login")

@@ -37,6 +37,7 @@ def test_it_ends_with_its_server_and_is_no_kernel_then():
     standby = Standby(VIEW, str(bfcviz.sample("lstm")))
     standby.check()
     standby.check()  # the report is there once
+    assert "<svg" in standby.first_screen
     assert len(children_of(os.getpid())) == len(before) + 1
     standby.end()
     assert children_of(os.getpid()) == before

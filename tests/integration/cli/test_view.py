@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+import jinja2
 import pytest
 import requests
 from integration.cli.test_demo import browser_arguments, homes, recording_browser
@@ -256,3 +257,13 @@ def printed_address(log, process):
             return found.groups()
         time.sleep(0.05)  # between two checks
     return pytest.fail(f"no address was printed:\n{log.read_text()}")
+
+
+@pytest.mark.parametrize(
+    "html", ["{{ 1 + 1 }} {% raw %} {# x #} %}", "'\"\\{{x}}\\", "\U0001f600 ü \n </p> %s"]
+)
+def test_a_first_screen_reaches_the_page_as_it_is(html):
+    page = jinja2.Environment(autoescape=True).from_string(
+        server.first_screen_template(html) + "{{ html() }}"
+    )
+    assert f'<div id="bfcviz-first-screen">{html}<p role' in page.render()

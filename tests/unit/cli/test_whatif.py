@@ -15,6 +15,7 @@ from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.trace_from_source import trace_of
+from bfcviz.whatif import comparison
 from bfcviz.whatif.policy_table import AS_RECORDED, POLICIES, USUAL, policy_of
 from bfcviz.whatif.replay import replay
 
@@ -163,3 +164,42 @@ def test_the_list_has_every_policy_with_its_options_and_defaults(capsys):
         assert all(line.partition("=")[2].split(maxsplit=1)[1:] for line in options), options
         defaults = {key: value for key, value in entry.options.items() if value != ""}
         assert policy_of(f"{name}:{given}").options == defaults
+
+
+def test_ctrl_c_says_what_is_done(file, capsys, monkeypatch):
+    serve, done = comparison._result, []
+
+    def stopped_at_the_second(asked, stream):
+        if done:
+            raise KeyboardInterrupt
+        done.append(asked.name)
+        return serve(asked, stream)
+
+    monkeypatch.setattr(comparison, "_result", stopped_at_the_second)
+    assert main(["whatif", file, "--policy", "first_fit", "--policy", "torch", "--json"]) == 130
+    rows = json.loads(capsys.readouterr().out)["policies"]
+    assert [bool(row["message"]) for row in rows if row["kind"] == "allocator"] == [False, True]
+    assert "stopped" in rows[1]["message"]
+
+
+def test_settings_that_the_allocator_refuses_are_an_error_before_the_file_is_read(capsys):
+    assert main(["whatif", "there is no such file", "--policy", "torch:max_split_size=1MiB"]) == 1
+    assert "20 MiB" in capsys.readouterr().err
+
+
+def test_the_legend_is_behind_explain_and_the_last_lines_say_what_to_do(file, capsys):
+    assert main(["whatif", file]) == 0
+    plain = capsys.readouterr().out
+    assert main(["whatif", file, "--explain"]) == 0
+    explained = capsys.readouterr().out
+    assert len(explained.splitlines()) > len(plain.splitlines()) + 10
+    assert all("bfcviz tune" in text.splitlines()[-1] for text in (plain, explained))
+
+
+def test_both_meanings_of_a_limit(file, capsys, said):
+    found = said("--device", "8MB", "--fraction", "0.5", "--policy", "torch")
+    assert found["limit_bytes"] == 4_000_000
+    assert found["policies"][0]["policy"] == "torch:device=8000000"
+    assert main(["whatif", file, "--device", "8MB", "--limit", "8MB"]) == 1
+    captured = capsys.readouterr()
+    assert "7.6 MiB" in captured.err
