@@ -220,6 +220,7 @@ class NaiveTrace:
     """Events in memory, with the names of labels and the limits of pools."""
 
     first = 0
+    following = False
 
     def __init__(self, events: np.ndarray, names: list[str], limits: list[int | None]) -> None:
         self.events = events

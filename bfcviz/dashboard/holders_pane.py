@@ -25,6 +25,7 @@ from bfcviz.model.grouping import SEPARATORS, UNNAMED, Grouping, HolderChoice, P
 from bfcviz.model.holders import ROOT, HolderAmounts, HolderIndex, RunningCount
 from bfcviz.model.mark_growth import MarkGrowth, MarkPair
 from bfcviz.model.row_storage import CHUNK_ROW
+from bfcviz.model.trace_index import known_index
 from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------
@@ -63,7 +64,10 @@ class Groupings:
         if self._marks.phases:
             self._found.add("phase")
         stop = len(self._trace)
-        if not self._found.issuperset(_NUMBERS):
+        index = known_index(self._trace, self._pool)
+        if index is not None:
+            self._found.update(index.varied)
+        elif not self._found.issuperset(_NUMBERS):
             for block in self._trace.blocks(max(self._events_seen, self._trace.first), stop):
                 self._look_at(block)
         self._events_seen = stop

@@ -42,6 +42,7 @@ from bfcviz.figures.view import FIGURES
 from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model.grouping import HolderChoice
 from bfcviz.model.navigation import busy_window
+from bfcviz.model.trace_index import index_of
 
 # ------------------------------------------------------------------------------
 # The page's side of a dashboard: an invisible widget that sends user actions from the page to Python.
@@ -509,6 +510,7 @@ class Inspector(ViewState):
     def _begin(self, step: int | None, pool: int | None, *, follow: bool) -> None:
         """Choose pool and step: where nothing is asked for, what the reader most likely looks for."""
         self.pool = pool or 0  # checked before anything searches it
+        index_of(self._trace, self.pool)  # what follows searches the index
         if step is None and not follow:
             self.pool, step = opening(self._trace, pool)
         self._open()

@@ -16,6 +16,7 @@ from bfcviz.figures.view import VIEWS, HeapData, View, view_of
 from bfcviz.figures.view_options import Look, MapWindow, Selected, Span
 from bfcviz.model import Model
 from bfcviz.model.navigation import matches
+from bfcviz.model.trace_index import index_of
 
 # ------------------------------------------------------------------------------
 # The panels of one heap.
@@ -31,7 +32,8 @@ class PanelData(HeapData):
     """
 
     def __init__(self, trace: Trace, pool: int) -> None:
-        super().__init__(Model(trace, pool), brief=True)
+        index = index_of(trace, pool)
+        super().__init__(Model(trace, pool, None if index is None else index.snapshots()), brief=True)
         self.live_map: LiveMap | None = None
 
     def panels(self, names: Collection[str], look: Look) -> dict[str, Panel]:

@@ -28,6 +28,7 @@ from bfcviz.figures.theme import Paint, Theme
 from bfcviz.model.grouping import Path
 from bfcviz.model.kinds import MemoryKinds
 from bfcviz.model.lifetimes import in_use_at
+from bfcviz.model.trace_index import known_index, with_byte_steps
 from bfcviz.units import GiB, KiB, MiB, format_bytes
 
 # ------------------------------------------------------------------------------
@@ -36,18 +37,15 @@ from bfcviz.units import GiB, KiB, MiB, format_bytes
 
 def byte_steps(trace: Trace, pool: int, name: str) -> NDArray[np.float64]:
     """Bytes in use times steps in use, summed over the trace, by the value of field `name`."""
+    index = known_index(trace, pool)
+    if index is not None and name == "label":
+        return index.byte_steps
     carried = in_use_at(trace, pool, trace.first)
     remaining = float(len(trace) - trace.first)
     carried_over = np.bincount(carried[name], weights=carried["size"] * remaining)
     totals: NDArray[np.float64] = carried_over.astype(np.float64)
     for block in trace.blocks():
-        kinds = np.where(block["pool"] == pool, block["kind"], 0)
-        at = np.flatnonzero((kinds == Kind.ALLOCATE) | (kinds == Kind.FREE))
-        left = (len(trace) - block["seq"][at].astype(np.float64)) * block["size"][at]
-        # An ALLOCATE counts up to the end of the trace; its FREE subtracts the rest.
-        signed = np.where(kinds[at] == Kind.FREE, -left, left)
-        found = np.bincount(block[name][at], weights=signed, minlength=len(totals))
-        totals = found.astype(np.float64) + np.pad(totals, (0, len(found) - len(totals)))
+        totals = with_byte_steps(totals, block, pool, name, len(trace))
     return totals
 
 

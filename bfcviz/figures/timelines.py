@@ -15,6 +15,7 @@ from bfcviz.figures.view_options import PLAIN, Axis, Look
 from bfcviz.model.equal_steps import step_marks
 from bfcviz.model.growing_timeline import NotableEvents, RollingTimeline
 from bfcviz.model.navigation import Phase, PhaseEnd, phase_ends, phases_among
+from bfcviz.model.trace_index import index_of
 
 # ------------------------------------------------------------------------------
 # The x axis of all timelines: positions of steps, lines through intervals, the line at the step shown.
@@ -293,7 +294,11 @@ def measure_history(
     """
     wanted, step_axis = look.wanted or 0, StepAxis.of(trace, look.axis)
     known = before is not None and before.trace is trace and before.pool == pool
-    running = before.running if known and before is not None else RollingTimeline(pool, wanted=wanted)
+    if known and before is not None:
+        running = before.running
+    else:
+        index = None if wanted else index_of(trace, pool)
+        running = RollingTimeline(pool, wanted=wanted) if index is None else index.rolling.copy()
     start, stop = _events(step_axis, look.steps)
     points = intervals(stop - start)
     if running.wanted != wanted and running.holds(start, stop, points):

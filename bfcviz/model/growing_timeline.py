@@ -1,5 +1,7 @@
 """The timeline of a trace that grows, by steps and by time: each event is read once, memory is bounded."""
 
+import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +13,7 @@ from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.extremes import downsample, merge_rows
 from bfcviz.model.model import Model
+from bfcviz.model.snapshots import Snapshots
 from bfcviz.model.timelines import TIMELINE, equal_parts, measured
 
 # ------------------------------------------------------------------------------
@@ -94,14 +97,19 @@ class RollingTimeline:
         self.failed, self.marks = NotableEvents(Kind.OOM, pool), NotableEvents(Kind.MARK, pool)
         self._series = np.zeros(0, TIMELINE)
         self._model: Model | None = None
+        self._states: Snapshots | None = None
 
     @property
     def series(self) -> NDArray[np.void]:
         """The rows measured so far, of TIMELINE; events that the trace dropped unread leave a gap."""
         return self._series
 
-    def extend(self, trace: Trace) -> None:
+    def extend(self, trace: Trace, look_at: Callable[[Events], object] | None = None) -> None:
         """Read the new events of `trace`, which must be the same one each time.
+
+        Args:
+            trace: the events.
+            look_at: called with each block of new events.
 
         Raises:
             TraceError: events contradict each other; rows measured before are kept.
@@ -114,13 +122,32 @@ class RollingTimeline:
         length, rows = self._lengthened(stop)
         ends = [*range((start // length + 1) * length, stop, length), stop]
         seen: list[Events] = []
-        new = measured(model, ends, lambda block: seen.append(_notable(block)))
+
+        def look(block: Events) -> None:
+            seen.append(_notable(block))
+            if look_at is not None:
+                look_at(block)
+
+        new = measured(model, ends, look)
         new = joined([rows[-1:], new])  # the last row may not have been full
         self._series = joined([rows[:-1], merge_rows(new, _bucket(new, length))])
         self.step, self.length = stop, length
         for events in seen:
             self.failed.take(events)
             self.marks.take(events)
+
+    def copy(self) -> "RollingTimeline":
+        """A timeline with the same rows, to extend and measure independently; it refers to no trace yet."""
+        made = copy.copy(self)
+        made.failed, made.marks = copy.copy(self.failed), copy.copy(self.marks)
+        vars(made).update(_states=self.snapshots(), _model=None)
+        return made
+
+    def snapshots(self) -> Snapshots | None:
+        """The states that the passes kept, for another model of the same heap; None before the first pass."""
+        if self._model is not None:
+            return self._model.snapshots()
+        return None if self._states is None else self._states.copy()
 
     def holds(self, start: int, stop: int, points: int) -> bool:
         """Whether `series` has enough rows of the events [start, stop) for a picture of `points`."""
@@ -148,7 +175,7 @@ class RollingTimeline:
 
     def _model_of(self, trace: Trace) -> Model:
         if self._model is None or self._model.trace is not trace:
-            self._model = Model(trace, self.pool)
+            self._model = Model(trace, self.pool, self._states)
             self._model.table.watch(self.wanted)
         return self._model
 

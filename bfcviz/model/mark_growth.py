@@ -21,7 +21,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.model.equal_steps import ALERT, chosen_name, plain_name
 from bfcviz.model.holders import HolderIndex
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import matches, phase_ends
+from bfcviz.model.navigation import events_of, phase_ends
 
 
 @dataclass(frozen=True)
@@ -115,10 +115,9 @@ class MarkGrowth:
     def search(self) -> None:
         """Find the marks among events that are new."""
         stop = len(self._trace)
-        for block in self._trace.blocks(max(self._searched, self._trace.first), stop):
-            found = matches(block, [Kind.MARK], self._pool)
-            if len(found):
-                self._take(block[found])
+        self._take(
+            events_of(self._trace, [Kind.MARK], self._pool, max(self._searched, self._trace.first), stop)
+        )
         self._searched = stop
 
     def _take(self, marks: Events) -> None:

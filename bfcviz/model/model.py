@@ -154,14 +154,14 @@ class Model:
         pool: index of the pool in the trace.
     """
 
-    def __init__(self, trace: Trace, pool: int = 0) -> None:
+    def __init__(self, trace: Trace, pool: int = 0, snapshots: Snapshots | None = None) -> None:
         pools = len(trace.origin.pools)
         if not 0 <= pool < pools:
             raise TraceError(f"pool {pool} does not exist: the trace has pools 0 to {pools - 1}")
         self.trace = trace
         self.pool = pool
         self._table = PoolState(pool, pools)
-        self._snapshots = Snapshots()
+        self._snapshots = Snapshots() if snapshots is None else snapshots
         self._chunks: tuple[int, NDArray[np.void]] | None = None
         self._order = np.empty(0, np.intp)  # handles by address, as of the last `chunks()`
         self._move_on()
@@ -197,6 +197,10 @@ class Model:
             self._apply_to(step)
         else:
             self._undo_to(step)
+
+    def snapshots(self) -> Snapshots:
+        """The states kept so far, for another model of the same pool, which need not pass over the events again."""
+        return self._snapshots.copy()
 
     def forward(self, n: int = 1) -> None:
         """Move `n` events forwards. Raises as `seek`."""

@@ -14,6 +14,7 @@ from bfcviz.events.row_copy import joined, taken
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.timelines import timeline
+from bfcviz.model.trace_index import index_of, known_index
 
 # ------------------------------------------------------------------------------
 # Find steps: the next event of a kind, the peak, failures. A step is the one just after its event.
@@ -91,6 +92,11 @@ def events_of(
     stop: int | None = None,
 ) -> Events:
     """All events of `kinds` in [start, stop), such as the marks and OOMs to draw over a timeline."""
+    index = known_index(trace)
+    if index is not None:
+        events = index.notable(kinds, pool, start or 0, len(trace) if stop is None else stop)
+        if events is not None:
+            return events
     found = [taken(block, matches(block, kinds, pool)) for block in trace.blocks(start, stop)]
     return joined(found) if found else np.zeros(0, EVENT)
 
@@ -151,11 +157,12 @@ def worst_fragmentation(trace: Trace, pool: int = 0) -> int:
 def _first_highest(trace: Trace, pool: int, series: str) -> int:
     if holds_only_states(trace.origin.details):
         return end_of_state(trace, pool)
-    whole = timeline(trace, pool, trace.first, points=1)
+    index = index_of(trace, pool)
+    rows = timeline(trace, pool, trace.first, points=1) if index is None else index.rolling.series
     # Step 0, the empty heap, has 0 of everything: it is the answer where no value is above 0.
-    return (
-        int(whole[0][f"{series}_max_step"]) if len(whole) and whole[0][f"{series}_max"] > 0 else trace.first
-    )
+    if not len(rows) or not rows[f"{series}_max"].any():
+        return trace.first
+    return int(rows[f"{series}_max_step"][np.argmax(rows[f"{series}_max"])])
 
 
 def matches(
@@ -293,6 +300,9 @@ def busy_window(trace: Trace, pool: int = 0) -> tuple[int, int] | None:
 
 def _rise(trace: Trace, pool: int) -> int:
     """The first step whose bytes in use reach `BUSY` of their peak."""
+    index = known_index(trace, pool)
+    if index is not None:
+        return _rise_in(trace, pool, index.rolling.series)
     in_use = highest = 0
     steps, peaks = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for block in trace.blocks():
@@ -307,6 +317,17 @@ def _rise(trace: Trace, pool: int) -> int:
     every = np.concatenate(peaks)
     reached = int(np.searchsorted(every, BUSY * highest))
     return int(np.concatenate(steps)[reached]) if len(every) else trace.first
+
+
+def _rise_in(trace: Trace, pool: int, rows: NDArray[np.void]) -> int:
+    """As `_rise`, from the rows of a timeline; reads only the events of one row."""
+    highest = rows["bytes_in_use_max"].max(initial=0)
+    if not highest:
+        return trace.first
+    row = int(np.argmax(rows["bytes_in_use_max"] >= BUSY * highest))
+    start, stop = int(rows["step"][row] - rows["events"][row]), int(rows["step"][row])
+    within = timeline(trace, pool, start, stop, points=stop - start)
+    return int(within["step"][np.argmax(within["bytes_in_use_max"] >= BUSY * highest)])
 
 
 def _built(trace: Trace) -> int:

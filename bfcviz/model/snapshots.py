@@ -68,6 +68,13 @@ class Snapshots:
         self._steps = [0]
         self._kept = {0: EMPTY}
 
+    def copy(self) -> "Snapshots":
+        """The same snapshots, kept independently; their rows are shared."""
+        made = Snapshots(self.budget)
+        made.spacing, made.nbytes = self.spacing, self.nbytes
+        made._steps, made._kept = list(self._steps), dict(self._kept)
+        return made
+
     @property
     def first(self) -> int:
         """The step of the first one."""

@@ -61,7 +61,7 @@ def test_only_what_is_new_is_read_again(coarse, monkeypatch):
     trace = busy_trace(2000)
     events = trace.read(0, len(trace))
     grown = trace_of(events, trace.labels)
-    grown.source.length = 2000
+    grown.source.length, grown.source.following = 2000, True
     before = measure_history(grown)
     grown.source.length = len(events)
     read = []
