@@ -32,7 +32,8 @@ class SharedCluster:
     def client(self):
         """A client of a cluster whose workers all answer: they were started again, else the cluster is made again."""
         if self._client is None or not self._is_whole():
-            with suppress(KeyError):  # of distributed's own: the cluster forgot a worker before it was told of its loss
+            # distributed raises KeyError where it forgets a worker before it is told of the loss.
+            with suppress(KeyError):
                 self.open.close()
             options = {"n_workers": WORKERS, "threads_per_worker": 1, "dashboard_address": ":0"}
             cluster = self.open.enter_context(distributed.LocalCluster(**options))
