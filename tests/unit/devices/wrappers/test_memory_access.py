@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bfcviz.allocator.sub_allocators.cuda import cuda_sub_allocator
 from bfcviz.allocator.sub_allocators.cuda_driver import Driver
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.simulated_memory import SimulatedGpuSubAllocator, SimulatedMemory
+from bfcviz.devices.physical import SimulatedGpuSubAllocator, SimulatedMemory
 from bfcviz.devices.wrappers.guard import GuardAllocator
 from bfcviz.devices.wrappers.memory_access import (
     FRESH,
