@@ -11,13 +11,17 @@ tensors that own device memory. README.md has the map of the files, and an examp
 the allocator's public face; never the model or figures. CUDA is loaded at its first use.
 """
 
-from bfcviz.devices.device import CPUDevice, Device, GPUCompatibleCPUDevice, GPUDevice
-from bfcviz.devices.framework_settings import SettingIgnored, Settings, jax_settings
+from bfcviz.devices.device import CPUDevice, Device, GPUCompatibleCPUDevice, GPUDevice, Stream
 from bfcviz.devices.manager import FACTORIES, CreationContext, DeviceFactory, DeviceManager, FactoryRegistry
 from bfcviz.devices.physical import PhysicalDevice, cuda_gpus, physical_gpus, simulate_gpus
 from bfcviz.devices.session import Journey
-from bfcviz.devices.settings import GPUOptions, LogicalDeviceConfiguration
-from bfcviz.devices.streams import Stream
+from bfcviz.devices.settings import (
+    GPUOptions,
+    LogicalDeviceConfiguration,
+    SettingIgnored,
+    Settings,
+    jax_settings,
+)
 from bfcviz.devices.tensors import MemoryLog, Tensor
 
 __all__ = [

@@ -1,20 +1,153 @@
-"""Host memory, ordinary and pinned, shared by all devices of a session; a GPU copies pinned memory at full speed."""
+"""Host memory, ordinary and pinned, shared by all devices of a session, and the registry of its allocators."""
 
+import atexit
 import ctypes
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from threading import RLock
 from typing import Final
 
+from bfcviz import _forks
+from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface import Allocator, AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda import CudaSubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.physical import PhysicalDevice
-from bfcviz.devices.registry import AllocatorRegistry
 from bfcviz.devices.session import SessionHeap, SessionHeaps
 from bfcviz.devices.settings import State, pool_limit
-from bfcviz.errors import DevicesError
+from bfcviz.errors import AllocatorError, DevicesError, InvalidRequest
 from bfcviz.events.trace import Trace
+from bfcviz.units import GiB
+
+# ------------------------------------------------------------------------------
+# AllocatorRegistry: factories of allocators for host memory; the factory of highest priority is used.
+#
+# TensorFlow's rules: factories register before the first allocator is created, each name and priority only once. For
+# sub-allocators, a factory that supports NUMA nodes precedes one that does not, regardless of priority.
+
+
+NO_AFFINITY: Final = -1
+"""No particular NUMA node."""
+
+
+@dataclass(frozen=True)
+class AllocatorFactory:
+    """Creates allocators and sub-allocators.
+
+    Attributes:
+        create_allocator: creates the allocator; called once.
+        create_sub_allocator: creates the sub-allocator of a NUMA node, or of `NO_AFFINITY`; called once for each.
+        numa_enabled: whether sub-allocators of different nodes differ.
+    """
+
+    create_allocator: Callable[[], Allocator]
+    create_sub_allocator: Callable[[int], SubAllocator]
+    numa_enabled: bool = False
+
+
+@dataclass
+class _Entry:
+    name: str
+    priority: int
+    factory: AllocatorFactory
+    allocator: Allocator | None = None
+    sub_allocators: dict[int, SubAllocator] = field(default_factory=dict)
+
+
+class AllocatorRegistry:
+    """Factories by name and priority. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._entries: list[_Entry] = []
+        self._used = False
+        self._lock = _forks.keep(RLock())  # a factory may call the registry
+
+    def register(self, name: str, priority: int, factory: AllocatorFactory) -> None:
+        """Add a factory.
+
+        Raises:
+            AllocatorError: another factory has this priority (TensorFlow would pick either), or an allocator was
+                created already.
+        """
+        with self._lock:
+            if self._used:
+                raise AllocatorError(
+                    f"{name!r} cannot be registered: allocators were created already. Register it before the first"
+                )
+            for entry in self._entries:
+                if entry.priority == priority:
+                    raise AllocatorError(
+                        f"{name!r} cannot be registered with priority {priority}: {entry.name!r} has it. Give another "
+                        "priority"
+                    )
+            self._entries.append(_Entry(name, priority, factory))
+            self._entries.sort(key=lambda entry: -entry.priority)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all factories, highest priority first."""
+        return [entry.name for entry in self._entries]
+
+    def allocator(self) -> Allocator:
+        """The allocator of the factory of highest priority, the same each time.
+
+        Raises:
+            AllocatorError: no factory is registered.
+        """
+        with self._lock:
+            entry = self._best(self._entries)
+            if entry.allocator is None:
+                entry.allocator = entry.factory.create_allocator()
+            return entry.allocator
+
+    def sub_allocator(self, numa_node: int = NO_AFFINITY) -> SubAllocator:
+        """The sub-allocator of a NUMA node, the same each time; one for all nodes if no factory supports nodes.
+
+        Raises:
+            AllocatorError: no factory is registered.
+            InvalidRequest: the node is negative and not `NO_AFFINITY`.
+        """
+        if numa_node < NO_AFFINITY:
+            raise InvalidRequest(f"the NUMA node is {numa_node}; give 0 or more, or -1 for none")
+        with self._lock:
+            entry = self._best(
+                [entry for entry in self._entries if entry.factory.numa_enabled] or self._entries
+            )
+            node = numa_node if entry.factory.numa_enabled else NO_AFFINITY
+            if node not in entry.sub_allocators:
+                entry.sub_allocators[node] = entry.factory.create_sub_allocator(node)
+            return entry.sub_allocators[node]
+
+    def _best(self, entries: list[_Entry]) -> _Entry:
+        if not entries:
+            raise AllocatorError(
+                "there is no allocator, because no factory is registered: register one first"
+            )
+        self._used = True
+        return entries[0]
+
+
+@cache
+def default_registry() -> AllocatorRegistry:
+    """This process's registry, with a factory of growing heaps of host memory at priority 100."""
+    registry = AllocatorRegistry()
+    factory = AllocatorFactory(_host_heap, lambda _: HostSubAllocator())
+    registry.register("host_bfc", 100, factory)
+    return registry
+
+
+def _host_heap() -> BFCAllocator:
+    options = AllocatorOptions(allow_growth=True, garbage_collection=True)
+    heap = BFCAllocator(HostSubAllocator(), 64 * GiB, options, name="cpu_bfc")
+    atexit.register(heap.close)  # before its modules are unloaded at the end of the process
+    return heap
+
+
+# ------------------------------------------------------------------------------
+# Host memory, ordinary and pinned, shared by all devices of a session; a GPU copies pinned memory at full speed.
+
 
 _PORTABLE: Final = 1  # pinned for every context, not only this device's
 

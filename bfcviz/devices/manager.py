@@ -9,13 +9,10 @@ from typing import ClassVar, Final, Self
 from bfcviz._context_manager import Closing
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.devices.device import CPUDevice, Device, GPUCompatibleCPUDevice, GPUDevice
-from bfcviz.devices.framework_settings import Settings
-from bfcviz.devices.host_memory import HostMemory
-from bfcviz.devices.physical import DeviceName, parse_name
-from bfcviz.devices.registry import AllocatorRegistry
+from bfcviz.devices.host_memory import AllocatorRegistry, HostMemory
+from bfcviz.devices.physical import DeviceName, SimulatedMemory, parse_name
 from bfcviz.devices.session import Journey, SessionHeaps
-from bfcviz.devices.settings import PlannedDevice, State
-from bfcviz.devices.simulated_memory import SimulatedMemory
+from bfcviz.devices.settings import PlannedDevice, Settings, State
 from bfcviz.errors import DevicesError, UnknownDevice
 
 # ------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from bfcviz.allocator.interface import AllocationAttributes, Allocator
 from bfcviz.allocator.sub_allocators.cuda import CudaSubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.host_memory import PinnedSubAllocator
-from bfcviz.devices.simulated_memory import SimulatedGpuSubAllocator
+from bfcviz.devices.physical import SimulatedGpuSubAllocator
 from bfcviz.errors import AllocatorError, InvalidFree, InvalidRequest, MissingExtra
 from bfcviz.events.labels import Labels
 from bfcviz.live.labels import number_in

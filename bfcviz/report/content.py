@@ -13,8 +13,7 @@ from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.why import diagnose, failed_steps, without_failure
 from bfcviz.events.origin import STATE_ONLY, Origin, Status
 from bfcviz.events.trace import Trace
-from bfcviz.figures.colouring import Colouring, colouring
-from bfcviz.figures.holder_colours import OTHER, SHADES, HolderClasses, path_text
+from bfcviz.figures.colouring import OTHER, SHADES, Colouring, HolderClasses, colouring, path_text
 from bfcviz.figures.theme import LIGHT
 from bfcviz.model.grouping import UNNAMED
 from bfcviz.model.holders import Holders, holders

@@ -8,11 +8,15 @@ from heaps import GIB, KIB, MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
-from bfcviz.devices.wrappers.guard import GuardAllocator
-from bfcviz.devices.wrappers.limits import AlertAllocator, LimitAllocator, RetryAllocator
-from bfcviz.devices.wrappers.memory_access import NaNFillAllocator
-from bfcviz.devices.wrappers.tracking import TrackingAllocator
-from bfcviz.devices.wrappers.wrapper import AllocatorWrapper
+from bfcviz.devices.wrappers import (
+    AlertAllocator,
+    AllocatorWrapper,
+    GuardAllocator,
+    LimitAllocator,
+    NaNFillAllocator,
+    RetryAllocator,
+    TrackingAllocator,
+)
 from bfcviz.thresholds import Threshold
 
 LIMIT = 2 * MIB

@@ -8,8 +8,7 @@ from heaps import MIB, assert_model_agrees, new_heap
 from bfcviz.allocator.sub_allocators.cuda import KINDS, cuda_sub_allocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.tensors import Tensor
-from bfcviz.devices.training import MLP, Attention, ConvNet, Deferred, Training
-from bfcviz.devices.training.operations import cuda_fence
+from bfcviz.devices.training import MLP, Attention, ConvNet, Deferred, Training, cuda_fence
 
 pytestmark = needs_gpu
 

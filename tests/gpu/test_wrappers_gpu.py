@@ -5,8 +5,7 @@ from gpu.cuda_machine import cupy, needs_gpu
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.cuda import KINDS, cuda_sub_allocator
-from bfcviz.devices.wrappers.guard import GuardAllocator
-from bfcviz.devices.wrappers.memory_access import FRESH, NaNFillAllocator
+from bfcviz.devices.wrappers import FRESH, GuardAllocator, NaNFillAllocator
 from bfcviz.errors import GuardOverrun
 
 pytestmark = needs_gpu

@@ -6,10 +6,15 @@ from heaps import KIB
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bfcviz.devices.wrappers.guard import GuardAllocator
-from bfcviz.devices.wrappers.limits import LimitAllocator
-from bfcviz.devices.wrappers.memory_access import FREED, FRESH, NaNFillAllocator, access_to
-from bfcviz.devices.wrappers.tracking import TrackingAllocator
+from bfcviz.devices.wrappers import (
+    FREED,
+    FRESH,
+    GuardAllocator,
+    LimitAllocator,
+    NaNFillAllocator,
+    TrackingAllocator,
+    access_to,
+)
 from bfcviz.errors import GuardOverrun, InvalidFree, InvalidRequest, OutOfMemory
 
 LIMIT = 64 * KIB

@@ -1,4 +1,5 @@
 """The region map: each region is a row, each chunk a rectangle, coloured by its state or its label.
 
-`figure` assembles it. `raster` paints it as an image if there are too many chunks for rectangles.
+`rows` lays the regions out, `traces` draws the chunks: as rectangles, or as an image (`cells`) if there are too many;
+`figure` assembles the map.
 """

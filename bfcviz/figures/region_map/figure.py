@@ -19,8 +19,6 @@ from bfcviz.events.schema import Events, Kind, bin_numbers
 from bfcviz.figures.colouring import COLOURINGS, Colouring, colouring
 from bfcviz.figures.panel import Panel, box_outlines, box_trace
 from bfcviz.figures.region_map import traces as map_traces
-from bfcviz.figures.region_map import traces as markers
-from bfcviz.figures.region_map import traces as raster
 from bfcviz.figures.region_map.cells import Cells
 from bfcviz.figures.region_map.rows import SPAN, Pieces, Rows, VisibleRows, lay_out, selected, touched
 from bfcviz.figures.region_map.traces import VisibleChunks, boxes_of
@@ -229,7 +227,7 @@ class LiveMap:
         """The fields of plotly's image trace that change."""
         if self.cells is None:
             return {"visible": False}
-        picture = raster.paint(self.cells.cell_bytes(), self._theme, waste=self.colours.shows_waste)
+        picture = map_traces.paint(self.cells.cell_bytes(), self._theme, waste=self.colours.shows_waste)
         dx, dy = self.rows.width / self.divisor / self._columns, len(self.rows) / len(picture)
         place = {"dx": dx, "dy": dy, "x0": dx / 2, "y0": dy / 2}
         return {"visible": True, "source": picture.data_uri(), **place}
@@ -318,7 +316,7 @@ def region_panel(
     traces = [
         *shape(visible, model.trace.labels),
         *request_marks(visible, answer, model.trace.labels),
-        *markers.outlines(visible, touched(highlight, model.chunks(), regions), chosen, found),
+        *map_traces.outlines(visible, touched(highlight, model.chunks(), regions), chosen, found),
         map_traces.hover_points(visible, model.trace.labels, model.step, exact=exact),
         map_traces.note(visible),
     ]
@@ -354,7 +352,7 @@ def live_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:
         {**image, **live_map.image()},
         *others,
         *request_marks(visible, None, labels),
-        *markers.outlines(visible, no_spans, no_spans, no_spans),
+        *map_traces.outlines(visible, no_spans, no_spans, no_spans),
         map_traces.hover_points(visible, labels, live_map.step, exact=True),
         map_traces.note(visible),
     ]

@@ -214,7 +214,7 @@ def test_at_the_recursion_limit_no_lock_stays_closed():
 
 def test_locks_that_other_threads_hold_are_free_in_the_child():
     code = """
-from bfcviz.devices.wrappers.limits import LimitAllocator
+from bfcviz.devices.wrappers import LimitAllocator
 from bfcviz.events.labels import Labels
 inside, done = threading.Barrier(3), threading.Event()
 def wait():

@@ -6,7 +6,7 @@ import pytest
 from heaps import new_heap
 
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
-from bfcviz.devices.registry import NO_AFFINITY, AllocatorFactory, AllocatorRegistry, default_registry
+from bfcviz.devices.host_memory import NO_AFFINITY, AllocatorFactory, AllocatorRegistry, default_registry
 from bfcviz.errors import AllocatorError, InvalidRequest
 
 

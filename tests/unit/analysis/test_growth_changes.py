@@ -4,7 +4,7 @@ import pytest
 from unit.analysis.programs import LEAK, Training, common
 from unit.figures.synthetic import KiB, MiB, PlainHeap
 
-from bfcviz.analysis.compared_holders import GrowthVerdict, growth_changes
+from bfcviz.analysis.comparison import GrowthVerdict, growth_changes
 
 
 def growing(rate):

@@ -9,7 +9,7 @@ from unit.figures.synthetic import KiB, MiB, PlainHeap
 from unit.model.plain_holders import trace_of_heap
 
 from bfcviz.analysis.alignment import PairedStep
-from bfcviz.analysis.compared_holders import changes_table, holder_changes
+from bfcviz.analysis.comparison import changes_table, holder_changes
 from bfcviz.model import Model
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.analysis.compared_holders import main_parts, spread_parts
+from bfcviz.analysis.comparison import main_parts, spread_parts
 
 paths = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(tuple)
 

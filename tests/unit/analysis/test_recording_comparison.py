@@ -15,8 +15,7 @@ from unit.figures.synthetic import KiB, MiB, busy_trace
 import bfcviz
 from bfcviz.allocator.replay import Operations, Replay
 from bfcviz.analysis.alignment import AlignedBy
-from bfcviz.analysis.compared_holders import HolderVerdict
-from bfcviz.analysis.comparison import comparison_json, same
+from bfcviz.analysis.comparison import HolderVerdict, comparison_json, same
 from bfcviz.errors import TraceError
 from bfcviz.events.log import EventLog
 from bfcviz.model import navigation

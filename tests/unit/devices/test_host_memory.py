@@ -10,7 +10,7 @@ from unit.devices.machines import new_settings
 from bfcviz.allocator.interface import AllocatorAttributes
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.devices import DeviceManager
-from bfcviz.devices.registry import AllocatorFactory, AllocatorRegistry
+from bfcviz.devices.host_memory import AllocatorFactory, AllocatorRegistry
 from bfcviz.errors import DevicesError
 from bfcviz.units import GiB, MiB
 

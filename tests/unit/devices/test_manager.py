@@ -7,7 +7,7 @@ from unit.devices.machines import new_settings
 import bfcviz
 from bfcviz.allocator.interface import AllocatorAttributes
 from bfcviz.devices import DeviceManager, LogicalDeviceConfiguration
-from bfcviz.devices.simulated_memory import SimulatedGpuSubAllocator
+from bfcviz.devices.physical import SimulatedGpuSubAllocator
 from bfcviz.errors import DevicesError, SettingError
 from bfcviz.units import GiB, MiB
 

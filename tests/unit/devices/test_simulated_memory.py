@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from unit.devices.machines import simulated
 
 from bfcviz.devices import DeviceManager
-from bfcviz.devices.simulated_memory import LARGEST, SimulatedGpuSubAllocator, SimulatedMemory
+from bfcviz.devices.physical import LARGEST, SimulatedGpuSubAllocator, SimulatedMemory
 from bfcviz.errors import DeviceError, OutOfMemory
 from bfcviz.units import GiB, KiB, MiB
 

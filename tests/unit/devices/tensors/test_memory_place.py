@@ -15,7 +15,7 @@ from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.tensors import HOST, MemoryLog, Tensor, place_of
 from bfcviz.devices.training import MLP, ConvNet, Training
-from bfcviz.devices.wrappers.guard import GuardAllocator
+from bfcviz.devices.wrappers import GuardAllocator
 from bfcviz.errors import AllocatorError, GuardOverrun, InvalidRequest
 from bfcviz.units import GiB
 

@@ -7,11 +7,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.devices import training as op
 from bfcviz.devices.tensors import Tensor
-from bfcviz.devices.training import MLP, Attention, ConvNet, Eager, KernelRunner, Training
-from bfcviz.devices.training import operations as op
-from bfcviz.devices.training.networks import Heads, conv2d, mean_pool, scores, weighted_values
-from bfcviz.devices.training.operations import Graph
+from bfcviz.devices.training import (
+    MLP,
+    Attention,
+    ConvNet,
+    Eager,
+    Graph,
+    Heads,
+    KernelRunner,
+    Training,
+    conv2d,
+    mean_pool,
+    scores,
+    weighted_values,
+)
 
 MODELS = [
     MLP(batch=5, classes=3, sizes=(4, 6, 5)),

@@ -5,9 +5,7 @@ from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.tensors import Tensor
-from bfcviz.devices.training import Eager, KernelRunner
-from bfcviz.devices.training.networks import conv2d
-from bfcviz.devices.training.operations import Graph
+from bfcviz.devices.training import Eager, Graph, KernelRunner, conv2d
 
 
 def runner():

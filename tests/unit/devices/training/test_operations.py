@@ -5,10 +5,9 @@ import pytest
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.devices import training as op
 from bfcviz.devices.tensors import Tensor
-from bfcviz.devices.training import Eager, KernelRunner
-from bfcviz.devices.training import operations as op
-from bfcviz.devices.training.operations import Graph
+from bfcviz.devices.training import Eager, Graph, KernelRunner
 
 
 def runner():

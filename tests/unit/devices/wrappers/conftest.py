@@ -4,7 +4,7 @@ import pytest
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.wrappers.guard import GuardAllocator
+from bfcviz.devices.wrappers import GuardAllocator
 
 
 @pytest.fixture

@@ -5,8 +5,7 @@ import threading
 import pytest
 from heaps import KIB, MIB, new_heap
 
-from bfcviz.devices.wrappers.limits import MEASURES, AlertAllocator
-from bfcviz.devices.wrappers.tracking import TrackingAllocator
+from bfcviz.devices.wrappers import MEASURES, AlertAllocator, TrackingAllocator
 from bfcviz.thresholds import Threshold
 
 

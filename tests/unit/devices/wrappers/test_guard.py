@@ -11,9 +11,7 @@ from unit.devices.wrappers.guarded import poke, three
 from unit.devices.wrappers.plain_allocator import PlainAllocator
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.wrappers.guard import GuardAllocator
-from bfcviz.devices.wrappers.memory_access import NaNFillAllocator, SimulatedAccess
-from bfcviz.devices.wrappers.tracking import TrackingAllocator
+from bfcviz.devices.wrappers import GuardAllocator, NaNFillAllocator, SimulatedAccess, TrackingAllocator
 from bfcviz.errors import (
     BfcvizError,
     DoubleFree,

@@ -8,8 +8,7 @@ from heaps import MIB, new_heap
 from unit.devices.wrappers.plain_allocator import PlainAllocator
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.wrappers.memory_access import FREED, FRESH, NaNFillAllocator, SimulatedAccess
-from bfcviz.devices.wrappers.tracking import TrackingAllocator
+from bfcviz.devices.wrappers import FREED, FRESH, NaNFillAllocator, SimulatedAccess, TrackingAllocator
 from bfcviz.errors import DoubleFree, InteriorPointer, InvalidRequest
 
 FLOATS = ["f2", "f4", "f8"]

@@ -7,9 +7,7 @@ import pytest
 from heaps import KIB, new_heap
 
 from bfcviz.allocator.interface import AllocationAttributes
-from bfcviz.devices.wrappers.guard import GuardAllocator
-from bfcviz.devices.wrappers.limits import LimitAllocator, RetryAllocator
-from bfcviz.devices.wrappers.tracking import TrackingAllocator
+from bfcviz.devices.wrappers import GuardAllocator, LimitAllocator, RetryAllocator, TrackingAllocator
 from bfcviz.errors import AllocatorError, BfcvizError, InvalidRequest, OutOfMemory
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind

@@ -4,7 +4,7 @@ import pytest
 from heaps import KIB, MIB, new_heap
 from unit.devices.wrappers.plain_allocator import PlainAllocator
 
-from bfcviz.devices.wrappers.tracking import TrackingAllocator
+from bfcviz.devices.wrappers import TrackingAllocator
 from bfcviz.errors import BrokenInvariant, ForeignPointer, InteriorPointer
 
 

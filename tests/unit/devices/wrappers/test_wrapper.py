@@ -3,8 +3,7 @@
 import pytest
 from heaps import MIB, new_heap
 
-from bfcviz.devices.wrappers.tracking import TrackingAllocator
-from bfcviz.devices.wrappers.wrapper import AllocatorWrapper
+from bfcviz.devices.wrappers import AllocatorWrapper, TrackingAllocator
 
 
 def test_layers_are_told_from_the_outside_in():

@@ -7,8 +7,16 @@ from unit.figures.synthetic import KiB, MiB, PlainHeap
 
 import bfcviz
 from bfcviz.events.labels import Labels
-from bfcviz.figures.colouring import colouring
-from bfcviz.figures.holder_colours import HUES, OTHER, ROOT, SHADES, HolderChooser, colour_path, label_tree
+from bfcviz.figures.colouring import (
+    HUES,
+    OTHER,
+    ROOT,
+    SHADES,
+    HolderChooser,
+    colour_path,
+    colouring,
+    label_tree,
+)
 from bfcviz.figures.theme import LIGHT
 from bfcviz.model import Model
 

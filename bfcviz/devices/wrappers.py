@@ -1,0 +1,1159 @@
+"""Allocators that wrap an allocator: each adds one feature, all can be combined, and each is an allocator itself.
+
+In: an allocator. Out: one with the same methods that also tracks, limits, waits for memory, reports thresholds, fills
+with NaN or guards against overruns. Free through the wrapper that allocated: it does not see requests that go directly
+to the heap.
+"""
+
+import ctypes
+import operator
+from bisect import bisect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from threading import Lock, RLock, local
+from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
+
+from numpy.typing import DTypeLike
+
+from bfcviz import _forks
+from bfcviz._context_manager import Closing
+from bfcviz.allocator.free_signal import FreeSignal
+from bfcviz.allocator.interface import AllocationAttributes, Allocator, Stats, bytes_of
+from bfcviz.allocator.sub_allocators.cuda import CudaSubAllocator
+from bfcviz.allocator.sub_allocators.cuda_driver import Driver
+from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.errors import (
+    BrokenInvariant,
+    ForeignPointer,
+    GuardOverrun,
+    InteriorPointer,
+    InvalidFree,
+    InvalidRequest,
+    OutOfMemory,
+    PoolTotals,
+)
+from bfcviz.formats.tensorflow import round_up
+from bfcviz.native import MAX_REQUEST
+from bfcviz.thresholds import Hysteresis, Threshold
+from bfcviz.units import format_bytes, parse_bytes
+
+# ------------------------------------------------------------------------------
+# AllocatorWrapper: base class of all wrappers; forwards every call to the allocator inside.
+
+
+class AllocatorWrapper(Closing):
+    """Forwards every call to the allocator inside. A wrapper overrides `allocate` and `free`; other methods call these.
+
+    Args:
+        wrapped: the allocator inside; the wrapper owns it from now on.
+
+    Raises:
+        TypeError: `wrapped` is not an allocator.
+    """
+
+    def __init__(self, wrapped: Allocator) -> None:
+        if isinstance(wrapped, type) or not isinstance(wrapped, Allocator):
+            raise TypeError(f"{wrapped!r} is not an allocator: give a BFCAllocator, or a wrapper around one")
+        self.wrapped = wrapped
+
+    @property
+    def name(self) -> str:
+        """Name of the allocator inside."""
+        return self.wrapped.name
+
+    @property
+    def layers(self) -> tuple[Allocator, ...]:
+        """This wrapper and all allocators inside it, outermost first."""
+        inner = self.wrapped.layers if isinstance(self.wrapped, AllocatorWrapper) else (self.wrapped,)
+        return (self, *inner)
+
+    @property
+    def base(self) -> Any:
+        """The innermost allocator; a BFCAllocator there has the log, labels and memory map."""
+        return self.layers[-1]
+
+    def allocate(
+        self,
+        num_bytes: int,
+        alignment: int = 256,
+        label: str | int | None = None,
+        *,
+        attributes: AllocationAttributes | None = None,
+    ) -> int:
+        """Allocate `num_bytes`; raises as the allocator inside does."""
+        return self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
+
+    def try_allocate(
+        self,
+        num_bytes: int,
+        alignment: int = 256,
+        label: str | int | None = None,
+        *,
+        attributes: AllocationAttributes | None = None,
+    ) -> int | None:
+        """Allocate as `allocate` does; None instead of OutOfMemory."""
+        try:
+            return self.allocate(num_bytes, alignment, label, attributes=attributes)
+        except OutOfMemory:
+            return None
+
+    def allocate_elements(
+        self,
+        dtype: DTypeLike,
+        count: int,
+        alignment: int = 256,
+        label: str | int | None = None,
+        *,
+        attributes: AllocationAttributes | None = None,
+    ) -> int:
+        """Allocate `count` elements of a NumPy dtype; raises as `allocate` does."""
+        return self.allocate(bytes_of(dtype, count), alignment, label, attributes=attributes)
+
+    def free(self, address: int) -> None:
+        """Free an address that `allocate` returned; 0 is ignored."""
+        self.wrapped.free(address)
+
+    def tracks_allocation_sizes(self) -> bool:
+        """Whether the three methods below work."""
+        return self.wrapped.tracks_allocation_sizes()
+
+    def requested_size(self, address: int) -> int:
+        """Bytes that the caller requested."""
+        return self.wrapped.requested_size(address)
+
+    def allocated_size(self, address: int) -> int:
+        """Bytes of the chunk."""
+        return self.wrapped.allocated_size(address)
+
+    def allocation_id(self, address: int) -> int:
+        """Number of the request, counting successes from 1."""
+        return self.wrapped.allocation_id(address)
+
+    def should_allocate_empty(self) -> bool:
+        """Whether a request for 0 bytes gets an address of its own."""
+        return self.wrapped.should_allocate_empty()
+
+    def stats(self) -> Stats:
+        """Current totals."""
+        return self.wrapped.stats()
+
+    def clear_stats(self) -> None:
+        """Restart the counts of requests and the peaks."""
+        self.wrapped.clear_stats()
+
+    def set_safe_frontier(self, count: int) -> None:
+        """With timestamps: allow merging of chunks freed before this count."""
+        self.wrapped.set_safe_frontier(count)
+
+    def check_invariants(self) -> None:
+        """Compare all tables, also of the wrappers; raises BrokenInvariant where they disagree."""
+        self.wrapped.check_invariants()
+
+    def close(self) -> None:
+        """Release all memory; afterwards a free does nothing."""
+        self.wrapped.close()
+
+    def label_text(self, label: str | int | None) -> str:
+        """A label as text, also if it is given as an id of the heap's table."""
+        if label is None or isinstance(label, str):
+            return label or ""
+        labels = getattr(self.base, "labels", None)
+        return str(label) if labels is None else str(labels.name(label))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.wrapped!r})"
+
+
+# ------------------------------------------------------------------------------
+# TrackingAllocator: counts bytes allocated, the peak in use, and leaks by label.
+
+
+class Tracked(NamedTuple):
+    """A chunk in use; sizes in bytes, `number` counts this wrapper's successes from 1."""
+
+    number: int
+    address: int
+    requested_size: int
+    allocated_size: int
+    label: str
+
+
+class Leak(NamedTuple):
+    """Memory of one label that was not freed: number of chunks, their bytes, and the oldest chunk."""
+
+    label: str
+    chunks: int
+    num_bytes: int
+    oldest: Tracked
+
+
+class TrackingAllocator(AllocatorWrapper):
+    """Records every chunk in use. If the allocator inside does not track sizes, this one does.
+
+    Attributes:
+        total_bytes: sum of the allocated sizes of all requests.
+        high_water: the maximum of `live_bytes`.
+        live_bytes: sum of the allocated sizes of the chunks in use.
+        count: number of successful requests; an argument for `leaks(since=...)`.
+    """
+
+    def __init__(self, wrapped: Allocator) -> None:
+        super().__init__(wrapped)
+        self.total_bytes = 0
+        self.high_water = 0
+        self.live_bytes = 0
+        self.count = 0
+        self._in_use: dict[int, Tracked] = {}
+        self._lock = _forks.keep(RLock())  # reentrant: a tensor that Python collects meanwhile may free
+
+    def allocate(
+        self,
+        num_bytes: int,
+        alignment: int = 256,
+        label: str | int | None = None,
+        *,
+        attributes: AllocationAttributes | None = None,
+    ) -> int:
+        """Allocate `num_bytes`, and record them with the label."""
+        address = self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
+        if address == 0:
+            return 0
+        requested = operator.index(num_bytes)
+        sized = self.wrapped.tracks_allocation_sizes()
+        size = self.wrapped.allocated_size(address) if sized else requested
+        text = self.label_text(label)
+        with self._lock:
+            self.count += 1
+            self._in_use[address] = Tracked(self.count, address, requested, size, text)
+            self.total_bytes += size
+            self.live_bytes += size
+            self.high_water = max(self.high_water, self.live_bytes)
+        return address
+
+    def free(self, address: int) -> None:
+        """Free it, and remove its record."""
+        # Remove it first: after the free another thread may get the same address.
+        with self._lock:
+            chunk = self._in_use.pop(operator.index(address), None)
+            self.live_bytes -= chunk.allocated_size if chunk else 0
+        try:
+            self.wrapped.free(address)
+        except BaseException:
+            if chunk:
+                with self._lock:
+                    self._in_use[chunk.address] = chunk
+                    self.live_bytes += chunk.allocated_size
+            raise
+
+    def tracks_allocation_sizes(self) -> bool:
+        """True: this wrapper tracks sizes."""
+        return True
+
+    def requested_size(self, address: int) -> int:
+        """Bytes that the caller requested."""
+        if self.wrapped.tracks_allocation_sizes():
+            return self.wrapped.requested_size(address)
+        return self._find(address).requested_size
+
+    def allocated_size(self, address: int) -> int:
+        """Bytes of the chunk; the requested bytes if the allocator inside does not track sizes."""
+        if self.wrapped.tracks_allocation_sizes():
+            return self.wrapped.allocated_size(address)
+        return self._find(address).allocated_size
+
+    def allocation_id(self, address: int) -> int:
+        """Number of the request, counting successes from 1."""
+        if self.wrapped.tracks_allocation_sizes():
+            return self.wrapped.allocation_id(address)
+        return self._find(address).number
+
+    def in_use(self) -> list[Tracked]:
+        """Every chunk in use, oldest first."""
+        with self._lock:
+            return sorted(self._in_use.values())
+
+    def leaks(self, since: int = 0) -> list[Leak]:
+        """Memory not freed of requests after the first `since`, by label, most bytes first."""
+        by_label: dict[str, list[Tracked]] = {}
+        for chunk in self.in_use():
+            if chunk.number > since:
+                by_label.setdefault(chunk.label, []).append(chunk)
+        found = [
+            Leak(label, len(chunks), sum(chunk.allocated_size for chunk in chunks), chunks[0])
+            for label, chunks in by_label.items()
+        ]
+        return sorted(found, key=lambda leak: (-leak.num_bytes, leak.label))
+
+    def report(self, since: int = 0) -> str:
+        """The leaks as text, one line each."""
+        lines = [
+            f"{leak.label or 'without a label'}: {format_bytes(leak.num_bytes)} in {_chunks(leak.chunks)}, the oldest "
+            f"of {leak.oldest.requested_size} bytes at {leak.oldest.address:#x} (request {leak.oldest.number})"
+            for leak in self.leaks(since)
+        ]
+        return "\n".join(lines) or (
+            f"nothing requested after the first {since} is in use" if since else "nothing is in use"
+        )
+
+    def check_invariants(self) -> None:
+        """Check the tables of the allocator inside, and that the records here agree with them."""
+        super().check_invariants()
+        chunks = self.in_use()
+        if sum(chunk.allocated_size for chunk in chunks) != self.live_bytes:
+            raise BrokenInvariant(
+                f"{self.live_bytes} bytes are counted as in use; the chunks have another sum"
+            )
+        if self.wrapped.tracks_allocation_sizes():
+            for chunk in chunks:
+                if self.wrapped.allocated_size(chunk.address) != chunk.allocated_size:
+                    raise BrokenInvariant(f"the chunk at {chunk.address:#x} has changed its size")
+
+    def _find(self, address: int) -> Tracked:
+        with self._lock:
+            chunk = self._in_use.get(operator.index(address))
+        if chunk is None:
+            raise ForeignPointer(address, f"{address:#x} was not allocated by this allocator")
+        return chunk
+
+
+def _chunks(number: int) -> str:
+    return "1 chunk" if number == 1 else f"{number} chunks"
+
+
+# ------------------------------------------------------------------------------
+# LimitAllocator: limits the bytes in use through it, so that one user cannot take a whole heap.
+
+
+class LimitAllocator(AllocatorWrapper):
+    """Refuses requests that would exceed its limit; several can share one heap.
+
+    It counts requests rounded up to 256 bytes; a chunk may be larger.
+
+    Args:
+        wrapped: the allocator inside; it must track sizes.
+        limit: in bytes, 1 or more, or as text such as `512MiB`.
+
+    Raises:
+        InvalidRequest: the limit is below 1, or the allocator inside does not track sizes.
+        ValueError: the text is not a size.
+
+    Attributes:
+        limit: the most bytes in use at one time.
+        used: bytes in use now.
+    """
+
+    def __init__(self, wrapped: Allocator, limit: int | str) -> None:
+        super().__init__(wrapped)
+        self.limit = parse_bytes(limit, "limit")
+        if self.limit < 1:
+            raise InvalidRequest(f"the limit is {limit} bytes; give 1 or more")
+        if not wrapped.tracks_allocation_sizes():
+            raise InvalidRequest(
+                f"{wrapped.name} does not track sizes, so freed bytes cannot be counted: put a TrackingAllocator "
+                "around it first"
+            )
+        self.used = 0
+        self._lock = _forks.keep(RLock())  # reentrant: a tensor that Python collects meanwhile may free
+
+    def allocate(
+        self,
+        num_bytes: int,
+        alignment: int = 256,
+        label: str | int | None = None,
+        *,
+        attributes: AllocationAttributes | None = None,
+    ) -> int:
+        """Allocate `num_bytes` if the limit allows it.
+
+        Raises:
+            OutOfMemory: the limit is exceeded (the numbers are the limit's), or the allocator inside has no memory.
+        """
+        need = round_up(operator.index(num_bytes))
+        if not 0 <= need <= MAX_REQUEST:  # the allocator inside refuses it with its own error
+            return self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
+        self._reserve(need, num_bytes)
+        address = 0
+        try:
+            address = self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
+        finally:
+            if address == 0:
+                self._release(need)
+        return address
+
+    def free(self, address: int) -> None:
+        """Free it, and subtract its size."""
+        size = 0
+        if address:
+            try:
+                size = round_up(self.wrapped.requested_size(address))
+            except InvalidFree:
+                size = 0  # an invalid free, or a closed allocator: the allocator inside reports it
+        self.wrapped.free(address)
+        self._release(size)
+
+    def stats(self) -> Stats:
+        """Totals of the allocator inside, with the lower one of both limits."""
+        stats = self.wrapped.stats()
+        return replace(stats, bytes_limit=min(stats.bytes_limit, self.limit))
+
+    def check_invariants(self) -> None:
+        """Check the tables of the allocator inside, and that the bytes in use do not exceed the limit."""
+        super().check_invariants()
+        if not 0 <= self.used <= self.limit:
+            raise BrokenInvariant(f"{self.used} bytes are in use, the limit is {self.limit}")
+
+    def _reserve(self, need: int, num_bytes: int) -> None:
+        with self._lock:
+            left = self.limit - self.used
+            if need <= left:
+                self.used += need
+                return
+        totals = PoolTotals(self.limit, self.limit - left, left, self.limit)
+        raise OutOfMemory.of(operator.index(num_bytes), totals)
+
+    def _release(self, num_bytes: int) -> None:
+        with self._lock:
+            self.used -= num_bytes
+
+
+# ------------------------------------------------------------------------------
+# RetryAllocator: a request without memory waits for a free, up to a time limit.
+
+
+class RetryAllocator(AllocatorWrapper):
+    """Tries again after each free through it, from any thread, and once more when the time is up, as TensorFlow does.
+
+    A request with `no_retry_on_failure` does not wait. A free that bypasses this wrapper wakes no thread.
+
+    Args:
+        wrapped: the allocator inside.
+        retry_s: how long a request may wait, in seconds; TensorFlow's 10 by default.
+
+    Raises:
+        InvalidRequest: `retry_s` is negative or not finite.
+    """
+
+    def __init__(self, wrapped: Allocator, retry_s: float = 10.0) -> None:
+        super().__init__(wrapped)
+        if not 0 <= retry_s < float("inf"):
+            raise InvalidRequest(f"retry_s is {retry_s}; give a finite number from 0 up")
+        self.retry_s = retry_s
+        self._frees = FreeSignal()
+
+    @property
+    def waiting(self) -> int:
+        """Number of threads that wait now."""
+        return self._frees.waiters
+
+    def allocate(
+        self,
+        num_bytes: int,
+        alignment: int = 256,
+        label: str | int | None = None,
+        *,
+        attributes: AllocationAttributes | None = None,
+    ) -> int:
+        """Allocate `num_bytes` as soon as memory is free.
+
+        Raises:
+            OutOfMemory: the time is up; the numbers are those of the last try.
+        """
+        seen = self._frees.wakes  # read before the first try: a free after it ends the wait
+        try:
+            return self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
+        except OutOfMemory:
+            if self.retry_s == 0 or (attributes and attributes.no_retry_on_failure):
+                raise
+        attempt = partial(self.wrapped.try_allocate, num_bytes, alignment, label, attributes=attributes)
+        address: int | None = self._frees.try_after_frees(attempt, self.retry_s, seen)
+        if address is not None:
+            return address
+        return self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
+
+    def free(self, address: int) -> None:
+        """Free it, and wake the waiting threads."""
+        self.wrapped.free(address)
+        self._frees.wake_waiters()
+
+    def close(self) -> None:
+        """Release all memory. Waiting threads find the allocator closed."""
+        super().close()
+        self._frees.wake_waiters()
+
+
+# ------------------------------------------------------------------------------
+# AlertAllocator: calls a function at once, in the same thread, when a total crosses a threshold.
+
+MEASURES: Final[dict[str, Callable[[Stats], float]]] = {
+    "bytes_in_use": lambda s: s.bytes_in_use,
+    "pool_bytes": lambda s: s.pool_bytes,
+    "free_bytes": lambda s: s.free_bytes,
+    "largest_free_chunk": lambda s: s.largest_free_chunk,
+    "chunks_in_use": lambda s: s.chunks_in_use,
+    "share_of_limit": lambda s: s.bytes_in_use / s.bytes_limit,
+    "external_fragmentation": lambda s: 1 - s.largest_free_chunk / s.free_bytes if s.free_bytes else 0.0,
+    "internal_fragmentation": lambda s: (
+        1 - s.requested_bytes_in_use / s.bytes_in_use if s.bytes_in_use else 0.0
+    ),
+}
+"""Functions that compute each measure of a `Threshold`."""
+
+
+class Crossing(NamedTuple):
+    """A crossed threshold, the value, and the operation that crossed it."""
+
+    threshold: Threshold
+    value: float
+    heap: str
+    doing: str
+
+    def __str__(self) -> str:
+        return f"{self.heap}: {self.threshold}: {self.threshold.told(self.value)}, after {self.doing}"
+
+
+class AlertAllocator(AllocatorWrapper):
+    """Checks the totals after every allocate and free, and calls a function when a threshold is crossed.
+
+    It is called once per crossing: again only after the value was back on the good side. Requests that the function
+    itself makes raise no alerts. An exception of the function is stored as `error`, because the request has succeeded.
+
+    Args:
+        wrapped: the allocator inside.
+        thresholds: the thresholds to check.
+        call: called with each `Crossing`.
+    """
+
+    def __init__(
+        self, wrapped: Allocator, thresholds: Sequence[Threshold], call: Callable[[Crossing], object]
+    ) -> None:
+        super().__init__(wrapped)
+        self.thresholds = tuple(thresholds)
+        self.error: Exception | None = None
+        self._call = call
+        self._states = [Hysteresis() for _ in self.thresholds]
+        self._lock = _forks.keep(Lock())
+        self._here = local()
+
+    def allocate(
+        self,
+        num_bytes: int,
+        alignment: int = 256,
+        label: str | int | None = None,
+        *,
+        attributes: AllocationAttributes | None = None,
+    ) -> int:
+        """Allocate `num_bytes`, then check the totals."""
+        address = self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
+        if address:
+            self._check_totals(f"{num_bytes} bytes for {self.label_text(label) or 'no label'}")
+        return address
+
+    def free(self, address: int) -> None:
+        """Free it, then check the totals."""
+        self.wrapped.free(address)
+        if address:
+            self._check_totals(f"the free of {address:#x}")
+
+    def _check_totals(self, doing: str) -> None:
+        if getattr(self._here, "busy", False):
+            return
+        self._here.busy = True
+        try:
+            crossings = self._crossed(doing)
+            for crossing in crossings:
+                self._call(crossing)
+            if crossings:
+                self._reset_recovered()
+        except Exception as error:  # noqa: BLE001  the request has succeeded, even if the user's function fails
+            self.error = error
+        finally:
+            self._here.busy = False
+
+    def _crossed(self, doing: str) -> list[Crossing]:
+        """Thresholds that are crossed now and were not before."""
+        with self._lock:
+            values = self._values()
+            new = [
+                (each, value)
+                for each, state, value in zip(self.thresholds, self._states, values, strict=True)
+                if state.take(is_past=each.is_past(value))
+            ]
+        return [Crossing(each, value, self.name, doing) for each, value in new]
+
+    def _reset_recovered(self) -> None:
+        """Allow new alerts for thresholds that are no longer crossed after the call."""
+        with self._lock:
+            for each, state, value in zip(self.thresholds, self._states, self._values(), strict=True):
+                if not each.is_past(value):
+                    state.take(is_past=False)
+
+    def _values(self) -> list[float]:
+        stats = self.wrapped.stats()
+        return [MEASURES[each.measure](stats) for each in self.thresholds]
+
+
+# ------------------------------------------------------------------------------
+# Access: read and write the bytes at an allocator's addresses.
+#
+# ===================  ==============================================================================================
+# memory               method
+# ===================  ==============================================================================================
+# of this machine      ctypes
+# of a GPU             synchronous copies by CUDA's driver
+# simulated            pages stored here, created at the first write: a heap without memory can be guarded, too
+# ===================  ==============================================================================================
+
+PAGE: Final = 1 << 16
+_PIECE: Final = 1 << 20
+
+
+@runtime_checkable
+class Access(Protocol):
+    """Reads and writes memory by address."""
+
+    def read(self, address: int, num_bytes: int) -> bytes:
+        """Read bytes at an address."""
+
+    def write(self, address: int, data: bytes) -> None:
+        """Write bytes at an address."""
+
+    def fill(self, address: int, num_bytes: int, pattern: bytes) -> None:
+        """Write a pattern repeatedly; the last repetition is cut to fit."""
+
+
+class HostAccess:
+    """Memory of this process. An invalid address crashes it: use only addresses from an allocator."""
+
+    def read(self, address: int, num_bytes: int) -> bytes:
+        """Read bytes at an address."""
+        return ctypes.string_at(address, num_bytes)
+
+    def write(self, address: int, data: bytes) -> None:
+        """Write bytes at an address."""
+        ctypes.memmove(address, data, len(data))
+
+    def fill(self, address: int, num_bytes: int, pattern: bytes) -> None:
+        """Write a pattern repeatedly."""
+        _fill_in_pieces(self, address, num_bytes, pattern)
+
+
+class DeviceAccess:
+    """Memory of a GPU, or pinned memory through the GPU's driver.
+
+    Args:
+        driver: CUDA's.
+        device: number of the GPU.
+    """
+
+    def __init__(self, driver: Driver, device: int = 0) -> None:
+        self.driver = driver
+        self.device = device
+
+    def read(self, address: int, num_bytes: int) -> bytes:
+        """Copy bytes to the host. Waits for earlier work in the default stream."""
+        data = ctypes.create_string_buffer(num_bytes)
+        with self.driver.on(self.device):
+            self.driver.call(
+                "cuMemcpyDtoH_v2", ctypes.byref(data), ctypes.c_uint64(address), ctypes.c_size_t(num_bytes)
+            )
+        return data.raw
+
+    def write(self, address: int, data: bytes) -> None:
+        """Copy bytes to the device."""
+        with self.driver.on(self.device):
+            self.driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)))
+
+    def fill(self, address: int, num_bytes: int, pattern: bytes) -> None:
+        """Write a pattern repeatedly."""
+        _fill_in_pieces(self, address, num_bytes, pattern)
+
+
+class SimulatedAccess:
+    """Simulated memory: stores the bytes that were written; all others are 0."""
+
+    def __init__(self) -> None:
+        self._pages: dict[int, bytes] = {}
+        # Two chunks may share a page. Reentrant: the finalizer of a tensor that Python collects meanwhile may write.
+        self._lock = _forks.keep(RLock())
+
+    def read(self, address: int, num_bytes: int) -> bytes:
+        """Read bytes at an address."""
+        parts = (self._page(page)[low:high] for page, low, high in _pages_of(address, num_bytes))
+        return b"".join(parts)
+
+    def write(self, address: int, data: bytes) -> None:
+        """Write bytes at an address."""
+        done = 0
+        with self._lock:
+            for page, low, high in _pages_of(address, len(data)):
+                old = self._page(page)
+                self._pages[page] = old[:low] + data[done : done + high - low] + old[high:]
+                done += high - low
+
+    def fill(self, address: int, num_bytes: int, pattern: bytes) -> None:
+        """Write a pattern repeatedly; whole pages share their bytes."""
+        filled: dict[int, bytes] = {}
+        done = 0
+        for page, low, high in _pages_of(address, num_bytes):
+            phase = done % len(pattern)
+            if high - low < PAGE:
+                self.write(page * PAGE + low, _repeated(pattern, phase, high - low))
+            else:
+                if phase not in filled:
+                    filled[phase] = _repeated(pattern, phase, PAGE)
+                self._pages[page] = filled[phase]
+            done += high - low
+
+    def _page(self, number: int) -> bytes:
+        return self._pages.get(number, _EMPTY)
+
+
+_EMPTY: Final = bytes(PAGE)
+
+
+def access_to(allocator: Allocator) -> Access:
+    """The Access for an allocator's memory: that of a wrapper inside it, or one that fits its sub-allocator.
+
+    A sub-allocator of your own sets an attribute: `place = "host"`.
+
+    Raises:
+        InvalidRequest: the kind of memory is unknown; a wrong guess would crash the process.
+    """
+    while True:
+        given = getattr(allocator, "access", None)
+        if isinstance(given, Access):
+            return given
+        inner = getattr(allocator, "wrapped", None)
+        if inner is None:
+            break
+        allocator = inner
+    source: Any = getattr(allocator, "sub_allocator", None)
+    if isinstance(source, CudaSubAllocator):
+        return DeviceAccess(source.driver, source.device)
+    place = getattr(source, "place", None)
+    if isinstance(source, HostSubAllocator) or place == "host":
+        return HostAccess()
+    if isinstance(source, SimulatedSubAllocator) or place == "nowhere":
+        return SimulatedAccess()
+    raise InvalidRequest(
+        f"the kind of memory of {allocator.name} is unknown: give access=HostAccess() if it is memory of this machine, "
+        "or an Access of your own"
+    )
+
+
+def _repeated(pattern: bytes, phase: int, num_bytes: int) -> bytes:
+    rotated = pattern[phase:] + pattern[:phase]
+    return (rotated * (num_bytes // len(pattern) + 1))[:num_bytes]
+
+
+def _fill_in_pieces(access: Access, address: int, num_bytes: int, pattern: bytes) -> None:
+    length = min(num_bytes, _PIECE - _PIECE % len(pattern))
+    piece = _repeated(pattern, 0, length)
+    for at in range(0, num_bytes, max(length, 1)):
+        access.write(address + at, piece[: num_bytes - at])
+
+
+def _pages_of(address: int, num_bytes: int) -> list[tuple[int, int, int]]:
+    """The pages of an address range: number of the page, begin and end of the range in it."""
+    end = address + num_bytes
+    return [
+        (page, max(address - page * PAGE, 0), min(end - page * PAGE, PAGE))
+        for page in range(address // PAGE, -(-end // PAGE))
+    ]
+
+
+# ------------------------------------------------------------------------------
+# NaNFillAllocator: uninitialised and freed memory reads as NaN.
+
+FRESH: Final = b"\xff\xff"
+"""Repeated, it is NaN in floating-point types of 8 to 64 bits, and -1 in integers."""
+
+FREED: Final = b"\xff\x7f"
+"""Repeated, it is another NaN in these types: 0x7fff in 16 bits, 0x7fff7fff in 32."""
+
+
+class NaNFillAllocator(AllocatorWrapper):
+    """Fills memory on allocate and on free, so that results computed from it are NaN.
+
+    TensorFlow's GPUNanResetAllocator writes NaN of float32, which float64 reads as a large number; these patterns are
+    NaN in both, and differ between fresh and freed memory. If a free fails, the chunk stays in use, but filled: put a
+    wrapper that may refuse a free, such as GuardAllocator, around this one and not inside it.
+
+    Args:
+        wrapped: the allocator inside; it must track sizes.
+        access: writes the memory; by default one that fits the memory (see `access_to`).
+
+    Raises:
+        InvalidRequest: the allocator inside does not track sizes, or its memory cannot be accessed.
+    """
+
+    def __init__(self, wrapped: Allocator, *, access: Access | None = None) -> None:
+        super().__init__(wrapped)
+        if not wrapped.tracks_allocation_sizes():
+            raise InvalidRequest(
+                f"{wrapped.name} does not track sizes, so freed memory cannot be filled: put a TrackingAllocator "
+                "around it first"
+            )
+        self.access = access_to(wrapped) if access is None else access
+
+    def allocate(
+        self,
+        num_bytes: int,
+        alignment: int = 256,
+        label: str | int | None = None,
+        *,
+        attributes: AllocationAttributes | None = None,
+    ) -> int:
+        """Allocate `num_bytes`, all NaN."""
+        address = self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
+        if address:
+            try:
+                self.access.fill(address, operator.index(num_bytes), FRESH)
+            except BaseException:
+                self.wrapped.free(address)
+                raise
+        return address
+
+    def free(self, address: int) -> None:
+        """Fill the memory with the other NaN, and free it."""
+        if address:
+            try:
+                size = self.wrapped.requested_size(address)
+            except InvalidFree:
+                size = 0  # an invalid free, or a closed allocator: the allocator inside reports it
+            self.access.fill(address, size, FREED)
+        self.wrapped.free(address)
+
+
+# ------------------------------------------------------------------------------
+# The chunks in use between guard words (GuardedChunks), and the report of overwritten guard words (Damage).
+
+Side = Literal["before", "after"]
+
+
+class Guarded(NamedTuple):
+    """A chunk in use between guard words; sizes in bytes.
+
+    Attributes:
+        address: the address that `allocate` returned.
+        size: bytes requested.
+        label: what it is for.
+        start: address of the chunk of the allocator inside.
+        total: bytes requested from the allocator inside, with guard words.
+        number: of the request, counting this wrapper's successes from 1.
+    """
+
+    address: int
+    size: int
+    label: str
+    start: int
+    total: int
+    number: int
+
+    @property
+    def end(self) -> int:
+        """The first address after the requested bytes."""
+        return self.address + self.size
+
+    def __str__(self) -> str:
+        return f"{self.label or 'a chunk without a label'!r} ({_bytes(self.size)} at {self.address:#x})"
+
+
+class Damage(NamedTuple):
+    """Overwritten guard words on one side of a chunk.
+
+    Attributes:
+        chunk: the chunk with these guard words.
+        side: the side of the chunk.
+        address: the first changed byte.
+        num_bytes: number of bytes from the first to the last changed byte.
+        found: their current value.
+        neighbour: the chunk in use next to that side; None if there is none.
+    """
+
+    chunk: Guarded
+    side: Side
+    address: int
+    num_bytes: int
+    found: bytes
+    neighbour: Guarded | None
+
+    def __str__(self) -> str:
+        if self.side == "after":
+            where = f"{_bytes(self.address - self.chunk.end)} past its end"
+        else:
+            where = f"{_bytes(self.chunk.address - self.address)} before its beginning"
+        edge = "end" if self.side == "after" else "beginning"
+        return (
+            f"the guard words {self.side} {self.chunk} were overwritten, {_bytes(self.num_bytes)} from "
+            f"{self.address:#x}, {where}, with {self.found[:16].hex(' ')}: the write went past this chunk's {edge}"
+            f"{self._other()}"
+        )
+
+    def _other(self) -> str:
+        if self.neighbour is None:
+            return f"; no other chunk is in use {self.side} it"
+        if self.side == "after":
+            distance = _bytes(self.neighbour.address - self.chunk.end)
+            return f", or past the beginning of {self.neighbour}, {distance} further"
+        distance = _bytes(self.chunk.address - self.neighbour.end)
+        return f", or past the end of {self.neighbour}, {distance} before"
+
+
+def _bytes(number: int) -> str:
+    return "1 byte" if number == 1 else f"{number} bytes"
+
+
+class GuardedChunks:
+    """A table of chunks. Thread-safe.
+
+    Attributes:
+        extra: bytes of guard words and gaps of all chunks.
+        lock: while it is held, no other thread removes a chunk, so that the memory of the chunks can be read.
+    """
+
+    def __init__(self) -> None:
+        self.extra = 0
+        self._by_address: dict[int, Guarded] = {}
+        self._starts: set[int] = set()
+        self.lock = _forks.keep(RLock())  # reentrant: a tensor that Python collects meanwhile may free
+
+    def add(self, chunk: Guarded) -> None:
+        """Add a chunk."""
+        with self.lock:
+            self._by_address[chunk.address] = chunk
+            self._starts.add(chunk.start)
+            self.extra += chunk.total - chunk.size
+
+    def remove(self, chunk: Guarded) -> bool:
+        """Remove a chunk; False if another thread removed it."""
+        with self.lock:
+            if self._by_address.pop(chunk.address, None) is None:
+                return False
+            self._starts.remove(chunk.start)
+            self.extra -= chunk.total - chunk.size
+            return True
+
+    def find(self, address: int) -> Guarded | None:
+        """The chunk whose `allocate` returned this address."""
+        return self._by_address.get(address)
+
+    def is_start(self, address: int) -> bool:
+        """Whether a chunk of the allocator inside begins there; `allocate` returned no such address."""
+        return address in self._starts
+
+    def all(self) -> list[Guarded]:
+        """All chunks in order of address."""
+        with self.lock:
+            return sorted(self._by_address.values())
+
+    def neighbour(self, chunk: Guarded, side: Side) -> Guarded | None:
+        """The next chunk in use on that side; None without one."""
+        chunks = self.all()
+        index = bisect(chunks, chunk)
+        if side == "after":
+            return chunks[index] if index < len(chunks) else None
+        return chunks[index - 2] if index >= 2 else None
+
+
+# ------------------------------------------------------------------------------
+# GuardAllocator: puts guard words around every chunk and checks them on free and on demand.
+
+_BEFORE: Final = b"\xab"
+_AFTER: Final = b"\xcd"
+
+
+class GuardAllocator(AllocatorWrapper):
+    """Detects out-of-bounds writes: guards `guard_bytes` bytes before and after every chunk.
+
+    A write of the same value as the guard word is not detected. A chunk with damage is not freed: `free` raises until
+    `mend` is called.
+
+    Args:
+        wrapped: the allocator inside.
+        guard_bytes: size of the guard words on each side, in bytes or as text.
+        access: reads and writes the memory; by default one that fits the memory (see `access_to`).
+
+    Raises:
+        InvalidRequest: `guard_bytes` is below 1, or the memory cannot be accessed.
+    """
+
+    def __init__(
+        self, wrapped: Allocator, guard_bytes: int | str = 64, *, access: Access | None = None
+    ) -> None:
+        super().__init__(wrapped)
+        self.guard_bytes = parse_bytes(guard_bytes, "guard_bytes")
+        if self.guard_bytes < 1:
+            raise InvalidRequest(f"guard_bytes is {guard_bytes}; give 1 or more")
+        self.access = access_to(wrapped) if access is None else access
+        self._chunks = GuardedChunks()
+        self._numbers = count(1)
+
+    def overhead(self, alignment: int = 256) -> int:
+        """Bytes that guard words add to a request."""
+        return -(-self.guard_bytes // alignment) * alignment + self.guard_bytes
+
+    def allocate(
+        self,
+        num_bytes: int,
+        alignment: int = 256,
+        label: str | int | None = None,
+        *,
+        attributes: AllocationAttributes | None = None,
+    ) -> int:
+        """Allocate `num_bytes` between guard words."""
+        size = operator.index(num_bytes)
+        if not self._is_served(size, alignment):
+            return self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
+        total = size + self.overhead(alignment)
+        try:
+            start = self.wrapped.allocate(total, alignment, label, attributes=attributes)
+        except OutOfMemory as error:
+            raise error.for_request(size) from error
+        address = start + total - self.guard_bytes - size
+        try:
+            self._write_words(address, size)
+        except BaseException:
+            self.wrapped.free(start)
+            raise
+        text = self.label_text(label)
+        self._chunks.add(Guarded(address, size, text, start, total, next(self._numbers)))
+        return address
+
+    def free(self, address: int) -> None:
+        """Check the guard words of a chunk, and free it.
+
+        Raises:
+            GuardOverrun: they were overwritten; the chunk stays in use.
+        """
+        if operator.index(address) == 0:
+            return
+        chunk = self._find(address)
+        damages = self._damages_of([chunk])
+        if damages:
+            raise GuardOverrun(damages)
+        # Remove it first: after the free another thread may get the same address.
+        if not self._chunks.remove(chunk):
+            raise self._invalid_free(address)
+        try:
+            self.wrapped.free(chunk.start)
+        except BaseException:
+            self._chunks.add(chunk)
+            raise
+
+    def damages(self) -> list[Damage]:
+        """Overwritten guard words of chunks in use, in order of address."""
+        return self._damages_of(self.in_use())
+
+    def check(self) -> None:
+        """Check all guard words now; raises GuardOverrun if some were overwritten."""
+        damages = self.damages()
+        if damages:
+            raise GuardOverrun(damages)
+
+    def mend(self, address: int) -> None:
+        """Rewrite a chunk's guard words, so that it can be freed."""
+        chunk = self._find(address)
+        self._write_words(chunk.address, chunk.size)
+
+    def in_use(self) -> list[Guarded]:
+        """Every chunk in use, in order of address."""
+        return self._chunks.all()
+
+    # -- state --------------------------------------------------------------------------------------------------
+
+    def tracks_allocation_sizes(self) -> bool:
+        """True: this wrapper tracks sizes."""
+        return True
+
+    def requested_size(self, address: int) -> int:
+        """Bytes that the caller requested."""
+        chunk = self._find(address)
+        if not self._is_readable(chunk):
+            raise ForeignPointer(address, f"{address:#x} belongs to an allocator that is closed")
+        return chunk.size
+
+    def allocated_size(self, address: int) -> int:
+        """Bytes of the whole chunk, with guard words, as in TensorFlow, so that totals add up."""
+        chunk = self._find(address)
+        sized = self.wrapped.tracks_allocation_sizes()
+        return self.wrapped.allocated_size(chunk.start) if sized else chunk.total
+
+    def allocation_id(self, address: int) -> int:
+        """Number of its request, counting successes from 1."""
+        chunk = self._find(address)
+        sized = self.wrapped.tracks_allocation_sizes()
+        return self.wrapped.allocation_id(chunk.start) if sized else chunk.number
+
+    def stats(self) -> Stats:
+        """Current totals; guard words count as allocated, not as requested."""
+        stats = self.wrapped.stats()
+        return replace(
+            stats, requested_bytes_in_use=max(stats.requested_bytes_in_use - self._chunks.extra, 0)
+        )
+
+    def check_invariants(self) -> None:
+        """Check the tables of the allocator inside, and that it has every chunk of this wrapper."""
+        super().check_invariants()
+        if self.wrapped.tracks_allocation_sizes():
+            for chunk in self.in_use():
+                self.wrapped.requested_size(chunk.start)
+
+    # -- implementation -----------------------------------------------------------------------------------------
+
+    def _is_served(self, size: int, alignment: int) -> bool:
+        """Whether to add guard words. The allocator inside gets all other requests, and raises its own errors."""
+        if not 0 < alignment < MAX_REQUEST or (size == 0 and not self.should_allocate_empty()):
+            return False
+        return 0 <= size <= MAX_REQUEST - self.overhead(alignment)
+
+    def _write_words(self, address: int, size: int) -> None:
+        self.access.write(address - self.guard_bytes, _BEFORE * self.guard_bytes)
+        self.access.write(address + size, _AFTER * self.guard_bytes)
+
+    def _damages_of(self, chunks: Iterable[Guarded]) -> list[Damage]:
+        found: list[Damage] = []
+        for chunk in chunks:
+            found += self._damage(chunk, "before", chunk.address - self.guard_bytes, _BEFORE)
+            found += self._damage(chunk, "after", chunk.end, _AFTER)
+        return found
+
+    def _damage(self, chunk: Guarded, side: Side, at: int, word: bytes) -> list[Damage]:
+        intact = word * self.guard_bytes
+        with self._chunks.lock:
+            data = self.access.read(at, self.guard_bytes) if self._is_readable(chunk) else intact
+        if data == intact or self._chunks.find(chunk.address) is not chunk:  # it may have been freed just now
+            return []
+        first = len(data) - len(data.lstrip(word))
+        last = len(data.rstrip(word))
+        neighbour = self._chunks.neighbour(chunk, side)
+        return [Damage(chunk, side, at + first, last - first, data[first:last], neighbour)]
+
+    def _is_readable(self, chunk: Guarded) -> bool:
+        """Whether its memory can be read: the chunk was not freed meanwhile, and the allocator inside is not closed."""
+        if self._chunks.find(chunk.address) is not chunk:
+            return False
+        try:
+            return not self.wrapped.tracks_allocation_sizes() or self.wrapped.requested_size(chunk.start) > 0
+        except InvalidFree:
+            return False
+
+    def _find(self, address: int) -> Guarded:
+        chunk = self._chunks.find(operator.index(address))
+        if chunk is None:
+            raise self._invalid_free(address)
+        return chunk
+
+    def _invalid_free(self, address: int) -> InvalidFree:
+        """The error for an address that this wrapper did not return."""
+        if self._chunks.is_start(operator.index(address)):
+            return InteriorPointer(address, f"{address:#x} is before the guard words of a chunk in use")
+        if self.wrapped.tracks_allocation_sizes():
+            try:
+                self.wrapped.requested_size(address)
+            except InvalidFree as error:
+                return error
+        return ForeignPointer(address, f"{address:#x} was not allocated by this allocator")
