@@ -82,7 +82,7 @@ def test_many_steps_leak_nothing(release):
     names = len(heap.labels)
     before, chunks = heap.stats(), heap.memory_map()["in_use"].sum()
     with MemoryLog() as log:
-        training.run(300)
+        training.run(100)
         training.finish()
         assert log.alive == []
     after = heap.stats()

@@ -169,7 +169,8 @@ def test_a_corrupt_stat_is_named_by_the_piece_that_holds_it(monkeypatch: pytest.
         read(plane)
 
 
-def test_more_stats_than_are_remembered_are_read() -> None:
+def test_more_stats_than_are_remembered_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profile, "_MAX_KNOWN", 1000)
     plane = PlaneMaker()
     count = 2 * profile._MAX_KNOWN
     plane.line(
