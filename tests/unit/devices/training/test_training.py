@@ -90,7 +90,7 @@ def test_many_steps_leak_nothing(release):
     assert (after.pool_bytes, after.peak_bytes_in_use) == (before.pool_bytes, before.peak_bytes_in_use)
     assert heap.memory_map()["in_use"].sum() == chunks
     assert len(heap.labels) == names
-    assert after.num_allocs - before.num_allocs > 6_000
+    assert after.num_allocs - before.num_allocs > 2_000
     heap.check_invariants()
 
 
