@@ -41,7 +41,7 @@ def of(**facts):
 
 
 @pytest.mark.skipif(not ENTRIES, reason="no ../shared beside this checkout")
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["file"])
+@pytest.mark.parametrize("entry", ENTRIES, ids=[entry["file"] for entry in ENTRIES])
 def test_the_numbers_of_a_pasted_text(entry):
     facts = entry["facts"]
     found = of(**facts)
