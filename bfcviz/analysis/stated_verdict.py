@@ -904,6 +904,13 @@ def _no_context(found: StatedFailure) -> Judgement:
 
 
 def _host(found: StatedFailure) -> Judgement:
+    if found.message == "host-worker":
+        why = (
+            "the memory that the workers of the data loader share (/dev/shm) is full"
+            if "shared_memory" in found.marks
+            else "the system killed a worker of the data loader, as it does when system memory runs out"
+        )
+        return Judgement(Cause.HOST_MEMORY, f"{why[0].upper()}{why[1:]}: not GPU memory.")
     request = found.fact("requested")
     what = (
         "System memory was refused" if request is None else f"{_size(request)} of system memory were refused"
