@@ -62,6 +62,10 @@ def advise(found: StatedFailure, judged: Judgement) -> tuple[StatedAdvice, ...]:
     rule = _mps if found.message.startswith("torch-mps") else _GROUPS[found.message.partition("-")[0]]
     if found.message == "tf-context":
         rule = _call
+    elif found.message == "cuda-shared":
+        rule = _kernel
+    elif found.message == "torch-xpu-block":
+        rule = _torch_refused
     if judged.cause is Cause.HOST_MEMORY:
         rule = _host
     elif judged.cause is Cause.NOT_A_FAILURE:
@@ -74,6 +78,8 @@ def advise(found: StatedFailure, judged: Judgement) -> tuple[StatedAdvice, ...]:
         kinds[AdviceWord.SHAPE_BUG] = StatedAdvice(AdviceWord.SHAPE_BUG, text)
     for each in rule(found, judged):
         kinds.setdefault(each.kind, each)
+    if judged.cause is Cause.REQUEST_EXCEEDS_DEVICE:  # whoever else is there
+        kinds.pop(AdviceWord.OTHER_PROCESSES, None)
     return tuple(kinds.values())
 
 
@@ -111,11 +117,25 @@ def requested(op: str, shape: tuple[int, ...]) -> Requested:
     return Requested.BATCH if len(shape) > 1 and shape[0] > 1 else Requested.UNKNOWN
 
 
+def _is_filter(shape: tuple[int, ...]) -> bool:
+    """Whether a shape is that of a convolution's weights: a small square, then channels in and out."""
+    return len(shape) == 4 and 1 < shape[0] == shape[1] <= _WIDEST_FILTER and min(shape[2:]) > shape[0]
+
+
+_WIDEST_FILTER: Final = 11
+
+
 def _smaller_request(found: StatedFailure, words: str = "") -> Iterator[StatedAdvice]:
     """A smaller request, in the words of what it is."""
     what = Requested.VARIABLE if "initializer" in found.marks else requested(found.op, found.shape)
     subject = found.op or "The tensor"
-    if what is Requested.VARIABLE:
+    if what is not Requested.CONSTANT and _is_filter(found.shape):
+        yield StatedAdvice(
+            AdviceWord.SMALLER_MODEL,
+            f"The tensor {list(found.shape)} has the shape of a convolution's weights: its size is that of the model, "
+            "not of the batch. Use a smaller model, or one of fewer bits.",
+        )
+    elif what is Requested.VARIABLE:
         yield StatedAdvice(
             AdviceWord.SMALLER_MODEL,
             f"{subject} is a variable or a slot of the optimizer: its size is that of the model, not of the batch.",
@@ -483,6 +503,8 @@ def _torch_unknown(found: StatedFailure, judged: Judgement) -> Iterator[StatedAd
             "(ComfyUI: --disable-cuda-malloc), whose message is whole.",
         )
     elif found.framework == "PyTorch XPU" and found.fact("device_total") is not None:
+        if judged.second is Cause.DRIVER_REFUSED:
+            yield from _torch_refused(found, judged)
         yield from _smaller_request(found)
         free = "To see what is free: torch.xpu.mem_get_info() before the step that fails."
         yield StatedAdvice(AdviceWord.RECORD, f"{free} {_recording(found)}")
@@ -559,6 +581,25 @@ def _call(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
             AdviceWord.RECORD, f"Find the call: {wait} makes the traceback name the true line."
         )
     yield from _smaller_request(found, "Leave more of the device to libraries: a smaller batch or model.")
+
+
+def _kernel(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    del found, judged
+    text = "Give the kernel smaller blocks (BLOCK_M, BLOCK_N ...) or fewer num_stages."
+    yield StatedAdvice(AdviceWord.SMALLER_REQUEST, text)
+
+
+def _paddle(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    if judged.cause is Cause.DRIVER_REFUSED:
+        yield StatedAdvice(AdviceWord.DRIVER_BUG, "Test the device alone: paddle.utils.run_check().")
+        return
+    yield from _smaller_request(found, "Reduce the batch, or the size of one input.")
+    yield _look(found)
+    yield StatedAdvice(AdviceWord.SMALLER_MODEL, "Use a smaller model, or paddle.amp.auto_cast.")
+    yield StatedAdvice(
+        AdviceWord.RECORD,
+        "To see what this process holds of it: paddle.device.cuda.memory_reserved() and memory_allocated().",
+    )
 
 
 # ------------------------------------------------------------------------------
@@ -645,6 +686,16 @@ def _jax(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
         )
         yield StatedAdvice(AdviceWord.MALLOC_ASYNC, f"{tensorflow.ASYNC} places by pages.")
         yield from _smaller_request(found)
+    elif found.fact("program_total") and cause is Cause.UNKNOWN:  # the program is small: what else is there
+        yield _look(found)
+        yield StatedAdvice(
+            AdviceWord.PREALLOCATION,
+            f"JAX takes 75 % of the device at the start: {xla.SHARE_NAMES} sets another share; a second program finds "
+            "little.",
+        )
+        text = "See which arrays this process keeps: jax.live_arrays()."
+        yield StatedAdvice(AdviceWord.RECORD, text)
+        return
     else:
         yield from _smaller_request(found, "Reduce the batch, or split the work with jax.lax.map.")
         yield StatedAdvice(
@@ -872,6 +923,13 @@ def _host(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
             f"{tensorflow.POOL_LIMIT} limits the pool of pinned memory.",
         )
         return
+    if "shared_memory" in found.marks:
+        yield StatedAdvice(
+            AdviceWord.SYSTEM_MEMORY,
+            "Give the container more shared memory: docker run --shm-size=8g, or --ipc=host; else use fewer workers of "
+            "the data loader.",
+        )
+        return
     yield StatedAdvice(
         AdviceWord.SYSTEM_MEMORY,
         "Use less system memory: fewer workers of the data loader, data in parts, float32 instead of float64; or "
@@ -899,6 +957,7 @@ _GROUPS: Final[Mapping[str, Rule]] = {
     "rmm": _rmm,
     "onnx": _onnx,
     "ggml": _ggml,
+    "paddle": _paddle,
     "vllm": _vllm,
     "sglang": _vllm,
     "host": _host,

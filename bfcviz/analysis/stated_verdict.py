@@ -234,11 +234,36 @@ def _without_free(found: StatedFailure, request: int, total: int, use: DeviceUse
             "how much is.",
             Cause.CAPACITY,
         )
+    is_one_buffer = found.framework == "PyTorch XPU" and request >= _ONE_BUFFER and pool < _CONTEXT * total
     return Judgement(
         Cause.UNKNOWN,
         f"{_size(request)} were refused. {held}: the other {_size(most)} are free or in use outside of PyTorch; the "
-        "text does not say which.",
-        Cause.OTHER_PROCESS if most > _CONTEXT * total else Cause.CAPACITY,
+        f"text does not say which.{' Drivers of Intel refuse single buffers of some GiB.' if is_one_buffer else ''}",
+        Cause.DRIVER_REFUSED
+        if is_one_buffer
+        else Cause.OTHER_PROCESS
+        if most > _CONTEXT * total
+        else Cause.CAPACITY,
+    )
+
+
+_ONE_BUFFER: Final = 1 * GiB
+"""Intel's drivers refuse single buffers from some size on: 4 GiB where nothing else is set, less under WSL."""
+
+
+def _largest_buffer(found: StatedFailure) -> Judgement:
+    """One buffer is larger than the driver, or the memory inside a multiprocessor, allows."""
+    request, limit = found.fact("requested") or 0, found.fact("limit") or 0
+    if "on_chip" in found.marks:
+        what = (
+            f"A kernel needs {_size(request)} of the {_size(limit)} of shared memory that it may use, which lies "
+            "inside each multiprocessor: the memory of the device is not short."
+        )
+        return Judgement(Cause.REQUEST_EXCEEDS_LIMIT, what)
+    return Judgement(
+        Cause.REQUEST_EXCEEDS_LIMIT,
+        f"One buffer of {_size(request)} is more than the driver allows for any, {_size(limit)}.",
+        Cause.DRIVER_REFUSED,
     )
 
 
@@ -540,7 +565,7 @@ def _above_limit(found: StatedFailure) -> Judgement | None:
 
 def _pool_full(found: StatedFailure) -> Judgement | None:
     request, limit, used = found.fact("requested"), found.fact("limit"), found.fact("in_use")
-    available, pool = found.fact("available"), found.fact("reserved")
+    available = found.fact("available")
     if request is None:
         if limit and used:
             return _counters_alone(limit, used)
@@ -559,16 +584,29 @@ def _pool_full(found: StatedFailure) -> Judgement | None:
             Cause.DRIVER_REFUSED,
         )
     if used is not None and limit is not None and found.fact("extension_refused") is None:
-        largest = found.fact("largest_free")
-        piece = "" if largest is None else f"; the largest free chunk has {_size(largest)}"
-        free = (pool if pool is not None else limit) - used
+        return _in_pieces(found, request, limit, used)
+    return None
+
+
+def _in_pieces(found: StatedFailure, request: int, limit: int, used: int) -> Judgement:
+    """Enough is left under the limit."""
+    largest, pool = found.fact("largest_free"), found.fact("reserved")
+    if largest is None and pool is None and used == found.fact("peak"):
         return Judgement(
-            Cause.CACHED_FRAGMENTATION,
-            f"{_size(request)} were asked and {_size(max(0, free))} are free under the limit of {_size(limit)}, but "
-            f"not in one piece{piece}.",
+            Cause.UNKNOWN,
+            f"{_size(request)} were asked, and {_size(limit - used)} of the limit of {_size(limit)} are not in use, "
+            "nor were more in use before: the pool could not grow so far because others hold it, or what is free "
+            "lies in pieces. The lines on chunks decide, and they are not in the text.",
             Cause.OTHER_PROCESS,
         )
-    return None
+    piece = "" if largest is None else f"; the largest free chunk has {_size(largest)}"
+    free = (pool if pool is not None else limit) - used
+    return Judgement(
+        Cause.CACHED_FRAGMENTATION,
+        f"{_size(request)} were asked and {_size(max(0, free))} are free under the limit of {_size(limit)}, but "
+        f"not in one piece{piece}.",
+        Cause.OTHER_PROCESS,
+    )
 
 
 def _counters_alone(limit: int, used: int) -> Judgement:
@@ -605,6 +643,13 @@ def _program(found: StatedFailure) -> Judgement | None:
     if total is None:
         return None
     parts = {"arguments": "parameters", "outputs": "live_out", "temporaries": "temp"}
+    if total < SMALLEST_DEVICE:
+        return Judgement(
+            Cause.UNKNOWN,
+            f"The program needs only {_size(total)}. So the device is full of something else: of arrays that this "
+            "process keeps, or of another process. Which of both is not in the text.",
+            Cause.OTHER_PROCESS,
+        )
     sizes = {name: found.fact(key) or 0 for name, key in parts.items()}
     largest = max(sizes, key=lambda name: sizes[name])
     is_temp = (
@@ -820,6 +865,33 @@ def _call(found: StatedFailure) -> Judgement:
     )
 
 
+def _library(found: StatedFailure) -> Judgement:
+    del found
+    return Judgement(
+        Cause.UNKNOWN,
+        "A library of CUDA could not start. Most often too little of the device is free for it; an earlier error of a "
+        "kernel or a driver that does not fit says the same. There is no number in the text.",
+        Cause.CAPACITY,
+    )
+
+
+def _paddle(found: StatedFailure) -> Judgement:
+    request, free, used = found.fact("requested"), found.fact("device_free"), found.fact("device_used")
+    if request is None or free is None:
+        return Judgement(Cause.UNKNOWN, "The numbers of this failure are not in the text.", Cause.CAPACITY)
+    if free >= request:
+        return Judgement(
+            Cause.DRIVER_REFUSED, f"{_size(request)} were refused with {_size(free)} free on the device."
+        )
+    rest = "" if used is None else f" {_size(used)} are in use, by this process and others together."
+    return Judgement(
+        Cause.CAPACITY,
+        f"{_size(request - free)} are missing ({_size(request)} asked, {_size(free)} free).{rest} Who holds them is "
+        "not in the text.",
+        Cause.OTHER_PROCESS,
+    )
+
+
 def _no_context(found: StatedFailure) -> Judgement:
     total = found.fact("device_total")
     size = "" if total is None else f" of {_size(total)}"
@@ -832,6 +904,13 @@ def _no_context(found: StatedFailure) -> Judgement:
 
 
 def _host(found: StatedFailure) -> Judgement:
+    if found.message == "host-worker":
+        why = (
+            "the memory that the workers of the data loader share (/dev/shm) is full"
+            if "shared_memory" in found.marks
+            else "the system killed a worker of the data loader, as it does when system memory runs out"
+        )
+        return Judgement(Cause.HOST_MEMORY, f"{why[0].upper()}{why[1:]}: not GPU memory.")
     request = found.fact("requested")
     what = (
         "System memory was refused" if request is None else f"{_size(request)} of system memory were refused"
@@ -912,6 +991,8 @@ _SOFT: Final[Mapping[str, Callable[[StatedFailure], str]]] = {
 
 _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
     "torch-cuda": _torch,
+    "torch-cut": _torch,
+    "torch-xpu-block": _largest_buffer,
     "torch-async": _torch,
     "torch-mps": _mps,
     "torch-mps-buffer": _mps,
@@ -933,6 +1014,9 @@ _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
     **dict.fromkeys(("vllm-blocks", "vllm-length", "vllm-start", "vllm-profiling", "sglang-fraction"), _vllm),
     "vllm-profile": _vllm,
     "cuda-call": _call,
-    **dict.fromkeys(("host-numpy", "host-killed"), _host),
+    "cuda-library": _library,
+    "cuda-shared": _largest_buffer,
+    "paddle": _paddle,
+    **dict.fromkeys(("host-numpy", "host-killed", "host-worker"), _host),
 }
 """The rule for each text; a test holds it against the tables."""

@@ -60,6 +60,44 @@ MESSAGES: Final = (
         is_weak=True,
     ),
     Message(
+        "cuda-library",
+        "CUDA",
+        "cuBLAS or cuDNN could not start. Most often too little of the device is free for what they allocate then; a "
+        "driver that does not fit, or an earlier error of a kernel, such as an index out of range, says the same.",
+        ("CUBLAS_STATUS_NOT_INITIALIZED", "CUDNN_STATUS_NOT_INITIALIZED"),
+        "cublasCreate, cudnnCreate",
+        family="cuda",
+        marks={"NOT_INITIALIZED": "torch"},
+        is_weak=True,
+    ),
+    Message(
+        "cuda-shared",
+        "Triton",
+        "A kernel needs more of the memory inside a multiprocessor than there is. The memory of the device has nothing "
+        "to do with it.",
+        ("out of resource: shared memory, Required: {number}",),
+        "triton/runtime/errors.py",
+        family="kernel",
+        numbers=(
+            Number("requested", "bytes of shared memory that the kernel needs", ("Required: {number}",)),
+            Number("limit", "bytes that a kernel may use", ("Hardware limit: {number}",)),
+        ),
+        marks={"shared memory": "on_chip"},
+    ),
+    Message(
+        "host-worker",
+        "PyTorch CPU",
+        "The system ended a process that loads data: `Killed` because system memory ran out, `Bus error` because "
+        "/dev/shm, which the workers share, is full.",
+        (
+            "DataLoader worker (pid {number}) is killed by signal: Killed",
+            "DataLoader worker (pid {number}) is killed by signal: Bus error",
+        ),
+        "torch/utils/data/dataloader.py",
+        family="host",
+        marks={"DataLoader": "host", "Bus error": "shared_memory"},
+    ),
+    Message(
         "host-numpy",
         "NumPy",
         "System memory was refused, not GPU memory.",

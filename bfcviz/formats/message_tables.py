@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from bfcviz.formats import cupy, driver, ggml, onnxruntime, rmm, tensorflow, torch, vllm, xla
+from bfcviz.formats import cupy, driver, ggml, onnxruntime, paddle, rmm, tensorflow, torch, vllm, xla
 from bfcviz.formats.messages import Message
 
 TABLES: Final[tuple[Message, ...]] = (
@@ -14,6 +14,7 @@ TABLES: Final[tuple[Message, ...]] = (
     *cupy.MESSAGES,
     *rmm.MESSAGES,
     *ggml.MESSAGES,
+    *paddle.MESSAGES,
     *vllm.MESSAGES,
 )
 """Of two texts that begin at one place, the first counts."""

@@ -309,6 +309,46 @@ _REQUESTED: Final = Number(
     "above that the next multiple of 2 MiB",
     ("Tried to allocate {size}",),
 )
+_CUDA_NUMBERS: Final = (
+    _REQUESTED,
+    Number(
+        "device_total",
+        "the whole device, as the driver says",
+        ("total capacity of {size}", "total capacty of {size}", "{size} total capacity"),
+    ),
+    Number(
+        "device_free",
+        "free on the device after PyTorch returned its unused segments",
+        ("of which {size} is free", "{size} free;"),
+    ),
+    Number(
+        "limit",
+        "what torch.cuda.set_per_process_memory_fraction allows this process",
+        ("{size} allowed;",),
+    ),
+    Number(
+        "process_in_use",
+        "this process as the driver counts it: the allocator, and the context, libraries and graphs",
+        ("this process has {size} memory in use",),
+    ),
+    Number(
+        "allocated",
+        "live tensors",
+        ("{size} is allocated by PyTorch", "{size} already allocated"),
+    ),
+    Number(
+        "private_pools",
+        "free memory that only CUDA graphs and MemPools may use",
+        ("with {size} allocated in private pools",),
+    ),
+    Number(
+        "reserved_unallocated",
+        "held by PyTorch and free, in segments that a live tensor keeps from being returned",
+        ("{size} is reserved by PyTorch but unallocated",),
+    ),
+    Number("reserved", "all segments that PyTorch holds", ("{size} reserved in total by PyTorch",)),
+    Number("cached", "held by PyTorch and free (versions up to 1.3)", ("{size} cached",)),
+)
 _VERSIONS: Final = {
     "total capacty": "2.1",
     NEW_CONF: "2.9 or later",
@@ -331,49 +371,35 @@ MESSAGES: Final = (
         tuple(f"{word} out of memory" for word in ("CUDA", "HIP", "XPU")),
         _CUDA_SOURCE,
         family="torch",
-        numbers=(
-            _REQUESTED,
-            Number(
-                "device_total",
-                "the whole device, as the driver says",
-                ("total capacity of {size}", "total capacty of {size}", "{size} total capacity"),
-            ),
-            Number(
-                "device_free",
-                "free on the device after PyTorch returned its unused segments",
-                ("of which {size} is free", "{size} free;"),
-            ),
-            Number(
-                "limit",
-                "what torch.cuda.set_per_process_memory_fraction allows this process",
-                ("{size} allowed;",),
-            ),
-            Number(
-                "process_in_use",
-                "this process as the driver counts it: the allocator, and the context, libraries and graphs",
-                ("this process has {size} memory in use",),
-            ),
-            Number(
-                "allocated",
-                "live tensors",
-                ("{size} is allocated by PyTorch", "{size} already allocated"),
-            ),
-            Number(
-                "private_pools",
-                "free memory that only CUDA graphs and MemPools may use",
-                ("with {size} allocated in private pools",),
-            ),
-            Number(
-                "reserved_unallocated",
-                "held by PyTorch and free, in segments that a live tensor keeps from being returned",
-                ("{size} is reserved by PyTorch but unallocated",),
-            ),
-            Number("reserved", "all segments that PyTorch holds", ("{size} reserved in total by PyTorch",)),
-            Number("cached", "held by PyTorch and free (versions up to 1.3)", ("{size} cached",)),
-        ),
+        numbers=_CUDA_NUMBERS,
         marks={NEW_CONF: "conf", HIP_CONF: "hip_conf"},
         versions=_VERSIONS,
         behind=40,
+    ),
+    Message(
+        "torch-cut",
+        "PyTorch CUDA",
+        "The same text without its first words.",
+        ("Tried to allocate {size} (GPU", "Tried to allocate {size}. GPU"),
+        _CUDA_SOURCE,
+        family="torch",
+        numbers=_CUDA_NUMBERS,
+        marks={NEW_CONF: "conf", HIP_CONF: "hip_conf"},
+        versions=_VERSIONS,
+        is_weak=True,
+    ),
+    Message(
+        "torch-xpu-block",
+        "PyTorch XPU",
+        "One buffer is larger than the driver allows for any, as OpenCL's and Level Zero's do by default.",
+        ("Current platform can NOT allocate memory block with size larger than {size}",),
+        "intel-extension-for-pytorch, csrc/gpu/runtime/CachingDeviceAllocator.cpp",
+        family="torch",
+        numbers=(
+            Number("requested", "the segment that was asked of the driver", ("Tried to allocate {size}",)),
+            Number("limit", "the largest buffer", ("size larger than {size}",)),
+            Number("device_total", "the whole device", ("{size} total capacity",)),
+        ),
     ),
     Message(
         "torch-async",

@@ -154,6 +154,7 @@ MESSAGES: Final = (
             "Out of memory trying to allocate",
             "Failed to allocate request for",
             "RESOURCE_EXHAUSTED: Failed to allocate",
+            "Failed to allocate {number} bytes for new constant",
         ),
         "xla/stream_executor/integrations/tf_allocator_adapter.cc, xla/pjrt",
         family="bfc",

@@ -343,7 +343,7 @@ def _numbers(entry: Message, flat: str, glued: str) -> dict[str, StatedSize]:
 def _more(statement: _Statement, begins: str, flat: str) -> None:
     """What a table cannot say: the tensor, the processes of the driver's list."""
     name = statement.entry.name
-    if name == "torch-cuda":
+    if name in {"torch-cuda", "torch-cut"}:
         backend = begins[:4].strip("o ")
         statement.framework = torch.BACKENDS.get(backend, statement.framework)
         for pid, size in torch.PROCESS.findall(flat):
@@ -597,7 +597,7 @@ def _failure(join: _Joined, hints: set[str]) -> StatedFailure:
     is_jax = framework.startswith("JAX")
     slack = {name: size.slack for name, size in kept.items() if size.slack}
     values = {name: size.value for name, size in kept.items()}
-    if join.processes and join.first.entry.name == "torch-cuda" and "process_in_use" in values:
+    if join.processes and join.first.entry.name in {"torch-cuda", "torch-cut"} and "process_in_use" in values:
         values["other_processes"] = sum(join.processes.values())
     return StatedFailure(
         message=join.first.entry.name,
@@ -650,7 +650,7 @@ def _framework(first: _Statement, hints: set[str]) -> str:
         return "JAX" if is_xla and "tensorflow" not in hints else "TensorFlow"
     if first.entry.name == "cuda-call" and "ggml" in first.marks:
         return "llama.cpp"
-    if first.entry.name == "cuda-call" and "torch" in first.marks:
+    if first.entry.name in {"cuda-call", "cuda-library"} and "torch" in first.marks:
         return {"ROCm": "PyTorch ROCm", "oneAPI": "PyTorch XPU"}.get(first.framework, "PyTorch CUDA")
     return first.framework
 

@@ -306,6 +306,24 @@ def test_empty_cache_never_helps_a_failed_request():
         ("vllm-blocks", "vLLM", {}, ("kv",), Cause.CAP_BY_SETTING),
         ("tf-context", "TensorFlow", {}, (), Cause.OTHER_PROCESS),
         ("cuda-call", "CUDA", {}, (), Cause.UNKNOWN),
+        ("cuda-library", "CUDA", {}, ("torch",), Cause.UNKNOWN),
+        (
+            "cuda-shared",
+            "Triton",
+            {"requested": 2000, "limit": 1000},
+            ("on_chip",),
+            Cause.REQUEST_EXCEEDS_LIMIT,
+        ),
+        ("host-worker", "PyTorch CPU", {}, ("host", "shared_memory"), Cause.HOST_MEMORY),
+        (
+            "torch-xpu-block",
+            "PyTorch XPU",
+            {"requested": 6 * GIB, "limit": 4 * GIB, "device_total": 16 * GIB},
+            (),
+            Cause.REQUEST_EXCEEDS_LIMIT,
+        ),
+        ("paddle", "PaddlePaddle", {"requested": GIB, "device_free": MIB}, (), Cause.CAPACITY),
+        ("paddle", "PaddlePaddle", {"requested": MIB, "device_free": GIB}, (), Cause.DRIVER_REFUSED),
     ],
 )
 def test_the_other_frameworks(message, framework, facts, marks, cause):
@@ -321,6 +339,35 @@ def test_which_buffer_of_llama_cpp():
     assert first("compute") == "sequence_or_context_length"
     assert first("weights") == "smaller_model_or_precision"
     assert "kv_cache_size" in kinds(StatedFailure("ggml-buffer", "llama.cpp", {}, marks=frozenset({"kv"})))
+
+
+def test_a_small_program_is_not_what_fills_the_device():
+    found = StatedFailure("xla-bytes", "JAX", {"requested": 6 * MIB, "program_total": 12 * MIB})
+    judged = judge(found)
+    assert (judged.cause, judged.second) == (Cause.UNKNOWN, Cause.OTHER_PROCESS)
+    assert not {"smaller_model_or_precision", "smaller_request_or_batch"} & {*kinds(found)}
+
+
+@pytest.mark.parametrize(
+    ("more", "cause"),
+    [({}, Cause.UNKNOWN), ({"largest_free": MIB}, Cause.CACHED_FRAGMENTATION)],
+)
+def test_pieces_are_told_only_where_the_text_shows_them(more, cause):
+    facts = {"requested": GIB, "limit": 10 * GIB, "in_use": 2 * GIB, "peak": 2 * GIB}
+    found = StatedFailure("tf-tensor", "TensorFlow", {**facts, **more})
+    assert judge(found).cause is cause
+
+
+def test_the_weights_of_a_convolution_have_no_batch():
+    found = StatedFailure("tf-tensor", "TensorFlow", {"requested": GIB}, shape=(3, 3, 512, 1024))
+    assert kinds(found)[0] == "smaller_model_or_precision"
+    assert "smaller_request_or_batch" not in kinds(found)
+
+
+def test_no_other_process_helps_a_request_beyond_every_device():
+    found = StatedFailure("onnx-driver", "ONNX Runtime", {"requested": 1 << 61})
+    assert judge(found).cause is Cause.REQUEST_EXCEEDS_DEVICE
+    assert "free_other_processes" not in kinds(found)
 
 
 @pytest.mark.parametrize(

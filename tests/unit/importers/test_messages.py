@@ -40,6 +40,56 @@ CUDA_2_FACTS = {
 CASES = [
     ("torch today", CUDA_2, "PyTorch CUDA", CUDA_2_FACTS),
     (
+        "torch, its first words cut off",
+        (
+            "Tried to allocate 20.00 MiB (GPU 0; 4.00 GiB total capacity; 3.00 GiB already allocated; 2.00 MiB free; "
+            "3.25 GiB reserved in total by PyTorch)"
+        ),
+        "PyTorch CUDA",
+        {"requested": 20 * MIB, "device_total": 4 * GIB, "device_free": 2 * MIB, "reserved": 13 * GIB // 4},
+    ),
+    (
+        "torch, one buffer of Intel's",
+        (
+            "Current platform can NOT allocate memory block with size larger than 4GB! Tried to allocate "
+            "6.00 GiB (GPU  0; 16.00 GiB total capacity; 0 bytes already allocated; 0 bytes reserved in total by "
+            "PyTorch)"
+        ),
+        "PyTorch XPU",
+        {"requested": 6 * GIB, "limit": 4 * GIB, "device_total": 16 * GIB},
+    ),
+    (
+        "paddle",
+        (
+            "ResourceExhaustedError: Out of memory error on GPU 0. Cannot allocate 512.000244MB memory on GPU 0, "
+            "7.500000GB memory has been allocated and available memory is only 12.750000MB."
+        ),
+        "PaddlePaddle",
+        {"device_used": 15 * GIB // 2, "device_free": 51 * MIB // 4},
+    ),
+    (
+        "a constant of XLA",
+        "INTERNAL: Failed to allocate 4096 bytes for new constant",
+        "JAX",
+        {"requested": 4096},
+    ),
+    (
+        "triton",
+        (
+            "OutOfResources: out of resource: shared memory, Required: 180224, Hardware limit: 101376. Reducing block "
+            "sizes or `num_stages` may help."
+        ),
+        "Triton",
+        {"requested": 180224, "limit": 101376},
+    ),
+    ("a library", "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", "PyTorch CUDA", {}),
+    (
+        "a worker",
+        "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.",
+        "PyTorch CPU",
+        {},
+    ),
+    (
         "torch 2.1",  # with its typo
         (
             "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total "
