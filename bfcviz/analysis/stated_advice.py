@@ -78,7 +78,7 @@ def advise(found: StatedFailure, judged: Judgement) -> tuple[StatedAdvice, ...]:
         kinds[AdviceWord.SHAPE_BUG] = StatedAdvice(AdviceWord.SHAPE_BUG, text)
     for each in rule(found, judged):
         kinds.setdefault(each.kind, each)
-    if judged.cause is Cause.REQUEST_EXCEEDS_DEVICE:  # whoever else is there
+    if judged.cause is Cause.REQUEST_EXCEEDS_DEVICE:  # too large for an empty device
         kinds.pop(AdviceWord.OTHER_PROCESSES, None)
     return tuple(kinds.values())
 
