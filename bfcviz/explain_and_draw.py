@@ -15,7 +15,7 @@ from bfcviz.analysis import comparison, event_text
 from bfcviz.analysis import growths as growth_search
 from bfcviz.analysis import leaks as leak_search
 from bfcviz.analysis.account import Account, account_at, account_of, figures_of_facts
-from bfcviz.analysis.compared_recordings import paired_heaps
+from bfcviz.analysis.alignment import paired_heaps
 from bfcviz.analysis.comparison import RecordingComparison
 from bfcviz.analysis.diagnosis import Diagnosis
 from bfcviz.analysis.growths import Growths

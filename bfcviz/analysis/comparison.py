@@ -10,8 +10,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.analysis.alignment import AlignedBy, PairedStep, StepAlignment, align
-from bfcviz.analysis.compared_recordings import CommonHolders, ComparedRecording, RecordingSide, shared
+from bfcviz.analysis.alignment import (
+    AlignedBy,
+    CommonHolders,
+    ComparedRecording,
+    PairedStep,
+    RecordingSide,
+    StepAlignment,
+    align,
+    shared,
+)
 from bfcviz.analysis.leaks import Growth, duration, growth
 from bfcviz.analysis.short_names import counted, shortened
 from bfcviz.events.origin import Status, regions_known, requested_bytes_known, stated_peak

@@ -11,16 +11,21 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.short_names import counted, cut, path_end, short_address
 from bfcviz.events.event_source import BLOCK
-from bfcviz.events.origin import STATE_ONLY, Origin, RecordedFailure
+from bfcviz.events.origin import STATE_ONLY, Origin, RecordedFailure, regions_known
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.formats import cupy, rmm, tensorflow
 from bfcviz.formats.torch import DEFAULTS as TORCH_DEFAULTS
 from bfcviz.formats.torch import Rules
-from bfcviz.model.grouping import place_in_code
+from bfcviz.model.grouping import UNNAMED, place_in_code
+from bfcviz.model.holders import Holders, holders
 from bfcviz.model.lifetimes import born_of, times_of
 from bfcviz.model.model import Model
 from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# Diagnosis: the verdict on one request, with the numbers that it follows from. Sizes are bytes.
+
 
 if TYPE_CHECKING:
     from bfcviz.analysis.account import DeviceAccount
@@ -982,3 +987,58 @@ def _pin(pin: Pin) -> str:
         parts.append(f"freed at event {pin.freed:,}")
     stack = pin.details.get("stack", "").strip().splitlines()
     return ", ".join([*parts, *stack[:1]])
+
+
+# ------------------------------------------------------------------------------
+# The headline of a peak: how much was in use, and who held it; one short sentence, as plain text.
+
+_LEAST_SHARE: Final = 0.2
+"""Of the bytes in use: a holder with less is named only if all holders around it have less, too."""
+
+
+def peak_headline(model: Model) -> str:
+    """The bytes in use at the model's step, which is the peak if there is a history, and the largest holder."""
+    used = model.table.bytes_in_use
+    if not used:
+        return "No allocation in this heap"
+    name, share = largest_holder(model)
+    has_regions = regions_known(model.trace.origin.details, model.pool)
+    of_pool = f" of a pool of {format_bytes(model.table.pool_bytes)}" if has_regions else ""
+    held = f", {share:.0%} {'' if name.startswith('allocated ') else 'held by '}{name}" if name else ""
+    peak = "" if model.trace.origin.details.get("history") == STATE_ONLY else "Peak: "
+    return f"{peak}{format_bytes(used)} in use{of_pool}{held}"
+
+
+def largest_holder(model: Model) -> tuple[str, float]:
+    """The name of the holder to name first, and its share (0..1) of the bytes in use; "" if none has a name."""
+    found = holders(model, "op")
+    row, total = _heaviest(found), max(found.bytes_in_use, 1)
+    name, size = found.path(row), int(found.rows["bytes"][row])
+    if found.names[row] == UNNAMED["op"]:
+        name, size = _largest_place(model)
+    return path_end(name, _LONGEST), size / total
+
+
+def _largest_place(model: Model) -> tuple[str, int]:
+    """The line of code that allocated most of the memory in use, and its bytes; "" where no stack says it."""
+    chunks, labels = model.in_use(), model.trace.labels
+    sizes = np.bincount(chunks["label"], chunks["size"])
+    places: dict[str, int] = {}
+    for label in np.flatnonzero(sizes).tolist():
+        place = place_in_code(labels[label].details.get("stack", ""))
+        places[place] = places.get(place, 0) + int(sizes[label])
+    best = max(places, key=lambda place: (places[place], place))
+    return best, places[best]
+
+
+def _heaviest(found: Holders) -> int:
+    """The innermost of the largest holders with `_LEAST_SHARE`; row 0 where nothing is in use."""
+    rows, here = found.rows, 0
+    while True:
+        inside = (rows["parent"] == here).nonzero()[0]
+        if not len(inside):
+            return here
+        best = int(inside[rows["bytes"][inside].argmax()])
+        if here and int(rows["bytes"][best]) < _LEAST_SHARE * found.bytes_in_use:
+            return here
+        here = best

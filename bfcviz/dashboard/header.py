@@ -10,9 +10,8 @@ from typing import Final
 import ipywidgets as widgets
 
 from bfcviz.analysis.account import ACCOUNT_STYLE, DeviceAccount, account_bar
-from bfcviz.analysis.diagnosis import Diagnosis, failure_headline
+from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, peak_headline
 from bfcviz.analysis.event_text import explain, step_line
-from bfcviz.analysis.headline import peak_headline
 from bfcviz.analysis.search import Search, search_words
 from bfcviz.analysis.why import diagnose, failed_steps
 from bfcviz.events.origin import Origin, Status, facts_of, holds_only_states, recorded_failures

@@ -22,8 +22,7 @@ from bfcviz.figures.theme import contrasting
 from bfcviz.figures.view_options import PLAIN, Look
 from bfcviz.model import Model
 from bfcviz.model.grouping import SEPARATORS, UNNAMED, Grouping, HolderChoice, Path, grouping
-from bfcviz.model.holders import ROOT, HolderAmounts, HolderIndex, RunningCount
-from bfcviz.model.mark_growth import MarkGrowth, MarkPair
+from bfcviz.model.holders import ROOT, HolderAmounts, HolderIndex, MarkGrowth, MarkPair, RunningCount
 from bfcviz.model.row_storage import CHUNK_ROW
 from bfcviz.model.trace_index import known_index
 from bfcviz.units import format_bytes

@@ -6,8 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, request_words
-from bfcviz.analysis.headline import peak_headline
+from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, peak_headline, request_words
 from bfcviz.analysis.short_names import path_end
 from bfcviz.events.origin import facts_of
 from bfcviz.events.row_copy import taken

@@ -17,7 +17,7 @@ from bfcviz.events.labels import MAX_LABEL_BYTES, SHORTEST_LINE, Labels
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.schema import EVENT, Events
 from bfcviz.events.storage.files import OpenFile, open_regular, reading
-from bfcviz.events.storage.recording_files import (
+from bfcviz.events.storage.recording import (
     EVENTS_FILE,
     LABELS_FILE,
     RECORD,

@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 from bfcviz._context_manager import Closing
 from bfcviz.events.origin import MAX_ORIGIN_BYTES
 from bfcviz.events.storage.files import PRIVATE_FILE, OpenFile, open_regular, read_small, reading, replacing
-from bfcviz.events.storage.recording import claim_folder
-from bfcviz.events.storage.recording_files import (
+from bfcviz.events.storage.recording import (
     EVENTS_FILE,
     LABELS_FILE,
     ORIGIN_FILE,
     RECORD,
+    claim_folder,
     find_end,
     read_origin,
 )

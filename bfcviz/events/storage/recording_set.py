@@ -16,7 +16,7 @@ from typing import Final
 
 from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.storage.files import PRIVATE_FOLDER, reading
-from bfcviz.events.storage.recording_files import EVENTS_FILE, LABELS_FILE, ORIGIN_FILE, files_of, find_end
+from bfcviz.events.storage.recording import EVENTS_FILE, LABELS_FILE, ORIGIN_FILE, files_of, find_end
 
 # ------------------------------------------------------------------------------
 # A folder with several recordings, one for each process: the workers of a cluster, or the ranks of a program.

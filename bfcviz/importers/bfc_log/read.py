@@ -15,8 +15,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.formats import onnxruntime
 from bfcviz.formats.xla import JAX_WORDS, REACTANT, TENSORFLOW_WORDS
 from bfcviz.importers.bfc_log.dump import Dump, DumpCollector, Note
-from bfcviz.importers.bfc_log.error_messages import attach_errors, buffer_tables
-from bfcviz.importers.bfc_log.failed_pool import RERUN, FailedPool, failed_pool
+from bfcviz.importers.bfc_log.failed_pool import RERUN, FailedPool, attach_errors, buffer_tables, failed_pool
 from bfcviz.importers.bfc_log.grammar import (
     CHUNK_LINES,
     MARKER,

@@ -19,8 +19,7 @@ from typing import Any, Final
 
 from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.labels import without_surrogates
-from bfcviz.events.storage.recording import Recording
-from bfcviz.events.storage.recording_files import remove_files
+from bfcviz.events.storage.recording import Recording, remove_files
 from bfcviz.events.storage.recording_set import claim_subfolder
 from bfcviz.frameworks import WatchRequest, resolve, way_of
 from bfcviz.live import heap_provider, labels

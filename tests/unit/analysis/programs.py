@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from unit.figures.synthetic import KiB, MiB, PlainHeap
 
-from bfcviz.analysis.compared_recordings import CommonHolders, RecordingSide
+from bfcviz.analysis.alignment import CommonHolders, RecordingSide
 
 LEAK = 4 * KiB
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.analysis.compared_recordings import evenly, increasing, shared
+from bfcviz.analysis.alignment import evenly, increasing, shared
 
 
 def longest(values):

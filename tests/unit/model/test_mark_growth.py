@@ -6,8 +6,7 @@ from unit.figures.synthetic import MiB, PlainHeap
 from bfcviz.events.schema import Kind
 from bfcviz.model import Model
 from bfcviz.model.grouping import grouping
-from bfcviz.model.holders import ROOT, HolderIndex
-from bfcviz.model.mark_growth import MarkGrowth, MarkPair, NamedMark
+from bfcviz.model.holders import ROOT, HolderIndex, MarkGrowth, MarkPair, NamedMark
 from bfcviz.model.navigation import BEGINS, ENDS
 
 
