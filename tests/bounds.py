@@ -53,7 +53,7 @@ def tested(which, tests):
     with tempfile.TemporaryDirectory(prefix="bfcviz-bounds-") as folder:
         home, python = Path(folder) / "bfcviz", Path(folder) / "env" / "bin" / "python"
         copy_checkout(home)
-        uv("venv", "-q", "-p", PYTHON[which], python.parents[1])
+        uv("venv", "-q", "--seed", "-p", PYTHON[which], python.parents[1])
         uv("pip", "install", "-q", "-p", python, "--resolution", RESOLUTION[which], "-e", f"{home}[dev]")
         passed, found = run(python, home, [*WARNINGS[which], *tests]), installed(python)
         before, other = OTHER_CUPY

@@ -15,6 +15,10 @@ from hypothesis import settings
 # Takes seconds to import: a parser of IRIs that jsonschema, and so nbformat, uses if it is there.
 sys.modules.setdefault("rfc3987_syntax", None)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup makes every child ignore it, and tests send it
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # so does a shell that starts a program in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The tests run beside each other: a second thread of linear algebra would only wait, and keep a core busy with it.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

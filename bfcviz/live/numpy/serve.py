@@ -28,16 +28,13 @@ from bfcviz.units import format_bytes, parse_bytes
 # ------------------------------------------------------------------------------
 # NumPy's C functions for memory handlers (NEP 49), called through its exported table: needs no headers.
 
-# Indices in the table, fixed by NumPy's ABI since 1.22: numpy/core/code_generators/numpy_api.py
+# Indices in the table, fixed by NumPy's ABI since 1.22: numpy/_core/code_generators/numpy_api.py
 _SET_HANDLER, _GET_HANDLER, _DEFAULT_HANDLER = 304, 305, 306
 
 
 @cache
 def _table() -> Any:
-    try:
-        umath = import_module("numpy._core._multiarray_umath")
-    except ImportError:
-        umath = import_module("numpy.core._multiarray_umath")
+    umath = import_module("numpy._core._multiarray_umath")
     pointer = _pointer(umath._ARRAY_API, None)  # noqa: SLF001  what C extensions read
     return ctypes.cast(pointer, ctypes.POINTER(ctypes.c_void_p))
 

@@ -92,7 +92,7 @@ class Board:
         """A field of the first visible trace of this name."""
         return self.page.evaluate(
             "([plot, name, field]) => { const t = plot.data.find(t => t.name === name && t.visible !== false);"
-            "return t === undefined ? null : Array.from(t[field]); }",
+            "return t === undefined ? null : Array.from(t[field], x => Number.isNaN(x) ? null : x); }",
             [self.plot(), name, field],
         )
 

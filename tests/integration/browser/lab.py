@@ -34,6 +34,12 @@ _BARE_TOPIC = "Kernel message validation error: Unexpected token 'k', \"kernel."
 """Seen once on a busy machine: Jupyter's server sent a status message of the kernel with its ZeroMQ topic in front, and
 JupyterLab refused it. No message of a widget has such a topic."""
 
+RUNNING = """number => {
+  const cell = jupyterapp.shell.currentWidget.content.widgets[number];
+  return (cell.model.executionState ?? (cell.promptNode.textContent.includes('*') ? 'running' : 'idle')) === 'running';
+}"""
+"""Whether a cell runs; before JupyterLab 4.3 only its prompt says it."""
+
 _SETTINGS = {
     "apputils-extension/notification.jupyterlab-settings": {"fetchNews": "false", "checkForUpdates": False},
     "docmanager-extension/plugin.jupyterlab-settings": {"autosave": False},

@@ -2,6 +2,7 @@
 
 import pytest
 from integration.browser.board import Board, write_notebook
+from integration.browser.lab import RUNNING
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -49,9 +50,6 @@ job = bfcviz.LiveDashboard("job")
 job
 """
 
-RUNNING = (
-    "number => jupyterapp.shell.currentWidget.content.widgets[number].model.executionState === 'running'"
-)
 STEP_TEXT = "/step ([0-9,]+) of ([0-9,]+)/.exec(board.querySelector('.bfcviz-step-line').innerText)"
 NEWER = f"([board, before]) => Number({STEP_TEXT}[1].replaceAll(',', '')) > before"
 LONGER = f"([board, before]) => Number({STEP_TEXT}[2].replaceAll(',', '')) > before"

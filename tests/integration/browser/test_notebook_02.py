@@ -2,6 +2,7 @@
 
 import pytest
 from integration.browser.board import Board, write_notebook
+from integration.browser.lab import RUNNING
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 
@@ -51,9 +52,6 @@ same = same and np.array_equal(ours["address"], theirs["address"]) and np.array_
 same = same and model.stats().bytes_in_use == heap.stats().bytes_in_use
 """
 
-RUNNING = (
-    "number => jupyterapp.shell.currentWidget.content.widgets[number].model.executionState === 'running'"
-)
 IMAGE = "plot.data.find(trace => trace.type === 'image' && trace.visible !== false)?.source"
 
 

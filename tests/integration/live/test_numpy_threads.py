@@ -5,16 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from numpy._core.multiarray import get_handler_name
 from processes import needs_compiled
 
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.numpy.serve import serve_numpy, unserved
-
-try:
-    from numpy._core.multiarray import get_handler_name
-except ImportError:  # NumPy 1
-    from numpy.core.multiarray import get_handler_name
 
 pytestmark = needs_compiled
 
