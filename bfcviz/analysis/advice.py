@@ -12,7 +12,7 @@ from bfcviz.analysis.diagnosis import Advice, AdviceKind, Diagnosis, Family, Hea
 from bfcviz.analysis.stated_advice import Requested, requested
 from bfcviz.analysis.stated_verdict import SMALLEST_DEVICE
 from bfcviz.formats import cupy, onnxruntime, rmm, tensorflow, torch, xla
-from bfcviz.formats.settings import SettingWords
+from bfcviz.formats.messages import SettingWords
 from bfcviz.units import MiB, format_bytes
 
 # ------------------------------------------------------------------------------

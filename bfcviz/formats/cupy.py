@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from bfcviz.formats.messages import Message, Number
-from bfcviz.formats.settings import SettingWords
+from bfcviz.formats.messages import Message, Number, SettingWords
 
 # ------------------------------------------------------------------------------
 # Rules: how CuPy's pool rounds sizes. A cached chunk is always split to the rounded size.

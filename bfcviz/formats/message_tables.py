@@ -1,21 +1,406 @@
-"""Every text of every framework about memory that ran out, in one table."""
+"""Every text of every framework about memory that ran out, in one table.
 
+The texts of frameworks whose allocator bfcviz knows stand in a file each; those of drivers, systems and other programs
+stand here.
+"""
+
+import re
 from typing import Final
 
-from bfcviz.formats import cupy, driver, ggml, onnxruntime, paddle, rmm, tensorflow, torch, vllm, xla
-from bfcviz.formats.messages import Message
+from bfcviz.formats import cupy, onnxruntime, rmm, tensorflow, torch, xla
+from bfcviz.formats.messages import Message, Number, Role
+
+# ------------------------------------------------------------------------------
+# Texts of drivers and systems: a CUDA call that failed without numbers, system memory, and nvidia-smi's table.
+
+SYSTEM: Final = (
+    Message(
+        "metal-buffer",
+        "Metal",
+        "One buffer is larger than Metal allows for any.",
+        ("Attempting to allocate {number} bytes which is greater than the maximum allowed buffer size",),
+        "mlx/backend/metal/allocator.cpp",
+        family="mps",
+        numbers=(
+            Number("requested", "bytes of the buffer", ("allocate {number} bytes",)),
+            Number("limit", "the largest buffer of this device", ("buffer size of {number} bytes",)),
+        ),
+        marks={"buffer": "one_buffer"},
+    ),
+    Message(
+        "cuda-call",
+        "CUDA",
+        "A call of the CUDA or HIP runtime, or of cuBLAS, cuDNN or NCCL, returned out of memory, outside of the "
+        "framework's allocator: for a context, a workspace, a graph, or pinned memory. With `in function alloc` it is "
+        "ggml's pool for intermediate results. There is no number in it.",
+        (
+            "CUDA error: out of memory",
+            "HIP error: out of memory",
+            "ROCm error: out of memory",
+            "cuda runtime error (2) : out of memory",
+            "cuda runtime err(2): out of memory",
+            "CUDA failure 2: out of memory",
+            "Cuda failure 'out of memory'",
+            "cudaMalloc failed: out of memory",
+            "CUBLAS_STATUS_ALLOC_FAILED",
+            "CUDNN_STATUS_ALLOC_FAILED",
+            "CUDA_ERROR_OUT_OF_MEMORY",
+            "cudaErrorMemoryAllocation",
+            "hipErrorOutOfMemory",
+            "HIP_ERROR_OutOfMemory",
+            "ErrorOutOfDeviceMemory",
+            "UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY",
+        ),
+        "CUDA runtime and driver, cudaErrorMemoryAllocation (2)",
+        family="cuda",
+        marks={
+            "torch": "torch",
+            "TORCH_USE_CUDA_DSA": "torch",
+            "TORCH_USE_HIP_DSA": "torch",
+            "THC": "torch",
+            "CUDA kernel errors might be": "torch",
+            "ggml": "ggml",
+            "llama": "ggml",
+            "in function alloc": "pool",
+            "onnxruntime": "onnx",
+        },
+        behind=400,
+        is_weak=True,
+    ),
+    Message(
+        "cuda-library",
+        "CUDA",
+        "cuBLAS or cuDNN could not start. Most often too little of the device is free for what they allocate then; a "
+        "driver that does not fit, or an earlier error of a kernel, such as an index out of range, says the same.",
+        ("CUBLAS_STATUS_NOT_INITIALIZED", "CUDNN_STATUS_NOT_INITIALIZED"),
+        "cublasCreate, cudnnCreate",
+        family="cuda",
+        marks={"NOT_INITIALIZED": "torch"},
+        is_weak=True,
+    ),
+    Message(
+        "cuda-shared",
+        "Triton",
+        "A kernel needs more of the memory inside a multiprocessor than there is. The memory of the device has nothing "
+        "to do with it.",
+        ("out of resource: shared memory, Required: {number}",),
+        "triton/runtime/errors.py",
+        family="kernel",
+        numbers=(
+            Number("requested", "bytes of shared memory that the kernel needs", ("Required: {number}",)),
+            Number("limit", "bytes that a kernel may use", ("Hardware limit: {number}",)),
+        ),
+        marks={"shared memory": "on_chip"},
+    ),
+    Message(
+        "host-worker",
+        "PyTorch CPU",
+        "The system ended a process that loads data: `Killed` because system memory ran out, `Bus error` because "
+        "/dev/shm, which the workers share, is full.",
+        (
+            "DataLoader worker (pid {number}) is killed by signal: Killed",
+            "DataLoader worker (pid {number}) is killed by signal: Bus error",
+        ),
+        "torch/utils/data/dataloader.py",
+        family="host",
+        marks={"DataLoader": "host", "Bus error": "shared_memory"},
+    ),
+    Message(
+        "host-numpy",
+        "NumPy",
+        "System memory was refused, not GPU memory.",
+        ("Unable to allocate {size} for an array with shape",),
+        "numpy/_core/_exceptions.py",
+        family="host",
+        numbers=(Number("requested", "bytes of the array", ("Unable to allocate {size}",)),),
+        marks={"allocate": "host"},
+    ),
+    Message(
+        "host-killed",
+        "Linux",
+        "The system killed a process because system memory, not GPU memory, ran out.",
+        ("Out of memory: Kill", "Memory cgroup out of memory: Kill", "oom-kill:constraint"),
+        "mm/oom_kill.c",
+        family="host",
+        numbers=(Number("process_in_use", "system memory of the killed process", ("anon-rss:{size}",)),),
+        marks={"ill": "host", "oom": "host"},
+    ),
+    Message(
+        "nvidia-smi",
+        "NVIDIA driver",
+        "The driver's table of devices and processes: what is in use now, not at the moment of a failure.",
+        ("NVIDIA-SMI {number}",),
+        "nvidia-smi",
+        role=Role.BEFORE,
+        family="",
+        numbers=(),
+        marks={"NVIDIA-SMI": "table"},
+    ),
+)
+"""Texts of drivers and systems."""
+
+CALLS: Final = {
+    "HIP": "ROCm",
+    "hip": "ROCm",
+    "ROCm": "ROCm",
+    "UR_RESULT": "oneAPI",
+    "ErrorOutOfDeviceMemory": "Vulkan",
+}
+"""How the error of a call begins -> whose it is; all others are CUDA's."""
+
+SMI_DEVICE: Final = re.compile(r"(\d{1,9})MiB\s{0,9}/\s{0,9}(\d{1,9})MiB")
+"""A device in nvidia-smi's table: MiB in use, and in all."""
+
+SMI_PROCESS: Final = re.compile(
+    r"\|\s{1,9}(?P<device>\d{1,3})\s(?:\s{0,12}(?:N/A|\d{1,3})){0,2}\s{1,12}(?P<pid>\d{1,10})\s{1,9}(?:C\+G|C|G)\s[^|\n]{0,90}?"
+    r"(?P<used>\d{1,9})MiB\s{0,3}\|"
+)
+"""A process in nvidia-smi's table."""
+
+
+# ------------------------------------------------------------------------------
+# ggml, and the programs on it (llama.cpp, whisper.cpp, Ollama, LM Studio): what they print when memory runs out.
+
+GGML: Final = (
+    Message(
+        "ggml-buffer",
+        "llama.cpp",
+        "A buffer was refused. Weights, KV cache and compute buffers are one buffer each and device.",
+        (
+            "allocating {number} MiB on device {number}:",
+            "failed to allocate {word} buffer of size {number}",
+            "failed to allocate buffer of size {number}",
+            "Device memory allocation of size {number} failed",
+            "unable to allocate {word} buffer",
+            "failed to allocate buffer, size = {number} MiB",
+            "failed to allocate compute buffers",
+            "failed to allocate buffer for kv cache",
+        ),
+        "ggml/src/ggml-cuda/ggml-cuda.cu, ggml-alloc.c, ggml-vulkan.cpp, ggml-metal.m; src/llama-context.cpp",
+        family="ggml",
+        numbers=(
+            Number(
+                "requested",
+                "the whole buffer",
+                ("buffer of size {number}", "allocation of size {number} failed"),
+            ),
+            Number(
+                "requested_printed",
+                "the same, rounded",
+                ("allocating {number} MiB", "size = {number} MiB"),
+                unit="M",
+            ),
+        ),
+        marks={
+            "cpu_buffer_type": "host",
+            "allocate CPU buffer": "host",
+            "compute": "compute",
+            "graph_reserve": "compute",
+            "gallocr_reserve": "compute",
+            "sched_reserve": "compute",
+            "kv cache": "kv",
+            "kv_cache": "kv",
+            "load_tensors": "weights",
+            "alloc_tensor_range": "weights",
+            "loading model": "weights",
+            "llm_load": "weights",
+        },
+        behind=120,
+    ),
+    Message(
+        "ggml-retry",
+        "llama.cpp",
+        "llama.cpp tries again with less: the failure before is none yet.",
+        ("retrying without pipeline parallelism", "retrying with fewer"),
+        "src/llama-context.cpp, sched_reserve",
+        role=Role.RETRY,
+        family="ggml",
+    ),
+    Message(
+        "ggml-pinned",
+        "llama.cpp",
+        "Pinned system memory was refused; ggml takes ordinary memory instead.",
+        ("failed to allocate {number} MiB of pinned memory",),
+        "ggml/src/ggml-cuda/ggml-cuda.cu",
+        role=Role.SOFT,
+        family="ggml",
+        numbers=(Number("requested", "system memory", ("allocate {number} MiB of pinned",), unit="M"),),
+    ),
+    Message(
+        "ollama-system",
+        "Ollama",
+        "The model needs more system memory than is free.",
+        ("model requires more system memory",),
+        "ollama/server/sched.go, llm/server.go",
+        family="host",
+        numbers=(
+            Number("requested", "system memory that the model needs", ("more system memory ({size})",)),
+            Number("available", "system memory that is free", ("than is available ({size})",)),
+        ),
+        marks={"system memory": "host"},
+    ),
+    Message(
+        "ggml-device",
+        "llama.cpp",
+        "A device at the start: its memory, and what was free.",
+        ("VRAM: {number} MiB", ") - {number} MiB free"),
+        "ggml/src/ggml-cuda/ggml-cuda.cu, src/llama.cpp",
+        role=Role.BEFORE,
+        family="ggml",
+        numbers=(
+            Number("device_total", "the whole device", ("VRAM: {number} MiB",), unit="M"),
+            Number(
+                "device_free_at_start", "free when the program started", (") - {number} MiB free",), unit="M"
+            ),
+        ),
+    ),
+)
+"""Texts of ggml, and of the programs on it (llama.cpp, whisper.cpp, Ollama, LM Studio)."""
+
+
+# ------------------------------------------------------------------------------
+# PaddlePaddle: what its allocator prints when the device refuses.
+
+PADDLE: Final = (
+    Message(
+        "paddle",
+        "PaddlePaddle",
+        "The driver refused a request. What has been allocated is what all processes hold together, as the driver "
+        "counts it.",
+        ("Out of memory error on GPU {number}. Cannot allocate {size}",),
+        "paddle/phi/core/memory/allocation/cuda_allocator.cc",
+        family="paddle",
+        numbers=(
+            Number("requested", "bytes that were asked of the driver", ("Cannot allocate {size}",)),
+            Number(
+                "device_used",
+                "in use on the device by all processes (2.0 and later)",
+                ("{size} memory has been allocated",),
+            ),
+            Number("device_free", "free on the device", ("available memory is only {size}",)),
+        ),
+    ),
+)
+"""Texts of PaddlePaddle."""
+
+
+# ------------------------------------------------------------------------------
+# vLLM and SGLang: what they say at the start, when their share of the device is too small or not free.
+
+VLLM: Final = (
+    Message(
+        "vllm-profile",
+        "vLLM",
+        "What the trial run found: the share of the device, and what weights and activations take of it.",
+        ("model weights take {size}",),
+        "vllm/worker/worker.py (0.6 to 0.8)",
+        role=Role.BEFORE,
+        family="vllm",
+        numbers=(
+            Number("device_total", "the whole device", ("total_gpu_memory ({size})",)),
+            Number(
+                "limit", "gpu_memory_utilization x the device", ("gpu_memory_utilization ({skip}) = {size}",)
+            ),
+            Number("weights", "weights of the model", ("model weights take {size}",)),
+            Number("outside", "what lies outside of PyTorch's pool", ("non_torch_memory takes {size}",)),
+            Number(
+                "peak", "activations at the peak of the trial run", ("activation peak memory takes {size}",)
+            ),
+            Number("kv_available", "what is left for the KV cache", ("reserved for KV Cache is {size}",)),
+        ),
+        behind=300,
+    ),
+    Message(
+        "vllm-blocks",
+        "vLLM",
+        "Nothing was refused by the device: gpu_memory_utilization x the device, less weights and the peak of a "
+        "trial run, leaves nothing for the KV cache.",
+        ("No available memory for the cache blocks",),
+        "vllm/v1/core/kv_cache_utils.py",
+        family="vllm",
+        numbers=(Number("kv_available", "what is left for the KV cache", ("KV cache memory: {size}",)),),
+        marks={"cache blocks": "kv"},
+        behind=4000,
+    ),
+    Message(
+        "vllm-length",
+        "vLLM",
+        "The KV cache that fits holds fewer tokens than one request may have. Nothing was refused by the device.",
+        (
+            "larger than the maximum number of tokens that can be stored in KV cache",
+            "larger than the available KV cache memory",
+        ),
+        "vllm/v1/core/kv_cache_utils.py",
+        family="vllm",
+        numbers=(
+            Number(
+                "requested",
+                "the KV cache of one request of the maximum length",
+                ("({size} KV cache is needed",),
+            ),
+            Number("kv_available", "what is left for the KV cache", ("available KV cache memory ({size})",)),
+            Number("max_tokens", "the maximum length of a request", ("max seq len ({number})",)),
+            Number(
+                "kv_tokens",
+                "tokens that fit",
+                ("stored in KV cache ({number})", "maximum model length is {number}"),
+            ),
+        ),
+        marks={"KV cache": "kv", "larger": "length"},
+        behind=300,
+    ),
+    Message(
+        "vllm-start",
+        "vLLM",
+        "Before anything was loaded, less was free on the device than the share that vLLM is told to take.",
+        ("is less than desired GPU memory utilization",),
+        "vllm/v1/worker/gpu_worker.py",
+        family="vllm",
+        numbers=(
+            Number("device_free", "free at the start", ("({number}/",), unit="G"),
+            Number("device_total", "the whole device", ("/{number} GiB)",), unit="G"),
+            Number("requested", "gpu_memory_utilization x the device", ("utilization ({skip}, {size})",)),
+        ),
+        marks={"less than desired": "start"},
+        behind=120,
+    ),
+    Message(
+        "vllm-profiling",
+        "vLLM",
+        "Another process took or freed memory of the device while vLLM measured its own peak.",
+        ("Error in memory profiling",),
+        "vllm/v1/worker/gpu_worker.py",
+        family="vllm",
+        numbers=(Number("device_free", "free after the trial run", ("current free memory {size}",)),),
+        marks={"profiling": "profiling"},
+    ),
+    Message(
+        "sglang-fraction",
+        "SGLang",
+        "The share of the device for weights and KV cache is too small for the weights.",
+        ("Not enough memory. Please try to increase --mem-fraction-static",),
+        "sglang/srt/model_executor/model_runner.py",
+        family="vllm",
+        marks={"mem-fraction-static": "kv"},
+    ),
+)
+"""Texts of vLLM and SGLang at the start, when their share of the device is too small or not free."""
+
+
+# ------------------------------------------------------------------------------
+# The table, and the page made from it.
 
 TABLES: Final[tuple[Message, ...]] = (
-    *driver.MESSAGES,
+    *SYSTEM,
     *torch.MESSAGES,
     *xla.MESSAGES,
     *onnxruntime.MESSAGES,
     *tensorflow.MESSAGES,
     *cupy.MESSAGES,
     *rmm.MESSAGES,
-    *ggml.MESSAGES,
-    *paddle.MESSAGES,
-    *vllm.MESSAGES,
+    *GGML,
+    *PADDLE,
+    *VLLM,
 )
 """Of two texts that begin at one place, the first counts."""
 

@@ -3,8 +3,7 @@
 import re
 from typing import Final
 
-from bfcviz.formats.messages import Message, Number
-from bfcviz.formats.settings import SettingWords
+from bfcviz.formats.messages import Message, Number, SettingWords
 
 _SOURCE: Final = "onnxruntime/core/framework/bfc_arena.cc"
 

@@ -15,8 +15,7 @@ import re
 from math import isfinite
 from typing import Final, NamedTuple
 
-from bfcviz.formats.messages import Message, Number
-from bfcviz.formats.settings import SettingWords
+from bfcviz.formats.messages import Message, Number, SettingWords
 
 # ------------------------------------------------------------------------------
 # Rules and settings.

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from bfcviz.formats.messages import Message, Number, Role
-from bfcviz.formats.settings import SettingWords
+from bfcviz.formats.messages import Message, Number, Role, SettingWords
 from bfcviz.units import GiB, MiB
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from itertools import takewhile
 from typing import Any, Final, NamedTuple, Self
 
 from bfcviz.code_places import UNKNOWN_FILE, CodePlace, holder_name
-from bfcviz.formats.messages import Message, Number, Role, StatedFailure
-from bfcviz.formats.settings import SettingWords
+from bfcviz.formats.messages import Message, Number, Role, SettingWords, StatedFailure
 
 # ------------------------------------------------------------------------------
 # Rules: how PyTorch's caching allocator rounds and splits blocks, by its settings; its history omits this.

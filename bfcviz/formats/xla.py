@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 
 from bfcviz.errors import SettingError
 from bfcviz.formats import tensorflow
-from bfcviz.formats.messages import Message, Number, Role
-from bfcviz.formats.settings import SettingWords
+from bfcviz.formats.messages import Message, Number, Role, SettingWords
 
 # ------------------------------------------------------------------------------
 # JAX's memory settings.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bfcviz.errors import FileError
-from bfcviz.formats import driver, tensorflow, torch, xla
+from bfcviz.formats import message_tables, tensorflow, torch, xla
 from bfcviz.formats.message_tables import ENTRIES, TABLES
 from bfcviz.formats.messages import (
     IMPOSSIBLE,
@@ -360,7 +360,7 @@ def _more(statement: _Statement, begins: str, flat: str) -> None:
     elif name == "cuda-call":
         words = begins[:_LONGEST_CALL]
         statement.framework = next(
-            (driver.CALLS[word] for word in driver.CALLS if words.startswith(word)), "CUDA"
+            (message_tables.CALLS[word] for word in message_tables.CALLS if words.startswith(word)), "CUDA"
         )
     elif name == "nvidia-smi":
         _take_table(statement, flat)
@@ -403,7 +403,8 @@ def _take_tensor(statement: _Statement, flat: str) -> None:
 def _take_table(statement: _Statement, flat: str) -> None:
     """Of several devices the one with the least free memory."""
     devices = [
-        (int(total) - int(used), int(used), int(total)) for used, total in driver.SMI_DEVICE.findall(flat)
+        (int(total) - int(used), int(used), int(total))
+        for used, total in message_tables.SMI_DEVICE.findall(flat)
     ]
     if len(devices) > 1:
         statement.marks.add("several_devices")
@@ -413,7 +414,7 @@ def _take_table(statement: _Statement, flat: str) -> None:
         statement.facts |= {
             key: StatedSize(value << 20, 1 << 19) for key, value in facts.items() if value >= 0
         }
-    for process in driver.SMI_PROCESS.finditer(flat):
+    for process in message_tables.SMI_PROCESS.finditer(flat):
         statement.processes[int(process["pid"])] = int(process["used"]) << 20
 
 
