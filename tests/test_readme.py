@@ -65,7 +65,7 @@ def printed(place):
 
 
 def test_every_snippet_runs_and_leaves_what_it_promises(printed, place):
-    assert sum(language == "python" for language, _ in BLOCKS) == 6
+    assert sum(language == "python" for language, _ in BLOCKS) == 7
     made = {path.name for path in place.iterdir()}
     assert made == {"first_run", "map.html", "fragmentation.csv", "watched.parquet", "watched", "logs"}
     assert len(printed) == len(BLOCKS)
