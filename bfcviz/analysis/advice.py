@@ -206,6 +206,13 @@ def advice_for(found: Diagnosis) -> Iterator[Advice]:
     yield from missing_information(found)
 
 
+def others_hold_it(found: Diagnosis) -> bool:
+    """Whether other users of the device hold so much of it that this is worth an advice."""
+    if found.verdict is Verdict.NO_FAILURE or not found.unknown.isdisjoint({"pool_bytes"}):
+        return False
+    return any(rule(found) is not None for rule in (_taken_at_start, _other_users))
+
+
 def _is_split(found: Diagnosis) -> bool:
     """Whether enough is free, but not in one chunk."""
     return found.verdict in _SPLIT and found.free_bytes >= found.rounded > found.largest_free_chunk

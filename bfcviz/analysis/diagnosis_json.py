@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bfcviz.analysis.advice import others_hold_it
 from bfcviz.analysis.diagnosis import AdviceKind, Diagnosis, Family, Pin, RunWithPins, Verdict
 from bfcviz.analysis.stated_advice import AdviceWord
 from bfcviz.analysis.stated_verdict import Cause
@@ -43,7 +44,7 @@ def cause_of(found: Diagnosis) -> str:
     total, start = recorded.device_total, recorded.device_free_at_start
     if total is not None and found.rounded > total:
         return Cause.REQUEST_EXCEEDS_DEVICE
-    if any(each.kind is AdviceKind.OTHER_USERS for each in found.advice) and start is not None:
+    if start is not None and others_hold_it(found):
         return Cause.OTHER_PROCESS
     if found.verdict is Verdict.ABOVE_LIMIT:
         is_torch = found.settings.family is Family.TORCH

@@ -190,7 +190,7 @@ _INFERENCE: Final = frozenset({"vllm", "sglang", "comfyui", "llamacpp", "ollama"
 
 def _backend(found: StatedFailure) -> str:
     """The module of torch that has the functions for this kind of device."""
-    return "xpu" if found.framework == "PyTorch XPU" else "cuda"
+    return {"PyTorch XPU": "xpu", "PyTorch NPU": "npu"}.get(found.framework, "cuda")
 
 
 def _holders(found: StatedFailure) -> str:
@@ -204,6 +204,8 @@ def _holders(found: StatedFailure) -> str:
         return "the tool of the device's driver names them"
     if found.framework in {"PyTorch XPU", "oneAPI"}:
         return "xpu-smi ps"
+    if found.framework == "PyTorch NPU":
+        return "npu-smi info"
     return "nvidia-smi --query-compute-apps=pid,used_memory --format=csv"
 
 
@@ -229,6 +231,8 @@ def _recording(found: StatedFailure) -> str:
             "To see how much tensors and the cache hold: print torch.xpu.memory_stats() before the step that fails "
             "(allocated_bytes.all.peak, reserved_bytes.all.peak)."
         )
+    if found.framework == "PyTorch NPU":
+        return "To see who holds it: print(torch.npu.memory_summary()) where the error is caught."
     if found.version == _OLDEST:
         return (
             "To see what grows: print torch.cuda.memory_allocated() and torch.cuda.max_memory_allocated() between "
@@ -319,6 +323,10 @@ def _torch_refused(found: StatedFailure, judged: Judgement) -> Iterator[StatedAd
             "empty_cache(), which the text offers, does not help: PyTorch returned its cache before it raised.",
         )
         return
+    if found.framework == "PyTorch NPU":
+        text = "Test the driver alone with a few lines of torch.empty; look at npu-smi info, and for an earlier error."
+        yield StatedAdvice(AdviceWord.DRIVER_BUG, text)
+        return
     yield StatedAdvice(
         AdviceWord.DRIVER_BUG,
         (
@@ -354,7 +362,7 @@ def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[State
     is_set = {"expandable_set", "max_split_set"} & found.marks
     has_settings = found.framework != "PyTorch XPU" and "async" not in found.marks
     can_expand = has_settings and found.version not in _OLD and "windows" not in found.marks and not is_amd
-    can_expand = can_expand and "expandable_set" not in is_set
+    can_expand = can_expand and "expandable_set" not in is_set and found.framework != "PyTorch NPU"
     # Segments for requests up to `LARGE_SEGMENT` have that size: no split limit above it changes them.
     can_split = has_settings and not is_set and (counters or request > torch.LARGE_SEGMENT) and not is_sliver
     if can_expand:
@@ -369,11 +377,14 @@ def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[State
             f"Where that is not supported (Windows): {torch.setting_for(found, 'max_split_size_mb:128')}.",
         )
     elif can_split:
+        is_npu = found.framework == "PyTorch NPU"
         newer = "; from PyTorch 2.1 on Linux expandable_segments:True is better" if not is_amd else ""
+        newer = "; newer versions of torch_npu have expandable_segments:True, too" if is_npu else newer
+        since = "" if is_npu else " (PyTorch 1.8 or later)"
         yield StatedAdvice(
             AdviceWord.MAX_SPLIT,
-            f"Set {torch.setting_for(found, 'max_split_size_mb:128')} (PyTorch 1.8 or later): large segments are then "
-            f"not cut for small tensors{newer}.",
+            f"Set {torch.setting_for(found, 'max_split_size_mb:128')}{since}: large segments are then not cut for "
+            f"small tensors{newer}.",
         )
     worth = max(request - free, 0.02 * (found.fact("device_total") or 0))
     if judged.others and use.is_listed and judged.others >= worth:
@@ -532,6 +543,9 @@ _TORCH: Final[Mapping[Cause, Rule]] = {
 
 
 def _mps(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    if found.message == "metal-command":
+        yield from _metal(found)
+        return
     if judged.cause in {Cause.REQUEST_EXCEEDS_LIMIT, Cause.REQUEST_EXCEEDS_DEVICE}:
         yield from _smaller_request(found, "Split the tensor: a smaller batch, tiles, or a lower resolution.")
         yield StatedAdvice(
@@ -567,10 +581,57 @@ def _mps(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     )
 
 
+def _metal(found: StatedFailure) -> Iterator[StatedAdvice]:
+    if "ggml" in found.marks:
+        yield StatedAdvice(AdviceWord.SEQUENCE, "Lower the context: -c.")
+        yield StatedAdvice(AdviceWord.SMALLER_REQUEST, _SMALLER_UBATCH)
+        fewer = "Use a model of fewer bits, or put fewer layers on the GPU (-ngl)."
+    else:
+        yield from _smaller_request(found, "Reduce the batch, the context, or the size of one input.")
+        fewer = "Use a smaller model, or weights of fewer bits: memory is shared with the system."
+    yield StatedAdvice(AdviceWord.SMALLER_MODEL, fewer)
+    yield StatedAdvice(AdviceWord.SYSTEM_MEMORY, "Close other programs: memory is shared with the system.")
+    yield StatedAdvice(
+        AdviceWord.RAISE_LIMIT,
+        "From macOS 14 on, sudo sysctl iogpu.wired_limit_mb=N leaves the GPU more, until the next start; keep some GiB "
+        "for the system.",
+    )
+
+
+def _tensorrt(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    del judged
+    words = "Build for smaller inputs or a smaller batch, or with a smaller workspace: set_memory_pool_limit."
+    yield StatedAdvice(AdviceWord.SMALLER_REQUEST, words)
+    yield _look(found)
+    yield StatedAdvice(AdviceWord.SMALLER_MODEL, "Build with FP16 or INT8.")
+
+
+def _flashinfer(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    del judged
+    sglang = "FLASHINFER_WORKSPACE_SIZE (newer versions: SGLANG_FLASHINFER_WORKSPACE_SIZE), in bytes"
+    vllm = "VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE, in bytes"
+    names = (
+        vllm if "vllm" in found.marks else sglang if "sglang" in found.marks else f"{sglang}; in vLLM {vllm}"
+    )
+    yield StatedAdvice(AdviceWord.RAISE_LIMIT, f"Make the workspace larger: {names}.")
+    yield StatedAdvice(
+        AdviceWord.SMALLER_REQUEST,
+        "Or compute less at once: fewer requests and tokens a step (SGLang: --max-running-requests, "
+        "--chunked-prefill-size; vLLM: --max-num-seqs, --max-num-batched-tokens).",
+    )
+
+
 def _call(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if "ggml" in found.marks:
         yield from _ggml(found, judged)
         return
+    if found.framework == "TensorFlow":
+        yield StatedAdvice(
+            AdviceWord.PREALLOCATION,
+            "Leave libraries a part of the device, which TensorFlow takes whole at the start: "
+            f"{tensorflow.FORCE_GROWTH}=true (1.14 or later), or in TensorFlow 1 "
+            "config.gpu_options.allow_growth = True.",
+        )
     yield StatedAdvice(
         AdviceWord.OTHER_PROCESSES,
         f"Look before the start whether another process holds the device: {_holders(found)}.",
@@ -930,6 +991,9 @@ def _host(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
             "the data loader.",
         )
         return
+    if found.message == "host-signal":
+        text = "Ask the system: dmesg -T | grep -i -E 'oom|killed process', or the batch system's report of the job."
+        yield StatedAdvice(AdviceWord.RECORD, text)
     yield StatedAdvice(
         AdviceWord.SYSTEM_MEMORY,
         "Use less system memory: fewer workers of the data loader, data in parts, float32 instead of float64; or "
@@ -958,6 +1022,8 @@ _GROUPS: Final[Mapping[str, Rule]] = {
     "onnx": _onnx,
     "ggml": _ggml,
     "paddle": _paddle,
+    "trt": _tensorrt,
+    "flashinfer": _flashinfer,
     "vllm": _vllm,
     "sglang": _vllm,
     "host": _host,

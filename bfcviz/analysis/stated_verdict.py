@@ -151,6 +151,10 @@ def device_use(found: StatedFailure) -> DeviceUse:
         cached = max(0, reserved - allocated)
     pool = reserved if reserved is not None else None if allocated is None else allocated + (cached or 0)
     total, free, own = fact("device_total"), fact("device_free"), fact("process_in_use")
+    if own is not None and own < (
+        pool or 0
+    ):  # in a container the driver may not know the process: it prints 0
+        own = None
     used = None if total is None or free is None else max(0, total - free)
     listed = dict(found.processes)
     if own is None and used is not None and total is not None:
@@ -435,8 +439,10 @@ def _mps(found: StatedFailure) -> Judgement:
             f"One buffer of {_size(request or 0)} is more than Metal allows for any{above}.",
             Cause.REQUEST_EXCEEDS_DEVICE,
         )
-    if request is None or limit is None:
+    if limit is None:
         return Judgement(Cause.UNKNOWN, "The numbers of this failure are not in the text.", Cause.CAPACITY)
+    if request is None:
+        return _mps_without_request(found, limit)
     if _above(found, "requested", limit, "limit"):
         return Judgement(
             Cause.REQUEST_EXCEEDS_DEVICE,
@@ -460,6 +466,18 @@ def _mps(found: StatedFailure) -> Judgement:
         "default.",
         Cause.CAP_BY_SETTING,
     )
+
+
+def _mps_without_request(found: StatedFailure, limit: int) -> Judgement:
+    """PyTorch's own limit is exact: the request was larger than what it leaves."""
+    used = (found.fact("allocated") or 0) + (found.fact("other_allocations") or 0)
+    said = (
+        f"{_size(used)} of the limit of {_size(limit)} are in use. The request is not in the text; it was more than "
+        f"the {_size(max(0, limit - used))} that are left."
+    )
+    if used >= _FULL * limit:
+        return Judgement(Cause.CAPACITY, said, Cause.UNKNOWN)
+    return Judgement(Cause.UNKNOWN, said, Cause.CAPACITY)
 
 
 def _counters(found: StatedFailure) -> Judgement:
@@ -542,7 +560,7 @@ SMALLEST_DEVICE: Final = 1 * GiB
 
 
 def _above_limit(found: StatedFailure) -> Judgement | None:
-    limit = found.fact("limit")
+    limit = None if found.message == "tf-refused" else found.fact("limit")  # a growth is no request
     name = "requested" if found.facts.get("requested") is not None else "program_io"
     size = found.facts.get(name)
     if limit is None or size is None or not _above(found, name, limit, "limit"):
@@ -866,12 +884,49 @@ def _call(found: StatedFailure) -> Judgement:
 
 
 def _library(found: StatedFailure) -> Judgement:
-    del found
+    if found.message == "cuda-algorithm":
+        return Judgement(
+            Cause.UNKNOWN,
+            "cuDNN found no algorithm for a convolution that ran. Most often no workspace could be allocated because "
+            "too little of the device is free; a cuDNN that does not fit says the same. There is no number in the "
+            "text.",
+            Cause.CAPACITY,
+        )
     return Judgement(
         Cause.UNKNOWN,
         "A library of CUDA could not start. Most often too little of the device is free for it; an earlier error of a "
         "kernel or a driver that does not fit says the same. There is no number in the text.",
         Cause.CAPACITY,
+    )
+
+
+def _metal_command(found: StatedFailure) -> Judgement:
+    del found
+    return Judgement(
+        Cause.UNKNOWN,
+        "Metal could not keep all buffers of a running command in memory: weights, caches and intermediate results are "
+        "together more than the system leaves to the GPU. There is no number in the text.",
+        Cause.CAPACITY,
+    )
+
+
+def _tensorrt(found: StatedFailure) -> Judgement:
+    del found
+    return Judgement(
+        Cause.UNKNOWN,
+        "The driver refused memory for an engine, its weights or its workspace. How much, and who holds the device, is "
+        "not in the text.",
+        Cause.CAPACITY,
+    )
+
+
+def _workspace(found: StatedFailure) -> Judgement:
+    request = found.fact("requested")
+    return Judgement(
+        Cause.REQUEST_EXCEEDS_LIMIT,
+        f"{_size(request or 0)} are more than what is left of FlashInfer's workspace, a buffer of fixed size that the "
+        "server allocates at the start. The device refused nothing.",
+        Cause.CAP_BY_SETTING,
     )
 
 
@@ -911,6 +966,13 @@ def _host(found: StatedFailure) -> Judgement:
             else "the system killed a worker of the data loader, as it does when system memory runs out"
         )
         return Judgement(Cause.HOST_MEMORY, f"{why[0].upper()}{why[1:]}: not GPU memory.")
+    if found.message == "host-signal":
+        return Judgement(
+            Cause.HOST_MEMORY,
+            "A process was ended by SIGKILL (signal 9): most often by the system because system memory, not GPU "
+            "memory, ran out, or by the limit of a container or a batch system. The text does not say which.",
+            Cause.UNKNOWN,
+        )
     request = found.fact("requested")
     what = (
         "System memory was refused" if request is None else f"{_size(request)} of system memory were refused"
@@ -977,6 +1039,18 @@ def _soft_program(found: StatedFailure) -> str:
     )
 
 
+def _soft_wired(found: StatedFailure) -> str:
+    used, limit = found.fact("allocated"), found.fact("limit")
+    sizes = "" if used is None or limit is None else f" ({_size(used)} of {_size(limit)})"
+    return f"more is allocated than Metal recommends for one process{sizes}: a warning, not a failure"
+
+
+def _soft_tactic(found: StatedFailure) -> str:
+    request = found.fact("requested")
+    much = "" if request is None else f" of {_size(request)}"
+    return f"a workspace{much} was refused, and the builder leaves out that way to compute a layer: not a failure"
+
+
 _SOFT: Final[Mapping[str, Callable[[StatedFailure], str]]] = {
     "tf-refused": _soft_growth,
     "ggml-buffer": _soft_buffer,
@@ -987,6 +1061,9 @@ _SOFT: Final[Mapping[str, Callable[[StatedFailure], str]]] = {
     "ggml-device": _soft_table,
     "xla-remat": _soft_program,
     "ggml-pinned": _soft_pinned,
+    "ggml-wired": _soft_wired,
+    "trt-tactic": _soft_tactic,
+    "trt-memory": _soft_tactic,
 }
 
 _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
@@ -1014,9 +1091,12 @@ _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
     **dict.fromkeys(("vllm-blocks", "vllm-length", "vllm-start", "vllm-profiling", "sglang-fraction"), _vllm),
     "vllm-profile": _vllm,
     "cuda-call": _call,
-    "cuda-library": _library,
+    **dict.fromkeys(("cuda-library", "cuda-algorithm"), _library),
+    "metal-command": _metal_command,
+    "trt-memory": _tensorrt,
+    "flashinfer-workspace": _workspace,
     "cuda-shared": _largest_buffer,
     "paddle": _paddle,
-    **dict.fromkeys(("host-numpy", "host-killed", "host-worker"), _host),
+    **dict.fromkeys(("host-numpy", "host-killed", "host-worker", "host-signal"), _host),
 }
 """The rule for each text; a test holds it against the tables."""

@@ -88,7 +88,26 @@ def make_parser(given: Sequence[str]) -> argparse.ArgumentParser:
             command.set_defaults(run=module.run)
     if not given or (given[0] not in COMMANDS and not given[0].startswith("-")):
         parser.error(_no_command(given))
+    _refuse_unknown_option(parser if given[0].startswith("-") else commands.choices[given[0]], given)
     return parser
+
+
+def _refuse_unknown_option(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
+    """Say that there is no such option, before argparse says that something else is missing."""
+    words = given[: given.index("--")] if "--" in given else given
+    known = [option for action in parser._actions for option in action.option_strings]  # noqa: SLF001  has no public name
+    takes_words = any(action.nargs in {argparse.REMAINDER, argparse.PARSER} for action in parser._actions)  # noqa: SLF001
+    names = [word.partition("=")[0] for word in words if word.startswith("--")]
+    unknown = [name for name in names if not any(option.startswith(name) for option in known)]
+    if not unknown or (takes_words and not given[0].startswith("-")):
+        return
+    from difflib import get_close_matches  # noqa: PLC0415  only for this error
+
+    near = get_close_matches(unknown[0], known, 1, 0.75)
+    nearest = f"; the nearest is {near[0]}" if near else ""
+    parser.error(
+        f"there is no option {shlex.quote(unknown[0])}{nearest}; `{parser.prog} --help` lists the options"
+    )
 
 
 def _no_command(given: Sequence[str]) -> str:
@@ -114,6 +133,16 @@ def add_more_files(parser: argparse.ArgumentParser) -> None:
         default=[],  # otherwise argparse calls it required
         help="more files: the ranks or workers of one job, compared, the worst first. A folder or a pattern such as "
         "'snapshots/*.pickle' stands for all files in it",
+    )
+
+
+def add_kinds(parser: argparse.ArgumentParser, where: str) -> None:
+    """Add the file of rules; `where` says what shows kinds."""
+    parser.add_argument(
+        "--kinds",
+        metavar="FILE",
+        help=f"{where}: rules of your own, one `KIND: REGULAR EXPRESSION` a line, which is searched in the name and "
+        "the stack of an allocation; they come before the built-in ones",
     )
 
 

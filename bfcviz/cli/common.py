@@ -17,8 +17,10 @@ import numpy as np
 from bfcviz.cli.command import INTERRUPTED
 from bfcviz.errors import FileError, InvalidRequest, TraceError
 from bfcviz.events.schema import Events
+from bfcviz.events.storage.files import read_small
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
+from bfcviz.model.kinds import KindRules, use_rules
 from bfcviz.periodic import Periodic
 from bfcviz.terminal import printable, say
 from bfcviz.units import read_as
@@ -400,3 +402,27 @@ def search_control(text: str) -> "Iterator[SearchControl]":
         return
     with _drawn(text) as bar:
         yield SearchControl(lambda done, total, _text: bar.count(done, total))
+
+
+# ------------------------------------------------------------------------------
+# Rules of the user's own for the kinds of memory.
+
+_LONGEST_RULES: Final = 1 << 20  # bytes
+
+
+def kind_rules(path: str) -> KindRules:
+    """The rules of a file.
+
+    Raises:
+        FileError: it cannot be read, or a line is no rule.
+    """
+    try:
+        return KindRules.of_text(read_small(Path(path), _LONGEST_RULES).decode())
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(path, "", f"cannot be read as rules of kinds: {error}") from None
+
+
+def use_kinds(trace: Trace, path: str | None) -> None:
+    """Put the rules of a file before the built-in ones in every view of this trace. Raises as `kind_rules`."""
+    if path is not None:
+        use_rules(trace, kind_rules(path))

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from bfcviz.analysis.why import failed_steps
+from bfcviz.cli.command import add_kinds
+from bfcviz.cli.common import use_kinds
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.figures import FIGURES, FORMATS, draw, export
@@ -71,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pool", type=int, default=0, metavar="N", help="the number of the allocator in the file, from 0"
     )
+    add_kinds(parser, "with --colour kind")
     _add_look(parser)
 
 
@@ -111,6 +114,7 @@ def run(arguments: argparse.Namespace) -> None:
     if out.exists() and Path(arguments.file).exists() and out.samefile(arguments.file):
         raise FileError(out, "", "is the file to draw from and would be overwritten; give another --out")
     trace = open_trace(arguments.file)
+    use_kinds(trace, arguments.kinds)
     step = arguments.step
     if step in NAMED_STEPS:
         step = NAMED_STEPS[step](trace, arguments.pool)

@@ -2,22 +2,18 @@
 
 import argparse
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from bfcviz.analysis.leaks import Growth, Leaks, growth_lines, leak_lines, leaks
-from bfcviz.cli.command import add_more_files
-from bfcviz.cli.common import asked_ranks, status_of
+from bfcviz.cli.command import add_kinds, add_more_files
+from bfcviz.cli.common import asked_ranks, status_of, use_kinds
 from bfcviz.cli.export import NAMED_STEPS, parse_step
-from bfcviz.errors import FileError
-from bfcviz.events.storage.files import read_small
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.grouping import UNNAMED
 from bfcviz.model.holders import HolderPart, Holders, holders, summary
-from bfcviz.model.kinds import KindRules, use_rules
 from bfcviz.model.model import Model
 from bfcviz.terminal import json_text, say
 from bfcviz.units import format_bytes
@@ -27,7 +23,6 @@ _LINES: Final = 30
 
 _LEAST_SHARE: Final = 0.005
 _WIDTH: Final = 56  # characters of a name; the middle of a longer one is left out
-_LONGEST_RULES: Final = 1 << 20  # bytes
 _MOST_CHUNKS: Final = 1000
 """Chunks of a holder that the JSON object lists."""
 
@@ -44,12 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=lambda name: name.replace("-", "_"),
         help=f"what memory is grouped by: one of {', '.join(UNNAMED)} (default: op, the names of labels)",
     )
-    parser.add_argument(
-        "--kinds",
-        metavar="FILE",
-        help="with --by kind: rules of your own, one `KIND: REGULAR EXPRESSION` a line, which is searched in the name "
-        "and the stack of an allocation; they come before the built-in ones",
-    )
+    add_kinds(parser, "with --by kind")
     parser.add_argument(
         "--step",
         type=_parse_step,
@@ -95,8 +85,7 @@ def run(arguments: argparse.Namespace) -> int | None:
 
 def _tell(trace: Trace, arguments: argparse.Namespace) -> None:
     """Print the holders or the leaks of one file."""
-    if arguments.kinds is not None:
-        use_rules(trace, _rules_in(arguments.kinds))
+    use_kinds(trace, arguments.kinds)
     if arguments.leaks:
         start, stop = arguments.events or (None, None)
         options = {"phase": arguments.phase, "by": arguments.by, "mark": arguments.mark}
@@ -113,18 +102,6 @@ def _tell(trace: Trace, arguments: argparse.Namespace) -> None:
         _print_json(_holders_json(found, trace))
     else:
         say(*holder_lines(found, trace))
-
-
-def _rules_in(path: str) -> KindRules:
-    """The rules of a file.
-
-    Raises:
-        FileError: it cannot be read, or a line is no rule.
-    """
-    try:
-        return KindRules.of_text(read_small(Path(path), _LONGEST_RULES).decode())
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(path, "", f"cannot be read as rules of kinds: {error}") from None
 
 
 def _parse_step(text: str) -> int | str:

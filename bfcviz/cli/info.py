@@ -93,10 +93,13 @@ def _failures(trace: Trace) -> tuple[list[Diagnosis], int]:
 
 
 def _failure(found: Diagnosis) -> dict[str, object]:
+    from bfcviz.analysis.diagnosis_json import cause_of  # noqa: PLC0415  with the tables of messages: only for a failure
+
     return {
         "event": found.event,
         "pool": found.pool,
-        "verdict": str(found.verdict),
+        "verdict": str(cause_of(found)),
+        "heap_verdict": str(found.verdict),
         "requested_bytes": found.requested,
         "line": failure_headline(found),
     }

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bfcviz.cli.command import add_more_files
+from bfcviz.cli.command import add_kinds, add_more_files
 from bfcviz.errors import BfcvizError, MissingExtra
 from bfcviz.terminal import say
 
@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a trace, profile, log, dump or snapshot: anything that `bfcviz info` reads",
     )
     add_more_files(parser)
+    add_kinds(parser, "where memory is shown by kind")
     add_page_arguments(parser)
 
 
@@ -62,6 +63,10 @@ def run(arguments: argparse.Namespace) -> None:
         BfcvizError: the file cannot be read, or the server cannot listen at that address.
     """
     need_voila("bfcviz view")
+    if arguments.kinds is not None:
+        from bfcviz.cli.common import kind_rules  # noqa: PLC0415  the server needs no traces
+
+        kind_rules(arguments.kinds)  # raises before the server starts
     arguments.file = _SEPARATOR.join(str(Path(word).absolute()) for word in (arguments.file, *arguments.more))
     serve_page(arguments)
 
@@ -99,7 +104,7 @@ def serve_page(arguments: argparse.Namespace, module: str = "bfcviz.cli.view") -
                 f"Anyone who can reach {arguments.ip} can open this page: it needs no token.", file=sys.stderr
             )
         serve(
-            page_code(arguments.file, arguments.theme, module),
+            page_code(arguments.file, arguments.theme, module, getattr(arguments, "kinds", None)),
             Address(arguments.ip, arguments.port, token),
             standby,
             theme=arguments.theme,
@@ -109,16 +114,17 @@ def serve_page(arguments: argparse.Namespace, module: str = "bfcviz.cli.view") -
         standby.end()
 
 
-def page_code(file: str, theme: str, module: str = "bfcviz.cli.view") -> str:
+def page_code(file: str, theme: str, module: str = "bfcviz.cli.view", kinds: str | None = None) -> str:
     """The Python code that the page's kernel runs: it calls `dashboard` of a module.
 
-    The code contains `file` and `theme` as literals, never as code.
+    The code contains `file`, `theme` and `kinds`, a file of rules, as literals, never as code.
     """
+    more = "" if kinds is None else f", {str(Path(kinds).absolute())!a}"
     path = ascii(str(Path(file).absolute()))
     return (
         f"import sys; sys.path.append({_PACKAGE_HOME!a})\n"
         f"from {module} import dashboard\n"
-        f"dashboard({path}, {theme!a})"
+        f"dashboard({path}, {theme!a}{more})"
     )
 
 
@@ -167,14 +173,15 @@ def _first_screen(trace: "Trace") -> str:
     return failure_card(model, diagnose(trace, step - 1, model))
 
 
-def dashboard(file: str, theme: str) -> Any:
+def dashboard(file: str, theme: str, kinds: str | None = None) -> Any:
     """Make the page: an Inspector of `file` at its first failed request, else at its state or peak.
 
-    Of several ranks the table of all, and the Inspector of the worst.
+    Of several ranks the table of all, and the Inspector of the worst. `kinds` is a file of rules for kinds of memory.
 
     None after an error, which is printed: the file may have changed since it was checked.
     """
     from bfcviz.analysis.why import opening  # noqa: PLC0415
+    from bfcviz.cli.common import use_kinds  # noqa: PLC0415
     from bfcviz.dashboard import Inspector  # noqa: PLC0415  the server needs no widgets
 
     try:
@@ -182,8 +189,10 @@ def dashboard(file: str, theme: str) -> Any:
         if ranks is not None:
             from bfcviz.dashboard.ranks_view import RanksView  # noqa: PLC0415
 
+            use_kinds(ranks.trace, kinds)
             return RanksView(ranks, theme=theme)
         trace = _open(file)
+        use_kinds(trace, kinds)
         pool, step = opening(trace)
         return Inspector(trace, step=step, pool=pool, theme=theme)
     except BfcvizError as error:

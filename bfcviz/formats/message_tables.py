@@ -42,6 +42,7 @@ SYSTEM: Final = (
             "CUDA failure 2: out of memory",
             "Cuda failure 'out of memory'",
             "cudaMalloc failed: out of memory",
+            "cudaMalloc retry failed: out of memory",
             "CUBLAS_STATUS_ALLOC_FAILED",
             "CUDNN_STATUS_ALLOC_FAILED",
             "CUDA_ERROR_OUT_OF_MEMORY",
@@ -72,11 +73,74 @@ SYSTEM: Final = (
         "CUDA",
         "cuBLAS or cuDNN could not start. Most often too little of the device is free for what they allocate then; a "
         "driver that does not fit, or an earlier error of a kernel, such as an index out of range, says the same.",
-        ("CUBLAS_STATUS_NOT_INITIALIZED", "CUDNN_STATUS_NOT_INITIALIZED"),
+        (
+            "CUBLAS_STATUS_NOT_INITIALIZED",
+            "CUDNN_STATUS_NOT_INITIALIZED",
+            "ould not create cudnn handle",
+            "failed to create cublas handle",
+        ),
         "cublasCreate, cudnnCreate",
         family="cuda",
-        marks={"NOT_INITIALIZED": "torch"},
+        marks={"NOT_INITIALIZED": "torch", "tensorflow": "tf", "stream_executor": "tf"},
         is_weak=True,
+    ),
+    Message(
+        "cuda-algorithm",
+        "PyTorch CUDA",
+        "cuDNN tried its algorithms for a convolution, and none ran. Most often none of them got its workspace; a "
+        "cuDNN that does not fit the device says the same.",
+        (
+            "Unable to find a valid cuDNN algorithm to run convolution",
+            "GET was unable to find an engine to execute this computation",
+        ),
+        "aten/src/ATen/native/cudnn/Conv_v7.cpp, Conv_v8.cpp",
+        family="cuda",
+        marks={"to run convolution": "torch", "GET was unable": "torch"},
+        is_weak=True,
+    ),
+    Message(
+        "metal-command",
+        "Metal",
+        "Metal could not keep the buffers of a running command in memory: those of the program are together more than "
+        "the system leaves to the GPU.",
+        ("kIOGPUCommandBufferCallbackErrorOutOfMemory",),
+        "Metal; ggml-metal.m and mlx/backend/metal/eval.cpp print it",
+        family="mps",
+        marks={"ggml": "ggml", "llama": "ggml"},
+        behind=400,
+    ),
+    Message(
+        "trt-tactic",
+        "TensorRT",
+        "While it builds an engine, TensorRT tries ways to compute a layer, and leaves out one that needs too much.",
+        ("Requested amount of GPU memory ({number} bytes) could not be allocated",),
+        "TensorRT, the builder",
+        role=Role.SOFT,
+        family="trt",
+        numbers=(
+            Number("requested", "workspace of one way to compute a layer", ("GPU memory ({number} bytes)",)),
+        ),
+    ),
+    Message(
+        "trt-skipped",
+        "TensorRT",
+        "The builder left out a way to compute a layer: the failure before is none.",
+        ("Skipping tactic {number} due to insufficient memory",),
+        "TensorRT, the builder",
+        role=Role.RETRY,
+        family="trt",
+    ),
+    Message(
+        "trt-memory",
+        "TensorRT",
+        "The driver refused memory for an engine, its weights or its workspace. There is no number in the text.",
+        (
+            "Error Code 2: OutOfMemory",
+            "DefaultAllocator::allocate: 2 (out of memory)",
+            "Cuda Error in allocate: 2 (out of memory)",
+        ),
+        "TensorRT, virtualMemoryBuffer.cpp, safeRuntime.cpp",
+        family="trt",
     ),
     Message(
         "cuda-shared",
@@ -88,7 +152,11 @@ SYSTEM: Final = (
         family="kernel",
         numbers=(
             Number("requested", "bytes of shared memory that the kernel needs", ("Required: {number}",)),
-            Number("limit", "bytes that a kernel may use", ("Hardware limit: {number}",)),
+            Number(
+                "limit",
+                "bytes that a kernel may use",
+                ("Hardware limit: {number}", "Hardware limitation: {number}"),
+            ),
         ),
         marks={"shared memory": "on_chip"},
     ),
@@ -100,10 +168,27 @@ SYSTEM: Final = (
         (
             "DataLoader worker (pid {number}) is killed by signal: Killed",
             "DataLoader worker (pid {number}) is killed by signal: Bus error",
+            "Unexpected bus error encountered in worker",
         ),
         "torch/utils/data/dataloader.py",
         family="host",
-        marks={"DataLoader": "host", "Bus error": "shared_memory"},
+        marks={"orker": "host", "Bus error": "shared_memory", "bus error": "shared_memory"},
+    ),
+    Message(
+        "host-signal",
+        "Linux",
+        "A process was ended by SIGKILL, which it cannot catch: most often by the system because system memory ran "
+        "out, or by a limit of a container or a batch system.",
+        (
+            "exitcode: -9",
+            "exitcode : -9",
+            "return code = -9",
+            "Signal 9 (SIGKILL) received",
+        ),
+        "torch/distributed/elastic, deepspeed/launcher/launch.py",
+        family="host",
+        marks={"9": "host"},
+        is_weak=True,
     ),
     Message(
         "host-numpy",
@@ -119,11 +204,16 @@ SYSTEM: Final = (
         "host-killed",
         "Linux",
         "The system killed a process because system memory, not GPU memory, ran out.",
-        ("Out of memory: Kill", "Memory cgroup out of memory: Kill", "oom-kill:constraint"),
+        (
+            "Out of memory: Kill",
+            "Memory cgroup out of memory: Kill",
+            "oom-kill:constraint",
+            "Killed process {number} ({word}) total-vm",
+        ),
         "mm/oom_kill.c",
         family="host",
         numbers=(Number("process_in_use", "system memory of the killed process", ("anon-rss:{size}",)),),
-        marks={"ill": "host", "oom": "host"},
+        marks={"ill": "host", "oom": "host", "total-vm": "host"},
     ),
     Message(
         "nvidia-smi",
@@ -227,6 +317,20 @@ GGML: Final = (
         numbers=(Number("requested", "system memory", ("allocate {number} MiB of pinned",), unit="M"),),
     ),
     Message(
+        "ggml-wired",
+        "llama.cpp",
+        "More is allocated than Metal recommends for one process. The program goes on, and may fail while it computes.",
+        ("current allocated size is greater than the recommended max working set size",),
+        "ggml/src/ggml-metal/ggml-metal.m",
+        role=Role.SOFT,
+        family="ggml",
+        numbers=(
+            Number("allocated", "buffers of this process", ("( {number} /",), unit="M"),
+            Number("limit", "what Metal recommends for one process", ("/ {number})",), unit="M"),
+        ),
+        behind=60,
+    ),
+    Message(
         "ollama-system",
         "Ollama",
         "The model needs more system memory than is free.",
@@ -292,21 +396,31 @@ VLLM: Final = (
         "vllm-profile",
         "vLLM",
         "What the trial run found: the share of the device, and what weights and activations take of it.",
-        ("model weights take {size}",),
+        ("model weights take {size}", "Memory profiling results: total_gpu_memory"),
         "vllm/worker/worker.py (0.6 to 0.8)",
         role=Role.BEFORE,
         family="vllm",
         numbers=(
-            Number("device_total", "the whole device", ("total_gpu_memory ({size})",)),
+            Number(
+                "device_total", "the whole device", ("total_gpu_memory ({size})", "total_gpu_memory={size}")
+            ),
             Number(
                 "limit", "gpu_memory_utilization x the device", ("gpu_memory_utilization ({skip}) = {size}",)
             ),
             Number("weights", "weights of the model", ("model weights take {size}",)),
-            Number("outside", "what lies outside of PyTorch's pool", ("non_torch_memory takes {size}",)),
+            Number(
+                "outside",
+                "what lies outside of PyTorch's pool",
+                ("non_torch_memory takes {size}", "non_torch_memory={size}"),
+            ),
             Number(
                 "peak", "activations at the peak of the trial run", ("activation peak memory takes {size}",)
             ),
-            Number("kv_available", "what is left for the KV cache", ("reserved for KV Cache is {size}",)),
+            Number(
+                "kv_available",
+                "what is left for the KV cache",
+                ("reserved for KV Cache is {size}", "kv_cache_size={size}"),
+            ),
         ),
         behind=300,
     ),
@@ -378,10 +492,24 @@ VLLM: Final = (
         "sglang-fraction",
         "SGLang",
         "The share of the device for weights and KV cache is too small for the weights.",
-        ("Not enough memory. Please try to increase --mem-fraction-static",),
+        (
+            "Not enough memory. Please try to increase --mem-fraction-static",
+            "Loaded weights leave no GPU memory for the KV cache",
+        ),
         "sglang/srt/model_executor/model_runner.py",
         family="vllm",
         marks={"mem-fraction-static": "kv"},
+    ),
+    Message(
+        "flashinfer-workspace",
+        "FlashInfer",
+        "The workspace of the attention kernels, a buffer of fixed size that the server allocates at the start, is too "
+        "small for a batch. Nothing was refused by the device.",
+        ("Failed to allocate memory for {word} with size {number} and alignment",),
+        "flashinfer/include/flashinfer/allocator.h",
+        family="vllm",
+        numbers=(Number("requested", "bytes of the workspace for one purpose", ("with size {number} and",)),),
+        marks={"alignment": "workspace"},
     ),
 )
 """Texts of vLLM and SGLang at the start, when their share of the device is too small or not free."""

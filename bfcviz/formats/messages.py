@@ -217,7 +217,13 @@ class StatedFailure:
     def joined(self, other: "StatedFailure") -> "StatedFailure":
         """This failure, with the ranks and the count of another that is the same."""
         ranks = tuple(dict.fromkeys((*self.ranks, *other.ranks)))
-        return replace(self, ranks=ranks, count=self.count + other.count)
+        return replace(
+            self,
+            ranks=ranks,
+            count=self.count + other.count,
+            op=self.op or other.op,
+            version=self.version or other.version,
+        )
 
     def exceeds(self, name: str, other: int) -> bool:
         """Whether a stated fact is larger than a number, also where its text was rounded up."""

@@ -214,10 +214,15 @@ def setting_for(found: StatedFailure, value: str) -> str:
 
     Builds for CUDA and ROCm from 2.9 on read the older name, too (c10/cuda/CUDAAllocatorConfig.h).
     """
+    if found.framework == "PyTorch NPU":
+        return f"{NPU_CONF}={value}"
     if "conf" in found.marks or found.version == "2.9 or later":
         return f"{NEW_CONF}={value} (its older name, {CONF}, is still read, too)"
     return f"{HIP_CONF if 'hip_conf' in found.marks else CONF}={value}"
 
+
+NPU_CONF: Final = "PYTORCH_NPU_ALLOC_CONF"
+"""The variable that torch_npu reads, the backend for Ascend."""
 
 CONF_NAMES: Final = (CONF, NEW_CONF)
 """The variables of the settings on CUDA, the older one first."""
@@ -367,7 +372,7 @@ MESSAGES: Final = (
         "PyTorch CUDA",
         "The caching allocator of PyTorch asked the driver for a segment, gave back every segment that was wholly "
         "free, asked again, and was refused. So empty_cache() cannot help.",
-        tuple(f"{word} out of memory" for word in ("CUDA", "HIP", "XPU")),
+        tuple(f"{word} out of memory" for word in ("CUDA", "HIP", "XPU", "NPU")),
         _CUDA_SOURCE,
         family="torch",
         numbers=_CUDA_NUMBERS,
@@ -555,5 +560,10 @@ SET: Final = re.compile(
 SET_MARKS: Final = {"expandable_segments:True": "expandable_set", "max_split_size_mb:": "max_split_set"}
 """A word of a setting -> the mark of the failure."""
 
-BACKENDS: Final = {"CUDA": "PyTorch CUDA", "HIP": "PyTorch ROCm", "XPU": "PyTorch XPU"}
+BACKENDS: Final = {
+    "CUDA": "PyTorch CUDA",
+    "HIP": "PyTorch ROCm",
+    "XPU": "PyTorch XPU",
+    "NPU": "PyTorch NPU",
+}
 """The word before `out of memory` -> the framework."""

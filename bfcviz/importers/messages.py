@@ -346,6 +346,8 @@ def _more(statement: _Statement, begins: str, flat: str) -> None:
     if name in {"torch-cuda", "torch-cut"}:
         backend = begins[:4].strip("o ")
         statement.framework = torch.BACKENDS.get(backend, statement.framework)
+        if backend == "NPU":  # torch_npu keeps an old text
+            statement.version = ""
         for pid, size in torch.PROCESS.findall(flat):
             stated = stated_size(size)
             if stated is not None and 0 <= stated.value < IMPOSSIBLE:
@@ -507,8 +509,10 @@ def _take(each: _Statement, found: list[_Joined], waiting: list[_Statement]) -> 
     elif role is Role.AFTER and same is not None:
         same.fill(each)
     elif role is Role.RETRY:
-        if same is not None:
-            same.is_soft = True
+        failed = (join for join in reversed(found) if not join.is_soft and _of_family(join, each))
+        before = next(failed, None)
+        if before is not None:
+            before.is_soft = True
     elif role is Role.REPORT and same is not None and same.first.entry.role is not Role.REPORT:
         same.fill(each)
     else:
@@ -649,8 +653,10 @@ def _framework(first: _Statement, hints: set[str]) -> str:
             return "Reactant"
         is_xla = "jax" in hints or first.entry.name.startswith("xla-")
         return "JAX" if is_xla and "tensorflow" not in hints else "TensorFlow"
-    if first.entry.name == "cuda-call" and "ggml" in first.marks:
+    if first.entry.name in {"cuda-call", "metal-command"} and "ggml" in first.marks:
         return "llama.cpp"
+    if first.entry.name == "cuda-library" and "tf" in first.marks:
+        return "TensorFlow"
     if first.entry.name in {"cuda-call", "cuda-library"} and "torch" in first.marks:
         return {"ROCm": "PyTorch ROCm", "oneAPI": "PyTorch XPU"}.get(first.framework, "PyTorch CUDA")
     return first.framework

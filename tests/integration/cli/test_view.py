@@ -53,6 +53,10 @@ def test_the_page_shows_an_inspector_of_the_file(tmp_path, capsys):
     shown = eval(last, names)  # noqa: S307
     assert isinstance(shown, bfcviz.Inspector)
     assert view.dashboard(str(tmp_path / "gone.parquet"), "light") is None
+    rules = tmp_path / "rules.txt"
+    rules.write_text("no rule")
+    assert view.dashboard(SAMPLE, "light", str(rules)) is None
+    assert view.page_code(SAMPLE, "dark", kinds=str(rules)).endswith(f"'dark', {str(rules)!a})")
     assert "no such file" in capsys.readouterr().out
 
 

@@ -50,6 +50,7 @@ def kinds(found):
         ({"allocated": 5 * GIB}, Cause.OTHER_PROCESS),
         ({"allocated": 5 * GIB, "process_in_use": 15 * GIB}, Cause.CAPACITY),  # a library of this process
         ({"allocated": 5 * GIB, "process_in_use": 6 * GIB}, Cause.OTHER_PROCESS),
+        ({"process_in_use": 0}, Cause.CAPACITY),  # a driver that does not know the process
         ({"private_pools": 2 * GIB}, Cause.PRIVATE_POOLS),
         ({"device_total": None, "device_free": None}, Cause.UNKNOWN),
         ({"allocated": None, "reserved_unallocated": None}, Cause.UNKNOWN),

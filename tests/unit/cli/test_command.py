@@ -49,6 +49,21 @@ def test_a_usage_error_is_status_2(words, capsys):
     assert "error:" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--wrong"], "no option --wrong; `bfcviz --help`"),
+        (["info", "--wrong"], "no option --wrong; `bfcviz info --help`"),
+        (["info", "--jsn=1", SAMPLE], "no option --jsn; the nearest is --json"),
+    ],
+)
+def test_an_unknown_option_is_what_the_error_names(words, part, capsys):
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    assert left.value.code == 2
+    assert part in capsys.readouterr().err
+
+
 def test_an_error_is_one_line_and_status_1(tmp_path, capsys):
     path = tmp_path / "notes.txt"
     path.write_text("no trace\n")

@@ -53,6 +53,19 @@ def test_it_draws_the_given_step(asked, meant, trace, tmp_path, capsys):
     assert capsys.readouterr().out == f"region map at step {meant(trace):,} of {len(trace):,}: {path}\n"
 
 
+def test_rules_of_ones_own_for_kinds(tmp_path, capsys):
+    rules, path = tmp_path / "rules.txt", tmp_path / "map.svg"
+    rules.write_text("gate weights: .\n")
+    words = ("--figure", "region_map", "--colour", "kind", "--out", path)
+    assert export(*words, "--kinds", rules) == 0
+    assert "gate weights" in path.read_text()
+    assert export(*words) == 0
+    assert "gate weights" not in path.read_text()
+    rules.write_text("no rule\n")
+    assert export(*words, "--kinds", rules) == 1
+    assert "KIND: REGULAR EXPRESSION" in capsys.readouterr().err
+
+
 def test_oom_is_the_step_after_the_first_failed_request(tmp_path, capsys):
     words = ["export", str(bfcviz.sample("oom_log")), "--figure", "ladder", "--step", "oom"]
     assert main([*words, "--out", str(tmp_path / "ladder.csv")]) == 0

@@ -116,9 +116,12 @@ def test_a_wrong_allocator_or_step(failed, capsys):
 
 def test_info_names_the_failed_request_and_its_allocator(failed, capsys):
     found = info(bfcviz.open(failed))
-    assert [(each["verdict"], each["requested_bytes"]) for each in found["failures"]] == [
+    assert [(each["heap_verdict"], each["requested_bytes"]) for each in found["failures"]] == [
         ("fragmentation", 5 * MIB)
     ]
+    told = answers(capsys, failed)
+    for name in ("verdict", "heap_verdict"):
+        assert [each[name] for each in found["failures"]] == [each[name] for each in told]
     assert (found["allocators"][0]["name"], found["allocators"][0]["dump"]) == ("GPU_0_bfc", 2)
     assert main(["info", str(failed)]) == 0
     text = capsys.readouterr().out

@@ -59,6 +59,31 @@ CASES = [
         {"requested": 6 * GIB, "limit": 4 * GIB, "device_total": 16 * GIB},
     ),
     (
+        "torch_npu",
+        (
+            "RuntimeError: NPU out of memory. Tried to allocate 64.00 MiB (NPU 2; 32.00 GiB total capacity; 20.00 GiB "
+            "already allocated; 20.00 GiB current active; 16.00 MiB free; 30.00 GiB reserved in total by PyTorch) If "
+            "reserved memory is >> allocated memory try setting max_split_size_mb to avoid fragmentation."
+        ),
+        "PyTorch NPU",
+        {"requested": 64 * MIB, "device_total": 32 * GIB, "device_free": 16 * MIB, "reserved": 30 * GIB},
+    ),
+    (
+        "a server's workspace",
+        (
+            "RuntimeError: Failed to allocate memory for batch_decode_tmp_s with size 1048576 and alignment 16 in "
+            "AlignedAllocator"
+        ),
+        "FlashInfer",
+        {"requested": MIB},
+    ),
+    (
+        "an old kernel's line",
+        "[ 12.5] Killed process 31 (a.out) total-vm:4096kB, anon-rss:2048kB, file-rss:0kB, shmem-rss:0kB",
+        "Linux",
+        {"process_in_use": 2 * MIB},
+    ),
+    (
         "paddle",
         (
             "ResourceExhaustedError: Out of memory error on GPU 0. Cannot allocate 512.000244MB memory on GPU 0, "
@@ -622,6 +647,88 @@ def test_what_is_no_failure():
         found = read(text)
         assert (len(found.failures), len(found.soft)) == (0, 1), text
     assert len(read(f"{soft}\n{CUDA_2}").failures) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "framework", "cause"),
+    [
+        ("E1: Insufficient Memory (8:kIOGPUCommandBufferCallbackErrorOutOfMemory)", "Metal", "unknown"),
+        (
+            "ggml_metal_x: Insufficient (8:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+            "llama.cpp",
+            "unknown",
+        ),
+        (
+            "E cuda/cuda_dnn.cc:1] tensorflow: could not create cudnn handle: INTERNAL",
+            "TensorFlow",
+            "unknown",
+        ),
+        ("failed to create cublas handle: CUBLAS_STATUS_NOT_INITIALIZED", "PyTorch CUDA", "unknown"),
+        (
+            "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution",
+            "PyTorch CUDA",
+            "unknown",
+        ),
+        ("ERROR: Unexpected bus error encountered in worker. (shm)", "PyTorch CPU", "host_memory"),
+        ("api:failed (exitcode: -9) local_rank: 3 (pid: 7) of binary: python", "Linux", "host_memory"),
+        ("[launch.py:321:sigkill_handler] ['python'] exits with return code = -9", "Linux", "host_memory"),
+        ("[TRT] [E] 2: [x.cpp::resize::1] Error Code 2: OutOfMemory (no more)", "TensorRT", "unknown"),
+        ("MXNetError: cudaMalloc retry failed: out of memory", "CUDA", "unknown"),
+        (
+            "MPS backend out of memory (MPS allocated: 9.00 GiB, other allocations: 0 bytes, max allowed: 9.50 GiB)",
+            "PyTorch MPS",
+            "capacity",
+        ),
+        (
+            "MPS backend out of memory (MPS allocated: 1.00 GiB, other allocations: 0 bytes, max allowed: 9.50 GiB)",
+            "PyTorch MPS",
+            "unknown",
+        ),
+    ],
+)
+def test_texts_without_the_number_that_was_asked(text, framework, cause):
+    (found,) = read_pasted(f"{text}\n").failures
+    assert (found.framework, judge(found).cause) == (framework, cause)
+    tools = {"Metal", "llama.cpp", "PyTorch CPU", "Linux", "PyTorch MPS"}
+    assert framework not in tools or not any(
+        "nvidia-smi" in each.text for each in advise(found, judge(found))
+    )
+
+
+def test_a_signal_is_told_only_where_nothing_else_tells_more():
+    (found,) = read_pasted(f"{CUDA_2}\nexitcode  : -9 (pid: 4)\n").failures
+    assert found.message == "torch-cuda"
+
+
+def test_a_builder_that_leaves_out_a_tactic_did_not_fail():
+    text = (
+        "[TRT] 2: Error Code 2: OutOfMemory (no further information)\n"
+        "[TRT] Requested amount of GPU memory (1048576 bytes) could not be allocated.\n"
+        "[TRT] Skipping tactic 3 due to insufficient memory on requested size of 1048576 detected\n"
+    )
+    found = read_pasted(text)
+    assert not found.failures
+    assert max(each.fact("requested") or 0 for each in found.soft) == MIB
+
+
+def test_the_operation_may_stand_in_the_repetition_only():
+    text = (
+        "Resource exhausted: OOM when allocating tensor with shape[64,500]\n"
+        "ran out of memory trying to allocate 84.60MiB. The caller indicates that this is not a failure\n"
+        "Error: OOM when allocating tensor with shape[64,500] [[Node: train/Adam/mul_2 = Mul[T=DT_FLOAT]]]\n"
+    )
+    (found,) = read_pasted(text).failures
+    assert (found.op, found.count) == ("train/Adam/mul_2", 2)
+    assert "smaller_request_or_batch" not in {str(each.kind) for each in advise(found, judge(found))}
+
+
+def test_ascend_has_its_own_names():
+    text = next(case[1] for case in CASES if case[0] == "torch_npu")
+    (found,) = read_pasted(text).failures
+    told = " ".join(each.text for each in advise(found, judge(found)))
+    assert found.version == ""
+    assert "PYTORCH_NPU_ALLOC_CONF=max_split_size_mb" in told
+    assert not {"nvidia-smi", "PYTORCH_CUDA_ALLOC_CONF", "torch.cuda"} & set(told.replace("=", " ").split())
 
 
 def test_figures_that_cannot_be_are_left_out():
