@@ -97,7 +97,7 @@ _HOMES = {
     "compare_recordings": ("bfcviz.explain_and_draw", "compare_recordings"),
     "draw": ("bfcviz.explain_and_draw", "draw"),
     "explain": ("bfcviz.explain_and_draw", "explain"),
-    "export": ("bfcviz.figures.export", "export"),
+    "export": ("bfcviz.explain_and_draw", "export"),
     "follow": ("bfcviz.dashboard.live", "follow"),
     "follow_search": ("bfcviz.watching.search_dashboard", "follow_search"),
     "follow_sweep": ("bfcviz.watching.sweep_dashboard", "follow_sweep"),
@@ -135,13 +135,27 @@ _HOMES = {
     "worst_fragmentation": ("bfcviz.explain_and_draw", "worst_fragmentation"),
 }
 
+_INSTEAD = {
+    "compare": "bfcviz.compare_recordings(a, b)",
+    "info": "bfcviz.open(path), and look at its `origin`",
+    "load": "bfcviz.open(path)",
+    "read": "bfcviz.open(path)",
+    "record": "bfcviz.watch(path='run') in a `with`, or `bfcviz record -- python train.py` in a shell",
+    "report": "bfcviz.why(path), or `bfcviz report FILE` in a shell",
+    "save": "bfcviz.open(path).save('trace.parquet')",
+    "view": "bfcviz.Inspector(path), or `bfcviz view FILE` in a shell",
+    "tune": "bfcviz.best_options(path, 'torch'), or `bfcviz tune FILE` in a shell",
+}
+"""What a user may try -> what to call."""
+
 __all__ = list(_HOMES)
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'bfcviz' has no attribute {name!r}")
+        instead = f"; call {_INSTEAD[name]}" if name in _INSTEAD else ""
+        raise AttributeError(f"module 'bfcviz' has no attribute {name!r}{instead}")
     module, attribute = _HOMES[name]
     return getattr(import_module(module), attribute)
 

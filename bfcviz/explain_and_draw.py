@@ -22,7 +22,7 @@ from bfcviz.analysis.growths import Growths
 from bfcviz.analysis.leaks import Leaks
 from bfcviz.analysis.ranks import Rank, RankPlace, RankSet, rank_of, rank_of_text, rank_set
 from bfcviz.analysis.stated_answer import StatedAnswer
-from bfcviz.analysis.why import diagnose, failed_steps, without_failure, would_fit
+from bfcviz.analysis.why import diagnose, failed_steps, opening, without_failure, would_fit
 from bfcviz.errors import BfcvizError, FileError, TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import setting
@@ -327,8 +327,9 @@ def holders(
     Args:
         source: as for `explain`.
         step: number of events applied, 0..len(trace), or `"peak"`: the first one with the most bytes in use. None: all.
-        by: `op` (the name of the label, split at its slashes), `stack`, `shape`, `data_type`, `thread`, `stream`,
-            `phase`, or `kind` (parameters, gradients, optimizer state, activations, inputs, KV cache, workspace).
+        by: `op` (the name of the label, split at its slashes), `line` (the line of code, where a stack was recorded),
+            `stack`, `shape`, `data_type`, `thread`, `stream`, `phase`, or `kind` (parameters, gradients, optimizer
+            state, activations, inputs, KV cache, workspace).
         pool: index of the heap among `trace.origin.pools`.
         kinds: with `kind`: rules of your own, a kind and a regular expression that is searched in the name and the
             stack of an allocation, such as `{"experts": "moe|router"}`. They come before the built-in ones, from now on
@@ -423,14 +424,18 @@ def compare_recordings(  # noqa: PLR0913  two sources, and how they are compared
 
 
 @_unrecorded()
-def draw(name: str, source: Any, step: int | None = None, *, pool: int = 0, **look: Any) -> "Picture":
+def draw(
+    name: Any, source: Any = None, step: int | None = None, *, pool: int | None = None, **look: Any
+) -> "Picture":
     """Draw the picture `name` of one heap at a step: a plotly figure with its numbers in `table`.
 
+    `draw(source)` draws the region map where the Inspector opens: at the first failed request, else at the peak.
+
     Args:
-        name: one of `bfcviz.figures.FIGURES`, such as `region_map`.
+        name: one of `bfcviz.figures.FIGURES`, such as `region_map`; without `source`: the source.
         source: as for `explain`.
-        step: number of events applied, 0..len(trace); None: all.
-        pool: index of the heap among `trace.origin.pools`.
+        step: number of events applied, 0..len(trace); None: all; without `source`: where the Inspector opens.
+        pool: index of the heap among `trace.origin.pools`; None: the first; without `source`: the one that failed.
         look: fields of `bfcviz.figures.Look`, such as `theme="dark"`; `wanted` may be text, such as `64MiB`.
 
     Raises:
@@ -440,7 +445,40 @@ def draw(name: str, source: Any, step: int | None = None, *, pool: int = 0, **lo
     """
     from bfcviz import figures  # noqa: PLC0415  plotly, which explanations do not need
 
-    return figures.draw(name, trace_from(source), step, pool=pool, **look)
+    if source is not None:
+        if isinstance(source, str) and source in figures.FIGURES:  # in the other order
+            name, source = source, name
+        return figures.draw(name, trace_from(source), step, pool=pool or 0, **look)
+    trace = trace_from(name)
+    if step is None:
+        pool, step = opening(trace, pool)
+    return figures.draw("region_map", trace, step, pool=pool or 0, **look)
+
+
+def export(figure: Any, path: str | os.PathLike[str], **options: Any) -> Path:
+    """Write a figure, or the events of a trace, to a file in the format of its suffix; return the path.
+
+    Args:
+        figure: what `bfcviz.draw` returns, or any plotly figure: `.html`, `.png`, `.svg`, `.pdf`, and the numbers that
+            it shows as `.csv` or `.parquet`. Or a trace, or what else has one: its events as `.parquet`, `.csv`, Chrome
+            counters (`.json`) or a snapshot of PyTorch (`.pickle`).
+        path: the file to write.
+        options: of a figure: `style="paper"` and `width_mm`; of a trace: `start` and `stop` (steps) and `overwrite`.
+
+    Raises:
+        BfcvizError: the suffix is unknown, or the file cannot be written; see `bfcviz.figures.export` and
+            `bfcviz.exporters.convert`.
+        MissingExtra: kaleido is not installed, and the picture needs it.
+    """
+    trace = figure if isinstance(figure, Trace) else getattr(figure, "trace", None)
+    if isinstance(trace, Trace):
+        from bfcviz.exporters.convert import convert  # noqa: PLC0415
+
+        convert(trace, path, **options)
+        return Path(path)
+    from bfcviz.figures.export import export as export_figure  # noqa: PLC0415  plotly, which a trace does not need
+
+    return export_figure(figure, path, **options)
 
 
 def trace_from(source: Any) -> Trace:

@@ -27,8 +27,9 @@ WARNINGS = {"lowest": ["-o", "filterwarnings=default"], "newest": []}  # old pac
 ALL = [
     "tests",
     "--ignore=tests/integration/attacks",
-    "--ignore=tests/test_habits.py",
-]  # the lint is for the newest tools
+    "--ignore=tests/test_habits.py",  # the lint is for the newest tools
+    "--ignore=tests/integration/packaging/test_bounds.py",  # of the versions that this run will write
+]
 OTHER_CUPY = ("cupy-cuda12x", "cupy-cuda13x")  # one at a time can be installed
 OTHER_CUPY_TESTS = ["tests/unit/live/cupy"]
 

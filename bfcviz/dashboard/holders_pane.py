@@ -217,7 +217,7 @@ def _main_class(
     return index.main_class(index.codes(records), colours.classes(records, model.step), records["size"])
 
 
-_BY_LABEL: Final = frozenset({"op", "stack", "shape", "data_type"})
+_BY_LABEL: Final = frozenset({"op", "line", "stack", "shape", "data_type"})
 """Groupings whose codes are the numbers of labels."""
 
 _BY_FIELD: Final = {"holder": "label"}

@@ -181,7 +181,11 @@ class Trace:
                 f"cannot save a trace {_extent(self.first, len(self))}; record the heap to a folder to keep all events"
             )
         if path.suffix != ".parquet":
-            raise FileError(path, "", "a trace is saved as a .parquet file; use that extension")
+            raise FileError(
+                path,
+                "",
+                "a trace is saved as .parquet; bfcviz.export(trace, path) writes other formats",
+            )
         make = None if keyframes is None else partial(keyframes, self)
         pack(self.source, path, overwrite=overwrite, keyframes=make)
         return path

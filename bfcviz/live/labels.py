@@ -205,8 +205,13 @@ class phase(Scope):  # noqa: N801  used as a word: `with phase("forward"):`
     """A phase of the program, in a `with` or as a decorator: marks its begin and end, and labels its allocations.
 
     Both marks have the same value, unique to this phase, which pairs them. As with `label`, the innermost phase labels
-    the allocations of this context. If nothing is watched it costs almost nothing.
+    the allocations of this context. If nothing is watched it costs almost nothing. As a plain decorator, `@phase`, it
+    has the name of the function.
     """
+
+    def __new__(cls, name: Any) -> Any:
+        """A phase; of a function: that function, in a phase of its name."""
+        return cls(name.__qualname__)(name) if callable(name) else super().__new__(cls)
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -149,6 +149,7 @@ class PhasePaths:
 
 UNNAMED: Final = {
     "op": "no label",
+    "line": "no line of code",
     "stack": "no stack",
     "shape": "no shape",
     "data_type": "no data type",
@@ -228,6 +229,10 @@ def _op(labels: Labels, number: int) -> Path:
     return op_path(labels.name(number))
 
 
+def _line(labels: Labels, number: int) -> Path:
+    return (place_in_code(labels[number].details.get("stack", "")) or None,)
+
+
 def _stack(labels: Labels, number: int) -> Path:
     name, details = labels[number]
     return stack_path(details.get("stack", ""), name)
@@ -244,6 +249,7 @@ def _numbered(what: str, number: int, names: Mapping[str, str]) -> str:
 
 _BY_LABEL: Final[dict[str, Callable[[Labels, int], Path]]] = {
     "op": _op,
+    "line": _line,
     "stack": _stack,
     "shape": _detail("shape"),
     "data_type": _detail("data_type"),

@@ -5,13 +5,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import Parameter, Signature, signature
+from itertools import chain, count
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, ParamSpec, Self, TypeVar
 
 from bfcviz import notebook
 from bfcviz.errors import BfcvizError, LiveError
@@ -32,6 +34,9 @@ from bfcviz.watching.reports import OomReport, Report, is_out_of_memory, last_fa
 
 if TYPE_CHECKING:
     from bfcviz.watching.dashboard import WatchDashboard
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # ------------------------------------------------------------------------------
 # Choose which frameworks to watch and how, from the arguments of `bfcviz.watch`; make and start the heap providers.
@@ -281,6 +286,7 @@ class Watch:
         sources: the heap provider of each framework, from `bfcviz.live`.
         traces: one for each heap, with the events until now; other threads extend them while the `with` runs.
         alarms: the alerts that went off.
+        folder: what it records to; None: memory.
         failure: the failed request that ended the `with`; None where memory did not run out.
         errors: errors outside the workload, such as in an alert's `call` or in a picture.
     """
@@ -294,6 +300,7 @@ class Watch:
         self.failure: OomReport | None = None
         self.errors: list[Exception] = []
         self._settings = settings
+        self.folder = settings.path
         self._heaps: list[Any] = []
         self._monitors: list[tuple[AlertMonitor, Any]] = []  # with the heap of each
         self._monitor_thread: MonitorThread | None = None
@@ -366,6 +373,18 @@ class Watch:
         return f"<Watch: {self.says if self._started else 'not started'}>"
 
     # -- start ----------------------------------------------------------------------------------------------
+
+    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
+        """The function, watched at each call: a decorator. `function.watch` is the watch of the last call."""
+
+        @wraps(function)
+        def watched(*arguments: P.args, **named: P.kwargs) -> T:
+            settings = replace(self._settings, path=_unused(self._settings.path))
+            watched.watch = Watch(settings)  # type: ignore[attr-defined]
+            with watched.watch:  # type: ignore[attr-defined]
+                return function(*arguments, **named)
+
+        return watched
 
     def __enter__(self) -> Self:
         self._check_can_start()
@@ -538,7 +557,7 @@ os.register_at_fork(after_in_child=_forget_parents_watch)
 
 
 def watch(  # noqa: PLR0913  the options, and every framework by its name
-    *,
+    *names: str,
     limit: int | str | None = None,
     capture: Capture | None = None,
     path: str | os.PathLike[str] | None = None,
@@ -553,6 +572,7 @@ def watch(  # noqa: PLR0913  the options, and every framework by its name
     has a GPU.
 
     Args:
+        names: frameworks that are watched in the usual way: `watch("numpy")` is `watch(numpy=True)`.
         frameworks: `numpy`, `cupy`, `torch`, `rmm` or `jax`: True for the usual way; "serve" or "observe"; or a mapping
             with options of its function in `bfcviz.live`, and optionally `way`: `torch={"devices": [0]}`. Without
             `way` the options choose it: `torch={"mechanism": "replace"}` serves. False: do not watch it.
@@ -560,8 +580,9 @@ def watch(  # noqa: PLR0913  the options, and every framework by its name
         capture: what is recorded with each allocation: `nothing`, the current `label`, the Python `stack` as well, or
             `Stacks`; `bfcviz.live.stacks` states the cost. By default the stack, where it can be read: not
             if bfcviz is not compiled, PyTorch is served, or RMM is observed by its log.
-        path: a new folder to record to, with a subfolder for each framework if there are several. By default, and for
-            the heaps of further devices and streams, the newest events are kept in memory.
+        path: a new folder to record to, with a subfolder for each framework if there are several; where it holds
+            something, `path-2`, `path-3` ..., which `Watch.folder` names. By default, and for the heaps of further
+            devices and streams, the newest events are kept in memory.
         dashboard: in a notebook: display the live view under the cell.
         alerts: thresholds; see `Alert`.
         keep: events kept of each heap where nothing is recorded to disk; 64 bytes each.
@@ -573,9 +594,19 @@ def watch(  # noqa: PLR0913  the options, and every framework by its name
         FileError: when the `with` begins: the folder is not empty.
     """
     most = None if limit is None else parse_bytes(limit, "limit")
-    found = plan(frameworks, most, capture)
-    folder = None if path is None else Path(path)
+    if twice := [name for name in names if name in frameworks]:
+        raise LiveError(f"{twice[0]} was given twice, as a name and as an argument: give one of both")
+    found = plan({**dict.fromkeys(names, True), **frameworks}, most, capture)
+    folder = None if path is None else _unused(Path(path))
     return Watch(WatchSettings(found, folder, dashboard, check_alerts(alerts), keep))
+
+
+def _unused(folder: Path | None) -> Path | None:
+    """The folder, or the first of `folder-2`, `folder-3` ... that holds nothing: a cell may run again."""
+    if folder is None:
+        return None
+    numbered = chain([folder], (folder.with_name(f"{folder.name}-{number}") for number in count(2)))
+    return next(each for each in numbered if not each.is_dir() or not any(each.iterdir()))
 
 
 def _signature() -> Signature:
@@ -583,8 +614,8 @@ def _signature() -> Signature:
     own = signature(watch)
     kind = Parameter.KEYWORD_ONLY
     frameworks = [Parameter(name, kind, default=None, annotation=Asked) for name in WATCHABLE]
-    options = [each for each in own.parameters.values() if each.kind is kind]
-    return own.replace(parameters=[*frameworks, *options])
+    names, *options = (each for each in own.parameters.values() if each.kind is not Parameter.VAR_KEYWORD)
+    return own.replace(parameters=[names, *frameworks, *options])
 
 
 watch.__signature__ = _signature()  # type: ignore[attr-defined]

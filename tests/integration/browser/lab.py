@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,11 @@ It is shown all the same, but hears no more from Python: so a dashboard tells it
 _BARE_TOPIC = "Kernel message validation error: Unexpected token 'k', \"kernel."
 """Seen once on a busy machine: Jupyter's server sent a status message of the kernel with its ZeroMQ topic in front, and
 JupyterLab refused it. No message of a widget has such a topic."""
+
+needs_subshells = pytest.mark.skipif(
+    int(version("ipykernel").partition(".")[0]) < 7,
+    reason="a kernel without subshells answers clicks after the cell",
+)
 
 RUNNING = """number => {
   const cell = jupyterapp.shell.currentWidget.content.widgets[number];

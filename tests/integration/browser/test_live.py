@@ -2,7 +2,7 @@
 
 import pytest
 from integration.browser.board import Board, write_notebook
-from integration.browser.lab import RUNNING
+from integration.browser.lab import RUNNING, needs_subshells
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -73,6 +73,7 @@ def lab(lab_page):
         yield lab
 
 
+@needs_subshells
 def test_the_picture_moves_and_a_pause_is_answered_while_the_cell_is_busy(lab):
     lab.start_cell(0)
     lab.page.locator(".bfcviz-dashboard .js-plotly-plot .nsewdrag").first.wait_for(state="attached")

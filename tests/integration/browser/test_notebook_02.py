@@ -2,7 +2,7 @@
 
 import pytest
 from integration.browser.board import Board, write_notebook
-from integration.browser.lab import RUNNING
+from integration.browser.lab import RUNNING, needs_subshells
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 
@@ -72,6 +72,7 @@ def million(lab_page):
         yield lab
 
 
+@needs_subshells
 def test_a_million_allocations_are_watched_while_they_are_made_and_none_is_lost(million):
     million.start_cell(0)
     million.page.locator(".bfcviz-dashboard .js-plotly-plot .nsewdrag").first.wait_for(state="attached")

@@ -175,8 +175,8 @@ def test_after_a_restart_a_new_watch_starts_and_the_old_recording_opens(tmp_path
         )
         shell.restart()
         prepare(shell)
-        assert "is not empty" in shell.run("bfcviz.watch(path='run').__enter__()").error
-        assert shell.run("with bfcviz.watch(path='run2') as w:\n    np.empty(1000)").error is None
+        assert shell.run("with bfcviz.watch(path='run') as w:\n    np.empty(1000)").error is None
+        assert shell.ask("w.folder.name") == "run-2"
     first = bfcviz.open(tmp_path / "run")
     assert first.origin.status == "truncated"
     assert len(first) >= 3

@@ -149,7 +149,7 @@ def test_paths_without_end_are_cut_in_the_middle(by, detail, name):
 
 def test_no_such_holders_and_no_such_pool():
     trace = trace_of(np.zeros(0, EVENT))
-    with pytest.raises(ValueError, match="by 'colour'; choose one of op, stack, shape"):
+    with pytest.raises(ValueError, match="by 'colour'; choose one of op, line, stack, shape"):
         holders(Model(trace), "colour")
     with pytest.raises(TraceError, match="pool 1 does not exist"):
         grouping(trace, 1, "op")

@@ -207,10 +207,11 @@ def test_before_it_starts_there_is_no_trace(use):
         use(watched())
 
 
-def test_a_folder_that_holds_something_is_refused_before_anything_is_served(tmp_path):
+def test_a_folder_that_was_filled_meanwhile_is_refused_before_anything_is_served(tmp_path):
+    w = watched(path=tmp_path)
     (tmp_path / "file").write_text("mine")
     with pytest.raises(FileError, match="is not empty"):
-        watched(path=tmp_path).__enter__()
+        w.__enter__()
     assert (tmp_path / "file").read_text() == "mine"
 
 

@@ -27,9 +27,9 @@ def test_an_array_of_it_writes_into_the_heap(heap):
     tensor.numpy()[:] = [1, 2, 3, 4]
     assert list((ctypes.c_float * 4).from_address(tensor.address)) == [1, 2, 3, 4]
     np.asarray(tensor)[0] = 7
-    np.from_dlpack(tensor)[1] = 8
+    assert np.from_dlpack(tensor).ctypes.data == tensor.address  # some versions of NumPy make it read-only
     tensor[2:].numpy()[:] = 9
-    assert tensor.tolist() == [7, 8, 9, 9]
+    assert tensor.tolist() == [7, 2, 9, 9]
 
 
 def test_values_come_and_go(heap):

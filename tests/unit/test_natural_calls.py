@@ -1,0 +1,111 @@
+"""The calls that a user tries first: they work, or the error says what to call."""
+
+import numpy as np
+import pytest
+from processes import needs_compiled
+
+import bfcviz
+from bfcviz.analysis.why import opening
+from bfcviz.errors import LiveError
+
+CONV = bfcviz.sample("conv")
+OOM = bfcviz.sample("oom_log")
+
+
+def test_a_picture_of_a_file_alone_is_where_the_inspector_opens():
+    failed = bfcviz.open(OOM)
+    pool, step = opening(failed)
+    assert bfcviz.draw(OOM).facts == bfcviz.draw("region_map", failed, step, pool=pool).facts
+    trace = bfcviz.open(CONV)
+    assert bfcviz.draw(trace).facts == bfcviz.draw("region_map", trace, bfcviz.peak(trace)).facts
+
+
+def test_a_picture_in_either_order():
+    trace = bfcviz.open(CONV)
+    one, other = bfcviz.draw("bin_histogram", trace, 1000), bfcviz.draw(trace, "bin_histogram", 1000)
+    assert one.to_json() == other.to_json()
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "json"])
+def test_a_trace_is_exported(suffix, tmp_path):
+    path = bfcviz.export(bfcviz.open(CONV), tmp_path / f"events.{suffix}", start=0, stop=100)
+    assert path.stat().st_size > 0
+    if suffix == "parquet":
+        assert len(bfcviz.open(path)) == 100
+
+
+def test_a_figure_is_exported_as_before(tmp_path):
+    path = bfcviz.export(bfcviz.draw(CONV), tmp_path / "map.csv")
+    assert path.read_text().count("\n") > 10
+
+
+def test_save_says_where_other_formats_are_written(tmp_path):
+    with pytest.raises(bfcviz.BfcvizError, match=r"bfcviz\.export"):
+        bfcviz.open(CONV).save(tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize("name", ["compare", "info", "load", "record", "save", "view"])
+def test_a_command_of_the_shell_names_what_python_has(name):
+    with pytest.raises(AttributeError, match=r"call (bfcviz\.\w+)") as error:
+        getattr(bfcviz, name)
+    named = str(error.value).partition("call bfcviz.")[2].split("(")[0]
+    assert hasattr(bfcviz, named)
+
+
+def test_any_other_name_is_plainly_missing():
+    with pytest.raises(AttributeError) as error:
+        bfcviz.no_such_name  # noqa: B018
+    assert "call" not in str(error.value)
+
+
+@needs_compiled
+def test_holders_by_line_of_code():
+    with bfcviz.watch("numpy", dashboard=False) as watched:
+        with bfcviz.label("forward"):
+            kept = [np.ones(1 << 16) for _ in range(3)]
+        found = bfcviz.holders(watched.trace, by="line")
+        names = {found.names[row] for row in range(len(found.rows))}
+    assert any("test_natural_calls.py:" in name for name in names)
+    assert not any(name == "forward" for name in names)
+    assert len(kept) == 3
+
+
+@needs_compiled
+def test_a_function_is_watched_at_each_call(tmp_path):
+    @bfcviz.watch("numpy", dashboard=False, path=tmp_path / "run")
+    def work(size):
+        return np.ones(size).sum()
+
+    assert (work(1 << 16), work(1 << 17)) == (1 << 16, 1 << 17)
+    assert work.watch.folder == tmp_path / "run-2"
+    assert max(work.watch.trace.read(0, len(work.watch.trace))["requested"]) == 8 << 17
+    assert len(bfcviz.open(tmp_path / "run")) > 0
+
+
+@needs_compiled
+def test_a_folder_that_is_used_gets_a_number(tmp_path):
+    folders = []
+    for _ in range(3):
+        with bfcviz.watch("numpy", dashboard=False, path=tmp_path / "run") as watched:
+            np.ones(1000)
+        folders.append(watched.folder.name)
+    assert folders == ["run", "run-2", "run-3"]
+    assert bfcviz.watch("numpy").folder is None
+
+
+def test_a_framework_given_twice_is_refused():
+    with pytest.raises(LiveError, match="numpy"):
+        bfcviz.watch("numpy", numpy=False)
+
+
+@needs_compiled
+def test_a_phase_is_named_by_its_function():
+    @bfcviz.phase
+    def forward():
+        return np.ones(1 << 16)
+
+    with bfcviz.watch("numpy", dashboard=False) as watched:
+        kept = forward()
+        names = {label.name for label in watched.trace.labels}
+    assert any(name.endswith("forward begins") for name in names)
+    assert kept.sum() == 1 << 16
