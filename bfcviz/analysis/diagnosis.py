@@ -17,7 +17,7 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.formats import cupy, rmm, tensorflow
 from bfcviz.formats.torch import DEFAULTS as TORCH_DEFAULTS
-from bfcviz.formats.torch import Rules
+from bfcviz.formats.torch import LARGE_SEGMENT, SMALL, SMALL_SEGMENT, Rules
 from bfcviz.model.grouping import UNNAMED, place_in_code
 from bfcviz.model.holders import Holders, holders
 from bfcviz.model.lifetimes import born_of, times_of
@@ -83,9 +83,19 @@ class HeapSettings:
         round_up = rules.get(self.family)
         return tensorflow.round_up(max(requested, 1)) if round_up is None else round_up(max(requested, 1))
 
-    def growth(self, rounded: int) -> int:
-        """The bytes by which the pool grows for a request of this rounded size, at most."""
-        return self.torch.segment(rounded) if self.family is Family.TORCH else rounded
+    def growth(self, rounded: int, tail: int = 0) -> int:
+        """The bytes by which the pool grows for a request of this rounded size, at most.
+
+        Args:
+            rounded: bytes of its chunk.
+            tail: free bytes at the end of an expandable segment, which grows in place.
+        """
+        if self.family is not Family.TORCH:
+            return rounded
+        if not self.torch.expandable:
+            return self.torch.segment(rounded)
+        granule = SMALL_SEGMENT if rounded <= SMALL else LARGE_SEGMENT
+        return -(-max(0, rounded - tail) // granule) * granule
 
     @property
     def releases_free_regions(self) -> bool:
@@ -472,6 +482,7 @@ class Diagnosis(Answer):
         advice: what would have helped.
         account: who held the memory of the device, where the file says anything of it.
         usable_chunk: of a question, the largest free chunk that the allocator's rules allow; None: any free chunk.
+        tail: of a question, the free bytes at the end of an expandable segment, which grows in place; 0: none.
         lead: lines that the report begins with where no request failed.
     """
 
@@ -503,6 +514,7 @@ class Diagnosis(Answer):
     advice: tuple[Advice, ...] = ()
     account: "DeviceAccount | None" = None
     usable_chunk: int | None = None
+    tail: int = 0
     lead: tuple[str, ...] = ()
 
     def knows(self, *names: str) -> bool:
@@ -533,7 +545,23 @@ class Diagnosis(Answer):
         """The smallest limit under which a request that finds no free chunk is served; None: the pool does not grow."""
         if self.settings.allow_growth is False or "pool_bytes" in self.unknown:
             return None
-        return self.pool_bytes - self.releasable + self.settings.growth(self.rounded)
+        return self.pool_bytes - self.releasable + self.growth
+
+    @property
+    def growth(self) -> int:
+        """Bytes by which the pool grows, at most, for a request that finds no free chunk."""
+        return self.settings.growth(self.rounded, self.tail)
+
+    @property
+    def may_unmap(self) -> bool:
+        """Whether PyTorch may serve it by unmapping free memory inside expandable segments: the file does not tell."""
+        is_expandable = self.settings.family is Family.TORCH and self.settings.torch.expandable
+        return is_expandable and self.free_bytes + (self.room or 0) >= self.rounded
+
+    @property
+    def largest_usable(self) -> int:
+        """The largest free chunk that the allocator's rules allow for this request."""
+        return self.largest_free_chunk if self.usable_chunk is None else self.usable_chunk
 
     @property
     def external_fragmentation(self) -> float:
@@ -833,9 +861,15 @@ def _above_limit(found: Diagnosis) -> str:
 def _unknown(found: Diagnosis) -> str:
     if found.event is None and found.bytes_limit is None and found.knows("largest_free_chunk", "pool_bytes"):
         return (
-            f"No free chunk is large enough, so the pool must grow{_after_release(found)}. The request fits if the "
-            f"pool may have {format_bytes(found.deciding_limit or 0)} ({found.deciding_limit:,} B) or more. The file "
-            "does not tell its limit: give it, such as 80GiB."
+            f"{_no_chunk(found)}, so the pool must grow{_in_place(found)}{_after_release(found)}. The request fits if "
+            f"the pool may have {format_bytes(found.deciding_limit or 0)} ({found.deciding_limit:,} B) or more. The "
+            "file does not tell its limit: give it, such as 80GiB."
+        )
+    if found.event is None and found.may_unmap:
+        return (
+            f"{_no_chunk(found)}, and the limit leaves {format_bytes(found.room or 0)}. PyTorch may unmap free memory "
+            "inside its expandable segments, in whole granules, and map it where it is needed; whether that gives "
+            "enough is not in the file."
         )
     if not found.recorded.has_heap:
         return "The file has the request, but not the chunks of that moment."
@@ -877,8 +911,12 @@ def _regions_split(found: Diagnosis) -> str:
 
 
 def _fragmentation(found: Diagnosis) -> str:
-    missing = format_bytes(found.rounded - found.largest_free_chunk)
+    missing = format_bytes(found.rounded - found.largest_usable)
     pieces = f" in {found.free_chunks:,} chunks" if found.free_chunks > 1 else ""
+    if found.largest_free_chunk >= found.rounded:
+        return (
+            f"{_no_chunk(found)}; the largest one that it may take is {missing} too small; {_growth(found)}."
+        )
     return (
         f"The free memory is fragmented: enough is free{pieces}, but the largest chunk is {missing} too small; "
         f"{_growth(found)}."
@@ -886,14 +924,27 @@ def _fragmentation(found: Diagnosis) -> str:
 
 
 def _no_failure(found: Diagnosis) -> str:
-    largest = found.largest_free_chunk if found.usable_chunk is None else found.usable_chunk
+    largest = found.largest_usable
     if largest >= found.rounded:
         kept = "" if largest == found.largest_free_chunk else " that the allocator keeps for such requests"
         return f"The largest free chunk{kept}, {format_bytes(largest)}, is large enough."
     return (
-        f"No free chunk is large enough, but the limit leaves {format_bytes(found.room or 0)} for a new region"
-        f"{_after_release(found) if (found.room or 0) < found.settings.growth(found.rounded) else ''}, if the "
+        f"{_no_chunk(found)}, but the limit leaves {format_bytes(found.room or 0)} for a new region{_in_place(found)}"
+        f"{_after_release(found) if (found.room or 0) < found.growth else ''}, if the "
         "sub-allocator grants it."
+    )
+
+
+def _no_chunk(found: Diagnosis) -> str:
+    if found.largest_usable < found.rounded <= found.largest_free_chunk:
+        return "The free chunks that are large enough belong to another stream, a private pool or another size class"
+    return "No free chunk is large enough"
+
+
+def _in_place(found: Diagnosis) -> str:
+    """That a segment grows behind its free end."""
+    return (
+        f" (a segment with {format_bytes(found.tail)} free at its end grows in place)" if found.tail else ""
     )
 
 

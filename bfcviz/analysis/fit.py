@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.diagnosis import Diagnosis, Run, Verdict, best_runs
 from bfcviz.analysis.short_names import counted, cut, short_address
-from bfcviz.analysis.why import question
+from bfcviz.analysis.why import question, usable_chunks
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import RecordedFailure, recorded_failures
 from bfcviz.events.row_copy import taken
@@ -81,7 +81,7 @@ class Fit:
         found = self.found
         if self.fits or self.failed or found.room is None or found.verdict is Verdict.ABOVE_LIMIT:
             return False
-        return found.room + found.releasable >= found.settings.growth(found.rounded)
+        return found.room + found.releasable >= found.growth
 
 
 _KNOWN: Final[WeakKeyDictionary[Model, tuple[tuple[int, int], Fit]]] = WeakKeyDictionary()
@@ -122,7 +122,8 @@ def _fit(model: Model, size: int) -> Fit:
     nothing = chunks[:0]
     if not found.knows("largest_free_chunk"):
         return Fit(found, failed, nothing, None, nothing)
-    large = np.flatnonzero(~chunks["in_use"] & (chunks["size"] >= found.rounded))
+    free = usable_chunks(model, found.rounded, found.settings) if not failed else ~chunks["in_use"]
+    large = np.flatnonzero(free & (chunks["size"] >= found.rounded))
     large = large[np.argsort(chunks["size"][large], kind="stable")]  # of equal ones the lowest address
     takers = taken(chunks, large)
     runs = [] if len(takers) else best_runs(chunks, found.rounded, 1)

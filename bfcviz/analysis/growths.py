@@ -23,7 +23,7 @@ from bfcviz.analysis.fit import chunk_name
 from bfcviz.analysis.short_names import counted
 from bfcviz.answers import Answer
 from bfcviz.events.labels import Labels
-from bfcviz.events.origin import BEGIN_MARKS, holds_only_states, regions_known
+from bfcviz.events.origin import BEGIN_MARKS, Status, holds_only_states, regions_known
 from bfcviz.events.schema import EVENT, Events, Flag, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import SMALL
@@ -137,7 +137,8 @@ class Growths(Answer):
         unit: of `lasts` and `byte_time`: `ns`, or `steps` where the trace has no times.
         unseen: growths whose pins were not looked up, because others have more free bytes.
         has_history: whether the trace tells how the pool grew.
-        is_whole: whether the history begins with an empty pool, so that it has every growth.
+        is_whole: whether the history begins with an empty pool.
+        cut: what the file lacks, as its reasons say; empty where it is complete.
     """
 
     pool: int
@@ -154,6 +155,7 @@ class Growths(Answer):
     unseen: int = 0
     has_history: bool = True
     is_whole: bool = True
+    cut: tuple[str, ...] = ()
 
     @property
     def worst(self) -> PoolGrowth | None:
@@ -195,7 +197,9 @@ def growths(trace: Trace, pool: int = 0) -> Growths:
         return _of_state(trace, pool, name)
     search = _Search(trace, pool)
     found = search.all()
-    return replace(_with_pins(trace, search, found), pool_name=name)
+    origin = trace.origin
+    cut = tuple(origin.reasons) if origin.status in {Status.TRUNCATED, Status.DEGRADED} else ()
+    return replace(_with_pins(trace, search, found), pool_name=name, cut=cut)
 
 
 def _of_state(trace: Trace, pool: int, name: str) -> Growths:
@@ -553,6 +557,7 @@ def _pins(chunks: NDArray[np.void], labels: Labels, names: dict[int, str]) -> li
 # Growths in words: one line, and a report.
 
 _LINES_SHOWN: Final = 5
+_REASONS_SHOWN: Final = 2
 
 
 def growth_line(found: Growths) -> str:
@@ -585,6 +590,10 @@ def growths_report(found: Growths) -> list[str]:
     """The report: the verdict, the growth that cost most with its cause, and the lines of code in the way."""
     worst = found.worst
     lines = [f"{found.pool_name}: {growth_line(found)}."]
+    lines += [
+        f"  The file is incomplete, growths may be missing: {reason}."
+        for reason in found.cut[:_REASONS_SHOWN]
+    ]
     if worst is None:
         return [*lines, *_state_lines(found)]
     lines.append(f"  The growth that cost most, at step {worst.step:,}: {growth_sentence(worst)}")
@@ -653,7 +662,11 @@ def _nothing_wrong(found: Growths) -> str:
         else "it did not grow"
     )
     known = "" if found.is_whole else " in the recorded history, which begins later than the pool"
-    return f"nothing went wrong: the pool never grew while enough was free{known}; {grew}; {free} were free at the peak"
+    sure = "as far as the file goes, " if found.cut else ""
+    return (
+        f"{sure}nothing went wrong: the pool never grew while enough was free{known}; {grew}; {free} were free at the "
+        "peak"
+    )
 
 
 def _pin(pin: PinningLine) -> str:
@@ -686,7 +699,7 @@ def _pool_json(found: Growths) -> dict[str, Any]:
         "verdict": growth_verdict(found),
         "sentence": growth_line(found),
         "has_history": found.has_history,
-        "history_is_whole": found.has_history and found.is_whole,
+        "history_is_whole": found.has_history and found.is_whole and not found.cut,
         "times_grown": found.times if found.has_history else None,
         "granted_bytes": found.granted if found.has_history else None,
         "grown_while_enough_was_free": len(found.found) if found.has_history else None,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,7 +127,7 @@ def question(
     if not 0 < size < 1 << 62:
         raise ValueError(f"size={size} is not a request: give a number of bytes from 1 to 2^62")
     found = _numbers(model, size, recorded or RecordedFailure(model.step))
-    found = replace(found, usable_chunk=_usable_chunk(model, found))
+    found = _with_usable(model, found)
     return _judged(model, found if limit is None else replace(found, bytes_limit=limit), 0)
 
 
@@ -255,7 +256,8 @@ def _verdict(found: Diagnosis) -> Verdict:
         return Verdict.NO_FAILURE if is_question else Verdict.UNKNOWN
     if found.knows("pool_bytes") and _may_grow(found):
         return Verdict.NO_FAILURE if is_question else Verdict.REFUSED
-    if has_chunks and is_question and found.room is None and found.deciding_limit is not None:
+    is_open = found.room is None and found.deciding_limit is not None
+    if has_chunks and is_question and (is_open or found.may_unmap):
         return Verdict.UNKNOWN
     if found.knows("free_bytes") and found.free_bytes < rounded:
         return Verdict.CAPACITY
@@ -268,7 +270,7 @@ def _may_grow(found: Diagnosis) -> bool:
         return False
     if found.event is not None:
         return found.room >= found.rounded
-    return found.room + found.releasable >= found.settings.growth(found.rounded)
+    return found.room + found.releasable >= found.growth
 
 
 def _scattered(found: Diagnosis) -> Verdict:
@@ -294,24 +296,67 @@ def _limit(limit: int | None, settings: HeapSettings, recorded: RecordedFailure)
     return limit
 
 
-def _usable_chunk(model: Model, found: Diagnosis) -> int | None:
-    """The largest free chunk that PyTorch may use: it keeps small requests apart. None: any chunk may be used.
+_APART: Final = (Family.TORCH, Family.CUPY)
+"""Allocators that keep the free memory of each stream apart."""
 
-    A region belongs to small requests if those in it are, or if it is empty and as large as theirs are. Streams are not
-    considered: a question names none.
+_private: WeakKeyDictionary[Trace, dict[int, str]] = WeakKeyDictionary()
+"""The private pools of labels that were looked up."""
+
+
+def usable_chunks(model: Model, rounded: int, settings: HeapSettings) -> NDArray[np.bool_]:
+    """Which chunks at the model's step are free and may serve a request of a rounded size, whatever their own size is.
+
+    PyTorch and CuPy keep free memory per stream, PyTorch also per private pool and apart for small requests. A question
+    is one of the stream and pool that hold most. An empty region is free for any stream: it can be given back.
     """
-    if found.settings.family is not Family.TORCH or not found.knows("largest_free_chunk"):
-        return None
     chunks = model.chunks()
+    free = ~chunks["in_use"]
+    if settings.family not in _APART or not len(chunks):
+        return free
     _, regions = np.unique(chunks["region"], return_inverse=True)
-    whole = np.bincount(regions, chunks["size"].astype(np.float64))
-    used = np.bincount(regions, chunks["in_use"]) > 0
-    large = np.bincount(regions, chunks["in_use"] & (chunks["requested"] > SMALL)) > 0
-    is_small = np.where(used, ~large, whole == SMALL_SEGMENT)
-    mine = ~chunks["in_use"] & (is_small[regions] == (found.rounded <= SMALL))
+    used = np.flatnonzero(chunks["in_use"])
+    held = np.bincount(regions[used], minlength=int(regions.max()) + 1)
+    owners = np.full(len(held), -1, np.int64)
+    which, first = np.unique(regions[used], return_index=True)
+    owners[which] = _owners(model.trace, chunks[used[first]], is_torch=settings.family is Family.TORCH)
+    sums = np.bincount(owners[regions[used]], chunks["size"][used].astype(np.float64), minlength=1)
+    mine = (owners < 0) | (owners == int(sums.argmax()))
+    if settings.family is Family.TORCH:
+        whole = np.bincount(regions, chunks["size"].astype(np.float64))
+        large = np.bincount(regions, chunks["in_use"] & (chunks["requested"] > SMALL)) > 0
+        is_small = np.where(held > 0, ~large, whole == SMALL_SEGMENT)
+        mine &= is_small == (rounded <= SMALL)
+    found: NDArray[np.bool_] = free & mine[regions]
+    return found
+
+
+def _owners(trace: Trace, chunks: NDArray[np.void], *, is_torch: bool) -> NDArray[np.int64]:
+    """A number for the stream and the private pool of each chunk."""
+    pools = _private.setdefault(trace, {})
+    if is_torch:
+        for label in set(chunks["label"].tolist()) - pools.keys():
+            pools[label] = trace.labels[label].details.get("private_pool", "")
+    keys = [(stream, pools.get(label, "")) for stream, label in chunks[["stream", "label"]].tolist()]
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return np.array([numbers[key] for key in keys], np.int64)
+
+
+def _with_usable(model: Model, found: Diagnosis) -> Diagnosis:
+    """Of a question, what the allocator's rules allow: the largest free chunk, and what can grow in place."""
+    settings = found.settings
+    if settings.family not in _APART or not found.knows("largest_free_chunk"):
+        return found
+    chunks, mine = model.chunks(), usable_chunks(model, found.rounded, settings)
     sizes = np.unique(chunks["size"][mine]).tolist()
-    serving = [size for size in sizes if found.settings.torch.serves(found.rounded, size)]
-    return max(serving or [size for size in sizes if size < found.rounded], default=0)
+    if settings.family is Family.TORCH:
+        serving = [size for size in sizes if settings.torch.serves(found.rounded, size)]
+        sizes = serving or [size for size in sizes if size < found.rounded]
+    tail = 0
+    if settings.family is Family.TORCH and settings.torch.expandable and len(chunks):
+        is_last = np.append(chunks["region"][1:] != chunks["region"][:-1], True)
+        is_held = np.isin(chunks["region"], np.unique(chunks["region"][chunks["in_use"]]))
+        tail = int(chunks["size"][mine & is_last & is_held].max(initial=0))
+    return replace(found, usable_chunk=max(sizes, default=0), tail=tail)
 
 
 def _wasted(model: Model, recorded: RecordedFailure) -> int | None:

@@ -22,6 +22,8 @@ def state(
     facts=None,
     version="",
     reasons=("made",),
+    streams=(),
+    private=(),
     **recorded,
 ):
     """A trace of one moment: each region a list of MiB, positive in use, negative free; sizes as (size, requested).
@@ -29,15 +31,27 @@ def state(
     Args:
         asked: MiB of the failed request; None: no failure.
         limit: MiB.
+        streams, private: of each region, its stream and its private pool; missing ones: 0 and none.
         recorded: fields of the RecordedFailure.
     """
     labels, rows, places, address = Labels(), [], [], BASE
-    for pieces in regions:
+    for number, pieces in enumerate(regions):
+        stream = streams[number] if number < len(streams) else 0
+        owner = {"private_pool": private[number]} if number < len(private) and private[number] else {}
         first = address
         for piece in pieces:
             size, requested = (piece, piece) if isinstance(piece, int | float) else piece
-            label = labels.intern(f"op{len(rows)}") if names else 0
-            rows.append((address, int(abs(size) * MIB), int(abs(requested) * MIB), label, 0, size > 0))
+            label = labels.intern(f"op{len(rows)}", **owner) if names else 0
+            rows.append(
+                (
+                    address,
+                    int(abs(size) * MIB),
+                    int(abs(requested) * MIB),
+                    label,
+                    stream if size > 0 else 0,
+                    size > 0,
+                )
+            )
             address += int(abs(size) * MIB)
         places.append(HeapRegion(first, address - first))
         address += MIB

@@ -192,3 +192,42 @@ def test_a_limit_is_asked_about_on_the_command_line(tmp_path, capsys):
         assert json.loads(capsys.readouterr().out)["failures"][0]["verdict"] == verdict
     assert main(["why", str(path), "--limit", "1GiB"]) != 0
     assert bfcviz.why(path, size="50MiB", limit="130MiB").verdict is Verdict.NO_FAILURE
+
+
+@pytest.mark.parametrize(
+    ("more", "verdict"),
+    [
+        ({}, Verdict.NO_FAILURE),
+        ({"streams": (0, 7)}, Verdict.UNKNOWN),  # the free chunk of 40 is kept for stream 7
+        ({"streams": (7, 7)}, Verdict.NO_FAILURE),  # most lies there: the question is one of that stream
+        ({"private": ("", "1:1")}, Verdict.UNKNOWN),
+    ],
+)
+def test_pytorch_keeps_streams_and_private_pools_apart(more, verdict):
+    trace = torch_state([[60, -5], [20, -40]], **more)
+    model = at_end(trace)
+    found = would_fit(trace, len(trace), 30 * MiB)
+    assert found.verdict is verdict
+    assert fit_of(model, 30 * MiB).fits == (verdict is Verdict.NO_FAILURE)
+    assert found.largest_usable == (40 if verdict is Verdict.NO_FAILURE else 5) * MiB
+    assert would_fit(trace, len(trace), 4 * MiB).verdict is Verdict.NO_FAILURE
+    if verdict is Verdict.UNKNOWN:
+        assert found.deciding_limit == (125 + 30) * MiB
+        assert "another stream" in str(found)
+        full = would_fit(trace, len(trace), 30 * MiB, limit=130 * MiB)
+        assert full.verdict is Verdict.FRAGMENTATION
+        assert "25.0 MiB too small" in str(full)
+
+
+def test_an_expandable_segment_grows_behind_its_free_end():
+    regions, options = [[60, -15], [20, -30, 5]], {"expandable_segments": True}
+    trace = torch_state(regions, options=options)
+    found = would_fit(trace, len(trace), 32 * MiB)
+    assert (found.verdict, found.tail, found.deciding_limit) == (Verdict.UNKNOWN, 15 * MiB, (130 + 20) * MiB)
+    assert would_fit(trace, len(trace), 32 * MiB, limit=150 * MiB).verdict is Verdict.NO_FAILURE
+    unsure = would_fit(trace, len(trace), 32 * MiB, limit=149 * MiB)  # 30 in the middle may be unmapped
+    assert unsure.verdict is Verdict.UNKNOWN
+    assert "unmap" in str(unsure)
+    assert would_fit(trace, len(trace), 70 * MiB, limit=150 * MiB).verdict is Verdict.CAPACITY
+    plain = torch_state(regions)
+    assert would_fit(plain, len(plain), 32 * MiB).deciding_limit == (130 + 32) * MiB

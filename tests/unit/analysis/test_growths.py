@@ -2,7 +2,9 @@
 
 import json
 import random
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from heap_strategies import operations, run
 from heaps import KIB, MIB, new_heap
@@ -172,6 +174,19 @@ def test_the_last_events_have_the_same_growths():
     assert late
     assert as_plain(growths(part)) == late
     assert (growths(whole).is_whole, growths(part).is_whole) == (True, False)
+
+
+def test_a_history_that_was_cut_is_told_so():
+    whole = trace_of(worked_heap(1 << 14))
+    origin = replace(whole.origin, status=Status.TRUNCATED, reasons=("the last block is missing",))
+    events = np.concatenate(list(whole.blocks()))
+    part = Trace.from_events(events, whole.labels, origin)
+    for found, is_cut in ((growths(whole), False), (growths(part), True)):
+        assert ("the last block is missing" in str(found)) == is_cut
+        assert growths_json([found])["growths_by_pool"][0]["history_is_whole"] != is_cut
+    few = Trace.from_events(events[:20], whole.labels, origin)
+    assert growths(few).found == ()
+    assert "as far as the file goes" in str(growths(few))
 
 
 @needs_shared
