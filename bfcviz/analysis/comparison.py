@@ -22,6 +22,7 @@ from bfcviz.analysis.alignment import (
 )
 from bfcviz.analysis.leaks import Growth, duration, growth
 from bfcviz.analysis.short_names import counted, shortened
+from bfcviz.answers import Answer
 from bfcviz.events.origin import Status, regions_known, requested_bytes_known, stated_peak
 from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import Kind
@@ -647,7 +648,7 @@ class PeakParts(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class RecordingComparison:
+class RecordingComparison(Answer):
     """Two recordings, A and B, compared; `print` it for the report. A change is B less A; sizes are bytes.
 
     Attributes:
@@ -678,9 +679,6 @@ class RecordingComparison:
     spread: PeakParts
     series: tuple[NDArray[np.void], NDArray[np.void]]
     notes: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        return f"<RecordingComparison: {self.headline}>"
 
     def __str__(self) -> str:
 

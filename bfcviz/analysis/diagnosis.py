@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.analysis.short_names import counted, cut, path_end, short_address
+from bfcviz.answers import Answer
 from bfcviz.events.event_source import BLOCK
 from bfcviz.events.origin import STATE_ONLY, Origin, RecordedFailure, regions_known
 from bfcviz.events.schema import Kind
@@ -454,8 +455,8 @@ class LargestHole:
     after: np.void | None = None
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+@dataclass(frozen=True, repr=False)
+class Diagnosis(Answer):
     """A request that failed, or a question whether one would fit, with the heap of that moment.
 
     Attributes:

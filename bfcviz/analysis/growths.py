@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from bfcviz.analysis.diagnosis import Family, settings_of
 from bfcviz.analysis.fit import chunk_name
 from bfcviz.analysis.short_names import counted
+from bfcviz.answers import Answer
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import BEGIN_MARKS, Status, holds_only_states, regions_known
 from bfcviz.events.schema import EVENT, Events, Flag, Kind
@@ -119,8 +120,8 @@ class PoolGrowth:
     lasts: int = 0
 
 
-@dataclass(frozen=True)
-class Growths:
+@dataclass(frozen=True, repr=False)
+class Growths(Answer):
     """The growths of one pool.
 
     Attributes:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bfcviz.answers import Answer
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import STATE_ONLY
 from bfcviz.events.row_copy import taken
@@ -19,6 +20,9 @@ from bfcviz.model.lifetimes import LIFETIME, find, of_chunks, times_of
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import phases
 from bfcviz.units import format_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # ------------------------------------------------------------------------------
 # Holder lifetimes: how often each holder allocated in a range of steps, and for how long.
@@ -306,8 +310,8 @@ LEAK: Final = np.dtype(
 """What one holder never freed."""
 
 
-@dataclass(frozen=True)
-class Leaks:
+@dataclass(frozen=True, repr=False)
+class Leaks(Answer):
     """What a range of events allocated and what is alive at the end of the trace, by holder.
 
     Attributes:
@@ -321,6 +325,7 @@ class Leaks:
         chunks: the chunks, of LIFETIME: those of the first row, the oldest first, then those of the next row.
         ages_ns: the age of each chunk in nanoseconds; its age in events is `until - born`.
         growth: what grew from step to step of the program, whatever the range.
+        trace: the events.
     """
 
     start: int
@@ -333,6 +338,10 @@ class Leaks:
     chunks: NDArray[np.void]
     ages_ns: NDArray[np.uint64]
     growth: Growth
+    trace: Trace
+
+    def __str__(self) -> str:
+        return "\n".join([*leak_lines(self.trace, self), *growth_lines(self.trace, self.growth)])
 
     @property
     def bytes(self) -> int:
@@ -359,6 +368,11 @@ class Leaks:
                 "age_ns": self.ages_ns,
             }
         )
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """`to_arrow` as a data frame."""
+        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        return frame
 
 
 def leaks(  # noqa: PLR0913  the range, and what is compared
@@ -422,7 +436,7 @@ def _by_holder(
     ages = _ages(trace, found)
     names = [how.text(paths[number]) for number in order.tolist()]
     rows = _rows(found, at, ages, len(trace), len(names))
-    return Leaks(*ranged, how.by, rows, names, found, ages, compared)
+    return Leaks(*ranged, how.by, rows, names, found, ages, compared, trace)
 
 
 def _range(trace: Trace, start: int | None, stop: int | None) -> tuple[int, int]:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from html import escape
 from textwrap import wrap
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from bfcviz.analysis.account import Account, DeviceAccount, account_of, figures_
 from bfcviz.analysis.short_names import counted, cut, listed
 from bfcviz.analysis.stated_advice import StatedAdvice, advise
 from bfcviz.analysis.stated_verdict import Cause, Judgement, judge, judge_soft
+from bfcviz.answers import Answer
 from bfcviz.formats.message_tables import counts
 from bfcviz.formats.messages import StatedFailure
 from bfcviz.units import format_bytes
@@ -129,8 +129,8 @@ def _of_all_ranks(failures: Sequence[StatedFailure]) -> list[ExplainedFailure]:
     return list(map(ExplainedFailure, found.values()))
 
 
-@dataclass(frozen=True)
-class StatedAnswer:
+@dataclass(frozen=True, repr=False)
+class StatedAnswer(Answer):
     """What a text tells of memory that ran out; `print` it for the report.
 
     Attributes:
@@ -209,9 +209,6 @@ class StatedAnswer:
 
     def __str__(self) -> str:
         return "\n".join(part for line in self.lines for part in _wrapped(line))
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
 
 
 _MOST_SOFT: Final = 10

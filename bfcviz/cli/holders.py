@@ -13,16 +13,10 @@ from bfcviz.cli.export import NAMED_STEPS, parse_step
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.grouping import UNNAMED
-from bfcviz.model.holders import HolderPart, Holders, holders, summary
+from bfcviz.model.holders import Holders, holder_lines, holders
 from bfcviz.model.model import Model
 from bfcviz.terminal import json_text, say
-from bfcviz.units import format_bytes
 
-_LINES: Final = 30
-"""Holders in the text, about."""
-
-_LEAST_SHARE: Final = 0.005
-_WIDTH: Final = 56  # characters of a name; the middle of a longer one is left out
 _MOST_CHUNKS: Final = 1000
 """Chunks of a holder that the JSON object lists."""
 
@@ -101,7 +95,9 @@ def _tell(trace: Trace, arguments: argparse.Namespace) -> None:
     if arguments.json:
         _print_json(_holders_json(found, trace))
     else:
-        say(*holder_lines(found, trace))
+        pool = trace.origin.pools[found.pool].name
+        by = found.by.replace("_", " ")
+        say(f"{pool} at step {found.step:,} of {len(trace):,}, by {by}", *holder_lines(found))
 
 
 def _parse_step(text: str) -> int | str:
@@ -110,29 +106,6 @@ def _parse_step(text: str) -> int | str:
 
 def _step(trace: Trace, step: int | str, pool: int) -> int:
     return NAMED_STEPS[step](trace, pool) if isinstance(step, str) else step
-
-
-def holder_lines(found: Holders, trace: Trace) -> list[str]:
-    """The largest holders as lines of text: bytes, share, chunks, and their names as a tree."""
-    pool = trace.origin.pools[found.pool].name
-    by = found.by.replace("_", " ")
-    head = f"{pool} at step {found.step:,} of {len(trace):,}, by {by}"
-    parts = summary(found, _LINES, _LEAST_SHARE)
-    return [head, f"{'bytes':>11} {'share':>7} {'chunks':>8}", *(_line(part, found) for part in parts)]
-
-
-def _line(part: HolderPart, found: Holders) -> str:
-    share = part.bytes / max(found.bytes_in_use, 1)
-    name = (
-        f"other ({part.holders:,} {'holder' if part.holders == 1 else 'holders'})"
-        if part.row < 0
-        else part.name
-    )
-    if len(name) > _WIDTH:
-        name = f"{name[: _WIDTH // 3]}…{name[-(_WIDTH - _WIDTH // 3 - 1) :]}"
-    return (
-        f"{format_bytes(part.bytes):>11} {100 * share:>5.1f} % {part.chunks:>8,}  {'  ' * part.depth}{name}"
-    )
 
 
 def _holders_json(found: Holders, trace: Trace) -> dict[str, Any]:

@@ -5,10 +5,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from bfcviz.answers import Answer
 from bfcviz.errors import FileError, MissingExtra, TraceError
 from bfcviz.events.event_source import BLOCK, ArraySource, Source
 from bfcviz.events.labels import Labels
@@ -17,6 +18,7 @@ from bfcviz.events.schema import Events
 from bfcviz.events.storage.files import reading
 from bfcviz.events.storage.folder_reader import FolderSource
 from bfcviz.events.storage.parquet import SCHEMA, LabelNames, ParquetSource, pack, table_of
+from bfcviz.units import format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +29,11 @@ Keyframes = Callable[["Trace", list[int]], Iterable[bytes]]
 __all__ = ["BLOCK", "Keyframes", "Origin", "Pool", "Status", "Trace"]
 
 
-class Trace:
+_MOST_HEAPS: Final = 10
+"""Heaps that the text of a trace names."""
+
+
+class Trace(Answer):
     """The events of one or more heaps, in order.
 
     `open`, `from_events` and the importers create traces. Events are checked when they are first read, 65,536 at a
@@ -108,6 +114,21 @@ class Trace:
     def __repr__(self) -> str:
         name = f" of {self.origin.source}" if self.origin.source else ""
         return f"<Trace{name}: {len(self)} events, {self.origin.status}>"
+
+    def __str__(self) -> str:
+        origin = self.origin
+        heaps = ", ".join(
+            f"{pool.name} of at most {format_bytes(pool.limit)}" if pool.limit else pool.name
+            for pool in origin.pools[:_MOST_HEAPS]
+        )
+        more = f", {len(origin.pools) - _MOST_HEAPS:,} more" if len(origin.pools) > _MOST_HEAPS else ""
+        return "\n".join(
+            [
+                f"{origin.source or 'Trace'}: {len(self):,} events, {origin.status}",
+                f"heaps: {heaps}{more}",
+                *origin.reasons,
+            ]
+        )
 
     def read(self, start: int, stop: int) -> Events:
         """Events [start, stop), read-only; a view if they are contiguous in memory.

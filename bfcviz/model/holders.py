@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bfcviz.answers import Answer
 from bfcviz.events.origin import requested_bytes_known
 from bfcviz.events.row_copy import taken
 from bfcviz.events.schema import Events, Kind
@@ -18,6 +19,7 @@ from bfcviz.model.equal_steps import ALERT, chosen_name, plain_name
 from bfcviz.model.grouping import UNNAMED, Grouping, Path, grouping
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import events_of, phase_ends
+from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------
 # Holders: who holds the memory in use at one step.
@@ -354,7 +356,7 @@ ALL: Final = "in use"
 
 
 @dataclass(frozen=True, repr=False)
-class Holders:
+class Holders(Answer):
     """The tree of holders of one heap at one step.
 
     Attributes:
@@ -378,8 +380,11 @@ class Holders:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __repr__(self) -> str:
-        return f"<Holders by {self.by} at step {self.step}: {self.bytes_in_use} bytes, {len(self)} rows>"
+    def __str__(self) -> str:
+        used = f"{format_bytes(self.bytes_in_use)} in {self.chunks_in_use:,} chunks"
+        return "\n".join(
+            [f"{used} in use at step {self.step:,}, by {self.by.replace('_', ' ')}", *holder_lines(self)]
+        )
 
     @property
     def bytes_in_use(self) -> int:
@@ -494,6 +499,33 @@ class HolderPart(NamedTuple):
     own_bytes: int
     requested: int
     chunks: int
+
+
+_LINES: Final = 30
+"""Holders in the text, about."""
+
+_LEAST_SHARE: Final = 0.005
+_WIDTH: Final = 56  # characters of a name; the middle of a longer one is left out
+
+
+def holder_lines(found: Holders) -> list[str]:
+    """The largest holders as lines of text: bytes, share, chunks, and their names as a tree."""
+    parts = summary(found, _LINES, _LEAST_SHARE)
+    return [f"{'bytes':>11} {'share':>7} {'chunks':>8}", *(_holder_line(part, found) for part in parts)]
+
+
+def _holder_line(part: "HolderPart", found: Holders) -> str:
+    share = part.bytes / max(found.bytes_in_use, 1)
+    name = (
+        f"other ({part.holders:,} {'holder' if part.holders == 1 else 'holders'})"
+        if part.row < 0
+        else part.name
+    )
+    if len(name) > _WIDTH:
+        name = f"{name[: _WIDTH // 3]}…{name[-(_WIDTH - _WIDTH // 3 - 1) :]}"
+    return (
+        f"{format_bytes(part.bytes):>11} {100 * share:>5.1f} % {part.chunks:>8,}  {'  ' * part.depth}{name}"
+    )
 
 
 def summary(found: Holders, most: int, least_share: float = 0.0) -> list[HolderPart]:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.answers import Answer
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.schema import Events, Flag, Kind
 from bfcviz.events.trace import Trace
@@ -54,7 +55,7 @@ class FreeMemory(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Answer):
     """The result of each request: arrays uint64[n], sizes in bytes; n is less than the stream's length if it stopped.
 
     Attributes:
@@ -85,6 +86,23 @@ class Outcome:
     largest_free: NDArray[np.uint64] | None = field(default=None, repr=False)
     trace: Trace | None = field(default=None, repr=False)
     ranges: NDArray[np.uint64] | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        failed = len(self.failures)
+        result = (
+            "every request was served"
+            if self.fits
+            else f"{failed:,} of {self.stream.allocations:,} allocations failed"
+            if self.served == len(self.stream)
+            else f"stopped after {self.served:,} of {len(self.stream):,} requests"
+        )
+        limit = "without a limit" if self.limit is None else f"under {format_bytes(self.limit)}"
+        return (
+            f"{self.policy} {limit}: {result}\n"
+            f"peak: {format_bytes(self.peak_in_use)} in use, {format_bytes(self.peak_reserved)} reserved, "
+            f"{self.reserved_not_in_use:.1%} reserved-not-in-use; internal fragmentation "
+            f"{self.internal_fragmentation:.1%}"
+        )
 
     @property
     def served(self) -> int:

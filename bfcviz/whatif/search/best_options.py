@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from bfcviz.answers import Answer
 from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
@@ -153,8 +154,8 @@ class TriedOptions:
     error: str = ""
 
 
-@dataclass(frozen=True)
-class BestOptions:
+@dataclass(frozen=True, repr=False)
+class BestOptions(Answer):
     """The result of `best_options`.
 
     Attributes:

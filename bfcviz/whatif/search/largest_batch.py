@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.answers import Answer
 from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
@@ -167,8 +168,8 @@ HUNDREDTHS: Final = 100
 """Without the size of the batch, factors are multiples of 1/100."""
 
 
-@dataclass(frozen=True)
-class LargestBatch:
+@dataclass(frozen=True, repr=False)
+class LargestBatch(Answer):
     """The result of `largest_batch`; sizes in bytes.
 
     Attributes:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from bfcviz.answers import Answer
 from bfcviz.errors import InvalidRequest
 from bfcviz.formats.tensorflow import UNIT
 from bfcviz.terminal import printable
@@ -39,8 +40,8 @@ _FIRST_STEP: Final = 64
 """The first step up from the lower bound is this part of it."""
 
 
-@dataclass(frozen=True)
-class SmallestLimit:
+@dataclass(frozen=True, repr=False)
+class SmallestLimit(Answer):
     """The result of `smallest_limit`; sizes in bytes.
 
     Attributes:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bfcviz.analysis.diagnosis import Family
+from bfcviz.answers import Answer
 from bfcviz.errors import InvalidRequest
 from bfcviz.formats import tensorflow, torch, xla
 from bfcviz.units import MiB, format_bytes
@@ -47,8 +48,8 @@ _OF_TENSORFLOW: Final = {
 }
 
 
-@dataclass(frozen=True)
-class Tuned:
+@dataclass(frozen=True, repr=False)
+class Tuned(Answer):
     """The result of `tune`; sizes in bytes.
 
     Attributes:
