@@ -836,6 +836,9 @@ def _tpu(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
             "Change the shape or the order of dimensions of the largest buffer: a TPU fills up the last two "
             "dimensions of a layout to whole tiles (T(8,128) in the shape), so both should be large.",
         )
+    too_much, limit = found.fact("exceeded"), found.fact("limit")
+    if limit is None or too_much is None or 2 * too_much < limit:  # a smaller batch may do
+        yield from _smaller_request(found, "Reduce the batch of one core.")
     yield StatedAdvice(
         AdviceWord.OPTIMIZER, "Shard parameters and optimizer state over the cores (FSDP, jax.sharding)."
     )
@@ -885,7 +888,8 @@ def _rmm(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
             "rmm.reinitialize(pool_allocator=True, maximum_pool_size=...)."
             + (
                 " Or start the pool at its maximum (initial_pool_size): memory of several growths is never one piece."
-                if (found.fact("requested") or 0) <= (found.fact("limit") or 0)
+                if "adaptor" not in found.marks
+                and (found.fact("requested") or 0) <= (found.fact("limit") or 0)
                 else ""
             ),
         )
