@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from bfcviz.analysis.stated_verdict import SLIVER, Cause, Judgement, buffer_of, device_use
+from bfcviz.analysis.stated_verdict import SLIVER, Cause, Judgement, buffer_of, device_use, is_padded
 from bfcviz.formats import tensorflow, torch, xla
 from bfcviz.formats.messages import StatedFailure
 from bfcviz.units import GiB, format_bytes
@@ -312,7 +312,8 @@ def _torch_refused(found: StatedFailure, judged: Judgement) -> Iterator[StatedAd
         yield StatedAdvice(
             AdviceWord.SMALLER_REQUEST,
             "Keep single tensors below the limit for one allocation (clinfo, Max memory allocation), or set "
-            "UR_L0_USE_RELAXED_ALLOCATION_LIMITS=1.",
+            "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1 before the start (its documentation also has "
+            "UR_L0_USE_RELAXED_ALLOCATION_LIMITS).",
         )
         yield StatedAdvice(
             AdviceWord.DRIVER_BUG,
@@ -333,14 +334,26 @@ def _torch_refused(found: StatedFailure, judged: Judgement) -> Iterator[StatedAd
             "Test the driver alone with a few lines of torch.empty; look at ulimit -v, nvidia-smi -q -d COMPUTE "
             "(exclusive mode), an earlier error of the same process, and whether driver and toolkit fit."
             if found.framework != "PyTorch ROCm"
-            else "Test the runtime alone with a few lines of torch.empty; compare rocminfo with the total in "
-            "the text, and try a newer ROCm or kernel (ttm.pages_limit on devices that share the system's memory)."
+            else f"{_small_apu(found)}Test the runtime alone with a few lines of torch.empty; compare rocminfo "
+            "with the total in the text, and try a newer ROCm or kernel (ttm.pages_limit on devices that share "
+            "the system's memory)."
         ),
     )
     if request >= 4 * GiB and request > free // 2 and found.framework == "PyTorch ROCm":
         yield StatedAdvice(
             AdviceWord.SMALLER_REQUEST, "Split the tensor: a single buffer so large may be what is refused."
         )
+
+
+def _small_apu(found: StatedFailure) -> str:
+    """Of a GPU that shares the system's memory and was given little of it."""
+    total = found.fact("device_total")
+    if total is None or total > 2 * GiB:
+        return ""
+    return (
+        f"Only {format_bytes(total, 2)} belong to the GPU: if it shares the system's memory, give it more in the "
+        "firmware (UMA frame buffer size). "
+    )
 
 
 def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
@@ -817,6 +830,15 @@ def _tpu(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
         yield StatedAdvice(
             AdviceWord.SHAPE_BUG, "Find the array in the text by its shape: no core can hold it."
         )
+    if is_padded(found):
+        yield StatedAdvice(
+            AdviceWord.SHAPE_BUG,
+            "Change the shape or the order of dimensions of the largest buffer: a TPU fills up the last two "
+            "dimensions of a layout to whole tiles (T(8,128) in the shape), so both should be large.",
+        )
+    too_much, limit = found.fact("exceeded"), found.fact("limit")
+    if limit is None or too_much is None or 2 * too_much < limit:  # a smaller batch may do
+        yield from _smaller_request(found, "Reduce the batch of one core.")
     yield StatedAdvice(
         AdviceWord.OPTIMIZER, "Shard parameters and optimizer state over the cores (FSDP, jax.sharding)."
     )
@@ -863,7 +885,13 @@ def _rmm(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
         yield StatedAdvice(
             AdviceWord.RAISE_LIMIT,
             "Raise the limit: rmm.mr.PoolMemoryResource(upstream, maximum_pool_size=...), or "
-            "rmm.reinitialize(pool_allocator=True, maximum_pool_size=...).",
+            "rmm.reinitialize(pool_allocator=True, maximum_pool_size=...)."
+            + (
+                " Or start the pool at its maximum (initial_pool_size): memory of several growths is never one piece."
+                if "adaptor" not in found.marks
+                and (found.fact("requested") or 0) <= (found.fact("limit") or 0)
+                else ""
+            ),
         )
     yield from _smaller_request(found, "Work on smaller partitions.")
     if judged.cause is not Cause.CAP_BY_SETTING:

@@ -689,6 +689,22 @@ def _program(found: StatedFailure) -> Judgement | None:
 _NEAR: Final = 1 << 20
 
 
+def is_padded(found: StatedFailure) -> bool:
+    """Whether most of the largest buffer is padding of its layout."""
+    size, padding = found.fact("largest_buffer"), found.fact("padding")
+    return size is not None and padding is not None and 2 * padding >= size
+
+
+def _largest_on_tpu(found: StatedFailure) -> str:
+    size, padding = found.fact("largest_buffer"), found.fact("padding")
+    if size is None or not found.largest:
+        return ""
+    filled = (
+        "" if padding is None else f"; {_size(padding)} of it are padding, which fills up tiles of its layout"
+    )
+    return f" Its largest buffer, {_size(size)}, is {found.largest}{filled}."
+
+
 def _tpu(found: StatedFailure) -> Judgement:
     program, limit = found.fact("program"), found.fact("limit")
     if "vmem" in found.marks:
@@ -704,7 +720,8 @@ def _tpu(found: StatedFailure) -> Judgement:
         return Judgement(
             Cause.REQUEST_EXCEEDS_DEVICE,
             f"The compiler refused: the program needs {_size(program)} of {_size(limit)} that a core can use, "
-            f"{_size(exceeded if exceeded is not None else max(0, program - limit))} too much, whatever else runs.",
+            f"{_size(exceeded if exceeded is not None else max(0, program - limit))} too much, whatever else runs."
+            f"{_largest_on_tpu(found)}",
             Cause.REQUEST_EXCEEDS_LIMIT,
         )
     request, free = found.fact("requested"), found.fact("device_free")

@@ -241,6 +241,12 @@ MESSAGES: Final = (
                 ("reserved {size}", "reserved(Infeed/Outfeed/Continuations) {size}"),
             ),
             Number("arguments", "inputs of the program", ("arguments {size}",)),
+            Number("largest_buffer", "the largest buffer of the program", ("1. Size: {size}",)),
+            Number(
+                "padding",
+                "of it, what fills up tiles of the layout",
+                ("Extra memory due to padding: {size}",),
+            ),
         ),
         marks={"memory space vmem": "vmem", "memory space smem": "vmem", "memory space hbm": "hbm"},
     ),
@@ -302,8 +308,11 @@ MESSAGES: Final = (
 )
 """Texts of XLA and JAX, beside those of the BFC allocator, which stand with TensorFlow."""
 
-LARGEST_BUFFER: Final = re.compile(r"\bBuffer\s{1,9}1:(?:(?!={4}|\bBuffer\s{1,9}2:).){1,2000}", re.DOTALL)
-"""The first buffer of a program's table: they stand by size, the largest first."""
+LARGEST_BUFFER: Final = {
+    "xla-program": re.compile(r"\bBuffer\s{1,9}1:(?:(?!={4}|\bBuffer\s{1,9}2:).){1,2000}", re.DOTALL),
+    "tpu-compile": re.compile(r"\b1\.\s{1,9}Size:(?:(?!={4}|\b2\.\s{1,9}Size:).){1,2000}", re.DOTALL),
+}
+"""The first buffer of a program's table, by the text that has it: they stand by size, the largest first."""
 
 BUFFER_WORDS: Final = {
     "shape": re.compile(r"\bShape:\s{1,40}(\w{1,20}\[[^\]\n]{0,200}\])"),

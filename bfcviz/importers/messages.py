@@ -357,8 +357,8 @@ def _more(statement: _Statement, begins: str, flat: str) -> None:
     elif name == "tf-bfc":
         op = tensorflow.REQUESTED_BY.search(begins.partition("\n")[0])
         statement.op = op["op"] if op else ""
-    elif name == "xla-program":
-        statement.largest = _largest_buffer(flat)
+    elif name in xla.LARGEST_BUFFER:
+        _take_largest(statement, xla.LARGEST_BUFFER[name].search(flat))
     elif name == "cuda-call":
         words = begins[:_LONGEST_CALL]
         statement.framework = next(
@@ -371,17 +371,18 @@ def _more(statement: _Statement, begins: str, flat: str) -> None:
 _LONGEST_CALL: Final = 60  # characters of the name of an error
 
 
-def _largest_buffer(flat: str) -> str:
+def _take_largest(statement: _Statement, entry: re.Match[str] | None) -> None:
     """What the table of a program says of its largest buffer: `f32[8,8] of jit(f)/dot at model.py:12`."""
-    entry = xla.LARGEST_BUFFER.search(flat)
+    if entry is None or "due to padding" not in entry[0]:
+        statement.facts.pop("padding", None)  # it is that of another buffer
     if entry is None:
-        return ""
+        return
     found = {
         name: each[1] for name, pattern in xla.BUFFER_WORDS.items() if (each := pattern.search(entry[0]))
     }
     shape, op, file, line = (found.get(name, "") for name in ("shape", "op", "file", "line"))
     place = f"at {file}:{line}" if file and line else f"in {file}" if file else ""
-    return " ".join(part for part in (shape, f"of {op}" if op else "", place) if part)
+    statement.largest = " ".join(part for part in (shape, f"of {op}" if op else "", place) if part)
 
 
 _NEAR_TENSOR: Final = 2000
@@ -551,7 +552,7 @@ def _begun(each: _Statement, *, is_soft: bool = False) -> _Joined:
         [each.version],
         each.rank,
     )
-    join.op, join.shape, join.dtype = each.op, each.shape, each.dtype
+    join.op, join.shape, join.dtype, join.largest = each.op, each.shape, each.dtype, each.largest
     return join
 
 

@@ -695,6 +695,40 @@ def test_texts_without_the_number_that_was_asked(text, framework, cause):
     )
 
 
+TPU = """Ran out of memory in memory space hbm. Used 20.00G of 16.00G hbm. Exceeded hbm capacity by 4.00G.
+
+  Largest program allocations in hbm:
+
+  1. Size: 8.00G
+     Operator: op_name="jit(f)/mod"
+     Shape: s32[1024,8,4]{2,1,0:T(8,128)}
+     Unpadded size: 256.00M
+     Extra memory due to padding: 7.75G (32.0x expansion)
+     ==========================
+  2. Size: 1.00G
+     Shape: f32[64]
+     Extra memory due to padding: 1.0K (1.0x expansion)
+"""
+
+
+def test_padding_of_the_largest_buffer_on_a_tpu():
+    (found,) = read_pasted(TPU).failures
+    assert (found.largest, found.facts["padding"]) == ("s32[1024,8,4] of jit(f)/mod", 31 * GIB // 4)
+    assert "7.75 GiB of it are padding" in judge(found).sentence
+    assert advise(found, judge(found))[0].kind == "check_shape_bug"
+    (plain,) = read_pasted(
+        TPU.replace("     Extra memory due to padding: 7.75G (32.0x expansion)\n", "")
+    ).failures
+    assert "padding" not in plain.facts
+    first, *others = advise(plain, judge(plain))
+    assert "check_shape_bug" not in {str(each.kind) for each in others}
+    assert first.kind == "smaller_request_or_batch"  # a quarter too much
+    (far,) = read_pasted(
+        TPU.partition("\n")[0].replace("20.00G", "64.00G").replace("4.00G.", "48.00G.\n")
+    ).failures
+    assert advise(far, judge(far))[0].kind == "optimizer_offload_or_shard"
+
+
 def test_a_signal_is_told_only_where_nothing_else_tells_more():
     (found,) = read_pasted(f"{CUDA_2}\nexitcode  : -9 (pid: 4)\n").failures
     assert found.message == "torch-cuda"
