@@ -134,8 +134,7 @@ static void bfc_torch_heaps_end(void) {
     __atomic_store_n(&bfc_ending, 1, __ATOMIC_SEQ_CST);
     if (bfc_process != getpid()) return;
     Py_BEGIN_ALLOW_THREADS
-        for (int ms = 0; ms < 20 || (ms < 2000 && bfc_has_users()); ms++)
-            usleep(1000);
+        for (int ms = 0; ms < 20 || (ms < 2000 && bfc_has_users()); ms++) usleep(1000);
     Py_END_ALLOW_THREADS
 }
 
