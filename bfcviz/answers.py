@@ -12,6 +12,11 @@ MOST_LINES: Final = 10
 class Answer:
     """The base of results that a user looks at. A subclass has `__str__`."""
 
+    @property
+    def unwrapped(self) -> list[str]:
+        """The lines of the text, the answer first; a page breaks them where it must."""
+        return str(self).splitlines()
+
     def __repr__(self) -> str:
         lines = [printable(line) for line in str(self).splitlines()]
         if len(lines) <= MOST_LINES:
@@ -21,7 +26,7 @@ class Answer:
         )
 
     def _repr_html_(self) -> str:
-        first, *rest = [printable(line) for line in str(self).splitlines()] or [""]
+        first, *rest = [printable(line) for line in self.unwrapped] or [""]
         more = (
             f'<pre style="margin:4px 0 0;white-space:pre-wrap">{escape(chr(10).join(rest))}</pre>'
             if rest

@@ -1,4 +1,4 @@
-"""Text for a terminal: names from files cannot move the cursor, set colours, or reorder the printed text."""
+"""Text for a terminal or Markdown: names from files cannot move the cursor, set colours, or begin a link or a tag."""
 
 import json
 import re
@@ -16,6 +16,14 @@ _UNPRINTABLE: Final = re.compile(
 def printable(text: str) -> str:
     r"""`text` as one line; characters that a terminal would act on become escapes such as `\x1b` or `\u202e`."""
     return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+_SPECIAL: Final = re.compile(r"([\\`*_\[\]<>#|~&@$]|:(?=//)|(?<=www)\.)")
+
+
+def escaped(text: str) -> str:
+    """`text` as one line in which Markdown and HTML mean nothing."""
+    return _SPECIAL.sub(r"\\\1", printable(text))
 
 
 def json_text(value: Any) -> str:

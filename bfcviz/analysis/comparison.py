@@ -32,7 +32,7 @@ from bfcviz.model.grouping import UNNAMED, Path
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import end_of_state, failures
 from bfcviz.model.timelines import TIMELINE, equal_parts, external, internal, measured
-from bfcviz.terminal import printable
+from bfcviz.terminal import escaped, printable
 from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------
@@ -871,6 +871,46 @@ def comparison_lines(found: RecordingComparison) -> list[str]:
     if found.notes:
         lines += ["", *(f"note: {note}" for note in found.notes)]
     return lines
+
+
+def comparison_markdown(found: RecordingComparison) -> str:
+    """A comment for a pull request, in GitHub's Markdown: the answer, the totals, and the holders behind a fold."""
+    lines = [f"**{escaped(found.headline)}**", "", "| | before | now | change |", "|---|---:|---:|---:|"]
+    for row in found.totals.to_pylist():
+        if row["measure"] in _IN_COMMENT:
+            values = [
+                value_text(row[name], row["unit"], change=name == "change") for name in ("a", "b", "change")
+            ]
+            lines.append(f"| {row['measure'].replace('_', ' ')} | {' | '.join(values)} |")
+    changed = [row for row in found.holders_at(AT_PEAK).to_pylist() if row["change"] != HolderVerdict.SAME]
+    if changed:
+        lines += [
+            "",
+            f"<details><summary>{counted(len(changed), 'holder')} changed at the peak</summary>",
+            "",
+        ]
+        lines += ["| change | holder | before | now |", "|---:|---|---:|---:|"]
+        lines += [
+            f"| {signed(row['bytes_change'])} | {escaped(shortened(row['holder'], _WIDTH))} "
+            f"| {format_bytes(row['a_bytes'])} | {format_bytes(row['b_bytes'])} |"
+            for row in changed[:_HOLDERS]
+        ]
+        lines += ["", "</details>"]
+    grown = [line for line in _growth_lines(found) if line]
+    return "\n".join([*lines, "", *(escaped(line) for line in [*grown, *found.notes])]).rstrip() + "\n"
+
+
+_IN_COMMENT: Final = {
+    *(
+        "peak_bytes_in_use",
+        "peak_pool_bytes",
+        "bytes_in_use_at_end",
+        "external_fragmentation",
+        "failures",
+        "seconds",
+    ),
+}
+"""Totals that a comment lists."""
 
 
 def signed(size: float) -> str:

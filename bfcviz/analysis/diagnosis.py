@@ -581,9 +581,13 @@ class Diagnosis(Answer):
         splits = self.free_bytes >= self.rounded > self.largest_free_chunk
         return self.runs[0].pins if self.runs and splits else ()
 
-    def __str__(self) -> str:
+    @property
+    def unwrapped(self) -> list[str]:
+        """The report, a line for each statement."""
+        return failure_lines(self)
 
-        return "\n".join(part for line in failure_lines(self) for part in _wrapped(line))
+    def __str__(self) -> str:
+        return "\n".join(part for line in self.unwrapped for part in _wrapped(line))
 
 
 def _wrapped(line: str) -> list[str]:

@@ -207,8 +207,13 @@ class StatedAnswer(Answer):
             answer["no_failures"] = [each.to_json() for each in self.soft]
         return answer | ({"failures_left_out": self.left_out} if self.left_out else {})
 
+    @property
+    def unwrapped(self) -> list[str]:
+        """The report, a line for each statement."""
+        return self.lines
+
     def __str__(self) -> str:
-        return "\n".join(part for line in self.lines for part in _wrapped(line))
+        return "\n".join(part for line in self.unwrapped for part in _wrapped(line))
 
 
 _MOST_SOFT: Final = 10

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bfcviz.analysis.alignment import AlignedBy
-from bfcviz.analysis.comparison import comparison_json, comparison_lines
+from bfcviz.analysis.comparison import comparison_json, comparison_lines, comparison_markdown
 from bfcviz.analysis.ranks import pair_lines, paired_ranks, pairs_json
 from bfcviz.cli.common import asked_ranks, writable
 from bfcviz.errors import TraceError
@@ -62,6 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object: sizes in bytes")
     parser.add_argument(
+        "--markdown",
+        action="store_true",
+        help="print a comment for a pull request: the answer, totals, holders",
+    )
+    parser.add_argument(
         "-o",
         "--output",
         type=Path,
@@ -83,18 +88,20 @@ def run(arguments: argparse.Namespace) -> None:
         same = [file for file in files if out.exists() and Path(file).exists() and out.samefile(file)]
         writable(out, same[0] if same else files[0], FORMATS, force=arguments.force)
     sides = _sides(arguments, files)
-    if sides.lines and not arguments.json:
+    if sides.lines and not (arguments.json or arguments.markdown):
         say(*sides.lines, "")
     found = compare_recordings(
         sides.a, sides.b, arguments.pool, by=arguments.by, align=arguments.align, mark=arguments.mark
     )
     if arguments.json:
         print(json_text(comparison_json(found) | ({"ranks": sides.ranks} if sides.ranks else {})))
+    elif arguments.markdown:
+        say(*comparison_markdown(found).splitlines())
     else:
         say(*comparison_lines(found))
     if out is not None:
         path = export(recordings_compared(found, arguments.theme), out)
-        if not arguments.json:
+        if not (arguments.json or arguments.markdown):
             say("", f"picture: {path}")
 
 

@@ -1,6 +1,5 @@
 """The sentences and tables of a report, as plain text: each renderer escapes them in its own way."""
 
-import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -20,8 +19,10 @@ from bfcviz.analysis.diagnosis import (
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.model.holders import Holders
 from bfcviz.report.content import HeapReport, largest
-from bfcviz.terminal import printable
+from bfcviz.terminal import escaped
 from bfcviz.units import format_bytes
+
+_BAR: Final = 20  # characters
 
 # ------------------------------------------------------------------------------
 # The sentences and tables of a report, as plain text: each renderer escapes them in its own way.
@@ -302,9 +303,6 @@ def shortened(text: str) -> str:
 # ------------------------------------------------------------------------------
 # A report as Markdown, for an issue or a chat: the same data as the page, without pictures.
 
-_SPECIAL: Final = re.compile(r"([\\`*_\[\]<>#|~&@$]|:(?=//)|(?<=www)\.)")
-_BAR: Final = 20  # characters
-
 
 def as_markdown(report: HeapReport, ranks: RankSet | None = None) -> str:
     """The report as Markdown text; of several ranks a table of them first."""
@@ -388,8 +386,3 @@ def _section(title: str, rows: Sequence[ReportRow], sentence: str = "") -> list[
             cells.append("" if row.share is None else "█" * round(_BAR * row.share))
         lines.append(f"| {' | '.join(cells)} |")
     return lines
-
-
-def escaped(text: str) -> str:
-    """`text` as one line in which Markdown and HTML mean nothing."""
-    return _SPECIAL.sub(r"\\\1", printable(text))

@@ -86,3 +86,14 @@ def test_what_cannot_be_compared_is_an_error(files, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["compare", *files, "--pool", "x"])
     assert "0:1" in capsys.readouterr().err
+
+
+def test_a_comment_for_a_pull_request(capsys):
+    files = [str(bfcviz.sample("conv")), str(bfcviz.sample("lstm"))]
+    main(["compare", *files, "--markdown"])
+    text = capsys.readouterr().out
+    assert text.startswith("**B needs ")
+    rows = [line for line in text.splitlines() if line.startswith("| peak bytes in use |")]
+    assert rows == ["| peak bytes in use | 66.7 MiB | 3.1 MiB | -63.7 MiB |"]
+    assert text.count("<details>") == text.count("</details>") == 1
+    assert all(line.count("|") == 5 for line in text.splitlines() if line.startswith("| ") and "KiB" in line)
