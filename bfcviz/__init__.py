@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bfcviz.explain_and_draw import compare_recordings as compare_recordings
     from bfcviz.explain_and_draw import draw as draw
     from bfcviz.explain_and_draw import explain as explain
+    from bfcviz.explain_and_draw import export as export
     from bfcviz.explain_and_draw import growths as growths
     from bfcviz.explain_and_draw import holders as holders
     from bfcviz.explain_and_draw import leaks as leaks
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from bfcviz.explain_and_draw import peak as peak
     from bfcviz.explain_and_draw import why as why
     from bfcviz.explain_and_draw import worst_fragmentation as worst_fragmentation
-    from bfcviz.figures.export import export as export
     from bfcviz.importers.open_trace import open_trace as open  # noqa: A004, F401  bfcviz.open(path) reads well
     from bfcviz.live.cupy.observe import observe_cupy as observe_cupy
     from bfcviz.live.cupy.serve import serve_cupy as serve_cupy
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from bfcviz.watching import Alert as Alert
     from bfcviz.watching import Watch as Watch
     from bfcviz.watching import watch as watch
+    from bfcviz.watching.flight_recorder import flight_recorder as flight_recorder
     from bfcviz.watching.magics import load_ipython_extension as load_ipython_extension
     from bfcviz.watching.magics import unload_ipython_extension as unload_ipython_extension
     from bfcviz.watching.search_dashboard import follow_search as follow_search
@@ -98,6 +99,7 @@ _HOMES = {
     "draw": ("bfcviz.explain_and_draw", "draw"),
     "explain": ("bfcviz.explain_and_draw", "explain"),
     "export": ("bfcviz.explain_and_draw", "export"),
+    "flight_recorder": ("bfcviz.watching.flight_recorder", "flight_recorder"),
     "follow": ("bfcviz.dashboard.live", "follow"),
     "follow_search": ("bfcviz.watching.search_dashboard", "follow_search"),
     "follow_sweep": ("bfcviz.watching.sweep_dashboard", "follow_sweep"),

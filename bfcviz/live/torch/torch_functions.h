@@ -115,7 +115,18 @@ static int bfc_serve_late(void) {
     return 1;
 }
 
-/* Other threads get 20 ms to leave heaps that grow, and at most 2 seconds to leave DeferredFrees. */
+/* Whether a thread is in one of the heaps, or in DeferredFrees. */
+static int bfc_has_users(void) {
+    int users = __atomic_load_n(&bfc_asking, __ATOMIC_SEQ_CST);
+    if (!bfc_listed) return users;
+    bfc_spin_lock(bfc_listed);
+    for (bfc_torch_heap *h = bfc_torch_heaps; h && !users; h = h->next) users = h->users;
+    bfc_spin_unlock(bfc_listed);
+    return users;
+}
+
+/* Other threads get at most 2 seconds to leave the heaps, which may grow by Python, and DeferredFrees; at least
+   20 ms, for one that has asked whether it is late and is in neither yet. */
 static void bfc_torch_heaps_end(void) {
     void *known = dlsym(RTLD_DEFAULT, "Py_IsFinalizing"); /* since 3.13 */
     bfc_is_finalizing = (int (*)(void))(known ? known : dlsym(RTLD_DEFAULT, "_Py_IsFinalizing"));
@@ -123,8 +134,7 @@ static void bfc_torch_heaps_end(void) {
     __atomic_store_n(&bfc_ending, 1, __ATOMIC_SEQ_CST);
     if (bfc_process != getpid()) return;
     Py_BEGIN_ALLOW_THREADS
-        for (int ms = 0; ms < 20 || (ms < 2000 && __atomic_load_n(&bfc_asking, __ATOMIC_SEQ_CST)); ms++)
-            usleep(1000);
+        for (int ms = 0; ms < 20 || (ms < 2000 && bfc_has_users()); ms++) usleep(1000);
     Py_END_ALLOW_THREADS
 }
 
