@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from bfcviz.explain_and_draw import leaks as leaks
     from bfcviz.explain_and_draw import open_all as open_all
     from bfcviz.explain_and_draw import peak as peak
+    from bfcviz.explain_and_draw import sql as sql
     from bfcviz.explain_and_draw import why as why
     from bfcviz.explain_and_draw import worst_fragmentation as worst_fragmentation
     from bfcviz.importers.open_trace import open_trace as open  # noqa: A004, F401  bfcviz.open(path) reads well
@@ -129,6 +130,7 @@ _HOMES = {
     "serve_torch": ("bfcviz.live.torch.serve", "serve_torch"),
     "simulate_gpus": ("bfcviz.devices.physical", "simulate_gpus"),
     "smallest_limit": ("bfcviz.whatif.search.smallest_limit", "smallest_limit"),
+    "sql": ("bfcviz.explain_and_draw", "sql"),
     "sweep": ("bfcviz.whatif.sweep.sweep", "sweep"),
     "unload_ipython_extension": ("bfcviz.watching.magics", "unload_ipython_extension"),
     "watch": ("bfcviz.watching", "watch"),

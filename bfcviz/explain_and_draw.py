@@ -39,6 +39,8 @@ from bfcviz.model.trace_from_source import trace_of
 from bfcviz.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from bfcviz.figures import Picture
 
 
@@ -341,15 +343,20 @@ def holders(
         BfcvizError: `source` is none of these, or cannot be read.
     """
     trace = trace_from(source)
-    if step == "peak":
-        step = navigation.peak(trace, pool)
-    elif isinstance(step, str):
-        raise ValueError(f"step={step!r} was given: give a number of events, 'peak', or None for all events")
+    step = _step_of(trace, step, pool)
     if kinds is not None:
         use_rules(trace, KindRules.of(kinds))
     model = Model(trace, pool)
     model.seek(len(trace) if step is None else step)
     return holder_tree.holders(model, by)
+
+
+def _step_of(trace: Trace, step: int | str | None, pool: int) -> int | None:
+    if not isinstance(step, str):
+        return step
+    if step != "peak":
+        raise ValueError(f"step={step!r} was given: give a number of events, 'peak' or None")
+    return navigation.peak(trace, pool)
 
 
 @_unrecorded()
@@ -479,6 +486,31 @@ def export(figure: Any, path: str | os.PathLike[str], **options: Any) -> Path:
     from bfcviz.figures.export import export as export_figure  # noqa: PLC0415  plotly, which a trace does not need
 
     return export_figure(figure, path, **options)
+
+
+@_unrecorded()
+def sql(source: Any, query: str, step: int | str | None = None, by: str = "op") -> "pa.Table":
+    """The answer to a question in SQL: a table of Arrow, with `to_pandas` and `to_pylist`.
+
+    The tables are events, allocations, chunks, holders, failures and timelines; `select * from columns` lists their
+    columns with units and meanings. A query can read these and nothing else: no file, and no variable of Python.
+
+    Args:
+        source: as for `explain`.
+        query: a SELECT statement in DuckDB's SQL.
+        step: of chunks and holders: a number of events, or `"peak"` of the first heap; None: of each heap the first
+            failed request, else its peak.
+        by: of holders: as for `holders`.
+
+    Raises:
+        MissingExtra: DuckDB is not installed.
+        InvalidRequest: the query is no SELECT statement, or DuckDB refuses it.
+        BfcvizError: `source` is none of these, or cannot be read.
+    """
+    from bfcviz.exporters import sql as tables  # noqa: PLC0415  only a query needs them
+
+    trace = trace_from(source)
+    return tables.query(trace, query, _step_of(trace, step, 0), by)
 
 
 def trace_from(source: Any) -> Trace:

@@ -1,27 +1,6 @@
 """The event record: 64 bytes, little endian, that say what happened to the heap and can be undone.
 
-This is the table of its fields. event_record.h holds the same record and kinds for C and Cython; a test compares them.
-
-===========  ====  ============================================================================================
-field        type  meaning; the number in a type is its size in bytes
-===========  ====  ============================================================================================
-`seq`        u8    position in the log, from 0: the *step* before this event
-`time`       i8    nanoseconds from the origin's start, when the operation began; not below the event before
-`address`    u8    an address (not for OOM); see below
-`size`       u8    bytes; see below
-`requested`  u8    bytes the caller asked for
-`chunk`      u4    handle of the chunk the event is about
-`other`      u4    handle of the second chunk, or a number; see below
-`label`      u4    interned name (see `bfcviz.events.labels`), 0 = none
-`thread`     u2    number of the thread that allocated the chunk (for other kinds: that acted)
-`stream`     u2    number of the stream, 0 = none
-`region`     u2    slot of the region the chunk lies in
-`by`         u2    number of the thread that acted
-`kind`       u1    `Kind`
-`bin`        i1    see below; -1 = none
-`flags`      u1    `Flag` bits
-`pool`       u1    which heap of the trace (index into the origin's pools)
-===========  ====  ============================================================================================
+`FIELDS` describes its fields. event_record.h holds the same record and kinds for C and Cython; a test compares them.
 
 What they hold for each kind (`-`: 0):
 
@@ -47,6 +26,7 @@ event may then join the new chunk with the last one.
 """
 
 from enum import IntEnum, IntFlag
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +56,26 @@ EVENT = np.dtype(
     ]
 )
 """One event; field names follow TensorFlow's own trace where it has the field."""
+
+FIELDS: Final[dict[str, tuple[str, str]]] = {
+    "seq": ("step", "position in the log, from 0: the step before this event"),
+    "time": ("ns", "from the origin's start, when the operation began; not below the event before"),
+    "address": ("address", "an address; of an OOM the free bytes, of a MARK 0"),
+    "size": ("bytes", "of the chunk or region; of an OOM the largest free chunk, of a MARK its value"),
+    "requested": ("bytes", "that the caller asked for; of an EXTEND rounded"),
+    "chunk": ("handle", "of the chunk the event is about"),
+    "other": ("handle", "of the second chunk, or a number by kind: an allocation id, the seq of an ALLOCATE"),
+    "label": ("number", "of an interned name (see `bfcviz.events.labels`); 0 = none"),
+    "thread": ("number", "of the thread that allocated the chunk (for other kinds: that acted)"),
+    "stream": ("number", "of the stream; 0 = none"),
+    "region": ("slot", "of the region the chunk lies in"),
+    "by": ("number", 'of the thread that acted; SQL needs it in quotes: "by"'),
+    "kind": ("number", "of `Kind`: 1 EXTEND, 2 SPLIT, 3 ALLOCATE, 4 FREE, 5 MERGE, 6 RELEASE, 7 OOM, 8 MARK"),
+    "bin": ("number", "of the bin, by kind; -1 = none"),
+    "flags": ("bits", "of `Flag`"),
+    "pool": ("number", "of the heap: an index into the origin's pools"),
+}
+"""Of each field of `EVENT` its unit and its meaning; also in the schema of Parquet files and of `bfcviz sql`."""
 
 Events = NDArray[np.void]
 """An array of `EVENT`."""

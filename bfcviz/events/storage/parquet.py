@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bfcviz.errors import FileError, TraceError
-from bfcviz.events import event_source
+from bfcviz.events import event_source, schema
 from bfcviz.events.event_source import BLOCK, Fault, Source
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, origin_from_json
@@ -30,9 +30,25 @@ _FORMULA = r"\A([=+\-@\t\r])"
 """The start of a text that a spreadsheet would calculate."""
 
 TEXT = pa.dictionary(pa.int32(), pa.string())
-FIELDS = [pa.field(name, pa.from_numpy_dtype(EVENT[name]), nullable=False) for name in EVENT.names or ()]
-SCHEMA = pa.schema([*FIELDS, pa.field("kind_name", TEXT), pa.field("label_name", TEXT)])
-"""Columns of a table of events. `label_name` is null for an event without a label."""
+
+
+def described(name: str, kind: pa.DataType, unit: str, meaning: str, *, nullable: bool = True) -> pa.Field:
+    """A column that says what it holds: in its metadata `unit` and `description`."""
+    return pa.field(name, kind, nullable, {"unit": unit, "description": meaning})
+
+
+FIELDS = [
+    described(name, pa.from_numpy_dtype(EVENT[name]), unit, meaning, nullable=False)
+    for name, (unit, meaning) in schema.FIELDS.items()
+]
+SCHEMA = pa.schema(
+    [
+        *FIELDS,
+        described("kind_name", TEXT, "text", "the name of `kind`"),
+        described("label_name", TEXT, "text", "the name of `label`; null: none"),
+    ]
+)
+"""Columns of a table of events."""
 
 
 class LabelNames:
@@ -124,7 +140,9 @@ COUNTERS = ["seq", "time"]
 WIDE = ["address", "size", "requested", "chunk", "other", "label"]
 NARROW = ["thread", "stream", "region", "by", "kind", "bin", "flags", "pool", "kind_name", "label_name"]
 
-KEYFRAME = pa.field("keyframe", pa.binary())
+KEYFRAME = described(
+    "keyframe", pa.binary(), "bytes", "the heaps before this event, packed; null: not stored here"
+)
 PARQUET_SCHEMA = SCHEMA.append(KEYFRAME)
 
 MakeKeyframes = Callable[[list[int]], Iterable[bytes]]

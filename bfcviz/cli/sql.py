@@ -1,0 +1,125 @@
+"""`bfcviz sql`: a question in SQL to a file, as a table for people, or as CSV or JSON."""
+
+import argparse
+import math
+import sys
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from bfcviz.cli.common import open_with_progress
+from bfcviz.cli.export import NAMED_STEPS, parse_step
+from bfcviz.errors import InvalidRequest
+from bfcviz.events.storage.parquet import without_formulas
+from bfcviz.exporters.sql import COLUMNS, TABLES, query
+from bfcviz.model.grouping import UNNAMED
+from bfcviz.terminal import json_text, printable, say
+
+_WIDEST: Final = 80  # characters of a cell
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `bfcviz sql`."""
+    parser.add_argument(
+        "file", metavar="FILE", help="a trace, log or snapshot: anything that `bfcviz info` reads"
+    )
+    parser.add_argument(
+        "query",
+        metavar="QUERY",
+        nargs="?",
+        help=f"a SELECT statement in DuckDB's SQL, on {', '.join(TABLES)}; without it: what these tables hold",
+    )
+    parser.add_argument(
+        "--step",
+        type=parse_step,
+        metavar="N",
+        help="of chunks and holders: how many events have happened, from 0, or `oom`, `peak`, `worst` or `last` of "
+        "the first allocator (default: of each allocator the first failed request, else its peak)",
+    )
+    parser.add_argument(
+        "--by",
+        choices=UNNAMED,
+        default="op",
+        metavar="WHAT",
+        type=lambda name: name.replace("-", "_"),
+        help=f"what holders are found by: one of {', '.join(UNNAMED)} (default: op)",
+    )
+    parser.add_argument(
+        "--most", type=int, default=100, metavar="N", help="rows to print as a table (default: 100)"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--csv", action="store_true", help="print all rows as CSV")
+    form.add_argument("--json", action="store_true", help="print all rows as JSON: one list of objects")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print the rows.
+
+    Raises:
+        FileError: the file cannot be read.
+        MissingExtra: DuckDB is not installed.
+        InvalidRequest: the query is no SELECT statement, or DuckDB refuses it.
+    """
+    if arguments.query is None:
+        say(*_described())
+        return
+    with open_with_progress(arguments.file) as trace:
+        step = arguments.step
+        if isinstance(step, str):
+            step = NAMED_STEPS[step](trace, 0)
+        found = query(trace, arguments.query, step, arguments.by)
+    if arguments.csv:
+        try:
+            csv.write_csv(without_formulas(found), sys.stdout.buffer)
+        except pa.ArrowException as error:
+            raise InvalidRequest(f"these columns cannot be CSV ({error}): use --json") from None
+    elif arguments.json:
+        print(json_text([{name: _plain(value) for name, value in row.items()} for row in found.to_pylist()]))
+    else:
+        say(*row_lines(found, arguments.most))
+
+
+def _described() -> list[str]:
+    lines = []
+    for name, (purpose, _) in TABLES.items():
+        rows = COLUMNS.filter(pc.equal(COLUMNS["table"], name)).drop_columns("table")
+        lines += [f"{name}: {purpose}", *(f"  {line}" for line in row_lines(rows, len(rows))), ""]
+    return lines[:-1]
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it; what JSON does not have, such as a date, as text."""
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return (value if math.isfinite(value) else None) if isinstance(value, float) else str(value)
+
+
+def row_lines(found: pa.Table, most: int) -> list[str]:
+    """The first rows as lines of aligned columns: numbers to the right, null as nothing."""
+    shown = found.slice(0, most)
+    cells = [
+        [name, *map(_cell, column.to_pylist())]
+        for name, column in zip(found.column_names, shown.columns, strict=True)
+    ]
+    widths = [max(map(len, column), default=0) for column in cells]
+    right = [pa.types.is_integer(field.type) or pa.types.is_floating(field.type) for field in found.schema]
+    lines = [
+        "  ".join(
+            text.rjust(width) if is_right else text.ljust(width)
+            for text, width, is_right in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in zip(*cells, strict=True)
+    ]
+    left = len(found) - len(shown)
+    return [*lines, f"... and {left:,} more rows: --most, --csv or --json"] if left else lines
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else f"{value:.6g}" if isinstance(value, float) else printable(str(value))
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
