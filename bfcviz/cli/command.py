@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "view": "show the dashboard of a file as a page in your browser, without a notebook",
     "report": "write one page on a file: why a request failed, who held the memory, what would have helped",
     "sql": "answer a question in SQL on the events, heaps, failures and timelines of a file",
+    "mcp": "let agents and editors ask about the files of a folder, by the Model Context Protocol",
     "convert": "write a trace as Parquet, CSV, counters for Perfetto, or a snapshot for PyTorch's memory viewer",
     "export": "write one picture of a heap at one step, as HTML, PNG, SVG or PDF, or its numbers as CSV or Parquet",
 }
