@@ -841,6 +841,7 @@ class _Maps:
             colours=self.colours,
             classes=self.colours.classes(placed, model.step),
             faded=np.zeros(len(placed), bool),
+            shows_waste=self.colours.shows_waste,
             legend=self.look.legend,
             pixels=(self.pixels[0], self.pixels[1] * len(rows) // self.rows),
         )

@@ -8,7 +8,7 @@ deuteranopia and tritanopia too; tests/unit/figures/style/test_theme.py measures
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import plotly.graph_objects as go
 
@@ -191,9 +191,9 @@ def theme_of(name: str) -> Theme:
 
 
 @lru_cache
-def template(theme: Theme) -> go.layout.Template:
-    """The plotly template of `theme`: fonts, paper, grid, hover box, legend."""
-    axis = {
+def axis_style(theme: Theme) -> dict[str, Any]:
+    """What all axes of a theme share, in plotly's terms."""
+    return {
         "gridcolor": theme.grid,
         "linecolor": theme.muted,
         "zerolinecolor": theme.grid,
@@ -206,6 +206,11 @@ def template(theme: Theme) -> go.layout.Template:
         # The margins have room for every label: plotly need not measure them.
         "ticklabeloverflow": "allow",
     }
+
+
+def template(theme: Theme) -> go.layout.Template:
+    """The plotly template of `theme`: fonts, paper, grid, hover box, legend."""
+    axis = axis_style(theme)
     return go.layout.Template(
         layout={
             "paper_bgcolor": theme.paper,
@@ -228,7 +233,10 @@ def template(theme: Theme) -> go.layout.Template:
 
 
 def variables(theme: Theme) -> str:
-    """The declarations of all colours of a theme; the classes are `--class-0` and so on."""
+    """The declarations of all colours of a theme; the classes are `--class-0` and so on.
+
+    `--if-light` and `--if-dark` are values of `display`, for what is there once for each theme.
+    """
     colours = {
         "paper": theme.paper,
         "text": theme.text,
@@ -246,6 +254,7 @@ def variables(theme: Theme) -> str:
         "other": theme.other.fill,
     }
     colours |= {f"class-{number}": paint.fill for number, paint in enumerate(theme.classes)}
+    colours |= {f"if-{name}": "block" if name == theme.name else "none" for name in ("light", "dark")}
     return f"color-scheme:{theme.name};" + "".join(f"--{name}:{value};" for name, value in colours.items())
 
 

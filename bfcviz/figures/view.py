@@ -15,7 +15,7 @@ from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring, colouring
 from bfcviz.figures.export import facts_of
-from bfcviz.figures.panel import BELOW, Panel, Picture, Place, compose
+from bfcviz.figures.panel import BELOW, Page, Panel, Picture, Place, compose, lay
 from bfcviz.figures.region_map.rows import last_event
 from bfcviz.figures.timelines import History, StepAxis, measure_history
 from bfcviz.figures.view_options import PLAIN, Look, Selected
@@ -185,17 +185,29 @@ class View(Generic[D]):
 
     def draw(self, model: Model, look: Look = PLAIN) -> Picture:
         """The picture of a heap at its step, with its numbers and the facts of the heap."""
+        data, panels, places = self._laid_out(model, look)
+        picture = compose(panels, places, look.paints).with_facts(facts_of(model))
+        return picture if self.table is None else picture.with_table(self.table(data))
+
+    def page(self, model: Model, look: Look = PLAIN, highest: int | None = None) -> Page:
+        """The same picture as plain data; each plot is at most `highest` pixels high."""
+        _, panels, places = self._laid_out(model, look, highest)
+        return lay(panels, places, look.paints)
+
+    def _laid_out(
+        self, model: Model, look: Look, highest: int | None = None
+    ) -> tuple[D, Sequence[Panel], list[Place]]:
         heap = HeapData(model)
         data = self.data(heap, look)
         heights = [self.height] * len(self.names) if isinstance(self.height, int) else self.height(data, look)
+        heights = [height if highest is None else min(height, highest) for height in heights]
         look = replace(look, map_pixels=(look.map_pixels[0], heights[0]))
         panels = self.panels(data, heap, look)
         places, end = [], 0
         for panel, height in zip(panels, heights, strict=True):
             places.append(Place(0.0, 1.0, end + panel.above, height))
             end += panel.above + height + BELOW
-        picture = compose(panels, places, look.paints).with_facts(facts_of(model))
-        return picture if self.table is None else picture.with_table(self.table(data))
+        return data, panels, places
 
 
 VIEWS: Final[dict[str, View[Any]]] = {}

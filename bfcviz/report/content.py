@@ -213,7 +213,7 @@ def report_of(
     model = Model(trace, chosen)
     if failed:
         shown = diagnose(trace, failed[0] - 1, model)
-        model.seek(failed[0] - 1)
+        model.seek(failed[0])  # a failed request changes nothing, and pictures mark it at its own step
     else:
         model.seek(_peak(trace, chosen, (first, last))[1])
         shown = without_failure(trace, chosen, model)

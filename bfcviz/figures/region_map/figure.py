@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.fit import Fit, chunk_name, fit_of, fit_sentence, request_at
 from bfcviz.events.labels import Labels
+from bfcviz.events.origin import requested_bytes_known
 from bfcviz.events.schema import Events, Kind, bin_numbers
 from bfcviz.figures.colouring import COLOURINGS, Colouring, colouring
 from bfcviz.figures.panel import Panel, box_outlines, box_trace
@@ -305,6 +306,7 @@ def region_panel(
         colours=colours,
         classes=colours.classes(chunks, model.step),
         faded=faded(model.trace, model.pool, look, chunks),
+        shows_waste=colours.shows_waste and requested_bytes_known(model.trace.origin.details, model.pool),
         legend=look.legend,
         pixels=look.map_pixels,
     )
@@ -343,6 +345,7 @@ def live_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:
         colours=live_map.colours,
         classes=no_classes,
         faded=np.empty(0, bool),
+        shows_waste=live_map.colours.shows_waste,
         legend=look.legend,
         pixels=look.map_pixels,
     )

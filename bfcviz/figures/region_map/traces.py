@@ -255,6 +255,7 @@ class VisibleChunks:
         colours: the colouring of chunks in use.
         classes: the class of each chunk; see `Colouring.classes`.
         faded: which chunks are drawn faded.
+        shows_waste: whether bytes that were not requested have their own colour.
         legend: whether the classes are named in the legend.
         pixels: width and height of the plot.
     """
@@ -267,6 +268,7 @@ class VisibleChunks:
     colours: Colouring
     classes: NDArray[np.uint8]
     faded: NDArray[np.bool_]
+    shows_waste: bool
     legend: bool
     pixels: tuple[int, int]
 
@@ -488,7 +490,7 @@ def names_in_boxes(visible: VisibleChunks, pieces: Pieces, labels: Labels) -> di
 
 def _without_waste(visible: VisibleChunks, pieces: Pieces) -> Pieces:
     """The boxes of free chunks, and of the requested parts of chunks in use (of all of it where that is unknown)."""
-    if not visible.colours.shows_waste or not len(pieces):
+    if not visible.shows_waste or not len(pieces):
         return pieces
     chunks = visible.chunks
     known = chunks["in_use"] & (chunks["requested"] > 0)
@@ -670,7 +672,7 @@ def image_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]
     columns = int(np.clip(_CELLS // len(part), _FEWEST_COLUMNS, COLUMNS))
     grid = RasterGrid(visible.rows, part, columns)
     held = cell_bytes(visible.chunks, visible.classes, fills, grid)
-    picture = paint(held, visible.theme, waste=visible.colours.shows_waste)
+    picture = paint(held, visible.theme, waste=visible.shows_waste)
     dx, dy = (part.right - part.left) / divisor / columns, len(part) / len(picture)
     image = {
         **_no_image(),
@@ -739,7 +741,7 @@ def _rectangles(visible: VisibleChunks, pieces: Pieces) -> list[dict[str, Any]]:
         traces.append({**trace, **colours.legend(number, shown=visible.legend)})
     # No border: a border would show a few wasted bytes as a whole pixel.
     waste = rectangles("waste (size - requested)", _waste(visible, pieces), divisor, theme.waste, 0.0)
-    return [*traces, {**waste, "showlegend": visible.colours.shows_waste}]
+    return [*traces, {**waste, "showlegend": visible.shows_waste}]
 
 
 def _edgeless(paint: Paint) -> Paint:
@@ -748,7 +750,7 @@ def _edgeless(paint: Paint) -> Paint:
 
 
 def _waste(visible: VisibleChunks, pieces: Pieces) -> Pieces:
-    if not visible.colours.shows_waste or not len(pieces):
+    if not visible.shows_waste or not len(pieces):
         return no_pieces()
     chunks = visible.chunks[visible.chunks["in_use"]]
     spilled = chunks[chunks["requested"] < chunks["size"]]
