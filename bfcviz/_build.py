@@ -173,7 +173,7 @@ def check_names(name: str, texts: dict[str, str]) -> None:
     """Raise ValueError if two parts of a joined module give one name to different things: the last one would win."""
     known: dict[str, str] = {}
     for part, text in texts.items():
-        for word, what in top_names(part, text):
+        for word, what in module_level_names(part, text):
             if known.setdefault(word, what) != what:
                 raise ValueError(
                     f"{name} is compiled from parts where {word} is {known[word]} and {what}; they share one "
@@ -181,7 +181,7 @@ def check_names(name: str, texts: dict[str, str]) -> None:
                 )
 
 
-def top_names(part: str, text: str) -> Iterator[tuple[str, str]]:
+def module_level_names(part: str, text: str) -> Iterator[tuple[str, str]]:
     """Each name that a module binds at its top level, and what it is: the full name of a definition or an import."""
     for node in ast.parse(text).body:
         if isinstance(node, ast.Import | ast.ImportFrom):

@@ -18,7 +18,7 @@ import numpy as np
 from bfcviz.analysis.diagnosis import Diagnosis, Verdict, failure_headline
 from bfcviz.analysis.diagnosis_json import cause_of
 from bfcviz.analysis.short_names import counted, listed, shortened
-from bfcviz.analysis.stated_answer import ExplainedFailure, StatedAnswer
+from bfcviz.analysis.stated_answer import StatedAnswer, StatedFailureAnswer
 from bfcviz.analysis.why import all_failures, failed_steps
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import Status, holds_only_states, regions_known, stated_peak
@@ -84,7 +84,7 @@ class RankFailure:
     event: int | None
     count: int = 1
     time_ns: int | None = None
-    stated: ExplainedFailure | None = None
+    stated: StatedFailureAnswer | None = None
 
     @property
     def key(self) -> tuple[str, str, int]:

@@ -21,7 +21,7 @@ _COUNTS: Final = {"num_ooms", "num_retries", "num_allocs", "max_tokens", "kv_tok
 
 
 @dataclass(frozen=True)
-class ExplainedFailure:
+class StatedFailureAnswer:
     """One stated failure, or a refusal that is none, with its verdict and advice."""
 
     stated: StatedFailure
@@ -119,14 +119,14 @@ class ExplainedFailure:
         }
 
 
-def _of_all_ranks(failures: Sequence[StatedFailure]) -> list[ExplainedFailure]:
+def _of_all_ranks(failures: Sequence[StatedFailure]) -> list[StatedFailureAnswer]:
     """The failures; those of several ranks with one cause and one request once, with the numbers of the first rank."""
     found: dict[tuple[object, ...], StatedFailure] = {}
     for number, each in enumerate(failures):
         cause, request = judge(each).cause, each.fact("requested")
         key = (each.message, each.framework, cause, request) if each.ranks else (number,)
         found[key] = found[key].joined(each) if key in found else each
-    return list(map(ExplainedFailure, found.values()))
+    return list(map(StatedFailureAnswer, found.values()))
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,8 +139,8 @@ class StatedAnswer(Answer):
         left_out: messages of a very long text that were not read.
     """
 
-    failures: tuple[ExplainedFailure, ...]
-    soft: tuple[ExplainedFailure, ...]
+    failures: tuple[StatedFailureAnswer, ...]
+    soft: tuple[StatedFailureAnswer, ...]
     left_out: int = 0
 
     @classmethod
@@ -150,7 +150,7 @@ class StatedAnswer(Answer):
         """The answer for what a text states."""
         return cls(
             tuple(_of_all_ranks(failures)),
-            tuple(ExplainedFailure(each, is_soft=True) for each in soft),
+            tuple(StatedFailureAnswer(each, is_soft=True) for each in soft),
             left_out,
         )
 
@@ -190,7 +190,7 @@ class StatedAnswer(Answer):
         return Account(tuple(found), notes)
 
     @property
-    def _largest_soft(self) -> tuple[ExplainedFailure, ...]:
+    def _largest_soft(self) -> tuple[StatedFailureAnswer, ...]:
         """Of a text without a failure, the refusal of the most bytes."""
         return (max(self.soft, key=lambda each: each.stated.fact("requested") or 0),) if self.soft else ()
 

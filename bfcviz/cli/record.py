@@ -400,7 +400,7 @@ def summary(folder: Path, report_folder: Path) -> tuple[str, bool]:
     recorded = {report.process for report in reports if report.fact == "recorded"}
     others = len({report.process for report in reports if report.fact in {"other", "unable"}} - recorded)
     parts += _distinct(unwritten) + _count_others(others)
-    parts += _left_out([report.why for report in reports if report.fact == "left out"])
+    parts += _unrecorded_heaps([report.why for report in reports if report.fact == "left out"])
     hint = (
         "" if to_view is None else f". To view {'it' if view == 'view' else 'them'}: bfcviz {view} {to_view}"
     )
@@ -481,7 +481,7 @@ def _why_not_shown(profile: Path) -> str:
     return ""
 
 
-def _left_out(heaps: list[str]) -> list[str]:
+def _unrecorded_heaps(heaps: list[str]) -> list[str]:
     """The heaps that are not recorded: those of further streams and devices, and of some threads of NumPy."""
     return [f"without {', '.join(heaps)}"] if heaps else []
 

@@ -159,7 +159,7 @@ def prepare(file: str) -> str:
 
 
 def _first_screen(trace: "Trace") -> str:
-    """The card of what the dashboard opens at: verdict, numbers, map and holders; neither plotly nor widgets."""
+    """The card of what the dashboard opens at: verdict, numbers, map and holders; no script, no widgets."""
     from bfcviz.analysis.why import diagnose, first_failure, opening  # noqa: PLC0415  the server needs no traces
     from bfcviz.model import Model  # noqa: PLC0415
     from bfcviz.report.card import failure_card, peak_card  # noqa: PLC0415

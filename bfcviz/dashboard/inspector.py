@@ -36,7 +36,7 @@ from bfcviz.dashboard.panel_data import PanelData, brushed, unmarked, whole, wit
 from bfcviz.errors import BfcvizError
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import COLOURINGS
-from bfcviz.figures.export import code_for, code_for_inspector, facts_of
+from bfcviz.figures.export import code_for, code_for_inspector, picture_facts
 from bfcviz.figures.panel import Panel, Picture
 from bfcviz.figures.view import FIGURES
 from bfcviz.figures.view_options import Look, Selected
@@ -623,7 +623,7 @@ class Inspector(ViewState):
         with self.lock:
             model = self.panel_data.model
             if name == EVERYTHING:
-                figure = self.view.as_picture(self.views, self.look).with_facts(facts_of(model))
+                figure = self.view.as_picture(self.views, self.look).with_facts(picture_facts(model))
                 return figure, f"bfcviz-step{self.step}"
             figure = FIGURES[name].draw(model, self.look)
         return figure, f"bfcviz-{name}-step{self.step}"

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
 from bfcviz.figures import timelines
+from bfcviz.figures.boxes import Boxes, box_outlines, box_trace
 from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring
-from bfcviz.figures.panel import Boxes, Panel, box_outlines, box_trace, data_uri
+from bfcviz.figures.panel import Panel
+from bfcviz.figures.png import data_uri
 from bfcviz.figures.text import axis_unit, exact_bytes, harmless
 from bfcviz.figures.theme import Paint, Theme, rgb
 from bfcviz.figures.timelines import StepAxis

@@ -235,7 +235,7 @@ def _write(target: Path, body: bytes) -> None:
 _LONGEST: Final = 60  # characters of a name
 
 
-def facts_of(model: Model) -> str:
+def picture_facts(model: Model) -> str:
     """The file, the step and the totals of the heap, escaped; numbers that the file does not give are left out."""
     trace, table = model.trace, model.table
     pool = trace.origin.pools[model.pool]

@@ -4,10 +4,7 @@ Every figure is first a list of `Panel`s, dictionaries in plotly's terms. The sa
 own or as one of several in a dashboard, and an update is the difference between two panels.
 """
 
-import base64
-import struct
 import sys
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,9 +16,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from bfcviz.figures.theme import Paint, Theme, template
+from bfcviz.figures.theme import Theme, template
 
 # ------------------------------------------------------------------------------
 # Plotly's renderers and widget, imported without nbformat.
@@ -378,112 +374,3 @@ def _title(panel: Panel, x: str, y: str, theme: Theme) -> dict[str, Any]:
         "font": {"size": 13},
         "align": "left",
     }
-
-
-# ------------------------------------------------------------------------------
-# Axis-parallel rectangles anywhere on a plot: one trace, however many there are.
-
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Boxes:
-    """Rectangles by their edges, in axis units; four arrays of one length."""
-
-    left: Floats
-    right: Floats
-    bottom: Floats
-    top: Floats
-
-    @classmethod
-    def none(cls) -> "Boxes":
-        """No rectangles."""
-        return cls(*np.zeros((4, 0)))
-
-    def __len__(self) -> int:
-        return len(self.left)
-
-    def with_area(self) -> "Boxes":
-        """The rectangles that have an area."""
-        mask = (self.right > self.left) & (self.top > self.bottom)
-        return Boxes(self.left[mask], self.right[mask], self.bottom[mask], self.top[mask])
-
-    def corners(self) -> tuple[Floats, Floats]:
-        """Closed outlines for plotly's fill `toself`, NaN after each; one NaN if there are none.
-
-        (Plotly drops a trace without points from the legend.)
-        """
-        if not len(self):
-            return np.full(1, np.nan), np.full(1, np.nan)
-        gap = np.full(len(self), np.nan)
-        x = np.column_stack([self.left, self.right, self.right, self.left, self.left, gap]).ravel()
-        y = np.column_stack([self.bottom, self.bottom, self.top, self.top, self.bottom, gap]).ravel()
-        return x, y
-
-
-def box_trace(name: str, boxes: Boxes, paint: Paint, border: float) -> dict[str, Any]:
-    """A trace of filled rectangles; `border` is the width of their lines in pixels."""
-    filled = {"fill": "toself", "fillcolor": paint.fill}
-    return box_outlines(name, boxes, paint.line, border) | filled
-
-
-def box_outlines(name: str, boxes: Boxes, colour: str, width: float) -> dict[str, Any]:
-    """A trace of unfilled rectangles, their lines `width` pixels wide."""
-    x, y = boxes.corners()
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": x,
-        "y": y,
-        "line": {"color": colour, "width": width},
-        "hoverinfo": "skip",
-    }
-
-
-# ------------------------------------------------------------------------------
-# Encode an image as PNG: 8 bits each of red, green, blue and opacity, compressed by zlib.
-#
-# A line equal to the one above it is stored as zero differences (filter type Up): a row of a map is several equal
-# lines.
-
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_RGBA_8_BIT = (8, 6, 0, 0, 0)
-_PLAIN, _UP = 0, 2  # filters
-_FAST = 1  # flat colours compress well at any level, and low levels are fast
-
-
-def encode_png(pixels: NDArray[np.uint8], high: int = 1, gap: int = 0) -> bytes:
-    """`pixels` (height, width, 4) as a PNG file.
-
-    Args:
-        pixels: red, green, blue and opacity.
-        high: lines of the image per line of `pixels`.
-        gap: of these lines, how many are transparent at the top and at the bottom each; fewer than half.
-    """
-    height, width, _ = pixels.shape
-    # Each line begins with the number of its filter type.
-    if high > 1:
-        clear, same = bytes(1 + 4 * width), bytes([_UP]) + bytes(4 * width)
-        before, after = clear * gap + bytes([_PLAIN]), same * (high - 2 * gap - 1) + clear * gap
-        lines = b"".join(before + line.tobytes() + after for line in pixels)
-    else:
-        flat = np.ascontiguousarray(pixels).reshape(height, 4 * width)
-        repeats = np.zeros(height, dtype=bool)
-        repeats[1:] = (flat[1:] == flat[:-1]).all(axis=1)
-        table = np.zeros((height, 1 + 4 * width), dtype=np.uint8)
-        table[:, 0] = np.where(repeats, _UP, _PLAIN)
-        table[~repeats, 1:] = flat[~repeats]
-        lines = table.tobytes()
-    header = struct.pack(">IIBBBBB", width, height * high, *_RGBA_8_BIT)
-    body = zlib.compress(lines, _FAST)
-    return _SIGNATURE + _chunk(b"IHDR", header) + _chunk(b"IDAT", body) + _chunk(b"IEND", b"")
-
-
-def data_uri(pixels: NDArray[np.uint8], high: int = 1, gap: int = 0) -> str:
-    """The PNG of `encode_png` as a data URI, plotly's `source` of an image."""
-    return "data:image/png;base64," + base64.b64encode(encode_png(pixels, high, gap)).decode("ascii")
-
-
-def _chunk(name: bytes, body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))

@@ -652,7 +652,7 @@ def comparison_figure(
     curves, below = _curves(job, policies, look, first + height + BELOW)
     longest = max((len(line) for policy in policies for line in policy.lines), default=0)
     margins = Margins(left=max(90, int(_LETTER * longest) + 16), right=24)
-    picture = compose([*top, *curves], [*places, *below], theme, margins).with_facts(facts_of(job))
+    picture = compose([*top, *curves], [*places, *below], theme, margins).with_facts(job_facts(job))
     _add_verdict(picture, job)
     return picture if table is None else picture.with_table(table)
 
@@ -680,11 +680,11 @@ def _add_verdict(picture: Picture, job: ComparedJob) -> None:
 def curves_figure(job: ComparedJob, policies: Sequence[ComparedPolicy], look: Look = PLAIN) -> Picture:
     """Bytes over the job under each policy, on the same axes; its table has the points."""
     panels, places = _curves(job, best_first(policies), look, 0)
-    picture = compose(panels, places, look.paints, Margins(right=24)).with_facts(facts_of(job))
+    picture = compose(panels, places, look.paints, Margins(right=24)).with_facts(job_facts(job))
     return picture.with_table(curve_table(policies))
 
 
-def facts_of(job: ComparedJob) -> str:
+def job_facts(job: ComparedJob) -> str:
     """The job in one line, escaped."""
     limit = "no limit" if job.limit is None else f"limit {format_bytes(job.limit)}"
     return f"{harmless(job.source) or 'requests'} · {job.requests:,} requests · {limit}"

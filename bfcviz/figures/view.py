@@ -14,7 +14,7 @@ from bfcviz.analysis.search import Search, search_of
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring, colouring
-from bfcviz.figures.export import facts_of
+from bfcviz.figures.export import picture_facts
 from bfcviz.figures.panel import BELOW, Page, Panel, Picture, Place, compose, lay
 from bfcviz.figures.region_map.rows import last_event
 from bfcviz.figures.timelines import History, StepAxis, measure_history
@@ -186,7 +186,7 @@ class View(Generic[D]):
     def draw(self, model: Model, look: Look = PLAIN) -> Picture:
         """The picture of a heap at its step, with its numbers and the facts of the heap."""
         data, panels, places = self._laid_out(model, look)
-        picture = compose(panels, places, look.paints).with_facts(facts_of(model))
+        picture = compose(panels, places, look.paints).with_facts(picture_facts(model))
         return picture if self.table is None else picture.with_table(self.table(data))
 
     def page(self, model: Model, look: Look = PLAIN, highest: int | None = None) -> Page:

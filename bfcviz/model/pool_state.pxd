@@ -5,7 +5,7 @@ from bfcviz.model cimport array_access
 from bfcviz.model.rows cimport ChunkRows
 from bfcviz.model.extremes cimport Extremes
 from bfcviz.model.rows cimport RegionRows
-from bfcviz.model.rows cimport MaxTree
+from bfcviz.model.rows cimport LargestFreeTree
 
 @cython.final
 cdef class PoolState:
@@ -70,5 +70,5 @@ cdef class PoolState:
     @cython.locals(code=int)
     cdef int _free_here(self, array_access.Event* e) noexcept
 
-    @cython.locals(free_sizes=MaxTree)
+    @cython.locals(free_sizes=LargestFreeTree)
     cdef void _note(self, int64_t time) noexcept

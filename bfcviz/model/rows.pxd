@@ -3,7 +3,7 @@ from libc.stdint cimport uint64_t
 from bfcviz.model cimport array_access
 
 @cython.final
-cdef class MaxTree:
+cdef class LargestFreeTree:
     cdef uint64_t _places
     cdef uint64_t _first
     cdef object _store
@@ -26,7 +26,7 @@ cdef class MaxTree:
 cdef class ChunkRows:
     cdef uint64_t capacity
     cdef uint64_t free
-    cdef MaxTree free_sizes
+    cdef LargestFreeTree free_sizes
     # The store is a NumPy array; the pointer into it is valid as long as the store is not replaced.
     cdef object _store
     cdef array_access.Chunk* chunks

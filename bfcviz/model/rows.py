@@ -1,4 +1,4 @@
-"""The chunks and the regions of one pool: a row a handle, a row a slot; and the largest free chunk (MaxTree)."""
+"""The chunks and regions of one pool: a row a handle, a row a slot; `LargestFreeTree` finds the largest free chunk."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from bfcviz.events.row_copy import taken
 from bfcviz.model import array_access, row_storage
 
 # ------------------------------------------------------------------------------
-# The chunks of one pool, one row a handle, and the size of the largest free chunk (MaxTree).
+# The chunks of one pool, one row a handle, and the size of the largest free chunk (LargestFreeTree).
 
 
-class MaxTree:
+class LargestFreeTree:
     """One number a place, all 0 at first. Node 0 is the largest; node i is the largest of nodes 8i+1 .. 8i+8.
 
     A change climbs only while it changes the maximum: for most places not even one level, at most
@@ -110,7 +110,7 @@ class ChunkRows:
     def __init__(self) -> None:
         self.capacity = 0
         self.free = 0
-        self.free_sizes = MaxTree()
+        self.free_sizes = LargestFreeTree()
         self._store: Any = None
 
     def by_handle(self) -> NDArray[np.void]:

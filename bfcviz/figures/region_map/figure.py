@@ -17,8 +17,9 @@ from bfcviz.analysis.fit import Fit, chunk_name, fit_of, fit_sentence, request_a
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import requested_bytes_known
 from bfcviz.events.schema import Events, Kind, bin_numbers
+from bfcviz.figures.boxes import box_outlines, box_trace
 from bfcviz.figures.colouring import COLOURINGS, Colouring, colouring
-from bfcviz.figures.panel import Panel, box_outlines, box_trace
+from bfcviz.figures.panel import Panel
 from bfcviz.figures.region_map import traces as map_traces
 from bfcviz.figures.region_map.cells import Cells
 from bfcviz.figures.region_map.rows import SPAN, Pieces, Rows, VisibleRows, lay_out, selected, touched
@@ -96,7 +97,7 @@ def request_marks(visible: VisibleChunks, answer: Fit | None, labels: Labels) ->
     ]
 
 
-def fit_caption(answer: Fit, labels: Labels) -> str:
+def map_fit_caption(answer: Fit, labels: Labels) -> str:
     """The answer as one line."""
     return harmless(fit_sentence(answer, labels), _LONGEST)
 
@@ -132,7 +133,7 @@ def _crosses(
     pieces, theme = visible.cut(chunks["address"], chunks["size"]), visible.theme
     texts = [_in_the_way(chunks[at], labels) for at in pieces.source.tolist()]
     if answer is not None and texts:
-        texts = [f"{text}<br>{fit_caption(answer, labels)}" for text in texts]
+        texts = [f"{text}<br>{map_fit_caption(answer, labels)}" for text in texts]
     colour = theme.oom if answer is not None and answer.failed else theme.text
     points = _marker_points(visible, pieces, ("x", 10, colour, theme.paper), texts)
     return points | _in_legend(chunks, "in the way")
@@ -323,7 +324,7 @@ def region_panel(
         map_traces.note(visible),
     ]
     panel = _panel(visible, traces, look, exact=exact)
-    return panel if answer is None else replace(panel, caption=fit_caption(answer, model.trace.labels))
+    return panel if answer is None else replace(panel, caption=map_fit_caption(answer, model.trace.labels))
 
 
 def live_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from bfcviz.code_places import telling_lines
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import bin_of
+from bfcviz.figures.boxes import Boxes, box_outlines
 from bfcviz.figures.colouring import FREE, MOST_CLASSES, Colouring
-from bfcviz.figures.panel import Boxes, box_outlines, data_uri
+from bfcviz.figures.png import data_uri
 from bfcviz.figures.region_map.cells import paint_cells
 from bfcviz.figures.region_map.rows import CellBytes, Pieces, Rows, VisibleRows
 from bfcviz.figures.text import exact_bytes, fitted, harmless

@@ -46,14 +46,14 @@ def check_dump(dump: Dump, heap: DumpedHeap) -> DumpFindings:
     if not dump.chunks.address:
         return _without_chunks(dump)
     contradictions = [*_statistics(dump, heap), *_sums(dump, heap), *_bins(dump, heap)]
-    wrong = [*_left_out(dump, heap), *_regions(heap), *contradictions]
+    wrong = [*_lines_left_out(dump, heap), *_regions(heap), *contradictions]
     is_cut = dump.stage <= Stage.CHUNKS
     has_bins = len(dump.bins) == NUM_BINS and not any(line.only_free for line in dump.bins.values())
     confirmed = has_bins and not contradictions and not heap.missing_bytes
     cut = ""
     if is_cut and not confirmed:
         cut = f"the dump ends after {len(dump.chunks.address):,} chunk lines; its end is not in the log"
-        wrong = _left_out(dump, heap)
+        wrong = _lines_left_out(dump, heap)
     if not dump.failed:
         wrong.append("the log does not say which request failed: the beginning of the dump is missing")
     return DumpFindings(wrong, cut, not cut)
@@ -78,7 +78,7 @@ def _without_chunks(dump: Dump) -> DumpFindings:
     return DumpFindings([], "the dump ends before its first chunk line", is_whole=False)
 
 
-def _left_out(dump: Dump, heap: DumpedHeap) -> list[str]:
+def _lines_left_out(dump: Dump, heap: DumpedHeap) -> list[str]:
     counts = {
         "chunk lines repeat another one": heap.repeated,
         "chunk lines overlap others, as when two processes write into one log": heap.overlapping,

@@ -236,7 +236,7 @@ def read_log(path: Path) -> Trace:
         pools = _pools(kept, collector.notes, labels)
         reasons = _reasons(pools)
         if collector.left_out or len(dumps) > MAX_POOLS:
-            reasons.append(_left_out(dumps, collector))
+            reasons.append(_dumps_left_out(dumps, collector))
         status = _status(pools, reasons)
         if content.cut is not None:
             reasons.append(content.cut)
@@ -302,7 +302,7 @@ def _reasons(pools: list[FailedPool]) -> list[str]:
     return reasons
 
 
-def _left_out(dumps: list[Dump], collector: DumpCollector) -> str:
+def _dumps_left_out(dumps: list[Dump], collector: DumpCollector) -> str:
     more = dumps[MAX_POOLS:]
     line = more[0].line if more else collector.left_out_line
     return (

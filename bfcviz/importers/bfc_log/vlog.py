@@ -177,7 +177,7 @@ _DEVICE = re.compile(r"\b\w{1,40}Device(?:, )?")
 _OUTER = re.compile(r"^(?:tensorflow|tsl|xla|stream_executor)::")
 
 
-class LogStackLabels:
+class VlogLabels:
     """Interns each distinct stack once: the name is the operation that allocated, the detail `stack` the frames."""
 
     def __init__(self, labels: Labels, limits: Limits) -> None:
@@ -282,7 +282,7 @@ class _OperationCollector:
         self._limits = limits
         self._labels = labels
         self._allocated: dict[tuple[str, int], VlogOperation] = {}  # the last at each address
-        self._stacks = LogStackLabels(labels, limits)
+        self._stacks = VlogLabels(labels, limits)
         self._newest: dict[tuple[str, str], VlogHeap] = {}
         self._threads: dict[tuple[str, str], VlogThread] = {}
         self._returned: dict[

@@ -43,7 +43,7 @@ from bfcviz.importers.torch.snapshot_content import (
     BEFORE_KEPT,
     Annotation,
     SnapshotContent,
-    StackLabels,
+    SnapshotLabels,
     content_of,
     state_events,
     totals_of,
@@ -100,7 +100,7 @@ class SnapshotTables:
 
     rows: TraceRows
     rules: Rules
-    labels: StackLabels
+    labels: SnapshotLabels
     table: Labels
     start: int
 
@@ -410,7 +410,7 @@ class _Importer:
         self._tables = SnapshotTables(
             rows,
             Rules.of(found.settings),
-            StackLabels(table, rows, file_size, before),
+            SnapshotLabels(table, rows, file_size, before),
             table,
             self._first_time(),
         )

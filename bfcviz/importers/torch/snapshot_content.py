@@ -297,12 +297,12 @@ def _name_beside(lines: list[CodePlace], origin: str, forward: str) -> str:
 
 
 # ------------------------------------------------------------------------------
-# StackLabels: the labels of a snapshot's allocations, each made once.
+# SnapshotLabels: the labels of a snapshot's allocations, each made once.
 
 _LONGEST: Final = MAX_LABEL_BYTES // 8  # JSON escapes a character with up to 6 bytes
 
 
-class StackLabels:
+class SnapshotLabels:
     """Interns where entries and blocks come from: name, stack, compile context, private pool.
 
     Args:

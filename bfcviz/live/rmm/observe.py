@@ -177,7 +177,7 @@ def _time_of_day_ns() -> int:
 # ::
 #
 #     rmm.DeviceBuffer -> CallbackMemoryResource (C++) -> Forwarder.allocate -> RMM's own resource
-#                                                                  `-> DeviceRequests.allocated -> ObservedHeap
+#                                                                  `-> RmmDeviceRequests.allocated -> ObservedHeap
 #
 # Buffers outlive the `with`. C++ keeps bare pointers to the callbacks, so these live forever. The resource of RMM
 # lives only as long as RMM or a buffer needs it: it may be a pool, which holds the memory of a GPU.
@@ -186,7 +186,7 @@ _kept: Final[list[Any]] = []
 """The callbacks of all resources. C++ has bare pointers to them, and does not say when it drops the last one."""
 
 
-class DeviceRequests:
+class RmmDeviceRequests:
     """Records the requests of one device. Nothing is raised: the program must go on, so errors are counted.
 
     Args:
@@ -277,7 +277,7 @@ class Forwarder:
         requests: receives the reports while this is its forwarder. It is not kept alive, nor the heap with its log.
     """
 
-    def __init__(self, rmm: Rmm, device: int, requests: DeviceRequests) -> None:
+    def __init__(self, rmm: Rmm, device: int, requests: RmmDeviceRequests) -> None:
         self._rmm = rmm
         self._device = device
         self._requests = ref(requests)
@@ -323,7 +323,7 @@ class Forwarder:
             if (requests := self._requests()) is not None:
                 requests.lose(error)
 
-    def _open_requests(self) -> DeviceRequests | None:
+    def _open_requests(self) -> RmmDeviceRequests | None:
         """Where to report an allocation; None: nowhere."""
         requests = self._requests()
         return requests if requests is not None and requests.forwarder is self else None
@@ -348,7 +348,7 @@ class RmmCallbacks:
     """
 
     def __init__(self, rmm: Rmm, capture: Capture) -> None:
-        self.devices: dict[int, DeviceRequests] = {}
+        self.devices: dict[int, RmmDeviceRequests] = {}
         self._rmm = rmm
         self._capture = capture
         self._resource = _resource_class(rmm.mr)
@@ -381,7 +381,7 @@ class RmmCallbacks:
     def around(self, device: int, upstream: Any, heap: ObservedHeap) -> Any:
         """Make a resource that calls Python and then `upstream`."""
         requests = self.devices.get(device) or self.devices.setdefault(
-            device, DeviceRequests(heap, self._capture)
+            device, RmmDeviceRequests(heap, self._capture)
         )
         forwarder = self._forwarders[device] = Forwarder(self._rmm, device, requests)
         return forwarder.resource(self._resource, upstream)

@@ -4,7 +4,7 @@ from shared import sample_trace
 
 from bfcviz.events.origin import Origin
 from bfcviz.events.trace import Trace
-from bfcviz.figures.export import facts_of
+from bfcviz.figures.export import picture_facts
 from bfcviz.model import Model
 from bfcviz.units import format_bytes
 
@@ -13,7 +13,7 @@ def test_it_names_the_file_the_step_and_the_totals():
     trace = sample_trace("conv")
     model = Model(trace)
     model.seek(33_817)
-    stats, facts = model.stats(), facts_of(model)
+    stats, facts = model.stats(), picture_facts(model)
     assert facts.startswith("conv.xplane.pb.gz")
     assert "33,817 of 65,583" in facts
     sizes = (
@@ -39,7 +39,7 @@ def test_a_hostile_name_is_escaped_and_unknown_numbers_are_left_out():
     bare = Trace.from_events(trace.read(0, len(trace)), trace.labels, origin)
     model = Model(bare)
     model.seek(len(bare))
-    facts = facts_of(model)
+    facts = picture_facts(model)
     assert "<img" not in facts
     assert "\n" not in facts
     assert "free" not in facts

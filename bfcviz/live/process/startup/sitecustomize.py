@@ -78,7 +78,7 @@ def begin(order: dict[str, Any], framework: str) -> None:
         tell(order, fact)
 
 
-class ImportHook:
+class StartupImportHook:
     """The first of Python's finders until the module is imported; then calls `then`, once."""
 
     def __init__(self, name: str, then: Callable[[], None]) -> None:
@@ -94,7 +94,7 @@ class ImportHook:
             spec: ModuleSpec | None = find and find(name, path, target)
             if spec:
                 if hasattr(spec.loader, "exec_module"):
-                    spec.loader = NotifyingLoader(spec.loader, self.done)  # type: ignore[assignment]
+                    spec.loader = StartupLoader(spec.loader, self.done)  # type: ignore[assignment]
                 return spec
         return None
 
@@ -105,7 +105,7 @@ class ImportHook:
             self.then()
 
 
-class NotifyingLoader:
+class StartupLoader:
     """Wraps a loader; restores that loader in the module before the module's code runs."""
 
     def __init__(self, loader: Any, done: Callable[[], None]) -> None:
@@ -145,7 +145,7 @@ def main() -> None:
         if framework in sys.modules:
             begin(order, framework)
         else:
-            sys.meta_path.insert(0, ImportHook(framework, lambda: begin(order, framework)))
+            sys.meta_path.insert(0, StartupImportHook(framework, lambda: begin(order, framework)))
     run_hidden_sitecustomize()
 
 
