@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bfcviz import hooks as hooks
     from bfcviz.allocator.bfc import BFCAllocator as BFCAllocator
     from bfcviz.allocator.interface import Allocator as Allocator
     from bfcviz.allocator.interface import AllocatorOptions as AllocatorOptions
@@ -157,6 +158,8 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
+    if name == "hooks":
+        return import_module("bfcviz.hooks")
     if name not in _HOMES:
         instead = f"; call {_INSTEAD[name]}" if name in _INSTEAD else ""
         raise AttributeError(f"module 'bfcviz' has no attribute {name!r}{instead}")

@@ -1,7 +1,7 @@
 """Labels and marks: the name of a thread's current work, and the program's steps and phases in each trace."""
 
 import os
-from contextlib import AbstractContextManager, ContextDecorator
+from contextlib import AbstractContextManager, ContextDecorator, nullcontext
 from contextvars import ContextVar, copy_context
 from functools import cache, wraps
 from inspect import iscoroutinefunction
@@ -181,6 +181,11 @@ def end(source: Marked) -> None:
     _sources = tuple(each for each in _sources if each is not source)
 
 
+def is_watched() -> bool:
+    """Whether a mark goes into a heap."""
+    return bool(_sources)
+
+
 def mark(name: str, value: int = 0) -> None:
     """Write a mark into the trace of every watched heap; does nothing if none is watched.
 
@@ -206,16 +211,16 @@ class phase(Scope):  # noqa: N801  used as a word: `with phase("forward"):`
 
     Both marks have the same value, unique to this phase, which pairs them. As with `label`, the innermost phase labels
     the allocations of this context. If nothing is watched it costs almost nothing. As a plain decorator, `@phase`, it
-    has the name of the function.
+    has the name of the function. With `label_it=False` the allocations keep their names.
     """
 
-    def __new__(cls, name: Any) -> Any:
+    def __new__(cls, name: Any, **_: Any) -> Any:
         """A phase; of a function: that function, in a phase of its name."""
         return cls(name.__qualname__)(name) if callable(name) else super().__new__(cls)
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, label_it: bool = True) -> None:
         self.name = name
-        self._label = label(name)
+        self._label: AbstractContextManager[Any] = label(name) if label_it else nullcontext()
 
     def __enter__(self) -> Self:
         number = next(_numbers) if _sources else 0

@@ -103,11 +103,11 @@ class FlightRecorder:
         self.settle()
         try:
             if error is not None and is_out_of_memory(error):
-                path = self._safely("request failed")
+                path = self.watch.folder or self._safely("request failed")
         finally:
             self.watch.__exit__(None if error is None else type(error), error, None)
         if error is not None and path is not None:
-            error.add_note(f"bfcviz: the last events are in {path}: bfcviz why {path}")
+            error.add_note(f"bfcviz: the events are in {path}: bfcviz why {path}")
 
     def __enter__(self) -> Self:
         return self
