@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bfcviz import hooks as hooks
     from bfcviz.allocator.bfc import BFCAllocator as BFCAllocator
     from bfcviz.allocator.interface import Allocator as Allocator
     from bfcviz.allocator.interface import AllocatorOptions as AllocatorOptions
