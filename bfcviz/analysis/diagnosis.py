@@ -523,7 +523,7 @@ class Diagnosis(Answer):
 
     @property
     def told_step(self) -> int:
-        """The step that a text names, as the Inspector does: after the failed request; that of a question is its own."""
+        """The step that texts name, as the Inspector does: after the failed request; a question names its own."""
         return self.step + (self.event is not None)
 
     @property
