@@ -522,6 +522,11 @@ class Diagnosis(Answer):
         return self.recorded.has_heap and self.unknown.isdisjoint(names)
 
     @property
+    def told_step(self) -> int:
+        """The step that texts name, as the Inspector does: after the failed request; a question names its own."""
+        return self.step + (self.event is not None)
+
+    @property
     def useful_runs(self) -> tuple[RunWithPins, ...]:
         """The runs that need fewer bytes freed than the request has; elsewhere freeing as much anywhere would do."""
         return tuple(run for run in self.runs if run.bytes_in_use < self.rounded)
@@ -774,7 +779,7 @@ def failure_lines(found: Diagnosis) -> list[str]:
             *size_rows(found),
         ]
     return [
-        f"{request_words(found)} in {found.pool_name} at step {found.step:,}: {verdict}.",
+        f"{request_words(found)} in {found.pool_name} at step {found.told_step:,}: {verdict}.",
         f"  {verdict_sentence(found)}",
         *(line for gap in found.gaps[:_GAPS_SHOWN] for line in _row("incomplete", gap)),
         *recorded_rows(found),

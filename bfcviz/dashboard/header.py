@@ -316,9 +316,14 @@ _LEAST_S: Final = 0.1
 
 
 class StatusLine:
-    """Counts events and frames; measures their rates once a second."""
+    """Counts events and frames; measures their rates once a second.
+
+    Attributes:
+        ending: how what is watched ended, such as `interrupted`, where the trace cannot say it; "": it has not.
+    """
 
     def __init__(self) -> None:
+        self.ending = ""
         self._at = self._due = 0.0
         self._steps = self._frames = 0
         self._rates = ""
@@ -351,8 +356,8 @@ class StatusLine:
                 self._rates = f", {events:,.0f} events/s, {drawn:.1f} frames/s"
             self._at, self._due = 0.0 if paused else now, now + PERIOD_S  # no rate over a pause
             self._steps, self._frames = len(trace), frames
-        rates = self._rates if trace.following and not paused else ""
-        parts = [_state(trace, shown, paused=paused) + rates]
+        rates = self._rates if trace.following and not paused and not self.ending else ""
+        parts = [_state(trace, shown, self.ending, paused=paused) + rates]
         if not notice(trace.origin)[0]:  # `notice` shows the reasons, below
             parts += trace.origin.reasons
         if error is not None:
@@ -360,8 +365,11 @@ class StatusLine:
         return "; ".join(parts)
 
 
-def _state(trace: Trace, shown: int, *, paused: bool) -> str:
-    name = ("paused" if paused else "live") if trace.following else f"ended ({trace.origin.status})"
+def _state(trace: Trace, shown: int, ending: str, *, paused: bool) -> str:
+    if trace.following:  # a ring grows as long as arrays live in its heap; after the end that is not shown
+        name = ending or ("paused" if paused else "live")
+    else:
+        name = f"{ending or 'ended'} ({trace.origin.status})"
     return f"{name}: {shown:,} events{'' if trace.following else _exit_text(trace)}"
 
 

@@ -488,7 +488,7 @@ class Inspector(ViewState):
     ) -> None:
         trace = _opened(trace)
         self._user_widgets = [each for each in traits.values() if isinstance(each, widgets.Widget)]
-        self._auto_move = False
+        self._auto_move = self._ended = False
         self._map_image: str | None = (
             None  # while a frame is drawn that changes only the map's image in the figure
         )
@@ -593,7 +593,7 @@ class Inspector(ViewState):
         first, controls = self._trace.first, self.controls
         controls.show_range(first, self._last, self.step)
         controls.show_step(self.step)
-        controls.show_following(self.follow, growing=self._trace.following)
+        controls.show_following(self.follow, growing=self._trace.following and not self._ended)
         controls.show_wanted(self.wanted)
         controls.search.value = self.look.search or ""
         ahead, behind = self.step < self._last, self.step > first
@@ -671,6 +671,11 @@ class Inspector(ViewState):
                 self._map_image = None
             return True
 
+    def show_end(self) -> None:
+        """Show that no more events come: there is nothing left to follow. From any thread."""
+        self._ended = True
+        self.redraw()
+
     def _take_new_events(self) -> None:
         """Go to the newest event, if it is followed."""
         self._last = len(self._trace)
@@ -719,7 +724,7 @@ class Inspector(ViewState):
     def change_trace(self, trace: Trace) -> None:
         """Show another trace, at its newest step if `follow` is set, else at its first."""
         with self._drawing():
-            self._trace, self._last = trace, len(trace)
+            self._trace, self._last, self._ended = trace, len(trace), False
             self.controls.show_pools([each.name for each in trace.origin.pools])
             self.pool = 0
             self._change_pool()

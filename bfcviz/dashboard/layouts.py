@@ -214,6 +214,10 @@ STYLE: Final = """
   position: absolute; inset: 0; z-index: 1; padding: 12px 0; font: 13px system-ui, sans-serif;
   background: var(--jp-layout-color0, #fff); color: var(--jp-ui-font-color1, #222);
 }
+.bfcviz-dead {
+  padding: 6px 10px; border-left: 4px solid var(--jp-error-color1, #c62828); font: 13px system-ui, sans-serif;
+  background: var(--jp-layout-color2, #eee); color: var(--jp-ui-font-color1, #222);
+}
 .bfcviz-side { display: flex; flex-direction: column; gap: 8px }
 .bfcviz-tabs .widget-html-content { height: 100%; line-height: 1 }
 .bfcviz-tabs [role=tablist] {

@@ -186,6 +186,11 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         """Whether `close` was called."""
         return not self.traces
 
+    @property
+    def growing(self) -> bool:
+        """Whether more events may be shown: neither the trace nor what is watched has ended."""
+        return self.trace.following and not self.status_line.ending
+
     # -- running and drawing ---------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -310,7 +315,15 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
             ("resume", "play") if paused else ("pause", "pause")
         )
         self._pause_or_resume()
+        if not paused and not self.closed:
+            self._take_backlog()
         self._show_status_now()
+
+    def _take_backlog(self) -> None:
+        """Take in what came during a pause, before the rates are measured: it is no speed of the heap."""
+        with self.inspector.lock:
+            self.trace.refresh()
+            self.status_line.restart()
 
     def _views_changed(self, change: dict[str, Any]) -> None:
         """A view appeared or disappeared: without a view, such as after an output is cleared, nothing is drawn."""
@@ -332,6 +345,8 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
             self.trace.refresh()
             self._length = self._drawn = len(self.trace)
             self.inspector.change_trace(self.trace)
+            if not self.growing:
+                self.inspector.show_end()
             widget_lifetime.route([self.inspector])  # its lists are new
             self.status_line.restart()
             self._show_status()
@@ -341,14 +356,18 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         error = self.renderer.error or (None if self._workload is None else self._workload.error)
         paused = self.pause_button.value
         text = self.status_line.text(self.trace, self._drawn, self.pictures, error, paused=paused)
-        if not working and self.trace.following and not notebook.answers_while_busy():
+        # After the end there is nothing to pause; a view that was paused before may still show the rest.
+        self.pause_button.layout.display = None if paused or self.growing else "none"
+        if not working and self.growing and not notebook.answers_while_busy():
             text += f". {notebook.description()}"
         self.status.value = f"<div role='status' style='line-height: 1.45'>{escape(text)}</div>"
 
     def show_end(self) -> None:
-        """Show the last status line; called after the last frame."""
+        """Show the last status line, and nothing to follow; called after the last frame."""
         if not self.closed:
             self._show_status_now()
+            if not self.growing:
+                self.inspector.show_end()
 
     def _show_status_now(self) -> None:
         with self.inspector.lock:

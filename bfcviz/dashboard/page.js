@@ -116,6 +116,27 @@ function watch_steps(root, signal) {
   return check;
 }
 
+// Say that the view is dead: after a restart or the end of the kernel, ipywidgets only marks each widget with a class.
+function watch_kernel(root, signal) {
+  let told = null;
+  const check = () => {
+    const dead = root.classList.contains("jupyter-widgets-disconnected");
+    if (dead === !!told) return;
+    told?.remove();
+    told = null;
+    if (!dead) return;
+    told = document.createElement("div");
+    told.className = "bfcviz-dead";
+    told.setAttribute("role", "alert");
+    told.textContent = "The kernel of this view restarted or ended: nothing here answers. Run the cell again.";
+    root.prepend(told);
+  };
+  const observer = new MutationObserver(check);
+  observer.observe(root, { attributes: true, attributeFilter: ["class"] });
+  signal.addEventListener("abort", () => observer.disconnect());
+  check();
+}
+
 function prepare_root(root, send, signal) {
   root.dataset.lmSuppressShortcuts = "true"; // else JupyterLab handles our keys as its own commands
   root.tabIndex = 0;
@@ -127,6 +148,7 @@ function prepare_root(root, send, signal) {
   listen_to_scrolls(root, send, signal); // see scrolling.js
   root.addEventListener("change", (event) => event.target.matches("select") && focus(root), { signal });
   keep_keys(root, signal);
+  watch_kernel(root, signal);
   listen_to_holders(root, send, signal);
   listen_to_strip(root, send, signal);
   // In a page without a notebook (Voila calls its whole body one) nothing else wants the keys.

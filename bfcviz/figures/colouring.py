@@ -5,6 +5,7 @@ the colouring by holder depends on the step, too: its colours go to the largest 
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -254,19 +255,23 @@ def path_text(path: Path) -> str:
 
 
 class HolderChooser:
-    """Chooses the holders that get the colours.
+    """Chooses the holders that get the colours. A holder keeps the hue and the shade in which it was first seen.
+
+    Only where two holders that were first seen at different steps in one hue are shown together, the smaller one has
+    another hue there.
 
     Args:
         tree: the labels.
         byte_steps: bytes times steps in use, by label number.
+        seen: path of a holder -> the class in which it was first seen, also by an earlier chooser of the heap.
     """
 
-    def __init__(self, tree: LabelTree, byte_steps: Floats) -> None:
+    def __init__(self, tree: LabelTree, byte_steps: Floats, seen: dict[Path, int] | None = None) -> None:
         self.tree = tree
+        self.seen = {} if seen is None else seen
         self._usual_sums = tree.sums(byte_steps)
-        chosen = largest_holders(tree, self._usual_sums, HUES)
-        ranked = sorted(chosen, key=lambda node: (-self._usual_sums[node], node))
-        self._usual = {node: hue for hue, node in enumerate(ranked)}
+        self._usual: dict[int, int] = {}
+        self._usual = self._hues(largest_holders(tree, self._usual_sums, HUES), self._usual_sums)
 
     def at(self, by_label: Floats | None = None) -> HolderClasses:
         """The classes for these bytes by label number; None: those of the whole trace."""
@@ -276,9 +281,11 @@ class HolderChooser:
         nodes = {node: hue * SHADES for node, hue in hues.items()}
         own = _without(self.tree, hues, sums)
         for node, hue in hues.items():
-            for shade, child in enumerate(self._shaded(node, hues, own, max(_LEAST_SHADE * total, 1.0)), 1):
+            shaded = self._shaded(node, hues, own, max(_LEAST_SHADE * total, 1.0))
+            for shade, child in enumerate(shaded, 1):
                 if child is not None:
                     nodes[child] = hue * SHADES + shade
+                    self.seen.setdefault(self.tree.paths[child], nodes[child])
         return HolderClasses(self.tree, nodes)
 
     def _hues_at(self, sums: Floats) -> dict[int, int]:
@@ -302,14 +309,27 @@ class HolderChooser:
         return best is None or sums[best] < _SPLIT * total
 
     def _hues(self, chosen: Iterable[int], sums: Floats) -> dict[int, int]:
-        """A hue for each node: its usual one, else that of a usual one around it or inside, else the first left."""
-        found = {node: self._usual[node] for node in chosen if node in self._usual}
-        for node in sorted(set(chosen) - found.keys(), key=lambda node: (-sums[node], node)):
-            taken = set(found.values())
-            wanted = [self._usual[each] for each in self.tree.above(node) if each in self._usual]
-            wanted += [hue for each, hue in self._usual.items() if node in self.tree.above(each)]
-            found[node] = next(hue for hue in (*wanted, *range(HUES)) if hue not in taken)
+        """A hue for each node: where it was first seen, else that of a usual one around it or inside, else one left."""
+        found: dict[int, int] = {}
+        ranked = sorted(chosen, key=lambda node: (node not in self._usual, -sums[node], node))
+        for node in ranked:
+            hue = self._seen_hue(node)
+            if hue is not None and hue not in found.values():
+                found[node] = hue
+        for node in ranked:
+            if node in found:
+                continue
+            path, taken = self.tree.paths[node], set(found.values())
+            times = Counter(number // SHADES for number in self.seen.values())
+            wanted = [number // SHADES for each, number in self.seen.items() if _related(each, path)]
+            wanted += sorted(range(HUES), key=lambda hue: times[hue])
+            found[node] = next(hue for hue in wanted if hue not in taken)
+            self.seen.setdefault(path, found[node] * SHADES)
         return found
+
+    def _seen_hue(self, node: int) -> int | None:
+        number = self.seen.get(self.tree.paths[node])
+        return None if number is None else number // SHADES
 
     def _shaded(self, node: int, hues: Mapping[int, int], sums: Floats, least: float) -> list[int | None]:
         """The children that get the shades of a node; None: a shade that is not used."""
@@ -322,10 +342,18 @@ class HolderChooser:
         found: list[int | None] = [None] * (SHADES - 1)
         usual = sorted(self.tree.children[node].tolist(), key=lambda each: -self._usual_sums[each])
         place = {each: number % len(found) for number, each in enumerate(usual)}
-        for child in below[: len(found)]:
+        seen = {each: self.seen.get(self.tree.paths[each], 0) % SHADES for each in usual}
+        place |= {each: shade - 1 for each, shade in seen.items() if shade}
+        for child in sorted(below[: len(found)], key=lambda each: not seen[each]):
             wanted = place[child] if found[place[child]] is None else found.index(None)
             found[wanted] = child
         return found
+
+
+def _related(one: Path, other: Path) -> bool:
+    """Whether one of two holders is inside the other."""
+    common = min(len(one), len(other))
+    return one[:common] == other[:common]
 
 
 def largest_holders(tree: LabelTree, sums: Floats, most: int) -> list[int]:
@@ -481,18 +509,25 @@ _MOST_KEPT: Final = 64
 class HolderPalette:
     """Which holders of a heap get the colours.
 
+    Args:
+        trace: the events.
+        pool: the heap of the trace, by number.
+        before: the palette of the same heap when it had fewer events: a holder keeps its colour.
+
     Attributes:
         made: the colouring of each theme and choice of holders.
         groups: the memory that an image counts apart.
+        seen: path of a holder -> the class in which it was first seen.
     """
 
-    def __init__(self, trace: Trace, pool: int) -> None:
+    def __init__(self, trace: Trace, pool: int, before: "HolderPalette | None" = None) -> None:
         self.made: dict[tuple[str, HolderClasses], Colouring] = {}
         self.steps = len(trace)
         held = byte_steps(trace, pool, "label")
         tree = label_tree(trace.labels, np.flatnonzero(held).tolist())
         self._size = tree.size
-        self._chooser = HolderChooser(tree, held[: self._size])
+        self.seen: dict[Path, int] = {} if before is None else before.seen
+        self._chooser = HolderChooser(tree, held[: self._size], self.seen)
         self.groups = HolderGroups(tree, held[: self._size])
         self._known: dict[frozenset[tuple[int, int]], HolderClasses] = {}
 
@@ -522,13 +557,13 @@ _palettes: WeakKeyDictionary[Trace, dict[int, HolderPalette]] = WeakKeyDictionar
 def palette_of(trace: Trace, pool: int, chunks: NDArray[np.void] | None = None) -> HolderPalette:
     """The palette of a heap; made again when the trace has grown much, or has many new labels among `chunks`."""
     known = _palettes.setdefault(trace, {})
-    found = known.get(pool)
+    found = before = known.get(pool)
     if found is not None and len(trace) != found.steps:
         grown = len(trace) > _GROWN * found.steps
         if grown or (chunks is not None and not found.knows(chunks)):
             found = None
     if found is None:
-        found = known[pool] = HolderPalette(trace, pool)
+        found = known[pool] = HolderPalette(trace, pool, before)
     return found
 
 

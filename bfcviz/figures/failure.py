@@ -253,7 +253,7 @@ def sizes_panel(found: Diagnosis, look: Look) -> Panel:
     return Panel(
         name="failure_sizes",
         title=f"Request and free memory ({unit})",
-        caption=f"{asked}; step {found.step:,}",
+        caption=f"{asked}; step {found.told_step:,}",
         definition=_DEFINITION,
         traces=[
             _bar(name, size, paint, divisor)

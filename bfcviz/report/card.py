@@ -70,7 +70,7 @@ def failure_card(model: Model, found: Diagnosis) -> str:
         model: stands at the step before the request.
         found: its diagnosis.
     """
-    facts = f"{request_words(found)} · {found.pool_name}, step {found.step + 1:,}"
+    facts = f"{request_words(found)} · {found.pool_name}, step {found.told_step:,}"
     advice = found.advice[0].text if found.advice else ""
     return _card(model, failure_headline(found), [facts], found, advice)
 

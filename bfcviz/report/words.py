@@ -54,7 +54,7 @@ def title(report: HeapReport) -> str:
 def summary(report: HeapReport) -> str:
     """What happened, in a sentence."""
     found = report.shown
-    where = f"in {found.pool_name} at step {found.step:,} of {report.length:,}"
+    where = f"in {found.pool_name} at step {found.told_step:,} of {report.length:,}"
     if not report.has_failure:
         at = (
             "The heap is shown at its peak" if report.has_history else "The file holds the heap of one moment"
@@ -258,7 +258,10 @@ def other_failures(report: HeapReport) -> list[ReportRow]:
         return []
     rows = [
         ReportRow(
-            f"step {each.step:,}", f"{each.pool_name}: {failure_headline(each)}", None, shortened(each.label)
+            f"step {each.told_step:,}",
+            f"{each.pool_name}: {failure_headline(each)}",
+            None,
+            shortened(each.label),
         )
         for each in report.failures
     ]

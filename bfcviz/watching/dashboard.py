@@ -66,16 +66,16 @@ class WatchDashboard(LiveDashboard):
         with unserved():
             super()._complete_frame()
 
-    def end(self, says: str) -> None:
-        """Show the last state, and that the watch has ended."""
+    def end(self, says: str, error: BaseException | None = None) -> None:
+        """Show the last state, and how the watch has ended; `error`: what ended it."""
         if self.closed:
             return
         self.stop()
-        self.status_line.hurry()
+        self.resume()
+        self.status_line.ending = _ending(error)
         self.refresh()
         self.says_line.value = _line(says)
-        if self.trace.following:  # a ring grows as long as arrays live in its heap; it is not shown
-            self.status.value = _line(f"ended: {len(self.trace):,} events")
+        self.show_end()
 
     def add_trace(self, trace: Trace) -> None:
         """Add the trace of a later heap to the menu. Any thread may call this."""
@@ -106,6 +106,12 @@ class WatchDashboard(LiveDashboard):
             lines = f"<div>({earlier:,} earlier notices)</div>{lines}"
         style = f"{_LINE_STYLE}; color: var(--jp-error-color1, #c62828)"
         self.notice_box.value = f"<div role='alert' style='{style}'>{lines}</div>"
+
+
+def _ending(error: BaseException | None) -> str:
+    if error is None:
+        return "ended"
+    return "interrupted" if isinstance(error, KeyboardInterrupt) else f"ended by {type(error).__name__}"
 
 
 def _line(text: str) -> str:

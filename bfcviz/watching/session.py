@@ -512,7 +512,7 @@ class Watch:
         if error is not None:
             self._run_safely(lambda: self._show_failure(error))
         if dashboard is not None:
-            self._run_safely(lambda: dashboard.end(self.says))
+            self._run_safely(lambda: dashboard.end(self.says, error))
 
     def _show_failure(self, error: BaseException) -> None:
         """Show the failed request, if `error` says that memory ran out; each request once."""

@@ -212,9 +212,25 @@ def test_it_is_as_dark_as_the_lab(lab, small):
     small.wait_for("return plot._fullLayout.paper_bgcolor === '#FFFFFF'")
 
 
-def test_it_comes_back_after_a_restart_of_the_kernel(lab, small):
+def test_a_notebook_closed_and_opened_again_shows_the_newest_step(lab, small):
+    """Its kernel lives on: each new view begins with the whole state of its figure."""
+    small.go_to(500)
+    lab.page.evaluate("() => jupyterapp.commands.execute('docmanager:save')")
+    lab.page.evaluate("() => jupyterapp.shell.currentWidget.dispose()")
+    small.view.wait_for(state="detached")
+    lab.open(NOTEBOOK)
+    again = Board(lab, "small", 1).wait_until_drawn()
+    assert again.step() == 500
+    assert again.drawing("free")
+    assert "allocated" in again.words() or "freed" in again.words()
+    again.go_to(501)
+
+
+def test_it_says_that_its_kernel_restarted_and_comes_back(lab):
     lab.restart()
+    lab.page.locator(".bfcviz-dead[role=alert]").nth(1).wait_for()
     lab.run_all_and_draw(2)
+    assert lab.page.locator(".bfcviz-dead").count() == 0
     again = Board(lab, "small", 1).wait_until_drawn()
     again.go_to(77)
     again.key("ArrowRight")

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import ipywidgets as widgets
 import pytest
@@ -16,6 +17,7 @@ from unit.dashboard.pages import tell_views
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.dashboard import header
 from bfcviz.dashboard import live as module
 from bfcviz.dashboard.header import notice
 from bfcviz.dashboard.live import LiveDashboard
@@ -73,12 +75,17 @@ class StandIn(widgets.VBox):
         self.trace, self.follow, self.theme = trace, follow, theme
         self.model = Model(trace)
         self.shown, self.threads, self.failing = [], set(), False
+        self.ended = False
 
     def draw_moving_map(self):
         return False
 
     def change_trace(self, trace):
         self.trace, self.model = trace, Model(trace)
+        self.ended = False
+
+    def show_end(self):
+        self.ended = True
 
     def trace_grew(self, *, moving=False):
         with self.lock, self.came:
@@ -188,6 +195,22 @@ def test_it_can_be_paused_and_resumed(watch):
     dashboard.inspector.wait_for(work(heap))
 
 
+def test_what_came_in_a_pause_is_no_rate(watch, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(header, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    heap = new_heap()
+    dashboard = watch(heap, start=False)
+    dashboard.refresh()
+    dashboard.pause()
+    events = work(heap, 500)
+    now[0] += 60
+    dashboard.resume()
+    now[0] += 2
+    dashboard.refresh()
+    assert f"live: {events:,} events, 0 events/s" in dashboard.status.value
+    assert dashboard.pause_button.layout.display is None
+
+
 def test_in_a_pause_the_status_line_follows_what_the_user_does(watch):
     one, other = new_heap(), new_heap()
     dashboard = watch([one, other], start=False)
@@ -267,6 +290,8 @@ def test_it_ends_with_the_recording(tmp_path, watch):
     dashboard.renderer.thread.join(PATIENCE_S)
     assert not dashboard.renderer.running
     assert "ended (complete)" in dashboard.status.value
+    assert dashboard.pause_button.layout.display == "none"
+    assert dashboard.inspector.ended
 
 
 def test_several_heaps_have_a_menu(watch):

@@ -13,7 +13,8 @@ from unit.figures.odd_traces import LABELS, ODD, many_regions
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
 import bfcviz
-from bfcviz.analysis.why import diagnose
+from bfcviz.analysis.diagnosis import failure_lines
+from bfcviz.analysis.why import diagnose, opening
 from bfcviz.cli.report import FORMATS, rendered
 from bfcviz.events.origin import Pool
 from bfcviz.events.trace import Trace
@@ -46,6 +47,9 @@ def test_it_shows_the_failure():
     )
     assert report.shown == diagnose(trace, len(trace) - 1)
     assert words.title(report).startswith("Fragmentation")
+    told = f"at step {opening(trace)[1]:,}"  # where the Inspector opens
+    assert f"{told} of {len(trace):,}" in words.summary(report)
+    assert f"{told}:" in failure_lines(report.shown)[0]
     assert words.numbers(report) == "3.0 MiB asked for, 6.0 MiB free, largest free chunk 2.0 MiB"
     assert [row.name for row in words.pins(report)[1]] == ["layer_2/<b>op</b>"]
 

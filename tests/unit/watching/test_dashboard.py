@@ -3,6 +3,7 @@
 import time
 
 import numpy as np
+import pytest
 from heaps import MIB
 
 import bfcviz
@@ -27,6 +28,10 @@ def test_without_a_notebook_it_is_made_on_first_use():
     assert dashboard.inspector.step == len(w.trace)
     assert f"ended: {len(w.trace):,} events" in dashboard.status.value
     assert "has ended" in dashboard.says_line.value
+    assert dashboard.pause_button.layout.display == "none"
+    assert dashboard.inspector.controls.buttons["follow"].layout.display == "none"
+    dashboard.inspector.act("back")
+    assert dashboard.inspector.controls.buttons["follow"].layout.display == "none"
     assert held.nbytes == 8 * MIB
     dashboard.close()
 
@@ -64,6 +69,26 @@ def test_the_dashboard_of_a_recording_says_that_it_is_complete(tmp_path):
         dashboard = w.dashboard
         np.ones(MIB)
     assert f"ended (complete): {len(w.trace):,} events" in dashboard.status.value
+    dashboard.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "how"), [(KeyboardInterrupt, "interrupted"), (ValueError, "ended by ValueError")]
+)
+def test_it_says_what_ended_the_watch(tmp_path, error, how):
+    w = watched(path=tmp_path / "run")
+
+    def work():
+        with w:
+            w.dashboard.pause()
+            np.ones(MIB)
+            raise error
+
+    with pytest.raises(error):
+        work()
+    dashboard = w.dashboard
+    assert f"{how} (complete): {len(w.trace):,} events" in dashboard.status.value
+    assert dashboard.pause_button.layout.display == "none"
     dashboard.close()
 
 

@@ -72,7 +72,7 @@ def test_it_shows_the_failure_before_the_step_and_the_model_stays():
         model = Model(trace)
         model.seek(step)
         figure = failure(model, look=Look(theme="dark"))
-        assert f"step {len(trace) - 1:,}" in figure.layout.annotations[0].text
+        assert f"step {len(trace):,}" in figure.layout.annotations[0].text
         assert model.step == step
         assert_drawable(figure.to_dict())
 

@@ -13,6 +13,7 @@ from bfcviz.figures.colouring import (
     ROOT,
     SHADES,
     HolderChooser,
+    HolderPalette,
     colour_path,
     colouring,
     label_tree,
@@ -115,6 +116,33 @@ def test_a_newcomer_takes_a_hue_that_is_free():
     assert len(kept) == HUES - 1
     assert all(first[name] == later[name] for name in kept)
     assert later["new/x"] not in {later[name] for name in kept}
+
+
+def test_a_newcomer_keeps_the_hue_in_which_it_was_first_seen():
+    usual = {f"usual_{letter}/x": 100 for letter in "abcdef"} | {"new/x": 1}
+    made, now, labels = chooser(usual)
+    new = labels.names.index("new/x")
+    found = []
+    for absent in ("usual_a/x", "usual_c/x", "usual_f/x"):
+        held = np.where(now == 1, 100.0, now / 10)
+        held[labels.names.index(absent)] = 0
+        found.append(int(made.at(held).by_label()[new]))
+    assert found[0] != OTHER
+    assert set(found) == {found[0]}
+
+
+def test_a_holder_of_a_growing_heap_keeps_its_colour():
+    heap = PlainHeap(64 * MiB)
+    sizes = {f"layer_{number}/x": (number + 1) * KiB for number in range(7)}
+    for name, size in sizes.items():
+        heap.allocate(size, name)
+    seen, palette = {}, None
+    for turn in range(5):
+        for number in range(7 * (turn > 0)):  # the smallest become the largest
+            heap.allocate((8 - number) * 100 * KiB, f"layer_{number}/x")
+        palette = HolderPalette(heap.trace(), 0, palette)
+        for number, name in palette.classes(None).names():
+            assert seen.setdefault(name, number) == number
 
 
 def test_paths_of_labels():

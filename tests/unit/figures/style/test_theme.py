@@ -72,9 +72,10 @@ def test_states_of_the_region_map_stay_apart(theme, sight):
 @pytest.mark.parametrize("sight", SIGHTS)
 @pytest.mark.parametrize("theme", THEMES.values(), ids=lambda theme: theme.name)
 def test_each_outline_has_a_colour_of_its_own(theme, sight):
-    """Step, selection, search, fit and failure, on free chunks, waste and the paper."""
+    """Step, selection, search, fit and failure, on free chunks, waste and the paper, beside the frames of regions."""
     outlines = [theme.highlight, theme.selection, theme.search, theme.fit, theme.oom]
     below = [theme.free.fill, theme.waste.fill, theme.paper]
+    assert distance(theme.highlight, theme.pool.line, sight) >= APART
     assert min(distance(one, other, sight) for one, other in combinations(outlines, 2)) >= APART
     assert min(distance(one, other, sight) for one, other in product(outlines, below)) >= APART
     assert min(contrast(outline, theme.paper) for outline in outlines) >= 3
