@@ -33,7 +33,7 @@ MAGIC: Final = b"\x89BFCviz\n"
 EVENTS, LABELS, ORIGIN = 1, 2, 3
 
 HEADER: Final = struct.Struct("<8sII QQQ QQQ II")
-"""Magic, kind, rows of the codec; first step, events, checksum; bytes of index, keyframe, payload; 0, CRC of all this."""
+"""Magic, kind, rows of the codec; first step, events, checksum; bytes of index, keyframe, payload; 0, CRC."""
 
 _LEVEL: Final = 1
 _MOST_SECTION: Final = 1 << 31

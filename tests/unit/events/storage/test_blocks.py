@@ -100,7 +100,7 @@ def test_any_records_come_back(seed, bits, count):
 
 
 def test_the_format_stays_as_it_is():
-    """Plain code predicts as compiled code does; files of an older bfcviz can be read: other guesses need a new magic."""
+    """Plain code predicts as compiled code does, and old files can be read: other guesses need a new magic."""
     z = np.load(GOLDEN[0])
     events = heap_events(*(z[name][:300] for name in ("op", "id", "size")), limit=1 << 36)
     events["time"] = np.arange(len(events)) * 100
