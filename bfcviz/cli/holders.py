@@ -9,7 +9,7 @@ import numpy as np
 from bfcviz.analysis.leaks import Growth, Leaks, growth_lines, leak_lines, leaks
 from bfcviz.cli.command import add_kinds, add_more_files
 from bfcviz.cli.common import asked_ranks, status_of, use_kinds
-from bfcviz.cli.export import NAMED_STEPS, parse_step
+from bfcviz.cli.named_steps import NAMED_STEPS, parse_step
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.grouping import UNNAMED
