@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from bfcviz.explain_and_draw import open_all as open_all
     from bfcviz.explain_and_draw import peak as peak
     from bfcviz.explain_and_draw import sql as sql
+    from bfcviz.explain_and_draw import what_grew as what_grew
     from bfcviz.explain_and_draw import why as why
     from bfcviz.explain_and_draw import worst_fragmentation as worst_fragmentation
     from bfcviz.importers.open_trace import open_trace as open  # noqa: A004, F401  bfcviz.open(path) reads well
@@ -135,6 +136,7 @@ _HOMES = {
     "unload_ipython_extension": ("bfcviz.watching.magics", "unload_ipython_extension"),
     "watch": ("bfcviz.watching", "watch"),
     "watch_workers": ("bfcviz.watching.watch_workers", "watch_workers"),
+    "what_grew": ("bfcviz.explain_and_draw", "what_grew"),
     "why": ("bfcviz.explain_and_draw", "why"),
     "worst_fragmentation": ("bfcviz.explain_and_draw", "worst_fragmentation"),
 }
