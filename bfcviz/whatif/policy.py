@@ -227,7 +227,8 @@ class _RequestColumns:
         part = self.rows[start:stop]
         arguments = (part["kind"].copy(), part["block"].copy(), part["size"].copy(), part["stream"].copy())
         results = (self.address, self.block_size, self.in_use, self.reserved, self.largest_free)
-        return tuple(map(memoryview, (*arguments, self.live, *(result[start:stop] for result in results))))
+        columns: tuple[Any, ...] = (*arguments, self.live, *(result[start:stop] for result in results))
+        return tuple(map(memoryview, columns))
 
 
 def _served(pool: SimulatedPool, columns: _RequestColumns, *, stop_at_failure: bool, keep_calls: bool) -> int:

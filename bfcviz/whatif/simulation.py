@@ -1,7 +1,7 @@
 """The parts of simulated allocators: the driver's memory, free blocks, cached segments, the loop over requests."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableSequence
 from typing import Any, NamedTuple
 
 from bfcviz import native
@@ -110,12 +110,12 @@ class DriverMemory:
 # Columns of numbers.
 
 
-def numbers_of(count: int) -> Any:
+def numbers_of(count: int) -> MutableSequence[int]:
     """So many zeros."""
     return array("q", bytes(8 * count))
 
 
-def longer(numbers: Any) -> Any:
+def longer(numbers: MutableSequence[int]) -> MutableSequence[int]:
     """The same numbers, and as many zeros."""
     found = numbers_of(2 * len(numbers))
     for at in range(len(numbers)):
@@ -154,7 +154,7 @@ class AddressTable:
     def __iter__(self) -> Iterator[int]:
         return iter(self.addresses())
 
-    def get(self, address: int, default: int | None = None) -> int | None:
+    def get(self, address: int, default: int = 0) -> int:
         """The number of an address, or the default."""
         return self.find(address) or default
 
