@@ -657,10 +657,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     flight.add_argument("--keep", type=_size, metavar="SIZE", help="memory for the events (default: 64MiB)")
     flight.add_argument(
-        "--fragmentation", type=float, metavar="SHARE", help="also when external fragmentation passes this, 0..1"
+        "--fragmentation",
+        type=float,
+        metavar="SHARE",
+        help="also when external fragmentation passes this, 0..1",
     )
     flight.add_argument(
-        "--growth", type=_size, metavar="SIZE", help="also when the memory grows by more from one step mark to the next"
+        "--growth",
+        type=_size,
+        metavar="SIZE",
+        help="also when the memory grows by more from one step mark to the next",
     )
     add_framework_arguments(parser)
     parser.add_argument(
@@ -713,10 +719,14 @@ def _run_with_flight_recorder(
     """Run the command with the events in memory; return as `run`."""
     framework = selection.framework
     if framework is not None and not FRAMEWORKS[framework].is_watchable:
-        arguments.refuse(f"--on-oom keeps events in the program's memory, which --{framework} cannot: leave one out")
+        arguments.refuse(
+            f"--on-oom keeps events in the program's memory, which --{framework} cannot: leave one out"
+        )
     folder = arguments.out or Path(FLIGHT_FOLDER)
     if folder.exists() and not folder.is_dir():
-        raise FileError(folder, "", "is a file, and the flight recorder makes folders; choose another path with -o")
+        raise FileError(
+            folder, "", "is a file, and the flight recorder makes folders; choose another path with -o"
+        )
     before = frozenset(folder.rglob("*.parquet"))
     with _report_folder() as reports, signals_blocked() as mask:
         request = _request(selection, folder.absolute(), reports, keeps_command=arguments.keeps_command)

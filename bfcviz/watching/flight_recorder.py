@@ -50,7 +50,7 @@ _LOOK_S: Final = 0.2
 _FAILED: Final = "request failed"
 
 _TORCH: Final = {"capture": "label", "every_s": 3600.0}
-"""PyTorch keeps the history itself, so it is read only when a file is written; stacks would cost it some 3 us a tensor."""
+"""PyTorch keeps the history, so it is read only when a file is written; stacks would cost it some 3 us a tensor."""
 
 _TORCH_WITH_ALERTS: Final = {"capture": "label", "every_s": 1.0, "most_time": 0.005}
 

@@ -12,8 +12,8 @@ from itertools import chain
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast
 
 from bfcviz import _forks, _interrupts, native
-from bfcviz.code_places import CodePlace
 from bfcviz.allocator.bfc import whole
+from bfcviz.code_places import CodePlace
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory, PoolTotals
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog

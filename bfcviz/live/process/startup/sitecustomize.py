@@ -55,7 +55,7 @@ def wanted(order: dict[str, Any]) -> str:
 
 
 def import_recorder(module: str, home: str) -> Any:
-    """The module of bfcviz whose `begin` begins; where this Python has none, that of the one `bfcviz record` runs in."""
+    """The module of bfcviz that records, of this Python or, where it has none, of the one `bfcviz record` runs in."""
     if sys.version_info < (3, 11):  # noqa: UP036  the program may run in an older Python
         raise ImportError("bfcviz needs Python 3.11 or later, this is {}.{}".format(*sys.version_info))
     path = list(sys.path)
