@@ -311,7 +311,7 @@ def begin(order: Order, framework: str) -> str:
     if is_launcher():
         return "launcher"
     request = resolve(framework, order["way"], order["options"])
-    asked = {framework: {"way": request.way, **request.options}}
+    asked: dict[str, Any] = {framework: {"way": request.way, **request.options}}
     recordings.append(flight_recorder(folder=order["folder"], **order["flight"], **asked))
     recordings[-1].end_with_worker()
     follow_forks(order, framework, is_on_host=is_on_host(request))
