@@ -28,7 +28,7 @@ from bfcviz.events.schema import EVENT
 from bfcviz.frameworks import resolve
 from bfcviz.live.heap_provider import is_on_host
 from bfcviz.live.numpy.serve import unserved
-from bfcviz.live.process.record import LAST, Order, follow_forks, is_launcher, name_of_process, recordings
+from bfcviz.live.recorded_process import LAST, Order, follow_forks, is_launcher, name_of_process, recordings
 from bfcviz.periodic import Periodic
 from bfcviz.terminal import say
 from bfcviz.units import parse_bytes
@@ -300,7 +300,7 @@ def _name_of_process() -> str:
 
 
 def begin(order: Order, framework: str) -> str:
-    """Begin the flight recorder of `bfcviz record --on-oom`, as `bfcviz.live.process.record.begin` a recording.
+    """Begin the flight recorder of `bfcviz record --on-oom`, as `bfcviz.live.recorded_process.begin` a recording.
 
     Returns:
         `kept`: the events are kept in memory; `launcher`: this process only starts the ranks.
