@@ -389,8 +389,8 @@ def summary(folder: Path, report_folder: Path) -> tuple[str, bool]:
     windows = whole_windows(folder) if is_recorded else []
     view, has_failed = "view", False
     if windows:
-        text, to_view = _describe_windows(windows)
-        parts = [text]
+        parts, is_shown = _describe_windows(folder, windows)
+        to_view = folder if is_shown else None
     elif has_several(folder):
         parts, has_failed = _describe_several(folder, reports, unwritten)
         to_view, view = folder, "attach"
@@ -499,28 +499,13 @@ def _distinct(reasons: list[str]) -> list[str]:
     return ["; ".join(dict.fromkeys(reasons))] if reasons else []
 
 
-def _describe_windows(windows: list[Path]) -> tuple[str, Path | None]:
-    """The number of windows, and the one to view: the last, or the first if the last is truncated or empty."""
+def _describe_windows(folder: Path, windows: list[Path]) -> tuple[list[str], bool]:
+    """The number of windows and what they hold together; and whether that can be shown."""
     count = f"{len(windows)} window{'s' * (len(windows) > 1)} of TensorFlow"
-    first, last = _profile(windows[0]), _profile(windows[-1])
-    why = _why_not_shown(last)
-    if not why:
-        return count, last
-    if first != last and not _why_not_shown(first):
-        return f"{count} (the last cannot be shown: {why})", first
-    return f"{count} (it cannot be shown: {why})", None
-
-
-def _profile(window: Path) -> Path:
-    return next(iter(sorted(window.rglob("*.xplane.pb"))), window)
-
-
-def _why_not_shown(profile: Path) -> str:
     try:
-        open_trace(profile)
+        return [count, *_describe_trace(open_trace(folder))], True
     except (BfcvizError, MemoryError) as error:
-        return str(error) or "not enough memory"
-    return ""
+        return [f"{count} (cannot be shown: {str(error) or 'not enough memory'})"], False
 
 
 def _unrecorded_heaps(heaps: list[str]) -> list[str]:

@@ -204,7 +204,9 @@ def test_a_leak_is_found_without_marks():
     assert found.steps.allocation in {"forward/activation", "history/append"}
     assert found.growing == 1
     assert found.names[0] == "history/append"
-    assert found.a_step(0) == pytest.approx((2, 8 * KiB), rel=0.1)  # the evaluation is no step, and leaves some
+    assert found.a_step(0) == pytest.approx(
+        (2, 8 * KiB), rel=0.1
+    )  # the evaluation is no step, and leaves some
     assert "history/append" in growth_lines(program.heap.trace(), found)[1]
 
 
