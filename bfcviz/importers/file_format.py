@@ -33,7 +33,7 @@ READABLE = (
     "memory profiles (pprof), Chrome traces of PyTorch, and VMA dumps (JSON); all also gzip"
 )
 _TRACE_FILES = ("events.bin", "origin.json", "labels.jsonl")
-_PROFILES_IN_FOLDER = tuple(f"{way}*.xplane.pb*" for way in ("", "*/", "plugins/profile/*/", "window-*/**/"))
+_PROFILES_IN_FOLDER = tuple(f"{way}*.xplane.pb*" for way in ("", "*/", "plugins/profile/*/"))
 
 
 def detect_format(path: Path) -> Format:

@@ -28,7 +28,7 @@ from bfcviz.importers.file_content import (
     Limits,
     read_content,
 )
-from bfcviz.importers.file_format import Format
+from bfcviz.importers.file_format import Format, detect_format
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.protobuf_wire import LENGTH, Field, Wire
 from bfcviz.importers.tensorflow.protobuf_messages import as_text, parse
@@ -582,7 +582,9 @@ def _read_windows(folder: Path) -> Trace:
     errors: list[FileError] = []
     for window in whole_windows(folder):
         try:
-            recorded, cut = _recorded(profile_in(window))
+            path = profile_in(window)
+            detect_format(path)  # an empty file says so
+            recorded, cut = _recorded(path)
         except FileError as error:
             errors.append(error)
             continue
