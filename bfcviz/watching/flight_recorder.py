@@ -19,11 +19,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from bfcviz.errors import LiveError
+from bfcviz.errors import LiveError, MissingExtra
 from bfcviz.events.schema import EVENT
 from bfcviz.frameworks import resolve
 from bfcviz.live.heap_provider import is_on_host
@@ -272,12 +273,17 @@ def flight_recorder(
 
     Raises:
         LiveError: this is not the main thread, or `bfcviz.watch` would raise it.
+        MissingExtra: pyarrow is not installed, which writes the files.
         ValueError: a size is none.
     """
     if threading.current_thread() is not threading.main_thread():
         raise LiveError(
             "the flight recorder starts in the main thread, which gets signals and errors: start it there"
         )
+    if (
+        "path" not in options and find_spec("pyarrow") is None
+    ):  # the moment of a failure is too late to say so
+        raise MissingExtra("the flight recorder, which writes Parquet files,", "pyarrow", "tables")
     events = max(parse_bytes(keep, "keep") // EVENT.itemsize, 1)
 
     def make(recorder: FlightRecorder) -> Watch:
