@@ -18,7 +18,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-import bfcviz.figures
 from bfcviz.analysis.diagnosis import Family
 from bfcviz.analysis.fit import fit_of
 from bfcviz.analysis.ranks import RankSet
@@ -33,6 +32,7 @@ from bfcviz.figures.colouring import COLOURINGS, OTHER, colouring
 from bfcviz.figures.fragmentation_timeline import fragmentation_panel
 from bfcviz.figures.free_chunk_ladder import ladder_of, ladder_panel
 from bfcviz.figures.panel import BELOW, Margins, Panel, below_each_other, lay
+from bfcviz.figures.plotly_script import plotly_script
 from bfcviz.figures.region_map.figure import region_panel
 from bfcviz.figures.stats_timeline import stats_panel
 from bfcviz.figures.theme import DARK, LIGHT, Theme, holder_variables, variables
@@ -65,7 +65,7 @@ def interactive_html(report: HeapReport, ranks: RankSet | None = None, most: int
     model = report.model
     if not len(model.trace):
         return as_html(report, ranks)
-    scripts = [_plotly(), _page_script()]
+    scripts = [plotly_script(), _page_script()]
     hashes = " ".join(
         f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts
     )
@@ -120,12 +120,6 @@ def _window(report: HeapReport, most: int) -> tuple[int, int]:
 # The scripts.
 
 _MODULES: Final = ("page_heap.js", "page_map.js", "page_view.js")
-
-
-@cache
-def _plotly() -> str:
-    """Plotly's script, with the trace types of our figures."""
-    return Path(bfcviz.figures.__file__).with_name("plotly.min.js").read_text(encoding="utf-8")
 
 
 @cache
