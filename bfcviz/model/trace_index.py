@@ -17,10 +17,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.errors import BfcvizError
+from bfcviz.errors import BfcvizError, TraceError
 from bfcviz.events.row_copy import joined, taken
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
+from bfcviz.model.block_index import BlockEntry, entry_of, with_byte_steps
 from bfcviz.model.growing_timeline import RollingTimeline
 from bfcviz.model.snapshots import Snapshots
 
@@ -40,7 +41,7 @@ class TraceIndex:
     """
 
     def __init__(self, trace: Trace, pool: int) -> None:
-        """Read all events.
+        """Read what is stored with the blocks of the trace, or else all events.
 
         Raises:
             TraceError: events contradict each other.
@@ -51,8 +52,17 @@ class TraceIndex:
         self._ranges: dict[str, tuple[int, int]] = {}
         self._found: list[Events] = []
         self._count = 0
+        entries = _stored_entries(trace)
         rolling = RollingTimeline(pool)
-        rolling.extend(trace, self._look_at)
+        if entries is None:
+            rolling.extend(trace, self._look_at)
+        else:
+            rolling.adopt(joined([entry.pools[pool].rows for entry in entries]), self.length)
+            for entry in entries:
+                self._take(entry)
+            for events in self._found:
+                rolling.failed.take(events)
+                rolling.marks.take(events)
         self.rolling = rolling.copy()  # a reference to the trace would keep both alive
         self._notable = joined(self._found) if self._found else np.zeros(0, EVENT)
         del self._found
@@ -76,34 +86,51 @@ class TraceIndex:
         return self.rolling.snapshots()
 
     def _look_at(self, block: Events) -> None:
-        notable = block["kind"] >= Kind.OOM
-        count = int(np.count_nonzero(notable))
-        self._count += count
-        if count and self._count <= MOST_NOTABLE:
-            self._found.append(taken(block, notable))
+        self._keep_notable(taken(block, block["kind"] >= Kind.OOM))
         self.byte_steps = with_byte_steps(self.byte_steps, block, self.pool, "label", self.length)
         if len(self.varied) < len(_NUMBERS):
             allocations = (block["kind"] == Kind.ALLOCATE) & (block["pool"] == self.pool)
             for name in _NUMBERS:
                 values = block[name][allocations]
                 if len(values):
-                    low, high = self._ranges.get(name, (int(values[0]), int(values[0])))
-                    self._ranges[name] = min(low, int(values.min())), max(high, int(values.max()))
+                    self._widen(name, int(values.min()), int(values.max()))
+
+    def _take(self, entry: BlockEntry) -> None:
+        """As `_look_at`, from what is stored with a block."""
+        found = entry.pools[self.pool]
+        if entry.notable is not None:
+            self._keep_notable(entry.notable)
+        numbers, totals = found.labels["label"], found.labels["byte_steps"]
+        sums = np.bincount(numbers, totals, len(self.byte_steps)).astype(np.float64)
+        sums[: len(self.byte_steps)] += self.byte_steps
+        self.byte_steps = sums
+        for name, (low, high) in found.ranges.items():
+            self._widen(name, low, high)
+
+    def _keep_notable(self, found: Events) -> None:
+        self._count += len(found)
+        if len(found) and self._count <= MOST_NOTABLE:
+            self._found.append(found)
+
+    def _widen(self, name: str, low: int, high: int) -> None:
+        least, most = self._ranges.get(name, (low, high))
+        self._ranges[name] = min(low, least), max(high, most)
 
 
-def with_byte_steps(
-    totals: NDArray[np.float64], block: Events, pool: int, name: str, length: int
-) -> NDArray[np.float64]:
-    """`totals` and bytes times steps up to step `length` of a block's events, by the value of field `name`."""
-    kinds = np.where(block["pool"] == pool, block["kind"], 0)
-    at = np.flatnonzero((kinds == Kind.ALLOCATE) | (kinds == Kind.FREE))
-    left = (length - block["seq"][at].astype(np.float64)) * block["size"][at]
-    # An ALLOCATE counts up to the end of the trace; its FREE subtracts the rest.
-    signed = np.where(kinds[at] == Kind.FREE, -left, left)
-    sums = np.bincount(block[name][at], weights=signed, minlength=len(totals))
-    found: NDArray[np.float64] = sums.astype(np.float64)  # integers where the block has none
-    found[: len(totals)] += totals
-    return found
+LEAST_EVENTS: Final = 1 << 22
+"""A shorter trace is read, for finer timelines than those that are stored: it takes less than a second."""
+
+
+def _stored_entries(trace: Trace) -> list[BlockEntry] | None:
+    """What is stored with each block of a long trace; None where something is missing, damaged or incomplete."""
+    stored = trace.index_entries() if len(trace) >= LEAST_EVENTS else None
+    if not stored:
+        return None
+    try:
+        entries = [entry_of(each, len(trace.origin.pools)) for each in stored]
+    except TraceError:
+        return None
+    return None if any(entry.notable is None for entry in entries) else entries
 
 
 _made: WeakKeyDictionary[Trace, dict[tuple[int, int], TraceIndex | None]] = WeakKeyDictionary()

@@ -17,17 +17,23 @@ the model: what it needs of all blocks at once, and the state before the first e
 import os
 import struct
 import zlib
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bfcviz.errors import FileError
+from bfcviz.events.event_source import GroupSource, Source
+from bfcviz.events.labels import Labels
+from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, origin_from_json
 from bfcviz.events.row_copy import copied
 from bfcviz.events.schema import Events
 from bfcviz.events.storage.block_codec import CODED, MOST_EVENTS, DamagedBlock, EventCodec
-from bfcviz.events.storage.files import OpenFile
+from bfcviz.events.storage.files import OpenFile, reading
+from bfcviz.events.storage.parquet import pack_labels, unpack_labels
 
 MAGIC: Final = b"\x89BFCviz\n"
 EVENTS, LABELS, ORIGIN = 1, 2, 3
@@ -214,3 +220,152 @@ def _next_header(file: OpenFile, start: int) -> int:
             place = data.find(MAGIC, place + 1)
         start += max(len(data) - len(MAGIC) + 1, 1)
     return start + len(MAGIC)
+
+
+# ------------------------------------------------------------------------------
+# A whole trace as one file of sections.
+
+Describe = Callable[[Events], tuple[bytes, bytes]]
+"""Given the events of each block in order, returns its index, and the state before it (empty: none is stored)."""
+
+LEAST_BLOCK: Final = 256
+MANY_BLOCKS: Final = 1024
+"""A file with more blocks must have `LEAST_BLOCK` events in each on average: each takes memory when it is opened."""
+
+
+def write_blocks(source: Source, path: Path, describe: Describe | None) -> None:
+    """Write the trace that `source` reads to `path`, which the caller makes and removes.
+
+    Raises:
+        OSError: it cannot be written.
+        TraceError: there are too many labels for one file.
+    """
+    codec, length = EventCodec(), source.length  # a recording in progress may grow meanwhile
+    with path.open("wb") as file:
+        for start in range(source.first, length, MOST_EVENTS):
+            events = source.read(start, min(start + MOST_EVENTS, length))
+            index, keyframe = (b"", _kept_keyframe(source, start)) if describe is None else describe(events)
+            file.write(event_section(codec, events, index, keyframe))
+        file.write(section(LABELS, pack_labels(source.labels).encode()))
+        more = {"events": length, "labels": len(source.labels), "first": source.first}
+        file.write(section(ORIGIN, source.origin.to_json(**more).encode()))
+
+
+def _kept_keyframe(source: Source, step: int) -> bytes:
+    known = source.keyframe_before(step) if step else None
+    return known[1] if known is not None and known[0] == step else b""
+
+
+class BlockSource(GroupSource):
+    """The events of a file of sections; opening reads headers, labels and origin.
+
+    Raises:
+        FileError: the file is not one of ours, or its end is missing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path: Path = path
+        self._codec = EventCodec()
+        with reading(path):
+            self._file = OpenFile(path)
+            found = _limited(path, sections_of(self._file))
+        origin, more = self._origin(found)
+        labels = self._read_labels(found)
+        first, end = more.get("first"), more.get("events")
+        if type(first) is not int or type(end) is not int or not 0 <= first <= end < 1 << 62:
+            raise FileError(path, "origin", "does not say which events there are")
+        self._sections, starts = _in_order(found, first, end)
+        super().__init__(labels, origin, starts)
+        self.first = int(starts[0])
+        if len(labels) != more.get("labels"):
+            self.degrade(f"{len(labels)} of {str(more.get('labels'))[:20]} labels can be read")
+        if None in self._sections:
+            lost = sum(
+                int(starts[i + 1] - starts[i]) for i, each in enumerate(self._sections) if each is None
+            )
+            self.degrade(f"{lost:,} of {self.length - self.first:,} events are damaged and cannot be read")
+
+    def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
+        """The last keyframe at or before `step`."""
+        place = min(self._group_of(step), len(self._sections) - 1)
+        for each in reversed(self._sections[: place + 1]):
+            if each is not None and each.keyframe_bytes:
+                with reading(self.path):
+                    return each.first, self._file.read_at(each.keyframe_at, each.keyframe_bytes)
+        return None
+
+    def index_entries(self) -> list[bytes] | None:
+        """The index of each block."""
+        entries = []
+        for each in self._sections:
+            if each is None or not each.index_bytes:
+                return None
+            with reading(self.path):
+                entries.append(self._file.read_at(each.index_at, each.index_bytes))
+        return entries
+
+    def _decode(self, group: int) -> Events:
+        found, place = self._sections[group], f"events {self._starts[group]} to {self._starts[group + 1]}"
+        if found is None:
+            raise FileError(self.path, place, "are damaged: their header is")
+        with reading(self.path):
+            payload = self._file.read_at(found.payload_at, found.payload_bytes)
+        try:
+            return decoded(self._codec, found, payload)
+        except DamagedBlock as error:
+            raise FileError(self.path, place, f"are damaged: the block {error}") from error
+
+    def _origin(self, found: list[Section]) -> tuple[Origin, dict[str, Any]]:
+        origins = [each for each in found if each.kind == ORIGIN]
+        if not origins or origins[-1].payload_bytes > MAX_ORIGIN_BYTES:
+            raise FileError(self.path, "", "has no origin: it is damaged, or was not written to its end")
+        try:
+            return origin_from_json(self._text_of(origins[-1]))
+        except ValueError as error:
+            raise FileError(self.path, "origin", str(error)) from error
+
+    def _read_labels(self, found: list[Section]) -> Labels:
+        tables = [each for each in found if each.kind == LABELS]
+        if not tables:
+            return Labels()
+        try:
+            return unpack_labels(self._text_of(tables[-1]))
+        except ValueError as error:
+            raise FileError(self.path, "labels", str(error)) from error
+
+    def _text_of(self, found: Section) -> bytes:
+        text = self._file.read_at(found.payload_at, found.payload_bytes)
+        if zlib.crc32(text) != found.checksum:
+            raise ValueError("does not match its checksum")
+        return text
+
+
+def _limited(path: Path, sections: Iterator[Section]) -> list[Section]:
+    """All sections, unless they are too many for the events in them."""
+    found, events = [], 0
+    for each in sections:
+        found.append(each)
+        events += each.events
+        if len(found) > max(MANY_BLOCKS, events // LEAST_BLOCK):
+            raise FileError(
+                path, "", f"has {len(found):,} blocks of {events / len(found):.0f} events on average"
+            )
+    return found
+
+
+def _in_order(found: list[Section], first: int, end: int) -> tuple[list[Section | None], NDArray[np.int64]]:
+    """The blocks of the events [first, end) by ascending step, None for what is missing, and where each begins."""
+    groups: list[Section | None] = []
+    starts = [first]
+    for each in sorted((each for each in found if each.kind == EVENTS), key=lambda each: each.first):
+        if each.first < starts[-1] or each.stop > end:  # a copy of an earlier one, or of another trace
+            continue
+        if each.first > starts[-1]:
+            groups.append(None)
+            starts.append(each.first)
+        groups.append(each)
+        starts.append(each.stop)
+    if starts[-1] < end:
+        groups.append(None)
+        starts.append(end)
+    return groups, np.array(starts, np.int64)

@@ -4,10 +4,8 @@ import base64
 import json
 import os
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -16,8 +14,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bfcviz.errors import FileError, TraceError
-from bfcviz.events import event_source, schema
-from bfcviz.events.event_source import BLOCK, Fault, Source
+from bfcviz.events import schema
+from bfcviz.events.event_source import BLOCK, GroupSource, Source
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, origin_from_json
 from bfcviz.events.schema import EVENT, Events, Kind
@@ -297,9 +295,6 @@ def keyframes_of(entry: object, length: int) -> list[int]:
 # The file is not mapped: if another process truncates it, reading a mapping would end this process by SIGBUS.
 
 FIELD_NAMES = list(EVENT.names or ())
-CACHED_BYTES = 1 << 26
-"""Memory for decoded row groups that are kept, beside the last one read; a row group that we write has 4 MiB."""
-
 MAX_GROUP = 1 << 20
 """Events of a row group, which are decoded together: 64 MiB. We write 65,536; other programs write up to this many."""
 
@@ -317,14 +312,11 @@ _ERRORS = (OSError, ValueError, LookupError, TypeError, OverflowError, MemoryErr
 """Exceptions that Arrow raises for damaged files."""
 
 
-class ParquetSource(Source):
+class ParquetSource(GroupSource):
     """The events of a Parquet file that `pack` wrote.
 
     Opening reads the footer. The first read of an event decodes its row group, compares the checksums and checks the
     events.
-
-    Attributes:
-        cached_bytes: memory of the decoded row groups that are kept.
 
     Raises:
         FileError: the file is not one of ours, or its footer contradicts itself.
@@ -338,31 +330,11 @@ class ParquetSource(Source):
             self._file = pq.ParquetFile(path, page_checksum_verification=True)
             meta = self._file.metadata
             origin, more = _check_footer(self._file, size)
-            self._starts = np.cumsum([0, *(meta.row_group(g).num_rows for g in range(meta.num_row_groups))])
+            starts = np.cumsum([0, *(meta.row_group(g).num_rows for g in range(meta.num_row_groups))])
             self._keyframes = keyframes_of(more.get("keyframes"), meta.num_rows)
         except _ERRORS as error:
             raise _unreadable(path, "footer", error) from error
-        self._num_labels = _count(path, more)
-        self._lock = RLock()
-        self._decoded: OrderedDict[int, Events] = OrderedDict()
-        self.cached_bytes = 0
-        super().__init__(self._unpack_labels(), origin, meta.num_rows)
-
-    def read(self, start: int, stop: int) -> Events:
-        """Events [start, stop): a view of one decoded row group, or a copy from several."""
-        if start == stop:
-            return np.zeros(0, EVENT)
-        first, last = self._group_of(start), self._group_of(stop - 1)
-        if first == last:
-            offset = int(self._starts[first])
-            return self._checked_group(first)[start - offset : stop - offset]
-        events = np.empty(stop - start, EVENT)
-        for group in range(first, last + 1):
-            low, high = max(start, int(self._starts[group])), min(stop, int(self._starts[group + 1]))
-            offset = int(self._starts[group])
-            events[low - start : high - start] = self._checked_group(group)[low - offset : high - offset]
-        events.flags.writeable = False
-        return events
+        super().__init__(self._unpack_labels(_count(path, more)), origin, starts)
 
     def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
         """The last keyframe at or before `step`."""
@@ -381,28 +353,6 @@ class ParquetSource(Source):
             raise _unreadable(self.path, f"keyframe of step {at}", error) from error
         return (at, keyframe) if isinstance(keyframe, bytes) else None
 
-    def _group_of(self, step: int) -> int:
-        return int(np.searchsorted(self._starts, step, "right")) - 1
-
-    def _checked_group(self, group: int) -> Events:
-        with self._lock:
-            events = self._decoded.get(group)
-            if events is None:
-                events = self._decode(group)
-                fault = event_source.first_fault(events, int(self._starts[group]), len(self.origin.pools))
-                if fault is not None:
-                    self._raise(fault)
-                if event_source.has_unknown_label(events, self._num_labels):
-                    events = event_source.without_unknown_labels(events, self._num_labels)
-                    self.degrade("some events name a missing label: they are shown without one")
-                events.flags.writeable = False
-                self._decoded[group] = events
-                self.cached_bytes += events.nbytes
-                while self.cached_bytes > CACHED_BYTES and len(self._decoded) > 1:
-                    self.cached_bytes -= self._decoded.popitem(last=False)[1].nbytes
-            self._decoded.move_to_end(group)
-            return events
-
     def _decode(self, group: int) -> Events:
         try:
             table = self._file.read_row_group(group, FIELD_NAMES)
@@ -416,25 +366,13 @@ class ParquetSource(Source):
             events[name] = column.to_numpy()
         return events
 
-    def _fault_in(self, start: int, stop: int) -> Fault | None:
-        for group in range(self._group_of(start), self._group_of(stop - 1) + 1):
-            low = int(self._starts[group])
-            try:
-                events = self._decode(group)
-            except FileError as error:
-                return Fault(low, f"cannot be read: {error.place}: {error.cause}")
-            fault = event_source.first_fault(events, low, len(self.origin.pools))
-            if fault is not None:
-                return fault
-        return None
-
-    def _unpack_labels(self) -> Labels:
+    def _unpack_labels(self, count: int) -> Labels:
         try:
             labels = unpack_labels(self._file.metadata.metadata[LABELS_KEY.encode()])
         except _ERRORS as error:
             raise FileError(self.path, "labels", str(error)) from error
-        if len(labels) != self._num_labels:
-            raise FileError(self.path, "labels", f"are {len(labels)}, not {self._num_labels}")
+        if len(labels) != count:
+            raise FileError(self.path, "labels", f"are {len(labels)}, not {count}")
         return labels
 
 

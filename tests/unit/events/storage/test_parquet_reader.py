@@ -11,6 +11,7 @@ from unit.events.fabricate import alike, fabricate, fabricate_labels, fabricate_
 
 from bfcviz.cli.info import info
 from bfcviz.errors import BfcvizError, FileError
+from bfcviz.events import event_source
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.schema import EVENT, Kind
@@ -234,7 +235,7 @@ def test_a_row_group_larger_than_memory_should_hold_is_refused(tmp_path):
 
 
 def test_decoded_row_groups_are_kept_by_their_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "CACHED_BYTES", BLOCK * EVENT.itemsize)
+    monkeypatch.setattr(event_source, "CACHED_BYTES", BLOCK * EVENT.itemsize)
     trace = Trace.open(repacked(tmp_path / "t.parquet", alike(4 * BLOCK), group=BLOCK // 2))
     for _ in trace.blocks():
         assert trace.source.cached_bytes <= BLOCK * EVENT.itemsize

@@ -61,7 +61,7 @@ def test_any_range_is_what_it_was(packed, start, stop):
 
 
 def test_blocks_stream_more_than_the_cache_holds(packed, monkeypatch):
-    monkeypatch.setattr("bfcviz.events.storage.parquet.CACHED_BYTES", 2 * BLOCK * EVENT.itemsize)
+    monkeypatch.setattr("bfcviz.events.event_source.CACHED_BYTES", 2 * BLOCK * EVENT.itemsize)
     trace = Trace.open(packed)
     for _ in range(2):
         joined = np.concatenate(list(trace.blocks(7)))
