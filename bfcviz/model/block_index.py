@@ -46,7 +46,13 @@ _HEADER: Final = struct.Struct("<4sHHIIII")
 _POOL: Final = np.dtype(
     [("labels", "<u4"), ("threads", "<u2", 2), ("streams", "<u2", 2), ("allocations", "<u4")], align=True
 )
-_LABEL: Final = np.dtype([("byte_steps", "<f8"), ("label", "<u4")])
+_LABEL: Final = np.dtype([("label", "<u4"), ("part", "<u4"), ("byte_steps", "<f4")])
+
+PARTS: Final = 4
+"""Equal parts of a block of which the bytes of the largest labels are known."""
+
+REST: Final = 0xFFFFFFFF
+"""In place of a label: all others."""
 
 
 class PoolEntry(NamedTuple):
@@ -54,7 +60,7 @@ class PoolEntry(NamedTuple):
 
     Attributes:
         rows: of TIMELINE.
-        labels: the labels with the most bytes times steps in use in this block, and how many.
+        labels: of each of `PARTS`, the labels with the most bytes times steps in use, and the `REST`.
         ranges: the lowest and highest thread and stream of its allocations; empty where there is none.
     """
 
@@ -108,50 +114,75 @@ class BlockDescriber:
         heads = np.zeros(len(self._tables), _POOL)
         rows, labels = [], []
         for table, head in zip(self._tables, heads, strict=True):
-            largest = self._largest_labels(table, events)
+            largest = joined(_largest_labels(table, events))
             _note_numbers(head, events, table.pool)
             head["labels"] = len(largest)
             labels.append(largest)
             rows.append(_measured(table, events, ends))
         notable = found if len(found) <= _MOST_NOTABLE else found[:0]
         columns = b"".join(
-            [heads.tobytes(), _by_byte(joined(rows)), joined(labels).tobytes(), _by_byte(notable)]
+            [heads.tobytes(), _by_byte(joined(rows)), _by_byte(joined(labels)), _by_byte(notable)]
         )
         count = len(found) if len(found) <= _MOST_NOTABLE else _MOST_NOTABLE + 1
         named = sum(map(len, labels))
         head_bytes = _HEADER.pack(_MAGIC, _VERSION, len(heads), each, count, named, len(columns))
         return head_bytes + zlib.compress(columns, 1)
 
-    def _largest_labels(self, table: PoolState, events: Events) -> NDArray[np.void]:
-        """Bytes times steps in use within these events, of the labels with the most; `table` is before them."""
-        rows = table.chunk_rows()
-        used = rows["state"] == array_access.CHUNK_IN_USE
-        held = rows["size"][used].astype(np.float64) * len(events)
-        totals = with_byte_steps(
-            np.bincount(rows["label"][used], weights=held).astype(np.float64),
-            events,
-            table.pool,
-            "label",
-            table.step + len(events),
+
+def parts_of(count: int) -> list[int]:
+    """Where the parts of a block of `count` events begin and end, as events of it: shape (PARTS + 1,)."""
+    return [count * part // PARTS for part in range(PARTS + 1)]
+
+
+def _largest_labels(table: PoolState, events: Events) -> list[NDArray[np.void]]:
+    """Bytes times steps in use within each part of these events; `table` is before them."""
+    rows = table.chunk_rows()
+    used = rows["state"] == array_access.CHUNK_IN_USE
+    held = with_sums(np.zeros(0), rows["label"][used], rows["size"][used].astype(np.float64))
+    found = []
+    for part, (start, stop) in enumerate(pairwise(parts_of(len(events)))):
+        labels, signed, seq = _changes(events[start:stop], table.pool, "label")
+        sums = with_sums(held * (stop - start), labels, signed * (table.step + stop - seq))
+        held = with_sums(held, labels, signed)
+        numbers = np.flatnonzero(sums > 0)
+        largest = np.sort(numbers[np.argsort(-sums[numbers], kind="stable")[:_MOST_LABELS]])
+        kept = np.zeros(len(largest) + 1, _LABEL)
+        kept["part"], kept["label"], kept["byte_steps"] = (
+            part,
+            np.append(largest, REST),
+            np.append(sums[largest], 0),
         )
-        numbers = np.flatnonzero(totals)
-        numbers = numbers[np.argsort(-totals[numbers], kind="stable")[:_MOST_LABELS]]
-        found = np.zeros(len(numbers), _LABEL)
-        found["label"], found["byte_steps"] = numbers, totals[numbers]
-        return found
+        kept["byte_steps"][-1] = max(sums.sum() - sums[largest].sum(), 0.0)
+        found.append(kept)
+    return found
 
 
 def with_byte_steps(
     totals: NDArray[np.float64], block: Events, pool: int, name: str, length: int
 ) -> NDArray[np.float64]:
     """`totals` and bytes times steps up to step `length` of a block's events, by the value of field `name`."""
+    numbers, signed, seq = _changes(block, pool, name)
+    # An ALLOCATE counts up to the end of the trace; its FREE subtracts the rest.
+    return with_sums(totals, numbers, signed * (length - seq))
+
+
+def _changes(
+    block: Events, pool: int, name: str
+) -> tuple[NDArray[np.integer], NDArray[np.float64], NDArray[np.float64]]:
+    """Of each ALLOCATE and FREE of a heap the value of field `name`, the bytes that it adds, and its `seq`."""
     kinds = np.where(block["pool"] == pool, block["kind"], 0)
     at = np.flatnonzero((kinds == Kind.ALLOCATE) | (kinds == Kind.FREE))
-    left = (length - block["seq"][at].astype(np.float64)) * block["size"][at]
-    # An ALLOCATE counts up to the end of the trace; its FREE subtracts the rest.
-    signed = np.where(kinds[at] == Kind.FREE, -left, left)
-    sums = np.bincount(block[name][at], weights=signed, minlength=len(totals))
-    found: NDArray[np.float64] = sums.astype(np.float64)  # integers where the block has none
+    sizes = block["size"][at].astype(np.float64)
+    signed = np.where(kinds[at] == Kind.FREE, -sizes, sizes)
+    return block[name][at], signed, block["seq"][at].astype(np.float64)
+
+
+def with_sums(
+    totals: NDArray[np.float64], numbers: NDArray[np.integer], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """`totals` and the sums of the weights by number."""
+    sums = np.bincount(numbers, weights=weights, minlength=len(totals))
+    found: NDArray[np.float64] = sums.astype(np.float64)  # integers where there are none
     found[: len(totals)] += totals
     return found
 
@@ -213,7 +244,7 @@ def _entry_of(data: bytes, pools: int) -> BlockEntry:
     parts = [columns[start:end] for start, end in pairwise(ends)]
     heads = np.frombuffer(parts[0], _POOL)
     rows = _rows_of(parts[1], TIMELINE, pools * each).reshape(pools, each)
-    labels = np.split(np.frombuffer(parts[2], _LABEL), np.cumsum(heads["labels"])[:-1])
+    labels = np.split(_rows_of(parts[2], _LABEL, named), np.cumsum(heads["labels"])[:-1])
     entries = [
         PoolEntry(row[row["events"] > 0], label, _ranges(head))
         for row, label, head in zip(rows, labels, heads, strict=True)

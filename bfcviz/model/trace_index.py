@@ -21,12 +21,15 @@ from bfcviz.errors import BfcvizError, TraceError
 from bfcviz.events.row_copy import joined, taken
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.model.block_index import BlockEntry, entry_of, with_byte_steps
+from bfcviz.model.block_index import PARTS, REST, BlockEntry, entry_of, parts_of, with_byte_steps, with_sums
 from bfcviz.model.growing_timeline import RollingTimeline
 from bfcviz.model.snapshots import Snapshots
 
 MOST_NOTABLE: Final = 1 << 18
 """OOMs and marks of all heaps that an index keeps (16 MiB); with more, they are searched in the events."""
+
+HELD: Final = np.dtype([("start", "<u8"), ("stop", "<u8"), ("label", "<u4"), ("byte_steps", "<f8")])
+"""Bytes times steps in use of one label (or `REST`) within the events [start, stop)."""
 
 _NUMBERS: Final = ("thread", "stream")
 
@@ -52,11 +55,13 @@ class TraceIndex:
         self._ranges: dict[str, tuple[int, int]] = {}
         self._found: list[Events] = []
         self._count = 0
+        self._held = np.zeros(0, HELD)
         entries = _stored_entries(trace)
         rolling = RollingTimeline(pool)
         if entries is None:
             rolling.extend(trace, self._look_at)
         else:
+            self._held = joined([_held_in(entry, pool) for entry in entries])
             rolling.adopt(joined([entry.pools[pool].rows for entry in entries]), self.length)
             for entry in entries:
                 self._take(entry)
@@ -81,6 +86,16 @@ class TraceIndex:
         wanted = np.isin(events["kind"], [int(kind) for kind in kinds])
         return taken(events, wanted if pool is None else wanted & (events["pool"] == pool))
 
+    @property
+    def knows_holders(self) -> bool:
+        """Whether `held_within` has something: it is only stored with blocks."""
+        return len(self._held) > 0
+
+    def held_within(self, start: int, stop: int) -> NDArray[np.void]:
+        """Bytes times steps in use by label, of HELD, of the parts of the trace that overlap [start, stop)."""
+        found: NDArray[np.void] = self._held[(self._held["stop"] > start) & (self._held["start"] < stop)]
+        return found
+
     def snapshots(self) -> Snapshots | None:
         """The states that the pass kept, for a model of its own of the same heap."""
         return self.rolling.snapshots()
@@ -100,10 +115,9 @@ class TraceIndex:
         found = entry.pools[self.pool]
         if entry.notable is not None:
             self._keep_notable(entry.notable)
-        numbers, totals = found.labels["label"], found.labels["byte_steps"]
-        sums = np.bincount(numbers, totals, len(self.byte_steps)).astype(np.float64)
-        sums[: len(self.byte_steps)] += self.byte_steps
-        self.byte_steps = sums
+        labels = found.labels[found.labels["label"] != REST]
+        numbers, totals = labels["label"], labels["byte_steps"].astype(np.float64)
+        self.byte_steps = with_sums(self.byte_steps, numbers, totals)
         for name, (low, high) in found.ranges.items():
             self._widen(name, low, high)
 
@@ -115,6 +129,16 @@ class TraceIndex:
     def _widen(self, name: str, low: int, high: int) -> None:
         least, most = self._ranges.get(name, (low, high))
         self._ranges[name] = min(low, least), max(high, most)
+
+
+def _held_in(entry: BlockEntry, pool: int) -> NDArray[np.void]:
+    rows, labels = entry.pools[pool].rows, entry.pools[pool].labels
+    stop, count = int(rows["step"][-1]), int(rows["events"].sum())
+    edges = np.array(parts_of(count), np.uint64) + np.uint64(stop - count)
+    found = np.zeros(len(labels), HELD)
+    found["start"], found["stop"] = edges[labels["part"]], edges[labels["part"] + 1]
+    found["label"], found["byte_steps"] = labels["label"], labels["byte_steps"]
+    return found
 
 
 LEAST_EVENTS: Final = 1 << 22
@@ -130,7 +154,13 @@ def _stored_entries(trace: Trace) -> list[BlockEntry] | None:
         entries = [entry_of(each, len(trace.origin.pools)) for each in stored]
     except TraceError:
         return None
-    return None if any(entry.notable is None for entry in entries) else entries
+    is_whole = all(entry.notable is not None and _is_whole(entry) for entry in entries)
+    return entries if is_whole else None
+
+
+def _is_whole(entry: BlockEntry) -> bool:
+    """Whether each heap has rows, and labels of existing parts: a file can say anything."""
+    return all(len(pool.rows) and int(pool.labels["part"].max(initial=0)) < PARTS for pool in entry.pools)
 
 
 _made: WeakKeyDictionary[Trace, dict[tuple[int, int], TraceIndex | None]] = WeakKeyDictionary()
