@@ -238,7 +238,7 @@ def _entry_of(data: bytes, pools: int) -> BlockEntry:
         named * _LABEL.itemsize,
         kept * EVENT.itemsize,
     ]
-    if len(columns) != length or sum(sizes) != length:
+    if len(columns) != length or not inflate.eof or sum(sizes) != length:
         raise ValueError(f"its columns do not have the {sum(sizes)} bytes that its header gives")
     ends = np.cumsum([0, *sizes]).tolist()
     parts = [columns[start:end] for start, end in pairwise(ends)]
