@@ -7,10 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-
 from bfcviz.answers import Answer
-from bfcviz.errors import FileError, MissingExtra, TraceError
+from bfcviz.errors import FileError, TraceError
 from bfcviz.events.event_source import BLOCK, ArraySource, Source
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Pool, Status
@@ -18,11 +16,12 @@ from bfcviz.events.schema import Events
 from bfcviz.events.storage.blocks import MAGIC, BlockSource, Describe, write_blocks
 from bfcviz.events.storage.files import open_regular, reading, replacing
 from bfcviz.events.storage.folder_reader import FolderSource
-from bfcviz.events.storage.parquet import SCHEMA, LabelNames, ParquetSource, pack, table_of
+from bfcviz.extras import arrow, needed
 from bfcviz.units import format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyarrow import Table
 
 Keyframes = Callable[["Trace", list[int]], Iterable[bytes]]
 """Given a trace and ascending steps, returns the state before each, one at a time."""
@@ -222,12 +221,21 @@ class Trace(Answer):
                 "",
                 "a trace is saved as .parquet or .bfc; bfcviz.export(trace, path) writes other formats",
             )
+        from bfcviz.events.storage.parquet import pack  # noqa: PLC0415  pyarrow, an extra
+
         make = None if keyframes is None else partial(keyframes, self)
         pack(self.source, path, overwrite=overwrite, keyframes=make)
         return path
 
-    def to_arrow(self) -> pa.Table:
-        """All events as one table: the fields of EVENT, `kind_name` and `label_name` (null: no label)."""
+    def to_arrow(self) -> "Table":
+        """All events as one table: the fields of EVENT, `kind_name` and `label_name` (null: no label).
+
+        Raises:
+            MissingExtra: pyarrow is not installed.
+        """
+        pa = arrow("to_arrow()")
+        from bfcviz.events.storage.parquet import SCHEMA, LabelNames, table_of  # noqa: PLC0415  pyarrow, an extra
+
         stop = len(self)  # read before the labels: the table then has the labels of all these events
         names = LabelNames(self.labels)
         tables = [table_of(events, names) for events in self.blocks(stop=stop)]
@@ -239,10 +247,8 @@ class Trace(Answer):
         Raises:
             MissingExtra: pandas is not installed.
         """
-        try:
+        with needed("to_pandas()", "pandas", "lab"):
             import pandas as pd  # noqa: PLC0415  an extra
-        except ImportError as error:
-            raise MissingExtra("to_pandas()", "pandas", "lab") from error
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
@@ -250,7 +256,11 @@ class Trace(Answer):
 def _file_source(path: Path) -> Source:
     with open_regular(path) as file:
         head = file.read(len(MAGIC))
-    return BlockSource(path) if head == MAGIC else ParquetSource(path)
+    if head == MAGIC:
+        return BlockSource(path)
+    from bfcviz.events.storage.parquet import ParquetSource  # noqa: PLC0415  pyarrow, an extra
+
+    return ParquetSource(path)
 
 
 def _extent(first: int, length: int) -> str:

@@ -16,14 +16,19 @@ the model: what it needs of all blocks at once, and the state before the first e
 
 import os
 import struct
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 from bfcviz.errors import FileError
 from bfcviz.events.event_source import GroupSource, Source
@@ -33,7 +38,7 @@ from bfcviz.events.row_copy import copied
 from bfcviz.events.schema import Events
 from bfcviz.events.storage.block_codec import CODED, MOST_EVENTS, DamagedBlock, EventCodec
 from bfcviz.events.storage.files import OpenFile, reading
-from bfcviz.events.storage.parquet import pack_labels, unpack_labels
+from bfcviz.events.storage.packed_labels import pack_labels, unpack_labels
 
 MAGIC: Final = b"\x89BFCviz\n"
 EVENTS, LABELS, ORIGIN = 1, 2, 3
@@ -41,9 +46,7 @@ EVENTS, LABELS, ORIGIN = 1, 2, 3
 HEADER: Final = struct.Struct("<8sII QQQ QQQ II")
 """Magic, kind, rows of the codec; first step, events, checksum; bytes of index, keyframe, payload; 0, CRC."""
 
-_LEVEL: Final = 1
 _MOST_SECTION: Final = 1 << 31
-_ZSTD: Final = pa.Codec("zstd", compression_level=_LEVEL)
 _STREAMS: Final = 1 + len(CODED)
 
 
@@ -124,7 +127,7 @@ def decoded(codec: EventCodec, found: Section, payload: bytes) -> Events:
     try:
         masks, *residuals = _unpacked(payload, found.events)
         return codec.decode(found.rows, masks.astype(np.uint16), residuals, found.checksum)
-    except (pa.ArrowException, OSError, struct.error) as error:
+    except (zstd.ZstdError, ValueError, EOFError, struct.error) as error:
         raise DamagedBlock(f"cannot be decoded: {error}") from error
 
 
@@ -157,7 +160,7 @@ def _packed(streams: list[NDArray[np.unsignedinteger]]) -> bytes:
         width = (int(stream.max(initial=0)).bit_length() + 7) // 8
         directory += [len(stream), width]
         table = stream.view(np.uint8).reshape(len(stream), stream.itemsize)
-        planes += [_ZSTD.compress(np.ascontiguousarray(table[:, i]), asbytes=True) for i in range(width)]
+        planes += [zstd.compress(table[:, i].tobytes(), level=1) for i in range(width)]
     lengths = [len(plane) for plane in planes]
     return b"".join(
         [struct.pack(f"<{len(directory)}I", *directory), struct.pack(f"<{len(lengths)}I", *lengths), *planes]
@@ -165,7 +168,7 @@ def _packed(streams: list[NDArray[np.unsignedinteger]]) -> bytes:
 
 
 def _unpacked(payload: bytes, count: int) -> list[NDArray[np.uint64]]:
-    """The streams that `_packed` packed, of at most `count` numbers each; raises struct.error and Arrow's errors."""
+    """The streams that `_packed` packed, of at most `count` numbers each; raises errors of struct and zstd."""
     directory = struct.unpack_from(f"<{2 * _STREAMS}I", payload)
     counts, widths = directory[::2], directory[1::2]
     if counts[0] != count or max(counts) > count or max(widths) > 8:
@@ -178,7 +181,7 @@ def _unpacked(payload: bytes, count: int) -> list[NDArray[np.uint64]]:
         for i in range(width if size else 0):
             length = next(planes)
             data = payload[place : place + length]
-            table[:, i] = np.frombuffer(_ZSTD.decompress(data, size, asbytes=True), np.uint8, size)
+            table[:, i] = np.frombuffer(zstd.ZstdDecompressor().decompress(data, size), np.uint8, size)
             place += length
         streams.append(table.view(np.uint64).reshape(size))
     return streams

@@ -1,25 +1,27 @@
 """A packed trace: one Parquet file, written atomically; only the requested row groups are read and decoded."""
 
-import base64
 import json
 import os
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bfcviz.errors import FileError, TraceError
+from bfcviz.errors import FileError
 from bfcviz.events import schema
 from bfcviz.events.event_source import BLOCK, GroupSource, Source
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, origin_from_json
 from bfcviz.events.schema import EVENT, Events, Kind
-from bfcviz.events.storage.files import MAX_JSON_VALUES, num_values, open_regular, replacing
+from bfcviz.events.storage.files import open_regular, replacing
+from bfcviz.events.storage.packed_labels import pack_labels, unpack_labels
+from bfcviz.extras import needed
+
+with needed("a Parquet file, or a table,", "pyarrow", "tables"):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 # ------------------------------------------------------------------------------
 # Events as Arrow tables: the fields of EVENT, and the names of kinds and labels.
@@ -116,21 +118,6 @@ def without_formulas(table: pa.Table) -> pa.Table:
 
 ORIGIN_KEY = "bfcviz.origin"
 LABELS_KEY = "bfcviz.labels"
-MAX_LABELS_TEXT = 60_000_000
-"""Of packed labels: readers of Parquet accept footer entries of up to 100 MB."""
-
-MAX_UNPACKED_LABELS = 1 << 29
-
-LEAST_UNPACKED = 1 << 26
-UNPACKED_A_BYTE = 250
-VALUES_A_BYTE = 4
-"""Limits per byte of packed labels: unpacked bytes (at least `LEAST_UNPACKED`), and names or details. The bundled runs
-have up to 13 bytes and 0.75 values; stacks that differ in one of 80 frames 101 bytes, and recursions 212. Labels above
-the limit are packed less tightly (`_PIECES`)."""
-
-_PIECES = (1 << 16, 1 << 14, 1 << 12, 1 << 10)
-"""Bytes of labels that are packed separately. A packed piece has 9 bytes or more, so 1 KiB suffices."""
-
 KEYFRAME_SHARE = 4
 """A keyframe is stored when the events since the last one take this many times its bytes."""
 
@@ -217,65 +204,6 @@ def _keyframes(source: Source, length: int, make: MakeKeyframes | None) -> Itera
             keyframe = None
         since = (0 if keyframe is not None else since) + (stop - start) * EVENT.itemsize
         yield keyframe
-
-
-def pack_labels(labels: Labels) -> str:
-    """The labels as text for a Parquet footer: compressed JSON in base64.
-
-    Raises:
-        TraceError: the labels do not fit in one file.
-    """
-    table = labels.to_json().encode()
-    if len(table) > MAX_UNPACKED_LABELS:
-        raise TraceError(
-            f"{len(labels)} labels need {len(table)} bytes; a file holds {MAX_UNPACKED_LABELS}: record fewer or "
-            "shorter stacks and names"
-        )
-    values = num_values(table)
-    for piece in (len(table), *_PIECES):
-        # Text, because Polars and others reject a footer that is not UTF-8.
-        text = base64.b64encode(_deflated(table, piece)).decode()
-        if len(text) > MAX_LABELS_TEXT:
-            raise TraceError(
-                f"{len(labels)} labels pack to {len(text)} bytes; a file holds {MAX_LABELS_TEXT}"
-            )
-        if len(table) <= _most_bytes(len(text)) and values <= _most_values(len(text)):
-            break
-    return text
-
-
-def _deflated(table: bytes, piece: int) -> bytes:
-    """Compressed, each piece independently."""
-    deflate = zlib.compressobj(6)
-    parts = []
-    for start in range(0, len(table), piece):
-        parts += [deflate.compress(table[start : start + piece]), deflate.flush(zlib.Z_FULL_FLUSH)]
-    return b"".join([*parts, deflate.flush()])
-
-
-def _most_bytes(packed: int) -> int:
-    return min(MAX_UNPACKED_LABELS, max(LEAST_UNPACKED, UNPACKED_A_BYTE * packed))
-
-
-def _most_values(packed: int) -> int:
-    return max(MAX_JSON_VALUES, VALUES_A_BYTE * packed)
-
-
-def unpack_labels(text: bytes) -> Labels:
-    """The labels that `pack_labels` wrote.
-
-    Raises:
-        ValueError: the text is invalid, or needs more memory than a text of this length may need.
-    """
-    limit = _most_bytes(len(text))
-    inflate = zlib.decompressobj()
-    try:
-        table = inflate.decompress(base64.b64decode(text, validate=True), limit)
-    except zlib.error as error:
-        raise ValueError(f"cannot be unpacked ({error})") from error
-    if not inflate.eof:
-        raise ValueError(f"is incomplete, or needs more than {limit} bytes")
-    return Labels.from_json(table, _most_values(len(text)))
 
 
 def keyframes_of(entry: object, length: int) -> list[int]:
