@@ -18,8 +18,11 @@ import os
 import struct
 import sys
 import zlib
+from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -34,7 +37,7 @@ from bfcviz.errors import FileError
 from bfcviz.events.event_source import GroupSource, Source
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, origin_from_json
-from bfcviz.events.row_copy import copied
+from bfcviz.events.row_copy import copied, joined
 from bfcviz.events.schema import Events
 from bfcviz.events.storage.block_codec import CODED, MOST_EVENTS, DamagedBlock, EventCodec
 from bfcviz.events.storage.files import OpenFile, reading
@@ -308,15 +311,11 @@ class BlockSource(GroupSource):
         return entries
 
     def _decode(self, group: int) -> Events:
-        found, place = self._sections[group], f"events {self._starts[group]} to {self._starts[group + 1]}"
+        found = self._sections[group]
         if found is None:
+            place = f"events {self._starts[group]} to {self._starts[group + 1]}"
             raise FileError(self.path, place, "are damaged: their header is")
-        with reading(self.path):
-            payload = self._file.read_at(found.payload_at, found.payload_bytes)
-        try:
-            return decoded(self._codec, found, payload)
-        except DamagedBlock as error:
-            raise FileError(self.path, place, f"are damaged: the block {error}") from error
+        return _read(self._file, self.path, self._codec, found)
 
     def _origin(self, found: list[Section]) -> tuple[Origin, dict[str, Any]]:
         origins = [each for each in found if each.kind == ORIGIN]
@@ -341,6 +340,91 @@ class BlockSource(GroupSource):
         if zlib.crc32(text) != found.checksum:
             raise ValueError("does not match its checksum")
         return text
+
+
+def _read(file: OpenFile, path: Path, codec: EventCodec, found: Section) -> Events:
+    """The events of a section. Raises FileError."""
+    with reading(path):
+        payload = file.read_at(found.payload_at, found.payload_bytes)
+    try:
+        return decoded(codec, found, payload)
+    except DamagedBlock as error:
+        raise FileError(path, f"events {found.first} to {found.stop}", f"the block {error}") from error
+
+
+class BlockFile:
+    """A file of blocks that may still grow: those of a recording, from its first event on.
+
+    Raises:
+        FileError: it cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = OpenFile(path)
+        self._codec = EventCodec()
+        self._lock = Lock()
+        self._sections: list[Section] = []
+        self._decoded: OrderedDict[int, Events] = OrderedDict()
+        self.refresh()
+
+    @property
+    def stop(self) -> int:
+        """The step after the last event of all complete blocks."""
+        return self._sections[-1].stop if self._sections else 0
+
+    @property
+    def end(self) -> int:
+        """Where the next block begins, in bytes."""
+        return self._sections[-1].end if self._sections else 0
+
+    def refresh(self) -> None:
+        """Look for new blocks."""
+        with reading(self.path):
+            for each in sections_of(self._file, self.end):
+                if each.kind == EVENTS and each.first >= self.stop:
+                    self._sections.append(each)
+
+    def read(self, start: int, stop: int) -> Events:
+        """Events [start, stop), which must lie before `stop` of the file. Raises FileError."""
+        parts = []
+        while start < stop:
+            place = bisect_right(self._sections, start, key=lambda each: each.first) - 1
+            if place < 0 or start >= self._sections[place].stop:
+                raise FileError(self.path, f"event {start}", "is damaged: the header of its block is")
+            found = self._sections[place]
+            end = min(stop, found.stop)
+            parts.append(self._block(place, found)[start - found.first : end - found.first])
+            start = end
+        return parts[0] if len(parts) == 1 else joined(parts)
+
+    def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
+        """The last keyframe at or before `step`."""
+        for each in reversed(self._sections):
+            if each.first <= step and each.keyframe_bytes:
+                with reading(self.path):
+                    return each.first, self._file.read_at(each.keyframe_at, each.keyframe_bytes)
+        return None
+
+    def index_entries(self) -> list[bytes] | None:
+        """The index of each block; None where one has none."""
+        if not all(each.index_bytes for each in self._sections):
+            return None
+        with reading(self.path):
+            return [self._file.read_at(each.index_at, each.index_bytes) for each in self._sections]
+
+    def _block(self, place: int, found: Section) -> Events:
+        with self._lock:
+            events = self._decoded.pop(place, None)
+            self._decoded[place] = (
+                _read(self._file, self.path, self._codec, found) if events is None else events
+            )
+            while len(self._decoded) > _KEPT_BLOCKS:
+                self._decoded.popitem(last=False)
+            return self._decoded[place]
+
+
+_KEPT_BLOCKS: Final = 4
 
 
 def _limited(path: Path, sections: Iterator[Section]) -> list[Section]:

@@ -63,7 +63,7 @@ def test_a_time_is_a_range(folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("out", "words", "message"),
     [
-        ("x.txt", (), "names no format: its name must end in .parquet, .csv, .json, .pickle"),
+        ("x.txt", (), "names no format: its name must end in .parquet, .bfc, .csv, .json, .pickle"),
         ("x.csv", ("--range", "5:99999999"), "--range 5:99999999 is not in the trace: it has steps 0 to"),
         ("x.csv", ("--time", "9999s:"), "no event lies in that --time: the trace lasts"),
         ("no/folder/x.csv", (), "its folder does not exist"),
