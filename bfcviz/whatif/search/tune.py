@@ -17,6 +17,7 @@ from bfcviz.whatif.policy_table import (
     policy_of,
     policy_text,
     rules_to_fit,
+    uncompared,
 )
 from bfcviz.whatif.requests import RequestStream, are_failed, without_failed
 from bfcviz.whatif.search.best_options import TriedOptions, best_options
@@ -246,6 +247,7 @@ def tuned_lines(found: Tuned) -> list[str]:
             f"{word[found.failed_fit]}"
         )
     lines += [f"note: {note}" for note in found.notes if "left out" not in note]
+    lines += uncompared([found.own.policy.name])
     lines.append(f"{found.tried:,} settings tried")
     return lines if found.complete else [*lines, "the search was stopped: another setting may need less"]
 
