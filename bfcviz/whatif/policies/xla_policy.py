@@ -8,7 +8,7 @@ collectives has, and how ends split, changed in 2026 (openxla/xla)::
                         at the lower; both take the lowest equal hole, split holes by BFC's rule, the gap exactly
     collectives=lower   since the ends have policies of their own (commit 00df9eefeb54 has them; ends as in the tests of
                         the contiguous CUDA sub-allocator): collectives at the lower end, which splits exactly; all
-                        at the lower; both take the lowest equal hole, split holes as BFC does, the gap exactly
+                        others at the upper, which takes the highest equal hole and splits all as BFC does
 
 Collectives are aligned to the granularity of their memory, which the driver says; 2 MiB is assumed. No trace holds the
 memory space of a request, so options say by its label or size which ones are collectives.
