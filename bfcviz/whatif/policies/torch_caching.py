@@ -209,7 +209,8 @@ class TorchCachingPool(SimulatedPool):
         ):
             if size is not None and size < large_segment_size:
                 raise InvalidRequest(
-                    f"{name} is {size} bytes; PyTorch takes at least its large_segment_size, {large_segment_size >> 20} MiB"
+                    f"{name} is {size} bytes; PyTorch takes at least its large_segment_size, "
+                    f"{large_segment_size >> 20} MiB"
                 )
         if large_segment_size <= OWN_SEGMENT or (expandable_segments and large_segment_size % SEGMENT_UNIT):
             raise InvalidRequest(
