@@ -32,7 +32,7 @@ import numpy as np
 
 from bfcviz.events.labels import Labels
 from bfcviz.whatif.policy import NO_LIMIT
-from bfcviz.whatif.policy_table import POLICIES, policy_of, policy_text, tied
+from bfcviz.whatif.policy_table import POLICIES, policy_of, policy_text, tied, uncompared
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream
 
 KiB, MiB = 1 << 10, 1 << 20
@@ -502,8 +502,7 @@ def main() -> None:
         print(
             f"{run.title}: {run.sequence} under {run.limit}: from request {run.first}; peak off by {run.error:.2%}"
         )
-    alone = [name for name, entry in POLICIES.items() if not entry.compared]
-    print(f"\nnot compared with a real allocator: {', '.join(alone)}")
+    print("", *uncompared(POLICIES), sep="\n")
 
 
 if __name__ == "__main__":
