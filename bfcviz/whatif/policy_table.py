@@ -16,7 +16,7 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.formats.tensorflow import VERSIONS, round_up
 from bfcviz.formats.torch import LARGE_SEGMENT, Rules, divisions_of, divisions_text
 from bfcviz.units import GiB, KiB, MiB, format_bytes, parse_bytes
-from bfcviz.whatif.planner import LIVE_OPTIONS, LiveBytesPolicy, PackedPolicy
+from bfcviz.whatif.planner import LIVE_OPTIONS, PACKED_OPTIONS, LiveBytesPolicy, PackedPolicy
 from bfcviz.whatif.policies.bfc import BFC_OPTIONS, MEMORY_OPTIONS, BFCPolicy
 from bfcviz.whatif.policies.xla_policy import XLA_OPTIONS, XLAPolicy
 from bfcviz.whatif.policy import NO_LIMIT, Policy, PoolPolicy
@@ -52,6 +52,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "none: large_segment_size",
     "large_segment_size": "bytes of a segment for requests of 1 to 10 MiB; of what expandable ones map (PyTorch 2.11)",
     "ties": "of free chunks of one size, 0: the lowest address; else any, chosen by this seed",
+    "seconds": "how long a plan below the greedy ones is searched at most",
     "unit": "sizes are rounded up to a multiple of this",
     "release_threshold": "bytes that the pool keeps; none: all",
     "reuse_across_streams": "a block that one stream freed may serve another",
@@ -129,6 +130,7 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
     ),
     "packed": PolicyEntry(
         "a plan, no allocator and no bound: one region, its places planned with all lifetimes known",
+        options=PACKED_OPTIONS,
         policy=PackedPolicy,
     ),
     "first_fit": PolicyEntry("first fit in one pool", ("first_fit", "FirstFitPool"), {"granule": 2 << 20}),
