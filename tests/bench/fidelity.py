@@ -308,7 +308,7 @@ def worker(name: str, python: str, driver: Path):
         yield Worker(process)
     finally:
         process.stdin.close()
-        process.wait(10)
+        process.wait(60)
 
 
 TORCH_OPTIONS = {
