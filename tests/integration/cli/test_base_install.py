@@ -137,6 +137,34 @@ def test_a_call_names_the_extra_that_it_needs(answers, name, package):
     assert package in packages_of(extra)
 
 
+ELSEWHERE = """
+import builtins, io, os, signal, sys
+sys.platform = "darwin"
+for module, names in ((os, "memfd_create sched_getaffinity pidfd_open eventfd posix_fadvise posix_fallocate fdatasync "
+                       "pipe2 getrandom copy_file_range splice setns unshare"), (signal, "sigtimedwait sigwaitinfo")):
+    for name in names.split():
+        if hasattr(module, name):
+            delattr(module, name)
+real = io.open
+def opened(path, *arguments, **options):
+    if str(path).startswith(("/proc", "/sys")):
+        raise FileNotFoundError(2, "there is none", str(path))
+    return real(path, *arguments, **options)
+io.open = builtins.open = opened
+import bfcviz
+from bfcviz.cli.command import main
+for words in (["info", LOG], ["why", LOG], ["report", LOG, "-o", "page.html"], ["convert", LOG, "-o", "trace.parquet"]):
+    assert main(words) == 0, words
+assert len(bfcviz.Inspector("trace.parquet").trace) > 0
+"""
+
+
+def test_viewing_needs_no_linux(tmp_path, monkeypatch):
+    """As on macOS, as far as this can be acted here: what only Linux has is not there."""
+    monkeypatch.chdir(tmp_path)
+    run_code(f"LOG = {str(LOG)!r}\n{ELSEWHERE}")
+
+
 @needs_compiled
 def test_a_program_is_recorded_without_an_extra(missing, tmp_path):
     program = tmp_path / "train.py"
