@@ -155,7 +155,7 @@ import bfcviz
 from bfcviz.cli.command import main
 for words in (["info", LOG], ["why", LOG], ["report", LOG, "-o", "page.html"], ["convert", LOG, "-o", "trace.parquet"]):
     assert main(words) == 0, words
-assert len(bfcviz.Inspector("trace.parquet").trace) > 0
+assert bfcviz.Inspector("trace.parquet").step > 0
 """
 
 
