@@ -33,7 +33,7 @@ from bfcviz.model.model import Model
 from bfcviz.model.navigation import end_of_state, failures
 from bfcviz.model.timelines import TIMELINE, equal_parts, external, internal, measured
 from bfcviz.terminal import escaped, printable
-from bfcviz.units import format_bytes
+from bfcviz.units import format_bytes, signed_bytes
 
 if TYPE_CHECKING:
     from pyarrow import Table
@@ -822,7 +822,7 @@ def headline(found: RecordingComparison) -> str:
         parts.append(f"requests that failed: {failed[0]:,.0f} in A, {failed[1]:,.0f} in B")
     leaks = [row for row in found.growth.rows if row.verdict is GrowthVerdict.ONLY_B]
     if leaks:
-        grown = signed(sum(row.b or 0.0 for row in leaks))
+        grown = signed_bytes(sum(row.b or 0.0 for row in leaks))
         named = shortened(leaks[0].holder, _SHORT) + (
             f" and {len(leaks) - 1:,} more" if len(leaks) > 1 else ""
         )
@@ -864,8 +864,8 @@ def peaks_text(found: RecordingComparison) -> str:
 def parts_text(found: RecordingComparison) -> str:
     """Who makes the difference of the peaks; empty if it is 0 for every holder."""
     named, left = found.parts
-    parts = [f"{signed(change)} {shortened(name, _SHORT)}" for name, change, _ in named]
-    return ", ".join([*parts, *([f"{signed(left)} others"] if left and named else [])])
+    parts = [f"{signed_bytes(change)} {shortened(name, _SHORT)}" for name, change, _ in named]
+    return ", ".join([*parts, *([f"{signed_bytes(left)} others"] if left and named else [])])
 
 
 def comparison_lines(found: RecordingComparison) -> list[str]:
@@ -899,7 +899,7 @@ def comparison_markdown(found: RecordingComparison) -> str:
         ]
         lines += ["| change | holder | before | now |", "|---:|---|---:|---:|"]
         lines += [
-            f"| {signed(row['bytes_change'])} | {escaped(shortened(row['holder'], _WIDTH))} "
+            f"| {signed_bytes(row['bytes_change'])} | {escaped(shortened(row['holder'], _WIDTH))} "
             f"| {format_bytes(row['a_bytes'])} | {format_bytes(row['b_bytes'])} |"
             for row in changed[:_HOLDERS]
         ]
@@ -919,11 +919,6 @@ _IN_COMMENT: Final = {
     ),
 }
 """Totals that a comment lists."""
-
-
-def signed(size: float) -> str:
-    """A difference of bytes with its sign: `+1.2 MiB`, `-256 B`, `0 B`."""
-    return f"{'+' if size > 0 else ''}{format_bytes(size)}"
 
 
 def value_text(value: float | None, unit: str, *, change: bool = False) -> str:
@@ -974,12 +969,12 @@ def _holders(found: RecordingComparison, moment: str) -> Iterator[str]:
         yield _holder(row)
     if len(changed) > _HOLDERS:
         rest = sum(row["bytes_change"] for row in changed[_HOLDERS:])
-        yield f"{signed(rest):>12}  {counted(len(changed) - _HOLDERS, 'more holder')}"
+        yield f"{signed_bytes(rest):>12}  {counted(len(changed) - _HOLDERS, 'more holder')}"
 
 
 def _holder(row: dict[str, Any]) -> str:
     moved = row["change"] == HolderVerdict.MOVED
-    size = format_bytes(row["moved_bytes"]) if moved else signed(row["bytes_change"])
+    size = format_bytes(row["moved_bytes"]) if moved else signed_bytes(row["bytes_change"])
     amounts = f"{format_bytes(row['a_bytes'])} -> {format_bytes(row['b_bytes'])}"
     if row["a_chunks"] != row["b_chunks"]:
         amounts += f", {row['a_chunks']:,} -> {row['b_chunks']:,} chunks"
@@ -999,7 +994,7 @@ def _moments_line(found: RecordingComparison) -> Iterator[str]:
     for change, row in different[:_MOMENTS]:
         most = f"at most {format_bytes(row['a_highest_since'])} -> {format_bytes(row['b_highest_since'])} before it"
         there = f"{format_bytes(row['a_bytes'])} -> {format_bytes(row['b_bytes'])} at it"
-        yield f"{signed(change):>12}  {shortened(row['moment'], _WIDTH)} ({most}, {there})"
+        yield f"{signed_bytes(change):>12}  {shortened(row['moment'], _WIDTH)} ({most}, {there})"
 
 
 def _growth_lines(found: RecordingComparison) -> Iterator[str]:
@@ -1026,8 +1021,12 @@ def _growth_lines(found: RecordingComparison) -> Iterator[str]:
 
 def _rate(row: HolderGrowth) -> str:
     if row.verdict is GrowthVerdict.ONLY_A or row.b is None:
-        return signed(row.a or 0.0)
-    return signed(row.b) if row.verdict is not GrowthVerdict.UNKNOWN or row.b else signed(row.a or 0.0)
+        return signed_bytes(row.a or 0.0)
+    return (
+        signed_bytes(row.b)
+        if row.verdict is not GrowthVerdict.UNKNOWN or row.b
+        else signed_bytes(row.a or 0.0)
+    )
 
 
 _VERDICTS: Final = {

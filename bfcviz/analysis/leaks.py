@@ -19,7 +19,7 @@ from bfcviz.model.grouping import Grouping, Path, grouping, place_in_code
 from bfcviz.model.lifetimes import LIFETIME, find, of_chunks, times_of
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import phases
-from bfcviz.units import format_bytes
+from bfcviz.units import format_bytes, signed_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -509,7 +509,7 @@ def growth_lines(trace: Trace, found: Growth, most: int = _MOST) -> list[str]:
     lines += [_growth_line(trace, found, row) for row in range(min(count, most))]
     if count > most:
         left = sum(found.a_step(row)[1] for row in range(most, count))
-        lines.append(f"{_signed(left)} every step: {count - most:,} more holders")
+        lines.append(f"{signed_bytes(left)} every step: {count - most:,} more holders")
     return lines
 
 
@@ -536,9 +536,7 @@ def growth_text(found: Growth, row: int) -> str:
     chunks, size = found.a_step(row)
     same = len(set(map(int, found.chunks[row, 1:] - found.chunks[row, :-1]))) == 1
     amount = f"{chunks:+,.0f}" if same and chunks == int(chunks) else f"about {chunks:+,.1f}"
-    return (
-        f"{amount} {'chunk' if amount == '+1' else 'chunks'}, {_signed(size)} every step: {found.names[row]}"
-    )
+    return f"{amount} {'chunk' if amount == '+1' else 'chunks'}, {signed_bytes(size)} every step: {found.names[row]}"
 
 
 def leak_lines(trace: Trace, found: Leaks, most: int = _MOST) -> list[str]:
@@ -581,10 +579,6 @@ def _place(trace: Trace, label: int, name: str) -> str:
     """The place in the code of a label, unless the holder's name says it."""
     place = place_in_code(trace.labels[label].details.get("stack", ""))
     return "" if place in ("", name) else f", allocated at {place}"
-
-
-def _signed(size: float) -> str:
-    return f"{'+' if size >= 0 else ''}{format_bytes(size)}"
 
 
 def _count(number: int, what: str) -> str:
