@@ -21,7 +21,9 @@ TEXTS = {
     "inside": (NOTEBOOKS.parent / "bfcviz" / "README.md").read_text(encoding="utf-8"),
 }
 DIRECTIVE = re.compile(r"^\{\{ (guide|inside|draw): (.*) \}\}$", re.MULTILINE)
-BLOCK = re.compile(r"^```python\n(.*?)^```$|^\{\{ draw: (\w+) of (\w+)(?: by (\w+))? \}\}$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r"^```python\n(.*?)^```$|^\{\{ draw: (\w+) of (\w+)(?: by (\w+))? \}\}$", re.DOTALL | re.MULTILINE
+)
 
 
 def slug(title):
