@@ -127,12 +127,17 @@ class BuildPy(build_py):  # type: ignore[misc]  # setuptools has no types
 
 
 def translate(extensions: Sequence[Extension]) -> list[str]:
-    """The C file of each extension; those of an earlier, complete build are kept where no source is newer."""
+    """The C file of each extension; those of an earlier, complete build are kept where no source is newer or moved."""
     from Cython.Build import cythonize  # noqa: PLC0415  only the build environment has Cython
 
     folder = Path("build", "cython").resolve()
     complete = folder / "complete"
-    force = not complete.exists() or complete.stat().st_mtime < Path(__file__).stat().st_mtime
+    names = "\n".join([*sorted(map(str, Path("bfcviz").rglob("*.pxd"))), *HEADERS])
+    force = (
+        not complete.exists()
+        or complete.stat().st_mtime < Path(__file__).stat().st_mtime
+        or complete.read_text() != names
+    )
     complete.unlink(missing_ok=True)
     joined = [str(join(each.name, list(map(Path, each.sources)), folder)) for each in extensions]
 
@@ -159,7 +164,7 @@ def translate(extensions: Sequence[Extension]) -> list[str]:
     sources = [str(source) for each in found for source in each.sources]
     for source in sources:
         check_inspect(Path(source))
-    complete.touch()
+    complete.write_text(names)
     return sources
 
 
