@@ -3,7 +3,7 @@
 The base installation has NumPy and protobuf; `why`, `info`, `record` and `holders` need no more.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -37,3 +37,9 @@ def arrow(feature: str) -> Any:
     with needed(feature, "pyarrow", "tables"):
         import pyarrow as pa  # noqa: PLC0415  165 MB, an extra
     return pa
+
+
+def arrow_schema(types: Mapping[str, str]) -> Any:
+    """The schema of a table with these columns: name -> type, as pyarrow calls it, such as `int64`."""
+    pa = arrow("a table")
+    return pa.schema([(name, getattr(pa, kind)()) for name, kind in types.items()])

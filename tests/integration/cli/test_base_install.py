@@ -45,6 +45,7 @@ WITH_AN_EXTRA = {
     "export": (["export", LOG, "--figure", "region-map", "--out", "map.html"], "plotly"),
     "a picture of a what-if": (["whatif", RUN, "-o", "picture.html"], "plotly"),
     "compare": (["compare", RUN, RUN], "pyarrow"),
+    "a plan as a table": (["plan", RUN, "-o", "plan.parquet"], "pyarrow"),
     "to Parquet": (["convert", RUN, "-o", "trace.parquet"], "pyarrow"),
     "to CSV": (["convert", RUN, "-o", "trace.csv"], "pyarrow"),
     "sql": (["sql", LOG, "select 1"], "duckdb"),
