@@ -239,9 +239,10 @@ class Picture(go.Figure):  # type: ignore[misc]
         if self._theme is None or Picture.draws_still is None:
             return ""
         try:
-            return Picture.draws_still(page, self._theme)
+            drawn = Picture.draws_still(page, self._theme)
         except (NotImplementedError, LookupError):
             return ""
+        return drawn.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)  # a file of its own
 
 
 @dataclass(frozen=True)

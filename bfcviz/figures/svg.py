@@ -64,7 +64,7 @@ def as_svg(page: Page, theme: Theme, width: int = WIDTH) -> str:
             named = [each for each in page.data if each["legend"] == name]
             drawn += [_legend(layout[name], named, plots)]
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+        f'<svg viewBox="0 0 {width} {height}" role="img" '
         f'aria-label="{escape(unescape("; ".join(titles)))}" font-family="{escape(FONT)}" font-size="{_TEXT}" '
         f'fill="{theme.text}">{"".join(drawn)}</svg>'
     )
