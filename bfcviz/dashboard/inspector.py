@@ -11,6 +11,7 @@ from typing import Any, Final
 import anywidget
 import ipywidgets as widgets
 import traitlets
+from IPython.display import HTML
 
 from bfcviz.analysis.leaks import check_history
 from bfcviz.analysis.what_grew import first_moment
@@ -45,6 +46,7 @@ from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model.grouping import HolderChoice
 from bfcviz.model.navigation import busy_window
 from bfcviz.model.trace_index import index_of
+from bfcviz.report.card import first_screen
 
 # ------------------------------------------------------------------------------
 # The page's side of a dashboard: an invisible widget that sends user actions from the page to Python.
@@ -119,6 +121,12 @@ _FREED: Final = (
 """Attributes that `close` removes: everything that refers to events, figures or tables."""
 
 
+_ELSEWHERE: Final = (
+    "This place shows no widgets of Jupyter. <code>bfcviz view FILE</code> has the dashboard, "
+    "<code>bfcviz report FILE --interactive</code> a page with all steps."
+)
+
+
 class ViewState(widgets.VBox):  # type: ignore[misc]
     """A widget with the traits of an Inspector, which documents them. A subclass draws them in `_show`."""
 
@@ -146,6 +154,10 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
     def closed(self) -> bool:
         """Whether `close` was called."""
         return self._closed
+
+    def _display_(self) -> HTML:
+        """What marimo shows: it has no ipywidgets, so the first screen, without the controls."""
+        return HTML(f"{first_screen(self._trace)}<p>{_ELSEWHERE}</p>")
 
     def __getattr__(self, name: str) -> Any:
         if name in _FREED and self.__dict__.get("_closed", False):

@@ -5,7 +5,9 @@ from typing import Final
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, peak_headline, request_words
 from bfcviz.analysis.short_names import path_end
+from bfcviz.analysis.why import diagnose, first_failure, opening
 from bfcviz.events.origin import facts_of
+from bfcviz.events.trace import Trace
 from bfcviz.figures.svg import SHOWN, picture
 from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import following, holder_rules, holder_variables
@@ -88,6 +90,17 @@ def peak_card(model: Model, says: str = "") -> str:
         says,
     ]
     return _card(model, peak_headline(model), [fact for fact in facts if fact], None, "")
+
+
+def first_screen(trace: Trace) -> str:
+    """The card of what a dashboard of this trace opens at: the first failure, else the peak or the state."""
+    pool, step = opening(trace)
+    model = Model(trace, pool)
+    if first_failure(trace) is None:
+        model.seek(step)
+        return peak_card(model)
+    model.seek(step - 1)
+    return failure_card(model, diagnose(trace, step - 1, model))
 
 
 def _card(model: Model, headline: str, facts: Sequence[str], found: Diagnosis | None, advice: str) -> str:
