@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> None:
         InvalidRequest: the query is no SELECT statement, or DuckDB refuses it.
     """
     if arguments.query is None:
-        say(*_described())
+        say(*_described(), whole=True)
         return
     with open_with_progress(arguments.file) as trace:
         step = arguments.step
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> None:
     elif arguments.json:
         print(json_text([{name: _plain(value) for name, value in row.items()} for row in found.to_pylist()]))
     else:
-        say(*row_lines(found, arguments.most))
+        say(*row_lines(found, arguments.most), whole=True)
 
 
 def _described() -> list[str]:

@@ -354,7 +354,26 @@ function listen_to_clicks(root, send, signal) {
   };
   root.addEventListener("mousedown", press, { signal });
   root.addEventListener("mouseup", release, { signal });
-  root.addEventListener("click", (event) => run_marked(event, send), { signal });
+  root.addEventListener("click", (event) => {
+    const copy = event.target.closest("[data-bfcviz-copy]");
+    if (copy) copy_lines(copy);
+    else run_marked(event, send);
+  }, { signal });
+}
+
+// Copy the lines beside a button, or select them where the page may not write to the clipboard.
+function copy_lines(button) {
+  const lines = [...button.closest(".stack").querySelectorAll("pre")];
+  const select = () => {
+    const range = document.createRange();
+    range.setStartBefore(lines[0]);
+    range.setEndAfter(lines.at(-1));
+    getSelection().removeAllRanges();
+    getSelection().addRange(range);
+  };
+  const written = navigator.clipboard?.writeText(lines.map((each) => each.textContent).join("\n"));
+  if (!written) return select();
+  written.then(() => (button.textContent = "copied"), select);
 }
 
 // Send the message in the data-bfcviz attribute of the element; false if there is none.

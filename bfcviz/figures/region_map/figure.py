@@ -7,7 +7,6 @@ image, whose cost depends on its pixels.
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +29,7 @@ from bfcviz.figures.theme import Paint, Theme, rgb, translucent
 from bfcviz.figures.view import DashboardPlace, HeapData, View
 from bfcviz.figures.view_options import Look, Selected, faded
 from bfcviz.model import Model
+from bfcviz.model.filters import found_by, search_filter
 from bfcviz.model.model import CHUNK
 
 # ------------------------------------------------------------------------------
@@ -38,26 +38,13 @@ from bfcviz.model.model import CHUNK
 MOST_FOUND: Final = 300
 """Matches that are outlined; more of them cannot be told apart."""
 
-_known: Final[WeakKeyDictionary[Labels, tuple[str, int, NDArray[np.bool_]]]] = WeakKeyDictionary()
-
-
-def matching_labels(labels: Labels, search: str) -> NDArray[np.bool_]:
-    """Which labels, by number, contain the text, whatever the case of letters."""
-    known = _known.get(labels)
-    if known is not None and known[:2] == (search, len(labels)):
-        return known[2]
-    wanted = search.casefold()
-    found = np.array([wanted in labels.name(number).casefold() for number in range(len(labels))], bool)
-    _known[labels] = search, len(labels), found
-    return found
-
 
 def matches(chunks: NDArray[np.void], labels: Labels, search: str | None) -> NDArray[np.void]:
-    """The chunks in use whose labels contain the text, `MOST_FOUND` at most, the largest; none for no text."""
+    """The chunks that a search finds, the largest `MOST_FOUND`; none for no text. Only an address finds free ones."""
     if not search or not search.strip():
         return chunks[:0]
-    table = matching_labels(labels, search.strip())
-    at = np.flatnonzero(chunks["in_use"] & table[np.minimum(chunks["label"], len(table) - 1)])
+    is_address = search_filter(search).address is not None
+    at = np.flatnonzero(found_by(labels, search)(chunks) & (chunks["in_use"] | is_address))
     if len(at) > MOST_FOUND:
         at = np.sort(at[np.argpartition(~chunks["size"][at], MOST_FOUND)[:MOST_FOUND]])
     found: NDArray[np.void] = chunks[at]
