@@ -25,7 +25,7 @@ from bfcviz.analysis.leaks import Leaks
 from bfcviz.analysis.ranks import Rank, RankPlace, RankSet, rank_of, rank_of_text, rank_set
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.what_grew import WhatGrew, moments_between
-from bfcviz.analysis.why import diagnose, failed_steps, opening, without_failure, would_fit
+from bfcviz.analysis.why import NAMED_STEPS, diagnose, failed_steps, opening, without_failure, would_fit
 from bfcviz.errors import BfcvizError, FileError, TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import setting
@@ -334,7 +334,9 @@ def holders(
 
     Args:
         source: as for `explain`.
-        step: number of events applied, 0..len(trace), or `"peak"`: the first one with the most bytes in use. None: all.
+        step: number of events applied, 0..len(trace), or `"peak"` (the first one with the most bytes in use), `"worst"`
+            (highest external fragmentation), `"oom"` (the first failed request) or `"last"`. None: of a file the peak,
+            as `bfcviz holders`; of what is in memory, such as a live heap, all events.
         by: `op` (the name of the label, split at its slashes), `line` (the line of code, where a stack was recorded),
             `stack`, `shape`, `data_type`, `thread`, `stream`, `phase`, `size`, or `kind` (parameters, gradients,
             optimizer state, activations, inputs, KV cache, workspace).
@@ -349,6 +351,8 @@ def holders(
         BfcvizError: `source` is none of these, or cannot be read.
     """
     trace = trace_from(source)
+    if step is None:
+        step = "last" if trace.path is None or trace.following else "peak"
     step = _step_of(trace, step, pool)
     if kinds is not None:
         use_rules(trace, KindRules.of(kinds))
@@ -367,9 +371,11 @@ def _draw_holders(model: Model, by: str, **look: Any) -> "Picture":
 def _step_of(trace: Trace, step: int | str | None, pool: int) -> int | None:
     if not isinstance(step, str):
         return step
-    if step != "peak":
-        raise ValueError(f"step={step!r} was given: give a number of events, 'peak' or None")
-    return navigation.peak(trace, pool)
+    if step not in NAMED_STEPS:
+        raise ValueError(
+            f"step={step!r} was given: give a number of events, {', '.join(map(repr, NAMED_STEPS))} or None"
+        )
+    return NAMED_STEPS[step](trace, pool)
 
 
 @_unrecorded()
@@ -416,8 +422,8 @@ def what_grew(
     Args:
         source: as for `explain`.
         first: number of events applied, or the name of a mark or phase: its first occurrence.
-        last: the same, or `"peak"`; of a name the last occurrence, the end of a phase. None: the last step; where
-            `first` is a phase, its end.
+        last: the same, or `"peak"`, as for `holders`; of a mark the last occurrence, of a phase its end. None: the last
+            step; where `first` is a phase, its end.
         by: as for `holders`.
         pool: index of the heap among `trace.origin.pools`.
 
@@ -427,7 +433,9 @@ def what_grew(
         BfcvizError: `source` is none of these, or cannot be read.
     """
     trace = trace_from(source)
-    begin, end = moments_between(trace, pool, first, navigation.peak(trace, pool) if last == "peak" else last)
+    if isinstance(last, str) and last in NAMED_STEPS:
+        last = _step_of(trace, last, pool)
+    begin, end = moments_between(trace, pool, first, last)
     model = Model(trace, pool)
     model.seek(end)
     found = growth_between.what_grew(model, begin, grouping(trace, pool, by))
@@ -548,8 +556,8 @@ def sql(source: Any, query: str, step: int | str | None = None, by: str = "op") 
     Args:
         source: as for `explain`.
         query: a SELECT statement in DuckDB's SQL.
-        step: of chunks and holders: a number of events, or `"peak"` of the first heap; None: of each heap the first
-            failed request, else its peak.
+        step: of chunks and holders: a number of events, or a name as for `holders`, of the first heap; None: of each
+            heap the first failed request, else its peak.
         by: of holders: as for `holders`.
 
     Raises:

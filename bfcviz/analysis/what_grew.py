@@ -130,7 +130,7 @@ HOLDER_CHANGE: Final = np.dtype(
 """What changed of one holder."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class WhatGrew(Answer):
     """What grew between two steps of a heap.
 

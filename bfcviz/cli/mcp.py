@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import bfcviz
-from bfcviz.cli.export import NAMED_STEPS
+from bfcviz.analysis.why import NAMED_STEPS
 from bfcviz.cli.info import info, info_lines
 from bfcviz.errors import BfcvizError, FileError, MissingExtra
 from bfcviz.events.log import EVENTS_FILE

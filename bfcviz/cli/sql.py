@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from bfcviz.analysis.why import NAMED_STEPS
 from bfcviz.cli.common import open_with_progress
-from bfcviz.cli.export import NAMED_STEPS, parse_step
+from bfcviz.cli.export import parse_step
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.storage.parquet import without_formulas
 from bfcviz.exporters.sql import COLUMNS, TABLES, query

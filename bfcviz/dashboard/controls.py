@@ -293,7 +293,14 @@ class Controls:
         def buttons(*names: str) -> list[widgets.Widget]:
             return [self.buttons[name] for name in names]
 
-        for apart in (self.buttons["oom"], self.pool, self.colour, self.search, self.more):
+        for apart in (
+            self.buttons["oom"],
+            self.buttons["worst"],
+            self.pool,
+            self.colour,
+            self.search,
+            self.more,
+        ):
             apart.add_class("bfcviz-apart")
         steps = [*buttons("first", "back", "play", "forward", "last"), self.step, self.of]
         jumps = buttons("follow", "oom", "worst", "peak")
@@ -357,6 +364,12 @@ class Controls:
         """Show the step."""
         self.step.value = step
 
+    def show_width(self, pixels: int) -> None:
+        """Leave out of the first row what has no room on a page of this width."""
+        is_wide = pixels >= _ROOM_FOR_ALL
+        self.size.layout.display = None if is_wide else "none"
+        self.wanted.box.description = "would it fit?" if is_wide else "fits?"
+
     def show_failures(self, *, some: bool) -> None:
         """Show the button that goes to the next failed request only where there are some, or may come."""
         display = None if some else "none"
@@ -404,6 +417,9 @@ class Controls:
         button.on_click(lambda _: self._act(name))
         return button
 
+
+_ROOM_FOR_ALL: Final = 1100
+"""Pixels of a page with room for the slider in the first row."""
 
 _SIZES: Final = [
     ("no size", 0),

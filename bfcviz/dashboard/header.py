@@ -38,7 +38,7 @@ _RULES: Final = """
 .bfcviz-headline a{font-weight:400;font-size:13px;white-space:nowrap;margin-left:6px;cursor:pointer;
   color:var(--jp-content-link-color,var(--in-use));text-decoration:underline}
 .bfcviz-numbers .all{display:flex;flex-wrap:wrap;gap:4px 20px;align-items:center}
-.bfcviz-numbers .tiles{flex:6 1 420px;display:grid;grid-template-columns:repeat(4,auto);gap:0 12px;
+.bfcviz-numbers .tiles{flex:6 1 420px;max-width:900px;display:grid;grid-template-columns:repeat(4,auto);gap:0 12px;
   justify-content:space-between}
 .bfcviz-numbers .tile{display:flex;flex-direction:column;line-height:14px;font-size:11px;cursor:help;
   font-variant-numeric:tabular-nums;white-space:nowrap}
@@ -497,7 +497,7 @@ def _step_line(model: Model, search: Search | None, numbers: Numbers, is_open: b
     long = details(model, search, numbers) if is_open else []
     paragraphs = "".join(f"<p>{harmless(text, _LONGEST)}</p>" for text in long)
     return (
-        f"<details{' open' * is_open}><summary data-bfcviz='{{\"do\":\"details\"}}' role='status'>"
+        f'<details{" open" * is_open}><summary data-bfcviz=\'{{"do":"details"}}\'>'
         f'<b data-bfcviz-step="{model.step}">step {model.step:,} of {len(trace):,}</b>: {line} '
         f'<span class="file">· {_file(trace)}</span>'
         f'<span class="more">{"less" if is_open else "details"}</span></summary>{paragraphs}</details>'

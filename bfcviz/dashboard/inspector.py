@@ -85,6 +85,14 @@ _STYLE: Final = """
   outline: 2px solid var(--jp-brand-color1, #1976d2) !important; outline-offset: 1px;
 }
 .bfcviz-dashboard tr:focus-visible { outline-offset: -2px }
+.bfcviz-spoken {
+  position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap;
+}
+@media (prefers-reduced-motion: reduce) {
+  .bfcviz-dashboard, .bfcviz-dashboard * {
+    animation: none !important; transition: none !important; scroll-behavior: auto !important;
+  }
+}
 """
 
 Message = Mapping[str, Any]
@@ -625,6 +633,7 @@ class Inspector(ViewState):
         controls.show_step(self.step)
         controls.show_following(self.follow, growing=self._trace.following and not self._ended)
         controls.show_wanted(self.wanted)
+        controls.show_width(self.width)
         controls.show_failures(some=self._may_fail())
         controls.search.value = self.look.search or ""
         controls.show_hits(_hits(self.panel_data.model, self.look.search))

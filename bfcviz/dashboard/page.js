@@ -5,6 +5,7 @@
 const DEBOUNCE_MS = 45; // many wheel events in this time are one zoom
 const HOVER_MS = 60; // the mouse rests so long on a holder before it is pointed at
 const DOUBLE_CLICK_MS = 250;
+const REST_MS = 400; // a step shown for so long is read out: not each one while a key is held
 const LATE_MS = 1000; // header and figure show different steps for so long: the page says so
 const LOST_MS = 10_000; // and after so long again, the newest figure does not come by itself
 // The keys that Python handles: see KEYS in bfcviz/dashboard/inspector.py.
@@ -17,6 +18,7 @@ export default {
     let root = null;
     let plot = null;
     let check_steps = null;
+    let speak = null;
     let width = 0; // of this element, in pixels
     let sent_width = 0; // the last one sent to Python
 
@@ -27,8 +29,13 @@ export default {
       name_inputs(root);
       place_rows(root);
       (check_steps ??= watch_steps(root, removed.signal))();
+      (speak ??= speaker(root, removed.signal))();
       const found = root.querySelector(".js-plotly-plot");
-      if (found && found !== plot && found.on) listen_to_plot((plot = found), send);
+      if (found && found !== plot && found.on) {
+        listen_to_plot((plot = found), send);
+        plot.setAttribute("role", "figure");
+        plot.setAttribute("aria-label", "pictures of the heap; the text above, the list and the tables tell the same");
+      }
       if (width) fit_width(plot, width);
     };
     let requested_frame = 0; // at most one update per animation frame
@@ -114,6 +121,25 @@ function watch_steps(root, signal) {
   root.addEventListener("bfcviz-drawn", check, { signal });
   signal.addEventListener("abort", rest);
   return check;
+}
+
+// Read out the step at which the view rests. Its line is drawn anew at each step, which screen readers do not follow:
+// this element stays, and only its text changes.
+function speaker(root, signal) {
+  const spoken = document.createElement("div");
+  spoken.className = "bfcviz-spoken";
+  spoken.setAttribute("role", "status");
+  root.append(spoken);
+  let timer = 0;
+  let said = "";
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  return () => {
+    const line = root.querySelector(".bfcviz-step-line summary")?.textContent ?? "";
+    if (line === said) return;
+    said = line;
+    clearTimeout(timer);
+    timer = setTimeout(() => (spoken.textContent = line), REST_MS);
+  };
 }
 
 // Say that the view is dead: after a restart or the end of the kernel, ipywidgets only marks each widget with a class.
