@@ -4,10 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.analysis.alignment import (
@@ -27,6 +26,7 @@ from bfcviz.events.origin import Status, regions_known, requested_bytes_known, s
 from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
+from bfcviz.extras import arrow
 from bfcviz.model.equal_steps import equal_steps
 from bfcviz.model.grouping import UNNAMED, Path
 from bfcviz.model.model import Model
@@ -34,6 +34,9 @@ from bfcviz.model.navigation import end_of_state, failures
 from bfcviz.model.timelines import TIMELINE, equal_parts, external, internal, measured
 from bfcviz.terminal import escaped, printable
 from bfcviz.units import format_bytes, signed_bytes
+
+if TYPE_CHECKING:
+    from pyarrow import Table
 
 # ------------------------------------------------------------------------------
 # Holder changes: what each holder has at a moment of one recording and at the same moment of the other.
@@ -101,8 +104,9 @@ def verdicts(changes: NDArray[np.void], holders: CommonHolders) -> NDArray[np.in
 
 def changes_table(
     changes: NDArray[np.void], holders: CommonHolders, moments: Sequence[PairedStep]
-) -> pa.Table:
+) -> "Table":
     """The rows with the names of moments, holders and verdicts; sizes in bytes."""
+    pa = arrow("a comparison of recordings")
     before, after = changes["a_bytes"].astype(np.int64), changes["b_bytes"].astype(np.int64)
     names: dict[str, tuple[NDArray[np.integer], Sequence[str]]] = {
         "moment": (changes["moment"], [moment.name for moment in moments]),
@@ -204,8 +208,9 @@ class GrowthChanges:
     reasons: tuple[str, str]
     steps: tuple[int, int]
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self) -> "Table":
         """One row a holder: bytes it gains each step in A and in B, and the verdict."""
+        pa = arrow("to_arrow()")
         return pa.table(
             {
                 "holder": pa.array([row.holder for row in self.rows], pa.string()),
@@ -459,8 +464,9 @@ def recording_totals(side: RecordingSide, moments: Sequence[int]) -> RecordingTo
     return RecordingTotals(peak, series, known)
 
 
-def totals_table(a: RecordingTotals, b: RecordingTotals) -> pa.Table:
+def totals_table(a: RecordingTotals, b: RecordingTotals) -> "Table":
     """One row a measure: its value in A and in B (null: not known), the change, its unit and its definition."""
+    pa = arrow("a comparison of recordings")
     pairs = [(a.values[name], b.values[name]) for name in _MEASURES]
     changes = [None if old is None or new is None else new - old for old, new in pairs]
     return pa.table(
@@ -671,9 +677,9 @@ class RecordingComparison(Answer):
     b: ComparedRecording
     by: str
     alignment: StepAlignment
-    totals: pa.Table
-    moments: pa.Table
-    holders: pa.Table
+    totals: "Table"
+    moments: "Table"
+    holders: "Table"
     growth: GrowthChanges
     parts: PeakParts
     spread: PeakParts
@@ -713,8 +719,9 @@ class RecordingComparison(Answer):
         row = self.totals["measure"].to_pylist().index(measure)
         return self.totals["a"][row].as_py(), self.totals["b"][row].as_py()
 
-    def holders_at(self, moment: str) -> pa.Table:
+    def holders_at(self, moment: str) -> "Table":
         """The rows of `holders` of one moment, the largest changes first."""
+        pa = arrow("a comparison of recordings")
         mine = [name == moment for name in self.holders["moment"].to_pylist()]
         return self.holders.filter(pa.array(mine, pa.bool_()))
 
@@ -796,7 +803,8 @@ def _moments_table(
     totals: tuple[RecordingTotals, RecordingTotals],
     moments: Sequence[PairedStep],
     first: tuple[int, int],
-) -> pa.Table:
+) -> "Table":
+    pa = arrow("a comparison of recordings")
     columns: dict[str, object] = {"moment": pa.array([moment.name for moment in moments], pa.string())}
     steps = {"a": [moment.a for moment in moments], "b": [moment.b for moment in moments]}
     for letter, mine in steps.items():

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.answers import Answer, AnswerTable
@@ -13,6 +12,7 @@ from bfcviz.errors import TraceError
 from bfcviz.events.origin import STATE_ONLY
 from bfcviz.events.row_copy import taken
 from bfcviz.events.trace import Trace
+from bfcviz.extras import arrow
 from bfcviz.model.address_layout import NEVER
 from bfcviz.model.equal_steps import EqualSteps, equal_steps
 from bfcviz.model.grouping import Grouping, Path, grouping, place_in_code
@@ -23,6 +23,7 @@ from bfcviz.units import format_bytes, signed_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyarrow import Table
 
 # ------------------------------------------------------------------------------
 # Holder lifetimes: how often each holder allocated in a range of steps, and for how long.
@@ -64,8 +65,9 @@ class HolderLifetimes:
     rows: NDArray[np.void]
     names: Sequence[str]
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self) -> "Table":
         """One row a holder."""
+        pa = arrow("to_arrow()")
         columns = {name: self.rows[name] for name in HOLDER_LIFETIMES.names or ()}
         return pa.table({"holder": pa.array(list(self.names), pa.string()), **columns})
 
@@ -197,8 +199,9 @@ class Growth:
         steps = self.intervals * self.steps.every
         return int(self.rows["chunks"][row]) / steps, int(self.rows["bytes"][row]) / steps
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self) -> "Table":
         """One row a holder: what it gained and each step, and the lists of chunks and bytes at each end."""
+        pa = arrow("to_arrow()")
         steps = max(self.intervals * self.steps.every, 1)
         return pa.table(
             {
@@ -374,8 +377,9 @@ class Leaks(Answer):
         first = int(self.rows["first"][row])
         return self.chunks[first : first + int(self.rows["chunks"][row])]
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self) -> "Table":
         """One row a chunk: its holder, address, sizes in bytes and age."""
+        pa = arrow("to_arrow()")
         counts = self.rows["chunks"].astype(np.intp)
         holders = np.repeat(np.arange(len(self.rows)), counts)
         return pa.table(

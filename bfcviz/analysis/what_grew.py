@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.analysis.leaks import check_history
@@ -26,6 +25,7 @@ from bfcviz.errors import TraceError
 from bfcviz.events.origin import HISTORY_BEGINS
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
+from bfcviz.extras import arrow
 from bfcviz.model.equal_steps import ALERT, plain_name
 from bfcviz.model.grouping import Grouping, Path
 from bfcviz.model.model import Model
@@ -34,6 +34,7 @@ from bfcviz.units import format_bytes, signed_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyarrow import Table
 
 # ------------------------------------------------------------------------------
 # The chunks in use at one of two steps and not at the other.
@@ -186,8 +187,9 @@ class WhatGrew(Answer):
         heads = (self.how.by.replace("_", " "), "grew", "new", "gone", "never freed")
         return [AnswerTable(heads, [(name, *sizes) for name, sizes in _rows(self)])] if len(self.rows) else []
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self) -> "Table":
         """One row a holder; sizes in bytes. `never_freed` is null where more events may come."""
+        pa = arrow("to_arrow()")
         columns = {name: self.rows[name] for name in HOLDER_CHANGE.names or ()}
         unknown = np.full(len(self.rows), not self.end_known)
         columns["never_freed"] = pa.array(columns["never_freed"], mask=unknown)

@@ -6,6 +6,7 @@ from pathlib import Path
 from bfcviz.analysis.why import NAMED_STEPS
 from bfcviz.cli.command import add_kinds
 from bfcviz.cli.common import use_kinds
+from bfcviz.cli.named_steps import parse_step
 from bfcviz.errors import FileError
 from bfcviz.figures import FIGURES, FORMATS, draw, export
 from bfcviz.figures.colouring import COLOURINGS
@@ -111,16 +112,3 @@ def parse_event(text: str) -> int:
     if event < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not the index of an event: give a number from 0")
     return event + 1
-
-
-def parse_step(text: str) -> int | str:
-    """The number of a step, or one of `NAMED_STEPS`."""
-    if text in NAMED_STEPS:
-        return text
-    try:
-        return int(text.replace(",", ""))  # bfcviz prints 10,479
-    except ValueError:
-        names = ", ".join(NAMED_STEPS)
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a step: give a number, or one of {names}"
-        ) from None

@@ -10,7 +10,7 @@ from bfcviz.analysis.leaks import Growth, Leaks, growth_lines, leak_lines, leaks
 from bfcviz.analysis.why import NAMED_STEPS
 from bfcviz.cli.command import add_kinds, add_more_files
 from bfcviz.cli.common import asked_ranks, status_of, use_kinds
-from bfcviz.cli.export import parse_step
+from bfcviz.cli.named_steps import parse_step
 from bfcviz.events.trace import Trace
 from bfcviz.explain_and_draw import what_grew
 from bfcviz.importers.open_trace import open_trace
