@@ -168,6 +168,7 @@ function prepare_root(root, send, signal) {
   root.tabIndex = 0;
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", "bfcviz dashboard: arrow keys step through the events, space plays");
+  send = without_backlog(root, send, signal);
   root.addEventListener("keydown", (event) => on_key(event, send), { signal });
   listen_to_clicks(root, send, signal);
   root.addEventListener("wheel", guard_wheel, { signal, capture: true, passive: false });
@@ -356,6 +357,19 @@ class Brush {
   }
 }
 
+// A held key repeats faster than figures are drawn: a repetition is sent only once the figure of the last one is there,
+// so that the view stops where the key is released.
+function without_backlog(root, send, signal) {
+  let sent = -Infinity; // when the last key was sent whose figure is not drawn
+  root.addEventListener("bfcviz-drawn", () => (sent = -Infinity), { signal });
+  return (message, repeated = false) => {
+    const now = performance.now();
+    if (repeated && now - sent < LATE_MS) return;
+    if (message.do === "key") sent = now;
+    send(message);
+  };
+}
+
 function on_key(event, send) {
   if (event.ctrlKey || event.altKey || event.metaKey) return;
   if (event.key === "Enter" && run_marked(event, send)) return;
@@ -364,7 +378,7 @@ function on_key(event, send) {
   if (!KEYS.has(event.key)) return;
   event.preventDefault();
   event.stopPropagation();
-  send({ do: "key", key: event.key });
+  send({ do: "key", key: event.key }, event.repeat);
 }
 
 // An element may be drawn anew between the press of the mouse and its release: then the browser sends no click.

@@ -881,9 +881,7 @@ class _Maps:
         found = [*shape(visible, labels), _frames(self._framed(regions, visible), visible)]
         if exact:
             wide = visible.pieces.right - visible.pieces.left > _HOVERED * visible.screen
-            points = hover.points_in_pieces(
-                chunks, visible.pieces.only(wide), visible.part, labels, model.step
-            )
+            points = hover.points_in_pieces(chunks, visible.pieces.only(wide), visible.part, labels)
             found.append(
                 {
                     "type": "scatter",

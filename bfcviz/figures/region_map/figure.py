@@ -319,7 +319,7 @@ def region_panel(
         map_traces.gone(visible, gone_chunks(model, look.since)),
         *request_marks(visible, answer, model.trace.labels),
         *map_traces.outlines(visible, touched(highlight, model.chunks(), regions), chosen, found),
-        map_traces.hover_points(visible, model.trace.labels, model.step, exact=exact),
+        map_traces.hover_points(visible, model.trace.labels, exact=exact),
         map_traces.note(visible),
     ]
     panel = _panel(visible, traces, look, exact=exact)
@@ -357,7 +357,7 @@ def live_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:
         map_traces.gone(visible, no_spans),
         *request_marks(visible, None, labels),
         *map_traces.outlines(visible, no_spans, no_spans, no_spans),
-        map_traces.hover_points(visible, labels, live_map.step, exact=True),
+        map_traces.hover_points(visible, labels, exact=True),
         map_traces.note(visible),
     ]
     return _panel(visible, traces, look, exact=False)

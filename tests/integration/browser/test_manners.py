@@ -225,6 +225,21 @@ def test_the_tab_key_goes_through_the_parts_in_order_and_the_focus_is_seen(view)
     assert parts == sorted(parts, key=[*order, *parts].index)  # each part at once
 
 
+HELD = """view => {
+  for (let number = 0; number < 30; number += 1) {
+    view.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight', repeat: true, bubbles: true }));
+  }
+}"""
+
+
+def test_a_held_key_steps_as_fast_as_figures_are_drawn_and_leaves_nothing_behind(view):
+    view.go_to(500)
+    view.view.evaluate(HELD)
+    view.wait_for_step(501)
+    view.key("ArrowRight")  # pressed anew: never left out
+    view.wait_for_step(502)
+
+
 def test_the_step_at_which_the_view_rests_is_read_out(view):
     spoken = view.view.locator(".bfcviz-spoken[role=status]")
     for step in (700, 500):
