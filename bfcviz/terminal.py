@@ -75,8 +75,9 @@ def say(*lines: str, file: TextIO | None = None, whole: bool = False) -> None:
     """
     stream = sys.stdout if file is None else file
     shown = [printable(line) for line in lines]
-    if stream is sys.__stdout__ and not whole:
-        columns = get_terminal_size().columns if stream.isatty() else 80
+    own = sys.__stdout__
+    if own is not None and stream is own and not whole:
+        columns = get_terminal_size().columns if own.isatty() else 80
         shown = [part for line in shown for part in wrapped_lines(line, columns)]
     text = "\n".join(shown) + "\n"
     encoding = getattr(stream, "encoding", None) or "utf-8"

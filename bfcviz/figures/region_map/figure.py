@@ -496,7 +496,8 @@ def _size_names(rows: Rows, part: VisibleRows) -> tuple[list[float], list[str]]:
     apart = 2 * len(part) / _MOST_TICKS  # a label has two lines
     kept: list[tuple[float, str]] = []
     for _, middle, text in sorted(found, reverse=True):
-        if all(abs(middle - other) >= apart for other, _ in kept):
+        beside_ticks = middle > part.stop - apart / 2  # of the x axis
+        if not beside_ticks and all(abs(middle - other) >= apart for other, _ in kept):
             kept.append((middle, text))
     return [middle for middle, _ in kept], [text for _, text in kept]
 

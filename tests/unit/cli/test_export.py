@@ -138,7 +138,7 @@ def test_a_step_is_a_number_or_a_name(step, tmp_path, capsys):
         (("--step", "-1", "--out", "map.csv"), "step -1 "),
         (("--pool", "1", "--out", "map.csv"), "pool 1 "),
         (("--step", "0", "--pool", "-1", "--out", "map.csv"), "pool -1 "),
-        (("--step", "oom", "--out", "map.csv"), "--step peak"),
+        (("--step", "oom", "--out", "map.csv"), "give the step peak"),
         (("--out", "map.txt"), ".html, .png, .svg, .pdf, .csv, .parquet"),
         (("--out", "nowhere/map.csv"), "cannot write"),
     ],
