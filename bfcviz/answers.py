@@ -84,12 +84,12 @@ class Answer:
             options: of the picture, such as `theme="dark"`.
 
         Raises:
-            BfcvizError: there is nothing to draw: the answer comes from a text, or was not made by a public function.
+            BfcvizError: no picture belongs to it, such as to the answer about a text.
         """
         if self._draw is None:
             raise BfcvizError(
-                f"a figure of {type(self).__name__} was asked for, and it has no heap to draw: give a trace, a "
-                "recording or a snapshot to the function that made it"
+                f"a figure of {type(self).__name__} was asked for, and no picture belongs to it: bfcviz.draw(source) "
+                "draws the heap of a trace, a recording or a snapshot"
             )
         return self._draw(**options)
 
