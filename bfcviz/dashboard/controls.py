@@ -369,6 +369,7 @@ class Controls:
         is_wide = pixels >= _ROOM_FOR_ALL
         self.size.layout.display = None if is_wide else "none"
         self.wanted.box.description = "would it fit?" if is_wide else "fits?"
+        self.wanted.box.layout.max_width = "150px" if is_wide else "104px"
 
     def show_failures(self, *, some: bool) -> None:
         """Show the button that goes to the next failed request only where there are some, or may come."""
