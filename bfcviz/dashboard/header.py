@@ -28,7 +28,7 @@ from bfcviz.units import format_bytes
 # The style of the header: JupyterLab's colours for text, the themes' colours for sizes; light and dark.
 
 _RULES: Final = """
-.bfcviz-header{color:var(--jp-ui-font-color1,var(--text));
+.bfcviz-header{overflow:visible;color:var(--jp-ui-font-color1,var(--text));
   font-family:var(--jp-ui-font-family,system-ui,sans-serif)}
 .bfcviz-header .widget-html,.bfcviz-header .widget-html-content{margin:0;height:auto;line-height:1.35;
   font-size:13px;overflow:visible}
@@ -392,7 +392,7 @@ def _exit_text(trace: Trace) -> str:
 
 _LONGEST: Final = 20_000  # characters of a paragraph: labels in it are already cut
 _LONGEST_FILE: Final = 40
-_MARK: Final = "ⓘ what this file lacks"
+_MARK: Final = "what this file lacks"
 
 
 class Header:
