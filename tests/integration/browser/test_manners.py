@@ -225,6 +225,12 @@ def test_the_tab_key_goes_through_the_parts_in_order_and_the_focus_is_seen(view)
     assert parts == sorted(parts, key=[*order, *parts].index)  # each part at once
 
 
+def test_a_table_begins_right_below_the_tabs(view):
+    before = view.plot().bounding_box()["height"]
+    view.set(views="chunk_table")
+    view.wait_for("return plot.getBoundingClientRect().height < args[0] - 100", before)
+
+
 HELD = """view => {
   for (let number = 0; number < 30; number += 1) {
     view.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight', repeat: true, bubbles: true }));
