@@ -142,7 +142,7 @@ def _bars(model: Model, found: Diagnosis | None) -> list[SizeBar]:
     if found is not None:
         sizes["wasted"] = found.wasted
         sizes |= {name: None for name in sizes if name != "wasted" and not found.knows(name)}
-    request = [] if found is None else [SizeBar("asked", found.rounded, "asked failed")]
+    request = [] if found is None else [SizeBar("asked", found.requested, "asked failed")]
     return [
         *request,
         SizeBar("largest free", sizes["largest_free_chunk"], "free"),
