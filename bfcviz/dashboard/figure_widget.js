@@ -21,10 +21,13 @@ async function shared_plotly(model) {
   return evaluated.get(digest);
 }
 
-async function evaluate(digest, script) {
+async function evaluate(digest, packed) {
   globalThis.PlotlyConfig ??= { MathJaxConfig: "local" }; // else plotly changes the page's MathJax
-  const url = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
+  let url = "";
   try {
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const script = await new Response(stream).blob();
+    url = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
     return (await import(url)).default;
   } catch (error) {
     evaluated.delete(digest); // the next figure tries again
