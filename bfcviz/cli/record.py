@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import bfcviz
 from bfcviz.cli.command import DONE, FAILED
 from bfcviz.errors import BfcvizError, FileError, LiveError, OtherFiles
-from bfcviz.events.origin import Origin, Status, later_reasons
+from bfcviz.events.origin import Origin, Status, later_reasons, process_peak
 from bfcviz.events.storage.files import EARLIER, PRIVATE_FOLDER
 from bfcviz.events.storage.recording import LABELS_FILE, ORIGIN_FILE, files_of, is_locked, read_origin
 from bfcviz.events.storage.recording_set import files_of_all, has_events, has_several, recordings_in
@@ -555,7 +555,9 @@ def _describe_trace(trace: Trace) -> list[str]:
     pools = [_describe_pool(trace, pool) for pool in range(len(trace.origin.pools))]
     way = _WAYS.get(str(details.get("way")), "recorded")
     whole = "complete" if trace.origin.status == Status.COMPLETE else "; ".join(trace.origin.reasons)
-    return [f"{len(trace):,} events", f"{way} {' and '.join(pools)}", whole]
+    peak = process_peak(details)
+    process = [] if peak is None else [f"of {format_bytes(peak)} that the process had at its peak"]
+    return [f"{len(trace):,} events", " ".join([f"{way} {' and '.join(pools)}", *process]), whole]
 
 
 def _describe_pool(trace: Trace, pool: int) -> str:
