@@ -6,6 +6,7 @@ from shared import SHARED, needs_shared
 from unit.importers.profile_maker import PlaneMaker, chunk, memory
 
 from bfcviz.errors import FileError
+from bfcviz.events.storage.blocks import MAGIC
 from bfcviz.importers.file_format import Format, detect_format
 
 
@@ -27,6 +28,7 @@ def test_formats_are_told_by_content_not_by_name(tmp_path: Path) -> None:
     assert detect_format(written(odd, gzip.compress(profile()))) == Format.XPLANE
     assert detect_format(written(odd, chunk(4, b"\x05host") + profile())) == Format.XPLANE
     assert detect_format(written(odd, b"PAR1" + bytes(100))) == Format.PARQUET
+    assert detect_format(written(odd, MAGIC + bytes(100))) == Format.BLOCKS
     assert detect_format(written(tmp_path / "trace" / "events.bin", b"").parent) == Format.FOLDER
 
 
