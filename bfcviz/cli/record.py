@@ -432,7 +432,7 @@ def flight_summary(folder: Path, report_folder: Path, before: frozenset[Path]) -
         return f"{NOTHING}{why}", is_written
     watched = f"{len(kept)} process{'es' * (len(kept) > 1)} watched"
     rest = ", ".join([watched, *_distinct(unwritten), *_others(reports, kept)])
-    made = sorted({*folder.rglob("*.parquet")} - before)
+    made = sorted({*folder.rglob(FLIGHT_FILES)} - before)
     if not made:
         return f"no request failed, nothing was written ({rest})", not unwritten
     failed = [path for path in made if "request-failed" in path.name]
@@ -605,6 +605,7 @@ _FLIGHT: Final = ("keep", "fragmentation", "growth")
 """Options of `bfcviz.flight_recorder`."""
 
 FLIGHT_FOLDER: Final = "bfcviz-flight"
+FLIGHT_FILES: Final = "[0-9][0-9]-*.bfc"
 FLIGHT_RECORDER: Final = "bfcviz.watching.flight_recorder"
 """The module whose `begin` the recorded process calls; it is imported only there."""
 
@@ -714,7 +715,7 @@ def _run_with_flight_recorder(
         raise FileError(
             folder, "", "is a file, and the flight recorder makes folders; choose another path with -o"
         )
-    before = frozenset(folder.rglob("*.parquet"))
+    before = frozenset(folder.rglob(FLIGHT_FILES))
     with _report_folder() as reports, signals_blocked() as mask:
         request = _request(selection, folder.absolute(), reports, keeps_command=arguments.keeps_command)
         request |= {"recorder": FLIGHT_RECORDER, "flight": flight}
