@@ -172,6 +172,7 @@ class View {
         const { step } = this.figure;
         await this.draw_newest(this.waiting.splice(0));
         this.drawn = true;
+        this.el.style.minHeight = `${this.figure.layout.height ?? 360}px`; // a tab may have no panels below the map
         this.say();
         if (step !== null) this.el.dataset.bfcvizStep = step;
         this.el.dispatchEvent(new CustomEvent("bfcviz-drawn", { bubbles: true }));

@@ -388,7 +388,8 @@ def _map_panel(model: Model, look: Look) -> Panel:
         "showlegend": False,
     }
     panel = region_panel(model, None, look)
-    caption = "addresses rise left to right, then down; widths to scale; Ctrl and the wheel zoom"
+    order, *_ = panel.caption.split(";")
+    caption = f"{order}; widths to scale; Ctrl and the wheel zoom"
     return replace(panel, traces=[nothing], legend=False, caption=caption)
 
 
