@@ -517,7 +517,7 @@ body{{max-width:1500px}}
   background:var(--paper);border:1px solid var(--muted);overflow-wrap:anywhere}}
 #tip *{{unicode-bidi:isolate}}
 .step-line{{position:absolute;left:-1px;width:2px;background:var(--mark);pointer-events:none}}
-#app #slider{{display:block;padding:0;border:0;accent-color:var(--in-use);margin-bottom:14px}}
+#app #slider{{display:block;width:100%;padding:0;border:0;accent-color:var(--in-use);margin-bottom:14px}}
 .bars{{display:grid;grid-template-columns:1fr 1fr;gap:0 12px}}
 .bars>*{{min-width:0}}
 aside{{min-width:0;overflow-wrap:anywhere}}
