@@ -16,7 +16,7 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.formats import cupy, rmm, tensorflow
 from bfcviz.formats.torch import DEFAULTS as TORCH_DEFAULTS
-from bfcviz.formats.torch import LARGE_SEGMENT, SMALL, SMALL_SEGMENT, Rules
+from bfcviz.formats.torch import SMALL, SMALL_SEGMENT, Rules
 from bfcviz.model.grouping import UNNAMED, place_in_code
 from bfcviz.model.holders import Holders, holders
 from bfcviz.model.lifetimes import born_of, times_of
@@ -94,7 +94,7 @@ class HeapSettings:
             return rounded
         if not self.torch.expandable:
             return self.torch.segment(rounded)
-        granule = SMALL_SEGMENT if rounded <= SMALL else LARGE_SEGMENT
+        granule = SMALL_SEGMENT if rounded <= SMALL else self.torch.large_segment
         return -(-max(0, rounded - tail) // granule) * granule
 
     @property

@@ -85,6 +85,7 @@ def limit_json(found: SmallestLimit) -> dict[str, Any]:
     """The result as one object; sizes in bytes, null for what is not known."""
     return {
         "limit_bytes": found.limit_bytes,
+        "limits_of_other_orders_bytes": list(found.other_limits),
         "next_smaller_bytes": found.next_smaller,
         "next_smaller_fails_at_event": found.fails_at_event,
         "next_smaller_fails_at_request": found.fails_at_request,

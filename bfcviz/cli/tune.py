@@ -53,6 +53,7 @@ def tuned_json(found: Tuned) -> dict[str, Any]:
         "rules_of_the_job": {"policy": found.own.text, "why": found.own.why},
         "now": _numbers(found.now),
         "proposed": _numbers(found.best),
+        "proposed_for_newest": _numbers(found.newest),
         "settings_tried": found.tried,
         "failed_requests_left_out": found.failed,
         "failed_requests_would_fit": found.failed_fit,

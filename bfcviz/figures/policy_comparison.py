@@ -52,6 +52,7 @@ class ComparedPolicy:
         stall_s: seconds that these calls may take.
         role: what the row is, such as `as recorded` or `plan`; empty: a policy like others.
         is_allocator: rules that a heap can have; no plan, no lower bound.
+        is_compared: a real allocator was compared with these rules, or there is none.
     """
 
     name: str
@@ -66,6 +67,7 @@ class ComparedPolicy:
     driver_calls: int | None = None
     stall_s: float = 0.0
     role: str = ""
+    is_compared: bool = True
 
     @property
     def has_failed(self) -> bool:
@@ -189,6 +191,8 @@ class ByteAxis:
 COLUMNS: Final = 400
 """Intervals of a curve, at most."""
 
+UNCOMPARED: Final = "; not compared with a real one"
+
 _LONGEST_TITLE: Final = 46  # characters of a name: a caption has room beside it
 _HEAD: Final = 15  # of these, at the start of a name that is cut
 _MESSAGE_LINE, _MOST_LINES = 46, 4  # characters of a line of a message, and its lines
@@ -267,8 +271,8 @@ def _caption(policy: ComparedPolicy) -> str:
     if policy.message:
         return "cannot serve this job"
     if policy.failed is not None:
-        return f"out of memory at {policy.failed:,}"
-    return f"peak {format_bytes(policy.peak_reserved)}"
+        return f"out of memory at {policy.failed:,}" + ("" if policy.is_compared else UNCOMPARED)
+    return f"peak {format_bytes(policy.peak_reserved)}" + ("" if policy.is_compared else UNCOMPARED)
 
 
 def _reserved(policy: ComparedPolicy, axis: ByteAxis, theme: Theme) -> dict[str, Any]:

@@ -59,12 +59,18 @@ class Rules:
         max_split: blocks of at least so many bytes are never split; None: no such limit.
         divisions: steps between powers of two, from 1 MiB to 32 GiB, 1: none; empty: sizes are multiples of `UNIT`.
         collection_threshold: share of the limit above which old segments are returned; 0: none are.
+        non_split_rounding: a block that is never split leaves less than this of itself, an option since PyTorch 2.6;
+            None: as much as `large_segment`.
+        large_segment: bytes of a segment for large requests below `OWN_SEGMENT`, and of what an expandable segment for
+            large requests maps at once, an option since PyTorch 2.11; the two sizes above are not less.
     """
 
     expandable: bool = False
     max_split: int | None = None
     divisions: tuple[int, ...] = ()
     collection_threshold: float = 0.0
+    non_split_rounding: int | None = None
+    large_segment: int = LARGE_SEGMENT
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
@@ -75,11 +81,16 @@ class Rules:
             divisions = divisions_of(settings.get("roundup_power2_divisions", 0))
         except ValueError:
             divisions = ()
+        # Snapshots have no fields of their own for the newest options.
+        text = str(settings.get(NEW_CONF) or settings.get(CONF) or "")
+        large = _mebibytes(text, "large_segment_size_mb") or LARGE_SEGMENT
         return cls(
             settings.get("expandable_segments") is True,
-            int(largest) if LEAST_MAX_SPLIT <= largest < _NO_MAX_SPLIT else None,
+            int(largest) if min(large, LEAST_MAX_SPLIT) <= largest < _NO_MAX_SPLIT else None,
             divisions,
             threshold if 0 < threshold <= 1 else 0.0,
+            _mebibytes(text, "max_non_split_rounding_mb") or None,
+            large,
         )
 
     @cached_property
@@ -113,14 +124,14 @@ class Rules:
         """Whether a free block of `free` bytes, of the right stream and kind, may serve a request."""
         if self.max_split is not None and rounded < self.max_split:
             return rounded <= free < self.max_split
-        return rounded <= free and (self.max_split is None or free < rounded + LARGE_SEGMENT)
+        most_left = self.large_segment if self.non_split_rounding is None else self.non_split_rounding
+        return rounded <= free and (self.max_split is None or free < rounded + most_left)
 
-    @staticmethod
-    def segment(rounded: int) -> int:
+    def segment(self, rounded: int) -> int:
         """Bytes of a new segment for a request, where segments do not grow."""
         if rounded <= SMALL:
             return SMALL_SEGMENT
-        return LARGE_SEGMENT if rounded < OWN_SEGMENT else -(-rounded // SEGMENT_UNIT) * SEGMENT_UNIT
+        return self.large_segment if rounded < OWN_SEGMENT else -(-rounded // SEGMENT_UNIT) * SEGMENT_UNIT
 
 
 DEFAULTS: Final = Rules()
@@ -192,6 +203,12 @@ def _of_list(text: str) -> tuple[int, ...]:
 def _number(value: Any) -> float:
     """A number of a file; 0: it is none."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
+
+
+def _mebibytes(text: str, name: str) -> int:
+    """Bytes of an option in whole MiB in the text of PyTorch's variable, such as `name:64`; 0: it is not there."""
+    found = re.search(rf"(?:^|[\s,]){name}\s*:\s*(\d{{1,7}})(?=[\s,]|$)", text)
+    return int(found[1]) << 20 if found else 0
 
 
 # ------------------------------------------------------------------------------

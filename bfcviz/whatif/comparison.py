@@ -23,7 +23,17 @@ from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.outcome import FirstDifference, FreeMemory, Outcome, RecordedOutcome, first_difference
 from bfcviz.whatif.policy import Policy, checked_limit
-from bfcviz.whatif.policy_table import GROWING_BFC, POLICIES, OwnRules, in_other_order, policy_of, policy_text
+from bfcviz.whatif.policy_table import (
+    BOUNDS,
+    GROWING_BFC,
+    PLANS,
+    TIES,
+    OwnRules,
+    policy_of,
+    policy_text,
+    tied,
+    uncompared,
+)
 from bfcviz.whatif.requests import MARK, RequestStream
 
 if TYPE_CHECKING:
@@ -31,12 +41,6 @@ if TYPE_CHECKING:
 
 # ------------------------------------------------------------------------------
 # Comparison: one request stream served under several policies, as a table of measures.
-
-PLANS: Final = ("packed",)
-"""Policies that are plans, made with all lifetimes known: no allocators, and no bounds, since one may need less."""
-
-BOUNDS: Final = ("live_bytes",)
-"""Policies that no allocator can be, and that none can beat: the least memory that one could need."""
 
 CALL_COST_US: Final = 500.0
 """Microseconds that a call to the driver is assumed to take; measure those of your device, for its own number."""
@@ -73,7 +77,7 @@ class PolicyResult:
         message: why it cannot; empty if it can.
         kind: an allocator; a plan of `PLANS`; or a lower bound of `BOUNDS`.
         role: `as recorded` or `own rules` for the heap of the trace itself; else empty.
-        other_order: the outcome with a driver that gives addresses in the other order; None: that changes nothing.
+        tied: the outcomes where ties between equal free blocks are decided otherwise; none where that changes nothing.
     """
 
     name: str
@@ -81,7 +85,7 @@ class PolicyResult:
     message: str = ""
     kind: Kind = "allocator"
     role: str = ""
-    other_order: Outcome | None = None
+    tied: tuple[Outcome, ...] = ()
 
     @property
     def is_allocator(self) -> bool:
@@ -344,9 +348,10 @@ def _result(asked: _Asked, stream: RequestStream) -> PolicyResult:
         # Under a limit, a plan or bound would say only what it has served before its first failure.
         limit = asked.limit if is_allocator else None
         outcome = asked.policy.serve(stream, limit, record=record, stop_at_failure=True)
-        again = in_other_order(asked.policy)
-        other = None if again is None else again.serve(stream, limit, stop_at_failure=True)
-        return PolicyResult(asked.name, outcome, kind=kind, role=asked.role, other_order=other)
+        others = tuple(
+            each.serve(stream, limit, stop_at_failure=True) for each in tied(asked.policy, len(stream))
+        )
+        return PolicyResult(asked.name, outcome, kind=kind, role=asked.role, tied=others)
     except BfcvizError as error:
         return PolicyResult(asked.name, None, str(error), kind, asked.role)
     except Exception as error:  # noqa: BLE001  policies of users may raise anything
@@ -539,27 +544,24 @@ def remarks(comparison: Comparison) -> list[str]:
     """What is particular to this comparison: the job's own rules, policies without a real peer, notes of the stream."""
     own = comparison.own
     found = [] if own is None else [f"{own.role}: {printable(own.why)}"]
-    named = dict.fromkeys(
-        result.name.partition(":")[0] for result in comparison.results if result.is_allocator
-    )
-    alone = [name for name in named if name in POLICIES and not POLICIES[name].compared]
-    if alone:
-        found.append(f"not compared with a real allocator: {', '.join(alone)}")
+    found += uncompared(result.name for result in comparison.results)
     found += [text for result in comparison.results if (text := _range_of_orders(result))]
     found += _unknown_cells(comparison)
     return [*found, *(f"note: {printable(note)}" for note in comparison.stream.notes)]
 
 
 def _range_of_orders(result: PolicyResult) -> str:
-    """What the order of the driver's addresses changes; empty: nothing."""
-    one, other = result.outcome, result.other_order
-    if one is None or other is None or (one.fits, one.peak_reserved) == (other.fits, other.peak_reserved):
+    """What ties between equal free blocks change; empty: nothing."""
+    if result.outcome is None:
         return ""
-    low, high = sorted((one.peak_reserved, other.peak_reserved))
-    fits = "" if one.fits == other.fits else "; it fits in only one of both orders"
+    outcomes = (result.outcome, *result.tied)
+    peaks, fitting = [each.peak_reserved for each in outcomes], sum(each.fits for each in outcomes)
+    if len(set(peaks)) == 1 and fitting in (0, len(outcomes)):
+        return ""
+    fits = "" if fitting in (0, len(outcomes)) else f"; it fits with {fitting} of {len(outcomes)} orders"
     return (
-        f"{result.title}: peak pool {format_bytes(low)} to {format_bytes(high)}, by the order in which the driver "
-        f"gives addresses: it decides between free blocks of one size{fits}"
+        f"{result.title}: peak pool {format_bytes(min(peaks))} to {format_bytes(max(peaks))}: "
+        f"{TIES[result.outcome.policy].by} decides between free blocks of one size{fits}"
     )
 
 

@@ -14,7 +14,7 @@ from bfcviz import native
 from bfcviz.analysis.diagnosis import Family
 from bfcviz.errors import InvalidRequest
 from bfcviz.formats.tensorflow import VERSIONS, round_up
-from bfcviz.formats.torch import Rules, divisions_of, divisions_text
+from bfcviz.formats.torch import LARGE_SEGMENT, Rules, divisions_of, divisions_text
 from bfcviz.units import GiB, KiB, MiB, format_bytes, parse_bytes
 from bfcviz.whatif.planner import LIVE_OPTIONS, PACKED_OPTIONS, LiveBytesPolicy, PackedPolicy
 from bfcviz.whatif.policies.bfc import BFC_OPTIONS, MEMORY_OPTIONS, BFCPolicy
@@ -46,7 +46,12 @@ MEANINGS: Final[Mapping[str, str]] = {
     "garbage_collection_threshold": "share of the limit above which old segments are returned; 0: none is",
     "device": "bytes of the device: the limit is then that of set_per_process_memory_fraction; none: the limit is that "
     "of the device",
-    "addresses": "of new segments: ascending or descending; of free blocks of one size the lowest is taken",
+    "addresses": "of new segments: ascending, descending, or shuffled1 to shuffled9; of free blocks of one size the "
+    "lowest is taken",
+    "max_non_split_rounding": "a block that is not split serves requests that leave less of it (PyTorch 2.6); "
+    "none: large_segment_size",
+    "large_segment_size": "bytes of a segment for requests of 1 to 10 MiB; of what expandable ones map (PyTorch 2.11)",
+    "ties": "of free chunks of one size, 0: the lowest address; else any, chosen by this seed",
     "seconds": "how long a plan below the greedy ones is searched at most",
     "unit": "sizes are rounded up to a multiple of this",
     "release_threshold": "bytes that the pool keeps; none: all",
@@ -58,14 +63,17 @@ MEANINGS: Final[Mapping[str, str]] = {
 """Option -> what its values mean, with the same meaning for all policies that have it."""
 
 XLA_MEANINGS: Final[Mapping[str, str]] = {
-    "upper_labels": "requests with one of these parts of labels, between |, go to the upper end",
-    "upper_from": "so do requests of this size and more; none: no size does",
+    "collectives": "the end that serves them: upper, as in the first form of 2026; or lower, which changes the "
+    "defaults of both ends",
+    "collective_labels": "requests with one of these parts of labels, between |, are collectives",
+    "collective_from": "so are requests of this size and more; none: no size is",
+    "collective_alignment": "of collectives: the granularity of their memory",
     "lower_order": "of the lower end: ascending, or descending",
     "upper_order": "of the upper end: ascending, or descending",
     "lower_split": "of chunks of the lower end: bfc (a small rest stays with the chunk), or exact",
     "upper_split": "of chunks of the upper end: bfc, or exact",
-    "lower_alignment": "of chunks of the lower end, in bytes",
-    "upper_alignment": "of chunks of the upper end, in bytes",
+    "lower_gap_split": "of the central gap for the lower end: bfc, or exact",
+    "upper_gap_split": "of the central gap for the upper end: bfc, or exact",
     "fragmentation_fraction": MEANINGS["fragmentation_fraction"],
 }
 
@@ -136,11 +144,13 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
             "garbage_collection_threshold": 0.0,
             "device": None,
             "addresses": "ascending",
+            "max_non_split_rounding": None,
+            "large_segment_size": LARGE_SEGMENT,
         },
         lists={"roundup_power2_divisions": divisions_of},
         compared=True,
     ),
-    "cupy": PolicyEntry("CuPy's memory pool", ("cupy_pool", "CupyPool"), compared=True),
+    "cupy": PolicyEntry("CuPy's memory pool", ("cupy_pool", "CupyPool"), {"ties": 0}, compared=True),
     "exact_size": PolicyEntry(
         "a pool that reuses only blocks of the same size", ("exact_size", "ExactSizePool"), {"unit": 512}
     ),
@@ -151,6 +161,12 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
     ),
 }
 
+
+PLANS: Final = ("packed",)
+"""Policies that are plans, made with all lifetimes known: no allocators, and no bounds, since one may need less."""
+
+BOUNDS: Final = ("live_bytes",)
+"""Policies that no allocator can be, and that none can beat: the least memory that one could need."""
 
 _NONE: Final = PolicyEntry("not of the table")
 
@@ -197,12 +213,55 @@ def on_device(policy: str | Policy, device: int | None) -> Policy:
     return policy_of(made.name, **{**made.options, "device": device}) if is_of_table(made) else made
 
 
-def in_other_order(policy: Policy) -> Policy | None:
-    """The policy with a driver that gives addresses in the other order; None: that changes nothing, or is given."""
-    known = POLICIES.get(policy.name, _NONE).options
-    if "addresses" not in known or "addresses" in policy.options or not is_of_table(policy):
-        return None
-    return policy_of(policy.name, **policy.options, addresses="descending")
+class Ties(NamedTuple):
+    """Who decides between free blocks of one size, where the requests do not.
+
+    Attributes:
+        by: what decides, in a few words of the singular.
+        orders: options of the policy with which it may decide otherwise than by default.
+    """
+
+    by: str
+    orders: tuple[Mapping[str, Any], ...]
+
+
+TIES: Final[Mapping[str, Ties]] = {
+    "torch": Ties(
+        "the order of the driver's addresses",
+        tuple({"addresses": order} for order in ("descending", "shuffled1", "shuffled2")),
+    ),
+    "cupy": Ties("the order of CuPy's chunk objects", tuple({"ties": seed} for seed in range(1, 17))),
+}
+"""By policy."""
+
+MOST_TIED: Final = 1_000_000
+"""Requests that the other orders of a stream serve together; one order is always tried."""
+
+
+def tied(policy: Policy, requests: int) -> tuple[Policy, ...]:
+    """The policy with other orders of `TIES`; none where that changes nothing, or the order is given.
+
+    Args:
+        policy: the rules.
+        requests: that each order will serve; the more, the fewer orders.
+    """
+    orders = TIES[policy.name].orders if policy.name in TIES else ()
+    if any(key in policy.options for order in orders for key in order) or not is_of_table(policy):
+        return ()
+    tried = orders[: max(MOST_TIED // max(requests, 1), 1)]
+    return tuple(policy_of(policy.name, **policy.options, **order) for order in tried)
+
+
+def uncompared(names: Iterable[str]) -> list[str]:
+    """A line that names the allocators, of these policies of the table, whose rules no real one was compared with.
+
+    Args:
+        names: of the policies, with or without their options.
+    """
+    named = dict.fromkeys(name.partition(":")[0] for name in names)
+    known = [name for name in named if name in POLICIES and name not in (*PLANS, *BOUNDS)]
+    alone = [name for name in known if not POLICIES[name].compared]
+    return [f"not compared with a real allocator: {', '.join(alone)}"] if alone else []
 
 
 def is_of_table(policy: Policy) -> bool:
@@ -531,6 +590,10 @@ def _torch_rules(stream: RequestStream, limit: int | None) -> OwnRules:
         options["expandable_segments"] = True
     if rules.max_split is not None:
         options["max_split_size"] = rules.max_split
+    if rules.non_split_rounding is not None:
+        options["max_non_split_rounding"] = rules.non_split_rounding
+    if rules.large_segment != LARGE_SEGMENT:
+        options["large_segment_size"] = rules.large_segment
     if rules.collection_threshold:
         options["garbage_collection_threshold"] = rules.collection_threshold
     if rules.divisions:

@@ -12,11 +12,11 @@ cdef class DriverMemory:
     cdef readonly i64 releases
     cdef readonly list ranges
     cdef public list calls
-    cdef public bint descending
+    cdef public int order
     cdef i64 _top
     cdef i64 _bottom
 
-    @cython.locals(whole=i64, address=i64)
+    @cython.locals(whole=i64, address=i64, place=i64)
     cpdef i64 reserve(self, i64 num_bytes)
     cpdef i64 grant(self, i64 num_bytes)
     cpdef bint map(self, i64 address, i64 num_bytes)
@@ -104,6 +104,8 @@ cdef class FreeBlocks:
     @cython.locals(tree=SizeTree, node=i64, whole=i64, address=i64)
     cpdef i64 aligned_fit(self, i64 size, i64 alignment, bint descending)
     cpdef i64 first_fit(self, i64 size) noexcept
+    @cython.locals(tree=SizeTree, node=i64, whole=i64, factor=i64, address=i64, found=i64, least=i64, rank=i64)
+    cpdef i64 shuffled_fit(self, i64 size, i64 seed)
     cpdef i64 next_larger(self, i64 address) noexcept
     cpdef i64 largest(self) noexcept
     @cython.locals(found=i64, tree=SizeTree, size=i64, room=i64)

@@ -13,6 +13,14 @@ FIRST_SEGMENT = 0x7F0000000000
 LAST_SEGMENT = 1 << 60
 """Descending addresses end here."""
 
+SHUFFLED_STEP = 1 << 39
+"""Bytes of addresses between two ranges in shuffled order; larger ranges descend."""
+
+ORDER_PRIME = 1048573
+"""Multiples of a number modulo this prime are in an order without a pattern."""
+
+ORDER_FACTOR = 812827
+
 SEGMENT_ALIGNMENT = 2 << 20
 """In bytes: the granularity of CUDA's virtual memory."""
 
@@ -44,8 +52,9 @@ class DriverMemory:
         limit: the argument; a pool that checks a lower limit itself sets it to the memory of the device.
         reserved: bytes granted now.
         grants, refusals, releases: number of calls.
-        descending: whether each new range lies below those before; a pool sets it before its first request. Drivers
-            give addresses in either order, and allocators choose by address among free blocks of one size.
+        order: of new ranges: 0: each lies above those before; -1: below; 1 and more: in an order without a pattern,
+            which this number makes. A pool sets it before its first request. Drivers give addresses in an order of
+            their own, and allocators choose by address among free blocks of one size.
         ranges: the first address of each range of addresses that was reserved, in order; segments have one each.
         calls: granted and released segments in order; who reads them may clear the list.
     """
@@ -56,7 +65,7 @@ class DriverMemory:
         self.grants = 0
         self.refusals = 0
         self.releases = 0
-        self.descending = False
+        self.order = 0
         self.ranges: list[int] = []
         self.calls: list[DriverCall] = []
         self._top = FIRST_SEGMENT
@@ -65,7 +74,10 @@ class DriverMemory:
     def reserve(self, num_bytes: int) -> int:
         """Addresses for `num_bytes` without memory."""
         whole = (num_bytes + SEGMENT_ALIGNMENT - 1) // SEGMENT_ALIGNMENT * SEGMENT_ALIGNMENT + SEGMENT_GAP
-        if self.descending:
+        if self.order > 0 and whole <= SHUFFLED_STEP and len(self.ranges) < ORDER_PRIME:
+            place = (len(self.ranges) + 1) * (self.order * ORDER_FACTOR % ORDER_PRIME) % ORDER_PRIME
+            address = FIRST_SEGMENT + place * SHUFFLED_STEP
+        elif self.order != 0:
             self._bottom -= whole
             address = self._bottom
         else:
@@ -443,6 +455,21 @@ class FreeBlocks:
     def best_fit(self, size: int) -> int:
         """The smallest block of at least `size` bytes, of these the one with the lowest address; 0: there is none."""
         return self._tree.address_of(self._tree.at_least(size, 0))
+
+    def shuffled_fit(self, size: int, seed: int) -> int:
+        """As `best_fit`, but of several blocks of one size the first in an order of all addresses that a seed makes."""
+        tree = self._tree
+        node = tree.at_least(size, 0)
+        whole = tree.size_of(node)
+        factor = seed % ORDER_PRIME * ORDER_FACTOR % ORDER_PRIME + 1
+        found, least = 0, NO_SIZE
+        while node != 0 and tree.size_of(node) == whole:
+            address = tree.address_of(node)
+            rank = address // 512 % ORDER_PRIME * factor % ORDER_PRIME
+            if rank < least:
+                found, least = address, rank
+            node = tree.at_least(whole, address + 1)
+        return found
 
     def aligned_fit(self, size: int, alignment: int, descending: bool) -> int:
         """The smallest block with `size` bytes from an aligned address on; of equal ones the first; 0: there is none.

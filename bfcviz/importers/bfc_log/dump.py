@@ -83,7 +83,8 @@ class Dump:
         growth: whether the pool may grow; None: unknown.
         stats: the statistics as printed.
         strip: the occupancy.
-        central_gap: whether the heap serves requests from both ends.
+        end: that the failed request asked for, `lower` or `upper`; "" where the log does not say it.
+        spatial: the free memory of a heap that serves requests from both ends, as the log sums it up.
         has_warning: whether a request failed; otherwise the log shows a heap for another reason, or its start is lost.
         repeated: lines of bins and sizes that occur twice.
     """
@@ -110,6 +111,8 @@ class Dump:
     available: PrintedSize | None = None
     next_region: PrintedSize | None = None
     growth: bool | None = None
+    end: str = ""
+    spatial: "SpatialSummary | None" = None
     stats: dict[str, PrintedSize] = field(default_factory=dict)
     strip: str = ""
     has_warning: bool = False
@@ -124,6 +127,14 @@ class Dump:
     def failed(self) -> bool:
         """Whether the log says that a request failed here."""
         return self.has_warning or self.bin_for is not None or self.exact is not None or bool(self.tensor)
+
+
+class SpatialSummary(NamedTuple):
+    """The central gap, the largest hole of the end of the request, and the largest one of any end."""
+
+    gap: PrintedSize
+    same_end: PrintedSize
+    any_end: PrintedSize
 
 
 class Note(NamedTuple):
@@ -328,6 +339,7 @@ class DumpCollector:
             "Next": self._region,
             "Summary": self._summary_begins,
             "Sum": self._sum,
+            "Spatial": self._spatial,
             "total_region_allocated_bytes_": self._pool,
             "Total": self._pool,
             "Stats": self._stats,
@@ -511,8 +523,20 @@ class DumpCollector:
         dump = self._current(record, Stage.SUMMARY)
         dump.pool, dump.limit = printed_size(found["pool"]), printed_size(found["limit"])
         dump.available = printed_size(found["available"])
+        dump.end = found.groupdict().get("end") or ""
         following = found.groupdict().get("next")
         dump.next_region = None if following is None else printed_size(following)
+        return True
+
+    def _spatial(self, record: LogRecord) -> bool:
+        found = grammar.SPATIAL.match(record.message)
+        if found is None:
+            return False
+        sizes = [printed_size(found[name]) for name in SpatialSummary._fields]
+        known = [size for size in sizes if size is not None]
+        if len(known) == len(sizes):
+            dump = self._current(record, Stage.SUMMARY)
+            dump.end, dump.spatial = found["end"], SpatialSummary(*known)
         return True
 
     def _growth(self, record: LogRecord) -> bool:

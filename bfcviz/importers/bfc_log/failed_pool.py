@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, NamedTuple
@@ -24,6 +24,7 @@ from bfcviz.units import format_bytes
 # ------------------------------------------------------------------------------
 # Compare the chunk lines of a dump with its own bins, sums and statistics, and say what is missing or wrong.
 
+_OTHER_END: Final = {"lower": "upper", "upper": "lower"}
 RERUN: Final = f"run again with {LOG_FAILURES} to get it"
 
 
@@ -45,7 +46,7 @@ def check_dump(dump: Dump, heap: DumpedHeap) -> DumpFindings:
     """Compare everything that a dump states twice."""
     if not dump.chunks.address:
         return _without_chunks(dump)
-    contradictions = [*_statistics(dump, heap), *_sums(dump, heap), *_bins(dump, heap)]
+    contradictions = [*_statistics(dump, heap), *_sums(dump, heap), *_bins(dump, heap), *_ends(dump, heap)]
     wrong = [*_lines_left_out(dump, heap), *_regions(heap), *contradictions]
     is_cut = dump.stage <= Stage.CHUNKS
     has_bins = len(dump.bins) == NUM_BINS and not any(line.only_free for line in dump.bins.values())
@@ -147,6 +148,32 @@ def _bins(dump: Dump, heap: DumpedHeap) -> list[str]:
     return [f"the chunk lines and {differing} of the {len(dump.bins)} bin lines differ"] if differing else []
 
 
+def _ends(dump: Dump, heap: DumpedHeap) -> list[str]:
+    """What XLA's summary of a heap with two ends says otherwise."""
+    if dump.spatial is None:
+        return []
+    found = {
+        "the central gap": (dump.spatial.gap, _largest_free(dump, heap, {"lower", "upper", ""})),
+        f"the largest hole of the {dump.end} end": (
+            dump.spatial.same_end,
+            _largest_free(dump, heap, {CENTRAL_GAP, _OTHER_END.get(dump.end, "")}),
+        ),
+        "the largest hole": (dump.spatial.any_end, _largest_free(dump, heap, {CENTRAL_GAP})),
+    }
+    return [
+        f"by the chunk lines {what} has {size:,} bytes, but the log says {stated.text}"
+        for what, (stated, size) in found.items()
+        if not stated.means(size)
+    ]
+
+
+def _largest_free(dump: Dump, heap: DumpedHeap, without: Collection[str]) -> int:
+    """Bytes of the largest free chunk that has none of these tags; 0 if there is none."""
+    notes = [note for (_, tag), note in dump.chunks.notes.items() if tag in without]
+    free = ~heap.chunks["in_use"] & ~np.isin(heap.chunks["label"], notes)
+    return int(heap.chunks["size"][free].max(initial=0))
+
+
 def _by_bin(sizes: "np.ndarray[tuple[int], np.dtype[np.uint64]]") -> Counter[int]:
     """Number of chunks by the smallest size of their bin."""
     bins, counts = np.unique(bin_numbers(sizes), return_counts=True)
@@ -207,9 +234,10 @@ def failed_pool(dump: Dump, name: str, number: int, notes: list[Note], labels: L
     """
     heap = dumped_heap(dump)
     findings = check_dump(dump, heap)
-    free = heap.free_sizes
     known = findings.is_whole
-    free_bytes, largest = (int(free.sum()), int(free.max(initial=0))) if known else (0, 0)
+    free_bytes = int(heap.free_sizes.sum()) if known else 0
+    other_end = [_OTHER_END[dump.end]] if dump.end in _OTHER_END else []  # the request gets none of its holes
+    largest = _largest_free(dump, heap, other_end) if known else 0
     logs = [_marks(notes, labels), _state(dump, heap, labels)]
     failure = None
     if dump.failed:
@@ -318,6 +346,8 @@ def _options(dump: Dump, number: int) -> dict[str, object]:
         growth = not (dump.next_region.value == 2 * rounded or dump.next_region.means(2 * rounded))
     if growth is not None:
         options["allow_growth"] = growth
+    if dump.spatial is not None:
+        options["spatial_partitioning"] = True
     return options
 
 

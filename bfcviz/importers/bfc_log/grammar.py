@@ -128,10 +128,17 @@ POOL: Final = re.compile(
 )
 MEMORY_SUMMARY: Final = re.compile(
     rf"Allocator\s+memory\s+summary:\s+rounded\s+request\s+{SIZE},\s+total\s+free\s+in\s+pool\s+{SIZE},\s+largest\s+free\s+"
-    rf"chunk\s+usable\s+by\s+\w{{1,20}}\s+end\s+{SIZE},\s+unallocated\s+bytes\s+(?P<available>{SIZE}),\s+"
+    rf"chunk\s+usable\s+by\s+(?P<end>\w{{1,20}})\s+end\s+(?P<usable>{SIZE}),\s+unallocated\s+bytes\s+(?P<available>{SIZE}),\s+"
     rf"pool\s+size\s+(?P<pool>{SIZE}),\s+pool\s+limit\s+(?P<limit>{SIZE})"
 )
 """`POOL` of XLA in 2026."""
+
+SPATIAL: Final = re.compile(
+    rf"Spatial\s+partitioning\s+summary\s+for\s+(?P<end>\w{{1,20}})\s+end:\s+central\s+gap\s+(?P<gap>{SIZE}),\s+"
+    rf"largest\s+same-end\s+binned\s+free\s+chunk\s+(?P<same_end>{SIZE}),\s+largest\s+binned\s+free\s+chunk\s+from\s+"
+    rf"any\s+end\s+(?P<any_end>{SIZE})"
+)
+"""The free memory of a pool with two ends, of which a request may use the central gap and the holes of its own end."""
 
 GROWTH: Final = re.compile(r"\(growth\s+(?P<growth>enabled|disabled)\b")
 STAT: Final = re.compile(

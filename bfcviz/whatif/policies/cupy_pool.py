@@ -1,8 +1,9 @@
 """CuPy's memory pool: the smallest cached chunk of the same stream, split to the exact size.
 
-Source of the rules: cupy/cuda/memory.pyx of CuPy at commit 005d7598ad30: `SingleDeviceMemoryPool`, `_Arena`. Of several
-free chunks of one size CuPy takes any; this takes the one with the lowest address. The limit is that of the device:
-CuPy returns cached chunks before it fails. (A limit of its own, `set_limit`, fails at once.)
+Source of the rules: cupy/cuda/memory.pyx of CuPy at commit 005d7598ad30, and of 14.2: `SingleDeviceMemoryPool`,
+`_Arena`. Of several free chunks of one size CuPy 14.2 takes the one whose Python object lies lowest; older ones
+take any item of a set. The limit is that of the device: CuPy returns cached chunks before it fails. So does CuPy 14.2
+under a limit of its own (`set_limit`); older ones fail at once.
 """
 
 from bfcviz.formats.cupy import UNIT as CUPY_UNIT
@@ -14,10 +15,13 @@ class CupyPool(SimulatedPool):
 
     Args:
         driver: grants the segments.
+        ties: which of free chunks of one size serves a request: 0: that with the lowest address; else the first in an
+            order of all chunks that this seed makes.
     """
 
-    def __init__(self, driver: DriverMemory) -> None:
+    def __init__(self, driver: DriverMemory, *, ties: int = 0) -> None:
         SimulatedPool.__init__(self, driver)
+        self._ties = ties
         self._arenas: dict[int, SegmentCache] = {}
         self._owners: dict[int, SegmentCache] = {}
 
@@ -27,7 +31,8 @@ class CupyPool(SimulatedPool):
         arena = self._arenas.get(stream)
         if arena is None:
             arena = self._arenas[stream] = SegmentCache(self.new_free_blocks())
-        address = arena.free.best_fit(rounded)
+        free = arena.free
+        address = free.shuffled_fit(rounded, self._ties) if self._ties else free.best_fit(rounded)
         if address:
             arena.take_front(address, rounded)
         else:

@@ -44,6 +44,8 @@ cdef class TorchCachingPool(SimulatedPool):
     cdef bint _expandable
     cdef i64 _max_split
     cdef i64 _allowed
+    cdef i64 _non_split_rounding
+    cdef i64 _large_segment
     cdef const i64[::1] _steps
     cdef i64 _collect_above
     cdef i64 _searches

@@ -12,7 +12,6 @@ from bfcviz import native
 from bfcviz.errors import InvalidRequest
 from bfcviz.formats.torch import (
     LARGE_SEGMENT,
-    LEAST_MAX_SPLIT,
     OWN_SEGMENT,
     SEGMENT_UNIT,
     SMALL,
@@ -141,8 +140,8 @@ class ExpandableSegments:
 
 NEVER_SPLIT = 1 << 62
 SIGNED_BITS = 63
-ORDERS = ("ascending", "descending")
-"""In which a driver can give addresses: which one it does is not public."""
+ORDERS = {"ascending": 0, "descending": -1} | {f"shuffled{seed}": seed for seed in range(1, 10)}
+"""In which a driver can give addresses, as `DriverMemory.order`: which one it does is not public."""
 
 
 class TorchCache:
@@ -179,7 +178,12 @@ class TorchCachingPool(SimulatedPool):
             in effect only after `set_per_process_memory_fraction`, which can be 1.
         device: bytes of the device's memory; the limit of the driver is then that of
             `set_per_process_memory_fraction`. None: the limit is that of the device.
-        addresses: of new segments: ascending, or descending; among free blocks of one size the lowest is taken.
+        addresses: of new segments: ascending, descending, or shuffled1 to shuffled9; among free blocks of one size the
+            lowest is taken.
+        max_non_split_rounding: a block that is not split serves requests that leave less than this of it; None: less
+            than `large_segment_size`. Since PyTorch 2.6.
+        large_segment_size: bytes of a segment for large requests below 10 MiB, and of what an expandable segment maps
+            at once for large requests; the two sizes above are not less. Since PyTorch 2.11.
     """
 
     def __init__(
@@ -192,17 +196,31 @@ class TorchCachingPool(SimulatedPool):
         garbage_collection_threshold: float = 0.0,
         device: int | None = None,
         addresses: str = "ascending",
+        max_non_split_rounding: int | None = None,
+        large_segment_size: int = LARGE_SEGMENT,
     ) -> None:
         SimulatedPool.__init__(self, driver)
         if addresses not in ORDERS:
             raise InvalidRequest(f"addresses is {addresses!r}; give {' or '.join(ORDERS)}")
-        driver.descending = addresses == "descending"
+        driver.order = ORDERS[addresses]
+        for name, size in (
+            ("max_split_size", max_split_size),
+            ("max_non_split_rounding", max_non_split_rounding),
+        ):
+            if size is not None and size < large_segment_size:
+                raise InvalidRequest(
+                    f"{name} is {size} bytes; PyTorch takes at least its large_segment_size, "
+                    f"{large_segment_size >> 20} MiB"
+                )
+        if large_segment_size <= OWN_SEGMENT or (expandable_segments and large_segment_size % SEGMENT_UNIT):
+            raise InvalidRequest(
+                f"large_segment_size is {large_segment_size} bytes; PyTorch takes more than 10 MiB; with "
+                "expandable_segments the driver takes multiples of 2 MiB only"
+            )
         self._allowed = native.MAX_REQUEST
         if device is not None:
             self._allowed = min(driver.limit, device)
             driver.limit = device
-        if max_split_size is not None and max_split_size < LEAST_MAX_SPLIT:
-            raise InvalidRequest(f"max_split_size is {max_split_size} bytes; PyTorch takes 20 MiB and more")
         if not 0 <= garbage_collection_threshold <= 1:
             raise InvalidRequest(
                 f"garbage_collection_threshold is {garbage_collection_threshold}; "
@@ -214,6 +232,10 @@ class TorchCachingPool(SimulatedPool):
             raise InvalidRequest(str(error)) from None
         self._expandable = expandable_segments
         self._max_split = NEVER_SPLIT if max_split_size is None else max_split_size
+        self._non_split_rounding = (
+            large_segment_size if max_non_split_rounding is None else max_non_split_rounding
+        )
+        self._large_segment = large_segment_size
         self._steps = array("q", rules.steps[:SIGNED_BITS])
         self._collect_above = int(garbage_collection_threshold * min(driver.limit, self._allowed))
         self._searches = 0
@@ -264,7 +286,7 @@ class TorchCachingPool(SimulatedPool):
         key = stream * 2 + small
         cache = self._caches.get(key)
         if cache is None:
-            granule = SMALL_SEGMENT if small else LARGE_SEGMENT
+            granule = SMALL_SEGMENT if small else self._large_segment
             free = self.new_free_blocks(granule) if self._expandable else self.new_free_blocks()
             expandable = ExpandableSegments(self.driver, free, granule) if self._expandable else None
             cache = self._caches[key] = TorchCache(expandable, free)
@@ -280,7 +302,7 @@ class TorchCachingPool(SimulatedPool):
         size = cache.free.sizes[address]
         if rounded < self._max_split:
             return address if size < self._max_split else 0
-        return address if size < rounded + LARGE_SEGMENT else 0
+        return address if size < rounded + self._non_split_rounding else 0
 
     def _extend(self, cache: TorchCache, rounded: int) -> int:
         """A free block of a new segment, or of one that grew; 0 if refused.
@@ -292,7 +314,7 @@ class TorchCachingPool(SimulatedPool):
         if rounded <= SMALL:
             size = SMALL_SEGMENT
         elif rounded < OWN_SEGMENT:
-            size = LARGE_SEGMENT
+            size = self._large_segment
         if self.driver.reserved + size > self._allowed:
             return 0
         if cache.expandable is not None:

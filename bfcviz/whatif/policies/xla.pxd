@@ -10,6 +10,7 @@ cdef class XLAPool(SimulatedPool):
     cdef i64 _asked
     cdef tuple _descending
     cdef tuple _exact
+    cdef tuple _gap_exact
     cdef tuple _alignment
     cdef i64 _waste
     cdef FreeBlocks _lower_holes

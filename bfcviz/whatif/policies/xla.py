@@ -5,13 +5,13 @@
     low address                                                high address
     | lower blocks and holes --->   central gap   <--- upper blocks and holes |
 
-A request reuses the best fitting hole of its own end; only if none fits does it take its exact size from the central
-gap. A freed block at the border of its end joins the gap, with the hole beside it.
+A request reuses the best fitting hole of its own end; only if none fits does it take memory from the central gap. A
+freed block at the border of its end joins the gap, with the hole beside it.
 
 Source: openxla/xla, commit 00df9eefeb54, xla/tsl/framework/bfc_allocator.h and .cc: `Options`, `FindTaggedChunkPtr`,
 `FindChunkPtrInCentralGap`, `AllocateChunkFromLowEnd`, `AllocateChunkFromHighEnd`, `ReturnBoundaryChunkToGap`. Assumed:
-no timestamps, no garbage collection (one region is never released), one alignment for all requests of an end, and an
-address range that begins at a multiple of 2 MiB.
+no timestamps, no garbage collection (one region is never released), no growth, one alignment for all requests of an
+end, and an address range that begins at a multiple of 2 MiB.
 """
 
 from bfcviz.formats.tensorflow import UNIT as XLA_UNIT
@@ -30,6 +30,8 @@ class XLAPool(SimulatedPool):
         lower_split: how a hole at the lower end is split: `bfc`: from twice the request on, or to save 128 MiB and
             more; `exact`: always.
         upper_split: the same at the upper end.
+        lower_gap_split: how the central gap is split for the lower end, `bfc` or `exact`.
+        upper_gap_split: the same for the upper end.
         lower_alignment: of the addresses at the lower end: a power of two, in bytes.
         upper_alignment: the same at the upper end.
         fragmentation_fraction: a share of the limit that replaces the 128 MiB; 0: it does not.
@@ -43,6 +45,8 @@ class XLAPool(SimulatedPool):
         upper_order: str = "ascending",
         lower_split: str = "bfc",
         upper_split: str = "bfc",
+        lower_gap_split: str = "exact",
+        upper_gap_split: str = "exact",
         lower_alignment: int = XLA_UNIT,
         upper_alignment: int = XLA_UNIT,
         fragmentation_fraction: float = 0.0,
@@ -52,6 +56,7 @@ class XLAPool(SimulatedPool):
         self._asked = 0
         self._descending = (lower_order == "descending", upper_order == "descending")
         self._exact = (lower_split == "exact", upper_split == "exact")
+        self._gap_exact = (lower_gap_split == "exact", upper_gap_split == "exact")
         self._alignment = (max(lower_alignment, XLA_UNIT), max(upper_alignment, XLA_UNIT))
         self._waste = max_waste(driver.limit, fragmentation_fraction)
         self._lower_holes = self.new_free_blocks()
@@ -126,7 +131,7 @@ class XLAPool(SimulatedPool):
             self._lower_holes.add(hole, padding)
         address = hole + padding
         whole -= padding
-        if self._splits(whole, rounded, from_gap or self._exact[0]):
+        if self._splits(whole, rounded, self._gap_exact[0] if from_gap else self._exact[0]):
             if from_gap:
                 self._gap, self._gap_size = address + rounded, whole - rounded
             else:
@@ -138,7 +143,7 @@ class XLAPool(SimulatedPool):
 
     def _from_high_end(self, hole: int, whole: int, rounded: int, from_gap: bool) -> int:
         """Take a block from the high end of a hole that is in no table; returns its address."""
-        is_exact = from_gap or self._exact[1]
+        is_exact = self._gap_exact[1] if from_gap else self._exact[1]
         alignment = self._alignment[1]
         address = (hole + whole - rounded) // alignment * alignment
         first = self._up(hole, alignment)

@@ -1,8 +1,17 @@
 """XLAPolicy: which requests go to which end of XLA's address range, and the checks of its options.
 
-XLA serves the memory space of collectives from the upper end, with the granularity of collective memory as alignment
-(openxla/xla, xla/pjrt/gpu/se_gpu_pjrt_client.cc, early 2026; its CUDA growth test serves them from the lower end). No
-trace holds the memory space of a request, so the options say by its label or size which ones go there.
+XLA partitions the pool of a GPU where it is preallocated, unless the flag
+`--xla_gpu_enable_allocator_spatial_partitioning=false` is set: by default since about JAX 0.11. Which end the memory of
+collectives has, and how ends split, changed in 2026 (openxla/xla)::
+
+    collectives=upper   the first form (xla/pjrt/gpu/se_gpu_pjrt_client.cc): collectives at the upper end, all others
+                        at the lower; both take the lowest equal hole, split holes by BFC's rule, the gap exactly
+    collectives=lower   since the ends have policies of their own (commit 00df9eefeb54 has them; ends as in the tests of
+                        the contiguous CUDA sub-allocator): collectives at the lower end, which splits exactly; all
+                        others at the upper, which takes the highest equal hole and splits all as BFC does
+
+Collectives are aligned to the granularity of their memory, which the driver says; 2 MiB is assumed. No trace holds the
+memory space of a request, so options say by its label or size which ones are collectives.
 """
 
 from collections.abc import Mapping
@@ -12,7 +21,6 @@ from typing import Any, Final
 import numpy as np
 
 from bfcviz.errors import InvalidRequest
-from bfcviz.formats.tensorflow import UNIT
 from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.policies.xla import XLAPool
 from bfcviz.whatif.policy import PoolPolicy
@@ -20,24 +28,38 @@ from bfcviz.whatif.requests import ALLOCATE, RequestStream
 from bfcviz.whatif.simulation import DriverMemory
 
 XLA_OPTIONS: Final[Mapping[str, Any]] = {
-    "upper_labels": "",
-    "upper_from": None,
+    "collectives": "upper",
+    "collective_labels": "",
+    "collective_from": None,
+    "collective_alignment": 2 << 20,
     "lower_order": "ascending",
     "upper_order": "ascending",
     "lower_split": "bfc",
     "upper_split": "bfc",
-    "lower_alignment": UNIT,
-    "upper_alignment": UNIT,
+    "lower_gap_split": "exact",
+    "upper_gap_split": "exact",
     "fragmentation_fraction": 0.0,
 }
 """Options with their defaults; see `XLAPool`.
 
-`upper_labels`: parts of labels between `|`, such as `all-gather|all-reduce`: requests whose label has one of these go
-to the upper end. `upper_from`: so do requests of this size in bytes and more. By default all go to the lower end.
+`collectives`: the end that serves them; `lower` changes the defaults of the ends, too. `collective_labels`: parts of
+labels between `|`, such as `all-gather|all-reduce`: requests whose label has one of these are collectives.
+`collective_from`: so are requests of this size in bytes and more. By default none is.
 """
 
-_CHOICES: Final = {"order": ("ascending", "descending"), "split": ("bfc", "exact")}
-_OF_ENDS: Final = ("upper_labels", "upper_from")
+OF_LOWER_COLLECTIVES: Final[Mapping[str, Any]] = {
+    "lower_split": "exact",
+    "upper_order": "descending",
+    "upper_gap_split": "bfc",
+}
+"""Defaults of `collectives=lower` that differ."""
+
+_CHOICES: Final = {
+    "collectives": ("upper", "lower"),
+    "order": ("ascending", "descending"),
+    "split": ("bfc", "exact"),
+}
+_OF_COLLECTIVES: Final = ("collectives", "collective_labels", "collective_from", "collective_alignment")
 
 
 @dataclass(frozen=True)
@@ -56,7 +78,7 @@ class XLAPolicy:
 
     def __post_init__(self) -> None:
         for key, value in self.options.items():
-            known = _CHOICES.get(key.partition("_")[2])
+            known = _CHOICES.get(key.rpartition("_")[2])
             if known and value not in known:
                 raise InvalidRequest(
                     f"option {key!r} of policy 'xla' is {value!r}; give one of {', '.join(known)}"
@@ -80,9 +102,14 @@ class XLAPolicy:
         if limit is None:
             raise InvalidRequest("xla takes its whole limit at once: give a limit")
         ends = self._ends(stream)
+        is_lower = self.options.get("collectives") == "lower"
+        own = dict(OF_LOWER_COLLECTIVES) if is_lower else {}
+        alignment = self.options.get("collective_alignment", XLA_OPTIONS["collective_alignment"])
+        own[f"{'lower' if is_lower else 'upper'}_alignment"] = alignment
 
         def make(driver: DriverMemory, **options: Any) -> XLAPool:
-            return XLAPool(driver, ends, **{key: options[key] for key in options if key not in _OF_ENDS})
+            given = {key: options[key] for key in options if key not in _OF_COLLECTIVES}
+            return XLAPool(driver, ends, **{**own, **given})
 
         pools = PoolPolicy(self.name, make, self.options)
         return pools.serve(stream, limit, record=record, stop_at_failure=stop_at_failure)
@@ -91,10 +118,11 @@ class XLAPolicy:
         """For each request of 1 byte and more, in order, 1: the upper end."""
         rows = stream.rows
         asked = rows[(rows["kind"] == ALLOCATE) & (rows["size"] > 0)]
-        parts = [part for part in self.options.get("upper_labels", "").split("|") if part]
+        parts = [part for part in self.options.get("collective_labels", "").split("|") if part]
         named = [number for number, name in stream.label_names.items() if any(part in name for part in parts)]
-        upper = np.isin(asked["label"], named)
-        least = self.options.get("upper_from")
+        collective = np.isin(asked["label"], named)
+        least = self.options.get("collective_from")
         if least is not None:
-            upper |= asked["size"] >= least
+            collective |= asked["size"] >= least
+        upper = ~collective if self.options.get("collectives") == "lower" else collective
         return bytes(upper.astype(np.uint8))

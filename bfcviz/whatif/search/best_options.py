@@ -14,7 +14,7 @@ from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policies.bfc import MEMORY_OPTIONS
 from bfcviz.whatif.policy import NO_LIMIT, Policy
-from bfcviz.whatif.policy_table import POLICIES, other_than_default, policy_of, policy_text
+from bfcviz.whatif.policy_table import POLICIES, other_than_default, policy_of, policy_text, uncompared
 from bfcviz.whatif.replay import bytes_of, searchable, stream_of
 from bfcviz.whatif.requests import RequestStream
 from bfcviz.whatif.search.smallest_limit import GRANULE, LimitSearch
@@ -41,6 +41,8 @@ VALUES: Final[Mapping[str, Mapping[str, Sequence[Any]]]] = {
     "torch": {
         "max_split_size": (32 << 20, 64 << 20, 128 << 20, 512 << 20),
         "roundup_power2_divisions": (1, 2, 4, 8, 16),
+        "max_non_split_rounding": (64 << 20, 256 << 20, 1 << 30),
+        "large_segment_size": (12 << 20, 32 << 20, 64 << 20),
     },
     "stream_ordered": {"release_threshold": (0, 64 << 20, 1 << 30)},
 }
@@ -48,10 +50,18 @@ VALUES: Final[Mapping[str, Mapping[str, Sequence[Any]]]] = {
 
 NOT_CHOSEN: Final[Mapping[str, frozenset[str]]] = {
     "bfc": frozenset({*MEMORY_OPTIONS, "version", "first_region", "exact_growth"}),
-    "xla": frozenset({"lower_alignment", "upper_alignment"}),
+    "xla": frozenset({"collectives", "collective_alignment"}),
+    # The threshold works only under a fraction; the last two are for the newest versions only.
     "torch": frozenset(
-        {"device", "addresses", "garbage_collection_threshold"}
-    ),  # the latter works only under a fraction
+        {
+            "device",
+            "addresses",
+            "garbage_collection_threshold",
+            "max_non_split_rounding",
+            "large_segment_size",
+        }
+    ),
+    "cupy": frozenset({"ties"}),
     "live_bytes": frozenset({"unit"}),
     "stream_ordered": frozenset({"segment"}),
 }
@@ -356,6 +366,7 @@ def option_lines(found: BestOptions) -> list[str]:
     if len(found.table) > _MOST_ROWS:
         lines.append(f"and {len(found.table) - _MOST_ROWS:,} more")
     lines += ["", f"{len(found.table):,} tried, {how} ({effort_text(found.replays, found.seconds)})"]
+    lines += uncompared([found.policy])
     return lines if found.complete else [*lines, "the search was stopped: not all options were tried"]
 
 

@@ -19,7 +19,7 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policy import Policy
-from bfcviz.whatif.policy_table import policy_of, policy_text
+from bfcviz.whatif.policy_table import policy_of, policy_text, uncompared
 from bfcviz.whatif.replay import bytes_of, searchable, stream_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream
 from bfcviz.whatif.search.trial import (
@@ -353,5 +353,6 @@ def batch_lines(found: LargestBatch) -> list[str]:
         )
         lines.append(f"with {found.next_factor:.4g} times the recorded batch {failure}")
     lines.append(f"assumption: the same requests in the same order; {printable(found.assumption)}")
+    lines += uncompared([found.policy])
     lines.append(effort_text(found.replays, found.seconds))
     return lines if found.complete else [*lines, "the search was stopped: a larger batch may fit"]

@@ -8,7 +8,8 @@ smaller one fails, and so do all smaller limits that were tried on the way.
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from bfcviz.answers import Answer
@@ -17,7 +18,7 @@ from bfcviz.formats.tensorflow import UNIT
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policy import NO_LIMIT, Policy
-from bfcviz.whatif.policy_table import policy_of, policy_text, rules_to_fit
+from bfcviz.whatif.policy_table import TIES, policy_of, policy_text, rules_to_fit, tied, uncompared
 from bfcviz.whatif.replay import bytes_of, searchable, stream_of
 from bfcviz.whatif.requests import RequestStream
 from bfcviz.whatif.search.trial import (
@@ -35,6 +36,9 @@ from bfcviz.whatif.search.trial import (
 
 GRANULE: Final = UNIT
 """Limits are multiples of this, in bytes: BFC rounds its limit down to one."""
+
+_REPLAYS: Final = 16
+"""About so many a search needs: of long streams fewer orders of ties are searched."""
 
 _FIRST_STEP: Final = 64
 """The first step up from the lower bound is this part of it."""
@@ -61,6 +65,8 @@ class SmallestLimit(Answer):
         complete: whether the search was not stopped.
         notes: of the stream: what is missing or assumed.
         granule: only multiples of this were tried.
+        other_limits: the same limit where ties between equal free blocks are decided otherwise, for each order tried;
+            None: none fits up to the largest limit.
     """
 
     policy: str
@@ -78,6 +84,7 @@ class SmallestLimit(Answer):
     complete: bool = True
     notes: tuple[str, ...] = field(default=(), repr=False)
     granule: int = 1
+    other_limits: tuple[int | None, ...] = ()
 
     def __str__(self) -> str:
         return "\n".join(limit_lines(self))
@@ -123,13 +130,28 @@ def smallest_limit(  # noqa: PLR0913  the question, and how to search
     if step is None:
         raise InvalidRequest(f"the granule is {granule}; give 1 byte or more, such as '2MiB'")
     runner = TrialRunner(cache_of(cache), control or SearchControl())
-    search = LimitSearch(stream, chosen, step, NO_LIMIT if most is None else most, runner)
-    begun, complete = time.perf_counter(), True
+
+    def search_of(rules: Policy) -> LimitSearch:
+        return LimitSearch(stream, rules, step, NO_LIMIT if most is None else most, runner)
+
+    search = search_of(chosen)
+    begun, complete, others = time.perf_counter(), True, []
     try:
         search.run()
+        for rules in tied(chosen, len(stream) * _REPLAYS):
+            others.append(_found_limit(search_of(rules)))  # noqa: PERF401  after Ctrl-C those that are done stay
     except (SearchStopped, KeyboardInterrupt):
         complete = False
-    return search.result(time.perf_counter() - begun, complete=complete)
+    found = search.result(time.perf_counter() - begun, complete=complete)
+    return replace(found, other_limits=tuple(others))
+
+
+def _found_limit(search: "LimitSearch") -> int | None:
+    """The limit that a search finds; None: the requests do not fit under the largest one."""
+    with suppress(InvalidRequest):
+        search.run()
+        return search.result(0, complete=True).limit_bytes
+    return None
 
 
 class LimitSearch:
@@ -245,6 +267,7 @@ def limit_lines(found: SmallestLimit) -> list[str]:
         lines.append(
             f"{name} serves all requests in {format_bytes(found.limit_bytes)} ({found.limit_bytes:,} bytes)"
         )
+    lines += _lines_of_orders(found)
     if found.next_smaller is not None:
         failure = failure_text(
             found.fails_at_request, found.fails_at_event, found.failed_size, found.failed_label
@@ -254,6 +277,7 @@ def limit_lines(found: SmallestLimit) -> list[str]:
         f"no rules can need less than {found.lower_bound:,} bytes, the most requested bytes in use at once"
     )
     lines.append(f"{least}{_added(found)}")
+    lines += uncompared([found.policy])
     lines += [f"note: {printable(note)}" for note in found.notes]
     failed = sum(not trial.fits for trial in found.tried)
     lines.append(
@@ -261,6 +285,21 @@ def limit_lines(found: SmallestLimit) -> list[str]:
         f"({effort_text(found.replays, found.seconds)})"
     )
     return lines if found.complete else [*lines, "the search was stopped: a smaller limit may fit"]
+
+
+def _lines_of_orders(found: SmallestLimit) -> list[str]:
+    """The range of limits, where ties decide it."""
+    if found.limit_bytes is None or set(found.other_limits) <= {found.limit_bytes}:
+        return []
+    known = [found.limit_bytes, *(limit for limit in found.other_limits if limit is not None)]
+    tried = len(found.other_limits) + 1
+    failed = f"; {tried - len(known)} of them fit under no limit tried" if len(known) < tried else ""
+    return [
+        (
+            f"{format_bytes(min(known))} to {format_bytes(max(known))}: {TIES[found.policy].by} decides between free "
+            f"blocks of one size ({tried} orders tried{failed}); give {max(known):,} bytes"
+        )
+    ]
 
 
 def _added(found: SmallestLimit) -> str:

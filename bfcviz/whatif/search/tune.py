@@ -1,5 +1,6 @@
 """Find the setting of a job's own allocator that saves most memory, and write it as the line to set."""
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,6 +18,7 @@ from bfcviz.whatif.policy_table import (
     policy_of,
     policy_text,
     rules_to_fit,
+    uncompared,
 )
 from bfcviz.whatif.requests import RequestStream, are_failed, without_failed
 from bfcviz.whatif.search.best_options import TriedOptions, best_options
@@ -35,11 +37,33 @@ SPACES: Final[Mapping[str, Sequence[tuple[Mapping[str, Any], tuple[str, ...]]]]]
 }
 """Policy -> the options that are fixed and those that are varied, for each part of the search."""
 
-_CHOSEN: Final = ("expandable_segments", "max_split_size", "roundup_power2_divisions")
+REFINED: Final[Mapping[str, Sequence[Any]]] = {
+    "roundup_power2_divisions": tuple(
+        text
+        for size in (4, 32, 256)
+        for text in (f"[{size}:4,>:1]", f"[{size}:1,>:4]", f"[{size}:1,>:8]", f"[{size}:8,>:2]")
+    )
+}
+"""PyTorch's divisions by size in MiB, varied after the rest, from the best settings on."""
+
+NEWEST: Final[Mapping[str, Sequence[Any]]] = {
+    "large_segment_size": (12 * MiB, 32 * MiB, 64 * MiB),
+    "max_non_split_rounding": (64 * MiB, 256 * MiB, 1024 * MiB),
+}
+"""Options that only new versions of PyTorch know, varied last: an older one refuses to start with them."""
+
+_CHOSEN: Final = (
+    "expandable_segments",
+    "max_split_size",
+    "roundup_power2_divisions",
+    *NEWEST,
+)
 _OF_TORCH: Final[Mapping[str, Callable[[Any], str]]] = {
     "expandable_segments": "expandable_segments:{}".format,
     "max_split_size": lambda value: f"max_split_size_mb:{value // MiB}",
     "roundup_power2_divisions": "roundup_power2_divisions:{}".format,
+    "max_non_split_rounding": lambda value: f"max_non_split_rounding_mb:{value // MiB}",
+    "large_segment_size": lambda value: f"large_segment_size_mb:{value // MiB}",
     "garbage_collection_threshold": "garbage_collection_threshold:{}".format,
 }
 _OF_TENSORFLOW: Final = {
@@ -58,6 +82,7 @@ class Tuned(Answer):
         now: the numbers of the job's own settings; None: they cannot be served so, `why_not` says why.
         best: those of the proposed settings; None: none of those tried fits.
         line: the line to set first; empty: none saves more than `ENOUGH`.
+        newest: the numbers with options of `NEWEST`, too; None: these save no more than `ENOUGH` beside `best`.
         tried: how many settings were served.
         failed: how many requests failed in the trace: they were left out.
         failed_fit: whether the proposed settings serve these, too, under the limit; None: none failed, or no limit.
@@ -76,6 +101,7 @@ class Tuned(Answer):
     complete: bool = True
     why_not: str = ""
     notes: tuple[str, ...] = field(default=(), repr=False)
+    newest: Trial | None = None
 
     def __str__(self) -> str:
         return "\n".join(tuned_lines(self))
@@ -138,6 +164,11 @@ def tune(
             complete = False
             break
     best = _proposed([row.trial for row in rows if row.trial is not None], now)
+    newest = None
+    if complete and own.policy.name == "torch" and best is not None:
+        best, complete = _refined(asked, best, REFINED, num_bytes, control, rows)
+        if complete:
+            newest, complete = _refined(asked, best, NEWEST, num_bytes, control, rows)
     saves = best is not None and (
         now is None or not now.fits or best.peak_reserved < (1 - ENOUGH) * now.peak_reserved
     )
@@ -156,7 +187,40 @@ def tune(
         complete=complete,
         why_not=why_not,
         notes=asked.notes,
+        newest=newest if newest != best else None,
     )
+
+
+def _refined(  # noqa: PLR0913, PLR0917  what is searched, and where
+    stream: RequestStream,
+    best: Trial,
+    options: Mapping[str, Sequence[Any]],
+    limit: int | None,
+    control: SearchControl | None,
+    rows: list[TriedOptions],
+) -> tuple[Trial, bool]:
+    """The best trial after these options were varied one after the other, and whether the search was not stopped.
+
+    Args:
+        stream: the requests.
+        best: from where to search.
+        options: the values of each.
+        limit: in bytes.
+        control: of the search.
+        rows: gets what was tried.
+    """
+    for name, values in options.items():
+        if name == "max_non_split_rounding" and best.options.get("max_split_size") is None:
+            continue  # it is of blocks that are not split
+        kept = {key: value for key, value in best.options.items() if key != name}
+        found = best_options(
+            stream, policy_text(best.policy, kept), limit, options={name: values}, control=control
+        )
+        rows += found.table
+        best = _proposed([row.trial for row in found.table if row.trial is not None], best) or best
+        if not found.complete:
+            return best, False
+    return best, True
 
 
 def _proposed(trials: Sequence[Trial], now: Trial | None) -> Trial | None:
@@ -190,9 +254,8 @@ def setting_line(found: Trial | Policy, family: str) -> str:
     }
     if name == "torch":
         words = [write(options[key]) for key, write in _OF_TORCH.items() if key in options]
-        return (
-            f"export {torch.NEW_CONF}={','.join(words)}" if words else f"unset {torch.NEW_CONF} {torch.CONF}"
-        )
+        text = shlex.quote(",".join(words))
+        return f"export {torch.NEW_CONF}={text}" if words else f"unset {torch.NEW_CONF} {torch.CONF}"
     if name == "bfc" and family == Family.JAX:
         return f"export {xla.PREALLOCATE}={str(not options.get('allow_growth', False)).lower()}"
     if name == "bfc" and family == Family.OWN:
@@ -221,6 +284,9 @@ def tuned_lines(found: Tuned) -> list[str]:
         lines.append("no setting tried serves the job" + _under(found.limit))
     if found.line.startswith("export " + torch.NEW_CONF):
         lines.append(f"before PyTorch 2.9 the variable is {torch.CONF}")
+    if found.newest is not None:
+        size = format_bytes(found.newest.peak_reserved)
+        lines.append(f"{setting_line(found.newest, '')}   # {size}, with {_needed(found.newest)}")
     lines.append("")
     if now is not None:
         result = "fits" if now.fits else f"request {now.failed_at:,} fails"
@@ -246,8 +312,15 @@ def tuned_lines(found: Tuned) -> list[str]:
             f"{word[found.failed_fit]}"
         )
     lines += [f"note: {note}" for note in found.notes if "left out" not in note]
+    lines += uncompared([found.own.policy.name])
     lines.append(f"{found.tried:,} settings tried")
     return lines if found.complete else [*lines, "the search was stopped: another setting may need less"]
+
+
+def _needed(trial: Trial) -> str:
+    """The PyTorch that knows the options of a trial."""
+    changed = other_than_default(trial.policy, trial.options)
+    return "PyTorch 2.11 or later" if "large_segment_size" in changed else "PyTorch 2.6 or later"
 
 
 def _under(limit: int | None) -> str:

@@ -30,7 +30,7 @@ from bfcviz.extras import needed
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policy import Policy
-from bfcviz.whatif.policy_table import is_of_table, policy_key, policy_of
+from bfcviz.whatif.policy_table import is_of_table, policy_key, policy_of, uncompared
 from bfcviz.whatif.replay import stream_of
 from bfcviz.whatif.requests import RequestStream
 from bfcviz.whatif.sweep.executors import connected, in_processes, on_dask
@@ -191,6 +191,7 @@ class SweepResults:
             lines.append(tuple(printable(cell) for cell in cells))
         left_out = len(pairs) - _MOST_ROWS
         end = [f"... and {left_out:,} more: see to_pandas()"] if left_out > 0 else []
+        end += uncompared(policy for _, policy in pairs)
         return "\n".join([self._summary(), "", *_aligned(lines), *end])
 
     def _summary(self) -> str:

@@ -1,6 +1,7 @@
 """`bfcviz tune`: the line to set is that of the settings with the least memory; its numbers are those of a replay."""
 
 import json
+import shlex
 
 import pytest
 from shared import sample_trace
@@ -9,7 +10,9 @@ from unit.figures.synthetic import MiB, PlainHeap
 from bfcviz.cli import main
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
+from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.replay import replay
+from bfcviz.whatif.search.tune import setting_line
 
 TORCH = Origin(format="torch", pools=(Pool("cuda:0"),))
 
@@ -60,6 +63,21 @@ def test_under_a_device_the_settings_must_fit(growing, capsys):
 
 def test_where_nothing_saves_the_settings_stay(tmp_path, capsys):
     assert said(capsys, torch_file(tmp_path / "even.parquet", [40] * 6))["line"] is None
+
+
+def test_options_of_the_newest_pytorch_are_a_line_of_their_own(tmp_path, capsys):
+    path = torch_file(tmp_path / "small.parquet", [7])
+    found = said(capsys, path)
+    assert found["line"] is None
+    assert found["proposed_for_newest"]["options"] == {"large_segment_size": 12 * MiB}
+    assert found["proposed_for_newest"]["peak_reserved_bytes"] == 12 * MiB
+    assert main(["tune", path]) == 0
+    assert "export PYTORCH_ALLOC_CONF=large_segment_size_mb:12 " in capsys.readouterr().out
+
+
+def test_a_shell_reads_the_line_as_it_is_meant():
+    line = setting_line(policy_of("torch:roundup_power2_divisions=[4:1,>:4]"), "")
+    assert shlex.split(line) == ["export", "PYTORCH_ALLOC_CONF=roundup_power2_divisions:[4:1,>:4]"]
 
 
 def test_tensorflow_s_settings_are_its_variables(tmp_path, capsys):

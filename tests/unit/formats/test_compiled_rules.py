@@ -71,17 +71,34 @@ def test_cupy_s_pool_rounds_as_cupy(requested):
     second=SIZES,
     divisions=st.sampled_from([0, 1, 2, 4, 8, "[256:1,512:2,1024:4,>:8]", "[>:8]", "[1:4,2:8,>:16]"]),
     max_split=st.one_of(st.none(), st.integers(LEAST_MAX_SPLIT, GIB)),
+    rounding=st.one_of(st.none(), st.integers(LEAST_MAX_SPLIT, GIB)),
+    large=st.integers(11 * MIB, LEAST_MAX_SPLIT),
 )
 @example(
-    first=20 * MIB, second=19 * MIB, divisions=0, max_split=None
+    first=20 * MIB, second=19 * MIB, divisions=0, max_split=None, rounding=None, large=20 * MIB
 )  # 1 MiB is left: it stays with the block
 @example(
-    first=40 * MIB, second=21 * MIB, divisions=0, max_split=20 * MIB
+    first=40 * MIB, second=21 * MIB, divisions=0, max_split=20 * MIB, rounding=None, large=20 * MIB
 )  # not split: less than 20 MiB are left
-@example(first=41 * MIB, second=21 * MIB, divisions=0, max_split=20 * MIB)  # the block is too large to serve
-def test_pytorch_s_pool_rounds_grows_and_splits_by_the_rules(first, second, divisions, max_split):
-    rules = Rules(max_split=max_split, divisions=divisions_of(divisions))
-    pool = TorchCachingPool(DriverMemory(LIMIT), max_split_size=max_split, roundup_power2_divisions=divisions)
+@example(
+    first=41 * MIB, second=21 * MIB, divisions=0, max_split=20 * MIB, rounding=None, large=20 * MIB
+)  # the block is too large to serve
+def test_pytorch_s_pool_rounds_grows_and_splits_by_the_rules(
+    *, first, second, divisions, max_split, rounding, large
+):
+    rules = Rules(
+        max_split=max_split,
+        divisions=divisions_of(divisions),
+        non_split_rounding=rounding,
+        large_segment=large,
+    )
+    pool = TorchCachingPool(
+        DriverMemory(LIMIT),
+        max_split_size=max_split,
+        roundup_power2_divisions=divisions,
+        max_non_split_rounding=rounding,
+        large_segment_size=large,
+    )
     address, rounded = pool.allocate(first, 0), rules.round_up(first)
     segment = rules.segment(rounded)
     assert (pool.driver.reserved, pool.block_size) == (segment, rules.block(first, segment))

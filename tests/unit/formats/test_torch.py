@@ -37,6 +37,10 @@ def test_rules_come_from_the_settings():
         {"expandable_segments": True, "max_split_size": 64 * MIB, "roundup_power2_divisions": steps}
     )
     assert found == Rules(expandable=True, max_split=64 * MIB, divisions=(1, 1, 1, 4, *[1] * 12))
+    text = "max_split_size_mb:64,large_segment_size_mb: 32,max_non_split_rounding_mb:100"
+    assert Rules.of({"PYTORCH_CUDA_ALLOC_CONF": text}) == Rules(
+        large_segment=32 * MIB, non_split_rounding=100 * MIB
+    )
     assert Rules.of({"max_split_size": -1, "roundup_power2_divisions": dict.fromkeys(steps, 0)}) == Rules()
 
 

@@ -5,8 +5,8 @@ from unit.whatif.labelled_streams import MiB, stream_of
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif import comparison as comparison_module
-from bfcviz.whatif.comparison import BOUNDS, MEASURES, PLANS, compare
-from bfcviz.whatif.policy_table import AS_RECORDED, OwnRules, policy_of
+from bfcviz.whatif.comparison import MEASURES, compare
+from bfcviz.whatif.policy_table import AS_RECORDED, BOUNDS, PLANS, OwnRules, policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK
 
 REQUESTS = [

@@ -81,7 +81,9 @@ def test_regions_that_differ_only_by_what_is_unmapped_later_are_no_difference():
 
 def test_the_other_end_of_an_empty_region_is_a_difference():
     stream = stream_of([(ALLOCATE, 0, MiB), (ALLOCATE, 1, 2 * MiB)])
-    found = first_difference(served(stream, "xla"), served(stream, "xla:upper_from=1"))
+    found = first_difference(
+        served(stream, "xla"), served(stream, "xla:collective_from=1,collective_alignment=256")
+    )
     assert found.request == 0
     assert [place.offset for place in found.places] == [0, LIMIT - MiB]
 

@@ -7,9 +7,8 @@ from unit.whatif.labelled_streams import MiB, stream_of
 import bfcviz
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.schema import Kind
-from bfcviz.whatif.comparison import BOUNDS
 from bfcviz.whatif.outcome import FreeMemory, RecordedOutcome
-from bfcviz.whatif.policy_table import POLICIES, policy_of
+from bfcviz.whatif.policy_table import BOUNDS, POLICIES, policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK
 
 ALLOCATORS = [

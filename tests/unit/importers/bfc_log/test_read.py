@@ -267,3 +267,42 @@ def heap() -> MadeHeap:
         return [MadeChunk(size, size - 6, place % 3 != 1, "Fill") for place, size in enumerate(sizes)]
 
     return MadeHeap([(0x7F0000000000, chunks(40)), (0x7F1000000000, chunks(25))], 3 << 20)
+
+
+# A pool with two ends: lower in use, a lower hole, lower in use, the gap, a larger upper hole, upper in use.
+TWO_ENDS = """\
+W1106 08:55:24.919712 1 bfc_allocator.cc:2] Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.00MiB \
+(rounded to 3145728) from the lower end requested by op fusion
+I1106 08:55:24.919712 1 bfc_allocator.cc:6] BFCAllocator dump for GPU_0_bfc
+I1106 08:55:24.919712 1 bfc_allocator.cc:6] Bin for 3.00MiB was 2.00MiB, Chunk State:
+I1106 08:55:24.919712 1 bfc_allocator.cc:6] Next region of size 16777216
+I1106 08:55:24.919712 1 bfc_allocator.cc:6] InUse at 7f0000000000 of size 2097152 tag lower next 1
+I1106 08:55:24.919712 1 bfc_allocator.cc:6] Free  at 7f0000200000 of size 1048576 tag lower next 2
+I1106 08:55:24.919712 1 bfc_allocator.cc:6] InUse at 7f0000300000 of size 3145728 tag lower next 3
+I1106 08:55:24.919712 1 bfc_allocator.cc:6] Free  at 7f0000600000 of size 2097152 tag central_gap next 4
+I1106 08:55:24.919712 1 bfc_allocator.cc:6] InUse at 7f0000800000 of size 1048576 tag upper next 5
+I1106 08:55:24.919712 1 bfc_allocator.cc:6] Free  at 7f0000900000 of size 5242880 tag upper next 6
+I1106 08:55:24.919712 1 bfc_allocator.cc:6] InUse at 7f0000e00000 of size 2097152 tag upper next 18446744073709551615
+I1106 08:55:24.919712 1 bfc_allocator.cc:6]      Summary of in-use Chunks by size:
+I1106 08:55:24.919712 1 bfc_allocator.cc:6] Sum Total of in-use chunks: 8.00MiB
+I1106 08:55:24.919712 1 bfc_allocator.cc:6] Allocator memory summary: rounded request 3.00MiB, total free in pool \
+8.00MiB, largest free chunk usable by lower end 2.00MiB, unallocated bytes 0B, pool size 16.00MiB, pool limit 16.00MiB
+I1106 08:55:24.919712 1 bfc_allocator.cc:6] Spatial partitioning summary for lower end: central gap {gap}, largest \
+same-end binned free chunk 1.00MiB, largest binned free chunk from any end 5.00MiB. The central gap is shared by \
+lower/upper allocations and is not inserted into a bin.
+I1106 08:55:24.919712 1 bfc_allocator.cc:6] Stats:
+Limit: 16.00MiB
+InUse: 8.00MiB
+"""
+
+
+@pytest.mark.parametrize(("gap", "differs"), [("2.00MiB", False), ("2.50MiB", True)])
+def test_a_request_may_use_the_holes_of_its_end_and_the_gap(
+    tmp_path: Path, gap: str, *, differs: bool
+) -> None:
+    trace = opened(tmp_path, TWO_ENDS.format(gap=gap))
+    failed = trace.read(0, len(trace))[-1]
+    assert failed["kind"] == Kind.OOM
+    assert (failed["address"], failed["size"]) == (8 << 20, 2 << 20)
+    assert trace.origin.pools[0].options["spatial_partitioning"] is True
+    assert any("central gap" in reason for reason in trace.origin.reasons) == differs

@@ -35,6 +35,20 @@ def test_the_smallest_chunk_serves_and_neighbours_of_one_segment_merge():
     assert pool.allocate(2 * MiB, 0) == small
 
 
+def test_the_order_of_equal_chunks_is_that_of_a_seed():
+    served = set()
+    for seed in range(9):
+        pool = CupyPool(DriverMemory(1 << 30), ties=seed)
+        chunks = [pool.allocate(MiB, 0) for _ in range(5)]
+        for chunk in chunks:
+            pool.free(chunk)
+        first = [chunks.index(pool.allocate(MiB, 0)) for _ in range(5)]
+        assert sorted(first) == list(range(5))
+        served.add(first[0])
+        assert seed or first == list(range(5))
+    assert len(served) > 2
+
+
 def test_whole_segments_are_returned_before_a_request_fails():
     pool = CupyPool(DriverMemory(8 * MiB))
     split, whole = pool.allocate(4 * MiB, 0), pool.allocate(3 * MiB, 1)

@@ -110,6 +110,61 @@ def test_oversize_blocks_are_neither_split_nor_given_to_much_smaller_requests():
     assert pool.block_size == 100 * MiB
 
 
+def test_how_much_of_an_oversize_block_may_be_wasted_is_a_setting():
+    pool = pool_of(max_split_size=64 * MiB, max_non_split_rounding=40 * MiB)
+    large = pool.allocate(120 * MiB, 0)
+    pool.free(large)
+    assert pool.allocate(80 * MiB, 0) != large
+    assert pool.allocate(81 * MiB, 0) == large
+    with pytest.raises(InvalidRequest, match="max_non_split_rounding"):
+        pool_of(max_non_split_rounding=19 * MiB)
+    with pytest.raises(InvalidRequest, match="max_split_size"):
+        pool_of(max_split_size=32 * MiB, large_segment_size=64 * MiB)
+
+
+@pytest.mark.parametrize(
+    ("segment", "rounding", "most"), [(20, None, 19), (64, None, 63), (12, None, 11), (12, 30, 29)]
+)
+def test_what_may_be_left_of_an_oversize_block_follows_the_size_of_large_segments(segment, rounding, most):
+    given = None if rounding is None else rounding * MiB
+    served = []
+    for left in range(1, 80, 2):  # as PyTorch 2.11 was asked
+        pool = pool_of(
+            max_split_size=100 * MiB, large_segment_size=segment * MiB, max_non_split_rounding=given
+        )
+        first = pool.allocate(200 * MiB, 0)
+        pool.free(first)
+        if pool.allocate((200 - left) * MiB, 0) == first:
+            served.append(left)
+    assert max(served) == most
+
+
+# What PyTorch 2.11 reserved, in MiB, on the stand-in driver.
+@pytest.mark.parametrize(
+    ("segment", "expandable", "sizes", "reserved"),
+    [
+        (12, False, [9, 9, 15, 30], [12, 24, 40, 70]),
+        (31, False, [9, 9, 15, 30], [31, 31, 47, 77]),
+        (64, False, [9, 15, 30, 9], [64, 64, 64, 64]),
+        (12, True, [5, 9, 9, 15, 30, 70], [12, 24, 24, 48, 72, 144]),
+        (64, True, [5, 9, 9, 15, 30, 70], [64, 64, 64, 64, 128, 192]),
+    ],
+)
+def test_the_size_of_large_segments_is_a_setting(segment, expandable, sizes, reserved):
+    pool = pool_of(large_segment_size=segment * MiB, expandable_segments=expandable)
+    found = []
+    for size in sizes:
+        pool.allocate(size * MiB, 0)
+        found.append(pool.driver.reserved // MiB)
+    assert found == reserved
+
+
+@pytest.mark.parametrize(("segment", "expandable"), [(10, False), (4, False), (31, True)])
+def test_a_size_of_large_segments_that_pytorch_or_the_driver_refuses(segment, expandable):
+    with pytest.raises(InvalidRequest, match="large_segment_size"):
+        pool_of(large_segment_size=segment * MiB, expandable_segments=expandable)
+
+
 def test_oversize_segments_are_returned_until_the_request_fits_and_others_stay():
     pool = pool_of(300 * MiB, max_split_size=64 * MiB)
     cached = [pool.allocate(size * MiB, 0) for size in (20, 70, 80, 100)]

@@ -11,9 +11,10 @@ LOWER, GAP, UPPER = range(3)
 class NaiveHeap:
     """XLA's description of its heap, word by word: a list of [address, size, tag, in use] in address order."""
 
-    def __init__(self, base, limit, *, orders, splits, alignments, waste):
+    def __init__(self, base, limit, *, orders, splits, gap_splits, alignments, waste):
         self.chunks = [[base, limit, GAP, False]]
         self.orders, self.splits, self.alignments, self.waste = orders, splits, alignments, waste
+        self.gap_splits = gap_splits
 
     def start_in(self, chunk, rounded, upper):
         """Where the request would begin in a chunk, None: it does not fit."""
@@ -25,7 +26,7 @@ class NaiveHeap:
         if not upper:
             return low
         whole = address + size - low
-        exact = tag == GAP or self.splits[1] == "exact"
+        exact = (self.gap_splits if tag == GAP else self.splits)[1] == "exact"
         if not exact and whole < 2 * rounded and whole - rounded < self.waste:
             return low
         return (address + size - rounded) // alignment * alignment
@@ -43,7 +44,7 @@ class NaiveHeap:
         address, size, source, _ = chosen
         start = self.start_in(chosen, rounded, upper)
         rest = address + size - start
-        exact = source == GAP or self.splits[upper] == "exact"
+        exact = (self.gap_splits if source == GAP else self.splits)[upper] == "exact"
         kept = rounded if exact or rest >= 2 * rounded or rest - rounded >= self.waste else rest
         before_tag, after_tag = (source, UPPER) if upper else (LOWER, source)
         pieces = [
@@ -76,6 +77,8 @@ OPTIONS = st.fixed_dictionaries(
         "upper_order": st.sampled_from(["ascending", "descending"]),
         "lower_split": st.sampled_from(["bfc", "exact"]),
         "upper_split": st.sampled_from(["bfc", "exact"]),
+        "lower_gap_split": st.sampled_from(["bfc", "exact"]),
+        "upper_gap_split": st.sampled_from(["bfc", "exact"]),
         "lower_alignment": st.sampled_from([64, 256, 1024]),
         "upper_alignment": st.sampled_from([256, 4096]),
         "fragmentation_fraction": st.sampled_from([0.0, 0.02]),
@@ -107,6 +110,7 @@ def test_it_places_every_block_as_the_description_says(options, steps):
                 limit,
                 orders=(options["lower_order"], options["upper_order"]),
                 splits=(options["lower_split"], options["upper_split"]),
+                gap_splits=(options["lower_gap_split"], options["upper_gap_split"]),
                 alignments=(max(options["lower_alignment"], 256), options["upper_alignment"]),
                 waste=int(fraction * (limit + 100)) if fraction else 128 * MiB,
             )

@@ -30,17 +30,30 @@ def upper_ones(text):
 
 
 def test_labels_or_sizes_send_requests_to_the_upper_end():
-    assert upper_ones("xla:upper_labels=all-gather|all-reduce") == [1, 3]
-    assert upper_ones("xla:upper_from=2MiB") == [3, 4]
-    assert upper_ones("xla:upper_labels=gather,upper_from=3MiB") == [1, 3]
+    assert upper_ones("xla:collective_labels=all-gather|all-reduce") == [1, 3]
+    assert upper_ones("xla:collective_from=2MiB") == [3, 4]
+    assert upper_ones("xla:collective_labels=gather,collective_from=3MiB") == [1, 3]
     assert policy_of("xla").serve(STREAM, 8 * MiB).address[4] % np.uint64(16 * MiB) == 5 * MiB
 
 
+def test_collectives_at_the_lower_end_are_aligned_and_split_exactly():
+    text = "xla:collectives=lower,collective_labels=all-gather|all-reduce"
+    assert upper_ones(text) == [0, 4]
+    outcome = policy_of(text).serve(STREAM, 16 * MiB)
+    assert {int(outcome.address[at]) % (2 * MiB) for at in (1, 3)} == {0}
+    whole = labelled(
+        ("fusion", 4 * MiB), ("fusion", 7 * MiB)
+    )  # less than twice the request is left in the gap
+    assert policy_of("xla:collectives=lower").serve(whole, 16 * MiB).size.tolist() == [4 * MiB, 12 * MiB]
+    given = policy_of("xla:collectives=lower,upper_gap_split=exact").serve(whole, 16 * MiB)
+    assert given.size.tolist() == [4 * MiB, 7 * MiB]
+
+
 def test_a_recorded_outcome_has_the_same_ends():
-    policy = policy_of("xla:upper_from=2MiB")
+    policy = policy_of("xla:collective_from=2MiB")
     plain, recorded = (policy.serve(STREAM, 16 * MiB, record=record) for record in (False, True))
     assert (plain.address == recorded.address).all()
-    assert recorded.options == {"upper_from": 2 * MiB}
+    assert recorded.options == {"collective_from": 2 * MiB}
 
 
 @pytest.mark.parametrize(
@@ -48,7 +61,9 @@ def test_a_recorded_outcome_has_the_same_ends():
     [
         "xla:lower_order=random",
         "xla:upper_split=never",
-        "xla:upper_alignment=300",
+        "xla:collective_alignment=300",
+        "xla:lower_gap_split=half",
+        "xla:collectives=middle",
         "xla:fragmentation_fraction=2",
     ],
 )

@@ -39,6 +39,8 @@ def test_results_say_their_numbers():
         f"{5 * MiB:,}",
     ):
         assert number in text
+    assert "not compared with a real" in text
+    assert "not compared with a real" not in str(smallest_limit(holes(), "cupy", cache=ResultCache()))
     text = str(largest_batch(holes(), FIRST_FIT, "30MiB", batch=8, labels=["last"], cache=ResultCache()))
     assert "batch of 72" in text
     assert "'last'" in text
