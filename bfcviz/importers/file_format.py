@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bfcviz.errors import FileError
 from bfcviz.events.storage.blocks import MAGIC
+from bfcviz.formats.tensorflow import whole_windows
 from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces, read_head
 from bfcviz.importers.protobuf_wire import LENGTH, VARINT, Field, Wire
 
@@ -34,7 +35,7 @@ READABLE = (
     "(CSV), JAX memory profiles (pprof), Chrome traces of PyTorch, and VMA dumps (JSON); all also gzip"
 )
 _TRACE_FILES = ("events.bin", "origin.json", "labels.jsonl")
-_PROFILES_IN_FOLDER = tuple(f"{way}*.xplane.pb*" for way in ("", "*/", "plugins/profile/*/", "window-*/**/"))
+_PROFILES_IN_FOLDER = tuple(f"{way}*.xplane.pb*" for way in ("", "*/", "plugins/profile/*/"))
 
 
 def detect_format(path: Path) -> Format:
@@ -80,6 +81,8 @@ def _format_of_folder(path: Path) -> Format:
     try:
         if any((path / name).is_file() for name in _TRACE_FILES):
             return Format.FOLDER
+        if whole_windows(path):
+            return Format.XPLANE
         inside = [found for pattern in _PROFILES_IN_FOLDER for found in sorted(path.glob(pattern))[:1]]
     except OSError as error:
         raise FileError(path, "", f"cannot be read: {error.strerror or error}") from None
