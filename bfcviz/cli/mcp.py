@@ -18,7 +18,7 @@ import bfcviz
 from bfcviz.analysis.why import NAMED_STEPS
 from bfcviz.cli.info import info, info_lines
 from bfcviz.errors import BfcvizError, FileError
-from bfcviz.events.log import EVENTS_FILE
+from bfcviz.events.storage.recording import ORIGIN_FILE
 from bfcviz.extras import needed
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.terminal import printable
@@ -112,7 +112,7 @@ class Tools:
     def open(self, path: str = ".") -> str:
         """Say what a file holds and lacks: format, heaps, sizes, failed requests. Of a folder: list its files."""
         place = self._resolved(path)
-        if place.is_dir() and not (place / EVENTS_FILE).exists():
+        if place.is_dir() and not (place / ORIGIN_FILE).exists():
             return "\n".join(self._listed(place))
         trace = open_trace(self._place(path))
         return "\n".join(info_lines(trace.origin, info(trace)))
@@ -236,7 +236,7 @@ def _files(place: Path) -> Iterator[Path]:
     """The files in a folder, at any depth, without hidden ones; a recording's folder counts as one."""
     for where, folders, files in os.walk(place):
         here = Path(where)
-        if EVENTS_FILE in files:
+        if ORIGIN_FILE in files:
             yield here
             folders.clear()
             continue

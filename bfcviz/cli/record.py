@@ -18,6 +18,7 @@ import bfcviz
 from bfcviz.cli.command import DONE, FAILED
 from bfcviz.errors import BfcvizError, FileError, LiveError, OtherFiles
 from bfcviz.events.origin import Origin, Status, later_reasons, process_peak
+from bfcviz.events.storage.drain import FolderDrain
 from bfcviz.events.storage.files import EARLIER, PRIVATE_FOLDER
 from bfcviz.events.storage.recording import LABELS_FILE, ORIGIN_FILE, files_of, is_locked, read_origin
 from bfcviz.events.storage.recording_set import files_of_all, has_events, has_several, recordings_in
@@ -27,6 +28,7 @@ from bfcviz.frameworks import FRAMEWORKS, SIZE, Framework, Option, one_of, resol
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.live.recorded_process import CLAIM
 from bfcviz.live.startup.sitecustomize import LOST, UNWRITTEN
+from bfcviz.model.block_index import BlockDescriber
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import failures
 from bfcviz.terminal import say
@@ -691,7 +693,11 @@ def run(arguments: argparse.Namespace) -> int:
     ):
         request = _request(selection, folder, reports, keeps_command=arguments.keeps_command)
         try:
-            status = run_program(words, _environment(request), mask)
+            drain = FolderDrain(folder, BlockDescriber)
+            try:
+                status = run_program(words, _environment(request), mask)
+            finally:
+                drain.end()
             is_recorded = _print_summary(arguments.out, Path(reports), earlier)
         finally:
             if earlier is not None:

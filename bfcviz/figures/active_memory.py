@@ -352,11 +352,12 @@ def _held_from_index(
     held = index.held_within(*steps)
     starts, column = np.unique(held["start"], return_inverse=True)
     stops = np.append(starts[1:], held["stop"].max())
-    lives = np.zeros(len(held), LIFETIME)
-    lives["label"] = np.where(held["label"] == REST, 0, held["label"])
-    which = np.where(held["label"] == REST, len(colours.paints) - 1, colours.classes(lives, steps[1]))
+    labels, which = np.unique(held["label"], return_inverse=True)
+    lives = np.zeros(len(labels), LIFETIME)  # one for each label: a colouring may need much memory for each
+    lives["label"] = np.where(labels == REST, 0, labels)
+    classes = np.where(labels == REST, len(colours.paints) - 1, colours.classes(lives, steps[1]))
     sums = np.zeros((len(colours.paints), len(starts)))
-    np.add.at(sums, (which.astype(np.intp), column), held["byte_steps"])
+    np.add.at(sums, (classes.astype(np.intp)[which], column), held["byte_steps"])
     edges = np.clip(np.append(starts, stops[-1]).astype(np.float64), *steps)
     rows = index.rolling.series
     edges = step_axis.positions(edges, np.interp(edges, rows["step"], rows["time"]))

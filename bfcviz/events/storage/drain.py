@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
+from threading import Event, Thread
 from typing import Final
 
 import numpy as np
@@ -36,6 +37,7 @@ from bfcviz.events.storage.recording import (
     read_origin,
     try_lock,
 )
+from bfcviz.events.storage.recording_set import recordings_in
 
 MakeDescribe = Callable[[int], Describe]
 """Given the number of heaps, returns what describes the blocks of a recording."""
@@ -126,6 +128,55 @@ class Drain:
         with suppress(OSError, FileError):  # without it the file keeps its size until the end
             _free_space(self.folder / EVENTS_FILE, (stop - LAST_LOOK) * RECORD)
         return True
+
+
+_LOOK_S: Final = 0.2
+
+
+class FolderDrain:
+    """Packs all long recordings in a folder in the background: those with more events than a block holds.
+
+    A recording that cannot be packed stays as it is; the program that writes it goes on.
+
+    Args:
+        folder: of `bfcviz record`: a recording itself, or one in each subfolder.
+        make_describe: as for `Drain`.
+    """
+
+    def __init__(self, folder: Path, make_describe: MakeDescribe) -> None:
+        self._folder, self._make_describe = folder, make_describe
+        self._drains: dict[Path, Drain | None] = {}  # None: it cannot be packed
+        self._has_ended = Event()
+        self._thread = Thread(target=self._run, name="bfcviz-drain", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """At the end of the program: pack what is left."""
+        self._has_ended.set()
+        self._thread.join()
+        self._look()
+        for drain in filter(None, self._drains.values()):
+            drain.close()
+
+    def _run(self) -> None:
+        while not self._has_ended.wait(_LOOK_S):
+            self._look()
+
+    def _look(self) -> None:
+        for place in recordings_in(self._folder).values():
+            try:
+                if place not in self._drains and _is_long(place):
+                    self._drains[place] = None
+                    self._drains[place] = Drain(place, self._make_describe)
+                if (drain := self._drains.get(place)) is not None:
+                    drain.step()
+            except (FileError, OSError):
+                continue  # the disk is full, or the folder is gone: what is not packed stays as it is
+
+
+def _is_long(place: Path) -> bool:
+    path = place / EVENTS_FILE
+    return path.is_file() and path.stat().st_size > MOST_EVENTS * RECORD
 
 
 def _are_whole(events: Events, first: int) -> bool:

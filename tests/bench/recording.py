@@ -1,0 +1,174 @@
+"""What a long recording costs while it is written, on disk, and when it is opened.
+
+    python tests/bench/recording.py [--millions 1 10 100]
+
+A process runs a heap (random sizes, 4,000 live chunks, 300 labels) that records to a folder; this process packs the
+folder meanwhile, as `bfcviz record` does. Then a new process opens it, makes an Inspector, and goes to random steps.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.interface import AllocatorOptions
+from bfcviz.allocator.replay import Operations, Replay
+from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.events.origin import Pool
+from bfcviz.events.storage.drain import FolderDrain
+from bfcviz.events.storage.files import OpenFile
+from bfcviz.events.storage.recording import Recording
+from bfcviz.model.block_index import BlockDescriber
+
+PAIRS, LIVE, LABELS = 400_000, 4000, 300
+
+
+def churn(seed: int = 1) -> Operations:
+    """Allocate and free at random; at the end all is free again."""
+    rng = np.random.default_rng(seed)
+    alive, where = np.arange(LIVE), rng.integers(0, LIVE, PAIRS)
+    kinds, ids = [np.zeros(LIVE, np.uint8)], [alive.copy()]
+    pairs = np.zeros((PAIRS, 2), np.int64)
+    for i, slot in enumerate(where.tolist()):
+        pairs[i] = alive[slot], LIVE + i
+        alive[slot] = LIVE + i
+    kinds += [np.tile(np.array([1, 0], np.uint8), PAIRS), np.ones(LIVE, np.uint8)]
+    ids += [pairs.reshape(-1), alive]
+    number = np.concatenate(ids)
+    sizes = np.exp(rng.normal(9, 2.5, LIVE + PAIRS)).astype(np.int64) + 1
+    labels = rng.integers(1, LABELS, LIVE + PAIRS).astype(np.uint32)
+    return Operations(np.concatenate(kinds), number, sizes[number], 256, 0, labels[number])
+
+
+def write(folder: str | None, length: int) -> None:
+    """Run the heap until it wrote `length` events, to a folder or (None) to a ring in memory."""
+    recording = None if folder is None else Recording(folder, [Pool("heap")])
+    options = AllocatorOptions(allow_growth=True)
+    if recording is not None:
+        for number in range(1, LABELS):
+            recording.labels.intern(f"layer_{number % 48}/op_{number}")
+    log = None if recording is None else recording.log
+    heap = BFCAllocator(SimulatedSubAllocator(capacity=1 << 40), 1 << 40, options, log=log)
+    operations, pairs, cpu, begun = churn(), 0, 0.0, 0.0
+    while heap.log.head < length:
+        replay = Replay(heap.heap, operations)
+        begun, at = begun or time.perf_counter(), time.process_time()
+        replay.run()
+        cpu += time.process_time() - at
+        pairs += PAIRS + LIVE
+    seconds = time.perf_counter() - begun
+    print(json.dumps({"events": heap.log.head, "ns": cpu / pairs * 1e9, "seconds": seconds}), flush=True)
+    if recording is not None:
+        recording.close()
+
+
+def most_memory() -> int:
+    """KiB; that of `getrusage` begins with what the starting process has."""
+    found = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
+    return int(found[1]) if found else 0
+
+
+def show(folder: str) -> None:
+    """Open the folder, make an Inspector and go to random steps; print what it cost."""
+    begun, cpu = time.perf_counter(), time.process_time()
+    import bfcviz  # noqa: PLC0415  its import is measured
+    from bfcviz.model import Model  # noqa: PLC0415
+
+    count, read = [0], OpenFile.read_at
+
+    def counted(self, start, num_bytes):
+        count[0] += num_bytes
+        return read(self, start, num_bytes)
+
+    OpenFile.read_at = counted
+    trace = bfcviz.open(folder)
+    bfcviz.Inspector(trace)
+    found = {
+        "first": time.perf_counter() - begun,
+        "first_cpu": time.process_time() - cpu,
+        "mib": most_memory() / 1024,
+        "read": count[0],
+    }
+    model, times = Model(trace), []
+    for step in np.random.default_rng(1).integers(0, len(trace), 40).tolist():
+        at = time.process_time()
+        model.seek(step)
+        model.chunks()
+        times.append((time.process_time() - at) * 1000)
+    print(json.dumps(found | {"step": float(np.median(times)), "slowest": max(times)}))
+
+
+def run(*words: object) -> dict[str, float]:
+    """What another process of this file prints."""
+    done = subprocess.run(
+        [sys.executable, __file__, *map(str, words)], capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def used(folder: Path) -> int:
+    """Bytes that the files take on disk."""
+    return sum(path.stat().st_blocks * 512 for path in folder.iterdir())
+
+
+def measure(folder: Path, length: int) -> None:
+    """Record, pack, open; print a row of the table."""
+    ring = run("--ring", length)
+    drain, cpu = FolderDrain(folder, BlockDescriber), time.process_time()
+    words = [sys.executable, __file__, "--write", str(folder), str(length)]
+    writer = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    most = 0
+    while writer.poll() is None:
+        time.sleep(0.05)
+        most = max(most, used(folder)) if folder.is_dir() else 0
+    wrote = json.loads(writer.communicate()[0])
+    begun = time.perf_counter()
+    drain.end()
+    late, cpu = time.perf_counter() - begun, time.process_time() - cpu
+    events, size = wrote["events"], used(folder)
+    opened = run("--show", folder)
+    share = 100 * opened["read"] / size
+    print(
+        f"| {events / 1e6:.0f} M | {events / wrote['seconds'] / 1e6:.1f} | {ring['ns']:.0f} | {wrote['ns']:.0f} | "
+        f"{cpu / events * 1e9:.0f} | {most / events:.1f} | {late:.1f} | {size / events:.2f} | "
+        f"{opened['first']:.1f} ({opened['first_cpu']:.1f}) | {opened['mib']:.0f} | {share:.2f} | "
+        f"{opened['step']:.0f}, {opened['slowest']:.0f} |",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--millions", type=float, nargs="+", default=[1, 10, 100])
+    parser.add_argument("--ring", type=int)
+    parser.add_argument("--write", nargs=2)
+    parser.add_argument("--show")
+    words = parser.parse_args()
+    if words.ring:
+        write(None, words.ring)
+    elif words.write:
+        write(words.write[0], int(words.write[1]))
+    elif words.show:
+        show(words.show)
+    else:
+        print(
+            "| events | M events/s | ring, ns a pair | recorded, ns a pair | drain, ns an event | most bytes an event "
+            "on disk | packed, s after the end | bytes an event | first picture, s (CPU) | MiB | % read | a step, ms "
+            "(median, slowest of 40) |\n|" + "---:|" * 12
+        )
+        for millions in words.millions:
+            with tempfile.TemporaryDirectory(dir=os.environ.get("BFCVIZ_BENCH")) as place:
+                measure(Path(place, "run"), int(millions * 1e6))
+
+
+if __name__ == "__main__":
+    main()
