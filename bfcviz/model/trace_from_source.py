@@ -68,7 +68,6 @@ def beginning(moment: LiveHeapState, log: EventLog) -> Beginning:
     events = _events_before(log, moment.step)
     table = PoolState()
     table.restore(_snapshot(moment))
-    events["pool"] = 0
     table.undo(events)
     table.recall_peaks(table.bytes_in_use, table.pool_bytes, _largest(table))
     first = table.snapshot()
@@ -170,6 +169,11 @@ def _recorded(log: EventLog) -> Trace | None:
 
 
 def _heap(heap: Any, keep: int) -> Trace:
+    if heap.log.pools > 1:
+        raise BfcvizError(
+            f"{heap.name} shares its log with {heap.log.pools - 1} other heaps, and the folder of their recording is "
+            "gone: keep it until the heaps are closed, or give each heap a log of its own"
+        )
     pool = Pool(heap.name, heap.limit, vars(heap.options))
     gaps = getattr(heap, "gaps", None)
     more = {} if gaps is None else {"reasons": gaps.reasons, "details": gaps.to_details()}

@@ -213,9 +213,9 @@ class ProcessRecording:
         try:
             self.source.close()
         finally:
-            for name in self.source.names[1:]:
-                tell(self._order, "left out", name)
             if self.recording is not None:
+                for name in self.source.left_out(self.recording.log):
+                    tell(self._order, "left out", name)
                 self._close(self.recording)
 
     def _close(self, recording: Recording) -> None:
