@@ -51,7 +51,8 @@ from bfcviz.live.observed_heap import ObservedHeap
 from bfcviz.model import Model
 from bfcviz.model.trace_from_source import trace_of
 
-WAYS = ("rings", "recorded", "full", "removed", "observed", "killed", "stopped")
+IN_ONE_PROCESS = ("rings", "recorded", "full", "removed", "observed")
+WAYS = (*IN_ONE_PROCESS, "killed", "stopped")
 ROUNDS = 400  # operations of a thread
 MOST_THREADS = 4  # of one process
 SIZES = (1, 300, 5000, 70_000, MIB)
