@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from bfcviz.explain_and_draw import open_all as open_all
     from bfcviz.explain_and_draw import peak as peak
     from bfcviz.explain_and_draw import sql as sql
+    from bfcviz.explain_and_draw import what_grew as what_grew
     from bfcviz.explain_and_draw import why as why
     from bfcviz.explain_and_draw import worst_fragmentation as worst_fragmentation
     from bfcviz.importers.open_trace import open_trace as open  # noqa: A004, F401  bfcviz.open(path) reads well
@@ -60,8 +61,8 @@ if TYPE_CHECKING:
     from bfcviz.watching.magics import unload_ipython_extension as unload_ipython_extension
     from bfcviz.watching.search_dashboard import follow_search as follow_search
     from bfcviz.watching.sweep_dashboard import follow_sweep as follow_sweep
-    from bfcviz.watching.workers.watch_workers import watch_workers as watch_workers
-    from bfcviz.watching.workers.workers_dashboard import follow_workers as follow_workers
+    from bfcviz.watching.watch_workers import watch_workers as watch_workers
+    from bfcviz.watching.workers_dashboard import follow_workers as follow_workers
     from bfcviz.whatif.policy_table import policy_of as policy_of
     from bfcviz.whatif.replay import replay as replay
     from bfcviz.whatif.replay import stream_of as requests_of  # noqa: F401  bfcviz.requests_of(path) reads well
@@ -104,7 +105,7 @@ _HOMES = {
     "follow": ("bfcviz.dashboard.live", "follow"),
     "follow_search": ("bfcviz.watching.search_dashboard", "follow_search"),
     "follow_sweep": ("bfcviz.watching.sweep_dashboard", "follow_sweep"),
-    "follow_workers": ("bfcviz.watching.workers.workers_dashboard", "follow_workers"),
+    "follow_workers": ("bfcviz.watching.workers_dashboard", "follow_workers"),
     "growths": ("bfcviz.explain_and_draw", "growths"),
     "holders": ("bfcviz.explain_and_draw", "holders"),
     "label": ("bfcviz.live.labels", "label"),
@@ -134,7 +135,8 @@ _HOMES = {
     "sweep": ("bfcviz.whatif.sweep.sweep", "sweep"),
     "unload_ipython_extension": ("bfcviz.watching.magics", "unload_ipython_extension"),
     "watch": ("bfcviz.watching", "watch"),
-    "watch_workers": ("bfcviz.watching.workers.watch_workers", "watch_workers"),
+    "watch_workers": ("bfcviz.watching.watch_workers", "watch_workers"),
+    "what_grew": ("bfcviz.explain_and_draw", "what_grew"),
     "why": ("bfcviz.explain_and_draw", "why"),
     "worst_fragmentation": ("bfcviz.explain_and_draw", "worst_fragmentation"),
 }

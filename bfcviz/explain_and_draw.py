@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bfcviz.analysis import comparison, event_text
 from bfcviz.analysis import growths as growth_search
 from bfcviz.analysis import leaks as leak_search
+from bfcviz.analysis import what_grew as growth_between
 from bfcviz.analysis.account import Account, account_at, account_of, figures_of_facts
 from bfcviz.analysis.alignment import paired_heaps
 from bfcviz.analysis.comparison import RecordingComparison
@@ -22,6 +23,7 @@ from bfcviz.analysis.growths import Growths
 from bfcviz.analysis.leaks import Leaks
 from bfcviz.analysis.ranks import Rank, RankPlace, RankSet, rank_of, rank_of_text, rank_set
 from bfcviz.analysis.stated_answer import StatedAnswer
+from bfcviz.analysis.what_grew import WhatGrew, moments_between
 from bfcviz.analysis.why import diagnose, failed_steps, opening, without_failure, would_fit
 from bfcviz.errors import BfcvizError, FileError, TraceError
 from bfcviz.events.trace import Trace
@@ -32,6 +34,7 @@ from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.rank_files import rank_files
 from bfcviz.model import holders as holder_tree
 from bfcviz.model import navigation
+from bfcviz.model.grouping import grouping
 from bfcviz.model.holders import Holders
 from bfcviz.model.kinds import KindRules, use_rules
 from bfcviz.model.model import Model
@@ -391,6 +394,32 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
     """
     trace = trace_from(source)
     return leak_search.leaks(trace, pool, start, stop, phase=phase, by=by, mark=mark, warm_up=warm_up)
+
+
+@_unrecorded()
+def what_grew(
+    source: Any, first: int | str, last: int | str | None = None, *, by: str = "op", pool: int = 0
+) -> WhatGrew:
+    """What grew between two moments of a heap: what is new, gone, and never freed, by holder.
+
+    Args:
+        source: as for `explain`.
+        first: number of events applied, or the name of a mark or phase: its first occurrence.
+        last: the same, or `"peak"`; of a name the last occurrence, the end of a phase. None: the last step; where
+            `first` is a phase, its end.
+        by: as for `holders`.
+        pool: index of the heap among `trace.origin.pools`.
+
+    Raises:
+        ValueError: `by` is no grouping.
+        TraceError: the trace has no such moments in this order, or no history.
+        BfcvizError: `source` is none of these, or cannot be read.
+    """
+    trace = trace_from(source)
+    begin, end = moments_between(trace, pool, first, navigation.peak(trace, pool) if last == "peak" else last)
+    model = Model(trace, pool)
+    model.seek(end)
+    return growth_between.what_grew(model, begin, grouping(trace, pool, by))
 
 
 @_unrecorded()

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.explain_and_draw import trace_from
@@ -28,6 +27,8 @@ from bfcviz.whatif.replay import bytes_of, stream_of
 from bfcviz.whatif.requests import RequestStream
 
 if TYPE_CHECKING:
+    from pyarrow import Table
+
     from bfcviz.figures import Picture
     from bfcviz.figures.policy_comparison import ComparedJob, ComparedPolicy
     from bfcviz.figures.theme import ThemeName
@@ -47,7 +48,7 @@ class PolicyComparison:
         self.comparison = comparison
 
     @property
-    def table(self) -> pa.Table:
+    def table(self) -> "Table":
         """One row a policy; see `Comparison.to_arrow`."""
         return self.comparison.to_arrow()
 

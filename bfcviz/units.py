@@ -27,6 +27,11 @@ def format_bytes(num_bytes: float, digits: int = 1) -> str:
     return f"{sign}{value:.0f} B" if unit == 0 else f"{sign}{value:.{digits}f} {_UNITS[unit]}"
 
 
+def signed_bytes(difference: float) -> str:
+    """A difference of bytes with its sign: `+1.2 MiB`, `-256 B`, `0 B`."""
+    return f"{'+' if difference > 0 else ''}{format_bytes(difference)}"
+
+
 def parse_bytes(size: str | SupportsIndex, name: str = "size") -> int:
     """Bytes from an integer, or from text such as `512MiB`, `80 GB`, `1.5g` or `4096`.
 

@@ -87,8 +87,8 @@ def declared(home=ROOT):
     project = tomllib.loads((home / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     texts = [*project["dependencies"], *(each for name in extras.keys() - {"dev"} for each in extras[name])]
-    texts = sorted(set(texts))
-    return [(Requirement(text).name, text) for text in texts]
+    named = [(Requirement(text).name, text) for text in sorted(set(texts))]
+    return [(name, text) for name, text in named if name != "bfcviz"]  # an extra may include another
 
 
 def installed(python):

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import types
 from pathlib import Path
 from unittest import mock
@@ -161,6 +162,13 @@ def test_links_and_the_pictures_lead_somewhere(page):
 def test_the_list_of_notebooks_is_complete():
     listed = re.findall(r"^\| \[\w+\]\((\w+\.ipynb)\)", GUIDE, re.MULTILINE)
     assert listed == sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
+
+
+def test_the_table_of_extras_is_complete():
+    section = GUIDE.partition("## Install\n")[2].partition("\n## ")[0]
+    listed = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?`) \|", section, re.MULTILINE)))
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert sorted(listed) == sorted(extras.keys() - {"dev"})
 
 
 def test_every_command_and_framework_has_a_row():

@@ -6,7 +6,7 @@
     |AAAAAAAA|BBBB|........|CCCCCCCCCCCCCCCC|..................|   one region: chunks in use, chunks free
               ^ prev        next ^           ^ a split's remainder
 
-In: requests and frees, from Python (`bfc.BFCAllocator`), through C pointers (`c_interface`), or as whole arrays
+In: requests and frees, from Python (`bfc.BFCAllocator`), through C pointers (`c_api`), or as whole arrays
 (`replay`). Out: addresses, events in a log, and the heap's state (`queries`, `memory_map`). `heap` chooses chunks,
 `chunks` changes them and writes the events, `bins` and `regions` store them, `sub_allocators` grant the regions.
 

@@ -1,6 +1,6 @@
 cimport cython
 from bfcviz cimport native
-from bfcviz.allocator.c_interface cimport c_api
+from bfcviz.allocator cimport c_api
 from bfcviz.allocator.heap cimport Heap
 from bfcviz.events.log cimport EventLog
 from bfcviz.native cimport u16, u32, u64

@@ -29,8 +29,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from bfcviz import _forks, native
-from bfcviz.allocator import invariants, memory_map, queries
-from bfcviz.allocator.c_interface import c_api
+from bfcviz.allocator import c_api, invariants, memory_map, queries
 from bfcviz.allocator.heap import Heap
 from bfcviz.allocator.interface import AllocationAttributes, AllocatorOptions, Internals, Stats, bytes_of
 from bfcviz.allocator.memory_map import Moment

@@ -18,6 +18,7 @@ from enum import StrEnum
 from html import escape
 from typing import Any, Final, Literal
 
+from bfcviz.errors import MissingExtra
 from bfcviz.events.origin import RecordedFailure, facts_of, recorded_failures
 from bfcviz.events.trace import Trace
 from bfcviz.model.model import Model
@@ -342,7 +343,7 @@ class DeviceAccount:
             "sentence": self.sentence,
         }
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         return Account((self,))._repr_html_()
 
 
@@ -369,9 +370,11 @@ class Account:
     def __str__(self) -> str:
         return "\n".join([*(str(each) for each in self.devices), *self.notes])
 
-    def _repr_html_(self) -> str:
-        # The one import of a picture's colours from here: only a notebook asks for this.
-        from bfcviz.figures.theme import following  # noqa: PLC0415
+    def _repr_html_(self) -> str | None:
+        try:  # the one import of a picture's colours from here: only a notebook asks for this
+            from bfcviz.figures.theme import following  # noqa: PLC0415
+        except MissingExtra:
+            return None  # the notebook then shows the text
 
         tables = "".join(
             f"<div><b>{_safe(each.device)}</b>: {each.short}</div>{account_bar(each)}{account_table(each)}"

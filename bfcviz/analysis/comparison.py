@@ -4,10 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.analysis.alignment import (
@@ -27,13 +26,17 @@ from bfcviz.events.origin import Status, regions_known, requested_bytes_known, s
 from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
+from bfcviz.extras import arrow
 from bfcviz.model.equal_steps import equal_steps
 from bfcviz.model.grouping import UNNAMED, Path
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import end_of_state, failures
 from bfcviz.model.timelines import TIMELINE, equal_parts, external, internal, measured
 from bfcviz.terminal import escaped, printable
-from bfcviz.units import format_bytes
+from bfcviz.units import format_bytes, signed_bytes
+
+if TYPE_CHECKING:
+    from pyarrow import Table
 
 # ------------------------------------------------------------------------------
 # Holder changes: what each holder has at a moment of one recording and at the same moment of the other.
@@ -101,8 +104,9 @@ def verdicts(changes: NDArray[np.void], holders: CommonHolders) -> NDArray[np.in
 
 def changes_table(
     changes: NDArray[np.void], holders: CommonHolders, moments: Sequence[PairedStep]
-) -> pa.Table:
+) -> "Table":
     """The rows with the names of moments, holders and verdicts; sizes in bytes."""
+    pa = arrow("a comparison of recordings")
     before, after = changes["a_bytes"].astype(np.int64), changes["b_bytes"].astype(np.int64)
     names: dict[str, tuple[NDArray[np.integer], Sequence[str]]] = {
         "moment": (changes["moment"], [moment.name for moment in moments]),
@@ -204,8 +208,9 @@ class GrowthChanges:
     reasons: tuple[str, str]
     steps: tuple[int, int]
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self) -> "Table":
         """One row a holder: bytes it gains each step in A and in B, and the verdict."""
+        pa = arrow("to_arrow()")
         return pa.table(
             {
                 "holder": pa.array([row.holder for row in self.rows], pa.string()),
@@ -459,8 +464,9 @@ def recording_totals(side: RecordingSide, moments: Sequence[int]) -> RecordingTo
     return RecordingTotals(peak, series, known)
 
 
-def totals_table(a: RecordingTotals, b: RecordingTotals) -> pa.Table:
+def totals_table(a: RecordingTotals, b: RecordingTotals) -> "Table":
     """One row a measure: its value in A and in B (null: not known), the change, its unit and its definition."""
+    pa = arrow("a comparison of recordings")
     pairs = [(a.values[name], b.values[name]) for name in _MEASURES]
     changes = [None if old is None or new is None else new - old for old, new in pairs]
     return pa.table(
@@ -671,9 +677,9 @@ class RecordingComparison(Answer):
     b: ComparedRecording
     by: str
     alignment: StepAlignment
-    totals: pa.Table
-    moments: pa.Table
-    holders: pa.Table
+    totals: "Table"
+    moments: "Table"
+    holders: "Table"
     growth: GrowthChanges
     parts: PeakParts
     spread: PeakParts
@@ -694,8 +700,9 @@ class RecordingComparison(Answer):
         row = self.totals["measure"].to_pylist().index(measure)
         return self.totals["a"][row].as_py(), self.totals["b"][row].as_py()
 
-    def holders_at(self, moment: str) -> pa.Table:
+    def holders_at(self, moment: str) -> "Table":
         """The rows of `holders` of one moment, the largest changes first."""
+        pa = arrow("a comparison of recordings")
         mine = [name == moment for name in self.holders["moment"].to_pylist()]
         return self.holders.filter(pa.array(mine, pa.bool_()))
 
@@ -777,7 +784,8 @@ def _moments_table(
     totals: tuple[RecordingTotals, RecordingTotals],
     moments: Sequence[PairedStep],
     first: tuple[int, int],
-) -> pa.Table:
+) -> "Table":
+    pa = arrow("a comparison of recordings")
     columns: dict[str, object] = {"moment": pa.array([moment.name for moment in moments], pa.string())}
     steps = {"a": [moment.a for moment in moments], "b": [moment.b for moment in moments]}
     for letter, mine in steps.items():
@@ -814,7 +822,7 @@ def headline(found: RecordingComparison) -> str:
         parts.append(f"requests that failed: {failed[0]:,.0f} in A, {failed[1]:,.0f} in B")
     leaks = [row for row in found.growth.rows if row.verdict is GrowthVerdict.ONLY_B]
     if leaks:
-        grown = signed(sum(row.b or 0.0 for row in leaks))
+        grown = signed_bytes(sum(row.b or 0.0 for row in leaks))
         named = shortened(leaks[0].holder, _SHORT) + (
             f" and {len(leaks) - 1:,} more" if len(leaks) > 1 else ""
         )
@@ -856,8 +864,8 @@ def peaks_text(found: RecordingComparison) -> str:
 def parts_text(found: RecordingComparison) -> str:
     """Who makes the difference of the peaks; empty if it is 0 for every holder."""
     named, left = found.parts
-    parts = [f"{signed(change)} {shortened(name, _SHORT)}" for name, change, _ in named]
-    return ", ".join([*parts, *([f"{signed(left)} others"] if left and named else [])])
+    parts = [f"{signed_bytes(change)} {shortened(name, _SHORT)}" for name, change, _ in named]
+    return ", ".join([*parts, *([f"{signed_bytes(left)} others"] if left and named else [])])
 
 
 def comparison_lines(found: RecordingComparison) -> list[str]:
@@ -891,7 +899,7 @@ def comparison_markdown(found: RecordingComparison) -> str:
         ]
         lines += ["| change | holder | before | now |", "|---:|---|---:|---:|"]
         lines += [
-            f"| {signed(row['bytes_change'])} | {escaped(shortened(row['holder'], _WIDTH))} "
+            f"| {signed_bytes(row['bytes_change'])} | {escaped(shortened(row['holder'], _WIDTH))} "
             f"| {format_bytes(row['a_bytes'])} | {format_bytes(row['b_bytes'])} |"
             for row in changed[:_HOLDERS]
         ]
@@ -911,11 +919,6 @@ _IN_COMMENT: Final = {
     ),
 }
 """Totals that a comment lists."""
-
-
-def signed(size: float) -> str:
-    """A difference of bytes with its sign: `+1.2 MiB`, `-256 B`, `0 B`."""
-    return f"{'+' if size > 0 else ''}{format_bytes(size)}"
 
 
 def value_text(value: float | None, unit: str, *, change: bool = False) -> str:
@@ -966,12 +969,12 @@ def _holders(found: RecordingComparison, moment: str) -> Iterator[str]:
         yield _holder(row)
     if len(changed) > _HOLDERS:
         rest = sum(row["bytes_change"] for row in changed[_HOLDERS:])
-        yield f"{signed(rest):>12}  {counted(len(changed) - _HOLDERS, 'more holder')}"
+        yield f"{signed_bytes(rest):>12}  {counted(len(changed) - _HOLDERS, 'more holder')}"
 
 
 def _holder(row: dict[str, Any]) -> str:
     moved = row["change"] == HolderVerdict.MOVED
-    size = format_bytes(row["moved_bytes"]) if moved else signed(row["bytes_change"])
+    size = format_bytes(row["moved_bytes"]) if moved else signed_bytes(row["bytes_change"])
     amounts = f"{format_bytes(row['a_bytes'])} -> {format_bytes(row['b_bytes'])}"
     if row["a_chunks"] != row["b_chunks"]:
         amounts += f", {row['a_chunks']:,} -> {row['b_chunks']:,} chunks"
@@ -991,7 +994,7 @@ def _moments_line(found: RecordingComparison) -> Iterator[str]:
     for change, row in different[:_MOMENTS]:
         most = f"at most {format_bytes(row['a_highest_since'])} -> {format_bytes(row['b_highest_since'])} before it"
         there = f"{format_bytes(row['a_bytes'])} -> {format_bytes(row['b_bytes'])} at it"
-        yield f"{signed(change):>12}  {shortened(row['moment'], _WIDTH)} ({most}, {there})"
+        yield f"{signed_bytes(change):>12}  {shortened(row['moment'], _WIDTH)} ({most}, {there})"
 
 
 def _growth_lines(found: RecordingComparison) -> Iterator[str]:
@@ -1018,8 +1021,12 @@ def _growth_lines(found: RecordingComparison) -> Iterator[str]:
 
 def _rate(row: HolderGrowth) -> str:
     if row.verdict is GrowthVerdict.ONLY_A or row.b is None:
-        return signed(row.a or 0.0)
-    return signed(row.b) if row.verdict is not GrowthVerdict.UNKNOWN or row.b else signed(row.a or 0.0)
+        return signed_bytes(row.a or 0.0)
+    return (
+        signed_bytes(row.b)
+        if row.verdict is not GrowthVerdict.UNKNOWN or row.b
+        else signed_bytes(row.a or 0.0)
+    )
 
 
 _VERDICTS: Final = {

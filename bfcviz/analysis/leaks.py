@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.answers import Answer
@@ -13,16 +12,18 @@ from bfcviz.errors import TraceError
 from bfcviz.events.origin import STATE_ONLY
 from bfcviz.events.row_copy import taken
 from bfcviz.events.trace import Trace
+from bfcviz.extras import arrow
 from bfcviz.model.address_layout import NEVER
 from bfcviz.model.equal_steps import EqualSteps, equal_steps
 from bfcviz.model.grouping import Grouping, Path, grouping, place_in_code
 from bfcviz.model.lifetimes import LIFETIME, find, of_chunks, times_of
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import phases
-from bfcviz.units import format_bytes
+from bfcviz.units import format_bytes, signed_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyarrow import Table
 
 # ------------------------------------------------------------------------------
 # Holder lifetimes: how often each holder allocated in a range of steps, and for how long.
@@ -64,8 +65,9 @@ class HolderLifetimes:
     rows: NDArray[np.void]
     names: Sequence[str]
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self) -> "Table":
         """One row a holder."""
+        pa = arrow("to_arrow()")
         columns = {name: self.rows[name] for name in HOLDER_LIFETIMES.names or ()}
         return pa.table({"holder": pa.array(list(self.names), pa.string()), **columns})
 
@@ -197,8 +199,9 @@ class Growth:
         steps = self.intervals * self.steps.every
         return int(self.rows["chunks"][row]) / steps, int(self.rows["bytes"][row]) / steps
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self) -> "Table":
         """One row a holder: what it gained and each step, and the lists of chunks and bytes at each end."""
+        pa = arrow("to_arrow()")
         steps = max(self.intervals * self.steps.every, 1)
         return pa.table(
             {
@@ -353,8 +356,9 @@ class Leaks(Answer):
         first = int(self.rows["first"][row])
         return self.chunks[first : first + int(self.rows["chunks"][row])]
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self) -> "Table":
         """One row a chunk: its holder, address, sizes in bytes and age."""
+        pa = arrow("to_arrow()")
         counts = self.rows["chunks"].astype(np.intp)
         holders = np.repeat(np.arange(len(self.rows)), counts)
         return pa.table(
@@ -505,7 +509,7 @@ def growth_lines(trace: Trace, found: Growth, most: int = _MOST) -> list[str]:
     lines += [_growth_line(trace, found, row) for row in range(min(count, most))]
     if count > most:
         left = sum(found.a_step(row)[1] for row in range(most, count))
-        lines.append(f"{_signed(left)} every step: {count - most:,} more holders")
+        lines.append(f"{signed_bytes(left)} every step: {count - most:,} more holders")
     return lines
 
 
@@ -532,9 +536,7 @@ def growth_text(found: Growth, row: int) -> str:
     chunks, size = found.a_step(row)
     same = len(set(map(int, found.chunks[row, 1:] - found.chunks[row, :-1]))) == 1
     amount = f"{chunks:+,.0f}" if same and chunks == int(chunks) else f"about {chunks:+,.1f}"
-    return (
-        f"{amount} {'chunk' if amount == '+1' else 'chunks'}, {_signed(size)} every step: {found.names[row]}"
-    )
+    return f"{amount} {'chunk' if amount == '+1' else 'chunks'}, {signed_bytes(size)} every step: {found.names[row]}"
 
 
 def leak_lines(trace: Trace, found: Leaks, most: int = _MOST) -> list[str]:
@@ -577,10 +579,6 @@ def _place(trace: Trace, label: int, name: str) -> str:
     """The place in the code of a label, unless the holder's name says it."""
     place = place_in_code(trace.labels[label].details.get("stack", ""))
     return "" if place in ("", name) else f", allocated at {place}"
-
-
-def _signed(size: float) -> str:
-    return f"{'+' if size >= 0 else ''}{format_bytes(size)}"
 
 
 def _count(number: int, what: str) -> str:

@@ -12,7 +12,7 @@ from bfcviz.cli import view
 from bfcviz.errors import BfcvizError
 from bfcviz.events.storage.recording_set import await_recording, has_begun, has_several
 from bfcviz.formats.tensorflow import whole_windows
-from bfcviz.live.process.record import CLAIM
+from bfcviz.live.recorded_process import CLAIM
 from bfcviz.terminal import say
 
 WAIT_S = 600.0
@@ -72,7 +72,7 @@ def dashboard(file: str, theme: str) -> Any:
     None after an error, which is printed.
     """
     from bfcviz.dashboard.live import follow  # noqa: PLC0415  the server needs no widgets
-    from bfcviz.watching.workers.workers_dashboard import follow_workers  # noqa: PLC0415
+    from bfcviz.watching.workers_dashboard import follow_workers  # noqa: PLC0415
 
     path = Path(file)
     try:

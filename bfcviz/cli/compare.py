@@ -13,8 +13,6 @@ from bfcviz.cli.common import asked_ranks, writable
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.explain_and_draw import compare_recordings, open_several
-from bfcviz.figures.export import FORMATS, export
-from bfcviz.figures.recording_comparison import recordings_compared
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.grouping import UNNAMED
 from bfcviz.terminal import json_text, say
@@ -71,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         type=Path,
         metavar="PATH",
-        help=f"also draw memory over time and the largest changes; the file ends in one of {', '.join(FORMATS)}",
+        help="also draw memory over time and the largest changes; formats as those of `bfcviz export`",
     )
     parser.add_argument("--theme", choices=("light", "dark"), default="light", help="default: light")
     parser.add_argument("--force", action="store_true", help="replace an existing file")
@@ -85,6 +83,9 @@ def run(arguments: argparse.Namespace) -> None:
     """
     files, out = [arguments.file, *arguments.more], arguments.output
     if out is not None:
+        from bfcviz.figures.export import FORMATS, export  # noqa: PLC0415  plotly, which texts do not need
+        from bfcviz.figures.recording_comparison import recordings_compared  # noqa: PLC0415
+
         same = [file for file in files if out.exists() and Path(file).exists() and out.samefile(file)]
         writable(out, same[0] if same else files[0], FORMATS, force=arguments.force)
     sides = _sides(arguments, files)

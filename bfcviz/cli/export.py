@@ -1,40 +1,18 @@
 """`bfcviz export`: write one picture of a heap at one step to a file."""
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
-from bfcviz.analysis.why import failed_steps
 from bfcviz.cli.command import add_kinds
 from bfcviz.cli.common import use_kinds
-from bfcviz.errors import FileError, TraceError
-from bfcviz.events.trace import Trace
+from bfcviz.cli.named_steps import NAMED_STEPS, parse_step
+from bfcviz.errors import FileError
 from bfcviz.figures import FIGURES, FORMATS, draw, export
 from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.figures.paper import COLUMN_MM, PAGE_MM
 from bfcviz.figures.view_options import PLAIN
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.navigation import peak, worst_fragmentation
 from bfcviz.terminal import say
-
-
-def _oom(trace: Trace, pool: int) -> int:
-    steps = failed_steps(trace, pool)
-    if not steps:
-        raise TraceError(
-            f"no request of pool {pool} failed in this file; give --step peak, worst, last or a number"
-        )
-    return steps[0]
-
-
-NAMED_STEPS: Final[dict[str, Callable[[Trace, int], int]]] = {
-    "oom": _oom,
-    "worst": worst_fragmentation,
-    "peak": peak,
-    "last": lambda trace, _: len(trace),
-}
-"""Name -> a function that finds the step in a pool of a trace."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -133,16 +111,3 @@ def parse_event(text: str) -> int:
     if event < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not the index of an event: give a number from 0")
     return event + 1
-
-
-def parse_step(text: str) -> int | str:
-    """The number of a step, or one of `NAMED_STEPS`."""
-    if text in NAMED_STEPS:
-        return text
-    try:
-        return int(text.replace(",", ""))  # bfcviz prints 10,479
-    except ValueError:
-        names = ", ".join(NAMED_STEPS)
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a step: give a number, or one of {names}"
-        ) from None

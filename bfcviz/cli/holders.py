@@ -9,8 +9,9 @@ import numpy as np
 from bfcviz.analysis.leaks import Growth, Leaks, growth_lines, leak_lines, leaks
 from bfcviz.cli.command import add_kinds, add_more_files
 from bfcviz.cli.common import asked_ranks, status_of, use_kinds
-from bfcviz.cli.export import NAMED_STEPS, parse_step
+from bfcviz.cli.named_steps import NAMED_STEPS, parse_step
 from bfcviz.events.trace import Trace
+from bfcviz.explain_and_draw import what_grew
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.grouping import UNNAMED
 from bfcviz.model.holders import Holders, holder_lines, holders
@@ -59,6 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mark", metavar="NAME", help="with --leaks: the mark or phase that comes once a step of the program"
     )
+    parser.add_argument(
+        "--since",
+        type=_parse_moment,
+        metavar="N",
+        help="show what grew from here to --step: how many events have happened, or the name of a mark or phase",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object: sizes in bytes")
 
 
@@ -89,6 +96,9 @@ def _tell(trace: Trace, arguments: argparse.Namespace) -> None:
         else:
             say(*growth_lines(trace, leaked.growth), "", *leak_lines(trace, leaked))
         return
+    if arguments.since is not None:
+        _tell_growth(trace, arguments)
+        return
     model = Model(trace, arguments.pool)
     model.seek(_step(trace, arguments.step, arguments.pool))
     found = holders(model, arguments.by)
@@ -98,6 +108,21 @@ def _tell(trace: Trace, arguments: argparse.Namespace) -> None:
         pool = trace.origin.pools[found.pool].name
         by = found.by.replace("_", " ")
         say(f"{pool} at step {found.step:,} of {len(trace):,}, by {by}", *holder_lines(found))
+
+
+def _tell_growth(trace: Trace, arguments: argparse.Namespace) -> None:
+    """Print what grew up to a step."""
+    last = _step(trace, arguments.step, arguments.pool)
+    found = what_grew(trace, arguments.since, last, by=arguments.by, pool=arguments.pool)
+    if arguments.json:
+        steps = {"first": found.first, "last": found.last, "by": arguments.by}
+        _print_json({**steps, "holders": found.to_arrow().to_pylist()})
+    else:
+        say(*str(found).splitlines())
+
+
+def _parse_moment(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
 
 
 def _parse_step(text: str) -> int | str:

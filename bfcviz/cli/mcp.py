@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import bfcviz
-from bfcviz.cli.export import NAMED_STEPS
 from bfcviz.cli.info import info, info_lines
-from bfcviz.errors import BfcvizError, FileError, MissingExtra
+from bfcviz.cli.named_steps import NAMED_STEPS
+from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.log import EVENTS_FILE
+from bfcviz.extras import needed
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
@@ -62,11 +63,9 @@ def server_of(folder: Path) -> Any:
     Raises:
         MissingExtra: the SDK is not installed.
     """
-    try:
+    with needed("bfcviz mcp", "the SDK of the Model Context Protocol", "mcp"):
         from mcp.server import MCPServer  # noqa: PLC0415  an extra
         from mcp_types import ToolAnnotations  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingExtra("bfcviz mcp", "the SDK of the Model Context Protocol", "mcp") from error
     server = MCPServer("bfcviz", version=bfcviz.__version__, instructions=_HELP, log_level="WARNING")
     tools, lock = Tools(folder), threading.Lock()
     hints = ToolAnnotations(read_only_hint=True, open_world_hint=False)

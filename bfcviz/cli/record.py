@@ -25,8 +25,8 @@ from bfcviz.events.trace import Trace
 from bfcviz.formats.tensorflow import files_of_windows, whole_windows
 from bfcviz.frameworks import FRAMEWORKS, Framework, Option, one_of, resolve, takes
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.live.process.record import CLAIM
-from bfcviz.live.process.startup.sitecustomize import LOST, UNWRITTEN
+from bfcviz.live.recorded_process import CLAIM
+from bfcviz.live.startup.sitecustomize import LOST, UNWRITTEN
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import failures
 from bfcviz.terminal import say
@@ -356,7 +356,7 @@ _WAYS: Final = {"serve": "served", "observe": "observed"}
 
 
 class ProcessReport(NamedTuple):
-    """One report of a process, written by `live.process.startup`.
+    """One report of a process, written by `live.startup`.
 
     Attributes:
         fact: what happened: `began`, `recorded`, `left out`, `unable`, `launcher`, `other` or `unwritten`.
@@ -708,7 +708,7 @@ def prepare_folder(folder: Path, *, force: bool) -> "EarlierRecording | None":
 
 
 def _request(selection: Selection, folder: Path, reports: str, *, keeps_command: bool) -> dict[str, Any]:
-    """What the recorded process is to do, for `live.process.startup`."""
+    """What the recorded process is to do, for `live.startup`."""
     return {
         **selection._asdict(),
         "folder": str(folder),
@@ -719,6 +719,6 @@ def _request(selection: Selection, folder: Path, reports: str, *, keeps_command:
 
 
 def _environment(request: dict[str, Any]) -> dict[str, str]:
-    folders = [str(_PACKAGE / "live" / "process" / "startup"), os.environ.get("PYTHONPATH", "")]
+    folders = [str(_PACKAGE / "live" / "startup"), os.environ.get("PYTHONPATH", "")]
     path = os.pathsep.join(folder for folder in folders if folder)
     return {**os.environ, "PYTHONPATH": path, "BFCVIZ_RECORD": json.dumps(request)}

@@ -12,18 +12,19 @@ import signal
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from html import escape
 from pathlib import Path
 from typing import Any, Final
 
+from jupyter_client.connect import KernelConnectionInfo
+from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvisioner
 from tornado.web import HTTPError, RequestHandler, StaticFileHandler
 from traitlets.config import Config
 
-from bfcviz.cli import provisioner
 from bfcviz.cli.standby import Standby
 from bfcviz.errors import BfcvizError
 from bfcviz.terminal import say
@@ -266,7 +267,7 @@ def serve(code: str, address: Address, standby: Standby, *, theme: str, browser:
             spinner = first_screen_template(standby.first_screen)
             (templates / "spinner.macro.html.j2").write_text(spinner, encoding="utf-8")
         config = settings(home, address, theme)
-        provisioner.use(standby)
+        _use_standby(standby)
         server = PageServer(home, config, browser_wanted=browser)
         # Jupyter's server and Tornado use different units for pings, and Tornado warns about it.
         logging.getLogger("tornado.general").setLevel(logging.ERROR)
@@ -329,3 +330,47 @@ def notebook_of(code: str) -> dict[str, object]:
         "nbformat": 4,
         "nbformat_minor": 5,
     }
+
+
+# ------------------------------------------------------------------------------
+# Lets the standby become the first kernel of a server.
+
+_NAME = "local-provisioner"  # the one of every kernel that names no other
+
+
+class StandbyProvisioner(LocalProvisioner):  # type: ignore[misc]
+    """Starts a kernel by the standby, if it is there, else as Jupyter does.
+
+    Args:
+        standby: it.
+        options: those of the base class.
+    """
+
+    def __init__(self, standby: Standby, **options: Any) -> None:
+        super().__init__(**options)
+        self._standby = standby
+
+    async def launch_kernel(self, cmd: list[str], **options: Any) -> KernelConnectionInfo:
+        """Start the kernel of the command line `python -m ipykernel_launcher ...`."""
+        arguments = cmd[cmd.index("ipykernel_launcher") + 1 :]
+        process = self._standby.become_kernel(arguments, options.get("env", os.environ), options.get("cwd"))
+        if process is None:
+            return await super().launch_kernel(cmd, **options)
+        self.process, self.pid, self.pgid = process, process.pid, os.getpgid(process.pid)
+        return self.connection_info
+
+
+@dataclass(frozen=True)
+class _StandbyEntry:
+    """What the factory of provisioners holds of each: an entry point."""
+
+    name: str
+    value: str
+    load: Callable[[], Callable[..., LocalProvisioner]]
+
+
+def _use_standby(standby: Standby) -> None:
+    """Let the next kernel of this process be the standby."""
+    value = f"{StandbyProvisioner.__module__}:{StandbyProvisioner.__name__}"
+    entry: Any = _StandbyEntry(_NAME, value, lambda: partial(StandbyProvisioner, standby))
+    KernelProvisionerFactory.instance().provisioners[_NAME] = entry

@@ -5,12 +5,16 @@ import math
 import sys
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow import csv
+from bfcviz.extras import needed
+
+with needed("bfcviz sql", "duckdb and pyarrow", "sql"):
+    import duckdb  # noqa: F401
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import csv
 
 from bfcviz.cli.common import open_with_progress
-from bfcviz.cli.export import NAMED_STEPS, parse_step
+from bfcviz.cli.named_steps import NAMED_STEPS, parse_step
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.storage.parquet import without_formulas
 from bfcviz.exporters.sql import COLUMNS, TABLES, query

@@ -172,7 +172,7 @@ def comparison_json(found: PolicyComparison) -> dict[str, Any]:
         "lower_bound_bytes": int(stream.live_bytes.max(initial=0)),
         "assumed_driver_call_us": found.comparison.call_cost_us,
         "rules_of_the_job": None if own is None else {"policy": own.text, "role": own.role, "why": own.why},
-        "policies": found.table.to_pylist(),
+        "policies": found.comparison.to_rows(),
         "notes": list(stream.notes),
     }
 

@@ -1,17 +1,18 @@
-"""The pane of the holders: who holds the memory at a step, as a list or as an icicle."""
+"""The pane of the holders: who holds the memory at a step, as a list or an icicle; or what grew since a step."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
 from threading import RLock
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import ipywidgets as widgets
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.analysis.what_grew import Moments, WhatGrew, moments_of, what_grew
 from bfcviz.dashboard.table import SIDE_STYLE
-from bfcviz.errors import BfcvizError
+from bfcviz.errors import BfcvizError, TraceError
 from bfcviz.events.origin import requested_bytes_known
 from bfcviz.events.row_copy import taken
 from bfcviz.events.schema import Events, Kind
@@ -25,7 +26,7 @@ from bfcviz.model.grouping import SEPARATORS, UNNAMED, Grouping, HolderChoice, P
 from bfcviz.model.holders import ROOT, HolderAmounts, HolderIndex, MarkGrowth, MarkPair, RunningCount
 from bfcviz.model.row_storage import CHUNK_ROW
 from bfcviz.model.trace_index import known_index
-from bfcviz.units import format_bytes
+from bfcviz.units import format_bytes, signed_bytes
 
 # ------------------------------------------------------------------------------
 # What holders of a trace can be found by: only what tells its allocations apart.
@@ -427,12 +428,23 @@ COLUMNS: Final = {
     "chunks": "count",
     "waste": "waste",
 }
-"""The columns -> their headers."""
+"""The columns of the list -> their headers."""
+
+GROWTH_COLUMNS: Final = {
+    "name": "holder",
+    "grew": "grew",
+    "new": "new",
+    "gone": "gone",
+    "never_freed": "never freed",
+}
+"""The columns of what grew -> their headers."""
 
 WIDE: Final = frozenset({"chunks", "waste"})
 """Columns that are hidden where there is no room; the tooltip has their numbers."""
 
 _LONGEST_HINT: Final = 160
+_LONGEST_NOTE: Final = 300
+_LONGEST_MOMENT: Final = 60
 
 
 @dataclass(frozen=True)
@@ -471,35 +483,103 @@ class HolderFacts:
         if self.waste is not None:
             lines[-1] += f", {exact_bytes(self.waste)} wasted"
         if self.growth is not None:
-            lines.append(f"growth {signed(self.growth)}, from mark to mark: see the head of the column")
+            lines.append(f"growth {signed_bytes(self.growth)}, from mark to mark: see the head of the column")
         return "&#10;".join([harmless(self.path, _LONGEST_HINT), *lines])
 
     @property
     def messages(self) -> str:
         """The attributes with its messages."""
-        if self.number < 0:
-            return ""
-        return (
-            f' tabindex=\'0\' data-bfcviz=\'{{"do":"holder","row":{self.number}}}\''
-            f' data-bfcviz-hover=\'{{"do":"hover","row":{self.number}}}\''
-        )
+        return _messages(self.number)
+
+    def cell(self, column: str) -> str:
+        """The HTML of a cell."""
+        if column == "name":
+            return _name_cell(self.name)
+        if column == "bytes":
+            return format_bytes(self.bytes)
+        if column == "share":
+            return f"{self.share:.0%}" if self.share >= 0.005 or not self.bytes else "&lt;1%"
+        if column == "growth":
+            return "" if self.growth is None else signed_bytes(self.growth)
+        if column == "chunks":
+            return f"{self.chunks:,}"
+        return "" if self.waste is None else format_bytes(self.waste)
 
 
-def signed(num_bytes: int) -> str:
-    """A number of bytes with its sign: `+2.0 MiB`; `0` for no change."""
-    if num_bytes == 0:
-        return "0"
-    return f"{'+' if num_bytes > 0 else '-'}{format_bytes(abs(num_bytes))}"
+@dataclass(frozen=True)
+class GrowthFacts:
+    """What a row of what grew shows.
+
+    Attributes:
+        number: of the row in messages; -1: it does nothing.
+        name: its path.
+        change: of HOLDER_CHANGE, by column; None: unknown.
+        share: of the largest change, 0..1.
+        fill: its colour.
+        chosen: whether the views are filtered by it.
+    """
+
+    number: int
+    name: str
+    change: Mapping[str, int | None]
+    share: float
+    fill: str
+    chosen: bool = False
+    depth: int = 0
+
+    @property
+    def hint(self) -> str:
+        """Its whole name and all its numbers, as text of several lines."""
+        change = self.change
+        lines = [
+            f"grew by {signed_bytes(change['grew'] or 0)}",
+            f"new: {exact_bytes(change['new'] or 0)} in {change['new_chunks']:,} chunks",
+            f"gone: {exact_bytes(change['gone'] or 0)} in {change['gone_chunks']:,} chunks",
+        ]
+        return "&#10;".join([harmless(self.name, _LONGEST_HINT), *lines])
+
+    @property
+    def messages(self) -> str:
+        """The attributes with its messages."""
+        return _messages(self.number)
+
+    def cell(self, column: str) -> str:
+        """The HTML of a cell."""
+        if column == "name":
+            return _name_cell(self.name)
+        value = self.change[column]
+        if value is None:
+            return "?"
+        return signed_bytes(value) if column == "grew" else format_bytes(value) if value else ""
+
+
+def _messages(number: int) -> str:
+    """The attributes with the messages of a row; -1: it does nothing."""
+    if number < 0:
+        return ""
+    return (
+        f' tabindex=\'0\' data-bfcviz=\'{{"do":"holder","row":{number}}}\''
+        f' data-bfcviz-hover=\'{{"do":"hover","row":{number}}}\''
+    )
+
+
+def _name_cell(name: str) -> str:
+    return f"<span class='label'><u></u><span><bdi>{harmless(name)}</bdi></span></span>"
 
 
 def list_html(
-    rows: Sequence[HolderFacts], columns: Sequence[str], hints: Mapping[str, str], by: str, *, ascending: bool
+    rows: Sequence[HolderFacts | GrowthFacts],
+    columns: Sequence[str],
+    hints: Mapping[str, str],
+    by: str,
+    *,
+    ascending: bool,
 ) -> str:
     """The list as a table.
 
     Args:
         rows: from the top.
-        columns: some of `COLUMNS`.
+        columns: some of `COLUMNS`, or of `GROWTH_COLUMNS`.
         hints: column -> what it shows, in words.
         by: the column that the rows are sorted by.
         ascending: whether the smallest are first.
@@ -513,6 +593,9 @@ def list_html(
     )
 
 
+_HEADERS: Final = GROWTH_COLUMNS | COLUMNS
+
+
 def _css(column: str) -> str:
     return f"{column} wide" if column in WIDE else column
 
@@ -524,31 +607,17 @@ def _head(column: str, hint: str, by: str, *, ascending: bool) -> str:
         sorted_ = f" aria-sort='{'ascending' if ascending else 'descending'}'"
     return (
         f"<th scope='col' class='{_css(column)}'{sorted_} title='{escape(hint)}'><button type='button' "
-        f'data-bfcviz=\'{{"do":"holders_sort","by":"{column}"}}\'>{COLUMNS[column]}{arrow}</button></th>'
+        f'data-bfcviz=\'{{"do":"holders_sort","by":"{column}"}}\'>{_HEADERS[column]}{arrow}</button></th>'
     )
 
 
-def _row(row: HolderFacts, columns: Sequence[str]) -> str:
+def _row(row: HolderFacts | GrowthFacts, columns: Sequence[str]) -> str:
     css = " ".join(["inside"] * (row.depth > 0) + ["chosen"] * row.chosen)
-    cells = "".join(f"<td class='{_css(name)}'>{_cell(row, name)}</td>" for name in columns)
+    cells = "".join(f"<td class='{_css(name)}'>{row.cell(name)}</td>" for name in columns)
     return (
         f"<tr class='{css}'{row.messages} style='--fill:{row.fill};--bar:{row.fill}59;--part:{row.share:.1%}' "
         f"title='{row.hint}'>{cells}</tr>"
     )
-
-
-def _cell(row: HolderFacts, column: str) -> str:
-    if column == "name":
-        return f"<span class='label'><u></u><span><bdi>{harmless(row.name)}</bdi></span></span>"
-    if column == "bytes":
-        return format_bytes(row.bytes)
-    if column == "share":
-        return f"{row.share:.0%}" if row.share >= 0.005 or not row.bytes else "&lt;1%"
-    if column == "growth":
-        return "" if row.growth is None else signed(row.growth)
-    if column == "chunks":
-        return f"{row.chunks:,}"
-    return "" if row.waste is None else format_bytes(row.waste)
 
 
 # -- the icicle ----------------------------------------------------------------------------------------------
@@ -589,40 +658,45 @@ _LEAST_NAMED: Final = 0.08
 # -- the line above --------------------------------------------------------------------------------------------
 
 
+_CLICK: Final = "Click a holder to see it alone."
+
+
 def head_html(
-    by: str, choices: Sequence[str], kind: str, filtered: tuple[int, str] | None, at_step: int | None = None
+    by: str, choices: Sequence[str], kind: str, filtered: tuple[int, str] | None, note: str = _CLICK
 ) -> str:
-    """The lines above: what holders are found by, list or icicle; and the holder that filters.
+    """The lines above: what holders are found by, how they are shown; and the holder that filters.
 
     Args:
         by: what they are found by.
         choices: what they can be found by.
         kind: one of `KINDS`.
         filtered: row and path of the holder that filters; None: none does.
-        at_step: the step to name; None: the page shows only one.
+        note: what the second line says where no holder filters.
     """
     groups = "".join(_switch("holders_by", "by", each, pressed=each == by) for each in choices)
     kinds = "".join(_switch("holders_as", "as", each, pressed=each == kind) for each in KINDS)
     title, groups = ("by", groups) if len(choices) > 1 else ("Holders", "")
     found = f"<div class='head'><b>{title}</b><span class='by'>{groups}</span>"
     found += f"<span>{kinds}</span>"
-    return f"{found}{_filter(filtered, at_step)}</div>"
+    return f"{found}{_filter(filtered, note)}</div>"
 
 
-def _filter(filtered: tuple[int, str] | None, at_step: int | None) -> str:
+def _filter(filtered: tuple[int, str] | None, note: str) -> str:
     """One line in any case: a click on a holder must not move the rows below it under the pointer."""
-    step = "" if at_step is None else f"Step {at_step:,}. "
     if filtered is None:
-        return f"<div class='filter none'>{step}Click a holder to see it alone.</div>"
+        return f"<div class='filter none' title='{harmless(note, _LONGEST_NOTE)}'>{harmless(note, _LONGEST_NOTE)}</div>"
     row, path = filtered
     return (
-        f"<div class='filter' title='{harmless(path, _LONGEST_HINT)}'>{step}Only this holder "
+        f"<div class='filter' title='{harmless(path, _LONGEST_HINT)}'>Only this holder "
         f'<button type="button" data-bfcviz=\'{{"do":"holder","row":{row}}}\'>show all</button>: '
         f"{harmless(path)}</div>"
     )
 
 
-KINDS: Final = ("list", "icicle")
+GREW: Final = "what grew"
+
+KINDS: Final = ("list", "icicle", GREW)
+"""How holders are shown."""
 
 
 def _switch(do: str, field: str, value: str, *, pressed: bool) -> str:
@@ -637,18 +711,25 @@ def _switch(do: str, field: str, value: str, *, pressed: bool) -> str:
 # The pane of the holders: who holds the memory at a step, as a list or as an icicle.
 
 _NOTHING: Final = "<div class='none'>Nothing is in use at this step.</div>"
+_SAME: Final = "<div class='none'>The same chunks are in use at both steps.</div>"
+_BRUSH: Final = "Drag over the time strip to choose two moments."
+_MOST_MOMENTS: Final = 500
 
 
 class HoldersPane:
-    """Who holds the memory of one heap; empty before `show`.
+    """Who holds the memory of one heap, or what grew; empty before `show`.
+
+    Args:
+        compare: called with two steps that the user chose from `moments`.
 
     Attributes:
         widget: the whole widget.
         head: the line above the list, as HTML.
+        moments: the menu of marks and phases to compare; shown with what grew.
         body: the list or the icicle, as HTML.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, compare: Callable[[int, int], object] = lambda _first, _last: None) -> None:
         self._lock = RLock()  # a kernel with subshells runs callbacks in threads
         self._counts: HolderCounts | None = None
         self._found: HolderCount | None = None
@@ -659,10 +740,16 @@ class HoldersPane:
         self._sorted_by, self._ascending, self._kind = "bytes", False, KINDS[0]
         self._numbers: dict[HolderChoice, int] = {}
         self.head, self.body = widgets.HTML(), widgets.HTML()
+        self._compare = compare
+        self._moments_of: tuple[Trace, int, int] | None = None
+        self.moments = widgets.Dropdown(
+            layout={"display": "none", "width": "100%"}, tooltip="compare two marks, or the ends of a phase"
+        )
+        self.moments.observe(self._choose_moments, "value")
         style = widgets.HTML(SIDE_STYLE, layout={"display": "none"})
         scrolled = widgets.Box([self.body])
         scrolled.add_class("bfcviz-holders-list")
-        self.widget = widgets.VBox([style, self.head, scrolled])
+        self.widget = widgets.VBox([style, self.head, self.moments, scrolled])
         self.widget.add_class("bfcviz-holders")
 
     def show(self, model: Model, look: Look, colours: Colouring, at_step: int | None = None) -> None:
@@ -680,6 +767,7 @@ class HoldersPane:
                 self._counts, self._numbers = HolderCounts(model.trace, model.pool), {}
             self._found = self._counts.count(model, self._by, colours)
             self._source, self._look = (model, colours), look
+            self._show_moments(model)
             self._draw()
 
     def choice(self, row: int) -> HolderChoice | None:
@@ -694,8 +782,10 @@ class HoldersPane:
         Raises:
             BfcvizError: there is no such column.
         """
-        if by not in COLUMNS:
-            raise BfcvizError(f"holders have no column {by!r} to sort by; choose one of {', '.join(COLUMNS)}")
+        if by not in _HEADERS:
+            raise BfcvizError(
+                f"holders have no column {by!r} to sort by; choose one of {', '.join(_HEADERS)}"
+            )
         with self._lock:
             self._ascending = not self._ascending if by == self._sorted_by else by == "name"
             self._sorted_by = by
@@ -717,16 +807,37 @@ class HoldersPane:
             self._draw()
 
     def show_as(self, kind: str) -> None:
-        """Show the `list` or the `icicle`.
+        """Show the `list` or the `icicle`; `what grew` is shown where the look names a step since when.
 
         Raises:
-            BfcvizError: it is neither of them.
+            BfcvizError: it is none of them.
         """
         if kind not in KINDS:
             raise BfcvizError(f"cannot show holders as {kind!r}; choose one of {', '.join(KINDS)}")
         with self._lock:
-            self._kind = kind
+            self._kind = self._kind if kind == GREW else kind
             self._draw()
+
+    def _choose_moments(self, change: dict[str, Any]) -> None:
+        """Compare the two steps of the menu; its first line is none of them."""
+        if change["new"]:
+            self._compare(*change["new"])
+
+    def _show_moments(self, model: Model) -> None:
+        """Fill the menu with the marks and phases of the trace, where it has some."""
+        shown = self._look.since is not None
+        if shown and self._moments_of != (model.trace, model.pool, len(model.trace)):
+            self._moments_of = model.trace, model.pool, len(model.trace)
+            found = moments_of(model.trace, model.pool)
+            left = f" (the first {_MOST_MOMENTS} of {len(found):,})" if len(found) > _MOST_MOMENTS else ""
+            self.moments.options = [
+                (f"compare two marks, or the ends of a phase{left}", ()),
+                *((_moments_text(each), (each.first, each.last)) for each in found[:_MOST_MOMENTS]),
+            ]
+            self.moments.index = 0
+        display = None if shown and len(self.moments.options) > 1 else "none"
+        if self.moments.layout.display != display:
+            self.moments.layout.display = display
 
     def _draw(self) -> None:
         found = self._found
@@ -736,15 +847,63 @@ class HoldersPane:
         chosen = self._look.holder
         filtered = None if chosen is None else (self._number(chosen), _text(chosen))
         counts = self._counts
-        self.head.value = head_html(
-            by, [] if counts is None else counts.groupings.names, self._kind, filtered, self._at_step
-        )
+        step = "" if self._at_step is None else f"Step {self._at_step:,}. "
+        names = [] if counts is None else counts.groupings.names
+        if self._look.since is not None and self._source is not None:
+            note, self.body.value = self._growth(self._source[0], self._look.since, found.index.how)
+            self.head.value = head_html(by, names, GREW, filtered, note)
+            return
+        self.head.value = head_html(by, names, self._kind, filtered, step + _CLICK)
         if not found.total:
             self.body.value = _NOTHING
         elif self._kind == "icicle":
             self.body.value = icicle_html([self._box(found, span) for span in holder_spans(found)])
         else:
             self.body.value = self._list(found)
+
+    def _growth(self, model: Model, since: int, how: Grouping) -> tuple[str, str]:
+        """The sentence and the list of what grew from a step to the model's step."""
+        try:
+            found = what_grew(model, since, how)
+        except TraceError as error:
+            return _BRUSH, f"<div class='none'>{harmless(str(error), _LONGEST_NOTE)}</div>"
+        if not len(found.rows):
+            return _growth_note(found), _SAME
+        by = self._sorted_by if self._sorted_by in GROWTH_COLUMNS else "grew"
+        largest = np.argsort(-np.abs(found.rows["grew"]), kind="stable")
+        rows = [self._grown(found, row) for row in np.sort(largest[:MOST]).tolist()]
+        key = _by_name if by == "name" else lambda row: row.change[by] or 0
+        rows.sort(key=key, reverse=not self._ascending)
+        if len(largest) > MOST:
+            rows.append(self._grown_rest(found, largest[MOST:]))
+        hints = _growth_hints(found)
+        return _growth_note(found), list_html(
+            rows, list(GROWTH_COLUMNS), hints, by, ascending=self._ascending
+        )
+
+    def _grown(self, found: WhatGrew, row: int) -> GrowthFacts:
+        values = found.rows[row]
+        choice = HolderChoice(found.how.by, found.paths[row])
+        return GrowthFacts(
+            number=self._number(choice),
+            name=found.how.text(found.paths[row]),
+            change=_change(found, {name: int(values[name]) for name in values.dtype.names or ()}),
+            share=abs(int(values["grew"])) / max(int(np.abs(found.rows["grew"]).max()), 1),
+            fill=self._growth_fill(int(values["grew"]), int(values["never_freed"])),
+            chosen=choice == self._look.holder,
+        )
+
+    def _grown_rest(self, found: WhatGrew, rows: NDArray[np.intp]) -> GrowthFacts:
+        sums = {name: int(found.rows[name][rows].sum()) for name in found.rows.dtype.names or ()}
+        fill = self._look.paints.other.fill
+        return GrowthFacts(-1, _other(len(rows)), _change(found, sums), 0.0, fill)
+
+    def _growth_fill(self, grew: int, never_freed: int) -> str:
+        """The colour that most of what is new has in the map."""
+        theme = self._look.paints
+        if grew <= 0:
+            return theme.other.fill
+        return theme.classes[1 if 2 * never_freed >= grew else 0].fill
 
     def _list(self, found: HolderCount) -> str:
         columns = [name for name in COLUMNS if _has(found, name)]
@@ -797,6 +956,38 @@ class HoldersPane:
 def _text(choice: HolderChoice) -> str:
     separator = SEPARATORS.get(choice.by, "/")
     return separator.join(UNNAMED[choice.by] if part is None else part for part in choice.path)
+
+
+def _moments_text(moments: Moments) -> str:
+    name = unescape(harmless(moments.name, _LONGEST_MOMENT))
+    return f"{name} (steps {moments.first:,} to {moments.last:,})"
+
+
+def _growth_note(found: WhatGrew) -> str:
+    """The answer in a line as wide as the pane."""
+    grew, new, gone = (found.total(name) for name in ("grew", "new", "gone"))
+    changed = f"{format_bytes(new)} new, {format_bytes(gone)} gone"
+    return f"{signed_bytes(grew)} since step {found.first:,}: {changed}. Drag over the time strip for others."
+
+
+def _by_name(row: GrowthFacts) -> str:
+    return row.name.casefold()
+
+
+def _change(found: WhatGrew, values: dict[str, int]) -> dict[str, int | None]:
+    return {**values} if found.end_known else {**values, "never_freed": None}
+
+
+def _growth_hints(found: WhatGrew) -> dict[str, str]:
+    """What each column of what grew shows."""
+    first, last = (f"step {step:,}" for step in (found.first, found.last))
+    return {
+        "name": "who allocated the chunks",
+        "grew": f"bytes at {last} - bytes at {first}",
+        "new": f"bytes in use at {last} that were allocated since {first}",
+        "gone": f"bytes in use at {first} that were freed by {last}",
+        "never_freed": "of the new bytes, those in use at the end of the trace",
+    }
 
 
 def _other(holders: int) -> str:

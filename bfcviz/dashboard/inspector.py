@@ -12,6 +12,8 @@ import anywidget
 import ipywidgets as widgets
 import traitlets
 
+from bfcviz.analysis.leaks import check_history
+from bfcviz.analysis.what_grew import first_moment
 from bfcviz.analysis.why import opening
 from bfcviz.dashboard import controls, widget_lifetime
 from bfcviz.dashboard.chunk_pane import ChunkList, ChunkPane
@@ -29,7 +31,7 @@ from bfcviz.dashboard.controls import (
 from bfcviz.dashboard.event_list import EventList
 from bfcviz.dashboard.figure_widget import FigureView
 from bfcviz.dashboard.header import Header
-from bfcviz.dashboard.holders_pane import HoldersPane
+from bfcviz.dashboard.holders_pane import GREW, HoldersPane
 from bfcviz.dashboard.layouts import EVERYTHING, StageBox, layout_name, layouts, map_pixels, names_in
 from bfcviz.dashboard.layouts import STYLE as STAGE_STYLE
 from bfcviz.dashboard.panel_data import PanelData, brushed, unmarked, whole, with_step, zoomed
@@ -360,6 +362,9 @@ def _views(view: "Inspector", message: PageMessage) -> None:
 def _brush(view: "Inspector", message: PageMessage) -> None:
     ends = (message.number("from"), message.number("to")) if message.has("from") else None
     view.look = brushed(view.look, ends, view.panel_data.clock(view.look))
+    view.moments = None if ends is None else view.look.steps
+    if view.look.since is not None:
+        view.compare_moments()
 
 
 def _details(view: "Inspector", _: PageMessage) -> None:
@@ -392,7 +397,12 @@ def _holders_by(view: "Inspector", message: PageMessage) -> None:
 
 
 def _holders_as(view: "Inspector", message: PageMessage) -> None:
-    view.holders.show_as(message.text("as"))
+    kind = message.text("as")
+    view.holders.show_as(kind)
+    if kind == GREW:
+        view.compare_moments()
+    else:
+        view.look = replace(view.look, since=None)
 
 
 def _scroll(view: "Inspector", message: PageMessage) -> None:
@@ -466,6 +476,7 @@ class Inspector(ViewState):
         wanted: size of a request, in bytes or as text; draws the share of free memory it cannot use. 0: none.
         follow: whether to show the newest event as the trace grows; a move by the user ends it.
         look: the other view options, such as the zoom and the selected chunk.
+        moments: the two steps that the user brushed on the time strip; None: the whole trace.
         page_theme, width: theme and width of the page, sent by it.
         lock: hold it to change anything from another thread.
         panel_data, view, stage, header, holders, chunk, controls, chunk_list, event_list, export_row, below, page,
@@ -489,12 +500,13 @@ class Inspector(ViewState):
         trace = _opened(trace)
         self._user_widgets = [each for each in traits.values() if isinstance(each, widgets.Widget)]
         self._auto_move = self._ended = False
+        self.moments: tuple[int, int] | None = None
         self._map_image: str | None = (
             None  # while a frame is drawn that changes only the map's image in the figure
         )
         self.controls = Controls([each.name for each in trace.origin.pools], self.act, self._ask)
         self.player = Player(self._advance, lambda: self.controls.show_playing(playing=False))
-        self.header, self.holders, self.chunk = Header(), HoldersPane(), ChunkPane()
+        self.header, self.holders, self.chunk = Header(), HoldersPane(self.compare_moments), ChunkPane()
         names = {"everything shown": EVERYTHING} | {kind.title: name for name, kind in FIGURES.items()}
         self.export_row = ExportRow(names, self.draw_for_export, self._code)
         super().__init__(trace, **traits)
@@ -643,6 +655,23 @@ class Inspector(ViewState):
             self.look = self.look if look is None else look
             self.step = self.step if step is None else step
 
+    def compare_moments(self, first: int | None = None, last: int | None = None) -> None:
+        """Go to the step `last`, and show what grew since the step `first`.
+
+        Args:
+            first: None: both steps are those that the user brushed, else where the history begins and the step shown.
+            last: None: the step shown.
+
+        Raises:
+            TraceError: the trace has no history, or no such steps in this order.
+        """
+        if first is None:
+            begin = min(first_moment(self._trace, self.pool), self.step)
+            first, last = self.moments or (begin, self.step)
+        last = self.step if last is None else last
+        check_history(self._trace, "changes between two steps")
+        self.go(last, replace(self.look, since=first))
+
     def trace_grew(self, *, moving: bool = False) -> None:
         """Take in new events; show the newest one if `follow` is set. From any thread.
 
@@ -744,7 +773,8 @@ class Inspector(ViewState):
             self._open()
             self.below.children = self._tables()
             widget_lifetime.close(*before)
-            self.look = replace(whole(self.look), selected=None, hovered=None, holder=None)
+            self.look = replace(whole(self.look), selected=None, hovered=None, holder=None, since=None)
+            self.moments = None
             if (at := step_of_pool(self._trace, self.pool, self.step)) != self.step:
                 self.step = at
 

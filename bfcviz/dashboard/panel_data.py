@@ -45,7 +45,7 @@ class PanelData(HeapData):
         return made
 
     def _panels_of(self, view: View[Any], look: Look) -> list[Panel]:
-        if view.name == "region_map" and self.moving and look.map_window is None:
+        if view.name == "region_map" and self.moving and look.map_window is None and look.since is None:
             self.live_map = LiveMap(self.model, self.colours(look), look.paints)
             return [map_panel(self, look, self.live_map)]
         panels = list(view.panels(view.data(self, look), self, look))
@@ -160,7 +160,7 @@ def with_step(look: Look, step: int, last: int) -> Look:
 
 
 def unmarked(look: Look) -> Look:
-    """`look` without what is hovered, and without the first of what is filtered by, searched and selected.
+    """`look` without what is hovered, and without the first of what is filtered by, searched, compared and selected.
 
     What is hovered ends with the next move of the mouse: it must not use up the key that ends a choice.
     """
@@ -168,6 +168,8 @@ def unmarked(look: Look) -> Look:
         return replace(look, hovered=None, holder=None)
     if look.search is not None:
         return replace(look, hovered=None, search=None)
+    if look.since is not None:
+        return replace(look, hovered=None, since=None)
     return replace(look, hovered=None, selected=None)
 
 

@@ -87,12 +87,14 @@ SIDE_STYLE: Final = f"""<style>
 .bfcviz-holders col.name {{ width: auto }} .bfcviz-holders col.bytes {{ width: 58px }}
 .bfcviz-holders col.share {{ width: 36px }} .bfcviz-holders col.growth {{ width: 64px }}
 .bfcviz-holders col.chunks {{ width: 46px }} .bfcviz-holders col.waste {{ width: 58px }}
+.bfcviz-holders :is(col.grew, col.new, col.gone) {{ width: 64px }}
+.bfcviz-holders col.never_freed {{ width: 74px }}
 @container (max-width: 399px) {{ .bfcviz-holders .wide {{ display: none }} }}
 @container (max-width: 309px) {{ .bfcviz-holders .share {{ display: none }} }}
 @container (max-width: 249px) {{ .bfcviz-holders .growth {{ display: none }} }}
 .bfcviz-holders tbody tr {{ background: none }}
 .bfcviz-holders tbody tr[data-bfcviz] {{ cursor: pointer }}
-.bfcviz-holders td.bytes {{
+.bfcviz-holders :is(td.bytes, td.grew) {{
   background: linear-gradient(var(--bar), var(--bar)) left / var(--part) 100% no-repeat;
 }}
 .bfcviz-holders tbody tr:hover, .bfcviz-holders tbody tr.chosen {{

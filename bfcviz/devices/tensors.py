@@ -22,8 +22,9 @@ from bfcviz.allocator.sub_allocators.cuda import CudaSubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.host_memory import PinnedSubAllocator
 from bfcviz.devices.physical import SimulatedGpuSubAllocator
-from bfcviz.errors import AllocatorError, InvalidFree, InvalidRequest, MissingExtra
+from bfcviz.errors import AllocatorError, InvalidFree, InvalidRequest
 from bfcviz.events.labels import Labels
+from bfcviz.extras import needed
 from bfcviz.live.labels import number_in
 from bfcviz.units import format_bytes
 
@@ -69,10 +70,8 @@ def load_cupy() -> Any:
     Raises:
         MissingExtra: CuPy is not installed.
     """
-    try:
+    with needed("an array in a GPU's memory", "CuPy", "cuda12"):
         return import_module("cupy")
-    except ImportError as error:
-        raise MissingExtra("an array in a GPU's memory", "CuPy", "cuda12") from error
 
 
 # ------------------------------------------------------------------------------

@@ -7,21 +7,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-
 from bfcviz.answers import Answer
-from bfcviz.errors import FileError, MissingExtra, TraceError
+from bfcviz.errors import FileError, TraceError
 from bfcviz.events.event_source import BLOCK, ArraySource, Source
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.schema import Events
 from bfcviz.events.storage.files import reading
 from bfcviz.events.storage.folder_reader import FolderSource
-from bfcviz.events.storage.parquet import SCHEMA, LabelNames, ParquetSource, pack, table_of
+from bfcviz.extras import arrow, needed
 from bfcviz.units import format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyarrow import Table
 
 Keyframes = Callable[["Trace", list[int]], Iterable[bytes]]
 """Given a trace and ascending steps, returns the state before each, one at a time."""
@@ -80,7 +79,7 @@ class Trace(Answer):
         with reading(path):
             if not path.exists():
                 raise FileError(path, "", "does not exist")
-            source: Source = FolderSource(path) if path.is_dir() else ParquetSource(path)
+            source: Source = FolderSource(path) if path.is_dir() else _parquet_source(path)
         if check:
             source.cut_at_damage()
         return cls(source)
@@ -207,12 +206,21 @@ class Trace(Answer):
                 "",
                 "a trace is saved as .parquet; bfcviz.export(trace, path) writes other formats",
             )
+        from bfcviz.events.storage.parquet import pack  # noqa: PLC0415  pyarrow, an extra
+
         make = None if keyframes is None else partial(keyframes, self)
         pack(self.source, path, overwrite=overwrite, keyframes=make)
         return path
 
-    def to_arrow(self) -> pa.Table:
-        """All events as one table: the fields of EVENT, `kind_name` and `label_name` (null: no label)."""
+    def to_arrow(self) -> "Table":
+        """All events as one table: the fields of EVENT, `kind_name` and `label_name` (null: no label).
+
+        Raises:
+            MissingExtra: pyarrow is not installed.
+        """
+        pa = arrow("to_arrow()")
+        from bfcviz.events.storage.parquet import SCHEMA, LabelNames, table_of  # noqa: PLC0415  pyarrow, an extra
+
         stop = len(self)  # read before the labels: the table then has the labels of all these events
         names = LabelNames(self.labels)
         tables = [table_of(events, names) for events in self.blocks(stop=stop)]
@@ -224,12 +232,16 @@ class Trace(Answer):
         Raises:
             MissingExtra: pandas is not installed.
         """
-        try:
+        with needed("to_pandas()", "pandas", "lab"):
             import pandas as pd  # noqa: PLC0415  an extra
-        except ImportError as error:
-            raise MissingExtra("to_pandas()", "pandas", "lab") from error
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
+
+
+def _parquet_source(path: Path) -> Source:
+    from bfcviz.events.storage.parquet import ParquetSource  # noqa: PLC0415  pyarrow, an extra
+
+    return ParquetSource(path)
 
 
 def _extent(first: int, length: int) -> str:

@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
-from pyarrow import csv
 
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.storage.files import replacing
-from bfcviz.events.storage.parquet import FIELDS, LabelNames, table_of, without_formulas, write_parquet
 from bfcviz.events.trace import Trace
 from bfcviz.exporters.chrome_counters import write_chrome_trace
 from bfcviz.exporters.torch_snapshot import write_snapshot
+from bfcviz.extras import needed
 from bfcviz.importers.heap_state import HEAP_CHUNK, HeapRegion, events_of_state
 from bfcviz.model.keyframe_bytes import keyframes
 from bfcviz.model.model import Model
@@ -202,15 +200,17 @@ def _details(details: Mapping[str, object], steps: tuple[int, int], built: int) 
 # ------------------------------------------------------------------------------
 # Write the events of a trace as CSV: a row an event, with the names of its kind and its label.
 
-_SCHEMA = pa.schema([*FIELDS, pa.field("kind_name", pa.string()), pa.field("label_name", pa.string())])
-
 
 def write_csv(trace: Trace, start: int, stop: int, path: Path) -> list[str]:
     """Write the events [start, stop) to `path`; returns what the file does not say."""
+    with needed("a CSV file", "pyarrow", "tables"):
+        from pyarrow import csv  # noqa: PLC0415  an extra
+    from bfcviz.events.storage.parquet import SCHEMA, LabelNames, table_of, without_formulas  # noqa: PLC0415
+
     names = LabelNames(trace.labels)
-    with csv.CSVWriter(path, _SCHEMA) as writer:
+    with csv.CSVWriter(path, without_formulas(SCHEMA.empty_table()).schema) as writer:
         for events in trace.blocks(start, stop):
-            writer.write_table(without_formulas(table_of(events, names)).cast(_SCHEMA))
+            writer.write_table(without_formulas(table_of(events, names)))
     left_out = ["the names, limits and options of the heaps are left out"]
     if any(trace.labels[number].details for number in range(1, len(trace.labels))):
         left_out.append("details of labels, such as shapes and stacks, are left out")
@@ -262,6 +262,8 @@ def convert(
 
 
 def _write_parquet(trace: Trace, start: int, stop: int, path: Path) -> Sequence[str]:
+    from bfcviz.events.storage.parquet import write_parquet  # noqa: PLC0415  pyarrow, an extra
+
     part = part_of(trace, start, stop)
     write_parquet(part.source, path, partial(keyframes, part))
     return part.origin.reasons[len(trace.origin.reasons) :]

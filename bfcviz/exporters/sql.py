@@ -14,13 +14,17 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from bfcviz.extras import needed
+
+with needed("a question in SQL", "pyarrow", "sql"):
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
 from bfcviz.analysis.diagnosis_json import diagnosis_json
 from bfcviz.analysis.why import all_failures, opening
-from bfcviz.errors import InvalidRequest, MissingExtra
+from bfcviz.errors import InvalidRequest
 from bfcviz.events.origin import regions_known, requested_bytes_known
 from bfcviz.events.storage.parquet import SCHEMA, LabelNames, described, table_of
 from bfcviz.events.trace import Trace
@@ -345,10 +349,8 @@ def query(trace: Trace, text: str, step: int | None = None, by: str = "op") -> p
         InvalidRequest: the text is not one SELECT statement, or DuckDB refuses it.
         TraceError, ValueError: as for `table`.
     """
-    try:
+    with needed("a question in SQL", "duckdb", "sql"):
         import duckdb  # noqa: PLC0415  an extra
-    except ImportError as error:
-        raise MissingExtra("bfcviz sql", "duckdb", "sql") from error
     names = [name for name in (*TABLES, "columns") if re.search(rf"\b{name}\b", text, re.IGNORECASE)]
     with duckdb.connect(":memory:", config=_CLOSED) as connection:
         try:

@@ -8,6 +8,11 @@ those import.
 from typing import Any
 
 from bfcviz import _compiled
+from bfcviz.extras import needed
+
+with needed("a picture", "plotly and pyarrow", "plot"):
+    import plotly  # noqa: F401
+    import pyarrow as pa  # noqa: F401
 
 _compiled.load("bfcviz._raster")
 

@@ -15,10 +15,11 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from bfcviz import samples
-from bfcviz.errors import BfcvizError, MissingExtra
+from bfcviz.errors import BfcvizError
 from bfcviz.events.origin import facts_of as stated_facts
 from bfcviz.events.storage.parquet import without_formulas
 from bfcviz.events.trace import Trace
+from bfcviz.extras import needed
 from bfcviz.figures.panel import CONFIG, Picture
 from bfcviz.figures.paper import MM, PAGE_MM, paper
 from bfcviz.figures.text import harmless
@@ -143,11 +144,9 @@ def _image(figure: go.Figure, form: str) -> bytes:
 
 
 def _rendered_by_browser(drawn: go.Figure, form: str) -> bytes:
-    try:
+    with needed(f"export to .{form}", "kaleido", "lab"):
         import kaleido  # noqa: PLC0415  an extra
         from kaleido.errors import ChromeNotFoundError  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingExtra(f"export to .{form}", "kaleido", "lab") from error
     width, height = drawn.layout.width or WIDTH, drawn.layout.height or HEIGHT
     options = {"format": form, "width": width, "height": height, "scale": SCALE if form == "png" else 1}
     with warnings.catch_warnings():

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.analysis.alignment import AlignedBy, PairedStep
-from bfcviz.analysis.comparison import AT_PEAK, PeakPart, RecordingComparison, parts_text, peaks_text, signed
+from bfcviz.analysis.comparison import AT_PEAK, PeakPart, RecordingComparison, parts_text, peaks_text
 from bfcviz.figures.panel import BELOW, Panel, Picture, Place, compose
 from bfcviz.figures.text import axis_unit, exact_bytes, harmless
 from bfcviz.figures.theme import Paint, Theme, ThemeName, theme_of, translucent
-from bfcviz.units import format_bytes
+from bfcviz.units import format_bytes, signed_bytes
 
 # ------------------------------------------------------------------------------
 # Memory over time of two recordings, B laid over A: A, the recording before, is grey, and B has the colour of use.
@@ -177,7 +177,9 @@ def changed_holders_panel(found: RecordingComparison, theme: Theme) -> Panel:
     """The holders that make the difference of the peaks, as detailed as there is room; the first trace has the bars."""
     bars = [(part.holder, part.bytes, _hover(part)) for part in found.spread.named]
     if found.spread.left:
-        bars.append((_OTHERS, found.spread.left, f"<b>{_OTHERS}</b><br>{signed(found.spread.left)} together"))
+        bars.append(
+            (_OTHERS, found.spread.left, f"<b>{_OTHERS}</b><br>{signed_bytes(found.spread.left)} together")
+        )
     divisor, unit = axis_unit(max((abs(change) for _, change, _ in bars), default=1))
     left, right = _range([change / divisor for _, change, _ in bars])
     gap = _GAP * (right - left)
@@ -253,7 +255,7 @@ def _amounts(bars: list[_Bar], divisor: int, theme: Theme, gap: float) -> dict[s
     """The amounts, at the ends of the bars; plotly would write that of a very short bar over its name."""
     return _texts("amounts", bars, theme) | {
         "x": np.array([change / divisor + (gap if change > 0 else -gap) for _, change, _ in bars]),
-        "text": [signed(change) for _, change, _ in bars],
+        "text": [signed_bytes(change) for _, change, _ in bars],
         "textposition": ["middle right" if change > 0 else "middle left" for _, change, _ in bars],
     }
 

@@ -15,6 +15,7 @@ from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring, colouring
 from bfcviz.figures.export import picture_facts
+from bfcviz.figures.growth import growth_colouring
 from bfcviz.figures.panel import BELOW, Page, Panel, Picture, Place, compose, lay
 from bfcviz.figures.region_map.rows import last_event
 from bfcviz.figures.timelines import History, StepAxis, measure_history
@@ -80,6 +81,12 @@ class HeapData:
 
         Those by holder are of the model's step.
         """
+        if look.since is not None:
+            since = look.since
+            key_since = (since, len(self.trace), look.theme)
+            return self.cached(
+                "colours of growth", key_since, lambda: growth_colouring(self.model, since, look.paints)
+            )
 
         def make() -> Colouring:
             chunks = None

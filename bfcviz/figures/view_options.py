@@ -56,6 +56,7 @@ class Look:
         addresses: the positions that the address-time map draws, in bytes, gaps between regions left out; None: all.
         wanted: bytes of a request; `too small` is the share of free memory in chunks smaller than it; None: no request.
         selected: the chunk to mark; None: none.
+        since: an earlier step: chunks are coloured by what grew since then; None: by `colour`.
         hovered: the holder that the user points at: its chunks are drawn in full colour, the others faded; None: none.
         holder: the holder that every view and table is filtered by, drawn as `hovered` is; None: no filter.
         search: text in the labels of the chunks to outline in the colour of search; None: no search.
@@ -71,6 +72,7 @@ class Look:
     addresses: Span | None = None
     wanted: int | None = None
     selected: Selected | None = None
+    since: int | None = None
     hovered: HolderChoice | None = None
     holder: HolderChoice | None = None
     search: str | None = None

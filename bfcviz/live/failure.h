@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bfcviz/allocator/c_interface/hooks.h"
+#include "bfcviz/allocator/hooks.h"
 
 typedef struct bfc_failure {
     uint64_t requested; /* bytes */

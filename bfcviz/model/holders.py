@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.answers import Answer
@@ -15,6 +14,7 @@ from bfcviz.events.origin import requested_bytes_known
 from bfcviz.events.row_copy import taken
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
+from bfcviz.extras import arrow
 from bfcviz.model.equal_steps import ALERT, chosen_name, plain_name
 from bfcviz.model.grouping import UNNAMED, Grouping, Path, grouping
 from bfcviz.model.model import Model
@@ -27,6 +27,7 @@ from bfcviz.units import format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyarrow import Table
 
 
 # ------------------------------------------------------------------------------
@@ -412,8 +413,9 @@ class Holders(Answer):
             found.append(f"{found[parent]}{self.separator}{name}" if parent else name)
         return found
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self) -> "Table":
         """All rows as a table; `id` and `parent` are rows, `parent` of the first is null; sizes in bytes."""
+        pa = arrow("to_arrow()")
         rows = self.rows
         requested = [rows[name] for name in ("own_requested", "requested")]
         unknown = np.full(len(rows), not self.requested_known)

@@ -26,7 +26,7 @@ from typing import Any, Final, Self
 from bfcviz.errors import LiveError
 from bfcviz.events.schema import EVENT
 from bfcviz.live.numpy.serve import unserved
-from bfcviz.live.process.record import name_of_process
+from bfcviz.live.recorded_process import name_of_process
 from bfcviz.units import parse_bytes
 from bfcviz.watching.alerts import Alarm, Alert
 from bfcviz.watching.reports import is_out_of_memory

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from textwrap import wrap
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from bfcviz.errors import BfcvizError, InvalidRequest
 from bfcviz.events.origin import BEGIN_MARKS
+from bfcviz.extras import arrow
 from bfcviz.formats.tensorflow import COLLECTION
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
@@ -25,6 +25,9 @@ from bfcviz.whatif.outcome import FirstDifference, FreeMemory, Outcome, Recorded
 from bfcviz.whatif.policy import Policy, checked_limit
 from bfcviz.whatif.policy_table import GROWING_BFC, POLICIES, OwnRules, in_other_order, policy_of, policy_text
 from bfcviz.whatif.requests import MARK, RequestStream
+
+if TYPE_CHECKING:
+    from pyarrow import Table
 
 # ------------------------------------------------------------------------------
 # Comparison: one request stream served under several policies, as a table of measures.
@@ -154,9 +157,19 @@ class Comparison:
         names = ", ".join(result.name for result in self.results)
         raise InvalidRequest(f"no policy {name!r} was compared; there are: {names}")
 
-    def to_arrow(self) -> pa.Table:
-        """One row a policy; sizes in bytes, shares from 0 to 1; null: not known, or no such moment."""
-        return pa.Table.from_pylist([self._row(result) for result in self.results], _SCHEMA)
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row a policy; sizes in bytes, shares from 0 to 1; None: not known, or no such moment."""
+        return [dict.fromkeys(_COLUMNS) | self._row(result) for result in self.results]
+
+    def to_arrow(self) -> "Table":
+        """`to_rows` as a table.
+
+        Raises:
+            MissingExtra: pyarrow is not installed.
+        """
+        pa = arrow("to_arrow()")
+        types = [(name, getattr(pa, kind)()) for name, kind in _COLUMNS.items()]
+        return pa.Table.from_pylist(self.to_rows(), pa.schema(types))
 
     def first_difference(self, one: str, other: str) -> FirstDifference | None:
         """The first request that the policies of these names place differently; None: there is none.
@@ -238,23 +251,23 @@ class Comparison:
         }
 
 
-_SCHEMA: Final = pa.schema(
-    [
-        *((name, pa.string()) for name in ("policy", "role", "kind", "message")),
-        *(("limit", pa.int64()), ("fits", pa.bool_()), ("requests_served", pa.int64())),
-        *((name, pa.int64()) for name in ("peak_reserved", "peak_in_use")),
-        *((name, pa.float64()) for name in ("reserved_not_in_use", "external_fragmentation")),
-        ("internal_fragmentation", pa.float64()),
-        *((name, pa.int64()) for name in ("splits", "merges", "extends", "releases")),
-        *((name, pa.int64()) for name in ("driver_grants", "driver_refusals", "driver_releases")),
-        ("stall_s", pa.float64()),
-        *((name, pa.int64()) for name in ("failed_request", "failed_event", "failed_size")),
-        *(("failed_label", pa.string()), ("failed_after_mark", pa.string())),
-        ("failed_after_mark_value", pa.uint64()),
-        *(("marks_before_failure", pa.int64()), ("failure_external_fragmentation", pa.float64())),
-        *((f"failure_{name}_bytes", pa.int64()) for name in ("free", "largest_free", "room")),
-    ]
-)
+_COLUMNS: Final[dict[str, str]] = {
+    **dict.fromkeys(("policy", "role", "kind", "message"), "string"),
+    "limit": "int64",
+    "fits": "bool_",
+    **dict.fromkeys(("requests_served", "peak_reserved", "peak_in_use"), "int64"),
+    **dict.fromkeys(("reserved_not_in_use", "external_fragmentation", "internal_fragmentation"), "float64"),
+    **dict.fromkeys(("splits", "merges", "extends", "releases"), "int64"),
+    **dict.fromkeys(("driver_grants", "driver_refusals", "driver_releases"), "int64"),
+    "stall_s": "float64",
+    **dict.fromkeys(("failed_request", "failed_event", "failed_size"), "int64"),
+    **dict.fromkeys(("failed_label", "failed_after_mark"), "string"),
+    "failed_after_mark_value": "uint64",
+    "marks_before_failure": "int64",
+    "failure_external_fragmentation": "float64",
+    **{f"failure_{name}_bytes": "int64" for name in ("free", "largest_free", "room")},
+}
+"""Column of the table -> its type, as pyarrow calls it."""
 
 
 def compare(
@@ -356,7 +369,7 @@ MOST_COUNT: Final = 1 << 32
 
 
 def failure_text(row: dict[str, Any]) -> str:
-    """The failure of a row of `Comparison.to_arrow`."""
+    """The failure of a row of `Comparison.to_rows`."""
     label = printable(row["failed_label"] or "an allocation without label")
     label = label if len(label) <= _LONGEST else f"...{label[3 - _LONGEST :]}"
     event = f" (event {row['failed_event']:,})" if row["failed_event"] >= 0 else ""
@@ -491,13 +504,13 @@ def _peak(result: PolicyResult) -> int:
 
 def table_rows(comparison: Comparison) -> list[tuple[str, ...]]:
     """The cells of each policy, as text; the names of the columns are `COLUMNS`."""
-    numbers = comparison.to_arrow().to_pylist()
+    numbers = comparison.to_rows()
     return [_row(result, row) for result, row in zip(comparison.results, numbers, strict=True)]
 
 
 def failures(comparison: Comparison) -> list[str]:
     """A sentence for each policy that failed or cannot serve the requests."""
-    numbers = comparison.to_arrow().to_pylist()
+    numbers = comparison.to_rows()
     return [
         f"{result.name}: {printable(result.message) if result.message else failure_text(row)}"
         for result, row in zip(comparison.results, numbers, strict=True)

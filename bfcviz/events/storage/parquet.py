@@ -11,8 +11,6 @@ from threading import RLock
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bfcviz.errors import FileError, TraceError
@@ -22,6 +20,11 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, origin_from_json
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.storage.files import MAX_JSON_VALUES, num_values, open_regular, replacing
+from bfcviz.extras import needed
+
+with needed("a Parquet file, or a table,", "pyarrow", "tables"):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 # ------------------------------------------------------------------------------
 # Events as Arrow tables: the fields of EVENT, and the names of kinds and labels.

@@ -19,6 +19,7 @@ from bfcviz.events.origin import requested_bytes_known
 from bfcviz.events.schema import Events, Kind, bin_numbers
 from bfcviz.figures.boxes import box_outlines, box_trace
 from bfcviz.figures.colouring import COLOURINGS, Colouring, colouring
+from bfcviz.figures.growth import gone_chunks
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.region_map import traces as map_traces
 from bfcviz.figures.region_map.cells import Cells
@@ -318,6 +319,7 @@ def region_panel(
     answer = fit_of(model, request.size) if request is not None else None
     traces = [
         *shape(visible, model.trace.labels),
+        map_traces.gone(visible, gone_chunks(model, look.since)),
         *request_marks(visible, answer, model.trace.labels),
         *map_traces.outlines(visible, touched(highlight, model.chunks(), regions), chosen, found),
         map_traces.hover_points(visible, model.trace.labels, model.step, exact=exact),
@@ -355,6 +357,7 @@ def live_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:
     traces = [
         {**image, **live_map.image()},
         *others,
+        map_traces.gone(visible, no_spans),
         *request_marks(visible, None, labels),
         *map_traces.outlines(visible, no_spans, no_spans, no_spans),
         map_traces.hover_points(visible, labels, live_map.step, exact=True),
@@ -369,7 +372,7 @@ def _panel(visible: VisibleChunks, traces: list[dict[str, Any]], look: Look, *, 
         name="region_map",
         title="Region map",
         caption=f"addresses rise left to right, then down; widths to scale; "
-        f"coloured by {COLOURINGS[visible.colours.name]}",
+        f"coloured by {COLOURINGS.get(visible.colours.name, visible.colours.name)}",
         definition=_DEFINITION,
         traces=traces,
         xaxis=_xaxis(rows, look, exact=exact),
@@ -509,7 +512,7 @@ def map_panel(heap: HeapData, look: Look, live_map: LiveMap | None = None) -> Pa
         live_map: the map of a running heap, drawn instead, without what costs most.
     """
     if heap.brief:
-        look = replace(look, legend=look.colour != "holder")
+        look = replace(look, legend=look.colour != "holder" or look.since is not None)
     if live_map is not None:
         return live_map_panel(live_map, heap.trace.labels, look)
     return region_panel(heap.model, heap.last_event, look, heap.colours(look))

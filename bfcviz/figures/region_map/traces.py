@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bfcviz.code_places import telling_lines
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import bin_of
-from bfcviz.figures.boxes import Boxes, box_outlines
+from bfcviz.figures.boxes import Boxes, box_outlines, box_trace
 from bfcviz.figures.colouring import FREE, MOST_CLASSES, Colouring
 from bfcviz.figures.png import data_uri
 from bfcviz.figures.region_map.cells import paint_cells
@@ -591,6 +591,14 @@ def lone(visible: VisibleChunks, x: NDArray[Any], row: NDArray[Any]) -> dict[str
         "cliponaxis": False,
         "hoverinfo": "skip",
     }
+
+
+def gone(visible: VisibleChunks, spans: NDArray[np.void]) -> dict[str, Any]:
+    """A trace that shades where chunks were in use at an earlier step."""
+    pieces, grey = visible.cut(spans["address"], spans["size"]), visible.theme.other
+    boxes = boxes_of(pieces, visible.divisor)
+    trace = box_trace("gone", boxes, Paint(translucent(grey.fill, 0.55), grey.fill), 0)
+    return {**trace, "showlegend": len(pieces) > 0}
 
 
 def outlines(

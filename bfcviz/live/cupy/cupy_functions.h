@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "bfcviz/allocator/c_interface/hooks.h"
+#include "bfcviz/allocator/hooks.h"
 #include "bfcviz/c/attributes.h"
 #include "bfcviz/c/fork_count.h"
 #include "bfcviz/events/reports.h"

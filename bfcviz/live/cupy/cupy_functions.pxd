@@ -1,6 +1,6 @@
 # The functions CuPy calls for its memory (cupy_functions.h), declared to Cython.
 
-from bfcviz.allocator.c_interface.hooks cimport Hooks, unpack
+from bfcviz.allocator.hooks cimport Hooks, unpack
 from bfcviz.live.numpy.numpy_functions cimport walk_of
 from bfcviz.live.stack_walk cimport Walk
 from bfcviz.native cimport u32, u64

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "bfcviz/allocator/c_interface/hooks.h"
+#include "bfcviz/allocator/hooks.h"
 #include "bfcviz/c/attributes.h"
 #include "bfcviz/c/constants.h"
 #include "bfcviz/c/fork_count.h"

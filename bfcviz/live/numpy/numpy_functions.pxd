@@ -1,7 +1,7 @@
 # The functions NumPy calls for its memory (numpy_functions.h), declared to Cython.
 
 from bfcviz._live cimport Walker
-from bfcviz.allocator.c_interface.hooks cimport Hooks, Totals, unpack
+from bfcviz.allocator.hooks cimport Hooks, Totals, unpack
 from bfcviz.live.stack_walk cimport Walk
 from bfcviz.native cimport u32, u64
 

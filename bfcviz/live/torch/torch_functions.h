@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bfcviz/allocator/c_interface/hooks.h"
+#include "bfcviz/allocator/hooks.h"
 #include "bfcviz/c/constants.h"
 #include "bfcviz/c/lock_list.h"
 #include "bfcviz/live/failure.h"

@@ -1,6 +1,6 @@
 # The functions PyTorch calls for its memory (torch_functions.h), declared to Cython.
 
-from bfcviz.allocator.c_interface.hooks cimport Hooks, unpack
+from bfcviz.allocator.hooks cimport Hooks, unpack
 from bfcviz.native cimport u32, u64
 
 cdef extern from "bfcviz/live/torch/torch_error.h":

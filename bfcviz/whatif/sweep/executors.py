@@ -20,7 +20,8 @@ from secrets import token_hex
 from threading import Event
 from typing import TYPE_CHECKING, Final
 
-from bfcviz.errors import InvalidRequest, MissingExtra
+from bfcviz.errors import InvalidRequest
+from bfcviz.extras import needed
 from bfcviz.whatif.sweep.point import STREAMS, PointResult, SentStream, SweepPoint, serve_point
 
 if TYPE_CHECKING:
@@ -211,10 +212,8 @@ def connected(client: "Client | str") -> Iterator["Client"]:
             )
         yield client
         return
-    try:
+    with needed("sweep(client=...)", "Dask", "dask"):
         from distributed import Client  # noqa: PLC0415  an extra
-    except ImportError as error:
-        raise MissingExtra("sweep(client=...)", "Dask", "dask") from error
     try:
         made = Client(client, set_as_default=False)
     except (OSError, ValueError) as error:

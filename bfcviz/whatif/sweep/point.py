@@ -13,8 +13,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.errors import BfcvizError, FileError, InvalidRequest, MissingExtra
+from bfcviz.errors import BfcvizError, FileError, InvalidRequest
 from bfcviz.events.labels import Labels
+from bfcviz.extras import needed
 from bfcviz.units import parse_bytes
 from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.policy import Policy
@@ -268,10 +269,8 @@ def is_url(path: str) -> bool:
 @contextmanager
 def _local_copy(url: str) -> Iterator[Path]:
     """A copy of the file or folder, which is removed after the block."""
-    try:
+    with needed(f"reading {url}", "fsspec", "fsspec"):
         import fsspec  # noqa: PLC0415  an extra
-    except ImportError as error:
-        raise MissingExtra(f"reading {url}", "fsspec", "fsspec") from error
     with tempfile.TemporaryDirectory(prefix="bfcviz-sweep-") as folder:
         copy = Path(folder) / (PurePosixPath(url.rstrip("/")).name or "trace")
         try:

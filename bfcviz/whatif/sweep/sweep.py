@@ -21,14 +21,12 @@ from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from bfcviz.errors import FileError, InvalidRequest, MissingExtra
+from bfcviz.errors import FileError, InvalidRequest
 from bfcviz.events.labels import without_surrogates
 from bfcviz.events.origin import MAX_POOLS
 from bfcviz.events.storage.files import replacing
 from bfcviz.events.trace import Trace
+from bfcviz.extras import needed
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policy import Policy
@@ -47,6 +45,10 @@ from bfcviz.whatif.sweep.point import (
     is_url,
     serve_point,
 )
+
+with needed("a sweep", "pyarrow", "tables"):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,10 +133,8 @@ class SweepResults:
         Raises:
             MissingExtra: pandas is not installed.
         """
-        try:
+        with needed("to_pandas()", "pandas", "lab"):
             import pandas as pd  # noqa: PLC0415  an extra
-        except ImportError as error:
-            raise MissingExtra("to_pandas()", "pandas", "lab") from error
         types = {pa.int64(): pd.Int64Dtype()}
         frame: pd.DataFrame = self.to_arrow().to_pandas(types_mapper=types.get)
         return frame

@@ -15,7 +15,14 @@ SAMPLE = {
         *("test_interrupts.py", "test_out_of_memory.py", "test_replay.py", "test_allocate_after_free.py"),
         "test_tensorflow_behaviour.py",
     ),
-    "events": ("test_labels.py", "test_log.py", "test_log_reader.py", "test_schema.py", "test_trace.py"),
+    "events": (
+        "test_labels.py",
+        "test_log.py",
+        "test_log_reader.py",
+        "test_schema.py",
+        "test_trace.py",
+        "storage/test_blocks.py",
+    ),
     "model": (
         "state",
         *("test_by_time.py", "test_fragmentation.py", "test_keyframes.py"),

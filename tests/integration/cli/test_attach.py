@@ -19,7 +19,7 @@ import bfcviz
 from bfcviz import LiveDashboard
 from bfcviz.cli import attach, main, view
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.process.record import CLAIM
+from bfcviz.live.recorded_process import CLAIM
 
 LIMIT_S = 60
 

@@ -11,7 +11,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.files import EARLIER
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.process.record import CLAIM
+from bfcviz.live.recorded_process import CLAIM
 
 PYTHON = sys.executable
 

@@ -6,7 +6,8 @@ import sys
 import numpy as np
 import pytest
 import traitlets
-from unit.dashboard.pages import everything_in
+from unit.dashboard.pages import assert_fit_for_a_page, everything_in
+from unit.dashboard.side_html import Side, cells
 from unit.dashboard.test_player import until
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
@@ -15,9 +16,11 @@ from bfcviz.dashboard import Inspector
 from bfcviz.dashboard import controls as player_module
 from bfcviz.dashboard.controls import ExportRow
 from bfcviz.dashboard.figure_widget import difference
+from bfcviz.dashboard.holders_pane import MOST
 from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures import FIGURES
+from bfcviz.units import format_bytes
 
 
 @pytest.fixture(scope="module")
@@ -296,3 +299,45 @@ def test_an_export_that_fails_says_why():
     exporter = ExportRow({"map": "map"}, fail)
     exporter.buttons[".png"].click()
     assert "install &lt;this&gt;" in exporter.link.value
+
+
+def test_two_brushed_moments_show_what_grew_until_it_ends(trace):
+    inspector = Inspector(trace, 0)
+    inspector.receive({"do": "brush", "from": 100, "to": 300})
+    inspector.receive({"do": "holders_as", "as": "what grew"})
+    assert (inspector.look.since, inspector.step) == (100, 300)
+    assert inspector.header.step_line.value.count("step 300 of")
+    grown = bfcviz.what_grew(trace, 100, 300)
+    first = Side(inspector.holders.body.value)
+    assert cells(inspector.holders.body.value)[0][1] == f"+{format_bytes(int(grown.rows['grew'][0]))}"
+    assert len(first.all("tr", "tbody")) == min(len(grown.rows), MOST + 1)
+    inspector.receive({"do": "brush", "from": 50, "to": 200})
+    assert (inspector.look.since, inspector.step) == (50, 200)
+    inspector.step = 20  # before the first moment: nothing to compare
+    assert not Side(inspector.holders.body.value).all("tr", "tbody")
+    assert_fit_for_a_page(inspector)
+    inspector.receive({"do": "key", "key": "Escape"})
+    assert inspector.look.since is None
+
+
+def test_a_menu_offers_the_phases_to_compare():
+    heap = PlainHeap(64 * MiB)
+    heap.mark("load begins", 1, begins="load")
+    heap.allocate(MiB, "weights")
+    heap.mark("load ends", 1, ends="load")
+    heap.allocate(2 * MiB, "cache")
+    inspector = Inspector(heap.trace())
+    assert inspector.holders.moments.layout.display == "none"
+    inspector.receive({"do": "holders_as", "as": "what grew"})
+    menu = inspector.holders.moments
+    assert menu.layout.display is None
+    menu.value = menu.options[1][1]
+    assert (inspector.look.since, inspector.step) == menu.options[1][1]
+    assert [row[1] for row in cells(inspector.holders.body.value)] == ["+1.0 MiB"]
+
+
+def test_a_state_without_a_history_has_nothing_to_compare():
+    inspector = Inspector(bfcviz.sample("oom_dump"))
+    inspector.receive({"do": "holders_as", "as": "what grew"})
+    assert inspector.look.since is None
+    assert "no history" in words(inspector)

@@ -17,8 +17,8 @@ from itertools import count
 
 import numpy as np
 
+from bfcviz.live import recorded_process as record
 from bfcviz.live.labels import label
-from bfcviz.live.process import record
 
 LIVE = 50
 LONGEST_S = 0.1

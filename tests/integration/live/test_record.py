@@ -2,7 +2,7 @@
 
 import pytest
 from processes import needs_compiled, run_code
-from unit.live.process.orders import facts, order
+from unit.live.record_orders import facts, order
 
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
@@ -13,7 +13,7 @@ from bfcviz.frameworks import FRAMEWORKS
 BEGIN = """
 import os, sys, types, json
 from bfcviz.errors import LiveError
-from bfcviz.live.process import record
+from bfcviz.live import recorded_process as record
 from bfcviz.live.heap_provider import HeapProvider
 from heaps import new_heap
 asked = {}

@@ -14,7 +14,7 @@ from bfcviz.errors import BfcvizError, FileError, LiveError, MissingExtra
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
 from bfcviz.figures.workers import WorkerState
-from bfcviz.watching.workers import watch_workers as module
+from bfcviz.watching import watch_workers as module
 
 LIMIT_S = 60
 

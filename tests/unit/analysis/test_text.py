@@ -13,9 +13,9 @@ from bfcviz.analysis.comparison import (
     SHARE,
     comparison_lines,
     headline,
-    signed,
     value_text,
 )
+from bfcviz.units import signed_bytes
 
 
 def compared(a, b, **options):
@@ -74,7 +74,7 @@ def test_values_have_their_units(value, unit, change, text):
 
 
 def test_signs():
-    assert [signed(size) for size in (-256, 0, 256)] == ["-256 B", "0 B", "+256 B"]
+    assert [signed_bytes(size) for size in (-256, 0, 256)] == ["-256 B", "0 B", "+256 B"]
 
 
 def test_hostile_labels_stay_on_their_line():

@@ -7,7 +7,7 @@ from shared import sample_file, sample_trace
 
 import bfcviz
 from bfcviz.cli import main
-from bfcviz.cli.export import NAMED_STEPS
+from bfcviz.cli.named_steps import NAMED_STEPS
 from bfcviz.figures import FIGURES
 from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.model.navigation import peak, worst_fragmentation

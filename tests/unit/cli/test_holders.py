@@ -74,3 +74,11 @@ def test_an_unknown_phase_and_an_unknown_grouping(file, capsys):
     with pytest.raises(SystemExit):
         main(["holders", file, "--by", "colour"])
     assert "data_type" in capsys.readouterr().err
+
+
+def test_what_grew_since_a_step(trace, said):
+    found = json.loads(said("--since", "1000", "--step", "peak", "--json", "--by", "shape"))
+    assert (found["first"], found["last"]) == (1000, bfcviz.peak(trace))
+    by_hand = bfcviz.holders(trace, "peak").bytes_in_use - bfcviz.holders(trace, 1000).bytes_in_use
+    assert sum(row["grew"] for row in found["holders"]) == by_hand
+    assert said("--since", "1000").splitlines()[1].split()[:3] == ["grew", "new", "gone"]

@@ -84,7 +84,7 @@ def test_rows_name_holders_and_what_they_hold(shown):
     assert shown.column("bytes") == ["12.0 MiB", "8.0 MiB", "4.0 MiB", "6.0 MiB", "256 B"]
     assert shown.column("share") == ["67%", "44%", "22%", "33%", "<1%"]
     assert shown.column("chunks") == ["2", "1", "1", "1", "1"]
-    assert shown.column("growth") == ["+4.0 MiB", "0", "+4.0 MiB", "+6.0 MiB", "+256 B"]
+    assert shown.column("growth") == ["+4.0 MiB", "0 B", "+4.0 MiB", "+6.0 MiB", "+256 B"]
     assert shown.column("waste") == ["100 B", "0 B", "100 B", "0 B", "0 B"]
 
 
@@ -162,6 +162,7 @@ def test_only_groupings_that_the_trace_has_are_offered(shown):
     assert [each["does"]["as"] for each in buttons if each["does"]["do"] == "holders_as"] == [
         "list",
         "icicle",
+        "what grew",
     ]
     shown.pane.find_by("shape")
     assert shown.column("name")[:2] == ["no shape", "[3]"]

@@ -30,7 +30,7 @@ def test_the_legend_is_always_the_same():
 
 def test_few_traces_whatever_the_number_of_chunks():
     trace = busy_trace()
-    assert len(region_map(at_step(trace, 1)).data) == len(region_map(at_step(trace, 500)).data) <= 39
+    assert len(region_map(at_step(trace, 1)).data) == len(region_map(at_step(trace, 500)).data) <= 40
     names = [[each.name for each in region_map(at_step(trace, step)).data] for step in (1, 500)]
     assert names[0] == names[1]
 

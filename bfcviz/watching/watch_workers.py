@@ -27,8 +27,7 @@ from bfcviz.events.storage.recording_set import claim_subfolder
 from bfcviz.events.trace import Trace
 from bfcviz.periodic import Periodic
 from bfcviz.units import parse_bytes
-from bfcviz.watching.session import Asked, Capture
-from bfcviz.watching.workers.worker import (
+from bfcviz.watching.dask_worker import (
     AllocatorPlugin,
     WorkerOrder,
     WorkerReport,
@@ -37,7 +36,8 @@ from bfcviz.watching.workers.worker import (
     machine_id,
     report,
 )
-from bfcviz.watching.workers.workers_dashboard import WorkersDashboard, WorkerTraces
+from bfcviz.watching.session import Asked, Capture
+from bfcviz.watching.workers_dashboard import WorkersDashboard, WorkerTraces
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -273,7 +273,7 @@ def watch_workers(  # noqa: PLR0913  the options
 
 def _begin(client: "Client", order: WorkerOrder) -> WorkersWatch:
     """Register the plugin and fetch from the workers of now; raises LiveError if none of them can be watched."""
-    from bfcviz.watching.workers.worker import AllocatorPlugin  # noqa: PLC0415
+    from bfcviz.watching.dask_worker import AllocatorPlugin  # noqa: PLC0415
 
     folder = Path(order.folder)
     marker = folder / order.token

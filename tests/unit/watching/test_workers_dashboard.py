@@ -10,8 +10,8 @@ from bfcviz.dashboard import LiveDashboard
 from bfcviz.events.origin import Pool
 from bfcviz.events.storage.recording import Recording
 from bfcviz.figures.workers import WorkerState
-from bfcviz.watching.workers import workers_dashboard
-from bfcviz.watching.workers.workers_dashboard import WorkersDashboard, follow_workers
+from bfcviz.watching import workers_dashboard
+from bfcviz.watching.workers_dashboard import WorkersDashboard, follow_workers
 
 
 class Rank:

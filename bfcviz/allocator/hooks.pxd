@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-cdef extern from "bfcviz/allocator/c_interface/hooks.h":
+cdef extern from "bfcviz/allocator/hooks.h":
     ctypedef struct Totals "bfc_totals":
         uint64_t pool
         uint64_t in_use

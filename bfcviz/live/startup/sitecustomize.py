@@ -55,13 +55,13 @@ def wanted(order: dict[str, Any]) -> str:
 
 
 def import_record(home: str) -> Any:
-    """bfcviz.live.process.record, from this Python or, where it has none, from the one that `bfcviz record` runs in."""
+    """bfcviz.live.recorded_process, from this Python or, where it has none, from that of `bfcviz record`."""
     if sys.version_info < (3, 11):  # noqa: UP036  the program may run in an older Python
         raise ImportError("bfcviz needs Python 3.11 or later, this is {}.{}".format(*sys.version_info))
     path = list(sys.path)
     sys.path.append(home)
     try:
-        return importlib.import_module("bfcviz.live.process.record")  # only here: it imports NumPy
+        return importlib.import_module("bfcviz.live.recorded_process")  # only here: it imports NumPy
     finally:
         sys.path[:] = path
 

@@ -2,7 +2,7 @@
 
 from bfcviz cimport native
 from bfcviz._heap cimport Heap, requested_at
-from bfcviz.allocator.c_interface.hooks cimport Hooks, Totals, pack
+from bfcviz.allocator.hooks cimport Hooks, Totals, pack
 from bfcviz.native cimport u32, u64
 
 # The context is a borrowed Heap: its allocator keeps it alive.

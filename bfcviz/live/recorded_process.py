@@ -25,8 +25,8 @@ from bfcviz.frameworks import WatchRequest, resolve, way_of
 from bfcviz.live import heap_provider, labels
 from bfcviz.live.heap_provider import HeapProvider
 from bfcviz.live.numpy import serve
-from bfcviz.live.process.startup.sitecustomize import UNWRITTEN, tell
-from bfcviz.live.process.startup.sitecustomize import begin as begin_and_tell
+from bfcviz.live.startup.sitecustomize import UNWRITTEN, tell
+from bfcviz.live.startup.sitecustomize import begin as begin_and_tell
 
 # ------------------------------------------------------------------------------
 # `without_secrets`: a command line without the values that look like keys, tokens or passwords.

@@ -2,9 +2,9 @@
 
 import json
 
-from unit.live.process.orders import order
+from unit.live.record_orders import order
 
-from bfcviz.live.process.startup import sitecustomize
+from bfcviz.live.startup import sitecustomize
 
 
 def test_a_python_that_is_too_old_is_said(monkeypatch, tmp_path):

@@ -11,7 +11,7 @@ from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording_copy import CopyPosition
 from bfcviz.events.trace import Trace
-from bfcviz.watching.workers.worker import WorkerOrder, WorkerRecording, checked_order, machine_id
+from bfcviz.watching.dask_worker import WorkerOrder, WorkerRecording, checked_order, machine_id
 
 pytestmark = needs_compiled
 
@@ -97,7 +97,7 @@ def begin(plugin_module, worker, order):
 
 
 def test_a_plugin_reports_what_is_new_and_removes_it_at_the_end(worker, places):
-    from bfcviz.watching.workers import worker as dask_plugin  # noqa: PLC0415  an extra
+    from bfcviz.watching import dask_worker as dask_plugin  # noqa: PLC0415  an extra
 
     plugin = begin(dask_plugin, worker, order_for(places[0]))
     np.empty(4321, np.uint8)
@@ -114,7 +114,7 @@ def test_a_plugin_reports_what_is_new_and_removes_it_at_the_end(worker, places):
 
 
 def test_a_plugin_of_a_client_that_is_gone_ends(worker, places, monkeypatch):
-    from bfcviz.watching.workers import worker as dask_plugin  # noqa: PLC0415  an extra
+    from bfcviz.watching import dask_worker as dask_plugin  # noqa: PLC0415  an extra
 
     plugin = begin(dask_plugin, worker, order_for(places[0]))
     plugin.transition("task", "ready", "executing")
@@ -128,7 +128,7 @@ def test_a_plugin_of_a_client_that_is_gone_ends(worker, places, monkeypatch):
 
 
 def test_a_plugin_that_cannot_watch_says_why_and_raises_nothing(worker, places):
-    from bfcviz.watching.workers import worker as dask_plugin  # noqa: PLC0415  an extra
+    from bfcviz.watching import dask_worker as dask_plugin  # noqa: PLC0415  an extra
 
     plugin = begin(dask_plugin, worker, order_for(places[0], asked={"cupy": "serve"}))
     plugin.transition("task", "ready", "executing")

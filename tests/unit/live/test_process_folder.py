@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.process import record
-from bfcviz.live.process.record import begin_recording, is_launcher, name_of_process
+from bfcviz.live import recorded_process as record
+from bfcviz.live.recorded_process import begin_recording, is_launcher, name_of_process
 
 
 @pytest.mark.parametrize(

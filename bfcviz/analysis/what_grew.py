@@ -1,0 +1,343 @@
+"""What grew between two steps of a heap: what is new, what is gone, and what of the new was never freed; by holder.
+
+::
+
+    step      first                 last                       end of the trace
+    kept      ======================================...        in use at both
+    gone      ==========)                                      in use at the first step only
+    new               (==============================)         in use at the last step only
+    never freed            (========================...        new, and in use at the end
+    neither               (====)                               comes and goes between: it does not count
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bfcviz.analysis.leaks import check_history
+from bfcviz.analysis.short_names import shortened
+from bfcviz.answers import Answer
+from bfcviz.errors import TraceError
+from bfcviz.events.origin import HISTORY_BEGINS
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
+from bfcviz.model.equal_steps import ALERT, plain_name
+from bfcviz.model.grouping import Grouping, Path
+from bfcviz.model.model import Model
+from bfcviz.model.navigation import events_of, phase_ends, phases
+from bfcviz.units import format_bytes, signed_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# ------------------------------------------------------------------------------
+# The chunks in use at one of two steps and not at the other.
+
+
+@dataclass(frozen=True, eq=False)
+class HeapChange:
+    """What changed in one heap from a step to a later one.
+
+    Attributes:
+        first, last: the steps.
+        new: the chunks in use at `last` that were allocated since `first`, of CHUNK_ROW.
+        gone: the chunks in use at `first` that were freed by `last`, of CHUNK_ROW.
+        never_freed: for each of `new`, whether it is in use at the last step of the trace; None: more events may come.
+    """
+
+    first: int
+    last: int
+    new: NDArray[np.void]
+    gone: NDArray[np.void]
+    never_freed: NDArray[np.bool_] | None
+
+
+def heap_change(model: Model, first: int) -> HeapChange:
+    """What changed from the step `first` to the model's step.
+
+    Args:
+        model: it visits other steps and returns.
+        first: a step of the trace.
+
+    Raises:
+        TraceError: the trace has no history, no step `first`, or the model's step is before it.
+    """
+    trace = model.trace
+    check_history(trace, "changes between two steps")
+    if not trace.first <= first <= model.step:
+        raise TraceError(
+            f"what grew from step {first:,} to {model.step:,} was asked for: give two steps in order, of "
+            f"{trace.first:,} to {len(trace):,}"
+        )
+    now, before = model.in_use(), in_use_at(model, first)
+    new = now[now["born"] >= first]
+    gone = before[np.isin(before["born"], now["born"], invert=True)]
+    at_end = born_at_end(model)
+    return HeapChange(first, model.step, new, gone, None if at_end is None else np.isin(new["born"], at_end))
+
+
+def born_at_end(model: Model) -> NDArray[np.uint64] | None:
+    """The `born` of the chunks in use at the last step of the trace; None: more events may come."""
+    if model.trace.following:
+        return None
+    found: NDArray[np.uint64] = in_use_at(model, len(model.trace))["born"]
+    return found
+
+
+_KEPT: Final = 4
+"""Steps of a heap whose chunks are kept: those that a view compares, and the last one."""
+
+_known: Final[WeakKeyDictionary[Trace, dict[tuple[int, int], NDArray[np.void]]]] = WeakKeyDictionary()
+"""Trace -> heap and step -> the chunks in use, of CHUNK_ROW; the newest is the last one."""
+
+
+def in_use_at(model: Model, step: int) -> NDArray[np.void]:
+    """The chunks in use at another step, of CHUNK_ROW; found once. The model visits the step and returns.
+
+    Raises:
+        TraceError: the trace has no such step.
+    """
+    known = _known.setdefault(model.trace, {})
+    key = model.pool, step
+    found = known.pop(key, None)
+    if found is None:
+        with model.visiting(step) as there:
+            found = there.in_use()
+    known[key] = found
+    if len(known) > _KEPT:
+        del known[next(iter(known))]
+    return found
+
+
+# ------------------------------------------------------------------------------
+# What grew, by holder.
+
+HOLDER_CHANGE: Final = np.dtype(
+    [
+        ("grew", "<i8"),  # new - gone
+        ("new", "<u8"),  # bytes
+        ("gone", "<u8"),
+        ("never_freed", "<u8"),  # of the new bytes
+        ("new_chunks", "<u8"),
+        ("gone_chunks", "<u8"),
+    ]
+)
+"""What changed of one holder."""
+
+
+@dataclass(frozen=True, eq=False)
+class WhatGrew(Answer):
+    """What grew between two steps of a heap.
+
+    Attributes:
+        trace: the trace.
+        pool: index of the heap.
+        first, last: the steps.
+        how: what the holders are found by.
+        rows: one a holder that changed, of HOLDER_CHANGE; the most grown first.
+        paths: the path of each holder.
+        end_known: whether the trace has ended, so that `never_freed` means something.
+    """
+
+    trace: Trace
+    pool: int
+    first: int
+    last: int
+    how: Grouping
+    rows: NDArray[np.void]
+    paths: Sequence[Path]
+    end_known: bool
+
+    @property
+    def names(self) -> list[str]:
+        """The path of each holder in one line."""
+        return [self.how.text(path) for path in self.paths]
+
+    def total(self, column: str) -> int:
+        """The sum of a column of HOLDER_CHANGE."""
+        return int(self.rows[column].sum())
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        grew, new, gone = (self.total(name) for name in ("grew", "new", "gone"))
+        found = (
+            f"{signed_bytes(grew)} from step {self.first:,} to {self.last:,}: {format_bytes(new)} new, "
+            f"{format_bytes(gone)} gone"
+        )
+        if not self.end_known or not new:
+            return f"{found}."
+        never = self.total("never_freed")
+        return (
+            f"{found}; of the new, {'all is' if never == new else format_bytes(never) + ' is'} never freed."
+        )
+
+    def __str__(self) -> str:
+        return "\n".join([self.sentence, *_lines(self)])
+
+    def to_arrow(self) -> pa.Table:
+        """One row a holder; sizes in bytes. `never_freed` is null where more events may come."""
+        columns = {name: self.rows[name] for name in HOLDER_CHANGE.names or ()}
+        unknown = np.full(len(self.rows), not self.end_known)
+        columns["never_freed"] = pa.array(columns["never_freed"], mask=unknown)
+        return pa.table({"holder": pa.array(self.names, pa.string()), **columns})
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """The same as a pandas DataFrame."""
+        found: pd.DataFrame = self.to_arrow().to_pandas()
+        return found
+
+
+def what_grew(model: Model, first: int, how: Grouping) -> WhatGrew:
+    """What grew from the step `first` to the model's step, by holder.
+
+    Raises:
+        TraceError: as for `heap_change`.
+    """
+    change = heap_change(model, first)
+    both = np.concatenate([change.new, change.gone])
+    numbers, paths = how.grouped(both)
+    rows = np.zeros(len(paths), HOLDER_CHANGE)
+    of_new, of_gone = numbers[: len(change.new)], numbers[len(change.new) :]
+    np.add.at(rows["new"], of_new, change.new["size"])
+    np.add.at(rows["gone"], of_gone, change.gone["size"])
+    rows["grew"] = rows["new"].astype(np.int64) - rows["gone"].astype(np.int64)
+    rows["new_chunks"] = np.bincount(of_new, minlength=len(rows))
+    rows["gone_chunks"] = np.bincount(of_gone, minlength=len(rows))
+    if change.never_freed is not None:
+        np.add.at(rows["never_freed"], of_new[change.never_freed], change.new["size"][change.never_freed])
+    order = np.lexsort([~rows["new"], -rows["grew"]])
+    return WhatGrew(
+        trace=model.trace,
+        pool=model.pool,
+        first=change.first,
+        last=change.last,
+        how=how,
+        rows=rows[order],
+        paths=[paths[row] for row in order.tolist()],
+        end_known=change.never_freed is not None,
+    )
+
+
+_MOST_LINES: Final = 30
+_WIDTH: Final = 34  # characters of a name: a line has 80
+
+
+def _lines(found: WhatGrew) -> Iterator[str]:
+    """The holders that grew or shrank most as a table."""
+    if not len(found.rows):
+        return
+    yield f"{'grew':>11}{'new':>10}{'gone':>10}{'never freed':>13}  {found.how.by.replace('_', ' ')}"
+    largest = np.argsort(-np.abs(found.rows["grew"]), kind="stable")[:_MOST_LINES]
+    names = found.names
+    for row in np.sort(largest).tolist():
+        values = found.rows[row]
+        never = format_bytes(int(values["never_freed"])) if found.end_known else "unknown"
+        yield (
+            f"{signed_bytes(int(values['grew'])):>11}{format_bytes(int(values['new'])):>10}"
+            f"{format_bytes(int(values['gone'])):>10}{never:>13}  {shortened(names[row], _WIDTH)}"
+        )
+    left = len(found.rows) - len(largest)
+    if left:
+        rest = found.total("grew") - int(found.rows["grew"][largest].sum())
+        yield f"{signed_bytes(rest):>11}{'':33}  {left:,} more"
+
+
+# ------------------------------------------------------------------------------
+# The moments to compare: of marks and phases, by name.
+
+
+class Moments(NamedTuple):
+    """Two steps to compare, and what they are called."""
+
+    name: str
+    first: int
+    last: int
+
+
+def moments_of(trace: Trace, pool: int = 0) -> list[Moments]:
+    """Each phase, and from each mark to the next of its name (but for a number at its end); by their first steps."""
+    found = _ended_phases(trace, pool)
+    before: dict[str, tuple[str, int]] = {}
+    for name, step in _plain_marks(trace, pool):
+        plain = plain_name(name)
+        if plain in before:
+            earlier, first = before[plain]
+            found.append(Moments(f"{earlier} → {name}", first, step))
+        before[plain] = name, step
+    return sorted(found, key=lambda each: each.first)
+
+
+def _plain_marks(trace: Trace, pool: int) -> list[tuple[str, int]]:
+    """Name of each mark that neither begins nor ends a phase, and the step just after it."""
+    marks = events_of(trace, [Kind.MARK], pool)
+    ends = phase_ends(marks, trace.labels)
+    found = []
+    for seq, label, end in zip(marks["seq"].tolist(), marks["label"].tolist(), ends, strict=True):
+        name = trace.labels.name(label)
+        if end is None and not name.startswith(ALERT):
+            found.append((name, seq + 1))
+    return found
+
+
+def first_moment(trace: Trace, pool: int = 0) -> int:
+    """The step that growth counts from where none is chosen: the one at which the recorded history begins."""
+    begins = (step for name, step in _plain_marks(trace, pool) if name == HISTORY_BEGINS)
+    return next(begins, trace.first)
+
+
+def moments_between(
+    trace: Trace, pool: int, first: int | str, last: int | str | None = None
+) -> tuple[int, int]:
+    """The steps of two moments.
+
+    Args:
+        trace: the events.
+        pool: index of the heap.
+        first: a step, or the name of a mark or phase: its first occurrence.
+        last: the same; of a name the last occurrence, the end of a phase. None: the last step; where `first` is a
+            phase, its end.
+
+    Raises:
+        TraceError: there is no such mark or phase; lists those that exist.
+    """
+    if isinstance(first, str):
+        begin = _named(trace, pool, first)[0]
+        if last is None and begin.first != begin.last:
+            last = begin.last
+        first = begin.first
+    if isinstance(last, str):
+        last = _named(trace, pool, last)[-1].last
+    return first, len(trace) if last is None else last
+
+
+def _named(trace: Trace, pool: int, name: str) -> list[Moments]:
+    """The phases and marks of this name, in order; of a mark both steps are the same."""
+    all_phases = _ended_phases(trace, pool)
+    marks = [Moments(each, step, step) for each, step in _plain_marks(trace, pool)]
+    found = sorted((each for each in [*all_phases, *marks] if each.name == name), key=lambda each: each.first)
+    if not found:
+        known = list(dict.fromkeys(each.name for each in [*all_phases, *marks]))
+        shown = ", ".join(repr(each) for each in known[:_MOST_NAMED])
+        raise TraceError(
+            f"the trace has no mark or phase {name!r}: it has {shown or 'none'}"
+            + (f" and {len(known) - _MOST_NAMED:,} more" if len(known) > _MOST_NAMED else "")
+        )
+    return found
+
+
+_MOST_NAMED: Final = 12
+
+
+def _ended_phases(trace: Trace, pool: int) -> list[Moments]:
+    """The phases of which both ends are in the trace."""
+    return [
+        Moments(each.name, each.begins + 1, each.ends + 1)
+        for each in phases(trace, pool)
+        if each.begins is not None and each.ends is not None
+    ]

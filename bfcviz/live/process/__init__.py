@@ -1,1 +1,0 @@
-"""Record a program that does not import bfcviz, from its start."""

@@ -1,0 +1,183 @@
+"""Blocks of events: every record comes back bit for bit, and damage stays where it is."""
+
+import zlib
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from processes import sized
+from shared import ROOT
+from unit.events.fabricate import fabricate
+
+from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.interface import AllocatorOptions
+from bfcviz.allocator.replay import Operations, Replay
+from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.errors import BfcvizError
+from bfcviz.events.log import EventLog
+from bfcviz.events.schema import EVENT, Kind
+from bfcviz.events.storage import blocks
+from bfcviz.events.storage.block_codec import MOST_EVENTS, DamagedBlock, EventCodec
+from bfcviz.events.storage.files import OpenFile
+
+GOLDEN = sorted((ROOT / "tests" / "data" / "golden").glob("*.npz"))
+
+
+def heap_events(*columns, limit=1 << 30, **options):
+    """The events of a heap that ran these operations."""
+    log = EventLog(1 << 17)
+    options = AllocatorOptions(allow_growth=True, **options)
+    heap = BFCAllocator(SimulatedSubAllocator(capacity=limit), limit, options, log=log)
+    Replay(heap.heap, Operations(*columns)).run()
+    return log.copy(0, log.head)
+
+
+def golden_events(path):
+    """The events of a recorded run of TensorFlow's heap."""
+    z = np.load(path)
+    count = sized(1 << 30, 500)
+    return heap_events(*(z[name][:count] for name in ("op", "id", "size")), limit=1 << 36)
+
+
+def packed(events, size=MOST_EVENTS):
+    codec = EventCodec()
+    parts = [events[start : start + size] for start in range(0, len(events), size)]
+    return [blocks.event_section(codec, part, b"index", b"keyframe") for part in parts]
+
+
+def written(tmp_path, sections):
+    path = tmp_path / "events"
+    path.write_bytes(b"".join(sections))
+    return OpenFile(path)
+
+
+def unpacked(file, found, codec=None):
+    payload = file.read_at(found.payload_at, found.payload_bytes)
+    return blocks.decoded(codec or EventCodec(), found, payload)
+
+
+def assert_comes_back(events, size=MOST_EVENTS):
+    codec = EventCodec()
+    for start in range(0, len(events), size):
+        part = np.ascontiguousarray(events[start : start + size])
+        rows, masks, residuals, checksum = codec.encode(part)
+        kept = [residual.copy() for residual in residuals]
+        assert codec.decode(rows, masks, kept, checksum).tobytes() == part.tobytes()
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_the_events_of_a_heap_come_back_in_few_bytes(tmp_path, path):
+    events = golden_events(path)
+    file = written(tmp_path, packed(events))
+    (found,) = blocks.sections_of(file)
+    assert unpacked(file, found).tobytes() == events.tobytes()
+    assert found.end < 6 * len(events)
+    assert_comes_back(events, 1000)
+
+
+operations = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30), st.integers(0, 1 << 22)), max_size=60)
+
+
+@given(operations, st.sampled_from([1 << 20, 1 << 24]), st.booleans(), st.sampled_from([3, 17, 100]))
+def test_any_heap_comes_back(made, limit, timestamps, size):
+    kinds, ids, sizes = (
+        (np.array(column, np.int64) for column in zip(*made, strict=True)) if made else [[]] * 3
+    )
+    assert_comes_back(heap_events(kinds, ids, sizes, limit=limit, timestamps=timestamps), size)
+
+
+@given(st.integers(0, 2**32), st.sampled_from([1, 2, 8, 60]), st.integers(1, 80))
+def test_any_records_come_back(seed, bits, count):
+    """Few bits: records that agree with each other here and there; all: noise."""
+    rng = np.random.default_rng(seed)
+    events = np.frombuffer(rng.bytes(count * EVENT.itemsize), EVENT).copy()
+    if bits < 60:
+        for name in EVENT.names:
+            events[name] = rng.integers(0, min(1 << bits, 100), count)
+    assert_comes_back(events)
+
+
+def test_the_format_stays_as_it_is():
+    """Plain code predicts as compiled code does, and old files can be read: other guesses need a new magic."""
+    z = np.load(GOLDEN[0])
+    events = heap_events(*(z[name][:300] for name in ("op", "id", "size")), limit=1 << 36)
+    events["time"] = np.arange(len(events)) * 100
+    events["thread"] = events["by"] = 1
+    rows, masks, residuals, checksum = EventCodec().encode(events)
+    coded = zlib.crc32(b"".join([masks.tobytes(), *(part.tobytes() for part in residuals)]))
+    assert (len(events), rows, coded, checksum) == (596, 64, 3001445679, 5722588869841708965)
+
+
+def test_events_with_other_orders_come_back():
+    assert_comes_back(fabricate(sized(20_000, 500)))
+    assert_comes_back(fabricate(sized(20_000, 500))[::-1].copy())
+
+
+def test_the_smallest_block_and_too_large_ones(tmp_path):
+    file = written(tmp_path, packed(fabricate(1)))
+    (found,) = blocks.sections_of(file)
+    assert (found.first, found.stop, file.read_at(found.index_at, 5)) == (0, 1, b"index")
+    assert file.read_at(found.keyframe_at, found.keyframe_bytes) == b"keyframe"
+    assert unpacked(file, found).tobytes() == fabricate(1).tobytes()
+    with pytest.raises(BfcvizError):
+        EventCodec().encode(np.zeros(MOST_EVENTS + 1, EVENT))
+
+
+def test_damage_stays_in_its_block(tmp_path):
+    events = fabricate(sized(5000, 200))
+    size = len(events) // 5
+    good = packed(events, size)
+    ends = np.cumsum([len(part) for part in good])
+    whole, random, refused = b"".join(good), Random(1), 0
+    codec = EventCodec()
+    for _ in range(sized(60, 10)):
+        data, place = bytearray(whole), random.randrange(len(whole))
+        data[place] ^= 1 << random.randrange(8)
+        file = written(tmp_path, [bytes(data)])
+        hit = int(np.searchsorted(ends, place, "right"))
+        back = set()
+        for found in blocks.sections_of(file):
+            try:
+                part = unpacked(file, found, codec)
+            except DamagedBlock:
+                assert found.first // size == hit
+                refused += 1
+                continue
+            assert part.tobytes() == events[found.first : found.stop].tobytes()
+            back.add(found.first // size)
+        assert {*range(5)} - {hit} <= back
+    assert refused
+
+
+def test_every_cut_keeps_the_blocks_before_it(tmp_path):
+    good = packed(fabricate(60), 20)
+    whole = b"".join(good)
+    for cut in range(0, len(whole), 7):
+        file = written(tmp_path, [whole[:cut]])
+        complete = sum(cut >= end for end in np.cumsum([len(part) for part in good]))
+        assert [found.first for found in blocks.sections_of(file)] == [0, 20, 40][:complete]
+
+
+@given(st.integers(0, 2**32))
+def test_forged_payloads_are_refused_or_decoded_but_nothing_else(seed):
+    """A payload whose residuals and masks are noise, as an attacker can write it."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(1, 50))
+    masks = rng.integers(0, 1 << 16, count).astype(np.uint16)
+    residuals = [
+        rng.integers(0, 1 << 63, int(rng.integers(0, count + 1))).astype(np.uint64) for _ in range(16)
+    ]
+    with pytest.raises(DamagedBlock):
+        EventCodec().decode(1 << int(rng.integers(0, 19)), masks, residuals, 0)
+    with pytest.raises(DamagedBlock):
+        EventCodec().decode(3, masks, residuals, 0)
+
+
+def test_marks_need_almost_no_room():
+    events = np.zeros(sized(MOST_EVENTS, 2000), EVENT)
+    events["seq"] = np.arange(len(events))
+    events["kind"] = Kind.MARK
+    (section,) = packed(events)
+    assert len(section) < 1000 + len(events) // 100
