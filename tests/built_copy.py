@@ -1,6 +1,7 @@
 """A copy of the source tree, built apart: for `sanitizers.py` and `mutations.py`."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,13 +29,23 @@ def copy_source(folder):
     return Path(folder)
 
 
-def build(folder, flags=None):
-    """Compile the extension modules of a copy in place; `flags` of the C compiler and linker replace the usual ones.
+def build(folder, modules, flags):
+    """Compile some extension modules of a copy in place; the others stay Python.
+
+    Args:
+        folder: the copy.
+        modules: their names in `bfcviz`.
+        flags: of the C compiler and the linker, instead of the usual ones.
 
     Raises:
         SystemExit: one of them could not be compiled.
     """
-    more = {} if flags is None else {"BFCVIZ_CFLAGS": flags, "LDFLAGS": flags}
+    settings = folder / "pyproject.toml"
+    text = settings.read_text()
+    for whole, name in re.findall(r'(?m)(^    \{ name = "bfcviz\.(\w+)"(?s:.*?)^    \] \},\n)', text):
+        text = text if name in modules else text.replace(whole, "")
+    settings.write_text(text)
+    more = {"BFCVIZ_CFLAGS": flags, "LDFLAGS": flags}
     done = subprocess.run(
         [sys.executable, "-c", _BUILD, "-q", "build_ext", "--inplace"],
         cwd=folder,
@@ -43,7 +54,7 @@ def build(folder, flags=None):
         text=True,
         check=False,
     )
-    if done.returncode or not (folder / "bfcviz" / "_heap.abi3.so").exists():
+    if done.returncode or not all((folder / "bfcviz" / f"{name}.abi3.so").exists() for name in modules):
         raise SystemExit(f"the copy in {folder} could not be compiled:\n{done.stdout}{done.stderr}")
 
 
