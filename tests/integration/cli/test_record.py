@@ -109,7 +109,7 @@ def test_a_python_without_bfcviz_is_recorded_too(train, tmp_path):
     for part in Path(np.__file__).parents[1].glob("numpy*"):
         (only / part.name).symlink_to(part)
     python, folder = tmp_path / "venv" / "bin" / "python", tmp_path / "run.bfc"
-    path = {"PYTHONPATH": f"{ROOT / 'bfcviz' / 'live' / 'process' / 'startup'}{os.pathsep}{only}"}
+    path = {"PYTHONPATH": f"{ROOT / 'bfcviz' / 'live' / 'startup'}{os.pathsep}{only}"}
     code = "import sys, numpy; numpy.empty(5000, numpy.uint8); del sys.modules['bfcviz']; import bfcviz"
     words = ["env", *(f"{name}={value}" for name, value in path.items()), python, "-c", code]
     done = recording("--", *words, folder=folder, cwd=tmp_path)
