@@ -497,7 +497,8 @@ def export(figure: Any, path: str | os.PathLike[str], **options: Any) -> Path:
     Args:
         figure: what `bfcviz.draw` returns, or any plotly figure: `.html`, `.png`, `.svg`, `.pdf`, and the numbers that
             it shows as `.csv` or `.parquet`. Or a trace, or what else has one: its events as `.parquet`, `.csv`, Chrome
-            counters (`.json`) or a snapshot of PyTorch (`.pickle`).
+            counters (`.json`) or a snapshot of PyTorch (`.pickle`), or a page that steps through them without a kernel
+            (`.html`).
         path: the file to write.
         options: of a figure: `style="paper"` and `width_mm`; of a trace: `start` and `stop` (steps) and `overwrite`.
 
@@ -508,6 +509,10 @@ def export(figure: Any, path: str | os.PathLike[str], **options: Any) -> Path:
     """
     trace = figure if isinstance(figure, Trace) else getattr(figure, "trace", None)
     if isinstance(trace, Trace):
+        if Path(path).suffix.lower() == ".html":
+            from bfcviz.report.interactive import save_page  # noqa: PLC0415
+
+            return save_page(trace, path, **options)
         from bfcviz.exporters.convert import convert  # noqa: PLC0415
 
         convert(trace, path, **options)

@@ -39,7 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=FORMATS,
-        help="html (default): one page that needs no network and no script; md; json",
+        help="html (default): one page that needs no network and, unless it is interactive, no script; md; json",
+    )
+    parser.add_argument(
+        "--interactive",
+        action="store_true",
+        help="a page that steps through the events, zooms and searches, with its own script and without a network",
     )
     parser.add_argument(
         "--pool", metavar="NAME", help="the allocator to show: its name or number in the file"
@@ -57,6 +62,8 @@ def run(arguments: argparse.Namespace) -> int | None:
         BfcvizError: a page was asked for without a file to write.
     """
     form = arguments.format or _format_of(arguments.out)
+    if arguments.interactive and form != "html":
+        raise BfcvizError(f"--interactive makes a page, and --format {form} is none: leave one of them out")
     out = None
     if arguments.out is not None:
         out = writable(arguments.out, arguments.file, (f".{form}",), force=arguments.force)
@@ -66,7 +73,8 @@ def run(arguments: argparse.Namespace) -> int | None:
     file = arguments.file if ranks is None else str(ranks.worst_heap.place.file)
     with open_with_progress(file) as trace:
         pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
-        text = rendered(report_of(trace, *steps_of(arguments, trace), pool), form, ranks)
+        report = report_of(trace, *steps_of(arguments, trace), pool)
+        text = rendered(report, "interactive" if arguments.interactive else form, ranks)
     status = None if ranks is None else status_of(ranks)
     if out is None:
         print(text, end="")
@@ -78,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int | None:
 
 
 def rendered(report: HeapReport, form: str, ranks: RankSet | None = None) -> str:
-    """The report as text in one of `FORMATS`; below the ranks, of which it is about the worst."""
+    """The report as text in one of `FORMATS`, or `interactive`; below the ranks, of which it is about the worst."""
     if form == "json":
         from bfcviz.report.content import as_json  # noqa: PLC0415  each renderer only when it is needed
 
@@ -87,6 +95,10 @@ def rendered(report: HeapReport, form: str, ranks: RankSet | None = None) -> str
         from bfcviz.report.words import as_markdown  # noqa: PLC0415
 
         return as_markdown(report, ranks)
+    if form == "interactive":
+        from bfcviz.report.interactive import interactive_html  # noqa: PLC0415
+
+        return interactive_html(report, ranks)
     from bfcviz.report.page import as_html  # noqa: PLC0415  the colours of the figures import plotly
 
     return as_html(report, ranks)

@@ -275,6 +275,15 @@ def lay(
     return Page(data, layout)
 
 
+def below_each_other(panels: Sequence[Panel], heights: Sequence[int]) -> list[Place]:
+    """The place of each panel on a page of panels below each other, with plots of these heights in pixels."""
+    places, end = [], 0
+    for panel, height in zip(panels, heights, strict=True):
+        places.append(Place(0.0, 1.0, end + panel.above, height))
+        end += panel.above + height + BELOW
+    return places
+
+
 def compose(
     panels: Sequence[Panel], places: Sequence[Place], theme: Theme, margins: Margins | None = None
 ) -> Picture:

@@ -16,7 +16,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring, colouring
 from bfcviz.figures.export import picture_facts
 from bfcviz.figures.growth import growth_colouring
-from bfcviz.figures.panel import BELOW, Page, Panel, Picture, Place, compose, lay
+from bfcviz.figures.panel import Page, Panel, Picture, Place, below_each_other, compose, lay
 from bfcviz.figures.region_map.rows import last_event
 from bfcviz.figures.timelines import History, StepAxis, measure_history
 from bfcviz.figures.view_options import PLAIN, Look, Selected
@@ -210,11 +210,7 @@ class View(Generic[D]):
         heights = [height if highest is None else min(height, highest) for height in heights]
         look = replace(look, map_pixels=(look.map_pixels[0], heights[0]))
         panels = self.panels(data, heap, look)
-        places, end = [], 0
-        for panel, height in zip(panels, heights, strict=True):
-            places.append(Place(0.0, 1.0, end + panel.above, height))
-            end += panel.above + height + BELOW
-        return data, panels, places
+        return data, panels, below_each_other(panels, heights)
 
 
 VIEWS: Final[dict[str, View[Any]]] = {}

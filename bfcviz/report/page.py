@@ -156,8 +156,23 @@ _BARS: Final = {
 }
 
 
-def as_html(report: HeapReport, ranks: RankSet | None = None) -> str:
-    """The report as one page; of several ranks a table of them first."""
+class LivePart(NamedTuple):
+    """What a page with a script has besides: HTML below the verdict, rules of style, policy, and scripts."""
+
+    body: str = ""
+    style: str = ""
+    policy: str = _POLICY
+    scripts: str = ""
+
+
+_NO_SCRIPT: Final = LivePart()
+
+
+def as_html(report: HeapReport, ranks: RankSet | None = None, live: LivePart = _NO_SCRIPT) -> str:
+    """The report as one page; of several ranks a table of them first.
+
+    A script replaces the pictures, which are of class `still`.
+    """
     name = _safe(report.origin.source or "a trace")
     holders = coloured_holders(report.model)
     sizes = words.sizes(report)
@@ -165,6 +180,7 @@ def as_html(report: HeapReport, ranks: RankSet | None = None) -> str:
         "" if ranks is None else f"<h2>Ranks</h2>{ranks.html}<h2>{_safe(ranks.worst_heap.name)}</h2>",
         f'<header><span class="file">{name}</span> · {" · ".join(map(_safe, words.facts(report)))}</header>',
         _verdict(report),
+        live.body,
         '<div class="two"><section>',
         "<h2>The sizes</h2>",
         _table(sizes, [_BARS.get(row.name, "") for row in sizes]),
@@ -173,9 +189,10 @@ def as_html(report: HeapReport, ranks: RankSet | None = None) -> str:
         "</section></div>",
         _device(report),
         _way(report),
-        f"<h2>Memory map {_moment(report)}</h2>",
+        f'<div class="still"><h2>Memory map {_moment(report)}</h2>',
         _map(report),
         _over_time(report),
+        "</div>",
         _holders(report, holders),
         "<h2>Settings</h2>",
         f'<div class="plain">{_table(words.settings(report))}</div>',
@@ -186,10 +203,10 @@ def as_html(report: HeapReport, ranks: RankSet | None = None) -> str:
     ]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{live.policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{name}: {_safe(words.title(report))}</title><style>{style()}</style></head>"
-        f"<body>{''.join(body)}</body></html>\n"
+        f"<title>{name}: {_safe(words.title(report))}</title><style>{style()}{live.style}</style></head>"
+        f"<body>{''.join(body)}{live.scripts}</body></html>\n"
     )
 
 

@@ -3,3 +3,4 @@
 from bfcviz import _compiled
 
 _compiled.load("bfcviz._whatif")
+_compiled.load("bfcviz._packing")

@@ -1,27 +1,29 @@
 """What no allocator is, as policies beside real rules: a lower bound, and a plan of offsets for known lifetimes."""
 
-from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
+from time import monotonic
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz import native
 from bfcviz.errors import BrokenInvariant, InvalidRequest
 from bfcviz.events.trace import Trace
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.native import MAX_REGIONS
+from bfcviz.whatif.canonical_search import FOUND, IMPOSSIBLE, CanonicalSearch, PackingProblem
+from bfcviz.whatif.greedy_packing import Skyline, fill_gaps, first_overlap, stack
 from bfcviz.whatif.outcome import DriverCalls, Outcome, failed_allocations
 from bfcviz.whatif.policies.first_fit import FirstFitPool
 from bfcviz.whatif.policy import NO_LIMIT, Policy, PoolPolicy, checked_limit, origin_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream
 
 # ------------------------------------------------------------------------------
-# Interval packing: offsets for blocks whose lifetimes are all known, as low as greedy orders get them.
+# Interval packing: offsets for blocks whose lifetimes are all known, as low as possible.
 #
 # ::
 #
@@ -33,9 +35,13 @@ from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream
 #       +-----------------> requests
 #
 # Finding the least height is NP-hard (dynamic storage allocation: Garey and Johnson, Computers and Intractability,
-# SR2). The orders are those of published planners: by size and by time from Pisarchyk and Lee, Efficient Memory
-# Management for Deep Neural Net Inference (arXiv 2001.03288, "greedy by size"); by area, size times duration, as in
-# the offset assignment of TensorFlow Lite's and TVM's planners. No height is below the peak of the live bytes.
+# SR2). No height is below the peak of the live bytes. First come greedy plans, in the orders of published planners: by
+# size and by time from Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net Inference (arXiv 2001.03288,
+# "greedy by size"); by area, size times duration, as in the offset assignment of TensorFlow Lite's and TVM's planners.
+# Where none of them reaches the peak, a search looks for lower plans, as long as it may.
+
+SECONDS: Final = 2.0
+"""How long the search takes at most, unless asked otherwise."""
 
 MOST_EXACT: Final = 4096
 """Blocks that are placed in the lowest gap. The time grows with the square; all others are stacked above these."""
@@ -43,13 +49,20 @@ MOST_EXACT: Final = 4096
 SHARE_EXACT: Final = 10
 """Of more blocks, one in so many is placed in the lowest gap."""
 
-LIMIT_EXACT: Final = 10_000
+LIMIT_EXACT: Final = 30_000
 """But no more than these."""
+
+ENOUGH: Final = 0.0005
+"""The search ends at a plan that needs only so much more than the least that is proven, as a share of it."""
+
+MOST_PAIRS: Final = 1_000_000
+"""Pairs of blocks that live at one time; with more the search is too slow to find anything."""
 
 UNIT: Final = 256
 """Sizes are rounded up to a multiple of this, in bytes."""
 
-_BATCH: Final = 1024
+_STEPS: Final = 256
+_TELL: Final = 0.2  # seconds between two reports
 _FAR: Final = 1 << 62
 _MOST_PLANS: Final = 4
 
@@ -63,12 +76,14 @@ class Lifetimes:
         stop: index of the request that frees it; the number of requests, if none does.
         size: bytes, after rounding; 0: there is no such block.
         requests: number of requests.
+        time: of each request, in ns; int64[requests].
     """
 
     start: NDArray[np.int64]
     stop: NDArray[np.int64]
     size: NDArray[np.int64]
     requests: int
+    time: NDArray[np.int64]
 
     @classmethod
     def of(cls, stream: RequestStream) -> "Lifetimes":
@@ -78,7 +93,13 @@ class Lifetimes:
         for kind, found in ((ALLOCATE, start), (FREE, stop)):
             at = np.flatnonzero(rows["kind"] == kind)
             found[rows["block"][at]] = at
-        return cls(start, stop, -(-stream.block_sizes // UNIT) * UNIT, n)
+        return cls(start, stop, -(-stream.block_sizes // UNIT) * UNIT, n, rows["time"])
+
+    def columns(
+        self, blocks: NDArray[np.intp]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Start, stop and size of these blocks."""
+        return self.start[blocks], self.stop[blocks], self.size[blocks]
 
     @property
     def duration(self) -> NDArray[np.int64]:
@@ -103,53 +124,81 @@ class PackingPlan:
         lifetimes: of the blocks.
         offset: bytes from the start of the region, int64[blocks].
         order: how the plan was found.
+        least: no plan needs fewer bytes than these; proven.
     """
 
     lifetimes: Lifetimes
     offset: NDArray[np.int64]
     order: str
+    least: int = 0
 
     @cached_property
     def height(self) -> int:
         """Bytes of the region."""
         return int((self.offset + self.lifetimes.size)[self.lifetimes.size > 0].max(initial=0))
 
+    @property
+    def excess(self) -> float:
+        """How much more the height is than the least that is proven, as a share of that; 0: no plan needs less."""
+        return self.height / self.least - 1 if self.least else 0.0
 
-_plans: dict[str, PackingPlan] = {}  # by digest of the stream, the last used at the end
+
+_plans: dict[
+    tuple[str, float], PackingPlan
+] = {}  # by digest of the stream and seconds, the last used at the end
 _plans_lock = Lock()
 
 
-def kept_plan(stream: RequestStream) -> PackingPlan:
+def kept_plan(stream: RequestStream, seconds: float = SECONDS) -> PackingPlan:
     """As `pack`, but the last few plans are kept: searches ask for many limits of one stream."""
+    key = stream.digest, seconds
     with _plans_lock:
-        plan = _plans.pop(stream.digest, None)
-    plan = plan or pack(stream)
+        plan = _plans.pop(key, None)
+    plan = plan or pack(stream, seconds)
     with _plans_lock:
-        _plans[stream.digest] = plan
+        _plans[key] = plan
         if len(_plans) > _MOST_PLANS:
             del _plans[next(iter(_plans))]
     return plan
 
 
-def pack(stream: RequestStream) -> PackingPlan:
-    """The lowest of several greedy plans, checked; takes some seconds for 100,000 blocks."""
+def pack(
+    stream: RequestStream, seconds: float = SECONDS, report: Callable[[PackingPlan], bool] | None = None
+) -> PackingPlan:
+    """A plan as low as can be found: the lowest of several greedy ones, or one that a search finds; checked.
+
+    Args:
+        stream: the requests.
+        seconds: how long the search goes on at most; 0: there is none.
+        report: called with the greedy plan, each better one, and some times a second with the same one; where it
+            returns False, the search ends.
+    """
     lifetimes = Lifetimes.of(stream)
+    best = _greedy_plan(stream, lifetimes)
+    if report is not None:
+        report(best)
+    if best.excess > ENOUGH and seconds > 0 and _pairs(lifetimes) <= MOST_PAIRS:
+        best = _searched(best, seconds, report)
+    check_plan(best)
+    return best
+
+
+def _greedy_plan(stream: RequestStream, lifetimes: Lifetimes) -> PackingPlan:
     least = int(lifetimes.live.max(initial=0))
     size, duration = lifetimes.size, lifetimes.duration
     most = max(MOST_EXACT, min(len(size) // SHARE_EXACT, LIMIT_EXACT))
     orders = [("size", np.lexsort((-duration, -size)), most), ("duration", np.lexsort((-size, -duration)), 0)]
     if len(size) <= MOST_EXACT:
         orders.append(("area", np.argsort(-(size.astype(np.float64) * duration), kind="stable"), most))
-    best = _by_start(stream, lifetimes)
+    best = PackingPlan(lifetimes, _offsets_by_start(stream), "start", least)
     for name, order, exact in orders:
         if best.height > least:
-            plan = PackingPlan(lifetimes, _placed(lifetimes, order[size[order] > 0], exact), name)
-            best = min(best, plan, key=lambda each: each.height)
-    check_plan(best)
+            offset = _placed(lifetimes, order[size[order] > 0], exact)
+            best = min(best, PackingPlan(lifetimes, offset, name, least), key=lambda each: each.height)
     return best
 
 
-def _by_start(stream: RequestStream, lifetimes: Lifetimes) -> PackingPlan:
+def _offsets_by_start(stream: RequestStream) -> NDArray[np.int64]:
     """In the order of time, each block in the lowest gap: first fit."""
     outcome = PoolPolicy("first_fit", FirstFitPool, {"granule": UNIT}).serve(stream)
     if not outcome.fits:
@@ -158,72 +207,180 @@ def _by_start(stream: RequestStream, lifetimes: Lifetimes) -> PackingPlan:
     address = outcome.address[made].astype(np.int64)
     offset = np.zeros(stream.blocks, np.int64)
     offset[stream.rows["block"][made]] = address - address.min(initial=_FAR)
-    return PackingPlan(lifetimes, offset, "start")
+    return offset
 
 
 def _placed(lifetimes: Lifetimes, order: NDArray[np.intp], exact: int) -> NDArray[np.int64]:
     """Offsets: the first blocks of the order in the lowest gap, the others stacked on these, the longest first."""
     first, rest = order[:exact], order[exact:]
     offset = np.zeros(len(lifetimes.start), np.int64)
-    _fill_gaps(lifetimes, first, offset)
-    _stack(lifetimes, first, rest[np.argsort(-lifetimes.duration[rest], kind="stable")], offset)
+    low = np.zeros(len(first), np.int64)
+    fill_gaps(*lifetimes.columns(first), low)
+    offset[first] = low
+    if len(rest):
+        skyline = Skyline(lifetimes.requests)
+        for begin, end, top in zip(
+            *(each.tolist() for each in lifetimes.columns(first)[:2]),
+            (low + lifetimes.size[first]).tolist(),
+            strict=True,
+        ):
+            skyline.lift(begin, end, top)
+        rest = rest[np.argsort(-lifetimes.duration[rest], kind="stable")]
+        low = np.zeros(len(rest), np.int64)
+        stack(skyline, *lifetimes.columns(rest), low)
+        offset[rest] = low
     return offset
 
 
-def _fill_gaps(lifetimes: Lifetimes, order: NDArray[np.intp], offset: NDArray[np.int64]) -> None:
-    """Place each block in the lowest gap between those placed before it that live at some time with it."""
-    start, stop, size = (each[order] for each in (lifetimes.start, lifetimes.stop, lifetimes.size))
-    low, high = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
-    for at in range(len(order)):
-        lives = np.flatnonzero((start[:at] < stop[at]) & (stop[:at] > start[at]))
-        lives = lives[np.argsort(low[lives])]
-        ends = np.concatenate(([0], np.maximum.accumulate(high[lives])))
-        gaps = np.concatenate((low[lives], [_FAR])) - ends
-        low[at] = ends[np.argmax(gaps >= size[at])]
-        high[at] = low[at] + size[at]
-        if not at % _BATCH:
-            native.check_signals()
-    offset[order] = low
+_TABLE: Final = pa.schema(
+    [
+        ("allocation", pa.int64()),  # its number, in the order of the requests for memory that are not empty
+        ("request", pa.int64()),  # index among all requests: allocations, frees and marks
+        ("freed_at", pa.int64()),  # index of the request that frees it; null: none does
+        ("event", pa.int64()),  # index of its event in the trace; null: it is older than the trace
+        ("requested", pa.int64()),  # bytes
+        ("size", pa.int64()),  # bytes in the plan
+        ("offset", pa.int64()),  # bytes from the start of the region
+        ("stream", pa.int64()),
+        ("label", pa.string()),
+    ]
+)
 
 
-def _stack(
-    lifetimes: Lifetimes, below: NDArray[np.intp], order: NDArray[np.intp], offset: NDArray[np.int64]
-) -> None:
-    """Place each block above all placed ones that live at some time with it."""
-    if not len(order):
-        return
-    top = np.zeros(lifetimes.requests, np.int64)
-    start, stop, size = (each.tolist() for each in (lifetimes.start, lifetimes.stop, lifetimes.size))
-    for block in below.tolist():
-        part = top[start[block] : stop[block]]
-        np.maximum(part, offset[block] + size[block], out=part)
-    for number, block in enumerate(order.tolist()):
-        part = top[start[block] : stop[block]]
-        offset[block] = low = int(part.max())
-        part[:] = low + size[block]
-        if not number % _BATCH:
-            native.check_signals()
+def plan_table(plan: PackingPlan, stream: RequestStream) -> pa.Table:
+    """The place of each allocation, in the order of the requests; for an allocator that follows the plan."""
+    lifetimes, names = plan.lifetimes, stream.label_names
+    used = np.flatnonzero(lifetimes.size > 0)
+    used = used[np.argsort(lifetimes.start[used])]
+    start, stop, size = lifetimes.columns(used)
+    rows = stream.rows[start]
+    event = pa.array(rows["event"].astype(np.int64), mask=rows["event"] < 0)
+    columns = [
+        np.arange(len(used)),
+        start,
+        pa.array(stop, mask=stop == lifetimes.requests),
+        event,
+        rows["size"].astype(np.int64),
+        size,
+        plan.offset[used],
+        rows["stream"].astype(np.int64),
+        [names.get(label, "") for label in rows["label"].tolist()],
+    ]
+    return pa.Table.from_arrays([pa.array(column) for column in columns], schema=_TABLE)
 
 
 def check_plan(plan: PackingPlan) -> None:
     """Raise BrokenInvariant, if two blocks overlap (a bug of this module)."""
     lifetimes = plan.lifetimes
-    low, high = plan.offset.tolist(), (plan.offset + lifetimes.size).tolist()
     used = np.flatnonzero(lifetimes.size > 0)
-    at = np.concatenate((lifetimes.start[used], lifetimes.stop[used]))
-    order = np.argsort(at, kind="stable")
-    block, begins = np.tile(used, 2)[order].tolist(), (order < len(used)).tolist()
-    live: list[int] = []  # offsets, ascending
-    ends: list[int] = []
-    for number, begin in zip(block, begins, strict=True):
-        place = bisect_left(live, low[number])
-        if not begin:
-            del live[place], ends[place]
+    used = used[np.argsort(plan.offset[used], kind="stable")]
+    start, stop, size = lifetimes.columns(used)
+    offset = plan.offset[used]
+    found = first_overlap(Skyline(lifetimes.requests), start, stop, offset, offset + size)
+    if found >= 0:
+        raise BrokenInvariant(f"block {used[found]} of a packing plan overlaps with another one")
+
+
+# ------------------------------------------------------------------------------
+# The search below a greedy plan: several heights at once, each in several orders, a few steps of each in turn.
+#
+# The least height has half of all steps, for most jobs have a plan of that height, and it is often found in a second.
+# Where it is not, plans between the least and the best so far make the best one lower; and a height that is impossible
+# makes the least higher. The time that a search takes differs by orders of magnitude between heights and orders, so
+# none waits for another.
+
+
+class _Search:
+    """A race of searches below the best height known.
+
+    Args:
+        problem: the blocks.
+        orders: in which they are tried, and whether those with more bytes at their time come before.
+        best: the height of a known plan.
+        least: no height below is possible.
+
+    Attributes:
+        best: the height of the best plan so far.
+        least: no height below is possible.
+        offset: of the best plan that this found; None: none yet.
+    """
+
+    def __init__(
+        self, problem: PackingProblem, orders: Sequence[tuple[NDArray[np.int64], bool]], best: int, least: int
+    ) -> None:
+        self.best = best
+        self.least = least
+        self.offset: NDArray[np.int64] | None = None
+        self._problem = problem
+        self._orders = orders
+        self._searches: dict[int, list[CanonicalSearch]] = {}
+
+    def turn(self) -> None:
+        """Some steps of each search, until one of them has an answer."""
+        below = self.best - 1 - self.least
+        heights = [self.least + below * part // 8 for part in (0, 4, 0, 7)]
+        self._searches = {height: self._searches.get(height) or self._new(height) for height in heights}
+        for height in heights:
+            for search in self._searches[height]:
+                state = search.run(_STEPS)
+                if state == FOUND:
+                    self.offset = np.array(search.offset)
+                    self.best = int((self.offset + self._problem.size).max())
+                    return
+                if state == IMPOSSIBLE:
+                    self.least = height + 1
+                    return
+
+    def _new(self, height: int) -> list[CanonicalSearch]:
+        return [CanonicalSearch(self._problem, order, by_total, height) for order, by_total in self._orders]
+
+
+def _orders(
+    lifetimes: Lifetimes, used: NDArray[np.intp], problem: PackingProblem
+) -> list[tuple[NDArray[np.int64], bool]]:
+    """MiniMalloc's three orders, for durations in time and in sections; and one by the number of neighbours."""
+    start, stop, size = lifetimes.columns(used)
+    elapsed = lifetimes.time[np.minimum(stop, lifetimes.requests - 1)] - lifetimes.time[start]
+    found = []
+    for width in (elapsed if elapsed.any() else stop - start, problem.last - problem.first):
+        area = size.astype(np.float64) * width
+        by_width, by_area = np.lexsort((-area, -width)), np.lexsort((-width, -area))
+        found += [(by_width, True), (by_area, True), (by_width, False)]
+    return [*found, (np.lexsort((-size, -np.diff(problem.neighbours_at))), False)]
+
+
+def _searched(plan: PackingPlan, seconds: float, report: Callable[[PackingPlan], bool] | None) -> PackingPlan:
+    """The best plan that is found within so many seconds."""
+    until = monotonic() + seconds
+    lifetimes = plan.lifetimes
+    used = np.flatnonzero(lifetimes.size > 0)
+    start, stop, size = lifetimes.columns(used)
+    unit = int(np.gcd.reduce(size))
+    problem = PackingProblem(start, stop, size // unit)
+    search = _Search(problem, _orders(lifetimes, used, problem), plan.height // unit, plan.least // unit)
+    told = monotonic()
+    while plan.excess > ENOUGH and monotonic() < until:
+        search.turn()
+        if search.best * unit < plan.height:
+            assert search.offset is not None
+            offset = plan.offset.copy()
+            offset[used] = search.offset * unit
+            plan = PackingPlan(lifetimes, offset, "search", search.least * unit)
+        elif search.least * unit > plan.least:
+            plan = replace(plan, least=search.least * unit)
+        elif monotonic() - told < _TELL:
             continue
-        if (place and ends[place - 1] > low[number]) or (place < len(live) and live[place] < high[number]):
-            raise BrokenInvariant(f"block {number} of a packing plan overlaps with another one")
-        live.insert(place, low[number])
-        ends.insert(place, high[number])
+        told = monotonic()
+        if report is not None and not report(plan):
+            break
+    return plan
+
+
+def _pairs(lifetimes: Lifetimes) -> int:
+    """How many pairs of blocks live at one time."""
+    used = np.flatnonzero(lifetimes.size > 0)
+    start, stop = np.sort(lifetimes.start[used]), np.sort(lifetimes.stop[used])
+    return int((np.arange(len(used)) - np.searchsorted(stop, start, "right")).sum())
 
 
 # ------------------------------------------------------------------------------
@@ -231,12 +388,14 @@ def check_plan(plan: PackingPlan) -> None:
 #
 # `live_bytes` is a lower bound: a heap without any fragmentation, which has just the memory of its live blocks. No
 # rules need less, and only a driver that maps every block alone reaches it. `packed` is a plan and no bound: it
-# knows all lifetimes before the first request and puts the blocks into one region, by the best plan of
-# `interval_packing`. Rules without that knowledge seldom need less, but can: they may round less, return regions, or
-# map pages elsewhere.
+# knows all lifetimes before the first request and puts the blocks into one region, by the best plan found. Rules
+# without that knowledge seldom need less, but can: they may round less, return regions, or map pages elsewhere.
 
 LIVE_OPTIONS: Final[Mapping[str, Any]] = {"unit": 1}
 """`unit`: sizes are rounded up to a multiple of this, in bytes. Only with 1, without rounding, it is a lower bound."""
+
+PACKED_OPTIONS: Final[Mapping[str, Any]] = {"seconds": SECONDS}
+"""`seconds`: how long a search for a lower plan goes on at most."""
 
 BASE: Final = 0x7F0000000000
 _ALL_BITS: Final = (1 << 64) - 1
@@ -299,10 +458,21 @@ class LiveBytesPolicy:
 
 @dataclass(frozen=True)
 class PackedPolicy:
-    """One region in which every block has its place before the first request."""
+    """One region in which every block has its place before the first request.
+
+    Attributes:
+        options: of `PACKED_OPTIONS`.
+
+    Raises:
+        InvalidRequest: the seconds are below 0.
+    """
 
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     name: str = "packed"
+
+    def __post_init__(self) -> None:
+        if not self.options.get("seconds", SECONDS) >= 0:
+            raise InvalidRequest(f"the search takes {self.options['seconds']} seconds; give 0 or more")
 
     def serve(
         self,
@@ -314,7 +484,7 @@ class PackedPolicy:
     ) -> Outcome:
         """Serve all requests; as `Policy.serve`. Blocks that the plan puts above the limit fail."""
         checked_limit(limit)
-        plan = _plan(stream, limit)
+        plan = _plan(stream, limit, self.options.get("seconds", SECONDS))
         size = plan.lifetimes.size.copy()
         if limit is not None:
             size[plan.offset + size > limit] = 0
@@ -323,17 +493,17 @@ class PackedPolicy:
         return _outcome(_Task(self, stream, limit), placement, record=record, stop_at_failure=stop_at_failure)
 
 
-def _plan(stream: RequestStream, limit: int | None) -> PackingPlan:
+def _plan(stream: RequestStream, limit: int | None, seconds: float) -> PackingPlan:
     """The plan of all blocks that can fit under a limit: what never fits must not displace other blocks."""
     rows = stream.rows
     too_large = np.zeros(len(rows), bool)
     if limit is not None:
         too_large = (rows["kind"] == ALLOCATE) & (rows["size"] > limit // UNIT * UNIT)
     if not too_large.any():
-        return kept_plan(stream)
+        return kept_plan(stream, seconds)
     rows = rows.copy()
     rows["size"][too_large] = 0
-    return pack(replace(stream, rows=rows))
+    return pack(replace(stream, rows=rows), seconds)
 
 
 def _served_sizes(stream: RequestStream, size: NDArray[np.int64], limit: int) -> NDArray[np.int64]:

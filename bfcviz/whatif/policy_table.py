@@ -16,7 +16,7 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.formats.tensorflow import VERSIONS, round_up
 from bfcviz.formats.torch import Rules, divisions_of, divisions_text
 from bfcviz.units import GiB, KiB, MiB, format_bytes, parse_bytes
-from bfcviz.whatif.planner import LIVE_OPTIONS, LiveBytesPolicy, PackedPolicy
+from bfcviz.whatif.planner import LIVE_OPTIONS, PACKED_OPTIONS, LiveBytesPolicy, PackedPolicy
 from bfcviz.whatif.policies.bfc import BFC_OPTIONS, MEMORY_OPTIONS, BFCPolicy
 from bfcviz.whatif.policies.xla_policy import XLA_OPTIONS, XLAPolicy
 from bfcviz.whatif.policy import NO_LIMIT, Policy, PoolPolicy
@@ -47,6 +47,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "device": "bytes of the device: the limit is then that of set_per_process_memory_fraction; none: the limit is that "
     "of the device",
     "addresses": "of new segments: ascending or descending; of free blocks of one size the lowest is taken",
+    "seconds": "how long a plan below the greedy ones is searched at most",
     "unit": "sizes are rounded up to a multiple of this",
     "release_threshold": "bytes that the pool keeps; none: all",
     "reuse_across_streams": "a block that one stream freed may serve another",
@@ -121,6 +122,7 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
     ),
     "packed": PolicyEntry(
         "a plan, no allocator and no bound: one region, its places planned with all lifetimes known",
+        options=PACKED_OPTIONS,
         policy=PackedPolicy,
     ),
     "first_fit": PolicyEntry("first fit in one pool", ("first_fit", "FirstFitPool"), {"granule": 2 << 20}),

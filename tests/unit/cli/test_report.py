@@ -67,6 +67,7 @@ def test_the_suffix_chooses_the_format(file, tmp_path, capsys):
         ((), "a page needs a file: give -o report.html, or --format md"),
         (("-o", "r.txt"), "its name must end in .html"),
         (("-o", "r.md", "--format", "html"), "its name must end in .html"),
+        (("-o", "r.md", "--interactive"), "--interactive makes a page, and --format md is none"),
         (("-o", "r.html", "--pool", "none"), "the file has no allocator 'none'; it has 0: pool 0"),
     ],
 )

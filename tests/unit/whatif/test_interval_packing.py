@@ -55,7 +55,7 @@ def test_a_plan_that_knows_the_future_beats_the_order_of_time():
     requests = [(ALLOCATE, 0, MiB), (ALLOCATE, 1, MiB), (FREE, 0, 0), (ALLOCATE, 2, 2 * MiB)]
     plan = pack(stream_of(requests))
     assert plan.height == 3 * MiB
-    by_start = planner._by_start(stream_of(requests), plan.lifetimes)
+    by_start = replace(plan, offset=planner._offsets_by_start(stream_of(requests)))
     assert by_start.height == 4 * MiB
     assert plan.offset[1] == 2 * MiB
 
@@ -63,7 +63,9 @@ def test_a_plan_that_knows_the_future_beats_the_order_of_time():
 def test_the_plans_used_last_are_kept(monkeypatch):
     packed = []
     monkeypatch.setattr(planner, "_plans", {})
-    monkeypatch.setattr(planner, "pack", lambda stream: packed.append(stream) or pack(stream))
+    monkeypatch.setattr(
+        planner, "pack", lambda stream, seconds: packed.append(stream) or pack(stream, seconds)
+    )
     streams = [stream_of([(ALLOCATE, 0, (number + 1) * MiB)]) for number in range(planner._MOST_PLANS)]
     first, *_ = [kept_plan(stream) for stream in streams]
     assert kept_plan(streams[0]) is first

@@ -87,8 +87,9 @@ def test_all_limits_of_a_stream_are_planned_once(monkeypatch):
     planned = []
     plain = planner.pack
     monkeypatch.setattr(planner, "_plans", {})
-    for module in (planner, planner):
-        monkeypatch.setattr(module, "pack", lambda stream: planned.append(stream) or plain(stream))
+    monkeypatch.setattr(
+        planner, "pack", lambda stream, seconds: planned.append(stream) or plain(stream, seconds)
+    )
     stream = requests_of(sample_trace("lstm"))
     policy = policy_of("packed")
     peaks = {policy.serve(stream, limit).peak_reserved for limit in (None, 1 << 30, 1 << 28)}

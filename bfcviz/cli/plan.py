@@ -1,0 +1,119 @@
+"""`bfcviz plan`: one region with a place for each block of a job, planned ahead; what it saves, and its offsets."""
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from bfcviz.cli.command import INTERRUPTED
+from bfcviz.cli.common import add_request_arguments, asked_requests, search_control, writable
+from bfcviz.errors import InvalidRequest
+from bfcviz.events.storage.files import replacing
+from bfcviz.terminal import json_text, say
+from bfcviz.units import format_bytes
+from bfcviz.whatif.planner import PackingPlan, check_plan, pack, plan_table
+from bfcviz.whatif.policy_table import rules_to_fit
+from bfcviz.whatif.replay import searchable
+from bfcviz.whatif.requests import RequestStream
+
+SECONDS = 10.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `bfcviz plan`."""
+    add_request_arguments(parser)
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=SECONDS,
+        metavar="N",
+        help="how long to search for a plan below the first ones, which are made at once (default: %(default)g)",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="PATH.parquet", help="write the offset of each allocation"
+    )
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
+    parser.add_argument("--json", action="store_true", help="print one JSON object: sizes in bytes")
+
+
+def run(arguments: argparse.Namespace) -> int | None:
+    """Print what the plan needs, and write it. After Ctrl-C: the best plan so far, and exit status 130.
+
+    Raises:
+        InvalidRequest: the seconds are below 0, or the file has no requests to plan for.
+        FileError: the file cannot be read, or the plan cannot be written.
+        TraceError: the file has no such allocator.
+    """
+    if not arguments.seconds >= 0:
+        raise InvalidRequest(f"--seconds is {arguments.seconds:g}; give 0 or more")
+    out = arguments.output
+    if out is not None:
+        out = writable(out, arguments.file, [".parquet"], force=arguments.force)
+    stream = searchable(asked_requests(arguments))
+    plan, complete = _planned(stream, arguments.seconds)
+    reserved = _reserved(stream)
+    if out is not None:
+        with replacing(out, overwrite=True) as made:
+            pq.write_table(plan_table(plan, stream), made)
+    if arguments.json:
+        print(json_text(plan_json(plan, reserved, complete=complete)))
+    else:
+        say(*plan_lines(plan, stream, reserved))
+        if out is not None:
+            say(f"{out}: {format_bytes(out.stat().st_size)}")
+    return None if complete else INTERRUPTED
+
+
+def plan_lines(plan: PackingPlan, stream: RequestStream, reserved: int | None) -> list[str]:
+    """The height of a plan, how far it is from the least, and what it saves."""
+    least = "no plan needs less"
+    if plan.height > plan.least:
+        least = f"within {100 * plan.excess:.1f} % of the least that is proven, {format_bytes(plan.least)}"
+    lines = [f"one region of {format_bytes(plan.height)} has a place for each allocation: {least}"]
+    if reserved is not None:
+        saved = reserved - plan.height
+        lines.append(
+            f"the job's own allocator, simulated, reserves {format_bytes(reserved)}: "
+            + (f"the plan saves {format_bytes(saved)}" if saved > 0 else "the plan saves nothing")
+        )
+    return [*lines, *stream.notes]
+
+
+def plan_json(plan: PackingPlan, reserved: int | None, *, complete: bool) -> dict[str, Any]:
+    """The same as one object; sizes in bytes, null for what is not known."""
+    return {
+        "plan_bytes": plan.height,
+        "least_bytes": plan.least,
+        "found_by": plan.order,
+        "reserved_bytes": reserved,
+        "allocations": int((plan.lifetimes.size > 0).sum()),
+        "complete": complete,
+    }
+
+
+def _planned(stream: RequestStream, seconds: float) -> tuple[PackingPlan, bool]:
+    """The plan, and whether the search for it was not interrupted."""
+    begun = time.monotonic()
+    best: list[PackingPlan] = []
+    with search_control("Searching a plan") as control:
+
+        def report(plan: PackingPlan) -> bool:
+            best[:] = [plan]
+            control.report(int(1000 * (time.monotonic() - begun)), int(1000 * seconds), "")
+            return True
+
+        try:
+            return pack(stream, seconds, report), True
+        except KeyboardInterrupt:
+            if not best:
+                raise
+            check_plan(best[0])
+            return best[0], False
+
+
+def _reserved(stream: RequestStream) -> int | None:
+    """What the job's own rules reserve at the peak without a limit; None: the file does not say which these are."""
+    own = rules_to_fit(stream)
+    return own.policy.serve(stream).peak_reserved if own.role else None

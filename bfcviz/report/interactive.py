@@ -1,0 +1,543 @@
+"""The page without a kernel: the report of a file whose pictures the reader moves through, in one HTML file.
+
+It carries the events of one heap (`page_events`), what its labels, holders and colours are, and our figures without
+their data; the scripts beside this file replay the events and fill the figures. It asks nothing of a network.
+"""
+
+import json
+import os
+import re
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+import bfcviz.figures
+from bfcviz.analysis.diagnosis import Family
+from bfcviz.analysis.fit import fit_of
+from bfcviz.analysis.ranks import RankSet
+from bfcviz.code_places import places_of
+from bfcviz.events.labels import Labels
+from bfcviz.events.origin import regions_known, requested_bytes_known
+from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events, Kind
+from bfcviz.events.storage.files import replacing
+from bfcviz.events.trace import Trace
+from bfcviz.figures.bin_histogram import bin_panels, bins_of
+from bfcviz.figures.colouring import COLOURINGS, OTHER, colouring
+from bfcviz.figures.fragmentation_timeline import fragmentation_panel
+from bfcviz.figures.free_chunk_ladder import ladder_of, ladder_panel
+from bfcviz.figures.panel import Panel, below_each_other, lay
+from bfcviz.figures.region_map.figure import region_panel
+from bfcviz.figures.stats_timeline import stats_panel
+from bfcviz.figures.theme import DARK, LIGHT, Theme, holder_variables, variables
+from bfcviz.figures.view import HeapData
+from bfcviz.figures.view_options import Look
+from bfcviz.model import Model
+from bfcviz.model.grouping import UNNAMED, grouping, place_in_code
+from bfcviz.report.content import HeapReport, report_of
+from bfcviz.report.page import LivePart, as_html
+from bfcviz.report.page_events import compressed, heap_events, packed, packed_heap
+
+MOST_EVENTS: Final = 2_000_000
+"""Events of a page, unless it is asked for others: a browser needs about 150 bytes for each."""
+
+_BEFORE: Final = 0.75
+"""Of the events of a page that has not all: before the step shown."""
+
+
+def interactive_html(report: HeapReport, ranks: RankSet | None = None, most: int = MOST_EVENTS) -> str:
+    """The report as one page that replays the heap; of several ranks that of the worst.
+
+    Args:
+        report: of a trace.
+        ranks: of several files, a table of them comes first.
+        most: events of the page; of a longer trace it has those around the step shown, and says so.
+
+    Raises:
+        BfcvizError: addresses are too large for a page.
+    """
+    model = report.model
+    if not len(model.trace):
+        return as_html(report, ranks)
+    scripts = [_plotly(), _page_script()]
+    hashes = " ".join(
+        f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts
+    )
+    first, last = _window(report, most)
+    live = LivePart(
+        body=_body(report, first, last),
+        style=_STYLE,
+        policy=(
+            f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+            "base-uri 'none'; form-action 'none'"
+        ),
+        scripts=(
+            f'<script type="application/json" id="data">{_json(_page_data(report, first, last))}</script>'
+            f'<script>{scripts[0]}</script><script type="module">{scripts[1]}</script>'
+        ),
+    )
+    return as_html(report, ranks, live)
+
+
+def save_page(  # noqa: PLR0913  three of them are the steps and the heap
+    trace: Trace,
+    path: str | os.PathLike[str],
+    start: int | None = None,
+    stop: int | None = None,
+    pool: int | None = None,
+    *,
+    overwrite: bool = False,
+) -> Path:
+    """Write the page of a trace, and return its path; `start`, `stop` and `pool` as for `report_of`.
+
+    Raises:
+        FileError: the file cannot be written.
+        TraceError: the trace has no such steps or heap.
+        BfcvizError: addresses are too large for a page.
+    """
+    page = interactive_html(report_of(trace, start, stop, pool))
+    with replacing(Path(path), overwrite=overwrite) as made:
+        made.write_text(page, encoding="utf-8")
+    return Path(path)
+
+
+def _window(report: HeapReport, most: int) -> tuple[int, int]:
+    """The steps of the page: all of the report, or those around the step shown."""
+    first, last = report.steps
+    if last - first <= most:
+        return first, last
+    begin = min(max(report.model.step - int(_BEFORE * most), first), last - most)
+    return begin, begin + most
+
+
+# ------------------------------------------------------------------------------
+# The scripts.
+
+_MODULES: Final = ("page_heap.js", "page_map.js", "page_view.js")
+
+
+@cache
+def _plotly() -> str:
+    """Plotly's script, with the trace types of our figures."""
+    return Path(bfcviz.figures.__file__).with_name("plotly.min.js").read_text(encoding="utf-8")
+
+
+@cache
+def page_modules() -> str:
+    """The scripts of the page as one module: what one imports from another stands before it."""
+    texts = [Path(__file__).with_name(name).read_text(encoding="utf-8") for name in _MODULES]
+    return re.sub(r"^(?:import .* from .*;\n|export )", "", "\n".join(texts), flags=re.MULTILINE)
+
+
+def _page_script() -> str:
+    return f"{page_modules()}\nstart();\n"
+
+
+def _json(value: object) -> str:
+    """JSON that cannot end the script element around it."""
+    return json.dumps(value, separators=(",", ":"), default=_plain).replace("<", "\\u003c")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return [None if isinstance(each, float) and np.isnan(each) else each for each in value.tolist()]
+    if isinstance(value, np.generic):
+        return value.item()
+    if hasattr(value, "to_plotly_json"):
+        return value.to_plotly_json()
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+# ------------------------------------------------------------------------------
+# The data.
+
+
+def _page_data(report: HeapReport, first: int, last: int) -> dict[str, Any]:
+    model, pool = report.model, report.pool
+    trace = model.trace
+    events = heap_events(trace, pool, first, last)
+    heap = packed_heap(model, events, first)
+    owned = _owned(model, events, first)
+    settings = fit_of(model, 1).found if report.shown.requested == 0 else report.shown
+    rounding = fit_of(model, 1).found.rounded
+    details = trace.origin.details
+    return {
+        "heap": heap,
+        "heap_rows": heap["rows"],
+        "heap_start_peak": heap["start"]["peak_bytes_in_use"],
+        "first": first,
+        "last": last,
+        "shown_step": model.step,
+        "shown_name": "failure" if report.has_failure else "peak",
+        "limit": trace.origin.pools[pool].limit,
+        "rounding": max(int(rounding), 1),
+        "apart": {Family.TORCH: "torch", Family.CUPY: "cupy"}.get(settings.settings.family),
+        "free_known": regions_known(details, pool),
+        "requested_known": requested_bytes_known(details, pool),
+        "labels": compressed(_json(_label_texts(trace.labels, np.unique(owned["label"]).tolist())).encode()),
+        "groupings": list(_groupings(trace, pool, owned)),
+        "colourings": list(_colourings(model, owned)),
+        "themes": {theme.name: _theme(theme) for theme in (LIGHT, DARK)},
+        **_figures(model, (first, last)),
+    }
+
+
+_OWNED: Final = np.dtype(
+    [
+        ("size", "<u8"),
+        ("requested", "<u8"),
+        ("born", "<u8"),
+        ("label", "<u4"),
+        ("thread", "<u2"),
+        ("stream", "<u2"),
+    ]
+)
+
+
+def _owned(model: Model, events: Events, first: int) -> NDArray[np.void]:
+    """The chunks in use that the page begins with (free ones as zeros), then those of each ALLOCATE; of `_OWNED`."""
+    with model.visiting(first):
+        rows = model.table.chunk_rows()
+    made = events[events["kind"] == Kind.ALLOCATE]
+    found = np.zeros(len(rows) + len(made), _OWNED)
+    for name in _OWNED.names or ():
+        found[name] = np.concatenate([rows[name], made["seq" if name == "born" else name]])
+    return found
+
+
+_LONGEST: Final = 500
+"""Characters of a text of a label."""
+_MOST_FRAMES: Final = 200
+
+
+def _label_texts(labels: Labels, used: Sequence[int]) -> dict[str, Any]:
+    """The texts of these labels by number; frames of stacks once each."""
+    count = max(used, default=0) + 1
+    names, places = [""] * count, [""] * count
+    stacks: list[Sequence[int]] = [()] * count
+    details: list[Mapping[str, str]] = [{}] * count
+    frames: dict[str, int] = {}
+    for number in used:
+        name, more = labels[number]
+        stack = more.get("stack", "")
+        names[number], places[number] = _cut(name), _cut(place_in_code(stack))
+        stacks[number] = [
+            frames.setdefault(_cut(line), len(frames)) for line in stack.split("\n")[:_MOST_FRAMES] if line
+        ]
+        details[number] = {_cut(key): _cut(value) for key, value in more.items() if key != "stack" and value}
+    own = [int(any(place.is_python for place in places_of(frame))) for frame in frames]
+    return {
+        "names": names,
+        "places": places,
+        "stacks": stacks,
+        "details": details,
+        "frames": list(frames),
+        "own": own,
+    }
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 3]}…{text[1 - 2 * _LONGEST // 3 :]}"
+
+
+_GROUPINGS: Final = {
+    "line": "line of code",
+    "op": "label",
+    "kind": "kind",
+    "phase": "phase",
+    "shape": "shape",
+    "data_type": "data type",
+    "stream": "stream",
+    "thread": "thread",
+}
+
+
+def _groupings(trace: Trace, pool: int, owned: NDArray[np.void]) -> Iterator[dict[str, Any]]:
+    """What holders are found by, where it tells something: the path of each value, and of each chunk its value."""
+    for by, title in _GROUPINGS.items():
+        how = grouping(trace, pool, by)
+        codes = how.codes(owned).astype(np.int64)
+        paths = [""] * (int(codes.max(initial=0)) + 1)
+        for code in np.unique(codes).tolist():
+            paths[code] = how.text(how.path(code))
+        told = {path for path in paths if path}
+        if by != "op" and not told - {UNNAMED[by]}:
+            continue
+        if by in {"stream", "thread"} and len(told) < 2:
+            continue
+        found = {"name": by, "title": title, "unnamed": UNNAMED[by], "paths": paths}
+        if by in {"kind", "phase"}:
+            yield found | {"of": f"allocation {by}", "codes": packed(codes)}
+        else:
+            yield found | {"of": by if by in {"stream", "thread"} else "label"}
+
+
+_COLOURINGS: Final = {
+    "holder": "label",
+    "kind": "allocation kind",
+    "state": "state",
+    "size": "bin",
+    "stream": "stream",
+}
+"""Colouring -> what a chunk's class goes by."""
+
+
+def _colourings(model: Model, owned: NDArray[np.void]) -> Iterator[dict[str, Any]]:
+    """The colourings: the class of each value, and the colours of the classes. That by holder is of the step shown."""
+    trace, pool = model.trace, model.pool
+    for name, of in _COLOURINGS.items():
+        chunks = model.chunks() if name == "holder" else None
+        light, dark = (colouring(trace, pool, name, theme, chunks) for theme in (LIGHT, DARK))
+        records = owned
+        if of == "bin":
+            records = np.zeros(NUM_BINS, _OWNED)
+            records["size"] = MIN_CHUNK << np.arange(NUM_BINS)
+        if not len(records):
+            continue
+        classes = light.classes(records, model.step)
+        found = {
+            "name": name,
+            "title": "holder" if name == "holder" else COLOURINGS[name],
+            "of": of,
+            "names": light.names,
+            "fills": {
+                each.name: [paint.fill for paint in made.paints]
+                for each, made in ((LIGHT, light), (DARK, dark))
+            },
+            "waste": light.shows_waste,
+        }
+        if name == "kind":
+            codes = grouping(trace, pool, "kind").codes(owned).astype(np.int64)
+            if not codes.any():
+                continue
+            yield found | {"table": _table(codes, classes), "codes": packed(codes)}
+        elif of in {"label", "stream"}:
+            if of == "stream" and len(np.unique(owned["stream"])) < 2:
+                continue
+            yield found | {"table": _table(owned[of].astype(np.int64), classes)}
+        else:
+            yield found | {"table": classes.tolist() if of == "bin" else [0]}
+
+
+def _table(values: NDArray[np.int64], classes: NDArray[np.uint8]) -> list[int]:
+    """The class of each value; for values that do not occur, the last one."""
+    table = np.full(int(values.max(initial=0)) + 1, min(int(classes.max(initial=0)), OTHER), np.intp)
+    table[values] = classes
+    found: list[int] = table.tolist()
+    return found
+
+
+def _theme(theme: Theme) -> dict[str, str]:
+    """The colours that the canvas needs."""
+    return {
+        "paper": theme.paper,
+        "text": theme.text,
+        "muted": theme.muted,
+        "free": theme.free.fill,
+        "waste": theme.waste.fill,
+        "pool_line": theme.pool.line,
+        "highlight": theme.highlight,
+        "selection": theme.selection,
+        "search": theme.search,
+        "fit": theme.fit,
+    }
+
+
+# ------------------------------------------------------------------------------
+# The figures without what the script fills in.
+
+_FILLED: Final = ("x", "y", "text", "hovertext", "width", "offset", "meta")
+_HEIGHTS: Final = {"map": 400, "stats": 190, "fragmentation": 150, "bins": 130, "ladder": 300}
+"""Pixels of a plot."""
+_KEPT: Final = {"stats": (7, 8, 9, 10)}
+"""Traces that no script fills: the limit, marks, phases, and failures."""
+
+
+def _figures(model: Model, steps: tuple[int, int]) -> dict[str, Any]:
+    """The figures in both themes; and the bytes of a unit of the timeline's axis."""
+    found: dict[str, dict[str, Any]] = {}
+    whole = steps == (model.trace.first, len(model.trace))
+    divisor = 1.0
+    for theme in (LIGHT, DARK):
+        look = Look(theme=theme.name, steps=None if whole else steps, colour="holder", legend=False)
+        heap = HeapData(model, brief=True)
+        history = heap.history(look)
+        stats = stats_panel(history, None, look)
+        divisor = stats.y_unit
+        panels: dict[str, Sequence[Panel]] = {
+            "map": [_map_panel(model, look)],
+            "stats": [stats],
+            "fragmentation": [fragmentation_panel(history, None, look, brief=True)],
+            "bins": bin_panels(bins_of(heap, look), look),
+            "ladder": [ladder_panel(ladder_of(model, look), model.trace.labels, look)],
+        }
+        found[theme.name] = {name: _figure(name, each, theme) for name, each in panels.items()}
+    return {"figures": found, "divisor": divisor}
+
+
+def _map_panel(model: Model, look: Look) -> Panel:
+    """The map with its axes and nothing in it: the script paints the chunks."""
+    nothing = {
+        "type": "scatter",
+        "mode": "none",
+        "x": [0.0],
+        "y": [0.0],
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+    panel = region_panel(model, None, look)
+    caption = "addresses rise left to right, then down; widths to scale; Ctrl and the wheel zoom"
+    return replace(panel, traces=[nothing], legend=False, caption=caption)
+
+
+def _figure(name: str, panels: Sequence[Panel], theme: Theme) -> dict[str, Any]:
+    page = lay(panels, below_each_other(panels, [_HEIGHTS[name]] * len(panels)), theme)
+    data = [
+        {
+            key: [] if key in _FILLED and number not in _KEPT.get(name, ()) else value
+            for key, value in trace.items()
+        }
+        for number, trace in enumerate(page.data)
+    ]
+    if name == "bins":
+        data = [
+            each | {"x": list(range(NUM_BINS))} if number % 6 in {1, 2} else each
+            for number, each in enumerate(data)
+        ]
+    if name == "ladder":
+        data = [each | {"offset": 0} if each["type"] == "bar" else each for each in data]
+    return {"data": data, "layout": page.layout}
+
+
+# ------------------------------------------------------------------------------
+# The elements that the script fills.
+
+
+def _body(report: HeapReport, first: int, last: int) -> str:
+    """The elements, hidden until the script has read the events."""
+    known = regions_known(report.origin.details, report.pool)
+    bars = _BARS if known else ""
+    fragmentation = _timeline("fragmentation") if known else ""
+    whole = (first, last) == report.steps
+    note = (
+        ""
+        if whole
+        else (
+            f'<p class="muted">This page has the events of steps {first:,} to {last:,}; the file has '
+            f"{report.length:,} events: <code>bfcviz view</code> shows all.</p>"
+        )
+    )
+    heaps = len(report.origin.pools)
+    if heaps > 1:
+        note += f'<p class="muted">This page shows one of the {heaps:,} heaps of the file: --pool chooses another.</p>'
+    return (
+        f'{note}<p id="status" role="status">This part needs a script: the pictures below do not.</p>'
+        f'<section id="app" hidden aria-label="the heap, step by step">{_CONTROLS}'
+        f'<div class="columns"><div class="pictures">{_MAP}{_timeline("stats")}{_SLIDER}{bars}{fragmentation}</div>'
+        f'<aside>{_ASIDE}</aside></div><p id="told" class="unseen" aria-live="polite"></p></section>'
+    )
+
+
+def _timeline(name: str) -> str:
+    return f'<div class="timeline"><div id="{name}"></div><div class="step-line" hidden></div></div>'
+
+
+_CONTROLS: Final = """
+<div class="controls">
+<span class="group" role="group" aria-label="steps">
+<button type="button" id="first" title="first step (Home)" aria-label="first step">|◀</button>
+<button type="button" id="back" title="one event back (←; with Shift ten)" aria-label="one event back">◀</button>
+<input id="step" inputmode="numeric" aria-label="step" size="9">
+<button type="button" id="forward" title="one event forward (→; with Shift ten)"
+aria-label="one event forward">▶</button>
+<button type="button" id="last" title="last step (End)" aria-label="last step">▶|</button>
+<button type="button" id="shown" title="the step that the report is about">peak</button></span>
+<label>colour <select id="colour"></select></label>
+<label>search <input id="search" type="search" placeholder="label, file, 0x…, >100MiB" size="22"></label>
+<output id="hits" for="search"></output>
+<label>would it fit? <input id="fit" placeholder="512MiB" size="9"></label>
+<button type="button" id="theme" title="light or dark">◐</button>
+</div>
+<p id="answer" aria-live="polite"></p>
+<div id="event" class="muted"></div>
+<div id="legend"></div>
+"""
+
+_MAP: Final = """
+<div id="map"><canvas id="canvas" aria-hidden="true"></canvas>
+<div id="map-plot"></div><div id="tip" role="tooltip" hidden></div></div>
+"""
+
+_SLIDER: Final = '<input id="slider" type="range" step="1" aria-label="step">'
+
+_BARS: Final = '<div class="bars"><div id="ladder"></div><div id="bins"></div></div>'
+
+_ASIDE: Final = """
+<div id="numbers"></div>
+<h3>Who holds it <select id="by" aria-label="find holders by"></select></h3>
+<table><tbody id="holders"></tbody></table>
+<h3>The chosen chunk</h3>
+<div id="pane"></div>
+"""
+
+_STYLE: Final = f"""
+:root[data-theme="light"]{{{variables(LIGHT)}{holder_variables(LIGHT)}}}
+:root[data-theme="dark"]{{{variables(DARK)}{holder_variables(DARK)}}}
+body{{max-width:1500px}}
+[hidden]{{display:none!important}}
+#app{{margin:10px 0 24px;font-size:14px;line-height:1.4}}
+#app h3{{margin:14px 0 4px}}
+.controls{{display:flex;flex-wrap:wrap;gap:6px 16px;align-items:center;padding:8px 0;border-top:1px solid var(--grid)}}
+.group{{display:inline-flex;gap:3px;align-items:center}}
+#app button,#app input,#app select{{font:inherit;color:inherit;background:var(--paper);border:1px solid var(--muted);
+  border-radius:4px;padding:3px 7px;min-height:28px}}
+#app button{{cursor:pointer}}
+#app :focus-visible{{outline:3px solid var(--mark);outline-offset:1px}}
+#app .link{{border:0;padding:0;min-height:0;background:none;text-align:left;text-decoration:underline dotted;
+  overflow-wrap:anywhere}}
+#app .link[aria-pressed=true]{{font-weight:700;text-decoration:underline}}
+#event{{min-height:20px;overflow-wrap:anywhere;unicode-bidi:isolate}}
+#answer{{font-weight:600;max-width:none;overflow-wrap:anywhere;unicode-bidi:isolate}}
+#answer:empty{{display:none}}
+#legend{{display:flex;flex-wrap:wrap;gap:2px 14px;font-size:12px;margin-top:4px}}
+.swatch{{display:inline-block;width:11px;height:11px;margin-right:5px;outline:1px solid var(--pool-line);
+  outline-offset:-1px;flex:none}}
+.columns{{display:grid;grid-template-columns:minmax(0,1fr) 340px;gap:0 24px}}
+.pictures{{min-width:0}}
+#map,.timeline{{position:relative}}
+#canvas{{position:absolute;pointer-events:none}}
+#map-plot{{position:relative}}
+#tip{{position:absolute;z-index:2;pointer-events:none;max-width:420px;padding:6px 9px;font-size:12px;
+  background:var(--paper);border:1px solid var(--muted);overflow-wrap:anywhere}}
+#tip *{{unicode-bidi:isolate}}
+.step-line{{position:absolute;left:-1px;width:2px;background:var(--mark);pointer-events:none}}
+#app #slider{{display:block;padding:0;border:0;accent-color:var(--in-use);margin-bottom:14px}}
+.bars{{display:grid;grid-template-columns:1fr 1fr;gap:0 12px}}
+.bars>*{{min-width:0}}
+aside{{min-width:0;overflow-wrap:anywhere}}
+#numbers{{display:grid;grid-template-columns:1fr 1fr;gap:6px 14px}}
+#numbers>div{{display:flex;flex-direction:column;font-size:12px;line-height:1.25;font-variant-numeric:tabular-nums}}
+#numbers b{{font-size:18px}}
+#app td{{padding:2px 6px 2px 0;font-size:13px;border:0}}
+#app td:first-child{{width:99%}}
+.holder{{display:flex;align-items:baseline}}
+#app td.share{{min-width:56px}}
+#app .bar{{height:9px;outline:1px solid var(--pool-line);outline-offset:-1px;margin-top:4px}}
+#holders td:first-child,#pane h3,#pane dd,#pane li{{unicode-bidi:isolate}}
+#pane dl{{display:grid;grid-template-columns:max-content 1fr;gap:2px 10px;margin:0;font-size:13px}}
+#pane dt{{color:var(--muted)}}
+#pane dd{{margin:0;overflow-wrap:anywhere}}
+#pane ol{{padding-left:18px;font:12px/1.35 ui-monospace,monospace;max-height:340px;overflow:auto}}
+#pane li{{margin:0 0 2px}}
+.unseen{{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}}
+@media (max-width:1000px){{.columns,.bars{{grid-template-columns:minmax(0,1fr)}}}}
+@media (max-width:700px){{#app table{{display:table}}#app tbody{{display:table-row-group}}#app tr{{display:table-row}}
+  #app td{{display:table-cell}}}}
+@media print{{.controls,#slider{{display:none}}}}
+"""

@@ -1,0 +1,323 @@
+// The region map of a page without a kernel, painted on a canvas under plotly's axes: its cost depends on pixels and
+// chunks, a few milliseconds for 50,000 chunks. It lays out rows as bfcviz/figures/region_map/rows.py and mixes colours
+// as traces.py: a pixel shows the colours of its bytes by their share.
+
+import { FREE_CHUNK, IN_USE, NOTHING } from "./page_heap.js";
+
+const WRAPPED_ROWS = 16; // rows, if the regions alone do not need more
+const TOP = 0.08; // the edges of a box, as parts of a row's height
+const BOTTOM = 0.92;
+const FAINTEST = 0.3; // of a pixel: a lone chunk in it stays visible
+const FADE = 0.78; // the share of the paper's colour in a chunk outside of the chosen holder
+const NARROW = 14; // pixels: a narrower outlined chunk gets a marker, too
+const GAP = 4; // pixels: a narrower box has no line at its end
+const MOST_TEXTS = 150;
+const LETTER = 6.2; // pixels of a letter, on average
+const MOST_FRAMES = 64; // rows with a frame
+const MOST_CELLS = 250_000; // of the picture: with many rows they are wider than a pixel
+const LEAST_GAPS = 3; // pixels of a row: less high ones have no gap
+const ROUNDING = 1e-6; // of a cell: sums of parts are not exact
+
+export const STRONG = 3; // pixels of an outline that must be seen
+
+// The rows of regions (by address): a long region wraps like text. `first` is the first row of each.
+export function lay_out(regions) {
+  const allowed = regions.length <= WRAPPED_ROWS / 2 ? WRAPPED_ROWS : regions.length + WRAPPED_ROWS;
+  const needed = (width) => regions.reduce((sum, region) => sum + Math.ceil(region.size / width), 0);
+  let width = 256;
+  while (regions.length && needed(width) > allowed) width *= 2;
+  let rows = 0;
+  const placed = regions.map((region) => {
+    const first = rows;
+    rows += Math.ceil(region.size / width);
+    return { ...region, first };
+  });
+  return { width, rows, regions: placed, by_slot: new Map(placed.map((region) => [region.slot, region])) };
+}
+
+export function rgb(colour) {
+  return [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+}
+
+function mixed(one, other, share) {
+  return one.map((part, at) => part + (other[at] - part) * share);
+}
+
+function contrasting(fill) {
+  const [red, green, blue] = fill.map((part) => (part <= 10 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#FFF";
+}
+
+// Calls `each(row, left, right)` for the pieces of an address range, in bytes from the left edge of a row.
+function pieces(layout, region, address, size, each) {
+  const { width } = layout;
+  const begin = address - region.address;
+  const end = begin + size;
+  for (let row = Math.floor(begin / width); row * width < end; row += 1) {
+    each(region.first + row, Math.max(begin - row * width, 0), Math.min(end - row * width, width));
+  }
+}
+
+export class MapCanvas {
+  // `heap`: what is painted; `canvas`: the element.
+  constructor(heap, canvas) {
+    Object.assign(this, { heap, canvas, layout: null, version: -1, view: null });
+    this.lines = document.createElement("canvas");
+  }
+
+  // The rows at the present step.
+  get rows() {
+    if (this.version !== this.heap.regions_version) {
+      this.layout = lay_out(this.heap.regions_by_address());
+      this.version = this.heap.regions_version;
+    }
+    return this.layout;
+  }
+
+  // Paint the chunks.
+  //
+  // view: {left, right} in bytes, {top, bottom} in rows, {width, height} of the canvas in pixels of the page.
+  // look: {theme, fills, class_of(chunk), waste, is_faded(chunk) or null, name_of(chunk), outlines: [{spans, colour,
+  // width, dash, fill}]}; spans are [{address, size, region}].
+  paint(view, look) {
+    const { canvas } = this;
+    const ratio = globalThis.devicePixelRatio || 1;
+    const [wide, high] = [Math.round(view.width * ratio), Math.round(view.height * ratio)];
+    if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
+    canvas.style.width = `${view.width}px`;
+    canvas.style.height = `${view.height}px`;
+    this.view = view;
+    const context = canvas.getContext("2d");
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, wide, high);
+    const layout = this.rows;
+    if (!layout.rows || view.right <= view.left) return;
+    const first = Math.max(Math.floor(view.top), 0);
+    const stop = Math.min(Math.ceil(view.bottom), layout.rows);
+    if (stop <= first) return;
+    const cells = this.cells(layout, view, look, { first, stop, wide, high });
+    this.draw_lines(context, cells, view, { first, stop, wide, high });
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    this.draw_frames(context, layout, look.theme, { first, stop });
+    this.draw_boxes(context, layout, look, { first, stop });
+    for (const outline of look.outlines) this.draw_outline(context, layout, outline);
+  }
+
+  // The colour of each cell: a line of cells a row, or several rows in one where there are more rows than pixels.
+  //
+  // A range of cells adds its colour where it begins and takes it away where it ends; running sums along each line then
+  // give what a cell has. So a chunk costs the same however wide it is.
+  cells(layout, view, look, { first, stop, wide, high }) {
+    const lines = Math.min(stop - first, high);
+    const across = Math.min(wide, Math.ceil(MOST_CELLS / lines));
+    const count = lines * (across + 2); // two more: where ranges end
+    if (this.sums?.[0].length !== count) this.sums = Array.from({ length: 5 }, () => new Float64Array(count));
+    else for (const each of this.sums) each.fill(0);
+    const [red, green, blue, used, region] = this.sums;
+    const scale = across / (view.right - view.left);
+    const { state, address, size, requested, region: slots } = this.heap.chunks;
+    const paper = rgb(look.theme.paper);
+    const fills = look.fills.map(rgb);
+    const pale = fills.map((fill) => mixed(fill, paper, FADE));
+    const waste = rgb(look.theme.waste);
+    const { class_of, is_faded } = look;
+    const add = (at, amount, fill) => {
+      region[at] += amount;
+      if (fill === null) return;
+      used[at] += amount;
+      red[at] += amount * fill[0];
+      green[at] += amount * fill[1];
+      blue[at] += amount * fill[2];
+    };
+    // From `place` on, each cell has `sign` more; the cell that `place` is in has a part of it.
+    const step = (base, place, sign, fill) => {
+      const cell = Math.floor(place);
+      const part = cell + 1 - place;
+      add(base + cell, sign * part, fill);
+      add(base + cell + 1, sign * (1 - part), fill);
+    };
+    const cover = (line, left, right, fill) => {
+      const begin = Math.max((left - view.left) * scale, 0);
+      const end = Math.min((right - view.left) * scale, across);
+      if (end <= begin) return;
+      step(line * (across + 2), begin, 1, fill);
+      step(line * (across + 2), end, -1, fill);
+    };
+    const { width } = layout;
+    for (let chunk = 0; chunk < state.length; chunk += 1) {
+      if (state[chunk] === NOTHING) continue;
+      const place = layout.by_slot.get(slots[chunk]);
+      const begin = address[chunk] - place.address;
+      const end = begin + size[chunk];
+      const in_use = state[chunk] === IN_USE;
+      const faded = in_use && is_faded !== null && is_faded(chunk);
+      const fill = in_use ? (faded ? pale : fills)[class_of(chunk)] : null;
+      const asked = in_use && look.waste && !faded ? begin + requested[chunk] : end;
+      for (let row = Math.floor(begin / width); row * width < end; row += 1) {
+        const shown = place.first + row;
+        if (shown < first || shown >= stop) continue;
+        const line = Math.floor(((shown - first) * lines) / (stop - first));
+        const base = row * width;
+        const right = Math.min(end - base, width);
+        const middle = Math.min(Math.max(asked - base, 0), right);
+        cover(line, Math.max(begin - base, 0), middle, fill);
+        if (middle < right) cover(line, Math.max(begin - base, middle), right, waste);
+      }
+    }
+    return { pixels: this.pixels_of(lines, across, rgb(look.theme.free), (stop - first) / lines), lines, across };
+  }
+
+  // The pixels of the sums of `cells`; a line is that many rows.
+  pixels_of(lines, across, free, rows) {
+    const pixels = new Uint8ClampedArray(4 * lines * across);
+    const [red, green, blue, used, region] = this.sums;
+    let to = 0;
+    for (let line = 0; line < lines; line += 1) {
+      const base = line * (across + 2);
+      let [r, g, b, u, all] = [0, 0, 0, 0, 0];
+      for (let at = base; at < base + across; at += 1, to += 4) {
+        r += red[at];
+        g += green[at];
+        b += blue[at];
+        u += used[at];
+        all += region[at];
+        if (all < ROUNDING) continue;
+        const taken = u < ROUNDING ? 0 : Math.max(u / all, FAINTEST);
+        const weight = taken === 0 ? 0 : taken / u;
+        pixels[to] = r * weight + free[0] * (1 - taken);
+        pixels[to + 1] = g * weight + free[1] * (1 - taken);
+        pixels[to + 2] = b * weight + free[2] * (1 - taken);
+        pixels[to + 3] = 255 * Math.min(rows > 1 ? all * rows : all, 1);
+      }
+    }
+    return pixels;
+  }
+
+  draw_lines(context, { pixels, lines, across }, view, { first, stop, wide, high }) {
+    Object.assign(this.lines, { width: across, height: lines });
+    this.lines.getContext("2d").putImageData(new ImageData(pixels, across, lines), 0, 0);
+    context.imageSmoothingEnabled = false;
+    const down = high / (view.bottom - view.top);
+    const tall = ((stop - first) / lines) * down;
+    const top = (first - view.top) * down;
+    if (tall < LEAST_GAPS) {
+      context.drawImage(this.lines, 0, 0, across, lines, 0, top, wide, tall * lines);
+      return;
+    }
+    for (let line = 0; line < lines; line += 1) {
+      const from = top + (line + TOP) * tall;
+      context.drawImage(this.lines, 0, line, across, 1, 0, from, wide, (BOTTOM - TOP) * tall);
+    }
+  }
+
+  // The pixels of a piece of a row: x, y, width, height.
+  box(row, left, right) {
+    const { view } = this;
+    const across = view.width / (view.right - view.left);
+    const down = view.height / (view.bottom - view.top);
+    return [(left - view.left) * across, (row + TOP - view.top) * down, (right - left) * across, (BOTTOM - TOP) * down];
+  }
+
+  draw_frames(context, layout, theme, { first, stop }) {
+    if (stop - first > MOST_FRAMES) return;
+    context.strokeStyle = theme.pool_line;
+    context.lineWidth = 1;
+    for (const region of layout.regions) {
+      if (region.first >= stop) break;
+      pieces(layout, region, region.address, region.size, (row, left, right) => {
+        if (row >= first && row < stop) context.strokeRect(...this.box(row, left, right));
+      });
+    }
+  }
+
+  // Lines between boxes, and names in those that have room.
+  draw_boxes(context, layout, look, { first, stop }) {
+    const { state, address, size, requested, region: slots } = this.heap.chunks;
+    const tall = (this.view.height / (this.view.bottom - this.view.top)) * (BOTTOM - TOP);
+    const across = this.view.width / (this.view.right - this.view.left);
+    if (tall < LEAST_GAPS) return;
+    const named = [];
+    context.fillStyle = look.theme.paper;
+    for (let chunk = 0; chunk < state.length; chunk += 1) {
+      if (state[chunk] === NOTHING || size[chunk] * across < GAP) continue;
+      const place = layout.by_slot.get(slots[chunk]);
+      let widest = null;
+      pieces(layout, place, address[chunk], size[chunk], (row, left, right) => {
+        if (row < first || row >= stop) return;
+        const [x, y, wide, high] = this.box(row, left, right);
+        if (wide < GAP || x > this.view.width || x + wide < 0) return;
+        context.fillRect(x + wide - 1, y, 1, high);
+        const from = Math.max(x, 0);
+        const to = Math.min(x + wide, this.view.width);
+        if (widest === null || to - from > widest.wide) widest = { chunk, x: from, y, wide: to - from, high };
+      });
+      const asked = look.waste && state[chunk] === IN_USE && requested[chunk] ? requested[chunk] / size[chunk] : 1;
+      if (widest && widest.wide * asked > 6 * LETTER + 12) named.push({ ...widest, wide: widest.wide * asked });
+    }
+    if (tall < 11) return;
+    named.sort((one, other) => other.wide - one.wide);
+    context.font = "11px system-ui, sans-serif";
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    for (const { chunk, x, y, wide, high } of named.slice(0, MOST_TEXTS)) {
+      if (look.is_faded !== null && state[chunk] === IN_USE && look.is_faded(chunk)) continue;
+      const text = look.text_of(chunk, Math.floor((wide - 12) / LETTER));
+      const fill = state[chunk] === FREE_CHUNK ? look.theme.free : look.fills[look.class_of(chunk)];
+      context.fillStyle = contrasting(rgb(fill));
+      context.fillText(text, x + wide / 2, y + high / 2);
+    }
+  }
+
+  draw_outline(context, layout, { spans, colour, width, dash = [], fill = null, marker = true }) {
+    context.strokeStyle = colour;
+    context.lineWidth = width;
+    context.setLineDash(dash);
+    for (const { address, size, region } of spans) {
+      const place = layout.by_slot.get(region);
+      if (!place) continue;
+      pieces(layout, place, address, size, (row, left, right) => {
+        const [x, y, wide, high] = this.box(row, left, right);
+        if (x > this.view.width || x + wide < 0 || y > this.view.height || y + high < 0) return;
+        if (fill) {
+          context.fillStyle = fill;
+          context.fillRect(x, y, Math.max(wide, 1), high);
+        }
+        context.strokeRect(x, y, Math.max(wide, 1), high);
+        if (marker && wide < NARROW) {
+          context.fillStyle = colour;
+          context.beginPath();
+          context.moveTo(x + wide / 2, y);
+          context.lineTo(x + wide / 2 - 5, y - 7);
+          context.lineTo(x + wide / 2 + 5, y - 7);
+          context.fill();
+        }
+      });
+    }
+    context.setLineDash([]);
+  }
+
+  // The chunk under a pixel of the canvas: its row in the heap, or -1. A narrow chunk in use close to it wins.
+  chunk_at(x, y) {
+    const { view, heap } = this;
+    const layout = this.rows;
+    const across = (view.right - view.left) / view.width;
+    const row = Math.floor(view.top + (y * (view.bottom - view.top)) / view.height);
+    const region = layout.regions.findLast((each) => each.first <= row);
+    const offset = view.left + x * across;
+    if (!region || row < 0 || offset < 0 || offset >= layout.width) return -1;
+    const wanted = region.address + (row - region.first) * layout.width + offset;
+    if (wanted >= region.address + region.size) return -1;
+    const { state, address, size, region: slots } = heap.chunks;
+    const reach = 3 * across;
+    let [found, nearest] = [-1, Infinity];
+    for (let chunk = 0; chunk < state.length; chunk += 1) {
+      if (state[chunk] === NOTHING || slots[chunk] !== region.slot) continue;
+      const middle = address[chunk] + size[chunk] / 2;
+      const inside = address[chunk] <= wanted && wanted < address[chunk] + size[chunk];
+      const close = state[chunk] === IN_USE && size[chunk] < 2 * reach && Math.abs(middle - wanted) <= reach;
+      const distance = close ? Math.abs(middle - wanted) : inside ? reach * 2 : Infinity;
+      if (distance < nearest) [found, nearest] = [chunk, distance];
+    }
+    return found;
+  }
+}

@@ -1,0 +1,220 @@
+"""The page without a kernel: its heap against the model, its answers against ours, and what a reader does on it."""
+
+import random
+from dataclasses import asdict
+
+import pytest
+from conformance import compare
+from heap_strategies import operations, run
+from heaps import model_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shared import SHARED, needs_shared, sample_trace
+from unit.figures.synthetic import busy_trace
+
+import bfcviz
+from bfcviz.analysis.fit import fit_of
+from bfcviz.cli import main
+from bfcviz.events.labels import Labels
+from bfcviz.model import Model
+from bfcviz.report.interactive import page_modules, save_page
+from bfcviz.report.page_events import heap_events, packed_heap
+
+pytestmark = pytest.mark.browser
+
+CHUNK = ("address", "size", "requested", "born", "handle", "label", "thread", "stream", "region", "in_use")
+BINS = ("free_bytes", "free_chunks", "in_use_bytes", "in_use_chunks")
+
+READ = """({heap, steps}) => Heap.read(heap).then((read) => steps.map((step) => {
+    read.seek(read.place_of(step));
+    return state_of(read);
+}))"""
+
+STATE = """
+globalThis.state_of = (heap) => {
+    const { chunks, handles } = heap;
+    const names = ["address", "size", "requested", "born", "handle", "label", "thread", "stream", "region"];
+    const value = (name, chunk) => (name === "handle" ? handles[chunk] : chunks[name][chunk]);
+    return {
+        chunks: [...heap.by_address()].map((each) => [
+            ...names.map((name) => value(name, each)), chunks.state[each] === IN_USE]),
+        regions: heap.regions_by_address().map(({ address, size, slot }) => [address, size, slot]),
+        bins: heap.bins(),
+        stats: heap.stats(),
+    };
+};
+Object.assign(globalThis, { Heap });
+"""
+
+
+def state_of(model):
+    stats = asdict(model.stats())
+    stats.pop("bytes_limit")
+    bins = model.bins()
+    return {
+        "chunks": [list(chunk) for chunk in model.chunks()[list(CHUNK)].tolist()],
+        "regions": [list(region) for region in model.regions().tolist()],
+        "bins": {name: bins[name].tolist() for name in BINS},
+        "stats": stats,
+    }
+
+
+def check_states(page, trace, pool, first, steps):
+    """The page's heap is that of the model at each of the steps, in this order."""
+    model = Model(trace, pool)
+    sent = {"heap": packed_heap(model, heap_events(trace, pool, first, len(trace)), first), "steps": steps}
+    for step, found in zip(steps, page.evaluate(READ, sent), strict=True):
+        model.seek(step)
+        assert found == state_of(model), step
+
+
+@pytest.fixture(scope="module")
+def scripts(browser):
+    """An empty page with the scripts."""
+    page = browser.new_page()
+    page.add_script_tag(content=page_modules() + STATE, type="module")
+    page.wait_for_function("Boolean(globalThis.Heap)")
+    yield page
+    page.close()
+
+
+@settings(max_examples=25)
+@given(operations(), st.lists(st.integers(0, 10_000), max_size=12), st.integers(0, 10_000))
+def test_the_heap_of_the_page_is_that_of_the_model(scripts, actions, places, begin):
+    trace = run(actions).trace()
+    first = begin % (len(trace) + 1) if begin % 2 else 0
+    every = list(range(first, len(trace) + 1))
+    steps = [*every, *reversed(every), *(first + place % len(every) for place in places)]
+    for pool in range(2):
+        check_states(scripts, trace, pool, first, steps)
+
+
+@needs_shared
+@pytest.mark.parametrize("name", ["10_gc_growth", "24_churn_200k_off"])
+def test_the_heap_of_the_page_follows_tensorflows_own_traces(scripts, name):
+    golden = compare.Trace(SHARED / "golden" / f"{name}.npz", 3000)
+    golden.run()
+    trace = model_of(golden.allocator).trace
+    steps = random.Random(1).choices(range(len(trace) + 1), k=20)
+    check_states(scripts, trace, 0, 0, [0, len(trace), *steps])
+
+
+# -- the page itself ------------------------------------------------------------------------------------------------
+
+EVIL = '</script><script>globalThis.evil = 1</script><img src=x onerror="globalThis.evil = 1">'
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    return busy_trace(1500).save(tmp_path_factory.mktemp("page") / "busy.parquet")
+
+
+@pytest.fixture
+def opened(browser):
+    """Opens a page from a file; nothing on it may fail, or ask for something."""
+    page, wrong = browser.new_page(viewport={"width": 1400, "height": 1000}), []
+    page.on("console", lambda message: message.type == "error" and wrong.append(message.text))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: request.url.startswith("http") and wrong.append(request.url))
+
+    def open_page(path):
+        page.goto(path.as_uri())
+        page.wait_for_selector("#app[data-ready]")
+        return page
+
+    yield open_page
+    page.close()
+    assert wrong == []
+
+
+def told(page, step):
+    """Wait until the page shows a step, and all that follows it."""
+    page.wait_for_function(
+        "(step) => document.getElementById('told').textContent.startsWith(step)", arg=f"Step {step:,}:"
+    )
+
+
+def test_a_reader_steps_searches_and_asks_on_the_page(file, opened, tmp_path):
+    path = tmp_path / "page.html"
+    assert main(["report", "--interactive", str(file), "-o", str(path)]) == 0
+    page, model = opened(path), Model(bfcviz.open(file))
+    told(page, len(model.trace))  # its last event is a failed request
+    page.keyboard.press("ArrowLeft")
+    told(page, len(model.trace) - 1)
+    page.keyboard.press("Home")
+    told(page, 0)
+    page.fill("#step", "700")
+    page.keyboard.press("Enter")
+    told(page, 700)
+    model.seek(700)
+    assert page.evaluate("bfcviz.heap.stats().bytes_in_use") == model.stats().bytes_in_use
+
+    chunks = model.chunks()
+    used = chunks[chunks["in_use"]]
+    large = used[used["size"] > 1 << 12]
+    page.fill("#search", ">4KiB")
+    assert page.inner_text("#hits").startswith(f"{len(chunks[chunks['size'] > 1 << 12]):,} chunks")
+    name = model.trace.labels.name(int(large[0]["label"]))
+    named = [each for each in used.tolist() if name in model.trace.labels.name(each[5])]
+    page.fill("#search", name)
+    assert page.inner_text("#hits").startswith(f"{len(named):,} chunks")
+
+    for size in (256, 5000, int(model.stats().largest_free_chunk) + 1, 1 << 40):
+        page.fill("#fit", str(size))
+        answer = fit_of(model, size)
+        found = page.evaluate(
+            "({takers: bfcviz.fit.takers.length, miss: bfcviz.fit.miss, grows: bfcviz.fit.grows})"
+        )
+        assert (found["takers"], found["grows"]) == (len(answer.takers), answer.grows)
+        if answer.miss is not None:
+            assert (found["miss"]["address"], found["miss"]["size"]) == (
+                answer.miss.address,
+                answer.miss.size,
+            )
+
+    box = page.locator("#canvas").bounding_box()
+    page.mouse.click(box["x"] + 0.2 * box["width"], box["y"] + 0.5 * box["height"])
+    chosen = page.evaluate("bfcviz.selected.address")
+    assert chosen in chunks["address"]
+    assert page.inner_text("#pane").find(hex(chosen)) > 0
+    page.select_option("#colour", "size")
+    page.click("#theme")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_labels_and_names_of_files_stay_text(opened, tmp_path):
+    labels = Labels()
+    trace = busy_trace(60)
+    events = trace.read(0, len(trace)).copy()
+    events["label"][events["label"] > 0] = labels.intern(EVIL, stack=f"{EVIL} (train.py:7)", shape=EVIL)
+    trace = bfcviz.Trace.from_events(events, labels, trace.origin)
+    page = opened(save_page(trace, tmp_path / "evil.html"))
+    page.fill("#search", "onerror")
+    page.evaluate("bfcviz.choose(bfcviz.hits[0]); bfcviz.hover(30, 30)")
+    assert EVIL in page.inner_text("#pane")
+    assert page.evaluate("globalThis.evil") is None
+
+
+def test_a_failed_request_leads_and_the_page_begins_there(opened, tmp_path):
+    trace = sample_trace("oom_log")
+    page = opened(save_page(trace, tmp_path / "oom.html"))
+    assert page.evaluate("bfcviz.step") == bfcviz.why(trace).step + 1
+    assert page.inner_text("#shown") == "failure"
+
+
+@needs_shared
+def test_a_real_snapshot_is_equal_at_many_steps(opened, tmp_path):
+    trace = bfcviz.open(SHARED / "real" / "snapshots" / "torch_cs336_ctx128_fullstep.pickle")
+    path = save_page(trace, tmp_path / "cs336.html")
+    assert path.stat().st_size < 3_000_000
+    page, model = opened(path), Model(trace)
+    names = list(CHUNK[:-1])
+    for step in random.Random(2).choices(range(len(trace) + 1), k=10):
+        model.seek(step)
+        found = page.evaluate(
+            """([step, names]) => { bfcviz.go(step); const { chunks, handles } = bfcviz.heap;
+            return [...bfcviz.heap.by_address()].map((each) => names.map((name) =>
+                name === "handle" ? handles[each] : chunks[name][each])); }""",
+            [step, names],
+        )
+        assert found == [list(chunk) for chunk in model.chunks()[names].tolist()]

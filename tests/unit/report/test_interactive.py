@@ -1,0 +1,70 @@
+"""The page without a kernel as a file: its size, its part of a long trace, and what it refuses."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from unit.figures.odd_traces import ODD
+from unit.figures.synthetic import busy_trace
+
+import bfcviz
+from bfcviz.errors import BfcvizError
+from bfcviz.report.content import report_of
+from bfcviz.report.interactive import interactive_html, save_page
+
+
+def data_of(page):
+    return json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
+
+
+def test_a_page_costs_six_bytes_an_event_beside_its_scripts():
+    few, many = busy_trace(500), busy_trace(4000)
+    sizes = [len(json.dumps(data_of(interactive_html(report_of(each)))["heap"])) for each in (few, many)]
+    assert (sizes[1] - sizes[0]) / (len(many) - len(few)) < 6
+    assert len(interactive_html(report_of(many))) + 6 * 100_000 < 3_000_000
+
+
+def test_a_page_of_a_long_trace_has_the_steps_around_the_one_shown_and_says_so():
+    trace = busy_trace(300)
+    peak = bfcviz.peak(trace)
+    report = report_of(trace, stop=len(trace) - 1)
+    assert report.model.step == peak
+    page = interactive_html(report, most=100)
+    data = data_of(page)
+    assert data["first"] <= peak <= data["last"] == data["first"] + 100
+    assert data["heap"]["count"] == 100
+    assert f"steps {data['first']:,} to {data['last']:,}" in page
+
+
+def test_a_page_refuses_addresses_that_are_not_exact_in_it():
+    trace = busy_trace(20)
+    events = trace.read(0, len(trace)).copy()
+    moves = events["kind"] <= 6
+    events["address"][moves] += np.uint64(1 << 60)
+    far = bfcviz.Trace.from_events(events, trace.labels, trace.origin)
+    with pytest.raises(BfcvizError, match="2\\^53"):
+        interactive_html(report_of(far))
+
+
+def test_a_trace_without_events_gives_a_page_without_a_script():
+    trace = busy_trace(5)
+    empty = bfcviz.Trace.from_events(trace.read(0, 0), trace.labels, trace.origin)
+    assert "<script" not in interactive_html(report_of(empty))
+
+
+def test_export_writes_the_page_of_a_trace(tmp_path):
+    trace = busy_trace(50)
+    path = bfcviz.export(trace, tmp_path / "page.html")
+    assert path.read_text(encoding="utf-8") == interactive_html(report_of(trace))
+    with pytest.raises(BfcvizError, match="exists"):
+        save_page(trace, path)
+    save_page(trace, path, start=10, stop=40, overwrite=True)
+    assert data_of(path.read_text(encoding="utf-8"))["first"] == 10
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_traces_have_a_page(name):
+    trace = ODD[name]()
+    for pool in range(len(trace.origin.pools)):
+        assert interactive_html(report_of(trace, pool=pool)).startswith("<!doctype html>")

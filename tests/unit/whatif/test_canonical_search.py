@@ -1,0 +1,140 @@
+"""The search finds a plan at the least height, finds none below, and both in any order of the blocks."""
+
+import sys
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from integration.whatif.test_policy import stream_of, streams
+from minimalloc import CAPACITY, instance
+
+from bfcviz.errors import InvalidRequest
+from bfcviz.whatif import planner
+from bfcviz.whatif.canonical_search import FOUND, IMPOSSIBLE, SEARCHING, CanonicalSearch, PackingProblem
+from bfcviz.whatif.planner import kept_plan, pack, plan_table
+from bfcviz.whatif.policy_table import policy_of
+from bfcviz.whatif.requests import ALLOCATE, FREE
+
+
+@st.composite
+def blocks(draw, most=6):
+    """Start, stop and size of a few blocks."""
+    rows = draw(
+        st.lists(
+            st.tuples(st.integers(0, 8), st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=most
+        )
+    )
+    start, length, size = np.array(rows, np.int64).T
+    return start, start + length, size
+
+
+def least_height(start, stop, size):
+    """Of all orders in which blocks can be put one above the other, the lowest."""
+    found = int(size.sum())
+    for order in permutations(range(len(size))):
+        top = [0] * int(stop.max())
+        for block in order:
+            span = slice(start[block], stop[block])
+            top[span] = [max(top[span]) + int(size[block])] * (stop[block] - start[block])
+        found = min(found, max(top))
+    return found
+
+
+def searched(problem, height, order, by_total=True, steps=10_000):
+    search = CanonicalSearch(PackingProblem(*problem), order, by_total, height)
+    state = SEARCHING
+    while state == SEARCHING:
+        state = search.run(steps)
+    assert search.run(steps) == state
+    return state, np.array(search.offset)
+
+
+def assert_valid(start, stop, size, offset, height):
+    assert (offset >= 0).all()
+    assert (offset + size).max() <= height
+    for a in range(len(size)):
+        for b in range(a):
+            apart = stop[a] <= start[b] or stop[b] <= start[a]
+            assert apart or offset[a] + size[a] <= offset[b] or offset[b] + size[b] <= offset[a]
+
+
+@settings(deadline=None, max_examples=100)
+@given(problem=blocks(), by_total=st.booleans(), backwards=st.booleans(), steps=st.integers(1, 5))
+def test_the_least_height_is_found_and_the_one_below_is_impossible(problem, by_total, backwards, steps):
+    least = least_height(*problem)
+    order = np.arange(len(problem[2]))[:: -1 if backwards else 1]
+    state, offset = searched(problem, least, order, by_total, steps)
+    assert state == FOUND
+    assert_valid(*problem, offset, least)
+    assert searched(problem, least - 1, order, by_total, steps)[0] == IMPOSSIBLE
+
+
+def test_no_blocks_need_nothing():
+    none = np.zeros(0, np.int64)
+    assert searched((none, none, none), 0, none)[0] == FOUND
+
+
+@settings(deadline=None, max_examples=30)
+@given(problem=blocks(most=20), seconds=st.just(60))
+def test_a_plan_is_the_lowest_or_says_how_far_it_can_be_off(problem, seconds):
+    start, stop, size = problem
+    rows = [(start, ALLOCATE, block) for block, start in enumerate(start.tolist())]
+    rows += [(stop, FREE, block) for block, stop in enumerate(stop.tolist())]
+    requests = [
+        (kind, block, int(size[block]) << 8 if kind == ALLOCATE else 0)
+        for _, kind, block in sorted(rows, key=lambda row: (row[0], -row[1]))
+    ]
+    plan = pack(stream_of(requests), seconds)
+    assert plan.height <= plan.least * (1 + planner.ENOUGH)
+
+
+@pytest.mark.skipif("bfcviz._packing" not in sys.modules, reason="plain Python takes minutes")
+@pytest.mark.parametrize("name", ["B", "C", "H"])
+def test_hard_instances_fit_into_their_capacity(name):
+    stream = instance(name)
+    greedy, plan = pack(stream, 0), pack(stream, 60)
+    assert plan.height == plan.least <= CAPACITY < greedy.height
+    assert greedy.least <= plan.least
+    assert policy_of("packed:seconds=60").serve(stream, CAPACITY).fits
+
+
+def test_a_report_that_returns_false_ends_the_search():
+    told = []
+    plan = pack(instance("D"), 60, lambda plan: told.append(plan) or len(told) < 3)
+    assert len(told) == 3
+    assert plan is told[-1]
+    assert [each.height for each in told] == sorted((each.height for each in told), reverse=True)
+
+
+def test_more_pairs_than_the_search_can_handle_leave_the_greedy_plan(monkeypatch):
+    monkeypatch.setattr(planner, "MOST_PAIRS", 100)
+    assert pack(instance("B"), 60).height == pack(instance("B"), 0).height
+
+
+def test_plans_are_kept_by_the_seconds_that_they_may_take():
+    stream = instance("C")
+    assert kept_plan(stream, 0) is kept_plan(stream, 0)
+    assert kept_plan(stream, 0) is not kept_plan(stream, 60)
+
+
+def test_a_time_below_zero_is_refused():
+    with pytest.raises(InvalidRequest):
+        policy_of("packed:seconds=-1")
+
+
+@settings(deadline=None, max_examples=30)
+@given(stream=streams())
+def test_the_table_of_a_plan_has_the_place_of_each_allocation(stream):
+    plan = pack(stream, 0)
+    rows = plan_table(plan, stream).to_pylist()
+    assert [row["allocation"] for row in rows] == list(range(stream.allocations))
+    for row in rows:
+        asked = stream.rows[row["request"]]
+        assert (asked["kind"], asked["size"]) == (ALLOCATE, row["requested"])
+        assert row["offset"] == plan.offset[asked["block"]]
+        assert row["requested"] <= row["size"] == plan.lifetimes.size[asked["block"]]
+        if row["freed_at"] is not None:
+            freed = stream.rows[row["freed_at"]]
+            assert (freed["kind"], freed["block"]) == (FREE, asked["block"])
