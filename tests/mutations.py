@@ -6,6 +6,8 @@ do not notice, against the tests of the heap. Prints a Markdown table: rule, wha
 mutation was not noticed, or does not fit the source any more.
 """
 
+# ruff: noqa: E501  each mutation is a row of a table
+
 import argparse
 import re
 import subprocess
@@ -22,11 +24,23 @@ from built_copy import copy_source, environment
 GOLDEN = ("tests/conformance/compare.py", "tests/data/golden")
 TESTS = [
     f"tests/unit/allocator/test_{name}.py"
-    for name in ("tensorflow_behaviour", "defects", "deferred_merge", "sizes", "options", "bfc", "memory_map")
+    for name in (
+        "tensorflow_behaviour",
+        "defects",
+        "deferred_merge",
+        "sizes",
+        "options",
+        "growth",
+        "bfc",
+        "memory_map",
+    )
 ]
 PATIENCE_S = 60  # of processor time of one run; a rule that keeps a loop from ending is noticed, too
+LONGEST_S = 600  # of a run: one that waits for a lock uses no processor
 
-HEAP, CHUNKS, BINS, REGIONS = (f"bfcviz/allocator/{name}.py" for name in ("heap", "chunks", "bins", "regions"))
+HEAP, CHUNKS, BINS, REGIONS = (
+    f"bfcviz/allocator/{name}.py" for name in ("heap", "chunks", "bins", "regions")
+)
 NATIVE, BFC, MAP = "bfcviz/native.py", "bfcviz/allocator/bfc.py", "bfcviz/allocator/memory_map.py"
 
 
@@ -161,7 +175,9 @@ def main():
         if why := tried(Mutation("none", HEAP, "class Heap:", "class Heap:"), copies)[0]:
             raise SystemExit(f"the source fails without a mutation: {why}")
         with ThreadPoolExecutor(asked.workers) as workers:
-            for each, (why, seconds) in zip(chosen, workers.map(lambda one: tried(one, copies), chosen), strict=True):
+            for each, (why, seconds) in zip(
+                chosen, workers.map(lambda one: tried(one, copies), chosen), strict=True
+            ):
                 missed += not why
                 print(f"| {each.rule} | {why or '**nothing**'} | {seconds:.0f} |", flush=True)
     print(f"\n{len(chosen)} mutations, {missed} not noticed")
@@ -175,7 +191,9 @@ def tried(mutation, copies):
     path = folder / mutation.file
     before = path.read_text()
     if before.count(mutation.old) != 1:
-        raise SystemExit(f"{mutation.rule}: {mutation.file} has its text {before.count(mutation.old)} times: mend the table")
+        raise SystemExit(
+            f"{mutation.rule}: {mutation.file} has its text {before.count(mutation.old)} times: mend the table"
+        )
     path.write_text(before.replace(mutation.old, mutation.new))
     try:
         return noticed(folder), time.monotonic() - begun
@@ -197,14 +215,18 @@ def noticed(folder):
 
 def call(folder, *words):
     """What a plain Python says in a copy, and its exit status; below 0: it did not end in time."""
-    done = subprocess.run(
-        ["bash", "-c", f'ulimit -t {PATIENCE_S}; exec "$@"', "bash", sys.executable, *words],
-        cwd=folder,
-        env=environment(folder, BFCVIZ_UNCOMPILED="1"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            ["bash", "-c", f'ulimit -t {PATIENCE_S}; exec "$@"', "bash", sys.executable, *words],
+            cwd=folder,
+            env=environment(folder, BFCVIZ_UNCOMPILED="1"),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LONGEST_S,
+        )
+    except subprocess.TimeoutExpired:
+        return "", -1
     return done.stdout + done.stderr, done.returncode
 
 

@@ -1,8 +1,8 @@
 """Run the tests of the heap under sanitizers: `python tests/sanitizers.py`, or with `address` or `thread`.
 
-Builds a copy of the source with GCC's AddressSanitizer, or with its ThreadSanitizer, and
-runs the tests of the compiled parts and some rounds of the soak on it. Python itself is as it is: what is found is in our
-own code, or in a call from there. Prints each report, and a table. Exit status: 1 if a test failed or a report was written.
+Builds a copy of the source with GCC's AddressSanitizer, or with its ThreadSanitizer, and runs the tests of the compiled
+parts and some rounds of the soak on it. Python itself is as it is: what is found is in our own code, or in a call from
+there. Prints each report, and a table. Exit status: 1 if a test failed or a report was written.
 """
 
 import argparse
@@ -66,7 +66,10 @@ KINDS = {
         {},
     ),
     "thread": Sanitizer(
-        "-fsanitize=thread -fno-omit-frame-pointer -g -O1", "libtsan.so", {"TSAN_OPTIONS": "die_after_fork=0"}, {}
+        "-fsanitize=thread -fno-omit-frame-pointer -g -O1",
+        "libtsan.so",
+        {"TSAN_OPTIONS": "die_after_fork=0"},
+        {},
     ),
 }
 
@@ -78,7 +81,11 @@ def main():
     parser.add_argument("--soak", type=int, default=70, help="rounds of the soak (default: 70)")
     asked = parser.parse_args()
     rows = [run(kind, asked.tests, asked.soak) for kind in asked.kinds or KINDS]
-    print("{:<10}{:>8}{:>8}{:>14}{:>10}{:>9}".format("sanitizer", "passed", "failed", "soak rounds", "reports", "minutes"))
+    print(
+        "{:<10}{:>8}{:>8}{:>14}{:>10}{:>9}".format(
+            "sanitizer", "passed", "failed", "soak rounds", "reports", "minutes"
+        )
+    )
     for row in rows:
         print("{:<10}{:>8}{:>8}{:>14}{:>10}{:>9.1f}".format(*row))
     return int(any(failed or reports for _, _, failed, _, reports, _ in rows))
@@ -99,7 +106,12 @@ def run(kind, tests, rounds):
         soaked = call(folder, settings, "-c", SOAK, place, str(rounds))
     counts = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|error)", said)}
     done, reports = len(re.findall(r"^\d+ \w+$", soaked, re.MULTILINE)), len(REPORT.findall(said + soaked))
-    failed = counts.get("failed", 0) + counts.get("error", 0) + ("passed" not in counts) + ("exit status" in soaked)
+    failed = (
+        counts.get("failed", 0)
+        + counts.get("error", 0)
+        + ("passed" not in counts)
+        + ("exit status" in soaked)
+    )
     if failed or reports:
         print(said, soaked, sep="\n")
     return kind, counts.get("passed", 0), failed, done, reports, (time.monotonic() - begun) / 60
