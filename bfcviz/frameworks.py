@@ -345,7 +345,11 @@ _ALL: Final = (
                 "windows of its own profiler",
                 (
                     Option("window_s", SECONDS, "length of a window of TensorFlow's profiler"),
-                    Option("every_s", SECONDS, "from the start of a window to the start of the next"),
+                    Option(
+                        "every_s",
+                        SECONDS,
+                        "from the start of a window to the start of the next (default: one after the other)",
+                    ),
                 ),
                 needs="a GPU, or TF_CPU_ALLOCATOR_USE_BFC=true",
                 has_heaps=False,

@@ -107,6 +107,8 @@ class CachingAllocator:
         if at + size > self.start + SEGMENT:
             self.counts["failures"] += 1
             self.record("oom", 0, requested, device_free=0, frames=frames)
+            for observer in self.torch.observers:
+                observer(self.device, requested, self.torch.total, 0)
             raise OutOfMemoryError(f"CUDA out of memory. Tried to allocate {requested} bytes")
         self.blocks[at] = {
             "size": size,
@@ -179,6 +181,7 @@ class FakeTorch(types.ModuleType):
         self.history, self.error, self.meanwhile = None, None, {}
         self.caches = [CachingAllocator(self, device) for device in range(8)]
         self.fraction = 1.0
+        self.observers = []  # of failed requests
         self.readings = []  # the length of the history at each snapshot
         self.OutOfMemoryError = OutOfMemoryError
         self.UntypedStorage = type(
@@ -192,6 +195,7 @@ class FakeTorch(types.ModuleType):
             _cuda_releasePool=lambda device, pool: None,
             _cuda_isHistoryEnabled=lambda: self.history is not None,
             _cuda_record_memory_history=self._switch,
+            _cuda_attach_out_of_memory_observer=self.observers.append,
             _accelerator_setAllocatorSettings=self._set,
         )
         memory_module = types.SimpleNamespace(

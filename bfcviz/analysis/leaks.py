@@ -1,7 +1,7 @@
 """Leaks: what a range of steps, or a phase, allocated and never freed; and what grows with every step."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,7 +14,7 @@ from bfcviz.events.row_copy import taken
 from bfcviz.events.trace import Trace
 from bfcviz.extras import arrow
 from bfcviz.model.address_layout import NEVER
-from bfcviz.model.equal_steps import EqualSteps, equal_steps
+from bfcviz.model.equal_steps import EqualSteps, equal_steps, repeated_steps
 from bfcviz.model.grouping import Grouping, Path, grouping, place_in_code
 from bfcviz.model.lifetimes import LIFETIME, find, of_chunks, times_of
 from bfcviz.model.model import Model
@@ -399,7 +399,8 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
         stop: one past the last event; None: the end of the trace.
         phase: count only what was allocated in phases of this name; None: all.
         by: see `holders`.
-        mark: name of the marks, or of the phase, that separates the steps of the program; None: see `equal_steps`.
+        mark: name of the marks, or of the phase, that separates the steps of the program; None: see `equal_steps`, and
+            where there are no such marks `repeated_steps`.
         warm_up: see `equal_steps`.
 
     Raises:
@@ -410,7 +411,7 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
     start, stop = _range(trace, start, stop)
     model = Model(trace, pool)
     how = grouping(trace, pool, by)
-    compared = growth(model, equal_steps(trace, pool, mark, warm_up), how)
+    compared = growth(model, _steps(trace, pool, mark, warm_up), how)
     model.seek(len(trace))
     chunks = model.in_use()
     kept = (chunks["born"] >= start) & (chunks["born"] < stop)
@@ -418,6 +419,15 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
         kept &= _in_phase(trace, pool, phase, chunks)
     ranged = start, stop, phase, len(trace)
     return _by_holder(trace, how, of_chunks(taken(chunks, kept)), ranged, compared)
+
+
+def _steps(trace: Trace, pool: int, mark: str | None, warm_up: int | None) -> EqualSteps:
+    """The steps between marks, or else those that repeat."""
+    marked = equal_steps(trace, pool, mark, warm_up)
+    if not marked.reason or marked.name or mark is not None:
+        return marked
+    repeated = repeated_steps(trace, pool, warm_up)
+    return replace(marked, reason=f"{marked.reason}; {repeated.reason}") if repeated.reason else repeated
 
 
 def _by_holder(
@@ -524,7 +534,12 @@ def compared_text(found: Growth) -> str:
         parts.append(f"after {steps.warm_up:,} of warm-up")
     if steps.found > steps.equal:
         parts.append(f"without {steps.found - steps.equal:,} that did less or more")
-    return f"{', '.join(parts)} (marks {steps.name!r})"
+    cut = (
+        f"from each allocation of {steps.allocation!r} to the next"
+        if steps.allocation
+        else f"marks {steps.name!r}"
+    )
+    return f"{', '.join(parts)} ({cut})"
 
 
 def _growth_line(trace: Trace, found: Growth, row: int) -> str:

@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "whatif": "serve the requests of a file by the rules of other allocators, and compare them",
     "fit": "find the smallest memory limit under which an allocator serves the requests of a file",
     "tune": "find the setting of the job's own allocator that saves most memory: the line to set",
+    "sweep": "serve the requests of many files under many policies and limits, also on a Dask cluster",
     "plan": "plan one region with a place for each block of a file ahead, and write the offsets",
     "compare": "compare two recordings: who needs more memory, what appeared, vanished, grew or leaks now",
     "record": "run a program and record its heap, without changing its code",

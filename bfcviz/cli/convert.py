@@ -1,4 +1,4 @@
-"""`bfcviz convert`: write a trace, or a range of its steps, as Parquet, CSV, Chrome counters or a PyTorch snapshot."""
+"""`bfcviz convert`: write a trace, or a range of its steps, as .bfc, Parquet, CSV, Chrome counters or a snapshot."""
 
 import argparse
 from pathlib import Path
@@ -19,8 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         type=Path,
         metavar="PATH",
-        help="the file to write; its ending chooses the format: .parquet (a trace of bfcviz), .csv (a row an event), "
-        ".json (counters for chrome://tracing and Perfetto) or .pickle (a snapshot for PyTorch's memory viewer)",
+        help="the file to write; its ending chooses the format: .bfc (a trace of bfcviz, the smallest), .parquet "
+        "(a trace of bfcviz that other programs read), .csv (a row an event), .json (counters for chrome://tracing and "
+        "Perfetto) or .pickle (a snapshot for PyTorch's memory viewer)",
     )
     add_range_argument(parser)
     parser.add_argument("--force", action="store_true", help="replace an existing file")

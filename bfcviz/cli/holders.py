@@ -178,6 +178,7 @@ def _growth_json(found: Growth) -> dict[str, Any]:
     steps = found.steps
     return {
         "mark": steps.name,
+        "allocation": steps.allocation,
         "steps": steps.found,
         "equal_steps": steps.equal,
         "warm_up": steps.warm_up,

@@ -23,7 +23,7 @@ from bfcviz.events.storage.recording import LABELS_FILE, ORIGIN_FILE, files_of, 
 from bfcviz.events.storage.recording_set import files_of_all, has_events, has_several, recordings_in
 from bfcviz.events.trace import Trace
 from bfcviz.formats.tensorflow import files_of_windows, whole_windows
-from bfcviz.frameworks import FRAMEWORKS, Framework, Option, one_of, resolve, takes
+from bfcviz.frameworks import FRAMEWORKS, SIZE, Framework, Option, one_of, resolve, takes
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.live.recorded_process import CLAIM
 from bfcviz.live.startup.sitecustomize import LOST, UNWRITTEN
@@ -331,6 +331,10 @@ def _for_all(found: list[tuple[Option, str]]) -> Option:
     return Option(first.name, one_of(*words) if words else first.type, text)
 
 
+def _size(text: str) -> int:
+    return int(_parser(Option("size", SIZE))(text))
+
+
 def _parser(option: Option) -> Any:
     def parse(text: str) -> Any:
         try:
@@ -344,6 +348,9 @@ def _parser(option: Option) -> Any:
 
 # ------------------------------------------------------------------------------
 # The one line about a recording, or those of several processes, that `bfcviz record` prints at its end.
+
+KEPT: Final = "kept"
+"""The fact that the events of a process are kept in memory."""
 
 NOTHING: Final = "nothing was recorded: "
 """The beginning of the line if there is no recording."""
@@ -359,7 +366,8 @@ class ProcessReport(NamedTuple):
     """One report of a process, written by `live.startup`.
 
     Attributes:
-        fact: what happened: `began`, `recorded`, `left out`, `unable`, `launcher`, `other` or `unwritten`.
+        fact: what happened: `began`, `recorded`, `kept` (in memory), `left out`, `unable`, `launcher`, `other` or
+            `unwritten`.
         python: the Python that ran.
         why: the framework or the reason.
         process: the number of the process.
@@ -373,24 +381,25 @@ class ProcessReport(NamedTuple):
 
 def summary(folder: Path, report_folder: Path) -> tuple[str, bool]:
     """What was recorded, how to view it, and what was not recorded; and whether everything was written."""
-    reports = [report for file in sorted(report_folder.iterdir()) for report in _read_reports(file)]
+    reports = _reports_in(report_folder)
     is_recorded = any(report.fact == "recorded" for report in reports)
     if is_recorded:
         (folder / CLAIM).unlink(missing_ok=True)
     unwritten = [report.why for report in reports if report.fact == UNWRITTEN]
     windows = whole_windows(folder) if is_recorded else []
-    view = "view"
+    view, has_failed = "view", False
     if windows:
-        text, to_view = _describe_windows(windows)
-        parts = [text]
+        parts, is_shown = _describe_windows(folder, windows)
+        to_view = folder if is_shown else None
     elif has_several(folder):
-        parts, to_view, view = _describe_several(folder, reports, unwritten), folder, "attach"
+        parts, has_failed = _describe_several(folder, reports, unwritten)
+        to_view, view = folder, "attach"
     elif (folder / ORIGIN_FILE).exists():
         origin, events, _ = read_origin(folder)
         if not _is_own(origin, reports):
             return f"{NOTHING}{_why_not_own(folder, origin, unwritten)}", False
         trace = Trace.open(folder)
-        parts, to_view = _describe_trace(trace), folder
+        parts, to_view, has_failed = _describe_trace(trace), folder, _has_failed(trace)
         if events is not None and not trace.origin.has_ended_whole:
             unwritten += later_reasons(trace.origin.details, trace.origin.reasons)
             parts.pop()
@@ -398,13 +407,40 @@ def summary(folder: Path, report_folder: Path) -> tuple[str, bool]:
         why, is_written = _why_nothing(reports, unwritten)
         return f"{NOTHING}{why}", is_written
     recorded = {report.process for report in reports if report.fact == "recorded"}
-    others = len({report.process for report in reports if report.fact in {"other", "unable"}} - recorded)
-    parts += _distinct(unwritten) + _count_others(others)
+    parts += _distinct(unwritten) + _others(reports, recorded)
     parts += _unrecorded_heaps([report.why for report in reports if report.fact == "left out"])
+    why = f". To see why: bfcviz why {folder}" if has_failed else ""
     hint = (
         "" if to_view is None else f". To view {'it' if view == 'view' else 'them'}: bfcviz {view} {to_view}"
     )
-    return f"{folder}: {', '.join(parts)}{hint}", not unwritten
+    return f"{folder}: {', '.join(parts)}{why}{hint}", not unwritten
+
+
+def flight_summary(folder: Path, report_folder: Path, before: frozenset[Path]) -> tuple[str, bool]:
+    """What `bfcviz record --on-oom` wrote; and whether everything was.
+
+    Args:
+        folder: of the files.
+        report_folder: of the reports.
+        before: the files that were there already.
+    """
+    reports = _reports_in(report_folder)
+    kept = {report.process for report in reports if report.fact == KEPT}
+    unwritten = [report.why for report in reports if report.fact == UNWRITTEN]
+    if not kept:
+        why, is_written = _why_nothing(reports, unwritten)
+        return f"{NOTHING}{why}", is_written
+    watched = f"{len(kept)} process{'es' * (len(kept) > 1)} watched"
+    rest = ", ".join([watched, *_distinct(unwritten), *_others(reports, kept)])
+    made = sorted({*folder.rglob("*.parquet")} - before)
+    if not made:
+        return f"no request failed, nothing was written ({rest})", not unwritten
+    failed = [path for path in made if "request-failed" in path.name]
+    verb, found = ("why", failed) if failed else ("view", made)
+    names = ", ".join(str(path) for path in made[:_MOST_NAMED])
+    more = f" and {len(made) - _MOST_NAMED} more" if len(made) > _MOST_NAMED else ""
+    aim = "see why" if failed else "view it"
+    return f"wrote {names}{more} ({rest}). To {aim}: bfcviz {verb} {found[-1]}", not unwritten
 
 
 def _is_own(origin: Origin, reports: list[ProcessReport]) -> bool:
@@ -422,8 +458,13 @@ def _why_not_own(folder: Path, origin: Origin, unwritten: list[str]) -> str:
     return f"{writer} wrote the recording in {folder}; choose another folder with -o"
 
 
-def _describe_several(folder: Path, reports: list[ProcessReport], unwritten: list[str]) -> list[str]:
-    """The recordings of the processes that were started here; adds to `unwritten` what could not be written."""
+def _describe_several(
+    folder: Path, reports: list[ProcessReport], unwritten: list[str]
+) -> tuple[list[str], bool]:
+    """The recordings of the processes that were started here, and whether a request failed in one.
+
+    Adds to `unwritten` what could not be written.
+    """
     found = {}
     for name, path in recordings_in(folder).items():
         origin, events, _ = read_origin(path)
@@ -436,19 +477,20 @@ def _describe_several(folder: Path, reports: list[ProcessReport], unwritten: lis
     more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
     lost = sum(not trace.origin.has_ended_whole for trace in found.values())
     ended = f"; {lost} did not end cleanly" if lost else ""
-    return [
-        f"{len(found)} processes ({', '.join(names[:_MOST_NAMED] + more)}{ended})",
-        *_describe_failed(found),
-    ]
+    failed = _describe_failed(found)
+    return [f"{len(found)} processes ({', '.join(names[:_MOST_NAMED] + more)}{ended})", *failed], bool(failed)
+
+
+def _has_failed(trace: Trace) -> bool:
+    try:
+        return bool(failures(trace, None, 1))
+    except BfcvizError:
+        return False
 
 
 def _describe_failed(found: Mapping[str, Trace]) -> list[str]:
     """Which of the processes ran out of memory."""
-    failed = []
-    for name, trace in found.items():
-        with suppress(BfcvizError):
-            if failures(trace, None):
-                failed.append(name)
+    failed = [name for name, trace in found.items() if _has_failed(trace)]
     more = f" and {len(failed) - _MOST_NAMED} more" if len(failed) > _MOST_NAMED else ""
     return [f"out of memory: {', '.join(failed[:_MOST_NAMED])}{more}"] if failed else []
 
@@ -457,33 +499,22 @@ def _distinct(reasons: list[str]) -> list[str]:
     return ["; ".join(dict.fromkeys(reasons))] if reasons else []
 
 
-def _describe_windows(windows: list[Path]) -> tuple[str, Path | None]:
-    """The number of windows, and the one to view: the last, or the first if the last is truncated or empty."""
+def _describe_windows(folder: Path, windows: list[Path]) -> tuple[list[str], bool]:
+    """The number of windows and what they hold together; and whether that can be shown."""
     count = f"{len(windows)} window{'s' * (len(windows) > 1)} of TensorFlow"
-    first, last = _profile(windows[0]), _profile(windows[-1])
-    why = _why_not_shown(last)
-    if not why:
-        return count, last
-    if first != last and not _why_not_shown(first):
-        return f"{count} (the last cannot be shown: {why})", first
-    return f"{count} (it cannot be shown: {why})", None
-
-
-def _profile(window: Path) -> Path:
-    return next(iter(sorted(window.rglob("*.xplane.pb"))), window)
-
-
-def _why_not_shown(profile: Path) -> str:
     try:
-        open_trace(profile)
+        return [count, *_describe_trace(open_trace(folder))], True
     except (BfcvizError, MemoryError) as error:
-        return str(error) or "not enough memory"
-    return ""
+        return [f"{count} (cannot be shown: {str(error) or 'not enough memory'})"], False
 
 
 def _unrecorded_heaps(heaps: list[str]) -> list[str]:
     """What is not recorded: some threads of NumPy, and the heaps after the first 256."""
     return [f"without {', '.join(heaps)}"] if heaps else []
+
+
+def _reports_in(folder: Path) -> list[ProcessReport]:
+    return [report for file in sorted(folder.iterdir()) for report in _read_reports(file)]
 
 
 def _read_reports(file: Path) -> list[ProcessReport]:
@@ -543,7 +574,9 @@ def _describe_pool(trace: Trace, pool: int) -> str:
     return f"{text})"
 
 
-def _count_others(others: int) -> list[str]:
+def _others(reports: list[ProcessReport], recorded: set[str]) -> list[str]:
+    """How many processes imported the framework and were not recorded."""
+    others = len({report.process for report in reports if report.fact in {"other", "unable"}} - recorded)
     if others == 0:
         return []
     return [f"{others} other process{'es' * (others > 1)} not recorded"]
@@ -565,6 +598,13 @@ recording starts: what the program does between the import and its own first use
 be too late."""
 
 _PACKAGE: Final = Path(bfcviz.__file__).parent
+_FOLDER: Final = "run.bfc"
+_FLIGHT: Final = ("keep", "fragmentation", "growth")
+"""Options of `bfcviz.flight_recorder`."""
+
+FLIGHT_FOLDER: Final = "bfcviz-flight"
+FLIGHT_RECORDER: Final = "bfcviz.watching.flight_recorder"
+"""The module whose `begin` the recorded process calls; it is imported only there."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -575,9 +615,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--out",
         type=Path,
-        default=Path("run.bfc"),
         metavar="FOLDER",
-        help="a new folder for the recording (default: run.bfc)",
+        help=f"a new folder for the recording (default: {_FOLDER}); with --on-oom a folder for its files (default: "
+        f"{FLIGHT_FOLDER})",
     )
     parser.add_argument(
         "--force",
@@ -591,6 +631,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_false",
         help="leave the command line out of the recording (otherwise values that look like keys, tokens or "
         "passwords are masked in it)",
+    )
+    flight = parser.add_argument_group(
+        "flight recorder", "keep the newest events in memory, at a cost that is not noticed"
+    )
+    flight.add_argument(
+        "--on-oom",
+        action="store_true",
+        help="write them only when a request fails (or kill -USR2 asks): one folder a process, named by host and rank",
+    )
+    flight.add_argument("--keep", type=_size, metavar="SIZE", help="memory for the events (default: 64MiB)")
+    flight.add_argument(
+        "--fragmentation",
+        type=float,
+        metavar="SHARE",
+        help="also when external fragmentation passes this, 0..1",
+    )
+    flight.add_argument(
+        "--growth",
+        type=_size,
+        metavar="SIZE",
+        help="also when the memory grows by more from one step mark to the next",
     )
     add_framework_arguments(parser)
     parser.add_argument(
@@ -612,6 +673,12 @@ def run(arguments: argparse.Namespace) -> int:
     if not words:
         arguments.refuse("no command was given; put it last: bfcviz record -o run.bfc -- python train.py")
     selection = _selection(arguments)
+    flight = {name: value for name in _FLIGHT if (value := getattr(arguments, name)) is not None}
+    if arguments.on_oom:
+        return _run_with_flight_recorder(arguments, words, selection, flight)
+    if flight:
+        arguments.refuse(f"--{next(iter(flight))} is for the flight recorder: give --on-oom with it")
+    arguments.out = arguments.out or Path(_FOLDER)
     folder = arguments.out.absolute()
     # The lock and --force import NumPy, which starts threads: signals are blocked first.
     with (
@@ -629,6 +696,30 @@ def run(arguments: argparse.Namespace) -> int:
             with suppress(OSError):  # it is not empty, or the program has removed it
                 folder.rmdir()
     return status or (DONE if is_recorded else FAILED)
+
+
+def _run_with_flight_recorder(
+    arguments: argparse.Namespace, words: list[str], selection: Selection, flight: dict[str, Any]
+) -> int:
+    """Run the command with the events in memory; return as `run`."""
+    framework = selection.framework
+    if framework is not None and not FRAMEWORKS[framework].is_watchable:
+        arguments.refuse(
+            f"--on-oom keeps events in the program's memory, which --{framework} cannot: leave one out"
+        )
+    folder = arguments.out or Path(FLIGHT_FOLDER)
+    if folder.exists() and not folder.is_dir():
+        raise FileError(
+            folder, "", "is a file, and the flight recorder makes folders; choose another path with -o"
+        )
+    before = frozenset(folder.rglob("*.parquet"))
+    with _report_folder() as reports, signals_blocked() as mask:
+        request = _request(selection, folder.absolute(), reports, keeps_command=arguments.keeps_command)
+        request |= {"recorder": FLIGHT_RECORDER, "flight": flight}
+        status = run_program(words, _environment(request), mask)
+        line, is_written = flight_summary(folder, Path(reports), before)
+    say(f"bfcviz: {line}", file=sys.stderr)
+    return status or (DONE if is_written else FAILED)
 
 
 @contextmanager
@@ -715,6 +806,7 @@ def _request(selection: Selection, folder: Path, reports: str, *, keeps_command:
         "told": reports,
         "command": keeps_command,
         "home": str(_PACKAGE.parent),
+        "recorder": "bfcviz.live.recorded_process",
     }
 
 

@@ -440,10 +440,12 @@ class ExportRow:
         names: the figures to choose from: text in the menu -> name.
         draw: draws the figure of this name at the current step; returns it and its file name without suffix.
         code: returns the Python that draws the figure of this name at the current step; None: no such button.
+        page: returns a page that steps through the events without a kernel, as HTML, and its file name; None: no such
+            button.
 
     Attributes:
         figure: the menu of figures.
-        buttons: suffix -> its button; `code` -> the button of the code.
+        buttons: suffix -> its button; `code` and `page` -> those of the code and of the page.
         link: shows the link to the file, or the error.
         code: shows the code.
         row: the whole widget.
@@ -454,8 +456,9 @@ class ExportRow:
         names: dict[str, str],
         draw: Callable[[str], tuple[Picture, str]],
         code: Callable[[str], str] | None = None,
+        page: Callable[[], tuple[str, str]] | None = None,
     ) -> None:
-        self._draw, self._code = draw, code
+        self._draw, self._code, self._page = draw, code, page
         self._idle = Lock()  # held while a file is rendered
         self.figure = widgets.Dropdown(
             options=names,
@@ -466,6 +469,8 @@ class ExportRow:
         self.buttons = {suffix: self._button(suffix) for suffix in FORMATS}
         if code is not None:
             self.buttons["code"] = self._code_button()
+        if page is not None:
+            self.buttons["page"] = self._page_button()
         self.link = widgets.HTML(layout={"margin": "0 0 0 8px"})
         self.link.add_class("bfcviz-download")
         self.code = widgets.HTML(layout={"display": "none"})
@@ -482,21 +487,22 @@ class ExportRow:
         The formats that a browser renders take seconds: a thread renders them, and nothing else waits. A second
         export at the same time is ignored; the buttons are disabled meanwhile.
         """
-        if not self._idle.acquire(blocking=False):
+        if not self._begin(f"rendering {suffix[1:].upper()} …"):
             return
-        self._set_enabled(enabled=False)
-        self.link.value = f"<span role='status'>rendering {suffix[1:].upper()} …</span>"
         try:
             figure, name = self._draw(self.figure.value)
         except Exception as error:  # noqa: BLE001  the page shows it
             self._finish(_alert(error))
             return
         if suffix in IMAGES:
-            Thread(
-                target=self._render, args=(figure, name, suffix), name="bfcviz export", daemon=True
-            ).start()
+            self._in_thread(self._render, figure, name, suffix)
         else:
             self._render(figure, name, suffix)
+
+    def save_page(self) -> None:
+        """Make the page in a thread, since it takes seconds, and show a link to it; on failure, show the error."""
+        if self._page is not None and self._begin("writing a page of all steps …"):
+            self._in_thread(self._offer_page, self._page)
 
     def toggle_code(self) -> None:
         """Show the code of the chosen figure at the current step; hide it if it is shown already."""
@@ -509,6 +515,25 @@ class ExportRow:
         hide = self.code.layout.display != "none" and self.code.value == shown
         self.code.value = "" if hide else shown
         self.code.layout.display = "none" if hide else None
+
+    def _begin(self, says: str) -> bool:
+        """Disable the buttons and show what is done; False: another export is not finished."""
+        if not self._idle.acquire(blocking=False):
+            return False
+        self._set_enabled(enabled=False)
+        self.link.value = f"<span role='status'>{says}</span>"
+        return True
+
+    def _in_thread(self, act: Callable[..., None], *arguments: Any) -> None:
+        Thread(target=act, args=arguments, name="bfcviz export", daemon=True).start()
+
+    def _offer_page(self, page: Callable[[], tuple[str, str]]) -> None:
+        try:
+            text, name = page()
+            shown = _link(f"{name}.html", _MEDIA_TYPES[".html"], text.encode())
+        except Exception as error:  # noqa: BLE001  the page shows it; an error in a thread is lost otherwise
+            shown = _alert(error)
+        self._finish(shown)
 
     def _render(self, figure: Picture, name: str, suffix: str) -> None:
         try:
@@ -523,8 +548,9 @@ class ExportRow:
         self._idle.release()
 
     def _set_enabled(self, *, enabled: bool) -> None:
-        for suffix in FORMATS:
-            self.buttons[suffix].disabled = not enabled
+        for name in (*FORMATS, "page"):
+            if name in self.buttons:
+                self.buttons[name].disabled = not enabled
 
     def _button(self, suffix: str) -> widgets.Button:
         button = widgets.Button(
@@ -546,6 +572,17 @@ class ExportRow:
         )
         button.add_class("bfcviz-export-code")
         button.on_click(lambda _: self.toggle_code())
+        return button
+
+    def _page_button(self) -> widgets.Button:
+        button = widgets.Button(
+            description="Save as a page",
+            icon="file-code-o",
+            tooltip="one HTML file that steps through all events, without a kernel",
+            layout={"width": "auto"},
+        )
+        button.add_class("bfcviz-export-page")
+        button.on_click(lambda _: self.save_page())
         return button
 
 

@@ -1,6 +1,6 @@
 // A figure that draws what Python last said, also on a page that needs long to start.
 //
-// Plotly's script (5 MB) is in a widget of its own, see bfcviz/dashboard/figure_widget.py: a kernel sends it once,
+// Plotly's script (1.2 MB) is in a widget of its own, see bfcviz/dashboard/figure_widget.py: a kernel sends it once,
 // and a page evaluates it once for all figures. A page may show notebooks with different versions of plotly: the digest
 // of the script says which is meant.
 //

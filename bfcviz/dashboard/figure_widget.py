@@ -1,6 +1,5 @@
 """Plotly's FigureWidget, whose page only draws, and whose script is sent to the page once for all figures."""
 
-import pkgutil
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.layouts import MARGINS, NARROW_PX, Arrangement, arrange, names_in
 from bfcviz.errors import BfcvizError
 from bfcviz.figures.panel import CONFIG, Page, Panel, Picture, axis_names, compose, import_renderers, lay
+from bfcviz.figures.plotly_script import plotly_script
 from bfcviz.figures.text import axis_unit
 from bfcviz.figures.view_options import Look
 
@@ -33,18 +33,16 @@ from bfcviz.figures.view_options import Look
 import_renderers()  # before the widget, which needs them
 
 _FIND_ARRAYS: Final = re.compile(r"(\.findArrayAttributes=function\((\w+)\)\{)(?!if)")
-_GLOBAL: Final = "window.Plotly = Plotly;"
 
 
 def _plotly() -> str:
     """Plotly's script as an ECMAScript module that leaves the page's own Plotly alone; see `OneWayFigureWidget`."""
-    script = (pkgutil.get_data("plotly", "package_data/plotly.min.js") or b"").decode()
-    script = _FIND_ARRAYS.sub(r"\1if(\2.visible===false)return[];", script.replace(_GLOBAL, ""))
-    return f"const module = {{ exports: {{}} }};\n{script}\nexport default module.exports;\n"
+    script = _FIND_ARRAYS.sub(r"\1if(\2.visible===false)return[];", plotly_script())
+    return f"{script}\nexport default Plotly;\n"
 
 
 class PlotlyScript(widgets.Widget):  # type: ignore[misc]
-    """Plotly's script (5 MB), which the figures of a kernel share; it is never displayed.
+    """Plotly's script (1.2 MB), which the figures of a kernel share; it is never displayed.
 
     Attributes:
         script: an ECMAScript module that exports plotly.

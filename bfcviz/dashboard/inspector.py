@@ -508,7 +508,7 @@ class Inspector(ViewState):
         self.player = Player(self._advance, lambda: self.controls.show_playing(playing=False))
         self.header, self.holders, self.chunk = Header(), HoldersPane(self.compare_moments), ChunkPane()
         names = {"everything shown": EVERYTHING} | {kind.title: name for name, kind in FIGURES.items()}
-        self.export_row = ExportRow(names, self.draw_for_export, self._code)
+        self.export_row = ExportRow(names, self.draw_for_export, self._code, self._page_without_kernel)
         super().__init__(trace, **traits)
         widget_lifetime.free_unseen(self)
         try:
@@ -646,6 +646,13 @@ class Inspector(ViewState):
         if name == EVERYTHING:
             return code_for_inspector(path, self.step, self.pool, self.look)
         return code_for(name, path, self.step, self.pool, self.look)
+
+    def _page_without_kernel(self) -> tuple[str, str]:
+        """The page of the heap that is shown, as HTML, and its file name without suffix."""
+        from bfcviz.report.content import report_of  # noqa: PLC0415  only a page needs it
+        from bfcviz.report.interactive import interactive_html  # noqa: PLC0415
+
+        return interactive_html(report_of(self._trace, pool=self.pool)), "bfcviz-page"
 
     # -- moving ----------------------------------------------------------------------------------------------
 

@@ -1,7 +1,9 @@
 """Sources read the events of a trace: the base class, and the source for an array in memory."""
 
+from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
+from threading import RLock
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +13,7 @@ from bfcviz.errors import FileError, TraceError
 from bfcviz.events.highest_number import highest
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Status
-from bfcviz.events.row_copy import copied
+from bfcviz.events.row_copy import copied, move
 from bfcviz.events.schema import EVENT, NUM_BINS, Events, Kind
 
 # ------------------------------------------------------------------------------
@@ -134,6 +136,10 @@ class Source:
         """The last stored keyframe at or before `step`."""
         return None
 
+    def index_entries(self) -> list[bytes] | None:
+        """What is stored for the index of all events, block by block; None where some of it is missing."""
+        return None
+
     def cut_at_damage(self) -> None:
         """Read everything once; end the trace before the first event that is invalid or cannot be read."""
         for start in range(0, self.length, BLOCK):
@@ -213,3 +219,82 @@ class ArraySource(Source):
             self._unknown_labels = True
             self.degrade("some events name a missing label: they are shown without one")
         return first_fault(events, start, len(self.origin.pools))
+
+
+# ------------------------------------------------------------------------------
+# The source for events that are stored in groups, each of which is decoded whole.
+
+CACHED_BYTES = 1 << 26
+"""Memory for decoded groups that are kept, beside the last one read; those that we write have 4 or 16 MiB."""
+
+
+class GroupSource(Source):
+    """Events in groups that are decoded whole; the groups read last are kept.
+
+    Args:
+        starts: ascending, shape (groups + 1,): the first event of each group, and the end of the last one.
+
+    Attributes:
+        cached_bytes: memory of the decoded groups that are kept.
+    """
+
+    def __init__(self, labels: Labels, origin: Origin, starts: NDArray[np.int64]) -> None:
+        super().__init__(labels, origin, int(starts[-1]))
+        self._starts = starts
+        self._lock = RLock()
+        self._decoded: OrderedDict[int, Events] = OrderedDict()
+        self.cached_bytes = 0
+
+    def read(self, start: int, stop: int) -> Events:
+        """Events [start, stop): a view of one decoded group, or a copy from several."""
+        if start == stop:
+            return np.zeros(0, EVENT)
+        first, last = self._group_of(start), self._group_of(stop - 1)
+        if first == last:
+            offset = int(self._starts[first])
+            return self._checked_group(first)[start - offset : stop - offset]
+        events = np.empty(stop - start, EVENT)
+        for group in range(first, last + 1):
+            low, high = max(start, int(self._starts[group])), min(stop, int(self._starts[group + 1]))
+            offset = int(self._starts[group])
+            move(self._checked_group(group)[low - offset : high - offset], events[low - start : high - start])
+        events.flags.writeable = False
+        return events
+
+    def _decode(self, group: int) -> Events:
+        """The events of a group, as many as `starts` says. Raises FileError."""
+        raise NotImplementedError
+
+    def _group_of(self, step: int) -> int:
+        return int(np.searchsorted(self._starts, step, "right")) - 1
+
+    def _checked_group(self, group: int) -> Events:
+        with self._lock:
+            events = self._decoded.get(group)
+            if events is None:
+                events = self._decode(group)
+                fault = first_fault(events, int(self._starts[group]), len(self.origin.pools))
+                if fault is not None:
+                    self._raise(fault)
+                if has_unknown_label(events, len(self.labels)):
+                    events = without_unknown_labels(events, len(self.labels))
+                    self.degrade("some events name a missing label: they are shown without one")
+                events.flags.writeable = False
+                self._decoded[group] = events
+                self.cached_bytes += events.nbytes
+                while self.cached_bytes > CACHED_BYTES and len(self._decoded) > 1:
+                    self.cached_bytes -= self._decoded.popitem(last=False)[1].nbytes
+            self._decoded.move_to_end(group)
+            return events
+
+    def _fault_in(self, start: int, stop: int) -> Fault | None:
+        for group in range(self._group_of(start), self._group_of(stop - 1) + 1):
+            low = int(self._starts[group])
+            try:
+                events = self._decode(group)
+            except FileError as error:
+                return Fault(low, f"cannot be read: {error.place}: {error.cause}")
+            fault = first_fault(events, low, len(self.origin.pools))
+            if fault is not None:
+                return fault
+        return None

@@ -13,7 +13,8 @@ from bfcviz.events.event_source import BLOCK, ArraySource, Source
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.schema import Events
-from bfcviz.events.storage.files import reading
+from bfcviz.events.storage.blocks import MAGIC, BlockSource, Describe, write_blocks
+from bfcviz.events.storage.files import open_regular, reading, replacing
 from bfcviz.events.storage.folder_reader import FolderSource
 from bfcviz.extras import arrow, needed
 from bfcviz.units import format_bytes
@@ -79,7 +80,7 @@ class Trace(Answer):
         with reading(path):
             if not path.exists():
                 raise FileError(path, "", "does not exist")
-            source: Source = FolderSource(path) if path.is_dir() else _parquet_source(path)
+            source: Source = FolderSource(path) if path.is_dir() else _file_source(path)
         if check:
             source.cut_at_damage()
         return cls(source)
@@ -176,16 +177,26 @@ class Trace(Answer):
         """The last stored keyframe at or before `step`: its step and its bytes."""
         return self.source.keyframe_before(step)
 
+    def index_entries(self) -> list[bytes] | None:
+        """What is stored for the index of all events, block by block; None where some of it is missing."""
+        return self.source.index_entries()
+
     def save(
-        self, path: str | os.PathLike[str], *, overwrite: bool = False, keyframes: Keyframes | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        keyframes: Keyframes | None = None,
+        describe: Describe | None = None,
     ) -> Path:
-        """Pack the trace into one Parquet file, which pandas, Polars and DuckDB can read.
+        """Pack the trace into one file: Parquet, which pandas, Polars and DuckDB can read, or the smaller `.bfc`.
 
         Args:
-            path: ends in `.parquet`.
+            path: ends in `.parquet` or `.bfc`.
             overwrite: replace an existing file; if anything fails, that file is not changed.
             keyframes: returns the state before each of the given steps; by default the keyframes that this trace
-                already has are kept. Large ones are stored for fewer steps.
+                already has are kept. Large ones are stored for fewer steps. For `.parquet`.
+            describe: returns what is stored with each block, in place of `keyframes`; for `.bfc`.
 
         Returns:
             The path.
@@ -196,6 +207,10 @@ class Trace(Answer):
                 whose first events were dropped.
         """
         path = Path(path)
+        if path.suffix == ".bfc":
+            with replacing(path, overwrite=overwrite) as made:
+                write_blocks(self.source, made, describe)
+            return path
         if self.first:
             raise TraceError(
                 f"cannot save a trace {_extent(self.first, len(self))}; record the heap to a folder to keep all events"
@@ -204,7 +219,7 @@ class Trace(Answer):
             raise FileError(
                 path,
                 "",
-                "a trace is saved as .parquet; bfcviz.export(trace, path) writes other formats",
+                "a trace is saved as .parquet or .bfc; bfcviz.export(trace, path) writes other formats",
             )
         from bfcviz.events.storage.parquet import pack  # noqa: PLC0415  pyarrow, an extra
 
@@ -238,7 +253,11 @@ class Trace(Answer):
         return frame
 
 
-def _parquet_source(path: Path) -> Source:
+def _file_source(path: Path) -> Source:
+    with open_regular(path) as file:
+        head = file.read(len(MAGIC))
+    if head == MAGIC:
+        return BlockSource(path)
     from bfcviz.events.storage.parquet import ParquetSource  # noqa: PLC0415  pyarrow, an extra
 
     return ParquetSource(path)

@@ -15,12 +15,14 @@ from bfcviz.errors import FileError, TraceError
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import EVENT, Events, Kind
+from bfcviz.events.storage.blocks import write_blocks
 from bfcviz.events.storage.files import replacing
 from bfcviz.events.trace import Trace
 from bfcviz.exporters.chrome_counters import write_chrome_trace
 from bfcviz.exporters.torch_snapshot import write_snapshot
 from bfcviz.extras import needed
 from bfcviz.importers.heap_state import HEAP_CHUNK, HeapRegion, events_of_state
+from bfcviz.model.block_index import BlockDescriber
 from bfcviz.model.keyframe_bytes import keyframes
 from bfcviz.model.model import Model
 
@@ -269,8 +271,15 @@ def _write_parquet(trace: Trace, start: int, stop: int, path: Path) -> Sequence[
     return part.origin.reasons[len(trace.origin.reasons) :]
 
 
+def _write_blocks(trace: Trace, start: int, stop: int, path: Path) -> Sequence[str]:
+    part = part_of(trace, start, stop)
+    write_blocks(part.source, path, BlockDescriber(len(part.origin.pools)))
+    return part.origin.reasons[len(trace.origin.reasons) :]
+
+
 _WRITERS: Final[dict[str, Callable[[Trace, int, int, Path], Sequence[str]]]] = {
     ".parquet": _write_parquet,
+    ".bfc": _write_blocks,
     ".csv": write_csv,
     ".json": write_chrome_trace,
     ".pickle": write_snapshot,

@@ -25,9 +25,11 @@ from bfcviz.figures.view import DashboardPlace, HeapData, Tab, View
 from bfcviz.figures.view_options import FADE, PLAIN, Look, Selected, choice_of, fade_trace, faded, grouping_of
 from bfcviz.model import Model, timeline
 from bfcviz.model.address_layout import GRANT, NEVER, Layout
+from bfcviz.model.block_index import REST
 from bfcviz.model.grouping import members
 from bfcviz.model.lifetimes import LIFETIME, LifetimeReader
 from bfcviz.model.occupancy import Classes, OccupancyGrid, OccupancyReader
+from bfcviz.model.trace_index import LEAST_EVENTS, TraceIndex, known_index
 
 # ------------------------------------------------------------------------------
 # The bands of the active-memory timeline: stacked lifetimes, their outlines, names and hover texts.
@@ -263,6 +265,8 @@ MOST_AREAS: Final = 16
 _AREA_COLUMNS: Final = 400  # at most; more than half of it
 _LARGEST: Final = float(1 << 44)  # bytes of an allocation
 _BY_LABEL: Final = ("op", "stack")
+_LABEL_COLOURS: Final = ("holder", "label", "op", "stack")
+"""Colourings whose classes follow from the label."""
 
 
 class _OnePosition(Layout):
@@ -303,6 +307,9 @@ class ClassReader:
     def read(self, steps: tuple[int, int], step_axis: StepAxis, colours: Colouring) -> HeldByClass:
         """The bytes of each class of `colours` in these steps."""
         start, stop = steps
+        index = stored_index(self.trace, self.pool, steps)
+        if index is not None and colours.name in _LABEL_COLOURS:
+            return _held_from_index(index, steps, step_axis, colours)
 
         def begin() -> OccupancyReader:
             grid = OccupancyGrid(start, stop, 0.0, _LARGEST, _AREA_COLUMNS, 1, step_axis.axis)
@@ -315,6 +322,34 @@ class ClassReader:
         edges = left + np.arange(found.grid.columns + 1) * (found.grid.width / step_axis.unit)
         edges[-1] = right
         return HeldByClass(np.minimum(edges, right), found.by_class[:, 0, :].copy())
+
+
+def stored_index(trace: Trace, pool: int, steps: tuple[int, int]) -> TraceIndex | None:
+    """The index of a long range of steps that was stored with the trace; None: the events are read.
+
+    The areas of such a range are made of the index, and no allocation has a band: it would be too narrow to see.
+    """
+    index = known_index(trace, pool)
+    is_long = steps[1] - steps[0] >= LEAST_EVENTS
+    return index if is_long and index is not None and index.knows_holders else None
+
+
+def _held_from_index(
+    index: TraceIndex, steps: tuple[int, int], step_axis: StepAxis, colours: Colouring
+) -> HeldByClass:
+    """The bytes of each class, averaged over the parts of the trace that overlap the steps."""
+    held = index.held_within(*steps)
+    starts, column = np.unique(held["start"], return_inverse=True)
+    stops = np.append(starts[1:], held["stop"].max())
+    lives = np.zeros(len(held), LIFETIME)
+    lives["label"] = np.where(held["label"] == REST, 0, held["label"])
+    which = np.where(held["label"] == REST, len(colours.paints) - 1, colours.classes(lives, steps[1]))
+    sums = np.zeros((len(colours.paints), len(starts)))
+    np.add.at(sums, (which.astype(np.intp), column), held["byte_steps"])
+    edges = np.clip(np.append(starts, stops[-1]).astype(np.float64), *steps)
+    rows = index.rolling.series
+    edges = step_axis.positions(edges, np.interp(edges, rows["step"], rows["time"]))
+    return HeldByClass(edges, sums / (stops - starts).astype(np.float64))
 
 
 def area_traces(
@@ -526,8 +561,23 @@ def _read(  # noqa: PLR0913, PLR0917  as `active_memory_window`
             return reader, before.bands, before.others
     else:
         reader = LifetimeReader(trace, pool, steps[0], largest=LARGEST, model=model)
+    if stored_index(trace, pool, steps) is not None:
+        return (
+            reader,
+            bands_of(np.zeros(0, LIFETIME), step_axis, steps),
+            _allocations(trace, pool, steps, model),
+        )
     found = reader.read_to(steps[1])
     return reader, bands_of(found.lifetimes, step_axis, steps), found.seen - len(found.lifetimes)
+
+
+def _allocations(trace: Trace, pool: int, steps: tuple[int, int], model: Model | None) -> int:
+    """How many allocations there were in these steps, beside those that were alive before."""
+    counts = []
+    for step in steps:
+        with (model or Model(trace, pool)).visiting(step) as there:
+            counts.append(there.stats().num_allocs)
+    return counts[1] - counts[0]
 
 
 def _class_reader(

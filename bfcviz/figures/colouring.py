@@ -20,10 +20,11 @@ from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Kind, bin_of
 from bfcviz.events.trace import Trace
 from bfcviz.figures.text import LONGEST_SHORT_NAME, harmless, short_names
 from bfcviz.figures.theme import Paint, Theme
+from bfcviz.model.block_index import with_byte_steps
 from bfcviz.model.grouping import UNNAMED, Path, op_path, place_in_code
 from bfcviz.model.kinds import MemoryKinds
 from bfcviz.model.lifetimes import in_use_at
-from bfcviz.model.trace_index import known_index, with_byte_steps
+from bfcviz.model.trace_index import known_index
 from bfcviz.units import GiB, KiB, MiB, format_bytes
 
 # ------------------------------------------------------------------------------

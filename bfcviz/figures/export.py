@@ -22,6 +22,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.extras import needed
 from bfcviz.figures.panel import CONFIG, Picture
 from bfcviz.figures.paper import MM, PAGE_MM, paper
+from bfcviz.figures.plotly_script import is_drawn_by_it, plotly_script
 from bfcviz.figures.text import harmless
 from bfcviz.figures.view_options import PLAIN, Look
 from bfcviz.model import Model
@@ -98,7 +99,10 @@ def rendered(figure: go.Figure, suffix: str) -> bytes:
 
 
 def _html(figure: go.Figure) -> bytes:
-    text: str = with_facts_below(figure).to_html(include_plotlyjs=True, full_html=True, config=CONFIG)
+    ours = is_drawn_by_it(figure.data)
+    text: str = with_facts_below(figure).to_html(include_plotlyjs=not ours, full_html=True, config=CONFIG)
+    if ours:
+        text = text.replace("<body>", f"<body><script>{plotly_script()}</script>", 1)
     facts = figure.facts if isinstance(figure, Picture) else ""
     text = "<!doctype html>\n" + text.removeprefix("<!doctype html>").lstrip()  # plotly 6 writes none
     return text.replace("<head>", f"<head><title>{facts}</title>", 1).encode()

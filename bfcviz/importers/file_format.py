@@ -7,6 +7,8 @@ from itertools import islice
 from pathlib import Path
 
 from bfcviz.errors import FileError
+from bfcviz.events.storage.blocks import MAGIC
+from bfcviz.formats.tensorflow import whole_windows
 from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces, read_head
 from bfcviz.importers.protobuf_wire import LENGTH, VARINT, Field, Wire
 
@@ -16,6 +18,7 @@ class Format(StrEnum):
 
     FOLDER = "bfcviz-folder"
     PARQUET = "bfcviz-parquet"
+    BLOCKS = "bfcviz-blocks"
     XPLANE = "xplane"
     TENSORFLOW_LOG = "tensorflow-log"
     MEMORY_DUMP = "tensorflow-memory-dump"
@@ -27,12 +30,12 @@ class Format(StrEnum):
 
 
 READABLE = (
-    "bfcviz reads its own traces (folder or Parquet), profiles of TensorFlow and XLA (xplane.pb), logs of TensorFlow, "
-    "XLA and JAX with BFC allocator lines, TensorFlow's memory dumps, PyTorch snapshots (pickle), RMM logs (CSV), JAX "
-    "memory profiles (pprof), Chrome traces of PyTorch, and VMA dumps (JSON); all also gzip"
+    "bfcviz reads its own traces (folder, .bfc or Parquet), profiles of TensorFlow and XLA (xplane.pb), logs of "
+    "TensorFlow, XLA and JAX with BFC allocator lines, TensorFlow's memory dumps, PyTorch snapshots (pickle), RMM logs "
+    "(CSV), JAX memory profiles (pprof), Chrome traces of PyTorch, and VMA dumps (JSON); all also gzip"
 )
 _TRACE_FILES = ("events.bin", "origin.json", "labels.jsonl")
-_PROFILES_IN_FOLDER = tuple(f"{way}*.xplane.pb*" for way in ("", "*/", "plugins/profile/*/", "window-*/**/"))
+_PROFILES_IN_FOLDER = tuple(f"{way}*.xplane.pb*" for way in ("", "*/", "plugins/profile/*/"))
 
 
 def detect_format(path: Path) -> Format:
@@ -78,6 +81,8 @@ def _format_of_folder(path: Path) -> Format:
     try:
         if any((path / name).is_file() for name in _TRACE_FILES):
             return Format.FOLDER
+        if whole_windows(path):
+            return Format.XPLANE
         inside = [found for pattern in _PROFILES_IN_FOLDER for found in sorted(path.glob(pattern))[:1]]
     except OSError as error:
         raise FileError(path, "", f"cannot be read: {error.strerror or error}") from None
@@ -87,6 +92,10 @@ def _format_of_folder(path: Path) -> Format:
 
 def _is_parquet(head: bytes) -> bool:
     return head.startswith(b"PAR1")
+
+
+def _is_blocks(head: bytes) -> bool:
+    return head.startswith(MAGIC)
 
 
 def _is_pickle(head: bytes) -> bool:
@@ -226,6 +235,7 @@ _TENSORFLOW_LINE = re.compile(
 
 _BY_CONTENT: dict[Format, Callable[[bytes], bool]] = {
     Format.PARQUET: _is_parquet,
+    Format.BLOCKS: _is_blocks,
     Format.TORCH_SNAPSHOT: _is_snapshot,
     Format.MEMORY_DUMP: _is_memory_dump,
     Format.PPROF: _is_pprof,

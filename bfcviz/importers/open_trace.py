@@ -30,7 +30,7 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
 
 
 def open_own(path: Path) -> Trace:
-    """The trace in a folder or Parquet file of bfcviz. Raises as `Trace.open`."""
+    """The trace in a folder or file of bfcviz. Raises as `Trace.open`."""
     return Trace.open(path)
 
 
@@ -43,6 +43,7 @@ def _reader(format_: Format) -> Callable[[Path], Trace]:
 _READERS: dict[Format, tuple[str, str]] = {
     Format.FOLDER: ("bfcviz.importers.open_trace", "open_own"),
     Format.PARQUET: ("bfcviz.importers.open_trace", "open_own"),
+    Format.BLOCKS: ("bfcviz.importers.open_trace", "open_own"),
     Format.XPLANE: ("bfcviz.importers.tensorflow.profile", "read_profile"),
     Format.MEMORY_DUMP: ("bfcviz.importers.tensorflow.memory_dump", "read_memory_dump"),
     Format.TENSORFLOW_LOG: ("bfcviz.importers.bfc_log.read", "read_log"),

@@ -30,11 +30,14 @@ class HeapProvider(ABC):
         way: how the framework is watched.
         title: the framework's name for people.
         is_shared: whether several of a class may be active at once. One object never is active twice.
+        on_failure: called when a request failed, in the thread that requested and before it gets the error, where the
+            framework tells that (PyTorch, observed); `out_of_memory` says it for all.
     """
 
     way: ClassVar[WayName]
     title: ClassVar[str]
     is_shared: ClassVar[bool] = False
+    on_failure: Callable[[], object] | None = None
     _active: ClassVar[tuple["HeapProvider", ...]] = ()
     """The active objects of a class; each class has its own."""
 

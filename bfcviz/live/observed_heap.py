@@ -166,10 +166,7 @@ class ObservedHeap:
 
     def mark(self, label: str | int, value: int = 0) -> None:
         """Write a mark of the user into the log: a step, a phase, a note."""
-        number = self._label_id(label)
-        self._report(
-            None, partial(self.log.put, Kind.MARK, 0, 0, 0, value, 0, 0, number, 0, 0, -1, 0, self.pool)
-        )
+        self._report(None, partial(self._put_mark, self._label_id(label), value))
 
     # -- state -------------------------------------------------------------------------------------------------
 
@@ -237,6 +234,9 @@ class ObservedHeap:
             )  # fmt: skip
             step = self.log.head
         return Moment(step, np.array(sorted(chunks), MEMORY_MAP), np.array(sorted(regions), REGION), *numbers)
+
+    def _put_mark(self, label: int, value: int) -> None:
+        self.log.put(Kind.MARK, 0, 0, 0, value, 0, 0, label, 0, 0, -1, 0, self.pool)
 
     def _fail(self, requested: int, label: int, stream: int, device_free: int | None) -> None:
         event = self.log.head

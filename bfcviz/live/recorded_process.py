@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.labels import without_surrogates
@@ -197,7 +197,7 @@ class ProcessRecording:
     def end_with_worker(self) -> None:
         """Also end when multiprocessing ends this process: a forked worker skips `atexit`."""
         if (util := sys.modules.get("multiprocessing.util")) is not None:
-            util.Finalize(None, self.end, exitpriority=_LAST)
+            util.Finalize(None, self.end, exitpriority=LAST)
 
     def end(self) -> None:
         """End serving or observing, and mark the recording as complete; does nothing in a forked process."""
@@ -257,17 +257,29 @@ def begin(order: Order, framework: str) -> str:
     if recorded is None:
         return "other"
     recordings.append(recorded)
-    _follow_forks(order, framework, is_on_host=way.has_heaps and heap_provider.is_on_host(request))
+    follow_forks(order, framework, is_on_host=way.has_heaps and heap_provider.is_on_host(request))
     return "recorded"
 
 
-recordings: Final[list[ProcessRecording]] = []
+class OfProcess(Protocol):
+    """A recording of one process, or what keeps its events in memory."""
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether it is of this process, not of the one that this was forked from."""
+
+    def end_with_worker(self) -> None:
+        """Also end when multiprocessing ends this process."""
+
+
+recordings: Final[list[OfProcess]] = []
 """What `begin` began in this process and in those it was forked from; keeps the framework's memory until the end."""
 
-_LAST: Final = -100  # multiprocessing calls those with a lower priority later
+LAST: Final = -100
+"""Priority of what ends a recording: multiprocessing calls those with a lower one later."""
 
 
-def _follow_forks(order: Order, framework: str, *, is_on_host: bool) -> None:
+def follow_forks(order: Order, framework: str, *, is_on_host: bool) -> None:
     """Report each process that is forked from this one, and record it if it is a worker of multiprocessing."""
     if len(recordings) > 1:
         return  # this process was forked itself, and has the hooks already

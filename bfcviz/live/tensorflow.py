@@ -2,16 +2,16 @@
 
 ::
 
-    training     ........[window 1].................[window 2].................[window 3]....
+    training     [window 1 ..........][window 2 ..........][window 3 ....
     folder       window-000001/**/*.xplane.pb  window-000002/ ...    each appears only when it is complete
 
-`bfcviz.importers.tensorflow.profile` opens them as they appear.
+`bfcviz.open` reads the folder as one trace; `bfcviz.importers.tensorflow.profile` opens windows as they appear.
 """
 
 import os
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.storage.files import PRIVATE_FOLDER
@@ -19,6 +19,9 @@ from bfcviz.formats.tensorflow import WINDOW, whole_windows
 from bfcviz.live.heap_provider import HeapProvider
 from bfcviz.live.numpy.serve import unserved
 from bfcviz.periodic import Periodic
+
+WINDOW_S: Final = 20.0
+"""Of a fast training this is some 300 MB; a profile of 2 GB cannot be written."""
 
 
 class TensorflowObserved(HeapProvider):
@@ -48,9 +51,10 @@ class TensorflowObserved(HeapProvider):
     @property
     def description(self) -> str:
         """The way, and what it means."""
+        rest = f", one every {self._every_s:g} s" if self._every_s > self._window_s else ""
         text = (
-            f"TensorFlow is observed in windows of {self._window_s:g} s, one every {self._every_s:g} s, by its own "
-            f"profiler: {self.count} so far; what happens between them is not recorded"
+            f"TensorFlow is observed in windows of {self._window_s:g} s{rest}, by its own profiler: {self.count} so "
+            "far; what happens between them is not recorded"
         )
         if self.missed:
             text += f". {self.missed} were left out because the profiler was in use"
@@ -116,24 +120,29 @@ class TensorflowObserved(HeapProvider):
 
 
 def observe_tensorflow(
-    folder: str | os.PathLike[str], *, window_s: float = 2.0, every_s: float = 30.0
+    folder: str | os.PathLike[str], *, window_s: float = WINDOW_S, every_s: float | None = None
 ) -> TensorflowObserved:
     """Record windows of TensorFlow's allocations into a folder, within a `with`, in the process that trains.
 
-    A window records every allocation of TensorFlow's BFC pools, at some cost; between windows nothing is recorded and
-    nothing costs. A GPU's memory is such a pool. A CPU's memory is one, with memory events in its profile, only if
-    TensorFlow is started with TF_CPU_ALLOCATOR_USE_BFC=true. A process has one profiler, so a profile that the program
-    itself starts during a window fails.
+    A window records every allocation of TensorFlow's BFC pools, at some cost, and is in memory until it is written. One
+    follows the other: only what happens while the profiler writes a window is not recorded, none of it in a program
+    that is shorter than one window. With a larger `every_s` nothing is recorded between windows, and nothing costs.
+
+    A GPU's memory is such a pool. A CPU's memory is one, with memory events in its profile, only if TensorFlow is
+    started with TF_CPU_ALLOCATOR_USE_BFC=true. A process has one profiler, so a profile that the program itself starts
+    during a window fails.
 
     Args:
         folder: receives the windows, each in its own folder; created if missing.
         window_s: length of a window in seconds.
-        every_s: seconds from the start of one window to the start of the next.
+        every_s: seconds from the start of one window to the start of the next; None: each begins when the one before
+            it is written.
 
     Raises:
         InvalidRequest: a time is out of range.
         LiveError: on entering: TensorFlow is not installed.
     """
+    every_s = window_s if every_s is None else every_s
     if not 0 < window_s <= every_s < 1 << 31:
         raise InvalidRequest(
             f"windows of {window_s} s every {every_s} s were requested; give times above 0, window_s <= every_s"

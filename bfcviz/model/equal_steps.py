@@ -1,15 +1,19 @@
-"""Equal steps: the repeated parts of a program that do about the same work, found from its marks.
+"""Equal steps: the repeated parts of a program that do about the same work, found from its marks, or without them.
 
 ::
 
     marks        |warm-up| |  1  |  2  |     evaluation     |  3  |  4  |
     compared                     ^     ^                          ^     ^     the heap at the ends of equal steps
+
+A program without marks is cut where an allocation of one kind comes again and again, after about as much work::
+
+    allocations  a b   x c d d e   x c d d e   x c d d e   x c d d e           from each x to the next
 """
 
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -19,6 +23,7 @@ from numpy.typing import NDArray
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.navigation import ENDS, events_of, phase_ends
+from bfcviz.units import format_bytes
 
 FEWEST: Final = 4
 """Equal steps after the warm-up that are needed: fewer show no trend."""
@@ -31,6 +36,19 @@ _ALIKE: Final = 1.25
 
 _LEAST_SHARE: Final = 0.05
 """Equal steps make at least this share of all allocations."""
+
+_LEAST_COVERED: Final = 0.5
+"""Without marks, equal steps hold at least this share of all allocations."""
+
+_ABOUT: Final = 0.95
+"""A kind of allocation with this share of the best one is as good."""
+
+_MOST_KINDS: Final = 256
+_MOST_SEARCHED: Final = 1 << 22
+"""Allocations in which a repetition is searched, at least."""
+
+_UNNAMED: Final = 1 << 32
+"""Added to the requested bytes of unnamed allocations: more than any number of a label."""
 
 _WORDS: Final = ("step", "iteration", "batch", "epoch")
 """A mark with one of these words in its name, the first ones first, separates steps."""
@@ -55,6 +73,7 @@ class EqualSteps:
         numbers: the numbers of the compared steps, from 1, by their order in the trace.
         ends: the step (the position in the trace) at which each of them ends, ascending.
         reason: why there is nothing to compare; empty otherwise.
+        allocation: without marks: the kind of allocation that begins each step; empty otherwise.
     """
 
     name: str
@@ -65,6 +84,7 @@ class EqualSteps:
     numbers: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     ends: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     reason: str = ""
+    allocation: str = ""
 
 
 def equal_steps(
@@ -85,18 +105,85 @@ def equal_steps(
         return EqualSteps(name or "", reason=_no_marks(marks, name))
     seqs = np.array(marks[chosen], np.int64)
     work = _allocations(trace, pool, seqs)
-    alike = _alike(work)
+    return _compared(EqualSteps(chosen), seqs, work, _alike(work), warm_up)
+
+
+def repeated_steps(trace: Trace, pool: int = 0, warm_up: int | None = None) -> EqualSteps:
+    """Find the steps of a program without marks: from each allocation of one kind to the next of this kind.
+
+    Allocations are of one kind if they have the same label, unnamed ones if they request the same size. The kind is one
+    whose equal steps hold the most of all allocations; of several, the one with the longest steps.
+
+    Args:
+        trace: the events; all are read, and the newest allocations are searched.
+        pool: index of the heap.
+        warm_up: see `equal_steps`.
+    """
+    seqs, kinds = _allocations_by_kind(trace, pool)
+    found, at, counts = np.unique(kinds, return_inverse=True, return_counts=True)
+    places = np.split(np.argsort(at, kind="stable"), np.cumsum(counts)[:-1])
+    spans = np.array([each[-1] - each[0] for each in places if len(each)], np.int64)
+    fits = np.flatnonzero((counts > 2 * FEWEST) & (spans * 2 >= len(seqs))) if len(seqs) else counts[:0]
+    fits = fits[np.argsort(counts[fits], kind="stable")][:_MOST_KINDS]  # the longest steps first
+    shares = [_share_of_alike(np.diff(places[each]), len(seqs)) for each in fits.tolist()]
+    best = max(shares, default=0.0)
+    if best < _LEAST_COVERED:
+        return EqualSteps(
+            "", reason="no allocation comes again and again, each time after about as much work"
+        )
+    chosen = int(fits[next(row for row, share in enumerate(shares) if share >= _ABOUT * best)])
+    kind = int(found[chosen])
+    name = trace.labels.name(kind) if kind < _UNNAMED else format_bytes(kind - _UNNAMED)
+    cuts = places[chosen]
+    work = np.diff(cuts)
+    return _compared(EqualSteps("", allocation=name), seqs[cuts], work, _alike(work, by_work=True), warm_up)
+
+
+def _share_of_alike(work: NDArray[np.int64], total: int) -> float:
+    """Which share of all allocations is in steps that are alike; 0: there are too few to compare."""
+    alike = _alike(work, by_work=True)
+    return float(work[alike].sum() / total) if len(alike) > 2 * FEWEST - 1 else 0.0
+
+
+def _allocations_by_kind(trace: Trace, pool: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """The `seq` and kind of the newest allocations: the number of the label, or `_UNNAMED` + the requested bytes."""
+    seqs: list[NDArray[np.int64]] = []
+    kinds: list[NDArray[np.uint64]] = []
+    held = 0
+    for block in trace.blocks():
+        mine = block[(block["kind"] == Kind.ALLOCATE) & (block["pool"] == pool)]
+        label = mine["label"].astype(np.uint64)
+        seqs.append(mine["seq"].astype(np.int64))
+        kinds.append(np.where(label > 0, label, mine["requested"] + np.uint64(_UNNAMED)))
+        held += len(mine)
+        while held - len(seqs[0]) > _MOST_SEARCHED:
+            held -= len(seqs.pop(0))
+            kinds.pop(0)
+    nothing = [np.zeros(0, np.int64)]
+    return np.concatenate(seqs or nothing), np.concatenate(kinds or [np.zeros(0, np.uint64)])
+
+
+def _compared(
+    cut: EqualSteps,
+    seqs: NDArray[np.int64],
+    work: NDArray[np.int64],
+    alike: NDArray[np.intp],
+    warm_up: int | None,
+) -> EqualSteps:
+    """The steps to compare, of those that are alike; `cut` says what separates them, `seqs` where."""
     skipped = max(len(alike) // 4, 1) if warm_up is None else warm_up
+    found = replace(cut, found=len(work), equal=len(alike), warm_up=skipped)
     left = alike[skipped:]
     if len(left) < FEWEST:
+        what = f"allocations of {cut.allocation!r}" if cut.allocation else f"marks {cut.name!r}"
         reason = (
-            f"{len(work):,} steps between marks {chosen!r}, {len(alike):,} of them with about the same number of "
+            f"{len(work):,} steps between {what}, {len(alike):,} of them with about the same number of "
             f"allocations, {skipped:,} left out as warm-up: growth needs {FEWEST} without these; record a longer run"
         )
-        return EqualSteps(chosen, len(work), len(alike), skipped, reason=reason)
+        return replace(found, reason=reason)
     every = -(-len(left) // MOST)
     left = left[(len(left) - 1) % every :: every]  # the last one is compared
-    return EqualSteps(chosen, len(work), len(alike), skipped, every, left + 1, seqs[left + 1])
+    return replace(found, every=every, numbers=left + 1, ends=seqs[left + 1])
 
 
 def equal_step_ends(trace: Trace, pool: int, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -197,8 +284,11 @@ def _allocations(trace: Trace, pool: int, seqs: NDArray[np.int64]) -> NDArray[np
     return counts[1:-1]
 
 
-def _alike(work: NDArray[np.int64]) -> NDArray[np.intp]:
-    """The steps of the most frequent kind: those with about the same number of allocations."""
+def _alike(work: NDArray[np.int64], *, by_work: bool = False) -> NDArray[np.intp]:
+    """The steps of the most frequent kind: those with about the same number of allocations.
+
+    `by_work`: of the kind with the most work together; where a step does the same twice, one part of it may be short.
+    """
     ordered = np.sort(work).astype(np.float64)
     if not ordered.sum():
         return np.zeros(0, np.intp)
@@ -207,5 +297,5 @@ def _alike(work: NDArray[np.int64]) -> NDArray[np.intp]:
     )
     # Frequent steps that do almost nothing, such as single ops before a training, are not the program's.
     count[count * ordered < _LEAST_SHARE * ordered.sum()] = 0
-    best = ordered[count.argmax()]
+    best = ordered[(count * ordered if by_work else count).argmax()]
     return np.flatnonzero((work >= best / _ALIKE) & (work <= best * _ALIKE))

@@ -136,6 +136,13 @@ class RollingTimeline:
             self.failed.take(events)
             self.marks.take(events)
 
+    def adopt(self, rows: NDArray[np.void], step: int) -> None:
+        """Take rows that were measured before, of TIMELINE: those of all events up to `step`."""
+        while -(-step // self.length) > 2 * self.points or self.length < int(rows["events"].max(initial=1)):
+            self.length *= 2
+        self._series = merge_rows(rows, _bucket(rows, self.length))
+        self.step = step
+
     def copy(self) -> "RollingTimeline":
         """A timeline with the same rows, to extend and measure independently; it refers to no trace yet."""
         made = copy.copy(self)

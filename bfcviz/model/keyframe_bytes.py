@@ -94,17 +94,17 @@ def encode(snapshots: list[Snapshot]) -> bytes:
             )
         )
         columns += [
-            _shuffled(snapshot.region_rows["address"], _U8),
-            _shuffled(snapshot.region_rows["size"], _U8),
-            _shuffled(snapshot.slots, _U2),
-            _shuffled(rows["size"], _U8),
-            _shuffled(rows["handle"], _U4),
+            shuffled(snapshot.region_rows["address"], _U8),
+            shuffled(snapshot.region_rows["size"], _U8),
+            shuffled(snapshot.slots, _U2),
+            shuffled(rows["size"], _U8),
+            shuffled(rows["handle"], _U4),
             np.packbits(in_use).tobytes(),
-            _shuffled(used["size"] - used["requested"], _U8),
-            _shuffled(np.uint64(snapshot.step) - used["born"], _U8),
-            _shuffled(used["label"], _U4),
-            _shuffled(used["thread"], _U2),
-            _shuffled(used["stream"], _U2),
+            shuffled(used["size"] - used["requested"], _U8),
+            shuffled(np.uint64(snapshot.step) - used["born"], _U8),
+            shuffled(used["label"], _U4),
+            shuffled(used["thread"], _U2),
+            shuffled(used["stream"], _U2),
         ]
     header = HEADER.pack(MAGIC, VERSION, len(snapshots), snapshots[0].step)
     return header + b"".join(COUNTS.pack(*c) for c in counts) + zlib.compress(b"".join(columns), 1)
@@ -167,7 +167,8 @@ class _Columns:
         return np.unpackbits(packed, count=count).astype(np.bool_)
 
 
-def _shuffled(column: NDArray[np.unsignedinteger], dtype: np.dtype[np.unsignedinteger]) -> bytes:
+def shuffled(column: NDArray[np.unsignedinteger], dtype: np.dtype[np.unsignedinteger]) -> bytes:
+    """The values of a column: all lowest bytes, then all second bytes, and so on."""
     plain = np.ascontiguousarray(column, dtype)
     return plain.view(np.uint8).reshape(len(plain), dtype.itemsize).T.tobytes()
 

@@ -11,6 +11,7 @@ from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
 from bfcviz.model.model import Model, ModelStats
+from bfcviz.model.pool_state import PoolState
 
 # ------------------------------------------------------------------------------
 # Every total over a range of steps, in as many rows as a picture has pixels; every extreme is kept.
@@ -124,7 +125,6 @@ def measured(
     table = model.table
     table.extremes()  # drop what an interrupted pass may have left
     out = np.zeros(len(ends), TIMELINE)
-    words = out.view(np.uint64).reshape(len(out), TIMELINE.itemsize // 8)
     row, begin = 0, model.step
     for block in model.trace.blocks(begin, ends[-1] if ends else begin):
         if seen is not None:
@@ -134,12 +134,18 @@ def measured(
             part = block[at : ends[row] - before]
             model.measure(part)
             if model.step == ends[row]:
-                totals, ratios = table.extremes()
-                words[row, :_HEAD] = model.step, part["time"][-1].view(np.uint64), model.step - begin
-                words[row, _HEAD:_TOTALS_END] = totals.view(np.uint64)
-                words[row, _TOTALS_END:] = ratios.view(np.uint64)
+                put_row(out, row, table, begin, int(part["time"][-1]))
                 row, begin = row + 1, model.step
     return out
+
+
+def put_row(rows: NDArray[np.void], at: int, table: PoolState, begin: int, time: int) -> None:
+    """Make row `at` of TIMELINE of what `table` measured since step `begin`, up to an event of this time in ns."""
+    words = rows[at : at + 1].view(np.uint64)
+    totals, ratios = table.extremes()
+    words[:_HEAD] = table.step, np.int64(time).view(np.uint64), table.step - begin
+    words[_HEAD:_TOTALS_END] = totals.view(np.uint64)
+    words[_TOTALS_END:] = ratios.view(np.uint64)
 
 
 # ------------------------------------------------------------------------------

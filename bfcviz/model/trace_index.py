@@ -17,15 +17,19 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.errors import BfcvizError
+from bfcviz.errors import BfcvizError, TraceError
 from bfcviz.events.row_copy import joined, taken
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
+from bfcviz.model.block_index import PARTS, REST, BlockEntry, entry_of, parts_of, with_byte_steps, with_sums
 from bfcviz.model.growing_timeline import RollingTimeline
 from bfcviz.model.snapshots import Snapshots
 
 MOST_NOTABLE: Final = 1 << 18
 """OOMs and marks of all heaps that an index keeps (16 MiB); with more, they are searched in the events."""
+
+HELD: Final = np.dtype([("start", "<u8"), ("stop", "<u8"), ("label", "<u4"), ("byte_steps", "<f8")])
+"""Bytes times steps in use of one label (or `REST`) within the events [start, stop)."""
 
 _NUMBERS: Final = ("thread", "stream")
 
@@ -40,7 +44,7 @@ class TraceIndex:
     """
 
     def __init__(self, trace: Trace, pool: int) -> None:
-        """Read all events.
+        """Read what is stored with the blocks of the trace, or else all events.
 
         Raises:
             TraceError: events contradict each other.
@@ -51,8 +55,19 @@ class TraceIndex:
         self._ranges: dict[str, tuple[int, int]] = {}
         self._found: list[Events] = []
         self._count = 0
+        self._held = np.zeros(0, HELD)
+        entries = _stored_entries(trace)
         rolling = RollingTimeline(pool)
-        rolling.extend(trace, self._look_at)
+        if entries is None:
+            rolling.extend(trace, self._look_at)
+        else:
+            self._held = joined([_held_in(entry, pool) for entry in entries])
+            rolling.adopt(joined([entry.pools[pool].rows for entry in entries]), self.length)
+            for entry in entries:
+                self._take(entry)
+            for events in self._found:
+                rolling.failed.take(events)
+                rolling.marks.take(events)
         self.rolling = rolling.copy()  # a reference to the trace would keep both alive
         self._notable = joined(self._found) if self._found else np.zeros(0, EVENT)
         del self._found
@@ -71,39 +86,81 @@ class TraceIndex:
         wanted = np.isin(events["kind"], [int(kind) for kind in kinds])
         return taken(events, wanted if pool is None else wanted & (events["pool"] == pool))
 
+    @property
+    def knows_holders(self) -> bool:
+        """Whether `held_within` has something: it is only stored with blocks."""
+        return len(self._held) > 0
+
+    def held_within(self, start: int, stop: int) -> NDArray[np.void]:
+        """Bytes times steps in use by label, of HELD, of the parts of the trace that overlap [start, stop)."""
+        found: NDArray[np.void] = self._held[(self._held["stop"] > start) & (self._held["start"] < stop)]
+        return found
+
     def snapshots(self) -> Snapshots | None:
         """The states that the pass kept, for a model of its own of the same heap."""
         return self.rolling.snapshots()
 
     def _look_at(self, block: Events) -> None:
-        notable = block["kind"] >= Kind.OOM
-        count = int(np.count_nonzero(notable))
-        self._count += count
-        if count and self._count <= MOST_NOTABLE:
-            self._found.append(taken(block, notable))
+        self._keep_notable(taken(block, block["kind"] >= Kind.OOM))
         self.byte_steps = with_byte_steps(self.byte_steps, block, self.pool, "label", self.length)
         if len(self.varied) < len(_NUMBERS):
             allocations = (block["kind"] == Kind.ALLOCATE) & (block["pool"] == self.pool)
             for name in _NUMBERS:
                 values = block[name][allocations]
                 if len(values):
-                    low, high = self._ranges.get(name, (int(values[0]), int(values[0])))
-                    self._ranges[name] = min(low, int(values.min())), max(high, int(values.max()))
+                    self._widen(name, int(values.min()), int(values.max()))
+
+    def _take(self, entry: BlockEntry) -> None:
+        """As `_look_at`, from what is stored with a block."""
+        found = entry.pools[self.pool]
+        if entry.notable is not None:
+            self._keep_notable(entry.notable)
+        labels = found.labels[found.labels["label"] != REST]
+        numbers, totals = labels["label"], labels["byte_steps"].astype(np.float64)
+        self.byte_steps = with_sums(self.byte_steps, numbers, totals)
+        for name, (low, high) in found.ranges.items():
+            self._widen(name, low, high)
+
+    def _keep_notable(self, found: Events) -> None:
+        self._count += len(found)
+        if len(found) and self._count <= MOST_NOTABLE:
+            self._found.append(found)
+
+    def _widen(self, name: str, low: int, high: int) -> None:
+        least, most = self._ranges.get(name, (low, high))
+        self._ranges[name] = min(low, least), max(high, most)
 
 
-def with_byte_steps(
-    totals: NDArray[np.float64], block: Events, pool: int, name: str, length: int
-) -> NDArray[np.float64]:
-    """`totals` and bytes times steps up to step `length` of a block's events, by the value of field `name`."""
-    kinds = np.where(block["pool"] == pool, block["kind"], 0)
-    at = np.flatnonzero((kinds == Kind.ALLOCATE) | (kinds == Kind.FREE))
-    left = (length - block["seq"][at].astype(np.float64)) * block["size"][at]
-    # An ALLOCATE counts up to the end of the trace; its FREE subtracts the rest.
-    signed = np.where(kinds[at] == Kind.FREE, -left, left)
-    sums = np.bincount(block[name][at], weights=signed, minlength=len(totals))
-    found: NDArray[np.float64] = sums.astype(np.float64)  # integers where the block has none
-    found[: len(totals)] += totals
+def _held_in(entry: BlockEntry, pool: int) -> NDArray[np.void]:
+    rows, labels = entry.pools[pool].rows, entry.pools[pool].labels
+    stop, count = int(rows["step"][-1]), int(rows["events"].sum())
+    edges = np.array(parts_of(count), np.uint64) + np.uint64(stop - count)
+    found = np.zeros(len(labels), HELD)
+    found["start"], found["stop"] = edges[labels["part"]], edges[labels["part"] + 1]
+    found["label"], found["byte_steps"] = labels["label"], labels["byte_steps"]
     return found
+
+
+LEAST_EVENTS: Final = 1 << 22
+"""A shorter trace is read, for finer timelines than those that are stored: it takes less than a second."""
+
+
+def _stored_entries(trace: Trace) -> list[BlockEntry] | None:
+    """What is stored with each block of a long trace; None where something is missing, damaged or incomplete."""
+    stored = trace.index_entries() if len(trace) >= LEAST_EVENTS else None
+    if not stored:
+        return None
+    try:
+        entries = [entry_of(each, len(trace.origin.pools)) for each in stored]
+    except TraceError:
+        return None
+    is_whole = all(entry.notable is not None and _is_whole(entry) for entry in entries)
+    return entries if is_whole else None
+
+
+def _is_whole(entry: BlockEntry) -> bool:
+    """Whether each heap has rows, and labels of existing parts: a file can say anything."""
+    return all(len(pool.rows) and int(pool.labels["part"].max(initial=0)) < PARTS for pool in entry.pools)
 
 
 _made: WeakKeyDictionary[Trace, dict[tuple[int, int], TraceIndex | None]] = WeakKeyDictionary()

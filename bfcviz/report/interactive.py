@@ -18,7 +18,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-import bfcviz.figures
 from bfcviz.analysis.diagnosis import Family
 from bfcviz.analysis.fit import fit_of
 from bfcviz.analysis.ranks import RankSet
@@ -32,7 +31,8 @@ from bfcviz.figures.bin_histogram import bin_panels, bins_of
 from bfcviz.figures.colouring import COLOURINGS, OTHER, colouring
 from bfcviz.figures.fragmentation_timeline import fragmentation_panel
 from bfcviz.figures.free_chunk_ladder import ladder_of, ladder_panel
-from bfcviz.figures.panel import Panel, below_each_other, lay
+from bfcviz.figures.panel import BELOW, Margins, Panel, below_each_other, lay
+from bfcviz.figures.plotly_script import plotly_script
 from bfcviz.figures.region_map.figure import region_panel
 from bfcviz.figures.stats_timeline import stats_panel
 from bfcviz.figures.theme import DARK, LIGHT, Theme, holder_variables, variables
@@ -65,7 +65,7 @@ def interactive_html(report: HeapReport, ranks: RankSet | None = None, most: int
     model = report.model
     if not len(model.trace):
         return as_html(report, ranks)
-    scripts = [_plotly(), _page_script()]
+    scripts = [plotly_script(), _page_script()]
     hashes = " ".join(
         f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts
     )
@@ -120,12 +120,6 @@ def _window(report: HeapReport, most: int) -> tuple[int, int]:
 # The scripts.
 
 _MODULES: Final = ("page_heap.js", "page_map.js", "page_view.js")
-
-
-@cache
-def _plotly() -> str:
-    """Plotly's script, with the trace types of our figures."""
-    return Path(bfcviz.figures.__file__).with_name("plotly.min.js").read_text(encoding="utf-8")
 
 
 @cache
@@ -355,6 +349,8 @@ def _theme(theme: Theme) -> dict[str, str]:
 _FILLED: Final = ("x", "y", "text", "hovertext", "width", "offset", "meta")
 _HEIGHTS: Final = {"map": 400, "stats": 190, "fragmentation": 150, "bins": 130, "ladder": 300}
 """Pixels of a plot."""
+_FOOTS: Final = {"bins": 68}
+"""Pixels below the last plot, where they are not `BELOW`: slanted ticks need more."""
 _KEPT: Final = {"stats": (7, 8, 9, 10)}
 """Traces that no script fills: the limit, marks, phases, and failures."""
 
@@ -397,7 +393,8 @@ def _map_panel(model: Model, look: Look) -> Panel:
 
 
 def _figure(name: str, panels: Sequence[Panel], theme: Theme) -> dict[str, Any]:
-    page = lay(panels, below_each_other(panels, [_HEIGHTS[name]] * len(panels)), theme)
+    margins = Margins(foot=_FOOTS.get(name, BELOW))
+    page = lay(panels, below_each_other(panels, [_HEIGHTS[name]] * len(panels)), theme, margins)
     data = [
         {
             key: [] if key in _FILLED and number not in _KEPT.get(name, ()) else value
@@ -423,7 +420,7 @@ def _body(report: HeapReport, first: int, last: int) -> str:
     """The elements, hidden until the script has read the events."""
     known = regions_known(report.origin.details, report.pool)
     bars = _BARS if known else ""
-    fragmentation = _timeline("fragmentation") if known else ""
+    fragmentation = _timeline("fragmentation") if known and report.has_history else ""
     whole = (first, last) == report.steps
     note = (
         ""
@@ -436,10 +433,11 @@ def _body(report: HeapReport, first: int, last: int) -> str:
     heaps = len(report.origin.pools)
     if heaps > 1:
         note += f'<p class="muted">This page shows one of the {heaps:,} heaps of the file: --pool chooses another.</p>'
+    stats = _timeline("stats") + _SLIDER if report.has_history else _SLIDER
     return (
         f'{note}<p id="status" role="status">This part needs a script: the pictures below do not.</p>'
         f'<section id="app" hidden aria-label="the heap, step by step">{_CONTROLS}'
-        f'<div class="columns"><div class="pictures">{_MAP}{_timeline("stats")}{_SLIDER}{bars}{fragmentation}</div>'
+        f'<div class="columns"><div class="pictures">{_MAP}{stats}{bars}{fragmentation}</div>'
         f'<aside>{_ASIDE}</aside></div><p id="told" class="unseen" aria-live="polite"></p></section>'
     )
 
@@ -497,6 +495,7 @@ body{{max-width:1500px}}
 .group{{display:inline-flex;gap:3px;align-items:center}}
 #app button,#app input,#app select{{font:inherit;color:inherit;background:var(--paper);border:1px solid var(--muted);
   border-radius:4px;padding:3px 7px;min-height:28px}}
+#app select{{max-width:190px}}
 #app button{{cursor:pointer}}
 #app :focus-visible{{outline:3px solid var(--mark);outline-offset:1px}}
 #app .link{{border:0;padding:0;min-height:0;background:none;text-align:left;text-decoration:underline dotted;

@@ -18,6 +18,8 @@ const MOST_CELLS = 250_000; // of the picture: with many rows they are wider tha
 const LEAST_GAPS = 3; // pixels of a row: less high ones have no gap
 const ROUNDING = 1e-6; // of a cell: sums of parts are not exact
 
+const THINNEST = 0.5; // pixels of an outline in low rows
+
 export const STRONG = 3; // pixels of an outline that must be seen
 
 // The rows of regions (by address): a long region wraps like text. `first` is the first row of each.
@@ -269,8 +271,9 @@ export class MapCanvas {
   }
 
   draw_outline(context, layout, { spans, colour, width, dash = [], fill = null, marker = true }) {
+    const tall = this.view.height / (this.view.bottom - this.view.top);
     context.strokeStyle = colour;
-    context.lineWidth = width;
+    context.lineWidth = marker ? Math.min(width, Math.max(tall / 3, THINNEST)) : width; // many would hide low rows
     context.setLineDash(dash);
     for (const { address, size, region } of spans) {
       const place = layout.by_slot.get(region);

@@ -360,7 +360,7 @@ class Page {
     const map = copy("map");
     map.layout = { ...map.layout, ...this.map_axes(map.layout), paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)" };
     await draw("map-plot", map, { scrollZoom: true });
-    await draw("stats", this.stats_figure(copy("stats")));
+    if (ids.stats) await draw("stats", this.stats_figure(copy("stats")));
     if (ids.fragmentation) await draw("fragmentation", this.fragmentation_figure(copy("fragmentation")));
     this.draw_bars();
   }

@@ -19,27 +19,47 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from bfcviz.errors import LiveError
+from bfcviz.errors import LiveError, MissingExtra
 from bfcviz.events.schema import EVENT
+from bfcviz.frameworks import resolve
+from bfcviz.live.heap_provider import is_on_host
 from bfcviz.live.numpy.serve import unserved
-from bfcviz.live.recorded_process import name_of_process
+from bfcviz.live.recorded_process import LAST, Order, follow_forks, is_launcher, name_of_process, recordings
+from bfcviz.periodic import Periodic
+from bfcviz.terminal import say
 from bfcviz.units import parse_bytes
 from bfcviz.watching.alerts import Alarm, Alert
 from bfcviz.watching.reports import is_out_of_memory
 from bfcviz.watching.session import Watch, watch
 
 KEEP: Final = "64MiB"
+FOLDER: Final = "bfcviz-flight"
 _MOST_FILES: Final = 20
+"""Of a process; the one of the request that ends the program is written in any case."""
+
 _PAUSE_S: Final = 60.0
-"""Between two files of the same threshold: a number that swings around it would fill the disk."""
+"""Between two files for the same reason: a number that swings around a threshold would fill the disk."""
+
+_LOOK_S: Final = 0.2
+"""Between two looks for a request that failed, where the framework does not tell it at once."""
+
+_FAILED: Final = "request failed"
+
+_TORCH: Final = {"capture": "label", "every_s": 3600.0}
+"""PyTorch keeps the history, so it is read only when a file is written; stacks would cost it some 3 us a tensor."""
+
+_TORCH_WITH_ALERTS: Final = {"capture": "label", "every_s": 1.0, "most_time": 0.005}
 
 
 class FlightRecorder:
     """What `bfcviz.flight_recorder` returns; it records until `stop`, the end of its `with`, or of the program.
+
+    A forked process does not record: it only inherits this object.
 
     Attributes:
         folder: where this process writes; made with its first file.
@@ -49,17 +69,32 @@ class FlightRecorder:
 
     def __init__(self, make: Callable[["FlightRecorder"], Watch], folder: Path, number: int | None) -> None:
         self.folder, self.written = folder, list[Path]()
-        self._signal, self._before, self._lock = number, None, threading.Lock()
+        self._signal, self._before = number, signal.SIG_DFL if number is None else signal.getsignal(number)
+        self._lock = threading.RLock()  # of a failure in the thread that writes, too
+        self._process = os.getpid()
         self._times: dict[str, float] = {}
         self._writing: list[threading.Thread] = []
+        self._failures: list[Any] = []
+        self._failure: Path | None = None
+        self._look = Periodic(self._look_for_failures, "bfcviz flight recorder", at_exit=True)
         self.watch = make(self)
         self.watch.__enter__()
         self._is_open = True
+        self._failures = self._last_failures()
+        for source in self.watch.sources:
+            source.on_failure = self._failed
         self._hook = sys.excepthook
         sys.excepthook = self._unhandled
         atexit.register(self.stop)
         if number is not None:
-            self._before = signal.signal(number, self._asked)
+            signal.signal(number, self._asked)
+        with unserved():
+            self._look.start(_LOOK_S)
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether it is of this process, not of the one that this was forked from."""
+        return os.getpid() == self._process
 
     def write(self, reason: str = "asked") -> Path | None:
         """Write the events that are kept, one file a heap; the file of the first heap. None: there is none to write.
@@ -70,44 +105,38 @@ class FlightRecorder:
         Raises:
             FileError: the folder cannot be written.
         """
-        from bfcviz.exporters.convert import convert  # noqa: PLC0415  nothing of it is needed while all goes well
-
-        with unserved(), self._lock:  # its own arrays need no room in a heap that is full
-            if len(self.written) >= _MOST_FILES:
-                return None
-            made = []
-            for number, trace in enumerate(self.watch.traces):
-                if len(trace) > trace.first:
-                    self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    name = (
-                        f"{len(self.written) + 1:02}-{re.sub(r'[^a-z0-9]+', '-', reason.lower()).strip('-')}"
-                    )
-                    path = self.folder / f"{name}{f'-heap{number}' if number else ''}.parquet"
-                    convert(trace, path, overwrite=True)
-                    path.chmod(0o600)
-                    made.append(path)
-            self.written += made
-            return made[0] if made else None
+        return self._write(reason) if len(self.written) < _MOST_FILES else None
 
     def stop(self, error: BaseException | None = None) -> None:
-        """End the recording; of an error that says that memory ran out the events are written first."""
-        if not self._is_open:
+        """End the recording; a failed request that is in no file yet is written, and the error names the file."""
+        if not self._is_open or not self.is_mine:
             return
         self._is_open = False
         atexit.unregister(self.stop)
+        self._look.stop()
         if sys.excepthook == self._unhandled:
             sys.excepthook = self._hook
         if self._signal is not None and threading.current_thread() is threading.main_thread():
             signal.signal(self._signal, self._before)
-        path = None
         self.settle()
+        ran_out = error is not None and is_out_of_memory(error)
+        before, path = self._failure, None
         try:
-            if error is not None and is_out_of_memory(error):
-                path = self.watch.folder or self._safely("request failed")
+            path = self._failed(is_last=True, says=False)
+            if path is None and ran_out:  # JAX tells no failed request
+                path = self.watch.folder or self._safely(_FAILED, is_last=True, says=False)
         finally:
             self.watch.__exit__(None if error is None else type(error), error, None)
-        if error is not None and path is not None:
-            error.add_note(f"bfcviz: the events are in {path}: bfcviz why {path}")
+        line = f"bfcviz: the events are in {path}: bfcviz why {path}"
+        if error is not None and ran_out and path is not None:
+            error.add_note(line)
+        elif path != before and self.watch.folder is None:
+            say(line, file=sys.stderr)
+
+    def end_with_worker(self) -> None:
+        """Also end when multiprocessing ends this process: a worker skips `atexit`."""
+        if (util := sys.modules.get("multiprocessing.util")) is not None:
+            util.Finalize(None, self.stop, exitpriority=LAST)
 
     def __enter__(self) -> Self:
         return self
@@ -119,16 +148,7 @@ class FlightRecorder:
 
     def passed(self, alarm: Alarm) -> None:
         """A threshold was passed: write, but not each time that the number swings."""
-        now = time.monotonic()
-        if now - self._times.get(alarm.alert.measure, -_PAUSE_S) >= _PAUSE_S:
-            self._times[alarm.alert.measure] = now
-            self._safely(alarm.alert.measure)
-
-    def _unhandled(
-        self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
-    ) -> None:
-        self.stop(error)
-        self._hook(kind, error, trace)
+        self._safely(alarm.alert.measure)
 
     def settle(self) -> None:
         """Wait until the files that signals asked for are written."""
@@ -136,25 +156,98 @@ class FlightRecorder:
             thread.join()
         self._writing.clear()
 
+    # -- reasons to write ------------------------------------------------------------------------------------
+
+    def _look_for_failures(self) -> float:
+        self._failed()
+        return _LOOK_S
+
+    def _failed(self, *, is_last: bool = False, says: bool = True) -> Path | None:
+        """Write the last request that failed, unless it is in a file; the file, or the folder that has all events.
+
+        Args:
+            is_last: in any case; else only if the last file of one is old enough.
+            says: whether to print the file's path.
+        """
+        with self._lock:
+            failures = self._last_failures()
+            if failures == self._failures:
+                return self._failure
+            if self.watch.folder is not None:
+                self._failure = self.watch.folder
+            elif (path := self._safely(_FAILED, is_last=is_last, says=says)) is None:
+                return None
+            else:
+                self._failure = path
+            self._failures = failures
+            return self._failure
+
+    def _last_failures(self) -> list[Any]:
+        """The numbers of the last failed request of each framework."""
+        found = [source.out_of_memory for source in self.watch.sources]
+        return [failure and failure.numbers() for failure in found]
+
+    def _unhandled(
+        self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        self.stop(error)
+        self._hook(kind, error, trace)
+
     def _asked(self, _number: int, _frame: object) -> None:
+        if not self.is_mine:
+            return
         # Not here: the main thread may hold a lock that writing needs.
-        thread = threading.Thread(target=self._safely, args=("signal",), name="bfcviz flight recorder")
+        thread = threading.Thread(
+            target=self._safely, args=("signal",), kwargs={"is_last": True}, name="bfcviz flight recorder"
+        )
         self._writing.append(thread)
         thread.start()
 
-    def _safely(self, reason: str) -> Path | None:
-        """Write; what fails is an error of the watch, and none of the program."""
+    # -- files -----------------------------------------------------------------------------------------------
+
+    def _safely(self, reason: str, *, is_last: bool = False, says: bool = True) -> Path | None:
+        """Write, if the last file for this reason is old enough; what fails is an error of the watch."""
+        now = time.monotonic()
+        is_due = now - self._times.get(reason, -_PAUSE_S) >= _PAUSE_S and len(self.written) < _MOST_FILES
+        if not (is_due or is_last):
+            return None
+        self._times[reason] = now
         try:
-            return self.write(reason)
-        except Exception as error:  # noqa: BLE001
+            path = self._write(reason)
+        except Exception as error:  # noqa: BLE001  the program must not fail
             self.watch.errors.append(error)
             return None
+        if path is not None and says:
+            say(f"bfcviz: {reason}: wrote {path}", file=sys.stderr)
+        return path
+
+    def _write(self, reason: str) -> Path | None:
+        from bfcviz.exporters.convert import convert  # noqa: PLC0415  nothing of it is needed while all goes well
+
+        with unserved(), self._lock:  # its own arrays need no room in a heap that is full
+            made: list[Path] = []
+            name = re.sub(r"[^a-z0-9]+", "-", reason.lower()).strip("-")
+            for number, trace in enumerate(self.watch.traces):
+                if len(trace) > trace.first:
+                    self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    first = made[0].name[:2] if made else f"{self._next_number():02}"
+                    path = self.folder / f"{first}-{name}{f'-heap{number}' if number else ''}.parquet"
+                    convert(trace, path, overwrite=True)
+                    path.chmod(0o600)
+                    made.append(path)
+            self.written += made
+            return made[0] if made else None
+
+    def _next_number(self) -> int:
+        """The first that no file has: an earlier run of this rank may have left some."""
+        numbers = [path.name.partition("-")[0] for path in self.folder.glob("*-*.parquet")]
+        return 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
 
 
 def flight_recorder(
     *names: str,
     keep: int | str = KEEP,
-    folder: str | os.PathLike[str] = "bfcviz-flight",
+    folder: str | os.PathLike[str] = FOLDER,
     fragmentation: float | None = None,
     growth: int | str | None = None,
     ask_by: int | None = signal.SIGUSR2,
@@ -162,8 +255,12 @@ def flight_recorder(
 ) -> FlightRecorder:
     """Keep the newest events of the frameworks in memory, and write them only when something happens.
 
-    They are written when a request fails and the program ends with its error, which then names the file; when a
-    threshold is passed; when the signal comes; and by `FlightRecorder.write`.
+    They are written when a request fails, also one that the program survives; an error that ends the program names the
+    file. Also when a threshold is passed, when the signal comes, and by `FlightRecorder.write`. Of each reason, but for
+    signals, one file a minute.
+
+    PyTorch keeps the newest 100,000 events itself. They have no stacks, for these cost it some 3 us a tensor:
+    `torch={"capture": "stack"}` keeps them.
 
     Args:
         names: frameworks, as for `bfcviz.watch`; none: those that it would choose.
@@ -176,12 +273,17 @@ def flight_recorder(
 
     Raises:
         LiveError: this is not the main thread, or `bfcviz.watch` would raise it.
+        MissingExtra: pyarrow is not installed, which writes the files.
         ValueError: a size is none.
     """
     if threading.current_thread() is not threading.main_thread():
         raise LiveError(
             "the flight recorder starts in the main thread, which gets signals and errors: start it there"
         )
+    if (
+        "path" not in options and find_spec("pyarrow") is None
+    ):  # the moment of a failure is too late to say so
+        raise MissingExtra("the flight recorder, which writes Parquet files,", "pyarrow", "tables")
     events = max(parse_bytes(keep, "keep") // EVENT.itemsize, 1)
 
     def make(recorder: FlightRecorder) -> Watch:
@@ -190,7 +292,9 @@ def flight_recorder(
             alerts.append(Alert("external_fragmentation", above=fragmentation, call=recorder.passed))
         if growth is not None:
             alerts.append(Alert("growth_per_step", above=growth, call=recorder.passed))
-        return watch(*names, keep=events, dashboard=False, alerts=alerts, **options)
+        made = watch(*names, keep=events, dashboard=False, alerts=alerts, **options)
+        made.prefer("torch", "observe", _TORCH_WITH_ALERTS if alerts else _TORCH)
+        return made
 
     number = None if ask_by is None or signal.getsignal(ask_by) is not signal.SIG_DFL else ask_by
     return FlightRecorder(make, Path(folder) / _name_of_process(), number)
@@ -199,3 +303,22 @@ def flight_recorder(
 def _name_of_process() -> str:
     host = re.sub(r"[^\w.-]+", "-", platform.node()) or "host"
     return f"{host}-{name_of_process(os.environ) or f'process-{os.getpid()}'}"
+
+
+def begin(order: Order, framework: str) -> str:
+    """Begin the flight recorder of `bfcviz record --on-oom`, as `bfcviz.live.recorded_process.begin` a recording.
+
+    Returns:
+        `kept`: the events are kept in memory; `launcher`: this process only starts the ranks.
+
+    Raises:
+        BfcvizError: the framework cannot be watched here.
+    """
+    if is_launcher():
+        return "launcher"
+    request = resolve(framework, order["way"], order["options"])
+    asked: dict[str, Any] = {framework: {"way": request.way, **request.options}}
+    recordings.append(flight_recorder(folder=order["folder"], **order["flight"], **asked))
+    recordings[-1].end_with_worker()
+    follow_forks(order, framework, is_on_host=is_on_host(request))
+    return "kept"

@@ -186,11 +186,28 @@ class OomReport:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether a framework raises this error when memory runs out."""
-    # PyTorch raises RuntimeErrors: one has this name, another this text.
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+    """Whether a framework raises this error when memory runs out, or it came from one that a framework raised."""
+    seen: list[BaseException] = []
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        each = waiting.pop()
+        if each is None or any(each is before for before in seen):
+            continue
+        if _tells_out_of_memory(each):
+            return True
+        seen.append(each)
+        waiting += [each.__cause__, None if each.__suppress_context__ else each.__context__]
+    return False
+
+
+def _tells_out_of_memory(error: BaseException) -> bool:
+    # PyTorch and XLA raise RuntimeErrors: one of PyTorch has this name, others this text.
+    if isinstance(error, MemoryError) or type(error).__name__ in {
+        "OutOfMemoryError",
+        "ResourceExhaustedError",
+    }:
         return True
-    return isinstance(error, RuntimeError) and "out of memory" in str(error)
+    return isinstance(error, RuntimeError) and "out of memory" in str(error).casefold()
 
 
 def last_failure(trace: Trace) -> OomReport | None:

@@ -310,6 +310,15 @@ class Watch:
         self._undo = ExitStack()
         self._started = False
 
+    def prefer(self, framework: str, way: str, options: Mapping[str, Any]) -> None:
+        """Before the `with`: use these options of a way where the program gave none."""
+        found = self._settings.plan.requests
+        requests = [
+            resolve(framework, way, {**options, **each.options}) if each[:2] == (framework, way) else each
+            for each in found
+        ]
+        self._settings = replace(self._settings, plan=self._settings.plan._replace(requests=requests))
+
     # -- results --------------------------------------------------------------------------------------------
 
     @property

@@ -462,16 +462,20 @@ def comparison_text(comparison: Comparison, *, explain: bool = True) -> str:
 
 
 def comparison_html(comparison: Comparison) -> str:
-    """The same as a piece of HTML for a notebook: the table, the failures; definitions below a fold."""
+    """The same as a piece of HTML for a notebook: the table; failures and definitions below folds."""
     head = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
     rows = ["".join(f"<td>{_unbroken(cell)}</td>" for cell in row) for row in table_rows(comparison)]
     body = "".join(f"<tr>{row}</tr>" for row in rows)
-    failed = "".join(f"<li>{escape(line)}</li>" for line in failures(comparison))
-    defined = "".join(f"<li>{escape(line)}</li>" for line in notes(comparison))
     return (
         f"<p>{escape(_head(comparison))}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        f"<ul>{failed}</ul><details><summary>Definitions and assumptions</summary><ul>{defined}</ul></details>"
+        f"{_folded('Failures', failures(comparison))}{_folded('Definitions and assumptions', notes(comparison))}"
     )
+
+
+def _folded(title: str, lines: list[str]) -> str:
+    """A list of HTML below a fold; empty without lines."""
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f"<details><summary>{title} ({len(lines)})</summary><ul>{items}</ul></details>" if lines else ""
 
 
 def _unbroken(cell: str) -> str:

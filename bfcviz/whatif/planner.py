@@ -40,7 +40,7 @@ from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream
 # "greedy by size"); by area, size times duration, as in the offset assignment of TensorFlow Lite's and TVM's planners.
 # Where none of them reaches the peak, a search looks for lower plans, as long as it may.
 
-SECONDS: Final = 2.0
+SECONDS: Final = 0.5
 """How long the search takes at most, unless asked otherwise."""
 
 MOST_EXACT: Final = 4096

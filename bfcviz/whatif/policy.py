@@ -199,12 +199,14 @@ def checked_limit(limit: int | None) -> None:
 
 @dataclass(frozen=True)
 class _RequestColumns:
-    """The arguments and results of `serve_requests`: int64[n], u1[n] and u2[n] compiled, and lists uncompiled."""
+    """The requests of a stream, and what `serve_requests` says of each: int64[n].
 
-    kind: Any
-    slot: Any
-    size: Any
-    stream: Any
+    Attributes:
+        rows: of the stream.
+        live: int64[blocks], the address of each block in use.
+    """
+
+    rows: NDArray[np.void]
     live: NDArray[np.int64]
     address: NDArray[np.int64]
     block_size: NDArray[np.int64]
@@ -214,35 +216,39 @@ class _RequestColumns:
 
     @classmethod
     def of(cls, stream: RequestStream) -> "_RequestColumns":
-        rows, n = stream.rows, len(stream)
-        kind, slot, size, number = (rows[name].copy() for name in ("kind", "block", "size", "stream"))
-        results = (np.zeros(n, np.int64) for _ in range(5))
-        return cls(kind, slot, size, number, np.zeros(stream.blocks, np.int64), *results)
+        results = (np.zeros(len(stream), np.int64) for _ in range(5))
+        return cls(stream.rows, np.zeros(stream.blocks, np.int64), *results)
 
-    @property
-    def views(self) -> tuple[memoryview, ...]:
-        """The arrays as `serve_requests` takes them; their items are ints, also where it is not compiled."""
-        arguments = (self.kind, self.slot, self.size, self.stream, self.live)
+    def views(self, start: int, stop: int) -> tuple[memoryview, ...]:
+        """Requests [start, stop) as `serve_requests` takes them; their items are ints, also where it is not compiled.
+
+        Only these are copied: the requests of a long stream are most of the memory that a replay needs.
+        """
+        part = self.rows[start:stop]
+        arguments = (part["kind"].copy(), part["block"].copy(), part["size"].copy(), part["stream"].copy())
         results = (self.address, self.block_size, self.in_use, self.reserved, self.largest_free)
-        return tuple(map(memoryview, (*arguments, *results)))
+        columns: tuple[Any, ...] = (*arguments, self.live, *(result[start:stop] for result in results))
+        return tuple(map(memoryview, columns))
 
 
 def _served(pool: SimulatedPool, columns: _RequestColumns, *, stop_at_failure: bool, keep_calls: bool) -> int:
     """Serve all requests; returns the index after the last one that was served."""
-    start, n, views = 0, len(columns.kind), columns.views
+    start, n = 0, len(columns.rows)
     while start < n:
-        batch = min(start + BATCH, n)
-        start = serve_requests(pool, start, batch, stop_at_failure, *views)
+        stop = min(start + BATCH, n)
+        served = start + serve_requests(pool, 0, stop - start, stop_at_failure, *columns.views(start, stop))
         if not keep_calls:
             pool.driver.calls.clear()
-        if start < batch or (stop_at_failure and _failed(columns, start - 1)):
+        start = served
+        if served < stop or (stop_at_failure and _failed(columns, served - 1)):
             break
         native.check_signals()
     return start
 
 
 def _failed(columns: _RequestColumns, at: int) -> bool:
-    return bool(columns.kind[at] == ALLOCATE and columns.size[at] > 0 and columns.address[at] == 0)
+    row = columns.rows[at]
+    return bool(row["kind"] == ALLOCATE and row["size"] > 0 and columns.address[at] == 0)
 
 
 def _recorded(
@@ -256,14 +262,16 @@ def _recorded(
     history, known = RecordedHistory(), iter(pieces)
     time = stream.rows["time"]
     first = int(time.min(initial=0))
-    requests = stream.rows[["time", "thread", "label", "stream", "size"]][:stop].tolist()
-    views = columns.views
+    requests = stream.rows[["time", "thread", "label", "stream", "size", "kind"]][:stop].tolist()
     columns.live[:] = 0
-    for i, (when, thread, label, number, size) in enumerate(requests):
+    for i, (when, thread, label, number, size, kind) in enumerate(requests):
+        if not i % BATCH:
+            views = columns.views(i, min(i + BATCH, stop))
+            native.check_signals()
         history.at(when - first, thread)
-        row = (i, i + 1, False)
+        row = (i % BATCH, i % BATCH + 1, False)
         serve_requests(pool, *row, *views)
-        address, kind = int(columns.address[i]), int(columns.kind[i])
+        address = int(columns.address[i])
         if kind == MARK:
             history.mark(label, size & _ALL_BITS)
         elif kind == FREE and address:
@@ -275,8 +283,6 @@ def _recorded(
             history.ledger.allocate(address, int(columns.block_size[i]), size, label, number)
         elif kind == ALLOCATE and size > 0:
             history.ledger.oom(size, label, number)
-        if not i % BATCH:
-            native.check_signals()
     return history
 
 

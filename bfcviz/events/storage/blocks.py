@@ -16,18 +16,32 @@ the model: what it needs of all blocks at once, and the state before the first e
 
 import os
 import struct
+import sys
 import zlib
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.events.row_copy import copied
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+from bfcviz.errors import FileError
+from bfcviz.events.event_source import GroupSource, Source
+from bfcviz.events.labels import Labels
+from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, origin_from_json
+from bfcviz.events.row_copy import copied, joined
 from bfcviz.events.schema import Events
 from bfcviz.events.storage.block_codec import CODED, MOST_EVENTS, DamagedBlock, EventCodec
-from bfcviz.events.storage.files import OpenFile
+from bfcviz.events.storage.files import OpenFile, reading
+from bfcviz.events.storage.packed_labels import pack_labels, unpack_labels
 
 MAGIC: Final = b"\x89BFCviz\n"
 EVENTS, LABELS, ORIGIN = 1, 2, 3
@@ -35,9 +49,7 @@ EVENTS, LABELS, ORIGIN = 1, 2, 3
 HEADER: Final = struct.Struct("<8sII QQQ QQQ II")
 """Magic, kind, rows of the codec; first step, events, checksum; bytes of index, keyframe, payload; 0, CRC."""
 
-_LEVEL: Final = 1
 _MOST_SECTION: Final = 1 << 31
-_ZSTD: Final = pa.Codec("zstd", compression_level=_LEVEL)
 _STREAMS: Final = 1 + len(CODED)
 
 
@@ -118,7 +130,7 @@ def decoded(codec: EventCodec, found: Section, payload: bytes) -> Events:
     try:
         masks, *residuals = _unpacked(payload, found.events)
         return codec.decode(found.rows, masks.astype(np.uint16), residuals, found.checksum)
-    except (pa.ArrowException, OSError, struct.error) as error:
+    except (zstd.ZstdError, ValueError, EOFError, struct.error) as error:
         raise DamagedBlock(f"cannot be decoded: {error}") from error
 
 
@@ -151,7 +163,7 @@ def _packed(streams: list[NDArray[np.unsignedinteger]]) -> bytes:
         width = (int(stream.max(initial=0)).bit_length() + 7) // 8
         directory += [len(stream), width]
         table = stream.view(np.uint8).reshape(len(stream), stream.itemsize)
-        planes += [_ZSTD.compress(np.ascontiguousarray(table[:, i]), asbytes=True) for i in range(width)]
+        planes += [zstd.compress(table[:, i].tobytes(), level=1) for i in range(width)]
     lengths = [len(plane) for plane in planes]
     return b"".join(
         [struct.pack(f"<{len(directory)}I", *directory), struct.pack(f"<{len(lengths)}I", *lengths), *planes]
@@ -159,7 +171,7 @@ def _packed(streams: list[NDArray[np.unsignedinteger]]) -> bytes:
 
 
 def _unpacked(payload: bytes, count: int) -> list[NDArray[np.uint64]]:
-    """The streams that `_packed` packed, of at most `count` numbers each; raises struct.error and Arrow's errors."""
+    """The streams that `_packed` packed, of at most `count` numbers each; raises errors of struct and zstd."""
     directory = struct.unpack_from(f"<{2 * _STREAMS}I", payload)
     counts, widths = directory[::2], directory[1::2]
     if counts[0] != count or max(counts) > count or max(widths) > 8:
@@ -172,7 +184,7 @@ def _unpacked(payload: bytes, count: int) -> list[NDArray[np.uint64]]:
         for i in range(width if size else 0):
             length = next(planes)
             data = payload[place : place + length]
-            table[:, i] = np.frombuffer(_ZSTD.decompress(data, size, asbytes=True), np.uint8, size)
+            table[:, i] = np.frombuffer(zstd.ZstdDecompressor().decompress(data, size), np.uint8, size)
             place += length
         streams.append(table.view(np.uint64).reshape(size))
     return streams
@@ -214,3 +226,233 @@ def _next_header(file: OpenFile, start: int) -> int:
             place = data.find(MAGIC, place + 1)
         start += max(len(data) - len(MAGIC) + 1, 1)
     return start + len(MAGIC)
+
+
+# ------------------------------------------------------------------------------
+# A whole trace as one file of sections.
+
+Describe = Callable[[Events], tuple[bytes, bytes]]
+"""Given the events of each block in order, returns its index, and the state before it (empty: none is stored)."""
+
+LEAST_BLOCK: Final = 256
+MANY_BLOCKS: Final = 1024
+"""A file with more blocks must have `LEAST_BLOCK` events in each on average: each takes memory when it is opened."""
+
+
+def write_blocks(source: Source, path: Path, describe: Describe | None) -> None:
+    """Write the trace that `source` reads to `path`, which the caller makes and removes.
+
+    Raises:
+        OSError: it cannot be written.
+        TraceError: there are too many labels for one file.
+    """
+    codec, length = EventCodec(), source.length  # a recording in progress may grow meanwhile
+    with path.open("wb") as file:
+        for start in range(source.first, length, MOST_EVENTS):
+            events = source.read(start, min(start + MOST_EVENTS, length))
+            index, keyframe = (b"", _kept_keyframe(source, start)) if describe is None else describe(events)
+            file.write(event_section(codec, events, index, keyframe))
+        file.write(section(LABELS, pack_labels(source.labels).encode()))
+        more = {"events": length, "labels": len(source.labels), "first": source.first}
+        file.write(section(ORIGIN, source.origin.to_json(**more).encode()))
+
+
+def _kept_keyframe(source: Source, step: int) -> bytes:
+    known = source.keyframe_before(step) if step else None
+    return known[1] if known is not None and known[0] == step else b""
+
+
+class BlockSource(GroupSource):
+    """The events of a file of sections; opening reads headers, labels and origin.
+
+    Raises:
+        FileError: the file is not one of ours, or its end is missing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path: Path = path
+        self._codec = EventCodec()
+        with reading(path):
+            self._file = OpenFile(path)
+            found = _limited(path, sections_of(self._file))
+        origin, more = self._origin(found)
+        labels = self._read_labels(found)
+        first, end = more.get("first"), more.get("events")
+        if type(first) is not int or type(end) is not int or not 0 <= first <= end < 1 << 62:
+            raise FileError(path, "origin", "does not say which events there are")
+        self._sections, starts = _in_order(found, first, end)
+        super().__init__(labels, origin, starts)
+        self.first = int(starts[0])
+        if len(labels) != more.get("labels"):
+            self.degrade(f"{len(labels)} of {str(more.get('labels'))[:20]} labels can be read")
+        if None in self._sections:
+            lost = sum(
+                int(starts[i + 1] - starts[i]) for i, each in enumerate(self._sections) if each is None
+            )
+            self.degrade(f"{lost:,} of {self.length - self.first:,} events are damaged and cannot be read")
+
+    def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
+        """The last keyframe at or before `step`."""
+        place = min(self._group_of(step), len(self._sections) - 1)
+        for each in reversed(self._sections[: place + 1]):
+            if each is not None and each.keyframe_bytes:
+                with reading(self.path):
+                    return each.first, self._file.read_at(each.keyframe_at, each.keyframe_bytes)
+        return None
+
+    def index_entries(self) -> list[bytes] | None:
+        """The index of each block."""
+        entries = []
+        for each in self._sections:
+            if each is None or not each.index_bytes:
+                return None
+            with reading(self.path):
+                entries.append(self._file.read_at(each.index_at, each.index_bytes))
+        return entries
+
+    def _decode(self, group: int) -> Events:
+        found = self._sections[group]
+        if found is None:
+            place = f"events {self._starts[group]} to {self._starts[group + 1]}"
+            raise FileError(self.path, place, "are damaged: their header is")
+        return _read(self._file, self.path, self._codec, found)
+
+    def _origin(self, found: list[Section]) -> tuple[Origin, dict[str, Any]]:
+        origins = [each for each in found if each.kind == ORIGIN]
+        if not origins or origins[-1].payload_bytes > MAX_ORIGIN_BYTES:
+            raise FileError(self.path, "", "has no origin: it is damaged, or was not written to its end")
+        try:
+            return origin_from_json(self._text_of(origins[-1]))
+        except ValueError as error:
+            raise FileError(self.path, "origin", str(error)) from error
+
+    def _read_labels(self, found: list[Section]) -> Labels:
+        tables = [each for each in found if each.kind == LABELS]
+        if not tables:
+            return Labels()
+        try:
+            return unpack_labels(self._text_of(tables[-1]))
+        except ValueError as error:
+            raise FileError(self.path, "labels", str(error)) from error
+
+    def _text_of(self, found: Section) -> bytes:
+        text = self._file.read_at(found.payload_at, found.payload_bytes)
+        if zlib.crc32(text) != found.checksum:
+            raise ValueError("does not match its checksum")
+        return text
+
+
+def _read(file: OpenFile, path: Path, codec: EventCodec, found: Section) -> Events:
+    """The events of a section. Raises FileError."""
+    with reading(path):
+        payload = file.read_at(found.payload_at, found.payload_bytes)
+    try:
+        return decoded(codec, found, payload)
+    except DamagedBlock as error:
+        raise FileError(path, f"events {found.first} to {found.stop}", f"the block {error}") from error
+
+
+class BlockFile:
+    """A file of blocks that may still grow: those of a recording, from its first event on.
+
+    Raises:
+        FileError: it cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = OpenFile(path)
+        self._codec = EventCodec()
+        self._lock = Lock()
+        self._sections: list[Section] = []
+        self._decoded: OrderedDict[int, Events] = OrderedDict()
+        self.refresh()
+
+    @property
+    def stop(self) -> int:
+        """The step after the last event of all complete blocks."""
+        return self._sections[-1].stop if self._sections else 0
+
+    @property
+    def end(self) -> int:
+        """Where the next block begins, in bytes."""
+        return self._sections[-1].end if self._sections else 0
+
+    def refresh(self) -> None:
+        """Look for new blocks."""
+        with reading(self.path):
+            for each in sections_of(self._file, self.end):
+                if each.kind == EVENTS and each.first >= self.stop:
+                    self._sections.append(each)
+
+    def read(self, start: int, stop: int) -> Events:
+        """Events [start, stop), which must lie before `stop` of the file. Raises FileError."""
+        parts = []
+        while start < stop:
+            place = bisect_right(self._sections, start, key=lambda each: each.first) - 1
+            if place < 0 or start >= self._sections[place].stop:
+                raise FileError(self.path, f"event {start}", "is damaged: the header of its block is")
+            found = self._sections[place]
+            end = min(stop, found.stop)
+            parts.append(self._block(place, found)[start - found.first : end - found.first])
+            start = end
+        return parts[0] if len(parts) == 1 else joined(parts)
+
+    def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
+        """The last keyframe at or before `step`."""
+        for each in reversed(self._sections):
+            if each.first <= step and each.keyframe_bytes:
+                with reading(self.path):
+                    return each.first, self._file.read_at(each.keyframe_at, each.keyframe_bytes)
+        return None
+
+    def index_entries(self) -> list[bytes] | None:
+        """The index of each block; None where one has none."""
+        if not all(each.index_bytes for each in self._sections):
+            return None
+        with reading(self.path):
+            return [self._file.read_at(each.index_at, each.index_bytes) for each in self._sections]
+
+    def _block(self, place: int, found: Section) -> Events:
+        with self._lock:
+            events = self._decoded.pop(place, None)
+            self._decoded[place] = (
+                _read(self._file, self.path, self._codec, found) if events is None else events
+            )
+            while len(self._decoded) > _KEPT_BLOCKS:
+                self._decoded.popitem(last=False)
+            return self._decoded[place]
+
+
+_KEPT_BLOCKS: Final = 4
+
+
+def _limited(path: Path, sections: Iterator[Section]) -> list[Section]:
+    """All sections, unless they are too many for the events in them."""
+    found, events = [], 0
+    for each in sections:
+        found.append(each)
+        events += each.events
+        if len(found) > max(MANY_BLOCKS, events // LEAST_BLOCK):
+            raise FileError(
+                path, "", f"has {len(found):,} blocks of {events / len(found):.0f} events on average"
+            )
+    return found
+
+
+def _in_order(found: list[Section], first: int, end: int) -> tuple[list[Section | None], NDArray[np.int64]]:
+    """The blocks of the events [first, end) by ascending step, None for what is missing, and where each begins."""
+    groups: list[Section | None] = []
+    starts = [first]
+    for each in sorted((each for each in found if each.kind == EVENTS), key=lambda each: each.first):
+        if each.first < starts[-1] or each.stop > end:  # a copy of an earlier one, or of another trace
+            continue
+        if each.first > starts[-1]:
+            groups.append(None)
+            starts.append(each.first)
+        groups.append(each)
+        starts.append(each.stop)
+    if starts[-1] < end:
+        groups.append(None)
+        starts.append(end)
+    return groups, np.array(starts, np.int64)

@@ -15,9 +15,12 @@ from bfcviz.errors import FileError
 from bfcviz.events.event_source import BLOCK, ArraySource, Fault
 from bfcviz.events.labels import MAX_LABEL_BYTES, SHORTEST_LINE, Labels
 from bfcviz.events.origin import Origin, Status
+from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import EVENT, Events
+from bfcviz.events.storage.blocks import BlockFile
 from bfcviz.events.storage.files import OpenFile, open_regular, reading
 from bfcviz.events.storage.recording import (
+    BLOCKS_FILE,
     EVENTS_FILE,
     LABELS_FILE,
     RECORD,
@@ -49,6 +52,7 @@ class FolderSource(ArraySource):
         super().__init__(np.zeros(0, EVENT), Labels(), read_origin(path).origin)
         self.path: Path = path
         self._file: OpenFile | None = None  # the events
+        self._blocks: BlockFile | None = None  # what a drain has packed of them
         self._last: tuple[int, Events] = (
             0,
             np.zeros(0, EVENT),
@@ -90,16 +94,40 @@ class FolderSource(ArraySource):
 
     def _find_events(self, path: Path) -> int:
         """Find the end of the valid events; returns how many bytes after it are in use."""
+        packed = self._find_blocks()
         if not os.path.lexists(path):
-            return 0  # the writer did not create the file yet, or was killed before
+            self.length = max(self.length, self._find_blocks())
+            return 0  # the writer did not create the file yet, or was killed before; or all events are packed
         with reading(path):
             file = OpenFile(path)
             records = os.fstat(file.fd).st_size // RECORD
-            if records < self.length:
+            if max(records, packed) < self.length:
                 self.degrade(f"{EVENTS_FILE} became shorter: of {self.length} events {records} can be read")
-            self.length = find_end(file.fd, self.length)
+            self.length = find_end(file.fd, max(self.length, packed))
             self._file = file
             return 0 if self.following else _left_over(file.fd, self.length * RECORD)
+
+    def _find_blocks(self) -> int:
+        """Look for packed events; returns how many there are."""
+        if self._blocks is None and (self.path / BLOCKS_FILE).is_file():
+            self._blocks = BlockFile(self.path / BLOCKS_FILE)
+        elif self._blocks is not None:
+            self._blocks.refresh()
+        return self._packed
+
+    @property
+    def _packed(self) -> int:
+        return 0 if self._blocks is None else self._blocks.stop
+
+    def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
+        """The last keyframe at or before `step` that is stored with packed events."""
+        return None if self._blocks is None else self._blocks.keyframe_before(step)
+
+    def index_entries(self) -> list[bytes] | None:
+        """The index of each block, where all events are packed."""
+        if self._blocks is None or self._blocks.stop != self.length:
+            return None
+        return self._blocks.index_entries()
 
     def read(self, start: int, stop: int) -> Events:
         """Events [start, stop), a copy."""
@@ -118,12 +146,27 @@ class FolderSource(ArraySource):
         first, last = self._last
         if first <= start and stop <= first + len(last):
             return last[start - first : stop - first]
-        with reading(self.path / EVENTS_FILE):
-            data = b"" if self._file is None else self._file.read_at(start * RECORD, (stop - start) * RECORD)
-        events = np.frombuffer(data, EVENT, len(data) // RECORD)
+        events = self._from_blocks(start, min(stop, self._packed))
+        if len(events) < stop - start:
+            events = self._from_file(start, stop, events)
         if len(events) <= BLOCK:
             self._last = (start, events)  # each read comes after a check of the same events
         return events
+
+    def _from_blocks(self, start: int, stop: int) -> Events:
+        if self._blocks is None or start >= stop:
+            return np.zeros(0, EVENT)
+        return self._blocks.read(start, stop)
+
+    def _from_file(self, start: int, stop: int, packed: Events) -> Events:
+        """The packed events, the first ones of [start, stop), and those after them, which may be packed meanwhile."""
+        at = start + len(packed)
+        with reading(self.path / EVENTS_FILE):
+            data = b"" if self._file is None else self._file.read_at(at * RECORD, (stop - at) * RECORD)
+        events = np.frombuffer(data, EVENT, len(data) // RECORD)
+        if self._packed < stop and not events["kind"].all() and self._find_blocks() > at:
+            return self._part(start, stop)
+        return joined([packed, events]) if len(packed) else events
 
     def _read_labels(self, path: Path, *, killed: bool) -> None:
         """Read the complete lines; after the end of the recording an incomplete one is damage.

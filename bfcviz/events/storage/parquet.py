@@ -1,25 +1,22 @@
 """A packed trace: one Parquet file, written atomically; only the requested row groups are read and decoded."""
 
-import base64
 import json
 import os
-import zlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from threading import RLock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.errors import FileError, TraceError
-from bfcviz.events import event_source, schema
-from bfcviz.events.event_source import BLOCK, Fault, Source
+from bfcviz.errors import FileError
+from bfcviz.events import schema
+from bfcviz.events.event_source import BLOCK, GroupSource, Source
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, origin_from_json
 from bfcviz.events.schema import EVENT, Events, Kind
-from bfcviz.events.storage.files import MAX_JSON_VALUES, num_values, open_regular, replacing
+from bfcviz.events.storage.files import open_regular, replacing
+from bfcviz.events.storage.packed_labels import pack_labels, unpack_labels
 from bfcviz.extras import needed
 
 with needed("a Parquet file, or a table,", "pyarrow", "tables"):
@@ -121,21 +118,6 @@ def without_formulas(table: pa.Table) -> pa.Table:
 
 ORIGIN_KEY = "bfcviz.origin"
 LABELS_KEY = "bfcviz.labels"
-MAX_LABELS_TEXT = 60_000_000
-"""Of packed labels: readers of Parquet accept footer entries of up to 100 MB."""
-
-MAX_UNPACKED_LABELS = 1 << 29
-
-LEAST_UNPACKED = 1 << 26
-UNPACKED_A_BYTE = 250
-VALUES_A_BYTE = 4
-"""Limits per byte of packed labels: unpacked bytes (at least `LEAST_UNPACKED`), and names or details. The bundled runs
-have up to 13 bytes and 0.75 values; stacks that differ in one of 80 frames 101 bytes, and recursions 212. Labels above
-the limit are packed less tightly (`_PIECES`)."""
-
-_PIECES = (1 << 16, 1 << 14, 1 << 12, 1 << 10)
-"""Bytes of labels that are packed separately. A packed piece has 9 bytes or more, so 1 KiB suffices."""
-
 KEYFRAME_SHARE = 4
 """A keyframe is stored when the events since the last one take this many times its bytes."""
 
@@ -224,65 +206,6 @@ def _keyframes(source: Source, length: int, make: MakeKeyframes | None) -> Itera
         yield keyframe
 
 
-def pack_labels(labels: Labels) -> str:
-    """The labels as text for a Parquet footer: compressed JSON in base64.
-
-    Raises:
-        TraceError: the labels do not fit in one file.
-    """
-    table = labels.to_json().encode()
-    if len(table) > MAX_UNPACKED_LABELS:
-        raise TraceError(
-            f"{len(labels)} labels need {len(table)} bytes; a file holds {MAX_UNPACKED_LABELS}: record fewer or "
-            "shorter stacks and names"
-        )
-    values = num_values(table)
-    for piece in (len(table), *_PIECES):
-        # Text, because Polars and others reject a footer that is not UTF-8.
-        text = base64.b64encode(_deflated(table, piece)).decode()
-        if len(text) > MAX_LABELS_TEXT:
-            raise TraceError(
-                f"{len(labels)} labels pack to {len(text)} bytes; a file holds {MAX_LABELS_TEXT}"
-            )
-        if len(table) <= _most_bytes(len(text)) and values <= _most_values(len(text)):
-            break
-    return text
-
-
-def _deflated(table: bytes, piece: int) -> bytes:
-    """Compressed, each piece independently."""
-    deflate = zlib.compressobj(6)
-    parts = []
-    for start in range(0, len(table), piece):
-        parts += [deflate.compress(table[start : start + piece]), deflate.flush(zlib.Z_FULL_FLUSH)]
-    return b"".join([*parts, deflate.flush()])
-
-
-def _most_bytes(packed: int) -> int:
-    return min(MAX_UNPACKED_LABELS, max(LEAST_UNPACKED, UNPACKED_A_BYTE * packed))
-
-
-def _most_values(packed: int) -> int:
-    return max(MAX_JSON_VALUES, VALUES_A_BYTE * packed)
-
-
-def unpack_labels(text: bytes) -> Labels:
-    """The labels that `pack_labels` wrote.
-
-    Raises:
-        ValueError: the text is invalid, or needs more memory than a text of this length may need.
-    """
-    limit = _most_bytes(len(text))
-    inflate = zlib.decompressobj()
-    try:
-        table = inflate.decompress(base64.b64decode(text, validate=True), limit)
-    except zlib.error as error:
-        raise ValueError(f"cannot be unpacked ({error})") from error
-    if not inflate.eof:
-        raise ValueError(f"is incomplete, or needs more than {limit} bytes")
-    return Labels.from_json(table, _most_values(len(text)))
-
-
 def keyframes_of(entry: object, length: int) -> list[int]:
     """The steps of the stored keyframes, ascending, from the footer.
 
@@ -300,9 +223,6 @@ def keyframes_of(entry: object, length: int) -> list[int]:
 # The file is not mapped: if another process truncates it, reading a mapping would end this process by SIGBUS.
 
 FIELD_NAMES = list(EVENT.names or ())
-CACHED_BYTES = 1 << 26
-"""Memory for decoded row groups that are kept, beside the last one read; a row group that we write has 4 MiB."""
-
 MAX_GROUP = 1 << 20
 """Events of a row group, which are decoded together: 64 MiB. We write 65,536; other programs write up to this many."""
 
@@ -320,14 +240,11 @@ _ERRORS = (OSError, ValueError, LookupError, TypeError, OverflowError, MemoryErr
 """Exceptions that Arrow raises for damaged files."""
 
 
-class ParquetSource(Source):
+class ParquetSource(GroupSource):
     """The events of a Parquet file that `pack` wrote.
 
     Opening reads the footer. The first read of an event decodes its row group, compares the checksums and checks the
     events.
-
-    Attributes:
-        cached_bytes: memory of the decoded row groups that are kept.
 
     Raises:
         FileError: the file is not one of ours, or its footer contradicts itself.
@@ -341,31 +258,11 @@ class ParquetSource(Source):
             self._file = pq.ParquetFile(path, page_checksum_verification=True)
             meta = self._file.metadata
             origin, more = _check_footer(self._file, size)
-            self._starts = np.cumsum([0, *(meta.row_group(g).num_rows for g in range(meta.num_row_groups))])
+            starts = np.cumsum([0, *(meta.row_group(g).num_rows for g in range(meta.num_row_groups))])
             self._keyframes = keyframes_of(more.get("keyframes"), meta.num_rows)
         except _ERRORS as error:
             raise _unreadable(path, "footer", error) from error
-        self._num_labels = _count(path, more)
-        self._lock = RLock()
-        self._decoded: OrderedDict[int, Events] = OrderedDict()
-        self.cached_bytes = 0
-        super().__init__(self._unpack_labels(), origin, meta.num_rows)
-
-    def read(self, start: int, stop: int) -> Events:
-        """Events [start, stop): a view of one decoded row group, or a copy from several."""
-        if start == stop:
-            return np.zeros(0, EVENT)
-        first, last = self._group_of(start), self._group_of(stop - 1)
-        if first == last:
-            offset = int(self._starts[first])
-            return self._checked_group(first)[start - offset : stop - offset]
-        events = np.empty(stop - start, EVENT)
-        for group in range(first, last + 1):
-            low, high = max(start, int(self._starts[group])), min(stop, int(self._starts[group + 1]))
-            offset = int(self._starts[group])
-            events[low - start : high - start] = self._checked_group(group)[low - offset : high - offset]
-        events.flags.writeable = False
-        return events
+        super().__init__(self._unpack_labels(_count(path, more)), origin, starts)
 
     def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
         """The last keyframe at or before `step`."""
@@ -384,28 +281,6 @@ class ParquetSource(Source):
             raise _unreadable(self.path, f"keyframe of step {at}", error) from error
         return (at, keyframe) if isinstance(keyframe, bytes) else None
 
-    def _group_of(self, step: int) -> int:
-        return int(np.searchsorted(self._starts, step, "right")) - 1
-
-    def _checked_group(self, group: int) -> Events:
-        with self._lock:
-            events = self._decoded.get(group)
-            if events is None:
-                events = self._decode(group)
-                fault = event_source.first_fault(events, int(self._starts[group]), len(self.origin.pools))
-                if fault is not None:
-                    self._raise(fault)
-                if event_source.has_unknown_label(events, self._num_labels):
-                    events = event_source.without_unknown_labels(events, self._num_labels)
-                    self.degrade("some events name a missing label: they are shown without one")
-                events.flags.writeable = False
-                self._decoded[group] = events
-                self.cached_bytes += events.nbytes
-                while self.cached_bytes > CACHED_BYTES and len(self._decoded) > 1:
-                    self.cached_bytes -= self._decoded.popitem(last=False)[1].nbytes
-            self._decoded.move_to_end(group)
-            return events
-
     def _decode(self, group: int) -> Events:
         try:
             table = self._file.read_row_group(group, FIELD_NAMES)
@@ -419,25 +294,13 @@ class ParquetSource(Source):
             events[name] = column.to_numpy()
         return events
 
-    def _fault_in(self, start: int, stop: int) -> Fault | None:
-        for group in range(self._group_of(start), self._group_of(stop - 1) + 1):
-            low = int(self._starts[group])
-            try:
-                events = self._decode(group)
-            except FileError as error:
-                return Fault(low, f"cannot be read: {error.place}: {error.cause}")
-            fault = event_source.first_fault(events, low, len(self.origin.pools))
-            if fault is not None:
-                return fault
-        return None
-
-    def _unpack_labels(self) -> Labels:
+    def _unpack_labels(self, count: int) -> Labels:
         try:
             labels = unpack_labels(self._file.metadata.metadata[LABELS_KEY.encode()])
         except _ERRORS as error:
             raise FileError(self.path, "labels", str(error)) from error
-        if len(labels) != self._num_labels:
-            raise FileError(self.path, "labels", f"are {len(labels)}, not {self._num_labels}")
+        if len(labels) != count:
+            raise FileError(self.path, "labels", f"are {len(labels)}, not {count}")
         return labels
 
 

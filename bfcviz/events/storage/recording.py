@@ -53,7 +53,7 @@ _PAUSE_S = 0.001
 def lock(file: FileIO) -> None:
     """Lock the file until it is closed, or this process ends."""
     for _ in range(_TRIES):  # `is_locked` of a reader may hold it for a moment
-        if _try_lock(file.fileno()):
+        if try_lock(file.fileno()):
             return
         time.sleep(_PAUSE_S)
 
@@ -70,14 +70,14 @@ def hold_folder(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise FileError(folder, "", f"cannot be opened: {error.strerror}") from error
     try:
-        if not _try_lock(fd):
+        if not try_lock(fd):
             raise FileError(folder, "", "is being recorded to by another process; choose another folder")
         yield
     finally:
         os.close(fd)
 
 
-def _try_lock(fd: int) -> bool:
+def try_lock(fd: int) -> bool:
     """Lock an open file; False if another process holds the lock."""
     if fcntl is not None:
         try:
@@ -115,6 +115,8 @@ def is_locked(path: Path) -> bool:
 
 ORIGIN_FILE = "origin.json"
 LABELS_FILE = "labels.jsonl"
+BLOCKS_FILE = "events.bfc"
+"""What a drain has packed of the events, from the first one on; EVENTS_FILE has the others."""
 RECORD = EVENT.itemsize
 
 LAST_LOOK = 4096
@@ -124,7 +126,7 @@ LAST_LOOK = 4096
 def files_of(folder: Path) -> list[Path]:
     """The files of a recording in the folder, in the order of their removal: the origin last."""
     parts = folder.glob(f".{ORIGIN_FILE}.*.partial")  # `replacing` was killed
-    names = (folder / name for name in (EVENTS_FILE, LABELS_FILE, ORIGIN_FILE))
+    names = (folder / name for name in (EVENTS_FILE, BLOCKS_FILE, LABELS_FILE, ORIGIN_FILE))
     return [path for path in (*parts, *names) if path.is_symlink() or path.is_file()]
 
 
@@ -181,9 +183,11 @@ def find_end(fd: int, known: int) -> int:
     """The number of events in a file of records, of which the first `known` were read before.
 
     Valid records are a prefix (see `EventLog`), so a search finds its end in a few reads. The last records are then
-    checked one by one, because the valid records of a damaged file may not be a prefix.
+    checked one by one, because the valid records of a damaged file may not be a prefix. A drain makes a hole of the
+    first ones: these are counted, too.
     """
     records = os.fstat(fd).st_size // RECORD
+    known = max(known, min(_end_of_hole(fd), records))
     low, step = known, 1
     while low + step <= records and _is_event(fd, low + step - 1):
         low += step
@@ -196,6 +200,14 @@ def find_end(fd: int, known: int) -> int:
     last = np.frombuffer(os.pread(fd, (low - start) * RECORD, start * RECORD), EVENT)
     bad = (last["kind"] == 0) | (last["seq"] != np.arange(start, start + len(last), dtype=np.uint64))
     return start + int(bad.argmax()) if bad.any() else start + len(last)
+
+
+def _end_of_hole(fd: int) -> int:
+    """The first record that is not in a hole at the beginning of the file."""
+    try:
+        return -(-os.lseek(fd, 0, os.SEEK_DATA) // RECORD)
+    except (OSError, AttributeError):  # no data at all; or a system without holes
+        return 0
 
 
 def _is_event(fd: int, number: int) -> bool:

@@ -16,7 +16,14 @@ from typing import Final
 
 from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.storage.files import PRIVATE_FOLDER, reading
-from bfcviz.events.storage.recording import EVENTS_FILE, LABELS_FILE, ORIGIN_FILE, files_of, find_end
+from bfcviz.events.storage.recording import (
+    BLOCKS_FILE,
+    EVENTS_FILE,
+    LABELS_FILE,
+    ORIGIN_FILE,
+    files_of,
+    find_end,
+)
 
 # ------------------------------------------------------------------------------
 # A folder with several recordings, one for each process: the workers of a cluster, or the ranks of a program.
@@ -45,6 +52,8 @@ def has_several(folder: Path) -> bool:
 def has_events(folder: Path) -> bool:
     """Whether a recording in the folder has an event; False where none can be read."""
     for place in recordings_in(folder).values():
+        if (place / BLOCKS_FILE).is_file():
+            return True
         with suppress(OSError), (place / EVENTS_FILE).open("rb") as file:
             if find_end(file.fileno(), 0):
                 return True

@@ -28,12 +28,13 @@ from bfcviz.importers.file_content import (
     Limits,
     read_content,
 )
-from bfcviz.importers.file_format import Format
+from bfcviz.importers.file_format import Format, detect_format
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.protobuf_wire import LENGTH, Field, Wire
 from bfcviz.importers.tensorflow.protobuf_messages import as_text, parse
 from bfcviz.importers.tensorflow.reconstruct import reconstruct
 from bfcviz.importers.tensorflow.replay import ABSENT, REQUEST, RecordedRequests, Requests
+from bfcviz.importers.tensorflow.windows import join
 
 # ------------------------------------------------------------------------------
 # TensorFlow's DataType numbers by name (tensorflow/core/framework/types.proto).
@@ -561,25 +562,62 @@ def _labels(numbers: NDArray[np.int64], keys: Sequence[_LabelKey], labels: Label
 
 
 def read_profile(path: Path) -> Trace:
-    """The trace in a profile of TensorFlow or XLA; `origin.details` holds the checks of its reconstruction.
+    """The trace in a profile of TensorFlow or XLA, or in a folder of windows that `bfcviz record --tensorflow` made.
+
+    `origin.details` holds the checks of its reconstruction.
 
     Raises:
         FileError: it cannot be read, is corrupt, or holds no events of a BFC heap.
     """
+    if path.is_dir():
+        return _read_windows(path)
+    recorded, missing = _recorded(path)
+    return _trace_of(path, recorded, missing, [])
+
+
+def _read_windows(folder: Path) -> Trace:
+    """The windows in a folder as one trace; those that cannot be read are named."""
+    windows: list[RecordedRequests] = []
+    missing: list[str] = []
+    errors: list[FileError] = []
+    for window in whole_windows(folder):
+        try:
+            path = profile_in(window)
+            detect_format(path)  # an empty file says so
+            recorded, cut = _recorded(path)
+        except FileError as error:
+            errors.append(error)
+            continue
+        windows.append(recorded)
+        missing += [f"{window.name}: {text}" for text in cut]
+    if not windows:
+        raise errors[0]
+    found, inferred = join(windows)
+    unread = [f"{error.path}: {error.cause}" for error in errors]
+    return _trace_of(folder, found, (*missing, *unread), inferred)
+
+
+def _recorded(path: Path) -> tuple[RecordedRequests, tuple[str, ...]]:
+    """The requests in a profile, and what is missing at its end."""
     limits = Limits.of(path)
     content = read_content(path)
     space = read_space(Wire(path, content.data, limits))
     missing = tuple(cut for cut in (content.cut, space.cut) if cut is not None)
-    recorded = collect_requests(space, path)
+    return collect_requests(space, path), missing
+
+
+def _trace_of(
+    path: Path, recorded: RecordedRequests, missing: Sequence[str], inferred: Sequence[str]
+) -> Trace:
     rebuilt = reconstruct(recorded)
     left_out = tuple(f"left out: {count} {what}" for what, count in recorded.left_out.items())
-    problems = left_out + rebuilt.reasons
+    problems = (*inferred, *left_out, *rebuilt.reasons)
     status = Status.DEGRADED if problems else Status.TRUNCATED if missing else Status.COMPLETE
     origin = Origin(
         format=Format.XPLANE.value,
         source=path.name,
         status=status,
-        reasons=missing + problems,
+        reasons=(*missing, *problems),
         pools=rebuilt.pools,
         details={
             "checks": list(rebuilt.checks),
@@ -626,11 +664,20 @@ def open_windows(
 
 
 def _opened(window: Path) -> ProfilerWindow:
-    """Open the profile in a window; a process writes one profile."""
-    found = sorted(window.rglob("*.xplane.pb"))
-    if not found:
-        return ProfilerWindow(window, None, FileError(window, "", "a window without a profile (*.xplane.pb)"))
+    """Open the profile in a window."""
     try:
-        return ProfilerWindow(window, open_trace(found[0]), None)
+        return ProfilerWindow(window, open_trace(profile_in(window)), None)
     except FileError as error:
         return ProfilerWindow(window, None, error)
+
+
+def profile_in(window: Path) -> Path:
+    """The profile in a window; a process writes one profile.
+
+    Raises:
+        FileError: there is none.
+    """
+    found = sorted(window.rglob("*.xplane.pb"))
+    if not found:
+        raise FileError(window, "", "a window without a profile (*.xplane.pb)")
+    return found[0]

@@ -54,14 +54,14 @@ def wanted(order: dict[str, Any]) -> str:
     return "numpy"
 
 
-def import_record(home: str) -> Any:
-    """bfcviz.live.recorded_process, from this Python or, where it has none, from that of `bfcviz record`."""
+def import_recorder(module: str, home: str) -> Any:
+    """The module of bfcviz that records, of this Python or, where it has none, of the one `bfcviz record` runs in."""
     if sys.version_info < (3, 11):  # noqa: UP036  the program may run in an older Python
         raise ImportError("bfcviz needs Python 3.11 or later, this is {}.{}".format(*sys.version_info))
     path = list(sys.path)
     sys.path.append(home)
     try:
-        return importlib.import_module("bfcviz.live.recorded_process")  # only here: it imports NumPy
+        return importlib.import_module(module)  # only here: it imports NumPy
     finally:
         sys.path[:] = path
 
@@ -70,7 +70,7 @@ def begin(order: dict[str, Any], framework: str) -> None:
     """Record this process from now on."""
     tell(order, "imported")
     try:
-        fact = import_record(order["home"]).begin(order, framework)
+        fact = import_recorder(order["recorder"], order["home"]).begin(order, framework)
     except Exception as error:  # noqa: BLE001  the program must not fail
         is_of_disk = isinstance(error, OSError) or type(error).__name__ == "FileError"
         tell(order, UNWRITTEN if is_of_disk else "unable", f"{type(error).__name__}: {error}")

@@ -4,7 +4,7 @@ import functools
 import sys
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -12,7 +12,8 @@ from heapq import heapify, heappop, heapreplace
 from itertools import chain
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast
 
-from bfcviz import _forks, _interrupts
+from bfcviz import _forks, _interrupts, native
+from bfcviz.allocator.bfc import whole
 from bfcviz.code_places import CodePlace
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory, PoolTotals
 from bfcviz.events.labels import Labels
@@ -86,11 +87,43 @@ class Reading(NamedTuple):
     is_cleared: bool = False
 
 
+_MOST_MARKS: Final = 100_000
+"""Marks that wait for a reading. Of more, the oldest are dropped, as PyTorch drops the entries beside them."""
+
+
+class MarkedHeap(ObservedHeap):
+    """An ObservedHeap that learns late what happened: a mark waits until what came before it is in the log.
+
+    Args:
+        arguments: of `ObservedHeap`.
+        options: of `ObservedHeap`.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._waiting: deque[tuple[int, int, int, int]] = deque(maxlen=_MOST_MARKS)
+
+    def mark(self, label: str | int, value: int = 0) -> None:
+        """Keep a mark, its time and its thread, for `write_marks`."""
+        number = self._label_id(label)
+        self._waiting.append((time.time_ns(), native.thread_number(), number, whole(value, "a mark's value")))
+
+    def write_marks(self, until_ns: int, offset_ns: int) -> None:
+        """Write the marks that were set before a time by Python's clock; `offset_ns` leads to the log's."""
+        while self._waiting and self._waiting[0][0] < until_ns:
+            when, thread, label, value = self._waiting.popleft()
+            self._report(when + offset_ns, partial(self._put_mark_of, thread, when + offset_ns, label, value))
+
+    def _put_mark_of(self, thread: int, when: int, label: int, value: int) -> None:
+        self.log.begin_operation(when, thread)
+        self._put_mark(label, value)
+
+
 class DeviceHistory:
     """The history of one device.
 
     Args:
-        heap: receives the events.
+        heap: receives the events, and the marks between them.
         number: number of the device.
         offset_ns: PyTorch's clock plus this is the heap's clock.
         named: whether allocations get labels.
@@ -105,7 +138,7 @@ class DeviceHistory:
 
     def __init__(
         self,
-        heap: ObservedHeap,
+        heap: MarkedHeap,
         number: int,
         offset_ns: int,
         *,
@@ -160,6 +193,7 @@ class DeviceHistory:
             for entry in trace[at:]:
                 yield entry.get("time_us", 0)
                 self._carry_out(entry)
+        self.write_marks(reading.asked.begin_us)
         self._passed = None
         self._tail = [] if reading.is_cleared else [_key(entry) for entry in trace[-_TAIL:]]
         self._seen = len(trace)
@@ -177,6 +211,8 @@ class DeviceHistory:
             return len(trace)
         self.lost += 1
         start = self._first_after(trace)
+        if start < len(trace):
+            self.write_marks(trace[start].get("time_us", 0))
         when = self._when(trace[start]) if start < len(trace) else None
         before = rewound(segments, trace[start:], self._rules)
         self.mended += self._mend(before, when, relabel=True)
@@ -185,6 +221,7 @@ class DeviceHistory:
     def pass_over(self, segments: Sequence[Entry], asked: Asked) -> None:
         """Set the heap to a state, without the entries before it."""
         self._by_frames.clear()
+        self.write_marks(asked.begin_us)
         differences = self._mend(segments, None, relabel=True)
         self.lost += not self._is_new
         self.mended += 0 if self._is_new else differences
@@ -192,6 +229,10 @@ class DeviceHistory:
         self._tail = None
         self._passed = bytes_in_use(segments), asked
         self._latest_us = asked.end_us
+
+    def write_marks(self, until_us: int) -> None:
+        """Write the marks that the program set before this time by PyTorch's clock, in microseconds."""
+        self.heap.write_marks(until_us * 1000, self._offset_ns)
 
     def begin_anew(self, *, is_complete: bool) -> None:
         """The history was cleared; `is_complete`: nothing is missing before its next entry."""
@@ -235,6 +276,7 @@ class DeviceHistory:
     def _carry_out(self, entry: Entry) -> None:
         action, address, size = entry["action"], entry.get("addr", 0), entry["size"]
         when = self._when(entry)
+        self.write_marks(entry.get("time_us", 0))
         if action == "alloc":
             block = self._rules.block(size, self.heap.free_at(address))
             label, stream = self._label_of(entry), self._streams.of(entry["stream"])
@@ -352,11 +394,13 @@ class Observer(Protocol):
         devices: receive the readings.
         max_entries: of each device, that it wants PyTorch to keep.
         wants_stacks: whether it wants Python stacks.
+        on_failure: called when a request failed and its entry was read; None: not called.
     """
 
     devices: list[DeviceHistory]
     max_entries: int
     wants_stacks: bool
+    on_failure: Callable[[], object] | None
 
 
 class _Counters(NamedTuple):
@@ -394,6 +438,7 @@ class Recorder:
         self._length = 0  # of the longest trace at the end of the last reading
         self._counted: dict[int, _Counters] | None = None  # at the last reading
         self._acts = False
+        self._is_told = False  # of failures
         self._ended = time.monotonic()
         self._took_s = 0.0  # what the last reading cost, if it was due; all costs are a processor's time
         self._copy_s = 5e-6  # for an entry
@@ -417,6 +462,9 @@ class Recorder:
                 self.is_ours = not torch_api.keeps_history(self.torch)
                 self._keeps = 0 if self.is_ours else sys.maxsize  # of other code: unknown
                 self._wrap()
+            if not self._is_told:
+                torch_api.observe_failures(self.torch, self._failed)
+                self._is_told = True
             self._observers.append(observer)
             try:
                 if self.is_ours:
@@ -437,6 +485,15 @@ class Recorder:
                 with self._acting():
                     torch_api.end_history(self.torch)
             self._unwrap()
+
+    def _failed(self, *_: object) -> None:
+        """A request failed, in this thread: PyTorch has freed its cache, and raises its error after this."""
+        told = [each.on_failure for each in self._observers if each.on_failure is not None]
+        with suppress(Exception):  # an error here would replace PyTorch's
+            if told:
+                self.read()
+            for call in told:
+                call()
 
     def _record(self) -> None:
         """Turn it on as all observers want it, after what it has so far."""
@@ -532,10 +589,15 @@ class Recorder:
     def read_if_due(self, most_time: float) -> None:
         """Read if something was recorded, and if that costs at most this share of the time since the last reading."""
         with self._lock:
+            began_us = time.time_ns() // 1000
             counted, last = self._count(), self._counted
             since = time.monotonic() - self._ended
             may_cost = most_time * since
-            if self._took_s > may_cost or (counted == last and counted is not None):
+            if counted == last and counted is not None:
+                for device in self._devices():
+                    device.write_marks(began_us)
+                return
+            if self._took_s > may_cost:
                 return
             if counted is None or last is None or counted.keys() != last.keys():
                 self._read()  # this PyTorch has no counters, or there is a new observer
@@ -790,9 +852,9 @@ class TorchObserved(HeapProvider):
             log = next(self._logs)
             limit, total = torch_api.allowed_memory(torch, device), torch_api.total_memory(torch, device)
             name = f"torch cuda:{device}"
-            heap = ObservedHeap(log, self._labels, name=name, limit=limit, unit=UNIT, device_total=total)
+            heap = MarkedHeap(log, self._labels, name=name, limit=limit, unit=UNIT, device_total=total)
             now = time.time_ns()
-            heap.mark(TORCH_OBSERVED)
+            ObservedHeap.mark(heap, TORCH_OBSERVED)
             heap.settle()
             marked = int(heap.log.copy(heap.log.head - 1, heap.log.head)["time"][0])
             named = self._capture != "nothing"

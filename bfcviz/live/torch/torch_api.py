@@ -153,6 +153,16 @@ def end_history(torch: Any) -> None:
     torch.cuda.memory._record_memory_history(None)  # noqa: SLF001
 
 
+def observe_failures(torch: Any, call: Callable[..., object]) -> None:
+    """Call this for each request that fails, in its thread and before PyTorch raises; until the process ends.
+
+    PyTorch cannot detach an observer, and calls those of other code, too.
+    """
+    attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)  # noqa: SLF001
+    if attach is not None:
+        attach(call)
+
+
 def snapshot(torch: Any) -> Mapping[str, Any]:
     """The whole history, and the segments just after it."""
     with _without_inductor(torch):

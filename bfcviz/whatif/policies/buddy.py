@@ -67,7 +67,7 @@ class BuddyPool(SimulatedPool):
         whole = self._sizes[base]
         while size < whole:
             buddy = base + ((address - base) ^ size)
-            if self._holes.sizes.get(buddy, 0) != size:
+            if self._holes.sizes.find(buddy) != size:
                 break
             self._holes.remove(buddy)
             if buddy < address:
@@ -101,7 +101,7 @@ class BuddyPool(SimulatedPool):
                 break
             if address + rounded <= self._stop:
                 return address
-            size = self._holes.sizes[address] * 2
+            size = self._holes.sizes.find(address) * 2
         return 0 if self._arena == 0 else self._new_arena(rounded)
 
     def _new_arena(self, rounded: int) -> int:

@@ -15,5 +15,5 @@ cdef class FirstFitPool(SimulatedPool):
     @cython.locals(rounded=i64, address=i64)
     cpdef i64 allocate(self, i64 size, int stream) except -1
     cpdef object free(self, i64 address)
-    @cython.locals(missing=i64, more=i64, room=i64)
+    @cython.locals(last=i64, missing=i64, more=i64, room=i64)
     cdef i64 _grow(self, i64 rounded)

@@ -42,8 +42,8 @@ class FirstFitPool(SimulatedPool):
 
     def _grow(self, rounded: int) -> int:
         """Map memory until the last block has `rounded` bytes; returns its address, 0 if refused."""
-        last = self._free.starts.get(self._end)
-        missing = rounded if last is None else rounded - (self._end - last)
+        last = self._free.starts.find(self._end)
+        missing = rounded if last == 0 else rounded - (self._end - last)
         more = (missing + self._granule - 1) // self._granule * self._granule
         room = self.driver.limit - self.driver.reserved
         if more > room >= missing:

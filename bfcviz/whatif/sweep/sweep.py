@@ -80,6 +80,7 @@ class SweepResults:
         resumed: the number of points that an earlier sweep had served.
         reason: why it is not complete; empty otherwise.
         made_by: the version of bfcviz that served the points.
+        note: why the points were not served on the processes that were asked for; empty: they were.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class SweepResults:
         self.resumed = resumed
         self.reason = reason
         self.made_by = version("bfcviz")
+        self.note = ""
 
     @property
     def complete(self) -> bool:
@@ -202,7 +204,7 @@ class SweepResults:
         if self.resumed:
             parts.append(f"{self.resumed:,} from earlier results")
         if self.seconds:
-            parts.append(f"{self.seconds:.1f} s")
+            parts.append(f"{self.seconds:.1f} s" + (f" {self.note}" if self.note else ""))
         return ", ".join(parts) + (f"; not complete: {printable(self.reason)}" if not self.complete else "")
 
 
@@ -383,7 +385,8 @@ def sweep(  # noqa: PLR0913  what, where, and how to run
         policies: as `policy_of` takes them: `"bfc:allow_growth=true"`.
         limits: bytes, `"8GiB"`, `"110%"` of the most bytes that a trace requests at once, or None for no limit.
         client: of a Dask cluster, or the address of its scheduler; bfcviz must be installed in its workers.
-        processes: the number of processes of this machine; by default the points are served in this one.
+        processes: the number of processes of this machine; by default the points are served in this one, and also where
+            two or more would start later than it is done, under policies of the table (`note` of the result says so).
         pool: the heap in each trace: its index or name; None: the one with a failed request, else the first.
         stop_at_failure: whether a point ends after its first request that fails.
         results: a Parquet file: points that have numbers in it, made by this version under a policy of the table, are
@@ -403,6 +406,9 @@ def sweep(  # noqa: PLR0913  what, where, and how to run
     points = _points(sources, policies, limits, stop_at_failure=stop_at_failure)
     collected = _Collected(points, results, progress)
     missing = [point for point in points if point.index not in collected.found]
+    if processes is not None and not _pays_off(missing, streams, processes):
+        collected.note = "in this process: other processes would start later than it is done"
+        processes = None
     try:
         collected.collect(_serve(missing, streams, stop or Event(), client, processes))
     finally:
@@ -428,6 +434,39 @@ def _serve(
         yield from in_processes(points, streams, stop, processes)
     else:
         yield from in_process(points, streams, stop)
+
+
+START_S: Final = 4.0
+"""What the start of processes costs, in seconds: each imports bfcviz, all at once."""
+
+_REQUEST_S: Final = 1e-6
+_POINT_S: Final = 0.005
+_READ_S: Final = 1e-7  # per byte of a file
+_BYTES_A_REQUEST: Final = 10  # of a file
+
+
+def _pays_off(points: Sequence[SweepPoint], streams: Mapping[str, SentStream], processes: int) -> bool:
+    """Whether processes save more than their start costs; True where that is not known, or where they protect this one.
+
+    One process saves nothing: who asks for it wants points to end it instead of this process. Rules that are not of the
+    table can do that, too.
+    """
+    policies = {policy_key(point.policy): point.policy for point in points}.values()
+    if processes == 1 or not all(is_of_table(policy_of(policy)) for policy in policies):
+        return True
+    paths = {point.source.path for point in points if point.source.path}
+    try:
+        sizes = {path: Path(path).stat().st_size for path in paths}
+    except OSError:  # a URL, or a file that only workers can read
+        return True
+    if any(Path(path).is_dir() for path in paths):
+        return True
+    requests = {key: len(sent.rows) for key, sent in streams.items()}
+    needed = _READ_S * sum(sizes.values())
+    for point in points:
+        count = requests.get(point.source.key) or sizes[point.source.path] / _BYTES_A_REQUEST
+        needed += _POINT_S + _REQUEST_S * count
+    return needed * (1 - 1 / processes) > START_S
 
 
 def _points(
@@ -474,7 +513,7 @@ class _Collected:
             for point in points
             if (key := keys[point.index]) in known and is_of_table(policy_of(point.policy))
         }
-        self.reason = ""
+        self.reason = self.note = ""
         asked = set(keys.values())
         self._others = [result for result in earlier if result.key not in asked]
         self._asked, self._resumed = len(points), len(self.found)
@@ -519,7 +558,9 @@ class _Collected:
     def results(self) -> SweepResults:
         """What is known."""
         seconds = monotonic() - self._start
-        return SweepResults(self._in_order(), self._asked, seconds, self._resumed, self.reason)
+        found = SweepResults(self._in_order(), self._asked, seconds, self._resumed, self.reason)
+        found.note = self.note
+        return found
 
     def _in_order(self) -> list[PointResult]:
         found = self.found.copy()  # the sweep may add to it meanwhile

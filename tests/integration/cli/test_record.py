@@ -18,6 +18,7 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.storage.files import EARLIER
 from bfcviz.events.storage.recording_set import recordings_in
 from bfcviz.events.trace import Trace
+from bfcviz.importers.open_trace import open_trace
 from bfcviz.units import KiB, MiB
 
 TRAIN = """
@@ -41,7 +42,10 @@ def recording(*words, folder, env=None, **options):
 
 
 def requests_in(folder):
-    trace = Trace.open(folder)
+    return requests_of_trace(Trace.open(folder))
+
+
+def requests_of_trace(trace):
     events = trace.read(0, len(trace))
     return events["requested"][events["kind"] == Kind.ALLOCATE].tolist()
 
@@ -175,6 +179,31 @@ profiler = SimpleNamespace(experimental=Profiler())
     assert done.stderr.startswith(f"bfcviz: {folder}: 1 window of TensorFlow ")
     assert f"{look}: the file is empty" in done.stderr
     assert [path.name for path in folder.iterdir()] == ["window-000001"]
+
+
+TRAIN_TENSORFLOW = """
+import tensorflow as tf
+weights = tf.Variable(tf.ones((300, 100)))
+kept = []
+for step in range(30):
+    kept.append(tf.matmul(tf.ones((100, 300)), weights))
+"""
+
+
+def test_tensorflow_is_recorded_from_its_import_to_the_end_of_the_program(tmp_path):
+    pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+    (tmp_path / "train.py").write_text(TRAIN_TENSORFLOW)
+    folder = tmp_path / "run.bfc"
+    env = {"TF_CPU_ALLOCATOR_USE_BFC": "true", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = recording("--tensorflow", "--", sys.executable, "train.py", folder=folder, cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1].endswith(f"bfcviz view {folder}")
+    trace = open_trace(folder)
+    assert trace.origin.status is Status.COMPLETE
+    (check,) = trace.origin.details["checks"]
+    assert (check["method"], check["differing"]) == ("replayed", 0)
+    products = [size for size in requests_of_trace(trace) if size == 100 * 100 * 4]
+    assert len(products) == 30
 
 
 def test_stacks_are_recorded_with_the_option(train, tmp_path):

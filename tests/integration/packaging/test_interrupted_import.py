@@ -12,6 +12,7 @@ MODULES = (
     "bfcviz._raster",
     "bfcviz._live",
     "bfcviz._snapshot",
+    "bfcviz._storage",
     "bfcviz._whatif",
 )
 MOST = 4

@@ -88,6 +88,39 @@ def test_a_signal_that_the_program_handles_stays_its_own(tmp_path):
         signal.signal(signal.SIGUSR2, before)
 
 
+def test_a_failure_that_the_program_survives_is_written_too_and_earlier_files_stay(tmp_path, capsys):
+    for _ in range(2):  # two runs of a rank write into one folder
+        with bfcviz.flight_recorder("numpy", limit="16MiB", folder=tmp_path) as recorder:
+            with pytest.raises(MemoryError):
+                np.ones(100 * MIB)
+            np.ones(1000)
+        (path,) = recorder.written
+        assert f"bfcviz why {path}" in capsys.readouterr().err
+        assert bfcviz.why(path).requested == 800 * MIB
+    assert [path.name for path in files(tmp_path)] == [
+        "01-request-failed.parquet",
+        "02-request-failed.parquet",
+    ]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("RESOURCE_EXHAUSTED: Out of memory"), MemoryError("a part")])
+def test_an_error_that_came_from_a_failed_request_names_the_file(error, tmp_path):
+    def train():
+        np.ones(1000)
+        try:
+            raise error
+        except type(error) as cause:
+            raise KeyError("batch 3") from cause
+
+    with (
+        pytest.raises(KeyError) as caught,
+        bfcviz.flight_recorder("numpy", folder=tmp_path) as recorder,
+    ):
+        train()  # this framework does not tell bfcviz of the request
+    (path,) = recorder.written
+    assert any(str(path) in note for note in caught.value.__notes__)
+
+
 SCRIPT = """
 import numpy as np, bfcviz
 bfcviz.flight_recorder("numpy", limit="16MiB", folder={folder!r})
@@ -135,3 +168,78 @@ def test_a_threshold_that_is_passed(tmp_path):
             time.sleep(0.01)
         assert recorder.written[0].name == "01-external-fragmentation.parquet"
         assert len(held) == 20
+
+
+# ------------------------------------------------------------------------------
+# `bfcviz record --on-oom`: the same around a program that stays as it is.
+
+
+def flown(place, code, *words, **variables):
+    command = [
+        *[sys.executable, "-m", "bfcviz", "record", "--on-oom", "--limit", "16MiB", *words],
+        *["--", sys.executable, "-c", code],
+    ]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    return subprocess.run(
+        command, env=env, cwd=place, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_a_program_that_fails_leaves_a_file_and_the_last_line_says_how_to_ask_why(tmp_path):
+    code = "import numpy as np\nkept = []\nwhile True: kept.append(np.ones(1 << 17))"
+    done = flown(tmp_path, code, RANK="3")
+    assert done.returncode == 1
+    (path,) = files(tmp_path / "bfcviz-flight")
+    assert path.parent.name.endswith("-rank-3")
+    *_, verdict, note, last = done.stderr.splitlines()
+    assert "needed 1.0 MiB" in verdict
+    assert note.endswith(f"bfcviz why {path}")
+    assert last.endswith(f"bfcviz why {path.relative_to(tmp_path)}")
+    assert bfcviz.why(path).requested == MIB
+
+
+def test_a_program_without_a_failure_leaves_nothing_and_forked_processes_write_nothing(tmp_path):
+    code = """
+import os, numpy as np
+if os.fork() == 0: raise MemoryError("of the child")
+os.wait()
+print("done")
+"""
+    done = flown(tmp_path, code, "--keep", "1MiB", "-o", "flights")
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert "1 other process not recorded" in done.stderr.splitlines()[-1]
+    assert [*tmp_path.iterdir()] == []
+
+
+WORKERS = """
+import multiprocessing as mp, numpy as np
+def work(_):
+    try: np.ones(1 << 24)
+    except MemoryError: pass
+if __name__ == "__main__":
+    with mp.get_context("fork").Pool(2) as pool:
+        pool.map(work, range(8), chunksize=1)
+        pool.close()
+        pool.join()
+"""
+
+
+def test_each_worker_of_multiprocessing_has_a_folder(tmp_path):
+    done = flown(tmp_path, WORKERS)
+    assert done.returncode == 0, done.stderr
+    found = files(tmp_path / "bfcviz-flight")
+    assert found
+    assert all("ForkPoolWorker" in path.parent.name for path in found)
+    assert "3 processes watched" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["--tensorflow"], ["--growth", "much"]])
+def test_what_the_flight_recorder_cannot_do_is_refused(words, tmp_path):
+    done = flown(tmp_path, "print('ran')", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_its_options_need_it(tmp_path):
+    command = [sys.executable, "-m", "bfcviz", "record", "--keep", "1MiB", "--", "touch", tmp_path / "ran"]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 2
+    assert [*tmp_path.iterdir()] == []

@@ -31,6 +31,10 @@ class Program:
             self.train()
         return self.heap.trace()
 
+    def mark(self, *marks, **details):
+        if self.name:
+            self.heap.mark(*marks, **details)
+
     def train(self):
         self.step += 1
         if self.as_phase:
@@ -44,7 +48,7 @@ class Program:
         if self.as_phase:
             self.heap.mark(f"{self.name} ends", self.step, ends=self.name)
         else:
-            self.heap.mark(self.name, self.step)
+            self.mark(self.name, self.step)
 
     def evaluate(self):
         """Far more allocations than a step, some of which stay for a while; then a mark as after any step."""
@@ -52,7 +56,7 @@ class Program:
         held = [self.heap.allocate(4 * KiB, "evaluation/batch") for _ in range(100)]
         for address in held:
             self.heap.free(address)
-        self.heap.mark(self.name, self.step)
+        self.mark(self.name, self.step)
 
 
 @pytest.mark.parametrize("as_phase", [False, True])
@@ -185,3 +189,51 @@ def test_a_profile_of_tensorflow_compares_its_equal_steps():
     assert (steps.numbers.tolist(), steps.reason) == ([315, 316, 317, 318, 319], "")
     grown = leaks(trace).growth
     assert grown.chunks.shape == (len(grown.rows), 5)
+
+
+# ------------------------------------------------------------------------------
+# A program without marks is cut where an allocation of one kind comes again and again.
+
+
+def test_a_leak_is_found_without_marks():
+    program = Program(leak=2, cached=3, name="")
+    program.run(20)
+    program.evaluate()
+    found = leaks(program.run(20)).growth
+    assert found.steps.name == ""
+    assert found.steps.allocation in {"forward/activation", "history/append"}
+    assert found.growing == 1
+    assert found.names[0] == "history/append"
+    assert found.a_step(0) == pytest.approx(
+        (2, 8 * KiB), rel=0.1
+    )  # the evaluation is no step, and leaves some
+    assert "history/append" in growth_lines(program.heap.trace(), found)[1]
+
+
+def test_without_marks_and_names_sizes_tell_the_steps():
+    heap = PlainHeap(64 * MiB)
+    for _ in range(30):
+        held = [heap.allocate(KiB * kib) for kib in (64, 32, 32)]
+        heap.allocate(4 * KiB)
+        for address in held:
+            heap.free(address)
+    found = leaks(heap.trace()).growth
+    assert not found.steps.reason
+    assert (found.growing, found.a_step(0)) == (1, (1, 4 * KiB))
+
+
+def test_what_does_not_leak_does_not_grow_without_marks():
+    found = leaks(Program(cached=3, name="").run(40)).growth
+    assert (found.steps.reason, found.growing) == ("", 0)
+    assert found.steps.allocation == "forward/activation"
+
+
+def test_work_without_a_rhythm_has_no_steps_and_marks_come_first():
+    heap = PlainHeap(64 * MiB)
+    for number in np.random.default_rng(0).permutation(400).tolist():
+        heap.allocate(KiB, f"op {number % 97}")
+    found = leaks(heap.trace()).growth
+    assert found.steps.reason
+    assert not len(found.steps.ends)
+    assert leaks(Program(leak=1).run(20)).growth.steps.name == "step"
+    assert leaks(Program(leak=1, name="").run(20), mark="step").growth.steps.reason

@@ -24,9 +24,13 @@ def convert(folder, out, *words):
     return main(["convert", str(folder / "whole.parquet"), "-o", str(out), *words])
 
 
-def test_parquet_holds_the_same_events(folder):
-    one, other = bfcviz.open(SAMPLE), bfcviz.open(folder / "whole.parquet")
-    assert (one.read(0, len(one)) == other.read(0, len(other))).all()
+def test_parquet_and_blocks_hold_the_same_events(folder, tmp_path):
+    assert convert(folder, tmp_path / "whole.bfc") == 0
+    one = bfcviz.open(SAMPLE)
+    for path in (folder / "whole.parquet", tmp_path / "whole.bfc"):
+        other = bfcviz.open(path)
+        assert (one.read(0, len(one)) == other.read(0, len(other))).all()
+    assert (tmp_path / "whole.bfc").stat().st_size < 6 * len(one)
 
 
 def test_csv_has_a_row_an_event_with_names(folder, tmp_path):
@@ -59,7 +63,7 @@ def test_a_time_is_a_range(folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("out", "words", "message"),
     [
-        ("x.txt", (), "names no format: its name must end in .parquet, .csv, .json, .pickle"),
+        ("x.txt", (), "names no format: its name must end in .parquet, .bfc, .csv, .json, .pickle"),
         ("x.csv", ("--range", "5:99999999"), "--range 5:99999999 is not in the trace: it has steps 0 to"),
         ("x.csv", ("--time", "9999s:"), "no event lies in that --time: the trace lasts"),
         ("no/folder/x.csv", (), "its folder does not exist"),

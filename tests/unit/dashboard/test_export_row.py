@@ -151,3 +151,13 @@ def test_without_code_there_is_no_button(figure):
     assert [*row.buttons] == [*FORMATS]
     row.toggle_code()
     assert row.code.value == ""
+
+
+def test_the_page_of_all_steps_is_offered_as_a_file():
+    row = ExportRow(NAMES, lambda _: None, page=lambda: ("<!doctype html>é", "run"))
+    row.buttons["page"].click()
+    for thread in threading.enumerate():
+        if thread.name == "bfcviz export":
+            thread.join()
+    assert content(row, "run.html")[1] == "<!doctype html>é".encode()
+    assert not any(button.disabled for button in row.buttons.values())

@@ -6,6 +6,7 @@ from shared import SHARED, needs_shared
 from unit.importers.profile_maker import PlaneMaker, chunk, memory
 
 from bfcviz.errors import FileError
+from bfcviz.events.storage.blocks import MAGIC
 from bfcviz.importers.file_format import Format, detect_format
 
 
@@ -27,6 +28,7 @@ def test_formats_are_told_by_content_not_by_name(tmp_path: Path) -> None:
     assert detect_format(written(odd, gzip.compress(profile()))) == Format.XPLANE
     assert detect_format(written(odd, chunk(4, b"\x05host") + profile())) == Format.XPLANE
     assert detect_format(written(odd, b"PAR1" + bytes(100))) == Format.PARQUET
+    assert detect_format(written(odd, MAGIC + bytes(100))) == Format.BLOCKS
     assert detect_format(written(tmp_path / "trace" / "events.bin", b"").parent) == Format.FOLDER
 
 
@@ -106,8 +108,6 @@ def test_a_log_folder_names_the_profile_in_it(tmp_path: Path) -> None:
     assert str(path) in str(caught.value)
 
 
-def test_a_folder_of_windows_names_the_profile_in_one(tmp_path: Path) -> None:
-    path = written(tmp_path / "window-000001" / "plugins" / "profile" / "1" / "host.xplane.pb", profile())
-    with pytest.raises(FileError, match="open the profile in it") as caught:
-        detect_format(tmp_path)
-    assert str(path) in str(caught.value)
+def test_a_folder_of_windows_is_a_profile(tmp_path: Path) -> None:
+    written(tmp_path / "window-000001" / "plugins" / "profile" / "1" / "host.xplane.pb", profile())
+    assert detect_format(tmp_path) is Format.XPLANE

@@ -11,10 +11,11 @@ from unit.events.fabricate import alike, fabricate, fabricate_labels, fabricate_
 
 from bfcviz.cli.info import info
 from bfcviz.errors import BfcvizError, FileError
+from bfcviz.events import event_source
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.events.storage import parquet
+from bfcviz.events.storage import packed_labels, parquet
 from bfcviz.events.storage.parquet import LABELS_KEY, ORIGIN_KEY, pack
 from bfcviz.events.trace import BLOCK, Trace
 from bfcviz.importers.open_trace import open_trace
@@ -160,7 +161,7 @@ def test_events_that_cannot_be_right(good, tmp_path, name, value, why):
 
 
 def test_labels_that_are_not_there(good, tmp_path):
-    few = parquet.pack_labels(fabricate_labels(5))
+    few = packed_labels.pack_labels(fabricate_labels(5))
     origin = (
         pq.ParquetFile(good).metadata.metadata[ORIGIN_KEY.encode()].replace(b'"labels": 800', b'"labels": 5')
     )
@@ -170,14 +171,16 @@ def test_labels_that_are_not_there(good, tmp_path):
     assert len(trace.to_pandas()) == COUNT
 
 
-@pytest.mark.parametrize("labels", ["", "not base64!", "AAAA", parquet.pack_labels(fabricate_labels())[:-40]])
+@pytest.mark.parametrize(
+    "labels", ["", "not base64!", "AAAA", packed_labels.pack_labels(fabricate_labels())[:-40]]
+)
 def test_a_label_table_that_cannot_be_unpacked(good, tmp_path, labels):
     with pytest.raises(FileError, match="labels"):
         use_all(rewritten(good, tmp_path / "x.parquet", labels=labels))
 
 
 def test_a_label_table_that_would_fill_the_memory(good, monkeypatch):
-    monkeypatch.setattr(parquet, "MAX_UNPACKED_LABELS", 1000)
+    monkeypatch.setattr(packed_labels, "MAX_UNPACKED_LABELS", 1000)
     with pytest.raises(FileError, match="more than 1000 bytes"):
         use_all(good)
 
@@ -234,7 +237,7 @@ def test_a_row_group_larger_than_memory_should_hold_is_refused(tmp_path):
 
 
 def test_decoded_row_groups_are_kept_by_their_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "CACHED_BYTES", BLOCK * EVENT.itemsize)
+    monkeypatch.setattr(event_source, "CACHED_BYTES", BLOCK * EVENT.itemsize)
     trace = Trace.open(repacked(tmp_path / "t.parquet", alike(4 * BLOCK), group=BLOCK // 2))
     for _ in trace.blocks():
         assert trace.source.cached_bytes <= BLOCK * EVENT.itemsize

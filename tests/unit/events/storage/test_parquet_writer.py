@@ -15,7 +15,7 @@ from bfcviz.errors import FileError, TraceError
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.schema import EVENT, NUM_BINS, Kind
-from bfcviz.events.storage import parquet
+from bfcviz.events.storage import packed_labels, parquet
 from bfcviz.events.trace import BLOCK, Trace
 
 COUNT = 3 * BLOCK + 100
@@ -61,7 +61,7 @@ def test_any_range_is_what_it_was(packed, start, stop):
 
 
 def test_blocks_stream_more_than_the_cache_holds(packed, monkeypatch):
-    monkeypatch.setattr("bfcviz.events.storage.parquet.CACHED_BYTES", 2 * BLOCK * EVENT.itemsize)
+    monkeypatch.setattr("bfcviz.events.event_source.CACHED_BYTES", 2 * BLOCK * EVENT.itemsize)
     trace = Trace.open(packed)
     for _ in range(2):
         joined = np.concatenate(list(trace.blocks(7)))
@@ -224,14 +224,14 @@ def test_no_folder_to_save_into(tmp_path):
 
 
 def test_labels_that_do_not_fit_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "MAX_LABELS_TEXT", 100)
+    monkeypatch.setattr(packed_labels, "MAX_LABELS_TEXT", 100)
     with pytest.raises(TraceError, match="800 labels pack to"):
         fabricate_trace(1).save(tmp_path / "t.parquet")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_labels_larger_than_a_file_holds_are_refused_when_it_is_saved(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "MAX_UNPACKED_LABELS", 1000)
+    monkeypatch.setattr(packed_labels, "MAX_UNPACKED_LABELS", 1000)
     with pytest.raises(TraceError, match="a file holds 1000"):
         fabricate_trace(1).save(tmp_path / "t.parquet")
     assert list(tmp_path.iterdir()) == []
@@ -252,8 +252,8 @@ def test_names_full_of_commas_and_brackets_are_no_reason_to_refuse_a_trace(tmp_p
 
 
 def test_stacks_that_pack_very_tightly_are_opened_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "LEAST_UNPACKED", 1 << 16)
-    monkeypatch.setattr(parquet, "UNPACKED_A_BYTE", 100)  # as zlib gives 165 here
+    monkeypatch.setattr(packed_labels, "LEAST_UNPACKED", 1 << 16)
+    monkeypatch.setattr(packed_labels, "UNPACKED_A_BYTE", 100)  # as zlib gives 165 here
     labels = fabricate_labels()
     for number in range(100):
         labels.intern(f"op{number}", stack="/home/user/walk.py:12 in walk\n" * (2000 + number))
@@ -261,4 +261,4 @@ def test_stacks_that_pack_very_tightly_are_opened_again(tmp_path, monkeypatch):
     tight = base64.b64encode(zlib.compress(table))
     assert saved_again(tmp_path / "t.parquet", labels) == [labels[number] for number in range(len(labels))]
     with pytest.raises(ValueError, match="needs more than"):
-        parquet.unpack_labels(tight)
+        packed_labels.unpack_labels(tight)

@@ -9,8 +9,7 @@ from shared import SHARED
 
 from bfcviz.events.log import EventLog
 from bfcviz.formats.torch_segments import bytes_in_use
-from bfcviz.live.observed_heap import ObservedHeap
-from bfcviz.live.torch.observe import Asked, DeviceHistory, Reading, carry_out
+from bfcviz.live.torch.observe import Asked, DeviceHistory, MarkedHeap, Reading, carry_out
 
 MIB = 1 << 20
 
@@ -94,7 +93,7 @@ def with_blocks(segment, used):
 
 
 def observed(**options):
-    return DeviceHistory(ObservedHeap(EventLog(1 << 16), name="torch cuda:0", unit=512), 0, 0, **options)
+    return DeviceHistory(MarkedHeap(EventLog(1 << 16), name="torch cuda:0", unit=512), 0, 0, **options)
 
 
 def chunks(heap):

@@ -4,11 +4,15 @@ import signal
 import sys
 import time
 
+import numpy as np
 import pytest
 from unit.live.torch.histories import chunks
 
+from bfcviz.errors import InvalidRequest
 from bfcviz.events.schema import Kind
+from bfcviz.live import labels
 from bfcviz.live.torch.observe import Recorder, observe_torch
+from bfcviz.native import thread_number
 
 
 def observing(**options):
@@ -184,6 +188,44 @@ def test_a_failed_request_is_read_at_once(torch, monkeypatch):
         clock.poll(0.2)
         assert source.out_of_memory.requested == 1 << 40
         monkeypatch.undo()
+
+
+def test_a_failed_request_is_told_before_the_program_gets_its_error(torch):
+    told = []
+    with observing() as source, observing() as other:
+        source.on_failure = lambda: told.append((source.out_of_memory.requested, allocations(source)))
+        torch.make(700)
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.make(1 << 40)
+        assert told == [(1 << 40, [700])]
+        assert allocations(other) == [700]
+        source.on_failure = lambda: 1 // 0
+        with pytest.raises(torch.OutOfMemoryError):  # as without bfcviz
+            torch.make(1 << 41)
+    with pytest.raises(torch.OutOfMemoryError), observing():
+        torch.make(1 << 40)  # PyTorch keeps the observer
+    assert (len(torch.observers), len(told)) == (1, 1)
+
+
+def test_a_mark_stands_between_what_came_before_it_and_after_it(torch):
+    with observing() as source:
+        labels.mark("step", 1)
+        torch.make(100)
+        labels.mark("step", 2)
+        torch.drop(torch.make(200))
+        labels.mark("step", 3)
+        source.settle()
+        labels.mark("step", 4)
+        with pytest.raises(InvalidRequest):
+            labels.mark("step", -1)
+    heap = source.heaps[0]
+    events = heap.log.copy(0, heap.log.head)
+    events = events[np.isin(events["kind"], [Kind.ALLOCATE, Kind.FREE, Kind.MARK])][1:]  # after bfcviz's own
+    of_marks = events["kind"] == Kind.MARK
+    found = np.where(of_marks, events["size"], events["requested"]).tolist()
+    assert found == [1, 100, 2, 200, 200, 3, 4]
+    assert {*events["by"][of_marks].tolist()} == {thread_number()}
+    assert (np.diff(events["time"]) >= 0).all()
 
 
 # -- several observers -------------------------------------------------------------------------------------------

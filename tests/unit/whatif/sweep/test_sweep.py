@@ -248,3 +248,11 @@ def test_a_class_of_a_notebook_is_refused_by_processes(monkeypatch):
     monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
     with pytest.raises(InvalidRequest, match="Own"):
         sweep(random_stream(1), Own(policy_of("buddy")), processes=2)
+
+
+def test_few_points_are_served_here_and_this_is_said():
+    arguments = [random_stream(1), random_stream(2)], ["buddy", "first_fit"]
+    found = sweep(*arguments, processes=2)
+    assert found.note
+    assert found.note in str(found)
+    assert numbers(found) == numbers(sweep(*arguments))

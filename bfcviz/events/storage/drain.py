@@ -1,0 +1,149 @@
+"""Drain: packs the events of a recording while another process writes them, and frees the space that they took.
+
+::
+
+    events.bin   [ hole, freed | 4,096 events | not packed yet | zeros, allocated ahead ]    the heap writes, unaware
+    events.bfc   [ block ][ block ][ block ]                                                 the drain appends
+
+A block is complete in the second file before its events go from the first, so a kill of either process at any moment
+loses nothing: what is in both is read once. Where the drain is slow, the first file grows. At the end of a complete
+recording all events are packed, and the first file is removed.
+"""
+
+import ctypes
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from io import FileIO
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from bfcviz.errors import FileError
+from bfcviz.events.schema import EVENT, Events
+from bfcviz.events.storage.block_codec import MOST_EVENTS, EventCodec
+from bfcviz.events.storage.blocks import BlockFile, Describe, event_section
+from bfcviz.events.storage.files import PRIVATE_FILE, OpenFile
+from bfcviz.events.storage.recording import (
+    BLOCKS_FILE,
+    EVENTS_FILE,
+    LABELS_FILE,
+    LAST_LOOK,
+    RECORD,
+    find_end,
+    is_locked,
+    read_origin,
+    try_lock,
+)
+
+MakeDescribe = Callable[[int], Describe]
+"""Given the number of heaps, returns what describes the blocks of a recording."""
+
+_PAGE: Final = 4096
+_PUNCH: Final = 3  # FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE of linux/falloc.h
+
+
+class Drain:
+    """Packs one recording; `step` does what there is to do.
+
+    Args:
+        folder: of the recording, which has begun.
+        make_describe: what to store with the blocks; None: nothing.
+
+    Attributes:
+        packed: how many events are packed.
+
+    Raises:
+        FileError: another process drains the recording, or its files cannot be read or written.
+    """
+
+    def __init__(self, folder: Path, make_describe: MakeDescribe | None = None) -> None:
+        self.folder = folder
+        try:
+            fd = os.open(folder / BLOCKS_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+        except OSError as error:
+            raise FileError(folder / BLOCKS_FILE, "", f"cannot be written: {error.strerror}") from error
+        self._out = FileIO(fd, "r+b")
+        if not try_lock(fd):
+            self._out.close()
+            raise FileError(folder, "", "is being packed by another process")
+        known = BlockFile(folder / BLOCKS_FILE)
+        self.packed = known.stop
+        os.ftruncate(fd, known.end)  # a drain that was killed may have left a part of a block
+        os.lseek(fd, known.end, os.SEEK_SET)
+        self._codec = EventCodec()
+        # The describer needs all events before a block: a second drain stores none.
+        pools = len(read_origin(folder).origin.pools)
+        self._describe = None if make_describe is None or self.packed else make_describe(pools)
+
+    def step(self) -> bool:
+        """Pack every whole block that there is; at the end of the recording also the rest. Returns whether it ended.
+
+        Raises:
+            FileError: a file cannot be read, or the disk is full; a later call continues.
+        """
+        has_ended = not is_locked(self.folder / LABELS_FILE)
+        stored = read_origin(self.folder).events
+        has_ended = has_ended or stored is not None
+        path = self.folder / EVENTS_FILE
+        if not path.exists():
+            return has_ended
+        try:
+            file = OpenFile(path)
+            end = find_end(file.fd, self.packed)
+            while self.packed + (1 if has_ended else MOST_EVENTS) <= end:
+                if not self._pack(file, min(self.packed + MOST_EVENTS, end)):
+                    return True
+            if has_ended and stored == self.packed:
+                path.unlink()
+        except OSError as error:
+            raise FileError(path, "", f"cannot be packed: {error.strerror or error}") from error
+        return has_ended
+
+    def close(self) -> None:
+        """End the drain; what is not packed stays as it is."""
+        self._out.close()
+
+    def _pack(self, file: OpenFile, stop: int) -> bool:
+        """Pack the events up to `stop`; False if they are damaged, and stay as they are."""
+        data = file.read_at(self.packed * RECORD, (stop - self.packed) * RECORD)
+        events = np.frombuffer(data, EVENT, len(data) // RECORD)
+        if len(events) < stop - self.packed or not _are_whole(events, self.packed):
+            return False
+        index, keyframe = (b"", b"") if self._describe is None else self._describe(events)
+        rest = memoryview(event_section(self._codec, events, index, keyframe))
+        place = self._out.tell()
+        try:
+            while rest:
+                rest = rest[self._out.write(rest) :]
+        except OSError:
+            self._out.truncate(place)
+            self._out.seek(place)
+            self._describe = None  # it has seen these events
+            raise
+        self.packed = stop
+        with suppress(OSError, FileError):  # without it the file keeps its size until the end
+            _free_space(self.folder / EVENTS_FILE, (stop - LAST_LOOK) * RECORD)
+        return True
+
+
+def _are_whole(events: Events, first: int) -> bool:
+    expected = np.arange(first, first + len(events), dtype=np.uint64)
+    return bool(events["kind"].all()) and bool((events["seq"] == expected).all())
+
+
+def _free_space(path: Path, end: int) -> None:
+    """Make a hole of the file's first bytes, up to a page before `end`."""
+    num_bytes = end // _PAGE * _PAGE
+    if num_bytes <= 0:
+        return
+    punch = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
+    if punch is None:
+        return
+    punch.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        punch(fd, _PUNCH, 0, num_bytes)
+    finally:
+        os.close(fd)

@@ -1,0 +1,132 @@
+"""Traces as .bfc files: what was saved comes back; damage is one error, and loses nothing of other blocks."""
+
+from random import Random
+
+import numpy as np
+import pytest
+from processes import sized
+from unit.events.fabricate import fabricate, fabricate_labels, fabricate_trace
+
+from bfcviz.errors import FileError
+from bfcviz.events.origin import Origin, Pool, Status
+from bfcviz.events.storage import blocks
+from bfcviz.events.storage.block_codec import EventCodec
+from bfcviz.events.trace import Trace
+from bfcviz.importers.file_format import Format, detect_format
+from bfcviz.importers.open_trace import open_trace
+
+SIZE = sized(1000, 60)
+COUNT = 4 * SIZE + 7
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(blocks, "MOST_EVENTS", SIZE)
+
+
+def describe(events):
+    """Something that says which block it is of."""
+    return b"index of %d" % events["seq"][0], b"state at %d" % events["seq"][0] if events["seq"][0] else b""
+
+
+@pytest.fixture
+def saved(tmp_path):
+    return fabricate_trace(COUNT, source="job").save(tmp_path / "job.bfc", describe=describe)
+
+
+def test_what_was_saved_comes_back(saved):
+    trace = open_trace(saved)
+    assert detect_format(saved) is Format.BLOCKS
+    assert (len(trace), trace.first, trace.origin) == (COUNT, 0, Origin(source="job"))
+    assert trace.labels.to_json() == fabricate_labels().to_json()
+    assert np.array_equal(trace.read(0, COUNT), fabricate(COUNT))
+    assert np.array_equal(trace.read(SIZE - 1, 2 * SIZE + 1), fabricate(COUNT)[SIZE - 1 : 2 * SIZE + 1])
+    assert trace.index_entries() == [b"index of %d" % (i * SIZE) for i in range(5)]
+    assert trace.keyframe_before(SIZE - 1) is None
+    assert trace.keyframe_before(COUNT) == (4 * SIZE, b"state at %d" % (4 * SIZE))
+    assert trace.keyframe_before(2 * SIZE) == (2 * SIZE, b"state at %d" % (2 * SIZE))
+
+
+def test_saving_again_keeps_events_and_states(saved, tmp_path):
+    again = Trace.open(Trace.open(saved).save(tmp_path / "again.bfc"))
+    assert np.array_equal(again.read(0, COUNT), fabricate(COUNT))
+    assert again.keyframe_before(SIZE) == (SIZE, b"state at %d" % SIZE)
+    assert again.index_entries() is None
+    with pytest.raises(FileError):
+        again.save(saved)
+
+
+def test_an_empty_one(tmp_path):
+    empty = Trace.from_events(fabricate(0), fabricate_labels(), Origin(pools=(Pool("a"), Pool("b"))))
+    trace = Trace.open(empty.save(tmp_path / "empty.bfc"))
+    assert (len(trace), len(trace.origin.pools), trace.read(0, 0).size) == (0, 2, 0)
+
+
+def sections(path):
+    return list(blocks.sections_of(blocks.OpenFile(path)))
+
+
+@pytest.mark.parametrize("place", ["header", "payload"])
+def test_a_damaged_block_loses_nothing_of_the_others(saved, place):
+    hit = sections(saved)[2]
+    data = bytearray(saved.read_bytes())
+    data[hit.start + 20 if place == "header" else hit.payload_at + hit.payload_bytes // 2] ^= 0x41
+    saved.write_bytes(data)
+    trace = Trace.open(saved)
+    assert len(trace) == COUNT
+    assert np.array_equal(trace.read(0, 2 * SIZE), fabricate(COUNT)[: 2 * SIZE])
+    assert np.array_equal(trace.read(3 * SIZE, COUNT), fabricate(COUNT)[3 * SIZE :])
+    with pytest.raises(FileError):
+        trace.read(2 * SIZE, 2 * SIZE + 1)
+    if place == "header":
+        assert trace.origin.status is Status.DEGRADED
+        assert trace.index_entries() is None
+    checked = Trace.open(saved, check=True)
+    assert len(checked) == 2 * SIZE
+
+
+def test_any_damage_is_one_error_or_none(saved):
+    """Every read gives the right events or a FileError."""
+    random, whole = Random(2), saved.read_bytes()
+    refused = 0
+    for _ in range(sized(150, 10)):
+        data = bytearray(whole)
+        for _ in range(random.choice([1, 1, 3])):
+            data[random.randrange(len(data))] = random.randrange(256)
+        saved.write_bytes(data[: random.randrange(len(data))] if random.random() < 0.2 else data)
+        try:
+            trace = Trace.open(saved)
+        except FileError:
+            refused += 1
+            continue
+        trace.keyframe_before(len(trace))
+        for start in range(0, len(trace), SIZE):
+            stop = min(start + SIZE, len(trace))
+            try:
+                events = trace.read(start, stop)
+            except FileError:
+                continue
+            assert np.array_equal(events["size"], fabricate(COUNT)[start:stop]["size"])
+    assert refused
+
+
+def test_too_many_small_blocks_are_refused(saved, monkeypatch):
+    monkeypatch.setattr(blocks, "MANY_BLOCKS", 3)
+    monkeypatch.setattr(blocks, "LEAST_BLOCK", SIZE)
+    with pytest.raises(FileError):
+        Trace.open(saved)
+
+
+def test_a_trace_may_begin_at_a_state(tmp_path):
+    """As what a recording keeps of its newest part."""
+    stop = 2 * SIZE
+    events, origin = fabricate(COUNT)[SIZE:stop], Origin().to_json(events=stop, labels=1, first=SIZE)
+    parts = [
+        blocks.event_section(EventCodec(), events, b"", b"state"),
+        blocks.section(blocks.ORIGIN, origin.encode()),
+    ]
+    path = tmp_path / "newest.bfc"
+    path.write_bytes(b"".join(parts))
+    trace = Trace.open(path)
+    assert (trace.first, len(trace), trace.keyframe_before(SIZE)) == (SIZE, stop, (SIZE, b"state"))
+    assert trace.read(SIZE, stop)["seq"].tolist() == list(range(SIZE, stop))

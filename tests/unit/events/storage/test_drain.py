@@ -1,0 +1,159 @@
+"""A drain packs a recording while it is written; at every moment all events can be read."""
+
+import os
+from random import Random
+
+import numpy as np
+import pytest
+from processes import sized
+from unit.events.fabricate import fabricate, fabricate_labels
+
+from bfcviz.errors import FileError
+from bfcviz.events.origin import Status
+from bfcviz.events.storage import drain as drain_module
+from bfcviz.events.storage.drain import Drain
+from bfcviz.events.storage.recording import BLOCKS_FILE, EVENTS_FILE, Recording
+from bfcviz.events.trace import Trace
+
+SIZE = sized(8192, 64)
+EVENTS = fabricate(5 * SIZE + 100)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(drain_module, "MOST_EVENTS", SIZE)
+    monkeypatch.setattr(drain_module, "LAST_LOOK", SIZE // 8)
+
+
+@pytest.fixture
+def recording(tmp_path):
+    with Recording(tmp_path / "run", labels=fabricate_labels()) as recording:
+        recording.events_path.touch()
+        yield recording
+
+
+def write(recording, start, stop):
+    with recording.events_path.open("ab") as file:
+        file.write(EVENTS[start:stop].tobytes())
+
+
+def assert_read(trace, count):
+    assert len(trace) == count
+    assert np.array_equal(trace.read(0, count), EVENTS[:count])
+    cut = min(SIZE - 3, count)
+    assert np.array_equal(trace.read(cut, count), EVENTS[cut:count])
+
+
+def describe(pools):
+    return lambda events: (b"index", b"state" if events["seq"][0] else b"")
+
+
+def test_all_events_can_be_read_at_every_moment(recording):
+    folder, drain = recording.folder, Drain(recording.folder, describe)
+    followed = Trace.open(folder)
+    for stop in (10, SIZE, SIZE + 1, 3 * SIZE + 5, len(EVENTS)):
+        write(recording, len(followed), stop)
+        followed.refresh()
+        assert_read(Trace.open(folder), stop)
+        assert drain.step() is False
+        assert drain.packed == stop // SIZE * SIZE
+        assert_read(followed, stop)  # it has not looked since
+        assert_read(Trace.open(folder), stop)
+    recording.close()
+    assert drain.step() is True
+    drain.close()
+    assert not (folder / EVENTS_FILE).exists()
+    trace = Trace.open(folder)
+    assert_read(trace, len(EVENTS))
+    assert (trace.origin.status, trace.origin.reasons) == (Status.COMPLETE, ())
+    assert trace.index_entries() == [b"index"] * 6
+    assert trace.keyframe_before(3 * SIZE + 1) == (3 * SIZE, b"state")
+    assert followed.refresh() == 0
+    assert_read(followed, len(EVENTS))
+
+
+@pytest.mark.skipif(not hasattr(os, "SEEK_HOLE"), reason="no holes in files here")
+def test_the_space_of_packed_events_is_freed(recording):
+    write(recording, 0, 5 * SIZE)
+    before = recording.events_path.stat().st_blocks
+    drain = Drain(recording.folder)
+    drain.step()
+    drain.close()
+    if sized(True, False):
+        assert recording.events_path.stat().st_blocks < before / 5
+    assert recording.events_path.stat().st_size == 5 * SIZE * 64
+    assert_read(Trace.open(recording.folder), 5 * SIZE)
+    write(recording, 5 * SIZE, len(EVENTS))
+    recording.close()
+    assert_read(Trace.open(recording.folder), len(EVENTS))
+    assert Trace.open(recording.folder).origin.status is Status.COMPLETE
+
+
+def test_a_drain_that_was_killed_anywhere_loses_nothing(recording):
+    """The file of blocks is cut at random places, as by a kill during a write; another drain continues."""
+    random, folder = Random(3), recording.folder
+    write(recording, 0, len(EVENTS))
+    drain_module._free_space, free = lambda *_: None, drain_module._free_space
+    try:
+        for _ in range(sized(20, 5)):
+            drain = Drain(folder, describe)
+            drain.step()
+            drain.close()
+            path = folder / BLOCKS_FILE
+            os.truncate(path, random.randrange(path.stat().st_size))
+            assert_read(Trace.open(folder), len(EVENTS))
+    finally:
+        drain_module._free_space = free
+    recording.close()
+    drain = Drain(folder)
+    assert drain.step() is True
+    drain.close()
+    assert_read(Trace.open(folder), len(EVENTS))
+
+
+def test_a_killed_writer_has_all_whole_events_packed(recording):
+    folder = recording.folder
+    write(recording, 0, 2 * SIZE + 50)
+    with recording.events_path.open("ab") as file:
+        file.write(b"\x01" * 40 + bytes(640))
+    recording._lock.close()  # as the kernel does
+    drain = Drain(folder)
+    assert drain.step() is True
+    drain.close()
+    trace = Trace.open(folder)
+    assert_read(trace, 2 * SIZE + 50)
+    assert trace.origin.status is Status.TRUNCATED
+
+
+def test_two_drains_do_not_pack_one_recording(recording):
+    drain = Drain(recording.folder)
+    with pytest.raises(FileError):
+        Drain(recording.folder)
+    drain.close()
+
+
+def test_damaged_events_stay_where_they_are(recording):
+    events = EVENTS[: 2 * SIZE].copy()
+    events["seq"][SIZE + 7] = 1
+    with recording.events_path.open("ab") as file:
+        file.write(events.tobytes())
+    drain = Drain(recording.folder)
+    drain.step()
+    drain.close()
+    assert drain.packed == SIZE
+    with pytest.raises(FileError):
+        Trace.open(recording.folder).read(SIZE, 2 * SIZE)
+
+
+def test_a_full_disk_ends_nothing(recording, monkeypatch):
+    write(recording, 0, 3 * SIZE)
+    drain = Drain(recording.folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(drain_module, "event_section", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        with pytest.raises(FileError):
+            drain.step()
+    assert_read(Trace.open(recording.folder), 3 * SIZE)
+    drain.step()
+    drain.close()
+    assert drain.packed == 3 * SIZE
+    assert_read(Trace.open(recording.folder), 3 * SIZE)

@@ -1,0 +1,117 @@
+"""What is stored with the blocks of a trace says what its events say."""
+
+import numpy as np
+import pytest
+from heap_strategies import operations, run
+from hypothesis import given
+from hypothesis import strategies as st
+from unit.figures.synthetic import busy_trace
+from unit.model.test_trace_index import answers
+
+import bfcviz
+from bfcviz.errors import TraceError
+from bfcviz.events.schema import Kind
+from bfcviz.events.storage import blocks
+from bfcviz.events.trace import Trace
+from bfcviz.figures import active_memory
+from bfcviz.figures.active_memory import active_memory_window
+from bfcviz.model import Model, block_index, trace_index
+from bfcviz.model.block_index import BlockDescriber, entry_of
+from bfcviz.model.navigation import peak, worst_fragmentation
+from bfcviz.model.trace_index import index_of
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_blocks():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "MOST_EVENTS", 300)
+        patch.setattr(trace_index, "LEAST_EVENTS", 1)
+        patch.setattr(block_index, "_MOST_LABELS", 10_000)
+        patch.setattr(active_memory, "LEAST_EVENTS", 1)
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("saved")
+
+
+def stored(trace, folder):
+    """The trace as a file of blocks that are described."""
+    describe = BlockDescriber(len(trace.origin.pools))
+    return Trace.open(trace.save(folder / "trace.bfc", overwrite=True, describe=describe))
+
+
+def check(trace, pool, folder):
+    """Compare what the two traces answer, and count the events that the index of the stored one reads."""
+    saved, expected = stored(trace, folder), answers(trace, pool)
+    read = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks.BlockSource, "read", lambda *_: read.append(1))
+        index = index_of(saved, pool)
+    assert (not read, index is not None) == (True, True)
+    found = answers(saved, pool)
+    assert np.allclose(found.pop("label"), expected.pop("label"), rtol=1e-6)
+    assert found == expected
+    assert (peak(saved, pool), worst_fragmentation(saved, pool)) == (
+        peak(trace, pool),
+        worst_fragmentation(trace, pool),
+    )
+    assert index.varied == index_of(trace, pool).varied
+    return saved
+
+
+@given(operations(), st.sampled_from([0, 1]))
+def test_any_heap(folder, steps, pool):
+    made = run(steps).trace()
+    trace = Trace.from_events(made.read(0, len(made)), made.labels, made.origin)
+    if len(trace):
+        check(trace, pool, folder)
+
+
+def test_a_real_run_and_its_states(folder):
+    trace = bfcviz.open(bfcviz.sample("lstm"))
+    saved = check(trace, 0, folder)
+    models = Model(trace), Model(saved)
+    for step in (len(trace), 20_000, 301, 0):
+        for model in models:
+            model.seek(step)
+        assert np.array_equal(*(model.chunks() for model in models))
+        assert models[0].stats() == models[1].stats()
+    assert saved.keyframe_before(len(trace))[0] > 300
+
+
+def test_the_areas_of_a_long_range_hold_all_bytes(folder):
+    trace = busy_trace()
+    saved = stored(trace, folder)
+    index_of(saved)
+    window = active_memory_window(saved)
+    exact = active_memory_window(trace)
+    held, edges = window.by_class.held.sum(axis=0), window.by_class.edges
+    every, steps = exact.by_class.held.sum(axis=0), exact.by_class.edges
+    assert (held * np.diff(edges)).sum() == pytest.approx((every * np.diff(steps)).sum(), rel=1e-2)
+    assert window.others == exact.others + len(exact.bands.lifetimes)
+
+
+def test_events_that_contradict_each_other_have_no_index(folder):
+    trace = busy_trace()
+    events = trace.read(0, len(trace)).copy()
+    events["size"][np.flatnonzero(events["kind"] == Kind.ALLOCATE)[-1]] += 256
+    saved = stored(Trace.from_events(events, trace.labels, trace.origin), folder)
+    assert saved.index_entries() is None
+    assert index_of(saved) is None
+
+
+def test_a_damaged_entry_is_an_error_and_the_events_are_read(folder):
+    trace = busy_trace()
+    entry, _ = BlockDescriber(1)(trace.read(0, 300))
+    assert entry_of(entry, 1).pools[0].rows["step"][-1] == 300
+    for damaged in (b"", entry[:40], entry[:-3], entry[:30] + b"x" + entry[31:], b"x" + entry[1:]):
+        with pytest.raises(TraceError):
+            entry_of(damaged, 1)
+    with pytest.raises(TraceError):
+        entry_of(entry, 2)
+    assert block_index.parts_of(5) == [0, 1, 2, 3, 5]
+    saved = stored(trace, folder)
+    saved.source.index_entries = lambda: [b"damaged"]
+    assert index_of(saved).rolling.series["step"][-1] == len(trace)
