@@ -11,6 +11,7 @@ import ast
 import os
 import re
 import sys
+import sysconfig
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -30,6 +31,9 @@ DIRECTIVES = {
     "embedsignature.format": "clinic",  # the format that `inspect` reads
     "auto_pickle": False,  # objects that own memory are not copied
 }
+PROFILES = ".xplane.pb.gz"
+"""The samples that a release has in a wheel of its own; see bfcviz/samples/pyproject.toml."""
+
 HEADERS = sorted(map(str, Path("bfcviz").rglob("*.h")))
 LIMITED_API = "0x030B0000"  # one abi3 binary for Python 3.11 and later
 
@@ -48,6 +52,18 @@ for _name, _module in {modules!r}.items():
         del _class.__pyx_vtable__
 """
 """Sets the public module of each class, and removes the C function table, which only other binaries would use."""
+
+
+def refuse_free_threading() -> None:
+    """Raise SystemExit where Python has no lock: setuptools would fail, and say that of its own options only."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        raise SystemExit(
+            f"bfcviz does not run on the free-threaded build of Python {sys.version_info.major}."
+            f"{sys.version_info.minor}: its compiled parts need the global lock. Use the ordinary build."
+        )
+
+
+refuse_free_threading()
 
 
 class BuildExt(build_ext):  # type: ignore[misc]  # setuptools has no types
@@ -85,6 +101,15 @@ class BuildPy(build_py):  # type: ignore[misc]  # setuptools has no types
                 self.mkpath(str(target.parent))
                 self.copy_file(str(source), str(target))
 
+    def find_data_files(self, package: str, src_dir: str) -> list[str]:
+        """Files of a package that are not modules; with BFCVIZ_WITHOUT_PROFILES, as in a release, no profiles."""
+        found: list[str] = super().find_data_files(package, src_dir)
+        return [
+            path
+            for path in found
+            if not (os.environ.get("BFCVIZ_WITHOUT_PROFILES") and path.endswith(PROFILES))
+        ]
+
     def get_source_files(self) -> list[str]:
         """Files of a source distribution."""
         return [*super().get_source_files(), *(str(source) for source, _ in self._notebooks())]
@@ -103,12 +128,17 @@ class BuildPy(build_py):  # type: ignore[misc]  # setuptools has no types
 
 
 def translate(extensions: Sequence[Extension]) -> list[str]:
-    """The C file of each extension; those of an earlier, complete build are kept where no source is newer."""
+    """The C file of each extension; those of an earlier, complete build are kept where no source is newer or moved."""
     from Cython.Build import cythonize  # noqa: PLC0415  only the build environment has Cython
 
     folder = Path("build", "cython").resolve()
     complete = folder / "complete"
-    force = not complete.exists() or complete.stat().st_mtime < Path(__file__).stat().st_mtime
+    names = "\n".join([*sorted(map(str, Path("bfcviz").rglob("*.pxd"))), *HEADERS])
+    force = (
+        not complete.exists()
+        or complete.stat().st_mtime < Path(__file__).stat().st_mtime
+        or complete.read_text() != names
+    )
     complete.unlink(missing_ok=True)
     joined = [str(join(each.name, list(map(Path, each.sources)), folder)) for each in extensions]
 
@@ -135,7 +165,7 @@ def translate(extensions: Sequence[Extension]) -> list[str]:
     sources = [str(source) for each in found for source in each.sources]
     for source in sources:
         check_inspect(Path(source))
-    complete.touch()
+    complete.write_text(names)
     return sources
 
 

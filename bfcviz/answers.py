@@ -1,21 +1,97 @@
 """Answer: how a result shows itself at a prompt and in a notebook. The text is `str`, the answer in its first line."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from html import escape
-from typing import Final
+from typing import Any, Final, Self
 
+from bfcviz.errors import BfcvizError
 from bfcviz.terminal import printable
 
 MOST_LINES: Final = 10
 """Lines of an answer at a prompt; `print` shows all."""
 
 
+@dataclass(frozen=True)
+class AnswerTable:
+    """A table of an answer.
+
+    Attributes:
+        columns: the headers; the first column is text, the others are numbers.
+        rows: their cells; empty ones at the end may be missing. Spaces at the beginning of a name indent it.
+        title: above it; "" for none.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+
+    @property
+    def html(self) -> str:
+        """The table; labels in it are text."""
+        title = f'<caption style="{_CAPTION}">{_text(self.title)}</caption>' if self.title else ""
+        heads = "".join(
+            f'<th scope="col" style="{_side(place)}font-weight:600">{_text(name)}</th>'
+            for place, name in enumerate(self.columns)
+        )
+        body = "".join(f"<tr>{''.join(map(_cell, range(len(row)), row))}</tr>" for row in self.rows)
+        return f'<table style="{_TABLE}">{title}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>'
+
+
+_TABLE: Final = "border-collapse:collapse;margin:6px 0;font-size:13px;font-variant-numeric:tabular-nums"
+_CAPTION: Final = "text-align:left;caption-side:top;padding:0;color:inherit;font-weight:600"
+
+
+def _side(place: int) -> str:
+    """The first column is text, all others are numbers."""
+    return f"text-align:{'right' if place else 'left'};padding:1px 12px 1px 0;"
+
+
+def _cell(place: int, text: str) -> str:
+    name = text.lstrip(" ")
+    indent = f"padding-left:{0.6 * (len(text) - len(name)):.1f}em;" if not place and name != text else ""
+    return f'<td style="{_side(place)}{indent}overflow-wrap:anywhere">{_text(name)}</td>'
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))
+
+
 class Answer:
     """The base of results that a user looks at. A subclass has `__str__`."""
+
+    _draw: Callable[..., Any] | None = None
 
     @property
     def unwrapped(self) -> list[str]:
         """The lines of the text, the answer first; a page breaks them where it must."""
         return str(self).splitlines()
+
+    @property
+    def tables(self) -> Sequence[AnswerTable]:
+        """The numbers of the text as tables, for a notebook."""
+        return ()
+
+    def drawn_by(self, draw: Callable[..., Any]) -> Self:
+        """The same answer, whose `figure` is what `draw` makes of its options."""
+        object.__setattr__(self, "_draw", draw)  # most answers are frozen
+        return self
+
+    def figure(self, **options: Any) -> Any:
+        """The picture of the answer: a plotly figure with its numbers in `table`.
+
+        Args:
+            options: of the picture, such as `theme="dark"`.
+
+        Raises:
+            BfcvizError: no picture belongs to it, such as to the answer about a text.
+        """
+        if self._draw is None:
+            raise BfcvizError(
+                f"a figure of {type(self).__name__} was asked for, and no picture belongs to it: bfcviz.draw(source) "
+                "draws the heap of a trace, a recording or a snapshot"
+            )
+        return self._draw(**options)
 
     def __repr__(self) -> str:
         lines = [printable(line) for line in str(self).splitlines()]
@@ -27,11 +103,11 @@ class Answer:
 
     def _repr_html_(self) -> str:
         first, *rest = [printable(line) for line in self.unwrapped] or [""]
-        more = (
-            f'<pre style="margin:4px 0 0;white-space:pre-wrap">{escape(chr(10).join(rest))}</pre>'
-            if rest
-            else ""
-        )
+        text = escape("\n".join(rest))
+        more = f'<pre style="margin:4px 0 0;white-space:pre-wrap">{text}</pre>' if rest else ""
+        if tables := self.tables:
+            shown = "".join(table.html for table in tables)
+            more = f"{shown}<details><summary>as text</summary>{more}</details>" if more else shown
         style = (
             "color:var(--jp-ui-font-color1,inherit);font-family:var(--jp-ui-font-family,system-ui,sans-serif)"
         )

@@ -167,6 +167,14 @@ def telling_lines(stack: str, most: int) -> tuple[list[str], int]:
     return list(shown), len(lines) - len(chosen)
 
 
+def python_and_compiled(stack: str) -> tuple[list[str], list[str]]:
+    """All lines of a stack: those of Python code, and those of compiled code; in each the innermost is first."""
+    lines = [line for line in stack.split("\n") if line]
+    python = [(place := _place(line)) is None or place.is_python for line in lines]
+    of_python = [line for line, known in zip(lines, python, strict=True) if known]
+    return of_python, [line for line, known in zip(lines, python, strict=True) if not known]
+
+
 def _place(line: str) -> CodePlace | None:
     match = _FRAME.match(line)
     return None if match is None else CodePlace(match["function"], match["file"], int(match["line"]))

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +25,7 @@ from bfcviz.analysis.leaks import Leaks
 from bfcviz.analysis.ranks import Rank, RankPlace, RankSet, rank_of, rank_of_text, rank_set
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.what_grew import WhatGrew, moments_between
-from bfcviz.analysis.why import diagnose, failed_steps, opening, without_failure, would_fit
+from bfcviz.analysis.why import NAMED_STEPS, diagnose, failed_steps, opening, without_failure, would_fit
 from bfcviz.errors import BfcvizError, FileError, TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import setting
@@ -115,16 +116,18 @@ def why(  # noqa: PLR0913  an event, or a question about a moment
             raise ValueError("give an event, or the size of a request and a step, not both")
         at = len(trace) if step is None else step
         most = None if limit is None else parse_bytes(limit, "limit")
-        return would_fit(trace, at, parse_bytes(size, "size"), pool=pool, limit=most)
+        asked = parse_bytes(size, "size")
+        found = would_fit(trace, at, asked, pool=pool, limit=most)
+        return found.drawn_by(partial(draw, "failure", trace, at, pool=pool, wanted=asked))
     if step is not None or limit is not None:
         raise ValueError("give the size of the request that may fit at this step, such as size='500MiB'")
-    if event is not None:
-        return diagnose(trace, event)
-    steps = failed_steps(trace)
+    steps = failed_steps(trace) if event is None else [event + 1]
     if steps:
-        return diagnose(trace, steps[-1] - 1)
+        found = diagnose(trace, steps[-1] - 1)
+        return found.drawn_by(partial(draw, "failure", trace, steps[-1], pool=found.pool))
     lead = growths_lead(trace, growth_search.growths(trace, pool))
-    return replace(without_failure(trace, pool), lead=lead)
+    found = replace(without_failure(trace, pool), lead=lead)
+    return found.drawn_by(partial(draw, "region_map", trace, found.step, pool=pool))
 
 
 _MOST_REPLAYED: Final = 2_000_000
@@ -331,10 +334,12 @@ def holders(
 
     Args:
         source: as for `explain`.
-        step: number of events applied, 0..len(trace), or `"peak"`: the first one with the most bytes in use. None: all.
+        step: number of events applied, 0..len(trace), or `"peak"` (the first one with the most bytes in use), `"worst"`
+            (highest external fragmentation), `"oom"` (the first failed request) or `"last"`. None: of a file the peak,
+            as `bfcviz holders`; of what is in memory, such as a live heap, all events.
         by: `op` (the name of the label, split at its slashes), `line` (the line of code, where a stack was recorded),
-            `stack`, `shape`, `data_type`, `thread`, `stream`, `phase`, or `kind` (parameters, gradients, optimizer
-            state, activations, inputs, KV cache, workspace).
+            `stack`, `shape`, `data_type`, `thread`, `stream`, `phase`, `size`, or `kind` (parameters, gradients,
+            optimizer state, activations, inputs, KV cache, workspace).
         pool: index of the heap among `trace.origin.pools`.
         kinds: with `kind`: rules of your own, a kind and a regular expression that is searched in the name and the
             stack of an allocation, such as `{"experts": "moe|router"}`. They come before the built-in ones, from now on
@@ -346,20 +351,31 @@ def holders(
         BfcvizError: `source` is none of these, or cannot be read.
     """
     trace = trace_from(source)
+    if step is None:
+        step = "last" if trace.path is None or trace.following else "peak"
     step = _step_of(trace, step, pool)
     if kinds is not None:
         use_rules(trace, KindRules.of(kinds))
     model = Model(trace, pool)
     model.seek(len(trace) if step is None else step)
-    return holder_tree.holders(model, by)
+    return holder_tree.holders(model, by).drawn_by(partial(_draw_holders, model, by))
+
+
+def _draw_holders(model: Model, by: str, **look: Any) -> "Picture":
+    from bfcviz.figures.holder_icicle import draw_holders  # noqa: PLC0415  plotly, which a table does not need
+    from bfcviz.figures.view_options import Look  # noqa: PLC0415
+
+    return draw_holders(model, by, Look(**look))
 
 
 def _step_of(trace: Trace, step: int | str | None, pool: int) -> int | None:
     if not isinstance(step, str):
         return step
-    if step != "peak":
-        raise ValueError(f"step={step!r} was given: give a number of events, 'peak' or None")
-    return navigation.peak(trace, pool)
+    if step not in NAMED_STEPS:
+        raise ValueError(
+            f"step={step!r} was given: give a number of events, {', '.join(map(repr, NAMED_STEPS))} or None"
+        )
+    return NAMED_STEPS[step](trace, pool)
 
 
 @_unrecorded()
@@ -393,7 +409,8 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
         BfcvizError: `source` is none of these, or cannot be read.
     """
     trace = trace_from(source)
-    return leak_search.leaks(trace, pool, start, stop, phase=phase, by=by, mark=mark, warm_up=warm_up)
+    found = leak_search.leaks(trace, pool, start, stop, phase=phase, by=by, mark=mark, warm_up=warm_up)
+    return found.drawn_by(partial(draw, "region_map", trace, found.until, pool=pool, since=found.start))
 
 
 @_unrecorded()
@@ -405,8 +422,8 @@ def what_grew(
     Args:
         source: as for `explain`.
         first: number of events applied, or the name of a mark or phase: its first occurrence.
-        last: the same, or `"peak"`; of a name the last occurrence, the end of a phase. None: the last step; where
-            `first` is a phase, its end.
+        last: the same, or `"peak"`, as for `holders`; of a mark the last occurrence, of a phase its end. None: the last
+            step; where `first` is a phase, its end.
         by: as for `holders`.
         pool: index of the heap among `trace.origin.pools`.
 
@@ -416,10 +433,13 @@ def what_grew(
         BfcvizError: `source` is none of these, or cannot be read.
     """
     trace = trace_from(source)
-    begin, end = moments_between(trace, pool, first, navigation.peak(trace, pool) if last == "peak" else last)
+    if isinstance(last, str) and last in NAMED_STEPS:
+        last = _step_of(trace, last, pool)
+    begin, end = moments_between(trace, pool, first, last)
     model = Model(trace, pool)
     model.seek(end)
-    return growth_between.what_grew(model, begin, grouping(trace, pool, by))
+    found = growth_between.what_grew(model, begin, grouping(trace, pool, by))
+    return found.drawn_by(partial(draw, "region_map", trace, end, pool=pool, since=begin))
 
 
 @_unrecorded()
@@ -456,7 +476,16 @@ def compare_recordings(  # noqa: PLR0913  two sources, and how they are compared
     if pool is None:
         pool = paired_heaps(first, second)
     pools = pool if isinstance(pool, tuple) else (pool, pool)
-    return comparison.compare_recordings((first, pools[0]), (second, pools[1]), by, align_by=align, mark=mark)
+    found = comparison.compare_recordings(
+        (first, pools[0]), (second, pools[1]), by, align_by=align, mark=mark
+    )
+    return found.drawn_by(partial(_draw_compared, found))
+
+
+def _draw_compared(found: RecordingComparison, theme: Any = "light") -> "Picture":
+    from bfcviz.figures.recording_comparison import recordings_compared  # noqa: PLC0415  plotly
+
+    return recordings_compared(found, theme)
 
 
 @_unrecorded()
@@ -532,8 +561,8 @@ def sql(source: Any, query: str, step: int | str | None = None, by: str = "op") 
     Args:
         source: as for `explain`.
         query: a SELECT statement in DuckDB's SQL.
-        step: of chunks and holders: a number of events, or `"peak"` of the first heap; None: of each heap the first
-            failed request, else its peak.
+        step: of chunks and holders: a number of events, or a name as for `holders`, of the first heap; None: of each
+            heap the first failed request, else its peak.
         by: of holders: as for `holders`.
 
     Raises:

@@ -4,7 +4,7 @@ The base installation has NumPy, protobuf and, before Python 3.14, zstd; `why`, 
 more.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,3 +38,9 @@ def arrow(feature: str) -> Any:
     with needed(feature, "pyarrow", "tables"):
         import pyarrow as pa  # noqa: PLC0415  165 MB, an extra
     return pa
+
+
+def arrow_schema(types: Mapping[str, str]) -> Any:
+    """The schema of a table with these columns: name -> type, as pyarrow calls it, such as `int64`."""
+    pa = arrow("a table")
+    return pa.schema([(name, getattr(pa, kind)()) for name, kind in types.items()])

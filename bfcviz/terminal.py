@@ -3,6 +3,8 @@
 import json
 import re
 import sys
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import Any, Final, TextIO
 
 _UNPRINTABLE: Final = re.compile(
@@ -36,10 +38,48 @@ def json_text(value: Any) -> str:
     return json.dumps(value, indent=2, allow_nan=False).replace("\x7f", "\\u007f")
 
 
-def say(*lines: str, file: TextIO | None = None) -> None:
-    """Print lines to standard output or `file` and flush; characters outside the stream's encoding become escapes."""
+_NAMED: Final = re.compile(r" *\S+(?: \S+)* {2,}(?=\S)")
+_WIDEST_NAME: Final = 32  # columns of what stands before a text that goes on below itself
+_NARROWEST: Final = 40
+
+
+def wrapped_lines(line: str, columns: int) -> list[str]:
+    """A line broken between words where it is longer than `columns`; a long word stays whole.
+
+    What follows is indented below the text: of an item (`- ...`), or of a row (`name   text`).
+    """
+    if len(line) <= columns:
+        return [line]
+    start = len(line) - len(line.lstrip(" -"))
+    indent = start if "- " in line[:start] else start + 2
+    if (named := _NAMED.match(line)) and named.end() <= _WIDEST_NAME:
+        indent = named.end()
+    return wrap(
+        line,
+        max(columns, indent + _NARROWEST),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def say(*lines: str, file: TextIO | None = None, whole: bool = False) -> None:
+    """Print lines to standard output or `file` and flush; characters outside the stream's encoding become escapes.
+
+    Lines for the process's own standard output are at most as wide as its terminal, or 80 columns where it is none.
+
+    Args:
+        lines: the lines.
+        file: the stream; None: standard output.
+        whole: no line is broken: a program reads them.
+    """
     stream = sys.stdout if file is None else file
-    text = "\n".join(map(printable, lines)) + "\n"
+    shown = [printable(line) for line in lines]
+    own = sys.__stdout__
+    if own is not None and stream is own and not whole:
+        columns = get_terminal_size().columns if own.isatty() else 80
+        shown = [part for line in shown for part in wrapped_lines(line, columns)]
+    text = "\n".join(shown) + "\n"
     encoding = getattr(stream, "encoding", None) or "utf-8"
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
     stream.flush()

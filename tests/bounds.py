@@ -83,10 +83,13 @@ def copy_checkout(home):
 
 
 def declared(home=ROOT):
-    """Name and requirement of each package that pyproject.toml names for users: not those of `dev`."""
+    """Name and requirement of each package that pyproject.toml names for users: not those of `dev` and `docs`."""
     project = tomllib.loads((home / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    texts = [*project["dependencies"], *(each for name in extras.keys() - {"dev"} for each in extras[name])]
+    texts = [
+        *project["dependencies"],
+        *(each for name in extras.keys() - {"dev", "docs"} for each in extras[name]),
+    ]
     named = [(Requirement(text).name, text) for text in sorted(set(texts))]
     return [(name, text) for name, text in named if name != "bfcviz"]  # an extra may include another
 

@@ -104,7 +104,8 @@ def test_the_commands_work_on_the_log_of_a_failure(tmp_path):
 @pytest.mark.parametrize("page", [README, GUIDE], ids=["README", "guide"])
 def test_a_program_is_recorded_by_the_command(page, tmp_path):
     (tmp_path / "train.py").write_text("import numpy; held = [numpy.ones(1000) for _ in range(3)]")
-    (record,) = [line for line in page.splitlines() if line.startswith("bfcviz record")]
+    lines = [line for line in page.splitlines() if line.startswith("bfcviz record")]
+    record = next(line for line in lines if "--on-oom" not in line)
     assert "run.bfc" in run(record.replace("python", sys.executable), tmp_path).stderr
     trace = bfcviz.open(tmp_path / "run.bfc")
     assert len(trace) > 3
@@ -118,7 +119,7 @@ def test_the_first_commands_open_what_they_made():
 
 
 def test_the_readme_is_short():
-    assert 120 <= len(README.splitlines()) <= 150
+    assert len(README.splitlines()) <= 75
 
 
 def run(commands, place):
@@ -168,14 +169,14 @@ def test_the_table_of_extras_is_complete():
     section = GUIDE.partition("## Install\n")[2].partition("\n## ")[0]
     listed = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?`) \|", section, re.MULTILINE)))
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert sorted(listed) == sorted(extras.keys() - {"dev"})
+    assert sorted(listed) == sorted(extras.keys() - {"dev", "docs"})
 
 
 def test_every_command_and_framework_has_a_row():
-    rows = set(re.findall(r"^\| (\w+) \|", README, re.MULTILINE))
+    rows = set(re.findall(r"^\| (\w+) \|", GUIDE, re.MULTILINE))
     assert {framework.title for framework in FRAMEWORKS.values()} <= rows
     assert [
-        name for name in COMMANDS if f"`bfcviz {name} " not in README and f"`bfcviz {name}`" not in README
+        name for name in COMMANDS if f"`bfcviz {name} " not in GUIDE and f"`bfcviz {name}`" not in GUIDE
     ] == []
 
 

@@ -28,7 +28,9 @@ from bfcviz.model.navigation import ENDS, events_of, phase_ends
 # ------------------------------------------------------------------------------
 # One of two compared recordings: its trace, its heap, all its allocations, and how reliable it is.
 
-ALLOCATION: Final = np.dtype([("born", "<u8"), ("label", "<u4"), ("thread", "<u2"), ("stream", "<u2")])
+ALLOCATION: Final = np.dtype(
+    [("born", "<u8"), ("size", "<u8"), ("label", "<u4"), ("thread", "<u2"), ("stream", "<u2")]
+)
 """One allocation: the `seq` of its ALLOCATE, and what its holder is found by."""
 
 

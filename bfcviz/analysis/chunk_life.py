@@ -181,6 +181,22 @@ def _last(trace: Trace, start: int, stop: int, pool: int, handle: int) -> np.voi
     return None
 
 
+def next_user(life: Life) -> np.void | None:
+    """The ALLOCATE that uses the address of an allocation next, after its FREE; None where none is found nearby."""
+    if life.ended is None or life.ended["kind"] != Kind.FREE:
+        return None
+    freed = life.ended
+    first = int(freed["seq"]) + 1
+    for block in life.trace.blocks(first, min(len(life.trace), first + _LOOK)):
+        mine = (block["kind"] == Kind.ALLOCATE) & (block["pool"] == freed["pool"])
+        # Below the start of an allocation the difference wraps and is larger than any size.
+        at = np.flatnonzero(mine & (np.uint64(life.address) - block["address"] < block["size"]))
+        if len(at):
+            event: np.void = block[at[0]]
+            return event
+    return None
+
+
 def _merges(trace: Trace, freed: np.void) -> Sequence[np.void]:
     """The MERGEs of a FREE's operation, in order."""
     first = int(freed["seq"]) + 1

@@ -21,7 +21,7 @@ from bfcviz.analysis.alignment import (
 )
 from bfcviz.analysis.leaks import Growth, duration, growth
 from bfcviz.analysis.short_names import counted, shortened
-from bfcviz.answers import Answer
+from bfcviz.answers import Answer, AnswerTable
 from bfcviz.events.origin import Status, regions_known, requested_bytes_known, stated_peak
 from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import Kind
@@ -695,6 +695,25 @@ class RecordingComparison(Answer):
         """The answer in one line."""
         return headline(self)
 
+    @property
+    def tables(self) -> Sequence[AnswerTable]:
+        """The totals, and the holders that changed at the peaks."""
+        totals = [(name, *values) for name, *values in _total_rows(self)]
+        changed = [
+            (
+                row["holder"],
+                str(row["change"]),
+                format_bytes(row["a_bytes"]),
+                format_bytes(row["b_bytes"]),
+                signed_bytes(row["bytes_change"]),
+            )
+            for row in self.holders_at(AT_PEAK).to_pylist()
+            if row["change"] != HolderVerdict.SAME
+        ]
+        found = [AnswerTable(("", "A", "B", "B - A"), totals)]
+        heads = ("holders at the peaks", "", "A", "B", "B - A")
+        return [*found, *([AnswerTable(heads, changed[:_MOST_IN_TABLE])] if changed else [])]
+
     def total(self, measure: str) -> tuple[float | None, float | None]:
         """A measure in A and in B; None: not known."""
         row = self.totals["measure"].to_pylist().index(measure)
@@ -940,16 +959,28 @@ def _recording(facts: ComparedRecording) -> str:
 
 
 def _totals(found: RecordingComparison) -> Iterator[str]:
-    rows = found.totals.to_pylist()
     yield ""
     yield f"{'':<30} {'A':>12} {'B':>12} {'B - A':>12}"
-    for row in rows:
-        values = [
-            value_text(row[name], row["unit"], change=name == "change") for name in ("a", "b", "change")
-        ]
-        name = _NAMES.get(row["measure"], row["measure"].replace("_", " "))
-        yield f"{name:<30} {values[0]:>12} {values[1]:>12} {values[2] if row['change'] else '':>12}".rstrip()
+    for name, a, b, change in _total_rows(found):
+        yield f"{name:<30} {a:>12} {b:>12} {change:>12}".rstrip()
 
+
+def _total_rows(found: RecordingComparison) -> Iterator[tuple[str, str, str, str]]:
+    """The name of each measure, its value in A and in B, and the change; empty where it is the same."""
+    for row in found.totals.to_pylist():
+        a, b, change = (
+            value_text(row[name], row["unit"], change=name == "change") for name in ("a", "b", "change")
+        )
+        yield (
+            _NAMES.get(row["measure"], row["measure"].replace("_", " ")),
+            a,
+            b,
+            change if row["change"] else "",
+        )
+
+
+_MOST_IN_TABLE: Final = 30
+"""Holders in a table of a notebook."""
 
 _NAMES: Final = {"failures": "failed requests", "seconds": "duration"}
 

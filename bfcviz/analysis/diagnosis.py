@@ -1,16 +1,15 @@
 """Diagnosis: the verdict on one request, with the numbers that it follows from. Sizes are bytes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.analysis.short_names import counted, cut, path_end, short_address
-from bfcviz.answers import Answer
+from bfcviz.answers import Answer, AnswerTable
 from bfcviz.events.event_source import BLOCK
 from bfcviz.events.origin import STATE_ONLY, Origin, RecordedFailure, regions_known
 from bfcviz.events.schema import Kind
@@ -22,6 +21,7 @@ from bfcviz.model.grouping import UNNAMED, place_in_code
 from bfcviz.model.holders import Holders, holders
 from bfcviz.model.lifetimes import born_of, times_of
 from bfcviz.model.model import Model
+from bfcviz.terminal import wrapped_lines
 from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------
@@ -587,19 +587,26 @@ class Diagnosis(Answer):
         return self.runs[0].pins if self.runs and splits else ()
 
     @property
+    def tables(self) -> Sequence[AnswerTable]:
+        """The sizes, and what is in the way of the request."""
+        pins = [
+            (_pin_name(pin), format_bytes(pin.size), f"{pin.address:#x}")
+            for run in self.useful_runs[:1]
+            for pin in sorted(run.pins, key=_by_size)
+        ]
+        sizes = AnswerTable(("memory", ""), _sizes(self))
+        return [
+            sizes,
+            *([AnswerTable(("in the way of the best place", "bytes", "address"), pins)] if pins else []),
+        ]
+
+    @property
     def unwrapped(self) -> list[str]:
         """The report, a line for each statement."""
         return failure_lines(self)
 
     def __str__(self) -> str:
-        return "\n".join(part for line in self.unwrapped for part in _wrapped(line))
-
-
-def _wrapped(line: str) -> list[str]:
-    """A line of a report as lines that a notebook shows without breaking words."""
-    start = len(line) - len(line.lstrip(" -"))
-    indent = " " * (start if "- " in line[:start] else start + 2)
-    return wrap(line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        return "\n".join(part for line in self.unwrapped for part in wrapped_lines(line, _WIDTH))
 
 
 # ------------------------------------------------------------------------------
@@ -619,8 +626,12 @@ def recorded_rows(found: Diagnosis) -> list[str]:
 
 def size_rows(found: Diagnosis) -> list[str]:
     """The sizes of the heap and of the device; `unknown` for those that the file cannot give."""
+    return [line for name, text in _sizes(found) for line in _row(name, text)]
+
+
+def _sizes(found: Diagnosis) -> list[tuple[str, str]]:
     if not found.recorded.has_heap:
-        return _row("limit", _limit(found))
+        return [("limit", _limit(found))]
     largest = _size(found.largest_free_chunk if found.knows("largest_free_chunk") else None)
     share = f", external fragmentation {found.external_fragmentation:.3f}"
     shows_share = found.knows("largest_free_chunk", "external_fragmentation")
@@ -630,12 +641,12 @@ def size_rows(found: Diagnosis) -> list[str]:
     )
     free = _amount(found, ("free_bytes", found.free_bytes), ("chunks_free", found.free_chunks), "chunk")
     return [
-        *_row("limit", _limit(found)),
-        *_row("pool", pool),
-        *_row("in use", used),
-        *_row("device, by its driver", _device(found)),
-        *_row("free in the pool", free),
-        *_row("largest free chunk", largest + share * shows_share),
+        ("limit", _limit(found)),
+        ("pool", pool),
+        ("in use", used),
+        ("device, by its driver", _device(found)),
+        ("free in the pool", free),
+        ("largest free chunk", largest + share * shows_share),
     ]
 
 

@@ -83,6 +83,13 @@ class Fit:
             return False
         return found.room + found.releasable >= found.growth
 
+    @property
+    def depends_on_limit(self) -> bool:
+        """Whether no free chunk is large enough, and the file does not tell how far the pool may grow."""
+        found = self.found
+        asked = self.is_known and not self.fits and not self.failed
+        return asked and found.bytes_limit is None and found.deciding_limit is not None and found.room is None
+
 
 _KNOWN: Final[WeakKeyDictionary[Model, tuple[tuple[int, int], Fit]]] = WeakKeyDictionary()
 """Model -> the step and size of its last question, and the answer: several views ask the same."""
@@ -158,13 +165,15 @@ _NAMED: Final = 2  # names of one sentence
 def fit_sentence(answer: Fit, labels: Labels) -> str:
     """What takes the request; or what must be freed first, and how much fits then."""
     found = answer.found
-    size = format_bytes(found.rounded)
+    size = format_bytes(found.requested)
     if not answer.is_known:
         return f"The file does not say whether {size} would fit."
     if answer.fits:
         return f"{size} would fit: {_takers(answer)}."
     if answer.grows:
         return f"{size} would fit if the pool grows: {_growth(answer)}."
+    if answer.depends_on_limit:
+        return f"{size} would fit only if the pool may have {format_bytes(found.deciding_limit or 0)}."
     return f"{size} {_missed(answer, labels)}."
 
 
@@ -203,20 +212,44 @@ def _growth(answer: Fit) -> str:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class InTheWay:
+    """The chunks in the way of one name, such as a line of code.
+
+    Attributes:
+        name: the name.
+        bytes, chunks: all of them.
+        largest: the largest of them, of CHUNK.
+    """
+
+    name: str
+    bytes: int
+    chunks: int
+    largest: np.void
+
+
+def in_the_way(answer: Fit, labels: Labels) -> list[InTheWay]:
+    """The chunks in the way by name, those with the most bytes first."""
+    named: dict[str, list[np.void]] = {}
+    for chunk in answer.blockers:  # the largest first
+        named.setdefault(chunk_name(chunk, labels), []).append(chunk)
+    found = [
+        InTheWay(name, sum(int(chunk["size"]) for chunk in chunks), len(chunks), chunks[0])
+        for name, chunks in named.items()
+    ]
+    return sorted(found, key=lambda each: -each.bytes)
+
+
 def _blockers(answer: Fit, labels: Labels) -> str:
     """The names of the blockers with their bytes, those with the most bytes first."""
-    sizes: dict[str, list[int]] = {}
-    for number in np.unique(answer.blockers["label"]):
-        mine = answer.blockers[answer.blockers["label"] == number]
-        sizes.setdefault(chunk_name(mine[0], labels), []).extend(mine["size"].tolist())
-    ranked = sorted(sizes.items(), key=lambda item: -sum(item[1]))
-    named = [_named(name, held) for name, held in ranked[:_NAMED]]
-    rest = [size for _, held in ranked[_NAMED:] for size in held]
-    if rest:
-        named.append(f"{counted(len(rest), 'other chunk')} ({format_bytes(sum(rest))})")
+    ranked = in_the_way(answer, labels)
+    named = [_named(each) for each in ranked[:_NAMED]]
+    if rest := ranked[_NAMED:]:
+        others = counted(sum(each.chunks for each in rest), "other chunk")
+        named.append(f"{others} ({format_bytes(sum(each.bytes for each in rest))})")
     return " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)
 
 
-def _named(name: str, sizes: list[int]) -> str:
-    count = f" in {counted(len(sizes), 'chunk')}" if len(sizes) > 1 else ""
-    return f"{name} ({format_bytes(sum(sizes))}{count})"
+def _named(each: InTheWay) -> str:
+    count = f" in {counted(each.chunks, 'chunk')}" if each.chunks > 1 else ""
+    return f"{each.name} ({format_bytes(each.bytes)}{count})"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.answers import Answer
+from bfcviz.answers import Answer, AnswerTable
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import STATE_ONLY
 from bfcviz.events.row_copy import taken
@@ -347,6 +347,27 @@ class Leaks(Answer):
         return "\n".join([*leak_lines(self.trace, self), *growth_lines(self.trace, self.growth)])
 
     @property
+    def tables(self) -> Sequence[AnswerTable]:
+        """The holders of what was not freed, and those that grow every step."""
+        never = [
+            (
+                self.names[row],
+                format_bytes(int(each["bytes"])),
+                f"{int(each['chunks']):,}",
+                f"{int(each['oldest_events']):,} events",
+                duration(int(each["oldest_ns"])),
+            )
+            for row, each in enumerate(self.rows[:_MOST_IN_TABLE])
+        ]
+        grown = self.growth
+        every = [
+            (grown.names[row], signed_bytes(grown.a_step(row)[1]), f"{grown.a_step(row)[0]:+,.1f}")
+            for row in range(min(grown.growing, _MOST_IN_TABLE))
+        ]
+        found = [AnswerTable(("not freed", "bytes", "chunks", "oldest", ""), never)] if never else []
+        return [*found, *([AnswerTable(("grows every step", "bytes", "chunks"), every)] if every else [])]
+
+    @property
     def bytes(self) -> int:
         """All bytes that were not freed."""
         return int(self.rows["bytes"].sum())
@@ -505,6 +526,9 @@ def _rows(
 
 _MOST: Final = 10
 """Holders in a text."""
+
+_MOST_IN_TABLE: Final = 30
+"""Holders in a table of a notebook."""
 
 
 def growth_lines(trace: Trace, found: Growth, most: int = _MOST) -> list[str]:

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.analysis.leaks import check_history
 from bfcviz.analysis.short_names import shortened
-from bfcviz.answers import Answer
+from bfcviz.answers import Answer, AnswerTable
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import HISTORY_BEGINS
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
+from bfcviz.extras import arrow
 from bfcviz.model.equal_steps import ALERT, plain_name
 from bfcviz.model.grouping import Grouping, Path
 from bfcviz.model.model import Model
@@ -34,6 +34,7 @@ from bfcviz.units import format_bytes, signed_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyarrow import Table
 
 # ------------------------------------------------------------------------------
 # The chunks in use at one of two steps and not at the other.
@@ -130,7 +131,7 @@ HOLDER_CHANGE: Final = np.dtype(
 """What changed of one holder."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class WhatGrew(Answer):
     """What grew between two steps of a heap.
 
@@ -180,8 +181,15 @@ class WhatGrew(Answer):
     def __str__(self) -> str:
         return "\n".join([self.sentence, *_lines(self)])
 
-    def to_arrow(self) -> pa.Table:
+    @property
+    def tables(self) -> Sequence[AnswerTable]:
+        """The holders that grew or shrank most."""
+        heads = (self.how.by.replace("_", " "), "grew", "new", "gone", "never freed")
+        return [AnswerTable(heads, [(name, *sizes) for name, sizes in _rows(self)])] if len(self.rows) else []
+
+    def to_arrow(self) -> "Table":
         """One row a holder; sizes in bytes. `never_freed` is null where more events may come."""
+        pa = arrow("to_arrow()")
         columns = {name: self.rows[name] for name in HOLDER_CHANGE.names or ()}
         unknown = np.full(len(self.rows), not self.end_known)
         columns["never_freed"] = pa.array(columns["never_freed"], mask=unknown)
@@ -233,19 +241,27 @@ def _lines(found: WhatGrew) -> Iterator[str]:
     if not len(found.rows):
         return
     yield f"{'grew':>11}{'new':>10}{'gone':>10}{'never freed':>13}  {found.how.by.replace('_', ' ')}"
-    largest = np.argsort(-np.abs(found.rows["grew"]), kind="stable")[:_MOST_LINES]
+    for name, (grew, new, gone, never) in _rows(found):
+        yield f"{grew:>11}{new:>10}{gone:>10}{never:>13}  {shortened(name, _WIDTH)}"
+
+
+def _rows(found: WhatGrew) -> Iterator[tuple[str, tuple[str, str, str, str]]]:
+    """Name and sizes of the holders that grew or shrank most, and of the others together."""
+    largest = np.argsort(-np.abs(found.rows["grew"]), kind="stable")
     names = found.names
-    for row in np.sort(largest).tolist():
-        values = found.rows[row]
-        never = format_bytes(int(values["never_freed"])) if found.end_known else "unknown"
-        yield (
-            f"{signed_bytes(int(values['grew'])):>11}{format_bytes(int(values['new'])):>10}"
-            f"{format_bytes(int(values['gone'])):>10}{never:>13}  {shortened(names[row], _WIDTH)}"
-        )
-    left = len(found.rows) - len(largest)
-    if left:
-        rest = found.total("grew") - int(found.rows["grew"][largest].sum())
-        yield f"{signed_bytes(rest):>11}{'':33}  {left:,} more"
+    for row in np.sort(largest[:_MOST_LINES]).tolist():
+        yield names[row], _size_texts(found, np.array([row]))
+    if len(rest := largest[_MOST_LINES:]):
+        yield f"{len(rest):,} more", _size_texts(found, rest)
+
+
+def _size_texts(found: WhatGrew, rows: NDArray[np.intp]) -> tuple[str, str, str, str]:
+    """The sums of these rows."""
+    grew, new, gone, never = (
+        int(found.rows[name][rows].sum()) for name in ("grew", "new", "gone", "never_freed")
+    )
+    known = format_bytes(never) if found.end_known else "unknown"
+    return signed_bytes(grew), format_bytes(new), format_bytes(gone), known
 
 
 # ------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Why a request failed, or whether one would fit: the first failure of a trace, and its diagnosis."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -26,7 +26,7 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import SMALL, SMALL_SEGMENT
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import events_of, failures, peak
+from bfcviz.model.navigation import events_of, failures, peak, worst_fragmentation
 
 # ------------------------------------------------------------------------------
 # Find out why a request failed, or whether one would fit: from the heap at its step, and what the file says of it.
@@ -449,3 +449,25 @@ def first_failure(trace: Trace, pool: int | None = None) -> tuple[int, int] | No
     bare = {each.event for each in recorded_failures(trace.origin.details) if not each.has_heap}
     step = next((step for step in steps if step - 1 not in bare), steps[0])
     return int(trace.read(step - 1, step)["pool"][0]), step
+
+
+# ------------------------------------------------------------------------------
+# Steps by name, as the command line and the public functions take them.
+
+
+def _first_failed(trace: Trace, pool: int) -> int:
+    steps = failed_steps(trace, pool)
+    if not steps:
+        raise TraceError(
+            f"no request of pool {pool} failed in this file; give the step peak, worst, last or a number"
+        )
+    return steps[0]
+
+
+NAMED_STEPS: Final[dict[str, Callable[[Trace, int], int]]] = {
+    "oom": _first_failed,
+    "worst": worst_fragmentation,
+    "peak": peak,
+    "last": lambda trace, _: len(trace),
+}
+"""Name -> a function that finds the step in a pool of a trace."""

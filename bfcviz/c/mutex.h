@@ -38,6 +38,23 @@ BFC_STATIC void bfc_mutex_unlock(bfc_mutex *m) {
     pthread_mutex_unlock(&m->mutex);
 }
 
+/* 0 = locked. */
+static inline int bfc_mutex_lock_until(bfc_mutex *m, const struct timespec *until) {
+#if defined(__APPLE__) /* has no pthread_mutex_timedlock */
+    struct timespec now, pause = {0, 1000000};
+    int error;
+    while ((error = pthread_mutex_trylock(&m->mutex))) {
+        clock_gettime(CLOCK_REALTIME, &now);
+        if (now.tv_sec > until->tv_sec || (now.tv_sec == until->tv_sec && now.tv_nsec >= until->tv_nsec))
+            break;
+        nanosleep(&pause, NULL);
+    }
+    return error;
+#else
+    return pthread_mutex_timedlock(&m->mutex, until);
+#endif
+}
+
 /* Wait until no other thread holds it, for at most `patience` nanoseconds. */
 BFC_STATIC void bfc_mutex_wait(bfc_mutex *m, int64_t patience) {
     struct timespec until;
@@ -46,5 +63,5 @@ BFC_STATIC void bfc_mutex_wait(bfc_mutex *m, int64_t patience) {
     patience += until.tv_nsec;
     until.tv_sec += patience / 1000000000;
     until.tv_nsec = patience % 1000000000;
-    if (!pthread_mutex_timedlock(&m->mutex, &until)) pthread_mutex_unlock(&m->mutex);
+    if (!bfc_mutex_lock_until(m, &until)) pthread_mutex_unlock(&m->mutex);
 }

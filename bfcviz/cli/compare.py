@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json_text(comparison_json(found) | ({"ranks": sides.ranks} if sides.ranks else {})))
     elif arguments.markdown:
-        say(*comparison_markdown(found).splitlines())
+        say(*comparison_markdown(found).splitlines(), whole=True)
     else:
         say(*comparison_lines(found))
     if out is not None:

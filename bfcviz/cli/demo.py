@@ -49,10 +49,11 @@ def run(arguments: argparse.Namespace) -> None:
 
     Raises:
         MissingExtra: JupyterLab is not installed.
-        BfcvizError: the copy cannot be written.
+        BfcvizError: the copy cannot be written, or the sample is not installed.
     """
     if find_spec("jupyterlab") is None or find_spec("ipykernel") is None:
         raise MissingExtra("bfcviz demo", "JupyterLab", "lab")
+    samples.sample(arguments.sample)  # raises where the notebook could not open it
     notebook = copy_notebook(arguments.dir, arguments.sample)
     command = lab_command(notebook, port=arguments.port, browser=not arguments.no_browser)
     say("Starting JupyterLab. In its page, Shift-Enter runs a cell. Press Ctrl-C here to stop.")

@@ -3,9 +3,10 @@
 import argparse
 from pathlib import Path
 
+from bfcviz.analysis.why import NAMED_STEPS
 from bfcviz.cli.command import add_kinds
 from bfcviz.cli.common import use_kinds
-from bfcviz.cli.named_steps import NAMED_STEPS, parse_step
+from bfcviz.cli.named_steps import parse_step
 from bfcviz.errors import FileError
 from bfcviz.figures import FIGURES, FORMATS, draw, export
 from bfcviz.figures.colouring import COLOURINGS

@@ -7,9 +7,10 @@ from typing import Any, Final
 import numpy as np
 
 from bfcviz.analysis.leaks import Growth, Leaks, growth_lines, leak_lines, leaks
+from bfcviz.analysis.why import NAMED_STEPS
 from bfcviz.cli.command import add_kinds, add_more_files
 from bfcviz.cli.common import asked_ranks, status_of, use_kinds
-from bfcviz.cli.named_steps import NAMED_STEPS, parse_step
+from bfcviz.cli.named_steps import parse_step
 from bfcviz.events.trace import Trace
 from bfcviz.explain_and_draw import what_grew
 from bfcviz.importers.open_trace import open_trace
@@ -38,10 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--step",
         type=_parse_step,
-        default="peak",
         metavar="N",
         help="how many events have happened, from 0; or `peak` (most bytes in use; the default), `end` or `worst` "
-        "(highest external fragmentation)",
+        "(highest external fragmentation); with --since the default is the end",
     )
     parser.add_argument(
         "--pool", type=int, default=0, metavar="N", help="the number of the allocator in the file, from 0"
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int | None:
     """Print the holders, or the leaks; of several ranks first what their holders have in common."""
-    ranks = asked_ranks(arguments, by=arguments.by, step=arguments.step)
+    ranks = asked_ranks(arguments, by=arguments.by, step="peak" if arguments.step is None else arguments.step)
     if ranks is None:
         _tell(open_trace(arguments.file), arguments)
         return None
@@ -100,7 +100,7 @@ def _tell(trace: Trace, arguments: argparse.Namespace) -> None:
         _tell_growth(trace, arguments)
         return
     model = Model(trace, arguments.pool)
-    model.seek(_step(trace, arguments.step, arguments.pool))
+    model.seek(_step(trace, "peak" if arguments.step is None else arguments.step, arguments.pool))
     found = holders(model, arguments.by)
     if arguments.json:
         _print_json(_holders_json(found, trace))
@@ -112,8 +112,7 @@ def _tell(trace: Trace, arguments: argparse.Namespace) -> None:
 
 def _tell_growth(trace: Trace, arguments: argparse.Namespace) -> None:
     """Print what grew up to a step."""
-    last = _step(trace, arguments.step, arguments.pool)
-    found = what_grew(trace, arguments.since, last, by=arguments.by, pool=arguments.pool)
+    found = what_grew(trace, arguments.since, arguments.step, by=arguments.by, pool=arguments.pool)
     if arguments.json:
         steps = {"first": found.first, "last": found.last, "by": arguments.by}
         _print_json({**steps, "holders": found.to_arrow().to_pylist()})

@@ -10,7 +10,7 @@ from bfcviz.analysis.why import MOST_FAILURES, all_failures, failures_left_out
 from bfcviz.cli.command import add_more_files
 from bfcviz.cli.common import asked_ranks, status_of
 from bfcviz.errors import FileError, TraceError
-from bfcviz.events.origin import Origin, Pool, Status, later_reasons
+from bfcviz.events.origin import PROCESS_PEAK, Origin, Pool, Status, later_reasons, process_peak
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.model import Model
@@ -78,6 +78,7 @@ def info(trace: Trace) -> dict[str, object]:
         "status": str(_SHOWN_STATUS.get(status, status)),
         "reasons": reasons,
         "events": len(trace),
+        **({} if (peak := process_peak(origin.details)) is None else {PROCESS_PEAK: peak}),
         "allocators": allocators,
         "failures": [_failure(each) for each in failed],
         **({"failures_left_out": left_out} if left_out else {}),
@@ -155,6 +156,7 @@ def info_lines(origin: Origin, found: Mapping[str, Any]) -> list[str]:
         *_line("format", found["format"]),
         *_line("status", "; ".join([found["status"], *found["reasons"]])),
         *_line("events", f"{found['events']:,}"),
+        *(_line("process at its peak", _size(found[PROCESS_PEAK])) if PROCESS_PEAK in found else ()),
         *(line for check in _checks(origin) for line in _line("checked", _checked(check))),
     ]
     names = Counter(allocator["name"] for allocator in found["allocators"])

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import bfcviz
+from bfcviz.analysis.why import NAMED_STEPS
 from bfcviz.cli.info import info, info_lines
-from bfcviz.cli.named_steps import NAMED_STEPS
 from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.log import EVENTS_FILE
 from bfcviz.extras import needed

@@ -5,12 +5,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from bfcviz.cli.command import INTERRUPTED
 from bfcviz.cli.common import add_request_arguments, asked_requests, search_control, writable
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.storage.files import replacing
+from bfcviz.extras import needed
 from bfcviz.terminal import json_text, say
 from bfcviz.units import format_bytes
 from bfcviz.whatif.planner import PackingPlan, check_plan, pack, plan_table
@@ -50,13 +49,16 @@ def run(arguments: argparse.Namespace) -> int | None:
         raise InvalidRequest(f"--seconds is {arguments.seconds:g}; give 0 or more")
     out = arguments.output
     if out is not None:
+        with needed("the table of a plan", "pyarrow", "tables"):
+            from pyarrow import parquet  # noqa: PLC0415  an extra
+
         out = writable(out, arguments.file, [".parquet"], force=arguments.force)
     stream = searchable(asked_requests(arguments))
     plan, complete = _planned(stream, arguments.seconds)
     reserved = _reserved(stream)
     if out is not None:
         with replacing(out, overwrite=True) as made:
-            pq.write_table(plan_table(plan, stream), made)
+            parquet.write_table(plan_table(plan, stream), made)
     if arguments.json:
         print(json_text(plan_json(plan, reserved, complete=complete)))
     else:

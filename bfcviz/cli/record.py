@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import bfcviz
 from bfcviz.cli.command import DONE, FAILED
 from bfcviz.errors import BfcvizError, FileError, LiveError, OtherFiles
-from bfcviz.events.origin import Origin, Status, later_reasons
+from bfcviz.events.origin import Origin, Status, later_reasons, process_peak
 from bfcviz.events.storage.files import EARLIER, PRIVATE_FOLDER
 from bfcviz.events.storage.recording import LABELS_FILE, ORIGIN_FILE, files_of, is_locked, read_origin
 from bfcviz.events.storage.recording_set import files_of_all, has_events, has_several, recordings_in
@@ -432,7 +432,7 @@ def flight_summary(folder: Path, report_folder: Path, before: frozenset[Path]) -
         return f"{NOTHING}{why}", is_written
     watched = f"{len(kept)} process{'es' * (len(kept) > 1)} watched"
     rest = ", ".join([watched, *_distinct(unwritten), *_others(reports, kept)])
-    made = sorted({*folder.rglob("*.parquet")} - before)
+    made = sorted({*folder.rglob(FLIGHT_FILES)} - before)
     if not made:
         return f"no request failed, nothing was written ({rest})", not unwritten
     failed = [path for path in made if "request-failed" in path.name]
@@ -555,7 +555,9 @@ def _describe_trace(trace: Trace) -> list[str]:
     pools = [_describe_pool(trace, pool) for pool in range(len(trace.origin.pools))]
     way = _WAYS.get(str(details.get("way")), "recorded")
     whole = "complete" if trace.origin.status == Status.COMPLETE else "; ".join(trace.origin.reasons)
-    return [f"{len(trace):,} events", f"{way} {' and '.join(pools)}", whole]
+    peak = process_peak(details)
+    process = [] if peak is None else [f"of {format_bytes(peak)} that the process had at its peak"]
+    return [f"{len(trace):,} events", " ".join([f"{way} {' and '.join(pools)}", *process]), whole]
 
 
 def _describe_pool(trace: Trace, pool: int) -> str:
@@ -603,6 +605,7 @@ _FLIGHT: Final = ("keep", "fragmentation", "growth")
 """Options of `bfcviz.flight_recorder`."""
 
 FLIGHT_FOLDER: Final = "bfcviz-flight"
+FLIGHT_FILES: Final = "[0-9][0-9]-*.bfc"
 FLIGHT_RECORDER: Final = "bfcviz.watching.flight_recorder"
 """The module whose `begin` the recorded process calls; it is imported only there."""
 
@@ -712,7 +715,7 @@ def _run_with_flight_recorder(
         raise FileError(
             folder, "", "is a file, and the flight recorder makes folders; choose another path with -o"
         )
-    before = frozenset(folder.rglob("*.parquet"))
+    before = frozenset(folder.rglob(FLIGHT_FILES))
     with _report_folder() as reports, signals_blocked() as mask:
         request = _request(selection, folder.absolute(), reports, keeps_command=arguments.keeps_command)
         request |= {"recorder": FLIGHT_RECORDER, "flight": flight}

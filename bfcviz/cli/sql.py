@@ -13,8 +13,9 @@ with needed("bfcviz sql", "duckdb and pyarrow", "sql"):
     import pyarrow.compute as pc
     from pyarrow import csv
 
+from bfcviz.analysis.why import NAMED_STEPS
 from bfcviz.cli.common import open_with_progress
-from bfcviz.cli.named_steps import NAMED_STEPS, parse_step
+from bfcviz.cli.named_steps import parse_step
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.storage.parquet import without_formulas
 from bfcviz.exporters.sql import COLUMNS, TABLES, query
@@ -67,7 +68,7 @@ def run(arguments: argparse.Namespace) -> None:
         InvalidRequest: the query is no SELECT statement, or DuckDB refuses it.
     """
     if arguments.query is None:
-        say(*_described())
+        say(*_described(), whole=True)
         return
     with open_with_progress(arguments.file) as trace:
         step = arguments.step
@@ -82,7 +83,7 @@ def run(arguments: argparse.Namespace) -> None:
     elif arguments.json:
         print(json_text([{name: _plain(value) for name, value in row.items()} for row in found.to_pylist()]))
     else:
-        say(*row_lines(found, arguments.most))
+        say(*row_lines(found, arguments.most), whole=True)
 
 
 def _described() -> list[str]:

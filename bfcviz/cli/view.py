@@ -155,22 +155,9 @@ def prepare(file: str) -> str:
     trace = open_trace(file)
     if Path(file).is_file():  # a folder may grow until then
         _prepared[file] = Path(file).stat(), trace
-    return _first_screen(trace)
+    from bfcviz.report.card import first_screen  # noqa: PLC0415  the server needs no traces
 
-
-def _first_screen(trace: "Trace") -> str:
-    """The card of what the dashboard opens at: verdict, numbers, map and holders; no script, no widgets."""
-    from bfcviz.analysis.why import diagnose, first_failure, opening  # noqa: PLC0415  the server needs no traces
-    from bfcviz.model import Model  # noqa: PLC0415
-    from bfcviz.report.card import failure_card, peak_card  # noqa: PLC0415
-
-    pool, step = opening(trace)
-    model = Model(trace, pool)
-    if first_failure(trace) is None:
-        model.seek(step)
-        return peak_card(model)
-    model.seek(step - 1)
-    return failure_card(model, diagnose(trace, step - 1, model))
+    return first_screen(trace)
 
 
 def dashboard(file: str, theme: str, kinds: str | None = None) -> Any:

@@ -1,7 +1,7 @@
-"""The pane of the selected chunk: who allocated it, its bytes, when, where, and its neighbours."""
+"""The pane of the selected chunk: who allocated it, its bytes, its whole stack, when, where, and its neighbours."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from threading import RLock
@@ -17,11 +17,12 @@ from bfcviz.analysis.chunk_life import (
     end_words,
     life_of,
     merge_words,
+    next_user,
     next_words,
     source_words,
     span_words,
 )
-from bfcviz.code_places import telling_lines
+from bfcviz.code_places import python_and_compiled, telling_lines
 from bfcviz.dashboard.table import (
     NOTHING,
     SIDE_STYLE,
@@ -47,10 +48,10 @@ from bfcviz.events.schema import Kind, bin_of
 from bfcviz.events.trace import Trace
 from bfcviz.figures.region_map.rows import last_event, touched
 from bfcviz.figures.text import exact_bytes, harmless
-from bfcviz.figures.view_options import PLAIN, Look, Selected
+from bfcviz.figures.view_options import PLAIN, Look, Selected, grouping_of
 from bfcviz.model import CHUNK, Model
 from bfcviz.model.filters import ChunkFilter, ChunkOrder, LabelSearch, order_chunks
-from bfcviz.model.grouping import place_in_code
+from bfcviz.model.grouping import HolderChoice, members, place_in_code
 from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------
@@ -386,14 +387,16 @@ _GONE: Final = "The selected chunk does not exist at this step."
 _LONGEST_NAME: Final = 300
 _LONGEST_NEIGHBOUR: Final = 36
 _LONGEST: Final = 600
-_FIRST: Final = 6  # facts that are always shown: the pane has room for them
+_MOST_FRAMES: Final = 200
+_MOST_SIZES: Final = 4
+_FIRST: Final = 5  # facts that are always shown: the pane has room for them
 
 Fact = tuple[str, str]
 """A name, and HTML."""
 
 
 class ChunkPane:
-    """The selected chunk of one heap; empty before `show`.
+    """The selected chunk of one heap, or else the chosen holder; empty before `show`.
 
     Attributes:
         widget: the whole widget.
@@ -407,22 +410,21 @@ class ChunkPane:
         self.widget.add_class("bfcviz-chunk")
 
     def show(self, model: Model, look: Look) -> None:
-        """Show the chunk that `look` selects, seen from the model's step."""
+        """Show the chunk that `look` selects, seen from the model's step; without one the holder that filters."""
         if look.selected is None:
-            self.text.value = f"<div class='none'>{_NONE}</div>"
+            chosen = (
+                f"<div class='none'>{_NONE}</div>" if look.holder is None else _holder(model, look.holder)
+            )
+            self.text.value = chosen
             return
         known = requested_bytes_known(model.trace.origin.details, model.pool)
         facts = self._finder.find(model, look.selected, waste_known=known)
         if facts is None:
             self.text.value = f"<div class='none'>{_GONE}</div>"
             return
-        lines = [f"<dt>{name}</dt><dd>{value}</dd>" for name, value in _facts(facts, model.trace)]
-        more = f"<details><summary>more</summary><dl>{''.join(lines[_FIRST:])}</dl></details>"
-        name = _name(facts, model.trace)
-        self.text.value = (
-            f"<div role='status' aria-live='polite'><div class='name'>{name}</div>"
-            f"<dl>{''.join(lines[:_FIRST])}</dl>{more if lines[_FIRST:] else ''}</div>"
-        )
+        shown = [("size", _size(facts)), *_share(facts, model), *_facts(facts, model.trace)]
+        stack = model.trace.labels[facts.label].details.get("stack", "") if facts.label else ""
+        self.text.value = _pane(_name(facts, model.trace), shown, stack)
 
 
 def _name(facts: ChunkFacts, trace: Trace) -> str:
@@ -434,7 +436,6 @@ def _name(facts: ChunkFacts, trace: Trace) -> str:
 def _facts(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
     """The facts, the most important first."""
     life = facts.life
-    yield "size", _size(facts)
     if facts.history:
         yield from _times(facts)
     details = trace.labels[facts.label].details if facts.label else {}
@@ -451,6 +452,103 @@ def _facts(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
             yield harmless(key, 20).replace("_", " "), harmless(value, _LONGEST)
     if facts.history:
         yield from _history(facts)
+        yield from _next(facts, trace)
+
+
+def _pane(name: str, facts: Sequence[Fact], stack: str) -> str:
+    """The pane: the name, the first facts, the whole stack, and the other facts behind a fold."""
+    lines = [f"<dt>{each}</dt><dd>{value}</dd>" for each, value in facts]
+    more = (
+        f"<details><summary>more</summary><dl>{''.join(lines[_FIRST:])}</dl></details>"
+        if lines[_FIRST:]
+        else ""
+    )
+    return (
+        f"<div role='status' aria-live='polite'><div class='name'>{name}</div>"
+        f"<dl>{''.join(lines[:_FIRST])}</dl>{_stack(stack)}{more}</div>"
+    )
+
+
+def _stack(stack: str) -> str:
+    """All frames of a stack: those of Python first, compiled ones behind a fold; a button copies them."""
+    if not stack:
+        return ""
+    python, compiled = python_and_compiled(stack)
+    copy = "<button type='button' data-bfcviz-copy title='copy the whole stack'>copy</button>"
+    shown = _frames(python) if python else ""
+    if compiled:
+        text = f"{len(compiled):,} compiled frame{'s' * (len(compiled) != 1)}"
+        is_open = "" if python else " open"
+        shown += f"<details{is_open}><summary>{text}</summary>{_frames(compiled)}</details>"
+    return f"<div class='stack'><div class='head'><b>stack</b> {copy}</div>{shown}</div>"
+
+
+def _frames(lines: Sequence[str]) -> str:
+    shown = [harmless(line, _LONGEST) for line in lines[:_MOST_FRAMES]]
+    left = len(lines) - len(shown)
+    return f"<pre>{chr(10).join(shown)}{f'{chr(10)}… {left:,} more' if left else ''}</pre>"
+
+
+def _share(facts: ChunkFacts, model: Model) -> Iterator[Fact]:
+    """Its part of all bytes in use, and what else has its label, with a link that finds it."""
+    if facts.allocated is None or not facts.life.in_use:
+        return
+    used = model.in_use()
+    total = int(used["size"].sum())
+    share = f"{facts.life.size / total:.1%} of all bytes in use" if total else ""
+    labels = model.trace.labels
+    name = labels.name(facts.label) if facts.label else ""
+    alike = [number for number in np.unique(used["label"]).tolist() if number and labels.name(number) == name]
+    mine = used[np.isin(used["label"], alike)]
+    if len(mine) > 1 and name:
+        amount = f"{len(mine):,} chunks, {format_bytes(int(mine['size'].sum()))}"
+        share += f"; of this name {_link({'do': 'search', 'text': name}, amount, 'find all of them')}"
+    yield "share", share
+
+
+def _next(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
+    """Who uses the address of an allocation after it."""
+    if facts.allocated is None or (event := next_user(facts.life)) is None:
+        return
+    name = harmless(trace.labels.name(int(event["label"])) or "no label", _LONGEST_NEIGHBOUR)
+    yield "next here", f"{name}, {format_bytes(int(event['size']))}, at {_step(event)}"
+
+
+def _holder(model: Model, choice: HolderChoice) -> str:
+    """The holder that filters every view: what it holds at the step, in chunks of which sizes, since when."""
+    trace, used = model.trace, model.in_use()
+    how = grouping_of(trace, model.pool, choice.by)
+    mine = used[members(how, choice)(used)]
+    name = harmless(how.text(choice.path) or "all memory in use", _LONGEST_NAME)
+    if not len(mine):
+        return _pane(name, [("size", "nothing in use at this step")], "")
+    size, total = int(mine["size"].sum()), int(used["size"].sum())
+    share = f"{size / total:.1%} of all bytes in use"
+    facts = [
+        ("size", f"<b title='{exact_bytes(size)}'>{format_bytes(size)}</b>, {share}"),
+        ("chunks", _sizes_of(mine)),
+    ]
+    if requested_bytes_known(trace.origin.details, model.pool):
+        waste = size - int(mine["requested"].sum())
+        facts.append(("waste", f"{format_bytes(waste)} ({waste / size:.1%})"))
+    if not holds_only_states(trace.origin.details):
+        first, last = (
+            trace.read(born, born + 1)[0] for born in (int(mine["born"].min()), int(mine["born"].max()))
+        )
+        facts.append(("allocated", _step(first) + (f" to {_step(last)}" if len(mine) > 1 else "")))
+    stacks = {trace.labels[number].details.get("stack", "") for number in np.unique(mine["label"]).tolist()}
+    if len(stacks) > 1:
+        facts.append(("stacks", f"{len(stacks):,} different ones: click a chunk to see its own"))
+    return _pane(name, facts, stacks.pop() if len(stacks) == 1 else "")
+
+
+def _sizes_of(chunks: NDArray[np.void]) -> str:
+    """How many chunks of each size, those with the most bytes first: `291: 97 x 100.0 MiB, 194 x 16.0 MiB`."""
+    sizes, counts = np.unique(chunks["size"], return_counts=True)
+    order = np.argsort(-(sizes * counts.astype(np.uint64)).astype(np.float64), kind="stable")
+    named = [f"{counts[at]:,} x {format_bytes(int(sizes[at]))}" for at in order[:_MOST_SIZES].tolist()]
+    rest = len(chunks) - int(counts[order[:_MOST_SIZES]].sum())
+    return f"{len(chunks):,}: {', '.join([*named, *([f'{rest:,} others'] if rest else [])])}"
 
 
 def _size(facts: ChunkFacts) -> str:

@@ -222,6 +222,7 @@ STYLE: Final = """
 .bfcviz-toolbar .widget-text input, .bfcviz-toolbar .widget-dropdown select, .bfcviz-toolbar .widget-inline-hbox {
   height: 26px; line-height: 26px; font-size: 12px;
 }
+.bfcviz-toolbar .widget-inline-hbox.widget-slider { height: 26px }
 .bfcviz-toolbar .widget-html-content { font-size: 12px; line-height: 26px; white-space: nowrap }
 """
 """A page needs it once."""
@@ -239,11 +240,11 @@ class Controls:
         buttons: by name.
         step: the input for the step shown.
         of: the number of steps.
-        search: the text of labels that the views mark.
+        search: what the views find; `hits` says how much that is.
         more: shows the second row.
         rows: the widgets, row by row.
         speed, target, pool, colour, axis: the menus.
-        wanted: the size of a request.
+        wanted: the size of a request, as text; `size` is its slider.
     """
 
     def __init__(self, pools: Sequence[str], act: Callable[[str], None], ask: Callable[[int], None]) -> None:
@@ -264,15 +265,24 @@ class Controls:
         )
         self.axis = _menu("over", AXES, "the x axis of the timelines", 112)
         self.search = widgets.Text(
-            placeholder="search labels",
-            tooltip="mark the chunks whose label contains this text",
+            placeholder="search: name, code, 0x…, >100MiB",
+            tooltip="find chunks by a label, a line or file of their stack, a shape or type, an address (0x…), or a "
+            "size (>100MiB, <1GiB)",
             continuous_update=False,
             layout={"flex": "1 1 100px", "width": "auto", "min_width": "90px", "max_width": "260px"},
         )
+        self.hits = widgets.HTML(layout={"flex": "0 0 auto"})
         self.wanted = FilterBox(
             "would it fit?", "show where a request of this size would fit now", "64 MiB", size, self._asked
         )
         self._ask = ask
+        self.size = widgets.SelectionSlider(
+            options=_SIZES,
+            readout=False,
+            tooltip="drag a size: show where a request of it would fit now",
+            layout={"width": "110px"},
+        )
+        self.size.observe(self._dragged, "value")
         self.more = widgets.ToggleButton(
             description="more", tooltip="show or hide the second row of controls", layout={"width": "auto"}
         )
@@ -283,25 +293,50 @@ class Controls:
         def buttons(*names: str) -> list[widgets.Widget]:
             return [self.buttons[name] for name in names]
 
-        for apart in (self.buttons["oom"], self.pool, self.colour, self.search, self.more):
+        for apart in (
+            self.buttons["oom"],
+            self.buttons["worst"],
+            self.pool,
+            self.colour,
+            self.search,
+            self.more,
+        ):
             apart.add_class("bfcviz-apart")
         steps = [*buttons("first", "back", "play", "forward", "last"), self.step, self.of]
         jumps = buttons("follow", "oom", "worst", "peak")
-        main = _row([*steps, *jumps, self.pool, self.colour, self.search, self.more])
+        main = _row(
+            [
+                *steps,
+                *jumps,
+                self.pool,
+                self.colour,
+                self.search,
+                self.hits,
+                self.wanted.widget,
+                self.size,
+                self.more,
+            ]
+        )
         for apart in (self.target, self.axis, self.wanted.widget, self.buttons["whole"]):
             apart.add_class("bfcviz-apart")
         jumps_to = [self.target, *buttons("previous", "next")]
-        second = _row([self.speed, *jumps_to, self.axis, self.wanted.widget, *buttons("whole", "everything")])
+        second = _row([self.speed, *jumps_to, self.axis, *buttons("whole", "everything")])
         second.layout.display = "none"
         self.rows = [main, second]
 
     def _asked(self) -> None:
         self._ask(self.wanted.value or 0)
 
+    def _dragged(self, change: dict[str, Any]) -> None:
+        if _nearest_size(self.wanted.value or 0) != change["new"]:  # else the slider follows the box
+            self._ask(change["new"])
+
     def show_wanted(self, num_bytes: int) -> None:
         """Show the size of the request that the views answer; 0: none."""
         if num_bytes != (self.wanted.value or 0):
             self.wanted.box.value = _size_text(num_bytes) if num_bytes else ""
+        if self.size.value != (near := _nearest_size(num_bytes)):
+            self.size.value = near
 
     def _show_more(self) -> None:
         self.rows[1].layout.display = None if self.more.value else "none"
@@ -334,6 +369,25 @@ class Controls:
         """Show the step."""
         self.step.value = step
 
+    def show_width(self, pixels: int) -> None:
+        """Leave out of the first row what has no room on a page of this width."""
+        is_wide = pixels >= _ROOM_FOR_ALL
+        self.size.layout.display = None if is_wide else "none"
+        self.wanted.box.description = "would it fit?" if is_wide else "fits?"
+        self.wanted.box.layout.max_width = "150px" if is_wide else "104px"
+
+    def show_failures(self, *, some: bool) -> None:
+        """Show the button that goes to the next failed request only where there are some, or may come."""
+        display = None if some else "none"
+        if self.buttons["oom"].layout.display != display:
+            self.buttons["oom"].layout.display = display
+
+    def show_hits(self, text: str) -> None:
+        """Show in words what the search finds at this step; empty: nothing is searched."""
+        shown = f"<span role='status'>{escape(text)}</span>" if text else ""
+        if self.hits.value != shown:
+            self.hits.value = shown
+
     def show_playing(self, playing: bool) -> None:  # noqa: FBT001  the value to show
         """Show the pause icon while playing, else the play icon."""
         self.buttons["play"].icon = "pause" if playing else "play"
@@ -354,7 +408,8 @@ class Controls:
     def inputs(self) -> list[widgets.Widget]:
         """Every widget that takes input."""
         menus = [self.speed, self.target, self.pool, self.colour, self.axis]
-        return [*self.buttons.values(), self.step, self.search, self.wanted.box, self.more, *menus]
+        boxes = [self.step, self.search, self.wanted.box, self.size]
+        return [*self.buttons.values(), *boxes, self.more, *menus]
 
     def _button(self, name: str) -> widgets.Button:
         icon, text = _ICONS[name]
@@ -367,6 +422,27 @@ class Controls:
         button.add_class(f"bfcviz-{name}")
         button.on_click(lambda _: self._act(name))
         return button
+
+
+_ROOM_FOR_ALL: Final = 1100
+"""Pixels of a page with room for the slider in the first row."""
+
+_SIZES: Final = [
+    ("no size", 0),
+    *(
+        (format_bytes(part << power), part << power)
+        for power in range(15, 38)
+        for part in (2, 3)  # 64 KiB, 96 KiB, 128 KiB, ... 384 GiB
+    ),
+]
+"""The sizes of the slider: text -> bytes."""
+
+
+def _nearest_size(num_bytes: int) -> int:
+    """The size of the slider that is the nearest to a request; 0: none."""
+    return (
+        min((size for _, size in _SIZES if size), key=lambda size: abs(size - num_bytes)) if num_bytes else 0
+    )
 
 
 class Size(traitlets.Int[int, int | str]):

@@ -21,10 +21,13 @@ async function shared_plotly(model) {
   return evaluated.get(digest);
 }
 
-async function evaluate(digest, script) {
+async function evaluate(digest, packed) {
   globalThis.PlotlyConfig ??= { MathJaxConfig: "local" }; // else plotly changes the page's MathJax
-  const url = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
+  let url = "";
   try {
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const script = await new Response(stream).blob();
+    url = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
     return (await import(url)).default;
   } catch (error) {
     evaluated.delete(digest); // the next figure tries again
@@ -169,6 +172,7 @@ class View {
         const { step } = this.figure;
         await this.draw_newest(this.waiting.splice(0));
         this.drawn = true;
+        this.el.style.minHeight = `${this.figure.layout.height ?? 360}px`; // a tab may have no panels below the map
         this.say();
         if (step !== null) this.el.dataset.bfcvizStep = step;
         this.el.dispatchEvent(new CustomEvent("bfcviz-drawn", { bubbles: true }));

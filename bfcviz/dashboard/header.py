@@ -28,7 +28,7 @@ from bfcviz.units import format_bytes
 # The style of the header: JupyterLab's colours for text, the themes' colours for sizes; light and dark.
 
 _RULES: Final = """
-.bfcviz-header{color:var(--jp-ui-font-color1,var(--text));
+.bfcviz-header{overflow:visible;color:var(--jp-ui-font-color1,var(--text));
   font-family:var(--jp-ui-font-family,system-ui,sans-serif)}
 .bfcviz-header .widget-html,.bfcviz-header .widget-html-content{margin:0;height:auto;line-height:1.35;
   font-size:13px;overflow:visible}
@@ -38,7 +38,7 @@ _RULES: Final = """
 .bfcviz-headline a{font-weight:400;font-size:13px;white-space:nowrap;margin-left:6px;cursor:pointer;
   color:var(--jp-content-link-color,var(--in-use));text-decoration:underline}
 .bfcviz-numbers .all{display:flex;flex-wrap:wrap;gap:4px 20px;align-items:center}
-.bfcviz-numbers .tiles{flex:6 1 420px;display:grid;grid-template-columns:repeat(4,auto);gap:0 12px;
+.bfcviz-numbers .tiles{flex:6 1 420px;max-width:900px;display:grid;grid-template-columns:repeat(4,auto);gap:0 12px;
   justify-content:space-between}
 .bfcviz-numbers .tile{display:flex;flex-direction:column;line-height:14px;font-size:11px;cursor:help;
   font-variant-numeric:tabular-nums;white-space:nowrap}
@@ -50,11 +50,15 @@ _RULES: Final = """
 .bfcviz-step-line .more{text-decoration:underline dotted;margin-left:8px}
 .bfcviz-step-line p{margin:2px 0 2px 14px;max-width:110ch;overflow-wrap:anywhere}
 .bfcviz-step-line .wrong{font-weight:600;overflow-wrap:anywhere}
-.bfcviz-notice .text{border-left:4px solid var(--muted);padding-left:10px;overflow-wrap:anywhere;
-  color:var(--jp-ui-font-color2,var(--muted))}
-.bfcviz-notice summary{cursor:pointer;list-style:none}
-.bfcviz-notice u{text-decoration:underline dotted}
-.bfcviz-notice p{margin:2px 0;max-width:110ch}
+.bfcviz-first-line{overflow:visible}
+.bfcviz-first-line .bfcviz-headline{flex:1 1 auto;min-width:0}
+.bfcviz-notice{flex:0 0 auto;overflow:visible}
+.bfcviz-notice summary{cursor:pointer;list-style:none;font-size:12px;text-decoration:underline dotted;
+  color:var(--jp-ui-font-color2,var(--muted));white-space:nowrap}
+.bfcviz-notice details{position:relative}
+.bfcviz-notice details div{position:absolute;right:0;z-index:5;width:max-content;max-width:min(70ch,80vw);
+  padding:4px 10px;background:var(--paper);color:var(--text);border:1px solid var(--muted);overflow-wrap:anywhere}
+.bfcviz-notice p{margin:2px 0}
 .bfcviz-device .bfcviz-account{display:grid;grid-template-columns:max-content minmax(60px,1fr);gap:0 10px;
   align-items:center;font-variant-numeric:tabular-nums}
 .bfcviz-device .bfcviz-account-bar{height:10px;margin:0}
@@ -124,12 +128,11 @@ def tiles(numbers: Numbers) -> str:
     )
 
 
-def bars(numbers: Numbers, asked: int | None, *, failed: bool) -> str:
-    """The request (if there is one), the largest free chunk, free and wasted bytes on one scale."""
-    request = [] if asked is None else [SizeBar("asked", asked, "asked failed" if failed else "asked")]
+def bars(numbers: Numbers, asked: int, *, failed: bool) -> str:
+    """A request, the largest free chunk, free and wasted bytes on one scale."""
     return size_bars(
         [
-            *request,
+            SizeBar("asked", asked, "asked failed" if failed else "asked"),
             SizeBar("largest free", numbers["largest_free_chunk"], "free"),
             SizeBar("free", numbers["free_bytes"], "free"),
             SizeBar("wasted", _wasted(numbers), "waste"),
@@ -389,6 +392,7 @@ def _exit_text(trace: Trace) -> str:
 
 _LONGEST: Final = 20_000  # characters of a paragraph: labels in it are already cut
 _LONGEST_FILE: Final = 40
+_MARK: Final = "what this file lacks"
 
 
 class Header:
@@ -406,7 +410,10 @@ class Header:
         self.headline, self.notice, self.numbers, self.device, self.step_line = parts.values()
         self.notice.layout.display = self.device.layout.display = "none"
         style = widgets.HTML(STYLE, layout={"display": "none"})
-        self.widget = widgets.VBox([style, *parts.values()], layout={"grid_gap": "2px"})
+        first = widgets.HBox([self.headline, self.notice])
+        first.add_class("bfcviz-first-line")
+        below = [self.numbers, self.device, self.step_line]
+        self.widget = widgets.VBox([style, first, *below], layout={"grid_gap": "2px"})
         self.widget.add_class("bfcviz-header")
         self._finder: HeadlineFinder | None = None
         self._shown: tuple[Model, Search | None, Numbers] | None = None
@@ -419,13 +426,11 @@ class Header:
         headline = self._headline_of(model)
         self.headline.value = _headline(headline, model.step)
         failed = headline.failed if headline.step == model.step else None
-        asked = look.wanted if failed is None or not failed.rounded else failed.rounded
+        asked = look.wanted if failed is None or not failed.requested else failed.requested
         numbers = numbers_of(model, failed)
+        compared = "" if asked is None else bars(numbers, asked, failed=failed is not None)
         self._shown = (model, search, numbers)
-        self.numbers.value = (
-            f'<div class="all"><div class="tiles">{tiles(numbers)}</div>'
-            f"{bars(numbers, asked, failed=failed is not None)}</div>"
-        )
+        self.numbers.value = f'<div class="all"><div class="tiles">{tiles(numbers)}</div>{compared}</div>'
         self._show_step_line()
 
     def show_device(self, account: DeviceAccount | None) -> None:
@@ -459,8 +464,8 @@ class Header:
         self.notice.layout.display = None if sentence else "none"
         line, why = harmless(sentence, _LONGEST), harmless(reasons, _LONGEST)
         # The page opens it by itself: it changes only with the trace.
-        why = f"<details><summary>{line} <u>why</u></summary><p>{why}</p></details>" if why else line
-        self.notice.value = f'<div class="text" role="note">{why}</div>'
+        summary = f'<summary title="{line}">{_MARK}</summary>'
+        self.notice.value = f'<details role="note">{summary}<div><p>{line}</p><p>{why}</p></div></details>'
 
     def _show_step_line(self) -> None:
         error = f'<div class="wrong" role="alert">{self._error}</div>' if self._error else ""
@@ -492,7 +497,7 @@ def _step_line(model: Model, search: Search | None, numbers: Numbers, is_open: b
     long = details(model, search, numbers) if is_open else []
     paragraphs = "".join(f"<p>{harmless(text, _LONGEST)}</p>" for text in long)
     return (
-        f"<details{' open' * is_open}><summary data-bfcviz='{{\"do\":\"details\"}}' role='status'>"
+        f'<details{" open" * is_open}><summary data-bfcviz=\'{{"do":"details"}}\'>'
         f'<b data-bfcviz-step="{model.step}">step {model.step:,} of {len(trace):,}</b>: {line} '
         f'<span class="file">· {_file(trace)}</span>'
         f'<span class="more">{"less" if is_open else "details"}</span></summary>{paragraphs}</details>'

@@ -87,7 +87,8 @@ class Groupings:
         if "stack" in self._found and self._of_torch:
             self._found.add("kind")
         order = ("op", "kind", "stack", "phase", "shape", "data_type", "thread", "stream")
-        return [name for name in order if name in self._found] or ["op"]
+        found = [name for name in order if name in self._found]
+        return found if self._found & {"op", "stack"} else ["size", *found]  # memory without names
 
     def get(self, by: str) -> tuple[Grouping, bool]:
         """A grouping, and whether it is a new one: later phases need one, and kinds after `_KINDS_LAST` events."""
@@ -713,6 +714,7 @@ def _switch(do: str, field: str, value: str, *, pressed: bool) -> str:
 _NOTHING: Final = "<div class='none'>Nothing is in use at this step.</div>"
 _SAME: Final = "<div class='none'>The same chunks are in use at both steps.</div>"
 _BRUSH: Final = "Drag over the time strip to choose two moments."
+_NO_NAMES: Final = "No chunk has a name. "
 _MOST_MOMENTS: Final = 500
 
 
@@ -853,7 +855,8 @@ class HoldersPane:
             note, self.body.value = self._growth(self._source[0], self._look.since, found.index.how)
             self.head.value = head_html(by, names, GREW, filtered, note)
             return
-        self.head.value = head_html(by, names, self._kind, filtered, step + _CLICK)
+        unnamed = _NO_NAMES if names[:1] == ["size"] else ""
+        self.head.value = head_html(by, names, self._kind, filtered, step + unnamed + _CLICK)
         if not found.total:
             self.body.value = _NOTHING
         elif self._kind == "icicle":

@@ -11,8 +11,10 @@ from typing import Any, Final
 import anywidget
 import ipywidgets as widgets
 import traitlets
+from IPython.display import HTML
 
 from bfcviz.analysis.leaks import check_history
+from bfcviz.analysis.short_names import counted
 from bfcviz.analysis.what_grew import first_moment
 from bfcviz.analysis.why import opening
 from bfcviz.dashboard import controls, widget_lifetime
@@ -30,21 +32,28 @@ from bfcviz.dashboard.controls import (
 )
 from bfcviz.dashboard.event_list import EventList
 from bfcviz.dashboard.figure_widget import FigureView
+from bfcviz.dashboard.fit_pane import STYLE as FIT_STYLE
+from bfcviz.dashboard.fit_pane import FitPane
 from bfcviz.dashboard.header import Header
 from bfcviz.dashboard.holders_pane import GREW, HoldersPane
 from bfcviz.dashboard.layouts import EVERYTHING, StageBox, layout_name, layouts, map_pixels, names_in
 from bfcviz.dashboard.layouts import STYLE as STAGE_STYLE
 from bfcviz.dashboard.panel_data import PanelData, brushed, unmarked, whole, with_step, zoomed
 from bfcviz.errors import BfcvizError
+from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.figures.export import code_for, code_for_inspector, picture_facts
 from bfcviz.figures.panel import Panel, Picture
 from bfcviz.figures.view import FIGURES
 from bfcviz.figures.view_options import Look, Selected
+from bfcviz.model import Model
+from bfcviz.model.filters import found_by
 from bfcviz.model.grouping import HolderChoice
-from bfcviz.model.navigation import busy_window
+from bfcviz.model.navigation import busy_window, events_of
 from bfcviz.model.trace_index import index_of
+from bfcviz.report.card import first_screen
+from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------
 # The page's side of a dashboard: an invisible widget that sends user actions from the page to Python.
@@ -78,6 +87,14 @@ _STYLE: Final = """
   outline: 2px solid var(--jp-brand-color1, #1976d2) !important; outline-offset: 1px;
 }
 .bfcviz-dashboard tr:focus-visible { outline-offset: -2px }
+.bfcviz-spoken {
+  position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap;
+}
+@media (prefers-reduced-motion: reduce) {
+  .bfcviz-dashboard, .bfcviz-dashboard * {
+    animation: none !important; transition: none !important; scroll-behavior: auto !important;
+  }
+}
 """
 
 Message = Mapping[str, Any]
@@ -91,7 +108,7 @@ class PageWidget(anywidget.AnyWidget):
     """
 
     _esm = _SCRIPT
-    _css = _STYLE + controls.STYLE + STAGE_STYLE
+    _css = _STYLE + controls.STYLE + STAGE_STYLE + FIT_STYLE
 
     def __init__(self, receive: Callable[[Message], None]) -> None:
         super().__init__()
@@ -110,13 +127,21 @@ _FREED: Final = (
     "chunk_list",
     "event_list",
     "_trace",
+    "_fails",
     "page",
     "export_row",
     "header",
     "holders",
     "chunk",
+    "fit",
 )
 """Attributes that `close` removes: everything that refers to events, figures or tables."""
+
+
+_ELSEWHERE: Final = (
+    "This place shows no widgets of Jupyter. <code>bfcviz view FILE</code> has the dashboard, "
+    "<code>bfcviz report FILE --interactive</code> a page with all steps."
+)
 
 
 class ViewState(widgets.VBox):  # type: ignore[misc]
@@ -146,6 +171,10 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
     def closed(self) -> bool:
         """Whether `close` was called."""
         return self._closed
+
+    def _display_(self) -> HTML:
+        """What marimo shows: it has no ipywidgets, so the first screen, without the controls."""
+        return HTML(f"{first_screen(self._trace)}<p>{_ELSEWHERE}</p>")
 
     def __getattr__(self, name: str) -> Any:
         if name in _FREED and self.__dict__.get("_closed", False):
@@ -384,6 +413,10 @@ def _search(view: "Inspector", message: PageMessage) -> None:
     view.look = replace(view.look, search=message.text("text") if message.has("text") else None)
 
 
+def _ask(view: "Inspector", message: PageMessage) -> None:
+    view.wanted = message.whole("size") if message.has("size") else 0
+
+
 def _holder_of(view: "Inspector", message: PageMessage) -> HolderChoice | None:
     return view.holders.choice(message.whole("row"))
 
@@ -440,6 +473,7 @@ HANDLERS: Final[Mapping[str, Callable[["Inspector", PageMessage], None]]] = {
     "hover": _hover,
     "holder": _holder,
     "search": _search,
+    "ask": _ask,
     "holders_sort": _holders_sort,
     "holders_by": _holders_by,
     "holders_as": _holders_as,
@@ -479,7 +513,7 @@ class Inspector(ViewState):
         moments: the two steps that the user brushed on the time strip; None: the whole trace.
         page_theme, width: theme and width of the page, sent by it.
         lock: hold it to change anything from another thread.
-        panel_data, view, stage, header, holders, chunk, controls, chunk_list, event_list, export_row, below, page,
+        panel_data, view, stage, header, holders, chunk, fit, controls, chunk_list, event_list, export_row, below, page,
             player: its parts.
 
     Raises:
@@ -501,11 +535,13 @@ class Inspector(ViewState):
         self._user_widgets = [each for each in traits.values() if isinstance(each, widgets.Widget)]
         self._auto_move = self._ended = False
         self.moments: tuple[int, int] | None = None
+        self._fails: tuple[tuple[Trace, int, int], bool] | None = None
         self._map_image: str | None = (
             None  # while a frame is drawn that changes only the map's image in the figure
         )
         self.controls = Controls([each.name for each in trace.origin.pools], self.act, self._ask)
         self.player = Player(self._advance, lambda: self.controls.show_playing(playing=False))
+        self.fit = FitPane()
         self.header, self.holders, self.chunk = Header(), HoldersPane(self.compare_moments), ChunkPane()
         names = {"everything shown": EVERYTHING} | {kind.title: name for name, kind in FIGURES.items()}
         self.export_row = ExportRow(names, self.draw_for_export, self._code, self._page_without_kernel)
@@ -550,7 +586,8 @@ class Inspector(ViewState):
         self.stage = StageBox(self.view.widget, [self.holders.widget, self.chunk.widget])
         self.below = widgets.VBox(self._tables())
         self.page = PageWidget(self.receive)
-        self.children = [self.header.widget, *self.controls.rows, self.page, self.stage.widget, self.below]
+        above = [self.header.widget, *self.controls.rows, self.fit.widget]
+        self.children = [*above, self.page, self.stage.widget, self.below]
 
     def _tables(self) -> list[widgets.Widget]:
         return [self.chunk_list.widget, self.event_list.widget, self.export_row.row]
@@ -571,7 +608,7 @@ class Inspector(ViewState):
         """All widgets of the page, also if only some were made."""
         made = [
             self.__dict__.get(name)
-            for name in ("chunk_list", "event_list", "view", "header", "holders", "chunk")
+            for name in ("chunk_list", "event_list", "view", "header", "holders", "chunk", "fit")
         ]
         parts = [part.widget for part in made if part is not None]
         return [*self.controls.inputs(), *self.controls.rows, self.export_row.row, *parts]
@@ -589,6 +626,7 @@ class Inspector(ViewState):
         else:
             self.view.show_image("region_map", self._map_image, step=self.step)
         self._show_controls()
+        self.fit.show(model, self.look)
         self.header.show(model, self.look, self.panel_data.search())
         if self._map_image is None:  # else rows would change too often to be read or clicked
             at_step = self.step if self.panel_data.moving else None
@@ -607,10 +645,22 @@ class Inspector(ViewState):
         controls.show_step(self.step)
         controls.show_following(self.follow, growing=self._trace.following and not self._ended)
         controls.show_wanted(self.wanted)
+        controls.show_width(self.width)
+        controls.show_failures(some=self._may_fail())
         controls.search.value = self.look.search or ""
+        controls.show_hits(_hits(self.panel_data.model, self.look.search))
         ahead, behind = self.step < self._last, self.step > first
         enabled = {"first": behind, "back": behind, "play": ahead, "forward": ahead, "last": ahead}
         controls.set_enabled(enabled)
+
+    def _may_fail(self) -> bool:
+        """Whether the heap has failed requests, or may get some."""
+        if self._trace.following:
+            return True
+        key = self._trace, self.pool, len(self._trace)
+        if self._fails is None or self._fails[0] != key:
+            self._fails = key, len(events_of(self._trace, [Kind.OOM], self.pool)) > 0
+        return self._fails[1]
 
     def _show_table(self) -> None:
         """Show the table of the open tab; the others are updated when their tab is opened."""
@@ -835,6 +885,18 @@ class Inspector(ViewState):
     def _advance(self) -> bool:
         self.step = min(self.step + self.controls.speed.value, self._last)
         return self.step < self._last
+
+
+def _hits(model: Model, search: str | None) -> str:
+    """How many chunks a search finds, and their bytes; empty without a search."""
+    if not search:
+        return ""
+    used = model.in_use()
+    found = used[found_by(model.trace.labels, search)(used)]
+    if not len(found):
+        return "nothing in use at this step"
+    size, total = int(found["size"].sum()), int(used["size"].sum())
+    return f"{counted(len(found), 'chunk')}, {format_bytes(size)} ({size / total:.0%} of in use)"
 
 
 def _opened(source: Any) -> Trace:

@@ -43,9 +43,10 @@ _BELOW_THE_FIGURE: Final = {"chunk_table": "chunk table", "event_table": "event 
 """Tab -> its text, of those that show no view: tables and the export row, which are below the figure."""
 
 
-def tabs() -> dict[str, str]:
-    """Name -> text of each tab, from the left."""
-    return {tab.name: tab.text for tab in _views_by_tab()} | _BELOW_THE_FIGURE
+def tabs(shown: str = "") -> dict[str, str]:
+    """Name -> text of each tab that is offered, from the left; of the folded ones only that which is `shown`."""
+    offered = {tab.name: tab.text for tab in _views_by_tab() if not tab.folded or tab.name == shown}
+    return offered | _BELOW_THE_FIGURE
 
 
 def layouts() -> dict[str, Rows]:
@@ -277,6 +278,6 @@ def _tabs(layout: str) -> str:
     buttons = "".join(
         f"<button type='button' role='tab' aria-selected='{str(name == layout).lower()}' "
         f"data-bfcviz='{escape(dumps({'do': 'views', 'views': name}))}'>{escape(text)}</button>"
-        for name, text in tabs().items()
+        for name, text in tabs(layout).items()
     )
     return f"<div role='tablist' aria-label='what is shown below the map'>{buttons}</div>"

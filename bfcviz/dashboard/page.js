@@ -5,6 +5,7 @@
 const DEBOUNCE_MS = 45; // many wheel events in this time are one zoom
 const HOVER_MS = 60; // the mouse rests so long on a holder before it is pointed at
 const DOUBLE_CLICK_MS = 250;
+const REST_MS = 400; // a step shown for so long is read out: not each one while a key is held
 const LATE_MS = 1000; // header and figure show different steps for so long: the page says so
 const LOST_MS = 10_000; // and after so long again, the newest figure does not come by itself
 // The keys that Python handles: see KEYS in bfcviz/dashboard/inspector.py.
@@ -17,6 +18,7 @@ export default {
     let root = null;
     let plot = null;
     let check_steps = null;
+    let speak = null;
     let width = 0; // of this element, in pixels
     let sent_width = 0; // the last one sent to Python
 
@@ -27,8 +29,13 @@ export default {
       name_inputs(root);
       place_rows(root);
       (check_steps ??= watch_steps(root, removed.signal))();
+      (speak ??= speaker(root, removed.signal))();
       const found = root.querySelector(".js-plotly-plot");
-      if (found && found !== plot && found.on) listen_to_plot((plot = found), send);
+      if (found && found !== plot && found.on) {
+        listen_to_plot((plot = found), send);
+        plot.setAttribute("role", "figure");
+        plot.setAttribute("aria-label", "pictures of the heap; the text above, the list and the tables tell the same");
+      }
       if (width) fit_width(plot, width);
     };
     let requested_frame = 0; // at most one update per animation frame
@@ -116,6 +123,25 @@ function watch_steps(root, signal) {
   return check;
 }
 
+// Read out the step at which the view rests. Its line is drawn anew at each step, which screen readers do not follow:
+// this element stays, and only its text changes.
+function speaker(root, signal) {
+  const spoken = document.createElement("div");
+  spoken.className = "bfcviz-spoken";
+  spoken.setAttribute("role", "status");
+  root.append(spoken);
+  let timer = 0;
+  let said = "";
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  return () => {
+    const line = root.querySelector(".bfcviz-step-line summary")?.textContent ?? "";
+    if (line === said) return;
+    said = line;
+    clearTimeout(timer);
+    timer = setTimeout(() => (spoken.textContent = line), REST_MS);
+  };
+}
+
 // Say that the view is dead: after a restart or the end of the kernel, ipywidgets only marks each widget with a class.
 function watch_kernel(root, signal) {
   let told = null;
@@ -142,6 +168,7 @@ function prepare_root(root, send, signal) {
   root.tabIndex = 0;
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", "bfcviz dashboard: arrow keys step through the events, space plays");
+  send = without_backlog(root, send, signal);
   root.addEventListener("keydown", (event) => on_key(event, send), { signal });
   listen_to_clicks(root, send, signal);
   root.addEventListener("wheel", guard_wheel, { signal, capture: true, passive: false });
@@ -330,6 +357,19 @@ class Brush {
   }
 }
 
+// A held key repeats faster than figures are drawn: a repetition is sent only once the figure of the last one is there,
+// so that the view stops where the key is released.
+function without_backlog(root, send, signal) {
+  let sent = -Infinity; // when the last key was sent whose figure is not drawn
+  root.addEventListener("bfcviz-drawn", () => (sent = -Infinity), { signal });
+  return (message, repeated = false) => {
+    const now = performance.now();
+    if (repeated && now - sent < LATE_MS) return;
+    if (message.do === "key") sent = now;
+    send(message);
+  };
+}
+
 function on_key(event, send) {
   if (event.ctrlKey || event.altKey || event.metaKey) return;
   if (event.key === "Enter" && run_marked(event, send)) return;
@@ -338,7 +378,7 @@ function on_key(event, send) {
   if (!KEYS.has(event.key)) return;
   event.preventDefault();
   event.stopPropagation();
-  send({ do: "key", key: event.key });
+  send({ do: "key", key: event.key }, event.repeat);
 }
 
 // An element may be drawn anew between the press of the mouse and its release: then the browser sends no click.
@@ -354,7 +394,26 @@ function listen_to_clicks(root, send, signal) {
   };
   root.addEventListener("mousedown", press, { signal });
   root.addEventListener("mouseup", release, { signal });
-  root.addEventListener("click", (event) => run_marked(event, send), { signal });
+  root.addEventListener("click", (event) => {
+    const copy = event.target.closest("[data-bfcviz-copy]");
+    if (copy) copy_lines(copy);
+    else run_marked(event, send);
+  }, { signal });
+}
+
+// Copy the lines beside a button, or select them where the page may not write to the clipboard.
+function copy_lines(button) {
+  const lines = [...button.closest(".stack").querySelectorAll("pre")];
+  const select = () => {
+    const range = document.createRange();
+    range.setStartBefore(lines[0]);
+    range.setEndAfter(lines.at(-1));
+    getSelection().removeAllRanges();
+    getSelection().addRange(range);
+  };
+  const written = navigator.clipboard?.writeText(lines.map((each) => each.textContent).join("\n"));
+  if (!written) return select();
+  written.then(() => (button.textContent = "copied"), select);
 }
 
 // Send the message in the data-bfcviz attribute of the element; false if there is none.

@@ -42,9 +42,10 @@ function row_at_top(box, rows) {
 function place_rows(root) {
   for (const box of root.querySelectorAll(".bfcviz-rows")) {
     const list = box.querySelector("[data-bfcviz-rows]");
-    if (!list || !box.clientHeight) continue;
+    if (!list || box.parentElement.style.display === "none") continue;
     const before = places.get(box);
     if (before?.text === list.dataset.bfcvizRows) continue;
+    if (!box.clientHeight) continue; // last: it lays out the page, which takes long while steps are drawn
     const rows = JSON.parse(list.dataset.bfcvizRows);
     const moved = before?.rows.moves !== rows.moves;
     const top = moved ? rows.top : row_at_top(box, before.rows);

@@ -16,7 +16,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures.text import exact_bytes, harmless
 from bfcviz.figures.theme import DARK, LIGHT, Theme, translucent
 from bfcviz.figures.view_options import Look
-from bfcviz.model.filters import Condition, LabelSearch
+from bfcviz.model.filters import Condition, found_by
 from bfcviz.model.grouping import SEPARATORS, UNNAMED, HolderChoice, grouping, members
 from bfcviz.units import format_bytes, parse_bytes
 
@@ -126,6 +126,14 @@ SIDE_STYLE: Final = f"""<style>
 .bfcviz-chunk dt {{ color: var(--bfcviz-muted); font-weight: normal; margin: 0; overflow-wrap: anywhere }}
 .bfcviz-chunk dd {{ margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums }}
 .bfcviz-chunk dd b {{ font-weight: 600 }}
+.bfcviz-chunk .stack .head {{ color: var(--bfcviz-muted); margin-top: 2px }}
+.bfcviz-chunk .stack .head b {{ font-weight: normal }}
+.bfcviz-chunk .stack button {{ text-decoration: underline dotted; text-underline-offset: 3px; margin-left: 8px }}
+.bfcviz-chunk pre {{
+  margin: 0; padding: 2px 4px; max-height: 132px; overflow: auto; user-select: text; white-space: pre; color: inherit;
+  font: 11px/15px var(--jp-code-font-family, ui-monospace, monospace); background: none;
+  border-left: 2px solid var(--bfcviz-grid); scrollbar-width: thin;
+}}
 .bfcviz-chunk code {{ font: inherit; font-family: var(--jp-code-font-family, ui-monospace, monospace) }}
 .bfcviz-chunk dd em {{ font-style: normal; border-bottom: 2px solid var(--bfcviz-waste) }}
 </style>"""
@@ -275,7 +283,7 @@ STYLE: Final = f"""<style>
   color: var(--jp-ui-font-color2, inherit); border-bottom: 1px solid var(--jp-border-color1, #8888);
 }}
 .bfcviz-list tbody td {{ border-bottom: 1px solid var(--jp-border-color3, #8883) }}
-@container (max-width: 999px) {{ .bfcviz-list .wide {{ display: none }} }}
+.bfcviz-box:not(.bfcviz-all) .bfcviz-list .wide {{ display: none }}
 .bfcviz-list td.right, .bfcviz-list th.right {{ text-align: right; font-variant-numeric: tabular-nums }}
 .bfcviz-list button {{
   all: unset; cursor: pointer; white-space: nowrap;
@@ -336,7 +344,7 @@ class Column:
         width: in characters; a column of width 0 takes the remaining space.
         align: numbers are right-aligned.
         hint: its definition, shown on hover.
-        wide: whether it is hidden on a narrow page.
+        wide: whether it is hidden until the user asks for all columns.
     """
 
     name: str
@@ -533,9 +541,8 @@ class ViewFilter:
             conditions.append(Condition(f"held by {_name(look.holder)}", members(how, look.holder)))
             links.append(_link("holder", "show all holders"))
         if look.search:
-            search = LabelSearch(trace.labels, look.search)
             reason = f"found by the search for '{look.search}'"
-            conditions.append(Condition(reason, lambda rows: search.hits()[rows["label"]]))
+            conditions.append(Condition(reason, found_by(trace.labels, look.search)))
             links.append(_link("search", "end the search"))
         self.conditions, self.links = tuple(conditions), "".join(links)
         return self.conditions != before
@@ -680,8 +687,18 @@ def list_box(
     """A list and its controls, from top to bottom, with the style of its table; the page scrolls the list."""
     rows = widgets.Box([page])
     rows.add_class("bfcviz-rows")
-    box = widgets.VBox([widgets.HTML(STYLE, layout={"display": "none"}), *controls, status, rows])
-    box.add_class(css_class)
+    every = widgets.ToggleButton(
+        description="all columns",
+        tooltip="show or hide the columns that are needed less",
+        layout={"width": "auto"},
+    )
+    head = widgets.HBox([status, every], layout={"justify_content": "space-between", "align_items": "center"})
+    box = widgets.VBox([widgets.HTML(STYLE, layout={"display": "none"}), *controls, head, rows])
+    every.observe(
+        lambda change: (box.add_class if change["new"] else box.remove_class)("bfcviz-all"), "value"
+    )
+    for each in ("bfcviz-box", css_class):
+        box.add_class(each)
     return box
 
 

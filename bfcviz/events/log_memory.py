@@ -6,6 +6,7 @@ Used when bfcviz runs uncompiled. Internal to `events`.
 
 import errno
 import os
+import sys
 import threading
 from contextlib import suppress
 from typing import Any
@@ -77,7 +78,10 @@ _errors = threading.local()
 
 def map_window(fd: int, offset: int, num_bytes: int) -> Window:
     try:
-        os.posix_fallocate(fd, offset, num_bytes)
+        if sys.platform == "linux":
+            os.posix_fallocate(fd, offset, num_bytes)
+        else:
+            os.truncate(fd, offset + num_bytes)
     except OSError as error:
         _errors.last = error.errno
         return None

@@ -203,6 +203,16 @@ def check_details(details: Mapping[str, object], pools: int, *, guessed: bool) -
         raise ValueError("has threads that are not a table of names")
 
 
+PROCESS_PEAK: Final = "process_peak_bytes"
+"""The detail with the most memory that the recorded process had at once, whatever it was for."""
+
+
+def process_peak(details: Mapping[str, object]) -> int | None:
+    """The most memory that the recorded process had at once, in bytes; None: not recorded."""
+    value = details.get(PROCESS_PEAK)
+    return value if _is_count(value) and isinstance(value, int) else None
+
+
 def _entries(details: Mapping[str, object], name: str, pools: int) -> list[dict[str, object]]:
     """The list with one object per pool; empty if missing."""
     entries = details.get(name, [])

@@ -27,6 +27,7 @@ from bfcviz.figures import (
     free_chunk_ladder,
     holder_icicle,
     stats_timeline,
+    svg,  # noqa: F401  lets a Picture draw itself without a script
     time_strip,
 )
 from bfcviz.figures.export import FORMATS, export

@@ -22,10 +22,21 @@ from bfcviz.figures.text import axis_unit, fitted, harmless
 from bfcviz.figures.theme import Paint, Theme, contrasting, mixed
 from bfcviz.figures.timelines import StepAxis
 from bfcviz.figures.view import DashboardPlace, HeapData, Tab, View
-from bfcviz.figures.view_options import FADE, PLAIN, Look, Selected, choice_of, fade_trace, faded, grouping_of
+from bfcviz.figures.view_options import (
+    FADE,
+    PLAIN,
+    Look,
+    SearchChoice,
+    Selected,
+    choice_of,
+    fade_trace,
+    faded,
+    grouping_of,
+)
 from bfcviz.model import Model, timeline
 from bfcviz.model.address_layout import GRANT, NEVER, Layout
 from bfcviz.model.block_index import REST
+from bfcviz.model.filters import Filter, found_by, search_filter
 from bfcviz.model.grouping import members
 from bfcviz.model.lifetimes import LIFETIME, LifetimeReader
 from bfcviz.model.occupancy import Classes, OccupancyGrid, OccupancyReader
@@ -419,14 +430,20 @@ def _outline(edges: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
 
 
 def fills_of(trace: Trace, pool: int, look: Look, colours: Colouring) -> list[str]:
-    """The colour of each class; faded where no label of it belongs to the holder that the user chose."""
+    """The colour of each class; faded where no label of it belongs to what the user chose."""
     fills = [paint.fill for paint in colours.paints]
     choice = choice_of(look)
-    if choice is None or choice.by not in _BY_LABEL:
-        return fills
     labels = np.zeros(len(trace.labels), LIFETIME)
     labels["label"] = np.arange(len(labels))
-    chosen = labels[members(grouping_of(trace, pool, choice.by), choice)(labels)]
+    if isinstance(choice, SearchChoice):
+        wanted = search_filter(choice.text)
+        if wanted != Filter(wanted.text) or wanted.address is not None:  # not only labels decide
+            return fills
+        chosen = labels[found_by(trace.labels, choice.text)(labels)]
+    elif choice is None or choice.by not in _BY_LABEL:
+        return fills
+    else:
+        chosen = labels[members(grouping_of(trace, pool, choice.by), choice)(labels)]
     kept = set(colours.classes(chosen, 0).tolist())
     paper = look.paints.paper
     return [fill if number in kept else mixed(fill, paper, FADE) for number, fill in enumerate(fills)]

@@ -87,5 +87,5 @@ VIEW: Final = View(
     table=rate_table,
     height=240,
     windows=("steps",),
-    dashboard=DashboardPlace(Tab("event_rate", "events/s", was="events"), height=120),
+    dashboard=DashboardPlace(Tab("event_rate", "events/s", was="events", folded=True), height=120),
 )

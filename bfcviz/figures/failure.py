@@ -218,7 +218,7 @@ def _line(found: Diagnosis, divisor: int, colour: str) -> dict[str, Any]:
 _HEIGHT: Final = 150  # pixels of the panel of sizes
 _ROW: Final = 76  # pixels of a run
 _DEFINITION: Final = (
-    "asked: the request, rounded up as the heap does.<br>free: all free chunks together.<br>"
+    "asked: the request; the dotted line is its size as the heap rounds it up.<br>free: all free chunks together.<br>"
     "wasted: bytes of chunks in use that were not requested."
 )
 
@@ -274,7 +274,7 @@ def sizes_panel(found: Diagnosis, look: Look) -> Panel:
 def _sizes(found: Diagnosis) -> dict[str, int | None]:
     """The bars, from the top; None: unknown."""
     return {
-        "asked": found.rounded,
+        "asked": found.requested,
         "largest free chunk": found.largest_free_chunk if found.knows("largest_free_chunk") else None,
         "free": found.free_bytes if found.knows("free_bytes") else None,
         "wasted": found.wasted if found.recorded.has_heap else None,

@@ -276,7 +276,8 @@ def _request(
     colour, level = theme.oom if failed else theme.text, found.rounded / divisor
     label = labels.name(request.label) if request is not None else ""
     name = f" {harmless(label, _LONGEST)}" if label else ""
-    text = f"<b>{'failed' if failed else 'asked'}: {format_bytes(found.rounded)}</b>{name}"
+    size = 0 if request is None else request.size
+    text = f"<b>{'failed' if failed else 'asked'}: {format_bytes(size)}</b>{name}"
     shown = 1 if request is not None else 0
     line = {
         "type": "scatter",

@@ -8,14 +8,14 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 
 from bfcviz.figures.colouring import colouring
-from bfcviz.figures.panel import Panel
+from bfcviz.figures.panel import Panel, Picture
 from bfcviz.figures.text import axis_unit, exact_bytes, harmless
 from bfcviz.figures.theme import Theme, contrasting
 from bfcviz.figures.view import HeapData, View
@@ -196,6 +196,12 @@ def _hover(part: HolderPart, parts: Sequence[HolderPart], found: Holders) -> str
     if part.row >= 0 and 0 < part.own_bytes < part.bytes:
         lines.append(f"{exact_bytes(part.own_bytes)} of it in no rectangle below")
     return "<br>".join(lines)
+
+
+def draw_holders(model: Model, by: str, look: Look) -> Picture:
+    """The picture of who holds the memory in use at the model's step, by another property than the name."""
+    view = replace(VIEW, data=lambda heap, look: icicle_of(heap, look, by))
+    return view.draw(model, look)
 
 
 VIEW: Final = View(

@@ -5,13 +5,13 @@ own or as one of several in a dashboard, and an update is the difference between
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -26,6 +26,9 @@ from bfcviz.figures.theme import Theme, template
 # web addresses that builds its grammar at import: as long as all other imports of an Inspector together.
 
 _RENDERERS: Final = "plotly.io._renderers"
+
+_OF_PAGES: Final = {"plotly_mimetype", "jupyterlab", "nteract", "vscode"}
+"""Renderers that give the page a figure as data; the page draws it."""
 
 
 class _OnFirstUse(ModuleType):
@@ -179,6 +182,9 @@ class Picture(go.Figure):  # type: ignore[misc]
     _table: pa.Table | None = None
     _facts: str = ""
     _notes: tuple[PanelNote, ...] = ()
+    _theme: Theme | None = None
+    draws_still: ClassVar[Callable[["Page", Theme], str] | None] = None
+    """Draws a page without a script. `svg` sets it, which imports this module."""
 
     def with_facts(self, facts: str) -> "Picture":
         """Set the line that exported pages and images show below the figure; return the figure."""
@@ -216,7 +222,27 @@ class Picture(go.Figure):  # type: ignore[misc]
         super().show(*args, **{**kwargs, "config": CONFIG | kwargs.get("config", {})})
 
     def _ipython_display_(self) -> None:
-        self.show()
+        """Display the figure, and beside it the same without a script: for what shows a saved notebook."""
+        import_renderers()
+        still = self.still()
+        if not still or import_module(_RENDERERS).renderers.default not in _OF_PAGES:
+            self.show()
+            return
+        from IPython.display import display  # noqa: PLC0415  slow, and there where a notebook asks
+
+        renderer = import_module("plotly.io.base_renderers").PlotlyRenderer(config=CONFIG)
+        display({**renderer.to_mimebundle(self.to_dict()), "image/svg+xml": still}, raw=True)
+
+    def still(self) -> str:
+        """The figure as an `svg` element, without a script; empty where the user added what cannot be drawn so."""
+        page = Page([each.to_plotly_json() for each in self.data], self.layout.to_plotly_json())
+        if self._theme is None or Picture.draws_still is None:
+            return ""
+        try:
+            drawn = Picture.draws_still(page, self._theme)
+        except (NotImplementedError, LookupError):
+            return ""
+        return drawn.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)  # a file of its own
 
 
 @dataclass(frozen=True)
@@ -294,6 +320,7 @@ def compose(
     picture = Picture(data=page.data, layout=page.layout, _validate=False)
     for part in (picture, picture.layout, *picture.data):
         part._validate = True  # noqa: SLF001  plotly has no public way
+    picture._theme = theme  # noqa: SLF001  of this module
     return picture.with_notes(panels)
 
 

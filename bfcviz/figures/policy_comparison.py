@@ -881,9 +881,7 @@ class _Maps:
         found = [*shape(visible, labels), _frames(self._framed(regions, visible), visible)]
         if exact:
             wide = visible.pieces.right - visible.pieces.left > _HOVERED * visible.screen
-            points = hover.points_in_pieces(
-                chunks, visible.pieces.only(wide), visible.part, labels, model.step
-            )
+            points = hover.points_in_pieces(chunks, visible.pieces.only(wide), visible.part, labels)
             found.append(
                 {
                     "type": "scatter",
@@ -940,7 +938,7 @@ def _rows_of(regions: NDArray[np.void], width: int) -> Rows:
     whole["size"] = regions["size"].sum()
     rows = -(-whole["size"].astype(np.int64) // width)
     first = np.concatenate([[0], np.cumsum(rows)]).astype(np.intp)
-    return Rows(width, whole["address"], whole["size"], whole["slot"], first)
+    return Rows(width, whole["address"], whole["size"], whole["slot"], first, np.arange(len(whole)))
 
 
 def _frames(pieces: Pieces | None, visible: VisibleChunks) -> dict[str, Any]:

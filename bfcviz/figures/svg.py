@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.figures.panel import Page
+from bfcviz.figures.panel import Page, Picture
 from bfcviz.figures.theme import FONT, Theme, axis_style
 from bfcviz.figures.view import VIEWS
 from bfcviz.figures.view_options import Look
@@ -68,6 +68,9 @@ def as_svg(page: Page, theme: Theme, width: int = WIDTH) -> str:
         f'aria-label="{escape(unescape("; ".join(titles)))}" font-family="{escape(FONT)}" font-size="{_TEXT}" '
         f'fill="{theme.text}">{"".join(drawn)}</svg>'
     )
+
+
+Picture.draws_still = as_svg
 
 
 def picture(name: str, model: Model, look: Look, *, width: int = WIDTH, highest: int | None = None) -> str:

@@ -208,6 +208,7 @@ def axis_style(theme: Theme) -> dict[str, Any]:
     }
 
 
+@lru_cache
 def template(theme: Theme) -> go.layout.Template:
     """The plotly template of `theme`: fonts, paper, grid, hover box, legend."""
     axis = axis_style(theme)

@@ -135,11 +135,19 @@ class HeapData:
 
 @dataclass(frozen=True)
 class Tab:
-    """A tab of a dashboard: its name, its text, and the name it had in earlier versions, which stays valid."""
+    """A tab of a dashboard.
+
+    Attributes:
+        name: its name, a value of `Inspector.views`.
+        text: its text.
+        was: the name it had in earlier versions, which stays valid.
+        folded: it is not offered as a tab; `everything` and its name show it.
+    """
 
     name: str
     text: str
     was: str = ""
+    folded: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Classify, Colouring
 from bfcviz.figures.theme import Theme, ThemeName, mixed, theme_of, translucent
+from bfcviz.model.filters import found_by
 from bfcviz.model.grouping import Grouping, HolderChoice, grouping, members
 
 # ------------------------------------------------------------------------------
@@ -59,7 +60,8 @@ class Look:
         since: an earlier step: chunks are coloured by what grew since then; None: by `colour`.
         hovered: the holder that the user points at: its chunks are drawn in full colour, the others faded; None: none.
         holder: the holder that every view and table is filtered by, drawn as `hovered` is; None: no filter.
-        search: text in the labels of the chunks to outline in the colour of search; None: no search.
+        search: what to find, see `bfcviz.model.filters.search_filter`: what it does not find is faded, and in the map
+            what it finds is outlined; None: no search.
         legend: whether a legend names the classes of chunks; not where a list beside the picture does.
         map_pixels: width and height of the region map's plot: names are written where they have room.
     """
@@ -95,7 +97,7 @@ PLAIN = Look()
 
 
 # ------------------------------------------------------------------------------
-# Fading: the chunks outside of the holder that the user points at, or filters by, are drawn faded.
+# Fading: the chunks outside of the holder that the user points at or filters by, or that a search does not find.
 
 FADE: Final = 0.78
 """The share of the paper's colour in a faded one."""
@@ -103,9 +105,20 @@ FADE: Final = 0.78
 _groupings: WeakKeyDictionary[Trace, dict[tuple[int, str], tuple[int, Grouping]]] = WeakKeyDictionary()
 
 
-def choice_of(look: Look) -> HolderChoice | None:
-    """The holder whose chunks are drawn in full colour; None: all are."""
-    return look.hovered or look.holder
+@dataclass(frozen=True)
+class SearchChoice:
+    """The chunks that a search finds; see `bfcviz.model.filters.search_filter`."""
+
+    text: str
+
+
+Choice = HolderChoice | SearchChoice
+
+
+def choice_of(look: Look) -> Choice | None:
+    """The holder, or else the search, whose chunks are drawn in full colour; None: all are."""
+    searched = SearchChoice(look.search) if look.search and look.search.strip() else None
+    return look.hovered or look.holder or searched
 
 
 def faded(trace: Trace, pool: int, look: Look, records: NDArray[np.void]) -> NDArray[np.bool_]:
@@ -114,8 +127,8 @@ def faded(trace: Trace, pool: int, look: Look, records: NDArray[np.void]) -> NDA
     Args:
         trace: the events.
         pool: the heap of the trace, by number.
-        look: has the holder.
-        records: chunks or lifetimes, with the fields label, thread, stream and born.
+        look: has the holder or the search.
+        records: chunks or lifetimes, with the fields address, size, label, thread, stream and born.
     """
     choice = choice_of(look)
     if choice is None or not len(records):
@@ -123,8 +136,12 @@ def faded(trace: Trace, pool: int, look: Look, records: NDArray[np.void]) -> NDA
     return _outside(trace, pool, choice, records)
 
 
-def _outside(trace: Trace, pool: int, choice: HolderChoice, records: NDArray[np.void]) -> NDArray[np.bool_]:
-    outside = ~members(grouping_of(trace, pool, choice.by), choice)(records)
+def _outside(trace: Trace, pool: int, choice: Choice, records: NDArray[np.void]) -> NDArray[np.bool_]:
+    if isinstance(choice, SearchChoice):
+        belongs = found_by(trace.labels, choice.text)
+    else:
+        belongs = members(grouping_of(trace, pool, choice.by), choice)
+    outside = ~belongs(records)
     return outside & records["in_use"] if "in_use" in (records.dtype.names or ()) else outside
 
 
@@ -136,7 +153,7 @@ class _FadedClasses:
     count: int
     trace: Trace
     pool: int
-    choice: HolderChoice
+    choice: Choice
 
     def __call__(self, records: NDArray[np.void], step: int) -> NDArray[np.integer]:
         pale = _outside(self.trace, self.pool, self.choice, records)

@@ -19,10 +19,12 @@ from typing import Any, Final, Protocol
 
 from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.labels import without_surrogates
+from bfcviz.events.origin import PROCESS_PEAK
 from bfcviz.events.storage.recording import Recording, remove_files
 from bfcviz.events.storage.recording_set import claim_subfolder
 from bfcviz.frameworks import WatchRequest, resolve, way_of
 from bfcviz.live import heap_provider, labels
+from bfcviz.live.headroom import peak_of_process
 from bfcviz.live.heap_provider import HeapProvider
 from bfcviz.live.numpy import serve
 from bfcviz.live.startup.sitecustomize import UNWRITTEN, tell
@@ -216,6 +218,8 @@ class ProcessRecording:
             if self.recording is not None:
                 for name in self.source.left_out(self.recording.log):
                     tell(self._order, "left out", name)
+                if (peak := peak_of_process()) is not None:
+                    self.recording.add_detail(PROCESS_PEAK, peak)
                 self._close(self.recording)
 
     def _close(self, recording: Recording) -> None:

@@ -3,9 +3,11 @@
 Events are read a block at a time: memory is bounded by a block and the result. `chunk_order` filters and orders chunks.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Events, Kind, bin_numbers
 from bfcviz.events.trace import Trace
-from bfcviz.units import format_bytes
+from bfcviz.units import format_bytes, parse_bytes
 
 # ------------------------------------------------------------------------------
 # Filters of events and chunks, and the events of a trace that match one.
@@ -131,6 +133,44 @@ class Filter:
         for each in self.also:
             matching_rows &= each.holds(rows)
         return matching_rows
+
+
+_SIZE_BOUND: Final = re.compile(
+    r"(?:^|\s)([<>])=?\s*(\d+(?:\.\d+)?\s*(?:[KMGTPE](?:i?B)?|B)?)(?=\s|$)", re.IGNORECASE
+)
+
+
+def search_filter(text: str) -> Filter:
+    """What the user types into a search box as conditions.
+
+    Args:
+        text: words in a label, a frame of its stack, a file, a shape or a type; or `0x...`, an address; and bounds of
+            the size such as `>100MiB` or `<1 GiB`.
+    """
+    bounds: dict[str, list[int]] = {">": [], "<": []}
+    for sign, size in _SIZE_BOUND.findall(text):
+        bounds[sign].append(parse_bytes(size))
+    rest = " ".join(_SIZE_BOUND.sub(" ", text).split())
+    least, most = max(bounds[">"], default=None), min(bounds["<"], default=None)
+    return Filter(rest, least, most)
+
+
+_searches: Final[WeakKeyDictionary[Labels, LabelSearch]] = WeakKeyDictionary()
+"""The last search in these labels: several views make the same one."""
+
+
+def found_by(labels: Labels, text: str) -> Callable[[NDArray[np.void]], NDArray[np.bool_]]:
+    """A function that says which records a search finds; they have the fields address, size and label.
+
+    Args:
+        labels: the labels of the records.
+        text: as for `search_filter`.
+    """
+    wanted = search_filter(text)
+    search = _searches.get(labels)
+    if search is None or search.text != wanted.text:
+        search = _searches[labels] = LabelSearch(labels, wanted.text)
+    return lambda records: wanted.matches(records, records["size"], search)
 
 
 @dataclass(frozen=True)

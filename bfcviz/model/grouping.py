@@ -18,6 +18,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.model.kinds import UNKNOWN as UNKNOWN_KIND
 from bfcviz.model.kinds import MemoryKinds
 from bfcviz.model.navigation import BEGINS, events_of, phase_ends
+from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------
 # Holder paths: the parts of an op's name, the frames of a stack, and the place in the code of an allocation.
@@ -157,6 +158,7 @@ UNNAMED: Final = {
     "stream": "no stream",
     "phase": "no phase",
     "kind": UNKNOWN_KIND,
+    "size": "no size",
 }
 """What holders can be found by -> the name of the holder of all memory without it."""
 
@@ -172,7 +174,8 @@ class Grouping:
 
     Attributes:
         by: one of `UNNAMED`.
-        codes: gives a number for each record, from its label, thread, stream or born. Several may have the same path.
+        codes: gives a number for each record, from its label, thread, stream, born or size. Several may have the same
+            path.
         path: gives the path of a number.
     """
 
@@ -217,12 +220,36 @@ def grouping(trace: Trace, pool: int, by: str) -> Grouping:
     if by == "kind":
         kinds = MemoryKinds(trace, pool)
         return Grouping(by, kinds.of, kinds.path)
+    if by == "size":
+        sizes = _Sizes()
+        return Grouping(by, sizes.numbers, sizes.path)
     if by in _BY_LABEL:
         labels, path = trace.labels, _BY_LABEL[by]
         return Grouping(by, lambda records: records["label"], lambda number: path(labels, number))
     names = trace.origin.details.get("threads", {}) if by == "thread" else {}
     known = names if isinstance(names, Mapping) else {}
     return Grouping(by, lambda records: records[by], lambda number: (_numbered(by, number, known),))
+
+
+class _Sizes:
+    """Numbers sizes in the order in which they are first seen: what tells memory without a name apart."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, int] = {}
+        self._sizes: list[int] = []
+
+    def numbers(self, records: NDArray[np.void]) -> NDArray[np.intp]:
+        """The number of the size of each record."""
+        sizes, place = np.unique(records["size"], return_inverse=True)
+        for size in sizes.tolist():
+            if size not in self._numbers:
+                self._numbers[size] = len(self._sizes)
+                self._sizes.append(size)
+        return np.array([self._numbers[size] for size in sizes.tolist()], np.intp)[place]
+
+    def path(self, number: int) -> Path:
+        """The size as text: sizes of the same text are one holder."""
+        return (f"chunks of {format_bytes(self._sizes[number])}",)
 
 
 def _op(labels: Labels, number: int) -> Path:
@@ -280,7 +307,7 @@ class HolderChoice:
 def members(how: Grouping, choice: HolderChoice) -> Callable[[NDArray[np.void]], NDArray[np.bool_]]:
     """A function that says for each record whether it belongs to `choice`; `how` groups by `choice.by`.
 
-    The records have the fields label, thread, stream and born; free chunks have to be left out by the caller. Keep the
+    The records have the fields label, thread, stream, born and size; the caller leaves free chunks out. Keep the
     function for more records: it looks at each path once.
     """
     held = np.zeros(0, np.int8)  # code -> 1: it belongs, 0: it does not, -1: not looked at yet

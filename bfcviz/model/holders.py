@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.answers import Answer
+from bfcviz.answers import Answer, AnswerTable
 from bfcviz.events.origin import requested_bytes_known
 from bfcviz.events.row_copy import taken
 from bfcviz.events.schema import Events, Kind
@@ -388,6 +388,20 @@ class Holders(Answer):
         )
 
     @property
+    def tables(self) -> Sequence[AnswerTable]:
+        """The largest holders, each indented below the one around it."""
+        rows = [
+            (
+                f"{'  ' * part.depth}{_part_name(part)}",
+                format_bytes(part.bytes),
+                f"{100 * part.bytes / max(self.bytes_in_use, 1):.1f} %",
+                f"{part.chunks:,}",
+            )
+            for part in summary(self, _LINES, _LEAST_SHARE)
+        ]
+        return [AnswerTable((self.by.replace("_", " "), "bytes", "share", "chunks"), rows)]
+
+    @property
     def bytes_in_use(self) -> int:
         """All bytes in use."""
         return int(self.rows["bytes"][0])
@@ -507,7 +521,7 @@ _LINES: Final = 30
 """Holders in the text, about."""
 
 _LEAST_SHARE: Final = 0.005
-_WIDTH: Final = 56  # characters of a name; the middle of a longer one is left out
+_WIDTH: Final = 48  # characters of a name; the middle of a longer one is left out
 
 
 def holder_lines(found: Holders) -> list[str]:
@@ -518,16 +532,18 @@ def holder_lines(found: Holders) -> list[str]:
 
 def _holder_line(part: "HolderPart", found: Holders) -> str:
     share = part.bytes / max(found.bytes_in_use, 1)
-    name = (
-        f"other ({part.holders:,} {'holder' if part.holders == 1 else 'holders'})"
-        if part.row < 0
-        else part.name
-    )
+    name = _part_name(part)
     if len(name) > _WIDTH:
         name = f"{name[: _WIDTH // 3]}…{name[-(_WIDTH - _WIDTH // 3 - 1) :]}"
     return (
         f"{format_bytes(part.bytes):>11} {100 * share:>5.1f} % {part.chunks:>8,}  {'  ' * part.depth}{name}"
     )
+
+
+def _part_name(part: HolderPart) -> str:
+    if part.row >= 0:
+        return part.name
+    return f"other ({part.holders:,} {'holder' if part.holders == 1 else 'holders'})"
 
 
 def summary(found: Holders, most: int, least_share: float = 0.0) -> list[HolderPart]:

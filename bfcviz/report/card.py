@@ -5,7 +5,9 @@ from typing import Final
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, peak_headline, request_words
 from bfcviz.analysis.short_names import path_end
+from bfcviz.analysis.why import diagnose, first_failure, opening
 from bfcviz.events.origin import facts_of
+from bfcviz.events.trace import Trace
 from bfcviz.figures.svg import SHOWN, picture
 from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import following, holder_rules, holder_variables
@@ -90,6 +92,17 @@ def peak_card(model: Model, says: str = "") -> str:
     return _card(model, peak_headline(model), [fact for fact in facts if fact], None, "")
 
 
+def first_screen(trace: Trace) -> str:
+    """The card of what a dashboard of this trace opens at: the first failure, else the peak or the state."""
+    pool, step = opening(trace)
+    model = Model(trace, pool)
+    if first_failure(trace) is None:
+        model.seek(step)
+        return peak_card(model)
+    model.seek(step - 1)
+    return failure_card(model, diagnose(trace, step - 1, model))
+
+
 def _card(model: Model, headline: str, facts: Sequence[str], found: Diagnosis | None, advice: str) -> str:
     kind = "bfcviz-card bfcviz-report" if found is None else "bfcviz-card bfcviz-failure"
     lines = "".join(f'<div class="facts">{_safe(fact)}</div>' for fact in facts)
@@ -129,7 +142,7 @@ def _bars(model: Model, found: Diagnosis | None) -> list[SizeBar]:
     if found is not None:
         sizes["wasted"] = found.wasted
         sizes |= {name: None for name in sizes if name != "wasted" and not found.knows(name)}
-    request = [] if found is None else [SizeBar("asked", found.rounded, "asked failed")]
+    request = [] if found is None else [SizeBar("asked", found.requested, "asked failed")]
     return [
         *request,
         SizeBar("largest free", sizes["largest_free_chunk"], "free"),

@@ -388,7 +388,8 @@ def _map_panel(model: Model, look: Look) -> Panel:
         "showlegend": False,
     }
     panel = region_panel(model, None, look)
-    caption = "addresses rise left to right, then down; widths to scale; Ctrl and the wheel zoom"
+    order, *_ = panel.caption.split(";")
+    caption = f"{order}; widths to scale; Ctrl and the wheel zoom"
     return replace(panel, traces=[nothing], legend=False, caption=caption)
 
 
@@ -516,7 +517,7 @@ body{{max-width:1500px}}
   background:var(--paper);border:1px solid var(--muted);overflow-wrap:anywhere}}
 #tip *{{unicode-bidi:isolate}}
 .step-line{{position:absolute;left:-1px;width:2px;background:var(--mark);pointer-events:none}}
-#app #slider{{display:block;padding:0;border:0;accent-color:var(--in-use);margin-bottom:14px}}
+#app #slider{{display:block;width:100%;padding:0;border:0;accent-color:var(--in-use);margin-bottom:14px}}
 .bars{{display:grid;grid-template-columns:1fr 1fr;gap:0 12px}}
 .bars>*{{min-width:0}}
 aside{{min-width:0;overflow-wrap:anywhere}}

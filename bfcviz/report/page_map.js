@@ -5,6 +5,7 @@
 import { FREE_CHUNK, IN_USE, NOTHING } from "./page_heap.js";
 
 const WRAPPED_ROWS = 16; // rows, if the regions alone do not need more
+const MANY_REGIONS = 64; // of more, those of one size lie together
 const TOP = 0.08; // the edges of a box, as parts of a row's height
 const BOTTOM = 0.92;
 const FAINTEST = 0.3; // of a pixel: a lone chunk in it stays visible
@@ -22,14 +23,16 @@ const THINNEST = 0.5; // pixels of an outline in low rows
 
 export const STRONG = 3; // pixels of an outline that must be seen
 
-// The rows of regions (by address): a long region wraps like text. `first` is the first row of each.
+// The rows of regions (by address): a long region wraps like text. Many regions lie by size, the largest first. `first`
+// is the first row of each; they are in the order of their rows.
 export function lay_out(regions) {
   const allowed = regions.length <= WRAPPED_ROWS / 2 ? WRAPPED_ROWS : regions.length + WRAPPED_ROWS;
   const needed = (width) => regions.reduce((sum, region) => sum + Math.ceil(region.size / width), 0);
   let width = 256;
   while (regions.length && needed(width) > allowed) width *= 2;
   let rows = 0;
-  const placed = regions.map((region) => {
+  const in_order = regions.length > MANY_REGIONS ? [...regions].sort((one, other) => other.size - one.size) : regions;
+  const placed = in_order.map((region) => {
     const first = rows;
     rows += Math.ceil(region.size / width);
     return { ...region, first };

@@ -734,7 +734,7 @@ class Page {
     const unknown = (text) => (data.free_known ? text : "unknown");
     const rows = [
       ["in use", format_bytes(heap.bytes_in_use), `${counted(heap.chunks_in_use)} chunks`],
-      ["pool", format_bytes(heap.pool_bytes), `${counted(heap.regions.size)} regions${data.limit === null ? "" : `, limit ${format_bytes(data.limit)}`}`],
+      ["pool", format_bytes(heap.pool_bytes), `${counted(heap.regions.size)} region${heap.regions.size === 1 ? "" : "s"}${data.limit === null ? "" : `, limit ${format_bytes(data.limit)}`}`],
       ["free", unknown(format_bytes(heap.free_bytes)), unknown(`${counted(heap.chunks_free)} chunks`)],
       ["largest free", unknown(format_bytes(heap.largest_free_chunk)), unknown(`external fragmentation ${share(heap.free_bytes - heap.largest_free_chunk, heap.free_bytes)}`)],
     ];
@@ -836,9 +836,18 @@ class Page {
     ids.hits.textContent = `${counted(found.length)} chunks, ${format_bytes(bytes)}`;
   }
 
+  // Bytes of the request that failed with the event before the step; null: none did.
+  failed_request() {
+    const at = this.event_at();
+    const { kind, requested } = this.heap.events;
+    return at >= 0 && kind[at] === OOM && requested[at] ? requested[at] : null;
+  }
+
   draw_answer() {
     const { ids, data } = this;
-    this.fit = this.wanted === null ? null : fit_of(data, this.wanted);
+    const failed = this.failed_request();
+    this.fit = this.wanted === null && failed === null ? null : fit_of(data, this.wanted ?? failed);
+    if (this.fit && this.fit.size === failed) this.fit.grows = false; // it failed: the pool did not grow for it
     ids.answer.textContent = this.fit ? fit_sentence(this.fit, data) : "";
   }
 

@@ -19,12 +19,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from bfcviz.errors import LiveError, MissingExtra
+from bfcviz.errors import LiveError
 from bfcviz.events.schema import EVENT
 from bfcviz.frameworks import resolve
 from bfcviz.live.heap_provider import is_on_host
@@ -231,7 +230,7 @@ class FlightRecorder:
                 if len(trace) > trace.first:
                     self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                     first = made[0].name[:2] if made else f"{self._next_number():02}"
-                    path = self.folder / f"{first}-{name}{f'-heap{number}' if number else ''}.parquet"
+                    path = self.folder / f"{first}-{name}{f'-heap{number}' if number else ''}.bfc"
                     convert(trace, path, overwrite=True)
                     path.chmod(0o600)
                     made.append(path)
@@ -240,7 +239,7 @@ class FlightRecorder:
 
     def _next_number(self) -> int:
         """The first that no file has: an earlier run of this rank may have left some."""
-        numbers = [path.name.partition("-")[0] for path in self.folder.glob("*-*.parquet")]
+        numbers = [path.name.partition("-")[0] for path in self.folder.glob("*-*.bfc")]
         return 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
 
 
@@ -273,17 +272,12 @@ def flight_recorder(
 
     Raises:
         LiveError: this is not the main thread, or `bfcviz.watch` would raise it.
-        MissingExtra: pyarrow is not installed, which writes the files.
         ValueError: a size is none.
     """
     if threading.current_thread() is not threading.main_thread():
         raise LiveError(
             "the flight recorder starts in the main thread, which gets signals and errors: start it there"
         )
-    if (
-        "path" not in options and find_spec("pyarrow") is None
-    ):  # the moment of a failure is too late to say so
-        raise MissingExtra("the flight recorder, which writes Parquet files,", "pyarrow", "tables")
     events = max(parse_bytes(keep, "keep") // EVENT.itemsize, 1)
 
     def make(recorder: FlightRecorder) -> Watch:
@@ -316,6 +310,8 @@ def begin(order: Order, framework: str) -> str:
     """
     if is_launcher():
         return "launcher"
+    import bfcviz.exporters.convert  # noqa: F401, PLC0415  now: later this Python may not find bfcviz
+
     request = resolve(framework, order["way"], order["options"])
     asked: dict[str, Any] = {framework: {"way": request.way, **request.options}}
     recordings.append(flight_recorder(folder=order["folder"], **order["flight"], **asked))

@@ -17,7 +17,7 @@ import numpy as np
 
 from bfcviz.errors import BfcvizError, InvalidRequest
 from bfcviz.events.origin import BEGIN_MARKS
-from bfcviz.extras import arrow
+from bfcviz.extras import arrow, arrow_schema
 from bfcviz.formats.tensorflow import COLLECTION
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
@@ -167,9 +167,7 @@ class Comparison:
         Raises:
             MissingExtra: pyarrow is not installed.
         """
-        pa = arrow("to_arrow()")
-        types = [(name, getattr(pa, kind)()) for name, kind in _COLUMNS.items()]
-        return pa.Table.from_pylist(self.to_rows(), pa.schema(types))
+        return arrow("to_arrow()").Table.from_pylist(self.to_rows(), arrow_schema(_COLUMNS))
 
     def first_difference(self, one: str, other: str) -> FirstDifference | None:
         """The first request that the policies of these names place differently; None: there is none.

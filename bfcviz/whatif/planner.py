@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
 from time import monotonic
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.errors import BrokenInvariant, InvalidRequest
 from bfcviz.events.trace import Trace
+from bfcviz.extras import arrow, arrow_schema
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.native import MAX_REGIONS
 from bfcviz.whatif.canonical_search import FOUND, IMPOSSIBLE, CanonicalSearch, PackingProblem
@@ -21,6 +21,9 @@ from bfcviz.whatif.outcome import DriverCalls, Outcome, failed_allocations
 from bfcviz.whatif.policies.first_fit import FirstFitPool
 from bfcviz.whatif.policy import NO_LIMIT, Policy, PoolPolicy, checked_limit, origin_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream
+
+if TYPE_CHECKING:
+    from pyarrow import Table
 
 # ------------------------------------------------------------------------------
 # Interval packing: offsets for blocks whose lifetimes are all known, as low as possible.
@@ -232,23 +235,27 @@ def _placed(lifetimes: Lifetimes, order: NDArray[np.intp], exact: int) -> NDArra
     return offset
 
 
-_TABLE: Final = pa.schema(
-    [
-        ("allocation", pa.int64()),  # its number, in the order of the requests for memory that are not empty
-        ("request", pa.int64()),  # index among all requests: allocations, frees and marks
-        ("freed_at", pa.int64()),  # index of the request that frees it; null: none does
-        ("event", pa.int64()),  # index of its event in the trace; null: it is older than the trace
-        ("requested", pa.int64()),  # bytes
-        ("size", pa.int64()),  # bytes in the plan
-        ("offset", pa.int64()),  # bytes from the start of the region
-        ("stream", pa.int64()),
-        ("label", pa.string()),
-    ]
-)
+_TABLE: Final = {
+    "allocation": "int64",  # its number, in the order of the requests for memory that are not empty
+    "request": "int64",  # index among all requests: allocations, frees and marks
+    "freed_at": "int64",  # index of the request that frees it; null: none does
+    "event": "int64",  # index of its event in the trace; null: it is older than the trace
+    "requested": "int64",  # bytes
+    "size": "int64",  # bytes in the plan
+    "offset": "int64",  # bytes from the start of the region
+    "stream": "int64",
+    "label": "string",
+}
+"""Column of the table -> its type, as pyarrow calls it."""
 
 
-def plan_table(plan: PackingPlan, stream: RequestStream) -> pa.Table:
-    """The place of each allocation, in the order of the requests; for an allocator that follows the plan."""
+def plan_table(plan: PackingPlan, stream: RequestStream) -> "Table":
+    """The place of each allocation, in the order of the requests; for an allocator that follows the plan.
+
+    Raises:
+        MissingExtra: pyarrow is not installed.
+    """
+    pa = arrow("the table of a plan")
     lifetimes, names = plan.lifetimes, stream.label_names
     used = np.flatnonzero(lifetimes.size > 0)
     used = used[np.argsort(lifetimes.start[used])]
@@ -266,7 +273,7 @@ def plan_table(plan: PackingPlan, stream: RequestStream) -> pa.Table:
         rows["stream"].astype(np.int64),
         [names.get(label, "") for label in rows["label"].tolist()],
     ]
-    return pa.Table.from_arrays([pa.array(column) for column in columns], schema=_TABLE)
+    return pa.Table.from_arrays([pa.array(column) for column in columns], schema=arrow_schema(_TABLE))
 
 
 def check_plan(plan: PackingPlan) -> None:

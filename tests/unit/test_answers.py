@@ -1,6 +1,7 @@
 """What a result shows at a prompt and in a notebook: a short text with the answer first, and the same as HTML."""
 
 import re
+from html import unescape
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from unit.figures.synthetic import PlainHeap
 
 import bfcviz
 from bfcviz.answers import MOST_LINES, Answer
+from bfcviz.errors import BfcvizError
 
 CONV = bfcviz.sample("conv")
 GROWS = "bfc:allow_growth=true"
@@ -20,6 +22,7 @@ MAKERS = {
     "holders": lambda: bfcviz.holders(CONV, "peak"),
     "leaks": lambda: bfcviz.leaks(CONV),
     "growths": lambda: bfcviz.growths(CONV),
+    "what grew": lambda: bfcviz.what_grew(CONV, 33_000),
     "trace": lambda: bfcviz.open(CONV),
     "replay": lambda: bfcviz.replay(CONV, GROWS),
     "compare": lambda: bfcviz.compare_recordings(CONV, CONV),
@@ -43,10 +46,34 @@ def test_a_prompt_shows_a_few_lines(answer):
 
 def test_a_notebook_shows_the_whole_text(answer):
     html = answer._repr_html_()
-    text = re.sub(r"<[^>]+>", "\n", html).replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&")
-    text = text.replace("&#x27;", "'").replace("&quot;", '"')
-    assert text.split() == str(answer).split()
+    first, _, rest = html.partition("</div>")
+    shown = f"{first}</div>{''.join(re.findall('(?s)<pre.*</pre>', rest))}"  # without the tables
+    assert unescape(re.sub(r"<[^>]+>", "\n", shown)).split() == str(answer).split()
     assert re.search(r"font-weight:600\">[^<]{15,}</div>", html)
+
+
+@pytest.mark.parametrize("name", ["why", "holders", "leaks", "compare", "what grew"])
+def test_a_notebook_shows_tables_and_a_figure(name):
+    answer = MAKERS[name]()
+    cells = [re.findall(r"<td[^>]*>([^<]*)</td>", table.html) for table in answer.tables]
+    assert all(cells)
+    assert answer._repr_html_().count("<table") == len(cells)
+    figure = answer.figure(theme="dark")
+    assert len(figure.data) > 0
+    assert figure.table.num_rows > 0
+
+
+def test_numbers_of_a_figure_and_of_the_answer_agree_to_the_digit():
+    failed = MAKERS["why"]()
+    shown = " ".join(str(each.text) for each in failed.figure().data if each.type == "bar")
+    sizes = dict(failed.tables[0].rows)
+    assert sizes["largest free chunk"].split(",")[0] in shown
+    assert sizes["free in the pool"].split(" in ")[0] in shown
+
+
+def test_a_text_has_nothing_to_draw():
+    with pytest.raises(BfcvizError, match=r"bfcviz\.draw"):
+        MAKERS["why of a text"]().figure()
 
 
 @pytest.mark.parametrize("name", ["holders", "leaks", "trace"])

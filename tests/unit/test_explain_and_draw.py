@@ -86,7 +86,7 @@ def test_a_picture_takes_the_size_of_a_request_as_text(folder):
 
 def test_holders_and_leaks_of_any_source(folder):
     given = sources(folder)
-    trees = [bfcviz.holders(each) for each in given]
+    trees = [bfcviz.holders(each, "last") for each in given]
     assert {tuple(tree.names) for tree in trees} == {("in use", "b")}
     at_peak = bfcviz.holders(folder, "peak")
     assert (at_peak.step, at_peak.bytes_in_use, at_peak.names[1:]) == (
@@ -96,5 +96,9 @@ def test_holders_and_leaks_of_any_source(folder):
     )
     assert {bfcviz.leaks(each).bytes for each in given} == {20 * MIB}
     assert bfcviz.leaks(folder, 0, 3).bytes == 0
-    with pytest.raises(ValueError, match="give a number of events, 'peak'"):
-        bfcviz.holders(folder, "worst")
+    assert (
+        bfcviz.holders(folder).step == bfcviz.holders(bfcviz.open(folder)).step == at_peak.step
+    )  # as in the shell
+    assert bfcviz.holders(folder, "worst").step == bfcviz.worst_fragmentation(folder)
+    with pytest.raises(ValueError, match="'peak'"):
+        bfcviz.holders(folder, "highest")

@@ -33,6 +33,17 @@ def test_an_unknown_name_lists_the_names() -> None:
         bfcviz.sample("oom")
 
 
+def test_a_run_is_found_in_the_second_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(samples, "_FOLDER", tmp_path)
+    with pytest.raises(BfcvizError, match="pip install bfcviz-samples"):
+        bfcviz.sample("lstm")
+    (tmp_path / "bfcviz_samples").mkdir()
+    for name in ("__init__.py", "lstm.xplane.pb.gz"):
+        (tmp_path / "bfcviz_samples" / name).touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert bfcviz.sample("lstm") == tmp_path / "bfcviz_samples" / "lstm.xplane.pb.gz"
+
+
 def test_the_log_and_the_dump_are_one_heap() -> None:
     heaps = []
     for name in FORMATS:

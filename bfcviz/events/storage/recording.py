@@ -320,6 +320,10 @@ class Recording(Closing):
             self._origin = replace(self._origin, details=details)
             self._write_origin(self._origin.to_json())
 
+    def add_detail(self, name: str, value: object) -> None:
+        """Keep a further fact about the run, a JSON value; `close` writes it."""
+        self._origin = replace(self._origin, details={**self._origin.details, name: value})
+
     def trace(self) -> "Trace":
         """The trace of what was recorded so far, as another process would read it."""
         from bfcviz.events.trace import Trace  # noqa: PLC0415  imports pyarrow, which a recorder does not need

@@ -7,7 +7,6 @@ image, whose cost depends on its pixels.
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -23,14 +22,25 @@ from bfcviz.figures.growth import gone_chunks
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.region_map import traces as map_traces
 from bfcviz.figures.region_map.cells import Cells
-from bfcviz.figures.region_map.rows import SPAN, Pieces, Rows, VisibleRows, lay_out, selected, touched
+from bfcviz.figures.region_map.rows import (
+    SPAN,
+    Pieces,
+    Rows,
+    VisibleRows,
+    lay_out,
+    rows_of,
+    selected,
+    touched,
+)
 from bfcviz.figures.region_map.traces import VisibleChunks, boxes_of
 from bfcviz.figures.text import axis_unit, exact_bytes, harmless
 from bfcviz.figures.theme import Paint, Theme, rgb, translucent
 from bfcviz.figures.view import DashboardPlace, HeapData, View
 from bfcviz.figures.view_options import Look, Selected, faded
 from bfcviz.model import Model
+from bfcviz.model.filters import found_by, search_filter
 from bfcviz.model.model import CHUNK
+from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------
 # The matches of a search among the chunks of the region map.
@@ -38,26 +48,13 @@ from bfcviz.model.model import CHUNK
 MOST_FOUND: Final = 300
 """Matches that are outlined; more of them cannot be told apart."""
 
-_known: Final[WeakKeyDictionary[Labels, tuple[str, int, NDArray[np.bool_]]]] = WeakKeyDictionary()
-
-
-def matching_labels(labels: Labels, search: str) -> NDArray[np.bool_]:
-    """Which labels, by number, contain the text, whatever the case of letters."""
-    known = _known.get(labels)
-    if known is not None and known[:2] == (search, len(labels)):
-        return known[2]
-    wanted = search.casefold()
-    found = np.array([wanted in labels.name(number).casefold() for number in range(len(labels))], bool)
-    _known[labels] = search, len(labels), found
-    return found
-
 
 def matches(chunks: NDArray[np.void], labels: Labels, search: str | None) -> NDArray[np.void]:
-    """The chunks in use whose labels contain the text, `MOST_FOUND` at most, the largest; none for no text."""
+    """The chunks that a search finds, the largest `MOST_FOUND`; none for no text. Only an address finds free ones."""
     if not search or not search.strip():
         return chunks[:0]
-    table = matching_labels(labels, search.strip())
-    at = np.flatnonzero(chunks["in_use"] & table[np.minimum(chunks["label"], len(table) - 1)])
+    is_address = search_filter(search).address is not None
+    at = np.flatnonzero(found_by(labels, search)(chunks) & (chunks["in_use"] | is_address))
     if len(at) > MOST_FOUND:
         at = np.sort(at[np.argpartition(~chunks["size"][at], MOST_FOUND)[:MOST_FOUND]])
     found: NDArray[np.void] = chunks[at]
@@ -292,7 +289,7 @@ def region_panel(
     """
     chunks, regions = model.chunks(), model.regions()
     colours = colours or colouring(model.trace, model.pool, look.colour, look.paints, chunks)
-    rows = lay_out(regions)
+    rows = rows_of(model)
     part = rows.part(look.map_window)
     indices, pieces = rows.chunks_in(chunks["address"], part)
     exact = pieces <= EXACT_CHUNKS
@@ -322,7 +319,7 @@ def region_panel(
         map_traces.gone(visible, gone_chunks(model, look.since)),
         *request_marks(visible, answer, model.trace.labels),
         *map_traces.outlines(visible, touched(highlight, model.chunks(), regions), chosen, found),
-        map_traces.hover_points(visible, model.trace.labels, model.step, exact=exact),
+        map_traces.hover_points(visible, model.trace.labels, exact=exact),
         map_traces.note(visible),
     ]
     panel = _panel(visible, traces, look, exact=exact)
@@ -360,10 +357,14 @@ def live_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:
         map_traces.gone(visible, no_spans),
         *request_marks(visible, None, labels),
         *map_traces.outlines(visible, no_spans, no_spans, no_spans),
-        map_traces.hover_points(visible, labels, live_map.step, exact=True),
+        map_traces.hover_points(visible, labels, exact=True),
         map_traces.note(visible),
     ]
     return _panel(visible, traces, look, exact=False)
+
+
+_BY_ADDRESS: Final = "addresses rise left to right, then down"
+_BY_SIZE: Final = "many regions, the largest first"
 
 
 def _panel(visible: VisibleChunks, traces: list[dict[str, Any]], look: Look, *, exact: bool) -> Panel:
@@ -371,7 +372,7 @@ def _panel(visible: VisibleChunks, traces: list[dict[str, Any]], look: Look, *, 
     return Panel(
         name="region_map",
         title="Region map",
-        caption=f"addresses rise left to right, then down; widths to scale; "
+        caption=f"{_BY_SIZE if rows.are_by_size else _BY_ADDRESS}; widths to scale; "
         f"coloured by {COLOURINGS.get(visible.colours.name, visible.colours.name)}",
         definition=_DEFINITION,
         traces=traces,
@@ -392,7 +393,7 @@ def chunk_at(model: Model, x: float, y: float, look: Look) -> np.void | None:
         y: in rows.
         look: the look of the map.
     """
-    chunks, rows = model.chunks(), lay_out(model.regions())
+    chunks, rows = model.chunks(), rows_of(model)
     span = _span(rows, look)
     offset, row = x * axis_unit(span)[0], int(np.floor(y))
     if not (0 <= row < len(rows) and 0 <= offset < rows.width):
@@ -461,13 +462,17 @@ def _yaxis(rows: Rows, part: VisibleRows, look: Look) -> dict[str, Any]:
         "zeroline": False,
         "showline": False,
         "scaleanchor": False,
-        "title": {"text": "row: region, or offset in the region"},
+        "title": {
+            "text": "row: region, or offset in the region" if not rows.are_by_size else "regions by size"
+        },
     }
 
 
 def _row_names(rows: Rows, part: VisibleRows) -> tuple[list[float], list[str]]:
     """Tick labels of the rows: the region at its first row, else the offset; fewer if there are many rows."""
     divisor, unit = axis_unit(rows.width)
+    if rows.are_by_size and len(part) > _MOST_TICKS:
+        return _size_names(rows, part)
     every = max(1, -(-len(part) // _MOST_TICKS))
     values, texts = [], []
     for row in range(part.first, part.first + len(part), every):
@@ -476,6 +481,25 @@ def _row_names(rows: Rows, part: VisibleRows) -> tuple[list[float], list[str]]:
         values.append(row + 0.5)
         texts.append(f"region {rows.slot[region]}" if offset == 0 else f"+{offset // divisor:,} {unit}")
     return values, texts
+
+
+def _size_names(rows: Rows, part: VisibleRows) -> tuple[list[float], list[str]]:
+    """Tick labels of rows by size: how many regions have each size, beside the middle of their rows."""
+    texts = [format_bytes(size).replace(".0 ", " ") for size in rows.size[rows.order].tolist()]
+    begins = [at for at, text in enumerate(texts) if at == 0 or text != texts[at - 1]]
+    edges = np.append(rows.first[rows.order], len(rows))
+    found = []
+    for begin, end in zip(begins, [*begins[1:], len(texts)], strict=True):
+        top, bottom = max(int(edges[begin]), part.first), min(int(edges[end]), part.stop)
+        if top < bottom:
+            found.append((bottom - top, (top + bottom) / 2, f"{end - begin:,} of<br>{texts[begin]}"))
+    apart = 2 * len(part) / _MOST_TICKS  # a label has two lines
+    kept: list[tuple[float, str]] = []
+    for _, middle, text in sorted(found, reverse=True):
+        beside_ticks = middle > part.stop - apart / 2  # of the x axis
+        if not beside_ticks and all(abs(middle - other) >= apart for other, _ in kept):
+            kept.append((middle, text))
+    return [middle for middle, _ in kept], [text for _, text in kept]
 
 
 def chunk_table(model: Model) -> pa.Table:
@@ -519,7 +543,7 @@ def map_panel(heap: HeapData, look: Look, live_map: LiveMap | None = None) -> Pa
 
 
 def _height(model: Model, look: Look) -> list[int]:
-    return [int(np.clip(26 * len(lay_out(model.regions()).part(look.map_window)), 200, 620))]
+    return [int(np.clip(26 * len(rows_of(model).part(look.map_window)), 200, 620))]
 
 
 def _at(model: Model, _: HeapData, look: Look, x: float, y: float) -> Selected | None:

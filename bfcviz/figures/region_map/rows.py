@@ -87,6 +87,7 @@ class Rows:
         size: bytes of each region, uint64.
         slot: the number of each region.
         first: the first row of each region; a last entry holds the number of rows.
+        order: the regions in the order of their rows: by address, or by size.
     """
 
     width: int
@@ -94,9 +95,15 @@ class Rows:
     size: NDArray[np.uint64]
     slot: NDArray[np.uint16]
     first: NDArray[np.intp]
+    order: NDArray[np.intp]
 
     def __len__(self) -> int:
         return int(self.first[-1])
+
+    @property
+    def are_by_size(self) -> bool:
+        """Whether rows are in the order of the sizes of regions."""
+        return bool((np.diff(self.order) < 0).any())
 
     def pieces(self, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
         """Split address ranges at the ends of rows; each range is not empty and lies inside one region."""
@@ -126,7 +133,8 @@ class Rows:
 
     def region_of(self, row: NDArray[np.intp]) -> NDArray[np.intp]:
         """The index of the region of each row."""
-        return np.searchsorted(self.first, row, side="right") - 1
+        found: NDArray[np.intp] = self.order[np.searchsorted(self.first[self.order], row, side="right") - 1]
+        return found
 
     def chunks_in(self, address: NDArray[np.uint64], part: VisibleRows) -> tuple[NDArray[np.intp], int]:
         """Which chunks are at least partly in `part`, and in how many pieces.
@@ -150,6 +158,8 @@ class Rows:
         low = np.searchsorted(address, base + begin[not_empty].astype(np.uint64), side="right") - 1
         high = np.searchsorted(address, base + end[not_empty].astype(np.uint64), side="left")
         pieces = int((high - low).sum())
+        by_address = np.argsort(low, kind="stable")
+        low, high = low[by_address], high[by_address]
         low = np.maximum(
             low, np.append(0, high[:-1])[: len(low)]
         )  # the chunk may continue from the row before
@@ -187,8 +197,18 @@ class CellBytes:
         return cls(np.empty(shape), np.empty(shape), np.empty(shape), np.empty((*shape, 3)))
 
 
-def lay_out(regions: NDArray[np.void], wrapped_rows: int = WRAPPED_ROWS) -> Rows:
-    """Rows for `regions` (the model's REGION records, ascending by address).
+MANY_REGIONS: Final = 64
+"""Of more regions the rows are too low to tell one from the next: those of one size lie together."""
+
+
+def rows_of(model: Model) -> Rows:
+    """The rows of the heap at its step: by address; of many regions by size, unless events may still add some."""
+    regions = model.regions()
+    return lay_out(regions, by_size=len(regions) > MANY_REGIONS and not model.trace.following)
+
+
+def lay_out(regions: NDArray[np.void], wrapped_rows: int = WRAPPED_ROWS, *, by_size: bool = False) -> Rows:
+    """Rows for `regions` (the model's REGION records, ascending by address), or the largest ones first.
 
     The width is the smallest power of two at which the regions need at most `wrapped_rows` rows; if there are
     more than half as many regions, at most `wrapped_rows` rows more than regions.
@@ -199,8 +219,13 @@ def lay_out(regions: NDArray[np.void], wrapped_rows: int = WRAPPED_ROWS) -> Rows
     width = 256
     while len(regions) and int(_rows_needed(size, width).sum()) > allowed:
         width *= 2
-    first = np.concatenate([[0], np.cumsum(_rows_needed(size, width))]).astype(np.intp)
-    return Rows(width=width, address=address, size=size, slot=regions["slot"].astype(np.uint16), first=first)
+    order = np.argsort(~size, kind="stable") if by_size else np.arange(len(size))
+    ends = np.cumsum(_rows_needed(size, width)[order]).astype(np.intp)
+    first = np.zeros(len(size) + 1, np.intp)
+    first[order[1:]] = ends[:-1]
+    first[-1] = ends[-1] if len(ends) else 0
+    slot = regions["slot"].astype(np.uint16)
+    return Rows(width=width, address=address, size=size, slot=slot, first=first, order=order)
 
 
 def _rows_needed(size: NDArray[np.uint64], width: int) -> NDArray[np.uint64]:

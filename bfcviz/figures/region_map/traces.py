@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -312,7 +312,7 @@ _INSIDE = 0.01  # of the screen's width: from the ends of a long piece
 
 
 def points_in_pieces(
-    chunks: NDArray[np.void], pieces: Pieces, part: VisibleRows, labels: Labels, step: int
+    chunks: NDArray[np.void], pieces: Pieces, part: VisibleRows, labels: Labels
 ) -> dict[str, Any]:
     """Points for exact rectangles: at least one per piece.
 
@@ -334,14 +334,12 @@ def points_in_pieces(
     full = np.zeros(len(chunks), dtype=bool)
     full[pieces.source[np.argsort(left - right, kind="stable")[:MOST_TEXTS]]] = True
     at, level = _spread(along[piece] == 1, _levels(len(part)))
-    templates, meta = _texts(chunks, full, labels, step)
+    templates, meta = _texts(chunks, full, labels)
     texts = [templates[i] for i in pieces.source[piece[at]].tolist()]
     return {"x": x[at], "y": pieces.row[piece[at]] + level, "hovertemplate": texts, "meta": meta}
 
 
-def points_on_grid(
-    chunks: NDArray[np.void], rows: Rows, part: VisibleRows, labels: Labels, step: int
-) -> dict[str, Any]:
+def points_on_grid(chunks: NDArray[np.void], rows: Rows, part: VisibleRows, labels: Labels) -> dict[str, Any]:
     """Points for an image: an even grid, each point with the text of the chunk at its address."""
     lines = min(len(part), _ROWS_ON_GRID)
     columns = max(_POINTS_ON_GRID // lines, 1)
@@ -355,7 +353,7 @@ def points_on_grid(
     address = rows.address[region] + offset.astype(np.uint64)
     at = np.searchsorted(chunks["address"], address, side="right") - 1
     shown, back = np.unique(at, return_inverse=True)
-    templates, meta = _texts(chunks[shown], np.ones(len(shown), dtype=bool), labels, step)
+    templates, meta = _texts(chunks[shown], np.ones(len(shown), dtype=bool), labels)
     return {"x": x, "y": row + 0.5, "hovertemplate": [templates[i] for i in back.tolist()], "meta": meta}
 
 
@@ -379,15 +377,13 @@ def _spread(
     )
 
 
-def _texts(
-    chunks: NDArray[np.void], full: NDArray[np.bool_], labels: Labels, step: int
-) -> tuple[list[str], list[str]]:
+def _texts(chunks: NDArray[np.void], full: NDArray[np.bool_], labels: Labels) -> tuple[list[str], list[str]]:
     """The template of each chunk; and the texts they refer to: one per chunk, then the labels."""
     used, place = np.unique(chunks["label"], return_inverse=True)
     columns = [chunks[name].tolist() for name in _FIELDS]
     meta = [
-        _text(row, step) if whole else _short(row)
-        for whole, *row in zip(full.tolist(), *columns, strict=True)
+        _text(row) if whole else _short(row)
+        for whole, row in zip(full.tolist(), zip(*columns, strict=True), strict=True)
     ]
     named = (full & chunks["in_use"]).tolist()
     templates = [
@@ -399,10 +395,14 @@ def _texts(
     return templates, meta + [_label_text(labels, number) for number in used.tolist()]
 
 
+_KEPT_TEXTS = 1 << 14
+"""Texts that are kept: a step changes one or two."""
+
 _FIELDS = ("in_use", "address", "size", "requested", "handle", "region", "born", "thread", "stream")
 
 
-def _text(row: Sequence[Any], step: int) -> str:
+@lru_cache(_KEPT_TEXTS)
+def _text(row: tuple[Any, ...]) -> str:
     in_use, address, size, requested, handle, region, born, thread, stream = row
     place = f"bin {bin_of(size)}, chunk {handle} at {address:#x}, region {region}"
     if not in_use:
@@ -410,7 +410,7 @@ def _text(row: Sequence[Any], step: int) -> str:
     return (
         f"<b>in use</b>, size {exact_bytes(size)}<br>requested {exact_bytes(requested)}, "
         f"waste {exact_bytes(max(size - requested, 0))}<br>{place}<br>"
-        f"allocated at step {born + 1:,}, {step - born - 1:,} steps ago; thread {thread}, stream {stream}"
+        f"allocated at step {born + 1:,}; thread {thread}, stream {stream}"
     )
 
 
@@ -779,13 +779,13 @@ def _frame(visible: VisibleChunks) -> dict[str, Any]:
     return outline("region", pieces, visible.divisor, visible.theme.pool.line, 1)
 
 
-def hover_points(visible: VisibleChunks, labels: Labels, step: int, *, exact: bool) -> dict[str, Any]:
+def hover_points(visible: VisibleChunks, labels: Labels, *, exact: bool) -> dict[str, Any]:
     """A trace of invisible points with hover texts."""
     chunks, part = visible.chunks, visible.part
     if exact:
-        points = points_in_pieces(chunks, visible.pieces, part, labels, step)
+        points = points_in_pieces(chunks, visible.pieces, part, labels)
     else:
-        points = points_on_grid(chunks, visible.rows, part, labels, step)
+        points = points_on_grid(chunks, visible.rows, part, labels)
     return {
         "type": "scatter",
         "mode": "none",

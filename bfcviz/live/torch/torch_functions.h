@@ -226,12 +226,18 @@ static uint64_t bfc_tidy_wanted = 0, bfc_tidy_done = 0; /* numbers of late frees
 static int bfc_tidy_threads = 0;
 static int bfc_tidy_is_slow = 0; /* no thread waits again before a tidying was completed */
 
+#if defined(__APPLE__) /* its conditions have no other clock */
+#define BFC_TIDY_CLOCK CLOCK_REALTIME
+#else
+#define BFC_TIDY_CLOCK CLOCK_MONOTONIC
+#endif
+
 static void bfc_tidy_soon(void) {
     if (!Py_IsInitialized() || __atomic_load_n(&bfc_ending, __ATOMIC_SEQ_CST) || bfc_process != getpid())
         return;
     int waits = !bfc_has_gil();
     struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
+    clock_gettime(BFC_TIDY_CLOCK, &until);
     until.tv_nsec += BFC_TIDY_PATIENCE_NS;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
@@ -261,7 +267,9 @@ static uint64_t bfc_tidy_begin(void) {
     if (!is_made) {
         pthread_condattr_t steady;
         pthread_condattr_init(&steady);
-        pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+#if !defined(__APPLE__)
+        pthread_condattr_setclock(&steady, BFC_TIDY_CLOCK);
+#endif
         pthread_cond_init(&bfc_tidy_changed, &steady);
         is_made = 1;
     }

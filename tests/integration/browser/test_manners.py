@@ -202,6 +202,58 @@ def test_a_holder_chosen_with_a_key_keeps_the_focus(view):
     view.view.locator(".bfcviz-holders .chosen").first.wait_for(state="detached")
 
 
+FOCUSED = """() => {
+  const { activeElement } = document;
+  const style = getComputedStyle(activeElement);
+  const { y } = activeElement.getBoundingClientRect();
+  const part = activeElement.closest(PARTS.join())?.className.match(/bfcviz-(header|toolbar|side|tabs)/)?.[1];
+  return [part ?? activeElement.localName, style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0, y];
+}""".replace("PARTS", "['.bfcviz-header', '.bfcviz-toolbar', '.bfcviz-side', '.bfcviz-tabs']")
+
+
+def test_the_tab_key_goes_through_the_parts_in_order_and_the_focus_is_seen(view):
+    view.view.focus()
+    passed = []
+    while not passed or passed[-1][0] != "tabs":
+        view.page.keyboard.press("Tab")
+        passed.append(view.page.evaluate(FOCUSED))
+        assert len(passed) < 120, passed
+    assert [each for each in passed if not each[1]] == []
+    parts = [part for part, *_ in passed]
+    order = list(dict.fromkeys(part for part in parts if part in {"header", "toolbar", "side", "tabs"}))
+    assert order == ["header", "toolbar", "side", "tabs"]
+    assert parts == sorted(parts, key=[*order, *parts].index)  # each part at once
+
+
+def test_a_table_begins_right_below_the_tabs(view):
+    before = view.plot().bounding_box()["height"]
+    view.set(views="chunk_table")
+    view.wait_for("return plot.getBoundingClientRect().height < args[0] - 100", before)
+
+
+HELD = """view => {
+  for (let number = 0; number < 30; number += 1) {
+    view.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight', repeat: true, bubbles: true }));
+  }
+}"""
+
+
+def test_a_held_key_steps_as_fast_as_figures_are_drawn_and_leaves_nothing_behind(view):
+    view.go_to(500)
+    view.view.evaluate(HELD)
+    view.wait_for_step(501)
+    view.key("ArrowRight")  # pressed anew: never left out
+    view.wait_for_step(502)
+
+
+def test_the_step_at_which_the_view_rests_is_read_out(view):
+    spoken = view.view.locator(".bfcviz-spoken[role=status]")
+    for step in (700, 500):
+        view.go_to(step)
+        spoken.filter(has_text=f"step {step:,} of").wait_for(state="attached")
+    view.view.locator(".js-plotly-plot[role=figure][aria-label]").wait_for()
+
+
 def test_the_box_of_the_map_lies_over_the_list_of_holders(view):
     view.page.mouse.move(*view.at("region_map", 0.8, 0.5))
     box = view.view.locator(".hoverlayer .hovertext")

@@ -200,6 +200,14 @@ def test_a_failed_request_leads_and_the_page_begins_there(opened, tmp_path):
     page = opened(save_page(trace, tmp_path / "oom.html"))
     assert page.evaluate("bfcviz.step") == bfcviz.why(trace).step + 1
     assert page.inner_text("#shown") == "failure"
+    model = Model(trace)
+    model.seek(page.evaluate("bfcviz.step"))
+    answer = fit_of(model, bfcviz.why(trace).requested)  # of the request that failed
+    assert page.evaluate("[bfcviz.fit.grows, bfcviz.fit.miss.address, bfcviz.fit.miss.size]") == [
+        False,
+        answer.miss.address,
+        answer.miss.size,
+    ]
 
 
 @needs_shared

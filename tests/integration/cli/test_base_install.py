@@ -45,6 +45,7 @@ WITH_AN_EXTRA = {
     "export": (["export", LOG, "--figure", "region-map", "--out", "map.html"], "plotly"),
     "a picture of a what-if": (["whatif", RUN, "-o", "picture.html"], "plotly"),
     "compare": (["compare", RUN, RUN], "pyarrow"),
+    "a plan as a table": (["plan", RUN, "-o", "plan.parquet"], "pyarrow"),
     "to Parquet": (["convert", RUN, "-o", "trace.parquet"], "pyarrow"),
     "to CSV": (["convert", RUN, "-o", "trace.csv"], "pyarrow"),
     "sql": (["sql", LOG, "select 1"], "duckdb"),
@@ -135,6 +136,34 @@ def test_a_call_names_the_extra_that_it_needs(answers, name, package):
     assert kind == "MissingExtra"
     (extra,) = re.findall(r"pip install 'bfcviz\[(\w+)\]'", text)
     assert package in packages_of(extra)
+
+
+ELSEWHERE = """
+import builtins, io, os, signal, sys
+sys.platform = "darwin"
+for module, names in ((os, "memfd_create sched_getaffinity pidfd_open eventfd posix_fadvise posix_fallocate fdatasync "
+                       "pipe2 getrandom copy_file_range splice setns unshare"), (signal, "sigtimedwait sigwaitinfo")):
+    for name in names.split():
+        if hasattr(module, name):
+            delattr(module, name)
+real = io.open
+def opened(path, *arguments, **options):
+    if str(path).startswith(("/proc", "/sys")):
+        raise FileNotFoundError(2, "there is none", str(path))
+    return real(path, *arguments, **options)
+io.open = builtins.open = opened
+import bfcviz
+from bfcviz.cli.command import main
+for words in (["info", LOG], ["why", LOG], ["report", LOG, "-o", "page.html"], ["convert", LOG, "-o", "trace.parquet"]):
+    assert main(words) == 0, words
+assert bfcviz.Inspector("trace.parquet").step > 0
+"""
+
+
+def test_viewing_needs_no_linux(tmp_path, monkeypatch):
+    """As on macOS, as far as this can be acted here: what only Linux has is not there."""
+    monkeypatch.chdir(tmp_path)
+    run_code(f"LOG = {str(LOG)!r}\n{ELSEWHERE}")
 
 
 @needs_compiled

@@ -11,15 +11,16 @@ import pytest
 from processes import COMPILED
 from shared import ROOT
 
+from bfcviz.cli.info import info, info_lines
 from bfcviz.cli.record import prepare_folder
 from bfcviz.errors import FileError
-from bfcviz.events.origin import Status
+from bfcviz.events.origin import Status, process_peak
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.files import EARLIER
 from bfcviz.events.storage.recording_set import recordings_in
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.units import KiB, MiB
+from bfcviz.units import KiB, MiB, format_bytes
 
 TRAIN = """
 import sys
@@ -74,6 +75,11 @@ def test_a_script_runs_unchanged_and_is_recorded(train, tmp_path):
     assert trace.origin.details["command"][1:3] == [str(train), "a"]
     assert {5000, 6000, 7000} <= {*requests_in(folder)}
     assert f"{len(trace):,} events" in said[1]
+    peak = process_peak(trace.origin.details)
+    assert 10 * MiB < peak < 1024 * MiB  # Python and NumPy themselves, too
+    assert format_bytes(peak) in said[1]
+    assert info(trace)["process_peak_bytes"] == peak
+    assert format_bytes(peak) in "\n".join(info_lines(trace.origin, info(trace)))
 
 
 def test_secrets_of_the_command_are_masked_and_it_can_be_left_out(train, tmp_path):

@@ -341,3 +341,43 @@ def test_a_state_without_a_history_has_nothing_to_compare():
     inspector.receive({"do": "holders_as", "as": "what grew"})
     assert inspector.look.since is None
     assert "no history" in words(inspector)
+
+
+def test_a_typed_or_dragged_size_is_answered_and_names_what_is_in_the_way():
+    heap = PlainHeap(64 * MiB)
+    places = [heap.allocate(size * MiB, name) for size, name in ((16, "a"), (12, "gradients"), (36, "b"))]
+    heap.free(places[0])
+    heap.free(places[2])
+    trace = heap.trace()
+    inspector = Inspector(trace, len(trace))
+    answer = inspector.fit.widget
+    assert answer.layout.display == "none"
+    inspector.controls.size.value = 24 * MiB
+    assert (inspector.wanted, inspector.controls.wanted.box.value) == (24 * MiB, "24.0 MiB")
+    assert answer.layout.display is None
+    best = Side(answer.value).all("button")[-1]["does"]
+    assert best == {"do": "select", "address": str(places[2]), "born": None}
+    inspector.controls.wanted.box.value = "50 MiB"
+    assert inspector.controls.size.value == 48 * MiB  # the nearest one; the answer is for what was typed
+    assert inspector.wanted == 50 * MiB
+    *_, way = Side(answer.value).all("button")
+    assert way["text"].strip("\u2068\u2069") == "gradients"
+    inspector.receive(way["does"])
+    assert inspector.look.selected.address == places[1]
+    assert_fit_for_a_page(inspector)
+    inspector.receive({"do": "ask"})
+    assert (inspector.wanted, inspector.controls.size.value, answer.layout.display) == (0, 0, "none")
+
+
+def test_a_search_says_how_much_it_finds(trace):
+    inspector = Inspector(trace, 300)
+    used = inspector.panel_data.model.in_use()
+    inspector.controls.search.value = f">{MiB}B"
+    big = used[used["size"] >= MiB]["size"]
+    assert all(
+        each in inspector.controls.hits.value for each in (f"{len(big)} chunk", format_bytes(int(big.sum())))
+    )
+    inspector.controls.search.value = "there is no such label"
+    assert inspector.controls.hits.value
+    inspector.controls.search.value = ""
+    assert inspector.controls.hits.value == ""

@@ -17,13 +17,13 @@ VALUES = (
 
 ACTIONS = (
     *("theme", "width", "key", "click", "zoom", "whole", "step", "select", "sort", "scroll"),
-    *("views", "brush", "details", "hover", "holder", "holders_sort", "holders_by", "holders_as"),
+    *("views", "brush", "details", "hover", "holder", "holders_sort", "holders_by", "holders_as", "ask"),
 )
 
 
 FIELDS = (
     *("theme", "width", "key", "panel", "x", "y", "ranges", "step", "address", "born", "list", "rows"),
-    *("views", "from", "to", "row", "as"),
+    *("views", "from", "to", "row", "as", "size"),
 )
 
 

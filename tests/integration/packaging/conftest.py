@@ -108,6 +108,12 @@ def wheel(tree, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def samples_wheel(tree, tmp_path_factory):
+    """The second wheel, `bfcviz-samples`."""
+    return build(tree / "bfcviz" / "samples", tmp_path_factory.mktemp("samples"))
+
+
+@pytest.fixture(scope="session")
 def compiled(wheel, tmp_path_factory):
     return install(wheel, tmp_path_factory.mktemp("compiled") / "venv")
 

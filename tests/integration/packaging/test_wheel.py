@@ -5,12 +5,15 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from pathlib import Path
 
 import pytest
+from setuptools.dist import Distribution
 from shared import ROOT
 
 import bfcviz
 from bfcviz import samples
+from bfcviz._build import BuildPy, refuse_free_threading
 from bfcviz.cli.demo import NOTEBOOK
 from bfcviz.cli.info import info
 
@@ -66,6 +69,7 @@ def test_the_wheel_holds_the_package_and_what_it_shows(wheel):
         "bfcviz/_raster.abi3.so",
         "bfcviz/_whatif.abi3.so",
         "bfcviz/_snapshot.abi3.so",
+        "bfcviz/_storage.abi3.so",
     }
 
 
@@ -73,6 +77,24 @@ def test_the_wheel_holds_nothing_that_only_its_making_needs(wheel):
     left_over = [name for name in names_in(wheel) if name.endswith((".c", ".h", ".pxd", ".pyc", ".html"))]
     foreign = [name for name in names_in(wheel) if not name.startswith(("bfcviz/", "bfcviz-"))]
     assert (left_over, foreign) == ([], [])
+
+
+def test_the_training_runs_have_a_wheel_of_their_own(samples_wheel, monkeypatch):
+    second = {name.partition("/")[2] for name in names_in(samples_wheel)}
+    command = BuildPy(Distribution({"package_data": {"bfcviz.samples": ["*.gz"]}}))
+    command.ensure_finalized()
+    command.manifest_files = {}  # of a source distribution
+    monkeypatch.chdir(ROOT)
+    both = {Path(path).name for path in command.find_data_files("bfcviz.samples", "bfcviz/samples")}
+    monkeypatch.setenv("BFCVIZ_WITHOUT_PROFILES", "1")
+    first = {Path(path).name for path in command.find_data_files("bfcviz.samples", "bfcviz/samples")}
+    assert both - first == {bfcviz.sample(name).name for name in samples.run_names()} <= second
+
+
+def test_free_threaded_python_is_refused(monkeypatch):
+    monkeypatch.setattr("sysconfig.get_config_var", lambda _: 1)
+    with pytest.raises(SystemExit, match="free-threaded"):
+        refuse_free_threading()
 
 
 def test_a_source_distribution_holds_the_c_that_its_making_needs(tree, tmp_path):

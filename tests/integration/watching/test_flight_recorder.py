@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 
 def files(folder):
-    return sorted(folder.rglob("*.parquet"))
+    return sorted(folder.rglob("*-*.bfc"))
 
 
 def test_nothing_is_written_while_all_goes_well(tmp_path):
@@ -37,7 +37,7 @@ def test_a_failed_request_is_written_and_the_error_names_the_file(tmp_path):
     ):
         kept = [np.ones(MIB >> 3) for _ in range(100)]
     (path,) = recorder.written
-    assert path.name == "01-request-failed.parquet"
+    assert path.name == "01-request-failed.bfc"
     assert any(str(path) in note and "bfcviz why" in note for note in caught.value.__notes__)
     found = bfcviz.why(path)
     assert found.event is not None
@@ -72,7 +72,7 @@ def test_a_signal_asks(tmp_path):
         held = np.ones(MIB >> 3)
         os.kill(os.getpid(), signal.SIGUSR2)
         recorder.settle()
-        assert [path.name for path in recorder.written] == ["01-signal.parquet"]
+        assert [path.name for path in recorder.written] == ["01-signal.bfc"]
         assert held.sum() == MIB >> 3
     assert signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
 
@@ -98,8 +98,8 @@ def test_a_failure_that_the_program_survives_is_written_too_and_earlier_files_st
         assert f"bfcviz why {path}" in capsys.readouterr().err
         assert bfcviz.why(path).requested == 800 * MIB
     assert [path.name for path in files(tmp_path)] == [
-        "01-request-failed.parquet",
-        "02-request-failed.parquet",
+        "01-request-failed.bfc",
+        "02-request-failed.bfc",
     ]
 
 
@@ -166,7 +166,7 @@ def test_a_threshold_that_is_passed(tmp_path):
         until = time.monotonic() + 20
         while not recorder.written and time.monotonic() < until:
             time.sleep(0.01)
-        assert recorder.written[0].name == "01-external-fragmentation.parquet"
+        assert recorder.written[0].name == "01-external-fragmentation.bfc"
         assert len(held) == 20
 
 

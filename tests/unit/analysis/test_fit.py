@@ -9,12 +9,13 @@ from unit.figures.synthetic import KiB, MiB, PlainHeap
 
 import bfcviz
 from bfcviz.analysis.diagnosis import Verdict
-from bfcviz.analysis.fit import Request, fit_of, fit_sentence, request_at
+from bfcviz.analysis.fit import Request, fit_of, fit_sentence, in_the_way, request_at
 from bfcviz.analysis.why import would_fit
 from bfcviz.cli import main
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
+from bfcviz.units import format_bytes
 
 
 def at_end(trace):
@@ -231,3 +232,14 @@ def test_an_expandable_segment_grows_behind_its_free_end():
     assert would_fit(trace, len(trace), 70 * MiB, limit=150 * MiB).verdict is Verdict.CAPACITY
     plain = torch_state(regions)
     assert would_fit(plain, len(plain), 32 * MiB).deciding_limit == (130 + 32) * MiB
+
+
+def test_without_a_limit_the_answer_is_the_pool_that_would_be_needed(heap):
+    trace = limited(heap, None)
+    fit = fit_of(at_end(trace), 50 * MiB)
+    assert fit.depends_on_limit
+    assert not fit.grows
+    assert format_bytes(fit.found.deciding_limit) in fit_sentence(fit, trace.labels)
+    names = [(each.name, each.bytes, each.chunks) for each in in_the_way(fit, trace.labels)]
+    assert names == [("gradients", 12 * MiB, 1), ("weights", 9 * MiB, 1)]
+    assert not fit_of(at_end(limited(heap, 64 * MiB)), 50 * MiB).depends_on_limit

@@ -72,7 +72,7 @@ def test_a_phase_a_mark_and_steps_name_the_moments(program):
     assert rows.keys() == {"cache", "activation", "buffer"}
     assert bfcviz.what_grew(program, "step", "step").total("grew") == 2 * MiB - 512 * KiB
     assert bfcviz.what_grew(program, "step", "peak").last == bfcviz.peak(program)
-    assert bfcviz.what_grew(program, 0).total("new") == bfcviz.holders(program).bytes_in_use
+    assert bfcviz.what_grew(program, 0).total("new") == bfcviz.holders(program, "last").bytes_in_use
     moments = {each.name: (each.first, each.last) for each in moments_of(program)}
     assert moments == {"forward": (found.first, found.last), "step → step": moments["step → step"]}
     assert first_moment(program) == moments["step → step"][0] - 1

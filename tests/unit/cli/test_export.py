@@ -6,8 +6,8 @@ import pytest
 from shared import sample_file, sample_trace
 
 import bfcviz
+from bfcviz.analysis.why import NAMED_STEPS
 from bfcviz.cli import main
-from bfcviz.cli.named_steps import NAMED_STEPS
 from bfcviz.figures import FIGURES
 from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.model.navigation import peak, worst_fragmentation
@@ -138,7 +138,7 @@ def test_a_step_is_a_number_or_a_name(step, tmp_path, capsys):
         (("--step", "-1", "--out", "map.csv"), "step -1 "),
         (("--pool", "1", "--out", "map.csv"), "pool 1 "),
         (("--step", "0", "--pool", "-1", "--out", "map.csv"), "pool -1 "),
-        (("--step", "oom", "--out", "map.csv"), "--step peak"),
+        (("--step", "oom", "--out", "map.csv"), "give the step peak"),
         (("--out", "map.txt"), ".html, .png, .svg, .pdf, .csv, .parquet"),
         (("--out", "nowhere/map.csv"), "cannot write"),
     ],

@@ -81,4 +81,5 @@ def test_what_grew_since_a_step(trace, said):
     assert (found["first"], found["last"]) == (1000, bfcviz.peak(trace))
     by_hand = bfcviz.holders(trace, "peak").bytes_in_use - bfcviz.holders(trace, 1000).bytes_in_use
     assert sum(row["grew"] for row in found["holders"]) == by_hand
+    assert json.loads(said("--since", "1000", "--json"))["last"] == len(trace)  # as in Python
     assert said("--since", "1000").splitlines()[1].split()[:3] == ["grew", "new", "gone"]

@@ -11,8 +11,9 @@ from bfcviz.dashboard.chunk_pane import ChunkPane
 from bfcviz.events.schema import Kind
 from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model import Model
+from bfcviz.model.grouping import HolderChoice
 
-TAGS = {"a", "b", "code", "dd", "details", "div", "dl", "dt", "em", "span", "summary"}
+TAGS = {"a", "b", "button", "code", "dd", "details", "div", "dl", "dt", "em", "pre", "span", "summary"}
 STACK = "forward (/home/me/train.py:41)\n<module> (/home/me/train.py:90)"
 
 
@@ -61,7 +62,8 @@ def test_without_a_selection_there_is_a_hint(shown):
 
 def test_an_allocation_in_use(shown):
     facts = shown.at(shown.born + 2)
-    assert list(facts)[:3] == ["size", "allocated", "freed"]
+    assert list(facts)[:4] == ["size", "share", "allocated", "freed"]
+    assert facts["share"].startswith("50.0%")
     assert "net/relu" in Side(shown.pane.text.value).all("div")[1]["text"]
     for text in ("1.0 MiB", "requested", "200 B wasted"):
         assert text in facts["size"]
@@ -71,6 +73,44 @@ def test_an_allocation_in_use(shown):
     assert facts["after"].endswith(" free")
     assert {"do": "step", "step": shown.born + 1} in shown.links
     assert {"do": "step", "step": shown.freed + 1} in shown.links
+
+
+def test_the_whole_stack_is_there_with_python_first_and_compiled_frames_folded():
+    compiled = [f"at::native::op{number}(long) (ops.cpp:0)" for number in range(40)]
+    stack = "\n".join([*compiled[:20], *STACK.splitlines(), *compiled[20:]])
+    shown = Shown(stack=stack)
+    shown.at(shown.born + 1)
+    python, folded = Side(shown.pane.text.value).all("pre")
+    assert [line.strip("\u2068\u2069") for line in python["text"].splitlines()] == STACK.splitlines()
+    assert "details" not in python["within"]
+    assert [line.strip("\u2068\u2069") for line in folded["text"].splitlines()] == compiled
+    assert "details" in folded["within"]
+
+
+def test_what_uses_the_address_next_is_named_with_its_step():
+    heap = PlainHeap(8 * MiB)
+    address = heap.allocate(MiB, "first")
+    heap.allocate(MiB, "between")
+    heap.free(address)
+    heap.allocate(MiB, "second")
+    shown = Shown()
+    shown.trace, shown.model = heap.trace(), Model(heap.trace())
+    shown.address, shown.born = address, 2
+    facts = shown.at(3)
+    assert facts["next here"].startswith("second")
+    assert {"do": "step", "step": len(shown.trace)} in shown.links
+
+
+def test_without_a_chunk_the_holder_that_filters_is_told(shown):
+    shown.model.seek(shown.freed)
+    shown.pane.show(shown.model, Look(holder=HolderChoice("op", ("net",))))
+    side = Side(shown.pane.text.value)
+    assert side.all("div")[1]["text"].strip("\u2068\u2069") == "net"
+    assert "25.0%" in side.all("dd")[0]["text"]
+    assert side.all("dd")[1]["text"] == "1: 1 x 1.0 MiB"
+    assert side.all("pre")[0]["text"].count("train.py") == 2
+    shown.pane.show(shown.model, Look(holder=HolderChoice("op", ("nothing",))))
+    assert len(Side(shown.pane.text.value).all("dd")) == 1
 
 
 def test_neighbours_can_be_selected(shown):

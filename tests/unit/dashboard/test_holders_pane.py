@@ -247,3 +247,12 @@ def test_a_real_run_needs_little_html(name):
     for kind in ("list", "icicle"):
         shown.pane.show_as(kind)
         assert len(shown.pane.body.value) < 30_000
+
+
+def test_memory_without_names_is_listed_by_size():
+    heap = PlainHeap(64 * MiB)
+    for size in (2, 8, 2, 2):
+        heap.allocate(size * MiB)
+    shown = Shown(heap.trace())
+    assert shown.column("name") == ["chunks of 8.0 MiB", "chunks of 2.0 MiB"]
+    assert shown.column("chunks") == ["1", "3"]

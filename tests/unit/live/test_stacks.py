@@ -128,7 +128,7 @@ def test_a_recording_by_default_names_its_holders(tmp_path):
         first, second = layer(1000), np.pad(np.empty(3000), 2)
         held = [network(depth) for depth in range(20)]
     assert len(held) == 20
-    found = bfcviz.holders(tmp_path / "run")
+    found = bfcviz.holders(tmp_path / "run", "last")
     named = {name for name in found.names if name.startswith("test_stacks.py:")}
     unnamed = sum(
         int(row["bytes"]) for row, name in zip(found.rows, found.names, strict=True) if name == "no label"

@@ -70,7 +70,7 @@ def test_inside_the_trace_has_the_events_until_now(tmp_path, folder):
             assert bfcviz.holders(w).bytes_in_use == found.bytes_in_use == MIB
             assert bfcviz.holders(w.traces[0]).bytes_in_use == MIB
         del held
-        assert bfcviz.holders(w.trace).bytes_in_use == 0
+        assert bfcviz.holders(w.trace, "last").bytes_in_use == 0
         assert w.report().step > 0
 
 

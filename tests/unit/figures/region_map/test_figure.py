@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from unit.analysis.built import state
 from unit.figures.drawn import region_map
 from unit.figures.region_map.drawn_map import area, at_step, ends, hover_points, hover_texts, of_mode, unit
 from unit.figures.synthetic import KiB, MiB, PlainHeap, busy_trace, trace_of
@@ -9,7 +10,7 @@ from unit.figures.synthetic import KiB, MiB, PlainHeap, busy_trace, trace_of
 from bfcviz.events.schema import Kind
 from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.figures.region_map.figure import chunk_at, region_panel
-from bfcviz.figures.region_map.rows import last_event, lay_out
+from bfcviz.figures.region_map.rows import last_event, lay_out, rows_of
 from bfcviz.figures.view_options import Look, MapWindow, Selected
 from bfcviz.model import Model
 
@@ -154,3 +155,18 @@ def test_the_table_has_a_row_for_each_chunk():
         if row["state"] == "in use":
             event = model.trace.read(row["allocated_at_step"] - 1, row["allocated_at_step"])[0]
             assert (event["kind"], event["address"]) == (Kind.ALLOCATE, row["address"])
+
+
+def test_many_regions_lie_by_size_and_a_click_finds_the_chunk_that_is_drawn():
+    sizes = [1 + number % 3 for number in range(90)]
+    trace = state([[size] for size in sizes])
+    model = at_step(trace, len(trace))
+    panel = region_panel(model, None, Look())
+    labels = dict(zip(panel.yaxis["tickvals"], panel.yaxis["ticktext"], strict=True))
+    assert [text.split()[0] for _, text in sorted(labels.items())] == ["30"] * 3
+    rows = rows_of(model)
+    assert rows.are_by_size
+    for row in (0, 40, 89):
+        chunk = chunk_at(model, 0.5, row + 0.5, Look())
+        region = int(rows.region_of(np.array([row]))[0])
+        assert (chunk["address"], chunk["size"]) == (rows.address[region], rows.size[region])

@@ -20,7 +20,7 @@ def small_chunks(count, region=2 * MiB):
 def points_of(model, rows):
     chunks = model.chunks()
     pieces = rows.pieces(chunks["address"], chunks["size"])
-    return points_in_pieces(chunks, pieces, rows.part(None), model.trace.labels, model.step)
+    return points_in_pieces(chunks, pieces, rows.part(None), model.trace.labels)
 
 
 def test_each_of_many_chunks_has_a_point_and_the_widest_have_full_texts():
@@ -51,7 +51,7 @@ def test_a_grid_has_no_more_points_than_fit_however_many_rows():
         model = Model(heap.trace())
         model.seek(len(heap.events))
         rows = lay_out(model.regions())
-        points = points_on_grid(model.chunks(), rows, rows.part(None), model.trace.labels, model.step)
+        points = points_on_grid(model.chunks(), rows, rows.part(None), model.trace.labels)
         assert 100 <= len(points["x"]) <= 1000
         assert len(points["x"]) == len(points["y"]) == len(points["hovertemplate"])
         assert np.ptp(points["y"]) >= 0.9 * (len(rows) - 1)

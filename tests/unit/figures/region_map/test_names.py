@@ -11,10 +11,12 @@ from unit.figures.synthetic import KiB, MiB, PlainHeap
 
 import bfcviz
 from bfcviz.figures.colouring import COLOURINGS
-from bfcviz.figures.region_map.figure import matching_labels, region_panel
+from bfcviz.figures.region_map.figure import matches, region_panel
 from bfcviz.figures.theme import DARK, LIGHT, contrasting, mixed, rgb, translucent
 from bfcviz.figures.view_options import FADE, Look
+from bfcviz.model.filters import found_by
 from bfcviz.model.grouping import HolderChoice
+from bfcviz.model.model import CHUNK
 
 
 def heap_of(*sizes):
@@ -150,9 +152,27 @@ def test_matches_of_a_search_are_outlined_once_in_the_legend():
 def test_labels_that_a_growing_trace_adds_are_searched_too():
     heap = PlainHeap(16 * MiB)
     heap.allocate(256, "first")
-    assert matching_labels(heap.labels, "r").tolist() == [False, True]
+    first = np.zeros(1, CHUNK)
+    first["label"] = 1
+    assert found_by(heap.labels, "r")(first).tolist() == [True]
     heap.allocate(256, "later")
-    assert matching_labels(heap.labels, "r").tolist() == [False, True, True]
+    first["label"] = 2
+    assert found_by(heap.labels, "r")(first).tolist() == [True]
+
+
+def test_a_search_fades_what_it_does_not_find_and_an_address_finds_free_memory():
+    model = heap_of(("layer/MatMul", 2 * MiB), ("Relu", MiB), ("matmul/tail", 4 * MiB))
+    for search, pale in (
+        (None, 0),
+        ("matmul", MiB),
+        (">=3 MiB", 3 * MiB),
+        ("MAT <3MiB", 5 * MiB),
+        ("?", 7 * MiB),
+    ):
+        assert boxes_of_fade(region_panel(model, None, Look(search=search))) == pale
+    free = model.chunks()[~model.chunks()["in_use"]][0]
+    chunks = matches(model.chunks(), model.trace.labels, f"{int(free['address']) + 1:#x}")
+    assert chunks["address"].tolist() == [free["address"]]
 
 
 def test_a_picture_of_its_own_fits_names_to_its_height():

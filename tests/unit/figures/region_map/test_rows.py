@@ -106,3 +106,27 @@ def test_where_nothing_is_nothing_is_seen():
     rows = lay_out(np.zeros(0, REGION))
     seen, pieces = rows.chunks_in(np.empty(0, np.uint64), rows.part(None))
     assert (len(seen), pieces, len(rows.part(None))) == (0, 0, 0)
+
+
+@given(sizes, st.data())
+def test_rows_by_size_hold_the_same_chunks_and_begin_with_the_largest(sizes, data):
+    regions = regions_of(sizes)
+    plain, rows = lay_out(regions), lay_out(regions, by_size=True)
+    assert (len(rows), rows.width) == (len(plain), plain.width)
+    in_order = rows.size[rows.region_of(np.arange(len(rows)))]
+    assert (np.diff(in_order.astype(np.int64)) <= 0).all()
+    # The chunks are halves of regions.
+    half = regions["size"] // 512 * 256
+    address = np.unique(np.concatenate([regions["address"], regions["address"] + half]))
+    size = np.diff(np.append(address, regions["address"][-1] + regions["size"][-1]))
+    ends = regions["address"] + regions["size"]
+    size = np.minimum(size, ends[np.searchsorted(regions["address"], address, side="right") - 1] - address)
+    top = data.draw(st.floats(0, len(rows)))
+    part = rows.part(
+        MapWindow((0, data.draw(st.floats(1, rows.width))), (top, data.draw(st.floats(top, len(rows)))))
+    )
+    seen, pieces = rows.chunks_in(address, part)
+    shown = rows.pieces(address, size).within(part)
+    assert set(shown.source.tolist()) <= set(seen.tolist())
+    assert np.diff(seen).min(initial=1) > 0
+    assert len(shown) <= pieces

@@ -1,0 +1,85 @@
+"""The answer to "would it fit?": the place, or what is in the way by name, and what the allocator's rules would do."""
+
+import json
+from html import escape
+from typing import Final
+
+import ipywidgets as widgets
+import numpy as np
+
+from bfcviz.analysis.diagnosis import verdict_sentence
+from bfcviz.analysis.fit import Fit, InTheWay, fit_of, fit_sentence, in_the_way
+from bfcviz.events.labels import Labels
+from bfcviz.figures.text import harmless
+from bfcviz.figures.view_options import Look
+from bfcviz.model import Model
+from bfcviz.units import format_bytes
+
+STYLE: Final = """
+.bfcviz-fit .widget-html-content { line-height: 1.4; font-size: 12px }
+.bfcviz-fit [role=status] {
+  margin: 2px 0; padding: 3px 10px; border-left: 4px solid #25A06F; overflow-wrap: anywhere;
+  background: var(--jp-layout-color2, rgba(128, 128, 128, 0.1)); color: var(--jp-ui-font-color1, inherit);
+}
+.bfcviz-fit b { font-size: 13px }
+.bfcviz-fit button { all: unset; cursor: pointer; text-decoration: underline dotted; text-underline-offset: 3px }
+.bfcviz-fit button:focus-visible { outline: 2px solid var(--jp-brand-color1, #1976d2) }
+.bfcviz-fit .end { float: right; margin-left: 12px }
+"""
+"""A page needs it once."""
+
+_MOST: Final = 6  # names of what is in the way
+_LONGEST: Final = 600
+_LONGEST_NAME: Final = 60
+
+
+class FitPane:
+    """The answer for the size that the user asks about; hidden while none is asked.
+
+    Attributes:
+        widget: the whole widget, as HTML.
+    """
+
+    def __init__(self) -> None:
+        self.widget = widgets.HTML(layout={"display": "none"})
+        self.widget.add_class("bfcviz-fit")
+
+    def show(self, model: Model, look: Look) -> None:
+        """Answer for `look.wanted` at the model's step."""
+        asked = look.wanted is not None
+        display = None if asked else "none"
+        if self.widget.layout.display != display:
+            self.widget.layout.display = display
+        self.widget.value = _answer(fit_of(model, look.wanted), model.trace.labels) if look.wanted else ""
+
+
+def _answer(fit: Fit, labels: Labels) -> str:
+    lines = [f"<b>{harmless(fit_sentence(fit, labels), _LONGEST)}</b>"]
+    if fit.is_known:
+        lines.append(harmless(verdict_sentence(fit.found), _LONGEST))
+    if fit.fits:
+        lines.append(_select(fit.takers[0], "Select the best fit"))
+    elif names := in_the_way(fit, labels):
+        lines.append(f"In the way in the pool as it is: {_names(names)}.")
+    end = "<button type='button' class='end' data-bfcviz='{\"do\":\"ask\"}'>end the question</button>"
+    return f"<div role='status' aria-live='polite'>{end}{'<br>'.join(lines)}</div>"
+
+
+def _names(names: list[InTheWay]) -> str:
+    parts = [f"{_select(each.largest, each.name)} {_amount(each)}" for each in names[:_MOST]]
+    if rest := names[_MOST:]:
+        chunks, num_bytes = sum(each.chunks for each in rest), sum(each.bytes for each in rest)
+        parts.append(f"{chunks:,} other chunks ({format_bytes(num_bytes)})")
+    return " · ".join(parts)
+
+
+def _amount(each: InTheWay) -> str:
+    several = f" in {each.chunks:,} chunks" if each.chunks > 1 else ""
+    return f"({format_bytes(each.bytes)}{several})"
+
+
+def _select(chunk: np.void, text: str) -> str:
+    """A button that selects a chunk in every view."""
+    born = int(chunk["born"]) if chunk["in_use"] else None
+    message = json.dumps({"do": "select", "address": str(chunk["address"]), "born": born})
+    return f"<button type='button' data-bfcviz='{escape(message)}'>{harmless(text, _LONGEST_NAME)}</button>"

@@ -1,0 +1,59 @@
+"""What other places than JupyterLab show: a notebook that was saved and converted, and marimo."""
+
+from unittest import mock
+
+import nbformat
+import pytest
+from nbconvert import HTMLExporter
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+from shared import sample_trace
+
+import bfcviz
+from bfcviz.figures import FIGURES
+
+LOG = sample_trace("oom_log")
+
+
+def displayed(picture):
+    """What the picture displays, by the name of its format."""
+    with mock.patch("IPython.display.display") as display:
+        picture._ipython_display_()
+    (bundle,) = display.call_args.args
+    return bundle
+
+
+@pytest.fixture(autouse=True)
+def in_a_page(monkeypatch):
+    """As in JupyterLab, where the page draws the figures."""
+    picture = bfcviz.draw("failure", LOG)
+    picture.still()
+    from plotly.io._renderers import renderers  # noqa: PLC0415  as `show` does
+
+    monkeypatch.setattr(renderers, "_default_name", "plotly_mimetype")
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_there_without_its_script(name):
+    bundle = displayed(bfcviz.draw(name, LOG, theme="dark"))
+    assert bundle.keys() == {"application/vnd.plotly.v1+json", "image/svg+xml"}
+    assert bundle["image/svg+xml"].startswith("<svg ")
+
+
+def test_what_a_user_adds_is_drawn_by_plotly_alone():
+    picture = bfcviz.draw("region_map", LOG)
+    picture.add_pie(values=[1, 2])
+    assert picture.still() == ""
+
+
+def test_a_converted_notebook_has_the_picture():
+    output = new_output("display_data", data=displayed(bfcviz.draw("region_map", LOG)))
+    notebook = new_notebook(cells=[new_code_cell("bfcviz.draw('region_map', log)", outputs=[output])])
+    nbformat.validate(notebook)
+    page, _ = HTMLExporter().from_notebook_node(notebook)
+    assert 'src="data:image/svg+xml;base64,' in page
+
+
+def test_an_inspector_shows_its_first_screen_where_there_are_no_widgets_of_jupyter():
+    shown = bfcviz.Inspector(LOG)._display_()._repr_html_()
+    assert "bfcviz-failure" in shown
+    assert "<svg " in shown
