@@ -7,6 +7,7 @@ else 0. tests/integration/attacks/test_attacks.py runs a short part of it.
 
 import argparse
 import json
+import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -40,6 +41,8 @@ def main():
             "soak", seed, numbers, Path(folder), seconds=60 * asked.minutes, workers=asked.workers
         )
         result.planned = result.done  # it ends by its time
+        for disk in Path(folder).glob("*/case/disk"):  # of a worker that was in the middle of a case
+            subprocess.run(["umount", "--lazy", disk], capture_output=True, check=False)
         table(Path(folder))
     return report([result])
 
