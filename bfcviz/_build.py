@@ -78,8 +78,9 @@ class BuildExt(build_ext):  # type: ignore[misc]  # setuptools has no types
             extension.include_dirs.append(".")  # "bfcviz/events/event_record.h"
             extension.depends += HEADERS
             extension.define_macros.append(("Py_LIMITED_API", LIMITED_API))
-            extension.extra_compile_args += ["-O3", "-g0"]
-            if sys.platform == "linux":
+            flags = os.environ.get("BFCVIZ_CFLAGS")  # of a build for a sanitizer or a debugger
+            extension.extra_compile_args += ["-O3", "-g0"] if flags is None else flags.split()
+            if sys.platform == "linux" and flags is None:
                 extension.extra_link_args.append("-Wl,-s")  # only the symbols that Python needs
         self.parallel = self.parallel or os.cpu_count()  # extensions compiled at once
         super().run()

@@ -50,6 +50,14 @@ def model_of(heap, events=None):
 def assert_model_agrees(heap, events=None):
     """The events alone give the heap's chunks, regions and totals; and undone, the empty heap."""
     model = model_of(heap, events)
+    other = assert_shows(model, heap)
+    model.seek(0)
+    assert not len(model.chunks())
+    return other
+
+
+def assert_shows(model, heap):
+    """A model has the heap's chunks, regions and totals; returns its totals."""
     chunks = heap.memory_map()
     for name in ("requested_size", "label", "thread", "stream", "born"):
         chunks[name][~chunks["in_use"]] = 0
@@ -71,8 +79,6 @@ def assert_model_agrees(heap, events=None):
         "largest_free_chunk",
     ):
         assert getattr(stats, name) == getattr(other, name), name
-    model.seek(0)
-    assert not len(model.chunks())
     return other
 
 

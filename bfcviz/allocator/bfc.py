@@ -48,7 +48,8 @@ from bfcviz.errors import (
 )
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
-from bfcviz.events.storage.recording import recording_of
+from bfcviz.events.origin import Pool
+from bfcviz.events.storage.recording import join_log
 from bfcviz.units import parse_bytes
 
 # ------------------------------------------------------------------------------
@@ -130,10 +131,10 @@ class Finalizer:
 
     Args:
         heap: its regions are released.
-        log: it is closed.
+        log: it is closed; None: a recording closes it, other heaps may write to it.
     """
 
-    def __init__(self, heap: Heap, log: EventLog) -> None:
+    def __init__(self, heap: Heap, log: EventLog | None) -> None:
         self._heap = heap
         self._log = log
         self._is_ending = sys.is_finalizing
@@ -145,13 +146,17 @@ class Finalizer:
         if not self._heap.closed:
             self._heap.release_all()
             self._heap.frees.wake_waiters()
-            self._log.close()
+            self._close_log()
 
     def __del__(self) -> None:
         # No thread waits for memory of a heap without references, so none is woken; at the end of Python waking would
         # fail. Then the modules of an uncompiled heap may be unloaded too: its memory is freed with the process.
         if not self._heap.closed and (self._is_compiled or not self._is_ending()):
             self._heap.release_all()
+            self._close_log()
+
+    def _close_log(self) -> None:
+        if self._log is not None:
             self._log.close()
 
 
@@ -238,12 +243,12 @@ class BFCAllocator:
         self.log = EventLog() if log is None else log
         self.sub_allocator = sub_allocator
         self.limit = most
-        if (recording := recording_of(self.log)) is not None:
-            recording.describe(most, vars(self.options))
+        pool, is_recorded = join_log(self.log, Pool(name, most, vars(self.options)))
         self.heap = Heap(
             sub_allocator,
             most,
             self.log,
+            pool,
             self.options.allow_growth,
             self.options.garbage_collection,
             self.options.max_waste(most),
@@ -252,7 +257,7 @@ class BFCAllocator:
             self.options.first_region,
             self.options.exact_growth,
         )
-        self.finalizer = Finalizer(self.heap, self.log)
+        self.finalizer = Finalizer(self.heap, None if is_recorded else self.log)
 
     # -- allocate and free --------------------------------------------------------------------------------------
 
@@ -400,6 +405,12 @@ class BFCAllocator:
         return c_api.hooks(self.heap)
 
     # -- state --------------------------------------------------------------------------------------------------
+
+    @property
+    def pool(self) -> int:
+        """Its number among the heaps that write to its log: the `pool` of its events."""
+        number: int = self.heap.pool
+        return number
 
     @property
     def rejected_frees(self) -> int:

@@ -6,9 +6,7 @@ from bfcviz.allocator.free_signal cimport FreeSignal
 from bfcviz.allocator.page_ages cimport PageAges
 from bfcviz.allocator.sub_allocators.base cimport SubAllocator
 from bfcviz.events cimport event_record
-from bfcviz.native cimport u16, u32, u64
-from bfcviz.native cimport u32, u64
-from bfcviz.native cimport u64
+from bfcviz.native cimport u8, u16, u32, u64
 
 cdef u64 round_up(u64 num_bytes) noexcept nogil
 @cython.locals(less=u64)
@@ -33,6 +31,7 @@ cdef class HeldQueue:
 @cython.final
 cdef class Heap:
     cdef ChunkSpace space
+    cdef readonly u8 pool       # its number among the heaps that write to its log
     cdef SubAllocator source
     cdef native.SpinLock *lock  # the log's: guards everything but the sub-allocator
     cdef native.Mutex *growth   # its holder may call the sub-allocator, add and release regions

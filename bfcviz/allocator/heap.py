@@ -134,6 +134,7 @@ class Heap:
         source: SubAllocator,
         limit: int,
         log: EventLog,
+        pool: int,
         allow_growth: bool,
         collects: bool,
         max_waste: int,
@@ -143,6 +144,7 @@ class Heap:
         exact_growth: bool,
     ) -> None:
         self.space = ChunkSpace(log)
+        self.pool = pool
         self.source = source
         self.lock = self.space.log.lock
         self.growth = native.mutex_new()
@@ -185,7 +187,7 @@ class Heap:
         if alignment == 0 or alignment & (alignment - 1) != 0:
             return native.FAILED_ALIGNMENT
         rounded = round_up(requested)
-        self.space.log.lock_and_tick()
+        self.space.log.lock_and_tick(self.pool)
         if not self.has_room():
             native.spin_unlock(self.lock)
             return native.FAILED_TABLES
@@ -210,7 +212,7 @@ class Heap:
 
     def free(self, address: int) -> int:
         """Free the chunk in use at an address; returns 0, or the reason why no chunk in use begins there."""
-        self.space.log.lock_and_tick()
+        self.space.log.lock_and_tick(self.pool)
         if not self.has_room():
             native.spin_unlock(self.lock)
             return native.FREE_TABLES
@@ -238,7 +240,7 @@ class Heap:
 
     def put_mark(self, label: int, value: int) -> None:
         """Record a mark of the user."""
-        self.space.log.lock_and_tick()
+        self.space.log.lock_and_tick(self.pool)
         self.space.log.mark(label, value)
         native.spin_unlock(self.lock)
 
@@ -306,7 +308,7 @@ class Heap:
             return native.NONE
         native.spin_unlock(self.lock)
         native.mutex_lock(self.growth)
-        self.space.log.lock_and_tick()
+        self.space.log.lock_and_tick(self.pool)
         self.bad_grant = False
         h = native.NONE
         if not self.closed and self.has_room():
@@ -399,7 +401,7 @@ class Heap:
         self.generation = native.generation()
         native.spin_unlock(self.lock)
         address = self.source.grant(alignment, num_bytes)
-        self.space.log.lock_and_tick()  # other threads had the lock
+        self.space.log.lock_and_tick(self.pool)  # other threads had the lock
         self.grower = 0
         if address == 0:
             return 0
@@ -420,7 +422,7 @@ class Heap:
         self.generation = native.generation()
         native.spin_unlock(self.lock)
         self.source.take_back(address, num_bytes)
-        self.space.log.lock_and_tick()
+        self.space.log.lock_and_tick(self.pool)
         self.grower = 0
 
     def is_growing_here(self) -> bool:

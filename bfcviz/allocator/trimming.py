@@ -13,7 +13,7 @@ def trim_heap(heap: Heap) -> int:
     if heap.is_growing_here() or heap.was_forked_while_growing():
         return 0
     native.mutex_lock(heap.growth)
-    heap.space.log.lock_and_tick()
+    heap.space.log.lock_and_tick(heap.pool)
     before = heap.space.pool_bytes
     if not heap.closed and heap.has_room():
         heap.release_free_regions()

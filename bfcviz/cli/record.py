@@ -511,7 +511,7 @@ def _describe_windows(folder: Path, windows: list[Path]) -> tuple[list[str], boo
 
 
 def _unrecorded_heaps(heaps: list[str]) -> list[str]:
-    """The heaps that are not recorded: those of further streams and devices, and of some threads of NumPy."""
+    """What is not recorded: some threads of NumPy, and the heaps after the first 256."""
     return [f"without {', '.join(heaps)}"] if heaps else []
 
 

@@ -342,8 +342,13 @@ class Controls:
         self.rows[1].layout.display = None if self.more.value else "none"
 
     def show_pools(self, pools: Sequence[str]) -> None:
-        """Fill the menu of heaps and choose the first; hide the menu if there is only one."""
-        self.pool.options = [(name, number) for number, name in enumerate(pools)]
+        """Fill the menu of heaps; the chosen one stays if it is there. Hide the menu if there is only one."""
+        options, chosen = [(name, number) for number, name in enumerate(pools)], self.pool.value
+        if chosen is None or chosen >= len(pools):
+            self.pool.options = options
+        else:
+            with self.pool.hold_trait_notifications():  # new options choose the first
+                self.pool.options, self.pool.value = options, chosen
         self.pool.layout.display = None if len(pools) > 1 else "none"
 
     def show_range(self, first: int, last: int, step: int) -> None:

@@ -765,6 +765,9 @@ class Inspector(ViewState):
     def _take_new_events(self) -> None:
         """Go to the newest event, if it is followed."""
         self._last = len(self._trace)
+        names = [each.name for each in self._trace.origin.pools]
+        if names != [name for name, _ in self.controls.pool.options]:  # a program made another heap
+            self.controls.show_pools(names)
         if self._map_image is None or self.views == "event_table":
             self.event_list.trace_grew()
         self._auto_move = True  # not a move by the user: it does not end `follow`

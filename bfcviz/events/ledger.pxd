@@ -1,5 +1,5 @@
 cimport cython
-from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from bfcviz cimport native
 from bfcviz.events cimport event_record
@@ -54,6 +54,7 @@ cdef class Ledger:
     cdef readonly int64_t pool_bytes
     cdef readonly int64_t peak_pool_bytes
     cdef EventLog _log
+    cdef uint8_t _pool
     cdef list _recent
     cdef SortedAddresses _free_starts
     cdef SortedAddresses _region_starts

@@ -98,7 +98,8 @@ class Ledger:
         ledger.free(0x7000)
 
     Args:
-        log: receives the events. It has no other writer.
+        log: receives the events.
+        pool: the number of this heap among those that write to the log.
 
     Attributes:
         thread: number of the current thread.
@@ -109,7 +110,7 @@ class Ledger:
         num_allocs, bytes_in_use, ...: totals, as in `Stats`.
     """
 
-    def __init__(self, log: EventLog) -> None:
+    def __init__(self, log: EventLog, pool: int = 0) -> None:
         self.thread = 0
         self.busy = 0
         self.waiting: deque[tuple[int, Callable[[], object]]] = deque()
@@ -120,6 +121,7 @@ class Ledger:
         self.bytes_in_use = self.requested_bytes_in_use = self.peak_bytes_in_use = 0
         self.pool_bytes = self.peak_pool_bytes = 0
         self._log = log
+        self._pool = pool
         self._recent: list[ObservedChunk] = [_new_chunk(-1, 0, 0, 0, -1)] * 256  # see `_chunk_at`
         self._free_starts: SortedAddresses | None = None  # of the free chunks; None: never needed so far
         self._region_starts = SortedAddresses()  # the keys of `regions`
@@ -269,7 +271,7 @@ class Ledger:
         """Report a failed request."""
         self._log.put(
             event_record.OOM, 0, 0, self.pool_bytes - self.bytes_in_use, self._largest_free(), requested, 0, label,
-            self.thread, stream, native.bin_of(requested), 0,
+            self.thread, stream, native.bin_of(requested), 0, self._pool, self.thread,
         )  # fmt: skip
 
     # -- regions --------------------------------------------------------------------------------------------------
@@ -353,7 +355,7 @@ class Ledger:
         self.peak_pool_bytes = max(self.peak_pool_bytes, self.pool_bytes)
         self._log.put(
             event_record.EXTEND, chunk.handle, slot, address, size, requested, 0, 0, self.thread, 0,
-            native.bin_of(size), flags,
+            native.bin_of(size), flags, self._pool, self.thread,
         )  # fmt: skip
 
     def _remove(self, start: int) -> None:
@@ -364,7 +366,7 @@ class Ledger:
         self._note_used(start)
         self._log.put(
             event_record.RELEASE, chunk.handle, chunk.slot, start, chunk.size, 0, 0, 0, self.thread, 0,
-            native.bin_of(chunk.size), 0,
+            native.bin_of(chunk.size), 0, self._pool, self.thread,
         )  # fmt: skip
         self.pool_bytes -= chunk.size
         self._ends[region.slot] = None
@@ -452,7 +454,7 @@ class Ledger:
         chunk.born = self._log.put(
             event_record.ALLOCATE, chunk.handle, chunk.slot, low, chunk.size, requested,
             self.num_allocs & native.LOW_32, label, self.thread, stream, bin,
-            event_record.PIECE if rest is None else 0,
+            event_record.PIECE if rest is None else 0, self._pool, self.thread,
         )  # fmt: skip
 
     def _vacate(self, address: int, chunk: ObservedChunk) -> None:
@@ -462,6 +464,7 @@ class Ledger:
         self._log.put(
             event_record.FREE, chunk.handle, chunk.slot, address, chunk.size, chunk.requested,
             chunk.born & native.LOW_32, chunk.label, chunk.thread, chunk.stream, native.bin_of(chunk.size), 0,
+            self._pool, self.thread,
         )  # fmt: skip
         chunk.is_free = True
         self._note_free(address)
@@ -481,7 +484,7 @@ class Ledger:
         self._note_free(at)
         self._log.put(
             event_record.SPLIT, parent.handle, parent.slot, at, size, 0, rest.handle, 0, self.thread, 0,
-            native.bin_of(size), flags,
+            native.bin_of(size), flags, self._pool, self.thread,
         )  # fmt: skip
 
     def _merge_with_previous(self, address: int, chunk: ObservedChunk) -> None:
@@ -501,7 +504,7 @@ class Ledger:
         self._handles.give_back(gone.handle)
         self._log.put(
             event_record.MERGE, kept.handle, kept.slot, absorbed, gone.size, 0, gone.handle, 0, self.thread, 0,
-            native.bin_of(kept.size), 0,
+            native.bin_of(kept.size), 0, self._pool, self.thread,
         )  # fmt: skip
 
     def _link(self, old: ObservedChunk, new: ObservedChunk, before: int, address: int) -> None:

@@ -8,7 +8,7 @@ from bfcviz.native cimport i64, u8, u16, u32, u64
 @cython.final
 cdef class EventLog:
     cdef event_record.Event *window   # address of record number `base`
-    cdef native.SpinLock *lock  # of the heap that writes
+    cdef native.SpinLock *lock  # of the heaps that write
     cdef u64 base               # number of the first record of the window
     cdef u64 end                # number of the first record beyond it
     cdef u64 written            # records published so far
@@ -16,7 +16,9 @@ cdef class EventLog:
     cdef i64 time               # of the current operation, nanoseconds since the start
     cdef u16 thread             # of the current operation
     cdef bint replaying         # operations bring their own time and thread
-    cdef readonly u8 pool
+    cdef u8 pool                # of the current operation
+    cdef readonly int pools
+    cdef readonly int used_pools
     cdef bint on_file           # records go to the file `fd`; else to a ring in memory
     cdef int fd
     cdef readonly int error     # errno that ended recording to disk, 0 = none
@@ -27,7 +29,7 @@ cdef class EventLog:
     cdef readonly object path   # of the file, or None
 
     @cython.locals(ticks=u64)
-    cdef void lock_and_tick(self) noexcept nogil
+    cdef void lock_and_tick(self, u8 pool) noexcept nogil
     cdef void at(self, i64 time, u16 thread) noexcept nogil
     @cython.locals(records=u64)
     cdef void roll(self) noexcept nogil
@@ -42,6 +44,7 @@ cdef class EventLog:
 
     @cython.locals(r="event_record.Event *")
     cdef event_record.Event *begin(self, u32 chunk, u16 region, u64 address, u64 size, int bin) noexcept nogil
+    cdef void note_pool(self) noexcept nogil
     cdef void commit(self, event_record.Event *r, u8 kind) noexcept nogil
 
     @cython.locals(r="event_record.Event *")
@@ -71,4 +74,4 @@ cdef class EventLog:
     cpdef int begin_operation(self, i64 time, int thread=*)
 
     @cython.locals(seq=u64, r="event_record.Event *")
-    cpdef u64 put(self, u8 kind, u32 chunk, u16 region, u64 address, u64 size, u64 requested, u32 other, u32 label, u16 thread, u16 stream, int bin, u8 flags) except? 0xFFFFFFFFFFFFFFFF
+    cpdef u64 put(self, u8 kind, u32 chunk, u16 region, u64 address, u64 size, u64 requested, u32 other, u32 label, u16 thread, u16 stream, int bin, u8 flags, u8 pool=*, int by=*) except? 0xFFFFFFFFFFFFFFFF

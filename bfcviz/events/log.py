@@ -1,4 +1,4 @@
-"""EventLog: one heap writes its events into it, 64 bytes each; readers copy them.
+"""EventLog: heaps write their events into it, 64 bytes each; readers copy them.
 
 ::
 
@@ -13,8 +13,8 @@ that a heap calls here do not need the GIL.
 Another process may truncate the file, and a write behind its end would end this process by SIGBUS. A signal handler
 (sigbus.h) replaces the lost pages by memory; the log detects that at the end of the window, and continues in a ring.
 
-A log has one writer at a time: the heap that owns it, under `lock`, which is also the lock of the heap. So a log can be
-closed while its heap works.
+A log has one writer at a time: a heap, under `lock`, which is also the lock of the heap. So a log can be closed while
+its heap works. Several heaps of one recording share a log, and so a lock; each has a number, its pool.
 """
 # ruff: noqa: D102  schema describes the fields
 
@@ -28,29 +28,28 @@ from bfcviz import native
 from bfcviz.errors import BfcvizError
 from bfcviz.events import event_record, log_memory
 from bfcviz.events.row_copy import move
-from bfcviz.events.schema import EVENT, Events
+from bfcviz.events.schema import EVENT, MAX_POOLS, Events
 
 EVENTS_FILE = "events.bin"
 
 
 class EventLog:
-    """The events of one heap, in a ring or in a file.
+    """The events of one or more heaps, in a ring or in a file.
 
     Args:
         capacity: records in the ring, or allocated ahead in the file; a multiple of 64. The default is 1 MiB, which
             stays in the processor's cache beside the heap.
         folder: an existing folder; the log is then a new `events.bin` in it, which grows without limit.
-        pool: written to the `pool` field of every record.
 
     Attributes:
         error: 0, or the errno that ended recording to disk (such as ENOSPC). The heap continues, later events go to a
             ring in memory, and `on_disk` stays below `written`: `Recording.close` reports it.
         truncated: whether another process cut the file short. Later events go to a ring; some before it are lost.
+        pools: heaps that have joined it.
+        used_pools: the number of the last heap with an event, plus 1.
     """
 
-    def __init__(
-        self, capacity: int = 16_384, folder: str | os.PathLike[str] | None = None, pool: int = 0
-    ) -> None:
+    def __init__(self, capacity: int = 16_384, folder: str | os.PathLike[str] | None = None) -> None:
         self.on_file = False
         self.lock = native.spinlock_new()
         self.path: Path | None = None
@@ -59,7 +58,9 @@ class EventLog:
                 f"a log of {capacity} records was requested; give a multiple of 64, at least 64"
             )
         self.capacity = capacity
-        self.pool = pool
+        self.pool = 0
+        self.pools = 0
+        self.used_pools = 0
         self.written = 0
         self.on_disk = 0
         self.base = 0
@@ -96,6 +97,17 @@ class EventLog:
         if self.has_ring:
             log_memory.unmap_window(self.window, self.capacity * event_record.RECORD)
 
+    def join(self) -> int:
+        """The pool of one more heap that writes here.
+
+        Raises:
+            BfcvizError: there are 256 heaps already.
+        """
+        if self.pools == MAX_POOLS:
+            raise BfcvizError(f"a log has at most {MAX_POOLS} heaps: give this one a log of its own")
+        self.pools += 1
+        return self.pools - 1
+
     def use_ring(self) -> None:
         """Use a ring in memory as window, from record number `written` on. It stays in use."""
         # No Python object, and no array: the heap whose lock is held may serve NumPy.
@@ -106,9 +118,10 @@ class EventLog:
 
     # -- for the writer: called by the heap; the first takes its lock, the others need it ---------------------
 
-    def lock_and_tick(self) -> None:
-        """Take the lock, and set time and thread of the events that follow; a replay sets the recorded ones."""
+    def lock_and_tick(self, pool: int) -> None:
+        """Take the lock, and set pool, time and thread of the events that follow; a replay sets the recorded ones."""
         ticks = native.spin_lock_timed(self.lock)
+        self.pool = pool
         if self.replaying:
             return
         # Not before the last one: that of an observer may be ahead of the clock.
@@ -197,6 +210,11 @@ class EventLog:
         r.pool = self.pool
         return r
 
+    def note_pool(self) -> None:
+        """Note that the pool of this operation has an event."""
+        if self.pool >= self.used_pools:
+            self.used_pools = self.pool + 1
+
     def commit(self, r: Any, kind: int) -> None:
         log_memory.publish_kind(r, kind)
         self.written += 1
@@ -206,6 +224,7 @@ class EventLog:
     def extend(
         self, chunk: int, region: int, address: int, size: int, requested: int, bin: int, flags: int
     ) -> None:
+        self.note_pool()  # a heap without a region has no other events
         r = self.begin(chunk, region, address, size, bin)
         r.requested = requested
         r.flags = flags
@@ -253,6 +272,7 @@ class EventLog:
         self.commit(r, event_record.RELEASE)
 
     def oom(self, requested: int, free_bytes: int, largest: int, label: int, stream: int, bin: int) -> None:
+        self.note_pool()
         r = self.begin(0, 0, free_bytes, largest, bin)
         r.requested = requested
         r.label = label
@@ -260,6 +280,7 @@ class EventLog:
         self.commit(r, event_record.OOM)
 
     def mark(self, label: int, value: int) -> None:
+        self.note_pool()
         r = self.begin(0, 0, 0, value, -1)
         r.label = label
         self.commit(r, event_record.MARK)
@@ -272,7 +293,7 @@ class EventLog:
         Returns the number of the thread: `thread`, or if that is below 0 the number of this thread.
         """
         if time < 0:
-            self.lock_and_tick()
+            self.lock_and_tick(0)
         else:
             native.spin_lock(self.lock)
             self.time = time if time > self.time else self.time
@@ -285,10 +306,14 @@ class EventLog:
 
     def put(
         self, kind: int, chunk: int, region: int, address: int, size: int, requested: int, other: int,
-        label: int, thread: int, stream: int, bin: int, flags: int,
+        label: int, thread: int, stream: int, bin: int, flags: int, pool: int = 0, by: int = -1,
     ) -> int:  # fmt: skip
-        """Write one event; returns its `seq`."""
+        """Write one event; returns its `seq`. `by`: the thread that acts; below 0: that of the last operation."""
         native.spin_lock(self.lock)
+        self.pool = pool
+        if by >= 0:  # another heap may have begun an operation meanwhile
+            self.thread = by
+        self.note_pool()
         seq = self.written
         r = self.begin(chunk, region, address, size, bin)
         r.requested = requested

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, Final, TypeVar
 
 from bfcviz.errors import TraceError
+from bfcviz.events.schema import MAX_POOLS as MAX_POOLS
 from bfcviz.events.storage.files import loads
 from bfcviz.units import parse_bytes
 
@@ -267,7 +268,6 @@ VERSION = 1
 """Of the file format; increased when an older bfcviz could misread new files."""
 
 MAX_ORIGIN_BYTES = 1 << 24
-MAX_POOLS = 256
 
 
 class Status(StrEnum):

@@ -80,6 +80,9 @@ FIELDS: Final[dict[str, tuple[str, str]]] = {
 Events = NDArray[np.void]
 """An array of `EVENT`."""
 
+MAX_POOLS: Final = 256
+"""Heaps of a log or trace: `pool` has one byte."""
+
 
 class Kind(IntEnum):
     """What happened. 0 is no event: this record of the log was never written."""

@@ -195,8 +195,6 @@ class WindowSource(Source):
         """Make the events before `stop` visible; they are in the pieces already."""
         while self.length < stop:
             events = self._room(self.length)[: stop - self.length]
-            if self._log.pool:
-                events["pool"] = 0  # the heap is the only one in this trace
             if has_unknown_label(events, len(self.labels)):
                 forget_unknown_labels(events, len(self.labels))
             self.length += len(events)

@@ -51,7 +51,7 @@ class HeapProvider(ABC):
     def heaps(self) -> list[Any]:
         """The heaps so far, each of which `LiveDashboard` can watch; more may come.
 
-        The first heap writes to the log that was given.
+        All write to the log that was given, if it is on disk; otherwise the first.
         """
 
     @property
@@ -68,6 +68,10 @@ class HeapProvider(ABC):
     def names(self) -> list[str]:
         """The name of each heap."""
         return [str(heap.name) for heap in self.heaps]
+
+    def left_out(self, log: Any) -> list[str]:
+        """The names of the heaps that write to another log: a log takes 256."""
+        return [str(heap.name) for heap in self.heaps if heap.log is not log]
 
     @property
     def is_active(self) -> bool:

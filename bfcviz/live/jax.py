@@ -15,7 +15,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.origin import REGION_FACTS, KnownGaps
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.heap_provider import HeapProvider
-from bfcviz.live.observed_heap import ObservedHeap, Polling, log_and_labels
+from bfcviz.live.observed_heap import ObservedHeap, Polling, log_and_labels, logs_of_heaps
 from bfcviz.live.stacks import DEEPEST, MOST, shown_file
 
 # ------------------------------------------------------------------------------
@@ -420,12 +420,12 @@ class JaxObserved(HeapProvider):
         self._devices = {name_of(device): device for device in devices}
         self._heaps: dict[str, ObservedHeap] = {}
         self._arrays: dict[str, DeviceArrays] = {}
-        given: EventLog | None = log
+        logs = logs_of_heaps(log)
         for name, device in self._devices.items():
             limit = next((int(value) for key in _LIMITS if (value := _totals(device).get(key))), None)
             gaps = _GAPS_OF_TOTALS if listed is None else GAPS
-            heap = ObservedHeap(given, labels, name=f"jax {name}", limit=limit, gaps=gaps)
-            self._heaps[name], given = heap, None
+            heap = ObservedHeap(next(logs), labels, name=f"jax {name}", limit=limit, gaps=gaps)
+            self._heaps[name] = heap
             self._arrays[name] = DeviceArrays(heap, _memory_of(device))
         self._live: LiveArrays | None = None
         if listed is not None:
@@ -449,7 +449,7 @@ class JaxObserved(HeapProvider):
 
     @property
     def heaps(self) -> list[ObservedHeap]:
-        """A heap for each device, with its arrays and marks. The first device writes to the log that was given."""
+        """A heap for each device, with its arrays and marks."""
         return list(self._heaps.values())
 
     @property
@@ -519,8 +519,8 @@ def observe_jax(
     Args:
         devices: the devices to observe, as JAX's objects or numbers (`id`); default: the devices of this process on
             JAX's default platform.
-        log: receives the events of the first device; a recording includes its labels. Further devices get rings in
-            memory.
+        log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
+            memory. A recording includes its labels.
         labels: interns the names.
         every_s: seconds between two readings.
 

@@ -20,9 +20,9 @@ from bfcviz.events.inconsistencies import Inconsistencies
 from bfcviz.events.labels import Labels
 from bfcviz.events.ledger import Ledger
 from bfcviz.events.log import EventLog
-from bfcviz.events.origin import KnownGaps, RecordedFailure
-from bfcviz.events.schema import Kind, bin_of
-from bfcviz.events.storage.recording import Recording, recording_of
+from bfcviz.events.origin import KnownGaps, Pool, RecordedFailure
+from bfcviz.events.schema import MAX_POOLS, Kind, bin_of
+from bfcviz.events.storage.recording import Recording, join_log, recording_of
 from bfcviz.live.numpy.serve import unserved
 from bfcviz.periodic import Periodic
 
@@ -57,7 +57,7 @@ class ObservedHeap:
     Any number of threads may report. A finalizer may report during another report; its own is carried out just after.
 
     Args:
-        log: receives the events; default: a ring in memory. A recording includes its labels. It has no other writer.
+        log: receives the events; default: a ring in memory. A recording includes its labels.
         labels: the table of the label numbers.
         name: the name of this memory.
         limit: most bytes that the allocator may get; None: unknown.
@@ -66,6 +66,7 @@ class ObservedHeap:
         device_total: bytes of the whole device, for failed requests; None: unknown.
 
     Attributes:
+        pool: its number among the heaps that write to its log.
         limit: in bytes; None: unknown.
         gaps: None: its events are the whole history.
     """
@@ -90,9 +91,8 @@ class ObservedHeap:
         self.options = ObservedOptions(unit)
         self.device_total = device_total
         self._recording = recording_of(self.log)
-        if self._recording is not None:
-            self._recording.describe(limit, vars(self.options))
-        self._ledger = Ledger(self.log)
+        self.pool, _ = join_log(self.log, Pool(name, limit, vars(self.options)))
+        self._ledger = Ledger(self.log, self.pool)
         self._lock = _forks.keep(threading.RLock())
 
     # -- reports -----------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ class ObservedHeap:
         return Moment(step, np.array(sorted(chunks), MEMORY_MAP), np.array(sorted(regions), REGION), *numbers)
 
     def _put_mark(self, label: int, value: int) -> None:
-        self.log.put(Kind.MARK, 0, 0, 0, value, 0, 0, label, 0, 0, -1, 0)
+        self.log.put(Kind.MARK, 0, 0, 0, value, 0, 0, label, 0, 0, -1, 0, self.pool)
 
     def _fail(self, requested: int, label: int, stream: int, device_free: int | None) -> None:
         event = self.log.head
@@ -306,6 +306,19 @@ def log_and_labels(log: EventLog | Recording | None, labels: Labels | None) -> t
     if isinstance(log, Recording):
         return log.log, log.labels if labels is None else labels
     return EventLog() if log is None else log, Labels() if labels is None else labels
+
+
+def logs_of_heaps(log: EventLog | None) -> Iterator[EventLog | None]:
+    """The log of each heap of a provider in turn; None: the heap makes a ring of its own.
+
+    All heaps write to a log on disk, as many as it takes. Of a ring in memory only the first one is sure to be read in
+    time: several would overwrite the events of each other.
+    """
+    yield log
+    while log is not None and log.path is not None and log.pools < MAX_POOLS:
+        yield log
+    while True:
+        yield None
 
 
 def devices_in_order(named: Iterable[int] | None, count: int, current: int) -> list[int]:

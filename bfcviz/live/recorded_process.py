@@ -215,9 +215,9 @@ class ProcessRecording:
         try:
             self.source.close()
         finally:
-            for name in self.source.names[1:]:
-                tell(self._order, "left out", name)
             if self.recording is not None:
+                for name in self.source.left_out(self.recording.log):
+                    tell(self._order, "left out", name)
                 if (peak := peak_of_process()) is not None:
                     self.recording.add_detail(PROCESS_PEAK, peak)
                 self._close(self.recording)

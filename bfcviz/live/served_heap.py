@@ -1,6 +1,6 @@
 """ServedHeap: the heap behind a framework's memory; HeapFactory makes one for each stream of each device."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Generic, TypeVar
 
@@ -64,14 +64,14 @@ H = TypeVar("H", bound=ServedHeap)
 
 @dataclass
 class HeapFactory(Generic[H]):
-    """Makes the heap of a stream. The heaps of a device share one budget; the first heap of all gets the log.
+    """Makes the heap of a stream. The heaps of a device share one budget.
 
     Attributes:
         kind: the class of the heaps.
         framework: the start of their names.
         source: makes the sub-allocator of a device and a stream, within a budget.
         limit: returns the budget of a device in bytes; called once per device.
-        log: the log of the first heap; None once that is made.
+        logs: the log of each heap in turn (`observed_heap.logs_of_heaps`).
         labels: the label table of all heaps.
         options: the options of all heaps.
     """
@@ -80,7 +80,7 @@ class HeapFactory(Generic[H]):
     framework: str
     source: Callable[[int, int, Budget], SubAllocator]
     limit: Callable[[int], int]
-    log: EventLog | None
+    logs: Iterator[EventLog | None]
     labels: Labels
     options: AllocatorOptions
     _budgets: dict[int, Budget] = field(default_factory=dict)
@@ -93,13 +93,12 @@ class HeapFactory(Generic[H]):
         budget = self._budgets[device]
         source = self.source(device, stream, budget)  # may fail: then the next heap gets the log
         number = self._made[device] = self._made.get(device, -1) + 1
-        log, self.log = self.log, None
         return self.kind(
             source,
             budget.limit,
             self.options,
             name=f"{self.framework}:{device}" + (f" stream {number}" if number else ""),
-            log=log,
+            log=next(self.logs),
             labels=self.labels,
         )
 

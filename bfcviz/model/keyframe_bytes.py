@@ -111,7 +111,7 @@ def encode(snapshots: list[Snapshot]) -> bytes:
 
 
 def decode(data: bytes, step: int, pool: int, pools: int) -> Snapshot:
-    """Decode one pool of the keyframe that a file has for `step`.
+    """Decode one pool of the keyframe that a file has for `step`, which may be older than the last pools.
 
     Raises:
         TraceError: it is not a keyframe of that step, or its state is impossible for a heap.
@@ -126,8 +126,9 @@ def _decode(data: bytes, step: int, pool: int, pools: int) -> Snapshot:
     head = HEADER.unpack_from(data)
     if head[:2] != (MAGIC, VERSION):
         raise ValueError(f"it begins with {data[:6].hex()}, not with the magic of version {VERSION}")
-    if head[2:] != (pools, step):
+    if not 0 < head[2] <= pools or head[3] != step:
         raise ValueError(f"it has {head[2]} pools at step {head[3]}; the trace has {pools}")
+    pools = head[2]
     counts = [_Counts._make(COUNTS.unpack_from(data, HEADER.size + i * COUNTS.size)) for i in range(pools)]
     for c in counts:
         # One event makes at most one chunk, and every region has at least one chunk.

@@ -212,6 +212,7 @@ class Model:
 
     def measure(self, block: Events) -> None:
         """Apply `block`, the events of the trace from `step` on, as `PoolState.measure` does."""
+        self._table.pools = len(self.trace.origin.pools)
         self._table.measure(block)
         self._keep()
 
@@ -257,6 +258,7 @@ class Model:
 
     def _move_on(self) -> None:
         """Drop steps that the trace no longer has."""
+        self._table.pools = len(self.trace.origin.pools)  # a recording may have another heap now
         first = self.trace.first
         if first == self._snapshots.first:
             return

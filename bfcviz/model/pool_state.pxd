@@ -10,7 +10,7 @@ from bfcviz.model.rows cimport LargestFreeTree
 @cython.final
 cdef class PoolState:
     cdef readonly int pool
-    cdef readonly int pools
+    cdef public int pools
     cdef readonly uint64_t wanted
     cdef readonly uint64_t step
     cdef readonly uint64_t peaks_step

@@ -37,7 +37,8 @@ class PoolState:
     """The chunks, regions and totals of one pool after the first `step` events of a trace.
 
     Attributes (read only):
-        pool, pools, wanted: index of this pool, number of pools of the trace, and the size given to `watch`.
+        pool, wanted: index of this pool, and the size given to `watch`.
+        pools: number of pools of the trace; a recording may get more.
         step: events applied, including those of other pools.
         bytes_in_use, requested_bytes_in_use, pool_bytes, free_bytes: totals, in bytes.
         num_allocs, ooms, chunks_in_use, chunks_free: counts.

@@ -16,7 +16,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin, Pool
-from bfcviz.events.schema import Events
+from bfcviz.events.schema import Events, Kind
 from bfcviz.events.sliding_window import KEEP, Beginning, follow
 from bfcviz.events.storage.recording import ORIGIN_FILE, Recording
 from bfcviz.events.trace import Trace
@@ -67,8 +67,7 @@ def beginning(moment: LiveHeapState, log: EventLog) -> Beginning:
     """
     events = _events_before(log, moment.step)
     table = PoolState()
-    table.restore(_snapshot(moment))
-    events["pool"] = 0
+    table.restore(_snapshot(moment, ooms=int(np.count_nonzero(events["kind"] == Kind.OOM))))
     table.undo(events)
     table.recall_peaks(table.bytes_in_use, table.pool_bytes, _largest(table))
     first = table.snapshot()
@@ -99,7 +98,7 @@ def _largest(table: PoolState) -> int:
     return int(rows["size"][rows["state"] == array_access.CHUNK_IN_USE].max(initial=0))
 
 
-def _snapshot(moment: LiveHeapState) -> Snapshot:
+def _snapshot(moment: LiveHeapState, ooms: int) -> Snapshot:
     chunks, regions = moment.chunks, moment.regions
     rows = np.zeros(len(chunks), CHUNK_ROW)
     for name in ("address", "size", "handle", "region"):
@@ -113,7 +112,7 @@ def _snapshot(moment: LiveHeapState) -> Snapshot:
     region_rows["address"], region_rows["size"] = regions["address"], regions["size"]
     region_rows["state"] = array_access.REGION_LIVE
     slots = regions["slot"].astype(np.uint64)
-    return Snapshot(moment.step, rows, region_rows, slots, num_allocs=moment.num_allocs)
+    return Snapshot(moment.step, rows, region_rows, slots, num_allocs=moment.num_allocs, ooms=ooms)
 
 
 def _whole_steps(low: NDArray[np.uint64], step: int) -> NDArray[np.uint64]:
@@ -170,6 +169,11 @@ def _recorded(log: EventLog) -> Trace | None:
 
 
 def _heap(heap: Any, keep: int) -> Trace:
+    if heap.log.pools > 1:
+        raise BfcvizError(
+            f"{heap.name} shares its log with {heap.log.pools - 1} other heaps, and the folder of their recording is "
+            "gone: keep it until the heaps are closed, or give each heap a log of its own"
+        )
     pool = Pool(heap.name, heap.limit, vars(heap.options))
     gaps = getattr(heap, "gaps", None)
     more = {} if gaps is None else {"reasons": gaps.reasons, "details": gaps.to_details()}

@@ -146,11 +146,13 @@ class AlertMonitor:
     Args:
         trace: the trace of the heap; no other thread may read it.
         alerts: the alerts to check.
+        pool: the number of the heap in the trace.
     """
 
-    def __init__(self, trace: Trace, alerts: Sequence[Alert]) -> None:
+    def __init__(self, trace: Trace, alerts: Sequence[Alert], pool: int = 0) -> None:
         self._trace = trace
-        self._model = Model(trace)
+        self._pool = pool
+        self._model = Model(trace, pool)
         self._alerts = alerts
         empty = np.zeros(1, TIMELINE)[0]
         at_start = [alert.is_past(self._value(alert, empty, "last")) for alert in alerts]
@@ -179,7 +181,7 @@ class AlertMonitor:
         if start == stop:
             return [], {}
         self._model.seek(start)
-        marks = events_of(trace, [Kind.MARK], 0, start, stop)
+        marks = events_of(trace, [Kind.MARK], self._pool, start, stop)
         names = {int(mark["seq"]) + 1: trace.labels.name(int(mark["label"])) for mark in marks}
         return measured(self._model, sorted({*names, *equal_parts(start, stop, _PARTS)})), names
 
@@ -203,7 +205,7 @@ class AlertMonitor:
         if alert.measure == GROWTH:
             return 0.0
         value: float = row[f"{alert.measure}_{which}"].item()
-        limit = self._trace.origin.pools[0].limit
+        limit = self._trace.origin.pools[self._pool].limit
         if alert.measure not in ("free_bytes", "largest_free_chunk") or limit is None:
             return value
         pool: int = row[f"pool_bytes_{_OTHER_END[which]}"].item()  # a larger pool leaves less room to grow
@@ -233,7 +235,7 @@ class AlertMonitor:
 
     @property
     def _name(self) -> str:
-        return self._trace.origin.pools[0].name
+        return self._trace.origin.pools[self._pool].name
 
 
 class MonitorThread:

@@ -99,6 +99,7 @@ class WorkerRecording:
             recording = Recording(self.folder, [heap_provider.pool_of(request)], details=details)
             undo.callback(recording.close)
             discard.callback(recording.discard)
+            self._log = recording.log
             self.source: HeapProvider = open_source(request, recording)
             start_source(self.source, self._title, undo)
             undo.callback(self.source.settle)
@@ -107,8 +108,8 @@ class WorkerRecording:
 
     @property
     def left_out(self) -> list[str]:
-        """The heaps that are not recorded: those of further streams and devices."""
-        return self.source.names[1:]
+        """The heaps that are not recorded: those after the first 256."""
+        return self.source.left_out(self._log)
 
     def end(self) -> None:
         """End serving or observing, and mark the recording as complete. A second call does nothing."""

@@ -216,7 +216,7 @@ def last_failure(trace: Trace) -> OomReport | None:
     if end == trace.first:
         return None
     is_last = trace.read(end - 1, end)[0]["kind"] == Kind.OOM
-    step = end if is_last else previous_step(trace, end, [Kind.OOM])
+    step = end if is_last else previous_step(trace, end, [Kind.OOM], None)
     if step is None:
         return None
     model = Model(trace, int(trace.read(step - 1, step)[0]["pool"]))

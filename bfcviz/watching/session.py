@@ -284,7 +284,8 @@ class Watch:
     Attributes:
         current: the watch whose `with` runs; None where none does.
         sources: the heap provider of each framework, from `bfcviz.live`.
-        traces: one for each heap, with the events until now; other threads extend them while the `with` runs.
+        traces: one for each heap, or each recording with all its heaps, with the events until now; other threads extend
+            them while the `with` runs.
         alarms: the alerts that went off.
         folder: what it records to; None: memory.
         failure: the failed request that ended the `with`; None where memory did not run out.
@@ -295,7 +296,7 @@ class Watch:
 
     def __init__(self, settings: WatchSettings) -> None:
         self.sources: list[HeapProvider] = []
-        self._traces: list[Trace] = []
+        self._traces: dict[Any, Trace] = {}  # by the log that the heaps of each write to
         self.alarms: list[Alarm] = []
         self.failure: OomReport | None = None
         self.errors: list[Exception] = []
@@ -330,10 +331,10 @@ class Watch:
 
     @property
     def traces(self) -> list[Trace]:
-        """The trace of each heap, as `trace`."""
+        """The trace of each heap, or of all that are recorded together, as `trace`."""
         if Watch.current is self:
             self._refresh()
-        return list(self._traces)
+        return list(self._traces.values())
 
     @property
     def trace(self) -> Trace:
@@ -375,7 +376,7 @@ class Watch:
             for source in self.sources:
                 self._run_safely(source.settle)
         with unserved(), self._reading if dashboard is None else dashboard.inspector.lock:
-            for trace in self._traces:
+            for trace in self._traces.values():
                 trace.refresh()
 
     def __repr__(self) -> str:
@@ -444,7 +445,7 @@ class Watch:
         if self._settings.dashboard and self._traces and notebook.has_kernel():
             self._dashboard = self._new_dashboard()
             notebook.show(self._dashboard)
-        has_rings = any(trace.slack is not None for trace in self._traces)
+        has_rings = any(trace.slack is not None for trace in self._traces.values())
         more_heaps = any(request.framework != "numpy" for request in self._settings.plan.requests)
         if self._monitors or more_heaps or has_rings:  # a dashboard reads rings too, until it is closed
             self._monitor_thread = MonitorThread(self._check, self._failed)
@@ -453,18 +454,20 @@ class Watch:
         """Add the new heaps: a framework makes one for each stream or device that it uses."""
         settings = self._settings
         for heap in [heap for source in self.sources for heap in source.new_heaps(self._heaps)]:
-            trace = trace_of(heap, settings.keep)
             if settings.alerts:
-                self._monitors.append((AlertMonitor(trace_of(heap, _MONITOR_KEEP), settings.alerts), heap))
+                trace = trace_of(heap, _MONITOR_KEEP)
+                self._monitors.append((AlertMonitor(trace, settings.alerts, heap.pool), heap))
             self._heaps.append(heap)
-            self._traces.append(trace)
+            if heap.log in self._traces:  # recorded with the others
+                continue
+            self._traces[heap.log] = trace = trace_of(heap, settings.keep)
             if self._dashboard is not None:
                 self._dashboard.add_trace(trace)
 
     def _new_dashboard(self) -> "WatchDashboard":
         from bfcviz.watching.dashboard import WatchDashboard  # noqa: PLC0415  widgets: a training script has no page
 
-        return WatchDashboard(self._traces, self.says, start=Watch.current is self)
+        return WatchDashboard(list(self._traces.values()), self.says, start=Watch.current is self)
 
     # -- in the monitor thread ------------------------------------------------------------------------------
 
@@ -472,7 +475,7 @@ class Watch:
         with self._reading:
             self._add_heaps()
             if self._dashboard is None or self._dashboard.closed:
-                for trace in self._traces:
+                for trace in self._traces.values():
                     trace.refresh()
         for monitor, heap in self._monitors:
             for alarm in monitor.check():
@@ -516,7 +519,7 @@ class Watch:
         dashboard = self._dashboard
         if dashboard is not None:
             self._run_safely(dashboard.stop)
-        for trace in self._traces:
+        for trace in self._traces.values():
             self._run_safely(trace.refresh)
         if error is not None:
             self._run_safely(lambda: self._show_failure(error))
@@ -528,9 +531,9 @@ class Watch:
         if not is_out_of_memory(error):
             return
         failed = [source for source in self.sources if source.out_of_memory is not None]
-        failed_heaps = [heap for source in failed for heap in source.heaps]
-        for trace, heap in zip(self._traces, self._heaps, strict=True):
-            found = last_failure(trace) if heap in failed_heaps else None
+        failed_logs = [log for source in failed for log in source.logs]
+        for log, trace in self._traces.items():
+            found = last_failure(trace) if log in failed_logs else None
             if found is None or found == self.failure:
                 continue
             self.failure = found
@@ -590,8 +593,8 @@ def watch(  # noqa: PLR0913  the options, and every framework by its name
             `Stacks`; `bfcviz.live.stacks` states the cost. By default the stack, where it can be read: not
             if bfcviz is not compiled, PyTorch is served, or RMM is observed by its log.
         path: a new folder to record to, with a subfolder for each framework if there are several; where it holds
-            something, `path-2`, `path-3` ..., which `Watch.folder` names. By default, and for the heaps of further
-            devices and streams, the newest events are kept in memory.
+            something, `path-2`, `path-3` ..., which `Watch.folder` names. It gets the heaps of all devices and streams.
+            By default the newest events are kept in memory.
         dashboard: in a notebook: display the live view under the cell.
         alerts: thresholds; see `Alert`.
         keep: events kept of each heap where nothing is recorded to disk; 64 bytes each.

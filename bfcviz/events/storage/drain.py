@@ -75,9 +75,9 @@ class Drain:
         os.ftruncate(fd, known.end)  # a drain that was killed may have left a part of a block
         os.lseek(fd, known.end, os.SEEK_SET)
         self._codec = EventCodec()
-        # The describer needs all events before a block: a second drain stores none.
-        pools = len(read_origin(folder).origin.pools)
-        self._describe = None if make_describe is None or self.packed else make_describe(pools)
+        # The describer needs all events before a block, and all heaps: a second drain stores none.
+        self._pools = len(read_origin(folder).origin.pools)
+        self._describe = None if make_describe is None or self.packed else make_describe(self._pools)
 
     def step(self) -> bool:
         """Pack every whole block that there is; at the end of the recording also the rest. Returns whether it ended.
@@ -113,6 +113,8 @@ class Drain:
         events = np.frombuffer(data, EVENT, len(data) // RECORD)
         if len(events) < stop - self.packed or not _are_whole(events, self.packed):
             return False
+        if events["pool"].max() >= self._pools:
+            self._describe = None  # a heap was made since: the describer knows the first ones
         index, keyframe = (b"", b"") if self._describe is None else self._describe(events)
         rest = memoryview(event_section(self._codec, events, index, keyframe))
         place = self._out.tell()

@@ -81,7 +81,9 @@ class FolderSource(ArraySource):
             self._read_labels(self.path / LABELS_FILE, killed=stored.labels is None)
         if not self._labels_broken and stored.labels not in (None, len(self.labels)):
             self._give_up_labels(f"holds {len(self.labels)} of {stored.labels} labels")
-        self._update_origin(stored.origin, stored.events, left_over)
+        # Read again: a heap that was made meanwhile is in the origin before it has an event.
+        origin = read_origin(self.path).origin if self.following else stored.origin
+        self._update_origin(origin, stored.events, left_over)
         return self.length - before
 
     def degrade(self, reason: str, status: Status = Status.DEGRADED) -> None:

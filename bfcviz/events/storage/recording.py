@@ -258,6 +258,7 @@ class Recording(Closing):
     ) -> None:
         self.folder = Path(folder)
         self.labels = Labels() if labels is None else labels
+        self._declared = len(pools)
         self._origin = Origin(
             source=self.folder.name, status=Status.RECORDING, pools=tuple(pools), details=dict(details or {})
         )
@@ -297,12 +298,18 @@ class Recording(Closing):
         self._origin = replace(self._origin, reasons=(*self._origin.reasons, reason))
         self._write_origin(self._origin.to_json())
 
-    def describe(self, limit: int | None, options: Mapping[str, object]) -> None:
-        """Say in the origin what limit and options the recorded heap has, where `pools` left them open."""
-        first, *others = self._origin.pools
-        pool = Pool(first.name, limit if first.limit is None else first.limit, first.options or options)
-        if pool != first and not self._lock.closed:
-            self._origin = replace(self._origin, pools=(pool, *others))
+    def describe(self, number: int, heap: Pool) -> None:
+        """Say in the origin what heap writes the events of pool `number`: all of it, or what `pools` left open."""
+        pools = list(self._origin.pools)
+        if number < len(pools):
+            said = pools[number]
+            name = heap.name if heap.name.startswith(said.name) else said.name  # such as the framework's only
+            limit = heap.limit if said.limit is None else said.limit
+            pools[number] = Pool(name, limit, said.options or heap.options)
+        else:
+            pools.append(heap)
+        if tuple(pools) != self._origin.pools and not self._lock.closed:
+            self._origin = replace(self._origin, pools=tuple(pools))
             self._write_origin(self._origin.to_json())
 
     def add_failure(self, failure: RecordedFailure) -> None:
@@ -336,7 +343,7 @@ class Recording(Closing):
             self._log.close()
             error = self._log.error
         self.labels.append_to(None)
-        origin = self._origin
+        origin = self._without_unused(self._origin)
         origin = replace(origin, status=Status.DEGRADED if origin.reasons else Status.COMPLETE)
         if error:
             reason = f"later events were not recorded: {why(error)}"
@@ -355,6 +362,11 @@ class Recording(Closing):
             self._write_origin(origin.to_json(events=self._count(), labels=len(self.labels)))
         finally:
             self._lock.close()
+
+    def _without_unused(self, origin: Origin) -> Origin:
+        """The origin without the last heaps that have no event: PyTorch's next stream has a heap ready."""
+        used = 0 if self._log is None else self._log.used_pools
+        return replace(origin, pools=origin.pools[: max(used, self._declared)])
 
     def discard(self) -> None:
         """End the recording and remove its files, because the recorded program could not start."""
@@ -391,6 +403,23 @@ def recording_of(log: EventLog) -> Recording | None:
     if log.path is None:
         return None
     return next((each for each in list(_UNDER_WAY) if each._log is log), None)  # noqa: SLF001
+
+
+def join_log(log: EventLog, heap: Pool) -> tuple[int, bool]:
+    """Let one more heap write to a log; the origin of its recording names the heap before the heap has an event.
+
+    Returns:
+        Its pool, and whether the log belongs to a recording, which closes it.
+
+    Raises:
+        BfcvizError: the log has 256 heaps already.
+        FileError: the origin cannot be written.
+    """
+    recording = recording_of(log)
+    pool = log.join()
+    if recording is not None:
+        recording.describe(pool, heap)
+    return pool, recording is not None
 
 
 def _leave_to_parent() -> None:

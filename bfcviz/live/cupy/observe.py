@@ -17,7 +17,7 @@ from bfcviz.events.storage.recording import Recording
 from bfcviz.live.cupy import cupy_api
 from bfcviz.live.cupy.hook import HookReports
 from bfcviz.live.heap_provider import HeapProvider, ThreadStartHook
-from bfcviz.live.observed_heap import ObservedHeap, Polling, log_and_labels
+from bfcviz.live.observed_heap import ObservedHeap, Polling, log_and_labels, logs_of_heaps
 from bfcviz.live.served_heap import IS_COMPILED
 from bfcviz.live.stacks import Capture, Captured
 
@@ -43,7 +43,7 @@ class CupyObserved(HeapProvider):
         self.labels = capture.labels
         self._capture = capture
         self._cuda = cuda
-        self._log: EventLog | None = log
+        self._logs = logs_of_heaps(log)
         self._heaps: dict[int, ObservedHeap] = {}
         self._releases: dict[int, PoolReleases] = {}
         self._granted: dict[int, tuple[int, int]] = {}
@@ -118,7 +118,7 @@ class CupyObserved(HeapProvider):
     def heap(self, device: int) -> ObservedHeap:
         """The heap of a device; made at its first use."""
         if device not in self._heaps:
-            log, self._log = self._log, None
+            log = next(self._logs)
             total = self._cuda.total_memory(device)
             made = ObservedHeap(log, self.labels, name=f"cupy:{device}", limit=total, device_total=total)
             made = self._heaps.setdefault(device, made)  # another thread may have added one
@@ -310,8 +310,8 @@ def observe_cupy(
     """Record what CuPy's own memory pools do, within a `with`, without changing anything; see `CupyObserved`.
 
     Args:
-        log: receives the events of the current device; a recording includes its labels. Other devices get rings in
-            memory.
+        log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
+            memory. A recording includes its labels.
         labels: interns the names of `labels.label`.
         capture: what is recorded with each allocation, as for `serve_cupy`.
 

@@ -33,7 +33,7 @@ from bfcviz.live.cupy.hook import CupyHook
 from bfcviz.live.deferred_frees import DeferredFrees
 from bfcviz.live.headroom import Share
 from bfcviz.live.heap_provider import HeapProvider
-from bfcviz.live.observed_heap import log_and_labels
+from bfcviz.live.observed_heap import log_and_labels, logs_of_heaps
 from bfcviz.live.served_heap import OPTIONS, HeapFactory, ServedHeap, require_compiled
 from bfcviz.live.stacks import Capture, Captured
 from bfcviz.units import format_bytes
@@ -354,7 +354,7 @@ class CupyServed(HeapProvider):
 
     @property
     def heaps(self) -> list[BFCAllocator]:
-        """A heap for each stream used so far; more may come. The first one writes to the log that was given."""
+        """A heap for each stream used so far; more may come."""
         return list(self.stream_heaps.heaps.values())
 
     @property
@@ -441,7 +441,8 @@ def serve_cupy(
             emptied, less a headroom (`shared.headroom`).
         fraction: the limit as a share of the device's total memory; give at most one of the three.
         headroom: bytes, or text, of the free memory to leave free.
-        log: receives the events of the current stream's heap; a recording includes its labels. Other heaps get rings.
+        log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
+            memory. A recording includes its labels.
         labels: interns the names of `labels.label`.
         memory: `device`, `managed`, `async` or `virtual`; see `sub_allocators.cuda`.
         capture: `nothing`, `label`, `stack` or `Stacks` with options; default: the stack, or the label if uncompiled.
@@ -459,7 +460,7 @@ def serve_cupy(
     _check_memory(memory)
     cuda = cupy_api.Cuda("served")
     share = Share.parse(limit, fraction, headroom)
-    logs, table = log_and_labels(log, labels)
+    first, table = log_and_labels(log, labels)
 
     emptied: list[int] = []
 
@@ -471,7 +472,7 @@ def serve_cupy(
     def source(device: int, stream: int, budget: Budget) -> SubAllocator:
         return cuda.sub_allocator(memory, device, stream, budget)
 
-    make = HeapFactory(CupyHeap, "cupy", source, limit_of, logs, table, options)
+    make = HeapFactory(CupyHeap, "cupy", source, limit_of, logs_of_heaps(first), table, options)
     recorded = Capture(table, capture, hide=cupy_api.HIDDEN)
     return CupyServed(cuda, make, recorded, _description(limit_of(cuda.device()), memory), emptied)
 

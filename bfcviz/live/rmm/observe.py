@@ -4,6 +4,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from itertools import count
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 from weakref import ref
@@ -15,7 +16,7 @@ from bfcviz.events.origin import RMM_OBSERVED
 from bfcviz.events.storage.recording import Recording
 from bfcviz.formats.rmm import ALLOCATE, FREE, UNIT, DayCount, LogLines, RmmRequest
 from bfcviz.live.heap_provider import HeapProvider
-from bfcviz.live.observed_heap import ObservedHeap, Polling, devices_in_order, log_and_labels
+from bfcviz.live.observed_heap import ObservedHeap, Polling, devices_in_order, log_and_labels, logs_of_heaps
 from bfcviz.live.rmm.rmm_api import HIDDEN, Rmm, number_of
 from bfcviz.live.rmm.uninterrupted_call import UninterruptedCall
 from bfcviz.live.stacks import Capture, Captured
@@ -49,27 +50,33 @@ class LogFile:
         self._rest = b""
         self._streams: dict[int, int] = {0: 0}
 
-    def read(self) -> None:
-        """Read the lines written since the last call, except for an incomplete one."""
+    def read(self) -> list[tuple[int, RmmRequest]]:
+        """The requests written since the last call, except for an incomplete one, and the heap's time of each."""
         with self._path.open("rb") as file:
             file.seek(self._place)
             found = file.read()
         self._place += len(found)
         *lines, self._rest = (self._rest + found).split(b"\n")
-        for line in lines:
-            text = line.decode("ascii", "replace").strip()
-            if text and not self._lines.take_header(text):
-                self._take(text)
+        texts = (line.decode("ascii", "replace").strip() for line in lines)
+        parsed = [self._parsed(text) for text in texts if text and not self._lines.take_header(text)]
+        return [each for each in parsed if each is not None]
 
-    def _take(self, line: str) -> None:
+    def _parsed(self, line: str) -> tuple[int, RmmRequest] | None:
         try:
             request = self._lines.parse(line)
-            when = self._days.time(request.time) + self._offset_ns
-            self._report(request, when)
+            return self._days.time(request.time) + self._offset_ns, request
+        except ValueError:
+            self.unreadable += 1
+            return None
+
+    def report(self, when: int, request: RmmRequest) -> None:
+        """Carry out one of them."""
+        try:
+            self._report(when, request)
         except ValueError:
             self.unreadable += 1
 
-    def _report(self, request: RmmRequest, when: int) -> None:
+    def _report(self, when: int, request: RmmRequest) -> None:
         stream = self._streams.setdefault(request.stream, min(len(self._streams), 0xFFFF))
         if request.action == FREE:
             self.heap.free(request.pointer, when)
@@ -103,6 +110,7 @@ class RmmLogs:
         self._rmm = rmm
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._adaptors: dict[int, Any] = {}
+        self._offsets: dict[EventLog, int] = {}  # one for a log, so that the order of its times stays
         self._polling = Polling(self._read, every_s, "bfcviz-rmm")
 
     @property
@@ -129,7 +137,8 @@ class RmmLogs:
         with self._rmm.on(device):
             adaptor = self._rmm.mr.LoggingResourceAdaptor(upstream, str(Path(self._folder.name) / "rmm.csv"))
         path = Path(adaptor.get_file_name())
-        self.files[device] = LogFile(path, heap, _now_of(heap) - _time_of_day_ns())
+        offset = self._offsets.setdefault(heap.log, _now_of(heap) - _time_of_day_ns())
+        self.files[device] = LogFile(path, heap, offset)
         self._adaptors[device] = adaptor
         return adaptor
 
@@ -153,9 +162,13 @@ class RmmLogs:
                 self._folder = None
 
     def _read(self) -> None:
+        found = []
         for device, adaptor in self._adaptors.items():
             adaptor.flush()
-            self.files[device].read()
+            found += [(when, device, request) for when, request in self.files[device].read()]
+        found.sort(key=itemgetter(0))  # the heaps of several devices may share a log
+        for when, device, request in found:
+            self.files[device].report(when, request)
 
 
 def _now_of(heap: ObservedHeap) -> int:
@@ -498,7 +511,7 @@ class RmmObserved(HeapProvider):
 
     @property
     def heaps(self) -> list[ObservedHeap]:
-        """A heap for each device. The current device writes to the log that was given."""
+        """A heap for each device, the current one first."""
         return list(self._heaps.values())
 
     @property
@@ -562,8 +575,8 @@ def observe_rmm(
     before is unknown; if it is freed, that is counted, and `description` says so.
 
     Args:
-        log: receives the events of the current device; a recording includes its labels. Other devices get rings in
-            memory.
+        log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
+            memory. A recording includes its labels.
         labels: interns the names of `labels.label`.
         mechanism: `callback` or `log`; see above.
         capture: `nothing`, `label`, `stack` or `Stacks` with options; default: the stack, or the label if uncompiled.
@@ -580,13 +593,13 @@ def observe_rmm(
     """
     _check(mechanism, capture, every_s)
     rmm = Rmm("observed")
-    first: EventLog | None
     first, table = log_and_labels(log, labels)
+    logs = logs_of_heaps(first)
 
     def make(device: int) -> ObservedHeap:
-        nonlocal first
-        given, first = first, None
-        return ObservedHeap(given, table, name=f"rmm:{device}", limit=rmm.total_memory(device), unit=UNIT)
+        return ObservedHeap(
+            next(logs), table, name=f"rmm:{device}", limit=rmm.total_memory(device), unit=UNIT
+        )
 
     if mechanism == "log":
         return RmmObserved(rmm, RmmLogs(rmm, EVERY_S if every_s is None else every_s), make, devices)

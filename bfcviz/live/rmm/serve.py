@@ -22,7 +22,7 @@ from bfcviz.events.storage.recording import Recording
 from bfcviz.live.deferred_frees import DeferredFrees
 from bfcviz.live.headroom import Share
 from bfcviz.live.heap_provider import HeapProvider
-from bfcviz.live.observed_heap import log_and_labels
+from bfcviz.live.observed_heap import log_and_labels, logs_of_heaps
 from bfcviz.live.rmm.rmm_api import HIDDEN, Rmm, handle_of, number_of
 from bfcviz.live.rmm.uninterrupted_call import UninterruptedCall
 from bfcviz.live.served_heap import OPTIONS, HeapFactory, ServedHeap
@@ -216,7 +216,7 @@ class RmmServed(HeapProvider):
 
     @property
     def heaps(self) -> list[RmmHeap]:
-        """A heap for each stream used so far; more may come. The default stream writes to the log that was given."""
+        """A heap for each stream used so far; more may come, the default stream's first."""
         return [heap for device in self.devices.values() for heap in list(device.heaps.values())]
 
     @property
@@ -272,8 +272,8 @@ def serve_rmm(
             less TensorFlow's reserve for CUDA's libraries and kernels (`shared.headroom`).
         fraction: the limit as a share of the device's total memory; give at most one of the three.
         headroom: bytes, or text, of the free memory to leave free.
-        log: receives the events of the default stream's heap on the current device; a recording includes its labels.
-            Heaps of further streams get rings in memory.
+        log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
+            memory. A recording includes its labels.
         labels: interns the names of `labels.label`.
         memory: `device`, `managed`, `async` or `virtual`; see `sub_allocators.cuda`.
         capture: `nothing`, `label`, `stack` or `Stacks` with options; default: the stack, or the label if uncompiled.
@@ -286,7 +286,7 @@ def serve_rmm(
     """
     share = Share.parse(limit, fraction, headroom)
     rmm = Rmm("served")
-    logs, table = log_and_labels(log, labels)
+    first, table = log_and_labels(log, labels)
 
     def source(device: int, stream: int, budget: Budget) -> SubAllocator:
         return cuda_sub_allocator(memory, device, handle_of(stream), budget=budget)
@@ -294,5 +294,5 @@ def serve_rmm(
     def limit_of(device: int) -> int:
         return share.of(device, rmm.room(device), memory)
 
-    make = HeapFactory(RmmHeap, "rmm", source, limit_of, logs, table, options)
+    make = HeapFactory(RmmHeap, "rmm", source, limit_of, logs_of_heaps(first), table, options)
     return RmmServed(rmm, make, Capture(table, capture, hide=HIDDEN))

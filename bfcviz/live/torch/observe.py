@@ -8,6 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from heapq import heapify, heappop, heapreplace
 from itertools import chain
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast
 
@@ -22,7 +23,7 @@ from bfcviz.events.storage.recording import Recording
 from bfcviz.formats.torch import UNIT, Rules, StreamNumbers, line_number, metadata_text, stack_words
 from bfcviz.formats.torch_segments import Segments, bytes_in_use, rewound
 from bfcviz.live.heap_provider import HeapProvider
-from bfcviz.live.observed_heap import ObservedHeap, Polling, devices_in_order, log_and_labels
+from bfcviz.live.observed_heap import ObservedHeap, Polling, devices_in_order, log_and_labels, logs_of_heaps
 from bfcviz.live.stacks import Chosen
 from bfcviz.live.torch import torch_api
 
@@ -132,6 +133,7 @@ class DeviceHistory:
         lost: readings before which entries were overwritten unread, or were passed over.
         mended: blocks in which the state differed from the entries, except at the first reading.
         out_of_memory: the last failure; None: there was none.
+        taken: entries that the last reading transferred.
     """
 
     def __init__(
@@ -147,6 +149,7 @@ class DeviceHistory:
         self.number = number
         self.lost = 0
         self.mended = 0
+        self.taken = 0
         self.out_of_memory: OutOfMemory | None = None
         self._offset_ns = offset_ns
         self._named = named
@@ -167,8 +170,9 @@ class DeviceHistory:
         """Bytes that PyTorch unmapped in parts of expandable segments; they are still drawn, as free."""
         return self._segments.unmapped
 
-    def read(self, reading: Reading) -> int:
-        """Transfer the new entries of a reading; returns how many."""
+    def read(self, reading: Reading) -> Iterator[int]:
+        """Transfer the new entries of a reading, as an iterator: it yields the time of each, in us, just before."""
+        self.taken = 0
         trace, segments = reading.trace, reading.segments
         self._rules = Rules.of(reading.settings)
         self._by_frames.clear()
@@ -176,21 +180,25 @@ class DeviceHistory:
         at = len(trace) if reading.is_still else self._find_state(reading, start or 0)
         if at is None and start is None:
             self.pass_over(segments, reading.asked)
-            return 0
+            return
         if start is None:
             start = self._begin(segments, trace[:at])
         for entry in trace[start:at]:
+            yield entry.get("time_us", 0)
             self._carry_out(entry)
         if at is not None:
-            self.mended += self._mend(segments, self._when(trace[min(at, len(trace) - 1)]) if trace else None)
+            here = trace[min(at, len(trace) - 1)] if trace else {}
+            yield here.get("time_us", 0)
+            self.mended += self._mend(segments, self._when(here))
             for entry in trace[at:]:
+                yield entry.get("time_us", 0)
                 self._carry_out(entry)
         self.write_marks(reading.asked.begin_us)
         self._passed = None
         self._tail = [] if reading.is_cleared else [_key(entry) for entry in trace[-_TAIL:]]
         self._seen = len(trace)
         self._latest_us = trace[-1].get("time_us", 0) if trace else self._latest_us
-        return len(trace) - start
+        self.taken = len(trace) - start
 
     def _begin(self, segments: Sequence[Entry], trace: Sequence[Entry]) -> int:
         """Set the heap to the state before some entries that ended in `segments`; returns the first one to carry out.
@@ -318,6 +326,20 @@ class DeviceHistory:
         lines = [CodePlace(frame["name"], frame["filename"], line_number(frame["line"])) for frame in frames]
         name, stack = stack_words(metadata, lines)
         return self.heap.labels.intern(name, stack=stack) if stack else self.heap.labels.intern(name)
+
+
+def carry_out(readings: Sequence[Iterator[int]]) -> None:
+    """Transfer what was read of several devices in the order of its times: their heaps may share a log."""
+    due = [
+        (time, number) for number, reading in enumerate(readings) if (time := next(reading, None)) is not None
+    ]
+    heapify(due)
+    while due:
+        number = due[0][1]
+        if (time := next(readings[number], None)) is None:
+            heappop(due)
+        else:
+            heapreplace(due, (time, number))
 
 
 def _state_in(trace: Sequence[Entry], start: int, in_use: int, asked: Asked) -> int | None:
@@ -535,15 +557,18 @@ class Recorder:
             self._clear()
         has_gap = is_cleared and self._count() != before
         read_s = time.thread_time() - began
-        new = 0
+        readings = []
         for device in devices:
             traces = found["device_traces"]
             trace = traces[device.number] if device.number < len(traces) else []
             settings = found.get("allocator_settings") or {}
             is_whole = self._is_whole(device.number, trace, before)
             reading = Reading(trace, state[device.number], settings, asked, is_still, is_whole, is_cleared)
-            new = max(device.read(reading), new)
-            if has_gap:
+            readings.append(device.read(reading))
+        carry_out(readings)
+        new = max(device.taken for device in devices)
+        if has_gap:
+            for device in devices:
                 device.begin_anew(is_complete=False)
         took_s = time.thread_time() - began
         self._learn(copied, read_s, new, took_s - read_s)
@@ -732,7 +757,7 @@ class TorchObserved(HeapProvider):
         self.devices: list[DeviceHistory] = []
         self.max_entries = max_entries
         self.wants_stacks = capture == "stack"
-        self._log: EventLog | None = log
+        self._logs = logs_of_heaps(log)
         self._labels = labels
         self._capture = capture
         self._named = None if devices is None else list(devices)
@@ -768,7 +793,7 @@ class TorchObserved(HeapProvider):
 
     @property
     def heaps(self) -> list[ObservedHeap]:
-        """A heap for each device. The current device writes to the log that was given."""
+        """A heap for each device, the current one first."""
         return [device.heap for device in self.devices]
 
     @property
@@ -822,8 +847,9 @@ class TorchObserved(HeapProvider):
     def _begin(self, torch: Any) -> None:
         """Make a heap for each device, the current one first, and measure the offset of PyTorch's clock."""
         chosen = devices_in_order(self._named, torch.cuda.device_count(), torch.cuda.current_device())
+        offsets: dict[EventLog, int] = {}  # one for a log, so that the order of its times stays
         for device in chosen:
-            log, self._log = self._log, None
+            log = next(self._logs)
             limit, total = torch_api.allowed_memory(torch, device), torch_api.total_memory(torch, device)
             name = f"torch cuda:{device}"
             heap = MarkedHeap(log, self._labels, name=name, limit=limit, unit=UNIT, device_total=total)
@@ -833,7 +859,8 @@ class TorchObserved(HeapProvider):
             marked = int(heap.log.copy(heap.log.head - 1, heap.log.head)["time"][0])
             named = self._capture != "nothing"
             allowed = partial(torch_api.allowed_memory, torch, device)
-            self.devices.append(DeviceHistory(heap, device, marked - now, named=named, limit=allowed))
+            offset = offsets.setdefault(heap.log, marked - now)
+            self.devices.append(DeviceHistory(heap, device, offset, named=named, limit=allowed))
 
 
 def observe_torch(
@@ -854,8 +881,8 @@ def observe_torch(
     the newest `max_entries` at the end; `description` says so.
 
     Args:
-        log: receives the events of the first device; a recording includes its labels. Default, and for further devices:
-            a ring in memory.
+        log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
+            memory. A recording includes its labels.
         labels: interns operation names and stacks.
         every_s: seconds between two readings.
         max_entries: events of each device that PyTorch keeps between two readings.

@@ -37,7 +37,7 @@ from bfcviz.formats.torch import CONF
 from bfcviz.live.deferred_frees import DeferredFrees
 from bfcviz.live.headroom import CAPABILITY_MAJOR, Room, Share
 from bfcviz.live.heap_provider import HeapProvider
-from bfcviz.live.observed_heap import log_and_labels
+from bfcviz.live.observed_heap import log_and_labels, logs_of_heaps
 from bfcviz.live.served_heap import OPTIONS, ServedHeap, require_compiled
 from bfcviz.live.stacks import Capture
 from bfcviz.live.torch import torch_api
@@ -110,7 +110,7 @@ class Heaps:
     Args:
         table: receives the heaps; PyTorch's functions find them there.
         share: what each device's heaps may take together.
-        log: the log of the first heap; the others write to rings in memory.
+        log: the log of all heaps if it is on disk, otherwise of the first one.
         labels: the table of names.
         options: the options of the heaps.
         memory: the source of their memory.
@@ -133,7 +133,7 @@ class Heaps:
     ) -> None:
         self._table = table
         self._share = share
-        self._log = log
+        self._logs = logs_of_heaps(log)
         self._labels = labels
         self._options = options
         self._memory = memory
@@ -227,7 +227,7 @@ class Heaps:
             del Heaps.served[heap]
 
     def add(self, device: int) -> None:
-        """Add a spare heap for a device, unless the service ended. The first of all writes to the given log."""
+        """Add a spare heap for a device, unless the service ended."""
         with self._lock:
             if self._has_ended:
                 return
@@ -239,13 +239,16 @@ class Heaps:
                 return next((each.stream for each in self._table.in_use() if each.allocator is heap), 0)
 
             source = self._memory.source(device, budget, stream)  # may fail: then the next heap gets the log
-            log, self._log = self._log, None
-            name = f"torch cuda:{device}"
+            log, name = next(self._logs), self._name(device)
             heap = TorchHeap(source, budget.limit, self._options, name=name, log=log, labels=self._labels)
             heap.is_serving = True
             made.append(ref(heap))
             self._heaps.append((device, heap))
             self._put(heap, device)
+
+    def _name(self, device: int) -> str:
+        number = len(self.of(device))
+        return f"torch cuda:{device}" + (f" stream {number}" if number else "")
 
     def _put(self, heap: TorchHeap, device: int) -> None:
         Heaps.served[heap] = self
@@ -475,7 +478,7 @@ class TorchServed(HeapProvider):
 
     @property
     def heaps(self) -> list[TorchHeap]:
-        """A heap for each stream used so far; more may come. The first one writes to the log that was given."""
+        """A heap for each stream used so far; more may come."""
         return self._heaps.in_use()
 
     @property
@@ -643,8 +646,8 @@ def serve_torch(
     Args:
         limit: of each device's heaps together, in bytes or as text. Default: what is free once PyTorch's own cache is
             emptied, less TensorFlow's reserve for CUDA's libraries and kernels (`shared.headroom`).
-        log: receives the events of the first stream's heap; a recording includes its labels. Default, and for the heaps
-            of further streams: a ring in memory.
+        log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
+            memory. A recording includes its labels.
         labels: interns the names of `labels.label`.
         mechanism: `pool`, or `replace`; see above.
         fraction: the limit as a share of the device's total memory; give at most one of the three.

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from integration.attacks.soak import WAYS, Growth
 from processes import run_python
 from shared import ROOT
 
@@ -72,6 +73,23 @@ print(result.done, dict(result.verdicts))
     for number, said in enumerate(PLANTED.values()):
         (line,) = [line for line in failed if line.startswith(f"planted:0:{2 * number + 1} ")]
         assert said in line
+
+
+def test_a_short_soak():
+    done = run_python(ROOT / "tests" / "soak.py", "--minutes", 0.1, "--seed", 7, timeout=60)
+    assert done.returncode == 0, done.stdout
+    done_of = dict(re.findall(r"^(\w+) +(\d+) +\d+ +\d+ +[\d,]+ +\d+ +\d+$", done.stdout, re.MULTILINE))
+    assert done_of.keys() == {*WAYS}
+    assert sum(map(int, done_of.values())) >= len(WAYS)
+
+
+def test_growth_is_seen(monkeypatch):
+    monkeypatch.setattr(Growth, "FIRST", 1)
+    growth = Growth()
+    for _ in range(3):
+        growth.check()
+    with ATTACK.open(), pytest.raises(AssertionError, match="files"):
+        growth.check()
 
 
 def test_a_case_can_be_run_again():

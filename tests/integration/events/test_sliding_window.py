@@ -24,9 +24,9 @@ PIECE = 64
 class Watched:
     """A heap, all its events, and a window on it."""
 
-    def __init__(self, capacity=1 << 14, before=0, keep=KEEP, asks=True, pool=0):
+    def __init__(self, capacity=1 << 14, before=0, keep=KEEP, asks=True):
         self.random = np.random.default_rng(7)
-        self.log = EventLog(capacity, pool=pool)
+        self.log = EventLog(capacity)
         self.heap = new_heap(MIB, log=self.log, allow_growth=True)
         self.held = []
         self.reader = Reader(self.log, 0)
@@ -211,11 +211,6 @@ def test_the_log_alone_is_followed_until_it_is_lapped():
 def test_a_log_that_lost_its_beginning_needs_the_heap():
     with pytest.raises(TraceError, match="pass the heap itself"):
         Watched(capacity=128, before=300, asks=False)
-
-
-def test_the_heap_s_own_number_does_not_matter():
-    watched = Watched(before=100, pool=3)
-    assert_same(watched.trace, watched.recorded(), Model(watched.trace))
 
 
 def test_a_log_in_a_file_is_never_lapped(tmp_path):

@@ -69,14 +69,14 @@ def test_kinds_and_flags_have_one_number_each():
 
 
 def test_what_a_log_is_given_is_read_under_the_same_names():
-    log = EventLog(64, pool=7)
+    log = EventLog(64)
     given = {  # as `put` takes them
         "kind": Kind.ALLOCATE, "chunk": 2**31 + 1, "region": 40_001, "address": 2**63 + 3, "size": 2**62 + 5,
         "requested": 2**61 + 7, "other": 2**30 + 9, "label": 2**29 + 11, "thread": 50_013, "stream": 60_015,
-        "bin": -1, "flags": Flag.UPPER,
+        "bin": -1, "flags": Flag.UPPER, "pool": 7, "by": 33_019,
     }  # fmt: skip
-    by = log.begin_operation(2**40 + 17)
+    log.begin_operation(2**40 + 17)
     seq = log.put(*given.values())
     (event,) = Reader(log).read()
-    written = {**given, "seq": seq, "time": 2**40 + 17, "by": by, "pool": 7}
+    written = {**given, "seq": seq, "time": 2**40 + 17}
     assert {name: int(event[name]) for name in EVENT.names} == written

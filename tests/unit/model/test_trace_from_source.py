@@ -35,9 +35,12 @@ def test_a_heap_whose_ring_has_lost_its_beginning():
     heap = new_heap(log=EventLog(64))
     held = [heap.allocate(300 + number, label=f"op{number}") for number in range(100)]
     heap.free(held[0])
+    assert heap.try_allocate(1 << 40) is None
     trace = trace_of(heap)
     model = Model(trace)
+    assert model.stats().ooms == 0  # they count from where it begins
     model.seek(len(trace))
+    assert model.stats().ooms == 1
     assert trace.first > 0
     assert len(trace) == heap.log.head
     chunks, theirs = model.chunks(), heap.memory_map()

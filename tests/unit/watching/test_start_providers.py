@@ -155,6 +155,41 @@ def test_a_heap_that_comes_later_joins(live):
     dashboard.close()
 
 
+def test_all_heaps_of_a_recording_are_one_trace(live, tmp_path):
+    made = []
+
+    def provider(log, **options):
+        made.append(FakeProvider(log=log, **options))
+        made[0].heaps = [recorded(log, "cupy:0")]
+        return made[0]
+
+    def recorded(log, name):
+        source = bfcviz.SimulatedSubAllocator()
+        return bfcviz.BFCAllocator(source, 1 << 20, name=name, log=log.log, labels=log.labels)
+
+    live("cupy", "serve", provider)
+    alert = bfcviz.Alert("bytes_in_use", above="4KiB")
+    with bfcviz.watch(cupy=True, alerts=[alert], path=tmp_path / "run") as w:
+        inspector = w.dashboard.inspector
+        made[0].heaps.append(recorded(made[0].options["log"], "cupy:1"))
+        made[0].heaps[0].allocate(100)
+        made[0].heaps[1].allocate(10_000)
+        w.mark("step 1")
+        w.dashboard.refresh()
+        assert [name for name, _ in inspector.controls.pool.options] == ["cupy:0", "cupy:1"]
+        assert inspector.pool == 0
+        inspector.pool = 1
+        made[0].heaps[1].allocate(10_000)
+        w.dashboard.refresh()
+        assert inspector.pool == 1
+        assert inspector.panel_data.model.stats().bytes_in_use == made[0].heaps[1].stats().bytes_in_use
+    (trace,) = w.traces
+    assert [pool.name for pool in trace.origin.pools] == ["cupy:0", "cupy:1"]
+    assert [alarm.heap for alarm in w.alarms] == ["cupy:1"]
+    assert trace.origin.has_ended_whole
+    w.dashboard.close()
+
+
 @pytest.mark.parametrize(
     "error", [RuntimeError("CUDA out of memory. Tried to allocate"), MemoryError("no more")]
 )

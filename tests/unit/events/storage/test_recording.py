@@ -107,6 +107,7 @@ class FullLog:
 
     error = errno.ENOSPC
     truncated = False
+    used_pools = 0
 
     def __init__(self, folder):
         self.folder = folder

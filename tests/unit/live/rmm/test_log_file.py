@@ -15,14 +15,19 @@ what is this
 13395,00:00:03.000000,free,0x7f00000"""
 
 
+def take(log):
+    for when, request in log.read():
+        log.report(when, request)
+
+
 def test_lines_of_all_versions_are_read(tmp_path):
     path = tmp_path / "rmm.dev0.csv"
     path.write_text(LINES)
     log = LogFile(path, ObservedHeap(EventLog(1 << 8), unit=256), 0)
-    log.read()
+    take(log)
     with path.open("a") as file:  # the last line becomes whole
         file.write("65000,300,0x1\n")
-    log.read()
+    take(log)
     events = log.heap.log.copy(0, log.heap.log.head)
     kinds = events["kind"].tolist()
     assert [kinds.count(kind) for kind in (Kind.ALLOCATE, Kind.FREE, Kind.OOM)] == [2, 2, 1]

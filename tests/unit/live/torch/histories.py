@@ -9,7 +9,7 @@ from shared import SHARED
 
 from bfcviz.events.log import EventLog
 from bfcviz.formats.torch_segments import bytes_in_use
-from bfcviz.live.torch.observe import Asked, DeviceHistory, MarkedHeap, Reading
+from bfcviz.live.torch.observe import Asked, DeviceHistory, MarkedHeap, Reading, carry_out
 
 MIB = 1 << 20
 
@@ -123,7 +123,8 @@ def mark(segments):
 def read(taken, trace, segments, settings=None, **facts):
     """One reading; at any time, if none is given. Returns how many entries were carried out."""
     facts = {"asked": Asked(0, 1 << 62), **facts}
-    return taken.read(Reading(trace, segments, settings or {}, **facts))
+    carry_out([taken.read(Reading(trace, segments, settings or {}, **facts))])
+    return taken.taken
 
 
 def shown(*entries, blocks=(), device=0, devices=1):

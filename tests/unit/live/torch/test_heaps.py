@@ -28,7 +28,7 @@ def test_every_device_and_stream_is_served(monkeypatch, torch):
         torch.empty(1, device=0)
         assert [heap.name for heap in served.heaps] == [
             "torch cuda:1",
-            "torch cuda:1",
+            "torch cuda:1 stream 1",
             "torch cuda:0",
         ]
         assert torch.device == 1

@@ -116,6 +116,21 @@ def test_each_device_is_a_heap_and_a_recording_gets_the_current_one(torch, tmp_p
         assert torch.history["context"] is None
 
 
+def test_the_devices_of_a_recording_are_in_the_order_of_time(torch, tmp_path):
+    torch.devices = 2
+    with Recording(tmp_path / "run") as recording, observe_torch(every_s=1000, log=recording) as source:
+        assert all(heap.log is recording.log for heap in source.heaps)
+        for number in range(6):
+            torch.make(1000 + number, STEP, device=number % 2)
+            torch.caches[number % 2].ring[-1]["time_us"] += 100 * number  # else two may have the same
+        told = sorted(cache.ring[-3 + number]["time_us"] for cache in torch.caches[:2] for number in range(3))
+        source.settle()
+        events = recording.trace().read(0, len(recording.trace()))
+    made = events[events["kind"] == Kind.ALLOCATE]
+    assert made[["requested", "pool"]].tolist() == [(1000 + number, number % 2) for number in range(6)]
+    assert np.diff(made["time"]).tolist() == (np.diff(told) * 1000).tolist()
+
+
 def test_observing_creates_no_context_on_devices_that_are_not_used(torch):
     torch.devices = 4
     with observe_torch(every_s=1000) as source:

@@ -1,0 +1,142 @@
+"""Run the tests of the heap under sanitizers: `python tests/sanitizers.py`, or with `address` or `thread`.
+
+Builds a copy of the source with GCC's AddressSanitizer, or with its ThreadSanitizer, and runs the tests of the compiled
+parts and some rounds of the soak on it. Python itself is as it is: what is found is in our own code, or in a call from
+there. Prints each report, and a table. Exit status: 1 if a test failed or a report was written.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from built_copy import build, copy_source, environment
+
+MODULES = ("_heap", "_model")
+TESTS = (
+    "tests/unit/allocator",
+    "tests/unit/events",
+    "tests/unit/model/test_pool_state.py",
+    "tests/conformance",
+    "tests/contracts/test_allocator.py",
+)
+SOAK = """
+import random, shutil, sys
+from pathlib import Path
+from integration.attacks import soak
+soak.Growth.FIRST = 1 << 30  # a sanitizer keeps memory
+for number in range(int(sys.argv[2])):
+    if soak.WAYS[number % len(soak.WAYS)] in soak.IN_ONE_PROCESS:
+        folder = Path(sys.argv[1], str(number), "case")
+        folder.mkdir(parents=True)
+        print(number, soak.case(number, random.Random(f"soak:0:{number}"), folder))
+        shutil.rmtree(folder.parent)
+"""
+REPORT = re.compile(r"^(?:WARNING: ThreadSanitizer|==\d+==ERROR: AddressSanitizer)", re.MULTILINE)
+
+
+class Sanitizer(NamedTuple):
+    """What it takes to build and run with a sanitizer.
+
+    Attributes:
+        flags: of the compiler and the linker.
+        library: is loaded before Python.
+        settings: of the run.
+        ignored: races that are meant to be, by function, with the reason.
+    """
+
+    flags: str
+    library: str
+    settings: dict[str, str]
+    ignored: dict[str, str]
+
+
+KINDS = {
+    "address": Sanitizer(
+        "-fsanitize=address -fno-omit-frame-pointer -g -O1",
+        "libasan.so",
+        {
+            "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",  # Python keeps memory at its end
+            "PYTHONMALLOC": "malloc",
+        },
+        {},
+    ),
+    "thread": Sanitizer(
+        "-fsanitize=thread -fno-omit-frame-pointer -g -O1",
+        "libtsan.so",
+        {"TSAN_OPTIONS": "die_after_fork=0"},
+        {},
+    ),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("kinds", nargs="*", choices=[*KINDS, []], help="default: both")
+    parser.add_argument("--tests", nargs="+", default=TESTS, help="these files instead")
+    parser.add_argument("--soak", type=int, default=70, help="rounds of the soak (default: 70)")
+    asked = parser.parse_args()
+    rows = [run(kind, asked.tests, asked.soak) for kind in asked.kinds or KINDS]
+    print(
+        "{:<10}{:>8}{:>8}{:>14}{:>10}{:>9}".format(
+            "sanitizer", "passed", "failed", "soak rounds", "reports", "minutes"
+        )
+    )
+    for row in rows:
+        print("{:<10}{:>8}{:>8}{:>14}{:>10}{:>9.1f}".format(*row))
+    return int(any(failed or reports for _, _, failed, _, reports, _ in rows))
+
+
+def run(kind, tests, rounds):
+    """Build, test and soak; returns a row of the table."""
+    begun, what = time.monotonic(), KINDS[kind]
+    with tempfile.TemporaryDirectory(prefix=f"bfcviz-{kind}-") as place:
+        folder = copy_source(Path(place, "copy"))
+        build(folder, MODULES, what.flags)
+        ignored = Path(place, "ignored")
+        ignored.write_text("".join(f"race:{name}\n" for name in what.ignored))
+        settings = {"LD_PRELOAD": library(what.library), **what.settings}
+        if what.ignored:
+            settings["TSAN_OPTIONS"] += f":suppressions={ignored}"
+        said = call(folder, settings, "-m", "pytest", "-n0", "-q", "-p", "no:cacheprovider", *tests)
+        soaked = call(folder, settings, "-c", SOAK, place, str(rounds))
+    counts = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|error)", said)}
+    done, reports = len(re.findall(r"^\d+ \w+$", soaked, re.MULTILINE)), len(REPORT.findall(said + soaked))
+    failed = (
+        counts.get("failed", 0)
+        + counts.get("error", 0)
+        + ("passed" not in counts)
+        + ("exit status" in soaked)
+    )
+    if failed or reports:
+        print(said, soaked, sep="\n")
+    return kind, counts.get("passed", 0), failed, done, reports, (time.monotonic() - begun) / 60
+
+
+def library(name):
+    """The path of a sanitizer's library."""
+    found = subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
+    return found.stdout.strip()
+
+
+def call(folder, settings, *words):
+    """What a Python says that imports the copy under a sanitizer."""
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env=environment(folder, **settings),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    return done.stdout + ("" if done.returncode == 0 else f"\nexit status {done.returncode}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
