@@ -42,6 +42,20 @@ def least_height(start, stop, size):
     return found
 
 
+@given(blocks(12))
+def test_blocks_that_share_time_are_neighbours(problem):
+    start, stop, _ = problem
+    found = PackingProblem(*problem)
+    for block in range(len(start)):
+        others = np.flatnonzero((start < stop[block]) & (stop > start[block]))
+        at = slice(found.neighbours_at[block], found.neighbours_at[block + 1])
+        assert list(found.neighbours[at]) == [other for other in others if other != block]
+    for section, total in enumerate(found.totals):
+        members = found.members[found.members_at[section] : found.members_at[section + 1]]
+        assert list(members) == list(np.flatnonzero((found.first <= section) & (found.last > section)))
+        assert total == found.size[members].sum()
+
+
 def searched(problem, height, order, by_total=True, steps=10_000):
     search = CanonicalSearch(PackingProblem(*problem), order, by_total, height)
     state = SEARCHING
