@@ -115,3 +115,61 @@ def test_a_damaged_entry_is_an_error_and_the_events_are_read(folder):
     saved = stored(trace, folder)
     saved.source.index_entries = lambda: [b"damaged"]
     assert index_of(saved).rolling.series["step"][-1] == len(trace)
+
+
+def set_all(rows, name, value):
+    rows[name] = value
+
+
+def shifted(entry):
+    for pool in entry.pools:
+        pool.rows["step"] += 1
+
+
+@pytest.mark.parametrize(
+    ("is_used", "change"),
+    [
+        (True, lambda _: None),
+        (False, lambda entry: set_all(entry.pools[0].labels, "label", 1 << 20)),
+        (False, lambda entry: set_all(entry.pools[0].labels, "part", block_index.PARTS)),
+        (False, lambda entry: set_all(entry.pools[0].labels, "byte_steps", np.nan)),
+        (False, lambda entry: set_all(entry.pools[0].rows, "step", 3)),
+        (False, lambda entry: set_all(entry.pools[0].rows, "step", (1 << 64) - 1)),
+        (False, lambda entry: set_all(entry.pools[0].rows, "events", 1 << 63)),
+        (False, lambda entry: set_all(entry.pools[0].rows, "bytes_in_use_max_step", 1 << 62)),
+        (False, shifted),
+        (
+            False,
+            lambda entry: entry.pools.__setitem__(0, entry.pools[0]._replace(rows=entry.pools[0].rows[:0])),
+        ),
+        (False, lambda entry: set_all(entry.notable, "label", 1 << 20)),
+        (False, lambda entry: set_all(entry.notable, "pool", 1)),
+        (False, lambda entry: set_all(entry.notable, "kind", Kind.FREE)),
+        (False, lambda entry: set_all(entry.notable, "seq", 1 << 60)),
+    ],
+)
+def test_an_impossible_entry_is_not_used(folder, monkeypatch, is_used, change):
+    def changed(data, pools):
+        found = entry_of(data, pools)
+        each = [pool._replace(rows=pool.rows.copy(), labels=pool.labels.copy()) for pool in found.pools]
+        entry = found._replace(pools=each, notable=found.notable.copy())
+        change(entry)
+        return entry
+
+    monkeypatch.setattr(trace_index, "entry_of", changed)
+    saved = stored(busy_trace(), folder)
+    index = index_of(saved)
+    assert index.knows_holders == is_used
+    assert len(index.byte_steps) <= len(saved.labels)
+
+
+def test_entries_that_are_missing_or_too_large_are_not_used(folder, monkeypatch):
+    saved = stored(busy_trace(), folder)
+    entries = saved.index_entries()
+    saved.source.index_entries = lambda: entries[:-1]
+    assert not index_of(saved).knows_holders
+    monkeypatch.setattr(trace_index, "_MOST_ENTRIES", 10_000)
+    assert not index_of(stored(busy_trace(), folder)).knows_holders
+    monkeypatch.setattr(block_index, "ROWS", 1)
+    with pytest.raises(TraceError):
+        entry_of(entries[0], 1)
