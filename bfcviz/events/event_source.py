@@ -147,7 +147,7 @@ class Source:
 
     def cut_at_damage(self) -> None:
         """Read everything once; end the trace before the first event that is invalid or cannot be read."""
-        for start in range(0, self.length, BLOCK):
+        for start in range(self.first, self.length, BLOCK):
             fault = self._fault_in(start, min(start + BLOCK, self.length))
             if fault is not None:
                 lost = self.length - fault.event

@@ -130,3 +130,8 @@ def test_a_trace_may_begin_at_a_state(tmp_path):
     trace = Trace.open(path)
     assert (trace.first, len(trace), trace.keyframe_before(SIZE)) == (SIZE, stop, (SIZE, b"state"))
     assert trace.read(SIZE, stop)["seq"].tolist() == list(range(SIZE, stop))
+    checked = Trace.open(path, check=True)
+    assert (len(checked), checked.origin.status) == (stop, Status.COMPLETE)
+    parts[0] = parts[0][:-9] + bytes(9)
+    path.write_bytes(b"".join(parts))
+    assert len(Trace.open(path, check=True)) == SIZE
