@@ -1,15 +1,18 @@
 """What is stored with the blocks of a trace says what its events say."""
 
+from random import Random
+
 import numpy as np
 import pytest
 from heap_strategies import operations, run
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import sized
 from unit.figures.synthetic import busy_trace
 from unit.model.test_trace_index import answers
 
 import bfcviz
-from bfcviz.errors import TraceError
+from bfcviz.errors import BfcvizError, TraceError
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage import blocks
 from bfcviz.events.trace import Trace
@@ -173,3 +176,29 @@ def test_entries_that_are_missing_or_too_large_are_not_used(folder, monkeypatch)
     monkeypatch.setattr(block_index, "ROWS", 1)
     with pytest.raises(TraceError):
         entry_of(entries[0], 1)
+
+
+def test_forged_headers_and_entries_are_one_error_or_none(folder):
+    """Bytes of an entry, a state and a payload are changed, or numbers of a header, which is signed again."""
+    random, path = Random(5), stored(busy_trace(), folder).source.path
+    whole, found = path.read_bytes(), list(blocks.sections_of(blocks.OpenFile(path)))
+    outcomes = set()
+    for _ in range(sized(60, 10)):
+        hit, data = random.choice(found), bytearray(whole)
+        for _ in range(random.choice([0, 1, 5])):
+            data[random.randrange(hit.index_at, hit.end)] = random.randrange(256)
+        name = random.choice(blocks.Section._fields[2:])
+        value = random.choice([getattr(hit, name), 0, 1, 300, 1 << 18, 1 << 31, (1 << 32) - 1])
+        data[hit.start : hit.index_at] = blocks._header(hit._replace(**{name: value}))
+        path.write_bytes(data)
+        try:
+            trace = Trace.open(path)
+            index_of(trace)
+            model = Model(trace)
+            model.seek(len(trace))
+            model.seek(400)
+        except BfcvizError:
+            outcomes.add("refused")
+        else:
+            outcomes.add("read")
+    assert outcomes == {"refused", "read"}
