@@ -333,6 +333,8 @@ def _collection_threshold(found: Diagnosis) -> Advice | None:
     settings, free = found.settings, found.regions.free_bytes
     if settings.family is not Family.TORCH or settings.torch.collection_threshold or not free:
         return None
+    if found.limit_asked:  # the answer counts them as given back
+        return None
     if found.verdict not in {Verdict.REGIONS, Verdict.REFUSED, Verdict.CAPACITY}:
         return None
     threshold = ceil(100 * (found.pool_bytes - free) / found.pool_bytes) / 100
@@ -373,6 +375,8 @@ def _larger_limit(found: Diagnosis) -> Advice | None:
     is_one_region = _is_one_region(found)
     at_end = found.largest_free_chunk if is_one_region and found.hole.after is None else 0
     needed = found.pool_bytes + found.rounded - at_end
+    if found.limit_asked and not is_one_region and found.deciding_limit is not None:
+        needed = found.deciding_limit
     most = total if total is not None else _most_of_jax(found.settings.family, limit)
     if most is not None and needed > most:
         return None

@@ -483,6 +483,7 @@ class Diagnosis(Answer):
         account: who held the memory of the device, where the file says anything of it.
         usable_chunk: of a question, the largest free chunk that the allocator's rules allow; None: any free chunk.
         tail: of a question, the free bytes at the end of an expandable segment, which grows in place; 0: none.
+        limit_asked: whether a question gave the limit: the pool of the file may then be above it.
         lead: lines that the report begins with where no request failed.
     """
 
@@ -515,6 +516,7 @@ class Diagnosis(Answer):
     account: "DeviceAccount | None" = None
     usable_chunk: int | None = None
     tail: int = 0
+    limit_asked: bool = False
     lead: tuple[str, ...] = ()
 
     def knows(self, *names: str) -> bool:
@@ -534,16 +536,40 @@ class Diagnosis(Answer):
     @property
     def room(self) -> int | None:
         """Bytes by which the limit allows the pool to grow; None where no limit or no pool is known."""
+        return None if self.spare is None else max(0, self.spare)
+
+    @property
+    def spare(self) -> int | None:
+        """As `room`; negative where the pool is above the limit."""
         if self.recorded.room is not None:
             return self.recorded.room
         if self.bytes_limit is None or "pool_bytes" in self.unknown:
             return None
-        return max(0, self.bytes_limit - self.pool_bytes)
+        return self.bytes_limit - self.pool_bytes
 
     @property
     def releasable(self) -> int:
         """Bytes that the allocator gives back before a request fails: those of its wholly free regions, if any."""
         return self.regions.free_bytes if self.settings.releases_free_regions else 0
+
+    @property
+    def room_after_release(self) -> int | None:
+        """As `spare`, after the allocator has given back its empty regions."""
+        return None if self.spare is None else self.spare + self.releasable
+
+    @property
+    def releases_first(self) -> bool:
+        """Whether the empty regions are gone before the pool is below the limit that a question gave."""
+        return self.limit_asked and (self.spare or 0) < 0 < self.releasable
+
+    @property
+    def exceeds_limit(self) -> bool:
+        """Whether the limit that a question gave is too small for what stays in the pool, or is then in use."""
+        if not self.limit_asked or self.bytes_limit is None:
+            return False
+        in_use = self.bytes_in_use if "bytes_in_use" not in self.unknown else 0
+        stays = self.room_after_release is None or self.room_after_release >= 0
+        return not stays or in_use + self.rounded > self.bytes_limit
 
     @property
     def deciding_limit(self) -> int | None:
@@ -561,7 +587,7 @@ class Diagnosis(Answer):
     def may_unmap(self) -> bool:
         """Whether PyTorch may serve it by unmapping free memory inside expandable segments: the file does not tell."""
         is_expandable = self.settings.family is Family.TORCH and self.settings.torch.expandable
-        return is_expandable and self.free_bytes + (self.room or 0) >= self.rounded
+        return is_expandable and self.free_bytes + (self.spare or 0) >= self.rounded
 
     @property
     def largest_usable(self) -> int:
@@ -914,8 +940,22 @@ def _refused(found: Diagnosis) -> str:
 
 
 def _capacity(found: Diagnosis) -> str:
+    if found.exceeds_limit:
+        return _exceeds_limit(found)
     missing = format_bytes(found.rounded - found.free_bytes)
     return f"The pool is full: {missing} more must be free; {_growth(found)}."
+
+
+def _exceeds_limit(found: Diagnosis) -> str:
+    limit, needed = found.bytes_limit or 0, found.bytes_in_use + found.rounded
+    if found.knows("bytes_in_use") and needed > limit:
+        return (
+            f"{format_bytes(found.bytes_in_use)} is in use, {format_bytes(needed)} with the request: "
+            f"{format_bytes(needed - limit)} more than the limit."
+        )
+    kept = found.pool_bytes - found.releasable
+    more = format_bytes(kept - limit)
+    return f"The pool has {format_bytes(kept)}{_after_release(found)}: {more} more than the limit."
 
 
 def _regions_split(found: Diagnosis) -> str:
@@ -948,15 +988,19 @@ def _no_failure(found: Diagnosis) -> str:
     if largest >= found.rounded:
         kept = "" if largest == found.largest_free_chunk else " that the allocator keeps for such requests"
         return f"The largest free chunk{kept}, {format_bytes(largest)}, is large enough."
+    room, after = found.room or 0, ""
+    if room < found.growth:
+        room, after = found.room_after_release or 0, _after_release(found)
     return (
-        f"{_no_chunk(found)}, but the limit leaves {format_bytes(found.room or 0)} for a new region{_in_place(found)}"
-        f"{_after_release(found) if (found.room or 0) < found.growth else ''}, if the "
-        "sub-allocator grants it."
+        f"{_no_chunk(found)}, but the limit leaves {format_bytes(room)} for a new region{_in_place(found)}"
+        f"{after}, if the sub-allocator grants it."
     )
 
 
 def _no_chunk(found: Diagnosis) -> str:
     if found.largest_usable < found.rounded <= found.largest_free_chunk:
+        if found.releases_first:
+            return "No free chunk that it may take is large enough once the empty regions are given back"
         return "The free chunks that are large enough belong to another stream, a private pool or another size class"
     return "No free chunk is large enough"
 
@@ -1014,7 +1058,8 @@ def _growth(found: Diagnosis) -> str:
     if found.room == 0 and (found.event is not None or not found.releasable):
         return "the limit leaves no room for a new region"
     after = _after_release(found) if found.event is None else ""
-    return f"the limit leaves only {format_bytes(found.room + found.releasable * bool(after))} for a new region{after}"
+    room = max(0, found.room_after_release or 0) if after else found.room
+    return f"the limit leaves only {format_bytes(room)} for a new region{after}"
 
 
 # -- the chunks in the way -----------------------------------------------------------------------------------

@@ -79,9 +79,10 @@ class Fit:
         A heap with garbage collection first releases its wholly free regions.
         """
         found = self.found
-        if self.fits or self.failed or found.room is None or found.verdict is Verdict.ABOVE_LIMIT:
+        room = found.room_after_release
+        if self.fits or self.failed or room is None or found.verdict is Verdict.ABOVE_LIMIT:
             return False
-        return found.room + found.releasable >= found.growth
+        return room >= found.growth
 
     @property
     def depends_on_limit(self) -> bool:

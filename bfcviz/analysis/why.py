@@ -127,8 +127,9 @@ def question(
     if not 0 < size < 1 << 62:
         raise ValueError(f"size={size} is not a request: give a number of bytes from 1 to 2^62")
     found = _numbers(model, size, recorded or RecordedFailure(model.step))
-    found = _with_usable(model, found)
-    return _judged(model, found if limit is None else replace(found, bytes_limit=limit), 0)
+    if limit is not None:
+        found = replace(found, bytes_limit=limit, limit_asked=True)
+    return _judged(model, _with_usable(model, found), 0)
 
 
 def without_failure(trace: Trace, pool: int = 0, model: Model | None = None) -> Diagnosis:
@@ -249,34 +250,31 @@ def _verdict(found: Diagnosis) -> Verdict:
     if found.bytes_limit is not None and rounded > found.bytes_limit:
         return Verdict.ABOVE_LIMIT
     has_chunks = found.knows("largest_free_chunk")
-    if (
-        has_chunks
-        and (found.largest_free_chunk if found.usable_chunk is None else found.usable_chunk) >= rounded
-    ):
+    if has_chunks and not found.exceeds_limit and found.largest_usable >= rounded:
         return Verdict.NO_FAILURE if is_question else Verdict.UNKNOWN
     if found.knows("pool_bytes") and _may_grow(found):
         return Verdict.NO_FAILURE if is_question else Verdict.REFUSED
     is_open = found.room is None and found.deciding_limit is not None
     if has_chunks and is_question and (is_open or found.may_unmap):
         return Verdict.UNKNOWN
-    if found.knows("free_bytes") and found.free_bytes < rounded:
+    if found.exceeds_limit or (found.knows("free_bytes") and found.free_bytes < rounded):
         return Verdict.CAPACITY
     return _scattered(found) if has_chunks else Verdict.UNKNOWN
 
 
 def _may_grow(found: Diagnosis) -> bool:
     """Whether the limit leaves room; for a question after what the allocator gives back before it fails."""
-    if found.room is None:
+    if found.room is None or found.room_after_release is None:
         return False
     if found.event is not None:
         return found.room >= found.rounded
-    return found.room + found.releasable >= found.growth
+    return found.room_after_release >= found.growth
 
 
 def _scattered(found: Diagnosis) -> Verdict:
     """Why enough free memory does not hold the request: regions that are too small, or chunks in use between it."""
     regions = found.regions
-    together = regions.free_bytes + (found.room or 0) >= found.rounded
+    together = regions.free_bytes + (found.spare or 0) >= found.rounded
     return Verdict.REGIONS if regions.largest < found.rounded or together else Verdict.FRAGMENTATION
 
 
@@ -344,9 +342,12 @@ def _owners(trace: Trace, chunks: NDArray[np.void], *, is_torch: bool) -> NDArra
 def _with_usable(model: Model, found: Diagnosis) -> Diagnosis:
     """Of a question, what the allocator's rules allow: the largest free chunk, and what can grow in place."""
     settings = found.settings
-    if settings.family not in _APART or not found.knows("largest_free_chunk"):
+    if not (settings.family in _APART or found.releases_first) or not found.knows("largest_free_chunk"):
         return found
     chunks, mine = model.chunks(), usable_chunks(model, found.rounded, settings)
+    is_held = np.isin(chunks["region"], np.unique(chunks["region"][chunks["in_use"]]))
+    if found.releases_first:
+        mine &= is_held
     sizes = np.unique(chunks["size"][mine]).tolist()
     if settings.family is Family.TORCH:
         serving = [size for size in sizes if settings.torch.serves(found.rounded, size)]
@@ -354,7 +355,6 @@ def _with_usable(model: Model, found: Diagnosis) -> Diagnosis:
     tail = 0
     if settings.family is Family.TORCH and settings.torch.expandable and len(chunks):
         is_last = np.append(chunks["region"][1:] != chunks["region"][:-1], True)
-        is_held = np.isin(chunks["region"], np.unique(chunks["region"][chunks["in_use"]]))
         tail = int(chunks["size"][mine & is_last & is_held].max(initial=0))
     return replace(found, usable_chunk=max(sizes, default=0), tail=tail)
 

@@ -8,7 +8,7 @@ from unit.analysis.built import state
 from unit.figures.synthetic import KiB, MiB, PlainHeap
 
 import bfcviz
-from bfcviz.analysis.diagnosis import Verdict
+from bfcviz.analysis.diagnosis import AdviceKind, Verdict
 from bfcviz.analysis.fit import Request, fit_of, fit_sentence, in_the_way, request_at
 from bfcviz.analysis.why import would_fit
 from bfcviz.cli import main
@@ -172,7 +172,34 @@ def test_pytorch_gives_back_its_empty_regions_before_a_request_fails(size, limit
             would_fit(trace, len(trace), size * MiB, limit=found.deciding_limit).verdict is Verdict.NO_FAILURE
         )
         one_less = would_fit(trace, len(trace), size * MiB, limit=found.deciding_limit - 1)
-        assert (one_less.verdict is Verdict.NO_FAILURE) == (verdict is Verdict.NO_FAILURE)
+        assert one_less.verdict in {Verdict.CAPACITY, Verdict.FRAGMENTATION}
+
+
+@pytest.mark.parametrize(
+    ("size", "limit", "verdict"),
+    [
+        (50, 40, Verdict.ABOVE_LIMIT),
+        (30, 40, Verdict.CAPACITY),  # 55 are in use
+        (4, 40, Verdict.CAPACITY),  # although 5 are free between chunks in use
+        (50, 104, Verdict.CAPACITY),
+        (4, 60, Verdict.NO_FAILURE),
+        (30, 89, Verdict.FRAGMENTATION),  # the free chunk of 40 is given back to be below the limit
+        (30, 90, Verdict.NO_FAILURE),
+    ],
+)
+def test_a_limit_below_the_pool_leaves_what_the_allocator_cannot_give_back(size, limit, verdict):
+    trace = torch_state([[-40], [20, -5, 35]])
+    found = would_fit(trace, len(trace), size * MiB, limit=limit * MiB)
+    assert found.verdict is verdict
+    assert fit_of(at_end(trace), 4 * MiB).fits  # without a limit
+    larger = [each.numbers["needed"] for each in found.advice if each.kind is AdviceKind.LARGER_LIMIT]
+    assert all(each == found.deciding_limit for each in larger)
+
+
+def test_a_heap_that_keeps_its_regions_does_not_fit_below_them():
+    trace = state([[-40], [20, -5, 35]])
+    assert would_fit(trace, len(trace), 4 * MiB, limit=99 * MiB).verdict is Verdict.CAPACITY
+    assert would_fit(trace, len(trace), 4 * MiB, limit=100 * MiB).verdict is Verdict.NO_FAILURE
 
 
 def test_pytorch_keeps_small_requests_apart():
