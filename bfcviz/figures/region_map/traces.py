@@ -196,17 +196,19 @@ def boxes_of(pieces: Pieces, divisor: int) -> Boxes:
     return Boxes(pieces.left / divisor, pieces.right / divisor, row + TOP, row + BOTTOM)
 
 
-def rectangles(name: str, pieces: Pieces, divisor: int, paint: Paint, border: float) -> dict[str, Any]:
+def rectangles(
+    name: str, pieces: Pieces, visible: "VisibleChunks", paint: Paint, border: float
+) -> dict[str, Any]:
     """A trace of filled rectangles.
 
     Args:
         name: the name in the legend.
         pieces: ordered by row, then from left to right.
-        divisor: bytes per unit of the x axis.
+        visible: what is on screen.
         paint: the colours of areas and lines.
         border: the width of the lines in pixels; 0: none.
     """
-    x, y = _lines(pieces, divisor)
+    x, y = _lines(pieces, visible)
     return {
         "type": "scatter",
         "mode": "lines" if border else "none",
@@ -220,15 +222,15 @@ def rectangles(name: str, pieces: Pieces, divisor: int, paint: Paint, border: fl
     }
 
 
-def _lines(pieces: Pieces, divisor: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _lines(pieces: Pieces, visible: "VisibleChunks") -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Four corners per piece, NaN after each row but the last; one NaN if there are no pieces.
 
     (Plotly drops a trace without points from the legend.)
     """
     if not len(pieces):
         return np.full(1, np.nan), np.full(1, np.nan)
-    top, bottom = pieces.row + TOP, pieces.row + BOTTOM
-    x = np.column_stack([pieces.left, pieces.left, pieces.right, pieces.right]).ravel() / divisor
+    top, bottom = (pieces.row + edge for edge in visible.edges)
+    x = np.column_stack([pieces.left, pieces.left, pieces.right, pieces.right]).ravel() / visible.divisor
     y = np.column_stack([bottom, top, top, bottom]).ravel()
     breaks = 4 * (np.flatnonzero(np.diff(pieces.row)) + 1)
     return np.insert(x, breaks, np.nan), np.insert(y, breaks, np.nan)
@@ -292,6 +294,16 @@ class VisibleChunks:
     def rows_have_room(self) -> bool:
         """Whether rows are high enough for lines along their edges, which would cover lower rows."""
         return self.box_height >= _GAP
+
+    @property
+    def rows_share_pixels(self) -> bool:
+        """Whether rows are so low that most pixels show parts of several."""
+        return len(self.chunks) > 0 and self.box_height < _LOW
+
+    @property
+    def edges(self) -> tuple[float, float]:
+        """The upper and the lower edge of a box, as parts of a row's height."""
+        return (0.0, 1.0) if self.rows_share_pixels else (TOP, BOTTOM)
 
     def cut(self, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
         """The pieces of these address ranges that are on screen."""
@@ -456,6 +468,7 @@ _LETTER: Final = 6.2  # pixels of a letter, on average
 _LINE: Final = 13.0  # pixels of a line
 _EDGE: Final = 6.0  # pixels left and right of a name
 _FEWEST: Final = 6  # letters: a narrower box has no text
+_LOW: Final = 2.0  # pixels: lower boxes have no space between rows
 _MOST: Final = 150  # boxes with a text, the widest
 _GAP: Final = 4.0  # pixels: a narrower or lower box has no lines at its edges, which would hide much of it
 _MOST_GAPS: Final = 1500
@@ -665,15 +678,19 @@ def _narrow(visible: VisibleChunks, pieces: Pieces) -> Pieces:
 COLUMNS: Final = 1200
 """Pixels across the image, at most."""
 
+IMAGE_BELOW: Final = "below the rectangles"
+"""The `meta` of an image that only fills pixels which rectangles share."""
+
 _CELLS = 120_000  # with many rows the image has fewer columns, which bounds its cost
 _FEWEST_COLUMNS = 120
+_CELLS_BELOW = _CELLS // 2  # below rectangles, which show the exact ends of chunks
 
 
 def exact_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]:
-    """An empty image, and all chunks as rectangles with their names."""
+    """All chunks as rectangles with their names, over an image if rows share pixels."""
     found = lone_pieces(visible)
     return [
-        _no_image(),
+        _image_below(visible) if visible.rows_share_pixels else _no_image(),
         *_rectangles(visible, visible.pieces),
         gaps(visible, visible.pieces),
         _fade(visible, visible.pieces),
@@ -685,24 +702,12 @@ def exact_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]
 
 def image_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]:
     """The image, and empty rectangle traces for the legend."""
-    part, divisor = visible.part, visible.divisor
-    visible, fills = _with_faded_classes(visible)
-    columns = int(np.clip(_CELLS // len(part), _FEWEST_COLUMNS, COLUMNS))
-    grid = RasterGrid(visible.rows, part, columns)
-    held = cell_bytes(visible.chunks, visible.classes, fills, grid)
-    picture = paint(held, visible.theme, waste=visible.shows_waste)
-    dx, dy = (part.right - part.left) / divisor / columns, len(part) / len(picture)
-    image = {
-        **_no_image(),
-        "visible": True,
-        "source": picture.data_uri(),
-        "dx": dx,
-        "dy": dy,
-        "x0": part.left / divisor + dx / 2,  # the centre of the first pixel
-        "y0": part.first + dy / 2,
-    }
+    held = _cells(visible, _CELLS)
+    image = _image(visible, held)
+    columns = held.region.shape[1]
     row, column = lone_cells(held, round(ALONE * columns))
-    marks = lone(visible, (part.left / divisor) + (column + 0.5) * dx, part.first + row)
+    left = visible.part.left / visible.divisor
+    marks = lone(visible, left + (column + 0.5) * image["dx"], visible.part.first + row)
     return [
         image,
         *_rectangles(visible, no_pieces()),
@@ -712,6 +717,41 @@ def image_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]
         marks,
         names_in_boxes(visible, no_pieces(), labels),
     ]
+
+
+def _image_below(visible: VisibleChunks) -> dict[str, Any]:
+    """What is below low rectangles: a pixel that several of them share would otherwise mix with the paper.
+
+    A browser paints one over the other, and leaves part of what is below. Two colours and white can look like a
+    third, such as free. The image ends where whole cells do, so that it never reaches beyond a region.
+    """
+    held = _cells(visible, _CELLS_BELOW)
+    whole = held.region > held.region.max() * (1 - 1e-9)
+    image = _image(visible, replace(held, region=np.where(whole, held.region, 0.0)))
+    return {**image, "meta": IMAGE_BELOW}
+
+
+def _cells(visible: VisibleChunks, most: int) -> CellBytes:
+    """The cells of an image: about `most`, unless very many rows need more."""
+    columns = int(np.clip(most // len(visible.part), _FEWEST_COLUMNS * most // _CELLS, COLUMNS))
+    visible, fills = _with_faded_classes(visible)
+    grid = RasterGrid(visible.rows, visible.part, columns)
+    return cell_bytes(visible.chunks, visible.classes, fills, grid)
+
+
+def _image(visible: VisibleChunks, held: CellBytes) -> dict[str, Any]:
+    part, divisor = visible.part, visible.divisor
+    picture = paint(held, visible.theme, waste=visible.shows_waste)
+    dx, dy = (part.right - part.left) / divisor / held.region.shape[1], len(part) / len(picture)
+    return {
+        **_no_image(),
+        "visible": True,
+        "source": picture.data_uri(),
+        "dx": dx,
+        "dy": dy,
+        "x0": part.left / divisor + dx / 2,  # the centre of the first pixel
+        "y0": part.first + dy / 2,
+    }
 
 
 def _with_faded_classes(visible: VisibleChunks) -> tuple[VisibleChunks, list[str]]:
@@ -730,6 +770,7 @@ def _with_faded_classes(visible: VisibleChunks) -> tuple[VisibleChunks, list[str
 def _no_image() -> dict[str, Any]:
     return {
         "type": "image",
+        "meta": "",
         "hoverinfo": "skip",
         "zsmooth": False,
         "visible": False,
@@ -746,19 +787,19 @@ _NOTHING = data_uri(np.zeros((1, 1, 4), np.uint8))
 
 def _rectangles(visible: VisibleChunks, pieces: Pieces) -> list[dict[str, Any]]:
     """Traces of free chunks, of each class of chunks in use, and of waste."""
-    theme, colours, divisor = visible.theme, visible.colours, visible.divisor
+    theme, colours = visible.theme, visible.colours
     classes = visible.classes[pieces.source]
     # Lines run along the rows' lower edges too (see `rectangles`), where only frames hide them.
     border = 0.7 if visible.rows_have_room else 0.0
-    traces = [rectangles("free", pieces.only(classes == FREE), divisor, _edgeless(theme.free), border)]
+    traces = [rectangles("free", pieces.only(classes == FREE), visible, _edgeless(theme.free), border)]
     for number in range(MOST_CLASSES):
         named = number < len(colours.names)
         mine = pieces.only(classes == number) if named else no_pieces()
         paint = _edgeless(colours.paints[number] if named else theme.other)
-        trace = rectangles("", mine, divisor, paint, border)
+        trace = rectangles("", mine, visible, paint, border)
         traces.append({**trace, **colours.legend(number, shown=visible.legend)})
     # No border: a border would show a few wasted bytes as a whole pixel.
-    waste = rectangles("waste (size - requested)", _waste(visible, pieces), divisor, theme.waste, 0.0)
+    waste = rectangles("waste (size - requested)", _waste(visible, pieces), visible, theme.waste, 0.0)
     return [*traces, {**waste, "showlegend": visible.shows_waste}]
 
 
@@ -778,7 +819,7 @@ def _waste(visible: VisibleChunks, pieces: Pieces) -> Pieces:
 def _fade(visible: VisibleChunks, pieces: Pieces) -> dict[str, Any]:
     """The paper's colour over the faded boxes."""
     pieces = pieces.only(visible.faded[pieces.source])
-    trace = rectangles("", pieces, visible.divisor, visible.theme.pool, 0.0)
+    trace = rectangles("", pieces, visible, visible.theme.pool, 0.0)
     return {**trace, "fillcolor": translucent(visible.theme.paper, FADE), "showlegend": False}
 
 

@@ -2,7 +2,7 @@
 
 import plotly.graph_objects as go
 import pytest
-from unit.figures.synthetic import busy_trace
+from unit.figures.synthetic import PlainHeap, busy_trace
 
 import bfcviz
 from bfcviz.figures import FIGURES, draw
@@ -43,6 +43,16 @@ def test_no_colour_is_left(name):
             colours += [trace.marker.color if "markers" in (trace.mode or "") else None]
         for colour in colours:
             assert colour is None or not colour.startswith("#") or is_grey(colour)
+
+
+def test_rows_that_share_pixels_are_grey_too():
+    heap = PlainHeap(4096, regions=600, gap=4096)
+    for _ in range(600):
+        heap.allocate(4096)
+    figure = go.Figure(draw("region_map", heap.trace(), 600))
+    assert figure.data[0].visible
+    assert not in_greys(figure).data[0].visible
+    assert all(is_grey(grey) for grey, _ in paints(figure).values())
 
 
 @pytest.mark.parametrize("colour", ["label", "size"])

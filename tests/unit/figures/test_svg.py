@@ -168,3 +168,12 @@ def test_both_themes_are_there_once():
 def test_a_page_without_a_panel_in_sight_is_empty():
     page = Page([], {"margin": {"l": 1, "r": 1, "t": 1, "b": 1}, "height": 10, "annotations": []})
     assert list(parsed(as_svg(page, LIGHT))) == []
+
+
+def test_rows_that_share_pixels_have_an_image_below_them():
+    heap = PlainHeap(4096, regions=600, gap=4096)
+    for _ in range(600):
+        heap.allocate(4096)
+    model = Model(heap.trace())
+    model.seek(600)
+    assert picture("region_map", model, Look()).count("<image") == 2  # in light and in dark colours

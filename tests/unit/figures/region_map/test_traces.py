@@ -4,6 +4,7 @@ import base64
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from unit.figures.drawn import region_map
 from unit.figures.region_map.drawn_map import (
@@ -18,7 +19,8 @@ from unit.figures.synthetic import KiB, MiB, PlainHeap, busy_trace
 from bfcviz.figures.colouring import COLOURINGS, colouring
 from bfcviz.figures.region_map.figure import EXACT_CHUNKS, region_panel
 from bfcviz.figures.region_map.rows import last_event, lay_out
-from bfcviz.figures.theme import DARK, LIGHT
+from bfcviz.figures.region_map.traces import LINES
+from bfcviz.figures.theme import DARK, LIGHT, rgb
 from bfcviz.figures.view_options import Look, MapWindow
 from bfcviz.model import Model
 
@@ -59,6 +61,31 @@ def test_many_chunks_become_an_image_of_the_same_place():
 
 def test_an_image_is_not_shown_where_rectangles_are():
     assert not region_map(at_step(busy_trace(), 300)).data[0].visible
+
+
+@pytest.mark.parametrize(
+    ("colour", "high", "shared"), [("label", 620, True), ("state", 246, True), ("label", 9000, False)]
+)
+def test_where_rows_share_pixels_all_bytes_in_use_are_in_the_colours_of_use(colour, high, shared):
+    regions = 2 * LINES
+    heap = PlainHeap(192 * KiB, regions=regions, gap=4 * KiB)
+    for number in range(regions):
+        heap.allocate(192 * KiB, "ab"[number % 2])
+    model = at_step(heap.trace(), len(heap.events))
+    look = Look(colour=colour, map_pixels=(1000, high))
+    image, *others = region_panel(model, None, look).traces
+    assert image["visible"] == shared
+    y = np.concatenate([each["y"] for each in others if each.get("fill") == "toself"])
+    assert np.isin(y[~np.isnan(y)] % 1, 0).all() == shared  # no paper between the rows
+    if shared:
+        made = colouring(model.trace, 0, colour, LIGHT, model.chunks())
+        classes = made.classes(model.chunks(), model.step)[:2]
+        mean = np.mean([rgb(made.paints[number].fill) for number in classes], axis=0)
+        pixels = decode(base64.b64decode(image["source"].partition(",")[2])).astype(int)
+        columns = int(192 / 256 * pixels.shape[1])
+        assert pixels.shape[0] == LINES
+        assert np.abs(pixels[:, : columns - 1] - [*mean, 255]).max() <= 1
+        assert not pixels[:, columns + 1 :, 3].any()
 
 
 def test_zooming_in_turns_the_image_into_rectangles():
