@@ -1,7 +1,7 @@
 """Packages that only some features use: an extra of bfcviz installs each, and the error names it where it is missing.
 
-The base installation has NumPy, protobuf and, before Python 3.14, zstd; `why`, `info`, `record` and `holders` need no
-more.
+The base installation has NumPy, protobuf and, before Python 3.14, zstd; `why`, `info`, `record`, `holders`, `whatif`,
+`fit` and `tune` need no more.
 """
 
 from collections.abc import Iterator, Mapping

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from built_copy import build, copy_source, environment
 
-MODULES = ("_heap", "_model")
+MODULES = ("_heap", "_model", "_storage")
 TESTS = (
     "tests/unit/allocator",
     "tests/unit/events",
@@ -46,13 +46,11 @@ class Sanitizer(NamedTuple):
         flags: of the compiler and the linker.
         library: is loaded before Python.
         settings: of the run.
-        ignored: races that are meant to be, by function, with the reason.
     """
 
     flags: str
     library: str
     settings: dict[str, str]
-    ignored: dict[str, str]
 
 
 KINDS = {
@@ -63,13 +61,11 @@ KINDS = {
             "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",  # Python keeps memory at its end
             "PYTHONMALLOC": "malloc",
         },
-        {},
     ),
     "thread": Sanitizer(
         "-fsanitize=thread -fno-omit-frame-pointer -g -O1",
         "libtsan.so",
         {"TSAN_OPTIONS": "die_after_fork=0"},
-        {},
     ),
 }
 
@@ -97,11 +93,7 @@ def run(kind, tests, rounds):
     with tempfile.TemporaryDirectory(prefix=f"bfcviz-{kind}-") as place:
         folder = copy_source(Path(place, "copy"))
         build(folder, MODULES, what.flags)
-        ignored = Path(place, "ignored")
-        ignored.write_text("".join(f"race:{name}\n" for name in what.ignored))
         settings = {"LD_PRELOAD": library(what.library), **what.settings}
-        if what.ignored:
-            settings["TSAN_OPTIONS"] += f":suppressions={ignored}"
         said = call(folder, settings, "-m", "pytest", "-n0", "-q", "-p", "no:cacheprovider", *tests)
         soaked = call(folder, settings, "-c", SOAK, place, str(rounds))
     counts = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|error)", said)}

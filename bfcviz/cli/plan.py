@@ -7,12 +7,11 @@ from typing import Any
 
 from bfcviz.cli.command import INTERRUPTED
 from bfcviz.cli.common import add_request_arguments, asked_requests, search_control, writable
-from bfcviz.errors import InvalidRequest
 from bfcviz.events.storage.files import replacing
 from bfcviz.extras import needed
 from bfcviz.terminal import json_text, say
 from bfcviz.units import format_bytes
-from bfcviz.whatif.planner import PackingPlan, check_plan, pack, plan_table
+from bfcviz.whatif.planner import PackingPlan, check_plan, check_seconds, pack, plan_table
 from bfcviz.whatif.policy_table import rules_to_fit
 from bfcviz.whatif.replay import searchable
 from bfcviz.whatif.requests import RequestStream
@@ -41,12 +40,11 @@ def run(arguments: argparse.Namespace) -> int | None:
     """Print what the plan needs, and write it. After Ctrl-C: the best plan so far, and exit status 130.
 
     Raises:
-        InvalidRequest: the seconds are below 0, or the file has no requests to plan for.
+        InvalidRequest: the seconds are below 0 or not finite, or the file has no requests to plan for.
         FileError: the file cannot be read, or the plan cannot be written.
         TraceError: the file has no such allocator.
     """
-    if not arguments.seconds >= 0:
-        raise InvalidRequest(f"--seconds is {arguments.seconds:g}; give 0 or more")
+    check_seconds(arguments.seconds)
     out = arguments.output
     if out is not None:
         with needed("the table of a plan", "pyarrow", "tables"):

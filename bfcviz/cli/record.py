@@ -26,7 +26,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.formats.tensorflow import files_of_windows, whole_windows
 from bfcviz.frameworks import FRAMEWORKS, SIZE, Framework, Option, one_of, resolve, takes
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.live.recorded_process import CLAIM
+from bfcviz.live.recorded_process import CLAIM, FLIGHT_FOLDER, FLIGHT_KEEP
 from bfcviz.live.startup.sitecustomize import LOST, UNWRITTEN
 from bfcviz.model.block_index import BlockDescriber
 from bfcviz.model.model import Model
@@ -606,7 +606,6 @@ _FOLDER: Final = "run.bfc"
 _FLIGHT: Final = ("keep", "fragmentation", "growth")
 """Options of `bfcviz.flight_recorder`."""
 
-FLIGHT_FOLDER: Final = "bfcviz-flight"
 FLIGHT_FILES: Final = "[0-9][0-9]-*.bfc"
 FLIGHT_RECORDER: Final = "bfcviz.watching.flight_recorder"
 """The module whose `begin` the recorded process calls; it is imported only there."""
@@ -645,7 +644,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write them only when a request fails (or kill -USR2 asks): one folder a process, named by host and rank",
     )
-    flight.add_argument("--keep", type=_size, metavar="SIZE", help="memory for the events (default: 64MiB)")
+    flight.add_argument(
+        "--keep", type=_size, metavar="SIZE", help=f"memory for the events (default: {FLIGHT_KEEP})"
+    )
     flight.add_argument(
         "--fragmentation",
         type=float,
@@ -711,6 +712,10 @@ def _run_with_flight_recorder(
     arguments: argparse.Namespace, words: list[str], selection: Selection, flight: dict[str, Any]
 ) -> int:
     """Run the command with the events in memory; return as `run`."""
+    if arguments.force:
+        arguments.refuse("--on-oom never replaces a file: leave --force out")
+    if not arguments.keeps_command:
+        arguments.refuse("--on-oom keeps no command line in its files: leave --no-command out")
     framework = selection.framework
     if framework is not None and not FRAMEWORKS[framework].is_watchable:
         arguments.refuse(

@@ -86,6 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         if limit is not None and (note := read_as(limit)):
             say(note, file=sys.stderr)
     out = _output(arguments)
+    replaces = out is not None and out.exists() and not arguments.resume
     with search_control("Sweeping") as control:
 
         def progress(now: SweepProgress) -> None:
@@ -100,15 +101,18 @@ def run(arguments: argparse.Namespace) -> int:
             pool=arguments.pool,
             stop_at_failure=arguments.stop_at_failure,
             results=out,
+            resume=arguments.resume,
             progress=progress,
         )
     if arguments.json:
         print(json_text(sweep_json(found)))
     else:
         say(*str(found).splitlines())
+    if replaces and not found.has_numbers:
+        say(f"{out}: the earlier results are kept, for no point has numbers", file=sys.stderr)
     if not found.complete:
         return INTERRUPTED
-    return DONE if len(found.errors) < len(found.points) else FAILED
+    return DONE if found.has_numbers else FAILED
 
 
 def _output(arguments: argparse.Namespace) -> Path | None:
@@ -120,8 +124,6 @@ def _output(arguments: argparse.Namespace) -> Path | None:
         return None
     for file in arguments.files:
         writable(out, file, [".parquet"], force=arguments.force or arguments.resume)
-    if not arguments.resume:
-        out.unlink(missing_ok=True)
     return out
 
 

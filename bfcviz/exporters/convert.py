@@ -225,13 +225,14 @@ def write_csv(trace: Trace, start: int, stop: int, path: Path) -> list[str]:
 # `convert`: write a trace, or a range of its steps, in the format of a file's suffix.
 
 
-def convert(
+def convert(  # noqa: PLR0913  what, where to, and how
     trace: Trace,
     path: str | os.PathLike[str],
     start: int | None = None,
     stop: int | None = None,
     *,
     overwrite: bool = False,
+    mode: int | None = None,
 ) -> list[str]:
     """Write the steps [start, stop] of a trace to `path`, in the format of its suffix, one of `SUFFIXES`.
 
@@ -241,6 +242,7 @@ def convert(
         start: the first step; None: the first of the trace.
         stop: the last step; None: the last of the trace.
         overwrite: replace an existing file.
+        mode: the permissions of the file; None: those of any new file.
 
     Returns:
         What the file does not say, as sentences.
@@ -259,7 +261,7 @@ def convert(
         raise TraceError(
             f"steps {start} to {stop} were asked for; the trace has steps {trace.first} to {len(trace)}"
         )
-    with replacing(path, overwrite=overwrite) as made:
+    with replacing(path, overwrite=overwrite, mode=mode) as made:
         return list(write(trace, start, stop, made))
 
 

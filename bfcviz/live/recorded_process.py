@@ -107,6 +107,10 @@ def _masked(word: str) -> str:
 MOST_PROCESSES: Final = 256
 """Recorded processes of one program: a program that starts a Python for each file must not fill the disk."""
 
+FLIGHT_FOLDER: Final = "bfcviz-flight"
+FLIGHT_KEEP: Final = "64MiB"
+"""Defaults of the flight recorder: its folder, and the memory for the events of each heap."""
+
 _RANKS: Final = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 """Variables with the rank of a process: of torchrun (docs.pytorch.org/docs/stable/elastic/run.html), Open MPI, MPICH
 and Slurm; the first one that is set counts."""

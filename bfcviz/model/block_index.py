@@ -75,6 +75,12 @@ class BlockEntry(NamedTuple):
     pools: list[PoolEntry]
     notable: Events | None
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        of_pools = sum(pool.rows.nbytes + pool.labels.nbytes for pool in self.pools)
+        return of_pools + (0 if self.notable is None else self.notable.nbytes)
+
 
 class BlockDescriber:
     """Describes the blocks of a trace; called with the events of each, in order. For `Trace.save(describe=...)`.
@@ -229,6 +235,8 @@ def _entry_of(data: bytes, pools: int) -> BlockEntry:
     magic, version, of, each, count, named, length = _HEADER.unpack_from(data)
     if (magic, version, of) != (_MAGIC, _VERSION, pools) or length > _MOST_BYTES:
         raise ValueError(f"it begins with {data[:8].hex()}")
+    if each > ROWS or named > pools * PARTS * (_MOST_LABELS + 1):
+        raise ValueError(f"{each} rows and {named} labels are impossible")
     inflate = zlib.decompressobj()
     columns = inflate.decompress(data[_HEADER.size :], length + 1)
     kept = count if count <= _MOST_NOTABLE else 0

@@ -18,12 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import BfcvizError, TraceError
+from bfcviz.events.event_source import wrong_fields
 from bfcviz.events.row_copy import joined, taken
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.block_index import PARTS, REST, BlockEntry, entry_of, parts_of, with_byte_steps, with_sums
 from bfcviz.model.growing_timeline import RollingTimeline
 from bfcviz.model.snapshots import Snapshots
+from bfcviz.model.timelines import TIMELINE
 
 MOST_NOTABLE: Final = 1 << 18
 """OOMs and marks of all heaps that an index keeps (16 MiB); with more, they are searched in the events."""
@@ -145,22 +147,65 @@ LEAST_EVENTS: Final = 1 << 22
 """A shorter trace is read, for finer timelines than those that are stored: it takes less than a second."""
 
 
+_MOST_ENTRIES: Final = 1 << 29
+"""Bytes of all entries in memory: 25 kB for 262,144 events of one heap, where few are notable."""
+
+
 def _stored_entries(trace: Trace) -> list[BlockEntry] | None:
     """What is stored with each block of a long trace; None where something is missing, damaged or incomplete."""
     stored = trace.index_entries() if len(trace) >= LEAST_EVENTS else None
     if not stored:
         return None
-    try:
-        entries = [entry_of(each, len(trace.origin.pools)) for each in stored]
-    except TraceError:
-        return None
-    is_whole = all(entry.notable is not None and _is_whole(entry) for entry in entries)
-    return entries if is_whole else None
+    entries, stop, nbytes = [], 0, 0
+    for each in stored:
+        try:
+            entry = entry_of(each, len(trace.origin.pools))
+        except TraceError:
+            return None
+        start, stop = stop, _stop_of(entry)
+        nbytes += entry.nbytes
+        is_next = start < stop <= len(trace)
+        if nbytes > _MOST_ENTRIES or not is_next or not _is_whole(entry, start, stop, trace):
+            return None
+        entries.append(entry)
+    return entries if stop == len(trace) else None
 
 
-def _is_whole(entry: BlockEntry) -> bool:
-    """Whether each heap has rows, and labels of existing parts: a file can say anything."""
-    return all(len(pool.rows) and int(pool.labels["part"].max(initial=0)) < PARTS for pool in entry.pools)
+def _stop_of(entry: BlockEntry) -> int:
+    """The last step of its rows."""
+    return int(entry.pools[0].rows["step"].max(initial=0))
+
+
+def _is_whole(entry: BlockEntry, start: int, stop: int, trace: Trace) -> bool:
+    """Whether all that it says is possible for the events [start, stop): a file can say anything."""
+    labels = len(trace.labels)
+    return (
+        all(_has_rows(pool.rows, start, stop) and _has_labels(pool.labels, labels) for pool in entry.pools)
+        and entry.notable is not None
+        and _are_notable(entry.notable, start, stop, trace)
+    )
+
+
+def _has_rows(rows: NDArray[np.void], start: int, stop: int) -> bool:
+    """Whether the rows follow each other from `start` to `stop`, and their extremes lie there."""
+    ends = np.append(np.uint64(start), rows["step"])
+    if int(ends[-1]) != stop or not (ends[1:] > ends[:-1]).all() or (np.diff(ends) != rows["events"]).any():
+        return False
+    return bool(all((rows[name] <= stop).all() for name in TIMELINE.names or () if name.endswith("_step")))
+
+
+def _has_labels(found: NDArray[np.void], labels: int) -> bool:
+    """Whether parts and labels exist, and the sums are numbers."""
+    known = (found["label"] == REST) | (found["label"] < labels)
+    return bool((known & (found["part"] < PARTS) & np.isfinite(found["byte_steps"])).all())
+
+
+def _are_notable(events: Events, start: int, stop: int, trace: Trace) -> bool:
+    """Whether they are valid OOMs and marks of [start, stop), in order."""
+    seq = events["seq"]
+    wrong = wrong_fields(events, len(trace.origin.pools)) | (events["kind"] < Kind.OOM)
+    wrong |= (seq < start) | (seq >= stop) | (events["label"] >= len(trace.labels))
+    return not wrong.any() and bool((seq[1:] > seq[:-1]).all())
 
 
 _made: WeakKeyDictionary[Trace, dict[tuple[int, int], TraceIndex | None]] = WeakKeyDictionary()

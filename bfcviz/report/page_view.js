@@ -38,7 +38,6 @@ const counted = (number) => number.toLocaleString("en");
 const exact_bytes = (size) => (size < 1024 ? `${size} B` : `${format_bytes(size)} (${counted(size)} B)`);
 const hex = (address) => `0x${address.toString(16)}`;
 const short_bytes = (size) => format_bytes(size).replace(".0 ", " ");
-const escaped = (text) => text.replace(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
 
 // Bytes of a text such as "512MiB", "80 GB" (10^9) or "4096"; null: it is none.
 export function parse_bytes(text) {
@@ -82,7 +81,7 @@ export class PageData {
   by_allocation(values) {
     const { heap } = this;
     const rows = this.heap_rows;
-    const found = { rows: values.slice(0, rows), events: new Uint16Array(heap.count) };
+    const found = { rows: values.slice(0, rows), events: new Uint32Array(heap.count) };
     let next = rows;
     for (let at = 0; at < heap.count; at += 1) if (heap.events.kind[at] === ALLOCATE) found.events[at] = values[next++];
     return found;

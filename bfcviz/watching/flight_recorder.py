@@ -23,12 +23,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from bfcviz.errors import LiveError
+from bfcviz.errors import FileError, LiveError
 from bfcviz.events.schema import EVENT
+from bfcviz.events.storage.files import PRIVATE_FILE, why
+from bfcviz.events.storage.recording_set import claim_subfolder, safe_name
 from bfcviz.frameworks import resolve
 from bfcviz.live.heap_provider import is_on_host
 from bfcviz.live.numpy.serve import unserved
-from bfcviz.live.recorded_process import LAST, Order, follow_forks, is_launcher, name_of_process, recordings
+from bfcviz.live.recorded_process import (
+    FLIGHT_FOLDER,
+    FLIGHT_KEEP,
+    LAST,
+    Order,
+    follow_forks,
+    is_launcher,
+    name_of_process,
+    recordings,
+)
 from bfcviz.periodic import Periodic
 from bfcviz.terminal import say
 from bfcviz.units import parse_bytes
@@ -36,10 +47,8 @@ from bfcviz.watching.alerts import Alarm, Alert
 from bfcviz.watching.reports import is_out_of_memory
 from bfcviz.watching.session import Watch, watch
 
-KEEP: Final = "64MiB"
-FOLDER: Final = "bfcviz-flight"
 _MOST_FILES: Final = 20
-"""Of a process; the one of the request that ends the program is written in any case."""
+"""Of a process; those of signals, and of the request that ends the program, are written in any case."""
 
 _PAUSE_S: Final = 60.0
 """Between two files for the same reason: a number that swings around a threshold would fill the disk."""
@@ -61,7 +70,7 @@ class FlightRecorder:
     A forked process does not record: it only inherits this object.
 
     Attributes:
-        folder: where this process writes; made with its first file.
+        folder: where this process writes; made with its first file, and numbered if another has this name by then.
         written: the files so far, the newest last.
         watch: the watch that records.
     """
@@ -71,6 +80,7 @@ class FlightRecorder:
         self._signal, self._before = number, signal.SIG_DFL if number is None else signal.getsignal(number)
         self._lock = threading.RLock()  # of a failure in the thread that writes, too
         self._process = os.getpid()
+        self._count = 0  # of writes
         self._times: dict[str, float] = {}
         self._writing: list[threading.Thread] = []
         self._failures: list[Any] = []
@@ -102,7 +112,7 @@ class FlightRecorder:
             reason: why, for the name of the file.
 
         Raises:
-            FileError: the folder cannot be written.
+            FileError: the folder cannot be made or written.
         """
         return self._write(reason) if len(self.written) < _MOST_FILES else None
 
@@ -115,7 +125,11 @@ class FlightRecorder:
         self._look.stop()
         if sys.excepthook == self._unhandled:
             sys.excepthook = self._hook
-        if self._signal is not None and threading.current_thread() is threading.main_thread():
+        if (
+            self._signal is not None
+            and threading.current_thread() is threading.main_thread()
+            and signal.getsignal(self._signal) == self._asked  # the program may have set its own since
+        ):
             signal.signal(self._signal, self._before)
         self.settle()
         ran_out = error is not None and is_out_of_memory(error)
@@ -193,7 +207,7 @@ class FlightRecorder:
         self._hook(kind, error, trace)
 
     def _asked(self, _number: int, _frame: object) -> None:
-        if not self.is_mine:
+        if not self._is_open or not self.is_mine:
             return
         # Not here: the main thread may hold a lock that writing needs.
         thread = threading.Thread(
@@ -228,25 +242,31 @@ class FlightRecorder:
             name = re.sub(r"[^a-z0-9]+", "-", reason.lower()).strip("-")
             for number, trace in enumerate(self.watch.traces):
                 if len(trace) > trace.first:
-                    self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    first = made[0].name[:2] if made else f"{self._next_number():02}"
-                    path = self.folder / f"{first}-{name}{f'-heap{number}' if number else ''}.bfc"
-                    convert(trace, path, overwrite=True)
-                    path.chmod(0o600)
+                    if not made:
+                        self._claim_folder()
+                        self._count += 1
+                    path = self.folder / f"{self._count:02}-{name}{f'-heap{number}' if number else ''}.bfc"
+                    convert(trace, path, mode=PRIVATE_FILE)
                     made.append(path)
             self.written += made
             return made[0] if made else None
 
-    def _next_number(self) -> int:
-        """The first that no file has: an earlier run of this rank may have left some."""
-        numbers = [path.name.partition("-")[0] for path in self.folder.glob("*-*.bfc")]
-        return 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
+    def _claim_folder(self) -> None:
+        """Make the folder of this process: an earlier run of this rank, or a process beside it, may have its name."""
+        if self._count and self.folder.is_dir():
+            return
+        parent = self.folder.parent
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileError(parent, "", f"cannot hold the flight recorder's files: {why(error)}") from error
+        self.folder = claim_subfolder(parent, self.folder.name)
 
 
 def flight_recorder(
     *names: str,
-    keep: int | str = KEEP,
-    folder: str | os.PathLike[str] = FOLDER,
+    keep: int | str = FLIGHT_KEEP,
+    folder: str | os.PathLike[str] = FLIGHT_FOLDER,
     fragmentation: float | None = None,
     growth: int | str | None = None,
     ask_by: int | None = signal.SIGUSR2,
@@ -291,12 +311,8 @@ def flight_recorder(
         return made
 
     number = None if ask_by is None or signal.getsignal(ask_by) is not signal.SIG_DFL else ask_by
-    return FlightRecorder(make, Path(folder) / _name_of_process(), number)
-
-
-def _name_of_process() -> str:
-    host = re.sub(r"[^\w.-]+", "-", platform.node()) or "host"
-    return f"{host}-{name_of_process(os.environ) or f'process-{os.getpid()}'}"
+    name = f"{platform.node() or 'host'}-{name_of_process(os.environ) or f'process-{os.getpid()}'}"
+    return FlightRecorder(make, Path(folder) / safe_name(name), number)
 
 
 def begin(order: Order, framework: str) -> str:

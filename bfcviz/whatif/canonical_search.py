@@ -22,8 +22,6 @@ time with::
 Where MiniMalloc starts its orders again and again, each with more steps, a search here continues where it stopped.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -63,23 +61,34 @@ class PackingProblem:
         self.size = np.ascontiguousarray(size, np.int64)
         self.first = section[count:].copy()
         self.last = section[:count] + 1
-        sections = np.arange(int(self.last.max(initial=0)))
-        self.members, self.members_at = _joined(
-            [np.flatnonzero((self.first <= section) & (self.last > section)) for section in sections]
+        lengths = self.last - self.first
+        blocks = np.repeat(np.arange(count), lengths)
+        self.members, self.members_at = _grouped(
+            _ranges(self.first, lengths), blocks, int(self.last.max(initial=0))
         )
         sums = np.concatenate(([0], np.cumsum(self.size[self.members])))
         self.totals = np.diff(sums[self.members_at])
-        ends = zip(self.first, self.last, strict=True)
-        lives = [np.flatnonzero((self.first < last) & (self.last > first)) for first, last in ends]
-        self.neighbours, self.neighbours_at = _joined(
-            [others[others != block] for block, others in enumerate(lives)]
+        # Blocks in order of their first section: each shares time with those after it that begin before it ends.
+        order = np.argsort(self.first, kind="stable")
+        after = np.arange(1, count + 1)
+        later = np.searchsorted(self.first[order], self.last[order]) - after
+        one, other = np.repeat(order, later), order[_ranges(after, later)]
+        self.neighbours, self.neighbours_at = _grouped(
+            np.concatenate((one, other)), np.concatenate((other, one)), count
         )
 
 
-def _joined(rows: "Sequence[NDArray[np.intp]]") -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All rows one after the other; and where each begins, and the last one ends."""
-    begins = np.concatenate(([0], np.cumsum([len(row) for row in rows])))
-    return np.concatenate([np.zeros(0, np.int64), *rows]).astype(np.int64), begins.astype(np.int64)
+def _ranges(begin: NDArray[np.int64], length: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The numbers `begin`, `begin + 1`, ... of each range, one range after the other."""
+    return np.arange(length.sum()) + np.repeat(begin - np.cumsum(length) + length, length)
+
+
+def _grouped(
+    group: NDArray[np.int64], block: NDArray[np.int64], groups: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Blocks by ascending group, then number; and where each group begins, and the last one ends."""
+    begins = np.concatenate(([0], np.cumsum(np.bincount(group, minlength=groups))))
+    return block[np.lexsort((block, group))].astype(np.int64), begins.astype(np.int64)
 
 
 class Task:

@@ -1,5 +1,6 @@
 """What no allocator is, as policies beside real rules: a lower bound, and a plan of offsets for known lifetimes."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -163,6 +164,16 @@ def kept_plan(stream: RequestStream, seconds: float = SECONDS) -> PackingPlan:
         if len(_plans) > _MOST_PLANS:
             del _plans[next(iter(_plans))]
     return plan
+
+
+def check_seconds(seconds: float) -> None:
+    """Refuse a duration that no search can have.
+
+    Raises:
+        InvalidRequest: it is below 0, or not finite.
+    """
+    if not (math.isfinite(seconds) and seconds >= 0):
+        raise InvalidRequest(f"the search takes {seconds:g} seconds; give a finite number, 0 or more")
 
 
 def pack(
@@ -471,15 +482,14 @@ class PackedPolicy:
         options: of `PACKED_OPTIONS`.
 
     Raises:
-        InvalidRequest: the seconds are below 0.
+        InvalidRequest: the seconds are below 0, or not finite.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     name: str = "packed"
 
     def __post_init__(self) -> None:
-        if not self.options.get("seconds", SECONDS) >= 0:
-            raise InvalidRequest(f"the search takes {self.options['seconds']} seconds; give 0 or more")
+        check_seconds(self.options.get("seconds", SECONDS))
 
     def serve(
         self,

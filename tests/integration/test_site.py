@@ -48,7 +48,7 @@ def test_the_reference_has_every_public_name(site):
 
 def test_every_page_fills_in_what_it_takes_from_elsewhere(site):
     texts = {page: (site / page).with_suffix(".html").read_text() for page in PAGES}
-    assert [page for page, text in texts.items() if "{{ " in text] == []
+    assert [page for page, text in texts.items() if re.search(r"\{\{ \w+: ", text)] == []
     pictures = re.findall(r"^\{\{ draw: ", (DOCS / "how_it_works.md").read_text(), re.MULTILINE)
     assert len(re.findall(r'<div class="drawn">', texts["how_it_works.md"])) == len(pictures) > 5
 

@@ -20,7 +20,7 @@ import sys
 import zlib
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple
@@ -41,7 +41,7 @@ from bfcviz.events.row_copy import copied, joined
 from bfcviz.events.schema import Events
 from bfcviz.events.storage.block_codec import CODED, MOST_EVENTS, DamagedBlock, EventCodec
 from bfcviz.events.storage.files import OpenFile, reading
-from bfcviz.events.storage.packed_labels import pack_labels, unpack_labels
+from bfcviz.events.storage.packed_labels import MAX_LABELS_TEXT, pack_labels, unpack_labels
 
 MAGIC: Final = b"\x89BFCviz\n"
 EVENTS, LABELS, ORIGIN = 1, 2, 3
@@ -49,8 +49,17 @@ EVENTS, LABELS, ORIGIN = 1, 2, 3
 HEADER: Final = struct.Struct("<8sII QQQ QQQ II")
 """Magic, kind, rows of the codec; first step, events, checksum; bytes of index, keyframe, payload; 0, CRC."""
 
-_MOST_SECTION: Final = 1 << 31
 _STREAMS: Final = 1 + len(CODED)
+
+_LEAST_PAYLOAD: Final = 8 * _STREAMS
+_MOST_BYTES_AN_EVENT: Final = 8 * _STREAMS
+_MOST_OVERHEAD: Final = 1 << 16
+_MOST_INDEX: Final = 1 << 24
+_MOST_INDEXES: Final = 1 << 29
+_MOST_KEYFRAME: Final = 1 << 28
+_MOST_TEXT: Final = {LABELS: MAX_LABELS_TEXT, ORIGIN: MAX_ORIGIN_BYTES}
+_MOST_UNKNOWN: Final = 1 << 31
+"""Bytes of the parts of a section. Each part is read whole, and a file with holes can claim any size for nothing."""
 
 
 class Section(NamedTuple):
@@ -111,8 +120,10 @@ def event_section(codec: EventCodec, events: Events, index: bytes = b"", keyfram
         codec: kept by the caller, who encodes many.
         events: shape (n,), dtype EVENT; the `seq` of the first says where they belong.
         index: what the model needs of all sections at once.
-        keyframe: the state before the first event; empty: not stored here.
+        keyframe: the state before the first event; empty: not stored here. One that readers refuse as too large is
+            left out: they find the state from an earlier one.
     """
+    keyframe = keyframe if len(keyframe) <= _MOST_KEYFRAME else b""
     events = events if events.flags.c_contiguous else copied(events)
     rows, masks, residuals, checksum = codec.encode(events)
     payload = _packed([masks, *residuals])
@@ -130,6 +141,8 @@ def decoded(codec: EventCodec, found: Section, payload: bytes) -> Events:
     try:
         masks, *residuals = _unpacked(payload, found.events)
         return codec.decode(found.rows, masks.astype(np.uint16), residuals, found.checksum)
+    except DamagedBlock:
+        raise
     except (zstd.ZstdError, ValueError, EOFError, struct.error) as error:
         raise DamagedBlock(f"cannot be decoded: {error}") from error
 
@@ -147,10 +160,21 @@ def _section_at(data: bytes, start: int) -> Section | None:
     if check != zlib.crc32(data[: HEADER.size - 4]):
         return None
     found = Section(start, *fields[1:])
-    sizes = (found.index_bytes, found.keyframe_bytes, found.payload_bytes)
-    if max(sizes) > _MOST_SECTION or found.events > MOST_EVENTS or found.first >= 1 << 62:
-        return None
-    return None if found.kind == EVENTS and not found.events else found
+    return found if found.first < 1 << 62 and _has_possible_sizes(found) else None
+
+
+def _has_possible_sizes(found: Section) -> bool:
+    """Whether each part has a size that a writer gives it, for so many events."""
+    if found.kind == EVENTS:
+        most = _MOST_BYTES_AN_EVENT * found.events + _MOST_OVERHEAD
+        return (
+            0 < found.events <= MOST_EVENTS
+            and _LEAST_PAYLOAD <= found.payload_bytes <= most
+            and found.index_bytes <= _MOST_INDEX
+            and found.keyframe_bytes <= _MOST_KEYFRAME
+        )
+    most = _MOST_TEXT.get(found.kind, _MOST_UNKNOWN)
+    return found.payload_bytes <= most and not (found.events or found.index_bytes or found.keyframe_bytes)
 
 
 # ------------------------------------------------------------------------------
@@ -193,7 +217,9 @@ def _unpacked(payload: bytes, count: int) -> list[NDArray[np.uint64]]:
 # ------------------------------------------------------------------------------
 # Find the sections of a file.
 
-_LOOK: Final = 1 << 20
+_LEAST_LOOK: Final = 1 << 12
+_MOST_LOOK: Final = 1 << 20
+"""Bytes that are read at once to find a header: few at first, as a file may have damage before every section."""
 
 
 def sections_of(file: OpenFile, start: int = 0) -> Iterator[Section]:
@@ -215,7 +241,8 @@ def sections_of(file: OpenFile, start: int = 0) -> Iterator[Section]:
 
 def _next_header(file: OpenFile, start: int) -> int:
     """Where the next intact header begins, from byte `start` on; the end of the file if there is none."""
-    while data := file.read_at(start, _LOOK):
+    look = _LEAST_LOOK
+    while data := file.read_at(start, look):
         place = data.find(MAGIC)
         while place >= 0:
             header = data[place : place + HEADER.size]
@@ -225,6 +252,7 @@ def _next_header(file: OpenFile, start: int) -> int:
                 return start + place
             place = data.find(MAGIC, place + 1)
         start += max(len(data) - len(MAGIC) + 1, 1)
+        look = min(2 * look, _MOST_LOOK)
     return start + len(MAGIC)
 
 
@@ -301,14 +329,8 @@ class BlockSource(GroupSource):
         return None
 
     def index_entries(self) -> list[bytes] | None:
-        """The index of each block."""
-        entries = []
-        for each in self._sections:
-            if each is None or not each.index_bytes:
-                return None
-            with reading(self.path):
-                entries.append(self._file.read_at(each.index_at, each.index_bytes))
-        return entries
+        """The index of each block; None where one has none, or where they are too large."""
+        return _index_entries(self._file, self.path, self._sections)
 
     def _decode(self, group: int) -> Events:
         found = self._sections[group]
@@ -319,7 +341,7 @@ class BlockSource(GroupSource):
 
     def _origin(self, found: list[Section]) -> tuple[Origin, dict[str, Any]]:
         origins = [each for each in found if each.kind == ORIGIN]
-        if not origins or origins[-1].payload_bytes > MAX_ORIGIN_BYTES:
+        if not origins:
             raise FileError(self.path, "", "has no origin: it is damaged, or was not written to its end")
         try:
             return origin_from_json(self._text_of(origins[-1]))
@@ -352,6 +374,14 @@ def _read(file: OpenFile, path: Path, codec: EventCodec, found: Section) -> Even
         raise FileError(path, f"events {found.first} to {found.stop}", f"the block {error}") from error
 
 
+def _index_entries(file: OpenFile, path: Path, sections: Sequence[Section | None]) -> list[bytes] | None:
+    found = [each for each in sections if each is not None and each.index_bytes]
+    if len(found) < len(sections) or sum(each.index_bytes for each in found) > _MOST_INDEXES:
+        return None
+    with reading(path):
+        return [file.read_at(each.index_at, each.index_bytes) for each in found]
+
+
 class BlockFile:
     """A file of blocks that may still grow: those of a recording, from its first event on.
 
@@ -365,6 +395,7 @@ class BlockFile:
         self._codec = EventCodec()
         self._lock = Lock()
         self._sections: list[Section] = []
+        self._events = 0  # of all sections
         self._decoded: OrderedDict[int, Events] = OrderedDict()
         self.refresh()
 
@@ -381,9 +412,11 @@ class BlockFile:
     def refresh(self) -> None:
         """Look for new blocks."""
         with reading(self.path):
-            for each in sections_of(self._file, self.end):
+            found = sections_of(self._file, self.end)
+            for each in _limited(self.path, found, len(self._sections), self._events):
                 if each.kind == EVENTS and each.first >= self.stop:
                     self._sections.append(each)
+                    self._events += each.events
 
     def read(self, start: int, stop: int) -> Events:
         """Events [start, stop), which must lie before `stop` of the file. Raises FileError."""
@@ -407,11 +440,8 @@ class BlockFile:
         return None
 
     def index_entries(self) -> list[bytes] | None:
-        """The index of each block; None where one has none."""
-        if not all(each.index_bytes for each in self._sections):
-            return None
-        with reading(self.path):
-            return [self._file.read_at(each.index_at, each.index_bytes) for each in self._sections]
+        """The index of each block; None where one has none, or where they are too large."""
+        return _index_entries(self._file, self.path, self._sections)
 
     def _block(self, place: int, found: Section) -> Events:
         with self._lock:
@@ -427,16 +457,15 @@ class BlockFile:
 _KEPT_BLOCKS: Final = 4
 
 
-def _limited(path: Path, sections: Iterator[Section]) -> list[Section]:
-    """All sections, unless they are too many for the events in them."""
-    found, events = [], 0
+def _limited(path: Path, sections: Iterator[Section], count: int = 0, events: int = 0) -> list[Section]:
+    """All sections, unless with the `count` known ones, of so many events, they are too many for their events."""
+    found = []
     for each in sections:
         found.append(each)
+        count += 1
         events += each.events
-        if len(found) > max(MANY_BLOCKS, events // LEAST_BLOCK):
-            raise FileError(
-                path, "", f"has {len(found):,} blocks of {events / len(found):.0f} events on average"
-            )
+        if count > max(MANY_BLOCKS, events // LEAST_BLOCK):
+            raise FileError(path, "", f"has {count:,} blocks of {events / count:.0f} events on average")
     return found
 
 

@@ -74,17 +74,22 @@ def _is_recording(folder: Path) -> bool:
     return (folder / ORIGIN_FILE).is_file() and (folder / LABELS_FILE).is_file()
 
 
+def safe_name(name: str) -> str:
+    """A text as the name of a file: characters that do not belong into one become `_`, and it is not hidden."""
+    return re.sub(r"[^\w.+-]+", "_", name)[:_LONGEST_NAME].strip("._") or "worker"
+
+
 def claim_subfolder(folder: Path, name: str) -> Path:
     """Make a new subfolder for the recording of one process: `name`, or `name-2`, `name-3` ... if it exists.
 
     Args:
         folder: the folder of all recordings.
-        name: of a worker or rank; characters that do not belong into the name of a file become `_`.
+        name: of a worker or rank; `safe_name` is applied to it.
 
     Raises:
         FileError: the subfolder cannot be made.
     """
-    safe = re.sub(r"[^\w.+-]+", "_", name)[:_LONGEST_NAME].strip("._") or "worker"
+    safe = safe_name(name)
     for number in range(1, _MOST_TRIES):
         place = folder / (safe if number == 1 else f"{safe}-{number}")
         try:

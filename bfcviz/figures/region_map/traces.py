@@ -283,6 +283,16 @@ class VisibleChunks:
         """The width of the screen in bytes."""
         return max(self.part.right - self.part.left, 1.0)
 
+    @property
+    def box_height(self) -> float:
+        """The height of a box in pixels."""
+        return self.pixels[1] / max(len(self.part), 1) * (BOTTOM - TOP)
+
+    @property
+    def rows_have_room(self) -> bool:
+        """Whether rows are high enough for lines along their edges, which would cover lower rows."""
+        return self.box_height >= _GAP
+
     def cut(self, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
         """The pieces of these address ranges that are on screen."""
         return pieces_of(self.rows, address, size).within(self.part)
@@ -447,7 +457,7 @@ _LINE: Final = 13.0  # pixels of a line
 _EDGE: Final = 6.0  # pixels left and right of a name
 _FEWEST: Final = 6  # letters: a narrower box has no text
 _MOST: Final = 150  # boxes with a text, the widest
-_GAP: Final = 4.0  # pixels: a narrower box has no gap beside it, which would hide much of it
+_GAP: Final = 4.0  # pixels: a narrower or lower box has no lines at its edges, which would hide much of it
 _MOST_GAPS: Final = 1500
 
 
@@ -466,7 +476,7 @@ def names_in_boxes(visible: VisibleChunks, pieces: Pieces, labels: Labels) -> di
     pieces = pieces.only(~visible.faded[pieces.source])
     left, right = _clipped(visible, pieces)
     wide = (right - left) * (pixels[0] / visible.screen) - 2 * _EDGE
-    high = pixels[1] / max(len(visible.part), 1) * (BOTTOM - TOP)
+    high = visible.box_height
     chosen = _with_room(pieces, wide) if high >= _LINE - 2 else np.zeros(0, np.intp)
     chunks, classes = visible.chunks, visible.classes
     texts, colours = [], []
@@ -527,6 +537,7 @@ def gaps(visible: VisibleChunks, pieces: Pieces) -> dict[str, Any]:
 
     It is one line a row, along the row's lower edge; see `rectangles`.
     """
+    pieces = pieces if visible.rows_have_room else no_pieces()
     x, y = _gap_lines(visible, pieces, _GAP * visible.screen / visible.pixels[0])
     return {
         "type": "scatter",
@@ -657,8 +668,6 @@ COLUMNS: Final = 1200
 _CELLS = 120_000  # with many rows the image has fewer columns, which bounds its cost
 _FEWEST_COLUMNS = 120
 
-_MOST_FRAMES = 200  # rows; more frames would hide the chunks
-
 
 def exact_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]:
     """An empty image, and all chunks as rectangles with their names."""
@@ -740,7 +749,7 @@ def _rectangles(visible: VisibleChunks, pieces: Pieces) -> list[dict[str, Any]]:
     theme, colours, divisor = visible.theme, visible.colours, visible.divisor
     classes = visible.classes[pieces.source]
     # Lines run along the rows' lower edges too (see `rectangles`), where only frames hide them.
-    border = 0.7 if len(visible.part) <= _MOST_FRAMES else 0.0
+    border = 0.7 if visible.rows_have_room else 0.0
     traces = [rectangles("free", pieces.only(classes == FREE), divisor, _edgeless(theme.free), border)]
     for number in range(MOST_CLASSES):
         named = number < len(colours.names)
@@ -774,8 +783,8 @@ def _fade(visible: VisibleChunks, pieces: Pieces) -> dict[str, Any]:
 
 
 def _frame(visible: VisibleChunks) -> dict[str, Any]:
-    few = 0 < len(visible.part) <= _MOST_FRAMES
-    pieces = visible.rows.of_regions().within(visible.part) if few else no_pieces()
+    framed = len(visible.part) > 0 and visible.rows_have_room
+    pieces = visible.rows.of_regions().within(visible.part) if framed else no_pieces()
     return outline("region", pieces, visible.divisor, visible.theme.pool.line, 1)
 
 

@@ -592,7 +592,7 @@ def _read_windows(folder: Path) -> Trace:
         missing += [f"{window.name}: {text}" for text in cut]
     if not windows:
         raise errors[0]
-    found, inferred = join(windows)
+    found, inferred = join(windows, folder)
     unread = [f"{error.path}: {error.cause}" for error in errors]
     return _trace_of(folder, found, (*missing, *unread), inferred)
 

@@ -19,21 +19,30 @@ from typing import Any
 
 import numpy as np
 
+from bfcviz.errors import FileError
 from bfcviz.events.labels import Labels
+from bfcviz.events.origin import MAX_POOLS
 from bfcviz.events.row_copy import joined
 from bfcviz.importers.tensorflow.replay import ABSENT, REQUEST, RecordedRequests, Requests
 
 BETWEEN = "allocated between two windows"
 """The label of inferred allocations."""
 
+_MAX_THREADS = int(np.iinfo(REQUEST["thread"]).max)
+"""They are numbered from 1."""
+
 _UNKNOWN = ("bytes_in_use", "bytes_available", "bytes_reserved", "peak_bytes_in_use")
 
 
-def join(windows: Sequence[RecordedRequests]) -> tuple[RecordedRequests, list[str]]:
+def join(windows: Sequence[RecordedRequests], path: object) -> tuple[RecordedRequests, list[str]]:
     """The requests of all windows in one table, and what was inferred, as sentences.
 
     Args:
         windows: of one process, the oldest first; one or more.
+        path: their folder, for errors.
+
+    Raises:
+        FileError: together they have more heaps or threads than a trace holds.
     """
     labels, pools, threads = Labels(), dict[str, int](), dict[tuple[str, int], int]()
     heaps: dict[int, _Heap] = {}
@@ -42,7 +51,7 @@ def join(windows: Sequence[RecordedRequests]) -> tuple[RecordedRequests, list[st
     parts: list[Requests] = []
     begin = 0
     for number, window in enumerate(windows):
-        rows = _renumbered(window, labels, pools, threads)
+        rows = _renumbered(window, labels, pools, threads, path)
         rows["time"] += begin
         begin = int(rows["time"][-1]) + 1
         for pool in sorted({*rows["pool"].tolist()}):
@@ -73,7 +82,11 @@ def _told(windows: int, inferred: Counter[str]) -> list[str]:
 
 
 def _renumbered(
-    window: RecordedRequests, labels: Labels, pools: dict[str, int], threads: dict[tuple[str, int], int]
+    window: RecordedRequests,
+    labels: Labels,
+    pools: dict[str, int],
+    threads: dict[tuple[str, int], int],
+    path: object,
 ) -> Requests:
     """The requests of a window with the numbers of all windows, which get the new names of this one."""
     rows: Requests = window.requests.copy()
@@ -87,6 +100,14 @@ def _renumbered(
     for number, name in window.threads.items():  # several threads may have one name
         of_thread[number] = threads.setdefault((name, seen[name]), len(threads) + 1)
         seen[name] += 1
+    for known, most, what in ((pools, MAX_POOLS, "allocators"), (threads, _MAX_THREADS, "threads")):
+        if len(known) > most:
+            raise FileError(
+                path,
+                "",
+                f"its windows have {len(known):,} {what} or more, a trace holds {most:,}; open them one by one, each a "
+                "file *.xplane.pb, or move some of them away",
+            )
     rows["label"] = np.array(of_label, np.uint32)[rows["label"]]
     rows["pool"] = np.array(of_pool, np.uint8)[rows["pool"]]
     numbers = np.zeros(max(of_thread) + 1, np.uint16)

@@ -105,6 +105,11 @@ class SweepResults:
         return len(self.points) == self.asked
 
     @property
+    def has_numbers(self) -> bool:
+        """Whether any point has numbers."""
+        return any(not point.error for point in self.points)
+
+    @property
     def errors(self) -> dict[PointKey, str]:
         """The messages of points without numbers."""
         return {point.key: point.error for point in self.points if point.error}
@@ -373,6 +378,7 @@ def sweep(  # noqa: PLR0913  what, where, and how to run
     pool: int | str | None = None,
     stop_at_failure: bool = False,
     results: str | os.PathLike[str] | None = None,
+    resume: bool = True,
     progress: Callable[[SweepProgress], object] | None = None,
     stop: Event | None = None,
 ) -> SweepResults:
@@ -392,6 +398,7 @@ def sweep(  # noqa: PLR0913  what, where, and how to run
         stop_at_failure: whether a point ends after its first request that fails.
         results: a Parquet file: points that have numbers in it, made by this version under a policy of the table, are
             not served again; all results are written to it, every few seconds and at the end.
+        resume: False: serve all points, and replace an earlier file as soon as the first of them has numbers.
         progress: called at the start and after each point, in the thread of the sweep.
         stop: set it, from any thread, to end the sweep.
 
@@ -405,7 +412,7 @@ def sweep(  # noqa: PLR0913  what, where, and how to run
         raise InvalidRequest(f"processes={processes}; give at least 1, or None, and not a client with it")
     prefix, sources, streams = sources_of(traces, pool)
     points = _points(sources, policies, limits, stop_at_failure=stop_at_failure)
-    collected = _Collected(points, results, progress)
+    collected = _Collected(points, results, progress, resume=resume)
     missing = [point for point in points if point.index not in collected.found]
     if processes is not None and not _pays_off(missing, streams, processes):
         collected.note = "in this process: other processes would start later than it is done"
@@ -503,8 +510,11 @@ class _Collected:
         points: Sequence[SweepPoint],
         path: str | os.PathLike[str] | None,
         progress: Callable[[SweepProgress], object] | None,
+        *,
+        resume: bool,
     ) -> None:
-        loaded = SweepResults.load(path) if path is not None and Path(path).exists() else SweepResults(())
+        has_earlier = path is not None and Path(path).exists()
+        loaded = SweepResults.load(path) if path is not None and has_earlier and resume else SweepResults(())
         earlier = loaded.points
         is_current = loaded.made_by == version("bfcviz")  # other versions may have other rules
         known = {result.key: result for result in earlier if is_current and not result.error}
@@ -519,6 +529,7 @@ class _Collected:
         self._others = [result for result in earlier if result.key not in asked]
         self._asked, self._resumed = len(points), len(self.found)
         self._path, self._progress = path, progress
+        self._replaces = has_earlier and not resume
         self._start = self._saved = monotonic()
 
     def collect(self, served: Generator[tuple[int, PointResult], None, None]) -> None:
@@ -551,8 +562,8 @@ class _Collected:
             self._progress(SweepProgress(len(self.found), self._asked, newest, rate, self))
 
     def save(self) -> None:
-        """Write the file, with the earlier results of other points."""
-        if self._path is not None:
+        """Write the file, with the earlier results of other points; it replaces no earlier file without numbers."""
+        if self._path is not None and not (self._replaces and not self.results().has_numbers):
             SweepResults([*self._others, *self._in_order()]).save(self._path)
         self._saved = monotonic()
 

@@ -71,7 +71,7 @@ def test_arrays_are_named_and_known_gaps_are_no_failure(tmp_path):
     words = ("--jax", "--", sys.executable, "-c", "import jax; print('trained')")
     done = recording(*words, folder=folder, env={"PYTHONPATH": path})
     assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
-    assert "observed jax (peak 801 B)" in done.stderr
+    assert "observed jax gpu:0 (peak 801 B)" in done.stderr
     assert held(folder) == {"train.py:41 forward": 800, "float32[8]": 1}
     origin = Trace.open(folder).origin
     assert (origin.status, origin.reasons) == (Status.DEGRADED, GAPS.reasons)

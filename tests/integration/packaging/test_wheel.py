@@ -66,6 +66,7 @@ def test_the_wheel_holds_the_package_and_what_it_shows(wheel):
         "bfcviz/_heap.abi3.so",
         "bfcviz/_live.abi3.so",
         "bfcviz/_model.abi3.so",
+        "bfcviz/_packing.abi3.so",
         "bfcviz/_raster.abi3.so",
         "bfcviz/_whatif.abi3.so",
         "bfcviz/_snapshot.abi3.so",

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from processes import needs_compiled
 from shared import ROOT
 
 import bfcviz
-from bfcviz.errors import LiveError
+from bfcviz.errors import FileError, LiveError
+from bfcviz.watching import flight_recorder
 
 pytestmark = needs_compiled
 MIB = 1 << 20
@@ -88,8 +90,27 @@ def test_a_signal_that_the_program_handles_stays_its_own(tmp_path):
         signal.signal(signal.SIGUSR2, before)
 
 
+def test_a_handler_that_the_program_sets_later_stays(tmp_path):
+    def own(*_):
+        pass
+
+    before = signal.getsignal(signal.SIGUSR2)
+    try:
+        with bfcviz.flight_recorder("numpy", folder=tmp_path) as recorder:
+            held = np.ones(MIB >> 3)
+            asked = signal.signal(signal.SIGUSR2, own)
+        assert signal.getsignal(signal.SIGUSR2) is own
+        signal.signal(signal.SIGUSR2, asked)  # as who calls the handler before its own does
+        os.kill(os.getpid(), signal.SIGUSR2)
+        recorder.settle()
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert files(tmp_path) == []
+    assert held.sum() == MIB >> 3
+
+
 def test_a_failure_that_the_program_survives_is_written_too_and_earlier_files_stay(tmp_path, capsys):
-    for _ in range(2):  # two runs of a rank write into one folder
+    for _ in range(2):  # two runs of a rank
         with bfcviz.flight_recorder("numpy", limit="16MiB", folder=tmp_path) as recorder:
             with pytest.raises(MemoryError):
                 np.ones(100 * MIB)
@@ -97,10 +118,48 @@ def test_a_failure_that_the_program_survives_is_written_too_and_earlier_files_st
         (path,) = recorder.written
         assert f"bfcviz why {path}" in capsys.readouterr().err
         assert bfcviz.why(path).requested == 800 * MIB
-    assert [path.name for path in files(tmp_path)] == [
-        "01-request-failed.bfc",
-        "02-request-failed.bfc",
-    ]
+    assert len(files(tmp_path)) == 2
+
+
+def test_two_processes_of_one_name_have_a_folder_each(tmp_path, monkeypatch):
+    monkeypatch.setattr(flight_recorder, "name_of_process", lambda _: "rank-0")
+    with bfcviz.flight_recorder("numpy", folder=tmp_path) as recorder:
+        held = np.ones(MIB >> 3)
+        recorder.folder.mkdir()  # by the other process, which looked at the same time
+        other = recorder.folder / "01-asked.bfc"
+        other.write_bytes(b"of the other")
+        own = [recorder.write(), recorder.write()]
+        assert held.sum() == MIB >> 3
+    assert other.read_bytes() == b"of the other"
+    assert [path.name for path in own] == ["01-asked.bfc", "02-asked.bfc"]
+    assert {path.parent for path in own} == {recorder.folder} != {other.parent}
+
+
+@pytest.mark.parametrize("name", ["loader/../../../../escape", "..", "a\0b"])
+def test_the_name_of_a_process_leads_to_no_other_folder(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(flight_recorder, "name_of_process", lambda _: name)
+    with bfcviz.flight_recorder("numpy", folder=tmp_path / "flight") as recorder:
+        held = np.ones(MIB >> 3)
+        path = recorder.write()
+        assert held.sum() == MIB >> 3
+    assert path.resolve().parent.parent == tmp_path / "flight"
+
+
+def test_a_folder_that_is_a_file_is_told(tmp_path):
+    (tmp_path / "flight").touch()
+    with bfcviz.flight_recorder("numpy", folder=tmp_path / "flight") as recorder:
+        held = np.ones(MIB >> 3)
+        with pytest.raises(FileError, match="flight"):
+            recorder.write()
+        assert held.sum() == MIB >> 3
+
+
+def test_a_file_is_never_open_to_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "chmod", lambda *_: None)  # which would come after the events
+    with bfcviz.flight_recorder("numpy", folder=tmp_path) as recorder:
+        held = np.ones(MIB >> 3)
+        assert recorder.write().stat().st_mode & 0o777 == 0o600
+        assert held.sum() == MIB >> 3
 
 
 @pytest.mark.parametrize("error", [RuntimeError("RESOURCE_EXHAUSTED: Out of memory"), MemoryError("a part")])
@@ -233,7 +292,7 @@ def test_each_worker_of_multiprocessing_has_a_folder(tmp_path):
     assert "3 processes watched" in done.stderr
 
 
-@pytest.mark.parametrize("words", [["--tensorflow"], ["--growth", "much"]])
+@pytest.mark.parametrize("words", [["--tensorflow"], ["--growth", "much"], ["--force"], ["--no-command"]])
 def test_what_the_flight_recorder_cannot_do_is_refused(words, tmp_path):
     done = flown(tmp_path, "print('ran')", *words)
     assert (done.returncode, done.stdout) == (2, "")

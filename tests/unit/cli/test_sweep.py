@@ -38,6 +38,11 @@ def test_each_point_has_the_numbers_of_a_replay_and_is_kept(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["resumed"] == 2
     assert main(words) == 1
     assert "--force" in capsys.readouterr().err
+    earlier = out.read_bytes()
+    assert main(["sweep", "there is no such file", "--policy", POLICY, "-o", str(out), "--force"]) == 1
+    assert out.read_bytes() == earlier
+    assert main(["sweep", path, "--policy", POLICY, "-o", str(out), "--force"]) == 0
+    assert len(SweepResults.load(out)) == 1
 
 
 def test_an_interrupt_tells_what_is_known(monkeypatch, capsys):

@@ -9,6 +9,7 @@ def order(folder, **more):
     asked = {
         "folder": str(folder / "run"),
         "told": str(folder / "told"),
+        "recorder": "bfcviz.live.recorded_process",
         "way": None,
         "options": {},
     }

@@ -1,15 +1,18 @@
 """What is stored with the blocks of a trace says what its events say."""
 
+from random import Random
+
 import numpy as np
 import pytest
 from heap_strategies import operations, run
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import sized
 from unit.figures.synthetic import busy_trace
 from unit.model.test_trace_index import answers
 
 import bfcviz
-from bfcviz.errors import TraceError
+from bfcviz.errors import BfcvizError, TraceError
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage import blocks
 from bfcviz.events.trace import Trace
@@ -115,3 +118,87 @@ def test_a_damaged_entry_is_an_error_and_the_events_are_read(folder):
     saved = stored(trace, folder)
     saved.source.index_entries = lambda: [b"damaged"]
     assert index_of(saved).rolling.series["step"][-1] == len(trace)
+
+
+def set_all(rows, name, value):
+    rows[name] = value
+
+
+def shifted(entry):
+    for pool in entry.pools:
+        pool.rows["step"] += 1
+
+
+@pytest.mark.parametrize(
+    ("is_used", "change"),
+    [
+        (True, lambda _: None),
+        (False, lambda entry: set_all(entry.pools[0].labels, "label", 1 << 20)),
+        (False, lambda entry: set_all(entry.pools[0].labels, "part", block_index.PARTS)),
+        (False, lambda entry: set_all(entry.pools[0].labels, "byte_steps", np.nan)),
+        (False, lambda entry: set_all(entry.pools[0].rows, "step", 3)),
+        (False, lambda entry: set_all(entry.pools[0].rows, "step", (1 << 64) - 1)),
+        (False, lambda entry: set_all(entry.pools[0].rows, "events", 1 << 63)),
+        (False, lambda entry: set_all(entry.pools[0].rows, "bytes_in_use_max_step", 1 << 62)),
+        (False, shifted),
+        (
+            False,
+            lambda entry: entry.pools.__setitem__(0, entry.pools[0]._replace(rows=entry.pools[0].rows[:0])),
+        ),
+        (False, lambda entry: set_all(entry.notable, "label", 1 << 20)),
+        (False, lambda entry: set_all(entry.notable, "pool", 1)),
+        (False, lambda entry: set_all(entry.notable, "kind", Kind.FREE)),
+        (False, lambda entry: set_all(entry.notable, "seq", 1 << 60)),
+    ],
+)
+def test_an_impossible_entry_is_not_used(folder, monkeypatch, is_used, change):
+    def changed(data, pools):
+        found = entry_of(data, pools)
+        each = [pool._replace(rows=pool.rows.copy(), labels=pool.labels.copy()) for pool in found.pools]
+        entry = found._replace(pools=each, notable=found.notable.copy())
+        change(entry)
+        return entry
+
+    monkeypatch.setattr(trace_index, "entry_of", changed)
+    saved = stored(busy_trace(), folder)
+    index = index_of(saved)
+    assert index.knows_holders == is_used
+    assert len(index.byte_steps) <= len(saved.labels)
+
+
+def test_entries_that_are_missing_or_too_large_are_not_used(folder, monkeypatch):
+    saved = stored(busy_trace(), folder)
+    entries = saved.index_entries()
+    saved.source.index_entries = lambda: entries[:-1]
+    assert not index_of(saved).knows_holders
+    monkeypatch.setattr(trace_index, "_MOST_ENTRIES", 10_000)
+    assert not index_of(stored(busy_trace(), folder)).knows_holders
+    monkeypatch.setattr(block_index, "ROWS", 1)
+    with pytest.raises(TraceError):
+        entry_of(entries[0], 1)
+
+
+def test_forged_headers_and_entries_are_one_error_or_none(folder):
+    """Bytes of an entry, a state and a payload are changed, or numbers of a header, which is signed again."""
+    random, path = Random(5), stored(busy_trace(), folder).source.path
+    whole, found = path.read_bytes(), list(blocks.sections_of(blocks.OpenFile(path)))
+    outcomes = set()
+    for _ in range(sized(60, 10)):
+        hit, data = random.choice(found), bytearray(whole)
+        for _ in range(random.choice([0, 1, 5])):
+            data[random.randrange(hit.index_at, hit.end)] = random.randrange(256)
+        name = random.choice(blocks.Section._fields[2:])
+        value = random.choice([getattr(hit, name), 0, 1, 300, 1 << 18, 1 << 31, (1 << 32) - 1])
+        data[hit.start : hit.index_at] = blocks._header(hit._replace(**{name: value}))
+        path.write_bytes(data)
+        try:
+            trace = Trace.open(path)
+            index_of(trace)
+            model = Model(trace)
+            model.seek(len(trace))
+            model.seek(400)
+        except BfcvizError:
+            outcomes.add("refused")
+        else:
+            outcomes.add("read")
+    assert outcomes == {"refused", "read"}

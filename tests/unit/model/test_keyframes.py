@@ -8,7 +8,7 @@ import pytest
 from naive_heap import NaiveHeap
 
 from bfcviz.errors import TraceError
-from bfcviz.model import keyframes
+from bfcviz.model import keyframe_bytes, keyframes
 from bfcviz.model.keyframe_bytes import COUNTS, HEADER, decode
 
 # Where the columns of the one heap here begin: 2 regions, then 4 chunks of which 2 are in use.
@@ -114,6 +114,23 @@ def test_a_bomb_is_not_unpacked(keyframe):
     bomb = keyframe[:begin] + zlib.compress(bytes(200 << 20), 9)
     with pytest.raises(TraceError, match="columns"):
         decode(bomb, STEP, 0, 1)
+
+
+def test_counts_that_need_too_much_memory_are_refused(keyframe):
+    """At a late step so many chunks are possible."""
+    step = 1 << 61
+    late = HEADER.pack(b"BFCK", 1, 1, step) + keyframe[HEADER.size :]
+    for chunks in (1 << 23, 1 << 60):
+        with pytest.raises(TraceError, match="too many"):
+            decode(counted(late, 1, chunks), step, 0, 1)
+
+
+def test_a_regular_heap_is_packed_less_tightly(monkeypatch):
+    monkeypatch.setattr(keyframe_bytes, "LEAST_UNPACKED", 1 << 10)
+    for columns in (bytes(1 << 20), bytes(range(256)) * 4096, b"short"):
+        packed = keyframe_bytes._deflated(columns)
+        assert zlib.decompress(packed) == columns
+        assert len(columns) <= keyframe_bytes._most_bytes(len(packed))
 
 
 def test_sizes_that_wrap_around_memory(keyframe):

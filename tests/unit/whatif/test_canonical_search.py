@@ -1,5 +1,6 @@
 """The search finds a plan at the least height, finds none below, and both in any order of the blocks."""
 
+import math
 import sys
 from itertools import permutations
 
@@ -13,7 +14,7 @@ from minimalloc import CAPACITY, instance
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif import planner
 from bfcviz.whatif.canonical_search import FOUND, IMPOSSIBLE, SEARCHING, CanonicalSearch, PackingProblem
-from bfcviz.whatif.planner import kept_plan, pack, plan_table
+from bfcviz.whatif.planner import PackedPolicy, kept_plan, pack, plan_table
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE
 
@@ -40,6 +41,20 @@ def least_height(start, stop, size):
             top[span] = [max(top[span]) + int(size[block])] * (stop[block] - start[block])
         found = min(found, max(top))
     return found
+
+
+@given(blocks(12))
+def test_blocks_that_share_time_are_neighbours(problem):
+    start, stop, _ = problem
+    found = PackingProblem(*problem)
+    for block in range(len(start)):
+        others = np.flatnonzero((start < stop[block]) & (stop > start[block]))
+        at = slice(found.neighbours_at[block], found.neighbours_at[block + 1])
+        assert list(found.neighbours[at]) == [other for other in others if other != block]
+    for section, total in enumerate(found.totals):
+        members = found.members[found.members_at[section] : found.members_at[section + 1]]
+        assert list(members) == list(np.flatnonzero((found.first <= section) & (found.last > section)))
+        assert total == found.size[members].sum()
 
 
 def searched(problem, height, order, by_total=True, steps=10_000):
@@ -119,9 +134,10 @@ def test_plans_are_kept_by_the_seconds_that_they_may_take():
     assert kept_plan(stream, 0) is not kept_plan(stream, 60)
 
 
-def test_a_time_below_zero_is_refused():
+@pytest.mark.parametrize("seconds", [-1, math.inf, math.nan])
+def test_a_time_that_no_search_can_take_is_refused(seconds):
     with pytest.raises(InvalidRequest):
-        policy_of("packed:seconds=-1")
+        PackedPolicy({"seconds": seconds})
 
 
 @settings(deadline=None, max_examples=30)

@@ -130,3 +130,26 @@ def test_a_trace_may_begin_at_a_state(tmp_path):
     trace = Trace.open(path)
     assert (trace.first, len(trace), trace.keyframe_before(SIZE)) == (SIZE, stop, (SIZE, b"state"))
     assert trace.read(SIZE, stop)["seq"].tolist() == list(range(SIZE, stop))
+    checked = Trace.open(path, check=True)
+    assert (len(checked), checked.origin.status) == (stop, Status.COMPLETE)
+    parts[0] = parts[0][:-9] + bytes(9)
+    path.write_bytes(b"".join(parts))
+    assert len(Trace.open(path, check=True)) == SIZE
+
+
+def test_a_recording_with_too_many_small_blocks_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "MANY_BLOCKS", 3)
+    path, codec, events = tmp_path / "events", EventCodec(), fabricate(4)
+    parts = [blocks.event_section(codec, events[i : i + 1]) for i in range(4)]
+    path.write_bytes(b"".join(parts[:3]))
+    file = blocks.BlockFile(path)
+    assert file.stop == 3
+    path.write_bytes(b"".join(parts))
+    with pytest.raises(FileError):
+        file.refresh()
+
+
+def test_indexes_that_are_too_large_are_not_read(saved, monkeypatch):
+    monkeypatch.setattr(blocks, "_MOST_INDEXES", 20)
+    assert Trace.open(saved).index_entries() is None
+    assert blocks.BlockFile(saved).index_entries() is None

@@ -1,5 +1,6 @@
 """Blocks of events: every record comes back bit for bit, and damage stays where it is."""
 
+import os
 import zlib
 from random import Random
 
@@ -173,6 +174,58 @@ def test_forged_payloads_are_refused_or_decoded_but_nothing_else(seed):
         EventCodec().decode(1 << int(rng.integers(0, 19)), masks, residuals, 0)
     with pytest.raises(DamagedBlock):
         EventCodec().decode(3, masks, residuals, 0)
+
+
+EVENT_SECTION = blocks.Section(0, blocks.EVENTS, 1, 0, 1000, 0, 0, 0, 2000)
+
+
+@pytest.mark.parametrize(
+    "claimed",
+    [
+        {"payload_bytes": 100},
+        {"payload_bytes": 1 << 20},
+        {"index_bytes": 1 << 25},
+        {"keyframe_bytes": 1 << 11},
+        {"events": 0},
+        {"kind": blocks.LABELS},
+        {"kind": blocks.LABELS, "events": 0, "payload_bytes": 1 << 26},
+        {"kind": blocks.ORIGIN, "events": 0, "payload_bytes": 1 << 25},
+        {"kind": blocks.ORIGIN, "events": 0, "keyframe_bytes": 1},
+        {"kind": 9},
+    ],
+)
+def test_a_header_that_claims_impossible_sizes_is_damaged(tmp_path, monkeypatch, claimed):
+    """The file has holes, so that what the header claims is there."""
+    monkeypatch.setattr(blocks, "_MOST_KEYFRAME", 1 << 10)
+    for expected, found in ((1, EVENT_SECTION), (0, EVENT_SECTION._replace(**claimed))):
+        file = written(tmp_path, [blocks._header(found)])
+        os.truncate(tmp_path / "events", found.end)
+        assert len(list(blocks.sections_of(file))) == expected
+
+
+def test_damage_before_every_block_is_read_a_few_times_only(tmp_path, monkeypatch):
+    parts = [b"x" + part for part in packed(fabricate(2000), 20)]
+    file, read = written(tmp_path, parts), []
+    read_at = OpenFile.read_at
+    monkeypatch.setattr(
+        OpenFile, "read_at", lambda self, start, count: read.append(count) or read_at(self, start, count)
+    )
+    assert [found.first for found in blocks.sections_of(file)] == list(range(0, 2000, 20))
+    assert sum(read) < 10 * sum(map(len, parts))
+
+
+def test_an_impossible_payload_is_one_error(tmp_path):
+    file = written(tmp_path, packed(fabricate(10)))
+    (found,) = blocks.sections_of(file)
+    with pytest.raises(DamagedBlock) as caught:
+        unpacked(file, found._replace(events=9))
+    assert caught.value.__cause__ is None
+
+
+def test_a_state_that_no_reader_takes_is_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "_MOST_KEYFRAME", 4)
+    (found,) = blocks.sections_of(written(tmp_path, packed(fabricate(10))))
+    assert (found.events, found.keyframe_bytes) == (10, 0)
 
 
 def test_marks_need_almost_no_room():

@@ -96,6 +96,18 @@ def test_neighbours_that_are_wide_enough_have_a_gap_in_the_colour_of_the_paper()
     assert 600 * KiB not in edges.tolist()
 
 
+@pytest.mark.parametrize(("high", "lines"), [(620, True), (60, False)])
+def test_rows_that_are_lower_than_a_line_have_none(high, lines):
+    """A line along the edge of such a row would cover the chunks of its neighbours too."""
+    heap = PlainHeap(256 * KiB, regions=40, gap=4 * KiB)
+    for _ in range(4 * 40):
+        heap.allocate(64 * KiB)
+    panel = region_panel(at_step(heap.trace(), len(heap.events)), None, Look(map_pixels=(1000, high)))
+    drawn = [each for each in panel.traces if each.get("mode") == "lines" and np.isfinite(each["y"]).any()]
+    covering = [each for each in drawn if each.get("fill") is None]
+    assert bool(covering) is lines
+
+
 def test_chunks_outside_of_a_holder_fade_and_have_no_text():
     model = heap_of(("a/x", 2 * MiB), ("a/y", MiB), ("b", 4 * MiB))
     used = 7 * MiB

@@ -6,8 +6,10 @@ from unit.importers.profile_maker import PlaneMaker, memory
 
 import bfcviz
 from bfcviz.errors import FileError
-from bfcviz.events.origin import Status
-from bfcviz.importers.tensorflow.windows import BETWEEN
+from bfcviz.events.labels import Labels
+from bfcviz.events.origin import MAX_POOLS, Status
+from bfcviz.importers.tensorflow.replay import REQUEST, RecordedRequests
+from bfcviz.importers.tensorflow.windows import BETWEEN, join
 
 START = 1 << 40
 SIZE = 256
@@ -111,3 +113,17 @@ def test_windows_that_cannot_be_read_are_named(run):
     (run.folder / "window-000001" / "vm.xplane.pb").unlink()
     with pytest.raises(FileError, match="without a profile"):
         bfcviz.open(run.folder)
+
+
+@pytest.mark.parametrize(
+    ("pools", "threads", "most"), [(200, 1, f"{MAX_POOLS}"), (1, 40_000, "65,535")], ids=["pools", "threads"]
+)
+def test_windows_that_have_too_much_together_are_refused(pools, threads, most):
+    def window(number):
+        names = tuple(f"{number}-{pool}" for pool in range(pools))
+        of_threads = {1 + thread: f"{number}-{thread}" for thread in range(threads)}
+        return RecordedRequests(np.zeros(1, REQUEST), names, Labels(), of_threads, {})
+
+    assert len(join([window(0)], "run")[0].pools) == pools
+    with pytest.raises(FileError, match=most):
+        join([window(0), window(1)], "run")
