@@ -181,7 +181,7 @@ def _first_highest(trace: Trace, pool: int, series: str) -> int:
 def _rows_from(trace: Trace, pool: int, rows: NDArray[np.void], begins: int) -> NDArray[np.void]:
     """The rows of a timeline from one event on; reads only the events of the row that this event divides."""
     starts = rows["step"] - rows["events"]
-    later = rows[starts >= begins]
+    later: NDArray[np.void] = rows[starts >= begins]
     if not (divided := rows[(starts < begins) & (rows["step"] > begins)]).size:
         return later
     part = timeline(trace, pool, begins, int(divided["step"][0]), points=1)
