@@ -9,6 +9,7 @@ from math import ceil, floor, log10
 from typing import Final
 
 from bfcviz.analysis.diagnosis import Advice, AdviceKind, Diagnosis, Family, HeapSettings, Verdict
+from bfcviz.analysis.short_names import counted
 from bfcviz.analysis.stated_advice import Requested, requested
 from bfcviz.analysis.stated_verdict import SMALLEST_DEVICE
 from bfcviz.formats import cupy, onnxruntime, rmm, tensorflow, torch, xla
@@ -86,17 +87,16 @@ def missing_information(found: Diagnosis) -> Iterator[Advice]:
             f"{words.history} to record every event before the failure.",
             largest_free_chunk=found.largest_free_chunk,
         )
-    pins = [pin for run in found.runs for pin in run.pins]
-    unnamed = sum(not pin.label for pin in pins)
+    pins = [pin for run in found.useful_runs or found.runs for pin in run.pins]
+    unnamed, is_one = sum(not pin.label for pin in pins), len(pins) == 1
     lacking = [
-        *(["how old they are"] if pins and found.is_state_only else []),
-        *([f"who holds {unnamed:,} of them"] if unnamed else []),
+        *(["how old it is" if is_one else "how old they are"] if pins and found.is_state_only else []),
+        *(["who holds it" if is_one else f"who holds {unnamed:,} of them"] if unnamed else []),
     ]
     if lacking:
         yield _rerun(
-            f"The file does not say of the {len(pins):,} chunks in the way {' and '.join(lacking)}. Run again "
-            "with "
-            f"{words.history}.",
+            f"The file does not say of the {counted(len(pins), 'chunk')} in the way {' and '.join(lacking)}. Run "
+            f"again with {words.history}.",
             chunks=len(pins),
             unnamed=unnamed,
         )

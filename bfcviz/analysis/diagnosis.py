@@ -540,12 +540,13 @@ class Diagnosis(Answer):
 
     @property
     def spare(self) -> int | None:
-        """As `room`; negative where the pool is above the limit."""
+        """As `room`; negative where the pool is above a limit that a question gave."""
         if self.recorded.room is not None:
             return self.recorded.room
         if self.bytes_limit is None or "pool_bytes" in self.unknown:
             return None
-        return self.bytes_limit - self.pool_bytes
+        left = self.bytes_limit - self.pool_bytes
+        return left if self.limit_asked else max(0, left)  # files round their limits
 
     @property
     def releasable(self) -> int:

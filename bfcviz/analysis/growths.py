@@ -23,13 +23,13 @@ from bfcviz.analysis.fit import chunk_name
 from bfcviz.analysis.short_names import counted
 from bfcviz.answers import Answer
 from bfcviz.events.labels import Labels
-from bfcviz.events.origin import BEGIN_MARKS, Status, holds_only_states, regions_known
+from bfcviz.events.origin import Status, holds_only_states, regions_known
 from bfcviz.events.schema import EVENT, Events, Flag, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import SMALL
 from bfcviz.model.lifetimes import times_of
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import end_of_state, events_of, peak
+from bfcviz.model.navigation import end_of_state, events_of, history_begins, peak
 from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ class _Search:
     def all(self) -> Growths:
         """The growths, without their pins."""
         self._find_shares()
-        begins = self._history_begins()
+        begins = history_begins(self.trace, self.pool)
         later = self.extends[self.extends["seq"] >= begins]
         served = _served(self.trace, self.pool, later)
         asked = [None if row is None else self.number(self.share(row)) for row in served]
@@ -315,13 +315,6 @@ class _Search:
             int(extend["requested"]) if extend["requested"] < extend["size"] else 0,
             self.settings.rounded(requested),
         )
-
-    def _history_begins(self) -> int:
-        """The first event of the history: what is before builds the state that it begins with."""
-        for mark in events_of(self.trace, [Kind.MARK], self.pool):
-            if self.trace.labels.name(int(mark["label"])) in BEGIN_MARKS:
-                return int(mark["seq"])
-        return 0
 
     def _find_shares(self) -> None:
         """The share of each region: that of the first request in it."""
@@ -388,7 +381,7 @@ class _Search:
     ) -> Growths:
         """With the step at which the pool is at its largest, or without growths at which most is in use."""
         model = Model(self.trace, self.pool)
-        model.seek(max(self._history_begins(), self.trace.first))
+        model.seek(max(history_begins(self.trace, self.pool), self.trace.first))
         is_whole = model.table.pool_bytes == 0
         if not found.found:
             model.seek(peak(self.trace, self.pool))

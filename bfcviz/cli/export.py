@@ -7,9 +7,11 @@ from bfcviz.analysis.why import NAMED_STEPS
 from bfcviz.cli.command import add_kinds
 from bfcviz.cli.common import use_kinds
 from bfcviz.cli.named_steps import parse_step
-from bfcviz.errors import FileError
+from bfcviz.errors import FileError, TraceError
 from bfcviz.figures import FIGURES, FORMATS, draw, export
 from bfcviz.figures.colouring import COLOURINGS
+from bfcviz.figures.failure import VIEW as FAILURE
+from bfcviz.figures.failure import nearest_failure
 from bfcviz.figures.paper import COLUMN_MM, PAGE_MM
 from bfcviz.figures.view_options import PLAIN
 from bfcviz.importers.open_trace import open_trace
@@ -88,6 +90,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     Raises:
         FileError: the picture would replace the file that it is drawn from.
+        TraceError: the picture is of a failed request, and none failed.
     """
     out = Path(arguments.out)
     if out.exists() and Path(arguments.file).exists() and out.samefile(arguments.file):
@@ -97,6 +100,14 @@ def run(arguments: argparse.Namespace) -> None:
     step = arguments.step
     if step in NAMED_STEPS:
         step = NAMED_STEPS[step](trace, arguments.pool)
+    if arguments.figure == FAILURE.name:
+        failed = nearest_failure(trace, arguments.pool, step)
+        if failed is None:
+            raise TraceError(
+                f"no request of pool {arguments.pool} failed in this file, so the figure `{FAILURE.name}` has nothing "
+                f"to show; `bfcviz why {arguments.file} --size SIZE` says whether a request would fit"
+            )
+        step = failed if trace.first <= step <= len(trace) else step
     look = {"theme": arguments.theme, "colour": arguments.colour}
     figure = draw(arguments.figure, trace, step, pool=arguments.pool, **look)
     path = export(figure, arguments.out, style=arguments.style, width_mm=arguments.width)

@@ -52,8 +52,13 @@ def run(arguments: argparse.Namespace) -> int | None:
     if arguments.json:
         print(json_text(found))
     else:
-        say(*info_lines(trace.origin, found))
+        say(*info_lines(trace.origin, found, name_of(trace)))
     return None
+
+
+def name_of(trace: Trace) -> str:
+    """The name of the file or folder that was opened; "" for a trace in memory."""
+    return "" if trace.path is None else trace.path.name
 
 
 def info(trace: Trace) -> dict[str, object]:
@@ -149,10 +154,17 @@ def _of_pool(origin: Origin, entry: str, pool: int) -> dict[str, object]:
     return dict(found[pool])
 
 
-def info_lines(origin: Origin, found: Mapping[str, Any]) -> list[str]:
-    """The object of `info` as lines of text: the file, then each allocator after the last event."""
+def info_lines(origin: Origin, found: Mapping[str, Any], file: str = "") -> list[str]:
+    """The object of `info` as lines of text: the file, then each allocator after the last event.
+
+    Args:
+        origin: of the trace.
+        found: the object.
+        file: the name of the file that was opened; "": that of the file that the trace was made from.
+    """
     lines = [
-        origin.source,
+        file or origin.source,
+        *(_line("made from", origin.source) if file and origin.source not in {"", file} else ()),
         *_line("format", found["format"]),
         *_line("status", "; ".join([found["status"], *found["reasons"]])),
         *_line("events", f"{found['events']:,}"),

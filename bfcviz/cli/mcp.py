@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import bfcviz
 from bfcviz.analysis.why import NAMED_STEPS
-from bfcviz.cli.info import info, info_lines
+from bfcviz.cli.info import info, info_lines, name_of
 from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.storage.recording import ORIGIN_FILE
 from bfcviz.extras import needed
@@ -115,7 +115,7 @@ class Tools:
         if place.is_dir() and not (place / ORIGIN_FILE).exists():
             return "\n".join(self._listed(place))
         trace = open_trace(self._place(path))
-        return "\n".join(info_lines(trace.origin, info(trace)))
+        return "\n".join(info_lines(trace.origin, info(trace), name_of(trace)))
 
     def why(self, path: str, size: str | None = None, step: int | None = None) -> str:
         """Say why a request failed, what pins the free memory and what would have helped.

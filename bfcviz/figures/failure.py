@@ -22,6 +22,7 @@ from bfcviz.analysis.diagnosis import Diagnosis, RunWithPins
 from bfcviz.analysis.short_names import counted, short_address
 from bfcviz.analysis.why import diagnose, failed_steps, without_failure, would_fit
 from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.text import axis_unit, exact_bytes, harmless
 from bfcviz.figures.theme import Paint
@@ -233,11 +234,14 @@ def failure_to_show(model: Model, look: Look) -> Diagnosis:
         last = trace.read(step - 1, step)[0]
         if (last["kind"], last["pool"]) == (Kind.OOM, model.pool):
             return diagnose(trace, step - 1, model)
-    steps = failed_steps(trace, model.pool)
-    if not steps:
-        return without_failure(trace, model.pool, model)
-    chosen = max((each for each in steps if each <= step), default=steps[0])
-    return diagnose(trace, chosen - 1, model)
+    chosen = nearest_failure(trace, model.pool, step)
+    return without_failure(trace, model.pool, model) if chosen is None else diagnose(trace, chosen - 1, model)
+
+
+def nearest_failure(trace: Trace, pool: int, step: int) -> int | None:
+    """The step of the last failure at or before a step, else of the first after it; None where none failed."""
+    steps = failed_steps(trace, pool)
+    return max((each for each in steps if each <= step), default=steps[0]) if steps else None
 
 
 def sizes_panel(found: Diagnosis, look: Look) -> Panel:

@@ -215,7 +215,7 @@ def _mebibytes(text: str, name: str) -> int:
 # Words of PyTorch's settings.
 
 CONF: Final = "PYTORCH_CUDA_ALLOC_CONF"
-"""The variable that every version for CUDA reads."""
+"""The variable that every version for CUDA reads: the one to tell where the version is not known."""
 
 HIP_CONF: Final = "PYTORCH_HIP_ALLOC_CONF"
 NEW_CONF: Final = "PYTORCH_ALLOC_CONF"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from bfcviz.errors import TraceError
 from bfcviz.events.event_source import BLOCK
 from bfcviz.events.labels import Labels
-from bfcviz.events.origin import holds_only_states
+from bfcviz.events.origin import BEGIN_MARKS, holds_only_states
 from bfcviz.events.row_copy import joined, taken
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
@@ -138,10 +138,19 @@ def end_of_state(trace: Trace, pool: int = 0) -> int:
     return trace.first if found is None else found
 
 
+def history_begins(trace: Trace, pool: int = 0) -> int:
+    """The first event of the history of a pool: what is before builds the state that it begins with; 0 without such."""
+    marks = events_of(trace, [Kind.MARK], pool)
+    used = [number for number in np.unique(marks["label"]).tolist() if number < len(trace.labels)]
+    begin = [number for number in used if trace.labels.name(number) in BEGIN_MARKS]
+    found = marks["seq"][np.isin(marks["label"], begin)]
+    return int(found[0]) if len(found) else 0
+
+
 def peak(trace: Trace, pool: int = 0) -> int:
     """The first step at which bytes_in_use is at its highest; 0 for a trace without events.
 
-    Where the trace has no history, the only state of the pool.
+    Only after the history begins. Where the trace has no history, the only state of the pool.
     """
     return _first_highest(trace, pool, "bytes_in_use")
 
@@ -149,7 +158,7 @@ def peak(trace: Trace, pool: int = 0) -> int:
 def worst_fragmentation(trace: Trace, pool: int = 0) -> int:
     """The first step with the highest external fragmentation (1 - largest_free_chunk / free_bytes).
 
-    Where the trace has no history, the only state of the pool.
+    Only after the history begins. Where the trace has no history, the only state of the pool.
     """
     return _first_highest(trace, pool, "external_fragmentation")
 
@@ -158,11 +167,25 @@ def _first_highest(trace: Trace, pool: int, series: str) -> int:
     if holds_only_states(trace.origin.details):
         return end_of_state(trace, pool)
     index = index_of(trace, pool)
-    rows = timeline(trace, pool, trace.first, points=1) if index is None else index.rolling.series
+    begins = max(history_begins(trace, pool), trace.first)
+    if index is None:
+        rows = timeline(trace, pool, begins, points=1)
+    else:
+        rows = _rows_from(trace, pool, index.rolling.series, begins)
     # Step 0, the empty heap, has 0 of everything: it is the answer where no value is above 0.
     if not len(rows) or not rows[f"{series}_max"].any():
-        return trace.first
+        return begins
     return int(rows[f"{series}_max_step"][np.argmax(rows[f"{series}_max"])])
+
+
+def _rows_from(trace: Trace, pool: int, rows: NDArray[np.void], begins: int) -> NDArray[np.void]:
+    """The rows of a timeline from one event on; reads only the events of the row that this event divides."""
+    starts = rows["step"] - rows["events"]
+    later: NDArray[np.void] = rows[starts >= begins]
+    if not (divided := rows[(starts < begins) & (rows["step"] > begins)]).size:
+        return later
+    part = timeline(trace, pool, begins, int(divided["step"][0]), points=1)
+    return np.concatenate([part, later])
 
 
 def matches(

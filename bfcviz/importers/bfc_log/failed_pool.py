@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.analysis.short_names import counted
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Pool, RecordedFailure
 from bfcviz.events.row_copy import joined
@@ -97,7 +98,7 @@ def _regions(heap: DumpedHeap) -> list[str]:
             "free memory after the last one is not shown"
         )
     if heap.missing_bytes:
-        more = f"; {heap.gaps:,} gaps divide regions into parts" if heap.gaps > 0 else ""
+        more = f"; regions are divided into parts by {counted(heap.gaps, 'gap')}" if heap.gaps > 0 else ""
         wrong.append(
             f"{format_bytes(heap.missing_bytes)} of the regions are in no chunk line ({heap.missing_bytes:,} bytes)"
             + more

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bfcviz.analysis.diagnosis import Family
+from bfcviz.analysis.short_names import counted
 from bfcviz.answers import Answer
 from bfcviz.errors import InvalidRequest
 from bfcviz.formats import tensorflow, torch, xla
@@ -255,7 +256,7 @@ def setting_line(found: Trial | Policy, family: str) -> str:
     if name == "torch":
         words = [write(options[key]) for key, write in _OF_TORCH.items() if key in options]
         text = shlex.quote(",".join(words))
-        return f"export {torch.NEW_CONF}={text}" if words else f"unset {torch.NEW_CONF} {torch.CONF}"
+        return f"export {torch.CONF}={text}" if words else f"unset {torch.NEW_CONF} {torch.CONF}"
     if name == "bfc" and family == Family.JAX:
         return f"export {xla.PREALLOCATE}={str(not options.get('allow_growth', False)).lower()}"
     if name == "bfc" and family == Family.OWN:
@@ -282,8 +283,10 @@ def tuned_lines(found: Tuned) -> list[str]:
         )
     else:
         lines.append("no setting tried serves the job" + _under(found.limit))
-    if found.line.startswith("export " + torch.NEW_CONF):
-        lines.append(f"before PyTorch 2.9 the variable is {torch.CONF}")
+    if found.line.startswith("export " + torch.CONF):
+        lines.append(
+            f"from PyTorch 2.9 on the variable is {torch.NEW_CONF}; this older name is still read, too"
+        )
     if found.newest is not None:
         size = format_bytes(found.newest.peak_reserved)
         lines.append(f"{setting_line(found.newest, '')}   # {size}, with {_needed(found.newest)}")
@@ -303,12 +306,12 @@ def tuned_lines(found: Tuned) -> list[str]:
         )
     if found.failed:
         word = {
-            True: "they would be served, too",
-            False: "they fail, too",
-            None: "no limit is known for them",
+            True: "would be served, too",
+            False: "would fail, too",
+            None: "no limit is known",
         }
         lines.append(
-            f"{found.failed:,} requests that failed in the file are left out (--with-failed serves them): "
+            f"left out: {counted(found.failed, 'request')} that failed in the file (--with-failed includes all): "
             f"{word[found.failed_fit]}"
         )
     lines += [f"note: {note}" for note in found.notes if "left out" not in note]

@@ -68,3 +68,12 @@ def test_the_first_failure_of_a_real_log(name, verdict, asked, free, largest):
     places = [run for run in found.runs if run.bytes_in_use < found.rounded]
     assert bool(places) == (verdict == "fragmentation")
     assert np.all([run.size >= found.rounded for run in found.runs])
+
+
+@needs_shared
+@needs_log_reader
+@pytest.mark.parametrize("name", ["tf1.4_2017-11_alexnet_k40c", "tf2.2_windows_cvnn_truncated"])
+def test_what_the_file_lacks_is_about_the_chunks_of_the_places_shown(name):
+    found = all_failures(bfcviz.open(LOGS / f"{name}.log"))[0]
+    told = [each.numbers["chunks"] for each in found.advice if "unnamed" in each.numbers]
+    assert told == [sum(run.chunks_in_use for run in found.useful_runs or found.runs)]

@@ -96,8 +96,24 @@ def test_paper_needs_a_vector_and_a_width(tmp_path, capsys):
 @pytest.mark.parametrize("name", list(FIGURES))
 def test_every_figure_becomes_a_page(name, tmp_path):
     path = tmp_path / "figure.html"
-    assert export("--figure", name.replace("_", "-"), "--out", path, "--theme", "dark") == 0
+    file = bfcviz.sample("oom_log") if name == "failure" else sample_file("lstm")
+    words = ["export", str(file), "--figure", name.replace("_", "-"), "--out", str(path), "--theme", "dark"]
+    assert main(words) == 0
     assert path.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("step", ["worst", "last", "0"])
+def test_the_figure_of_a_failed_request_is_drawn_at_its_step(step, tmp_path, capsys):
+    file, path = bfcviz.sample("oom_log"), tmp_path / "failure.csv"
+    assert main(["export", str(file), "--figure", "failure", "--step", step, "--out", str(path)]) == 0
+    assert f"at step {bfcviz.why(file).event + 1:,} of" in capsys.readouterr().out
+
+
+def test_there_is_no_figure_of_a_failed_request_where_none_failed(tmp_path, capsys):
+    assert export("--figure", "failure", "--out", tmp_path / "failure.html") == 1
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unknown_figure_is_a_usage_error_that_names_all(tmp_path, capsys):

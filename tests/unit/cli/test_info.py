@@ -151,6 +151,17 @@ def test_the_text_shows_the_same_numbers_with_units(capsys):
     assert rows["external fragmentation"] == "13.3 %"
 
 
+def test_the_heading_is_the_file_that_was_opened(tmp_path, capsys):
+    path = tmp_path / "converted.bfc"
+    assert main(["convert", str(SAMPLE), "-o", str(path)]) == 0
+    capsys.readouterr()
+    for file, named in ((path, {path.name, SAMPLE.name}), (SAMPLE, {SAMPLE.name})):
+        assert main(["info", str(file)]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0] == file.name
+        assert {name for name in (path.name, SAMPLE.name) if any(name in line for line in lines)} == named
+
+
 def test_reasons_follow_the_status():
     found = {"format": "made", "status": "degraded", "reasons": ["one", "two"], "events": 0, "allocators": []}
     assert "degraded; one; two" in "\n".join(info_lines(Origin(source="made"), found))

@@ -43,7 +43,7 @@ def said(capsys, *words, status=0):
 
 def test_the_line_is_that_of_the_settings_with_the_least_memory(growing, capsys):
     found = said(capsys, growing)
-    assert found["line"] == "export PYTORCH_ALLOC_CONF=expandable_segments:True"
+    assert found["line"] == "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
     now, proposed = replay(growing, "torch"), replay(growing, "torch", expandable_segments=True)
     assert found["now"]["peak_reserved_bytes"] == now.peak_reserved
     assert found["proposed"]["peak_reserved_bytes"] == proposed.peak_reserved < now.peak_reserved
@@ -72,12 +72,12 @@ def test_options_of_the_newest_pytorch_are_a_line_of_their_own(tmp_path, capsys)
     assert found["proposed_for_newest"]["options"] == {"large_segment_size": 12 * MiB}
     assert found["proposed_for_newest"]["peak_reserved_bytes"] == 12 * MiB
     assert main(["tune", path]) == 0
-    assert "export PYTORCH_ALLOC_CONF=large_segment_size_mb:12 " in capsys.readouterr().out
+    assert "export PYTORCH_CUDA_ALLOC_CONF=large_segment_size_mb:12 " in capsys.readouterr().out
 
 
 def test_a_shell_reads_the_line_as_it_is_meant():
     line = setting_line(policy_of("torch:roundup_power2_divisions=[4:1,>:4]"), "")
-    assert shlex.split(line) == ["export", "PYTORCH_ALLOC_CONF=roundup_power2_divisions:[4:1,>:4]"]
+    assert shlex.split(line) == ["export", "PYTORCH_CUDA_ALLOC_CONF=roundup_power2_divisions:[4:1,>:4]"]
 
 
 def test_tensorflow_s_settings_are_its_variables(tmp_path, capsys):

@@ -9,10 +9,19 @@ from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.errors import TraceError
 from bfcviz.events.log import EventLog
-from bfcviz.events.origin import Origin, Pool
+from bfcviz.events.origin import HISTORY_BEGINS, Origin, Pool
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.model.navigation import failures, next_step, previous_step
+from bfcviz.model.navigation import (
+    failures,
+    history_begins,
+    next_step,
+    peak,
+    previous_step,
+    worst_fragmentation,
+)
+from bfcviz.model.timelines import timeline
+from bfcviz.model.trace_index import index_of
 
 _LABELLED = {Kind.ALLOCATE, Kind.FREE, Kind.OOM, Kind.MARK}
 
@@ -98,3 +107,27 @@ def test_only_a_request_that_is_not_served_after_all_has_failed():
     assert ooms[-1] > late
     assert failures(trace) == ooms[:2]
     assert failures(trace, most=1) == ooms[:1]
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_peak_and_worst_are_sought_where_the_history_has_begun(indexed):
+    heap = PlainHeap(8 * MiB)
+    first, second, _ = (heap.allocate(size * MiB) for size in (3, 2, 1))
+    heap.free(first)
+    heap.free(second)
+    first = heap.allocate(4 * MiB)
+    heap.mark(HISTORY_BEGINS)
+    begins = len(heap.events)
+    heap.free(first)
+    kept = heap.allocate(MiB)
+    heap.free(kept)
+    trace = heap.trace()
+    if indexed:
+        assert index_of(trace, 0) is not None
+    assert history_begins(trace) == begins - 1
+    series = timeline(trace, 0, begins - 1, points=len(trace))
+    for find, name in ((peak, "bytes_in_use"), (worst_fragmentation, "external_fragmentation")):
+        highest = series[f"{name}_max"]
+        assert find(trace) == int(series["step"][highest.argmax()]) >= begins
+        before = timeline(trace, 0, 0, begins - 1, points=len(trace))[f"{name}_max"]
+        assert before.max() >= highest.max()
