@@ -542,7 +542,7 @@ class ExportRow:
             layout={"width": "260px"},
             style={"description_width": "44px"},
         )
-        self.buttons = {suffix: self._button(suffix) for suffix in FORMATS}
+        self.buttons = {suffix: self._file_button(suffix) for suffix in FORMATS}
         if code is not None:
             self.buttons["code"] = self._code_button()
         if page is not None:
@@ -628,38 +628,27 @@ class ExportRow:
             if name in self.buttons:
                 self.buttons[name].disabled = not enabled
 
-    def _button(self, suffix: str) -> widgets.Button:
-        button = widgets.Button(
-            description=suffix[1:].capitalize() if suffix == ".parquet" else suffix[1:].upper(),
-            icon="download",
-            tooltip=f"export as {suffix}",
-            layout={"width": "auto"},
-        )
-        button.add_class(f"bfcviz-export-{suffix[1:]}")
-        button.on_click(lambda _: self.export(suffix))
+    @staticmethod
+    def _button(
+        name: str, description: str, icon: str, tooltip: str, press: Callable[[], object]
+    ) -> widgets.Button:
+        button = widgets.Button(description=description, icon=icon, tooltip=tooltip, layout={"width": "auto"})
+        button.add_class(f"bfcviz-export-{name}")
+        button.on_click(lambda _: press())
         return button
+
+    def _file_button(self, suffix: str) -> widgets.Button:
+        name = suffix[1:]
+        title = name.capitalize() if suffix == ".parquet" else name.upper()
+        return self._button(name, title, "download", f"export as {suffix}", lambda: self.export(suffix))
 
     def _code_button(self) -> widgets.Button:
-        button = widgets.Button(
-            description="Copy as code",
-            icon="code",
-            tooltip="show the Python that draws this figure",
-            layout={"width": "auto"},
-        )
-        button.add_class("bfcviz-export-code")
-        button.on_click(lambda _: self.toggle_code())
-        return button
+        tooltip = "show the Python that draws this figure"
+        return self._button("code", "Copy as code", "code", tooltip, self.toggle_code)
 
     def _page_button(self) -> widgets.Button:
-        button = widgets.Button(
-            description="Save as a page",
-            icon="file-code-o",
-            tooltip="one HTML file that steps through all events, without a kernel",
-            layout={"width": "auto"},
-        )
-        button.add_class("bfcviz-export-page")
-        button.on_click(lambda _: self.save_page())
-        return button
+        tooltip = "one HTML file that steps through all events, without a kernel"
+        return self._button("page", "Save as a page", "file-code-o", tooltip, self.save_page)
 
 
 def _link(file: str, media_type: str, body: bytes) -> str:

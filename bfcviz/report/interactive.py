@@ -158,8 +158,9 @@ def _page_data(report: HeapReport, first: int, last: int) -> dict[str, Any]:
     events = heap_events(trace, pool, first, last)
     heap = packed_heap(model, events, first)
     owned = _owned(model, events, first)
-    settings = fit_of(model, 1).found if report.shown.requested == 0 else report.shown
-    rounding = fit_of(model, 1).found.rounded
+    smallest = fit_of(model, 1).found
+    settings = smallest if report.shown.requested == 0 else report.shown
+    rounding = smallest.rounded
     details = trace.origin.details
     return {
         "heap": heap,

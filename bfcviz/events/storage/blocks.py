@@ -321,12 +321,7 @@ class BlockSource(GroupSource):
 
     def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
         """The last keyframe at or before `step`."""
-        place = min(self._group_of(step), len(self._sections) - 1)
-        for each in reversed(self._sections[: place + 1]):
-            if each is not None and each.keyframe_bytes:
-                with reading(self.path):
-                    return each.first, self._file.read_at(each.keyframe_at, each.keyframe_bytes)
-        return None
+        return _keyframe_before(self._file, self.path, self._sections, step)
 
     def index_entries(self) -> list[bytes] | None:
         """The index of each block; None where one has none, or where they are too large."""
@@ -372,6 +367,17 @@ def _read(file: OpenFile, path: Path, codec: EventCodec, found: Section) -> Even
         return decoded(codec, found, payload)
     except DamagedBlock as error:
         raise FileError(path, f"events {found.first} to {found.stop}", f"the block {error}") from error
+
+
+def _keyframe_before(
+    file: OpenFile, path: Path, sections: Sequence[Section | None], step: int
+) -> tuple[int, bytes] | None:
+    """The last keyframe at or before `step`; sections are in the order of their events, None for damaged ones."""
+    for each in reversed(sections):
+        if each is not None and each.first <= step and each.keyframe_bytes:
+            with reading(path):
+                return each.first, file.read_at(each.keyframe_at, each.keyframe_bytes)
+    return None
 
 
 def _index_entries(file: OpenFile, path: Path, sections: Sequence[Section | None]) -> list[bytes] | None:
@@ -433,11 +439,7 @@ class BlockFile:
 
     def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
         """The last keyframe at or before `step`."""
-        for each in reversed(self._sections):
-            if each.first <= step and each.keyframe_bytes:
-                with reading(self.path):
-                    return each.first, self._file.read_at(each.keyframe_at, each.keyframe_bytes)
-        return None
+        return _keyframe_before(self._file, self.path, self._sections, step)
 
     def index_entries(self) -> list[bytes] | None:
         """The index of each block; None where one has none, or where they are too large."""
