@@ -18,7 +18,7 @@ import bfcviz
 from bfcviz.analysis.why import NAMED_STEPS
 from bfcviz.cli.info import info, info_lines, name_of
 from bfcviz.errors import BfcvizError, FileError
-from bfcviz.events.storage.recording import ORIGIN_FILE
+from bfcviz.events.storage.folder import ORIGIN_FILE
 from bfcviz.extras import needed
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.terminal import printable

@@ -20,7 +20,7 @@ from bfcviz.errors import BfcvizError, FileError, LiveError, OtherFiles
 from bfcviz.events.origin import Origin, Status, later_reasons, process_peak
 from bfcviz.events.storage.drain import FolderDrain
 from bfcviz.events.storage.files import EARLIER, PRIVATE_FOLDER
-from bfcviz.events.storage.recording import LABELS_FILE, ORIGIN_FILE, files_of, is_locked, read_origin
+from bfcviz.events.storage.folder import LABELS_FILE, ORIGIN_FILE, files_of, is_locked, read_origin
 from bfcviz.events.storage.recording_set import files_of_all, has_events, has_several, recordings_in
 from bfcviz.events.trace import Trace
 from bfcviz.formats.tensorflow import files_of_windows, whole_windows
@@ -742,7 +742,7 @@ def _locked_folder(folder: Path, *, force: bool) -> Iterator["EarlierRecording |
 
     Yields the recording that was in it, with `force`.
     """
-    from bfcviz.events.storage.recording import hold_folder  # noqa: PLC0415
+    from bfcviz.events.storage.folder import hold_folder  # noqa: PLC0415
 
     if not folder.is_dir():
         prepare_folder(folder, force=force)

@@ -15,7 +15,7 @@ from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.schema import Events
 from bfcviz.events.storage.blocks import MAGIC, BlockSource, Describe, write_blocks
 from bfcviz.events.storage.files import open_regular, reading, replacing
-from bfcviz.events.storage.folder_reader import FolderSource
+from bfcviz.events.storage.folder import FolderSource
 from bfcviz.extras import arrow, needed
 from bfcviz.units import format_bytes
 

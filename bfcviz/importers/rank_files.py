@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from bfcviz.analysis.ranks import RankPlace
 from bfcviz.errors import FileError
-from bfcviz.events.storage.recording import EVENTS_FILE, ORIGIN_FILE
+from bfcviz.events.storage.folder import EVENTS_FILE, ORIGIN_FILE
 from bfcviz.events.storage.recording_set import MAIN, in_order
 from bfcviz.formats.tensorflow import whole_windows
 from bfcviz.importers.file_format import detect_format

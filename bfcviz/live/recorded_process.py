@@ -20,7 +20,8 @@ from typing import Any, Final, Protocol
 from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.labels import without_surrogates
 from bfcviz.events.origin import PROCESS_PEAK
-from bfcviz.events.storage.recording import Recording, remove_files
+from bfcviz.events.storage.folder import remove_files
+from bfcviz.events.storage.recording import Recording
 from bfcviz.events.storage.recording_set import claim_subfolder
 from bfcviz.frameworks import WatchRequest, resolve, way_of
 from bfcviz.live import heap_provider, labels

@@ -18,7 +18,8 @@ from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.sliding_window import KEEP, Beginning, follow
-from bfcviz.events.storage.recording import ORIGIN_FILE, Recording
+from bfcviz.events.storage.folder import ORIGIN_FILE
+from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
 from bfcviz.model.keyframe_bytes import encode, keyframes

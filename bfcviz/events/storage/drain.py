@@ -26,7 +26,7 @@ from bfcviz.events.schema import EVENT, Events
 from bfcviz.events.storage.block_codec import MOST_EVENTS, EventCodec
 from bfcviz.events.storage.blocks import BlockFile, Describe, event_section
 from bfcviz.events.storage.files import PRIVATE_FILE, OpenFile
-from bfcviz.events.storage.recording import (
+from bfcviz.events.storage.folder import (
     BLOCKS_FILE,
     EVENTS_FILE,
     LABELS_FILE,

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from bfcviz._context_manager import Closing
 from bfcviz.events.origin import MAX_ORIGIN_BYTES
 from bfcviz.events.storage.files import PRIVATE_FILE, OpenFile, open_regular, read_small, reading, replacing
-from bfcviz.events.storage.recording import (
+from bfcviz.events.storage.folder import (
     EVENTS_FILE,
     LABELS_FILE,
     ORIGIN_FILE,

@@ -16,7 +16,7 @@ from typing import Final
 
 from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.storage.files import PRIVATE_FOLDER, reading
-from bfcviz.events.storage.recording import (
+from bfcviz.events.storage.folder import (
     BLOCKS_FILE,
     EVENTS_FILE,
     LABELS_FILE,

@@ -14,7 +14,7 @@ from processes import COMPILED
 from shared import ROOT
 
 from bfcviz.events.schema import Kind
-from bfcviz.events.storage.recording import BLOCKS_FILE
+from bfcviz.events.storage.folder import BLOCKS_FILE
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
 

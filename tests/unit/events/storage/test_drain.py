@@ -12,7 +12,8 @@ from bfcviz.errors import FileError
 from bfcviz.events.origin import Status
 from bfcviz.events.storage import drain as drain_module
 from bfcviz.events.storage.drain import Drain
-from bfcviz.events.storage.recording import BLOCKS_FILE, EVENTS_FILE, Recording
+from bfcviz.events.storage.folder import BLOCKS_FILE, EVENTS_FILE
+from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 
 SIZE = sized(8192, 64)

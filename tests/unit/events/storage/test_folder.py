@@ -9,7 +9,7 @@ from unit.events.fabricate import fabricate
 
 from bfcviz.errors import FileError
 from bfcviz.events.schema import EVENT
-from bfcviz.events.storage.recording import find_end
+from bfcviz.events.storage.folder import find_end
 from bfcviz.events.trace import Trace
 
 

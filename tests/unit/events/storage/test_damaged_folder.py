@@ -11,7 +11,7 @@ from unit.events.fabricate import fabricate, fabricate_labels
 from bfcviz.errors import FileError
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import EVENT
-from bfcviz.events.storage import folder_reader as folder_module
+from bfcviz.events.storage import folder as folder_module
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import BLOCK, Trace
 
