@@ -146,7 +146,7 @@ def translate(extensions: Sequence[Extension]) -> list[str]:
         # New extensions: cythonize returns those without `optional`.
         new = [Extension(each.name, [path]) for each, path in zip(extensions, joined, strict=True)]
         return list(
-            cythonize(  # type: ignore[no-untyped-call]
+            cythonize(
                 new,
                 include_path=[str(folder), "."],
                 compiler_directives=DIRECTIVES,
