@@ -14,6 +14,7 @@ from unit.whatif.streams import MiB, stream_of
 import bfcviz
 from bfcviz.cli import main
 from bfcviz.errors import InvalidRequest
+from bfcviz.model.trace_from_source import trace_of
 from bfcviz.whatif.policy_table import POLICIES, PolicyEntry
 from bfcviz.whatif.simulation import SimulatedPool
 
@@ -65,7 +66,7 @@ def test_its_options_are_checked_and_have_text():
         bfcviz.policy_of("bump:size=1")
 
 
-def test_it_is_compared_searched_and_on_the_command_line(capsys):
+def test_it_is_compared_searched_and_on_the_command_line(capsys, tmp_path):
     stream = stream_of(("a", 3), -0, ("a", 4))
     compared = bfcviz.compare_policies(stream, ["bump", "live_bytes"])
     peaks = [compared.outcome(name).reserved.max() for name in ("bump", "live_bytes")]
@@ -74,5 +75,8 @@ def test_it_is_compared_searched_and_on_the_command_line(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["whatif", "--list"])
     assert "bump" in capsys.readouterr().out
-    assert main(["whatif", str(bfcviz.sample("lstm")), "--policy", "bump", "--json"]) == 0
+    with bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), 8 * MiB) as heap:
+        heap.free(heap.allocate(3 * MiB))
+        path = trace_of(heap).save(tmp_path / "small.parquet")
+    assert main(["whatif", str(path), "--policy", "bump", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)
