@@ -27,6 +27,7 @@ from bfcviz.model.grouping import UNNAMED, grouping
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import end_of_state, worst_fragmentation
 from bfcviz.model.timelines import measured
+from bfcviz.model.trace_index import summary_index_of
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 
@@ -205,6 +206,7 @@ def rank_of(trace: Trace, place: RankPlace, by: str = "op", step: int | str | No
         ValueError: `by` is no grouping.
     """
     origin = trace.origin
+    summary_index_of(trace)  # failures are then found without reading all events
     found = all_failures(trace, runs=0, most=_DIAGNOSED)
     steps = failed_steps(trace)
     pools = [found[0].pool] if found else range(min(len(origin.pools), _MEASURED))
@@ -300,8 +302,10 @@ def _measured_heap(trace: Trace, pool: int) -> _MeasuredHeap:
         model.seek(trace.first)
         step, peak, pool_bytes = trace.first, model.table.bytes_in_use, model.table.pool_bytes
         if len(trace) > trace.first:
-            row = measured(model, [len(trace)])[0]
-            pool_bytes = int(row["pool_bytes_max"])
+            index = summary_index_of(trace, pool)
+            rows = measured(model, [len(trace)]) if index is None else index.rolling.series
+            row = rows[np.argmax(rows["bytes_in_use_max"])]
+            pool_bytes = int(rows["pool_bytes_max"].max())
             if row["bytes_in_use_max"]:
                 step, peak = int(row["bytes_in_use_max_step"]), int(row["bytes_in_use_max"])
     return _MeasuredHeap(pool, stated_peak(trace.origin.details, pool, peak), step, pool_bytes)

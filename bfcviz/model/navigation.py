@@ -14,7 +14,7 @@ from bfcviz.events.row_copy import joined, taken
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.timelines import timeline
-from bfcviz.model.trace_index import index_of, known_index
+from bfcviz.model.trace_index import index_of, known_index, known_notable
 
 # ------------------------------------------------------------------------------
 # Find steps: the next event of a kind, the peak, failures. A step is the one just after its event.
@@ -92,7 +92,7 @@ def events_of(
     stop: int | None = None,
 ) -> Events:
     """All events of `kinds` in [start, stop), such as the marks and OOMs to draw over a timeline."""
-    index = known_index(trace)
+    index = known_notable(trace)
     if index is not None:
         events = index.notable(kinds, pool, start or 0, len(trace) if stop is None else stop)
         if events is not None:

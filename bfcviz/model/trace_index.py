@@ -33,6 +33,9 @@ MOST_NOTABLE: Final = 1 << 18
 HELD: Final = np.dtype([("start", "<u8"), ("stop", "<u8"), ("label", "<u4"), ("byte_steps", "<f8")])
 """Bytes times steps in use of one label (or `REST`) within the events [start, stop)."""
 
+LEAST_EVENTS: Final = 1 << 22
+"""A shorter trace is read, for finer timelines than those that are stored: it takes less than a second."""
+
 _NUMBERS: Final = ("thread", "stream")
 
 
@@ -45,8 +48,8 @@ class TraceIndex:
         byte_steps: bytes in use times steps in use, summed over the trace, by label number.
     """
 
-    def __init__(self, trace: Trace, pool: int) -> None:
-        """Read what is stored with the blocks of the trace, or else all events.
+    def __init__(self, trace: Trace, pool: int, least: int = LEAST_EVENTS) -> None:
+        """Read what is stored with the blocks of a trace of at least so many events, or else all events.
 
         Raises:
             TraceError: events contradict each other.
@@ -58,7 +61,7 @@ class TraceIndex:
         self._found: list[Events] = []
         self._count = 0
         self._held = np.zeros(0, HELD)
-        entries = _stored_entries(trace)
+        entries = _stored_entries(trace) if self.length >= least else None
         rolling = RollingTimeline(pool)
         if entries is None:
             rolling.extend(trace, self._look_at)
@@ -143,17 +146,13 @@ def _held_in(entry: BlockEntry, pool: int) -> NDArray[np.void]:
     return found
 
 
-LEAST_EVENTS: Final = 1 << 22
-"""A shorter trace is read, for finer timelines than those that are stored: it takes less than a second."""
-
-
 _MOST_ENTRIES: Final = 1 << 29
 """Bytes of all entries in memory: 25 kB for 262,144 events of one heap, where few are notable."""
 
 
 def _stored_entries(trace: Trace) -> list[BlockEntry] | None:
-    """What is stored with each block of a long trace; None where something is missing, damaged or incomplete."""
-    stored = trace.index_entries() if len(trace) >= LEAST_EVENTS else None
+    """What is stored with each block of a trace; None where something is missing, damaged or incomplete."""
+    stored = trace.index_entries()
     if not stored:
         return None
     entries, stop, nbytes = [], 0, 0
@@ -208,31 +207,57 @@ def _are_notable(events: Events, start: int, stop: int, trace: Trace) -> bool:
     return not wrong.any() and bool((seq[1:] > seq[:-1]).all())
 
 
-_made: WeakKeyDictionary[Trace, dict[tuple[int, int], TraceIndex | None]] = WeakKeyDictionary()
+_Indexes = WeakKeyDictionary[Trace, dict[tuple[int, int], TraceIndex | None]]
+
+_made: _Indexes = WeakKeyDictionary()
 """By pool and length; None: it cannot be made."""
+
+_summaries: _Indexes = WeakKeyDictionary()
+"""As `_made`, those of `summary_index_of`."""
 
 _making: Final = Lock()
 
 
 def index_of(trace: Trace, pool: int = 0) -> TraceIndex | None:
-    """The index of a heap; the first call for it reads all events.
+    """The index of a heap; the first call for it reads all events of a trace that is not long.
 
     None for a trace that grows or has dropped its first events, or whose events are wrong or cannot be read.
     """
+    return _index(_made, trace, pool, LEAST_EVENTS)
+
+
+def summary_index_of(trace: Trace, pool: int = 0) -> TraceIndex | None:
+    """The index of a heap for its extremes and notable events, not for pictures: also a short trace is not read.
+
+    Its timelines have as few rows as are stored with the trace. None as for `index_of`.
+    """
+    return _index(_summaries, trace, pool, 0)
+
+
+def _index(known: _Indexes, trace: Trace, pool: int, least: int) -> TraceIndex | None:
     if trace.following or trace.first:
         return None
     with _making:
-        made, key = _made.setdefault(trace, {}), (pool, len(trace))
+        made, key = known.setdefault(trace, {}), (pool, len(trace))
         if key not in made:
             try:
-                made[key] = TraceIndex(trace, pool)
+                made[key] = TraceIndex(trace, pool, least)
             except BfcvizError:  # the caller reads the events it needs, and raises
                 made[key] = None
         return made[key]
 
 
 def known_index(trace: Trace, pool: int | None = None) -> TraceIndex | None:
-    """The index of a heap (None: of any) where one was made of all events that the trace has now."""
-    made, length = _made.get(trace, {}), len(trace)
+    """The index of a heap (None: of any) where `index_of` made one of all events that the trace has now."""
+    return _known(_made, trace, pool)
+
+
+def known_notable(trace: Trace) -> TraceIndex | None:
+    """An index of any heap for its `notable`, whatever made it."""
+    return _known(_made, trace, None) or _known(_summaries, trace, None)
+
+
+def _known(indexes: _Indexes, trace: Trace, pool: int | None) -> TraceIndex | None:
+    made, length = indexes.get(trace, {}), len(trace)
     found = (index for (of, at), index in list(made.items()) if at == length and pool in (None, of))
     return next((index for index in found if index is not None), None)
