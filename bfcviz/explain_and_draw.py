@@ -6,6 +6,7 @@ The functions in `model` and `figures` that they call take a `Trace`. May import
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -232,10 +233,12 @@ def open_all(
     by: str = "op",
     step: int | str | None = None,
     progress: Callable[[int, int], object] | None = None,
+    executor: Executor | None = None,
 ) -> RankSet:
     """Open the files of all ranks or workers of one job as one thing: the worst first, each failure once.
 
-    One file is open at a time, and only its summary is kept. An interrupt ends it with the ranks that were read.
+    Two files are open at a time, and only their summaries are kept. Of a recording, mostly its index is read. An
+    interrupt ends it with the ranks that were read.
 
     Args:
         sources: a folder with snapshots, logs or recordings; patterns such as `snapshots/*.pickle`; or the files.
@@ -243,6 +246,8 @@ def open_all(
         step: of the holders: a number of events, `peak`, `worst` (highest external fragmentation) or `last`; None:
             before the first failed request of each rank, else at its peak.
         progress: called with the number of files read and of all files.
+        executor: reads the files, such as a `ProcessPoolExecutor`, or Dask's `client.get_executor()`, whose workers
+            must see the same paths; None: two threads.
 
     Returns:
         The ranks; `print` it for the report. A file that cannot be read is a rank with a `problem`. Given as a source,
@@ -254,7 +259,7 @@ def open_all(
     """
     if not sources:
         raise ValueError("give a folder, a pattern such as 'snapshots/*.pickle', or the files of the ranks")
-    found = open_several(sources, by=by, step=step, progress=progress)
+    found = open_several(sources, by=by, step=step, progress=progress, executor=executor)
     if found is not None:
         return found
     path = Path(sources[0])
@@ -268,6 +273,7 @@ def open_several(
     by: str = "op",
     step: int | str | None = None,
     progress: Callable[[int, int], object] | None = None,
+    executor: Executor | None = None,
 ) -> RankSet | None:
     """As `open_all`; None where the sources name one file, or nothing."""
     if isinstance(step, str) and step not in {"peak", "worst", "last"}:
@@ -276,9 +282,10 @@ def open_several(
     if files is None:
         return None
     ranks: list[Rank] = []
-    with suppress(KeyboardInterrupt):
-        for place in files.places:
-            ranks.append(_summary(place, by, step))
+    # Threads suffice: decoding a block releases the interpreter's lock.
+    with suppress(KeyboardInterrupt), ThreadPoolExecutor(_FILES_AT_ONCE) as threads:
+        for rank in (executor or threads).map(partial(_summary, by=by, step=step), files.places):
+            ranks.append(rank)
             if progress is not None:
                 progress(len(ranks), len(files.places))
     name = os.fspath(sources[0]) if len(sources) == 1 else f"{len(sources):,} files"
@@ -286,6 +293,10 @@ def open_several(
     return replace(rank_set(ranks, name, open_trace, by), left_out=left_out, others=files.others)
 
 
+_FILES_AT_ONCE: Final = 2
+
+
+@_unrecorded()
 def _summary(place: RankPlace, by: str, step: int | str | None) -> Rank:
     """The summary of one file; where it cannot be read, why."""
     try:

@@ -1,7 +1,9 @@
 """The ranks of one job: their order, what differs, each failure once, as data, text, JSON and HTML."""
 
 import json
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,14 @@ from shared import SHARED, needs_shared
 from unit.analysis.built import MIB, state
 
 import bfcviz
-from bfcviz.analysis.ranks import Rank, RankFailure, RankPlace, rank_set
+from bfcviz.analysis.ranks import Rank, RankFailure, RankPlace, rank_of, rank_set
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import Pool
+from bfcviz.events.storage import blocks
 from bfcviz.events.storage.recording import Recording
+from bfcviz.events.trace import Trace
+from bfcviz.model import block_index
+from bfcviz.model.block_index import BlockDescriber
 
 
 @pytest.fixture
@@ -58,6 +64,28 @@ def test_what_differs_is_measured(job):
     assert not any(spread.measure == "limit" for spread in found.spreads)
     only = {each.name: each.rank for each in found.only}
     assert only == {"op2": "rank 3", "op4": "rank 3"}
+
+
+@pytest.mark.parametrize("name", ["conv", "oom_log"])
+def test_a_summary_reads_the_index_and_not_all_events(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "MOST_EVENTS", 300)
+    monkeypatch.setattr(block_index, "_EVENTS_A_CHUNK", 0)  # a keyframe in each block
+    monkeypatch.setattr("bfcviz.model.model.BLOCK", 300)
+    trace = bfcviz.open(bfcviz.sample(name))
+    path = trace.save(tmp_path / "rank0.bfc", describe=BlockDescriber(len(trace.origin.pools)))
+    place, decoded = RankPlace(path, "rank 0"), []
+    read = blocks._read
+    monkeypatch.setattr(blocks, "_read", lambda *words: decoded.append(words[-1].first) or read(*words))
+    assert rank_of(Trace.open(path), place) == rank_of(trace, place)
+    if name == "conv":  # the other is one state, which all its events build
+        assert 1 <= len({*decoded}) <= 3
+    assert rank_of(Trace.open(path), place, step="worst") == rank_of(trace, place, step="worst")
+
+
+def test_an_executor_reads_the_files(job):
+    with ProcessPoolExecutor(1, get_context("spawn")) as executor:
+        found = bfcviz.open_all(job, executor=executor)
+    assert found.ranks == bfcviz.open_all(job).ranks
 
 
 def test_equal_ranks_differ_in_nothing(tmp_path):
