@@ -34,6 +34,7 @@ from bfcviz.importers.file_format import READABLE
 from bfcviz.importers.messages import is_pasted, read_message_file, read_pasted
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.rank_files import rank_files
+from bfcviz.importers.remote_file import is_url, local_copy
 from bfcviz.model import holders as holder_tree
 from bfcviz.model import navigation
 from bfcviz.model.grouping import grouping
@@ -241,7 +242,8 @@ def open_all(
     interrupt ends it with the ranks that were read.
 
     Args:
-        sources: a folder with snapshots, logs or recordings; patterns such as `snapshots/*.pickle`; or the files.
+        sources: a folder with snapshots, logs or recordings; patterns such as `snapshots/*.pickle`; or the files. Also
+            URLs that fsspec reads, such as `s3://bucket/job/*.bfc`.
         by: what holders are found by, as for `holders`.
         step: of the holders: a number of events, `peak`, `worst` (highest external fragmentation) or `last`; None:
             before the first failed request of each rank, else at its peak.
@@ -262,8 +264,8 @@ def open_all(
     found = open_several(sources, by=by, step=step, progress=progress, executor=executor)
     if found is not None:
         return found
-    path = Path(sources[0])
-    return rank_set([_summary(RankPlace(path, path.name), by, step)], str(path), open_trace, by)
+    path = str(sources[0]) if is_url(sources[0]) else Path(sources[0])
+    return rank_set([_summary(RankPlace(path, Path(path).name), by, step)], str(path), open_trace, by)
 
 
 @_unrecorded()
@@ -300,6 +302,10 @@ _FILES_AT_ONCE: Final = 2
 def _summary(place: RankPlace, by: str, step: int | str | None) -> Rank:
     """The summary of one file; where it cannot be read, why."""
     try:
+        if is_url(place.file):
+            with local_copy(str(place.file)) as copy:
+                found = _summary(replace(place, file=copy), by, step)
+            return replace(found, place=replace(found.place, file=place.file))
         stated = _stated(place.file)
         if stated is not None:
             return rank_of_text(stated, place)

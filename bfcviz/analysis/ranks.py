@@ -46,7 +46,7 @@ class RankPlace:
     """Where a rank lies, and what its name says.
 
     Attributes:
-        file: the file, or the folder of a recording.
+        file: the file, or the folder of a recording; a text: its URL.
         name: in texts, such as `rank 3` or `Process-1`.
         rank: its number; None: not known.
         host: its machine; empty: not known.
@@ -54,7 +54,7 @@ class RankPlace:
             files; empty: no number.
     """
 
-    file: Path
+    file: Path | str
     name: str
     rank: int | None = None
     host: str = ""
@@ -457,7 +457,7 @@ class RankSet:
     source: str
     ranks: tuple[Rank, ...]
     by: str
-    read: Callable[[Path], Trace]
+    read: Callable[[Path | str], Trace]
     left_out: int = 0
     others: int = 0
 
@@ -828,7 +828,9 @@ def _html_row(cells: Sequence[str]) -> str:
     return f"<tr>{''.join(f'<td>{_html(cell)}</td>' for cell in cells)}</tr>"
 
 
-def rank_set(ranks: Sequence[Rank], source: str, read: Callable[[Path], Trace], by: str = "op") -> RankSet:
+def rank_set(
+    ranks: Sequence[Rank], source: str, read: Callable[[Path | str], Trace], by: str = "op"
+) -> RankSet:
     """The set of these ranks, the worst first; without a number in any name or recording, ranks count in order."""
     if ranks and all(rank.place.rank is None for rank in ranks):
         ranks = [
@@ -862,7 +864,7 @@ def _host(place: RankPlace) -> str:
 
 
 def _file(place: RankPlace) -> str:
-    return f"{place.name} ({place.file.name})"
+    return f"{place.name} ({Path(place.file).name})"
 
 
 # ------------------------------------------------------------------------------

@@ -2,20 +2,26 @@
 
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
+from weakref import finalize
 
 from bfcviz.errors import FileError
 from bfcviz.events.trace import Trace
 from bfcviz.importers.file_format import Format, detect_format
+from bfcviz.importers.remote_file import is_url, local_copy
 
 
 def open_trace(path: str | os.PathLike[str]) -> Trace:
-    """The trace in a file or folder; see `file_format` for the formats.
+    """The trace in a file or folder, also at a URL that fsspec reads; see `file_format` for the formats.
 
     Raises:
         FileError: the file cannot be read; says where in it and why.
+        MissingExtra: it is a URL, and fsspec is not installed.
     """
+    if is_url(path):
+        return _remote(str(path))
     path = Path(path)
     try:
         trace = _reader(detect_format(path))(path)
@@ -26,6 +32,18 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
             "needs more memory than is available: close other programs, or open a shorter file",
         ) from None
     trace.path = path.absolute()
+    return trace
+
+
+def _remote(url: str) -> Trace:
+    """The trace at a URL, in a local copy that is removed with it."""
+    with ExitStack() as stack:
+        copy = stack.enter_context(local_copy(url))
+        try:
+            trace = open_trace(copy)
+        except FileError as error:
+            raise FileError(url, error.place, error.cause) from None
+        finalize(trace, stack.pop_all().close)
     return trace
 
 

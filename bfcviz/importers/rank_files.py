@@ -24,6 +24,7 @@ from bfcviz.events.storage.recording_set import MAIN, in_order
 from bfcviz.formats.tensorflow import whole_windows
 from bfcviz.importers.file_format import detect_format
 from bfcviz.importers.messages import read_message_file
+from bfcviz.importers.remote_file import files_at, is_url
 
 MOST_FILES: Final = 10_000
 """Files that are looked at; a folder with more is not a folder of ranks."""
@@ -53,16 +54,22 @@ def rank_files(sources: Sequence[Source]) -> RankFiles | None:
     format that bfcviz reads, those with the same ending, which are damaged, and logs with an out-of-memory message.
 
     Args:
-        sources: paths of files and folders, and patterns such as `snapshots/*.pickle`.
+        sources: paths of files and folders, patterns such as `snapshots/*.pickle`, and URLs of these, of which only
+            the names decide what is read.
 
     Raises:
         FileError: a path is empty, a folder has too many files, or one of several paths does not exist.
     """
-    found: dict[Path, None] = {}
+    found: dict[Path | str, None] = {}
     others, is_one = 0, len(sources) == 1
     for source in sources:
         if not os.fspath(source):
             raise FileError("an empty path", "", "names no file: give a file or a folder, or . for this one")
+        if is_url(source):
+            urls = files_at(str(source), _ENDINGS, MOST_FILES)
+            is_one = is_one and urls == [source]
+            found |= dict.fromkeys(sorted(urls, key=in_order))
+            continue
         path = Path(source)
         if _is_folder(path):
             inside, left_out = _in_folder(path)
@@ -203,7 +210,7 @@ _LARGEST_RANK: Final = 9999
 """A larger number that differs from file to file is that of a process, or a time."""
 
 
-def _named(paths: Sequence[Path]) -> list[RankPlace]:
+def _named(paths: Sequence[Path | str]) -> list[RankPlace]:
     """The ranks of files, by their names and those of their folders below the folder of all."""
     texts = _texts(paths)
     found = [_place(path, text) for path, text in zip(paths, texts, strict=True)]
@@ -220,9 +227,9 @@ def _named(paths: Sequence[Path]) -> list[RankPlace]:
     return found
 
 
-def _texts(paths: Sequence[Path]) -> list[str]:
+def _texts(paths: Sequence[Path | str]) -> list[str]:
     """The part of each path below the common folder, without endings; `main` for a recording with others inside."""
-    absolute = [path.absolute() for path in paths]
+    absolute = [Path("/", path) if isinstance(path, str) else path.absolute() for path in paths]
     around = {parent for path in absolute for parent in path.parents}
     inner = [path.parent for path in absolute if path not in around]
     common = Path(os.path.commonpath(inner)) if inner else Path()
@@ -232,7 +239,7 @@ def _texts(paths: Sequence[Path]) -> list[str]:
     ]
 
 
-def _place(path: Path, text: str) -> RankPlace:
+def _place(path: Path | str, text: str) -> RankPlace:
     parts = Path(text).parts[::-1]
     host = next((match[1] for part in parts if (match := _HOST.search(part))), "")
     for pattern in (_RANK, _WORKER):

@@ -109,7 +109,7 @@ def _subfolders(folder: Path) -> Iterator[Path]:
                 yield place
 
 
-def in_order(place: Path) -> list[tuple[bool, int, str]]:
+def in_order(place: Path | str) -> list[tuple[bool, int, str]]:
     """A key that sorts the numbers in paths by their value."""
     parts = re.split(r"(\d+)", str(place))
     return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]

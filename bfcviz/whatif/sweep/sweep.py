@@ -27,6 +27,7 @@ from bfcviz.events.origin import MAX_POOLS
 from bfcviz.events.storage.files import replacing
 from bfcviz.events.trace import Trace
 from bfcviz.extras import needed
+from bfcviz.importers.remote_file import is_url
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policy import Policy
@@ -42,7 +43,6 @@ from bfcviz.whatif.sweep.point import (
     SweepLimit,
     SweepPoint,
     TraceSource,
-    is_url,
     serve_point,
 )
 

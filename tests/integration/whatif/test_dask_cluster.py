@@ -91,6 +91,13 @@ def test_200_points_have_the_same_numbers_as_in_this_process_also_when_a_worker_
     assert numbers(found) == numbers(expected)
 
 
+def test_its_workers_read_the_ranks_of_a_job(client, tmp_path):
+    for rank in range(4):
+        record(tmp_path / f"rank{rank}")
+    found = bfcviz.open_all(tmp_path, executor=client.get_executor())
+    assert found.ranks == bfcviz.open_all(tmp_path).ranks
+
+
 def test_a_point_that_kills_its_workers_has_a_message(client, monkeypatch, tmp_path):
     monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 0)
     results = bfcviz.sweep(

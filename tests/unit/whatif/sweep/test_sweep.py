@@ -54,7 +54,7 @@ def test_paths_give_the_numbers_of_their_traces_and_are_read_once(monkeypatch, t
         reads.append(path)
         return stream_of(path, pool)
 
-    monkeypatch.setattr("bfcviz.whatif.sweep.point.read_requests", counted)
+    monkeypatch.setattr("bfcviz.whatif.sweep.point.stream_of", counted)
     by_path = sweep(path, ["bfc", "first_fit"], ["8MiB", "16MiB"])
     by_trace = sweep(bfcviz.open(path), ["bfc", "first_fit"], ["8MiB", "16MiB"])
     assert [each.peak_reserved for each in by_path.points] == [each.peak_reserved for each in by_trace.points]

@@ -9,8 +9,8 @@ from unit.whatif.sweep.streams import record
 
 import bfcviz
 from bfcviz.errors import FileError, InvalidRequest, MissingExtra
+from bfcviz.whatif.replay import stream_of
 from bfcviz.whatif.requests import requests_of
-from bfcviz.whatif.sweep.point import read_requests
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -28,7 +28,7 @@ def test_a_file_at_a_url_is_read(url, tmp_path):
     path = tmp_path / "run.parquet"
     bfcviz.open(record(tmp_path / "run")).save(path)
     fsspec.filesystem("memory").put_file(str(path), f"{url}/run.parquet")
-    found, expected = read_requests(f"{url}/run.parquet"), requests_of(bfcviz.open(path))
+    found, expected = stream_of(f"{url}/run.parquet"), requests_of(bfcviz.open(path))
     assert (found.rows == expected.rows).all()
     assert found.source == expected.source
 
@@ -36,9 +36,36 @@ def test_a_file_at_a_url_is_read(url, tmp_path):
 def test_a_recording_at_a_url_is_read(url, tmp_path):
     record(tmp_path / "run")
     fsspec.filesystem("memory").put(f"{tmp_path}/run", f"{url}/run", recursive=True)
-    found, expected = read_requests(f"{url}/run"), read_requests(str(tmp_path / "run"))
+    found, expected = stream_of(f"{url}/run"), stream_of(str(tmp_path / "run"))
     assert (found.rows == expected.rows).all()
     assert found.allocations == 2
+
+
+def test_a_trace_at_a_url_is_opened_and_its_copy_goes_with_it(url, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "copies"))
+    (tmp_path / "copies").mkdir()
+    trace = bfcviz.open(bfcviz.sample("conv"))
+    fsspec.filesystem("memory").put_file(str(trace.save(tmp_path / "run.bfc")), f"{url}/run.bfc")
+    remote = bfcviz.open(f"{url}/run.bfc")
+    assert remote.read(0, len(remote)).tobytes() == trace.read(0, len(trace)).tobytes()
+    del remote
+    assert list((tmp_path / "copies").iterdir()) == []
+
+
+@pytest.mark.parametrize("source", ["", "/*"])
+def test_the_ranks_of_a_job_at_a_url(url, source, tmp_path):
+    job = tmp_path / "job"
+    for rank in range(11):
+        record(job / f"rank{rank}")
+    files = fsspec.filesystem("memory")
+    files.put(str(job), f"{url}/job", recursive=True)
+    files.pipe_file(f"{url}/notes.md", b"x")
+    found = bfcviz.open_all(f"{url}/job{source}")
+    local = bfcviz.open_all(job)
+    assert [rank.place.rank for rank in found.ranks] == [rank.place.rank for rank in local.ranks]
+    assert [rank.peak for rank in found.ranks] == [rank.peak for rank in local.ranks]
+    assert found.ranks[0].place.file == f"{url}/job/{local.ranks[0].place.file.name}".replace(":/", "://", 1)
+    assert len(found.open(found.ranks[0])) == len(local.open(local.ranks[0]))
 
 
 def test_what_is_wrong_names_the_url_and_leaves_no_copy(url, tmp_path, monkeypatch):
@@ -47,7 +74,7 @@ def test_what_is_wrong_names_the_url_and_leaves_no_copy(url, tmp_path, monkeypat
     wrong = (f"{url}/missing", f"{url}/damaged", "nothing_such://a/b")
     for each in wrong:
         with pytest.raises(FileError) as caught:
-            read_requests(each)
+            stream_of(each)
         assert caught.value.path == each
         assert str(tmp_path) not in str(caught.value)
     assert list(Path(tmp_path).iterdir()) == []
@@ -55,19 +82,19 @@ def test_what_is_wrong_names_the_url_and_leaves_no_copy(url, tmp_path, monkeypat
 
 def test_a_heap_that_the_trace_does_not_have(tmp_path):
     with pytest.raises(InvalidRequest, match="heap 3"):
-        read_requests(str(record(tmp_path / "run")), 3)
+        stream_of(str(record(tmp_path / "run")), 3)
 
 
 def test_a_name_with_colons_is_a_local_file(tmp_path):
     path = tmp_path / "rank::0"
     record(path)
-    assert len(read_requests(str(path))) == len(requests_of(bfcviz.open(path)))
+    assert len(stream_of(str(path))) == len(requests_of(bfcviz.open(path)))
 
 
 def test_without_fsspec_a_url_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(MissingExtra, match="fsspec"):
-        read_requests("s3://bucket/trace.parquet")
+        stream_of("s3://bucket/trace.parquet")
 
 
 def test_an_archive_cannot_write_outside_of_the_copy(tmp_path):
@@ -76,5 +103,5 @@ def test_an_archive_cannot_write_outside_of_the_copy(tmp_path):
         archive.writestr("trace/../../evil.txt", "evil")
     before = {*Path(tempfile.gettempdir()).iterdir()}
     with pytest.raises(FileError, match="evil"):
-        read_requests(f"zip://trace::{tmp_path / 'x.zip'}", 0)
+        stream_of(f"zip://trace::{tmp_path / 'x.zip'}", 0)
     assert not [path for path in {*Path(tempfile.gettempdir()).iterdir()} - before if "evil" in path.name]
