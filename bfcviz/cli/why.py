@@ -29,6 +29,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.explain_and_draw import growths_lead
 from bfcviz.importers.messages import is_pasted, read_message_file, read_pasted
 from bfcviz.importers.open_trace import open_trace
+from bfcviz.importers.remote_file import is_url, local_copy
 from bfcviz.terminal import json_text, say
 from bfcviz.units import parse_bytes
 
@@ -110,7 +111,11 @@ def _explain_file(arguments: argparse.Namespace) -> None:
 
 @contextmanager
 def _file(word: str) -> Iterator[Path]:
-    """The file; of standard input a temporary copy."""
+    """The file; of standard input or a URL a temporary copy."""
+    if is_url(word):
+        with local_copy(word) as path:
+            yield path
+        return
     if word != "-":
         yield Path(word)
         return

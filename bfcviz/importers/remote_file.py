@@ -6,16 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import has_magic
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Final
 
 from bfcviz.errors import FileError
 from bfcviz.events.storage.folder import EVENTS_FILE, ORIGIN_FILE
 from bfcviz.extras import needed
 
+_URL: Final = re.compile(r"(?:\w+::)*[A-Za-z][\w+.-]*://\S+")
+"""Also a chain, such as `simplecache::s3://bucket/file`. A pasted message with an address in it has spaces."""
+
 
 def is_url(path: object) -> bool:
     """Whether fsspec reads this."""
-    return isinstance(path, str) and "://" in path and "\n" not in path
+    return isinstance(path, str) and _URL.fullmatch(path) is not None
 
 
 @contextmanager

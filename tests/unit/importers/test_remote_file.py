@@ -8,7 +8,9 @@ import pytest
 from unit.whatif.sweep.streams import record
 
 import bfcviz
+from bfcviz.cli import main
 from bfcviz.errors import FileError, InvalidRequest, MissingExtra
+from bfcviz.importers.remote_file import is_url
 from bfcviz.whatif.replay import stream_of
 from bfcviz.whatif.requests import requests_of
 
@@ -83,6 +85,29 @@ def test_what_is_wrong_names_the_url_and_leaves_no_copy(url, tmp_path, monkeypat
 def test_a_heap_that_the_trace_does_not_have(tmp_path):
     with pytest.raises(InvalidRequest, match="heap 3"):
         stream_of(str(record(tmp_path / "run")), 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("s3://bucket/job/*.bfc", True),
+        ("simplecache::s3://bucket/x", True),
+        ("rank::0", False),
+        ("see https://pytorch.org: CUDA out of memory", False),
+        ("https://x.org\nCUDA out of memory", False),
+        ("://", False),
+    ],
+)
+def test_what_is_a_url(text, expected):
+    assert is_url(text) is expected
+
+
+@pytest.mark.parametrize("command", ["why", "info", "holders", "report"])
+def test_commands_take_a_url(command, tmp_path, capsys):
+    url = record(tmp_path / "run").absolute().as_uri()
+    words = ["-o", str(tmp_path / "out.html")] if command == "report" else []
+    assert main([command, url, *words]) == 0
+    assert capsys.readouterr().out
 
 
 def test_a_name_with_colons_is_a_local_file(tmp_path):
