@@ -1,11 +1,12 @@
 """Race the heap against TensorFlow's own BFC allocator on recorded operations, in one process, run by run.
 
-usage: python tests/bench/race.py LIBORACLE.so OPS_FILES... [--runs 9]
+usage: python tests/bench/race.py LIBORACLE.so OPS_FILES... [--runs 9] [--threads 2]
 
 LIBORACLE.so is the real tsl::BFCAllocator of the tensorflow-cpu wheel behind a C face, built by the oracle's
 build.sh; the operations are written by its gen_bench.py. Both are called through C pointers by the same loop
 (race.c); TensorFlow records nothing, ours records every event into its log. Prints a Markdown table of the
-median time for an allocate+free pair, and at the end the same pair called one by one from Python.
+median time for an allocate+free pair, and at the end the same pair called one by one from Python. With `--threads`
+that many threads run the operations at once on one heap; the time is that of a pair of any of them.
 """
 
 import argparse
@@ -30,35 +31,42 @@ def compile_loop(folder):
     library = Path(folder) / "race.so"
     compiler = (sysconfig.get_config_var("CC") or "cc").split()
     subprocess.run(
-        [*compiler, "-O2", "-fPIC", "-shared", Path(__file__).with_name("race.c"), "-o", library], check=True
+        [*compiler, "-O2", "-fPIC", "-pthread", "-shared", Path(__file__).with_name("race.c"), "-o", library],
+        check=True,
     )
     race = ctypes.CDLL(str(library)).race
     race.restype = ctypes.c_int64
-    race.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p]
+    race.argtypes = [ctypes.c_void_p] * 4 + [
+        *(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p)
+    ]
     return race
 
 
 class Operations:
     """One .ops file: a header of eight int64, then records of slot, kind, size."""
 
-    def __init__(self, path):
-        self.name = path.stem
+    def __init__(self, path, threads):
+        self.name, self.threads = path.stem, threads
         header = np.fromfile(path, "<i8", 8)
         if header[0] != MAGIC:
             raise SystemExit(f"{path} is no operations file")
-        _, self.before, self.timed, self.slots, self.memory, self.growth, self.pairs, _ = map(int, header)
+        _, self.before, self.timed, self.slots, memory, self.growth, self.pairs, _ = map(int, header)
+        self.memory = memory * threads
         self.records = np.fromfile(
             path, np.dtype([("slot", "<i4"), ("kind", "<i4"), ("size", "<i8")]), offset=64
         )
 
     def run(self, race, functions, context):
         """Nanoseconds a pair of the timed part, on a fresh heap."""
-        slots = (ctypes.c_void_p * self.slots)()
+        slots = (ctypes.c_void_p * (self.slots * self.threads))()
         failures = ctypes.c_int64(0)
         start = self.records.ctypes.data
 
         def go(address, count):
-            return race(*functions, context, address, count, slots, ctypes.byref(failures))
+            return race(
+                *(*functions, context, address, count, slots, self.slots, self.threads),
+                ctypes.byref(failures),
+            )
 
         warm = np.array([(0, 0, 256), (0, 1, 0)], self.records.dtype)
         go(
@@ -68,7 +76,7 @@ class Operations:
         nanoseconds = go(start + 16 * self.before, self.timed)
         if failures.value:
             raise SystemExit(f"{self.name}: {failures.value} requests failed")
-        return nanoseconds / self.pairs
+        return nanoseconds / (self.pairs * self.threads)
 
 
 class TensorFlow:
@@ -116,6 +124,7 @@ def main():
     parser.add_argument("oracle", type=Path)
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--runs", type=int, default=9)
+    parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     theirs, ours = TensorFlow(args.oracle), Ours()
     pair = None
@@ -124,13 +133,15 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         race = compile_loop(folder)
         for path in args.files:
-            operations = Operations(path)
+            operations = Operations(path, args.threads)
             times = [
                 (theirs.run(race, operations), ours.run(race, operations)) for _ in range(args.runs + 1)
             ][1:]
             a, b = (statistics.median(column) for column in zip(*times, strict=True))
             pair = (a, b) if operations.name == "pair_65536" else pair
             print(f"| {operations.name} | {a:.0f} ns | {b:.0f} ns | {b / a:.2f} |", flush=True)
+    if args.threads > 1:
+        return
     python = python_pair(args.runs)
     print(f"\nFrom Python, one by one (64 KiB): {python:.0f} ns a pair", end="")
     print(f" = {python / pair[0]:.1f} x TensorFlow's C time, {python / pair[1]:.1f} x ours" if pair else "")
