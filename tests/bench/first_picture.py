@@ -3,11 +3,11 @@
     python tests/bench/first_picture.py [FILE ...] [--runs 5] [--slow 6] [--mbit 10] [--against CHECKOUT]
 
 The browser (headless Chromium) is open before the command starts. "Listening" is when the command prints its address,
-"first screen" when the browser has painted verdict, numbers, map, timeline and holders ("from the page" from its request),
-"complete" when the HTML has ended, "picture" when plotly has drawn every panel. `--slow` slows the processor of the page by
-a factor, `--mbit` its link, with 40 ms. With `--against` each run is done in turn with the package of another checkout,
-which needs its compiled modules. The second table has the processor time of what the two processes do, each measured in a
-process of its own.
+"first screen" when the browser has painted verdict, numbers, map, timeline and holders ("from the page": since its
+request), "complete" when the HTML has ended, "picture" when plotly has drawn every panel. `--slow` slows the page's
+processor by a factor, `--mbit` its link, with 40 ms. With `--against` each run is done in turn with another
+checkout, which needs compiled modules. The second table has the processor time of what the two processes do, each
+measured in a process of its own.
 """
 
 import argparse
