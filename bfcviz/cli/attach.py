@@ -61,9 +61,8 @@ def run(arguments: argparse.Namespace) -> None:
     view.serve_page(arguments, __name__)
 
 
-def prepare(_file: str) -> str:
-    """Nothing: the recording grows until the page shows it."""
-    return ""
+def prepare(_file: str) -> None:
+    """Do nothing: the recording grows until the page shows it."""
 
 
 def dashboard(file: str, theme: str) -> Any:

@@ -8,14 +8,16 @@ import ipaddress
 import json
 import logging
 import os
+import re
 import signal
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
+from hashlib import sha256
 from html import escape
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +38,7 @@ sys.modules.setdefault(_GRAMMAR, None)  # type: ignore[arg-type]  # Python then 
 from jupyter_server.auth.decorator import allow_unauthenticated  # noqa: E402
 from jupyter_server.auth.logout import LogoutHandler  # noqa: E402
 from voila.app import Voila  # noqa: E402
+from voila.tornado.handler import TornadoVoilaHandler  # noqa: E402
 
 FIRST_PORT: Final = 8866
 """Voila's default; other ports are tried if it is taken and no port was given."""
@@ -46,39 +49,52 @@ _IDLE_S: Final = 600
 _MAX_SOCKET_FOLDER: Final = 36
 """Longest path of a folder, in characters, whose socket names are valid on every system (at most 104)."""
 
-# Voila's template without what it loads from other servers: icons (its script contains them), MathJax, Mermaid.
+# Voila's template without what it loads from other servers: icons (its script contains them), MathJax, Mermaid; and
+# without its spinner, in whose place is the opening of the page.
 _TEMPLATE: Final = """\
 {%- extends 'voila/templates/lab/index.html.j2' -%}
-{% import "spinner.macro.html.j2" as spinner %}
 {%- block notebook_css -%}
 {{ resources.include_js("static/voila-style.js") }}
-{{ spinner.css() }}
 {{ super.super() }}
 {%- endblock notebook_css -%}
 {%- block html_head_js_mermaidjs -%}{%- endblock html_head_js_mermaidjs -%}
 """
 
-# In place of Voila's spinner: the first screen covers the page until the first figure, or a text, is there.
-_FIRST_SCREEN: Final = """\
-{%% macro css() %%}
-<style>
-#bfcviz-first-screen{position:fixed;inset:0;z-index:100;overflow:auto;padding:16px 24px;background:#fff;color:#222;
+_NO_SPINNER: Final = "{% macro css() %}{% endmacro %}{% macro html() %}{% endmacro %}"
+
+# The first bytes of the page: what covers it until the first figure, or a text, is there. Voila's own document follows
+# in the same answer once the kernel is there: HTML adds the attributes of a second `body` to the first, and ignores a
+# second doctype, `html` and `head` (13.2.6.4.7 of its standard), so the browser shows these bytes as they come.
+_OPENING: Final = """\
+<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>bfcviz</title><style>
+#bfcviz-first-screen{position:fixed;inset:0;z-index:100;overflow:auto;padding:16px 24px;
   font:13px/1.4 system-ui,sans-serif}
-.theme-dark #bfcviz-first-screen{background:#111;color:#ddd}
+[data-jp-theme-light="true"] #bfcviz-first-screen{background:#fff;color:#222}
+[data-jp-theme-light="false"] #bfcviz-first-screen{background:#111;color:#ddd}
 #bfcviz-first-screen>p{margin:12px 0 0 19px;opacity:.75}
-</style>
-{%% endmacro %%}
-{%% macro html() %%}
-<div id="bfcviz-first-screen">{{ %s }}<p role="status">The interactive view is loading ...</p></div>
+</style></head><body data-jp-theme-light="LIGHT">
+<div id="bfcviz-first-screen">SCREEN<p role="status">The interactive view is loading ...</p></div>
 <script>
 new MutationObserver((_, observer) => {
-  if (!document.querySelector(".js-plotly-plot .main-svg, .jp-RenderedText")) return;
+  if (!document.querySelector("LIVE, .jp-RenderedText")) return;
   observer.disconnect();
   document.getElementById("bfcviz-first-screen").remove();
 }).observe(document.documentElement, { childList: true, subtree: true });
 </script>
-{%% endmacro %%}
 """
+
+
+def opening(first_screen: str, theme: str) -> str:
+    """The first bytes of the page.
+
+    Args:
+        first_screen: what it shows until its figures are there, as HTML.
+        theme: `light` or `dark`.
+    """
+    light = "true" if theme == "light" else "false"
+    live = ".js-plotly-plot .main-svg" if first_screen else ".jupyter-widgets"
+    return _OPENING.replace("LIGHT", light, 1).replace("LIVE", live, 1).replace("SCREEN", first_screen, 1)
 
 
 class PageServer(Voila):  # type: ignore[misc]
@@ -87,12 +103,13 @@ class PageServer(Voila):  # type: ignore[misc]
     Args:
         home: the server's own folder; in `templates`, its `index.html.j2` takes precedence over Voila's.
         config: the configuration of Voila and its parts.
+        first_bytes: those of the page, sent before its kernel starts.
         browser_wanted: whether to open a browser on the page.
     """
 
-    def __init__(self, home: Path, config: Config, *, browser_wanted: bool) -> None:
+    def __init__(self, home: Path, config: Config, first_bytes: str, *, browser_wanted: bool) -> None:
         super().__init__(config=config)
-        self._home, self._browser_wanted = home, browser_wanted
+        self._home, self._first_bytes, self._browser_wanted = home, first_bytes, browser_wanted
 
     def setup_template_dirs(self) -> None:
         """Find the templates, this server's first."""
@@ -116,9 +133,29 @@ class PageServer(Voila):  # type: ignore[misc]
             )
         webbrowser.open(_redirect(self._home, address) if self.token else address)
 
+    def init_settings(self) -> dict[str, Any]:
+        """Voila's settings; what the page reads is compressed, also what its kernel sends."""
+        packed = {"compress_response": True, "websocket_compression_options": {"compression_level": 1}}
+        return {**super().init_settings(), **packed}
+
     def init_handlers(self) -> list[Any]:
-        """Voila's routes, repaired where they would fail: the log-out has no page, and invalid paths name no file."""
-        return [(pattern, _repaired(handler), *rest) for pattern, handler, *rest in super().init_handlers()]
+        """Voila's routes, repaired where they would fail, with this page and with its scripts below their digest."""
+        static = f"{self.base_url}voila/static/"
+        digest = _digest(self.static_paths)
+        self.voila_configuration.page_config_hook = lambda config, **_: {
+            **config,
+            "fullStaticUrl": f"{static}{digest}",
+        }
+        page = {"first_bytes": self._first_bytes}
+        found = []
+        for pattern, handler, *rest in super().init_handlers():
+            if handler is TornadoVoilaHandler:
+                found.append((pattern, _Page, {**rest[0], **page}))
+                continue
+            if pattern == f"{static}(.*)":
+                found.append((f"{static}{digest}/(.*)", _repaired(handler), *rest))
+            found.append((pattern, _repaired(handler), *rest))
+        return found
 
     def _handle_signal_stop(self, *_: object) -> None:
         """Stop at SIGTERM as at Ctrl-C; Voila's own handler needs a running loop."""
@@ -131,12 +168,6 @@ class PageServer(Voila):  # type: ignore[misc]
         raise BfcvizError(
             f"cannot listen on port {self.port} of {self.ip}: it is taken; choose another port with --port"
         )
-
-
-def first_screen_template(html: str) -> str:
-    """The template that shows HTML in place of Voila's spinner, as it is: nothing in it is code of the template."""
-    literal = ascii(html).replace("{", r"\x7b").replace("}", r"\x7d").replace("%", r"\x25")
-    return _FIRST_SCREEN % f"{literal} | safe"
 
 
 def _redirect(folder: Path, address: str) -> str:
@@ -153,6 +184,22 @@ def _redirect(folder: Path, address: str) -> str:
         encoding="utf-8",
     )
     return page.as_uri()
+
+
+class _Page(TornadoVoilaHandler):  # type: ignore[misc]
+    """The page: its first bytes, and Voila's document once the kernel is there."""
+
+    def initialize(self, first_bytes: str, **options: Any) -> None:
+        super().initialize(**options)
+        self._first_bytes = first_bytes
+
+    async def get_generator(self, path: str | None = None) -> AsyncIterator[str]:
+        if not path:  # any other is redirected
+            self.set_header("Content-Type", "text/html; charset=utf-8")
+            self.set_header("Cache-Control", "no-store")
+            yield self._first_bytes
+        async for piece in super().get_generator(path):
+            yield piece
 
 
 class _Logout(LogoutHandler):
@@ -181,8 +228,27 @@ def _repaired(handler: type[Any]) -> type[Any]:
         except (AssertionError, ValueError, OSError) as error:
             raise HTTPError(404) from error
 
+    def set_headers(self: Any) -> None:
+        handler.set_headers(self)
+        if _DIGEST.search(self.request.path):
+            self.set_header("Cache-Control", "public, max-age=31536000, immutable")
+
     # Tornado's plain error page: Jupyter's loads images from a folder that Voila does not configure.
-    return type(handler.__name__, (handler,), {"get": get_or_404, "write_error": RequestHandler.write_error})
+    methods = {"get": get_or_404, "set_headers": set_headers, "write_error": RequestHandler.write_error}
+    return type(handler.__name__, (handler,), methods)
+
+
+_DIGEST: Final = re.compile(r"[./][0-9a-f]{8,}[./]")
+"""In the paths of files that never change, since a digest of their content is part of their name."""
+
+
+def _digest(folders: Iterable[str]) -> str:
+    """The digest of all scripts in the folders, in hexadecimal."""
+    found = sha256()
+    for script in sorted(path for folder in folders for path in Path(folder).glob("*.js")):
+        found.update(f"{script.name} {script.stat().st_size}\0".encode())
+        found.update(script.read_bytes())
+    return found.hexdigest()
 
 
 def _stop_at_signals(loop: asyncio.AbstractEventLoop) -> None:
@@ -263,12 +329,10 @@ def serve(code: str, address: Address, standby: Standby, *, theme: str, browser:
         notebook.write_text(json.dumps(notebook_of(code)), encoding="utf-8")
         templates.mkdir()
         (templates / "index.html.j2").write_text(_TEMPLATE, encoding="utf-8")
-        if standby.first_screen:
-            spinner = first_screen_template(standby.first_screen)
-            (templates / "spinner.macro.html.j2").write_text(spinner, encoding="utf-8")
+        (templates / "spinner.macro.html.j2").write_text(_NO_SPINNER, encoding="utf-8")
         config = settings(home, address, theme)
         _use_standby(standby)
-        server = PageServer(home, config, browser_wanted=browser)
+        server = PageServer(home, config, opening(standby.first_screen, theme), browser_wanted=browser)
         # Jupyter's server and Tornado use different units for pings, and Tornado warns about it.
         logging.getLogger("tornado.general").setLevel(logging.ERROR)
         asyncio.set_event_loop(asyncio.new_event_loop())

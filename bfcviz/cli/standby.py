@@ -5,7 +5,7 @@
     server    start standby | import Voila ........... | listen | page asks for a kernel
     standby    read the file | import plotly, IPython ... | wait |  be that kernel
 
-The standby reports whether the file can be read, and a first screen of it as HTML, in one line of JSON on its standard
+The standby reports whether the file can be read, and its verdict and first screen, in one line of JSON on its standard
 output. It then waits for one line of JSON on its standard input: the arguments, environment and folder of the kernel.
 It ends if there is none.
 """
@@ -32,11 +32,12 @@ class Standby:
         file: the file to read.
 
     Attributes:
+        headline: the verdict in one line; "": there is none, also before `check`.
         first_screen: what a page shows until its kernel is ready, as HTML; "": nothing, also before `check`.
     """
 
     def __init__(self, module: str, file: str) -> None:
-        self.first_screen = ""
+        self.headline = self.first_screen = ""
         code = (
             f"import sys; sys.path.append({_PACKAGE_HOME!a})\n"
             "from bfcviz.cli.standby import stand_by\n"
@@ -66,7 +67,7 @@ class Standby:
         report = json.loads(line)
         if report["error"] is not None:
             raise BfcvizError(report["error"])
-        self.first_screen = report["first_screen"]
+        self.headline, self.first_screen = report["shown"]
 
     def become_kernel(
         self, arguments: Sequence[str], environment: Mapping[str, str], folder: str | None
@@ -100,15 +101,15 @@ class Standby:
 
 def stand_by(module: str, file: str) -> None:
     """Read the file, report, import what a page needs, wait for the request, be the kernel."""
-    error, first_screen = None, ""
+    error, shown = None, None
     try:
-        first_screen = import_module(module).prepare(file)
+        shown = import_module(module).prepare(file)
     except BfcvizError as found:
         error = str(found)
     report = os.dup(1)
     os.dup2(2, 1)  # what the kernel prints goes where the server's errors go; the pipe ends with the report
     with os.fdopen(report, "w") as pipe:
-        pipe.write(json.dumps({"error": error, "first_screen": first_screen}) + "\n")
+        pipe.write(json.dumps({"error": error, "shown": shown or ("", "")}) + "\n")
     if error is not None:
         return
     import_module("bfcviz.dashboard.inspector")

@@ -16,6 +16,7 @@ from bfcviz.terminal import say
 if TYPE_CHECKING:
     from bfcviz.analysis.ranks import RankSet
     from bfcviz.events.trace import Trace
+    from bfcviz.report.card import FirstScreen
 
 _LOOPBACK = "127.0.0.1"
 _PACKAGE_HOME = str(Path(__file__).parents[2])
@@ -98,6 +99,8 @@ def serve_page(arguments: argparse.Namespace, module: str = "bfcviz.cli.view") -
         from bfcviz.cli.server import Address, is_loopback, serve  # noqa: PLC0415  an extra
 
         standby.check()
+        if standby.headline:
+            say(standby.headline, file=sys.stderr)
         token = "" if arguments.no_token else secrets.token_hex(16)
         if not token and not is_loopback(arguments.ip):
             say(
@@ -135,11 +138,11 @@ _prepared: dict[str, "tuple[os.stat_result, Trace]"] = {}
 _prepared_ranks: dict[str, "RankSet"] = {}
 
 
-def prepare(file: str) -> str:
+def prepare(file: str) -> "FirstScreen | None":
     """Read the file for the `dashboard` that this process may show later; of several ranks their summaries.
 
     Returns:
-        The first screen of the page, as HTML; "" for several ranks.
+        The verdict and the first screen of the page; None for several ranks.
 
     Raises:
         FileError: the file cannot be read.
@@ -151,7 +154,7 @@ def prepare(file: str) -> str:
     if ranks is not None:
         _ = ranks.worst_heap  # raises where no rank has a heap
         _prepared_ranks[file] = ranks
-        return ""
+        return None
     trace = open_trace(file)
     if Path(file).is_file():  # a folder may grow until then
         _prepared[file] = Path(file).stat(), trace

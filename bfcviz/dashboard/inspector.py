@@ -174,7 +174,7 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
 
     def _display_(self) -> HTML:
         """What marimo shows: it has no ipywidgets, so the first screen, without the controls."""
-        return HTML(f"{first_screen(self._trace)}<p>{_ELSEWHERE}</p>")
+        return HTML(f"{first_screen(self._trace).html}<p>{_ELSEWHERE}</p>")
 
     def __getattr__(self, name: str) -> Any:
         if name in _FREED and self.__dict__.get("_closed", False):

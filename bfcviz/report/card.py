@@ -1,12 +1,12 @@
 """The card of a failed request, and that of a peak: at most 600 pixels tall where it is 880 wide."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, peak_headline, request_words
 from bfcviz.analysis.short_names import path_end
 from bfcviz.analysis.why import diagnose, first_failure, opening
-from bfcviz.events.origin import facts_of
+from bfcviz.events.origin import facts_of, holds_only_states, regions_known
 from bfcviz.events.trace import Trace
 from bfcviz.figures.svg import SHOWN, picture
 from bfcviz.figures.text import harmless
@@ -61,6 +61,9 @@ _LONGEST_NAME: Final = 30
 _MAP: Final = 240
 """Pixels of the map at most."""
 
+_TIMELINE: Final = 165
+"""Pixels of the memory over time: as high as in a dashboard."""
+
 _PIECES: Final = 40
 """Free chunks that are drawn each for itself in the bar of free memory."""
 
@@ -92,15 +95,35 @@ def peak_card(model: Model, says: str = "") -> str:
     return _card(model, peak_headline(model), [fact for fact in facts if fact], None, "")
 
 
-def first_screen(trace: Trace) -> str:
-    """The card of what a dashboard of this trace opens at: the first failure, else the peak or the state."""
+class FirstScreen(NamedTuple):
+    """What a dashboard opens at: the verdict in one line, and the page of it until there are live figures, as HTML."""
+
+    headline: str
+    html: str
+
+
+def first_screen(trace: Trace) -> FirstScreen:
+    """What a dashboard of this trace opens at: the first failure, else the peak or the state."""
     pool, step = opening(trace)
     model = Model(trace, pool)
     if first_failure(trace) is None:
         model.seek(step)
-        return peak_card(model)
+        return FirstScreen(peak_headline(model), peak_card(model) + _timeline(model))
     model.seek(step - 1)
-    return failure_card(model, diagnose(trace, step - 1, model))
+    found = diagnose(trace, step - 1, model)
+    card = failure_card(model, found)
+    model.seek(step)
+    return FirstScreen(failure_headline(found), card + _timeline(model))
+
+
+def _timeline(model: Model) -> str:
+    """The memory over all steps, as the dashboard shows it; "" for the state of a moment."""
+    details = model.trace.origin.details
+    if holds_only_states(details):
+        return ""
+    name = "stats_timeline" if regions_known(details, model.pool) else "active_memory"
+    drawn = picture(name, model, Look(colour="holder"), highest=_TIMELINE)
+    return f'<div class="bfcviz-card">{drawn}</div>'
 
 
 def _card(model: Model, headline: str, facts: Sequence[str], found: Diagnosis | None, advice: str) -> str:

@@ -1,11 +1,13 @@
 """How long `bfcviz view FILE` takes to its page and to its picture, and where the time goes.
 
-    python tests/bench/first_picture.py [--sample conv] [--runs 5] [--against CHECKOUT]
+    python tests/bench/first_picture.py [FILE ...] [--runs 5] [--slow 6] [--mbit 10] [--against CHECKOUT]
 
 The browser (headless Chromium) is open before the command starts. "Listening" is when the command prints its address,
-"page" when the browser has painted something of it, "complete" when its HTML has ended, "picture" when plotly has drawn
-every panel. With `--against` each run is done in turn with the package of another checkout, which needs its compiled
-modules. The second table has the processor time of what the two processes do, each measured in a process of its own.
+"first screen" when the browser has painted verdict, numbers, map, timeline and holders ("from the page": since its
+request), "complete" when the HTML has ended, "picture" when plotly has drawn every panel. `--slow` slows the page's
+processor by a factor, `--mbit` its link, with 40 ms. With `--against` each run is done in turn with another
+checkout, which needs compiled modules. The second table has the processor time of what the two processes do, each
+measured in a process of its own.
 """
 
 import argparse
@@ -25,7 +27,7 @@ ROOT = HERE.parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from integration.browser.lab import find_browser  # noqa: E402
-from playwright.sync_api import Browser, sync_playwright  # noqa: E402
+from playwright.sync_api import Browser, Page, sync_playwright  # noqa: E402
 
 LIMIT_S = 180
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -39,8 +41,9 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-STAGES = ("listening", "page", "complete", "picture")
-PAINTED = "performance.getEntriesByType('paint').length > 0"
+STAGES = ("listening", "first screen", "from the page", "complete", "picture")
+PAINTED = "performance.getEntriesByName('first-contentful-paint').length > 0"
+LATENCY_MS = 40
 
 
 def processor_time(pid: int) -> float:
@@ -61,13 +64,27 @@ def environment(home: str, checkout: Path) -> dict[str, str]:
     return found
 
 
-def first_picture(browser: Browser, checkout: Path, sample: Path) -> dict[str, float]:
+def slowed(page: Page, slow: float, mbit: float) -> None:
+    """Slow the page's processor by a factor, and its link to so many Mbit/s; 0: as it is."""
+    protocol = page.context.new_cdp_session(page)
+    if slow:
+        protocol.send("Emulation.setCPUThrottlingRate", {"rate": slow})
+    if mbit:
+        rate = mbit * 1e6 / 8
+        protocol.send("Network.enable")
+        link = {"latency": LATENCY_MS, "downloadThroughput": rate, "uploadThroughput": rate}
+        protocol.send("Network.emulateNetworkConditions", {"offline": False, **link})
+
+
+def first_picture(
+    browser: Browser, checkout: Path, file: Path, slow: float = 0, mbit: float = 0
+) -> dict[str, float]:
     """Seconds from the start of the command to each stage; and the processor time of its processes."""
     with tempfile.TemporaryDirectory() as home:
         log, began = Path(home) / "log", time.monotonic()
         with log.open("wb") as sink:
             process = subprocess.Popen(
-                [sys.executable, "-m", "bfcviz", "view", str(sample), "--no-browser"],
+                [sys.executable, "-m", "bfcviz", "view", str(file), "--no-browser"],
                 env=environment(home, checkout),
                 stdout=sink,
                 stderr=sink,
@@ -81,9 +98,12 @@ def first_picture(browser: Browser, checkout: Path, sample: Path) -> dict[str, f
             seconds = {"listening": time.monotonic() - began}
             page = context.new_page()
             page.set_default_timeout(LIMIT_S * 1000)
+            slowed(page, slow, mbit)
+            asked = time.monotonic()
             page.goto(found[0], wait_until="commit")
             page.wait_for_function(PAINTED)
-            seconds["page"] = time.monotonic() - began
+            seconds["first screen"] = time.monotonic() - began
+            seconds["from the page"] = time.monotonic() - asked
             page.wait_for_load_state("domcontentloaded")
             seconds["complete"] = time.monotonic() - began
             page.locator(".js-plotly-plot .cartesianlayer .subplot").first.wait_for(state="attached")
@@ -192,27 +212,36 @@ def shares(checkouts: dict[str, Path]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sample", default="conv")
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: the sample `conv`")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument(
+        "--slow", type=float, default=0, help="factor by which the page's processor is slower"
+    )
+    parser.add_argument("--mbit", type=float, default=0, help="Mbit/s of the page's link")
     parser.add_argument("--against", type=Path)
     arguments = parser.parse_args()
     checkouts = ({"before": arguments.against.resolve()} if arguments.against else {}) | {"now": ROOT}
-    sample = ROOT / "bfcviz" / "samples" / f"{arguments.sample}.xplane.pb.gz"
-    runs: dict[str, list[dict[str, float]]] = {name: [] for name in checkouts}
+    files = [file.resolve() for file in arguments.files] or [ROOT / "bfcviz/samples/conv.xplane.pb.gz"]
+    columns = [(file, name) for file in files for name in checkouts]
+    runs: dict[tuple[Path, str], list[dict[str, float]]] = {column: [] for column in columns}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_browser(), args=list(FLAGS))
         for checkout in checkouts.values():
-            first_picture(browser, checkout, sample)  # compiles modules
+            first_picture(browser, checkout, files[0])  # compiles modules
         for _ in range(arguments.runs):
-            for name, checkout in checkouts.items():
-                runs[name].append(first_picture(browser, checkout, sample))
+            for file, name in columns:
+                found = first_picture(browser, checkouts[name], file, arguments.slow, arguments.mbit)
+                runs[file, name].append(found)
         browser.close()
-    print(f"{arguments.sample}, median (worst) of {arguments.runs}, load {os.getloadavg()[0]:.0f}\n")
-    print(f"| seconds until | {' | '.join(checkouts)} |\n|---|{'---:|' * len(checkouts)}")
+    conditions = f"processor / {arguments.slow:g}, {arguments.mbit:g} Mbit/s (0: as it is)"
+    print(f"{conditions}; median (worst) of {arguments.runs}, load {os.getloadavg()[0]:.0f}\n")
+    names = [f"{file.name} {name}" if len(checkouts) > 1 else file.name for file, name in columns]
+    print(f"| seconds until | {' | '.join(names)} |\n|---|{'---:|' * len(columns)}")
     for stage in (*STAGES, "processor"):
-        seconds = [[run[stage] for run in runs[name]] for name in checkouts]
+        seconds = [[run[stage] for run in runs[column]] for column in columns]
         print(f"| {stage} | {' | '.join(f'{statistics.median(s):.1f} ({max(s):.1f})' for s in seconds)} |")
-    shares(checkouts)
+    if not (arguments.slow or arguments.mbit):
+        shares(checkouts)
 
 
 if __name__ == "__main__":

@@ -86,8 +86,8 @@ def page(browser, viewer):
 def test_a_first_screen_is_there_before_the_kernel_and_gives_way_to_the_figures(viewer, page):
     page.goto(f"{viewer.server}?token={viewer.token}", wait_until="commit")
     first = page.locator("#bfcviz-first-screen")
-    first.locator(".bfcviz-card .bfcviz-dark > svg").wait_for()
-    assert not first.locator(".bfcviz-card .bfcviz-light > svg").is_visible()
+    first.locator(".bfcviz-card .bfcviz-dark > svg").nth(1).wait_for()  # the map, and the timeline
+    assert not first.locator(".bfcviz-card .bfcviz-light > svg").first.is_visible()
     assert first.locator(".headline").inner_text()
     assert first.locator(".holders tbody tr").count() > 0
     assert page.locator(".js-plotly-plot").count() == 0

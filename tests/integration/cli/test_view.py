@@ -1,5 +1,6 @@
 import ast
 import contextlib
+import html
 import http.client
 import os
 import re
@@ -12,7 +13,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-import jinja2
 import pytest
 import requests
 from integration.cli.test_demo import browser_arguments, homes, recording_browser
@@ -264,10 +264,38 @@ def printed_address(log, process):
 
 
 @pytest.mark.parametrize(
-    "html", ["{{ 1 + 1 }} {% raw %} {# x #} %}", "'\"\\{{x}}\\", "\U0001f600 ü \n </p> %s"]
+    "screen", ["{{ 1 + 1 }} {% raw %} %}", "SCREEN LIGHT LIVE", "\U0001f600 ü \n </p> %s"]
 )
-def test_a_first_screen_reaches_the_page_as_it_is(html):
-    page = jinja2.Environment(autoescape=True).from_string(
-        server.first_screen_template(html) + "{{ html() }}"
-    )
-    assert f'<div id="bfcviz-first-screen">{html}<p role' in page.render()
+def test_a_first_screen_reaches_the_page_as_it_is(screen):
+    page = server.opening(screen, "dark")
+    assert f'<div id="bfcviz-first-screen">{screen}<p role' in page
+    assert '<body data-jp-theme-light="false">' in page
+
+
+def test_the_verdict_is_in_the_shell_and_the_first_screen_is_there_before_a_kernel(tmp_path):
+    log = tmp_path / "log"
+    with log.open("wb") as sink:
+        process = viewing(folder=tmp_path, log=sink)
+    try:
+        server, token = printed_address(log, process)
+        with requests.get(f"{server}?token={token}", stream=True, timeout=LIMIT_S) as page:
+            pieces, first = page.iter_content(None), b""
+            while b"</script>" not in first:
+                first += next(pieces)
+            started = len(kernels_in(tmp_path))
+            text = (first + b"".join(pieces)).decode()
+        digest = re.search(r"voila/static/([0-9a-f]{64})", text)[1]
+        named = ask(f"{server}voila/static/{digest}/voila.js")
+        unnamed = ask(f"{server}voila/static/voila.js")
+        forged = ask(f"{server}voila/static/{digest[::-1]}/voila.js")
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=LIMIT_S)
+    headline = re.search(r'<div class="headline">([^<]*)</div>', first.decode())[1]
+    assert html.unescape(headline).strip("\u2068\u2069") in log.read_text().splitlines()
+    assert first.count(b'<svg viewBox="0 0 1080') == 4  # the map and the timeline, each light and dark
+    assert started == 0
+    assert "immutable" in named.headers["Cache-Control"]
+    assert named.headers["Content-Encoding"] == "gzip"
+    assert "immutable" not in unnamed.headers.get("Cache-Control", "")
+    assert (named.text == unnamed.text, forged.ok) == (True, False)
