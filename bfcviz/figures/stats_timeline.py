@@ -7,6 +7,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bfcviz.events.origin import process_peak
+from bfcviz.events.process_memory import process_memory
 from bfcviz.figures import timelines
 from bfcviz.figures.fragmentation_timeline import TAB
 from bfcviz.figures.panel import Panel
@@ -56,6 +58,7 @@ def stats_panel(history: History, step: int | None, look: Look) -> Panel:
         _band(history, scale, "largest free chunk", "largest_free_chunk", theme.free.line, width=1.8),
         _peak(history, scale, theme),
         _limit(history, scale, theme),
+        _process(history, scale, theme),
         marks(history, without_phases(history), scale.reach, theme) | {"legend": 1},
         phases(history, scale.reach, theme) | {"legend": 1},
         failures(history, scale.divisor, theme) | {"legend": 1},
@@ -80,6 +83,7 @@ _DEFINITION: Final = (
     "<br>requested: requested_bytes_in_use, the requested bytes of these chunks"
     "<br>largest free chunk: a larger request fails or extends the pool"
     "<br>peak so far: the highest bytes_in_use since the first event<br>limit: the memory limit of the heap"
+    "<br>process: the resident set of the whole recorded process, sampled five times a second"
 )
 
 
@@ -101,6 +105,9 @@ def _scale(history: History) -> _Scale:
     # A limit far above the pool would flatten everything else: then only the legend shows it.
     limit = history.bytes_limit
     drawn = limit if limit is not None and limit <= 1.6 * top else None
+    process = process_memory(history.step_axis.trace.origin.details)
+    if process is not None and (most := float(process.num_bytes.max())) <= _MOST_ABOVE * top:
+        top = max(top, most)
     return _Scale(divisor, unit, 1.08 * max(top, float(drawn or 0)) / divisor, drawn)
 
 
@@ -163,6 +170,29 @@ def _limit(history: History, scale: _Scale, theme: Theme) -> dict[str, Any]:
         "line": {"color": theme.limit, "width": 1.5, "dash": "dashdot"},
         "hovertemplate": f"memory limit: {text}<extra></extra>",
     }
+
+
+_MOST_ABOVE: Final = 8
+"""Times the pool: a process that is larger would flatten the heap, so only the legend tells of it."""
+
+
+def _process(history: History, scale: _Scale, theme: Theme) -> dict[str, Any]:
+    """The memory of the whole process; where it was not sampled, a trace without points and name."""
+    details, series = history.step_axis.trace.origin.details, history.series
+    found, x, y, name = process_memory(details), np.zeros(0), np.zeros(0), ""
+    if found is not None and len(series):
+        most = int(found.num_bytes.max())
+        name = f"process, peak {format_bytes(max(process_peak(details) or 0, most))}"
+        if most > scale.reach * scale.divisor:
+            name += " (far above)"
+        else:
+            inside = (found.times >= series["time"][0]) & (found.times <= series["time"][-1])
+            steps = np.interp(found.times[inside], series["time"], series["step"])
+            x = history.step_axis.positions(steps, found.times[inside])
+            y = found.num_bytes[inside].astype(np.float64)
+    trace = _stepped(history, scale, name, x, y) | {"legend": 1}
+    trace["line"] |= {"color": theme.text, "width": 1.2, "dash": "dot"}
+    return trace if name else trace | _UNNAMED
 
 
 VIEW: Final = View(

@@ -352,8 +352,8 @@ _HEIGHTS: Final = {"map": 400, "stats": 190, "fragmentation": 150, "bins": 130, 
 """Pixels of a plot."""
 _FOOTS: Final = {"bins": 68}
 """Pixels below the last plot, where they are not `BELOW`: slanted ticks need more."""
-_KEPT: Final = {"stats": (7, 8, 9, 10)}
-"""Traces that no script fills: the limit, marks, phases, and failures."""
+_KEPT: Final = {"stats": (7, 8, 9, 10, 11)}
+"""Traces that no script fills: the limit, the process, marks, phases, and failures."""
 
 
 def _figures(model: Model, steps: tuple[int, int]) -> dict[str, Any]:

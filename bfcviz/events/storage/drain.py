@@ -22,6 +22,7 @@ from typing import Final
 import numpy as np
 
 from bfcviz.errors import FileError
+from bfcviz.events.process_memory import sample_process
 from bfcviz.events.schema import EVENT, Events
 from bfcviz.events.storage.block_codec import MOST_EVENTS, EventCodec
 from bfcviz.events.storage.blocks import BlockFile, Describe, event_section
@@ -138,7 +139,8 @@ _LOOK_S: Final = 0.2
 class FolderDrain:
     """Packs all long recordings in a folder in the background: those with more events than a block holds.
 
-    A recording that cannot be packed stays as it is; the program that writes it goes on.
+    A recording that cannot be packed stays as it is; the program that writes it goes on. Also samples the memory of the
+    processes that write.
 
     Args:
         folder: of `bfcviz record`: a recording itself, or one in each subfolder.
@@ -148,6 +150,7 @@ class FolderDrain:
     def __init__(self, folder: Path, make_describe: MakeDescribe) -> None:
         self._folder, self._make_describe = folder, make_describe
         self._drains: dict[Path, Drain | None] = {}  # None: it cannot be packed
+        self._processes: dict[Path, int | None] = {}  # None: not known, or it has ended
         self._has_ended = Event()
         self._thread = Thread(target=self._run, name="bfcviz-drain", daemon=True)
         self._thread.start()
@@ -166,6 +169,7 @@ class FolderDrain:
 
     def _look(self) -> None:
         for place in recordings_in(self._folder).values():
+            self._sample(place)
             try:
                 if place not in self._drains and _is_long(place):
                     self._drains[place] = None
@@ -174,6 +178,16 @@ class FolderDrain:
                     drain.step()
             except (FileError, OSError):
                 continue  # the disk is full, or the folder is gone: what is not packed stays as it is
+
+    def _sample(self, place: Path) -> None:
+        try:
+            if place not in self._processes:
+                found = read_origin(place).origin.details.get("process")
+                self._processes[place] = found if isinstance(found, int) else None
+            if (process := self._processes[place]) is not None:
+                sample_process(process, place)
+        except (FileError, OSError, ValueError, IndexError):
+            self._processes[place] = None  # it has ended, or runs where this process does not see it
 
 
 def _is_long(place: Path) -> bool:

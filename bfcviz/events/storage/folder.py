@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from io import FileIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,9 +20,9 @@ from bfcviz.events.event_source import BLOCK, ArraySource, Fault
 from bfcviz.events.labels import MAX_LABEL_BYTES, SHORTEST_LINE, Labels
 from bfcviz.events.log import EVENTS_FILE as EVENTS_FILE
 from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, Status, origin_from_json
+from bfcviz.events.process_memory import PROCESS_FILE, read_samples
 from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import EVENT, Events
-from bfcviz.events.storage.blocks import BlockFile
 from bfcviz.events.storage.files import (
     EARLIER,
     PRIVATE_FILE,
@@ -32,6 +32,9 @@ from bfcviz.events.storage.files import (
     read_small,
     reading,
 )
+
+if TYPE_CHECKING:
+    from bfcviz.events.storage.blocks import BlockFile
 
 # ------------------------------------------------------------------------------
 # A file lock that marks a recording in progress; the kernel releases it when the writer ends for any reason.
@@ -146,7 +149,7 @@ LAST_LOOK = 4096
 def files_of(folder: Path) -> list[Path]:
     """The files of a recording in the folder, in the order of their removal: the origin last."""
     parts = folder.glob(f".{ORIGIN_FILE}.*.partial")  # `replacing` was killed
-    names = (folder / name for name in (EVENTS_FILE, BLOCKS_FILE, LABELS_FILE, ORIGIN_FILE))
+    names = (folder / name for name in (PROCESS_FILE, EVENTS_FILE, BLOCKS_FILE, LABELS_FILE, ORIGIN_FILE))
     return [path for path in (*parts, *names) if path.is_symlink() or path.is_file()]
 
 
@@ -269,6 +272,10 @@ class FolderSource(ArraySource):
             0,
             np.zeros(0, EVENT),
         )  # the events read last, and the number of the first
+        self._sampled: tuple[int, dict[str, Any]] = (
+            0,
+            {},
+        )  # bytes of the samples' file, and the detail made of it
         self._label_bytes = 0  # of labels.jsonl read so far
         self._label_lines = 0
         self._missing_names = 0
@@ -322,6 +329,9 @@ class FolderSource(ArraySource):
     def _find_blocks(self) -> int:
         """Look for packed events; returns how many there are."""
         if self._blocks is None and (self.path / BLOCKS_FILE).is_file():
+            # A process that records may run in a Python without zstd, which blocks need.
+            from bfcviz.events.storage.blocks import BlockFile  # noqa: PLC0415
+
             self._blocks = BlockFile(self.path / BLOCKS_FILE)
         elif self._blocks is not None:
             self._blocks.refresh()
@@ -435,6 +445,16 @@ class FolderSource(ArraySource):
         many = f"{count} name{'s' * (count != 1)} missing"
         return (f"{LABELS_FILE} {self._bad_line}: {many}" if self._bad_line else f"{LABELS_FILE}: {many}",)
 
+    def _samples(self, origin: Origin) -> dict[str, Any]:
+        """The samples of the process, read again where there are more."""
+        try:
+            size = (self.path / PROCESS_FILE).stat().st_size
+        except OSError:
+            return {}
+        if size != self._sampled[0]:
+            self._sampled = size, read_samples(self.path, origin.details.get("started_ns"))
+        return self._sampled[1]
+
     def _update_origin(self, origin: Origin, events: int | None, left_over: int) -> None:
         """Set the status of the recording from its origin and from what was found."""
         status, reasons = origin.status, origin.reasons
@@ -446,7 +466,8 @@ class FolderSource(ArraySource):
         damage = (*self._label_damage(), *self._damage)
         if damage:
             status = Status.DEGRADED
-        self.origin = replace(origin, status=status, reasons=(*reasons, *damage))
+        details = {**origin.details, **self._samples(origin)}
+        self.origin = replace(origin, status=status, reasons=(*reasons, *damage), details=details)
 
 
 def _left_over(fd: int, start: int) -> int:

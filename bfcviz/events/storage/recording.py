@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from bfcviz._context_manager import Closing
@@ -22,7 +22,9 @@ from bfcviz.events.storage.folder import (
     find_end,
     remove_files,
 )
-from bfcviz.events.trace import Trace
+
+if TYPE_CHECKING:
+    from bfcviz.events.trace import Trace
 
 _MOST_FAILURES: Final = 1000  # each one writes the origin again
 
@@ -123,8 +125,11 @@ class Recording(Closing):
         """Keep a further fact about the run, a JSON value; `close` writes it."""
         self._origin = replace(self._origin, details={**self._origin.details, name: value})
 
-    def trace(self) -> Trace:
+    def trace(self) -> "Trace":
         """The trace of what was recorded so far, as another process would read it."""
+        # A process that records may run in a Python without zstd, which traces need.
+        from bfcviz.events.trace import Trace  # noqa: PLC0415
+
         return Trace.open(self.folder)
 
     def close(self) -> None:

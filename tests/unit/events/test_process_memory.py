@@ -1,0 +1,134 @@
+"""The memory of a recorded process: sampled from outside, read with the recording, drawn beside the heap."""
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import bfcviz
+from bfcviz.events.origin import Pool
+from bfcviz.events.process_memory import MOST_SAMPLES, PROCESS_FILE, process_memory, sample_process
+from bfcviz.events.storage.drain import FolderDrain
+from bfcviz.events.storage.folder import files_of
+from bfcviz.events.storage.recording import Recording
+from bfcviz.events.trace import Trace
+
+MiB = 1 << 20
+ROW = [("time_ns", "<i8"), ("resident_bytes", "<u8")]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A recording that began at 1,000 ns, of 100 allocations."""
+    with (
+        Recording(
+            tmp_path / "run", [Pool("numpy")], details={"started_ns": 1000, "process": os.getpid()}
+        ) as made,
+        bfcviz.BFCAllocator(
+            bfcviz.SimulatedSubAllocator(), 64 * MiB, log=made.log, labels=made.labels
+        ) as heap,
+    ):
+        for _ in range(100):
+            heap.allocate(65536)
+    return made.folder
+
+
+def write(folder, rows):
+    np.array(rows, ROW).tofile(folder / PROCESS_FILE)
+
+
+def test_this_process_is_sampled(folder):
+    sample_process(os.getpid(), folder)
+    sample_process(os.getpid(), folder)
+    found = process_memory(Trace.open(folder).origin.details)
+    assert len(found.times) == 2
+    assert (np.diff(found.times) >= 0).all()
+    assert (found.num_bytes > 10 * MiB).all()
+
+
+def test_a_process_that_is_gone_writes_nothing(folder):
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    with pytest.raises(OSError):
+        sample_process(child, folder)
+    assert not (folder / PROCESS_FILE).exists()
+
+
+def test_what_packs_a_recording_samples_its_process(folder):
+    drain = FolderDrain(folder, lambda _: lambda events: (b"", b""))
+    drain.end()
+    assert process_memory(Trace.open(folder).origin.details) is not None
+    assert folder / PROCESS_FILE in files_of(folder)  # so that --force removes it
+
+
+def test_times_are_those_of_events_and_a_saved_trace_keeps_them(folder, tmp_path):
+    write(folder, [(1000, 5 * MiB), (3000, 7 * MiB)])
+    for path in (
+        folder,
+        Trace.open(folder).save(tmp_path / "x.bfc"),
+        Trace.open(folder).save(tmp_path / "x.parquet"),
+    ):
+        found = process_memory(Trace.open(path).origin.details)
+        assert (found.times.tolist(), found.num_bytes.tolist()) == ([0, 2000], [5 * MiB, 7 * MiB])
+
+
+def test_of_many_samples_the_largest_of_each_part_are_kept(folder):
+    sizes = np.random.default_rng(1).integers(1, 1 << 40, 12_345)
+    write(folder, [(1000 + number, size) for number, size in enumerate(sizes.tolist())])
+    found = process_memory(Trace.open(folder).origin.details)
+    assert len(found.times) == MOST_SAMPLES
+    assert found.num_bytes.max() == sizes.max()
+    assert (found.num_bytes == sizes[found.times]).all()
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_are_samples_or_none(tmp_path_factory, data):
+    place = tmp_path_factory.mktemp("any")
+    with Recording(place / "run", [Pool("numpy")], details={"started_ns": 0}) as made:
+        pass
+    (made.folder / PROCESS_FILE).write_bytes(data)
+    found = process_memory(Trace.open(made.folder).origin.details)
+    assert found is None or (len(found.times) > 0 and (np.diff(found.times) >= 0).all())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        7,
+        {},
+        {"time_ns": [], "resident_bytes": []},
+        {"time_ns": [1, 2], "resident_bytes": [1]},
+        {"time_ns": [2, 1], "resident_bytes": [1, 1]},
+        {"time_ns": ["x"], "resident_bytes": [1]},
+        {"time_ns": [1], "resident_bytes": [-1]},
+        {"time_ns": [1 << 70], "resident_bytes": [1]},
+        {"time_ns": [[1]], "resident_bytes": [[1]]},
+        {"time_ns": [1] * (MOST_SAMPLES + 1), "resident_bytes": [1] * (MOST_SAMPLES + 1)},
+    ],
+)
+def test_samples_that_cannot_be_right_are_none(wrong):
+    assert process_memory({"process_memory": wrong}) is None
+
+
+def test_the_timeline_draws_the_process_beside_the_heap(folder):
+    trace = Trace.open(folder)
+    last = int(trace.read(len(trace) - 1, len(trace))["time"][0])
+    in_use = 100 * 65536
+    write(folder, [(1000, 2 * in_use), (1000 + last // 2, 3 * in_use), (1000 + last, 3 * in_use)])
+    figure = bfcviz.draw("stats_timeline", folder, 10, axis="time")
+    (line,) = [each for each in figure.data if (each.name or "").startswith("process")]
+    unit = max(each.y.max() for each in figure.data if each.name == "in use") / in_use
+    assert max(line.y) / unit == pytest.approx(3 * in_use, rel=1e-6)
+    assert figure.layout.yaxis.range[1] >= max(line.y)
+
+
+def test_a_process_far_larger_than_the_heap_does_not_flatten_it(folder):
+    write(folder, [(1001, 1 << 40), (1002, 1 << 40)])
+    figure = bfcviz.draw("stats_timeline", folder, 10)
+    (line,) = [each for each in figure.data if (each.name or "").startswith("process")]
+    assert "1.0 TiB" in line.name
+    assert len(line.y) == 0
