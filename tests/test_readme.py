@@ -72,6 +72,17 @@ def test_every_snippet_runs_and_leaves_what_it_promises(printed, place):
     assert len(printed) == len(BLOCKS)
 
 
+def test_run_again_the_snippet_shows_the_new_recording(tmp_path):
+    (text,) = re.findall(r"^```python\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    opened = []
+    with contextlib.chdir(tmp_path):
+        for _ in range(2):
+            session = {}
+            exec(compile(text, "README.md", "exec"), session)  # noqa: S102  our own text
+            opened.append(session["trace"].path.name)
+    assert opened == ["watched", "watched-2"]
+
+
 def test_every_output_shown_has_the_sizes_and_names_of_the_output(printed):
     found = [(out, *follower) for out, follower in zip(printed, [*BLOCKS[1:], ("", "")], strict=True) if out]
     assert [language for _, language, _ in found] == ["text"]

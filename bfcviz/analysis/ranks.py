@@ -597,11 +597,12 @@ class RankSet:
     def headline(self) -> str:
         """How many ranks there are, and how many of them ran out of memory."""
         known, failed = len(self.known), sum(bool(rank.failures) for rank in self.known)
-        what = (
-            f"{failed:,} of {counted(known, 'rank')} had a failed request"
-            if failed
-            else (f"no request failed in {counted(known, 'rank')}")
-        )
+        if len(self.ranks) == known == 1:  # a folder with one file, such as that of `record --on-oom`
+            what = "a request failed in its only file" if failed else "no request failed in its only file"
+        elif failed:
+            what = f"{failed:,} of {counted(known, 'rank')} had a failed request"
+        else:
+            what = f"no request failed in {counted(known, 'rank')}"
         killed = sum(not rank.ended for rank in self.known)
         parts = [what]
         if killed:

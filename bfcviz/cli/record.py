@@ -606,7 +606,7 @@ _FOLDER: Final = "run.bfc"
 _FLIGHT: Final = ("keep", "fragmentation", "growth")
 """Options of `bfcviz.flight_recorder`."""
 
-FLIGHT_FILES: Final = "[0-9][0-9]-*.bfc"
+FLIGHT_FILES: Final = "[0-9][0-9]*-*.bfc"
 FLIGHT_RECORDER: Final = "bfcviz.watching.flight_recorder"
 """The module whose `begin` the recorded process calls; it is imported only there."""
 

@@ -82,6 +82,14 @@ def test_a_summary_reads_the_index_and_not_all_events(name, tmp_path, monkeypatc
     assert rank_of(Trace.open(path), place, step="worst") == rank_of(trace, place, step="worst")
 
 
+def test_a_folder_with_one_file_is_not_told_as_a_rank(job):
+    for rank in (1, 2, 3):
+        (job / f"rank{rank}.parquet").unlink()
+    text = str(bfcviz.open_all(job))
+    assert "1 of 1" not in text
+    assert "1 rank" not in text.splitlines()[0]
+
+
 def test_an_executor_reads_the_files(job):
     with ProcessPoolExecutor(1, get_context("spawn")) as executor:
         found = bfcviz.open_all(job, executor=executor)
