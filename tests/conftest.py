@@ -1,4 +1,4 @@
-"""For all tests: Hypothesis without deadlines (machines are noisy); under CI half as many examples, always the same.
+"""For all tests: Hypothesis without deadlines (machines are noisy); under CI fewer examples, always the same.
 
 The tests also pass, more slowly, if bfcviz is not compiled; BFCVIZ_UNCOMPILED stops each process from warning about it.
 """
@@ -27,7 +27,7 @@ if find_spec("bfcviz._heap") is None:
     os.environ["BFCVIZ_UNCOMPILED"] = "1"
 
 settings.register_profile("bfcviz", deadline=None, print_blob=True)
-settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, max_examples=50)
+settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, max_examples=30)
 settings.load_profile("ci" if os.environ.get("CI") else "bfcviz")
 
 LONG = (

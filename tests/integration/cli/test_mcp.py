@@ -4,6 +4,7 @@ import asyncio
 import base64
 import shutil
 import sys
+from importlib.util import find_spec
 
 import pytest
 from integration.browser.lab import find_browser
@@ -16,13 +17,15 @@ from bfcviz.cli import mcp as command
 from bfcviz.errors import MissingExtra
 from bfcviz.events.log import EVENTS_FILE
 
-pytest.importorskip("mcp", reason="the SDK of the protocol is not installed: pip install 'bfcviz[mcp]'")
-from mcp import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
+pytestmark = pytest.mark.skipif(
+    find_spec("mcp") is None, reason="the SDK of the protocol is not installed: pip install 'bfcviz[mcp]'"
+)
 
 
 def answers(folder, *calls):
     """What a server of this folder answers: its tools, then the result of each call (name, arguments)."""
+    from mcp import Client  # noqa: PLC0415  takes seconds, which every process of the tests would spend
+    from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: PLC0415
 
     async def ask():
         server = StdioServerParameters(
