@@ -1,6 +1,8 @@
 """The plain Python modules behave like the compiled ones: a sample of the tests runs again, uncompiled.
 
 The sample holds the tests of modules that are compiled. The tests of threads, forks and leaks stay out: they test C.
+So do those of TensorFlow's behaviour: `properties/test_heap_uncompiled.py` and `packaging/test_wheel.py` hold the plain
+heap against the golden traces.
 """
 
 import pytest
@@ -13,7 +15,6 @@ SAMPLE = {
         *("test_memory_map.py", "test_queries.py", "test_page_ages.py", "test_trimming.py"),
         *("test_bfc.py", "test_deferred_merge.py", "test_sizes.py", "test_defects.py", "test_finalizer.py"),
         *("test_interrupts.py", "test_out_of_memory.py", "test_replay.py", "test_allocate_after_free.py"),
-        "test_tensorflow_behaviour.py",
     ),
     "events": (
         "test_labels.py",
