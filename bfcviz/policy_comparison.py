@@ -22,7 +22,7 @@ from bfcviz.whatif.comparison import (
 )
 from bfcviz.whatif.outcome import FirstDifference, Outcome
 from bfcviz.whatif.policy import Policy
-from bfcviz.whatif.policy_table import OwnRules, on_device, uncompared, usual_policies
+from bfcviz.whatif.policy_table import OwnRules, is_compared, on_device, usual_policies
 from bfcviz.whatif.replay import bytes_of, stream_of
 from bfcviz.whatif.requests import RequestStream
 
@@ -231,5 +231,5 @@ def _compared(result: PolicyResult, comparison: Comparison) -> "ComparedPolicy":
         stall_s=calls * comparison.call_cost_us / 1e6,
         role=_role(result),
         is_allocator=result.is_allocator,
-        is_compared=not uncompared([result.name]),
+        is_compared=is_compared(result.name) is not False,
     )

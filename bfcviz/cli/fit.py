@@ -10,7 +10,7 @@ from bfcviz.cli.common import add_request_arguments, asked_requests, search_cont
 from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import json_text, say
 from bfcviz.units import read_as
-from bfcviz.whatif.policy_table import POLICIES, on_device, policy_of, rules_to_fit
+from bfcviz.whatif.policy_table import POLICIES, is_compared, on_device, policy_of, rules_to_fit
 from bfcviz.whatif.replay import bytes_of
 from bfcviz.whatif.search.smallest_limit import GRANULE, SmallestLimit, limit_lines, smallest_limit
 
@@ -85,7 +85,10 @@ def limit_json(found: SmallestLimit) -> dict[str, Any]:
     """The result as one object; sizes in bytes, null for what is not known."""
     return {
         "limit_bytes": found.limit_bytes,
-        "limits_of_other_orders_bytes": list(found.other_limits),
+        "limits_of_other_orders_bytes": [
+            each.amount if each.fits else None
+            for each in (found.orders.found[1:] if found.orders is not None else ())
+        ],
         "next_smaller_bytes": found.next_smaller,
         "next_smaller_fails_at_event": found.fails_at_event,
         "next_smaller_fails_at_request": found.fails_at_request,
@@ -93,6 +96,7 @@ def limit_json(found: SmallestLimit) -> dict[str, Any]:
         "failed_label": found.failed_label,
         "policy": found.policy,
         "options": dict(found.options),
+        "compared_with_a_real_allocator": is_compared(found.policy),
         "lower_bound_bytes": found.lower_bound,
         "added_bytes": found.added,
         "tried": [{"limit_bytes": each.limit, "fits": each.fits} for each in found.tried],

@@ -10,7 +10,7 @@ from bfcviz.cli.common import search_control, writable
 from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import json_text, say
 from bfcviz.units import read_as
-from bfcviz.whatif.policy_table import POLICIES, USUAL, policy_of
+from bfcviz.whatif.policy_table import POLICIES, USUAL, is_compared, policy_of
 from bfcviz.whatif.sweep.point import SweepLimit
 from bfcviz.whatif.sweep.sweep import SweepProgress, SweepResults, sweep
 
@@ -107,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json_text(sweep_json(found)))
     else:
-        say(*str(found).splitlines())
+        say(*str(found).splitlines(), whole=True)  # a table
     if replaces and not found.has_numbers:
         say(f"{out}: the earlier results are kept, for no point has numbers", file=sys.stderr)
     if not found.complete:
@@ -131,6 +131,7 @@ def sweep_json(found: SweepResults) -> dict[str, Any]:
     """The results as one object; sizes in bytes, null for what is not known."""
     return {
         "points": found.to_arrow().to_pylist(),
+        "compared_with_a_real_allocator": {point.policy: is_compared(point.policy) for point in found.points},
         "asked": found.asked,
         "complete": found.complete,
         "reason": found.reason or None,

@@ -12,6 +12,7 @@ from bfcviz.cli.common import (
     search_control,
 )
 from bfcviz.terminal import json_text, say
+from bfcviz.whatif.policy_table import is_compared
 from bfcviz.whatif.search.trial import Trial
 from bfcviz.whatif.search.tune import Tuned, tune, tuned_lines
 
@@ -50,10 +51,15 @@ def tuned_json(found: Tuned) -> dict[str, Any]:
     return {
         "line": found.line or None,
         "limit_bytes": found.limit,
-        "rules_of_the_job": {"policy": found.own.text, "why": found.own.why},
+        "rules_of_the_job": {"policy": found.own.text, "why": found.own.why} if found.own.role else None,
+        "why_not_served": found.why_not or None,
+        "graph_pools": None if found.graph_pools is None else found.graph_pools._asdict(),
         "now": _numbers(found.now),
         "proposed": _numbers(found.best),
         "proposed_for_newest": _numbers(found.newest),
+        "compared_with_a_real_allocator": is_compared(
+            found.best.policy if found.best is not None else found.own.policy.name
+        ),
         "settings_tried": found.tried,
         "failed_requests_left_out": found.failed,
         "failed_requests_would_fit": found.failed_fit,

@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json_text(comparison_json(found)))
     else:
         text = comparison_text(found.comparison, explain=arguments.explain)
-        say(*text.splitlines(), *action_lines(found, arguments.file))
+        say(*text.splitlines(), *action_lines(found, arguments.file), whole=True)  # a table
     if out is not None:
         _write(found, out, arguments)
     if not found.comparison.complete:

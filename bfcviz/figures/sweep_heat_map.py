@@ -16,6 +16,7 @@ from bfcviz.figures.text import LONGEST, exact_bytes, harmless
 from bfcviz.figures.theme import Theme, mixed
 from bfcviz.figures.view_options import PLAIN, Look
 from bfcviz.units import format_bytes
+from bfcviz.whatif.policy_table import uncompared
 
 MOST_ROWS: Final = 40
 MOST_COLUMNS: Final = 24
@@ -183,6 +184,7 @@ def _panel(
     cells: Sequence[_Cell], rows: Sequence[str], columns: Sequence[str], about: tuple[str, str], theme: Theme
 ) -> Panel:
     title, caption = about
+    caption += "".join(f"; {harmless(text)}" for text in uncompared([*rows, *columns]))
     if len(rows) > MOST_ROWS:
         caption += f"; the first {MOST_ROWS} of {len(rows):,} rows"
     if len(columns) > MOST_COLUMNS:

@@ -20,7 +20,8 @@ from bfcviz.formats.messages import Message, Number, Role, SettingWords
 #     variable                        means
 #     XLA_PYTHON_CLIENT_PREALLOCATE   false, False, 0: the pool grows; otherwise the share is taken at once
 #     XLA_CLIENT_MEM_FRACTION         the share of the device's memory; the default is 0.75
-#     XLA_PYTHON_CLIENT_MEM_FRACTION  the same, the only name in old versions
+#     XLA_PYTHON_CLIENT_MEM_FRACTION  the same, the only name in old versions; newer ones also take 0.75+ and
+#                                     0.75-0.85: a partitioned pool grows to the whole device, or to 0.85 of it
 #     XLA_PYTHON_CLIENT_ALLOCATOR     `default` and `bfc`: a BFC heap; the others are not
 #     TF_FORCE_UNIFIED_MEMORY         1, true: memory is unified, and the share may be above 1
 
@@ -94,8 +95,11 @@ def _check_allocator(kind: str) -> None:
 def _fraction(name: str, text: str, *, unified: bool) -> float:
     if not text:
         return DEFAULT_FRACTION
+    share = re.fullmatch(
+        r"([^+-]+)(\+|-[^+-]+)", text.strip()
+    )  # the second part says how far the pool may grow
     try:
-        fraction = float(text)
+        fraction = float(share[1] if share and "e" not in text.lower() else text)
     except ValueError:
         fraction = float("nan")
     if not 0 < fraction < float("inf"):

@@ -27,14 +27,14 @@ from bfcviz.whatif.policy_table import (
     BOUNDS,
     GROWING_BFC,
     PLANS,
-    TIES,
     OwnRules,
+    is_compared,
     policy_of,
     policy_text,
-    tied,
     uncompared,
 )
 from bfcviz.whatif.requests import MARK, RequestStream
+from bfcviz.whatif.ties import InOrder, Orders, in_orders
 
 if TYPE_CHECKING:
     from pyarrow import Table
@@ -77,7 +77,7 @@ class PolicyResult:
         message: why it cannot; empty if it can.
         kind: an allocator; a plan of `PLANS`; or a lower bound of `BOUNDS`.
         role: `as recorded` or `own rules` for the heap of the trace itself; else empty.
-        tied: the outcomes where ties between equal free blocks are decided otherwise; none where that changes nothing.
+        orders: peak pool and whether it fits, where ties between equal free blocks are decided otherwise.
     """
 
     name: str
@@ -85,7 +85,7 @@ class PolicyResult:
     message: str = ""
     kind: Kind = "allocator"
     role: str = ""
-    tied: tuple[Outcome, ...] = ()
+    orders: Orders | None = None
 
     @property
     def is_allocator(self) -> bool:
@@ -162,7 +162,10 @@ class Comparison:
         raise InvalidRequest(f"no policy {name!r} was compared; there are: {names}")
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One row a policy; sizes in bytes, shares from 0 to 1; None: not known, or no such moment."""
+        """One row a policy; sizes in bytes, shares from 0 to 1; None: not known, or no such moment.
+
+        `compared`: whether the rules were compared with those of the real allocator; None: a plan, a bound or your own.
+        """
         return [dict.fromkeys(_COLUMNS) | self._row(result) for result in self.results]
 
     def to_arrow(self) -> "Table":
@@ -212,7 +215,7 @@ class Comparison:
     def _row(self, result: PolicyResult) -> dict[str, Any]:
         outcome, request = result.outcome, result.failed_request
         row: dict[str, Any] = {"policy": result.name, "kind": result.kind, "message": result.message}
-        row["role"] = result.role
+        row |= {"role": result.role, "compared": is_compared(result.name)}
         if outcome is None:
             return row
         calls = outcome.driver_calls
@@ -255,6 +258,7 @@ class Comparison:
 
 _COLUMNS: Final[dict[str, str]] = {
     **dict.fromkeys(("policy", "role", "kind", "message"), "string"),
+    "compared": "bool_",
     "limit": "int64",
     "fits": "bool_",
     **dict.fromkeys(("requests_served", "peak_reserved", "peak_in_use"), "int64"),
@@ -348,14 +352,22 @@ def _result(asked: _Asked, stream: RequestStream) -> PolicyResult:
         # Under a limit, a plan or bound would say only what it has served before its first failure.
         limit = asked.limit if is_allocator else None
         outcome = asked.policy.serve(stream, limit, record=record, stop_at_failure=True)
-        others = tuple(
-            each.serve(stream, limit, stop_at_failure=True) for each in tied(asked.policy, len(stream))
+        orders = in_orders(
+            asked.policy,
+            InOrder(outcome.fits, outcome.peak_reserved),
+            lambda rules: _peak_of(rules, stream, limit),
+            requests=len(stream),
         )
-        return PolicyResult(asked.name, outcome, kind=kind, role=asked.role, tied=others)
+        return PolicyResult(asked.name, outcome, kind=kind, role=asked.role, orders=orders)
     except BfcvizError as error:
         return PolicyResult(asked.name, None, str(error), kind, asked.role)
     except Exception as error:  # noqa: BLE001  policies of users may raise anything
         return PolicyResult(asked.name, None, f"{type(error).__name__}: {error}", kind, asked.role)
+
+
+def _peak_of(rules: Policy, stream: RequestStream, limit: int | None) -> InOrder:
+    found = rules.serve(stream, limit, stop_at_failure=True)
+    return InOrder(found.fits, found.peak_reserved)
 
 
 def _external(free: FreeMemory | None) -> float | None:
@@ -552,16 +564,16 @@ def remarks(comparison: Comparison) -> list[str]:
 
 def _range_of_orders(result: PolicyResult) -> str:
     """What ties between equal free blocks change; empty: nothing."""
-    if result.outcome is None:
+    orders, outcome = result.orders, result.outcome
+    if orders is None or outcome is None or not orders.decide:
         return ""
-    outcomes = (result.outcome, *result.tied)
-    peaks, fitting = [each.peak_reserved for each in outcomes], sum(each.fits for each in outcomes)
-    if len(set(peaks)) == 1 and fitting in (0, len(outcomes)):
-        return ""
-    fits = "" if fitting in (0, len(outcomes)) else f"; it fits with {fitting} of {len(outcomes)} orders"
+    # A margin reaches neither below what the requests need nor above the limit.
+    least = max(orders.least, outcome.peak_in_use if outcome.fits else 0)
+    most = orders.most if outcome.limit is None else min(orders.most, outcome.limit)
+    fits = f"; it fits with {orders.fitting} of them" if 0 < orders.fitting < orders.tried else ""
     return (
-        f"{result.title}: peak pool {format_bytes(min(peaks))} to {format_bytes(max(peaks))}: "
-        f"{TIES[result.outcome.policy].by} decides between free blocks of one size{fits}"
+        f"{result.title}: peak pool {format_bytes(least)} to {format_bytes(most)}: {orders.by} decides between free "
+        f"blocks of one size; {orders.tried} orders tried, and a margin{fits}"
     )
 
 

@@ -1,6 +1,5 @@
 """What no allocator is, as policies beside real rules: a lower bound, and a plan of offsets for known lifetimes."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -166,14 +165,18 @@ def kept_plan(stream: RequestStream, seconds: float = SECONDS) -> PackingPlan:
     return plan
 
 
+MOST_SECONDS: Final = 1e9
+"""31 years: a search cannot take longer."""
+
+
 def check_seconds(seconds: float) -> None:
     """Refuse a duration that no search can have.
 
     Raises:
-        InvalidRequest: it is below 0, or not finite.
+        InvalidRequest: it is below 0, above `MOST_SECONDS`, or not a number.
     """
-    if not (math.isfinite(seconds) and seconds >= 0):
-        raise InvalidRequest(f"the search takes {seconds:g} seconds; give a finite number, 0 or more")
+    if not 0 <= seconds <= MOST_SECONDS:
+        raise InvalidRequest(f"the search takes {seconds:g} seconds; give 0 to {MOST_SECONDS:,.0f}")
 
 
 def pack(

@@ -166,8 +166,9 @@ class PoolPolicy:
         checked_limit(limit)
         granted = NO_LIMIT if limit is None else limit
         driver = DriverMemory(granted)
+        driver.keeps_calls = record
         pool, columns = self.make(driver, **self.options), _RequestColumns.of(stream)
-        stop = _served(pool, columns, stop_at_failure=stop_at_failure, keep_calls=record)
+        stop = _served(pool, columns, stop_at_failure=stop_at_failure)
         trace = None
         if record:
             again = self.make(DriverMemory(granted), **self.options)
@@ -231,14 +232,12 @@ class _RequestColumns:
         return tuple(map(memoryview, columns))
 
 
-def _served(pool: SimulatedPool, columns: _RequestColumns, *, stop_at_failure: bool, keep_calls: bool) -> int:
+def _served(pool: SimulatedPool, columns: _RequestColumns, *, stop_at_failure: bool) -> int:
     """Serve all requests; returns the index after the last one that was served."""
     start, n = 0, len(columns.rows)
     while start < n:
         stop = min(start + BATCH, n)
         served = start + serve_requests(pool, 0, stop - start, stop_at_failure, *columns.views(start, stop))
-        if not keep_calls:
-            pool.driver.calls.clear()
         start = served
         if served < stop or (stop_at_failure and _failed(columns, served - 1)):
             break

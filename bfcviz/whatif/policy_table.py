@@ -46,13 +46,14 @@ MEANINGS: Final[Mapping[str, str]] = {
     "garbage_collection_threshold": "share of the limit above which old segments are returned; 0: none is",
     "device": "bytes of the device: the limit is then that of set_per_process_memory_fraction; none: the limit is that "
     "of the device",
-    "addresses": "of new segments: ascending, descending, or shuffled1 to shuffled9; of free blocks of one size the "
-    "lowest is taken",
+    "addresses": "of new segments: ascending, descending; lowest or highest: those of returned segments first; or "
+    "shuffled1 to shuffled256; of free blocks of one size the lowest is taken",
     "max_non_split_rounding": "a block that is not split serves requests that leave less of it (PyTorch 2.6); "
     "none: large_segment_size",
     "large_segment_size": "bytes of a segment for requests of 1 to 10 MiB; of what expandable ones map (PyTorch 2.11)",
     "ties": "of free chunks of one size, 0: the lowest address; else any, chosen by this seed",
     "seconds": "how long a plan below the greedy ones is searched at most",
+    "initial_pool_size": "bytes that are asked for at the start; 0: the first request decides",
     "unit": "sizes are rounded up to a multiple of this",
     "release_threshold": "bytes that the pool keeps; none: all",
     "reuse_across_streams": "a block that one stream freed may serve another",
@@ -75,6 +76,8 @@ XLA_MEANINGS: Final[Mapping[str, str]] = {
     "lower_gap_split": "of the central gap for the lower end: bfc, or exact",
     "upper_gap_split": "of the central gap for the upper end: bfc, or exact",
     "fragmentation_fraction": MEANINGS["fragmentation_fraction"],
+    "preallocated": "bytes taken at the start; with collectives=lower the upper end lets the pool grow to the limit, "
+    "as with XLA_PYTHON_CLIENT_MEM_FRACTION=0.75+; none: the whole limit",
 }
 
 
@@ -154,6 +157,11 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
     "exact_size": PolicyEntry(
         "a pool that reuses only blocks of the same size", ("exact_size", "ExactSizePool"), {"unit": 512}
     ),
+    "rmm_pool": PolicyEntry(
+        "RMM's PoolMemoryResource: best fit in a pool that doubles",
+        ("rmm_pool", "RmmPool"),
+        {"initial_pool_size": 0},
+    ),
     "stream_ordered": PolicyEntry(
         "the driver's pool of cudaMallocAsync; its rules are not public, its segments of 32 MiB are assumed",
         ("stream_ordered", "StreamOrderedPool"),
@@ -213,43 +221,14 @@ def on_device(policy: str | Policy, device: int | None) -> Policy:
     return policy_of(made.name, **{**made.options, "device": device}) if is_of_table(made) else made
 
 
-class Ties(NamedTuple):
-    """Who decides between free blocks of one size, where the requests do not.
-
-    Attributes:
-        by: what decides, in a few words of the singular.
-        orders: options of the policy with which it may decide otherwise than by default.
-    """
-
-    by: str
-    orders: tuple[Mapping[str, Any], ...]
-
-
-TIES: Final[Mapping[str, Ties]] = {
-    "torch": Ties(
-        "the order of the driver's addresses",
-        tuple({"addresses": order} for order in ("descending", "shuffled1", "shuffled2")),
-    ),
-    "cupy": Ties("the order of CuPy's chunk objects", tuple({"ties": seed} for seed in range(1, 17))),
-}
-"""By policy."""
-
-MOST_TIED: Final = 1_000_000
-"""Requests that the other orders of a stream serve together; one order is always tried."""
-
-
-def tied(policy: Policy, requests: int) -> tuple[Policy, ...]:
-    """The policy with other orders of `TIES`; none where that changes nothing, or the order is given.
+def is_compared(name: str) -> bool | None:
+    """Whether the outcomes of these rules were compared with those of the real allocator; None: no rules of one.
 
     Args:
-        policy: the rules.
-        requests: that each order will serve; the more, the fewer orders.
+        name: of the policy, with or without its options.
     """
-    orders = TIES[policy.name].orders if policy.name in TIES else ()
-    if any(key in policy.options for order in orders for key in order) or not is_of_table(policy):
-        return ()
-    tried = orders[: max(MOST_TIED // max(requests, 1), 1)]
-    return tuple(policy_of(policy.name, **policy.options, **order) for order in tried)
+    name = name.partition(":")[0]
+    return POLICIES[name].compared if name in POLICIES and name not in (*PLANS, *BOUNDS) else None
 
 
 def uncompared(names: Iterable[str]) -> list[str]:
@@ -259,8 +238,7 @@ def uncompared(names: Iterable[str]) -> list[str]:
         names: of the policies, with or without their options.
     """
     named = dict.fromkeys(name.partition(":")[0] for name in names)
-    known = [name for name in named if name in POLICIES and name not in (*PLANS, *BOUNDS)]
-    alone = [name for name in known if not POLICIES[name].compared]
+    alone = [name for name in named if is_compared(name) is False]
     return [f"not compared with a real allocator: {', '.join(alone)}"] if alone else []
 
 

@@ -43,7 +43,7 @@ class DriverCall(NamedTuple):
 
 
 class DriverMemory:
-    """Grants segments of a simulated address space; addresses are never used again.
+    """Grants segments of a simulated address space; two that are granted at one time are never adjacent.
 
     Args:
         limit: the most that can be granted at one time, in bytes.
@@ -55,7 +55,10 @@ class DriverMemory:
         order: of new ranges: 0: each lies above those before; -1: below; 1 and more: in an order without a pattern,
             which this number makes. A pool sets it before its first request. Drivers give addresses in an order of
             their own, and allocators choose by address among free blocks of one size.
+        reuses: whether the addresses of returned segments are used again, with order 0 the lowest that suffice, with
+            -1 the highest; else no address is. A pool sets it with the order.
         ranges: the first address of each range of addresses that was reserved, in order; segments have one each.
+        keeps_calls: whether `calls` gets them.
         calls: granted and released segments in order; who reads them may clear the list.
     """
 
@@ -66,13 +69,22 @@ class DriverMemory:
         self.refusals = 0
         self.releases = 0
         self.order = 0
+        self.reuses = False
         self.ranges: list[int] = []
+        self.keeps_calls = True
         self.calls: list[DriverCall] = []
         self._top = FIRST_SEGMENT
         self._bottom = LAST_SEGMENT
+        self._holes = (
+            FreeBlocks()
+        )  # addresses of returned segments; with order -1 counted from `LAST_SEGMENT` down
 
     def reserve(self, num_bytes: int) -> int:
         """Addresses for `num_bytes` without memory."""
+        if self.reuses:
+            address = self._lowest_hole(num_bytes)
+            self.ranges.append(address)
+            return address
         whole = (num_bytes + SEGMENT_ALIGNMENT - 1) // SEGMENT_ALIGNMENT * SEGMENT_ALIGNMENT + SEGMENT_GAP
         if self.order > 0 and whole <= SHUFFLED_STEP and len(self.ranges) < ORDER_PRIME:
             place = (len(self.ranges) + 1) * (self.order * ORDER_FACTOR % ORDER_PRIME) % ORDER_PRIME
@@ -103,9 +115,28 @@ class DriverMemory:
 
     def release(self, address: int, num_bytes: int) -> None:
         """Return a segment, or the memory of mapped addresses."""
+        if self.reuses:
+            low = self._mirrored(address, num_bytes)
+            self._holes.add_merged(low, num_bytes + SEGMENT_ALIGNMENT)
         self.releases += 1
         self.reserved -= num_bytes
-        self.calls.append(DriverCall(address, -num_bytes, False))
+        if self.keeps_calls:
+            self.calls.append(DriverCall(address, -num_bytes, False))
+
+    def _lowest_hole(self, num_bytes: int) -> int:
+        """The first addresses for a segment that no segment has, with a gap after them."""
+        whole = num_bytes + SEGMENT_ALIGNMENT
+        low = self._holes.first_fit(whole)
+        if low:
+            self._holes.take_front(low, whole)
+        else:
+            low = self._top
+            self._top += whole
+        return self._mirrored(low, num_bytes)
+
+    def _mirrored(self, address: int, num_bytes: int) -> int:
+        """The address itself; with falling ones, where the segment lies if the address space is turned round."""
+        return address if self.order == 0 else LAST_SEGMENT - address - num_bytes
 
     def _fits(self, num_bytes: int) -> bool:
         fits = num_bytes < native.MAX_REQUEST and self.reserved + num_bytes <= self.limit
@@ -115,7 +146,8 @@ class DriverMemory:
     def _granted(self, address: int, num_bytes: int, join: bool) -> None:
         self.grants += 1
         self.reserved += num_bytes
-        self.calls.append(DriverCall(address, num_bytes, join))
+        if self.keeps_calls:
+            self.calls.append(DriverCall(address, num_bytes, join))
 
 
 # ------------------------------------------------------------------------------

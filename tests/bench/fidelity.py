@@ -32,8 +32,9 @@ import numpy as np
 
 from bfcviz.events.labels import Labels
 from bfcviz.whatif.policy import NO_LIMIT
-from bfcviz.whatif.policy_table import POLICIES, policy_of, policy_text, tied, uncompared
+from bfcviz.whatif.policy_table import POLICIES, policy_of, policy_text, uncompared
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream
+from bfcviz.whatif.ties import InOrder, in_orders
 
 KiB, MiB = 1 << 10, 1 << 20
 SHARES = (None, 1.0, 0.97, 0.9, 0.8, 0.65)
@@ -222,28 +223,29 @@ class Run:
 
 def compared(title, name, stream, *, text, limit, real) -> Run:
     """The run of a policy beside that of the real allocator."""
-    policy = policy_of(text)
-    outcomes = [each.serve(stream, limit) for each in (policy, *tied(policy, len(stream)))]
-    n = len(real.ok)
+    policy, n = policy_of(text), len(real.ok)
     asked = (stream.rows["kind"][:n] == ALLOCATE) & (stream.rows["size"][:n] > 0)
-    peaks = [int(outcome.reserved[:n].max(initial=0)) for outcome in outcomes]
-    served = [bool((outcome.address[:n][asked] != 0).all()) for outcome in outcomes]
+    outcome = policy.serve(stream, limit)
+
+    def measured(found) -> InOrder:
+        return InOrder(bool((found.address[:n][asked] != 0).all()), int(found.reserved[:n].max(initial=0)))
+
+    orders = in_orders(
+        policy, measured(outcome), lambda rules: measured(rules.serve(stream, limit)), requests=n
+    )
     peak, fits = int(real.reserved.max(initial=0)), bool(real.ok[asked].all())
-    best, first = outcomes[0], -1
-    for outcome in outcomes:
-        differs = (outcome.reserved[:n].astype(np.int64) != real.reserved) | (
-            outcome.in_use[:n].astype(np.int64) != real.in_use
-        )
-        differs |= asked & ((outcome.address[:n] != 0) != real.ok)
-        if outcome is best:
-            first = int(differs.argmax()) if differs.any() else -1
+    differs = (outcome.reserved[:n].astype(np.int64) != real.reserved) | (
+        outcome.in_use[:n].astype(np.int64) != real.in_use
+    )
+    differs |= asked & ((outcome.address[:n] != 0) != real.ok)
+    first = int(differs.argmax()) if differs.any() else -1
     return Run(
         title,
         name,
         limit,
         exact=first < 0,
-        error=abs(peaks[0] - peak) / max(peak, 1),
-        in_range=min(peaks) <= peak <= max(peaks) and fits in served,
+        error=abs(orders.found[0].amount - peak) / max(peak, 1),
+        in_range=orders.least <= peak <= orders.most and fits in {each.fits for each in orders.found},
         first=first,
     )
 

@@ -4,9 +4,12 @@ The simplest cache over a slow driver, and the bad case for lengths that vary: a
 comes back. All free blocks are returned before a request fails.
 """
 
-from bisect import insort
+from heapq import heappop, heappush
 
-from bfcviz.whatif.simulation import DriverMemory, SimulatedPool
+from bfcviz.whatif.simulation import AddressTable, DriverMemory, SimulatedPool
+
+STREAM_BITS = 16
+"""Of a key: the size, then the stream."""
 
 
 class ExactSizePool(SimulatedPool):
@@ -20,21 +23,21 @@ class ExactSizePool(SimulatedPool):
     def __init__(self, driver: DriverMemory, unit: int = 512) -> None:
         SimulatedPool.__init__(self, driver)
         self._unit = unit
-        self._free: dict[tuple[int, int], list[int]] = {}  # by size and stream
-        self._sizes: list[tuple[int, int]] = []  # the keys of the same, ascending
-        self._largest = 0
-        self._is_largest_known = True
-        self._streams: dict[int, int] = {}  # of the blocks in use, by address
+        self._last_freed = AddressTable()  # of the free blocks of each key, the address of the last freed one
+        self._freed_before = AddressTable()  # the address of the free block of the same key freed before each
+        self._keys: list[
+            int
+        ] = []  # a heap, the largest first: each key that has a block, and some that had one
+        self._heaped = AddressTable()  # the keys in it
+        self._streams = AddressTable()  # of the blocks in use, by address, plus 1
 
     def allocate(self, size: int, stream: int) -> int:
         """The address of a block; 0 if the memory does not suffice after all free blocks were returned."""
         rounded = (size + self._unit - 1) // self._unit * self._unit
-        key = (rounded, stream)
-        same = self._free.get(key)
-        if same:
-            address = same.pop()
-            if rounded == self._largest:
-                self._is_largest_known = False
+        key = (rounded << STREAM_BITS) + stream
+        address = self._last_freed.find(key)
+        if address:
+            self._take(key, address)
         else:
             address = self.driver.grant(rounded)
             if address == 0:
@@ -42,36 +45,45 @@ class ExactSizePool(SimulatedPool):
                 address = self.driver.grant(rounded)
             if address == 0:
                 return 0
-        self._streams[address] = stream
+        self._streams.put(address, stream + 1)
         self.occupy(address, rounded)
         return address
 
     def free(self, address: int) -> None:
         """Free the block at `address`: it waits for a request of its size."""
-        size = self.vacate(address)
-        key = (size, self._streams.pop(address))
-        self._largest = max(self._largest, size)
-        same = self._free.get(key)
-        if same is None:
-            self._free[key] = [address]
-            insort(self._sizes, key)
-        else:
-            same.append(address)
+        key = (self.vacate(address) << STREAM_BITS) + self._streams.take(address) - 1
+        before = self._last_freed.find(key)
+        if before:
+            self._freed_before.put(address, before)
+        elif self._heaped.find(key) == 0:
+            self._heaped.put(key, 1)
+            heappush(self._keys, -key)
+        self._last_freed.put(key, address)
 
     def largest_free(self) -> int:
         """Bytes of the largest free block; 0 if there is none."""
-        if not self._is_largest_known:
-            while self._sizes and not self._free[self._sizes[len(self._sizes) - 1]]:
-                del self._free[self._sizes.pop()]
-            self._largest = self._sizes[len(self._sizes) - 1][0] if self._sizes else 0
-            self._is_largest_known = True
-        return self._largest
+        while self._keys:
+            key = -self._keys[0]
+            if self._last_freed.find(key):
+                return key >> STREAM_BITS
+            heappop(self._keys)
+            self._heaped.take(key)
+        return 0
+
+    def _take(self, key: int, address: int) -> None:
+        """Remove the free block of a key that was freed last."""
+        before = self._freed_before.take(address)
+        if before:
+            self._last_freed.put(key, before)
+        else:
+            self._last_freed.take(key)
 
     def _release_all(self) -> None:
-        for key, same in self._free.items():
-            for address in same:
-                self.driver.release(address, key[0])
-        self._free.clear()
-        self._sizes.clear()
-        self._largest = 0
-        self._is_largest_known = True
+        for key in self._last_freed.addresses():
+            address = self._last_freed.find(key)
+            while address:
+                self.driver.release(address, key >> STREAM_BITS)
+                address = self._freed_before.take(address)
+        self._last_freed = AddressTable()
+        self._heaped = AddressTable()
+        self._keys = []

@@ -140,8 +140,14 @@ class ExpandableSegments:
 
 NEVER_SPLIT = 1 << 62
 SIGNED_BITS = 63
-ORDERS = {"ascending": 0, "descending": -1} | {f"shuffled{seed}": seed for seed in range(1, 10)}
+MOST_SHUFFLED = 256
+ORDERS = {"ascending": 0, "descending": -1, "lowest": 0, "highest": -1} | {
+    f"shuffled{seed}": seed for seed in range(1, MOST_SHUFFLED + 1)
+}
 """In which a driver can give addresses, as `DriverMemory.order`: which one it does is not public."""
+
+REUSING = frozenset({"lowest", "highest"})
+"""The orders in which the addresses of returned segments are used again."""
 
 
 class TorchCache:
@@ -178,8 +184,8 @@ class TorchCachingPool(SimulatedPool):
             in effect only after `set_per_process_memory_fraction`, which can be 1.
         device: bytes of the device's memory; the limit of the driver is then that of
             `set_per_process_memory_fraction`. None: the limit is that of the device.
-        addresses: of new segments: ascending, descending, or shuffled1 to shuffled9; among free blocks of one size the
-            lowest is taken.
+        addresses: of new segments: ascending, descending; lowest or highest: those of returned segments first; or
+            shuffled1 to shuffled256. Among free blocks of one size the lowest is taken.
         max_non_split_rounding: a block that is not split serves requests that leave less than this of it; None: less
             than `large_segment_size`. Since PyTorch 2.6.
         large_segment_size: bytes of a segment for large requests below 10 MiB, and of what an expandable segment maps
@@ -201,8 +207,14 @@ class TorchCachingPool(SimulatedPool):
     ) -> None:
         SimulatedPool.__init__(self, driver)
         if addresses not in ORDERS:
-            raise InvalidRequest(f"addresses is {addresses!r}; give {' or '.join(ORDERS)}")
+            raise InvalidRequest(
+                f"addresses is {addresses!r}; give {', '.join(list(ORDERS)[:4])}, or shuffled1 to "
+                f"shuffled{MOST_SHUFFLED}"
+            )
         driver.order = ORDERS[addresses]
+        driver.reuses = (
+            addresses in REUSING and not expandable_segments
+        )  # these keep theirs while they are unmapped
         for name, size in (
             ("max_split_size", max_split_size),
             ("max_non_split_rounding", max_non_split_rounding),

@@ -20,6 +20,10 @@ cdef class XLAPool(SimulatedPool):
     cdef i64 _gap
     cdef i64 _gap_size
     cdef bint _is_granted
+    cdef i64 _preallocated
+    cdef i64 _lower_stop
+    cdef i64 _stop
+    cdef i64 _growth
 
     @cython.locals(at=i64, upper=cython.bint, rounded=i64, holes=FreeBlocks, hole=i64, from_gap=cython.bint, whole=i64, alignment=i64)
     cpdef i64 allocate(self, i64 size, int stream) except -1
@@ -28,6 +32,9 @@ cdef class XLAPool(SimulatedPool):
     cdef i64 largest_free(self) except -1
     @cython.locals(room=i64)
     cdef object _grant(self, i64 rounded)
+    cdef bint _gap_has(self, i64 rounded, i64 alignment, i64 stop) noexcept
+    @cython.locals(room=i64, hole=i64, first=i64, needed=i64, size=i64)
+    cdef bint _extend(self, i64 rounded, i64 alignment) except -1
     @cython.locals(padding=i64, address=i64)
     cdef i64 _from_low_end(self, i64 hole, i64 whole, i64 rounded, bint from_gap) except -1
     @cython.locals(is_exact=cython.bint, address=i64, first=i64, alignment=i64)

@@ -10,17 +10,27 @@ freed block at the border of its end joins the gap, with the hole beside it.
 
 Source: openxla/xla, commit 00df9eefeb54, xla/tsl/framework/bfc_allocator.h and .cc: `Options`, `FindTaggedChunkPtr`,
 `FindChunkPtrInCentralGap`, `AllocateChunkFromLowEnd`, `AllocateChunkFromHighEnd`, `ReturnBoundaryChunkToGap`. Assumed:
-no timestamps, no garbage collection (one region is never released), no growth, one alignment for all requests of an
-end, and an address range that begins at a multiple of 2 MiB.
+no timestamps, no garbage collection (one region is never released), one alignment for all requests of an end, and an
+address range that begins at a multiple of 2 MiB.
+
+Later XLA reserves addresses for more than it takes at the start, and maps more behind the upper end where a request of
+that end fails; the lower end stays within what was taken first (`MemFraction` in xla/pjrt/gpu/allocator_config.h)::
+
+    | lower --->   gap   <--- upper | more of the upper end | not mapped |
+
+Assumed: the pool grows by 2 MiB, then by twice as much each time, as BFC's regions do, and by less near the limit.
 """
 
 from bfcviz.formats.tensorflow import UNIT as XLA_UNIT
 from bfcviz.formats.tensorflow import max_waste
 from bfcviz.whatif.simulation import DriverMemory, SimulatedPool
 
+GROWTH = 2097152
+"""Bytes of the first growth, and the granularity of memory that is mapped."""
+
 
 class XLAPool(SimulatedPool):
-    """One region of the whole limit.
+    """One region: of the whole limit, or one that the upper end lets grow up to it.
 
     Args:
         driver: grants the region.
@@ -35,6 +45,7 @@ class XLAPool(SimulatedPool):
         lower_alignment: of the addresses at the lower end: a power of two, in bytes.
         upper_alignment: the same at the upper end.
         fragmentation_fraction: a share of the limit that replaces the 128 MiB; 0: it does not.
+        preallocated: bytes that are taken at the start; None: the whole limit.
     """
 
     def __init__(
@@ -50,6 +61,7 @@ class XLAPool(SimulatedPool):
         lower_alignment: int = XLA_UNIT,
         upper_alignment: int = XLA_UNIT,
         fragmentation_fraction: float = 0.0,
+        preallocated: int | None = None,
     ) -> None:
         SimulatedPool.__init__(self, driver)
         self._ends = ends
@@ -66,6 +78,10 @@ class XLAPool(SimulatedPool):
         self._gap = 0
         self._gap_size = 0
         self._is_granted = False
+        self._preallocated = driver.limit if preallocated is None else min(preallocated, driver.limit)
+        self._lower_stop = 0  # the address where the lower end must stop
+        self._stop = 0  # the address after the mapped memory
+        self._growth = GROWTH
 
     def allocate(self, size: int, stream: int) -> int:  # noqa: ARG002  one pool serves all streams
         """The address of a block; 0 if the memory does not suffice."""
@@ -78,9 +94,16 @@ class XLAPool(SimulatedPool):
         holes = self._upper_holes if upper else self._lower_holes
         alignment = self._alignment[upper]
         hole = holes.aligned_fit(rounded, alignment, self._descending[upper])
+        if (
+            hole == 0
+            and upper
+            and not self._gap_has(rounded, alignment, self._stop)
+            and self._extend(rounded, alignment)
+        ):
+            hole = holes.aligned_fit(rounded, alignment, self._descending[upper])
         from_gap = hole == 0
         if from_gap:
-            if self._up(self._gap, alignment) + rounded > self._gap + self._gap_size:
+            if not self._gap_has(rounded, alignment, self._stop if upper else self._lower_stop):
                 return 0
             hole, whole = self._gap, self._gap_size
             self._gap_size = 0
@@ -118,11 +141,38 @@ class XLAPool(SimulatedPool):
 
     def _grant(self, rounded: int) -> None:
         """Get the whole limit, if it suffices for the first request."""
-        room = self.driver.limit // XLA_UNIT * XLA_UNIT
-        if rounded <= room:
+        room = self._preallocated // XLA_UNIT * XLA_UNIT
+        if rounded <= room or self._preallocated < self.driver.limit:
             self._gap = self.driver.grant(room)
             self._gap_size = room if self._gap != 0 else 0
+            self._lower_stop = self._stop = self._gap + self._gap_size
             self._is_granted = True
+
+    def _gap_has(self, rounded: int, alignment: int, stop: int) -> bool:
+        """Whether the central gap has an aligned place for so many bytes before the address `stop`."""
+        return self._up(self._gap, alignment) + rounded <= min(self._gap + self._gap_size, stop)
+
+    def _extend(self, rounded: int, alignment: int) -> bool:
+        """Map memory behind the upper end, so that its last hole serves `rounded` bytes; False if the limit refuses."""
+        room = self.driver.limit - self.driver.reserved
+        hole = self._upper_holes.starts.find(self._stop)
+        if hole == 0 and self._gap_size and self._gap + self._gap_size == self._stop:
+            hole = self._gap  # no block of the upper end lies behind the gap
+        first = self._up(hole or self._stop, alignment)
+        needed = first + rounded - self._stop
+        needed = (needed + GROWTH - 1) // GROWTH * GROWTH
+        while self._growth < needed:
+            self._growth *= 2
+        size = min(self._growth, max(room // GROWTH * GROWTH, needed))
+        if needed <= 0 or size > room or not self.driver.map(self._stop, size):
+            return False
+        self._growth *= 2
+        if hole and hole == self._gap:
+            self._gap_size += size
+        else:
+            self._upper_holes.add_merged(self._stop, size)
+        self._stop += size
+        return True
 
     def _from_low_end(self, hole: int, whole: int, rounded: int, from_gap: bool) -> int:
         """Take a block from the low end of a hole that is in no table; returns its address."""

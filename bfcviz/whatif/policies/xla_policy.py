@@ -1,8 +1,11 @@
 """XLAPolicy: which requests go to which end of XLA's address range, and the checks of its options.
 
 XLA partitions the pool of a GPU where it is preallocated, unless the flag
-`--xla_gpu_enable_allocator_spatial_partitioning=false` is set: by default since about JAX 0.11. Which end the memory of
-collectives has, and how ends split, changed in 2026 (openxla/xla)::
+`--xla_gpu_enable_allocator_spatial_partitioning=false` is set in XLA_FLAGS: by default since about JAX 0.11. A pool
+that is not preallocated grows without ends (`bfc:allow_growth=true`); a partitioned one grows with `preallocated`, as
+by `XLA_PYTHON_CLIENT_MEM_FRACTION=0.75+` (to the whole device) or `0.75-0.85`, or by
+`--xla_gpu_memory_fraction_policy`. Which end the memory of collectives has, and how ends split, changed in 2026
+(openxla/xla)::
 
     collectives=upper   the first form (xla/pjrt/gpu/se_gpu_pjrt_client.cc): collectives at the upper end, all others
                         at the lower; both take the lowest equal hole, split holes by BFC's rule, the gap exactly
@@ -39,12 +42,14 @@ XLA_OPTIONS: Final[Mapping[str, Any]] = {
     "lower_gap_split": "exact",
     "upper_gap_split": "exact",
     "fragmentation_fraction": 0.0,
+    "preallocated": None,
 }
 """Options with their defaults; see `XLAPool`.
 
 `collectives`: the end that serves them; `lower` changes the defaults of the ends, too. `collective_labels`: parts of
 labels between `|`, such as `all-gather|all-reduce`: requests whose label has one of these are collectives.
-`collective_from`: so are requests of this size in bytes and more. By default none is.
+`collective_from`: so are requests of this size in bytes and more. By default none is. `preallocated`: where the upper
+end lets the pool grow to the limit, which XLA can since the ends have policies of their own.
 """
 
 OF_LOWER_COLLECTIVES: Final[Mapping[str, Any]] = {
@@ -77,6 +82,10 @@ class XLAPolicy:
     name: str = "xla"
 
     def __post_init__(self) -> None:
+        if self.options.get("preallocated") is not None and self.options.get("collectives") != "lower":
+            raise InvalidRequest(
+                "preallocated of policy 'xla' is of the form whose upper end grows: give collectives=lower with it"
+            )
         for key, value in self.options.items():
             known = _CHOICES.get(key.rpartition("_")[2])
             if known and value not in known:

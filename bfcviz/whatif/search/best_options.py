@@ -63,6 +63,7 @@ NOT_CHOSEN: Final[Mapping[str, frozenset[str]]] = {
     ),
     "cupy": frozenset({"ties"}),
     "live_bytes": frozenset({"unit"}),
+    "rmm_pool": frozenset({"initial_pool_size"}),
     "stream_ordered": frozenset({"segment"}),
 }
 """Options that say what the device, its driver, a version or the program is like: no setting alone changes them."""

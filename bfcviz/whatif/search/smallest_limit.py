@@ -18,7 +18,7 @@ from bfcviz.formats.tensorflow import UNIT
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policy import NO_LIMIT, Policy
-from bfcviz.whatif.policy_table import TIES, policy_of, policy_text, rules_to_fit, tied, uncompared
+from bfcviz.whatif.policy_table import policy_of, policy_text, rules_to_fit, uncompared
 from bfcviz.whatif.replay import bytes_of, searchable, stream_of
 from bfcviz.whatif.requests import RequestStream
 from bfcviz.whatif.search.trial import (
@@ -33,6 +33,7 @@ from bfcviz.whatif.search.trial import (
     expected_steps,
     failure_text,
 )
+from bfcviz.whatif.ties import InOrder, Orders, in_orders
 
 GRANULE: Final = UNIT
 """Limits are multiples of this, in bytes: BFC rounds its limit down to one."""
@@ -65,8 +66,7 @@ class SmallestLimit(Answer):
         complete: whether the search was not stopped.
         notes: of the stream: what is missing or assumed.
         granule: only multiples of this were tried.
-        other_limits: the same limit where ties between equal free blocks are decided otherwise, for each order tried;
-            None: none fits up to the largest limit.
+        orders: the same limit where ties between equal free blocks are decided otherwise; None: not searched.
     """
 
     policy: str
@@ -84,7 +84,7 @@ class SmallestLimit(Answer):
     complete: bool = True
     notes: tuple[str, ...] = field(default=(), repr=False)
     granule: int = 1
-    other_limits: tuple[int | None, ...] = ()
+    orders: Orders | None = None
 
     def __str__(self) -> str:
         return "\n".join(limit_lines(self))
@@ -135,23 +135,26 @@ def smallest_limit(  # noqa: PLR0913  the question, and how to search
         return LimitSearch(stream, rules, step, NO_LIMIT if most is None else most, runner)
 
     search = search_of(chosen)
-    begun, complete, others = time.perf_counter(), True, []
+    begun, complete, orders = time.perf_counter(), True, None
     try:
         search.run()
-        for rules in tied(chosen, len(stream) * _REPLAYS):
-            others.append(_found_limit(search_of(rules)))  # noqa: PERF401  after Ctrl-C those that are done stay
+        orders = in_orders(
+            chosen,
+            search.found(),
+            lambda rules: _found_limit(search_of(rules)),
+            requests=len(stream) * _REPLAYS,
+        )
     except (SearchStopped, KeyboardInterrupt):
         complete = False
     found = search.result(time.perf_counter() - begun, complete=complete)
-    return replace(found, other_limits=tuple(others))
+    return replace(found, orders=orders)
 
 
-def _found_limit(search: "LimitSearch") -> int | None:
-    """The limit that a search finds; None: the requests do not fit under the largest one."""
+def _found_limit(search: "LimitSearch") -> InOrder:
+    """The limit that a search finds; it does not fit if none up to the largest one does."""
     with suppress(InvalidRequest):
         search.run()
-        return search.result(0, complete=True).limit_bytes
-    return None
+    return search.found()
 
 
 class LimitSearch:
@@ -197,6 +200,11 @@ class LimitSearch:
         bad, good = bisect(bad, good, self._fits)
         if bad:
             self._fits(bad)  # the lower bound itself fits: its next smaller one is shown to fail, too
+
+    def found(self) -> InOrder:
+        """The smallest limit that fits, of those tried; the largest one tried if none does."""
+        fitting = [number for number, trial in self.tried.items() if trial.fits]
+        return InOrder(bool(fitting), self.granule * min(fitting, default=max(self.tried, default=0)))
 
     def result(self, seconds: float, *, complete: bool) -> SmallestLimit:
         """What is known so far."""
@@ -289,15 +297,16 @@ def limit_lines(found: SmallestLimit) -> list[str]:
 
 def _lines_of_orders(found: SmallestLimit) -> list[str]:
     """The range of limits, where ties decide it."""
-    if found.limit_bytes is None or set(found.other_limits) <= {found.limit_bytes}:
+    orders = found.orders
+    if found.limit_bytes is None or orders is None or not orders.decide:
         return []
-    known = [found.limit_bytes, *(limit for limit in found.other_limits if limit is not None)]
-    tried = len(found.other_limits) + 1
-    failed = f"; {tried - len(known)} of them fit under no limit tried" if len(known) < tried else ""
+    known = [each.amount for each in orders.found if each.fits]
+    unfit = orders.tried - orders.fitting
+    failed = f"; {unfit} of them fit under no limit tried" if unfit else ""
     return [
         (
-            f"{format_bytes(min(known))} to {format_bytes(max(known))}: {TIES[found.policy].by} decides between free "
-            f"blocks of one size ({tried} orders tried{failed}); give {max(known):,} bytes"
+            f"{format_bytes(min(known))} to {format_bytes(max(known))}: {orders.by} decides between free blocks of "
+            f"one size ({orders.tried} orders tried{failed}); give {max(known):,} bytes"
         )
     ]
 

@@ -2,14 +2,16 @@
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from bfcviz.analysis.diagnosis import Family
 from bfcviz.analysis.short_names import counted
 from bfcviz.answers import Answer
 from bfcviz.errors import InvalidRequest
-from bfcviz.formats import tensorflow, torch, xla
+from bfcviz.formats import cupy, rmm, tensorflow, torch, xla
 from bfcviz.units import MiB, format_bytes
 from bfcviz.whatif.policy import Policy
 from bfcviz.whatif.policy_table import (
@@ -53,6 +55,11 @@ NEWEST: Final[Mapping[str, Sequence[Any]]] = {
 }
 """Options that only new versions of PyTorch know, varied last: an older one refuses to start with them."""
 
+INITIAL_SHARES: Final = (0.0, 1.0, 1.02, 1.05, 1.1, 1.25, 1.5)
+"""Initial sizes of RMM's pool, as shares of the most requested bytes in use at once."""
+
+_SET_RMM: Final = "rmm.mr.set_current_device_resource({})"
+
 _CHOSEN: Final = (
     "expandable_segments",
     "max_split_size",
@@ -83,6 +90,7 @@ class Tuned(Answer):
         now: the numbers of the job's own settings; None: they cannot be served so, `why_not` says why.
         best: those of the proposed settings; None: none of those tried fits.
         line: the line to set first; empty: none saves more than `ENOUGH`.
+        graph_pools: what sharing one graph pool would save; None: the file has no two of them.
         newest: the numbers with options of `NEWEST`, too; None: these save no more than `ENOUGH` beside `best`.
         tried: how many settings were served.
         failed: how many requests failed in the trace: they were left out.
@@ -103,9 +111,24 @@ class Tuned(Answer):
     why_not: str = ""
     notes: tuple[str, ...] = field(default=(), repr=False)
     newest: Trial | None = None
+    graph_pools: "GraphPools | None" = None
 
     def __str__(self) -> str:
         return "\n".join(tuned_lines(self))
+
+
+class GraphPools(NamedTuple):
+    """The private pools of PyTorch that CUDA graphs are captured into; peaks in bytes.
+
+    Attributes:
+        number: how many there are.
+        apart: peak of all memory if no pool serves the requests of another, as in the file.
+        shared: the same if all graphs are captured into one pool.
+    """
+
+    number: int
+    apart: int
+    shared: int
 
 
 def tune(
@@ -130,27 +153,25 @@ def tune(
     """
     asked = stream if with_failed else without_failed(stream)
     own = rules_to_fit(asked)
-    spaces = SPACES.get(own.policy.name)
-    if not own.role:
-        raise InvalidRequest(
-            f"{stream.source or 'the file'} does not say which allocator the job had, so that there is no setting to "
-            "propose; `bfcviz whatif` compares allocators"
-        )
-    if spaces is None:
-        raise InvalidRequest(
-            f"the allocator of {stream.source or 'the file'} is {own.policy.name}, which has no option that changes "
-            "where requests are placed; `bfcviz whatif` compares it with others"
-        )
+    resources = _resources(asked)
+    spaces = () if resources else _spaces(stream, own)
     num_bytes = stream.limit if limit is None else limit
     runner = TrialRunner(cache_of(None), control or SearchControl())
     now, why_not, complete = None, "", True
     rows: list[TriedOptions] = []
     try:
-        now = runner.run(asked, on_device(own.policy, device), num_bytes, "the job's own settings")
+        if own.role:
+            now = runner.run(asked, on_device(own.policy, device), num_bytes, "the job's own settings")
+        else:
+            why_not = "a log of RMM does not say which resource served the requests"
+        for policy in resources:
+            trial = runner.run(asked, policy, num_bytes, policy.name)
+            rows.append(TriedOptions(policy.options, trial))
     except InvalidRequest as error:
         why_not = str(error)
     except (SearchStopped, KeyboardInterrupt):
         complete = False
+    pools = _graph_pools(asked, own.policy) if complete and own.policy.name == "torch" else None
     for fixed, choices in spaces if complete else ():
         # JAX lets a user set growth only.
         names = ("allow_growth",) if stream.family == Family.JAX else choices
@@ -189,7 +210,62 @@ def tune(
         why_not=why_not,
         notes=asked.notes,
         newest=newest if newest != best else None,
+        graph_pools=pools,
     )
+
+
+def _spaces(stream: RequestStream, own: OwnRules) -> Sequence[tuple[Mapping[str, Any], tuple[str, ...]]]:
+    """What is searched of the options of the job's own allocator.
+
+    Raises:
+        InvalidRequest: it is not known, or has no options to choose.
+    """
+    if not own.role:
+        raise InvalidRequest(
+            f"{stream.source or 'the file'} does not say which allocator the job had, so that there is no setting to "
+            "propose; `bfcviz whatif` compares allocators"
+        )
+    if own.policy.name not in SPACES:
+        raise InvalidRequest(
+            f"the allocator of {stream.source or 'the file'} is {own.policy.name}, which has no option that changes "
+            "where requests are placed; `bfcviz whatif` compares it with others"
+        )
+    return SPACES[own.policy.name]
+
+
+def _resources(stream: RequestStream) -> list[Policy]:
+    """The allocators that a user of CuPy or RMM can choose from; none for other frameworks."""
+    if stream.family == Family.CUPY:
+        return [policy_of("cupy"), policy_of("stream_ordered")]
+    if stream.family == Family.RMM:
+        most = int(stream.live_bytes.max(initial=0))
+        sizes = [-(-int(share * most) // MiB) * MiB for share in INITIAL_SHARES]
+        return [
+            *(policy_of("rmm_pool", initial_pool_size=size) for size in dict.fromkeys(sizes)),
+            policy_of("stream_ordered"),
+        ]
+    return []
+
+
+def _graph_pools(stream: RequestStream, policy: Policy) -> GraphPools | None:
+    """Serve the requests with the graph pools apart, and with one for all: each pool has caches of its own."""
+    names = [
+        label.details.get("private_pool", "") for label in map(stream.labels.__getitem__, stream.label_names)
+    ]
+    pools = sorted({name for name in names if name})
+    if len(pools) < 2:
+        return None
+    number_of = dict(
+        zip(stream.label_names, (pools.index(name) + 1 if name else 0 for name in names), strict=True)
+    )
+    numbers = np.array([number_of.get(label, 0) for label in stream.rows["label"].tolist()])
+    streams = int(stream.rows["stream"].max(initial=0)) + 1
+    peaks = []
+    for pool in (numbers, np.minimum(numbers, 1)):
+        rows = stream.rows.copy()
+        rows["stream"] += (pool * streams).astype(rows["stream"].dtype)
+        peaks.append(policy.serve(replace(stream, rows=rows)).peak_reserved)
+    return GraphPools(len(pools), *peaks)
 
 
 def _refined(  # noqa: PLR0913, PLR0917  what is searched, and where
@@ -266,7 +342,51 @@ def setting_line(found: Trial | Policy, family: str) -> str:
         fraction = options.get("fragmentation_fraction")
         rest = f"  # and {tensorflow.WORDS.fraction.format(fraction=fraction)}" if fraction else ""
         return f"export {' '.join(words)}{rest}"
-    return policy_text(name, options)
+    return _resource_line(name, options, family) or policy_text(name, options)
+
+
+def _resource_line(name: str, options: Mapping[str, Any], family: str) -> str:
+    """The Python line that makes CuPy or RMM use an allocator; empty for others."""
+    if name == "rmm_pool":
+        size = options.get("initial_pool_size", 0)
+        return _SET_RMM.format(
+            f"rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), initial_pool_size={size})"
+        )
+    if name != "stream_ordered":
+        return ""
+    if family == Family.RMM:
+        return _SET_RMM.format(rmm.WORDS.other)
+    return str(cupy.WORDS.other) if family == Family.CUPY else ""
+
+
+def _now_line(found: Tuned) -> str:
+    now = found.now
+    if now is None:
+        text = (
+            f"{found.own.text}: {found.why_not or 'not served'}"
+            if found.own.role
+            else f"not known: {found.why_not}"
+        )
+        return f"now: {text}"
+    result = "fits" if now.fits else f"request {now.failed_at:,} fails"
+    return (
+        f"now: {found.own.text}: peak {format_bytes(now.peak_reserved)}, {now.driver_calls:,} driver calls, "
+        f"{result}{_under(found.limit)} ({found.own.why})"
+    )
+
+
+def _graph_pool_lines(found: Tuned) -> list[str]:
+    if found.own.policy.name != "torch":
+        return []
+    pools = found.graph_pools
+    if pools is None:
+        return ["graph pools: the file has no two of them, so there is none to share"]
+    line = (
+        f"graph pools: {pools.number} in the file, each apart: peak {format_bytes(pools.apart)}; if all graphs share "
+        "one (torch.cuda.graph(graph, pool=torch.cuda.graph_pool_handle()), the same handle for all): "
+        f"{format_bytes(pools.shared)}"
+    )
+    return [line]
 
 
 def tuned_lines(found: Tuned) -> list[str]:
@@ -291,19 +411,13 @@ def tuned_lines(found: Tuned) -> list[str]:
         size = format_bytes(found.newest.peak_reserved)
         lines.append(f"{setting_line(found.newest, '')}   # {size}, with {_needed(found.newest)}")
     lines.append("")
-    if now is not None:
-        result = "fits" if now.fits else f"request {now.failed_at:,} fails"
-        lines.append(
-            f"now: {found.own.text}: peak {format_bytes(now.peak_reserved)}, {now.driver_calls:,} driver calls, "
-            f"{result}{_under(found.limit)} ({found.own.why})"
-        )
-    else:
-        lines.append(f"now: {found.own.text}: {found.why_not or 'not served'}")
+    lines.append(_now_line(found))
     if found.line and best is not None:
         lines.append(
             f"proposed: {policy_text(best.policy, other_than_default(best.policy, best.options))}: peak "
             f"{format_bytes(best.peak_reserved)}, {best.driver_calls:,} driver calls"
         )
+    lines += _graph_pool_lines(found)
     if found.failed:
         word = {
             True: "would be served, too",
@@ -315,7 +429,7 @@ def tuned_lines(found: Tuned) -> list[str]:
             f"{word[found.failed_fit]}"
         )
     lines += [f"note: {note}" for note in found.notes if "left out" not in note]
-    lines += uncompared([found.own.policy.name])
+    lines += uncompared([found.own.policy.name if found.best is None else found.best.policy])
     lines.append(f"{found.tried:,} settings tried")
     return lines if found.complete else [*lines, "the search was stopped: another setting may need less"]
 

@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import sys
@@ -8,6 +9,7 @@ import pytest
 from unit.whatif.sweep.streams import KillsItsProcess, numbers, random_stream, record
 
 import bfcviz
+from bfcviz.cli import main
 from bfcviz.errors import InvalidRequest, MissingExtra
 
 dask = pytest.importorskip("dask")
@@ -150,6 +152,19 @@ def test_stop_cancels_the_points_in_the_cluster(client, traces):
 def test_the_address_of_a_scheduler_is_a_client(client):
     results = bfcviz.sweep(random_stream(1), "bfc", LIMITS, client=client.scheduler.address)
     assert numbers(results) == numbers(bfcviz.sweep(random_stream(1), "bfc", LIMITS))
+
+
+def test_the_command_serves_on_the_workers_of_a_scheduler(client, tmp_path, capsys):
+    path = str(record(tmp_path / "run"))
+    words = ["sweep", path, "--policy", "bfc", "--limit", "none", "--limit", "16MiB", "--json"]
+    assert main([*words, "--scheduler", client.scheduler.address]) == 0
+    served = json.loads(capsys.readouterr().out)["points"]
+    assert main(words) == 0
+    here = json.loads(capsys.readouterr().out)["points"]
+    same = [name for name in here[0] if name not in {"worker", "seconds"}]
+    assert [[point[name] for name in same] for point in served] == [
+        [point[name] for name in same] for point in here
+    ]
 
 
 def test_a_lost_cluster_returns_what_is_known(traces):

@@ -39,7 +39,14 @@ def test_after_an_interrupt_the_best_plan_so_far_is_kept(tmp_path, monkeypatch, 
 
 
 @pytest.mark.parametrize(
-    "words", [("--seconds", "-1"), ("--seconds", "inf"), ("--seconds", "nan"), ("-o", "plan.csv")]
+    "words",
+    [
+        ("--seconds", "-1"),
+        ("--seconds", "inf"),
+        ("--seconds", "1e+306"),
+        ("--seconds", "nan"),
+        ("-o", "plan.csv"),
+    ],
 )
 def test_what_cannot_be_is_refused_before_the_file_is_read(words, capsys):
     assert main(["plan", "there is no such file", *words]) == 1

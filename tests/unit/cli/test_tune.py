@@ -75,6 +75,43 @@ def test_options_of_the_newest_pytorch_are_a_line_of_their_own(tmp_path, capsys)
     assert "export PYTORCH_CUDA_ALLOC_CONF=large_segment_size_mb:12 " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("family", "first", "then"),
+    [
+        ("cupy", "cupy.cuda.set_allocator(", "MemoryAsyncPool"),
+        ("rmm", "rmm.mr.set_current_device_resource(", "rmm.mr."),
+    ],
+)
+def test_cupy_and_rmm_have_the_resources_of_their_own(tmp_path, capsys, family, first, then):
+    origin = Origin(format="rmm" if family == "rmm" else "", pools=(Pool(f"{family} 0"),))
+    path = torch_file(tmp_path / "file.parquet", range(30, 300, 13), origin)
+    found = said(capsys, path)
+    assert found["line"] is None or (found["line"].startswith(first) and then in found["line"])
+    assert found["settings_tried"] >= 2
+    assert found["compared_with_a_real_allocator"] is (found["line"] is None)
+    assert (found["rules_of_the_job"] is None) == (family == "rmm")
+    if family == "rmm":
+        assert found["why_not_served"]
+        sizes = [0, *(int(share * 583 * MiB) for share in (1, 1.5))]
+        peaks = [replay(path, "rmm_pool", initial_pool_size=size).peak_reserved for size in sizes]
+        assert found["proposed"]["peak_reserved_bytes"] <= min(peaks)
+
+
+@pytest.mark.parametrize("pools", [1, 2, 3])
+def test_graph_pools_are_served_apart_and_as_one(tmp_path, capsys, pools):
+    heap = PlainHeap(1 << 34)
+    for pool in range(pools):  # captured one after the other: each frees what it allocated
+        held = heap.allocate(64 * MiB, f"graph {pool}", private_pool=f"0.{pool + 1}")
+        heap.free(held)
+    events = heap.trace().read(0, len(heap.events)).copy()
+    path = str(Trace.from_events(events, heap.labels, TORCH).save(tmp_path / "graphs.parquet"))
+    found = said(capsys, path)["graph_pools"]
+    if pools == 1:
+        assert found is None
+    else:
+        assert found == {"number": pools, "apart": pools * 64 * MiB, "shared": 64 * MiB}
+
+
 def test_a_shell_reads_the_line_as_it_is_meant():
     line = setting_line(policy_of("torch:roundup_power2_divisions=[4:1,>:4]"), "")
     assert shlex.split(line) == ["export", "PYTORCH_CUDA_ALLOC_CONF=roundup_power2_divisions:[4:1,>:4]"]

@@ -10,11 +10,12 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.units import format_bytes
 from bfcviz.whatif.comparison import compare, comparison_text
 from bfcviz.whatif.policies.torch_caching import TorchCachingPool
-from bfcviz.whatif.policy_table import policy_of, policy_text, tied
+from bfcviz.whatif.policy_table import policy_of, policy_text
 from bfcviz.whatif.replay import replay
 from bfcviz.whatif.search.smallest_limit import smallest_limit
 from bfcviz.whatif.search.trial import ResultCache
 from bfcviz.whatif.simulation import DriverMemory
+from bfcviz.whatif.ties import LEAST_ORDERS, MOST_REQUESTS, TIES, InOrder, in_orders
 
 
 @pytest.mark.parametrize(("order", "first"), [("ascending", 0), ("descending", 1)])
@@ -39,36 +40,62 @@ def ties():
     return stream_of(*requests)
 
 
-@pytest.mark.parametrize(
-    ("policy", "option", "values"),
-    [
-        ("torch", "addresses", ["ascending", "descending", "shuffled1", "shuffled2"]),
-        ("cupy", "ties", list(range(17))),
-    ],
-)
-def test_a_comparison_and_a_limit_say_the_range_of_all_orders(policy, option, values):
+@pytest.mark.parametrize("policy", ["torch", "cupy"])
+def test_a_comparison_and_a_limit_say_the_range_of_all_orders(policy):
     stream = ties()
-    peaks = [replay(stream, policy, **{option: value}).peak_reserved for value in values]
+    asked = [policy_of(policy, **order) for order in TIES[policy].orders[:LEAST_ORDERS]]
+    peaks = [replay(stream, policy).peak_reserved, *(replay(stream, rules).peak_reserved for rules in asked)]
+    result = compare(stream, [policy])
+    orders = result[policy].orders
+    assert orders is not None
     assert len(set(peaks)) > 1
-    found = f"{format_bytes(min(peaks))} to {format_bytes(max(peaks))}"
-    assert found in " ".join(comparison_text(compare(stream, [policy]), explain=False).split())
-    given = policy_text(policy, {option: values[1]})
-    assert found not in " ".join(comparison_text(compare(stream, [given]), explain=False).split())
+    assert orders.least <= min(peaks) < max(peaks) <= orders.most
+    found = f"{format_bytes(orders.least)} to {format_bytes(orders.most)}"
+    assert found in " ".join(comparison_text(result, explain=False).split())
+    given = policy_text(policy, TIES[policy].orders[1])
+    assert " to " not in " ".join(comparison_text(compare(stream, [given]), explain=False).split())
     limit = smallest_limit(stream, policy, granule="1MiB", cache=ResultCache())
-    alone = [
-        smallest_limit(stream, policy_of(policy, **{option: value}), granule="1MiB", cache=ResultCache())
-        for value in values[1:]
-    ]
-    assert limit.other_limits == tuple(each.limit_bytes for each in alone)
-    assert all(each.other_limits == () for each in alone)
-    assert f"{max(limit.limit_bytes, *limit.other_limits):,} bytes" in str(limit)
+    alone = smallest_limit(stream, asked[0], granule="1MiB", cache=ResultCache())
+    assert limit.orders is not None
+    assert alone.orders is not None
+    assert limit.orders.found[1].amount == alone.limit_bytes
+    assert alone.orders.tried == 1
+    assert f"{max(each.amount for each in limit.orders.found):,} bytes" in str(limit)
+
+
+def tried(amounts, *, policy="cupy", requests=100):
+    """How many orders are tried if these are the results; the last one stays."""
+    left = iter(amounts)
+    last = amounts[-1]
+    return in_orders(
+        policy_of(policy), InOrder(fits=True, amount=1), lambda _: InOrder(fits=True, amount=next(left, last)),
+        requests=requests,
+    ).tried  # fmt: skip
+
+
+def test_orders_are_tried_until_as_many_again_widen_nothing():
+    assert tried([1]) == LEAST_ORDERS + 1
+    assert tried([1] * 39 + [2]) == LEAST_ORDERS + 1
+    assert tried([1] * 29 + [2]) == 61
+    assert tried(range(1000)) == 1 + len(TIES["cupy"].orders)
 
 
 def test_of_long_streams_fewer_orders_are_tried():
-    assert len(tied(policy_of("cupy"), 100)) == 16
-    assert len(tied(policy_of("cupy"), 400_000)) == 2
-    assert len(tied(policy_of("cupy"), 10_000_000)) == 1
-    assert tied(policy_of("bfc"), 100) == ()
+    assert tried([1], requests=MOST_REQUESTS // 2) == 3
+    assert tried([1], requests=10 * MOST_REQUESTS) == 2
+    assert tried([1], policy="bfc") == 1
+
+
+@pytest.mark.parametrize("order", ["lowest", "highest"])
+def test_the_addresses_of_returned_segments_are_used_again(order):
+    pool = TorchCachingPool(DriverMemory(1 << 40), addresses=order)
+    blocks = [pool.allocate(size * MiB, 0) for size in (40, 60, 40, 60, 20)]
+    assert blocks == sorted(blocks, reverse=order == "highest")
+    for block in blocks[:4:2]:
+        pool.free(block)
+    pool.release_cached()
+    assert pool.allocate(30 * MiB, 0) == (blocks[0] if order == "lowest" else blocks[0] + 10 * MiB)
+    assert pool.allocate(40 * MiB, 0) == blocks[2]
 
 
 def test_shuffled_segments_do_not_overlap_and_keep_no_order():
@@ -81,7 +108,7 @@ def test_shuffled_segments_do_not_overlap_and_keep_no_order():
     assert 200 < sum(one < other for one, other in pairwise(found)) < 800
 
 
-@pytest.mark.parametrize("order", ["ascending", "descending", "shuffled3"])
+@pytest.mark.parametrize("order", ["ascending", "descending", "lowest", "highest", "shuffled3"])
 @pytest.mark.parametrize("expandable", [False, True])
 def test_a_recorded_outcome_has_the_same_numbers_in_both_orders(order, expandable):
     stream = ties()
@@ -93,5 +120,5 @@ def test_a_recorded_outcome_has_the_same_numbers_in_both_orders(order, expandabl
 
 
 def test_another_order_is_refused():
-    with pytest.raises(InvalidRequest, match="ascending or descending"):
+    with pytest.raises(InvalidRequest, match="ascending, descending"):
         policy_of("torch:addresses=sideways")

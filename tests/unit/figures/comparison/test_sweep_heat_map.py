@@ -122,3 +122,12 @@ def test_its_numbers_are_exported(tmp_path):
     picture, _, _ = drawn([point()])
     export(picture, tmp_path / "sweep.csv")
     assert "peak_reserved" in (tmp_path / "sweep.csv").read_text()
+
+
+@pytest.mark.parametrize("limits", [[8 * MiB], [8 * MiB, 16 * MiB]])
+def test_the_caption_names_the_policies_that_no_real_allocator_was_compared_with(limits):
+    points = [point(policy=policy, limit=limit) for policy in ("bfc", "buddy", "xla") for limit in limits]
+    told = drawn(points)[0].layout.annotations
+    assert any("buddy, xla" in each.text for each in told)
+    compared = drawn([each for each in points if each["policy"] == "bfc"])[0].layout.annotations
+    assert not any("buddy" in each.text for each in compared)

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -148,3 +150,48 @@ def test_the_gap_is_always_split_exactly_and_a_hole_by_the_rule_of_bfc():
     assert pool.allocate(700 * KiB, 0) == hole
     assert pool.block_size == MiB
     assert pool.driver.grants == 1
+
+
+def test_the_upper_end_lets_the_pool_grow_and_the_lower_one_does_not():
+    pool = XLAPool(
+        DriverMemory(64 * MiB), bytes([1, 1, 0, 0, 1]), upper_order="descending", preallocated=8 * MiB
+    )
+    first = pool.allocate(6 * MiB, 0)
+    assert pool.driver.reserved == 8 * MiB
+    second = pool.allocate(6 * MiB, 0)
+    assert second == first + 6 * MiB
+    assert (pool.driver.reserved, pool.driver.grants) == (16 * MiB, 2)
+    assert pool.allocate(2 * MiB, 0) == first - 2 * MiB
+    pool.free(first)
+    assert pool.allocate(7 * MiB, 0) == 0
+    assert pool.allocate(60 * MiB, 0) == 0
+    assert pool.driver.reserved == 16 * MiB
+
+
+def test_a_free_tail_of_the_pool_grows_by_what_is_missing():
+    pool = XLAPool(DriverMemory(10 * MiB), bytes([1, 1]), preallocated=8 * MiB)
+    only = pool.allocate(8 * MiB, 0)
+    pool.free(only)
+    assert pool.allocate(10 * MiB, 0) == only
+    assert pool.driver.reserved == 10 * MiB
+
+
+@given(STEPS, st.integers(8, 100))
+def test_a_pool_that_grows_serves_all_that_the_preallocated_one_serves(steps, share):
+    limit = 64 * MiB
+    ends = bytes(1 for kind, _, _ in steps if kind < 2)
+    pool, live, total = XLAPool(DriverMemory(limit), ends, preallocated=share * KiB), {}, 0
+    for kind, pick, size in steps:
+        if kind == 2:
+            if live:
+                address = sorted(live)[pick % len(live)]
+                pool.free(address)
+                total -= live.pop(address)
+        else:
+            address = pool.allocate(size, 0)
+            assert address
+            live[address] = pool.block_size
+            blocks = sorted(live.items())
+            assert all(start + length <= after for (start, length), (after, _) in pairwise(blocks))
+            total += pool.block_size
+        assert pool.in_use == total <= pool.driver.reserved <= limit
