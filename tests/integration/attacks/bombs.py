@@ -6,9 +6,12 @@ import json
 import pickle
 import random
 import zipfile
+import zlib
 
 from integration.attacks.seeds import made_files
 from unit.importers.profile_maker import chunk, number, varint
+
+from bfcviz.events.storage.blocks import LABELS, ORIGIN, section
 
 MEMBER = 8 << 20  # bytes that one member of a gzip bomb unpacks to
 LINE = 1 << 20  # bytes of a long line
@@ -146,7 +149,22 @@ def _messages(format_, rng):
     )
 
 
+def _blocks(format_, rng):
+    """Sections again and again, and labels that unpack to much."""
+    data = rng.choice(made_files(format_))
+    labels = zlib.compress(b"[" + b'"a",' * 5_000_000 + b'"a"]')
+    return (
+        lambda: data * rng.choice((30, 300)),
+        lambda: data[:100] + data * 20,
+        lambda: section(LABELS, labels) + data,
+        lambda: section(LABELS, b"\0" * 4_000_000) + data,
+        lambda: b"".join([section(9, b"")] * 50_000) + data,
+        lambda: data + section(ORIGIN, b"[" * 1_000_000),
+    )
+
+
 _OF_FORMAT = {
+    "bfc": _blocks,
     "log": _texts, "history": _texts, "rmm": _texts, "vma": _json, "kineto": _json,
     "snapshot": _pickles, "dump": _messages, "pprof": _messages, "xplane": _messages,
 }  # fmt: skip

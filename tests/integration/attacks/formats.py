@@ -10,9 +10,12 @@ import io
 import json
 import pickle
 import re
+import struct
 import sys
 import time
 import zipfile
+import zlib
+from contextlib import suppress
 
 from integration.attacks.bombs import bomb
 from integration.attacks.mutate import NUMBERS, damaged, odd, odd_json
@@ -20,6 +23,9 @@ from integration.attacks.opening import verdict
 from integration.attacks.profiles import bent, encoded, levels_of
 from integration.attacks.seeds import FORMATS, LONG, real_files, seed, snapshot_value
 from unit.importers.torch.test_pickle_reader import MALICIOUS
+
+from bfcviz.events.storage.blocks import EVENTS as EVENTS_SECTION
+from bfcviz.events.storage.blocks import HEADER, MAGIC, ORIGIN
 
 SECONDS = 120  # of one case, on a machine that does other work, too
 PROCESSOR_SECONDS = 15  # of looking at one file in every way, once or twice
@@ -131,6 +137,32 @@ def other_pickle(data, _format, rng):
     return pickle.dumps(value, rng.choice((0, 1, 2, 3, 4, 5)))
 
 
+def other_sections(data, _format, rng):
+    """Blocks with other bytes or numbers in their headers, or another origin; the checksums are right again."""
+    starts = [match.start() for match in re.finditer(re.escape(MAGIC), data)]
+    if not starts:
+        return damaged(data, rng)
+    at = rng.choice(starts)
+    end = next((start for start in starts if start > at), len(data))
+    if end - at < HEADER.size:
+        return damaged(data, rng)
+    fields, body = list(HEADER.unpack(data[at : at + HEADER.size])), data[at + HEADER.size : end]
+    kind, way = fields[1], rng.random()
+    if kind == ORIGIN and way < 0.7:
+        with suppress(ValueError, RecursionError):
+            body = odd_json(json.loads(body), rng).encode("utf-8", "replace")
+    elif way < 0.6 and body:
+        body = damaged(body, rng)
+    if kind != EVENTS_SECTION:
+        fields[5], fields[8] = zlib.crc32(body), len(body)
+    elif rng.random() < 0.5:
+        which = rng.randrange(1, 9)
+        near = fields[which] + rng.choice((-1, 1, 8, 1 << 20))
+        fields[which] = rng.choice((near, rng.choice(NUMBERS))) % (1 << (32 if which < 3 else 64))
+    header = HEADER.pack(*fields[:-1], 0)[:-4]
+    return data[:at] + header + struct.pack("<I", zlib.crc32(header)) + body + data[end:]
+
+
 def _bent_value(value, rng):
     value = copy.deepcopy(value)
     for _ in range(rng.choice((1, 1, 2, 10))):
@@ -192,6 +224,7 @@ BINARY = (changed_bytes, changed_bytes, spliced, repeated, nested, packed)
 CHANGES = dict.fromkeys(("log", "history", "rmm"), TEXT)
 CHANGES |= dict.fromkeys(("vma", "kineto"), (*TEXT, *[other_json] * 5))
 CHANGES |= dict.fromkeys(("dump", "pprof", "xplane"), (*BINARY, *[other_fields] * 5))
+CHANGES["bfc"] = (*BINARY, *[other_sections] * 9)
 CHANGES["snapshot"] = (*BINARY, *[other_pickle] * 5)
 
 

@@ -5,7 +5,10 @@ import json
 import pickle
 import random
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from integration.attacks.opening import good_trace
 from shared import SHARED
 from unit.importers.bfc_log.log_maker import ERAS, SETTINGS, MadeChunk, MadeHeap, make_log
 from unit.importers.bfc_log.test_log_memory import LOG as LOG_MEMORY
@@ -17,6 +20,8 @@ from unit.importers.test_pprof import HOLDERS, made
 from unit.importers.test_rmm_log import ERAS as RMM_ERAS
 from unit.importers.test_rmm_log import ROWS
 from unit.importers.test_vma import DUMP
+
+from bfcviz.model.block_index import BlockDescriber
 
 REAL = {
     "log": ("logs/*.log", "logs/excerpts/*.log", "tensorflow/oom_transformer.log"),
@@ -114,7 +119,16 @@ def xplanes(_rng):
     yield from (profile(5), profile(60))
 
 
+def block_files(_rng):
+    with TemporaryDirectory() as folder:
+        for number, count in enumerate((40, 400, 3000)):
+            trace = good_trace(count, number)
+            path = trace.save(Path(folder, f"{number}.bfc"), describe=BlockDescriber(len(trace.origin.pools)))
+            yield path.read_bytes()
+
+
 _MAKERS = {
+    "bfc": block_files,
     "log": logs,
     "history": histories,
     "dump": dumps,
