@@ -835,7 +835,9 @@ _QUESTIONS: Final = {Verdict.NO_FAILURE: "would fit", Verdict.UNKNOWN: "may fit 
 
 
 def request_words(found: Diagnosis) -> str:
-    """Who asked, and for how much: `layer_4/Softmax failed to allocate 24.0 MiB`."""
+    """Who asked, and for how much: `layer_4/Softmax failed to allocate 24.0 MiB`; `24.0 MiB would fit`."""
+    if found.event is None and not found.label:
+        return _asked(found).removeprefix("of ")
     return f"{cut(found.label) if found.label else 'An unnamed request'} {_asked(found)}"
 
 

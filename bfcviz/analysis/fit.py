@@ -168,7 +168,7 @@ def fit_sentence(answer: Fit, labels: Labels) -> str:
     found = answer.found
     size = format_bytes(found.requested)
     if not answer.is_known:
-        return f"The file does not say whether {size} would fit."
+        return f"{size} may fit or not: the file does not say what was free."
     if answer.fits:
         return f"{size} would fit: {_takers(answer)}."
     if answer.grows:

@@ -16,7 +16,6 @@ from bfcviz.figures.text import LONGEST, exact_bytes, harmless
 from bfcviz.figures.theme import Theme, mixed
 from bfcviz.figures.view_options import PLAIN, Look
 from bfcviz.units import format_bytes
-from bfcviz.whatif.policy_table import uncompared
 
 MOST_ROWS: Final = 40
 MOST_COLUMNS: Final = 24
@@ -47,12 +46,13 @@ class _Cell:
     is_open: bool = False  # the limits tried so far fail, others are not known yet
 
 
-def sweep_heat_map(table: pa.Table, look: Look = PLAIN) -> Picture:
+def sweep_heat_map(table: pa.Table, look: Look = PLAIN, remarks: Sequence[str] = ()) -> Picture:
     """The results of a sweep, or those so far.
 
     Args:
         table: a row a point, with the columns of `bfcviz.SweepResults.to_arrow()`.
         look: the theme.
+        remarks: what the caption must say of the policies.
 
     Returns:
         The figure; its table is the argument.
@@ -61,7 +61,9 @@ def sweep_heat_map(table: pa.Table, look: Look = PLAIN) -> Picture:
     one_trace = len({point["trace"] for point in points}) == 1
     cells = _of_one_trace(points) if one_trace else _of_traces(points)
     rows, columns = _names(cell.row for cell in cells), _names(cell.column for cell in cells)
-    panel = _panel(cells, rows, columns, _about(points, one_trace=one_trace), look.paints)
+    title, caption = _about(points, one_trace=one_trace)
+    caption = "; ".join([caption, *map(harmless, remarks)])
+    panel = _panel(cells, rows, columns, (title, caption), look.paints)
     left = round(min(max((len(_end(row)) for row in rows), default=0), _NAME) * _LETTER) + 24
     height = max(min(len(rows), MOST_ROWS), 1) * _ROW
     margins = Margins(left=left, foot=_foot(columns[:MOST_COLUMNS]))
@@ -184,7 +186,6 @@ def _panel(
     cells: Sequence[_Cell], rows: Sequence[str], columns: Sequence[str], about: tuple[str, str], theme: Theme
 ) -> Panel:
     title, caption = about
-    caption += "".join(f"; {harmless(text)}" for text in uncompared([*rows, *columns]))
     if len(rows) > MOST_ROWS:
         caption += f"; the first {MOST_ROWS} of {len(rows):,} rows"
     if len(columns) > MOST_COLUMNS:

@@ -230,7 +230,7 @@ function best_run(heap, order, wanted) {
 export function fit_sentence(answer, data) {
   const size = format_bytes(answer.rounded);
   const { heap } = data;
-  if (!answer.known) return `The file does not say whether ${size} would fit.`;
+  if (!answer.known) return `${size} may fit or not: the file does not say what was free.`;
   if (answer.takers.length) {
     const [best] = answer.takers;
     const more = answer.takers.length - 1;

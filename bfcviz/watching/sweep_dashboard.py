@@ -24,6 +24,7 @@ from bfcviz.figures.sweep_heat_map import sweep_heat_map
 from bfcviz.figures.theme import ThemeName
 from bfcviz.figures.view_options import Look
 from bfcviz.live.numpy.serve import unserved
+from bfcviz.whatif.policy_table import uncompared
 from bfcviz.whatif.sweep.sweep import SweepProgress, SweepResults, sweep
 
 RATE: Final = 2.0
@@ -172,7 +173,8 @@ def follow_sweep(*arguments: Any, theme: ThemeName = "light", **options: Any) ->
 
 def _page(results: SweepResults, look: Look) -> dict[str, Any]:
     """The heat map as plain data."""
-    picture = sweep_heat_map(results.to_arrow(), look)
+    remarks = uncompared(point.policy for point in results.points)
+    picture = sweep_heat_map(results.to_arrow(), look, remarks)
     layout = {**picture.layout.to_plotly_json(), "autosize": True}
     return {"data": [trace.to_plotly_json() for trace in picture.data], "layout": layout}
 

@@ -435,7 +435,7 @@ def minimalloc_runs(arguments, _) -> Iterator[Run]:
     for path in sorted(arguments.minimalloc.glob("*.csv")):
         capacity = int(path.suffixes[-2][1:])
         stream = _instance(path)
-        peak = policy_of("packed").serve(stream).peak_reserved
+        peak = policy_of("packed", seconds=60.0).serve(stream).peak_reserved
         error = max(peak - capacity, 0) / capacity
         yield Run(
             "MiniMalloc's instances, packed",
