@@ -719,6 +719,11 @@ def image_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]
     ]
 
 
+def image(visible: VisibleChunks) -> dict[str, Any]:
+    """An image of all chunks, with half of the cells: for a map that moves."""
+    return _image(visible, _cells(visible, _CELLS // 2))
+
+
 def _image_below(visible: VisibleChunks) -> dict[str, Any]:
     """What is below low rectangles: a pixel that several of them share would otherwise mix with the paper.
 

@@ -20,6 +20,15 @@ HOSTILE = "x'); import os; os.abort() #\n\"<img src=x onerror=alert(1)>{{ 1 % 0 
 """A file's name that wants to be Python, HTML and a template."""
 
 
+FOLLOWED = """() => {
+  const drawn = document.querySelector(".bfcviz-figure").dataset.bfcvizStep;
+  const touched = document.querySelector(".js-plotly-plot").data.find((each) => each.name === "touched by this step");
+  const named = document.querySelector(".bfcviz-step-line [data-bfcviz-step]").dataset.bfcvizStep;
+  return Number(drawn) >= 2 && drawn === named && touched.x.length > 1;
+}"""
+"""The view went on, and everything has followed: an image of the map alone outlines nothing."""
+
+
 class Viewer:
     """A running `bfcviz view`.
 
@@ -109,6 +118,13 @@ def test_the_page_shows_the_dashboard_and_ctrl_c_leaves_nothing(viewer, page):
     view.locator(".js-plotly-plot .cartesianlayer .subplot").nth(2).wait_for(state="attached")
     page.keyboard.press("Home")  # nothing was clicked: the page has the keys from the start
     view.locator(".bfcviz-step-line:has-text('step 0 of 32,001')").wait_for()
+    page.keyboard.press("ArrowRight")
+    view.locator(".bfcviz-step-line:has-text('step 1 of 32,001')").wait_for()
+    for _ in range(9):  # a key that is held
+        page.keyboard.down("ArrowRight")
+    page.keyboard.up("ArrowRight")
+    page.wait_for_function(FOLLOWED)
+    page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     view.locator(".bfcviz-step-line:has-text('step 1 of 32,001')").wait_for()
     page.mouse.click(5, 1380)  # beside the dashboard
