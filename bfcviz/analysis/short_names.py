@@ -24,10 +24,10 @@ def cut(name: str) -> str:
 
 
 def shortened(text: str, longest: int) -> str:
-    """The text without its middle where it is longer: names differ at their ends."""
+    """The text without its middle where it is longer: it keeps both ends, as names differ at either."""
     if len(text) <= longest:
         return text
-    head = longest // 3
+    head = longest // 2
     return f"{text[:head]}…{text[head + 1 - longest :]}"
 
 

@@ -53,7 +53,15 @@ class StatedFailureAnswer:
     def headline(self) -> str:
         """The verdict, and why; of what is no failure what it is."""
         sentence = self.judgement.sentence
-        return sentence if self.is_soft else f"{self.judgement.cause.replace('_', ' ')}: {sentence}"
+        return sentence if self.is_soft else f"{self._cause}: {sentence}"
+
+    @property
+    def _cause(self) -> str:
+        """The cause in words; where only a candidate is known, that it is one."""
+        judged = self.judgement
+        if judged.cause is Cause.UNKNOWN and judged.second not in {None, Cause.UNKNOWN}:
+            return f"perhaps {(judged.second or '').replace('_', ' ')}"
+        return judged.cause.replace("_", " ")
 
     @property
     def lines(self) -> list[str]:
@@ -61,9 +69,9 @@ class StatedFailureAnswer:
         stated, judged = self.stated, self.judgement
         size = stated.fact("requested")
         asked = "" if size is None else f" {_size(size)}"
-        is_known = judged.second not in {None, Cause.UNKNOWN}
-        second = f" Second candidate: {(judged.second or '').replace('_', ' ')}." if is_known else ""
-        head = f"{stated.framework} failed to allocate{asked}: {judged.cause.replace('_', ' ')}."
+        is_second = judged.second not in {None, Cause.UNKNOWN} and judged.cause is not Cause.UNKNOWN
+        second = f" Second candidate: {(judged.second or '').replace('_', ' ')}." if is_second else ""
+        head = f"{stated.framework} failed to allocate{asked}: {self._cause}."
         return [
             *([judged.sentence] if self.is_soft else [head, f"  {judged.sentence}{second}"]),
             *([f"  To do: {self.advice[0].text}"] if self.advice else []),

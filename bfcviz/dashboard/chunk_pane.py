@@ -42,7 +42,7 @@ from bfcviz.dashboard.table import (
     status_html,
 )
 from bfcviz.errors import BfcvizError
-from bfcviz.events.labels import Labels
+from bfcviz.events.labels import STACK_DETAILS, Labels
 from bfcviz.events.origin import holds_only_states, requested_bytes_known
 from bfcviz.events.schema import Kind, bin_of
 from bfcviz.events.trace import Trace
@@ -448,7 +448,7 @@ def _facts(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
     if facts.thread is not None:
         yield "thread", f"{facts.thread[0]}, stream {facts.thread[1]}"
     for key, value in details.items():
-        if key != "stack":
+        if key not in STACK_DETAILS:
             yield harmless(key, 20).replace("_", " "), harmless(value, _LONGEST)
     if facts.history:
         yield from _history(facts)

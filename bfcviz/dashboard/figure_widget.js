@@ -170,12 +170,13 @@ class View {
     try {
       while (!this.removed && (this.waiting.length || !this.drawn)) {
         const { step } = this.figure;
-        await this.draw_newest(this.waiting.splice(0));
+        const updates = this.waiting.splice(0);
+        await this.draw_newest(updates);
         this.drawn = true;
         this.el.style.minHeight = `${this.figure.layout.height ?? 360}px`; // a tab may have no panels below the map
         this.say();
         if (step !== null) this.el.dataset.bfcvizStep = step;
-        this.el.dispatchEvent(new CustomEvent("bfcviz-drawn", { bubbles: true }));
+        this.el.dispatchEvent(new CustomEvent("bfcviz-drawn", { bubbles: true, detail: { updates: updates.length } }));
       }
     } catch (error) {
       console.error(error);

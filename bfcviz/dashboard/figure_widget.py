@@ -408,7 +408,7 @@ class FigureView:
         *,
         step: int | None = None,
     ) -> None:
-        """Show `panels`, those that the layout names, at a step; send only what differs.
+        """Show `panels`, those that the layout names, at a step; send what differs; an image costs the page little.
 
         `width`: pixels of the page.
         """
@@ -424,6 +424,11 @@ class FigureView:
             if key == "template" or ("." not in key and (key not in before.layout or _dicts(value)))
         ]
         with self.widget.changes(step):
+            if list(restyle) == ["source"] and not relayout:
+                for number in changed:
+                    trace = self._page.data[number]
+                    self.widget.show_image(number, trace["xaxis"] + trace["yaxis"], trace["source"])
+                return
             for key in new_keys:  # not update_layout: it sends an axis and its parts separately
                 self.widget.layout[key] = relayout[key]
             relayout = {key: value for key, value in relayout.items() if key not in new_keys}

@@ -65,7 +65,8 @@ from bfcviz.units import format_bytes
 # =========  ===========================================================================================
 # `theme`    the page is `light` or `dark`
 # `width`    width of the dashboard, in pixels
-# `key`      a key was pressed, outside of text fields and sliders
+# `key`      a key was pressed, outside of text fields and sliders; with `held` it repeats, until
+# `release`  the key that was held was released
 # `click`    a click into the figure: number of the panel (from 1), and the position on its axes
 # `whole`    a double click on a panel: show its whole range
 # `zoom`     the ranges of all axes, after a zoom or pan has ended
@@ -343,8 +344,16 @@ def _width(view: "Inspector", message: PageMessage) -> None:
 
 
 def _key(view: "Inspector", message: PageMessage) -> None:
-    if (key := message.text("key")) in KEYS:
+    if (key := message.text("key")) not in KEYS:
+        return
+    if message.has("held"):
+        view.hold(KEYS[key])
+    else:
         view.act(KEYS[key])
+
+
+def _release(view: "Inspector", _: PageMessage) -> None:
+    view.release()
 
 
 def _click(view: "Inspector", message: PageMessage) -> None:
@@ -460,6 +469,7 @@ HANDLERS: Final[Mapping[str, Callable[["Inspector", PageMessage], None]]] = {
     "theme": _theme,
     "width": _width,
     "key": _key,
+    "release": _release,
     "click": _click,
     "zoom": _zoom,
     "whole": _whole,
@@ -534,6 +544,7 @@ class Inspector(ViewState):
         trace = _opened(trace)
         self._user_widgets = [each for each in traits.values() if isinstance(each, widgets.Widget)]
         self._auto_move = self._ended = False
+        self._held = False  # a key is held: of the figure only the map follows
         self.moments: tuple[int, int] | None = None
         self._fails: tuple[tuple[Trace, int, int], bool] | None = None
         self._map_image: str | None = (
@@ -621,14 +632,17 @@ class Inspector(ViewState):
         model.seek(self.step)
         # The figure first, since the page takes longest for it.
         if self._map_image is None:
-            self.view.show(self._panels(), self.views, self.look, self.width, step=self.step)
+            panels = self._held_panels() if self._held else self._panels()
+            self.view.show(panels, self.views, self.look, self.width, step=self.step)
             self.stage.show(self.view.stage, self.views)
         else:
             self.view.show_image("region_map", self._map_image, step=self.step)
         self._show_controls()
         self.fit.show(model, self.look)
         self.header.show(model, self.look, self.panel_data.search())
-        if self._map_image is None:  # else rows would change too often to be read or clicked
+        if (
+            self._map_image is None and not self._held
+        ):  # else rows would change too often to be read or clicked
             at_step = self.step if self.panel_data.moving else None
             self.holders.show(model, self.look, self.panel_data.colours(self.look), at_step)
             self.chunk.show(model, self.look)
@@ -638,6 +652,9 @@ class Inspector(ViewState):
         """The panels of the layout, with names in the map where they have room."""
         look = replace(self.look, map_pixels=map_pixels(self.width))
         return self.panel_data.panels(names_in(self.views), look)
+
+    def _held_panels(self) -> dict[str, Panel]:
+        return self.panel_data.held_map(replace(self.look, map_pixels=map_pixels(self.width)))
 
     def _show_controls(self) -> None:
         first, controls = self._trace.first, self.controls
@@ -843,16 +860,32 @@ class Inspector(ViewState):
                 `unselect`.
         """
         with self._showing_errors():
-            if name in MOVES:
-                self.step = destination(name, self._position())
-            elif name == "play":
-                self._toggle_play()
-            elif name == "follow":
-                self.follow = not self.follow
-            elif name == "everything":
-                self.views = "active_memory" if self.views == EVERYTHING else EVERYTHING
-            else:
-                self.look = whole(self.look) if name == "whole" else unmarked(self.look)
+            self.release()
+            self._act(name)
+
+    def _act(self, name: str) -> None:
+        if name in MOVES:
+            self.step = destination(name, self._position())
+        elif name == "play":
+            self._toggle_play()
+        elif name == "follow":
+            self.follow = not self.follow
+        elif name == "everything":
+            self.views = "active_memory" if self.views == EVERYTHING else EVERYTHING
+        else:
+            self.look = whole(self.look) if name == "whole" else unmarked(self.look)
+
+    def hold(self, name: str) -> None:
+        """Run an action once more whose key is held: until `release`, only the map and the header follow."""
+        with self._showing_errors():
+            self._held = name in MOVES
+            self._act(name)
+
+    def release(self) -> None:
+        """Draw everything that did not follow while a key was held."""
+        if self._held:
+            self._held = False
+            self.redraw()
 
     @contextmanager
     def _showing_errors(self) -> Iterator[None]:

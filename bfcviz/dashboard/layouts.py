@@ -25,7 +25,7 @@ from bfcviz.figures.view import VIEWS, DashboardPlace, Tab, View, view_of
 NARROW_PX: Final = 760
 """Below this width each panel has its own row, and so has the side pane."""
 
-MARGINS: Final = Margins(left=70, right=8)
+MARGINS: Final = Margins(left=70, right=20)
 """Beside the plots of a stage; what is below them depends on the layout."""
 
 Row = tuple[tuple[str, float], ...]
@@ -83,7 +83,7 @@ def _row(names: Sequence[str]) -> Row:
 
 
 _SIDE_SHARE: Final = 0.36  # of the plots' width
-_SIDE_GAP: Final = 14  # pixels between the map and the side pane
+_SIDE_GAP: Final = 26  # pixels between the map and the side pane: half a tick such as 1,024, and some room
 _SIDE_ALONE: Final = 340  # pixels: the height of the side pane on a narrow page
 _TABS: Final = 30  # pixels: the height of the tabs
 _TABS_ABOVE: Final = 6

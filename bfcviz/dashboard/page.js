@@ -170,6 +170,7 @@ function prepare_root(root, send, signal) {
   root.setAttribute("aria-label", "bfcviz dashboard: arrow keys step through the events, space plays");
   send = without_backlog(root, send, signal);
   root.addEventListener("keydown", (event) => on_key(event, send), { signal });
+  listen_to_release(root, send, signal);
   listen_to_clicks(root, send, signal);
   root.addEventListener("wheel", guard_wheel, { signal, capture: true, passive: false });
   listen_to_scrolls(root, send, signal); // see scrolling.js
@@ -357,16 +358,26 @@ class Brush {
   }
 }
 
-// A held key repeats faster than figures are drawn: a repetition is sent only once the figure of the last one is there,
-// so that the view stops where the key is released.
+// A held key repeats faster than figures are drawn: two repetitions at most are on their way, one in the kernel and one
+// in the page, and the next is sent as soon as a figure is there. So the view stops where the key is released.
+const ON_THEIR_WAY = 2;
 function without_backlog(root, send, signal) {
-  let sent = -Infinity; // when the last key was sent whose figure is not drawn
-  root.addEventListener("bfcviz-drawn", () => (sent = -Infinity), { signal });
-  return (message, repeated = false) => {
-    const now = performance.now();
-    if (repeated && now - sent < LATE_MS) return;
-    if (message.do === "key") sent = now;
+  let sent = []; // when each key was sent whose figure is not drawn
+  let waiting = null; // the last repetition, if it was not sent
+  const pass = (message) => {
+    waiting = null;
+    if (message.do === "key") sent.push(performance.now());
     send(message);
+  };
+  const drawn = ({ detail }) => {
+    sent.splice(0, detail.updates);
+    if (waiting) pass(waiting);
+  };
+  root.addEventListener("bfcviz-drawn", drawn, { signal });
+  return (message, repeated = false) => {
+    sent = sent.filter((time) => performance.now() - time < LATE_MS);
+    if (repeated && sent.length >= ON_THEIR_WAY) waiting = message;
+    else pass(message); // also a release: nothing waits after it
   };
 }
 
@@ -378,7 +389,19 @@ function on_key(event, send) {
   if (!KEYS.has(event.key)) return;
   event.preventDefault();
   event.stopPropagation();
-  send({ do: "key", key: event.key }, event.repeat);
+  send(event.repeat ? { do: "key", key: event.key, held: true } : { do: "key", key: event.key }, event.repeat);
+}
+
+// While a key is held, Python draws the least; once it is released, or the page loses the keys, it draws the rest.
+function listen_to_release(root, send, signal) {
+  let held = false;
+  const note = (event) => (held ||= event.repeat && KEYS.has(event.key));
+  const release = () => {
+    if (held) send({ do: "release" });
+    held = false;
+  };
+  addEventListener("keydown", note, { signal, capture: true });
+  for (const type of ["keyup", "blur"]) addEventListener(type, release, { signal, capture: true });
 }
 
 // An element may be drawn anew between the press of the mouse and its release: then the browser sends no click.

@@ -10,7 +10,7 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring
 from bfcviz.figures.panel import Panel
-from bfcviz.figures.region_map.figure import LiveMap, map_panel
+from bfcviz.figures.region_map.figure import LiveMap, image_panel, map_panel
 from bfcviz.figures.timelines import StepAxis
 from bfcviz.figures.view import VIEWS, HeapData, View, view_of
 from bfcviz.figures.view_options import Look, MapWindow, Selected, Span
@@ -55,6 +55,10 @@ class PanelData(HeapData):
         if self.moving and view.dashboard is not None and view.dashboard.tab is not None:
             panels = [_with_step(panel, self.step) for panel in panels]
         return panels
+
+    def held_map(self, look: Look) -> dict[str, Panel]:
+        """The map at the model's step, without what costs most: the only panel that follows while a key is held."""
+        return {"region_map": image_panel(self.model, replace(look, legend=False), self.colours(look))}
 
     def moving_map_image(self) -> str | None:
         """The moving map's image at the newest event, as a data URI; None: the whole frame must be drawn."""

@@ -12,7 +12,7 @@ from contextlib import suppress
 from io import FileIO
 from threading import RLock
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bfcviz import _forks
 from bfcviz.errors import TraceError
@@ -25,6 +25,9 @@ MAX_LABEL_BYTES = 1 << 24
 SHORTEST_LINE = len(b'{"id":1,"name":""}\n')
 _START = b'{"id":'
 """Start of a line. JSON escapes quotes inside texts, so it occurs nowhere else."""
+
+STACK_DETAILS: Final = frozenset({"stack", "no_stack"})
+"""Details that are no facts beside the name: the stack, a frame a line, or why there is none."""
 
 NO_DETAILS: Mapping[str, str] = MappingProxyType({})
 

@@ -448,12 +448,16 @@ def address_time_panel(window: AddressTimeWindow, step: int | None, look: Look) 
         _selected(window, look, theme),
         timelines.step_line(window.step_axis, step, top, theme),
     ]
-    mixed = "" if window.image is None else "; each pixel mixes the colours of its bytes and steps"
+    pixels = (
+        ""
+        if window.image is None
+        else "; a pixel has the colour of one of its holders, paler by what is free"
+    )
     return Panel(
         name="address_time",
         listed_elsewhere=True,
         title="Address-time map",
-        caption=f"each allocation is a rectangle: its addresses by its steps in use; gaps are free{mixed}",
+        caption=f"each allocation is a rectangle: its addresses by its steps in use; gaps are free{pixels}",
         traces=traces,
         xaxis=window.step_axis.xaxis(look.steps),
         yaxis={
@@ -536,8 +540,16 @@ def _image(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
     }
 
 
+_TURNS: Final = (np.array([[0, 8, 2, 10], [12, 4, 14, 6], [3, 11, 1, 9], [15, 7, 13, 5]]) + 0.5) / 16
+"""Which part of a pixel's bytes gives it its colour: of 4 by 4 neighbours each another (ordered dithering)."""
+
+
 def paint(image: Occupancy, paints: Sequence[Paint], theme: Theme) -> NDArray[np.uint8]:
-    """RGBA pixels (lines, columns, 4), the lowest address first; transparent where no region was."""
+    """RGBA pixels (lines, columns, 4), the lowest address first; transparent where no region was.
+
+    A pixel has the colour of one class, paler by what is free. Two colours mixed can look like a third that means
+    something else, such as free: of neighbours that hold several classes, each class colours its share.
+    """
     pool = np.maximum(image.pool, 1e-9)
     shares = np.minimum(image.by_class / pool, 1.0)
     used = shares.sum(axis=0)
@@ -547,10 +559,20 @@ def paint(image: Occupancy, paints: Sequence[Paint], theme: Theme) -> NDArray[np
     colours = np.array([rgb(paint.fill) for paint in paints], np.float64)
     free = np.array(rgb(theme.free.fill), np.float64)
     pixels = np.zeros((*used.shape, 4), np.uint8)
-    mixed = (colours - free).T @ shares.reshape(len(colours), -1) + free[:, None]
-    pixels[..., :3] = np.rint(mixed.T).reshape(*used.shape, 3)
+    pixels[..., :3] = np.rint(free + (colours[_one_class(shares)] - free) * wanted[..., None])
     pixels[..., 3] = np.rint(255 * np.clip(image.pool / image.grid.cell, 0.0, 1.0))
     return pixels
+
+
+def _one_class(shares: NDArray[np.float64]) -> NDArray[np.intp]:
+    """The class that colours each pixel (lines, columns), of the shares (classes, lines, columns)."""
+    _, lines, columns = shares.shape
+    chosen: NDArray[np.intp] = shares.argmax(axis=0)
+    several = np.count_nonzero(shares, axis=0) > 1
+    sums = np.cumsum(shares[:, several], axis=0)
+    turns = np.tile(_TURNS, (lines // 4 + 1, columns // 4 + 1))[:lines, :columns][several]
+    chosen[several] = (sums > turns * sums[-1]).argmax(axis=0)
+    return chosen
 
 
 def _grants(window: AddressTimeWindow, *, drawn: bool = True) -> Boxes:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from bfcviz.analysis.short_names import shortened
 from bfcviz.figures.colouring import colouring
 from bfcviz.figures.panel import Panel, Picture
 from bfcviz.figures.text import axis_unit, exact_bytes, harmless
@@ -170,12 +171,12 @@ def _texts(parts: Sequence[HolderPart], widths: np.ndarray[Any, Any], found: Hol
 
 
 def _shortened(name: str, room: int, separator: str) -> str:
-    """A path without the parts that do not fit: a name keeps its beginning, a stack its innermost frame."""
+    """A path without the parts that do not fit: a name keeps its first part, a stack its innermost frame."""
     if len(name) <= room:
         return name
     first, _, _ = name.partition("/")
     best = first if separator == "/" else name.rpartition(separator)[2]
-    return best if len(best) <= room else f"{best[: room - 1]}…"
+    return shortened(best, max(room, 2))
 
 
 def _name(part: HolderPart) -> str:

@@ -5,6 +5,7 @@ from html import escape
 from itertools import takewhile
 from typing import Final
 
+from bfcviz.analysis.short_names import shortened
 from bfcviz.units import format_bytes
 
 LONGEST: Final = 90
@@ -74,7 +75,7 @@ def _common_path(paths: Sequence[Sequence[str]]) -> str:
 
 
 def fitted(name: str, room: int) -> str:
-    """As many of the last parts of a name as have room; the beginning of the last one if it has none; or nothing."""
+    """As many of the last parts of a name as have room; both ends of the last one if it has none; or nothing."""
     if len(name) <= room:
         return name
     parts = [part for part in name.split("/") if part] or [""]
@@ -85,7 +86,7 @@ def fitted(name: str, room: int) -> str:
         best = f"{part}/{best}"
     if len(best) <= room:
         return best
-    return f"{best[: room - 1]}…" if room > _FEWEST_LETTERS else ""
+    return shortened(best, room) if room > _FEWEST_LETTERS else ""
 
 
 def exact_bytes(num_bytes: int) -> str:

@@ -160,7 +160,10 @@ UNNAMED: Final = {
     "kind": UNKNOWN_KIND,
     "size": "no size",
 }
-"""What holders can be found by -> the name of the holder of all memory without it."""
+"""What holders can be found by -> the name of the holder of all memory without it.
+
+A label may say why it has no stack (`no_stack` of its details): its memory then has that name instead.
+"""
 
 SEPARATORS: Final = {"stack": " > ", "phase": " > "}
 """Between the parts of a path as text; for all others `/`."""
@@ -257,12 +260,13 @@ def _op(labels: Labels, number: int) -> Path:
 
 
 def _line(labels: Labels, number: int) -> Path:
-    return (place_in_code(labels[number].details.get("stack", "")) or None,)
+    details = labels[number].details
+    return (place_in_code(details.get("stack", "")) or details.get("no_stack"),)
 
 
 def _stack(labels: Labels, number: int) -> Path:
     name, details = labels[number]
-    return stack_path(details.get("stack", ""), name)
+    return (details["no_stack"],) if "no_stack" in details else stack_path(details.get("stack", ""), name)
 
 
 def _detail(name: str) -> Callable[[Labels, int], Path]:

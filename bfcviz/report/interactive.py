@@ -22,7 +22,7 @@ from bfcviz.analysis.diagnosis import Family
 from bfcviz.analysis.fit import fit_of
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.code_places import places_of
-from bfcviz.events.labels import Labels
+from bfcviz.events.labels import STACK_DETAILS, Labels
 from bfcviz.events.origin import regions_known, requested_bytes_known
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events, Kind
 from bfcviz.events.storage.files import replacing
@@ -225,7 +225,8 @@ def _label_texts(labels: Labels, used: Sequence[int]) -> dict[str, Any]:
         stacks[number] = [
             frames.setdefault(_cut(line), len(frames)) for line in stack.split("\n")[:_MOST_FRAMES] if line
         ]
-        details[number] = {_cut(key): _cut(value) for key, value in more.items() if key != "stack" and value}
+        told = {key: value for key, value in more.items() if value and key not in STACK_DETAILS}
+        details[number] = {_cut(key): _cut(value) for key, value in told.items()}
     own = [int(any(place.is_python for place in places_of(frame))) for frame in frames]
     return {
         "names": names,

@@ -4,7 +4,7 @@ Up to `EXACT_CHUNKS` pieces of chunks on screen are drawn as exact rectangles, o
 image, whose cost depends on its pixels.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -287,28 +287,8 @@ def region_panel(
             places are marked.
         colours: the colouring of `look` for this heap; None: it is made here.
     """
-    chunks, regions = model.chunks(), model.regions()
-    colours = colours or colouring(model.trace, model.pool, look.colour, look.paints, chunks)
-    rows = rows_of(model)
-    part = rows.part(look.map_window)
-    indices, pieces = rows.chunks_in(chunks["address"], part)
-    exact = pieces <= EXACT_CHUNKS
-    if len(indices) < len(chunks):
-        chunks = chunks[indices]
-    divisor = axis_unit(_span(rows, look))[0]
-    visible = VisibleChunks(
-        chunks=chunks,
-        rows=rows,
-        part=part,
-        divisor=divisor,
-        theme=look.paints,
-        colours=colours,
-        classes=colours.classes(chunks, model.step),
-        faded=faded(model.trace, model.pool, look, chunks),
-        shows_waste=colours.shows_waste and requested_bytes_known(model.trace.origin.details, model.pool),
-        legend=look.legend,
-        pixels=look.map_pixels,
-    )
+    visible, exact = _visible_chunks(model, look, colours)
+    chunks = visible.chunks
     chosen = selected(model.chunks(), look.selected)
     found = matches(chunks, model.trace.labels, look.search)
     shape = map_traces.exact_traces if exact else map_traces.image_traces
@@ -318,12 +298,44 @@ def region_panel(
         *shape(visible, model.trace.labels),
         map_traces.gone(visible, gone_chunks(model, look.since)),
         *request_marks(visible, answer, model.trace.labels),
-        *map_traces.outlines(visible, touched(highlight, model.chunks(), regions), chosen, found),
+        *map_traces.outlines(visible, touched(highlight, model.chunks(), model.regions()), chosen, found),
         map_traces.hover_points(visible, model.trace.labels, exact=exact),
         map_traces.note(visible),
     ]
     panel = _panel(visible, traces, look, exact=exact)
     return panel if answer is None else replace(panel, caption=map_fit_caption(answer, model.trace.labels))
+
+
+def _visible_chunks(model: Model, look: Look, colours: Colouring | None) -> tuple[VisibleChunks, bool]:
+    """The chunks of the part of the map that a look shows, and whether they are few enough for exact rectangles."""
+    chunks = model.chunks()
+    colours = colours or colouring(model.trace, model.pool, look.colour, look.paints, chunks)
+    rows = rows_of(model)
+    part = rows.part(look.map_window)
+    indices, pieces = rows.chunks_in(chunks["address"], part)
+    if len(indices) < len(chunks):
+        chunks = chunks[indices]
+    visible = VisibleChunks(
+        chunks=chunks,
+        rows=rows,
+        part=part,
+        divisor=axis_unit(_span(rows, look))[0],
+        theme=look.paints,
+        colours=colours,
+        classes=colours.classes(chunks, model.step),
+        faded=faded(model.trace, model.pool, look, chunks),
+        shows_waste=colours.shows_waste and requested_bytes_known(model.trace.origin.details, model.pool),
+        legend=look.legend,
+        pixels=look.map_pixels,
+    )
+    return visible, pieces <= EXACT_CHUNKS
+
+
+def image_panel(model: Model, look: Look, colours: Colouring) -> Panel:
+    """The map as an image, without the slow parts: hover texts, names and outlines. See `region_panel`."""
+    visible, _ = _visible_chunks(model, look, colours)
+    image = map_traces.image(visible) if len(visible.chunks) else {"visible": False}
+    return _image_panel(visible, image, model.trace.labels, look)
 
 
 def live_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:
@@ -335,24 +347,31 @@ def live_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:
         look: theme and colouring; its `map_window` is ignored.
     """
     rows, look = live_map.rows, replace(look, map_window=None)
-    no_chunks, no_classes = np.empty(0, CHUNK), np.empty(0, np.uint8)
     visible = VisibleChunks(
-        chunks=no_chunks,
+        chunks=np.empty(0, CHUNK),
         rows=rows,
         part=rows.part(None),
         divisor=live_map.divisor,
         theme=look.paints,
         colours=live_map.colours,
-        classes=no_classes,
+        classes=np.empty(0, np.uint8),
         faded=np.empty(0, bool),
         shows_waste=live_map.colours.shows_waste,
         legend=look.legend,
         pixels=look.map_pixels,
     )
-    image, *others = map_traces.exact_traces(visible, labels)
+    return _image_panel(visible, live_map.image(), labels, look)
+
+
+def _image_panel(visible: VisibleChunks, image: Mapping[str, Any], labels: Labels, look: Look) -> Panel:
+    """The map with this image, the fields of its trace that change, and without chunks in any other trace."""
+    visible = replace(
+        visible, chunks=np.empty(0, CHUNK), classes=np.empty(0, np.uint8), faded=np.empty(0, bool)
+    )
+    empty, *others = map_traces.exact_traces(visible, labels)
     no_spans = np.empty(0, SPAN)
     traces = [
-        {**image, **live_map.image()},
+        {**empty, **image},
         *others,
         map_traces.gone(visible, no_spans),
         *request_marks(visible, None, labels),

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.code_places import telling_lines
-from bfcviz.events.labels import Labels
+from bfcviz.events.labels import STACK_DETAILS, Labels
 from bfcviz.events.schema import bin_of
 from bfcviz.figures.boxes import Boxes, box_outlines, box_trace
 from bfcviz.figures.colouring import FREE, MOST_CLASSES, Colouring
@@ -450,7 +450,7 @@ def _label_text(labels: Labels, number: int) -> str:
     for key, value in label.details.items():
         if key == "stack":
             lines += _stack_lines(value)
-        elif value:
+        elif value and key not in STACK_DETAILS:
             lines.append(f"{harmless(key, 30)}: {harmless(value)}")
     return "<br>".join(lines)
 
@@ -717,6 +717,11 @@ def image_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]
         marks,
         names_in_boxes(visible, no_pieces(), labels),
     ]
+
+
+def image(visible: VisibleChunks) -> dict[str, Any]:
+    """An image of all chunks, with half of the cells: for a map that moves."""
+    return _image(visible, _cells(visible, _CELLS // 2))
 
 
 def _image_below(visible: VisibleChunks) -> dict[str, Any]:

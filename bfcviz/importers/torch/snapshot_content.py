@@ -374,6 +374,7 @@ class SnapshotLabels:
         name, stack = stack_words(metadata or _name_beside(lines, origin, forward), lines)
         details = {"stack": stack, "compile_context": context, "private_pool": source.pool, "fx_node": node}
         details |= {"fx_code": stack_of_traceback(origin), "forward_stack": stack_of_traceback(forward)}
+        details["no_stack"] = name if name == self._before else ""
         details = {key: text for key, text in details.items() if text}
         return self._labels.intern(name, **details) if name or details else 0
 

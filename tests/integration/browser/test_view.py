@@ -20,6 +20,28 @@ HOSTILE = "x'); import os; os.abort() #\n\"<img src=x onerror=alert(1)>{{ 1 % 0 
 """A file's name that wants to be Python, HTML and a template."""
 
 
+APART = """() => {
+  const box = (each) => each.getBoundingClientRect();
+  const ticks = [...document.querySelectorAll(".js-plotly-plot .xtick text")].map(box).filter((each) => each.width);
+  const sides = [...document.querySelectorAll(".bfcviz-side *")].map(box).filter((each) => each.width);
+  const touch = (one, other) =>
+    one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
+  const plot = box(document.querySelector(".js-plotly-plot .main-svg"));
+  return ticks.length > 5 && ticks.every((one) => one.right <= plot.right && !sides.some((other) => touch(one, other)));
+}"""
+"""No tick is clipped at the right, or reaches into the pane beside the map."""
+
+
+FOLLOWED = """() => {
+  const drawn = document.querySelector(".bfcviz-figure").dataset.bfcvizStep;
+  const { data } = document.querySelector(".js-plotly-plot");
+  const hovers = data.some((each) => each.xaxis === "x" && each.mode === "none" && each.x.length > 100);
+  const named = document.querySelector(".bfcviz-step-line [data-bfcviz-step]").dataset.bfcvizStep;
+  return Number(drawn) >= 2 && drawn === named && hovers;
+}"""
+"""The view went on, and everything has followed: an image of the map alone has no hover texts."""
+
+
 class Viewer:
     """A running `bfcviz view`.
 
@@ -107,8 +129,16 @@ def test_the_page_shows_the_dashboard_and_ctrl_c_leaves_nothing(viewer, page):
     view.locator(".bfcviz-step-line:has-text(' of 32,001')").wait_for()  # at its fullest
     assert view.locator(".bfcviz-step-line:has-text('step 0 of')").count() == 0
     view.locator(".js-plotly-plot .cartesianlayer .subplot").nth(2).wait_for(state="attached")
+    page.wait_for_function(APART)
     page.keyboard.press("Home")  # nothing was clicked: the page has the keys from the start
     view.locator(".bfcviz-step-line:has-text('step 0 of 32,001')").wait_for()
+    page.keyboard.press("ArrowRight")
+    view.locator(".bfcviz-step-line:has-text('step 1 of 32,001')").wait_for()
+    for _ in range(9):  # a key that is held
+        page.keyboard.down("ArrowRight")
+    page.keyboard.up("ArrowRight")
+    page.wait_for_function(FOLLOWED)
+    page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     view.locator(".bfcviz-step-line:has-text('step 1 of 32,001')").wait_for()
     page.mouse.click(5, 1380)  # beside the dashboard

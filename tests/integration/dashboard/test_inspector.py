@@ -2,6 +2,7 @@ import asyncio
 import base64
 import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -94,6 +95,33 @@ def test_the_picture_is_the_one_drawn_from_scratch(trace, exact_chunks, monkeypa
         assert one.keys() == other.keys()
         assert difference(one, other).keys() <= {"uid"}
     assert walked.view.widget.layout.to_plotly_json() == fresh.view.widget.layout.to_plotly_json()
+
+
+@pytest.mark.parametrize("look", [{}, {"colour": "state"}, {"search": "op"}])
+def test_while_a_key_is_held_only_the_image_of_the_map_follows(trace, look, monkeypatch):
+    held = Inspector(trace, 200)
+    held.go(look=replace(held.look, **look))
+    sent = []
+    monkeypatch.setattr(type(held.view.widget), "_send_update", lambda _, parts: sent.append(parts))
+    for _ in range(20):
+        held.receive({"do": "key", "key": "ArrowRight", "held": True})
+    assert held.step == 220
+    assert "220" in words(held)
+    later = [part for parts in sent[1:] for part in parts]
+    assert sum("image" in part for part in later) > len(later) // 2  # else regions came
+    held.receive({"do": "release"})
+    fresh = Inspector(trace, 220)
+    fresh.go(look=replace(fresh.look, **look))
+    for one, other in zip(held.view.widget.data, fresh.view.widget.data, strict=True):
+        assert difference(one.to_plotly_json(), other.to_plotly_json()).keys() <= {"uid"}
+    assert held.view.widget.layout.to_plotly_json() == fresh.view.widget.layout.to_plotly_json()
+
+
+def test_another_key_ends_what_is_held(inspector):
+    inspector.receive({"do": "key", "key": "ArrowRight", "held": True})
+    assert len(drawn(inspector, "touched by this step")[0].x) == 1  # of no rectangle
+    inspector.receive({"do": "key", "key": "ArrowRight"})
+    assert len(drawn(inspector, "touched by this step")[0].x) > 1
 
 
 def test_one_figure_and_it_is_never_made_again(inspector):

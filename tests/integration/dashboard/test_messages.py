@@ -17,13 +17,24 @@ VALUES = (
 
 ACTIONS = (
     *("theme", "width", "key", "click", "zoom", "whole", "step", "select", "sort", "scroll"),
-    *("views", "brush", "details", "hover", "holder", "holders_sort", "holders_by", "holders_as", "ask"),
+    *(
+        "views",
+        "brush",
+        "details",
+        "hover",
+        "holder",
+        "holders_sort",
+        "holders_by",
+        "holders_as",
+        "ask",
+        "release",
+    ),
 )
 
 
 FIELDS = (
     *("theme", "width", "key", "panel", "x", "y", "ranges", "step", "address", "born", "list", "rows"),
-    *("views", "from", "to", "row", "as", "size"),
+    *("views", "from", "to", "row", "as", "size", "held"),
 )
 
 

@@ -426,8 +426,11 @@ def test_a_table_is_told_as_what_it_is():
 
 
 def test_a_second_verdict_is_told_only_where_there_is_one():
-    known = StatedFailure("cuda-call", "PyTorch CUDA")
-    assert "other process" in StatedAnswer.of([known], []).lines[1]
+    known = StatedAnswer.of([StatedFailure("cuda-call", "PyTorch CUDA")], [])
+    assert known.to_json()["failures"][0]["verdict"] == "unknown"
+    headline = known.lines[0]  # a named cause leads, also where it is only a candidate
+    assert "other process" in headline
+    assert "unknown" not in headline
     facts = {"limit": 8 * GIB, "in_use": 8 * GIB - MIB}
     answer = StatedAnswer.of([StatedFailure("tf-stats", "TensorFlow", facts)], [])
     assert answer.to_json()["failures"][0]["second_verdict"] == "unknown"

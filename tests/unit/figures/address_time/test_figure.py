@@ -81,7 +81,7 @@ def test_many_lifetimes_become_an_image_of_the_same_place(trace, as_image):
     panel = address_time_panel(address_time_window(trace), 5, Look())
     image, picture = panel.traces[0], pixels(panel)
     assert image["visible"]
-    assert "each pixel mixes" in panel.caption
+    assert "a pixel has the colour of one" in panel.caption
     assert len(boxes(named(panel, "in use"))) == 0
     assert image["dx"] * picture.shape[1] == pytest.approx(len(trace))
     assert image["dy"] * picture.shape[0] == pytest.approx(panel.yaxis["range"][1])

@@ -8,11 +8,12 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures import address_time
 from bfcviz.figures.address_time import address_time_window, chunk_at_time
 from bfcviz.figures.colouring import colouring
-from bfcviz.figures.theme import LIGHT
+from bfcviz.figures.theme import LIGHT, Paint
 from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model import Model
 from bfcviz.model.grouping import HolderChoice
 from bfcviz.model.lifetimes import in_use_at
+from bfcviz.model.occupancy import Occupancy, OccupancyGrid
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +37,19 @@ def test_a_click_selects_the_chunk_there_at_that_step(trace, axis):
             )
     assert chunk_at_time(seen, 1.0, -1.0) is None
     assert axis == "time" or chunk_at_time(seen, 0.0, 1.0) is None
+
+
+def test_no_pixel_of_two_holders_has_a_colour_that_is_not_one_of_theirs():
+    """Cyan and yellow mixed would be a green near that of free memory."""
+    shares = np.array([[0.5, 0.25, 1.0, 0.0], [0.5, 0.75, 0.0, 0.0]])  # of two classes
+    by_class = np.repeat(np.repeat(shares[:, None], 8, axis=1), 16, axis=2)
+    grid = OccupancyGrid(0, 64, 0.0, 8.0, columns=64, lines=8)
+    paints = [Paint("#00FFFF", "#000000"), Paint("#FFFF00", "#000000")]
+    pixels = address_time.paint(Occupancy(grid, by_class, np.ones((8, 64))), paints, LIGHT)
+    cyan, yellow = ((pixels[..., :3] == colour).all(axis=2) for colour in ([0, 255, 255], [255, 255, 0]))
+    parts = [slice(begin, begin + 16) for begin in range(0, 64, 16)]
+    assert [cyan[:, part].mean() for part in parts] == [0.5, 0.25, 1.0, 0.0]
+    assert [yellow[:, part].mean() for part in parts] == [0.5, 0.75, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("choice", [None, HolderChoice("op", ("layer_1",))])

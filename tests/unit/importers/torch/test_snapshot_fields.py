@@ -105,6 +105,11 @@ def test_annotations_name_blocks(tmp_path, form):
     path = saved(tmp_path, snapshot(blocks, trace), form)
     assert names(path) == {"wq.weight": 3, "embedding": 2, "allocated before the recording began": 1}
     opened = open_trace(path)
+    for by in ("op", "line", "stack"):  # one holder, one name
+        model = Model(opened)
+        model.seek(len(opened))
+        found = holders(model, by)
+        assert "allocated before the recording began" in found.names
     assert "inside" in {opened.labels.name(number) for number in range(len(opened.labels))}
 
 
