@@ -10,6 +10,7 @@ import ipywidgets as widgets
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.analysis.short_names import shortened
 from bfcviz.analysis.what_grew import Moments, WhatGrew, moments_of, what_grew
 from bfcviz.dashboard.table import SIDE_STYLE
 from bfcviz.errors import BfcvizError, TraceError
@@ -18,7 +19,7 @@ from bfcviz.events.row_copy import taken
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring
-from bfcviz.figures.text import exact_bytes, harmless
+from bfcviz.figures.text import LONGEST, exact_bytes, harmless
 from bfcviz.figures.theme import contrasting
 from bfcviz.figures.view_options import PLAIN, Look
 from bfcviz.model import Model
@@ -565,7 +566,10 @@ def _messages(number: int) -> str:
 
 
 def _name_cell(name: str) -> str:
-    return f"<span class='label'><u></u><span><bdi>{harmless(name)}</bdi></span></span>"
+    name = shortened(name, LONGEST)
+    middle = len(name) // 2
+    halves = "".join(f"<span><bdi>{harmless(half)}</bdi></span>" for half in (name[:middle], name[middle:]))
+    return f"<span class='label'><u></u>{halves}</span>"
 
 
 def list_html(

@@ -51,6 +51,7 @@ SIDE_STYLE: Final = f"""<style>
 :is(.bfcviz-holders, .bfcviz-chunk) :is(.widget-html, .widget-html-content) {{
   margin: 0; padding: 0; width: 100%; font: inherit; line-height: inherit;
 }}
+.bfcviz-holders > .widget-html {{ flex: none }}  /* a long list gives way, not what stands above it */
 .bfcviz-holders-list {{
   flex: 1 1 auto; min-height: 0; overflow-x: hidden; overflow-y: auto; margin: 0; scrollbar-width: thin;
 }}
@@ -106,9 +107,10 @@ SIDE_STYLE: Final = f"""<style>
 .bfcviz-holders .label u {{
   flex: none; width: 10px; height: 10px; margin-right: 5px; border-radius: 2px; background: var(--fill);
 }}
-.bfcviz-holders .label span {{  /* the ellipsis is at the left: names differ at their ends */
-  flex: 0 1 auto; overflow: hidden; text-overflow: ellipsis; direction: rtl; text-align: left;
+.bfcviz-holders .label span {{  /* the two halves of a name, each cut in the middle: names differ at either end */
+  flex: 0 1 auto; overflow: hidden; text-overflow: ellipsis;
 }}
+.bfcviz-holders .label span + span {{ text-overflow: clip; direction: rtl; text-align: left }}
 .bfcviz-holders .icicle {{ position: relative; overflow: hidden }}
 .bfcviz-holders .icicle div {{
   position: absolute; box-sizing: border-box; overflow: hidden; padding: 0 3px; line-height: 19px; font-size: 11px;

@@ -26,10 +26,12 @@ APART = """() => {
   const sides = [...document.querySelectorAll(".bfcviz-side *")].map(box).filter((each) => each.width);
   const touch = (one, other) =>
     one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
+  const [above, list] = [".head", "table"].map((each) => box(document.querySelector(`.bfcviz-holders ${each}`)));
+  if (above.bottom > list.top + 1) return false;
   const plot = box(document.querySelector(".js-plotly-plot .main-svg"));
   return ticks.length > 5 && ticks.every((one) => one.right <= plot.right && !sides.some((other) => touch(one, other)));
 }"""
-"""No tick is clipped at the right, or reaches into the pane beside the map."""
+"""No tick is clipped at the right, or reaches into the pane beside the map; nor what is above the list."""
 
 
 FOLLOWED = """() => {
@@ -129,7 +131,9 @@ def test_the_page_shows_the_dashboard_and_ctrl_c_leaves_nothing(viewer, page):
     view.locator(".bfcviz-step-line:has-text(' of 32,001')").wait_for()  # at its fullest
     assert view.locator(".bfcviz-step-line:has-text('step 0 of')").count() == 0
     view.locator(".js-plotly-plot .cartesianlayer .subplot").nth(2).wait_for(state="attached")
-    page.wait_for_function(APART)
+    for width in (900, 1500):
+        page.set_viewport_size({"width": width, "height": 1400})
+        page.wait_for_function(APART)
     page.keyboard.press("Home")  # nothing was clicked: the page has the keys from the start
     view.locator(".bfcviz-step-line:has-text('step 0 of 32,001')").wait_for()
     page.keyboard.press("ArrowRight")
