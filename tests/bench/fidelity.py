@@ -31,6 +31,7 @@ from random import Random
 import numpy as np
 
 from bfcviz.events.labels import Labels
+from bfcviz.whatif.planner import pack
 from bfcviz.whatif.policy import NO_LIMIT
 from bfcviz.whatif.policy_table import POLICIES, policy_of, policy_text, uncompared
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream
@@ -435,7 +436,7 @@ def minimalloc_runs(arguments, _) -> Iterator[Run]:
     for path in sorted(arguments.minimalloc.glob("*.csv")):
         capacity = int(path.suffixes[-2][1:])
         stream = _instance(path)
-        peak = policy_of("packed", seconds=60.0).serve(stream).peak_reserved
+        peak = pack(stream, 60.0, lambda plan, capacity=capacity: plan.height > capacity).height
         error = max(peak - capacity, 0) / capacity
         yield Run(
             "MiniMalloc's instances, packed",
