@@ -14,7 +14,7 @@ MOST_REQUESTS: Final = 6_000_000
 MARGIN: Final = 8
 """This part of the range of all orders tried is added at each end, for orders that were not tried."""
 
-LEAST_ORDERS: Final = 32
+LEAST_ORDERS: Final = 64
 """Orders that are tried at least, also where none of them changes anything."""
 
 

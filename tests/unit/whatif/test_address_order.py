@@ -75,8 +75,8 @@ def tried(amounts, *, policy="cupy", requests=100):
 
 def test_orders_are_tried_until_as_many_again_widen_nothing():
     assert tried([1]) == LEAST_ORDERS + 1
-    assert tried([1] * 39 + [2]) == LEAST_ORDERS + 1
-    assert tried([1] * 29 + [2]) == 61
+    assert tried([1] * (LEAST_ORDERS + 7) + [2]) == LEAST_ORDERS + 1
+    assert tried([1] * (LEAST_ORDERS - 3) + [2]) == 2 * LEAST_ORDERS - 3
     assert tried(range(1000)) == 1 + len(TIES["cupy"].orders)
 
 
