@@ -1,7 +1,7 @@
 """Each policy against the allocator whose rules it has, on the same requests: how many runs are exact, the worst error.
 
 python tests/bench/fidelity.py [--only PEER ...] [--seed N] [--seconds S] [--tensorflow FOLDER] [--driver FOLDER]
-    [--torch PYTHON] [--cupy PYTHON] [--minimalloc FOLDER]
+    [--torch PYTHON] [--cupy PYTHON] [--minimalloc FOLDER] [--snapshots FOLDER]
 
 A run is exact if each request is served or refused as by the real allocator, and leaves the same bytes in use and in
 the pool. Where ties between equal free blocks matter, the last column says how often the peak lies in the range that
@@ -11,6 +11,7 @@ what-if gives. `--seed` makes other sequences of requests; a peer that is not na
     --driver      has libcuda.so.1 and libcudart.so.13 over host memory, for the next two
     --torch       a Python with PyTorch 2.11 or later
     --cupy        a Python with CuPy 14 whose runtime module is linked with that library
+    --snapshots   has snapshots of PyTorch with their history, whose jobs `bfcviz tune` tunes
     --minimalloc  has the challenging instances of github.com/google/minimalloc: ID.CAPACITY.csv
 """
 
@@ -30,11 +31,13 @@ from random import Random
 
 import numpy as np
 
+import bfcviz
 from bfcviz.events.labels import Labels
 from bfcviz.whatif.planner import pack
 from bfcviz.whatif.policy import NO_LIMIT
 from bfcviz.whatif.policy_table import POLICIES, policy_of, policy_text, uncompared
-from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream
+from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream, requests_of, without_failed
+from bfcviz.whatif.search.tune import setting_line, tune
 from bfcviz.whatif.ties import InOrder, in_orders
 
 KiB, MiB = 1 << 10, 1 << 20
@@ -333,8 +336,17 @@ TORCH_OPTIONS = {
 
 def torch_runs(arguments, streams) -> Iterator[Run]:
     """PyTorch's allocator, under the limit of a device and under a share of one."""
+    yield from _torch_runs(arguments, streams, "device", "fraction")
+
+
+def tied_torch_runs(arguments, streams) -> Iterator[Run]:
+    """PyTorch's allocator on a driver whose addresses fall and are used again: they decide between equal blocks."""
+    yield from _torch_runs(arguments, streams, ANY_ORDER)
+
+
+def _torch_runs(arguments, streams, *kinds) -> Iterator[Run]:
     with worker("torch", arguments.torch, arguments.driver) as real:
-        for kind in ("device", "fraction", ANY_ORDER):
+        for kind in kinds:
             for options, settings in TORCH_OPTIONS.items():
                 if ("garbage" in options and kind != "fraction") or (
                     "expandable" in options and kind == ANY_ORDER
@@ -374,6 +386,27 @@ def _torch_run(real, title, name, stream, *, options, settings, limit, kind) -> 
         raise SystemExit(f"{title}: {name}: {found}")
     under = limit if fraction else device
     yield compared(title, name, stream, text=f"torch:{options}", limit=under, real=found)
+
+
+def tune_runs(arguments, _) -> Iterator[Run]:
+    """Jobs of PyTorch's snapshots under their own settings, and under those that `bfcviz tune` proposes."""
+    with worker("torch", arguments.torch, arguments.driver) as real:
+        for path in sorted(arguments.snapshots.glob("*.pickle")):
+            stream = requests_of(bfcviz.open(path))
+            if not (stream.rows["kind"] == FREE).any():
+                continue  # a state without history
+            found, stream = tune(stream), without_failed(stream)
+            for trial in filter(None, (found.now, found.best)):
+                settings = setting_line(trial, "").partition("=")[2]
+                device = found.limit or DEVICE
+                served = real.serve(
+                    stream, limit=device, fraction=None, settings=settings, failures=UNLIMITED_FAILURES
+                )
+                if isinstance(served, str):
+                    raise SystemExit(f"{path.name}: {settings}: {served}")
+                text = policy_text(trial.policy, trial.options)
+                title = f"PyTorch {real.version}, snapshots, own and proposed settings"
+                yield compared(title, f"{path.stem} {settings}", stream, text=text, limit=device, real=served)
 
 
 def cupy_runs(arguments, streams) -> Iterator[Run]:
@@ -469,6 +502,8 @@ def _instance(path: Path) -> RequestStream:
 PEERS = {
     "tensorflow": (tensorflow_runs, ("tensorflow",)),
     "torch": (torch_runs, ("driver", "torch")),
+    "torch-ties": (tied_torch_runs, ("driver", "torch")),
+    "tune": (tune_runs, ("driver", "torch", "snapshots")),
     "cupy": (cupy_runs, ("driver", "cupy")),
     "minimalloc": (minimalloc_runs, ("minimalloc",)),
 }
@@ -481,7 +516,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=math.inf, help="for each peer")
-    for name in ("tensorflow", "driver", "minimalloc"):
+    for name in ("tensorflow", "driver", "minimalloc", "snapshots"):
         parser.add_argument(f"--{name}", type=Path)
     parser.add_argument("--torch")
     parser.add_argument("--cupy")
