@@ -1,7 +1,7 @@
 """Each policy against the allocator whose rules it has, on the same requests: how many runs are exact, the worst error.
 
 python tests/bench/fidelity.py [--only PEER ...] [--seed N] [--seconds S] [--tensorflow FOLDER] [--driver FOLDER]
-    [--torch PYTHON] [--cupy PYTHON] [--minimalloc FOLDER] [--snapshots FOLDER]
+    [--torch PYTHON] [--cupy PYTHON] [--snapshots FOLDER]
 
 A run is exact if each request is served or refused as by the real allocator, and leaves the same bytes in use and in
 the pool. Where ties between equal free blocks matter, the last column says how often the peak lies in the range that
@@ -12,11 +12,9 @@ what-if gives. `--seed` makes other sequences of requests; a peer that is not na
     --torch       a Python with PyTorch 2.11 or later
     --cupy        a Python with CuPy 14 whose runtime module is linked with that library
     --snapshots   has snapshots of PyTorch with their history, whose jobs `bfcviz tune` tunes
-    --minimalloc  has the challenging instances of github.com/google/minimalloc: ID.CAPACITY.csv
 """
 
 import argparse
-import csv
 import math
 import os
 import pickle
@@ -30,6 +28,10 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from minimalloc import CAPACITY, INSTANCES, instance
 
 import bfcviz
 from bfcviz.events.labels import Labels
@@ -464,37 +466,13 @@ def tensorflow_runs(arguments, streams) -> Iterator[Run]:
                 yield compared(f"TensorFlow, {text}", name, stream, text=text, limit=limit, real=real)
 
 
-def minimalloc_runs(arguments, _) -> Iterator[Run]:
+def minimalloc_runs(_, __) -> Iterator[Run]:
     """Plans for MiniMalloc's challenging instances, beside the capacity that is known to suffice."""
-    for path in sorted(arguments.minimalloc.glob("*.csv")):
-        capacity = int(path.suffixes[-2][1:])
-        stream = _instance(path)
-        peak = pack(stream, 60.0, lambda plan, capacity=capacity: plan.height > capacity).height
-        error = max(peak - capacity, 0) / capacity
-        yield Run(
-            "MiniMalloc's instances, packed",
-            path.stem,
-            capacity,
-            peak <= capacity,
-            error,
-            peak <= capacity,
-            -1,
-        )
-
-
-def _instance(path: Path) -> RequestStream:
-    """The buffers of a file: each lives from `lower` to before `upper`."""
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    moments = [(int(row["upper"]), 0, number) for number, row in enumerate(rows)]
-    moments += [(int(row["lower"]), 1, number) for number, row in enumerate(rows)]
-    found, blocks = Requests(), {}
-    for _, begins, number in sorted(moments):
-        if begins:
-            blocks[number] = found.allocate(int(rows[number]["size"]))
-        else:
-            found.free(blocks[number])
-    return found.stream(path.stem)
+    for name in INSTANCES:
+        peak = pack(instance(name), 60.0, lambda plan: plan.height > CAPACITY).height
+        is_met = peak <= CAPACITY
+        error = max(peak - CAPACITY, 0) / CAPACITY
+        yield Run("MiniMalloc's instances, packed", name, CAPACITY, is_met, error, is_met, -1)
 
 
 # ------------------------------------------------------------------------------
@@ -505,7 +483,7 @@ PEERS = {
     "torch-ties": (tied_torch_runs, ("driver", "torch")),
     "tune": (tune_runs, ("driver", "torch", "snapshots")),
     "cupy": (cupy_runs, ("driver", "cupy")),
-    "minimalloc": (minimalloc_runs, ("minimalloc",)),
+    "minimalloc": (minimalloc_runs, ()),
 }
 """What is compared, and the arguments that it needs."""
 
@@ -516,7 +494,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=math.inf, help="for each peer")
-    for name in ("tensorflow", "driver", "minimalloc", "snapshots"):
+    for name in ("tensorflow", "driver", "snapshots"):
         parser.add_argument(f"--{name}", type=Path)
     parser.add_argument("--torch")
     parser.add_argument("--cupy")
