@@ -15,7 +15,7 @@ MARGIN: Final = 8
 """This part of the range of all orders tried is added at each end, for orders that were not tried."""
 
 LEAST_ORDERS: Final = 64
-"""Orders that are tried at least, also where none of them changes anything."""
+"""Orders that are tried where none of them changes anything; else all are: the highest peak may need a rare one."""
 
 
 class Ties(NamedTuple):
@@ -99,7 +99,7 @@ class Orders:
 
 
 def in_orders(policy: Policy, first: InOrder, serve: Callable[[Policy], InOrder], *, requests: int) -> Orders:
-    """Try the orders of a policy until as many more orders as before widened the range no further.
+    """Try the orders of a policy: all, as long as they serve no more than `MOST_REQUESTS`; few where none matters.
 
     Args:
         policy: the rules.
@@ -108,19 +108,12 @@ def in_orders(policy: Policy, first: InOrder, serve: Callable[[Policy], InOrder]
         requests: that each order will serve; the more, the fewer orders are tried.
     """
     by, orders = TIES.get(policy.name, ("", ()))
-    found, settled = [first], LEAST_ORDERS
+    found, decide = [first], False
     if any(key in policy.options for order in orders for key in order) or not is_of_table(policy):
         return Orders(by, (first,))
     for order in orders[: max(MOST_REQUESTS // max(requests, 1), 1)]:
-        if len(found) > settled:
+        if not decide and len(found) > LEAST_ORDERS:
             break
-        new = serve(policy_of(policy.name, **policy.options, **order))
-        if _widens(found, new):
-            settled = max(2 * len(found), LEAST_ORDERS)
-        found.append(new)
+        found.append(serve(policy_of(policy.name, **policy.options, **order)))
+        decide = decide or found[-1] != first
     return Orders(by, tuple(found))
-
-
-def _widens(found: list[InOrder], new: InOrder) -> bool:
-    known = [each.amount for each in found if each.fits == new.fits]
-    return not known or not min(known) <= new.amount <= max(known)
