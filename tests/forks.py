@@ -3,7 +3,7 @@
 import os
 import signal
 
-LIMIT_S = 60
+LIMIT_S = 150
 
 
 def child_ends_well(work, limit_s=LIMIT_S):

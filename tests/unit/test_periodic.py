@@ -222,13 +222,13 @@ def work():
     assert not periodic.running
     came = threading.Semaphore(0)
     periodic.start()
-    assert came.acquire(timeout=60)
+    assert came.acquire(timeout=150)
     periodic.stop()
 
 periodic = Periodic(call, "forked")
 periodic.start()
 for _ in range(20):
-    assert came.acquire(timeout=60)
+    assert came.acquire(timeout=150)
     assert child_ends_well(work)
 assert periodic.running
 periodic.stop()

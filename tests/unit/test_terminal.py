@@ -107,7 +107,7 @@ def test_the_summary_of_a_recording_is_harmless(tmp_path):
     folder = os.fsencode(tmp_path) + b"/run\x1b[31m\xff"
     code = "import numpy as np; x = np.ones(100_000)"
     command = [sys.executable, "-m", "bfcviz", "record", "-o", folder, "--", sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, check=False, timeout=150)
     assert done.returncode == 0, done.stderr
     assert_quiet(done.stderr.decode())
     assert b"run\\x1b[31m\\udcff: " in done.stderr

@@ -209,7 +209,7 @@ print(failed > 0, done > 0)
 
 
 def test_at_the_recursion_limit_no_lock_stays_closed():
-    assert run_code(RECURSION, plain=True, timeout=60) == "True True\n"
+    assert run_code(RECURSION, plain=True) == "True True\n"
 
 
 def test_locks_that_other_threads_hold_are_free_in_the_child():

@@ -71,5 +71,5 @@ sys.exit(pytest.main(sys.argv[1:]))
 def test_the_same_after_a_sub_interpreter():
     """From then on PyGILState_Check returns 1 in every thread."""
     test = f"{__file__}::{test_c_threads_go_on_while_another_keeps_the_interpreter.__name__}"
-    done = run_python("-c", INTERPRETERS, "-q", "-n0", "-p", "no:cacheprovider", test, timeout=60)
+    done = run_python("-c", INTERPRETERS, "-q", "-n0", "-p", "no:cacheprovider", test)
     assert done.returncode == 0, done.stdout + done.stderr

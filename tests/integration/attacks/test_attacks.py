@@ -23,7 +23,7 @@ PLANTED = {
 
 @pytest.mark.timeout(200)
 def test_a_short_attack():
-    done = run_python(ATTACK, "--inputs", INPUTS, "--seconds", 150, timeout=180)
+    done = run_python(ATTACK, "--inputs", INPUTS, "--seconds", 150)
     assert done.returncode == 0, done.stdout
     rows = re.findall(
         r"^(\w+) +(\d+) +(\d+) +(\d+) .*  (.*)$", done.stdout.split("\nformat ")[0], re.MULTILINE
@@ -35,7 +35,7 @@ def test_a_short_attack():
 
 
 def test_cases_that_are_left_are_no_success():
-    done = run_python(ATTACK, "--only", "folders", "threads", "--inputs", 20_000, "--seconds", 4, timeout=100)
+    done = run_python(ATTACK, "--only", "folders", "threads", "--inputs", 20_000, "--seconds", 4)
     left = {
         name: (int(missing), int(planned))
         for name, missing, planned in re.findall(
@@ -68,7 +68,7 @@ for case, why in result.failures:
     print(case, why.replace("\\n", " "))
 print(result.done, dict(result.verdicts))
 """
-    *failed, last = run_python("-c", code, timeout=60).stdout.splitlines()
+    *failed, last = run_python("-c", code).stdout.splitlines()
     assert last == "10 {'fine': 5}"
     for number, said in enumerate(PLANTED.values()):
         (line,) = [line for line in failed if line.startswith(f"planted:0:{2 * number + 1} ")]
@@ -76,7 +76,7 @@ print(result.done, dict(result.verdicts))
 
 
 def test_a_short_soak():
-    done = run_python(ROOT / "tests" / "soak.py", "--minutes", 0.1, "--seed", 7, timeout=60)
+    done = run_python(ROOT / "tests" / "soak.py", "--minutes", 0.1, "--seed", 7)
     assert done.returncode == 0, done.stdout
     done_of = dict(re.findall(r"^(\w+) +(\d+) +\d+ +\d+ +[\d,]+ +\d+ +\d+$", done.stdout, re.MULTILINE))
     assert done_of.keys() == {*WAYS}
@@ -93,5 +93,5 @@ def test_growth_is_seen(monkeypatch):
 
 
 def test_a_case_can_be_run_again():
-    done = run_python(ATTACK, "--case", "folders:0:3", timeout=60)
+    done = run_python(ATTACK, "--case", "folders:0:3")
     assert re.search(r"^folders +1 +1 +0 .* 1 (opened|refused)$", done.stdout, re.MULTILINE), done.stdout

@@ -97,7 +97,7 @@ def test_no_acknowledged_allocation_is_lost(tmp_path, round_):
     finally:
         killed(writer)
     if drain.poll() is None and drain.returncode is None:
-        assert drain.wait(timeout=60) == 0
+        assert drain.wait(timeout=150) == 0
         drain.stderr.close()
     acknowledged = int.from_bytes(done[:8], sys.byteorder)
     trace = Trace.open(folder)

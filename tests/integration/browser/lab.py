@@ -22,8 +22,8 @@ import pytest
 
 import bfcviz
 
-START_LIMIT_S = 60
-PAGE_LIMIT_MS = 60_000
+START_LIMIT_S = 150
+PAGE_LIMIT_MS = 120_000
 
 WIDGET_LATE = "[anywidget] Failed to initialize model."
 """anywidget gives a widget 2 s to come up, and on a busy machine one may take longer.

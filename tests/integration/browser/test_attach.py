@@ -17,7 +17,7 @@ import bfcviz
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
-LIMIT_S = 60
+LIMIT_S = 150
 PROGRAM = """
 import os, sys
 import numpy as np

@@ -21,7 +21,7 @@ from bfcviz.cli import attach, main, view
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.recorded_process import CLAIM
 
-LIMIT_S = 60
+LIMIT_S = 150
 
 
 def test_the_page_is_a_live_dashboard(tmp_path, capsys):

@@ -12,7 +12,7 @@ import pytest
 
 from bfcviz.cli import main, record
 
-LIMIT_S = 60
+LIMIT_S = 150
 
 LISTEN = """
 import signal, sys

@@ -14,7 +14,7 @@ import requests
 
 from bfcviz.cli import demo, main
 
-LIMIT_S = 60
+LIMIT_S = 150
 
 
 def cells(path):

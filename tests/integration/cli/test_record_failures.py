@@ -111,7 +111,7 @@ def test_a_second_recorder_of_the_same_folder_is_refused(tmp_path):
             done = recording(*words, "--", "touch", proof, folder=folder)
             assert (done.returncode, proof.exists()) == (1, False)
             assert "being recorded to by another process" in done.stderr
-        _, said = recorder.communicate("", timeout=60)
+        _, said = recorder.communicate("", timeout=150)
     assert recorder.returncode == 0
     assert "complete" in said
     assert 5000 in requests_in(folder)

@@ -49,7 +49,7 @@ def test_it_becomes_a_kernel_once(tmp_path):
     standby.check()
     kernel = standby.become_kernel(["--version"], os.environ, str(tmp_path))
     assert kernel is not None
-    assert kernel.wait(timeout=60) == 0
+    assert kernel.wait(timeout=150) == 0
     assert standby.become_kernel(["--version"], os.environ, None) is None
 
 
@@ -65,21 +65,21 @@ def test_a_page_gets_all_widgets_in_one_answer(tmp_path):
     client.hb_channel.time_to_dead = 60.0  # on a loaded machine a kernel that starts misses beats
     client.start_channels()
     try:
-        client.wait_for_ready(timeout=60)
+        client.wait_for_ready(timeout=150)
         client.execute_interactive(
-            "import ipywidgets; one, two = ipywidgets.Text(), ipywidgets.Text()", timeout=60
+            "import ipywidgets; one, two = ipywidgets.Text(), ipywidgets.Text()", timeout=150
         )
         content = {"comm_id": "page", "target_name": "jupyter.widget.control", "data": {}}
         opened = client.session.msg("comm_open", content, metadata={"version": "1.0.0"})
         asked = client.session.msg("comm_msg", {"comm_id": "page", "data": {"method": "request_states"}})
         for message in (opened, asked):
             client.shell_channel.send(message)
-        answer = client.get_iopub_msg(timeout=60)
+        answer = client.get_iopub_msg(timeout=150)
         while (
             answer["parent_header"].get("msg_id") != asked["header"]["msg_id"]
             or "data" not in answer["content"]
         ):
-            answer = client.get_iopub_msg(timeout=60)
+            answer = client.get_iopub_msg(timeout=150)
         models = [state["model_name"] for state in answer["content"]["data"]["states"].values()]
         assert models.count("TextModel") == 2
     finally:

@@ -21,7 +21,7 @@ from processes import children_of
 import bfcviz
 from bfcviz.cli import main, server, view
 
-LIMIT_S = 60
+LIMIT_S = 150
 SAMPLE = str(bfcviz.sample("lstm"))
 HOSTILE = [
     "x'); import os; os.abort() #.parquet",

@@ -14,7 +14,7 @@ import bfcviz
 from bfcviz.dashboard.live import Series
 from bfcviz.errors import BfcvizError
 
-LIMIT_S = 60
+LIMIT_S = 150
 CODE = """
 import os, sys, numpy as np
 kept = [np.empty(1000 + n, np.uint8) for n in range(50)]

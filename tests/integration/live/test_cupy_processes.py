@@ -80,7 +80,7 @@ def work():
 threading.Thread(target=work, daemon=True).start()
 inside.wait(20)
 """
-    assert run_code(BEGIN + code, timeout=60, **HERE) == ""
+    assert run_code(BEGIN + code, **HERE) == ""
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -118,5 +118,5 @@ def test_threads_that_allocate_while_python_ends_do_not_abort_it(tmp_path, strea
     ]
     subprocess.run(command, check=True)
     for _ in range(2):
-        result = run_python("-c", ENDING, tmp_path / "spinning.so", streams, throws, timeout=60)
+        result = run_python("-c", ENDING, tmp_path / "spinning.so", streams, throws)
         assert (result.returncode, result.stderr) == (0, "")

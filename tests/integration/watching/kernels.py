@@ -8,7 +8,7 @@ from jupyter_client.manager import start_new_kernel
 
 import bfcviz
 
-LIMIT_S = 60
+LIMIT_S = 150
 
 
 class Shown:

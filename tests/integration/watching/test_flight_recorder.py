@@ -193,7 +193,7 @@ def test_one_line_in_a_script_is_enough(tmp_path):
     code = SCRIPT.format(folder=str(tmp_path / "flight"))
     env = {**os.environ, "PYTHONPATH": str(ROOT), "RANK": "3"}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False, timeout=150
     )
     assert done.returncode == 1
     (path,) = files(tmp_path / "flight")
@@ -240,7 +240,7 @@ def flown(place, code, *words, **variables):
     ]
     env = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
     return subprocess.run(
-        command, env=env, cwd=place, capture_output=True, text=True, check=False, timeout=60
+        command, env=env, cwd=place, capture_output=True, text=True, check=False, timeout=150
     )
 
 

@@ -16,7 +16,7 @@ from bfcviz.events.schema import Kind
 from bfcviz.figures.workers import WorkerState
 from bfcviz.watching import watch_workers as module
 
-LIMIT_S = 60
+LIMIT_S = 150
 
 LEAST = 1 << 20
 """Bytes of the smallest array of a test. Dask's messages, which it receives into NumPy arrays, are smaller."""

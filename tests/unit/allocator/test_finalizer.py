@@ -130,7 +130,7 @@ heap.close()
 thread.join(10)
 print(thread.is_alive())
 """
-    message, is_alive = run_code(code, timeout=30).splitlines()
+    message, is_alive = run_code(code).splitlines()
     assert "1024 bytes" in message
     assert "closed" in message
     assert is_alive == "False"

@@ -110,7 +110,7 @@ def test_a_closed_pipe_is_not_an_error():
     os.close(reading)
     with bfcviz_process("info", SAMPLE, stdout=writing, stderr=subprocess.PIPE) as process:
         os.close(writing)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=150)
     assert (process.returncode, err) == (0, "")
 
 

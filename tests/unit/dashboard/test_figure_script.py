@@ -41,7 +41,7 @@ def test_a_notebook_saved_with_its_widgets_keeps_the_newest_figure(tmp_path):
     module, page = tmp_path / "figure.mjs", tmp_path / "page.mjs"
     module.write_text(OneWayFigureWidget._esm)
     page.write_text(f'import make from "./{module.name}";{PAGE}')
-    state = json.loads(subprocess.check_output([NODE, page], text=True, timeout=60))
+    state = json.loads(subprocess.check_output([NODE, page], text=True, timeout=150))
     assert state["_shown"] == {"number": 1, "step": 4}
     assert state["_widget_layout"] == {"height": 360, "xaxis": {"range": [5]}}
     (trace,) = state["_widget_data"]

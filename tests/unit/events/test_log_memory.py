@@ -133,7 +133,7 @@ def write(count=10):
 @pytest.mark.timeout(60)
 def test_a_fault_that_is_not_of_a_window_ends_the_process_as_ever(code, tmp_path):
     new = "log = EventLog(64, folder=sys.argv[1]); heap = new_heap(log=log)"
-    done = run_python("-c", LOG + FOREIGN + code.format(new=new), tmp_path, timeout=50)
+    done = run_python("-c", LOG + FOREIGN + code.format(new=new), tmp_path)
     assert done.returncode == -7
     assert done.stderr.count("Fatal Python error: Bus error") == ("disable" not in code)
 

@@ -30,7 +30,7 @@ asked = threading.Semaphore(0)
 polling = Polling(asked.release, 0.001, "polling")
 for _ in range(2):
     polling.start()
-    assert asked.acquire(timeout=60)
+    assert asked.acquire(timeout=150)
     polling.stop()
 print(threading.active_count())
 """
