@@ -18,6 +18,7 @@ from bfcviz.figures.boxes import Boxes, box_outlines, box_trace
 from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.png import data_uri
+from bfcviz.figures.region_map.cells import choose_classes
 from bfcviz.figures.text import axis_unit, exact_bytes, harmless
 from bfcviz.figures.theme import Paint, Theme, rgb
 from bfcviz.figures.timelines import StepAxis
@@ -540,39 +541,22 @@ def _image(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
     }
 
 
-_TURNS: Final = (np.array([[0, 8, 2, 10], [12, 4, 14, 6], [3, 11, 1, 9], [15, 7, 13, 5]]) + 0.5) / 16
-"""Which part of a pixel's bytes gives it its colour: of 4 by 4 neighbours each another (ordered dithering)."""
-
-
 def paint(image: Occupancy, paints: Sequence[Paint], theme: Theme) -> NDArray[np.uint8]:
     """RGBA pixels (lines, columns, 4), the lowest address first; transparent where no region was.
 
-    A pixel has the colour of one class, paler by what is free. Two colours mixed can look like a third that means
-    something else, such as free: of neighbours that hold several classes, each class colours its share.
+    A pixel has the colour of one class, paler by what is free.
     """
-    pool = np.maximum(image.pool, 1e-9)
-    shares = np.minimum(image.by_class / pool, 1.0)
-    used = shares.sum(axis=0)
+    used = np.minimum(image.in_use / np.maximum(image.pool, 1e-9), 1.0)
     # A single small chunk can keep gigabytes from being freed: it stays visible.
     wanted = np.where(used > 1e-6, np.clip(used, _FAINTEST, 1.0), 0.0)
-    shares *= wanted / np.maximum(used, 1e-9)
     colours = np.array([rgb(paint.fill) for paint in paints], np.float64)
     free = np.array(rgb(theme.free.fill), np.float64)
+    chosen = np.empty(used.shape, np.uint8)
+    choose_classes(image.by_class, chosen)
     pixels = np.zeros((*used.shape, 4), np.uint8)
-    pixels[..., :3] = np.rint(free + (colours[_one_class(shares)] - free) * wanted[..., None])
+    pixels[..., :3] = np.rint(free + (colours[chosen] - free) * wanted[..., None])
     pixels[..., 3] = np.rint(255 * np.clip(image.pool / image.grid.cell, 0.0, 1.0))
     return pixels
-
-
-def _one_class(shares: NDArray[np.float64]) -> NDArray[np.intp]:
-    """The class that colours each pixel (lines, columns), of the shares (classes, lines, columns)."""
-    _, lines, columns = shares.shape
-    chosen: NDArray[np.intp] = shares.argmax(axis=0)
-    several = np.count_nonzero(shares, axis=0) > 1
-    sums = np.cumsum(shares[:, several], axis=0)
-    turns = np.tile(_TURNS, (lines // 4 + 1, columns // 4 + 1))[:lines, :columns][several]
-    chosen[several] = (sums > turns * sums[-1]).argmax(axis=0)
-    return chosen
 
 
 def _grants(window: AddressTimeWindow, *, drawn: bool = True) -> Boxes:

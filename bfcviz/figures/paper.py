@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import BfcvizError
 from bfcviz.figures.panel import Picture
-from bfcviz.figures.region_map.traces import IMAGE_BELOW
 from bfcviz.figures.text import fitted, harmless
 from bfcviz.figures.theme import DARK, LIGHT, TAKER, contrasting, mixed, rgb
 
@@ -341,8 +340,6 @@ def in_greys(drawn: go.Figure) -> go.Figure:
 
     A figure whose chunks are an image keeps its colours: an image has no patterns.
     """
-    for image in drawn.select_traces({"type": "image", "meta": IMAGE_BELOW}):
-        image.visible = False
     if any(trace.type == "image" and trace.visible is not False for trace in drawn.data):
         return drawn
     known: dict[str, tuple[str, str]] = {}

@@ -34,12 +34,11 @@ cdef enum:
     SERIES_WORDS = 7
     TOTALS = 6
 
-# The layers of figures.region_map.raster.cells.
+# The layers of figures.region_map.cells.
 cdef enum:
     HELD = 0
     WASTED = 1
-    RED = 2
-    LAYERS = 5
+    FIRST_CLASS = 2
 
 cdef enum:
     FINE = 0

@@ -27,8 +27,8 @@ EXTERNAL, INTERNAL, NOT_IN_USE_SHARE, TOO_SMALL_SHARE = range(4)
 # A row of `timeline.TIMELINE` in words of 8 bytes: its head, then each series (the first TOTALS of them in bytes).
 HEAD_WORDS, SERIES_WORDS, TOTALS = 3, 7, 6
 
-# The layers of `figures.region_map.raster.cells`; from RED on, three colours.
-HELD, WASTED, RED, LAYERS = 0, 1, 2, 5
+# The layers of `figures.region_map.cells`; from FIRST_CLASS on, one for each class.
+HELD, WASTED, FIRST_CLASS = 0, 1, 2
 
 # How an event can contradict the state; `consistency.py` has a sentence for each.
 FINE, WRONG_STEP, WRONG_POOL, UNKNOWN_KIND, ABSENT, NOT_FREE, NOT_IN_USE = range(7)

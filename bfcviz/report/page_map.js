@@ -1,6 +1,6 @@
 // The region map of a page without a kernel, painted on a canvas under plotly's axes: its cost depends on pixels and
-// chunks, a few milliseconds for 50,000 chunks. It lays out rows as bfcviz/figures/region_map/rows.py and mixes colours
-// as traces.py: a pixel shows the colours of its bytes by their share.
+// chunks, a few milliseconds for 50,000 chunks. It lays out rows as bfcviz/figures/region_map/rows.py and colours
+// pixels as cells.py: each has the colour of one class of its bytes, paler by what is free.
 
 import { FREE_CHUNK, IN_USE, NOTHING } from "./page_heap.js";
 
@@ -63,6 +63,49 @@ function pieces(layout, region, address, size, each) {
   }
 }
 
+// The pixels of lines of cells; `found` has the colours that occur with the sums of their bytes, a line is `rows` rows.
+//
+// Two colours mixed can look like a third that means something else, such as free. So of neighbours that hold several,
+// each colour has its share (ordered dithering, of 4 by 4 cells).
+function pixels_of(found, region, free, { lines, across, rows }) {
+  const pixels = new Uint8ClampedArray(4 * lines * across);
+  const held = new Float64Array(found.length);
+  let to = 0;
+  for (let line = 0; line < lines; line += 1) {
+    const base = line * (across + 2);
+    held.fill(0);
+    let all = 0;
+    for (let column = 0; column < across; column += 1, to += 4) {
+      let used = 0;
+      for (let each = 0; each < held.length; each += 1) {
+        held[each] += found[each].sums[base + column];
+        if (held[each] > ROUNDING) used += held[each];
+      }
+      all += region[base + column];
+      if (all < ROUNDING) continue;
+      const taken = used === 0 ? 0 : Math.min(Math.max(used / all, FAINTEST), 1);
+      const colour = taken === 0 ? free : found[choose(held, used, line, column)].rgb;
+      for (let part = 0; part < 3; part += 1) pixels[to + part] = colour[part] * taken + free[part] * (1 - taken);
+      pixels[to + 3] = 255 * Math.min(rows > 1 ? all * rows : all, 1);
+    }
+  }
+  return pixels;
+}
+
+function choose(held, used, line, column) {
+  const across = line ^ column;
+  const turn = (across & 1) * 8 + (line & 1) * 4 + (across & 2) + ((line & 2) >> 1);
+  let wanted = (used * (turn + 0.5)) / 16;
+  let chosen = 0;
+  for (let each = 0; each < held.length; each += 1) {
+    if (held[each] <= ROUNDING) continue;
+    chosen = each;
+    wanted -= held[each];
+    if (wanted < 0) break;
+  }
+  return chosen;
+}
+
 export class MapCanvas {
   // `heap`: what is painted; `canvas`: the element.
   constructor(heap, canvas) {
@@ -108,45 +151,40 @@ export class MapCanvas {
     for (const outline of look.outlines) this.draw_outline(context, layout, outline);
   }
 
-  // The colour of each cell: a line of cells a row, or several rows in one where there are more rows than pixels.
+  // The pixels of cells: a line of cells a row, or several rows in one where there are more rows than pixels.
   //
-  // A range of cells adds its colour where it begins and takes it away where it ends; running sums along each line then
-  // give what a cell has. So a chunk costs the same however wide it is.
+  // A range of cells adds its bytes where it begins and takes them away where it ends; running sums along each line then
+  // give what a cell has of each colour. So a chunk costs the same however wide it is.
   cells(layout, view, look, { first, stop, wide, high }) {
     const lines = Math.min(stop - first, high);
     const across = Math.min(wide, Math.ceil(MOST_CELLS / lines));
     const count = lines * (across + 2); // two more: where ranges end
-    if (this.sums?.[0].length !== count) this.sums = Array.from({ length: 5 }, () => new Float64Array(count));
-    else for (const each of this.sums) each.fill(0);
-    const [red, green, blue, used, region] = this.sums;
+    const fills = look.fills.map(rgb);
+    const paper = rgb(look.theme.paper);
+    const colours = [...fills, ...fills.map((fill) => mixed(fill, paper, FADE)), rgb(look.theme.waste)];
+    const sums = colours.map(() => null); // of colours that occur
+    const region = new Float64Array(count);
     const scale = across / (view.right - view.left);
     const { state, address, size, requested, region: slots } = this.heap.chunks;
-    const paper = rgb(look.theme.paper);
-    const fills = look.fills.map(rgb);
-    const pale = fills.map((fill) => mixed(fill, paper, FADE));
-    const waste = rgb(look.theme.waste);
     const { class_of, is_faded } = look;
-    const add = (at, amount, fill) => {
+    const add = (at, amount, used) => {
       region[at] += amount;
-      if (fill === null) return;
-      used[at] += amount;
-      red[at] += amount * fill[0];
-      green[at] += amount * fill[1];
-      blue[at] += amount * fill[2];
+      if (used !== null) used[at] += amount;
     };
     // From `place` on, each cell has `sign` more; the cell that `place` is in has a part of it.
-    const step = (base, place, sign, fill) => {
+    const step = (base, place, sign, used) => {
       const cell = Math.floor(place);
       const part = cell + 1 - place;
-      add(base + cell, sign * part, fill);
-      add(base + cell + 1, sign * (1 - part), fill);
+      add(base + cell, sign * part, used);
+      add(base + cell + 1, sign * (1 - part), used);
     };
-    const cover = (line, left, right, fill) => {
+    const cover = (line, left, right, colour) => {
       const begin = Math.max((left - view.left) * scale, 0);
       const end = Math.min((right - view.left) * scale, across);
       if (end <= begin) return;
-      step(line * (across + 2), begin, 1, fill);
-      step(line * (across + 2), end, -1, fill);
+      const used = colour === null ? null : (sums[colour] ??= new Float64Array(count));
+      step(line * (across + 2), begin, 1, used);
+      step(line * (across + 2), end, -1, used);
     };
     const { width } = layout;
     for (let chunk = 0; chunk < state.length; chunk += 1) {
@@ -156,7 +194,7 @@ export class MapCanvas {
       const end = begin + size[chunk];
       const in_use = state[chunk] === IN_USE;
       const faded = in_use && is_faded !== null && is_faded(chunk);
-      const fill = in_use ? (faded ? pale : fills)[class_of(chunk)] : null;
+      const colour = in_use ? class_of(chunk) + (faded ? fills.length : 0) : null;
       const asked = in_use && look.waste && !faded ? begin + requested[chunk] : end;
       for (let row = Math.floor(begin / width); row * width < end; row += 1) {
         const shown = place.first + row;
@@ -165,37 +203,13 @@ export class MapCanvas {
         const base = row * width;
         const right = Math.min(end - base, width);
         const middle = Math.min(Math.max(asked - base, 0), right);
-        cover(line, Math.max(begin - base, 0), middle, fill);
-        if (middle < right) cover(line, Math.max(begin - base, middle), right, waste);
+        cover(line, Math.max(begin - base, 0), middle, colour);
+        if (middle < right) cover(line, Math.max(begin - base, middle), right, colours.length - 1);
       }
     }
-    return { pixels: this.pixels_of(lines, across, rgb(look.theme.free), (stop - first) / lines), lines, across };
-  }
-
-  // The pixels of the sums of `cells`; a line is that many rows.
-  pixels_of(lines, across, free, rows) {
-    const pixels = new Uint8ClampedArray(4 * lines * across);
-    const [red, green, blue, used, region] = this.sums;
-    let to = 0;
-    for (let line = 0; line < lines; line += 1) {
-      const base = line * (across + 2);
-      let [r, g, b, u, all] = [0, 0, 0, 0, 0];
-      for (let at = base; at < base + across; at += 1, to += 4) {
-        r += red[at];
-        g += green[at];
-        b += blue[at];
-        u += used[at];
-        all += region[at];
-        if (all < ROUNDING) continue;
-        const taken = u < ROUNDING ? 0 : Math.max(u / all, FAINTEST);
-        const weight = taken === 0 ? 0 : taken / u;
-        pixels[to] = r * weight + free[0] * (1 - taken);
-        pixels[to + 1] = g * weight + free[1] * (1 - taken);
-        pixels[to + 2] = b * weight + free[2] * (1 - taken);
-        pixels[to + 3] = 255 * Math.min(rows > 1 ? all * rows : all, 1);
-      }
-    }
-    return pixels;
+    const found = colours.flatMap((rgb, at) => (sums[at] === null ? [] : [{ rgb, sums: sums[at] }]));
+    const size_of = { lines, across, rows: (stop - first) / lines };
+    return { pixels: pixels_of(found, region, rgb(look.theme.free), size_of), lines, across };
   }
 
   draw_lines(context, { pixels, lines, across }, view, { first, stop, wide, high }) {

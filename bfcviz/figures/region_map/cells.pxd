@@ -12,8 +12,7 @@ cdef class Cells:
     cdef Py_ssize_t _columns
     cdef Py_ssize_t _count
     cdef double _cell
-    cdef const double[:, ::1] _fills
-    cdef Py_ssize_t _colours
+    cdef Py_ssize_t _classes
     cdef int _pool
     cdef double[:, ::1] _sums
     cdef double[::1] _totals
@@ -23,14 +22,14 @@ cdef class Cells:
     @cython.locals(count=Py_ssize_t, i=Py_ssize_t, events="array_access.Event*", e="array_access.Event*")
     cpdef take(self, block, const uint8_t[::1] classes)
     @cython.locals(
-        in_use="double[::1]", waste="double[::1]", region="double[::1]", colour="double[:, ::1]", mine=Py_ssize_t,
-        i=Py_ssize_t, left=double, channel=int,
+        in_use="double[::1]", waste="double[::1]", region="double[::1]", by_class="double[:, ::1]", mine=Py_ssize_t,
+        i=Py_ssize_t, left=double, each=int,
     )
     cpdef cell_bytes(self)
     @cython.locals(total=double)
     cdef double _total(self, int layer, Py_ssize_t i) noexcept
-    @cython.locals(mine=Py_ssize_t, begin=double, end=double, channel=int)
-    cdef void _add(self, uint64_t address, uint64_t size, uint64_t requested, Py_ssize_t fill, double sign) noexcept
+    @cython.locals(mine=Py_ssize_t, begin=double, end=double)
+    cdef void _add(self, uint64_t address, uint64_t size, uint64_t requested, Py_ssize_t class_, double sign) noexcept
     @cython.locals(low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t)
     cdef Py_ssize_t _region_of(self, uint64_t address) noexcept
     cdef void _ramp(self, int layer, double begin, double end, double weight) noexcept
@@ -38,7 +37,15 @@ cdef class Cells:
     cdef void _step(self, int layer, double place, double weight) noexcept
 
 @cython.locals(
-    in_use="const double[:, :]", waste="const double[:, :]", region="const double[:, :]", colour="const double[:, :, :]",
-    row=Py_ssize_t, i=Py_ssize_t, channel=int, used=double, spilled=double, scale=double, free=double, mixed=double,
+    row=Py_ssize_t, i=Py_ssize_t, each=Py_ssize_t, chosen=Py_ssize_t, total=double, wanted=double, across=Py_ssize_t,
+    turn=Py_ssize_t,
 )
-cpdef paint_cells(held, const double[:, ::1] states, double min_share, uint8_t[:, :, ::1] out)
+cpdef choose_classes(const double[:, :, :] by_class, uint8_t[:, ::1] out)
+
+@cython.locals(
+    in_use="const double[:, :]", region="const double[:, :]", row=Py_ssize_t, i=Py_ssize_t, channel=int,
+    free=Py_ssize_t, used=double, mixed=double,
+)
+cpdef paint_cells(
+    held, const uint8_t[:, ::1] chosen, const double[:, ::1] fills, double min_share, uint8_t[:, :, ::1] out
+)

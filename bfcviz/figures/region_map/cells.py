@@ -24,11 +24,11 @@ class Cells:
     Args:
         rows: where addresses lie; one row at least.
         columns: cells across a row.
-        fills: the colour of each class of chunks in use, (n, 3), 0..255.
+        classes: how many classes of chunks in use there are; one at least.
         pool: the heap; events of other heaps are skipped.
     """
 
-    def __init__(self, rows: Rows, columns: int, fills: NDArray[np.float64], pool: int) -> None:
+    def __init__(self, rows: Rows, columns: int, classes: int, pool: int) -> None:
         self._address = rows.address
         self._size = rows.size
         self._first = rows.first * columns
@@ -36,11 +36,11 @@ class Cells:
         self._columns = columns
         self._count = len(rows) * columns
         self._cell = rows.width / columns
-        self._fills = fills
-        self._colours = len(fills)
+        self._classes = classes
         self._pool = pool
-        self._sums = np.zeros((array_access.LAYERS, self._count + 2))
-        self._totals = np.zeros(array_access.LAYERS)
+        layers = array_access.FIRST_CLASS + classes
+        self._sums = np.zeros((layers, self._count + 2))
+        self._totals = np.zeros(layers)
 
     def add_chunks(
         self,
@@ -49,7 +49,7 @@ class Cells:
         requested: NDArray[np.uint64],
         classes: NDArray[np.uint8],
     ) -> None:
-        """Add chunks in use: columns of n values, one per chunk; `classes` are indices into `fills`."""
+        """Add chunks in use: columns of n values, one per chunk; `classes` are 0 to `classes - 1`."""
         for i in range(len(address)):
             self._add(address[i], size[i], requested[i], classes[i], 1.0)
 
@@ -58,7 +58,7 @@ class Cells:
 
         Args:
             block: (n,) events.
-            classes: (n,): an index into `fills` for each ALLOCATE and FREE; ignored for other events.
+            classes: (n,): the class of each ALLOCATE and FREE; ignored for other events.
         """
         block = contiguous(block)
         count = len(block)
@@ -74,11 +74,11 @@ class Cells:
 
     def cell_bytes(self) -> CellBytes:
         """The bytes of each cell."""
-        held = CellBytes.unfilled(self._count // self._columns, self._columns)
+        held = CellBytes.unfilled(self._classes, self._count // self._columns, self._columns)
         in_use = held.in_use.reshape(-1)
         waste = held.waste.reshape(-1)
         region = held.region.reshape(-1)
-        colour = held.colour.reshape(-1, 3)
+        by_class = held.by_class.reshape(self._classes, -1)
         self._totals[:] = 0.0
         mine = 0
         for i in range(self._count):
@@ -88,11 +88,8 @@ class Cells:
             region[i] = min(max(left, 0.0), self._cell)
             in_use[i] = self._total(array_access.HELD, i)
             waste[i] = self._total(array_access.WASTED, i)
-            for channel in range(3):
-                if self._colours > 1:
-                    colour[i, channel] = self._total(array_access.RED + channel, i)
-                else:
-                    colour[i, channel] = in_use[i] * self._fills[0, channel]
+            for each in range(self._classes):
+                by_class[each, i] = self._total(array_access.FIRST_CLASS + each, i)
         return held
 
     def _total(self, layer: int, i: int) -> float:
@@ -102,9 +99,9 @@ class Cells:
         # Smaller totals are rounding errors, of addresses that need all bits of a double.
         return total * self._cell if total > 1e-7 or total < -1e-7 else 0.0
 
-    def _add(self, address: int, size: int, requested: int, fill: int, sign: float) -> None:
+    def _add(self, address: int, size: int, requested: int, class_: int, sign: float) -> None:
         mine = self._region_of(address)
-        if mine < 0 or fill >= self._colours:
+        if mine < 0 or class_ >= self._classes:
             return
         # A region may have grown since the rows were laid out: a chunk can reach past its old end.
         size = min(size, self._size[mine] - (address - self._address[mine]))
@@ -112,9 +109,7 @@ class Cells:
         end = begin + size / self._cell
         self._ramp(array_access.HELD, begin, end, sign)
         self._ramp(array_access.WASTED, begin + min(requested, size) / self._cell, end, sign)
-        if self._colours > 1:
-            for channel in range(3):
-                self._ramp(array_access.RED + channel, begin, end, sign * self._fills[fill, channel])
+        self._ramp(array_access.FIRST_CLASS + class_, begin, end, sign)
 
     def _region_of(self, address: int) -> int:
         """The index of the region that holds an address; -1 if none of these does."""
@@ -139,32 +134,60 @@ class Cells:
         self._sums[layer, at + 1] += late
 
 
+def choose_classes(by_class: NDArray[np.float64], out: NDArray[np.uint8]) -> None:
+    """Choose the class that colours each cell.
+
+    Two colours mixed can look like a third that means something else, such as free. So of neighbours that hold several
+    classes, each class colours its share (ordered dithering, of 4 by 4 cells).
+
+    Args:
+        by_class: (classes, rows, columns), bytes.
+        out: (rows, columns), is overwritten; a class that the cell has bytes of, or 0.
+    """
+    for row in range(by_class.shape[1]):
+        for i in range(by_class.shape[2]):
+            total = 0.0
+            for each in range(by_class.shape[0]):
+                total += by_class[each, row, i]
+            across = row ^ i
+            turn = (across & 1) * 8 + (row & 1) * 4 + (across & 2) + ((row & 2) >> 1)
+            wanted = total * (turn + 0.5) / 16.0
+            total = 0.0
+            chosen = 0
+            for each in range(by_class.shape[0]):
+                if by_class[each, row, i] > 0.0:
+                    chosen = each
+                    total += by_class[each, row, i]
+                    if total > wanted:
+                        break
+            out[row, i] = chosen
+
+
 def paint_cells(
-    held: CellBytes, states: NDArray[np.float64], min_share: float, out: NDArray[np.uint8]
+    held: CellBytes,
+    chosen: NDArray[np.uint8],
+    fills: NDArray[np.float64],
+    min_share: float,
+    out: NDArray[np.uint8],
 ) -> None:
-    """Write the pixel of each cell: the colours of its bytes, mixed by their share.
+    """Write the pixel of each cell: the colour of one class, paler by what is free.
 
     Args:
         held: the bytes of each cell; the pixel is transparent where `region` is 0.
-        states: (2, 3) the colours of free bytes and of waste, 0..255.
+        chosen: (rows, columns) the class that colours each cell, an index into `fills`.
+        fills: (n + 1, 3) the colour of each class and, last, of free bytes, 0..255.
         min_share: the least share (0..1) of a pixel that chunks in use get, if the cell has any.
         out: (rows, columns, 4) red, green, blue and opacity, 0..255; is overwritten.
     """
     in_use = held.in_use
-    waste = held.waste
     region = held.region
-    colour = held.colour
+    free = fills.shape[0] - 1
     for row in range(in_use.shape[0]):
         for i in range(in_use.shape[1]):
-            used = spilled = scale = 0.0
+            used = 0.0
             if region[row, i] > 0.0 and in_use[row, i] > 0.0:
                 used = min(max(in_use[row, i] / region[row, i], min_share), 1.0)
-                spilled = min(max(waste[row, i] / region[row, i], 0.0), 1.0)
-                scale = max(used - spilled, 0.0) / in_use[row, i]
-            free = max(1.0 - max(used, spilled), 0.0)
             for channel in range(3):
-                mixed = (
-                    scale * colour[row, i, channel] + free * states[0, channel] + spilled * states[1, channel]
-                )
-                out[row, i, channel] = array_access.whole_part(min(max(mixed, 0.0), 255.0) + 0.5)
+                mixed = used * fills[chosen[row, i], channel] + (1.0 - used) * fills[free, channel]
+                out[row, i, channel] = array_access.whole_part(mixed + 0.5)
             out[row, i, 3] = 255 if region[row, i] > 0.0 else 0

@@ -34,7 +34,7 @@ from bfcviz.figures.region_map.rows import (
 )
 from bfcviz.figures.region_map.traces import VisibleChunks, boxes_of
 from bfcviz.figures.text import axis_unit, exact_bytes, harmless
-from bfcviz.figures.theme import Paint, Theme, rgb, translucent
+from bfcviz.figures.theme import Paint, Theme, translucent
 from bfcviz.figures.view import DashboardPlace, HeapData, View
 from bfcviz.figures.view_options import Look, Selected, faded
 from bfcviz.model import Model
@@ -227,14 +227,16 @@ class LiveMap:
         """The fields of plotly's image trace that change."""
         if self.cells is None:
             return {"visible": False}
-        picture = map_traces.paint(self.cells.cell_bytes(), self._theme, waste=self.colours.shows_waste)
+        fills = [paint.fill for paint in self.colours.paints]
+        picture = map_traces.paint(
+            self.cells.cell_bytes(), fills, self._theme, waste=self.colours.shows_waste
+        )
         dx, dy = self.rows.width / self.divisor / self._columns, len(self.rows) / len(picture)
         place = {"dx": dx, "dy": dy, "x0": dx / 2, "y0": dy / 2}
         return {"visible": True, "source": picture.data_uri(), **place}
 
     def _cells_of(self, model: Model) -> Cells:
-        fills = np.array([rgb(paint.fill) for paint in self.colours.paints], np.float64)
-        cells = Cells(self.rows, self._columns, fills, model.pool)
+        cells = Cells(self.rows, self._columns, len(self.colours.paints), model.pool)
         used = model.in_use()
         cells.add_chunks(used["address"], used["size"], used["requested"], self._classes(used))
         return cells
@@ -328,7 +330,8 @@ def _visible_chunks(model: Model, look: Look, colours: Colouring | None) -> tupl
         legend=look.legend,
         pixels=look.map_pixels,
     )
-    return visible, pieces <= EXACT_CHUNKS
+    # A browser mixes the colours of rectangles that share a pixel, and the mix can look like free.
+    return visible, pieces <= EXACT_CHUNKS and not visible.rows_share_pixels
 
 
 def image_panel(model: Model, look: Look, colours: Colouring) -> Panel:
@@ -450,10 +453,14 @@ def _span(rows: Rows, look: Look) -> float:
 def _xaxis(rows: Rows, look: Look, *, exact: bool) -> dict[str, Any]:
     divisor, unit = axis_unit(_span(rows, look))
     low, high = (0.0, _span(rows, look)) if look.map_window is None else look.map_window.bytes
-    mixed = "" if exact else "; each pixel mixes the colours of its bytes: zoom in for exact chunks"
+    mixed = (
+        ""
+        if exact
+        else "; each pixel has the colour of one of its chunks, paler by what is free: zoom in for exact chunks"
+    )
     tick = 2.0 ** np.ceil(np.log2(_span(rows, look) / 8))
     return {
-        "title": {"text": f"offset within the row ({unit}){mixed}"},
+        "title": {"text": f"offset within the row ({unit}){pixels}"},
         "range": [low / divisor, high / divisor],
         "minallowed": 0.0,
         "maxallowed": (float(rows.width) if len(rows) else 1.0) / divisor,

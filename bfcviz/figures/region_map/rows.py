@@ -182,19 +182,19 @@ class CellBytes:
         in_use: bytes of chunks in use, waste included.
         waste: bytes of chunks in use that were not requested.
         region: bytes inside a region.
-        colour: (rows, columns, 3): the sum of the colours (0..255) of the bytes in use.
+        by_class: (classes, rows, columns): bytes in use of each class.
     """
 
     in_use: NDArray[np.float64]
     waste: NDArray[np.float64]
     region: NDArray[np.float64]
-    colour: NDArray[np.float64]
+    by_class: NDArray[np.float64]
 
     @classmethod
-    def unfilled(cls, rows: int, columns: int) -> "CellBytes":
+    def unfilled(cls, classes: int, rows: int, columns: int) -> "CellBytes":
         """Arrays for so many cells, with undefined values."""
         shape = rows, columns
-        return cls(np.empty(shape), np.empty(shape), np.empty(shape), np.empty((*shape, 3)))
+        return cls(np.empty(shape), np.empty(shape), np.empty(shape), np.empty((classes, *shape)))
 
 
 MANY_REGIONS: Final = 64

@@ -14,7 +14,7 @@ from bfcviz.events.schema import bin_of
 from bfcviz.figures.boxes import Boxes, box_outlines, box_trace
 from bfcviz.figures.colouring import FREE, MOST_CLASSES, Colouring
 from bfcviz.figures.png import data_uri
-from bfcviz.figures.region_map.cells import paint_cells
+from bfcviz.figures.region_map.cells import choose_classes, paint_cells
 from bfcviz.figures.region_map.rows import CellBytes, Pieces, Rows, VisibleRows
 from bfcviz.figures.text import exact_bytes, fitted, harmless
 from bfcviz.figures.theme import Paint, Theme, contrasting, mixed, rgb, translucent
@@ -24,8 +24,8 @@ from bfcviz.units import format_bytes
 # ------------------------------------------------------------------------------
 # Paint chunks as pixels: the cost depends on the pixels, not on the number of chunks.
 #
-# A pixel mixes the colours of its bytes by their share. Running totals of bytes and of bytes times colour make a
-# pixel two look-ups, whether it shows a tenth of a chunk or ten thousand chunks.
+# A pixel has the colour of one class of its bytes, paler by what is free. Running totals of bytes make a pixel two
+# look-ups a class, whether it shows a tenth of a chunk or ten thousand chunks.
 
 LINES = 480
 """Pixel lines of an image at most, gaps between rows included; if there are more rows, rows share lines."""
@@ -70,14 +70,14 @@ class RasterImage:
 
 
 def cell_bytes(
-    chunks: NDArray[np.void], classes: NDArray[np.uint8], fills: Sequence[str], grid: RasterGrid
+    chunks: NDArray[np.void], classes: NDArray[np.uint8], count: int, grid: RasterGrid
 ) -> CellBytes:
     """The bytes of each cell of `grid`.
 
     Args:
         chunks: CHUNK records, shape (n,), by address, n >= 1; must include all chunks on the grid.
-        classes: the class of each chunk, an index into `fills`; ignored for free chunks.
-        fills: the colour of each class, `#RRGGBB`.
+        classes: the class of each chunk, below `count`; ignored for free chunks.
+        count: how many classes there are.
         grid: the cells to measure.
     """
     rows = grid.rows
@@ -93,18 +93,21 @@ def cell_bytes(
     # Waste begins inside a chunk: its total is constant up to `requested`, then rises to the chunk's end.
     spilled = np.maximum(inside - asked[at], 0.0)
     in_use = np.diff(_before(used)[at] + inside, axis=1)
-    lut = np.zeros((256, 3))
-    lut[: len(fills)] = [rgb(fill) for fill in fills]
-    if len(fills) == 1:
-        colour = in_use[..., None] * lut[0]
-    else:
-        totals = [_before(used * lut[classes, i])[at] + inside * lut[classes[at], i] for i in range(3)]
-        colour = np.stack([np.diff(total, axis=1) for total in totals], axis=-1)
+    by_class = np.zeros((count, *in_use.shape))
+    several = at[:, 1:] != at[:, :-1]
+    alone = ~several & (in_use > 0)
+    by_class[(classes[at[:, :-1][alone]], *np.nonzero(alone))] = in_use[alone]
+    (first, last), (begins, ends) = ((each[:, :-1][several], each[:, 1:][several]) for each in (at, inside))
+    for each in np.unique(classes[chunks["in_use"]]):
+        mine = classes == each
+        total = _before(np.where(mine, used, 0.0))
+        until_end = total[last] + np.where(mine[last], ends, 0.0)
+        by_class[each][several] = until_end - total[first] - np.where(mine[first], begins, 0.0)
     return CellBytes(
         in_use=in_use,
         waste=np.diff(_before(used - asked)[at] + spilled, axis=1),
         region=np.diff(edge, axis=1),
-        colour=colour,
+        by_class=by_class,
     )
 
 
@@ -136,13 +139,26 @@ def _before(amounts: NDArray[np.float64]) -> NDArray[np.float64]:
     return sums
 
 
-def paint(held: CellBytes, theme: Theme, *, waste: bool = True) -> RasterImage:
-    """The image of these cells; `waste` shows wasted bytes in their own colour, not in that of their chunk."""
+def paint(held: CellBytes, fills: Sequence[str], theme: Theme, *, waste: bool = True) -> RasterImage:
+    """The image of these cells.
+
+    Args:
+        held: the bytes of each cell.
+        fills: the colour of each class, `#RRGGBB`.
+        theme: the colours of free bytes and of waste.
+        waste: whether wasted bytes have their own colour, not that of their chunk.
+    """
     held = _merged(held)
-    held = held if waste else replace(held, waste=np.zeros_like(held.waste))
-    states = np.array([rgb(theme.free.fill), rgb(theme.waste.fill)], np.float64)
+    by_class, fills = held.by_class, list(fills)
+    if waste:
+        rest = 1.0 - np.clip(held.waste / np.maximum(held.in_use, 1e-9), 0.0, 1.0)
+        by_class = np.concatenate([by_class * rest, held.waste[None]])
+        fills += [theme.waste.fill]
+    chosen = np.empty(held.region.shape, np.uint8)
+    choose_classes(by_class, chosen)
     pixels = np.empty((*held.region.shape, 4), np.uint8)
-    paint_cells(held, states, _FAINTEST, pixels)
+    colours = np.array([rgb(fill) for fill in (*fills, theme.free.fill)], np.float64)
+    paint_cells(held, chosen, colours, _FAINTEST, pixels)
     return RasterImage(pixels)
 
 
@@ -161,9 +177,17 @@ def _merged(held: CellBytes) -> CellBytes:
     rows = len(held.region)
     if rows <= LINES:
         return held
-    cut = np.linspace(0, rows, LINES, endpoint=False).astype(np.intp)
-    sums = (held.in_use, held.waste, held.region, held.colour)
-    return CellBytes(*(np.add.reduceat(each, cut, axis=0) for each in sums))
+    cut = np.linspace(0, rows, LINES + 1).astype(np.intp)
+    first, count = cut[:-1], np.diff(cut)
+
+    def sums(each: NDArray[np.float64]) -> NDArray[np.float64]:
+        total = each[..., first, :]
+        for more in range(1, int(count.max())):  # np.add.reduceat takes ten times as long
+            line = np.flatnonzero(count > more)
+            total[..., line, :] += each[..., first[line] + more, :]
+        return total
+
+    return CellBytes(*map(sums, (held.in_use, held.waste, held.region, held.by_class)))
 
 
 # ------------------------------------------------------------------------------
@@ -229,7 +253,7 @@ def _lines(pieces: Pieces, visible: "VisibleChunks") -> tuple[NDArray[np.float64
     """
     if not len(pieces):
         return np.full(1, np.nan), np.full(1, np.nan)
-    top, bottom = (pieces.row + edge for edge in visible.edges)
+    top, bottom = pieces.row + TOP, pieces.row + BOTTOM
     x = np.column_stack([pieces.left, pieces.left, pieces.right, pieces.right]).ravel() / visible.divisor
     y = np.column_stack([bottom, top, top, bottom]).ravel()
     breaks = 4 * (np.flatnonzero(np.diff(pieces.row)) + 1)
@@ -299,11 +323,6 @@ class VisibleChunks:
     def rows_share_pixels(self) -> bool:
         """Whether rows are so low that most pixels show parts of several."""
         return len(self.chunks) > 0 and self.box_height < _LOW
-
-    @property
-    def edges(self) -> tuple[float, float]:
-        """The upper and the lower edge of a box, as parts of a row's height."""
-        return (0.0, 1.0) if self.rows_share_pixels else (TOP, BOTTOM)
 
     def cut(self, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
         """The pieces of these address ranges that are on screen."""
@@ -678,19 +697,15 @@ def _narrow(visible: VisibleChunks, pieces: Pieces) -> Pieces:
 COLUMNS: Final = 1200
 """Pixels across the image, at most."""
 
-IMAGE_BELOW: Final = "below the rectangles"
-"""The `meta` of an image that only fills pixels which rectangles share."""
-
 _CELLS = 120_000  # with many rows the image has fewer columns, which bounds its cost
-_FEWEST_COLUMNS = 120
-_CELLS_BELOW = _CELLS // 2  # below rectangles, which show the exact ends of chunks
+_FEWEST_COLUMNS = 160
 
 
 def exact_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]:
-    """All chunks as rectangles with their names, over an image if rows share pixels."""
+    """All chunks as rectangles with their names."""
     found = lone_pieces(visible)
     return [
-        _image_below(visible) if visible.rows_share_pixels else _no_image(),
+        _no_image(),
         *_rectangles(visible, visible.pieces),
         gaps(visible, visible.pieces),
         _fade(visible, visible.pieces),
@@ -702,8 +717,8 @@ def exact_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]
 
 def image_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]:
     """The image, and empty rectangle traces for the legend."""
-    held = _cells(visible, _CELLS)
-    image = _image(visible, held)
+    held, fills = _cells(visible, _CELLS)
+    image = _image(visible, held, fills)
     columns = held.region.shape[1]
     row, column = lone_cells(held, round(ALONE * columns))
     left = visible.part.left / visible.divisor
@@ -721,32 +736,20 @@ def image_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]
 
 def image(visible: VisibleChunks) -> dict[str, Any]:
     """An image of all chunks, with half of the cells: for a map that moves."""
-    return _image(visible, _cells(visible, _CELLS // 2))
+    return _image(visible, *_cells(visible, _CELLS // 2))
 
 
-def _image_below(visible: VisibleChunks) -> dict[str, Any]:
-    """What is below low rectangles: a pixel that several of them share would otherwise mix with the paper.
-
-    A browser paints one over the other, and leaves part of what is below. Two colours and white can look like a
-    third, such as free. The image ends where whole cells do, so that it never reaches beyond a region.
-    """
-    held = _cells(visible, _CELLS_BELOW)
-    whole = held.region > held.region.max() * (1 - 1e-9)
-    image = _image(visible, replace(held, region=np.where(whole, held.region, 0.0)))
-    return {**image, "meta": IMAGE_BELOW}
-
-
-def _cells(visible: VisibleChunks, most: int) -> CellBytes:
-    """The cells of an image: about `most`, unless very many rows need more."""
+def _cells(visible: VisibleChunks, most: int) -> tuple[CellBytes, list[str]]:
+    """The cells of an image, about `most`, unless very many rows need more; and the colours of all classes."""
     columns = int(np.clip(most // len(visible.part), _FEWEST_COLUMNS * most // _CELLS, COLUMNS))
     visible, fills = _with_faded_classes(visible)
     grid = RasterGrid(visible.rows, visible.part, columns)
-    return cell_bytes(visible.chunks, visible.classes, fills, grid)
+    return cell_bytes(visible.chunks, visible.classes, len(fills), grid), fills
 
 
-def _image(visible: VisibleChunks, held: CellBytes) -> dict[str, Any]:
+def _image(visible: VisibleChunks, held: CellBytes, fills: Sequence[str]) -> dict[str, Any]:
     part, divisor = visible.part, visible.divisor
-    picture = paint(held, visible.theme, waste=visible.shows_waste)
+    picture = paint(held, fills, visible.theme, waste=visible.shows_waste)
     dx, dy = (part.right - part.left) / divisor / held.region.shape[1], len(part) / len(picture)
     return {
         **_no_image(),
@@ -775,7 +778,6 @@ def _with_faded_classes(visible: VisibleChunks) -> tuple[VisibleChunks, list[str
 def _no_image() -> dict[str, Any]:
     return {
         "type": "image",
-        "meta": "",
         "hoverinfo": "skip",
         "zsmooth": False,
         "visible": False,

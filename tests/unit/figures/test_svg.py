@@ -170,7 +170,7 @@ def test_a_page_without_a_panel_in_sight_is_empty():
     assert list(parsed(as_svg(page, LIGHT))) == []
 
 
-def test_rows_that_share_pixels_have_an_image_below_them():
+def test_rows_that_share_pixels_are_an_image():
     heap = PlainHeap(4096, regions=600, gap=4096)
     for _ in range(600):
         heap.allocate(4096)

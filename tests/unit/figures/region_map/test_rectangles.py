@@ -26,7 +26,7 @@ def test_rectangles_cover_exactly_the_bytes_of_each_state(step):
     assert area(figure, "region") == stats.pool_bytes
 
 
-@pytest.mark.parametrize(("regions", "mode"), [(100, "lines"), (300, "none")])
+@pytest.mark.parametrize(("regions", "mode"), [(100, "lines"), (200, "none")])
 def test_where_no_frame_hides_them_there_are_no_lines_between_rectangles(regions, mode):
     heap = PlainHeap(4 * KiB, regions=regions, gap=4 * KiB)
     for _ in range(regions):

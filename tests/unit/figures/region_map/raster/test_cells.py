@@ -7,6 +7,7 @@ from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 from bfcviz.events.schema import Kind
 from bfcviz.figures.colouring import colouring
 from bfcviz.figures.region_map.figure import LiveMap
+from bfcviz.figures.region_map.traces import RasterGrid, cell_bytes
 from bfcviz.figures.theme import LIGHT
 from bfcviz.model import Model
 
@@ -29,6 +30,20 @@ def test_cells_hold_the_bytes_of_the_heap(step):
     assert shares.in_use.sum() == pytest.approx(stats.bytes_in_use)
     assert shares.waste.sum() == pytest.approx(stats.bytes_in_use - stats.requested_bytes_in_use)
     assert shares.region.sum() == pytest.approx(stats.pool_bytes)
+    assert np.allclose(shares.by_class.sum(axis=0), shares.in_use)
+
+
+@pytest.mark.parametrize("step", [150, 400])
+def test_a_live_map_and_a_map_made_anew_have_the_same_cells(step):
+    trace = busy_trace()
+    moved = live_map_at(trace, step, "label")
+    moved.take(trace.read(step, len(trace)))
+    model = at_step(trace, len(trace))
+    chunks, rows = model.chunks(), moved.rows
+    grid = RasterGrid(rows, rows.part(None), moved.cells.cell_bytes().region.shape[1])
+    anew = cell_bytes(chunks, moved.colours.classes(chunks, model.step), len(moved.colours.paints), grid)
+    assert len(np.flatnonzero(anew.by_class.sum(axis=(1, 2)))) > 1
+    assert np.allclose(moved.cells.cell_bytes().by_class, anew.by_class, atol=1e-3)
 
 
 def test_regions_that_come_later_are_left_out():

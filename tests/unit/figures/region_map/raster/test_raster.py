@@ -29,21 +29,20 @@ def heap(sizes, in_use, requested, regions):
     return chunks, table
 
 
-def paint(held, theme, **options):
+STATES = [LIGHT.in_use.fill]
+
+
+def paint(held, theme, fills=STATES, **options):
     """The lines of the picture as a page gets them."""
-    picture = traces.paint(held, theme, **options)
+    picture = traces.paint(held, fills, theme, **options)
     lines = decode(base64.b64decode(picture.data_uri().partition(",")[2]))
     assert len(lines) == len(picture)
     return lines
 
 
-STATES = [LIGHT.in_use.fill]
-
-
 def measured(chunks, rows, columns, window=None):
-    return cell_bytes(
-        chunks, np.zeros(len(chunks), np.uint8), STATES, RasterGrid(rows, rows.part(window), columns)
-    )
+    grid = RasterGrid(rows, rows.part(window), columns)
+    return cell_bytes(chunks, (np.arange(len(chunks)) % 3).astype(np.uint8), 3, grid)
 
 
 def counted(chunks, table, rows, columns):
@@ -82,6 +81,9 @@ def test_many_chunks_keep_their_totals():
     assert held.region.sum() == pytest.approx(total)
     assert held.in_use.sum() == pytest.approx(sizes[in_use].sum())
     assert held.waste.sum() == pytest.approx((sizes - requested)[in_use].sum())
+    of_classes = [sizes[n::3][in_use[n::3]].sum() for n in range(3)]
+    assert held.by_class.sum(axis=(1, 2)) == pytest.approx(of_classes)
+    assert np.allclose(held.by_class.sum(axis=0), held.in_use)
 
 
 def test_a_window_is_the_same_picture_nearer():
@@ -92,8 +94,8 @@ def test_a_window_is_the_same_picture_nearer():
     width = rows.width
     near = measured(chunks, rows, 8, MapWindow((width / 4, width * 3 / 4), (1, len(rows) - 1)))
     whole = measured(chunks, rows, 16)
-    for name in ("in_use", "waste", "region", "colour"):
-        assert np.allclose(getattr(near, name), getattr(whole, name)[1:-1, 4:12])
+    for name in ("in_use", "waste", "region", "by_class"):
+        assert np.allclose(getattr(near, name), getattr(whole, name)[..., 1:-1, 4:12])
 
 
 def test_chunks_out_of_sight_may_be_left_out():
@@ -107,28 +109,43 @@ def test_chunks_out_of_sight_may_be_left_out():
     assert np.allclose(whole.waste, some.waste)
 
 
-def test_a_pixel_mixes_its_classes_by_their_bytes():
-    chunks, table = heap([256, 256, 512], [1, 1, 1], [256, 256, 512], [1024])
-    classes = np.array([0, 1, 1], np.uint8)
-    rows = lay_out(table, wrapped_rows=2)
-    held = cell_bytes(chunks, classes, ["#000000", "#6496C8"], RasterGrid(rows, rows.part(None), 1))
-    pixels = paint(held, LIGHT, waste=False)
-    assert pixels[5, 0].tolist() == [50, 75, 100, 255]
-    assert pixels[17, 0].tolist() == [100, 150, 200, 255]
+def test_no_pixel_has_a_colour_that_is_not_one_of_its_classes_and_each_class_has_its_share():
+    """Chunks of two classes by turns, three of one for one of the other, many in each pixel."""
+    chunks, table = heap([768, 256] * 2048, [1, 1] * 2048, [768, 256] * 2048, [1024 * 2048])
+    rows = lay_out(table, wrapped_rows=16)
+    grid = RasterGrid(rows, rows.part(None), 32)
+    held = cell_bytes(chunks, np.array([0, 1] * 2048, np.uint8), 2, grid)
+    picture = traces.paint(held, ["#000000", "#6496C8"], LIGHT, waste=False)
+    colours, count = np.unique(picture.pixels.reshape(-1, 4), axis=0, return_counts=True)
+    assert colours.tolist() == [[0, 0, 0, 255], [100, 150, 200, 255]]
+    assert count[0] == 3 * count[1]
+
+
+def test_waste_has_its_share_of_the_pixels():
+    chunks, table = heap([1024] * 2048, [1] * 2048, [768] * 2048, [1024 * 2048])
+    rows = lay_out(table, wrapped_rows=16)
+    held = cell_bytes(chunks, np.zeros(2048, np.uint8), 1, RasterGrid(rows, rows.part(None), 32))
+    colours, count = np.unique(
+        traces.paint(held, STATES, LIGHT).pixels.reshape(-1, 4), axis=0, return_counts=True
+    )
+    expected = {(*rgb(LIGHT.in_use.fill), 255): 3, (*rgb(LIGHT.waste.fill), 255): 1}
+    assert {
+        tuple(colour): n // count.min() for colour, n in zip(colours.tolist(), count, strict=True)
+    } == expected
 
 
 def test_lone_cells_are_those_with_free_space_around():
     used = np.zeros((2, 40))
     used[0, [3, 20, 22]] = used[1, [0, 39]] = 256.0
     used[1, 20] = 4096.0  # wide enough to be seen
-    held = CellBytes(used, np.zeros((2, 40)), np.full((2, 40), 4096.0), np.zeros((2, 40, 3)))
+    held = CellBytes(used, np.zeros((2, 40)), np.full((2, 40), 4096.0), used[None])
     row, column = lone_cells(held, 5)
     assert list(zip(row.tolist(), column.tolist(), strict=True)) == [(0, 3), (1, 0), (1, 39)]
 
 
 def one_pixel(in_use, waste, region):
     sums = [np.array([[float(value)]]) for value in (in_use, waste, region)]
-    return CellBytes(*sums, colour=sums[0][..., None] * np.array(rgb(LIGHT.in_use.fill)))
+    return CellBytes(*sums, by_class=sums[0][None])
 
 
 @pytest.mark.parametrize(
@@ -151,7 +168,8 @@ def test_a_tiny_chunk_in_use_is_never_blended_away():
 
 
 def test_outside_of_regions_and_between_rows_it_is_clear():
-    held = CellBytes(np.array([[1.0, 0.0]]), np.zeros((1, 2)), np.array([[1.0, 0.0]]), np.zeros((1, 2, 3)))
+    one = np.array([[1.0, 0.0]])
+    held = CellBytes(one, np.zeros((1, 2)), one, one[None])
     pixels = paint(held, LIGHT)
     assert pixels[len(pixels) // 2, 1, 3] == 0
     assert not pixels[0, :, 3].any()
@@ -159,8 +177,8 @@ def test_outside_of_regions_and_between_rows_it_is_clear():
 
 def test_more_rows_than_lines_share_them():
     rows = 4096
-    colour = np.ones((rows, 2, 3)) * rgb(LIGHT.in_use.fill)
-    held = CellBytes(np.ones((rows, 2)), np.zeros((rows, 2)), np.ones((rows, 2)), colour)
+    ones = np.ones((rows, 2))
+    held = CellBytes(ones, np.zeros((rows, 2)), ones, ones[None])
     pixels = paint(held, LIGHT)
     assert pixels.shape == (LINES, 2, 4)
     assert (pixels == [*rgb(LIGHT.in_use.fill), 255]).all()
@@ -170,8 +188,6 @@ def test_a_lone_chunk_in_one_of_many_rows_shows():
     rows = 4096
     used = np.zeros((rows, 1))
     used[2000] = 256.0
-    held = CellBytes(
-        used, np.zeros((rows, 1)), np.full((rows, 1), 1e9), used[..., None] * rgb(LIGHT.in_use.fill)
-    )
+    held = CellBytes(used, np.zeros((rows, 1)), np.full((rows, 1), 1e9), used[None])
     lines = paint(held, LIGHT)[:, 0].astype(int)
     assert (np.abs(lines - [*rgb(LIGHT.free.fill), 255]).max(axis=1) > 25).sum() == 1
