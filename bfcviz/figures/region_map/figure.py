@@ -453,10 +453,8 @@ def _span(rows: Rows, look: Look) -> float:
 def _xaxis(rows: Rows, look: Look, *, exact: bool) -> dict[str, Any]:
     divisor, unit = axis_unit(_span(rows, look))
     low, high = (0.0, _span(rows, look)) if look.map_window is None else look.map_window.bytes
-    mixed = (
-        ""
-        if exact
-        else "; each pixel has the colour of one of its chunks, paler by what is free: zoom in for exact chunks"
+    pixels = (
+        "" if exact else "; each pixel has the colour of one of its chunks, paler by what is free: zoom in"
     )
     tick = 2.0 ** np.ceil(np.log2(_span(rows, look) / 8))
     return {
