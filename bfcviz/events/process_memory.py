@@ -83,12 +83,13 @@ def read_samples(folder: Path, started_ns: object) -> dict[str, Any]:
         folder: of the recording.
         started_ns: when its log began, in nanoseconds of the calendar.
     """
-    if not isinstance(started_ns, int):
+    if not isinstance(started_ns, int) or not 0 <= started_ns < 1 << 62:
         return {}
     data = b""
     with suppress(OSError), (folder / PROCESS_FILE).open("rb") as file:
         data = file.read(_MOST_BYTES)
     rows = np.frombuffer(data, _SAMPLE, len(data) // _SAMPLE.itemsize)
+    rows = rows[rows["time_ns"] >= 0]
     times, num_bytes = _thinned(rows["time_ns"] - np.int64(started_ns), rows["resident_bytes"])
     if not len(times) or (np.diff(times) < 0).any():  # the calendar was set back
         return {}

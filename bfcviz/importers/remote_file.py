@@ -1,6 +1,7 @@
 """Files and folders at URLs of any protocol that fsspec knows: `s3://`, `gs://`, `memory://`, `https://`, ..."""
 
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +12,13 @@ from typing import Any, Final
 from bfcviz.errors import FileError
 from bfcviz.events.storage.folder import EVENTS_FILE, ORIGIN_FILE
 from bfcviz.extras import needed
+from bfcviz.units import format_bytes
 
 _URL: Final = re.compile(r"(?:\w+::)*[A-Za-z][\w+.-]*://\S+")
-"""Also a chain, such as `simplecache::s3://bucket/file`. A pasted message with an address in it has spaces."""
+"""Also a chain, such as `simplecache::s3://bucket/file`. It has no spaces: a pasted message has."""
+_HTTP: Final = re.compile(r"(?:\w+::)*https?://")
+_USER: Final = re.compile(r"//[^/@\s]+@")
+_QUERY: Final = re.compile(r"[?#].*")
 
 
 def is_url(path: object) -> bool:
@@ -30,7 +35,7 @@ def local_copy(url: str) -> Iterator[Path]:
         MissingExtra: fsspec is not installed.
     """
     with tempfile.TemporaryDirectory(prefix="bfcviz-url-") as folder:
-        copy = Path(folder) / (PurePosixPath(url.rstrip("/")).name or "trace")
+        copy = Path(folder) / _file_name(url)
         with _reading(url) as (system, inner):
             _copy(system, inner, copy)
         yield copy
@@ -64,24 +69,41 @@ def files_at(url: str, endings: re.Pattern[str], most: int) -> list[str]:
         return [system.unstrip_protocol(each) for each in found]
 
 
+def without_secrets(url: str) -> str:
+    """The URL as it may be shown: without a user, a password or the query of an HTTP address, which may be signed."""
+    shown = _USER.sub("//", url)
+    return _QUERY.sub("", shown) if _HTTP.match(url) else shown
+
+
+def _file_name(url: str) -> str:
+    """A name for the copy, with the suffix of the original."""
+    name = PurePosixPath(without_secrets(url).rstrip("/")).name
+    return "trace" if name in {"", ".", ".."} else name[-100:]
+
+
 @contextmanager
 def _reading(url: str) -> Iterator[tuple[Any, str]]:
     """The file system of a URL, and its path there; errors of any file system become one of ours."""
-    with needed(f"reading {url}", "fsspec", "fsspec"):
+    shown = without_secrets(url)
+    with needed(f"reading {shown}", "fsspec", "fsspec"):
         import fsspec  # noqa: PLC0415  an extra
     try:
         yield fsspec.core.url_to_fs(url)
-    except FileNotFoundError as error:
-        raise FileError(url, "", "cannot be read: there is no such file or folder") from error
-    except (OSError, ImportError, ValueError) as error:
-        raise FileError(url, "", f"cannot be read: {error}") from error
-    except Exception as error:  # each file system has errors of its own
-        raise FileError(url, "", f"cannot be read: {type(error).__name__}: {error}") from error
+    except FileNotFoundError:
+        raise FileError(shown, "", "cannot be read: there is no such file or folder") from None
+    except Exception as error:  # noqa: BLE001  each file system has errors of its own, with the URL in their text
+        why = str(error).replace(url, shown)
+        for secret in (*_USER.findall(url), *_QUERY.findall(url)):
+            why = why.replace(secret.strip("/?"), "...")
+        kind = "" if isinstance(error, (OSError, ImportError, ValueError)) else f"{type(error).__name__}: "
+        raise FileError(shown, "", f"cannot be read: {kind}{why}") from None
 
 
 def _copy(system: Any, inner: str, copy: Path) -> None:
     if system.isdir(inner):
-        for found in system.find(inner):
+        files = system.find(inner, detail=True)
+        _needs_room(sum(each["size"] or 0 for each in files.values()), copy)
+        for found in files:
             relative = PurePosixPath(found).relative_to(PurePosixPath(inner))
             if ".." in relative.parts or relative.is_absolute():
                 raise ValueError(f"it holds the path {str(relative)!r}, which leads out of it")
@@ -89,4 +111,16 @@ def _copy(system: Any, inner: str, copy: Path) -> None:
             part.parent.mkdir(parents=True, exist_ok=True)
             system.get_file(found, str(part))
     else:
+        _needs_room(system.info(inner)["size"] or 0, copy)
         system.get_file(inner, str(copy))
+
+
+def _needs_room(num_bytes: int, copy: Path) -> None:
+    """Refuse what the disk has no room for; a size that the file system does not know is 0."""
+    folder = copy.parent
+    free = shutil.disk_usage(folder).free
+    if num_bytes > free:
+        raise ValueError(
+            f"it has {format_bytes(num_bytes)}, and {folder.parent}, where a copy is made, has {format_bytes(free)} "
+            "free; set TMPDIR to a folder with more room"
+        )

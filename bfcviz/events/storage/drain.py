@@ -180,13 +180,14 @@ class FolderDrain:
                 continue  # the disk is full, or the folder is gone: what is not packed stays as it is
 
     def _sample(self, place: Path) -> None:
-        try:
-            if place not in self._processes:
+        if place not in self._processes:
+            with suppress(FileError, OSError):  # it is being written: look again
                 found = read_origin(place).origin.details.get("process")
                 self._processes[place] = found if isinstance(found, int) else None
-            if (process := self._processes[place]) is not None:
+        try:
+            if (process := self._processes.get(place)) is not None:
                 sample_process(process, place)
-        except (FileError, OSError, ValueError, IndexError):
+        except (OSError, ValueError, IndexError):
             self._processes[place] = None  # it has ended, or runs where this process does not see it
 
 

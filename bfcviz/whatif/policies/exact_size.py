@@ -10,6 +10,8 @@ from bfcviz.whatif.simulation import AddressTable, DriverMemory, SimulatedPool
 
 STREAM_BITS = 16
 """Of a key: the size, then the stream."""
+MOST_BYTES = 1 << 46
+"""Of a block, 64 TiB: a key has 63 bits. No device has as much."""
 
 
 class ExactSizePool(SimulatedPool):
@@ -34,6 +36,8 @@ class ExactSizePool(SimulatedPool):
     def allocate(self, size: int, stream: int) -> int:
         """The address of a block; 0 if the memory does not suffice after all free blocks were returned."""
         rounded = (size + self._unit - 1) // self._unit * self._unit
+        if rounded > MOST_BYTES:
+            return 0
         key = (rounded << STREAM_BITS) + stream
         address = self._last_freed.find(key)
         if address:

@@ -29,9 +29,9 @@ class RmmPool(SimulatedPool):
         """The address of a block; 0 if the memory does not suffice."""
         rounded = (size + RMM_UNIT - 1) // RMM_UNIT * RMM_UNIT
         if self._initial:
-            initial, self._initial = self._initial, 0
-            if not self._extend(initial):
-                return 0  # RMM fails where the pool is made
+            if not self._extend(self._initial):
+                return 0  # RMM fails where the pool is made, and there is no pool then
+            self._initial = 0
         address = self._free.best_fit(rounded)
         if address == 0:
             if not self._grow(rounded):

@@ -157,7 +157,7 @@ def tune(
     spaces = () if resources else _spaces(stream, own)
     num_bytes = stream.limit if limit is None else limit
     runner = TrialRunner(cache_of(None), control or SearchControl())
-    now, why_not, complete = None, "", True
+    now, why_not, complete, pools = None, "", True, None
     rows: list[TriedOptions] = []
     try:
         if own.role:
@@ -167,11 +167,12 @@ def tune(
         for policy in resources:
             trial = runner.run(asked, policy, num_bytes, policy.name)
             rows.append(TriedOptions(policy.options, trial))
+        if own.policy.name == "torch":
+            pools = _graph_pools(asked, own.policy)
     except InvalidRequest as error:
         why_not = str(error)
     except (SearchStopped, KeyboardInterrupt):
         complete = False
-    pools = _graph_pools(asked, own.policy) if complete and own.policy.name == "torch" else None
     for fixed, choices in spaces if complete else ():
         # JAX lets a user set growth only.
         names = ("allow_growth",) if stream.family == Family.JAX else choices
@@ -259,11 +260,14 @@ def _graph_pools(stream: RequestStream, policy: Policy) -> GraphPools | None:
         zip(stream.label_names, (pools.index(name) + 1 if name else 0 for name in names), strict=True)
     )
     numbers = np.array([number_of.get(label, 0) for label in stream.rows["label"].tolist()])
-    streams = int(stream.rows["stream"].max(initial=0)) + 1
     peaks = []
     for pool in (numbers, np.minimum(numbers, 1)):
         rows = stream.rows.copy()
-        rows["stream"] += (pool * streams).astype(rows["stream"].dtype)
+        # Each pair of a pool and a stream becomes a stream of its own.
+        pairs, stream_of = np.unique((pool << 16) + stream.rows["stream"], return_inverse=True)
+        if len(pairs) > np.iinfo(rows["stream"].dtype).max:
+            return None
+        rows["stream"] = stream_of
         peaks.append(policy.serve(replace(stream, rows=rows)).peak_reserved)
     return GraphPools(len(pools), *peaks)
 

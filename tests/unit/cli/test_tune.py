@@ -97,19 +97,22 @@ def test_cupy_and_rmm_have_the_resources_of_their_own(tmp_path, capsys, family, 
         assert found["proposed"]["peak_reserved_bytes"] <= min(peaks)
 
 
-@pytest.mark.parametrize("pools", [1, 2, 3])
-def test_graph_pools_are_served_apart_and_as_one(tmp_path, capsys, pools):
+@pytest.mark.parametrize(("pools", "stream"), [(1, 0), (2, 0), (3, 0), (3, 65_535)])
+def test_graph_pools_are_served_apart_and_as_one(tmp_path, capsys, pools, stream):
+    """Also where a stream has the greatest number: a pool and a stream together have a small one."""
     heap = PlainHeap(1 << 34)
     for pool in range(pools):  # captured one after the other: each frees what it allocated
         held = heap.allocate(64 * MiB, f"graph {pool}", private_pool=f"0.{pool + 1}")
         heap.free(held)
     events = heap.trace().read(0, len(heap.events)).copy()
+    events["stream"][-4:] = stream  # of the last graph
     path = str(Trace.from_events(events, heap.labels, TORCH).save(tmp_path / "graphs.parquet"))
     found = said(capsys, path)["graph_pools"]
     if pools == 1:
         assert found is None
     else:
-        assert found == {"number": pools, "apart": pools * 64 * MiB, "shared": 64 * MiB}
+        shared = (2 if stream else 1) * 64 * MiB  # another stream has caches of its own
+        assert found == {"number": pools, "apart": pools * 64 * MiB, "shared": shared}
 
 
 def test_a_shell_reads_the_line_as_it_is_meant():

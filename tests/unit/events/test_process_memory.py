@@ -85,10 +85,10 @@ def test_of_many_samples_the_largest_of_each_part_are_kept(folder):
     assert (found.num_bytes == sizes[found.times]).all()
 
 
-@given(st.binary(max_size=100))
-def test_any_bytes_are_samples_or_none(tmp_path_factory, data):
+@given(st.binary(max_size=100), st.integers(-(1 << 70), 1 << 70) | st.booleans())
+def test_any_bytes_and_any_start_are_samples_or_none(tmp_path_factory, data, started_ns):
     place = tmp_path_factory.mktemp("any")
-    with Recording(place / "run", [Pool("numpy")], details={"started_ns": 0}) as made:
+    with Recording(place / "run", [Pool("numpy")], details={"started_ns": started_ns}) as made:
         pass
     (made.folder / PROCESS_FILE).write_bytes(data)
     found = process_memory(Trace.open(made.folder).origin.details)

@@ -1,7 +1,10 @@
+import shutil
 import sys
 import tempfile
+import traceback
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
@@ -10,7 +13,8 @@ from unit.whatif.sweep.streams import record
 import bfcviz
 from bfcviz.cli import main
 from bfcviz.errors import FileError, InvalidRequest, MissingExtra
-from bfcviz.importers.remote_file import is_url
+from bfcviz.importers import remote_file
+from bfcviz.importers.remote_file import is_url, local_copy
 from bfcviz.whatif.replay import stream_of
 from bfcviz.whatif.requests import requests_of
 
@@ -130,3 +134,38 @@ def test_an_archive_cannot_write_outside_of_the_copy(tmp_path):
     with pytest.raises(FileError, match="evil"):
         stream_of(f"zip://trace::{tmp_path / 'x.zip'}", 0)
     assert not [path for path in {*Path(tempfile.gettempdir()).iterdir()} - before if "evil" in path.name]
+
+
+SECRETS = "http://user:secret@127.0.0.1:9/run.pickle?X-Amz-Signature=" + 300 * "a"
+
+
+def test_an_error_does_not_tell_passwords_and_signatures():
+    with pytest.raises(FileError) as caught:
+        stream_of(SECRETS)
+    assert caught.value.path == "http://127.0.0.1:9/run.pickle"
+    for text in (str(caught.value), "".join(traceback.format_exception(caught.value))):
+        assert "secret" not in text
+        assert "aaaa" not in text
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [(SECRETS, "run.pickle"), ("memory://a/..", "trace"), (f"memory://{300 * 'b'}.bfc", "b" * 96 + ".bfc")],
+)
+def test_the_copy_has_a_name_that_a_disk_takes_and_the_suffix(url, name, monkeypatch):
+    seen = []
+    monkeypatch.setattr(fsspec.core, "url_to_fs", lambda each: (None, each))
+    monkeypatch.setattr(remote_file, "_copy", lambda _system, _inner, copy: seen.append(copy))
+    with local_copy(url) as copy:
+        assert copy.name == name
+        assert copy.resolve() == copy.parent.resolve() / name
+    assert seen == [copy]
+
+
+def test_what_the_disk_has_no_room_for_is_refused_before_it_is_copied(url, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    fsspec.filesystem("memory").pipe_file(f"{url}/large/events.bin", bytes(5000))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _place: SimpleNamespace(free=4096))
+    for source in (f"{url}/large", f"{url}/large/events.bin"):
+        with pytest.raises(FileError, match="TMPDIR"):
+            stream_of(source)

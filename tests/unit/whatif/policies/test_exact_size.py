@@ -34,3 +34,9 @@ def test_free_blocks_are_returned_before_a_request_fails():
     assert pool.allocate(2 * MiB, 0) == 0
     pool.free(kept)
     assert pool.allocate(MiB, 0) == kept
+
+
+def test_a_request_above_all_devices_is_refused():
+    pool = ExactSizePool(DriverMemory(1 << 62))
+    assert pool.allocate(1 << 46, 65_535)
+    assert pool.allocate((1 << 46) + 1, 0) == pool.allocate(1 << 62, 0) == 0
