@@ -24,7 +24,7 @@ from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.importers.file_content import MEMORY_EVENTS, UNPACKED_JSON, ContentPieces, Limits
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.heap_state import by_time
+from bfcviz.importers.join_heaps import by_time
 from bfcviz.importers.recorded_history import RecordedHistory, ReportRows, Reports, numbers_of
 from bfcviz.units import format_bytes
 

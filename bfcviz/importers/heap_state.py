@@ -1,108 +1,25 @@
-"""The events that build a heap state, and the events of several heaps of one file in one stream."""
+"""The events that build a heap state, for files that hold the chunks of one moment and no history.
 
-from collections.abc import Callable, Sequence
+::
+
+    regions    [ aaaa | .... | bb | ......... ]      from the file
+    events     EXTEND                                the whole region is one free chunk
+               SPLIT ALLOCATE(a)  SPLIT              for each chunk from left to right
+               SPLIT ALLOCATE(b)
+
+The file does not say how the heap came into this state. These events are one way to it, so a reader must not take
+their order for the order of the requests: an importer that uses them sets `details["history"]` to `STATE_ONLY`.
+"""
+
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
-from bfcviz.events.origin import MAX_POOLS
-from bfcviz.events.row_copy import joined, taken
+from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import EVENT, Events, Kind, bin_numbers
 from bfcviz.native import MAX_REGIONS
-
-# ------------------------------------------------------------------------------
-# Join the events of several heaps of one file into one stream.
-
-
-def one_after_another(logs: Sequence[Events]) -> Events:
-    """The events of heap 0, then those of heap 1, ...: for states, or where there are no common times.
-
-    Args:
-        logs: one per heap; `seq` of each counts from 0, and `other` of a FREE is the `seq` of its ALLOCATE.
-
-    Raises:
-        TraceError: there are more heaps than a trace can have.
-    """
-    return _in_order(logs, lambda together: np.arange(len(together)))
-
-
-def by_time(logs: Sequence[Events]) -> Events:
-    """The events of all heaps in the order of their `time`; events of one heap keep their order.
-
-    Args:
-        logs: as for `one_after_another`; `time` never decreases within a log.
-
-    Raises:
-        TraceError: there are more heaps than a trace can have.
-    """
-    return _in_order(logs, lambda together: np.argsort(together["time"], kind="stable"))
-
-
-def without(log: Events, dropped: NDArray[np.bool_]) -> Events:
-    """A copy of the events of one heap without some of them, numbered again.
-
-    Args:
-        log: `seq` counts from 0.
-        dropped: shape (n,); no ALLOCATE or FREE.
-    """
-    events: Events = taken(log, np.flatnonzero(~dropped))
-    place = np.cumsum(~dropped) - 1
-    frees = events["kind"] == Kind.FREE
-    born: NDArray[np.uint64] = events["other"][frees]
-    events["other"][frees] = place[born]
-    events["seq"] = np.arange(len(events), dtype=np.uint64)
-    return events
-
-
-def _in_order(logs: Sequence[Events], order_of: Callable[[Events], NDArray[np.intp]]) -> Events:
-    """The events of all logs in the order of `order_of`; the only log is not copied."""
-    if len(logs) > MAX_POOLS:
-        raise TraceError(f"the file holds {len(logs)} heaps; a trace can have {MAX_POOLS}")
-    for pool, log in enumerate(logs):
-        log["pool"] = pool
-    if len(logs) == 1:
-        return logs[0]
-    together = joined(list(logs))
-    return reordered(together, order_of(together), [len(log) for log in logs])
-
-
-def reordered(together: Events, order: NDArray[np.intp], lengths: Sequence[int], first: int = 0) -> Events:
-    """A copy in another order; renumbers `seq`, and `other` of each FREE, the `seq` of its ALLOCATE.
-
-    Args:
-        together: the logs one after another; changed in place.
-        order: index of each event in `together`.
-        lengths: of the logs.
-        first: index where the first log begins.
-    """
-    place = np.empty(len(together), np.uint32)
-    place[order] = np.arange(len(together), dtype=np.uint32)
-    for length in lengths:
-        log = together[first : first + length]
-        frees = log["kind"] == Kind.FREE
-        # A log is complete, so the original seq of an event is its index.
-        log["other"][frees] = place[first + log["other"][frees]]
-        first += length
-    events: Events = taken(together, order)
-    events["seq"] = np.arange(len(events), dtype=np.uint64)
-    return events
-
-
-# ------------------------------------------------------------------------------
-# The events that build a heap state: for files that hold the chunks of one moment, and no history.
-#
-# ::
-#
-#     regions    [ aaaa | .... | bb | ......... ]      from the file
-#     events     EXTEND                                the whole region is one free chunk
-#                SPLIT ALLOCATE(a)  SPLIT              for each chunk from left to right
-#                SPLIT ALLOCATE(b)
-#
-# The file does not say how the heap came into this state. These events are one way to it, so a reader must not take
-# their order for the order of the requests: an importer that uses them sets `details["history"]` to
-# `origin_details.STATE_ONLY`.
 
 HEAP_CHUNK = np.dtype(
     [
@@ -209,24 +126,3 @@ def failed_request(requested: int, free_bytes: int, largest_free_chunk: int, lab
     event["address"], event["size"] = free_bytes, largest_free_chunk
     event["bin"] = bin_numbers(np.array([max(1, requested)], np.uint64))
     return event
-
-
-# ------------------------------------------------------------------------------
-# Join the events of the heaps of a log into one stream, in the order of its records.
-
-
-def in_record_order(logs: Sequence[Events], times: Sequence[int]) -> Events:
-    """One stream, with times in ns from the first record; a record never has an earlier time than one before it.
-
-    Args:
-        logs: one per heap, with the number of the record in `time`.
-        times: ns of each record; 0: before the first record with a time.
-    """
-    events = by_time(logs)
-    clock = np.maximum.accumulate(np.array(times, np.int64))
-    first = clock[clock > 0][:1]
-    if len(first):
-        events["time"] = np.maximum(clock - first, 0)[events["time"]]
-    else:
-        events["time"] = 0
-    return events

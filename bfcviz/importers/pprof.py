@@ -26,7 +26,8 @@ from bfcviz.importers.file_content import (
     read_content,
 )
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.heap_state import HEAP_CHUNK, events_of_state, one_after_another, regions_without_gaps
+from bfcviz.importers.heap_state import HEAP_CHUNK, events_of_state, regions_without_gaps
+from bfcviz.importers.join_heaps import one_after_another
 from bfcviz.importers.protobuf_wire import LENGTH, Field, Wire
 
 # ------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from bfcviz.formats.rmm import (
 )
 from bfcviz.importers.file_content import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits, read_content
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.heap_state import by_time
+from bfcviz.importers.join_heaps import by_time
 from bfcviz.importers.recorded_history import RecordedHistory, ReportRows, Reports, numbers_of
 
 # ------------------------------------------------------------------------------

@@ -15,26 +15,25 @@ from numpy.typing import NDArray
 from bfcviz.analysis.fit import Fit, chunk_name, fit_of, fit_sentence, request_at
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import requested_bytes_known
-from bfcviz.events.schema import Events, Kind, bin_numbers
+from bfcviz.events.schema import Events, bin_numbers
 from bfcviz.figures.boxes import box_outlines, box_trace
 from bfcviz.figures.colouring import COLOURINGS, Colouring, colouring
 from bfcviz.figures.growth import gone_chunks
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.region_map import traces as map_traces
-from bfcviz.figures.region_map.cells import Cells
+from bfcviz.figures.region_map.live_map import LiveMap
 from bfcviz.figures.region_map.rows import (
     SPAN,
     Pieces,
     Rows,
     VisibleRows,
-    lay_out,
     rows_of,
     selected,
     touched,
 )
 from bfcviz.figures.region_map.traces import VisibleChunks, boxes_of
 from bfcviz.figures.text import axis_unit, exact_bytes, harmless
-from bfcviz.figures.theme import Paint, Theme, translucent
+from bfcviz.figures.theme import Paint, translucent
 from bfcviz.figures.view import DashboardPlace, HeapData, View
 from bfcviz.figures.view_options import Look, Selected, faded
 from bfcviz.model import Model
@@ -166,99 +165,6 @@ def _marker_points(
         "hovertext": texts,
         "hoverinfo": "text",
     }
-
-
-# ------------------------------------------------------------------------------
-# LiveMap: the region map of a running heap as an image, updated by events alone.
-#
-# Painting the whole map from chunks costs time for every chunk. Here the bytes of each cell are kept as sums: an
-# ALLOCATE adds its chunk, a FREE subtracts it. An image costs its pixels and the events since the last image,
-# however many chunks the heap has.
-
-_CELLS: Final = 7680  # fewer than the map of a heap that is not running
-_MOST_COLUMNS: Final = 480
-_FEWEST_COLUMNS: Final = 60
-_LOW: Final = np.uint64(0xFFFF_FFFF)
-
-
-class LiveMap:
-    """The whole region map of one heap as an image, from the model's step on.
-
-    A region that is granted later is missing: it needs a new map. A colouring by age needs a new map too, because
-    ages change without events: see `moves`.
-
-    Args:
-        model: the heap; its chunks are read here, and the model is not kept.
-        colours: the colouring of chunks in use.
-        theme: all other colours.
-
-    Attributes:
-        step: the step that is shown.
-        rows: the layout of the regions.
-        divisor: bytes per unit of the map's x axis.
-        cells: the bytes of each cell; None if the heap has no region.
-    """
-
-    def __init__(self, model: Model, colours: Colouring, theme: Theme) -> None:
-        self.step = model.step
-        self.rows = lay_out(model.regions())
-        self.divisor = axis_unit(float(self.rows.width))[0]
-        self.colours = colours
-        self._theme = theme
-        self._columns = int(np.clip(_CELLS // max(len(self.rows), 1), _FEWEST_COLUMNS, _MOST_COLUMNS))
-        self.cells = self._cells_of(model) if len(self.rows) else None
-
-    @property
-    def moves(self) -> bool:
-        """Whether events alone can update it."""
-        return self.colours.name != "age"
-
-    @property
-    def _by_state(self) -> bool:
-        return self.colours.name == "state"
-
-    def take(self, events: Events) -> None:
-        """Apply `events`, those from `step` on."""
-        self.step += len(events)
-        if self.cells is not None:
-            self.cells.take(events, self._classes(events if self._by_state else chunks_of_events(events)))
-
-    def image(self) -> dict[str, Any]:
-        """The fields of plotly's image trace that change."""
-        if self.cells is None:
-            return {"visible": False}
-        fills = [paint.fill for paint in self.colours.paints]
-        picture = map_traces.paint(
-            self.cells.cell_bytes(), fills, self._theme, waste=self.colours.shows_waste
-        )
-        dx, dy = self.rows.width / self.divisor / self._columns, len(self.rows) / len(picture)
-        place = {"dx": dx, "dy": dy, "x0": dx / 2, "y0": dy / 2}
-        return {"visible": True, "source": picture.data_uri(), **place}
-
-    def _cells_of(self, model: Model) -> Cells:
-        cells = Cells(self.rows, self._columns, len(self.colours.paints), model.pool)
-        used = model.in_use()
-        cells.add_chunks(used["address"], used["size"], used["requested"], self._classes(used))
-        return cells
-
-    def _classes(self, chunks: NDArray[np.void]) -> NDArray[np.uint8]:
-        """The class of each chunk in use; coloured by state there is only one class."""
-        return np.zeros(len(chunks), np.uint8) if self._by_state else self.colours.classes(chunks, self.step)
-
-
-def chunks_of_events(events: Events) -> NDArray[np.void]:
-    """The chunk of each ALLOCATE and FREE while in use, as CHUNK records; undefined for other events."""
-    chunks = np.zeros(len(events), CHUNK)
-    for name in ("address", "size", "requested", "label", "thread", "stream"):
-        chunks[name] = events[name]
-    seq, low = (
-        events["seq"],
-        events["other"].astype(np.uint64),
-    )  # in a FREE: the low half of the `seq` of its ALLOCATE
-    born = (seq & ~_LOW) + low - np.where(low > seq & _LOW, _LOW + np.uint64(1), np.uint64(0))
-    chunks["born"] = np.where(events["kind"] == Kind.FREE, born, seq)
-    chunks["in_use"] = True
-    return chunks
 
 
 # ------------------------------------------------------------------------------

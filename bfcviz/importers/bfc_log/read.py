@@ -29,7 +29,7 @@ from bfcviz.importers.bfc_log.grammar import (
 from bfcviz.importers.bfc_log.vlog import holds_regions, holds_requests, read_vlog
 from bfcviz.importers.file_content import MEMORY_EVENTS, UNPACKED_TEXT, Limits, read_content
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.heap_state import in_record_order, one_after_another
+from bfcviz.importers.join_heaps import in_record_order, one_after_another
 from bfcviz.importers.messages import device_at_start
 from bfcviz.importers.recorded_history import RecordedHistory
 

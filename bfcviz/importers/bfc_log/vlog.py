@@ -22,7 +22,7 @@ from bfcviz.formats import tensorflow
 from bfcviz.importers.bfc_log.grammar import LogRecord, tensor_memory
 from bfcviz.importers.file_content import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.heap_state import in_record_order, without
+from bfcviz.importers.join_heaps import in_record_order, without
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.importers.tensorflow.replay import (
     ABSENT,

@@ -19,7 +19,8 @@ from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
 from bfcviz.importers.file_content import CHUNKS, LABELS, MAX_NAME_BYTES, PARTS, TEXT, Limits, read_content
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.heap_state import HEAP_CHUNK, HeapChunks, HeapRegion, events_of_state, one_after_another
+from bfcviz.importers.heap_state import HEAP_CHUNK, HeapChunks, HeapRegion, events_of_state
+from bfcviz.importers.join_heaps import one_after_another
 from bfcviz.importers.protobuf_wire import LENGTH, VARINT, Field, Wire
 from bfcviz.importers.tensorflow.protobuf_messages import as_text, parse
 

@@ -16,7 +16,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Pool
 from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import EVENT, Events, Kind
-from bfcviz.importers.heap_state import reordered
+from bfcviz.importers.join_heaps import reordered
 from bfcviz.importers.tensorflow.replay import (
     ABSENT,
     Checks,

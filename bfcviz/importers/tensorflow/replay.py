@@ -19,7 +19,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Events, Kind
-from bfcviz.importers.heap_state import without
+from bfcviz.importers.join_heaps import without
 
 # ------------------------------------------------------------------------------
 # Requests: what a profile recorded of a heap, one row per allocation and free, before any reconstruction.

@@ -21,7 +21,7 @@ from bfcviz.formats.torch import Rules, StreamNumbers
 from bfcviz.formats.torch_segments import MAX_ADDRESS, Change, MappedPiece, OldBlock, Rewind, Segments
 from bfcviz.importers.file_content import Content, read_content
 from bfcviz.importers.file_format import Format, json_encoding
-from bfcviz.importers.heap_state import by_time, one_after_another
+from bfcviz.importers.join_heaps import by_time, one_after_another
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.importers.torch import allocation_history as rows_of
 from bfcviz.importers.torch.allocation_history import (

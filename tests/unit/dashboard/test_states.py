@@ -13,7 +13,7 @@ from bfcviz.dashboard.header import numbers_of, totals_line
 from bfcviz.events.origin import Pool
 from bfcviz.events.trace import Trace
 from bfcviz.figures.view_options import Selected
-from bfcviz.importers.heap_state import one_after_another
+from bfcviz.importers.join_heaps import one_after_another
 from bfcviz.model import Model
 from bfcviz.model.navigation import end_of_state, peak, worst_fragmentation
 

@@ -7,7 +7,8 @@ from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures.colouring import COLOURINGS, colouring
-from bfcviz.figures.region_map.figure import LiveMap, chunks_of_events, live_map_panel, region_panel
+from bfcviz.figures.region_map.figure import live_map_panel, region_panel
+from bfcviz.figures.region_map.live_map import LiveMap, chunks_of_events
 from bfcviz.figures.theme import LIGHT, rgb
 from bfcviz.figures.view_options import PLAIN, Look, MapWindow
 from bfcviz.model import Model
