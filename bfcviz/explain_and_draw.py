@@ -141,19 +141,21 @@ _LEAST_SAVED: Final = 0.01
 
 def growths_lead(trace: Trace, found: Growths) -> tuple[str, ...]:
     """The report of growths, and what a setting would save: measured by a replay, where the rules are PyTorch's."""
-    return (*growth_search.growths_report(found), *_replayed_saving(trace, found))
+    saving = replayed_saving(trace, found)
+    return (*growth_search.growths_report(found), *([f"  {saving}"] if saving else ()))
 
 
-def _replayed_saving(trace: Trace, found: Growths) -> list[str]:
+def replayed_saving(trace: Trace, found: Growths) -> str:
+    """What `expandable_segments` would save of a pool that grew in vain, as a sentence; empty where it is not known."""
     if found.worst is None or len(trace) > _MOST_REPLAYED:
-        return []
+        return ""
     from bfcviz.whatif.policy_table import own_rules, policy_of  # noqa: PLC0415  only a growth needs the rules
     from bfcviz.whatif.replay import stream_of  # noqa: PLC0415
 
     stream = stream_of(trace, found.pool)
     rules = own_rules(stream, None)
     if rules is None or rules.policy.name != "torch" or rules.policy.options.get("expandable_segments"):
-        return []
+        return ""
     options = {**rules.policy.options, "expandable_segments": True}
     before, after = (
         int(policy.serve(stream).reserved.max(initial=0))
@@ -161,9 +163,9 @@ def _replayed_saving(trace: Trace, found: Growths) -> list[str]:
     )
     asked = setting("expandable_segments", "True")
     if before - after < _LEAST_SAVED * before:
-        return [f"  {asked} would save less than 1 % of the pool here, replayed from this file."]
+        return f"{asked} would save less than 1 % of the pool here, replayed from this file."
     sizes = f"{format_bytes(after)} instead of {format_bytes(before)}"
-    return [f"  To do: {asked}: {sizes} at the peak, replayed from this file (Linux)."]
+    return f"To do: {asked}: {sizes} at the peak, replayed from this file (Linux)."
 
 
 @_unrecorded()

@@ -1,6 +1,7 @@
 """`bfcviz report`: one page on a file: why a request failed, who held the memory, how the heap came there."""
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -74,6 +75,10 @@ def run(arguments: argparse.Namespace) -> int | None:
     with open_with_progress(file) as trace:
         pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
         report = report_of(trace, *steps_of(arguments, trace), pool)
+        if report.worst_growth is not None and report.grown is not None:
+            from bfcviz.explain_and_draw import replayed_saving  # noqa: PLC0415  only a growth needs a replay
+
+            report = replace(report, saving=replayed_saving(trace, report.grown).removeprefix("To do: "))
         text = rendered(report, "interactive" if arguments.interactive else form, ranks)
     status = None if ranks is None else status_of(ranks)
     if out is None:

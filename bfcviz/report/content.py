@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.diagnosis import Diagnosis
 from bfcviz.analysis.diagnosis_json import diagnosis_json
+from bfcviz.analysis.growths import Growths, PoolGrowth, growths, growths_json
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.why import diagnose, failed_steps, without_failure
 from bfcviz.events.origin import STATE_ONLY, Origin, Status
@@ -135,6 +136,7 @@ class HeapReport:
         steps: the first and the last step of the report.
         pool: the heap shown.
         shown: the diagnosis of the failure shown, or (`requested` is 0) of the heap at its peak.
+        grown: of a whole trace without a failure, the growths of the pool while enough was free.
         stats: the totals at the step shown.
         failures: the diagnoses of all failed requests, in brief; at most `FAILURES`.
         failed: how many requests failed.
@@ -143,6 +145,7 @@ class HeapReport:
         series: of TIMELINE, over the steps of the report; empty where the file has no history.
         times: seconds of the first and the last event, since the first event of the trace.
         holders: who held the memory at the step shown, by each grouping that tells something.
+        saving: what a setting would save of `grown`, as a sentence; empty: nothing, or not known.
     """
 
     origin: Origin
@@ -150,6 +153,7 @@ class HeapReport:
     steps: tuple[int, int]
     pool: int
     shown: Diagnosis
+    grown: Growths | None
     stats: ModelStats
     failures: Sequence[Diagnosis]
     failed: int
@@ -158,6 +162,7 @@ class HeapReport:
     series: NDArray[np.void]
     times: tuple[float, float]
     holders: Sequence[Holders]
+    saving: str = ""
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -168,6 +173,11 @@ class HeapReport:
     def has_failure(self) -> bool:
         """Whether the report is of a failed request; otherwise of a peak."""
         return self.shown.event is not None
+
+    @property
+    def worst_growth(self) -> PoolGrowth | None:
+        """The growth that cost most; None: a request failed, or the pool never grew while enough was free."""
+        return None if self.grown is None else self.grown.worst
 
     @property
     def has_history(self) -> bool:
@@ -227,6 +237,7 @@ def report_of(
         steps=(first, last),
         pool=chosen,
         shown=shown,
+        grown=None if failed or (first, last) != (trace.first, len(trace)) else growths(trace, chosen),
         stats=model.stats(),
         failures=[diagnose(trace, step - 1, runs=0) for step in failed[:FAILURES]],
         failed=len(failed),
@@ -326,6 +337,7 @@ def report_json(report: HeapReport) -> dict[str, Any]:
         "totals": asdict(report.stats),
         "failures": [diagnosis_json(each) for each in report.failures],
         "failed_requests": report.failed,
+        **(growths_json([report.grown]) if report.grown is not None else {}),
         "heaps": [
             {"name": heap.name, "regions": heap.regions, **asdict(heap.stats)} for heap in report.heaps
         ],

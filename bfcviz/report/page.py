@@ -224,8 +224,7 @@ def _verdict(report: HeapReport) -> str:
     parts = [f"<h1>{_safe(words.title(report))}</h1>"]
     if text := words.numbers(report):
         parts.append(f'<p class="numbers">{_safe(text)}</p>')
-    texts = (words.summary(report), words.explanation(report), words.holder_line(report))
-    parts += [f"<p>{_safe(text)}</p>" for text in texts if text]
+    parts += [f"<p>{_safe(text)}</p>" for text in words.paragraphs(report)]
     return f'<div class="verdict{calm}">{"".join(parts)}</div>'
 
 

@@ -16,6 +16,7 @@ from bfcviz.analysis.diagnosis import (
     verdict_sentence,
     verdict_title,
 )
+from bfcviz.analysis.growths import growth_line, growth_sentence
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.model.holders import Holders
 from bfcviz.report.content import HeapReport, largest
@@ -48,6 +49,8 @@ class ReportRow(NamedTuple):
 
 def title(report: HeapReport) -> str:
     """The verdict in a few words."""
+    if report.worst_growth is not None:
+        return "The pool grew while enough was free"
     return verdict_title(report.shown.verdict if report.has_failure else Verdict.NO_FAILURE)
 
 
@@ -72,13 +75,23 @@ def numbers(report: HeapReport) -> str:
 
 
 def explanation(report: HeapReport) -> str:
-    """Why, with the numbers; empty where nothing failed."""
+    """Why, with the numbers; empty where nothing failed and the pool did not grow in vain."""
+    if report.grown is not None and (worst := report.worst_growth) is not None:
+        return f"{growth_line(report.grown)}. At step {worst.step:,}, {growth_sentence(worst)}"
     return verdict_sentence(report.shown) if report.has_failure else ""
+
+
+def paragraphs(report: HeapReport) -> list[str]:
+    """What happened, why, and who holds the memory; of a pool that grew in vain first why."""
+    first = [summary(report), explanation(report)]
+    if report.worst_growth is not None:
+        first.reverse()
+    return [text for text in (*first, holder_line(report)) if text]
 
 
 def advice(report: HeapReport) -> list[str]:
     """What would have helped, one sentence each."""
-    return [each.text for each in report.shown.advice]
+    return [each.text for each in report.shown.advice] or [report.saving] * bool(report.saving)
 
 
 def sizes(report: HeapReport) -> list[ReportRow]:
@@ -121,8 +134,25 @@ def _counted(number: int, what: str) -> str:
 
 
 def pins(report: HeapReport) -> tuple[str, list[ReportRow]]:
-    """What lies in the way at the best place for the request: a sentence, and its chunks, the largest first."""
+    """What lies in the way at the best place for the request: a sentence, and its chunks, the largest first.
+
+    Of a growth: the lines of code beside the free memory, with the share that each strands.
+    """
     found = report.shown
+    if (worst := report.worst_growth) is not None and (worst.pins or worst.empty):
+        rows = [
+            ReportRow(
+                shortened(pin.line),
+                format_bytes(pin.stranded),
+                pin.stranded / max(worst.free, 1),
+                f"{format_bytes(pin.bytes)} {_counted(pin.chunks, 'chunk')}",
+            )
+            for pin in worst.pins[:MOST_ROWS]
+        ]
+        if worst.empty:
+            name, note = "regions without a chunk in use", "each is too small"
+            rows.append(ReportRow(name, format_bytes(worst.empty), worst.empty / max(worst.free, 1), note))
+        return f"At step {worst.step:,}, with the free memory that each line of code strands:", rows
     if not report.has_failure or not found.pinned_by or not found.runs:
         return "", []
     run = found.runs[0]
@@ -316,8 +346,7 @@ def as_markdown(report: HeapReport, ranks: RankSet | None = None) -> str:
         *([f"**{escaped(numbers(report))}**", ""] if numbers(report) else []),
         escaped(f"{report.origin.source or 'A trace'}: {', '.join(facts(report))}"),
         "",
-        escaped(summary(report)),
-        *(escaped(text) for text in (explanation(report), holder_line(report)) if text),
+        *map(escaped, paragraphs(report)),
     ]
     if advised := advice(report):
         lines += [

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from heaps import new_heap
 from shared import sample_trace
 from unit.analysis.built import state
 from unit.figures.odd_traces import LABELS, ODD, many_regions
@@ -14,6 +15,7 @@ from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
 import bfcviz
 from bfcviz.analysis.diagnosis import failure_lines
+from bfcviz.analysis.growths import growths
 from bfcviz.analysis.why import diagnose, opening
 from bfcviz.cli.report import FORMATS, rendered
 from bfcviz.events.origin import Pool
@@ -21,8 +23,10 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import colouring
 from bfcviz.figures.theme import LIGHT
 from bfcviz.model.navigation import peak
+from bfcviz.model.trace_from_source import trace_of
 from bfcviz.report import words
 from bfcviz.report.content import report_of
+from bfcviz.units import format_bytes
 
 
 def failed_heap():
@@ -35,6 +39,35 @@ def failed_heap():
     trace = heap.trace()
     origin = replace(trace.origin, pools=(Pool("heap", 8 * MiB),))
     return Trace.from_events(trace.read(0, len(trace)), trace.labels, origin)
+
+
+def grown_in_vain():
+    """Two chunks of 1 MiB pin the free memory of a region of 8 MiB: 3 MiB find no place, and the pool grows."""
+    heap = new_heap(64 * MiB, allow_growth=True, first_region=8 * MiB)
+    held = [heap.allocate(MiB, label=f"layer_{number}") for number in range(8)]
+    for number in (0, 1, 3, 4, 6, 7):
+        heap.free(held[number])
+    heap.allocate(3 * MiB, label="late")
+    return trace_of(heap)
+
+
+def test_a_pool_that_grew_while_enough_was_free_leads():
+    trace = grown_in_vain()
+    report = report_of(trace)
+    worst = growths(trace).worst
+    assert report.worst_growth == worst
+    assert worst.requested == 3 * MiB
+    name, value, share, _ = words.pins(report)[1][0]
+    assert (name, value) == (worst.pins[0].line, format_bytes(worst.pins[0].stranded))
+    assert share == worst.pins[0].stranded / worst.free
+    for form in ("md", "html"):
+        page = rendered(report, form)
+        assert page.index(words.title(report)) < page.index("3.0 MiB") < page.index(words.summary(report))
+    told = json.loads(rendered(report, "json"))
+    assert told["growths"][0]["step"] == worst.step
+    part = report_of(trace, 0, len(trace) - 1)  # growths are looked for in a whole trace
+    assert part.worst_growth is None
+    assert report_of(failed_heap()).worst_growth is None
 
 
 def test_it_shows_the_failure():
