@@ -97,6 +97,17 @@ def opening(first_screen: str, theme: str) -> str:
     return _OPENING.replace("LIGHT", light, 1).replace("LIVE", live, 1).replace("SCREEN", first_screen, 1)
 
 
+def _failure(error: Exception) -> str:
+    """What follows the first bytes of the page where its kernel does not start."""
+    why = f"The interactive view did not start ({type(error).__name__}: {error}). The terminal says more."
+    script = """<script>
+const line = document.querySelector("#bfcviz-first-screen [role=status]");
+line.setAttribute("role", "alert");
+line.textContent = WHY;
+</script>"""
+    return script.replace("WHY", json.dumps(why).replace("<", "\\u003c"), 1)
+
+
 class PageServer(Voila):  # type: ignore[misc]
     """Voila that prints its address once it listens, and reads no settings of the user.
 
@@ -198,8 +209,16 @@ class _Page(TornadoVoilaHandler):  # type: ignore[misc]
             self.set_header("Content-Type", "text/html; charset=utf-8")
             self.set_header("Cache-Control", "no-store")
             yield self._first_bytes
-        async for piece in super().get_generator(path):
-            yield piece
+        try:
+            async for piece in super().get_generator(path):
+                yield piece
+        except Exception as error:
+            if path:
+                raise
+            self.log.exception(
+                "the kernel of the page did not start"
+            )  # of any kind: what follows must say it
+            yield _failure(error)
 
 
 class _Logout(LogoutHandler):

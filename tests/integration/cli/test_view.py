@@ -1,4 +1,5 @@
 import ast
+import asyncio
 import contextlib
 import html
 import http.client
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -299,3 +301,25 @@ def test_the_verdict_is_in_the_shell_and_the_first_screen_is_there_before_a_kern
     assert named.headers["Content-Encoding"] == "gzip"
     assert "immutable" not in unnamed.headers.get("Cache-Control", "")
     assert (named.text == unnamed.text, forged.ok) == (True, False)
+
+
+def test_a_page_whose_kernel_does_not_start_says_so(monkeypatch):
+    async def broken(_self, _path=None):
+        yield "<title>begun</title>"
+        raise RuntimeError("no </script> kernel")
+
+    monkeypatch.setattr(server.TornadoVoilaHandler, "get_generator", broken)
+    page = object.__new__(server._Page)
+    page._first_bytes = server.opening("the first screen", "light")
+    page.application = SimpleNamespace(settings={})
+    monkeypatch.setattr(server._Page, "set_header", lambda *_: None)
+
+    async def sent():
+        return "".join([piece async for piece in page.get_generator()])
+
+    text = asyncio.run(sent())
+    assert text.startswith(page._first_bytes)
+    told = text.removeprefix(page._first_bytes)
+    assert 'setAttribute("role", "alert")' in told
+    assert "RuntimeError: no \\u003c/script> kernel" in told
+    assert told.count("</script>") == 1
