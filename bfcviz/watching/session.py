@@ -19,6 +19,7 @@ from bfcviz import notebook
 from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.events.sliding_window import KEEP
+from bfcviz.events.storage.drain import FolderDrain
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 from bfcviz.frameworks import FRAMEWORKS, WATCHABLE, WatchRequest, find, resolve, way_of
@@ -27,6 +28,7 @@ from bfcviz.live.heap_provider import HeapProvider
 from bfcviz.live.labels import checked_name
 from bfcviz.live.numpy.serve import unserved
 from bfcviz.live.stacks import Chosen, Stacks
+from bfcviz.model.block_index import BlockDescriber
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.units import format_bytes, parse_bytes
 from bfcviz.watching.alerts import Alarm, Alert, AlertMonitor, MonitorThread, check_alerts
@@ -305,6 +307,7 @@ class Watch:
         self._heaps: list[Any] = []
         self._monitors: list[tuple[AlertMonitor, Any]] = []  # with the heap of each
         self._monitor_thread: MonitorThread | None = None
+        self._drain: FolderDrain | None = None
         self._dashboard: WatchDashboard | None = None
         self._reading = threading.Lock()  # either the monitor thread reads the traces, or a new dashboard
         self._undo = ExitStack()
@@ -403,6 +406,7 @@ class Watch:
             self._started = True
             Watch.current = self
             undo.push(self._show_end)  # runs last, after the sources and the logs have ended
+            undo.callback(self._run_safely, self._end_drain)
             for request in settings.plan.requests:
                 self.sources.append(make_source(request, settings, undo, discard))
             undo.callback(self._check_last)
@@ -442,6 +446,8 @@ class Watch:
     def _open(self) -> None:
         """Start to read what the heaps write."""
         self._add_heaps()
+        if self.folder is not None:
+            self._drain = FolderDrain(self.folder, BlockDescriber)
         if self._settings.dashboard and self._traces and notebook.has_kernel():
             self._dashboard = self._new_dashboard()
             notebook.show(self._dashboard)
@@ -449,6 +455,11 @@ class Watch:
         more_heaps = any(request.framework != "numpy" for request in self._settings.plan.requests)
         if self._monitors or more_heaps or has_rings:  # a dashboard reads rings too, until it is closed
             self._monitor_thread = MonitorThread(self._check, self._failed)
+
+    def _end_drain(self) -> None:
+        """Pack what is left of the recordings, which are closed."""
+        if self._drain is not None:
+            self._drain.end()
 
     def _add_heaps(self) -> None:
         """Add the new heaps: a framework makes one for each stream or device that it uses."""
@@ -593,8 +604,9 @@ def watch(  # noqa: PLR0913  the options, and every framework by its name
             `Stacks`; `bfcviz.live.stacks` states the cost. By default the stack, where it can be read: not
             if bfcviz is not compiled, PyTorch is served, or RMM is observed by its log.
         path: a new folder to record to, with a subfolder for each framework if there are several; where it holds
-            something, `path-2`, `path-3` ..., which `Watch.folder` names. It gets the heaps of all devices and streams.
-            By default the newest events are kept in memory.
+            something, `path-2`, `path-3` ..., which `Watch.folder` names. It gets the heaps of all devices and streams;
+            a thread packs a long recording while it grows, to some 2 to 6 bytes an event. By default the newest events
+            are kept in memory.
         dashboard: in a notebook: display the live view under the cell.
         alerts: thresholds; see `Alert`.
         keep: events kept of each heap where nothing is recorded to disk; 64 bytes each.

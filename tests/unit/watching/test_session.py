@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import os
 import sys
 import threading
 
@@ -14,6 +15,7 @@ import bfcviz
 from bfcviz.errors import FileError, LiveError
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
+from bfcviz.events.storage.block_codec import MOST_EVENTS
 from bfcviz.live.numpy import serve
 from bfcviz.model import Model
 from bfcviz.model.navigation import events_of
@@ -256,3 +258,26 @@ def test_a_hundred_in_a_row_leave_nothing_behind():
         with contextlib.suppress(ValueError), watched(limit="1MiB"):
             np.ones(1000)
             raise ValueError
+
+
+def test_a_long_recording_is_packed_and_holds_the_arrays_of_the_program_only(tmp_path):
+    """Also beside a forked process, in which no thread packs."""
+    with watched(path=tmp_path / "run", capture="nothing") as w:
+        kept = np.ones(KIB, np.uint8)
+        for number in range(MOST_EVENTS // 2):
+            np.empty(KIB + number % 64, np.uint8)
+            if number == MOST_EVENTS // 4:
+                child = os.fork()
+                if not child:
+                    os._exit(0)
+        used = w.sources[0].allocator.stats().bytes_in_use
+    assert os.waitpid(child, 0)[1] == 0
+    assert sorted(path.name for path in w.folder.iterdir()) == ["events.bfc", "labels.jsonl", "origin.json"]
+    trace = bfcviz.open(w.folder)
+    assert trace.origin.status == Status.COMPLETE
+    requested = events_of(trace, [Kind.ALLOCATE])["requested"]
+    assert (requested >= KIB).sum() == MOST_EVENTS // 2 + 1
+    assert requested.max() < 2 * KIB  # the arrays of the thread that packs are larger
+    model = Model(trace)
+    model.seek(len(trace))
+    assert model.stats().bytes_in_use == used >= kept.nbytes
