@@ -10,6 +10,8 @@ from bfcviz.analysis.diagnosis import failure_sentences
 from bfcviz.analysis.search import operation_of
 from bfcviz.analysis.short_names import path_end, short_address, short_name
 from bfcviz.analysis.why import diagnose
+from bfcviz.events.labels import Labels
+from bfcviz.events.mark_values import mark_value, value_text
 from bfcviz.events.origin import holds_only_states
 from bfcviz.events.schema import Events, Flag, Kind, bin_of
 from bfcviz.events.trace import Trace
@@ -218,7 +220,8 @@ def _oom(context: EventContext) -> str:
 def _mark(context: EventContext) -> str:
     label = context.number("label")
     name = f"Mark: {context.name(label)}" if label else "An unnamed mark"
-    return f"{name} ({context.number('size')})." if context.number("size") else f"{name}."
+    value = value_text(mark_value(context.trace.labels, label, context.number("size")))
+    return f"{name} ({value})." if value else f"{name}."
 
 
 def _state_region(context: EventContext) -> str:
@@ -261,8 +264,11 @@ Fields = Mapping[str, Any]
 """The fields of an event by name, as Python numbers."""
 
 
-def short_words(event: Fields) -> str:
+def short_words(event: Fields, labels: Labels) -> str:
     """A few words, such as `from bin 5` for an ALLOCATE; sizes and addresses have cells of their own."""
+    if event["kind"] == Kind.MARK:
+        value = value_text(mark_value(labels, event["label"], event["size"]))
+        return value and f"value {value}"
     return _DESCRIBE[Kind(event["kind"])](event)
 
 
@@ -305,10 +311,6 @@ def _short_oom(event: Fields) -> str:
     return f"free {format_bytes(event['address'])}, largest {format_bytes(event['size'])}"
 
 
-def _short_mark(event: Fields) -> str:
-    return f"value {event['size']:,}" if event["size"] else ""
-
-
 _DESCRIBE: Final[dict[Kind, Callable[[Fields], str]]] = {
     Kind.EXTEND: _short_extend,
     Kind.SPLIT: _short_split,
@@ -317,7 +319,6 @@ _DESCRIBE: Final[dict[Kind, Callable[[Fields], str]]] = {
     Kind.MERGE: _short_merge,
     Kind.RELEASE: _short_release,
     Kind.OOM: _short_oom,
-    Kind.MARK: _short_mark,
 }
 
 
@@ -392,8 +393,9 @@ def _oom_line(trace: Trace, record: Record) -> str:
 
 
 def _mark_line(trace: Trace, record: Record) -> str:
-    value = f" ({int(record['size']):,})" if record["size"] else ""
-    return f"mark {_name(trace, record) if record['label'] else 'without a name'}{value}"
+    value = value_text(mark_value(trace.labels, int(record["label"]), int(record["size"])))
+    name = _name(trace, record) if record["label"] else "without a name"
+    return f"mark {name} ({value})" if value else f"mark {name}"
 
 
 _LINES: Final[dict[Kind, Callable[[Trace, Record], str]]] = {

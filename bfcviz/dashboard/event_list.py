@@ -90,7 +90,7 @@ class EventTableRows:
         """
         kind, step = Kind(event["kind"]), event["seq"] + 1
         placed, requested = kind in _PLACED, kind in _REQUESTED or event["requested"]
-        words = short_words(event)
+        words = short_words(event, self._labels)
         cells = (
             f"{step:,}",
             f"{event['time'] / 1e6:,.3f} ms",

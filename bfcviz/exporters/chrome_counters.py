@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.events.mark_values import mark_value
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.navigation import events_of, phase_ends, phases_among
@@ -111,7 +112,7 @@ def _instant(part: _Range, event: np.void) -> dict[str, Any]:
         facts |= {"requested": int(event["requested"]), "free": address, "largest free chunk": size}
         facts |= {"label": label} if label else {}
     elif kind == Kind.MARK:
-        facts |= {"value": size}
+        facts |= {"value": mark_value(part.trace.labels, int(event["label"]), size)}
     else:
         facts |= {"bytes": size, "address": f"{address:#x}", "region": int(event["region"])}
     return {

@@ -26,6 +26,7 @@ from bfcviz.figures import (
     fragmentation_timeline,
     free_chunk_ladder,
     holder_icicle,
+    mark_values,
     stats_timeline,
     svg,  # noqa: F401  lets a Picture draw itself without a script
     time_strip,
@@ -51,6 +52,7 @@ for _module in (
     fragmentation_timeline,
     stats_timeline,
     event_rate,
+    mark_values,
     holder_icicle,
     failure,
 ):

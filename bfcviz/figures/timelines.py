@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.events.mark_values import has_float_value, mark_value, value_text
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
 from bfcviz.figures.text import exact_bytes, harmless
@@ -407,7 +408,8 @@ def positions_of(history: History, events: NDArray[np.void]) -> NDArray[np.float
 
 def _mark_text(history: History, event: np.void) -> str:
     label = harmless(history.trace.labels.name(int(event["label"]))) or "mark"
-    return f"<b>{label}</b><br>value {int(event['size']):,}<br>step {int(event['seq']) + 1:,}"
+    value = mark_value(history.trace.labels, int(event["label"]), int(event["size"]))
+    return f"<b>{label}</b><br>value {value_text(value) or 0}<br>step {int(event['seq']) + 1:,}"
 
 
 # ------------------------------------------------------------------------------
@@ -448,8 +450,13 @@ class PhaseBar(NamedTuple):
 
 
 def without_phases(history: History) -> ThinnedEvents:
-    """The marks that neither begin nor end a phase."""
-    plain = [number for number, name in enumerate(_phase_ends(history)) if name is None]
+    """The marks that neither begin nor end a phase, nor have a value that `mark_values` draws."""
+    labels = history.trace.labels
+    drawn = {
+        each for each in np.unique(history.marks.events["label"]).tolist() if has_float_value(labels, each)
+    }
+    numbers = history.marks.events["label"].tolist()
+    plain = [n for n, name in enumerate(_phase_ends(history)) if name is None and numbers[n] not in drawn]
     return ThinnedEvents(history.marks.events[plain], history.marks.every)
 
 

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary, ref
 
 from bfcviz.errors import LiveError
 from bfcviz.events.labels import Labels
+from bfcviz.events.mark_values import packed_value
 from bfcviz.live.numpy import handler
 from bfcviz.live.served_heap import IS_COMPILED
 
@@ -186,24 +187,27 @@ def is_watched() -> bool:
     return bool(_sources)
 
 
-def mark(name: str, value: int = 0) -> None:
+def mark(name: str, value: float = 0) -> None:
     """Write a mark into the trace of every watched heap; does nothing if none is watched.
 
     ::
 
         bfcviz.mark("step", 3)
+        bfcviz.mark("loss", 0.5)
 
     Args:
         name: use few different names: each is kept forever. Give a counter as the value.
-        value: any number from 0 to 2^64 - 1.
+        value: a whole number from 0 to 2^64 - 1, or any floating-point number: the figure `mark_values` draws these as
+            lines, one a name.
 
     Raises:
         LiveError: the name is not text.
-        InvalidRequest: the value is out of range.
+        InvalidRequest: the value is no number, or out of range.
     """
     checked_name(name)
     if _sources:
-        _put(name, value)
+        size, details = packed_value(value)
+        _put(name, size, **details)
 
 
 class phase(Scope):  # noqa: N801  used as a word: `with phase("forward"):`
@@ -247,7 +251,7 @@ class phase(Scope):  # noqa: N801  used as a word: `with phase("forward"):`
         return 0
 
 
-def _put(name: str, value: int, **details: str) -> None:
+def _put(name: str, value: int, /, **details: str) -> None:
     for source in _sources:
         for heap in source.heaps:
             heap.mark(heap.labels.intern(name, **details), value)

@@ -80,7 +80,8 @@ def test_its_cells_are_short_and_each_is_introduced(notebook):
 def test_the_gallery_draws_every_figure():
     gallery = nbformat.read(ROOT / "notebooks" / "06_gallery.ipynb", as_version=4)
     code = "\n".join(cell.source for cell in gallery.cells if cell.cell_type == "code")
-    assert set(re.findall(r'show\("(\w+)"', code)) == set(FIGURES)
+    drawn = re.findall(r'^(?:show|bfcviz\.draw)\("(\w+)"', code, re.MULTILINE)
+    assert set(drawn) == set(FIGURES)
 
 
 def test_the_tests_it_names_are_there(notebook):

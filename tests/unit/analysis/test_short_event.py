@@ -4,6 +4,7 @@ import pytest
 from unit.analysis.facts import has_facts
 
 from bfcviz.analysis.event_text import short_words
+from bfcviz.events.labels import Labels
 from bfcviz.events.schema import EVENT, Kind
 
 
@@ -27,6 +28,6 @@ from bfcviz.events.schema import EVENT, Kind
 )
 def test_every_kind_in_a_few_words(kind, fields, facts):
     nothing = dict.fromkeys(EVENT.names, 0)
-    words = short_words(nothing | fields | {"kind": int(kind)})
+    words = short_words(nothing | fields | {"kind": int(kind)}, Labels())
     assert has_facts(words, *facts)
     assert bool(words) == bool(facts)

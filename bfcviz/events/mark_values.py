@@ -1,0 +1,48 @@
+"""The value of a mark: a whole number in the event's `size`; or a float64, whose bits it holds if the label says so."""
+
+import struct
+from collections.abc import Mapping
+from contextlib import suppress
+from operator import index
+from typing import Final, SupportsFloat
+
+from bfcviz.errors import InvalidRequest
+from bfcviz.events.labels import NO_DETAILS, Labels
+
+_FLOAT: Final[Mapping[str, str]] = {"value": "float64"}
+"""The details of a label whose marks have such values."""
+
+
+def packed_value(value: SupportsFloat) -> tuple[int, Mapping[str, str]]:
+    """What a mark with this value holds: its `size`, and the details of its label.
+
+    Raises:
+        InvalidRequest: the value is no number.
+    """
+    with suppress(TypeError):
+        return index(value), NO_DETAILS  # type: ignore[arg-type]  # also of NumPy and PyTorch
+    try:
+        packed = struct.pack("<d", value)
+    except struct.error as error:
+        raise InvalidRequest(f"a mark's value is a number; {value!r} was given") from error
+    return int.from_bytes(packed, "little"), _FLOAT
+
+
+def has_float_value(labels: Labels, label: int) -> bool:
+    """Whether marks with this label have values of float64."""
+    return labels[label].details.get("value") == _FLOAT["value"]
+
+
+def mark_value(labels: Labels, label: int, size: int) -> int | float:
+    """The value of a mark with this label and `size`."""
+    if not has_float_value(labels, label):
+        return size
+    (value,) = struct.unpack("<d", size.to_bytes(8, "little"))
+    return float(value)
+
+
+def value_text(value: float) -> str:
+    """Such as `1,234` or `0.4375`; empty for 0, the value of a mark without one."""
+    if isinstance(value, int):
+        return f"{value:,}" if value else ""
+    return f"{value:.6g}"

@@ -1,0 +1,95 @@
+"""Values of marks: what a program gave, as lines over the trace and as text."""
+
+import math
+
+import numpy as np
+import pytest
+from heaps import KIB
+from hypothesis import given
+from hypothesis import strategies as st
+
+import bfcviz
+from bfcviz.analysis.event_text import short_words
+from bfcviz.errors import InvalidRequest
+from bfcviz.events.labels import Labels
+from bfcviz.events.mark_values import mark_value, packed_value
+from bfcviz.figures.mark_values import MOST_LINES, marked_series
+from bfcviz.figures.timelines import measure_history, without_phases
+from bfcviz.figures.view_options import Look
+
+
+@given(st.floats() | st.integers(0, (1 << 64) - 1))
+def test_a_value_is_read_as_it_was_given(value):
+    labels = Labels()
+    size, details = packed_value(value)
+    found = mark_value(labels, labels.intern("loss", **details), size)
+    assert type(found) is (float if isinstance(value, float) else type(value))
+    assert found == value or (math.isnan(found) and math.isnan(value))
+
+
+@pytest.mark.parametrize("value", ["0.5", None, [1.0], 1j])
+def test_what_is_no_number_is_refused(value):
+    with pytest.raises(InvalidRequest):
+        packed_value(value)
+
+
+def caption(picture):
+    return " ".join(each.text for each in picture.layout.annotations)
+
+
+def trained(steps=40, names=("loss",)):
+    with bfcviz.watch(numpy=True, limit="16MiB", dashboard=False, capture="nothing") as w:
+        for step in range(steps):
+            np.empty(KIB)
+            bfcviz.mark("step", step)
+            for number, name in enumerate(names):
+                bfcviz.mark(name, np.float32((number + 1) / (step + 1)))
+        w.mark("final loss", 0.25)
+    return w.trace
+
+
+def test_each_name_is_a_line_through_its_values():
+    trace = trained(names=("loss", "accuracy"))
+    found = {each.name: each for each in marked_series(measure_history(trace))}
+    assert found.keys() == {"loss", "accuracy", "final loss"}
+    assert found["loss"].values == pytest.approx([1 / (step + 1) for step in range(40)])
+    assert found["final loss"].values.tolist() == [0.25]
+    events = trace.read(0, len(trace))
+    names = [trace.labels.name(label) for label in events["label"][found["accuracy"].steps - 1].tolist()]
+    assert names == ["accuracy"] * 40
+    picture = bfcviz.draw("mark_values", trace)
+    drawn = {line.name: line for line in picture.data if line.showlegend}
+    assert drawn.keys() == found.keys()
+    assert drawn["loss"].y == pytest.approx(found["loss"].values)
+    assert picture.table.num_rows == 81
+
+
+def test_of_a_window_and_of_many_names_the_rest_is_said():
+    trace = trained(names=[f"loss {number}" for number in range(MOST_LINES + 2)])
+    part = marked_series(measure_history(trace, look=Look(steps=(0, len(trace) // 2))))
+    assert 0 < len(part[0].values) < 40
+    picture = bfcviz.draw("mark_values", trace)
+    assert sum(bool(line.showlegend) for line in picture.data) == MOST_LINES
+    assert str(MOST_LINES + 3) in caption(picture)
+
+
+def test_such_marks_are_no_vertical_lines_and_read_as_numbers():
+    trace = trained(steps=3)
+    history = measure_history(trace)
+    shown = [trace.labels.name(label) for label in without_phases(history).events["label"].tolist()]
+    assert shown == ["step"] * 3
+    last = trace.read(len(trace) - 1, len(trace))[0]
+    assert "0.25" in bfcviz.explain(trace, len(trace) - 1)
+    fields = {name: last[name].item() for name in last.dtype.names}
+    assert short_words(fields, trace.labels) == "value 0.25"
+
+
+def test_without_such_marks_the_picture_says_how_to_make_one():
+    picture = bfcviz.draw("mark_values", bfcviz.sample("conv"))
+    assert not any(line.showlegend for line in picture.data)
+    assert "bfcviz.mark(" in caption(picture)
+
+
+def test_whole_numbers_of_other_libraries_stay_whole():
+    assert [packed_value(each)[0] for each in (np.int64(7), np.uint8(7), True)] == [7, 7, 1]
+    assert mark_value(Labels(), 0, 7) == 7
