@@ -2,7 +2,8 @@
 
 An extension module of several sources is a *unity build*: the .py files are joined into one, and so are their .pxd
 files, so that the C compiler optimises across them (the heap is a quarter faster). The joined module replaces each of
-its parts in `sys.modules`; uncompiled, they are ordinary modules.
+its parts in `sys.modules`; uncompiled, they are ordinary modules. What Cython itself adds, such as typed views of
+arrays, all of them would hold: the extension `SHARED` has it once, which halves the smaller ones.
 
 setuptools loads this file alone, before the package exists, so it imports nothing of bfcviz.
 """
@@ -33,6 +34,9 @@ DIRECTIVES = {
 }
 PROFILES = ".xplane.pb.gz"
 """The samples that a release has in a wheel of its own; see bfcviz/samples/pyproject.toml."""
+
+SHARED = "bfcviz._shared"
+"""The extension without sources of ours: the others import its functions."""
 
 HEADERS = sorted(map(str, Path("bfcviz").rglob("*.h")))
 LIMITED_API = "0x030B0000"  # one abi3 binary for Python 3.11 and later
@@ -140,7 +144,12 @@ def translate(extensions: Sequence[Extension]) -> list[str]:
         or complete.read_text() != names
     )
     complete.unlink(missing_ok=True)
-    joined = [str(join(each.name, list(map(Path, each.sources)), folder)) for each in extensions]
+    joined = [
+        str(join(each.name, list(map(Path, each.sources)), folder))
+        if each.sources
+        else str(folder.joinpath(*each.name.split(".")).with_suffix(".c"))  # Cython makes it
+        for each in extensions
+    ]
 
     def made(processes: int) -> list[Extension]:
         # New extensions: cythonize returns those without `optional`.
@@ -150,6 +159,7 @@ def translate(extensions: Sequence[Extension]) -> list[str]:
                 new,
                 include_path=[str(folder), "."],
                 compiler_directives=DIRECTIVES,
+                shared_utility_qualified_name=SHARED,
                 force=force or None,
                 nthreads=processes,
                 quiet=True,
