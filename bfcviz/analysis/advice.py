@@ -1,17 +1,21 @@
 """Advice that fits a diagnosis: each rule looks at its numbers and settings, and quotes what it used.
 
-A rule gives no advice for what is already on, and none whose numbers say that it would not help.
+A rule gives no advice for what is already on, and none whose numbers say that it would not help. A setting of a BFC heap is
+tried with the requests of the trace, where it has them all, and left out where a request fails again.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from math import ceil, floor, log10
-from typing import Final
+from typing import Any, Final
 
 from bfcviz.analysis.diagnosis import Advice, AdviceKind, Diagnosis, Family, HeapSettings, Verdict
+from bfcviz.analysis.served_again import Trial, trial_of
 from bfcviz.analysis.short_names import counted
 from bfcviz.analysis.stated_advice import Requested, requested
 from bfcviz.analysis.stated_verdict import SMALLEST_DEVICE
+from bfcviz.events.trace import Trace
 from bfcviz.formats import cupy, onnxruntime, rmm, tensorflow, torch, xla
 from bfcviz.formats.messages import SettingWords
 from bfcviz.units import MiB, format_bytes
@@ -195,15 +199,43 @@ _SHAPE: Final = frozenset({"pool_bytes", "regions", "free_bytes", "largest_free_
 _SPLIT: Final = frozenset({Verdict.FRAGMENTATION, Verdict.REGIONS, Verdict.REFUSED})
 
 
-def advice_for(found: Diagnosis) -> Iterator[Advice]:
-    """Every advice that fits, the one that changes least first."""
+def advice_for(found: Diagnosis, trace: Trace) -> Iterator[Advice]:
+    """Every advice that fits, the one that changes least first; `trace` is that of the request."""
     if found.verdict is not Verdict.NO_FAILURE:
+        given = []
         for rule in _RULES:
             needed = {"pool_bytes"} if rule in _OF_POOL else _SHAPE
             advice = rule(found) if found.unknown.isdisjoint(needed) else None
             if advice is not None:
-                yield advice
+                given.append(advice)
+        yield from _tried(given, trace, found)
     yield from missing_information(found)
+
+
+def _tried(given: list[Advice], trace: Trace, found: Diagnosis) -> Iterator[Advice]:
+    """Without the settings under which a request still fails; those that serve all say so."""
+    tested = any(_changed(each) for each in given)
+    trial: Trial | None = trial_of(trace, found) if tested else None
+    for each in given:
+        helps = trial.helps(**_changed(each)) if trial is not None and _changed(each) else None
+        if trial is not None and helps:
+            text = f"{each.text} Tried: with it, all {len(trial.events):,} requests and frees of this file succeed."
+            yield replace(each, text=text, numbers={**each.numbers, "tried": len(trial.events)})
+        elif helps is None:
+            yield each
+
+
+def _changed(advice: Advice) -> dict[str, Any]:
+    """The options of a BFC heap that an advice changes, of those that can be tried."""
+    match advice.kind:
+        case AdviceKind.GROWTH_OFF:
+            return {"allow_growth": False}
+        case AdviceKind.REGION_RELEASE:
+            return {"garbage_collection": True}
+        case AdviceKind.FRAGMENTATION_FRACTION:
+            return {"fragmentation_fraction": advice.numbers["fraction"]}
+        case _:
+            return {}
 
 
 def others_hold_it(found: Diagnosis) -> bool:

@@ -242,7 +242,7 @@ def _judged(model: Model, found: Diagnosis, runs: int) -> Diagnosis:
         found = replace(found, runs=_runs(model, found.rounded, runs))
     from bfcviz.analysis.advice import advice_for  # noqa: PLC0415  with the tables of all messages: `info` needs none
 
-    return replace(found, advice=tuple(advice_for(found)))
+    return replace(found, advice=tuple(advice_for(found, model.trace)))
 
 
 def _verdict(found: Diagnosis) -> Verdict:

@@ -1,12 +1,14 @@
 """Advice fits the numbers and the settings: each rule where it helps, and where it does not."""
 
 import pytest
+from heaps import new_heap
 from unit.analysis.built import MIB, state
 
 from bfcviz.analysis.advice import WORDS
 from bfcviz.analysis.diagnosis import Family, Verdict, failure_lines, settings_of, verdict_sentence
 from bfcviz.analysis.why import diagnose, would_fit
 from bfcviz.events.origin import Origin, Pool
+from bfcviz.model.trace_from_source import trace_of
 
 PINNED = [[-2, 3, -2, 1, -2, 1, -2]]
 """8 MiB free, 2 MiB in one chunk; freeing 1 MiB makes 5."""
@@ -74,6 +76,41 @@ def test_growth_off_only_where_growth_is_on():
     assert "growth_off" not in advice(GROWN, 5, 13, options={"allow_growth": False})
     assert "growth_off" not in advice(PINNED, 5, 13)
     assert "growth_off" not in advice(GROWN, 5, None)
+
+
+def failure_of(sizes, freed, asked, limit):
+    """The advice where a heap that grows failed to serve `asked` MiB; whether one without growth serves the same.
+
+    Args:
+        sizes: MiB of what it served before.
+        freed: which of these it freed then, by index.
+    """
+
+    def last(heap):
+        held = [heap.allocate(int(size * MIB)) for size in sizes]
+        for index in freed:
+            heap.free(held[index])
+        return heap.try_allocate(int(asked * MIB))
+
+    heap = new_heap(limit * MIB, allow_growth=True)
+    assert last(heap) is None
+    trace = trace_of(heap)
+    found = {str(each.kind): each for each in diagnose(trace, len(trace) - 1).advice}
+    return found, last(new_heap(limit * MIB)) is not None
+
+
+def test_growth_off_is_advised_only_where_the_same_requests_succeed_with_it():
+    found, serves = failure_of([1.5, 3, 6], [0, 1, 2], 14, 20)
+    assert serves
+    assert found["growth_off"].numbers["tried"] == 7
+    found, serves = failure_of([1] * 8, [0, 2, 4, 6], 2, 8)  # every second chunk is free, in one region too
+    assert not serves
+    assert "growth_off" not in found
+    assert "free_pins" in found
+
+
+def test_a_setting_is_not_tried_where_requests_are_missing():
+    assert "tried" not in advice(GROWN, 5, 13)["growth_off"].numbers
 
 
 def test_what_is_on_is_not_advised():
