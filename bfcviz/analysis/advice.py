@@ -1,7 +1,7 @@
 """Advice that fits a diagnosis: each rule looks at its numbers and settings, and quotes what it used.
 
-A rule gives no advice for what is already on, and none whose numbers say that it would not help. A setting of a BFC heap
-is tried with the requests of the trace, where it has them all, and left out where a request fails again.
+A rule gives no advice for what is already on, and none whose numbers say that it would not help. A setting of a heap by
+BFC's rules is tried with the requests of the trace, where it has them all, and left out where a request fails again.
 """
 
 import re
