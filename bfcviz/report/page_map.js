@@ -66,7 +66,7 @@ function pieces(layout, region, address, size, each) {
 // The pixels of lines of cells; `found` has the colours that occur with the sums of their bytes, a line is `rows` rows.
 //
 // Two colours mixed can look like a third that means something else, such as free. So of neighbours that hold several,
-// each colour has its share (ordered dithering, of 4 by 4 cells).
+// each colour has its share (ordered dithering): of 4 by 4 cells, or of 16 lines where each stands for several rows.
 function pixels_of(found, region, free, { lines, across, rows }) {
   const pixels = new Uint8ClampedArray(4 * lines * across);
   const held = new Float64Array(found.length);
@@ -84,7 +84,7 @@ function pixels_of(found, region, free, { lines, across, rows }) {
       all += region[base + column];
       if (all < ROUNDING) continue;
       const taken = used === 0 ? 0 : Math.min(Math.max(used / all, FAINTEST), 1);
-      const colour = taken === 0 ? free : found[choose(held, used, line, column)].rgb;
+      const colour = taken === 0 ? free : found[choose(held, used, line, rows > 1 ? line >> 2 : column)].rgb;
       for (let part = 0; part < 3; part += 1) pixels[to + part] = colour[part] * taken + free[part] * (1 - taken);
       pixels[to + 3] = 255 * Math.min(rows > 1 ? all * rows : all, 1);
     }

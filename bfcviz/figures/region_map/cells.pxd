@@ -40,7 +40,7 @@ cdef class Cells:
     row=Py_ssize_t, i=Py_ssize_t, each=Py_ssize_t, chosen=Py_ssize_t, total=double, wanted=double, across=Py_ssize_t,
     turn=Py_ssize_t,
 )
-cpdef choose_classes(const double[:, :, :] by_class, uint8_t[:, ::1] out)
+cpdef choose_classes(const double[:, :, :] by_class, uint8_t[:, ::1] out, bint along_rows=*)
 
 @cython.locals(
     in_use="const double[:, :]", region="const double[:, :]", row=Py_ssize_t, i=Py_ssize_t, channel=int,

@@ -134,22 +134,24 @@ class Cells:
         self._sums[layer, at + 1] += late
 
 
-def choose_classes(by_class: NDArray[np.float64], out: NDArray[np.uint8]) -> None:
+def choose_classes(by_class: NDArray[np.float64], out: NDArray[np.uint8], along_rows: bool = False) -> None:  # noqa: FBT001, FBT002  Cython has no named ones
     """Choose the class that colours each cell.
 
     Two colours mixed can look like a third that means something else, such as free. So of neighbours that hold several
-    classes, each class colours its share (ordered dithering, of 4 by 4 cells).
+    classes, each class colours its share (ordered dithering): of 4 by 4 cells, or of 16 rows.
 
     Args:
         by_class: (classes, rows, columns), bytes.
         out: (rows, columns), is overwritten; a class that the cell has bytes of, or 0.
+        along_rows: a row that has the same classes in all its cells has the colour of one of them all along:
+            for rows that stand for several, which columns would seem to cut.
     """
     for row in range(by_class.shape[1]):
         for i in range(by_class.shape[2]):
             total = 0.0
             for each in range(by_class.shape[0]):
                 total += by_class[each, row, i]
-            across = row ^ i
+            across = row ^ (row >> 2 if along_rows else i)
             turn = (across & 1) * 8 + (row & 1) * 4 + (across & 2) + ((row & 2) >> 1)
             wanted = total * (turn + 0.5) / 16.0
             total = 0.0

@@ -148,6 +148,7 @@ def paint(held: CellBytes, fills: Sequence[str], theme: Theme, *, waste: bool = 
         theme: the colours of free bytes and of waste.
         waste: whether wasted bytes have their own colour, not that of their chunk.
     """
+    merged = len(held.region) > LINES
     held = _merged(held)
     by_class, fills = held.by_class, list(fills)
     if waste:
@@ -155,7 +156,7 @@ def paint(held: CellBytes, fills: Sequence[str], theme: Theme, *, waste: bool = 
         by_class = np.concatenate([by_class * rest, held.waste[None]])
         fills += [theme.waste.fill]
     chosen = np.empty(held.region.shape, np.uint8)
-    choose_classes(by_class, chosen)
+    choose_classes(by_class, chosen, merged)
     pixels = np.empty((*held.region.shape, 4), np.uint8)
     colours = np.array([rgb(fill) for fill in (*fills, theme.free.fill)], np.float64)
     paint_cells(held, chosen, colours, _FAINTEST, pixels)

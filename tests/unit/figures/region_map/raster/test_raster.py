@@ -191,3 +191,13 @@ def test_a_lone_chunk_in_one_of_many_rows_shows():
     held = CellBytes(used, np.zeros((rows, 1)), np.full((rows, 1), 1e9), used[None])
     lines = paint(held, LIGHT)[:, 0].astype(int)
     assert (np.abs(lines - [*rgb(LIGHT.free.fill), 255]).max(axis=1) > 25).sum() == 1
+
+
+def test_of_rows_that_share_lines_each_line_has_one_colour():
+    """A row of one class, a row of the other, by turns, two in each line: no column cuts a line."""
+    chunks, table = heap([4096] * 1920, [1] * 1920, [4096] * 1920, [4096] * 1920)
+    rows = lay_out(table)
+    held = cell_bytes(chunks, np.array([0, 1] * 960, np.uint8), 2, RasterGrid(rows, rows.part(None), 16))
+    pixels = traces.paint(held, ["#000000", "#6496C8"], LIGHT, waste=False).pixels
+    assert (pixels == pixels[:, :1]).all()
+    assert np.unique(pixels[:, 0, 0], return_counts=True)[1].tolist() == [240, 240]
