@@ -72,7 +72,7 @@ FIELDS: Final[dict[str, tuple[str, str]]] = {
     "by": ("number", 'of the thread that acted; SQL needs it in quotes: "by"'),
     "kind": ("number", "of `Kind`: 1 EXTEND, 2 SPLIT, 3 ALLOCATE, 4 FREE, 5 MERGE, 6 RELEASE, 7 OOM, 8 MARK"),
     "bin": ("number", "of the bin, by kind; -1 = none"),
-    "flags": ("bits", "of `Flag`"),
+    "flags": ("bits", "of `Flag`: 1 GREW, 2 PADDING, 4 HELD, 8 PIECE, 16 UPPER, 32 CENTRAL_GAP"),
     "pool": ("number", "of the heap: an index into the origin's pools"),
 }
 """Of each field of `EVENT` its unit and its meaning; also in the schema of Parquet files and of `bfcviz sql`."""

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 
 import bfcviz
 from bfcviz.events import schema
-from bfcviz.events.schema import EVENT, Kind
+from bfcviz.events.schema import EVENT, Flag, Kind
 
 
 def test_the_table_names_every_field_in_order():
@@ -23,3 +23,10 @@ def test_a_parquet_file_describes_its_columns(tmp_path):
 
 def test_the_table_has_a_row_for_every_kind():
     assert re.findall(r"^([A-Z]+)  +\S", schema.__doc__, re.MULTILINE) == [kind.name for kind in Kind]
+
+
+def test_the_meanings_of_kinds_and_flags_have_every_number():
+    for field, names in (("kind", Kind), ("flags", Flag)):
+        meaning = schema.FIELDS[field][1]
+        assert [int(number) for number in re.findall(r"(\d+) [A-Z]", meaning)] == [each.value for each in names]
+        assert re.findall(r"\d+ (\w+)", meaning) == [each.name for each in names]
