@@ -28,5 +28,7 @@ def test_the_table_has_a_row_for_every_kind():
 def test_the_meanings_of_kinds_and_flags_have_every_number():
     for field, names in (("kind", Kind), ("flags", Flag)):
         meaning = schema.FIELDS[field][1]
-        assert [int(number) for number in re.findall(r"(\d+) [A-Z]", meaning)] == [each.value for each in names]
+        assert [int(number) for number in re.findall(r"(\d+) [A-Z]", meaning)] == [
+            each.value for each in names
+        ]
         assert re.findall(r"\d+ (\w+)", meaning) == [each.name for each in names]
