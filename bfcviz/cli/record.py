@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 import bfcviz
 from bfcviz.cli.command import DONE, FAILED
 from bfcviz.errors import BfcvizError, FileError, LiveError, OtherFiles
-from bfcviz.events.origin import Origin, Status, later_reasons, process_peak
-from bfcviz.events.storage.drain import FolderDrain
+from bfcviz.events.origin import KEEP, Origin, Status, later_reasons, process_peak
+from bfcviz.events.storage.drain import FolderDrain, can_free_space
 from bfcviz.events.storage.files import EARLIER, PRIVATE_FOLDER
 from bfcviz.events.storage.folder import LABELS_FILE, ORIGIN_FILE, files_of, is_locked, read_origin
 from bfcviz.events.storage.recording_set import files_of_all, has_events, has_several, recordings_in
@@ -603,8 +603,8 @@ be too late."""
 
 _PACKAGE: Final = Path(bfcviz.__file__).parent
 _FOLDER: Final = "run.bfc"
-_FLIGHT: Final = ("keep", "fragmentation", "growth")
-"""Options of `bfcviz.flight_recorder`."""
+_FLIGHT: Final = ("fragmentation", "growth")
+"""Options of `bfcviz.flight_recorder` that a recording does not have."""
 
 FLIGHT_FILES: Final = "[0-9][0-9]*-*.bfc"
 FLIGHT_RECORDER: Final = "bfcviz.watching.flight_recorder"
@@ -636,6 +636,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="leave the command line out of the recording (otherwise values that look like keys, tokens or "
         "passwords are masked in it)",
     )
+    parser.add_argument(
+        "--keep",
+        type=_size,
+        metavar="SIZE",
+        help="keep only the newest events of each process, SIZE bytes of packed blocks, such as 2GiB (default: all); "
+        f"with --on-oom the memory for the events (default: {FLIGHT_KEEP})",
+    )
     flight = parser.add_argument_group(
         "flight recorder", "keep the newest events in memory, at a cost that is not noticed"
     )
@@ -643,9 +650,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--on-oom",
         action="store_true",
         help="write them only when a request fails (or kill -USR2 asks): one folder a process, named by host and rank",
-    )
-    flight.add_argument(
-        "--keep", type=_size, metavar="SIZE", help=f"memory for the events (default: {FLIGHT_KEEP})"
     )
     flight.add_argument(
         "--fragmentation",
@@ -681,9 +685,11 @@ def run(arguments: argparse.Namespace) -> int:
     selection = _selection(arguments)
     flight = {name: value for name in _FLIGHT if (value := getattr(arguments, name)) is not None}
     if arguments.on_oom:
+        flight |= {} if arguments.keep is None else {"keep": arguments.keep}
         return _run_with_flight_recorder(arguments, words, selection, flight)
     if flight:
         arguments.refuse(f"--{next(iter(flight))} is for the flight recorder: give --on-oom with it")
+    _check_keep(arguments, selection)
     arguments.out = arguments.out or Path(_FOLDER)
     folder = arguments.out.absolute()
     # The lock and --force import NumPy, which starts threads: signals are blocked first.
@@ -693,8 +699,16 @@ def run(arguments: argparse.Namespace) -> int:
         _locked_folder(folder, force=arguments.force) as earlier,
     ):
         request = _request(selection, folder, reports, keeps_command=arguments.keeps_command)
+        request[KEEP] = arguments.keep
         try:
-            drain = FolderDrain(folder, BlockDescriber)
+            if arguments.keep is not None and not can_free_space(folder):
+                raise FileError(
+                    folder,
+                    "",
+                    "is on a file system that cannot free the beginning of a file, as --keep needs; choose another "
+                    "folder with -o, or leave --keep out",
+                )
+            drain = FolderDrain(folder, BlockDescriber, arguments.keep)
             try:
                 status = run_program(words, _environment(request), mask)
             finally:
@@ -706,6 +720,17 @@ def run(arguments: argparse.Namespace) -> int:
             with suppress(OSError):  # it is not empty, or the program has removed it
                 folder.rmdir()
     return status or (DONE if is_recorded else FAILED)
+
+
+def _check_keep(arguments: argparse.Namespace, selection: Selection) -> None:
+    """Refuse a size that is none, and frameworks whose events no block holds."""
+    if arguments.keep is None:
+        return
+    if arguments.keep <= 0:
+        arguments.refuse(f"--keep {arguments.keep} keeps no event; give a size above 0, such as 2GiB")
+    framework = selection.framework
+    if framework is not None and not FRAMEWORKS[framework].is_watchable:
+        arguments.refuse(f"--keep drops old events, and --{framework} writes other files: leave one out")
 
 
 def _run_with_flight_recorder(

@@ -205,7 +205,7 @@ class ArraySource(Source):
 
     def _fault_in(self, start: int, stop: int) -> Fault | None:
         for block in range(start // BLOCK, -(-stop // BLOCK)):
-            done = block * BLOCK + self._checked.get(block, 0)
+            done = max(block * BLOCK + self._checked.get(block, 0), self.first)
             end = min((block + 1) * BLOCK, self.length)
             if done < min(end, stop):
                 fault = self._check(done, end)

@@ -25,6 +25,7 @@ from bfcviz.units import parse_bytes
 # `threads`     name of each thread, by its number as text
 # `framework`   `tensorflow`, `jax`, `torch`, `rmm` or `vulkan`: whose settings an advice must name
 # `known_gaps`  the reasons of the origin that were known when the recording began, see `KnownGaps`
+# `keep_bytes`  how many bytes of the newest events a recording keeps; all where it is missing
 # ============  ==============================================================================================
 
 # ruff: noqa: TRY004  all damage in a file is one error, a ValueError
@@ -203,6 +204,9 @@ def check_details(details: Mapping[str, object], pools: int, *, guessed: bool) -
         raise ValueError("has threads that are not a table of names")
 
 
+KEEP: Final = "keep_bytes"
+"""The detail with how many bytes of packed events a recording keeps, the newest ones."""
+
 PROCESS_PEAK: Final = "process_peak_bytes"
 """The detail with the most memory that the recorded process had at once, whatever it was for."""
 
@@ -330,8 +334,7 @@ class Origin:
     @property
     def has_ended_whole(self) -> bool:
         """Whether nothing of a recording was lost; its known gaps do not count."""
-        ended = self.status in (Status.COMPLETE, Status.DEGRADED)
-        return ended and not later_reasons(self.details, self.reasons)
+        return self.status is not Status.RECORDING and not later_reasons(self.details, self.reasons)
 
     def to_json(self, **more: object) -> str:
         """The origin as JSON text, with the entries `more` beside it.

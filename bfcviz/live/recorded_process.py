@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.labels import without_surrogates
-from bfcviz.events.origin import PROCESS_PEAK
+from bfcviz.events.origin import KEEP, PROCESS_PEAK
 from bfcviz.events.storage.folder import remove_files
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.storage.recording_set import claim_subfolder
@@ -170,7 +170,7 @@ def is_launcher() -> bool:
 
 Order = Mapping[str, Any]
 """The request of `bfcviz record`: `folder`; `way` (None: the usual one), `options`; `told`: the folder for reports;
-`command`: whether the recording keeps the command line."""
+`command`: whether the recording keeps the command line; `keep_bytes`: of the newest events, None: all."""
 
 CLAIM: Final = ".process"
 """A file in a folder of TensorFlow's windows: the number of the process that records there."""
@@ -320,6 +320,8 @@ def _recorded(order: Order, request: WatchRequest) -> ProcessRecording | None:
         details["rank"] = int(rank)
     if order.get("command", True):
         details["command"] = without_secrets([without_surrogates(word) for word in sys.orig_argv])
+    if (keep := order.get(KEEP)) is not None:
+        details[KEEP] = keep
     details["started_ns"] = time.time_ns()
     pools = [heap_provider.pool_of(request)]
     recording = begin_recording(Path(order["folder"]), lambda place: Recording(place, pools, details=details))

@@ -14,6 +14,7 @@ entry is missing or damaged, the index is made of the events. The entry of a blo
 import struct
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -26,6 +27,7 @@ from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.model import array_access
 from bfcviz.model.keyframe_bytes import encode
 from bfcviz.model.pool_state import PoolState
+from bfcviz.model.snapshots import EMPTY
 from bfcviz.model.timelines import TIMELINE, put_row
 
 ROWS: Final = 32
@@ -88,7 +90,7 @@ class BlockDescriber:
     Where events contradict each other it gives up, and describes no later block.
 
     Args:
-        pools: of the trace.
+        pools: of the trace; a recording may get more.
     """
 
     def __init__(self, pools: int) -> None:
@@ -101,11 +103,21 @@ class BlockDescriber:
         if self._failed:
             return b"", b""
         try:
+            self._follow(int(events["pool"].max(initial=0)) + 1)
             keyframe = self._keyframe(len(events))
             return self._entry(events), keyframe
         except TraceError:
             self._failed = True
             return b"", b""
+
+    def _follow(self, pools: int) -> None:
+        """Describe so many heaps from here on: those that are new have no event yet."""
+        for pool in range(len(self._tables), pools):
+            made = PoolState(pool, pools)
+            made.restore(replace(EMPTY, step=self._tables[0].step))
+            self._tables.append(made)
+        for table in self._tables:
+            table.pools = len(self._tables)
 
     def _keyframe(self, count: int) -> bytes:
         chunks = sum(table.chunks_in_use + table.chunks_free for table in self._tables)

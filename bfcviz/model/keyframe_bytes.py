@@ -17,6 +17,7 @@ with plain columns; higher levels of zlib gain 2 to 8 percent.
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
 from bfcviz.model.pool_state import PoolState
 from bfcviz.model.row_storage import CHUNK_ROW, REGION_ROW
-from bfcviz.model.snapshots import Snapshot
+from bfcviz.model.snapshots import EMPTY, Snapshot
 
 MAGIC: Final = b"BFCK"
 VERSION: Final = 1
@@ -148,6 +149,8 @@ def _decode(data: bytes, step: int, pool: int, pools: int) -> Snapshot:
     if not 0 < head[2] <= pools or head[3] != step:
         raise ValueError(f"it has {head[2]} pools at step {head[3]}; the trace has {pools}")
     pools = head[2]
+    if pool >= pools:
+        return replace(EMPTY, step=step)  # a heap that was made later
     counts = [_Counts._make(COUNTS.unpack_from(data, HEADER.size + i * COUNTS.size)) for i in range(pools)]
     for c in counts:
         # One event makes at most one chunk, and every region has at least one chunk.

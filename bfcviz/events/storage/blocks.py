@@ -40,7 +40,7 @@ from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, origin_from_json
 from bfcviz.events.row_copy import copied, joined
 from bfcviz.events.schema import Events
 from bfcviz.events.storage.block_codec import CODED, MOST_EVENTS, DamagedBlock, EventCodec
-from bfcviz.events.storage.files import OpenFile, reading
+from bfcviz.events.storage.files import OpenFile, end_of_hole, reading
 from bfcviz.events.storage.packed_labels import MAX_LABELS_TEXT, pack_labels, unpack_labels
 
 MAGIC: Final = b"\x89BFCviz\n"
@@ -391,6 +391,8 @@ def _index_entries(file: OpenFile, path: Path, sections: Sequence[Section | None
 class BlockFile:
     """A file of blocks that may still grow: those of a recording, from its first event on.
 
+    A drain may free the first blocks, up to one with a keyframe; zeros, in a hole, are in their place.
+
     Raises:
         FileError: it cannot be read.
     """
@@ -402,8 +404,13 @@ class BlockFile:
         self._lock = Lock()
         self._sections: list[Section] = []
         self._events = 0  # of all sections
-        self._decoded: OrderedDict[int, Events] = OrderedDict()
+        self._decoded: OrderedDict[int, Events] = OrderedDict()  # by the place in the file
         self.refresh()
+
+    @property
+    def first(self) -> int:
+        """The first step that is kept."""
+        return self._sections[0].first if self._sections and self._is_cut else 0
 
     @property
     def stop(self) -> int:
@@ -418,11 +425,28 @@ class BlockFile:
     def refresh(self) -> None:
         """Look for new blocks."""
         with reading(self.path):
-            found = sections_of(self._file, self.end)
+            hole = end_of_hole(self._file.fd)
+            found = sections_of(self._file, max(self.end, hole))
             for each in _limited(self.path, found, len(self._sections), self._events):
                 if each.kind == EVENTS and each.first >= self.stop:
                     self._sections.append(each)
                     self._events += each.events
+            self._is_cut = self._file.read_at(0, len(MAGIC)) == bytes(len(MAGIC))
+            if self._is_cut:
+                self._drop_before(hole)
+
+    def keyframe_places(self) -> list[int]:
+        """Where the blocks with a keyframe begin, in bytes."""
+        return [each.start for each in self._sections if each.keyframe_bytes]
+
+    def _drop_before(self, hole: int) -> None:
+        """Forget the blocks that were freed, and those after them that cannot be read without an earlier one."""
+        kept = next(
+            (i for i, each in enumerate(self._sections) if each.start >= hole and each.keyframe_bytes), None
+        )
+        if kept:
+            self._events -= sum(each.events for each in self._sections[:kept])
+            self._sections = self._sections[kept:]
 
     def read(self, start: int, stop: int) -> Events:
         """Events [start, stop), which must lie before `stop` of the file. Raises FileError."""
@@ -433,7 +457,7 @@ class BlockFile:
                 raise FileError(self.path, f"event {start}", "is damaged: the header of its block is")
             found = self._sections[place]
             end = min(stop, found.stop)
-            parts.append(self._block(place, found)[start - found.first : end - found.first])
+            parts.append(self._block(found)[start - found.first : end - found.first])
             start = end
         return parts[0] if len(parts) == 1 else joined(parts)
 
@@ -445,15 +469,22 @@ class BlockFile:
         """The index of each block; None where one has none, or where they are too large."""
         return _index_entries(self._file, self.path, self._sections)
 
-    def _block(self, place: int, found: Section) -> Events:
+    def _block(self, found: Section) -> Events:
         with self._lock:
-            events = self._decoded.pop(place, None)
-            self._decoded[place] = (
-                _read(self._file, self.path, self._codec, found) if events is None else events
-            )
+            events = self._decoded.pop(found.start, None)
+            self._decoded[found.start] = self._read(found) if events is None else events
             while len(self._decoded) > _KEPT_BLOCKS:
                 self._decoded.popitem(last=False)
-            return self._decoded[place]
+            return self._decoded[found.start]
+
+    def _read(self, found: Section) -> Events:
+        try:
+            return _read(self._file, self.path, self._codec, found)
+        except FileError:
+            if found.start >= end_of_hole(self._file.fd):
+                raise
+            place = f"events {found.first} to {found.stop}"
+            raise FileError(self.path, place, "are no longer kept: only the newest are") from None
 
 
 _KEPT_BLOCKS: Final = 4

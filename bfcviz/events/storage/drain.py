@@ -8,16 +8,21 @@
 A block is complete in the second file before its events go from the first, so a kill of either process at any moment
 loses nothing: what is in both is read once. Where the drain is slow, the first file grows. At the end of a complete
 recording all events are packed, and the first file is removed.
+
+A drain that keeps only the newest events makes a hole at the beginning of the second file, too: up to a block that has
+a keyframe, the state from which its events can be understood. Readers see by it what was dropped.
 """
 
 import ctypes
 import os
+from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import Event, Thread
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -41,10 +46,18 @@ from bfcviz.events.storage.folder import (
 from bfcviz.events.storage.recording_set import recordings_in
 
 MakeDescribe = Callable[[int], Describe]
-"""Given the number of heaps, returns what describes the blocks of a recording."""
+"""Given the number of heaps at first, returns what describes the blocks of a recording, and may get more heaps."""
 
 _PAGE: Final = 4096
 _PUNCH: Final = 3  # FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE of linux/falloc.h
+
+
+class _Made(NamedTuple):
+    """A block as bytes: the step after its last event, and whether it has a keyframe."""
+
+    stop: int
+    section: bytes
+    has_keyframe: bool
 
 
 class Drain:
@@ -53,6 +66,7 @@ class Drain:
     Args:
         folder: of the recording, which has begun.
         make_describe: what to store with the blocks; None: nothing.
+        keep: bytes of blocks to keep, the newest; those from the last keyframe on stay in any case. None: all.
 
     Attributes:
         packed: how many events are packed.
@@ -61,8 +75,10 @@ class Drain:
         FileError: another process drains the recording, or its files cannot be read or written.
     """
 
-    def __init__(self, folder: Path, make_describe: MakeDescribe | None = None) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: Path, make_describe: MakeDescribe | None = None, keep: int | None = None
+    ) -> None:
+        self.folder, self._keep = folder, keep
         try:
             fd = os.open(folder / BLOCKS_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
         except OSError as error:
@@ -76,9 +92,11 @@ class Drain:
         os.ftruncate(fd, known.end)  # a drain that was killed may have left a part of a block
         os.lseek(fd, known.end, os.SEEK_SET)
         self._codec = EventCodec()
-        # The describer needs all events before a block, and all heaps: a second drain stores none.
-        self._pools = len(read_origin(folder).origin.pools)
-        self._describe = None if make_describe is None or self.packed else make_describe(self._pools)
+        # The describer needs all events before a block: a second drain stores none.
+        pools = len(read_origin(folder).origin.pools)
+        self._describe = None if make_describe is None or self.packed else make_describe(pools)
+        self._keyframes = known.keyframe_places()
+        self._unwritten: _Made | None = None
 
     def step(self) -> bool:
         """Pack every whole block that there is; at the end of the recording also the rest. Returns whether it ended.
@@ -110,27 +128,44 @@ class Drain:
 
     def _pack(self, file: OpenFile, stop: int) -> bool:
         """Pack the events up to `stop`; False if they are damaged, and stay as they are."""
-        data = file.read_at(self.packed * RECORD, (stop - self.packed) * RECORD)
-        events = np.frombuffer(data, EVENT, len(data) // RECORD)
-        if len(events) < stop - self.packed or not _are_whole(events, self.packed):
+        # A block that could not be written is written first: the describer has seen its events.
+        made = self._unwritten = self._unwritten or self._make(file, stop)
+        if made is None:
             return False
-        if events["pool"].max() >= self._pools:
-            self._describe = None  # a heap was made since: the describer knows the first ones
-        index, keyframe = (b"", b"") if self._describe is None else self._describe(events)
-        rest = memoryview(event_section(self._codec, events, index, keyframe))
-        place = self._out.tell()
+        rest, place = memoryview(made.section), self._out.tell()
         try:
             while rest:
                 rest = rest[self._out.write(rest) :]
         except OSError:
             self._out.truncate(place)
             self._out.seek(place)
-            self._describe = None  # it has seen these events
             raise
-        self.packed = stop
+        self._unwritten, self.packed = None, made.stop
         with suppress(OSError, FileError):  # without it the file keeps its size until the end
-            _free_space(self.folder / EVENTS_FILE, (stop - LAST_LOOK) * RECORD)
+            _free_space(self.folder / EVENTS_FILE, (made.stop - LAST_LOOK) * RECORD)
+        if made.has_keyframe:
+            self._keyframes.append(place)
+        if self._keep is not None:
+            self._drop_oldest(self._out.tell() - self._keep)
         return True
+
+    def _drop_oldest(self, begin: int) -> None:
+        """Free the blocks before byte `begin`, and those up to the next keyframe, or else up to the last one."""
+        places = self._keyframes
+        at = min(bisect_left(places, begin), len(places) - 1)
+        if begin > 0 and at >= 0:
+            with suppress(OSError):
+                _free_space(self.folder / BLOCKS_FILE, places[at])
+            self._keyframes = places[at:]
+
+    def _make(self, file: OpenFile, stop: int) -> "_Made | None":
+        """The block of the events up to `stop`; None if they are damaged."""
+        data = file.read_at(self.packed * RECORD, (stop - self.packed) * RECORD)
+        events = np.frombuffer(data, EVENT, len(data) // RECORD)
+        if len(events) < stop - self.packed or not _are_whole(events, self.packed):
+            return None
+        index, keyframe = (b"", b"") if self._describe is None else self._describe(events)
+        return _Made(stop, event_section(self._codec, events, index, keyframe), bool(keyframe))
 
 
 _LOOK_S: Final = 0.2
@@ -144,11 +179,11 @@ class FolderDrain:
 
     Args:
         folder: of `bfcviz record`: a recording itself, or one in each subfolder.
-        make_describe: as for `Drain`.
+        make_describe, keep: as for `Drain`, for each recording.
     """
 
-    def __init__(self, folder: Path, make_describe: MakeDescribe) -> None:
-        self._folder, self._make_describe = folder, make_describe
+    def __init__(self, folder: Path, make_describe: MakeDescribe, keep: int | None = None) -> None:
+        self._folder, self._make_describe, self._keep = folder, make_describe, keep
         self._drains: dict[Path, Drain | None] = {}  # None: it cannot be packed
         self._processes: dict[Path, int | None] = {}  # None: not known, or it has ended
         self._has_ended = Event()
@@ -173,7 +208,7 @@ class FolderDrain:
             try:
                 if place not in self._drains and _is_long(place):
                     self._drains[place] = None
-                    self._drains[place] = Drain(place, self._make_describe)
+                    self._drains[place] = Drain(place, self._make_describe, self._keep)
                 if (drain := self._drains.get(place)) is not None:
                     drain.step()
             except (FileError, OSError):
@@ -201,17 +236,29 @@ def _are_whole(events: Events, first: int) -> bool:
     return bool(events["kind"].all()) and bool((events["seq"] == expected).all())
 
 
+def can_free_space(folder: Path) -> bool:
+    """Whether the file system of a folder can free the beginning of a file, which `keep` needs. Raises OSError."""
+    with TemporaryFile(dir=folder) as file:
+        file.write(bytes(_PAGE))
+        file.flush()
+        return _free_beginning(file.fileno(), _PAGE)
+
+
 def _free_space(path: Path, end: int) -> None:
     """Make a hole of the file's first bytes, up to a page before `end`."""
     num_bytes = end // _PAGE * _PAGE
     if num_bytes <= 0:
         return
-    punch = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
-    if punch is None:
-        return
-    punch.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        punch(fd, _PUNCH, 0, num_bytes)
+        _free_beginning(fd, num_bytes)
     finally:
         os.close(fd)
+
+
+def _free_beginning(fd: int, num_bytes: int) -> bool:
+    punch = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
+    if punch is None:
+        return False
+    punch.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    return bool(punch(fd, _PUNCH, 0, num_bytes) == 0)

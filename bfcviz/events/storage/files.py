@@ -69,6 +69,14 @@ class OpenFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+def end_of_hole(fd: int) -> int:
+    """The first byte that is not in a hole at the beginning of the file."""
+    try:
+        return os.lseek(fd, 0, os.SEEK_DATA)
+    except (OSError, AttributeError):  # no data at all; or a system without holes
+        return 0
+
+
 def read_small(path: Path, limit: int) -> bytes:
     """All bytes of a file of at most `limit` bytes.
 

@@ -7,7 +7,7 @@ after them: it then finds the label of every event.
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from io import FileIO
 from pathlib import Path
@@ -19,7 +19,7 @@ from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.event_source import BLOCK, ArraySource, Fault
 from bfcviz.events.labels import MAX_LABEL_BYTES, SHORTEST_LINE, Labels
 from bfcviz.events.log import EVENTS_FILE as EVENTS_FILE
-from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, Status, origin_from_json
+from bfcviz.events.origin import KEEP, MAX_ORIGIN_BYTES, Origin, Status, origin_from_json
 from bfcviz.events.process_memory import PROCESS_FILE, read_samples
 from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import EVENT, Events
@@ -28,10 +28,12 @@ from bfcviz.events.storage.files import (
     PRIVATE_FILE,
     PRIVATE_FOLDER,
     OpenFile,
+    end_of_hole,
     open_regular,
     read_small,
     reading,
 )
+from bfcviz.units import format_bytes
 
 if TYPE_CHECKING:
     from bfcviz.events.storage.blocks import BlockFile
@@ -210,7 +212,7 @@ def find_end(fd: int, known: int) -> int:
     first ones: these are counted, too.
     """
     records = os.fstat(fd).st_size // RECORD
-    known = max(known, min(_end_of_hole(fd), records))
+    known = max(known, min(-(-end_of_hole(fd) // RECORD), records))
     low, step = known, 1
     while low + step <= records and _is_event(fd, low + step - 1):
         low += step
@@ -223,14 +225,6 @@ def find_end(fd: int, known: int) -> int:
     last = np.frombuffer(os.pread(fd, (low - start) * RECORD, start * RECORD), EVENT)
     bad = (last["kind"] == 0) | (last["seq"] != np.arange(start, start + len(last), dtype=np.uint64))
     return start + int(bad.argmax()) if bad.any() else start + len(last)
-
-
-def _end_of_hole(fd: int) -> int:
-    """The first record that is not in a hole at the beginning of the file."""
-    try:
-        return -(-os.lseek(fd, 0, os.SEEK_DATA) // RECORD)
-    except (OSError, AttributeError):  # no data at all; or a system without holes
-        return 0
 
 
 def _is_event(fd: int, number: int) -> bool:
@@ -282,6 +276,7 @@ class FolderSource(ArraySource):
         self._bad_line = ""  # the first damaged line, and the damage
         self._labels_broken = False
         self._damage: tuple[str, ...] = ()
+        self._dropped = (0, "")  # `first` when it was looked at last, and the words for it
         self.following = True
         self.refresh()
 
@@ -335,6 +330,8 @@ class FolderSource(ArraySource):
             self._blocks = BlockFile(self.path / BLOCKS_FILE)
         elif self._blocks is not None:
             self._blocks.refresh()
+        if self._blocks is not None:
+            self.first = max(self.first, self._blocks.first)
         return self._packed
 
     @property
@@ -408,7 +405,7 @@ class FolderSource(ArraySource):
 
     def _most_label(self) -> int:
         """The highest number of a label in all events."""
-        starts = range(0, self.length, BLOCK)
+        starts = range(self.first, self.length, BLOCK)
         parts = (self._part(start, min(start + BLOCK, self.length))["label"] for start in starts)
         return max((int(part.max(initial=0)) for part in parts), default=0)
 
@@ -463,11 +460,29 @@ class FolderSource(ArraySource):
         elif events != self.length or left_over:
             status = Status.TRUNCATED
             reasons = (*reasons, _shortfall(self.length, events, left_over))
+        details = {**origin.details, **self._samples(origin)}
+        if self.first:
+            status = status if self.following else Status.TRUNCATED
+            dropped = self._what_was_dropped(details)
+            reasons = (*reasons, dropped)
+            gaps = details.get("known_gaps")
+            details["known_gaps"] = [*(gaps if isinstance(gaps, list) else []), dropped]
         damage = (*self._label_damage(), *self._damage)
         if damage:
             status = Status.DEGRADED
-        details = {**origin.details, **self._samples(origin)}
         self.origin = replace(origin, status=status, reasons=(*reasons, *damage), details=details)
+
+    def _what_was_dropped(self, details: Mapping[str, object]) -> str:
+        """Which events at the beginning are not kept, and why."""
+        if self.first != self._dropped[0]:
+            until = ""
+            with suppress(FileError):  # it is damaged, or was dropped this moment
+                event = self._part(self.first, min(self.first + 1, self.length))
+                until = f", up to {int(event['time'][0]) / 1e9:.3f} s," if len(event) else ""
+            self._dropped = self.first, f"the first {self.first:,} events{until} were dropped"
+        keep = details.get(KEEP)
+        why = f": only the newest {format_bytes(keep)} are kept" if isinstance(keep, int) and keep > 0 else ""
+        return f"{self._dropped[1]}{why}"
 
 
 def _left_over(fd: int, start: int) -> int:

@@ -1,6 +1,7 @@
 """`bfcviz record` with real programs: they run unchanged, are recorded, and a summary is printed."""
 
 import os
+import signal
 import subprocess
 import sys
 import venv
@@ -20,6 +21,7 @@ from bfcviz.events.storage.files import EARLIER
 from bfcviz.events.storage.recording_set import recordings_in
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
+from bfcviz.model import Model
 from bfcviz.units import KiB, MiB, format_bytes
 
 TRAIN = """
@@ -218,6 +220,42 @@ def test_stacks_are_recorded_with_the_option(train, tmp_path):
     trace = Trace.open(tmp_path / "run.bfc")
     stacks = [trace.labels[number].details.get("stack", "") for number in range(len(trace.labels))]
     assert any(f"({train}:4)" in stack for stack in stacks)
+
+
+LONG = """
+import os, signal
+import numpy as np
+held = [None] * 40
+for number in range(250_000):
+    held[number % 40] = np.empty(5000 + number * 7919 % 200_000, np.uint8)
+if KILLED:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not COMPILED, reason="too slow")
+@pytest.mark.parametrize("killed", [False, True])
+def test_only_the_newest_events_are_kept(killed, tmp_path):
+    words = ["--keep", "64KiB", "--", sys.executable, "-c", LONG.replace("KILLED", str(killed))]
+    done = recording(*words, folder=tmp_path / "run")
+    assert done.returncode == (128 + signal.SIGKILL if killed else 0)
+    trace = Trace.open(tmp_path / "run")
+    assert 0 < trace.first < len(trace)
+    assert trace.origin.status is Status.TRUNCATED
+    assert trace.origin.has_ended_whole is not killed
+    model = Model(trace)
+    model.seek(len(trace))
+    stats = model.stats()
+    assert stats.num_allocs >= 250_000
+    assert stats.chunks_in_use >= 39
+    shown = "\n".join(info_lines(trace.origin, info(trace)))
+    assert f"{trace.first:,}" in shown
+
+
+@pytest.mark.parametrize("words", [["--keep", "0"], ["--keep", "1MiB", "--tensorflow"]])
+def test_a_size_that_cannot_be_kept_is_refused(words, tmp_path):
+    done = recording(*words, "--", sys.executable, "-c", "print('ran')", folder=tmp_path / "run")
+    assert (done.returncode, done.stdout) == (2, "")
 
 
 def test_a_numpy_that_fails_to_import_fails_as_before(tmp_path):

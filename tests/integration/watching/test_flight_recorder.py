@@ -299,6 +299,6 @@ def test_what_the_flight_recorder_cannot_do_is_refused(words, tmp_path):
 
 
 def test_its_options_need_it(tmp_path):
-    command = [sys.executable, "-m", "bfcviz", "record", "--keep", "1MiB", "--", "touch", tmp_path / "ran"]
+    command = [sys.executable, "-m", "bfcviz", "record", "--growth", "1MiB", "--", "touch", tmp_path / "ran"]
     assert subprocess.run(command, capture_output=True, check=False).returncode == 2
     assert [*tmp_path.iterdir()] == []

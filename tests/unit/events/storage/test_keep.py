@@ -1,0 +1,204 @@
+"""A drain that keeps only the newest events: the rest opens as it is in a recording of all of them."""
+
+from itertools import count
+
+import numpy as np
+import pytest
+from heaps import KIB, MIB, new_heap
+
+import bfcviz
+from bfcviz.errors import FileError, TraceError
+from bfcviz.events.origin import Pool, Status
+from bfcviz.events.storage import drain as drain_module
+from bfcviz.events.storage.blocks import MAGIC, BlockFile
+from bfcviz.events.storage.drain import Drain, can_free_space
+from bfcviz.events.storage.folder import BLOCKS_FILE
+from bfcviz.events.storage.recording import Recording
+from bfcviz.events.trace import Trace
+from bfcviz.model import Model
+from bfcviz.model.block_index import BlockDescriber
+
+SIZE = 2048
+KEEP = 64 * KIB
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch, tmp_path):
+    if not can_free_space(tmp_path):
+        pytest.skip("no holes in files here")
+    monkeypatch.setattr(drain_module, "MOST_EVENTS", SIZE)
+    monkeypatch.setattr(drain_module, "LAST_LOOK", 64)
+
+
+class Job:
+    """A recorded job of one or two heaps that is drained as it works."""
+
+    def __init__(self, folder):
+        self.recording = Recording(folder / "run", [Pool("gpu")], details={"keep_bytes": KEEP})
+        self.random = np.random.default_rng(5)
+        self.held = []
+        self.heaps = []
+        self.add_heap()
+        self.drain = Drain(self.recording.folder, BlockDescriber, KEEP)
+
+    def add_heap(self):
+        self.heaps.append(new_heap(64 * MIB, log=self.recording.log, labels=self.recording.labels))
+        self.held.append([])
+
+    def work(self, blocks):
+        """Write so many blocks of events; the drain packs each."""
+        stop = self.recording.log.head + blocks * SIZE
+        for number in count():
+            if self.recording.log.head >= stop:
+                break
+            heap, held = self.heaps[number % len(self.heaps)], self.held[number % len(self.heaps)]
+            if len(held) > 40:
+                heap.free(held.pop(self.random.integers(len(held))))
+            else:
+                held.append(heap.allocate(int(self.random.integers(1, 90 * KIB)), label=f"op{number % 7}"))
+            if number % SIZE == 0:
+                self.drain.step()
+        self.drain.step()
+
+    @property
+    def folder(self):
+        return self.recording.folder
+
+    @property
+    def used(self):
+        """Bytes of disk that the blocks take."""
+        return (self.folder / BLOCKS_FILE).stat().st_blocks * 512
+
+    def assert_reads_right(self, trace=None):
+        trace = bfcviz.open(self.folder) if trace is None else trace
+        assert len(trace) == self.recording.log.head
+        events = trace.read(trace.first, len(trace))
+        assert np.array_equal(events["seq"], np.arange(trace.first, len(trace)))
+        for pool, heap in enumerate(self.heaps):
+            model = Model(trace, pool)
+            model.seek(len(trace))
+            shown = model.chunks()[["address", "size", "in_use"]].tolist()
+            assert shown == heap.moment().chunks[["address", "size", "in_use"]].tolist()
+            stats, found = heap.stats(), model.stats()
+            assert (found.num_allocs, found.bytes_in_use) == (stats.num_allocs, stats.bytes_in_use)
+            assert found.peak_bytes_in_use == stats.peak_bytes_in_use
+            model.seek(trace.first)
+            model.seek(len(trace))
+            assert model.stats() == found
+        return trace
+
+    def end(self):
+        self.recording.close()
+        assert self.drain.step() is True
+        self.drain.close()
+
+
+@pytest.fixture
+def job(tmp_path):
+    job = Job(tmp_path)
+    yield job
+    job.recording.close()
+    job.drain.close()
+
+
+def test_a_long_job_takes_no_more_and_says_what_was_dropped(job):
+    for _ in range(6):
+        job.work(5)
+        assert job.used <= KEEP + 8 * KIB
+        job.assert_reads_right()
+    job.end()
+    trace = job.assert_reads_right()
+    assert SIZE <= trace.first < len(trace) - SIZE
+    origin = trace.origin
+    assert origin.status is Status.TRUNCATED
+    (reason,) = origin.reasons
+    assert f"{trace.first:,} events" in reason
+    assert "64.0 KiB" in reason
+    assert origin.has_ended_whole  # as it was asked
+    with pytest.raises(TraceError):
+        trace.read(trace.first - 1, len(trace))
+
+
+def test_a_recording_that_fits_is_whole(job):
+    job.work(2)
+    job.end()
+    trace = job.assert_reads_right()
+    assert trace.first == 0
+    assert (trace.origin.status, trace.origin.reasons) == (Status.COMPLETE, ())
+
+
+def test_a_job_that_was_killed_opens_at_its_end(job):
+    job.work(20)
+    job.recording.labels.append_to(None)
+    job.recording._lock.close()  # as the kernel does
+    trace = job.assert_reads_right()
+    assert trace.first > 0
+    assert trace.origin.status is Status.TRUNCATED
+    assert not trace.origin.has_ended_whole
+
+
+def test_a_view_follows_and_what_it_has_not_read_is_refused_when_it_is_gone(job):
+    job.work(4)
+    followed = Trace.open(job.folder)
+    first = followed.first
+    job.work(20)
+    with pytest.raises(FileError, match="no longer kept"):
+        followed.read(first, first + SIZE)
+    followed.refresh()
+    assert followed.first > first
+    assert followed.origin.status is Status.RECORDING
+    job.assert_reads_right(followed)
+
+
+def test_a_heap_that_was_made_later_has_keyframes_too(job):
+    job.work(3)
+    job.add_heap()
+    job.work(2)
+    early = bfcviz.open(job.folder)
+    assert early.keyframe_before(3 * SIZE) is not None
+    job.assert_reads_right(early)
+    job.work(20)
+    assert job.used <= KEEP + 8 * KIB
+    job.end()
+    assert job.assert_reads_right().first > 5 * SIZE
+
+
+def test_the_beginning_is_dropped_after_a_full_disk_too(job, monkeypatch):
+    job.work(3)
+
+    class FullDisk:
+        def __getattr__(self, name):
+            return getattr(out, name)
+
+        def write(self, data):
+            out.write(data[: len(data) // 2])
+            raise OSError(28, "No space left on device")
+
+    out = job.drain._out
+    with monkeypatch.context() as patch:
+        patch.setattr(job.drain, "_out", FullDisk())
+        with pytest.raises(FileError):
+            job.work(2)
+        job.assert_reads_right()
+    job.work(20)
+    assert job.used <= KEEP + 8 * KIB
+    job.end()
+    assert job.assert_reads_right().first > 5 * SIZE
+
+
+def test_a_drain_that_goes_on_after_another_loses_nothing(job):
+    job.work(12)
+    job.drain.close()
+    job.drain = Drain(job.folder, BlockDescriber, KEEP)
+    job.work(6)
+    trace = job.assert_reads_right()
+    assert trace.keyframe_before(trace.first)[0] == trace.first
+
+
+def test_a_copy_without_holes_begins_at_the_same_event(job, tmp_path):
+    job.work(20)
+    path, copy = job.folder / BLOCKS_FILE, tmp_path / "copy.bfc"
+    copy.write_bytes(path.read_bytes())
+    assert copy.read_bytes()[: len(MAGIC)] == bytes(len(MAGIC))
+    assert copy.stat().st_blocks > path.stat().st_blocks
+    assert BlockFile(copy).first == BlockFile(path).first > 0
