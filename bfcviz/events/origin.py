@@ -334,7 +334,10 @@ class Origin:
     @property
     def has_ended_whole(self) -> bool:
         """Whether nothing of a recording was lost; its known gaps do not count."""
-        return self.status is not Status.RECORDING and not later_reasons(self.details, self.reasons)
+        # A recording that keeps its newest events only is truncated, too.
+        cut = self.status is Status.TRUNCATED and KEEP in self.details
+        ended = cut or self.status in (Status.COMPLETE, Status.DEGRADED)
+        return ended and not later_reasons(self.details, self.reasons)
 
     def to_json(self, **more: object) -> str:
         """The origin as JSON text, with the entries `more` beside it.
