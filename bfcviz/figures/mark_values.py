@@ -106,7 +106,7 @@ def values_table(history: History) -> pa.Table:
     empty = [np.zeros(0)]
     return pa.table(
         {
-            "name": [each.name for each in series for _ in each.values],
+            "name": pa.array([each.name for each in series for _ in each.values], pa.string()),
             "step": np.concatenate([each.steps for each in series] or empty).astype(np.int64),
             "value": np.concatenate([each.values for each in series] or empty),
         }

@@ -186,12 +186,15 @@ class FolderDrain:
         self._folder, self._make_describe, self._keep = folder, make_describe, keep
         self._drains: dict[Path, Drain | None] = {}  # None: it cannot be packed
         self._processes: dict[Path, int | None] = {}  # None: not known, or it has ended
+        self._process = os.getpid()
         self._has_ended = Event()
         self._thread = Thread(target=self._run, name="bfcviz-drain", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """At the end of the program: pack what is left."""
+        """At the end of the program: pack what is left. A process that was forked meanwhile packs nothing."""
+        if os.getpid() != self._process:
+            return
         self._has_ended.set()
         self._thread.join()
         self._look()

@@ -1,6 +1,7 @@
 """A dashboard in a page: user actions on it, and what the page shows; each action waits for a condition."""
 
 import nbformat
+from integration.browser.lab import POLL_MS
 
 
 def write_notebook(path, *cells):
@@ -46,6 +47,7 @@ class Board:
             "([plot, step]) => plot.data.filter(t => t.name === 'this step' && t.visible === true && t.mode === 'lines'"
             " && t.x.length === 2).every(t => t.x[0] === step)",
             arg=[self.plot(), step],
+            polling=POLL_MS,
         )
 
     def plot(self):
@@ -98,7 +100,9 @@ class Board:
 
     def wait_for(self, condition, *arguments):
         """Wait until a JavaScript condition on the plot and the arguments holds."""
-        self.page.wait_for_function(f"([plot, ...args]) => {{ {condition} }}", arg=[self.plot(), *arguments])
+        self.page.wait_for_function(
+            f"([plot, ...args]) => {{ {condition} }}", arg=[self.plot(), *arguments], polling=POLL_MS
+        )
 
     def drawing(self, name):
         """The SVG path of a trace in the page."""

@@ -24,6 +24,8 @@ import bfcviz
 
 START_LIMIT_S = 150
 PAGE_LIMIT_MS = 120_000
+POLL_MS = 100
+"""Between two looks at the page. By default Playwright looks at each frame, so that the page draws 60 a second."""
 
 WIDGET_LATE = "[anywidget] Failed to initialize model."
 """anywidget gives a widget 2 s to come up, and on a busy machine one may take longer.
@@ -203,7 +205,7 @@ class Lab:
             if not is_open:
                 self.page.goto(address)
             try:
-                self.page.wait_for_function(_READY, arg=notebook, timeout=PAGE_LIMIT_MS / 2)
+                self.page.wait_for_function(_READY, arg=notebook, timeout=PAGE_LIMIT_MS / 2, polling=POLL_MS)
             except TookTooLong:
                 is_open = False
                 continue
@@ -213,7 +215,7 @@ class Lab:
     def run_all_and_draw(self, dashboards):
         """Run every cell until this number of dashboards is drawn."""
         self.run_all()
-        self.page.wait_for_function(_DRAWN, arg=dashboards)
+        self.page.wait_for_function(_DRAWN, arg=dashboards, polling=POLL_MS)
 
     def run_all(self):
         """Run every cell to its end; fail on the first error in the outputs."""
@@ -226,7 +228,7 @@ class Lab:
 
     def wait_until_idle(self):
         """Wait until no cell runs; fail on the first error in the outputs."""
-        self.page.wait_for_function(_ALL_RUN)
+        self.page.wait_for_function(_ALL_RUN, polling=POLL_MS)
         found = self.page.evaluate(_CELL_ERRORS)
         assert not found, "\n".join(found)
 
@@ -237,7 +239,7 @@ class Lab:
     def restart(self):
         """Restart the kernel."""
         self.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
-        self.page.wait_for_function(_READY, arg=None)
+        self.page.wait_for_function(_READY, arg=None, polling=POLL_MS)
 
     def change_theme(self, *, dark):
         """As the settings menu does."""

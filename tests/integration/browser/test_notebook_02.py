@@ -2,7 +2,7 @@
 
 import pytest
 from integration.browser.board import Board, write_notebook
-from integration.browser.lab import RUNNING, needs_subshells
+from integration.browser.lab import POLL_MS, RUNNING, needs_subshells
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 
@@ -87,7 +87,7 @@ def test_a_million_allocations_are_watched_while_they_are_made_and_none_is_lost(
         seen.add(board.page.evaluate(f"plot => {IMAGE}", board.plot()))
     assert million.page.evaluate(RUNNING, 0)  # it was, all the while
     go.click()
-    million.page.wait_for_function(f"number => !({RUNNING})(number)", arg=0)
+    million.page.wait_for_function(f"number => !({RUNNING})(number)", arg=0, polling=POLL_MS)
     million.start_cell(1)
     million.wait_until_idle()
     assert million.python("[made >= 1_000_000, clicked]") == [True, 2]

@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 from integration.browser.board import Board, write_notebook
-from integration.browser.lab import PAGE_LIMIT_MS, WIDGET_LATE, watched_page
+from integration.browser.lab import PAGE_LIMIT_MS, POLL_MS, WIDGET_LATE, watched_page
 from integration.browser.test_view import Viewer
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
@@ -86,8 +86,8 @@ def test_in_view_the_figure_follows_the_step(browser, viewer, slow):
             page.keyboard.press(key)
             board.locator(f".bfcviz-step-line:has-text('step {step:,} of')").wait_for()
             plot = board.locator(".js-plotly-plot").element_handle()
-            page.wait_for_function(DRAWN, arg=[plot, step])
-            page.wait_for_function(STEP, arg=[board.element_handle(), step])
+            page.wait_for_function(DRAWN, arg=[plot, step], polling=POLL_MS)
+            page.wait_for_function(STEP, arg=[board.element_handle(), step], polling=POLL_MS)
         assert board.locator(".bfcviz-late").count() == 0
     page.close()
     assert (outside, [error for error in errors if error != WIDGET_LATE]) == ([], [])
@@ -130,16 +130,16 @@ def gated(lab):
     board = Board(lab, "view")
     sentence = board.view.locator(".bfcviz-figure-sentence")
     sentence.wait_for()
-    lab.page.wait_for_function(ANYWIDGET_GAVE_UP, arg=began)
+    lab.page.wait_for_function(ANYWIDGET_GAVE_UP, arg=began, polling=POLL_MS)
     return board, sentence
 
 
 def wait_until_drawn(board, step):
     """Both the header and the figure show the step, and the page says that they do."""
     board.view.locator(".js-plotly-plot .nsewdrag").first.wait_for(state="attached")
-    board.page.wait_for_function(DRAWN, arg=[board.plot(), step])
+    board.page.wait_for_function(DRAWN, arg=[board.plot(), step], polling=POLL_MS)
     board.wait_for_step(step)
-    board.page.wait_for_function(STEP, arg=[board.view.element_handle(), step])
+    board.page.wait_for_function(STEP, arg=[board.view.element_handle(), step], polling=POLL_MS)
     assert board.view.locator(".bfcviz-late, .bfcviz-figure-sentence").count() == 0
 
 

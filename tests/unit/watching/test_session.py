@@ -261,16 +261,16 @@ def test_a_hundred_in_a_row_leave_nothing_behind():
 
 
 def test_a_long_recording_is_packed_and_holds_the_arrays_of_the_program_only(tmp_path):
-    """Also beside a forked process, in which no thread packs."""
+    """Also beside a forked process that leaves the `with`, too: it packs nothing."""
     with watched(path=tmp_path / "run", capture="nothing") as w:
         kept = np.ones(KIB, np.uint8)
         for number in range(MOST_EVENTS // 2):
             np.empty(KIB + number % 64, np.uint8)
-            if number == MOST_EVENTS // 4:
-                child = os.fork()
-                if not child:
-                    os._exit(0)
+            if number == MOST_EVENTS // 4 and not (child := os.fork()):
+                break
         used = w.sources[0].allocator.stats().bytes_in_use
+    if not child:
+        os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert sorted(path.name for path in w.folder.iterdir()) == ["events.bfc", "labels.jsonl", "origin.json"]
     trace = bfcviz.open(w.folder)
