@@ -5,6 +5,7 @@ A counter is reduced to the extremes of a few thousand parts, so that the file h
 
 import json
 from collections.abc import Iterator
+from math import isfinite
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -112,7 +113,8 @@ def _instant(part: _Range, event: np.void) -> dict[str, Any]:
         facts |= {"requested": int(event["requested"]), "free": address, "largest free chunk": size}
         facts |= {"label": label} if label else {}
     elif kind == Kind.MARK:
-        facts |= {"value": mark_value(part.trace.labels, int(event["label"]), size)}
+        value = mark_value(part.trace.labels, int(event["label"]), size)
+        facts |= {"value": value if isfinite(value) else str(value)}  # JSON has no NaN
     else:
         facts |= {"bytes": size, "address": f"{address:#x}", "region": int(event["region"])}
     return {

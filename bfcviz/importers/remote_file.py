@@ -94,7 +94,8 @@ def _reading(url: str) -> Iterator[tuple[Any, str]]:
     except Exception as error:  # noqa: BLE001  each file system has errors of its own, with the URL in their text
         why = str(error).replace(url, shown)
         for secret in (*_USER.findall(url), *_QUERY.findall(url)):
-            why = why.replace(secret.strip("/?"), "...")
+            if hidden := secret.strip("/?#"):
+                why = why.replace(hidden, "...")
         kind = "" if isinstance(error, (OSError, ImportError, ValueError)) else f"{type(error).__name__}: "
         raise FileError(shown, "", f"cannot be read: {kind}{why}") from None
 

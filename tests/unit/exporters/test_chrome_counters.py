@@ -1,11 +1,13 @@
 """Counters for Chrome and Perfetto: exact extremes, instants and phases, a few MB whatever the trace."""
 
 import json
+import math
 
 import pytest
 from unit.exporters.snapshots import heap_with_everything
 from unit.figures.synthetic import busy_trace
 
+import bfcviz
 from bfcviz.exporters import chrome_counters
 from bfcviz.exporters.convert import convert
 from bfcviz.model.model import Model
@@ -75,3 +77,17 @@ def test_many_instants_are_thinned_and_that_is_said(monkeypatch, tmp_path):
     entries, notes = written(heap_with_everything(), tmp_path)
     assert sum(each["name"] == "EXTEND" for each in entries) == 1
     assert "pool 0: of 2 EXTEND instants, one in 2 is written" in notes
+
+
+def test_a_mark_without_a_finite_value_leaves_the_file_json(tmp_path):
+    with bfcviz.watch(numpy=True, limit="16MiB", dashboard=False) as w:
+        for value in (0.5, math.nan, math.inf, 7):
+            bfcviz.mark("loss", value)
+    path = tmp_path / "marks.json"
+    convert(w.trace, path)
+
+    def refused(word):
+        raise AssertionError(word)
+
+    events = json.loads(path.read_text(), parse_constant=refused)["traceEvents"]
+    assert [each["args"]["value"] for each in events if each["name"] == "loss"] == [0.5, "nan", "inf", 7]

@@ -169,3 +169,10 @@ def test_what_the_disk_has_no_room_for_is_refused_before_it_is_copied(url, tmp_p
     for source in (f"{url}/large", f"{url}/large/events.bin"):
         with pytest.raises(FileError, match="TMPDIR"):
             stream_of(source)
+
+
+def test_an_empty_query_hides_nothing_of_the_error():
+    with pytest.raises(FileError) as caught:
+        stream_of("nothing_such://a/b?")
+    assert "nothing_such" in caught.value.cause
+    assert "..." not in caught.value.cause
