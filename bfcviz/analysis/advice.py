@@ -11,7 +11,7 @@ from math import ceil, floor, log10
 from typing import Any, Final
 
 from bfcviz.analysis.diagnosis import Advice, AdviceKind, Diagnosis, Family, HeapSettings, Verdict
-from bfcviz.analysis.served_again import Trial, trial_of
+from bfcviz.analysis.served_again import requests_until_failure
 from bfcviz.analysis.short_names import counted
 from bfcviz.analysis.stated_advice import Requested, requested
 from bfcviz.analysis.stated_verdict import SMALLEST_DEVICE
@@ -214,13 +214,13 @@ def advice_for(found: Diagnosis, trace: Trace) -> Iterator[Advice]:
 
 def _tried(given: list[Advice], trace: Trace, found: Diagnosis) -> Iterator[Advice]:
     """Without the settings under which a request still fails; those that serve all say so."""
-    tested = any(_changed(each) for each in given)
-    trial: Trial | None = trial_of(trace, found) if tested else None
-    for each in given:
-        helps = trial.helps(**_changed(each)) if trial is not None and _changed(each) else None
-        if trial is not None and helps:
-            text = f"{each.text} Tried: with it, all {len(trial.events):,} requests and frees of this file succeed."
-            yield replace(each, text=text, numbers={**each.numbers, "tried": len(trial.events)})
+    changes = [_changed(each) for each in given]
+    asked = requests_until_failure(trace, found) if any(changes) else None
+    for each, changed in zip(given, changes, strict=True):
+        helps = asked.succeed_with(**changed) if asked is not None and changed else None
+        if asked is not None and helps:
+            text = f"{each.text} Tried: with it, all {len(asked.events):,} requests and frees of this file succeed."
+            yield replace(each, text=text, numbers={**each.numbers, "tried": len(asked.events)})
         elif helps is None:
             yield each
 

@@ -24,7 +24,7 @@ _BFC: Final = frozenset({Family.OWN, Family.TENSORFLOW, Family.JAX, Family.REACT
 
 
 @dataclass(frozen=True)
-class Trial:
+class RequestsUntilFailure:
     """The requests of a heap up to one that failed.
 
     Attributes:
@@ -37,7 +37,7 @@ class Trial:
     options: Mapping[str, Any]
     limit: int
 
-    def helps(self, **changed: Any) -> bool | None:
+    def succeed_with(self, **changed: Any) -> bool | None:
         """Whether the heap serves all requests with these of `AllocatorOptions` changed; None: not known.
 
         It is known only where the recorded options lead to the recorded failure; not where a driver refused memory
@@ -75,7 +75,7 @@ class Trial:
         return failed
 
 
-def trial_of(trace: Trace, found: Diagnosis) -> Trial | None:
+def requests_until_failure(trace: Trace, found: Diagnosis) -> RequestsUntilFailure | None:
     """The requests up to a failure; None where the trace does not have them all, has too many, or other rules hold."""
     if found.event is None or found.bytes_limit is None or found.settings.family not in _BFC:
         return None
@@ -87,4 +87,4 @@ def trial_of(trace: Trace, found: Diagnosis) -> Trial | None:
     if (events["flags"][asked] & Flag.PIECE).any():
         return None
     asked[-1] = True  # of earlier failures nothing stays
-    return Trial(events[asked], trace.origin.pools[found.pool].options, found.bytes_limit)
+    return RequestsUntilFailure(events[asked], trace.origin.pools[found.pool].options, found.bytes_limit)

@@ -212,12 +212,10 @@ class _Page(TornadoVoilaHandler):  # type: ignore[misc]
         try:
             async for piece in super().get_generator(path):
                 yield piece
-        except Exception as error:
+        except Exception as error:  # of any kind: what follows must say it
             if path:
                 raise
-            self.log.exception(
-                "the kernel of the page did not start"
-            )  # of any kind: what follows must say it
+            self.log.exception("the kernel of the page did not start")
             yield _failure(error)
 
 

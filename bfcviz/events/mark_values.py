@@ -6,6 +6,9 @@ from contextlib import suppress
 from operator import index
 from typing import Final, SupportsFloat
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.labels import NO_DETAILS, Labels
 
@@ -31,6 +34,11 @@ def packed_value(value: SupportsFloat) -> tuple[int, Mapping[str, str]]:
 def has_float_value(labels: Labels, label: int) -> bool:
     """Whether marks with this label have values of float64."""
     return labels[label].details.get("value") == _FLOAT["value"]
+
+
+def float_labels(labels: Labels, numbers: NDArray[np.uint32]) -> list[int]:
+    """Those of these labels whose marks have values of float64, ascending."""
+    return [each for each in np.unique(numbers).tolist() if has_float_value(labels, each)]
 
 
 def mark_value(labels: Labels, label: int, size: int) -> int | float:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.events.mark_values import has_float_value
+from bfcviz.events.mark_values import float_labels
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.text import harmless
 from bfcviz.figures.timelines import History, positions_of, step_line
@@ -43,12 +43,11 @@ def marked_series(history: History) -> list[MarkedSeries]:
     events, labels = history.marks.events, history.trace.labels
     positions = positions_of(history, events)
     found = []
-    for label in np.unique(events["label"]).tolist():
-        if has_float_value(labels, label):
-            mine = events["label"] == label
-            steps = events["seq"][mine].astype(np.int64) + 1
-            values = np.ascontiguousarray(events["size"][mine]).view(np.float64)
-            found.append(MarkedSeries(labels.name(label), steps, positions[mine], values))
+    for label in float_labels(labels, events["label"]):
+        mine = events["label"] == label
+        steps = events["seq"][mine].astype(np.int64) + 1
+        values = np.ascontiguousarray(events["size"][mine]).view(np.float64)
+        found.append(MarkedSeries(labels.name(label), steps, positions[mine], values))
     return sorted(found, key=lambda each: -len(each.values))
 
 

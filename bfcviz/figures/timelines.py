@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.mark_values import has_float_value, mark_value, value_text
+from bfcviz.events.mark_values import float_labels, mark_value, value_text
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
 from bfcviz.figures.text import exact_bytes, harmless
@@ -451,13 +451,10 @@ class PhaseBar(NamedTuple):
 
 def without_phases(history: History) -> ThinnedEvents:
     """The marks that neither begin nor end a phase, nor have a value that `mark_values` draws."""
-    labels = history.trace.labels
-    drawn = {
-        each for each in np.unique(history.marks.events["label"]).tolist() if has_float_value(labels, each)
-    }
-    numbers = history.marks.events["label"].tolist()
-    plain = [n for n, name in enumerate(_phase_ends(history)) if name is None and numbers[n] not in drawn]
-    return ThinnedEvents(history.marks.events[plain], history.marks.every)
+    events = history.marks.events
+    drawn = np.isin(events["label"], float_labels(history.trace.labels, events["label"]))
+    ends = np.array([name is not None for name in _phase_ends(history)], bool)
+    return ThinnedEvents(events[~drawn & ~ends], history.marks.every)
 
 
 _DEFAULT_LANES: Final = Lanes()

@@ -1,6 +1,7 @@
 """Labels and marks: the name of a thread's current work, and the program's steps and phases in each trace."""
 
 import os
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, ContextDecorator, nullcontext
 from contextvars import ContextVar, copy_context
 from functools import cache, wraps
@@ -206,8 +207,7 @@ def mark(name: str, value: float = 0) -> None:
     """
     checked_name(name)
     if _sources:
-        size, details = packed_value(value)
-        _put(name, size, **details)
+        put_mark(_sources, name, value)
 
 
 class phase(Scope):  # noqa: N801  used as a word: `with phase("forward"):`
@@ -230,7 +230,7 @@ class phase(Scope):  # noqa: N801  used as a word: `with phase("forward"):`
         number = next(_numbers) if _sources else 0
         _open.set((*_open.get(), (self.name, number)))
         if number:
-            _put(f"{self.name} begins", number, begins=self.name)
+            put_mark(_sources, f"{self.name} begins", number, begins=self.name)
         self._label.__enter__()
         return self
 
@@ -239,7 +239,7 @@ class phase(Scope):  # noqa: N801  used as a word: `with phase("forward"):`
     ) -> None:
         self._label.__exit__(kind, error, trace)
         if number := self._end():
-            _put(f"{self.name} ends", number, ends=self.name)
+            put_mark(_sources, f"{self.name} ends", number, ends=self.name)
 
     def _end(self) -> int:
         """Remove the innermost open phase of this name; returns its number, 0 if it was begun in another context."""
@@ -251,10 +251,16 @@ class phase(Scope):  # noqa: N801  used as a word: `with phase("forward"):`
         return 0
 
 
-def _put(name: str, value: int, /, **details: str) -> None:
-    for source in _sources:
+def put_mark(sources: Iterable[Marked], name: str, value: float, **details: str) -> None:
+    """Write a mark into the trace of every heap of these; `details` are those of its label.
+
+    Raises:
+        InvalidRequest: the value is no number, or out of range.
+    """
+    size, kind = packed_value(value)
+    for source in sources:
         for heap in source.heaps:
-            heap.mark(heap.labels.intern(name, **details), value)
+            heap.mark(heap.labels.intern(name, **{**details, **kind}), size)
 
 
 def _forget_parents() -> None:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, ParamSpec, S
 from bfcviz import notebook
 from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.events.log import EventLog
-from bfcviz.events.mark_values import packed_value
 from bfcviz.events.sliding_window import KEEP
 from bfcviz.events.storage.drain import FolderDrain
 from bfcviz.events.storage.recording import Recording
@@ -363,10 +362,7 @@ class Watch:
     def mark(self, name: str, value: float = 0) -> None:
         """Record a mark on each heap: a step, a phase, a note, or a number such as a loss; see `bfcviz.mark`."""
         self._check_started()
-        checked_name(name)  # a heap takes a number as the number of a label
-        size, details = packed_value(value)
-        for heap in (heap for source in self.sources for heap in source.heaps):
-            heap.mark(heap.labels.intern(name, **details), size)
+        labels.put_mark(self.sources, checked_name(name), value)
 
     def tell(self, error: BaseException) -> None:
         """Show the failed request, as the end of the `with` does, if `error` says that memory ran out."""
