@@ -94,10 +94,10 @@ def _has_windows(path: Path) -> bool:
 
 def _windows(folder: Path, theme: str) -> Any:
     """A view of the newest window; a thread reads the windows, the kernel's event loop shows them."""
-    from bfcviz.dashboard.live import Series  # noqa: PLC0415
+    from bfcviz.dashboard.live import DashboardSeries  # noqa: PLC0415
     from bfcviz.importers.tensorflow.profile import open_windows  # noqa: PLC0415
 
-    series, loop = Series("window", theme=theme), asyncio.get_running_loop()
+    series, loop = DashboardSeries("window", theme=theme), asyncio.get_running_loop()
 
     def read() -> None:
         for window in open_windows(folder, ended=threading.Event()):

@@ -433,10 +433,10 @@ def _end_of(dashboard: LiveDashboard) -> Callable[[], None]:
 
 
 # ------------------------------------------------------------------------------
-# Views of what another process records: `follow`, a LiveDashboard of one recording; `Series`, a menu of traces.
+# What another process records: `follow`, a LiveDashboard of one recording; `DashboardSeries`, a menu of traces.
 
 
-class Series(widgets.VBox):  # type: ignore[misc]
+class DashboardSeries(widgets.VBox):  # type: ignore[misc]
     """The Inspector of one trace of a growing list. It shows the newest until the user chooses an earlier one.
 
     Args:

@@ -13,7 +13,7 @@ from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import following, holder_rules, holder_variables
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
-from bfcviz.report.content import ColouredHolder, ColouredHolders, coloured_holders
+from bfcviz.report.coloured_holders import ColouredHolder, ColouredHolders, coloured_holders
 from bfcviz.report.page import SIZE_BAR_STYLE, SizeBar, size_bars
 from bfcviz.units import format_bytes
 

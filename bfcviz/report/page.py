@@ -12,7 +12,8 @@ from bfcviz.figures.theme import DARK, FONT, LIGHT, Theme, holder_rules, holder_
 from bfcviz.figures.view_options import Look
 from bfcviz.model.holders import Holders
 from bfcviz.report import words
-from bfcviz.report.content import ColouredHolders, HeapReport, coloured_holders, largest
+from bfcviz.report.coloured_holders import ColouredHolders, coloured_holders
+from bfcviz.report.content import HeapReport, largest
 from bfcviz.report.words import ReportRow
 from bfcviz.units import format_bytes
 

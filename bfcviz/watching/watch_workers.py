@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 # ------------------------------------------------------------------------------
-# Collector: asks the workers of a Dask cluster what is new, and keeps a copy of each recording that is elsewhere.
+# WorkerCollector: asks the workers of a Dask cluster what is new, and keeps a copy of each recording that is elsewhere.
 #
 # One call through the scheduler asks all workers, about twice a second. Workers on the client's machine write into
 # the client's folder, and are asked only for their state. From any other worker at most 131,072 events (8 MiB) come
@@ -59,7 +59,7 @@ _MOST_MISSED: Final = 2
 """Calls in a row without an answer after which a worker counts as lost."""
 
 
-class Collector:
+class WorkerCollector:
     """Fetches from the workers of `client` until `stop`.
 
     Args:
@@ -167,7 +167,7 @@ class WorkersWatch(Closing):
         collector: fetches from the workers; its `problems` say which are not watched, and why.
     """
 
-    def __init__(self, folder: Path, collector: "Collector", marker: Path) -> None:
+    def __init__(self, folder: Path, collector: "WorkerCollector", marker: Path) -> None:
         self.folder = folder
         self.collector = collector
         self._marker = marker
@@ -278,7 +278,7 @@ def _begin(client: "Client", order: WorkerOrder) -> WorkersWatch:
     folder = Path(order.folder)
     marker = folder / order.token
     marker.touch()
-    found = WorkersWatch(folder, Collector(client, AllocatorPlugin(order), folder), marker)
+    found = WorkersWatch(folder, WorkerCollector(client, AllocatorPlugin(order), folder), marker)
     if not found.collector.start() and found.collector.problems:
         found.stop()
         name, why = next(iter(found.collector.problems.items()))

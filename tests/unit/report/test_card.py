@@ -14,7 +14,7 @@ from bfcviz.model import Model
 from bfcviz.model.navigation import peak
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.report.card import STYLE, failure_card, peak_card
-from bfcviz.report.content import coloured_holders
+from bfcviz.report.coloured_holders import coloured_holders
 from bfcviz.units import format_bytes
 
 

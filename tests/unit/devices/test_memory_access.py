@@ -11,19 +11,9 @@ from hypothesis import strategies as st
 from bfcviz.allocator.sub_allocators.cuda import cuda_sub_allocator
 from bfcviz.allocator.sub_allocators.cuda_driver import Driver
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.devices.memory_access import PAGE, Access, DeviceAccess, HostAccess, SimulatedAccess, access_to
 from bfcviz.devices.physical import SimulatedGpuSubAllocator, SimulatedMemory
-from bfcviz.devices.wrappers import (
-    FRESH,
-    PAGE,
-    Access,
-    DeviceAccess,
-    GuardAllocator,
-    HostAccess,
-    NaNFillAllocator,
-    SimulatedAccess,
-    TrackingAllocator,
-    access_to,
-)
+from bfcviz.devices.wrappers import FRESH, GuardAllocator, NaNFillAllocator, TrackingAllocator
 from bfcviz.errors import DeviceError, GuardOverrun, InvalidRequest
 
 
