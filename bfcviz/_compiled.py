@@ -39,13 +39,13 @@ def load(name: str) -> bool:
     if name in sys.modules:
         return True
     if find_spec(name) is not None:
-        _start(name)
+        _import_compiled_module(name)
         return True
     _say_uncompiled()
     return False
 
 
-def _start(name: str) -> None:
+def _import_compiled_module(name: str) -> None:
     """Import a compiled module; signals wait meanwhile. A module whose import failed cannot be imported again.
 
     Raises:

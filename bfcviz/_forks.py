@@ -42,31 +42,35 @@ def keep(lock: _L, rank: int = ADAPTER) -> _L:
     return lock
 
 
-def _living() -> list[Any]:
+def _locks_kept_for_forks() -> list[Any]:
     """All locks by rank. Uses a copy, because other threads may create locks meanwhile."""
     ranked = sorted(_kept.copy().items(), key=lambda item: item[1])
     return [lock for each, _ in ranked if (lock := each()) is not None]
 
 
-def _take() -> None:
+def _take_locks_before_fork() -> None:
     deadline = time.monotonic() + PATIENCE
-    for lock in _living():
+    for lock in _locks_kept_for_forks():
         taken = lock.acquire(True, max(0.0, deadline - time.monotonic()))  # noqa: FBT003
         _taken.locks.extend([lock] * taken)
 
 
-def _release() -> None:
+def _release_locks_after_fork() -> None:
     while _taken.locks:
         _taken.locks.pop().release()
 
 
 def _free_in_child() -> None:
     taken = {id(lock) for lock in _taken.locks}
-    _release()
-    for lock in _living():
+    _release_locks_after_fork()
+    for lock in _locks_kept_for_forks():
         if id(lock) not in taken:
             lock._at_fork_reinit()  # noqa: SLF001  as the standard library does
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_take, after_in_parent=_release, after_in_child=_free_in_child)
+    os.register_at_fork(
+        before=_take_locks_before_fork,
+        after_in_parent=_release_locks_after_fork,
+        after_in_child=_free_in_child,
+    )

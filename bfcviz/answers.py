@@ -29,12 +29,14 @@ class AnswerTable:
     @property
     def html(self) -> str:
         """The table; labels in it are text."""
-        title = f'<caption style="{_CAPTION}">{_text(self.title)}</caption>' if self.title else ""
+        title = f'<caption style="{_CAPTION}">{_answer_html_text(self.title)}</caption>' if self.title else ""
         heads = "".join(
-            f'<th scope="col" style="{_side(place)}font-weight:600">{_text(name)}</th>'
+            f'<th scope="col" style="{_answer_column_style(place)}font-weight:600">{_answer_html_text(name)}</th>'
             for place, name in enumerate(self.columns)
         )
-        body = "".join(f"<tr>{''.join(map(_cell, range(len(row)), row))}</tr>" for row in self.rows)
+        body = "".join(
+            f"<tr>{''.join(map(_answer_table_cell, range(len(row)), row))}</tr>" for row in self.rows
+        )
         return f'<table style="{_TABLE}">{title}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>'
 
 
@@ -42,18 +44,18 @@ _TABLE: Final = "border-collapse:collapse;margin:6px 0;font-size:13px;font-varia
 _CAPTION: Final = "text-align:left;caption-side:top;padding:0;color:inherit;font-weight:600"
 
 
-def _side(place: int) -> str:
+def _answer_column_style(place: int) -> str:
     """The first column is text, all others are numbers."""
     return f"text-align:{'right' if place else 'left'};padding:1px 12px 1px 0;"
 
 
-def _cell(place: int, text: str) -> str:
+def _answer_table_cell(place: int, text: str) -> str:
     name = text.lstrip(" ")
     indent = f"padding-left:{0.6 * (len(text) - len(name)):.1f}em;" if not place and name != text else ""
-    return f'<td style="{_side(place)}{indent}overflow-wrap:anywhere">{_text(name)}</td>'
+    return f'<td style="{_answer_column_style(place)}{indent}overflow-wrap:anywhere">{_answer_html_text(name)}</td>'
 
 
-def _text(text: str) -> str:
+def _answer_html_text(text: str) -> str:
     return escape(printable(text))
 
 

@@ -106,7 +106,7 @@ def own_place(places: Iterable[CodePlace]) -> CodePlace | None:
     Args:
         places: a stack, the innermost frame first.
     """
-    return max(places, key=_rank, default=None)
+    return max(places, key=_code_place_rank, default=None)
 
 
 def holder_name(places: Sequence[CodePlace]) -> str:
@@ -119,14 +119,16 @@ def holder_name(places: Sequence[CodePlace]) -> str:
         places: a stack, the innermost frame first.
     """
     best = own_place(places)
-    if best is None or (best.is_python and _rank(best) >= _COMPUTES):
+    if best is None or (best.is_python and _code_place_rank(best) >= _COMPUTES):
         return "" if best is None else best.name
     functions = [_without_types(place.function) for place in places if not place.is_python]
-    operation = _operation(functions) or (best.name if _rank(best) >= _COMPUTES else "compiled code")
+    operation = _operation_of_code_frames(functions) or (
+        best.name if _code_place_rank(best) >= _COMPUTES else "compiled code"
+    )
     return f"{operation}, no Python stack"
 
 
-def _operation(functions: Sequence[str]) -> str:
+def _operation_of_code_frames(functions: Sequence[str]) -> str:
     """What compiled functions compute: the gradient, or else the outermost operation; empty: they do not say it."""
     gradients = [found[1] for each in functions if (found := _GRADIENT.search(each))]
     if gradients:
@@ -139,12 +141,16 @@ def _operation(functions: Sequence[str]) -> str:
 def told_frames(stack: str) -> list[str]:
     """The lines of a stack without those that only record, allocate, unwind or pass calls on."""
     lines = [line for line in stack.split("\n") if line]
-    return [line for line in lines if (place := _place(line)) is None or _rank(place) >= _COMPUTES]
+    return [
+        line
+        for line in lines
+        if (place := _code_place_of_line(line)) is None or _code_place_rank(place) >= _COMPUTES
+    ]
 
 
 def places_of(stack: str) -> list[CodePlace]:
     """The frames of a stack as text; lines of another form are left out."""
-    return [place for place in map(_place, stack.split("\n")) if place]
+    return [place for place in map(_code_place_of_line, stack.split("\n")) if place]
 
 
 def telling_lines(stack: str, most: int) -> tuple[list[str], int]:
@@ -159,8 +165,8 @@ def telling_lines(stack: str, most: int) -> tuple[list[str], int]:
         most: lines to return.
     """
     lines = [line for line in stack.split("\n") if line]
-    places = [_place(line) for line in lines]
-    ranks = [_COMPUTES if place is None else _rank(place) for place in places]
+    places = [_code_place_of_line(line) for line in lines]
+    ranks = [_COMPUTES if place is None else _code_place_rank(place) for place in places]
     telling = [at for at, rank in enumerate(ranks) if rank >= _COMPUTES] or range(len(lines))
     chosen = sorted(telling, key=lambda at: -ranks[at])[:most]
     shown = (lines[at] if (place := places[at]) is None or place.is_python else place.name for at in chosen)
@@ -170,12 +176,12 @@ def telling_lines(stack: str, most: int) -> tuple[list[str], int]:
 def python_and_compiled(stack: str) -> tuple[list[str], list[str]]:
     """All lines of a stack: those of Python code, and those of compiled code; in each the innermost is first."""
     lines = [line for line in stack.split("\n") if line]
-    python = [(place := _place(line)) is None or place.is_python for line in lines]
+    python = [(place := _code_place_of_line(line)) is None or place.is_python for line in lines]
     of_python = [line for line, known in zip(lines, python, strict=True) if known]
     return of_python, [line for line, known in zip(lines, python, strict=True) if not known]
 
 
-def _place(line: str) -> CodePlace | None:
+def _code_place_of_line(line: str) -> CodePlace | None:
     match = _FRAME.match(line)
     return None if match is None else CodePlace(match["function"], match["file"], int(match["line"]))
 
@@ -188,11 +194,11 @@ _OWN: Final = 5
 
 def is_own(place: CodePlace) -> bool:
     """Whether a place is in Python code outside of libraries."""
-    return _rank(place) == _OWN
+    return _code_place_rank(place) == _OWN
 
 
 @lru_cache(maxsize=8192)
-def _rank(place: CodePlace) -> int:
+def _code_place_rank(place: CodePlace) -> int:
     if place.is_python:
         if _DISPATCHERS.search(place.file):
             return 1

@@ -103,8 +103,10 @@ class OutOfMemory(BfcvizError, MemoryError):
             f"out of memory: {format_bytes(requested)} requested (rounded to {rounded} bytes); "
             f"{format_bytes(free_bytes)} free, largest free chunk {format_bytes(largest_free_chunk)}; "
             f"pool {format_bytes(pool_bytes)}, limit {format_bytes(bytes_limit)}. "
-            + _others(self.others)
-            + _advice(rounded, free_bytes, pool_bytes + sum(other[1] for other in self.others), bytes_limit),
+            + _out_of_memory_heaps_text(self.others)
+            + _out_of_memory_advice(
+                rounded, free_bytes, pool_bytes + sum(other[1] for other in self.others), bytes_limit
+            ),
         )
 
     @classmethod
@@ -131,7 +133,7 @@ class OutOfMemory(BfcvizError, MemoryError):
             largest_free_chunk=totals.largest_free_chunk,
             pool_bytes=totals.pool_bytes,
             bytes_limit=totals.bytes_limit,
-            others=_holders(others),
+            others=_out_of_memory_heaps(others),
         )
 
     def numbers(self) -> dict[str, Any]:
@@ -156,7 +158,7 @@ class OutOfMemory(BfcvizError, MemoryError):
 
     def beside(self, others: Iterable[tuple[str, Totals]]) -> "OutOfMemory":
         """The same failure with the heaps that share the limit: name and totals of each."""
-        return OutOfMemory(**{**self.numbers(), "others": _holders(others)})
+        return OutOfMemory(**{**self.numbers(), "others": _out_of_memory_heaps(others)})
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _out_of_memory, (self.numbers(),)
@@ -166,12 +168,12 @@ def _out_of_memory(numbers: dict[str, Any]) -> OutOfMemory:
     return OutOfMemory(**numbers)
 
 
-def _holders(heaps: Iterable[tuple[str, Totals]]) -> list[tuple[str, int, int]]:
+def _out_of_memory_heaps(heaps: Iterable[tuple[str, Totals]]) -> list[tuple[str, int, int]]:
     """The heaps whose pool is not empty, as in `OutOfMemory.others`."""
     return [(name, totals.pool_bytes, totals.bytes_in_use) for name, totals in heaps if totals.pool_bytes]
 
 
-def _others(others: tuple[tuple[str, int, int], ...]) -> str:
+def _out_of_memory_heaps_text(others: tuple[tuple[str, int, int], ...]) -> str:
     if not others:
         return ""
     pools, in_use = sum(pool for _, pool, _ in others), sum(used for _, _, used in others)
@@ -183,7 +185,7 @@ def _others(others: tuple[tuple[str, int, int], ...]) -> str:
     )
 
 
-def _advice(rounded: int, free_bytes: int, pool_bytes: int, bytes_limit: int) -> str:
+def _out_of_memory_advice(rounded: int, free_bytes: int, pool_bytes: int, bytes_limit: int) -> str:
     if free_bytes >= rounded:
         return "The free memory is fragmented: look at the chunks in use between the free chunks."
     if pool_bytes + rounded <= bytes_limit:

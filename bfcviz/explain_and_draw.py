@@ -51,14 +51,14 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def _unrecorded() -> Iterator[None]:
+def _unrecorded_while_explaining() -> Iterator[None]:
     """Keep the arrays of these functions out of the heap that they may look at, where NumPy is served."""
     serve = sys.modules.get("bfcviz.live.numpy.serve")
     with nullcontext() if serve is None else serve.unserved():
         yield
 
 
-@_unrecorded()
+@_unrecorded_while_explaining()
 def explain(source: Any, event: int | None = None) -> str:
     """Explain in a sentence what one event did, or why a request failed.
 
@@ -77,7 +77,7 @@ def explain(source: Any, event: int | None = None) -> str:
     return event_text.explain(trace, len(trace) - 1 if event is None else event)
 
 
-@_unrecorded()
+@_unrecorded_while_explaining()
 def why(  # noqa: PLR0913  an event, or a question about a moment
     source: Any,
     event: int | None = None,
@@ -107,7 +107,12 @@ def why(  # noqa: PLR0913  an event, or a question about a moment
         ValueError: a size is needed, or it is not one.
         BfcvizError: `source` is none of these, or cannot be read.
     """
-    if event is None and step is None and size is None and (stated := _stated(source)) is not None:
+    if (
+        event is None
+        and step is None
+        and size is None
+        and (stated := _stated_answer_of_source(source)) is not None
+    ):
         return stated
     ranks = open_several([source]) if isinstance(source, str | os.PathLike) else None
     if ranks is not None and event is None and step is None and size is None and not ranks.worst.has_heap:
@@ -168,7 +173,7 @@ def replayed_saving(trace: Trace, found: Growths) -> str:
     return f"To do: {asked}: {sizes} at the peak, replayed from this file (Linux)."
 
 
-@_unrecorded()
+@_unrecorded_while_explaining()
 def growths(source: Any, pool: int = 0) -> Growths:
     """Each time a pool grew while enough was free: what was requested, what was free, and what was in the way.
 
@@ -185,7 +190,7 @@ def growths(source: Any, pool: int = 0) -> Growths:
     return growth_search.growths(trace_from(source), pool)
 
 
-def _stated(source: Any) -> StatedAnswer | None:
+def _stated_answer_of_source(source: Any) -> StatedAnswer | None:
     """The answer for a text that states failures and holds no heap; None for other sources."""
     if isinstance(source, str) and is_pasted(source):
         return StatedAnswer.of(*read_pasted(source))
@@ -195,7 +200,7 @@ def _stated(source: Any) -> StatedAnswer | None:
     return None if found is None else StatedAnswer.of(*found)
 
 
-@_unrecorded()
+@_unrecorded_while_explaining()
 def account(source: Any = None, step: int | None = None, *, pool: int = 0) -> Account:
     """Where the memory of a device went: other processes, this process outside its pools, each pool, and free.
 
@@ -223,14 +228,14 @@ def account(source: Any = None, step: int | None = None, *, pool: int = 0) -> Ac
         return account_now()
     if isinstance(source, Mapping):
         return Account((account_of(figures_of_facts(source)),))
-    if (stated := _stated(source)) is not None:
+    if (stated := _stated_answer_of_source(source)) is not None:
         if step is not None:
             raise ValueError("a step is a moment of a trace, and this text has none: give no step")
         return stated.account
     return Account((account_at(trace_from(source), step, pool),))
 
 
-@_unrecorded()
+@_unrecorded_while_explaining()
 def open_all(
     *sources: str | os.PathLike[str],
     by: str = "op",
@@ -267,10 +272,12 @@ def open_all(
     if found is not None:
         return found
     path = str(sources[0]) if is_url(sources[0]) else Path(sources[0])
-    return rank_set([_summary(RankPlace(path, Path(path).name), by, step)], str(path), open_trace, by)
+    return rank_set(
+        [_rank_of_opened_file(RankPlace(path, Path(path).name), by, step)], str(path), open_trace, by
+    )
 
 
-@_unrecorded()
+@_unrecorded_while_explaining()
 def open_several(
     sources: Sequence[str | os.PathLike[str]],
     *,
@@ -288,7 +295,7 @@ def open_several(
     ranks: list[Rank] = []
     # Threads suffice: decoding a block releases the interpreter's lock.
     with suppress(KeyboardInterrupt), ThreadPoolExecutor(_FILES_AT_ONCE) as threads:
-        for rank in (executor or threads).map(partial(_summary, by=by, step=step), files.places):
+        for rank in (executor or threads).map(partial(_rank_of_opened_file, by=by, step=step), files.places):
             ranks.append(rank)
             if progress is not None:
                 progress(len(ranks), len(files.places))
@@ -300,15 +307,15 @@ def open_several(
 _FILES_AT_ONCE: Final = 2
 
 
-@_unrecorded()
-def _summary(place: RankPlace, by: str, step: int | str | None) -> Rank:
+@_unrecorded_while_explaining()
+def _rank_of_opened_file(place: RankPlace, by: str, step: int | str | None) -> Rank:
     """The summary of one file; where it cannot be read, why."""
     try:
         if is_url(place.file):
             with local_copy(str(place.file)) as copy:
-                found = _summary(replace(place, file=copy), by, step)
+                found = _rank_of_opened_file(replace(place, file=copy), by, step)
             return replace(found, place=replace(found.place, file=place.file))
-        stated = _stated(place.file)
+        stated = _stated_answer_of_source(place.file)
         if stated is not None:
             return rank_of_text(stated, place)
         return rank_of(open_trace(place.file), place, by, step)
@@ -318,7 +325,7 @@ def _summary(place: RankPlace, by: str, step: int | str | None) -> Rank:
         return Rank(place, problem=str(error))
 
 
-@_unrecorded()
+@_unrecorded_while_explaining()
 def peak(source: Any, pool: int = 0) -> int:
     """The first step with the most bytes in use; a step is the state after that many events.
 
@@ -329,7 +336,7 @@ def peak(source: Any, pool: int = 0) -> int:
     return navigation.peak(trace_from(source), pool)
 
 
-@_unrecorded()
+@_unrecorded_while_explaining()
 def worst_fragmentation(source: Any, pool: int = 0) -> int:
     """The first step with the highest external fragmentation (1 - largest_free_chunk / free_bytes).
 
@@ -340,7 +347,7 @@ def worst_fragmentation(source: Any, pool: int = 0) -> int:
     return navigation.worst_fragmentation(trace_from(source), pool)
 
 
-@_unrecorded()
+@_unrecorded_while_explaining()
 def holders(
     source: Any,
     step: int | str | None = None,
@@ -372,7 +379,7 @@ def holders(
     trace = trace_from(source)
     if step is None:
         step = "last" if trace.path is None or trace.following else "peak"
-    step = _step_of(trace, step, pool)
+    step = _step_to_explain(trace, step, pool)
     if kinds is not None:
         use_rules(trace, KindRules.of(kinds))
     model = Model(trace, pool)
@@ -387,7 +394,7 @@ def _draw_holders(model: Model, by: str, **look: Any) -> "Picture":
     return draw_holders(model, by, Look(**look))
 
 
-def _step_of(trace: Trace, step: int | str | None, pool: int) -> int | None:
+def _step_to_explain(trace: Trace, step: int | str | None, pool: int) -> int | None:
     if not isinstance(step, str):
         return step
     if step not in NAMED_STEPS:
@@ -397,7 +404,7 @@ def _step_of(trace: Trace, step: int | str | None, pool: int) -> int | None:
     return NAMED_STEPS[step](trace, pool)
 
 
-@_unrecorded()
+@_unrecorded_while_explaining()
 def leaks(  # noqa: PLR0913  the range, and what is compared
     source: Any,
     start: int | None = None,
@@ -432,7 +439,7 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
     return found.drawn_by(partial(draw, "region_map", trace, found.until, pool=pool, since=found.start))
 
 
-@_unrecorded()
+@_unrecorded_while_explaining()
 def what_grew(
     source: Any, first: int | str, last: int | str | None = None, *, by: str = "op", pool: int = 0
 ) -> WhatGrew:
@@ -453,7 +460,7 @@ def what_grew(
     """
     trace = trace_from(source)
     if isinstance(last, str) and last in NAMED_STEPS:
-        last = _step_of(trace, last, pool)
+        last = _step_to_explain(trace, last, pool)
     begin, end = moments_between(trace, pool, first, last)
     model = Model(trace, pool)
     model.seek(end)
@@ -461,7 +468,7 @@ def what_grew(
     return found.drawn_by(partial(draw, "region_map", trace, end, pool=pool, since=begin))
 
 
-@_unrecorded()
+@_unrecorded_while_explaining()
 def compare_recordings(  # noqa: PLR0913  two sources, and how they are compared
     a: Any,
     b: Any,
@@ -498,16 +505,16 @@ def compare_recordings(  # noqa: PLR0913  two sources, and how they are compared
     found = comparison.compare_recordings(
         (first, pools[0]), (second, pools[1]), by, align_by=align, mark=mark
     )
-    return found.drawn_by(partial(_draw_compared, found))
+    return found.drawn_by(partial(_draw_compared_recordings, found))
 
 
-def _draw_compared(found: RecordingComparison, theme: Any = "light") -> "Picture":
+def _draw_compared_recordings(found: RecordingComparison, theme: Any = "light") -> "Picture":
     from bfcviz.figures.recording_comparison import recordings_compared  # noqa: PLC0415  plotly
 
     return recordings_compared(found, theme)
 
 
-@_unrecorded()
+@_unrecorded_while_explaining()
 def draw(
     name: Any, source: Any = None, step: int | None = None, *, pool: int | None = None, **look: Any
 ) -> "Picture":
@@ -570,7 +577,7 @@ def export(figure: Any, path: str | os.PathLike[str], **options: Any) -> Path:
     return export_figure(figure, path, **options)
 
 
-@_unrecorded()
+@_unrecorded_while_explaining()
 def sql(source: Any, query: str, step: int | str | None = None, by: str = "op") -> "pa.Table":
     """The answer to a question in SQL: a table of Arrow, with `to_pandas` and `to_pylist`.
 
@@ -592,7 +599,7 @@ def sql(source: Any, query: str, step: int | str | None = None, by: str = "op") 
     from bfcviz.exporters import sql as tables  # noqa: PLC0415  only a query needs them
 
     trace = trace_from(source)
-    return tables.query(trace, query, _step_of(trace, step, 0), by)
+    return tables.query(trace, query, _step_to_explain(trace, step, 0), by)
 
 
 def trace_from(source: Any) -> Trace:

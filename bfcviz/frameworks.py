@@ -41,59 +41,61 @@ def one_of(*words: str) -> OptionType:
     return OptionType(f"one of {', '.join(words)}", check, f"{{{','.join(words)}}}", check, words)
 
 
-def _size(value: Any) -> Any:
-    return value if value is None else parse_bytes(_not_bool(value))
+def _framework_option_size(value: Any) -> Any:
+    return value if value is None else parse_bytes(_framework_option_not_bool(value))
 
 
-def _number(value: Any) -> Any:
-    if value is not None and not isinstance(_not_bool(value), int | float):
+def _framework_option_number(value: Any) -> Any:
+    if value is not None and not isinstance(_framework_option_not_bool(value), int | float):
         raise TypeError
     return value
 
 
-def _count(value: Any) -> Any:
-    if not isinstance(_not_bool(value), int):
+def _framework_option_count(value: Any) -> Any:
+    if not isinstance(_framework_option_not_bool(value), int):
         raise TypeError
     return value
 
 
-def _not_bool(value: Any) -> Any:
+def _framework_option_not_bool(value: Any) -> Any:
     if isinstance(value, bool):
         raise TypeError
     return value
 
 
-def _devices(value: Any) -> Any:
+def _framework_option_devices(value: Any) -> Any:
     if value is not None and (isinstance(value, str) or not isinstance(value, Iterable)):
         raise TypeError
     return value if value is None else list(value)
 
 
-def _device_numbers(text: str) -> list[int]:
+def _option_device_numbers(text: str) -> list[int]:
     if not all(each.isdecimal() for each in text.split(",")):
         raise ValueError(repr(text))
     return [int(each) for each in text.split(",")]
 
 
-def _anything(value: Any) -> Any:
+def _framework_option_object(value: Any) -> Any:
     return value
 
 
-def _captured(value: Any) -> Any:
+def _framework_option_capture(value: Any) -> Any:
     """A word; an object of bfcviz is checked by the function that gets it."""
     return _WORDS.check(value) if isinstance(value, str) else value
 
 
-SIZE: Final = OptionType("bytes, or text such as '512MiB'", _size, "SIZE", parse_bytes)
-NUMBER: Final = OptionType("a number", _number, "NUMBER", float)
-SECONDS: Final = OptionType("seconds", _number, "SECONDS", float)
-COUNT: Final = OptionType("a whole number", _count, "COUNT", int)
-DEVICES: Final = OptionType("numbers of devices, such as 0 and 1", _devices, "0,1,...", _device_numbers)
+SIZE: Final = OptionType("bytes, or text such as '512MiB'", _framework_option_size, "SIZE", parse_bytes)
+NUMBER: Final = OptionType("a number", _framework_option_number, "NUMBER", float)
+SECONDS: Final = OptionType("seconds", _framework_option_number, "SECONDS", float)
+COUNT: Final = OptionType("a whole number", _framework_option_count, "COUNT", int)
+DEVICES: Final = OptionType(
+    "numbers of devices, such as 0 and 1", _framework_option_devices, "0,1,...", _option_device_numbers
+)
 _WORDS: Final = one_of("nothing", "label", "stack")
-CAPTURE: Final = replace(_WORDS, check=_captured)
+CAPTURE: Final = replace(_WORDS, check=_framework_option_capture)
 """What is recorded with each allocation; in Python also `Stacks`."""
 
-OBJECT: Final = OptionType("an object of bfcviz", _anything)
+OBJECT: Final = OptionType("an object of bfcviz", _framework_option_object)
 """Checked by the function that gets it; not for the command line."""
 
 
@@ -215,7 +217,7 @@ _SHARE: Final = (
 _TORCH: Final = "a GPU, and PyTorch 2.1 or later with CUDA; to be served by a pool 2.8"
 
 
-def _memory(*kinds: str) -> Option:
+def _framework_memory_option(*kinds: str) -> Option:
     return Option("memory", one_of(*kinds), "the kind of memory of the heaps")
 
 
@@ -247,7 +249,12 @@ _ALL: Final = (
             Way(
                 "serve",
                 "arrays from a heap for each stream",
-                (*_SHARE, _memory("device", "managed", "async", "virtual"), _CAPTURE, *_SERVED),
+                (
+                    *_SHARE,
+                    _framework_memory_option("device", "managed", "async", "virtual"),
+                    _CAPTURE,
+                    *_SERVED,
+                ),
                 needs_compiled=True,
             ),
             Way("observe", "its own pool, by memory hooks", (_CAPTURE, *_INTO)),
@@ -283,7 +290,7 @@ _ALL: Final = (
                 "tensors, or the segments of its cache, from a heap for each stream; no lines of code",
                 (
                     *_SHARE,
-                    _memory("device", "managed", "virtual"),
+                    _framework_memory_option("device", "managed", "virtual"),
                     Option(
                         "mechanism",
                         one_of("pool", "replace"),
@@ -319,7 +326,12 @@ _ALL: Final = (
             Way(
                 "serve",
                 "buffers from a heap for each stream, and all else that allocates through RMM",
-                (*_SHARE, _memory("device", "managed", "async", "virtual"), _CAPTURE, *_SERVED),
+                (
+                    *_SHARE,
+                    _framework_memory_option("device", "managed", "async", "virtual"),
+                    _CAPTURE,
+                    *_SERVED,
+                ),
                 serves_also=("cupy", "torch"),
             ),
         ),
@@ -402,16 +414,16 @@ def resolve(
         own = given.keys() - {"limit", "capture"}
         found = next((each for each in framework.ways if takes(each, own)), framework.ways[0])
     else:
-        found, given = _named(framework, way, given, for_command=for_command)
+        found, given = _named_framework_way(framework, way, given, for_command=for_command)
     for option, value in given.items():
         known = found.option(option)
         if known is None:
-            raise _unknown(framework, found, option, for_command=for_command)
+            raise _unknown_framework_option(framework, found, option, for_command=for_command)
         try:
             given[option] = known.type.check(value)
         except (TypeError, ValueError):
             raise LiveError(
-                f"{framework.title}, way {found.name!r}: {_spelled(known, for_command)}={value!r} was given; "
+                f"{framework.title}, way {found.name!r}: {_option_spelling(known, for_command)}={value!r} was given; "
                 f"give {known.type.text}"
             ) from None
     return WatchRequest(name, found.name, given)
@@ -434,7 +446,7 @@ def takes(way: Way, options: Iterable[str]) -> bool:
     return all(way.option(name) is not None for name in options)
 
 
-def _named(
+def _named_framework_way(
     framework: Framework, word: str, options: dict[str, Any], *, for_command: bool
 ) -> tuple[Way, dict[str, Any]]:
     """The way that a word names, directly or by its mechanism."""
@@ -453,19 +465,21 @@ def _named(
     raise LiveError(f"{asked} was asked for; {framework.title} can be watched by {ways}")
 
 
-def _unknown(framework: Framework, way: Way, name: str, *, for_command: bool) -> LiveError:
+def _unknown_framework_option(framework: Framework, way: Way, name: str, *, for_command: bool) -> LiveError:
     """The error for an option that a way does not take."""
     there = [
-        _spelled(option, for_command) for option in way.options if not for_command or option.type.metavar
+        _option_spelling(option, for_command)
+        for option in way.options
+        if not for_command or option.type.metavar
     ]
     others = [other.name for other in framework.ways if other.option(name) is not None]
     hint = f"; way {others[0]!r} takes it" if others else ""
     word = Option(name, OBJECT)
     return LiveError(
-        f"{framework.title}, way {way.name!r}, does not take {_spelled(word, for_command)}; its options are "
+        f"{framework.title}, way {way.name!r}, does not take {_option_spelling(word, for_command)}; its options are "
         f"{', '.join(there) or 'none'}{hint}"
     )
 
 
-def _spelled(option: Option, for_command: bool) -> str:  # noqa: FBT001  its only variant
+def _option_spelling(option: Option, for_command: bool) -> str:  # noqa: FBT001  its only variant
     return option.flag if for_command else option.name

@@ -162,7 +162,7 @@ def keras(path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
     Raises:
         LiveError: Keras is not installed; or, when `fit` begins, it runs on TensorFlow and no other is named.
     """
-    library = _library("Keras", "keras")
+    library = _trainer_library("Keras", "keras")
 
     def start(loop: Loop, *_: Any) -> None:
         if library.backend.backend() == "tensorflow" and not (options or labels.is_watched()):
@@ -174,13 +174,13 @@ def keras(path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
 
     acts: _Acts = {
         "on_train_begin": start,
-        "on_train_batch_end": _step,
+        "on_train_batch_end": _hook_step,
         "on_epoch_end": lambda _, epoch, *__: labels.mark(_EPOCH, epoch + 1),
         "on_test_begin": lambda loop, *_: loop.begin(_VALIDATION),
         "on_test_end": lambda loop, *_: loop.end(_VALIDATION),
-        "on_train_end": _stop,
+        "on_train_end": _hook_stop,
     }
-    return _made("keras", library.callbacks.Callback, acts, path, options)
+    return _made_hook("keras", library.callbacks.Callback, acts, path, options)
 
 
 def lightning(path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
@@ -189,19 +189,19 @@ def lightning(path: str | os.PathLike[str] | None = None, **options: Any) -> Any
     Raises:
         LiveError: Lightning is not installed.
     """
-    library = _library("PyTorch Lightning", "lightning.pytorch", "pytorch_lightning")
+    library = _trainer_library("PyTorch Lightning", "lightning.pytorch", "pytorch_lightning")
     acts: _Acts = {
-        "on_fit_start": _start,
-        "on_train_batch_end": _step,
+        "on_fit_start": _hook_start,
+        "on_train_batch_end": _hook_step,
         "on_train_epoch_end": lambda _, trainer, *__: labels.mark(_EPOCH, trainer.current_epoch + 1),
         "on_before_backward": lambda loop, *_: loop.begin(_BACKWARD),
         "on_after_backward": lambda loop, *_: loop.end(_BACKWARD),
         "on_validation_start": lambda loop, *_: loop.begin(_VALIDATION),
         "on_validation_end": lambda loop, *_: loop.end(_VALIDATION),
         "on_exception": lambda loop, _, __, error: loop.stop(error),
-        "on_fit_end": _stop,
+        "on_fit_end": _hook_stop,
     }
-    return _made("lightning", library.Callback, acts, path, options)
+    return _made_hook("lightning", library.Callback, acts, path, options)
 
 
 def transformers(path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
@@ -213,17 +213,17 @@ def transformers(path: str | os.PathLike[str] | None = None, **options: Any) -> 
     Raises:
         LiveError: Transformers is not installed.
     """
-    library = _library("Hugging Face Transformers", "transformers")
+    library = _trainer_library("Hugging Face Transformers", "transformers")
     acts: _Acts = {
-        "on_train_begin": _start,
-        "on_step_end": _step,
+        "on_train_begin": _hook_start,
+        "on_step_end": _hook_step,
         "on_epoch_end": lambda _, __, state, *___: labels.mark(_EPOCH, round(state.epoch)),
         "on_prediction_step": lambda loop, *_: loop.in_phase(_VALIDATION) or loop.begin(_VALIDATION),
         "on_evaluate": lambda loop, *_: loop.end(_VALIDATION),
         "on_predict": lambda loop, *_: loop.end(_VALIDATION),
-        "on_train_end": _stop,
+        "on_train_end": _hook_stop,
     }
-    return _made("transformers", library.TrainerCallback, acts, path, options)
+    return _made_hook("transformers", library.TrainerCallback, acts, path, options)
 
 
 def accelerate(path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
@@ -235,30 +235,30 @@ def accelerate(path: str | os.PathLike[str] | None = None, **options: Any) -> An
     Raises:
         LiveError: Accelerate is not installed.
     """
-    library = _library("Hugging Face Accelerate", "accelerate")
+    library = _trainer_library("Hugging Face Accelerate", "accelerate")
     facts = {
         "name": "bfcviz",
         "requires_logging_directory": False,
         "main_process_only": False,  # each rank has its own memory
         "tracker": property(lambda self: self.loop),
     }
-    acts: _Acts = {"start": _start, "log": _step, "finish": _stop}
-    return _made("accelerate", library.tracking.GeneralTracker, acts, path, options, facts)
+    acts: _Acts = {"start": _hook_start, "log": _hook_step, "finish": _hook_stop}
+    return _made_hook("accelerate", library.tracking.GeneralTracker, acts, path, options, facts)
 
 
-def _start(loop: Loop, *_: Any) -> None:
+def _hook_start(loop: Loop, *_: Any) -> None:
     loop.start()
 
 
-def _step(loop: Loop, *_: Any) -> None:
+def _hook_step(loop: Loop, *_: Any) -> None:
     loop.step()
 
 
-def _stop(loop: Loop, *_: Any) -> None:
+def _hook_stop(loop: Loop, *_: Any) -> None:
     loop.stop()
 
 
-def _made(  # noqa: PLR0913, PLR0917  the parts of a class, and the arguments of the hook
+def _made_hook(  # noqa: PLR0913, PLR0917  the parts of a class, and the arguments of the hook
     name: str,
     base: Any,
     acts: _Acts,
@@ -275,24 +275,24 @@ def _made(  # noqa: PLR0913, PLR0917  the parts of a class, and the arguments of
         return call
 
     members = {event: method(act) for event, act in acts.items()} | dict(facts or {})
-    members["__reduce__"] = lambda _: (_again, (name, path, options))
+    members["__reduce__"] = lambda _: (_hook_in_other_process, (name, path, options))
     hook = type(f"{name.capitalize()}Hook", (base,), members)()
     hook.loop = Loop(path, **options)
     return hook
 
 
-def _again(name: str, path: Any, options: dict[str, Any]) -> Any:
+def _hook_in_other_process(name: str, path: Any, options: dict[str, Any]) -> Any:
     """The hook of this name in another process: its class is made there."""
     return globals()[name](path, **options)
 
 
-def _library(name: str, *modules: str) -> Any:
+def _trainer_library(name: str, *modules: str) -> Any:
     """The first of these modules that is loaded already, else that is installed.
 
     Raises:
         LiveError: none is.
     """
-    for is_there in (sys.modules.__contains__, _is_installed):
+    for is_there in (sys.modules.__contains__, _is_trainer_installed):
         for module in modules:
             if is_there(module):
                 return import_module(module)
@@ -301,5 +301,5 @@ def _library(name: str, *modules: str) -> Any:
     )
 
 
-def _is_installed(module: str) -> bool:
+def _is_trainer_installed(module: str) -> bool:
     return find_spec(module.partition(".")[0]) is not None

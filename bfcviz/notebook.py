@@ -12,13 +12,13 @@ from typing import Any
 
 def answers_while_busy() -> bool:
     """Whether clicks can reach Python while a cell runs, if the page uses subshells (JupyterLab 4.4 does)."""
-    kernel = _kernel()
+    kernel = _notebook_kernel()
     return kernel is not None and bool(getattr(kernel, "_supports_kernel_subshells", False))
 
 
 def description() -> str:
     """The same as a sentence for the user, with what to do."""
-    if _kernel() is None:
+    if _notebook_kernel() is None:
         return "No notebook kernel runs here: frames are drawn, but no page shows them."
     if answers_while_busy():
         return "Buttons and sliders work while a cell runs."
@@ -28,7 +28,7 @@ def description() -> str:
     )
 
 
-def _kernel() -> Any:
+def _notebook_kernel() -> Any:
     """This process's kernel, None if it is not a kernel; does not import ipykernel."""
     module = sys.modules.get("ipykernel.kernelbase")
     if module is None or not module.Kernel.initialized():

@@ -128,7 +128,7 @@ class PolicyComparison:
                 name,
                 found.trace,
                 found.step_after(chosen),
-                failed=_has_failed(self.comparison[name], chosen),
+                failed=_policy_has_failed(self.comparison[name], chosen),
                 role=self.comparison[name].role,
             )
             for name, found in known.items()
@@ -143,7 +143,7 @@ class PolicyComparison:
         stream, comparison = self.comparison.stream, self.comparison
         live = int(stream.live_bytes.max(initial=0))
         job = ComparedJob(stream.source, len(stream), live, comparison.limit, verdict_text(comparison))
-        return job, [_compared(result, comparison) for result in comparison.results]
+        return job, [_compared_policy(result, comparison) for result in comparison.results]
 
     def __repr__(self) -> str:
         return f"<PolicyComparison of {self.comparison.stream.source or 'requests'}: {verdict_text(self.comparison)}>"
@@ -200,22 +200,22 @@ def compare_policies(  # noqa: PLR0913  the question, and what is assumed
     return PolicyComparison(compare(stream, tuple(chosen), num_bytes, call_cost_us=call_cost_us))
 
 
-def _has_failed(result: PolicyResult, request: int) -> bool:
+def _policy_has_failed(result: PolicyResult, request: int) -> bool:
     return result.failed_request is not None and result.failed_request <= request
 
 
-def _role(result: PolicyResult) -> str:
+def _policy_role(result: PolicyResult) -> str:
     """What a row is, where it is no policy like the others."""
     return result.role if result.is_allocator else {"bound": "lower bound"}.get(result.kind, result.kind)
 
 
-def _compared(result: PolicyResult, comparison: Comparison) -> "ComparedPolicy":
+def _compared_policy(result: PolicyResult, comparison: Comparison) -> "ComparedPolicy":
     from bfcviz.figures.policy_comparison import ComparedPolicy  # noqa: PLC0415  needs plotly
 
     outcome = result.outcome
     if outcome is None:
         none = np.zeros(0, np.uint64)
-        return ComparedPolicy(result.name, none, none, message=result.message, role=_role(result))
+        return ComparedPolicy(result.name, none, none, message=result.message, role=_policy_role(result))
     stream, calls = comparison.stream, sum(outcome.driver_calls)
     at = int(outcome.in_use.argmax()) if outcome.served else None
     failed, free = result.failed_request, result.free_at_peak
@@ -229,7 +229,7 @@ def _compared(result: PolicyResult, comparison: Comparison) -> "ComparedPolicy":
         failed_size=0 if failed is None else int(stream.rows["size"][failed]),
         driver_calls=calls if result.is_allocator else None,
         stall_s=calls * comparison.call_cost_us / 1e6,
-        role=_role(result),
+        role=_policy_role(result),
         is_allocator=result.is_allocator,
         is_compared=is_compared(result.name) is not False,
     )

@@ -104,28 +104,28 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
                 result = yield
                 gc.collect()  # what only cycles hold is no leak
         except BaseException:
-            _keep(item, watched)
+            _save_failed_test_traces(item, watched)
             raise
         used = memory_use(watched.traces)
         item.user_properties.append((_PROPERTY, asdict(used)))
-        broken = [line for each in marks for line in _broken(each, used, watched)]
+        broken = [line for each in marks for line in _broken_test_mark_lines(each, used, watched)]
         if broken:
-            pytest.fail("\n".join([*broken, *_keep(item, watched)]), pytrace=False)
+            pytest.fail("\n".join([*broken, *_save_failed_test_traces(item, watched)]), pytrace=False)
         return result
 
 
-def _broken(mark: pytest.Mark, used: MemoryUse, watched: "Watch") -> Iterator[str]:
+def _broken_test_mark_lines(mark: pytest.Mark, used: MemoryUse, watched: "Watch") -> Iterator[str]:
     """How a test broke a mark, with its numbers."""
     from bfcviz.units import format_bytes, parse_bytes  # noqa: PLC0415
 
     if mark.name == "bfc_limit":
-        most = parse_bytes(_argument(mark), "bfc_limit")
+        most = parse_bytes(_test_mark_argument(mark), "bfc_limit")
         if used.peak > most:
             yield (
                 f"bfc_limit: {used.heap} had {format_bytes(used.peak)} in use at its peak, the mark allows "
                 f"{format_bytes(most)}"
             )
-            yield from _holders(watched, used.heap)
+            yield from _test_holder_lines(watched, used.heap)
     elif mark.name == "bfc_no_leaks":
         most = parse_bytes(mark.kwargs.get("most", mark.args[0] if mark.args else 0), "bfc_no_leaks")
         if used.leaked > most:
@@ -133,30 +133,30 @@ def _broken(mark: pytest.Mark, used: MemoryUse, watched: "Watch") -> Iterator[st
                 f"bfc_no_leaks: {format_bytes(used.leaked)} that the test allocated are in use at its end, the mark "
                 f"allows {format_bytes(most)}"
             )
-            yield from _leaked(watched)
+            yield from _test_leak_lines(watched)
     elif mark.name == "bfc_fragmentation":
-        if used.fragmentation > (most_in_pieces := float(_argument(mark))):
+        if used.fragmentation > (most_in_pieces := float(_test_mark_argument(mark))):
             yield (
                 f"bfc_fragmentation: at the peak of {used.heap} {used.fragmentation:.0%} of the free memory were not "
                 f"in the largest free chunk, the mark allows {most_in_pieces:.0%}"
             )
     elif mark.name == "bfc_fits_in":
-        yield from _too_small(mark, watched)
+        yield from _test_not_fitting_lines(mark, watched)
 
 
-def _argument(mark: pytest.Mark) -> Any:
+def _test_mark_argument(mark: pytest.Mark) -> Any:
     if not mark.args:
         pytest.fail(f"the mark lacks its argument: {MARKS[mark.name]}", pytrace=False)
     return mark.args[0]
 
 
-def _too_small(mark: pytest.Mark, watched: "Watch") -> Iterator[str]:
+def _test_not_fitting_lines(mark: pytest.Mark, watched: "Watch") -> Iterator[str]:
     from bfcviz.units import format_bytes  # noqa: PLC0415
     from bfcviz.whatif.replay import replay  # noqa: PLC0415
 
     policy = mark.kwargs.get("policy", "bfc")
     for trace in watched.traces:
-        outcome = replay(trace, policy, _argument(mark), stop_at_failure=True)
+        outcome = replay(trace, policy, _test_mark_argument(mark), stop_at_failure=True)
         if not outcome.fits:
             yield (
                 f"bfc_fits_in: under {outcome.policy} the requests of {trace.origin.pools[0].name} do not fit "
@@ -164,28 +164,31 @@ def _too_small(mark: pytest.Mark, watched: "Watch") -> Iterator[str]:
             )
 
 
-def _holders(watched: "Watch", heap: str) -> Iterator[str]:
+def _test_holder_lines(watched: "Watch", heap: str) -> Iterator[str]:
     """Who held the heap at its peak."""
     from bfcviz.watching.reports import report  # noqa: PLC0415
 
     for trace in watched.traces:
         if trace.origin.pools[0].name == heap:
             yield from map(
-                _line, ((each.num_bytes, each.name) for each in report(trace).holders[:_MOST_NAMES])
+                _test_report_line,
+                ((each.num_bytes, each.name) for each in report(trace).holders[:_MOST_NAMES]),
             )
 
 
-def _leaked(watched: "Watch") -> Iterator[str]:
+def _test_leak_lines(watched: "Watch") -> Iterator[str]:
     from bfcviz.analysis.leaks import leaks  # noqa: PLC0415
 
     for trace in watched.traces:
         found = leaks(trace, by="stack") if len(trace) else None
         if found is not None:
             places = [name.rpartition(" > ")[2] for name in found.names]  # the innermost call
-            yield from map(_line, list(zip(found.rows["bytes"].tolist(), places, strict=True))[:_MOST_NAMES])
+            yield from map(
+                _test_report_line, list(zip(found.rows["bytes"].tolist(), places, strict=True))[:_MOST_NAMES]
+            )
 
 
-def _line(row: tuple[int, str]) -> str:
+def _test_report_line(row: tuple[int, str]) -> str:
     from bfcviz.terminal import printable  # noqa: PLC0415
     from bfcviz.units import format_bytes  # noqa: PLC0415
 
@@ -193,7 +196,7 @@ def _line(row: tuple[int, str]) -> str:
     return f"  {format_bytes(size):>12}  {printable(name)}"
 
 
-def _keep(item: pytest.Item, watched: "Watch") -> list[str]:
+def _save_failed_test_traces(item: pytest.Item, watched: "Watch") -> list[str]:
     """Save the traces of a failed test; where they are."""
     folder = item.config.getoption("bfc_traces")
     lines = []
@@ -280,7 +283,7 @@ class _Results:
             text = json.dumps({name: asdict(used) for name, used in sorted(self._used.items())}, indent=1)
             Path(saved).write_text(text + "\n")
         if (base := option("bfc_compare")) is not None:
-            self._more = list(self._increases(_read(Path(base)), option("bfc_tolerance")))
+            self._more = list(self._increases(_read_saved_test_results(Path(base)), option("bfc_tolerance")))
             if self._more and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -315,7 +318,7 @@ class _Results:
                 terminalreporter.line(line)
 
 
-def _read(path: Path) -> dict[str, MemoryUse]:
+def _read_saved_test_results(path: Path) -> dict[str, MemoryUse]:
     """The results that an earlier run saved.
 
     Raises:

@@ -62,7 +62,7 @@ class Moment(NamedTuple):
 def moment(heap: Heap) -> Moment:
     """Read the whole heap between two events."""
     chunks, all_regions, (step, *numbers) = queries.read_moment(heap)
-    return Moment(step, _chunks(chunks), _regions(all_regions), *numbers)
+    return Moment(step, _memory_map_chunks(chunks), _memory_map_regions(all_regions), *numbers)
 
 
 class HeapTables(NamedTuple):
@@ -87,21 +87,25 @@ def heap_tables(heap: Heap) -> HeapTables:
     chunks, all_regions, binned, found, totals = queries.read_tables(heap)
     rows = [(size, address, handle) for size, address, handle in binned.tolist()]
     return HeapTables(
-        _chunks(chunks), _regions(all_regions), rows, found.tolist(), queries.stats_of(heap, totals)
+        _memory_map_chunks(chunks),
+        _memory_map_regions(all_regions),
+        rows,
+        found.tolist(),
+        queries.stats_of(heap, totals),
     )
 
 
 def memory_map(heap: Heap) -> NDArray[np.void]:
     """Every chunk in address order, region by region."""
-    return _chunks(queries.read_chunks(heap))
+    return _memory_map_chunks(queries.read_chunks(heap))
 
 
 def regions(heap: Heap) -> NDArray[np.void]:
     """Every region in address order."""
-    return _regions(queries.read_regions(heap))
+    return _memory_map_regions(queries.read_regions(heap))
 
 
-def _chunks(rows: NDArray[np.uint64]) -> NDArray[np.void]:
+def _memory_map_chunks(rows: NDArray[np.uint64]) -> NDArray[np.void]:
     chunks = np.empty(len(rows), MEMORY_MAP)
     for column, name in enumerate(MEMORY_MAP.names or ()):
         chunks[name] = rows[:, column]
@@ -109,7 +113,7 @@ def _chunks(rows: NDArray[np.uint64]) -> NDArray[np.void]:
     return chunks
 
 
-def _regions(rows: NDArray[np.uint64]) -> NDArray[np.void]:
+def _memory_map_regions(rows: NDArray[np.uint64]) -> NDArray[np.void]:
     table = np.empty(len(rows), REGION)
     for column, name in enumerate(REGION.names or ()):
         table[name] = rows[:, column]
@@ -124,7 +128,7 @@ def occupancy(chunks: NDArray[np.void], all_regions: NDArray[np.void]) -> str:
     total = int(all_regions["size"].sum())
     if total == 0:
         return "<allocator contains no memory>"
-    starts = dict(zip(all_regions["slot"].tolist(), _offsets(all_regions), strict=True))
+    starts = dict(zip(all_regions["slot"].tolist(), _memory_map_offsets(all_regions), strict=True))
     strip = ["_"] * STRIP
     for chunk in chunks[chunks["in_use"]]:
         offset = int(chunk["address"]) + starts[int(chunk["region"])]
@@ -136,7 +140,7 @@ def occupancy(chunks: NDArray[np.void], all_regions: NDArray[np.void]) -> str:
     return "".join(strip)
 
 
-def _offsets(all_regions: NDArray[np.void]) -> list[int]:
+def _memory_map_offsets(all_regions: NDArray[np.void]) -> list[int]:
     """For each region, the number to add to its addresses when the regions are laid end to end."""
     sizes = [int(size) for size in all_regions["size"]]
     return [sum(sizes[:i]) - int(region["address"]) for i, region in enumerate(all_regions)]

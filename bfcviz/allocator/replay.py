@@ -83,14 +83,14 @@ class Replay:
     def __post_init__(self) -> None:
         n = len(self.operations)
         ops = self.operations
-        slot, blocks = _numbered(np.asarray(_column("id", ops.id, np.int64, n)))
+        slot, blocks = _numbered_replay_ids(np.asarray(_replay_column("id", ops.id, np.int64, n)))
         columns = [
             ("kind", ops.kind, np.uint8), ("slot", slot, np.int64), ("size", ops.size, np.int64),
             ("alignment", ops.alignment, np.int64), ("freed_before", ops.freed_before, np.int64),
             ("time", 0 if ops.time is None else ops.time, np.int64), ("label", ops.label, np.uint32),
             ("thread", ops.thread, np.uint16), ("stream", ops.stream, np.uint16),
         ]  # fmt: skip
-        self._columns = [_column(name, values, dtype, n) for name, values, dtype in columns]
+        self._columns = [_replay_column(name, values, dtype, n) for name, values, dtype in columns]
         self._live = np.zeros(blocks, np.uint64)
         self.result = Replayed(*(np.zeros(n, np.uint64) for _ in range(6)))
 
@@ -114,7 +114,7 @@ class Replay:
         return self.result
 
 
-def _numbered(ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+def _numbered_replay_ids(ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
     """A number from 0 on for each id, and how many there are (at least 1)."""
     n = len(ids)
     if not n or (ids.min() >= 0 and ids.max() < n):  # they are such numbers already
@@ -123,7 +123,7 @@ def _numbered(ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
     return slot.reshape(-1), len(names)
 
 
-def _shaped(name: str, values: ArrayLike, n: int) -> NDArray[Any]:
+def _shaped_replay_column(name: str, values: ArrayLike, n: int) -> NDArray[Any]:
     array = np.asarray(values)
     if array.ndim and array.shape != (n,):
         raise InvalidRequest(
@@ -132,15 +132,15 @@ def _shaped(name: str, values: ArrayLike, n: int) -> NDArray[Any]:
     return array
 
 
-def _column(name: str, values: ArrayLike, dtype: Any, n: int) -> Any:
-    array = _shaped(name, values, n)
+def _replay_column(name: str, values: ArrayLike, dtype: Any, n: int) -> Any:
+    array = _shaped_replay_column(name, values, n)
     if array.size:
-        _check_range(name, array, dtype)
+        _check_replay_column_range(name, array, dtype)
     column = np.ascontiguousarray(np.broadcast_to(array.astype(dtype), (n,)))
     return column if native.is_compiled() else column.tolist()  # NumPy's scalars wrap around, Python's do not
 
 
-def _check_range(name: str, array: Any, dtype: Any) -> None:
+def _check_replay_column_range(name: str, array: Any, dtype: Any) -> None:
     if array.dtype.kind not in "biu":
         raise InvalidRequest(f"column {name!r} holds {array.dtype}; give integers")
     low = int(np.iinfo(dtype).min) if name in ("id", "time") else 0

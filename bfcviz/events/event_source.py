@@ -36,11 +36,11 @@ def first_fault(events: Events, start: int, num_pools: int) -> Fault | None:
     Checks the fields that readers use as indices (`seq`, `kind`, `pool`, `bin`), in a few passes over arrays: about
     1 ms for 131,072 events. The model checks whether the events fit each other.
     """
-    bad = _wrong_places(events, start) | wrong_fields(events, num_pools)
+    bad = _misnumbered_events(events, start) | wrong_fields(events, num_pools)
     if not bad.any():
         return None
     index = int(bad.argmax())
-    return Fault(start + index, _why(events[index], start + index, num_pools))
+    return Fault(start + index, _event_fault_text(events[index], start + index, num_pools))
 
 
 def wrong_fields(events: Events, num_pools: int) -> NDArray[np.bool_]:
@@ -70,12 +70,12 @@ def forget_unknown_labels(events: Events, num_labels: int) -> None:
     events["label"][events["label"] >= num_labels] = 0
 
 
-def _wrong_places(events: Events, start: int) -> NDArray[np.bool_]:
+def _misnumbered_events(events: Events, start: int) -> NDArray[np.bool_]:
     wrong: NDArray[np.bool_] = events["seq"] != np.arange(start, start + len(events), dtype=np.uint64)
     return wrong
 
 
-def _why(record: np.void, event: int, num_pools: int) -> str:
+def _event_fault_text(record: np.void, event: int, num_pools: int) -> str:
     if record["kind"] == 0:
         return "is empty"
     if record["seq"] != event:

@@ -69,7 +69,7 @@ class Labels:
 
         0 if a finalizer or a signal handler calls it while this thread interns another label.
         """
-        key = _key(name, details)
+        key = _label_key(name, details)
         ids = self._ids
         if ids is not None and (known := ids.get(key)) is not None:
             return known
@@ -84,7 +84,7 @@ class Labels:
                 without_surrogates(name),
                 {without_surrogates(k): without_surrogates(str(v)) for k, v in details.items()},
             )
-            clean_key = _key(name, details)
+            clean_key = _label_key(name, details)
             number = ids.get(clean_key)
             if number is None:
                 number = self._append(name, details, clean_key)
@@ -107,7 +107,7 @@ class Labels:
                 return
             self.error = None
             for number in range(1, len(self._names)):
-                line = _line(number, self._names[number], self._details[number])
+                line = _label_line(number, self._names[number], self._details[number])
                 self._write(file, line, place)
                 place += len(line)
             self._place = place
@@ -135,8 +135,8 @@ class Labels:
         if type(number) is not int or not 0 < number <= len(self._names) + most_missing:
             raise ValueError(f"is not label {len(self._names)}")
         name = entry.get("name")
-        _expect_texts((name,), "name")
-        details = _checked_details(entry["details"]) if "details" in entry else NO_DETAILS
+        _expect_label_texts((name,), "name")
+        details = _checked_label_details(entry["details"]) if "details" in entry else NO_DETAILS
         with self._lock:
             self._ids = None
             missing = max(number - len(self._names), 0)
@@ -176,7 +176,7 @@ class Labels:
         table = loads(text, most)
         if not isinstance(table, dict) or not isinstance(names := table.get("names"), list):
             raise ValueError("is not a table of labels")
-        _expect_texts(names, "name")
+        _expect_label_texts(names, "name")
         if not names or names[0] != "":
             raise ValueError("label 0 is not the empty label")
         details = table.get("details")
@@ -190,14 +190,14 @@ class Labels:
             place = int(number[:11]) if number.isdecimal() else 0
             if not 0 < place < len(names):
                 raise ValueError(f"has details of label {number[:20]!r}, of {len(names)} labels")
-            labels._details[place] = _checked_details(entry)
+            labels._details[place] = _checked_label_details(entry)
         return labels
 
     def _index(self) -> dict[object, int]:
         if self._ids is None:
             # Not strict: an interrupted append may have stored details without a name.
             pairs = zip(self._names, self._details, strict=False)
-            self._ids = {_key(name, details): number for number, (name, details) in enumerate(pairs)}
+            self._ids = {_label_key(name, details): number for number, (name, details) in enumerate(pairs)}
         return self._ids
 
     def _append(self, name: str, details: Mapping[str, str], key: object) -> int:
@@ -207,7 +207,7 @@ class Labels:
             raise TraceError(f"a trace holds at most {MAX_LABELS} labels: use names with less detail")
         if self.error is not None and self._file is not None:
             return 0
-        line = None if self._file is None else _line(number, name, details)
+        line = None if self._file is None else _label_line(number, name, details)
         kept = MappingProxyType(details) if details else NO_DETAILS
         self._pending = (number, name, kept, key, line, self._place)
         return self._finish()
@@ -256,7 +256,7 @@ class Labels:
 _ENCODER = json.JSONEncoder(separators=(",", ":"))  # created once: json.dumps would create one for each label
 
 
-def _line(number: int, name: str, details: Mapping[str, str]) -> bytes:
+def _label_line(number: int, name: str, details: Mapping[str, str]) -> bytes:
     entry: dict[str, Any] = {"id": number, "name": name}
     if details:
         entry["details"] = dict(details)
@@ -266,7 +266,7 @@ def _line(number: int, name: str, details: Mapping[str, str]) -> bytes:
     return line
 
 
-def _key(name: str, details: Mapping[str, str]) -> object:
+def _label_key(name: str, details: Mapping[str, str]) -> object:
     return (name, *sorted(details.items())) if details else name
 
 
@@ -275,7 +275,7 @@ def without_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def _expect_texts(values: Sequence[object], what: str) -> None:
+def _expect_label_texts(values: Sequence[object], what: str) -> None:
     try:
         together = "".join(values)  # type: ignore[arg-type]
     except TypeError as error:
@@ -286,8 +286,8 @@ def _expect_texts(values: Sequence[object], what: str) -> None:
         raise ValueError(f"has a {what} with a lone surrogate ({error.reason})") from error
 
 
-def _checked_details(entry: object) -> Mapping[str, str]:
+def _checked_label_details(entry: object) -> Mapping[str, str]:
     if not isinstance(entry, dict):
         raise ValueError("has details that are not an object")
-    _expect_texts([*entry, *entry.values()], "detail")
+    _expect_label_texts([*entry, *entry.values()], "detail")
     return entry

@@ -158,10 +158,10 @@ def recorded_failures(details: Mapping[str, object]) -> list[RecordedFailure]:
     entries = details.get("failures", [])
     if not isinstance(entries, list):
         raise ValueError("has failures that are not a list")
-    return [_failure(entry) for entry in entries]
+    return [_origin_failure(entry) for entry in entries]
 
 
-def _failure(entry: object) -> RecordedFailure:
+def _origin_failure(entry: object) -> RecordedFailure:
     if not isinstance(entry, dict):
         raise ValueError("has a failure that is not an object")
     try:
@@ -187,16 +187,16 @@ def check_details(details: Mapping[str, object], pools: int, *, guessed: bool) -
     Raises:
         ValueError: one of them has a wrong type, is out of range, or has more heaps than the trace.
     """
-    for entry in _entries(details, "facts", pools):
+    for entry in _origin_pool_entries(details, "facts", pools):
         for name, value in entry.items():
-            if not _is_fact(name, value):
+            if not _is_origin_fact(name, value):
                 raise ValueError(f"has an impossible fact {name[:40]!r}: {str(value)[:40]}")
         if entry and not guessed and details.get("history") != STATE_ONLY:
             raise ValueError("has facts beside the events, but the events are complete")
-    for entry in _entries(details, "checks", pools):
-        _check_check(entry)
-    for entry in _entries(details, "totals", pools):
-        if not all(_is_count(value) for value in entry.values()):
+    for entry in _origin_pool_entries(details, "checks", pools):
+        _check_origin_checks(entry)
+    for entry in _origin_pool_entries(details, "totals", pools):
+        if not all(_is_origin_count(value) for value in entry.values()):
             raise ValueError("has totals that are not numbers")
     recorded_failures(details)
     threads = details.get("threads", {})
@@ -214,10 +214,10 @@ PROCESS_PEAK: Final = "process_peak_bytes"
 def process_peak(details: Mapping[str, object]) -> int | None:
     """The most memory that the recorded process had at once, in bytes; None: not recorded."""
     value = details.get(PROCESS_PEAK)
-    return value if _is_count(value) and isinstance(value, int) else None
+    return value if _is_origin_count(value) and isinstance(value, int) else None
 
 
-def _entries(details: Mapping[str, object], name: str, pools: int) -> list[dict[str, object]]:
+def _origin_pool_entries(details: Mapping[str, object], name: str, pools: int) -> list[dict[str, object]]:
     """The list with one object per pool; empty if missing."""
     entries = details.get(name, [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
@@ -227,30 +227,30 @@ def _entries(details: Mapping[str, object], name: str, pools: int) -> list[dict[
     return entries
 
 
-def _is_fact(name: str, value: object) -> bool:
+def _is_origin_fact(name: str, value: object) -> bool:
     if value is None:
         return True
     if name == _FRACTION:
         return type(value) in (int, float) and 0 <= value <= 1  # type: ignore[operator]
-    return _is_count(value)
+    return _is_origin_count(value)
 
 
-def _is_count(value: object) -> bool:
+def _is_origin_count(value: object) -> bool:
     return type(value) is int and 0 <= value < _MAX_NUMBER
 
 
-def _check_check(entry: Mapping[str, object]) -> None:
+def _check_origin_checks(entry: Mapping[str, object]) -> None:
     if "checked" not in entry:
         return
-    if not _is_count(entry["checked"]) or not _is_count(entry.get("differing")):
+    if not _is_origin_count(entry["checked"]) or not _is_origin_count(entry.get("differing")):
         raise ValueError("has checks without the numbers of compared and differing requests")
     if not isinstance(entry.get("pool"), str):
         raise ValueError("has checks of a heap without a name")
 
 
 _CHECKS: Final[dict[object, Callable[[Any], bool]]] = {
-    int: _is_count,
-    int | None: lambda value: value is None or _is_count(value),
+    int: _is_origin_count,
+    int | None: lambda value: value is None or _is_origin_count(value),
     bool: lambda value: type(value) is bool,
     str: lambda value: isinstance(value, str) and len(value) <= _MAX_TEXT,
 }
@@ -348,7 +348,7 @@ class Origin:
         pools = [{"name": p.name, "bytes_limit": p.limit, "options": dict(p.options)} for p in self.pools]
         origin = {"bfcviz": VERSION, **vars(self), "pools": pools, "details": dict(self.details), **more}
         try:
-            text = json.dumps(origin, indent=1, allow_nan=False, default=_plain)
+            text = json.dumps(origin, indent=1, allow_nan=False, default=_plain_origin_value)
         except (TypeError, ValueError, RecursionError) as error:
             raise TraceError(f"options and details of an origin must be JSON values: {error}") from error
         if len(text) > MAX_ORIGIN_BYTES:
@@ -368,17 +368,17 @@ def origin_from_json(text: bytes) -> tuple[Origin, dict[str, object]]:
     if entry["bfcviz"] != VERSION:
         raise ValueError(f"is of version {str(entry['bfcviz'])[:20]}; this bfcviz reads version {VERSION}")
     entry.pop("bfcviz")
-    pools = _get(entry, "pools", list)
-    reasons = _get(entry, "reasons", list)
+    pools = _take_origin_entry(entry, "pools", list)
+    reasons = _take_origin_entry(entry, "reasons", list)
     if not 0 < len(pools) <= MAX_POOLS or not all(isinstance(reason, str) for reason in reasons):
         raise ValueError("has a wrong list of pools or reasons")
     origin = Origin(
-        format=_get(entry, "format", str),
-        source=_get(entry, "source", str),
-        status=Status(_get(entry, "status", str)),
+        format=_take_origin_entry(entry, "format", str),
+        source=_take_origin_entry(entry, "source", str),
+        status=Status(_take_origin_entry(entry, "status", str)),
         reasons=tuple(reasons),
-        pools=tuple(_pool(pool) for pool in pools),
-        details=_get(entry, "details", dict),
+        pools=tuple(_origin_pool(pool) for pool in pools),
+        details=_take_origin_entry(entry, "details", dict),
     )
     check_details(origin.details, len(pools), guessed=origin.status is not Status.COMPLETE)
     return origin, entry
@@ -390,26 +390,26 @@ def _whole_characters(entry: object) -> object:
     return entry if plain.isascii() else loads(plain.encode("utf-8", "replace"))
 
 
-def _pool(entry: object) -> Pool:
+def _origin_pool(entry: object) -> Pool:
     if not isinstance(entry, dict):
         raise ValueError("has a pool that is not an object")
     limit = entry.get("bytes_limit")
     if limit is not None and (type(limit) is not int or not 0 <= limit < 1 << 63):
         raise ValueError("has a pool whose bytes_limit is not a number of bytes")
-    options = _get(entry, "options", dict)
+    options = _take_origin_entry(entry, "options", dict)
     fraction = options.get("fragmentation_fraction", 0.0)
     if type(fraction) not in (int, float) or not 0 <= fraction <= 1:
         raise ValueError("has a pool whose fragmentation_fraction is not a number from 0 to 1")
-    return Pool(_get(entry, "name", str), limit, options)
+    return Pool(_take_origin_entry(entry, "name", str), limit, options)
 
 
-def _get(entry: dict[str, object], key: str, kind: type[T]) -> T:
+def _take_origin_entry(entry: dict[str, object], key: str, kind: type[T]) -> T:
     value = entry.pop(key, None)
     if not isinstance(value, kind):
         raise ValueError(f"has no {key}, or one of a wrong type")
     return value
 
 
-def _plain(value: object) -> object:
+def _plain_origin_value(value: object) -> object:
     """NumPy scalars as Python numbers; all other objects as text."""
     return value.item() if hasattr(value, "item") else str(value)

@@ -90,13 +90,13 @@ def read_samples(folder: Path, started_ns: object) -> dict[str, Any]:
         data = file.read(_MOST_BYTES)
     rows = np.frombuffer(data, _SAMPLE, len(data) // _SAMPLE.itemsize)
     rows = rows[rows["time_ns"] >= 0]
-    times, num_bytes = _thinned(rows["time_ns"] - np.int64(started_ns), rows["resident_bytes"])
+    times, num_bytes = _thinned_process_memory(rows["time_ns"] - np.int64(started_ns), rows["resident_bytes"])
     if not len(times) or (np.diff(times) < 0).any():  # the calendar was set back
         return {}
     return {PROCESS_MEMORY: {"time_ns": times.tolist(), "resident_bytes": num_bytes.tolist()}}
 
 
-def _thinned(
+def _thinned_process_memory(
     times: NDArray[np.int64], num_bytes: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
     if len(times) <= MOST_SAMPLES:

@@ -21,22 +21,22 @@ def taken(table: Rows, which: NDArray[np.bool_] | NDArray[np.intp]) -> Rows:
 
 def copied(table: Rows) -> Rows:
     """A copy of all rows, contiguous in memory."""
-    if _small(table):
-        return np.frombuffer(bytearray(_bytes(table)), table.dtype)
+    if _is_small_row_copy(table):
+        return np.frombuffer(bytearray(_row_bytes(table)), table.dtype)
     return whole(table).copy().view(table.dtype)
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
     """A copy of the rows of one or more tables of one dtype, concatenated."""
-    if all(map(_small, parts)) and sum(part.nbytes for part in parts) <= _SMALL:
-        return np.frombuffer(bytearray().join(map(_bytes, parts)), parts[0].dtype)
+    if all(map(_is_small_row_copy, parts)) and sum(part.nbytes for part in parts) <= _SMALL:
+        return np.frombuffer(bytearray().join(map(_row_bytes, parts)), parts[0].dtype)
     return np.concatenate([whole(part) for part in parts]).view(parts[0].dtype)
 
 
 def move(table: Rows, into: Rows) -> None:
     """Copy the rows of `table` over the rows of `into`, of the same dtype and length."""
-    if _small(table) and _small(into):
-        _bytes(into)[:] = _bytes(table)
+    if _is_small_row_copy(table) and _is_small_row_copy(into):
+        _row_bytes(into)[:] = _row_bytes(table)
     else:
         whole(into)[:] = whole(table)
 
@@ -44,10 +44,10 @@ def move(table: Rows, into: Rows) -> None:
 _SMALL = 1 << 20  # bytes; such a copy takes 0.1 ms
 
 
-def _small(table: Rows) -> bool:
+def _is_small_row_copy(table: Rows) -> bool:
     """Whether to copy under the interpreter's lock: NumPy releases it, and then waits for it beside a busy thread."""
     return table.nbytes <= _SMALL and table.flags.c_contiguous
 
 
-def _bytes(table: Rows) -> memoryview:
+def _row_bytes(table: Rows) -> memoryview:
     return table.view(np.uint8).data

@@ -80,7 +80,7 @@ class Trace(Answer):
         with reading(path):
             if not path.exists():
                 raise FileError(path, "", "does not exist")
-            source: Source = FolderSource(path) if path.is_dir() else _file_source(path)
+            source: Source = FolderSource(path) if path.is_dir() else _trace_file_source(path)
         if check:
             source.cut_at_damage()
         return cls(source)
@@ -140,7 +140,7 @@ class Trace(Answer):
         start, stop = operator.index(start), operator.index(stop)
         if not self.first <= start <= stop <= len(self):
             raise TraceError(
-                f"events [{start}, {stop}) were requested from a trace {_extent(self.first, len(self))}"
+                f"events [{start}, {stop}) were requested from a trace {_trace_extent_text(self.first, len(self))}"
             )
         return self.source.read(start, stop)
 
@@ -213,7 +213,8 @@ class Trace(Answer):
             return path
         if self.first:
             raise TraceError(
-                f"cannot save a trace {_extent(self.first, len(self))}; record the heap to a folder to keep all events"
+                f"cannot save a trace {_trace_extent_text(self.first, len(self))} as Parquet: it would begin without its "
+                "keyframe; save it as .bfc"
             )
         if path.suffix != ".parquet":
             raise FileError(
@@ -253,7 +254,7 @@ class Trace(Answer):
         return frame
 
 
-def _file_source(path: Path) -> Source:
+def _trace_file_source(path: Path) -> Source:
     with open_regular(path) as file:
         head = file.read(len(MAGIC))
     if head == MAGIC:
@@ -263,5 +264,5 @@ def _file_source(path: Path) -> Source:
     return ParquetSource(path)
 
 
-def _extent(first: int, length: int) -> str:
+def _trace_extent_text(first: int, length: int) -> str:
     return f"that keeps only events {first} to {length - 1}" if first else f"of {length} events"

@@ -555,23 +555,24 @@ def page() -> str:
         lines += [f"### {framework}", ""]
         for entry in TABLES:
             if entry.framework == framework:
-                lines += _section(entry)
+                lines += _message_section(entry)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _section(entry: Message) -> list[str]:
-    begins = " or ".join(f"`{_shown(text)}`" for text in entry.begins[:3])
+def _message_section(entry: Message) -> list[str]:
+    begins = " or ".join(f"`{_message_text(text)}`" for text in entry.begins[:3])
     lines = [f"**{begins}** ({entry.source}). {entry.means}", ""]
     if entry.numbers:
         lines += ["| number | what it counts | name in `--json` |", "| --- | --- | --- |"]
         lines += [
-            f"| `{_shown(number.texts[0])}` | {number.counts} | `{number.name}` |" for number in entry.numbers
+            f"| `{_message_text(number.texts[0])}` | {number.counts} | `{number.name}` |"
+            for number in entry.numbers
         ]
         lines.append("")
     return lines
 
 
-def _shown(text: str) -> str:
+def _message_text(text: str) -> str:
     """A template as a person reads it."""
     for place in ("{size}", "{number}", "{skip}", "{word}"):
         text = text.replace(place, "...")

@@ -71,11 +71,11 @@ def as_tensorflow(text: str) -> str:
     """The lines of an arena's log as TensorFlow's allocator writes them; other text is returned as it is."""
     if "bfc_arena.cc:" not in text:
         return text
-    text = _PREFIX.sub(_prefix, text)
+    text = _PREFIX.sub(_onnx_prefix_as_tensorflow, text)
     return _HEADER.sub(rf"Allocator ({NAME}) ran out of memory trying to allocate \1B", text)
 
 
-def _prefix(found: re.Match[str]) -> str:
+def _onnx_prefix_as_tensorflow(found: re.Match[str]) -> str:
     clock = found["clock"].ljust(15, "0")
     return f"{found['date']} {clock}: I {SOURCE}:{found['line']}] "
 

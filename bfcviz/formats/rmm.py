@@ -128,15 +128,15 @@ class LogLines:
             raise ValueError(f"there is no action {entry['action'][:40]!r}")
         return RmmRequest(
             action,
-            _time(entry["time"]),
-            _number(entry["pointer"]) if "pointer" in entry else -1,
-            _size(entry["size"]),
-            _number(entry["stream"]),
+            _rmm_log_time(entry["time"]),
+            _rmm_log_pointer(entry["pointer"]) if "pointer" in entry else -1,
+            _rmm_log_number(entry["size"]),
+            _rmm_log_pointer(entry["stream"]),
             entry.get("thread", ""),
             ":" in entry["time"],
-            _size(entry["device"]) if "device" in entry else None,
-            _size(entry.get("free memory", "0")),
-            _size(entry.get("total memory", "0")),
+            _rmm_log_number(entry["device"]) if "device" in entry else None,
+            _rmm_log_number(entry.get("free memory", "0")),
+            _rmm_log_number(entry.get("total memory", "0")),
             entry.get("location", ""),
         )
 
@@ -164,10 +164,10 @@ class DayCount:
         return time_of_day + self._midnights * _DAY_NS
 
 
-def _time(text: str) -> int:
+def _rmm_log_time(text: str) -> int:
     """Nanoseconds: of the day, from `16:53:04.281065` or `16:53:04:281065`; or from seconds, `1582062034.281065`."""
     if ":" not in text:
-        return _seconds(text)
+        return _rmm_log_seconds(text)
     hours, minutes, rest = text.split(":", 2)
     seconds, _, fraction = rest.replace(".", ":").partition(":")
     fraction_ns = int((fraction or "0").ljust(9, "0")[:9])
@@ -177,7 +177,7 @@ def _time(text: str) -> int:
     return found
 
 
-def _seconds(text: str) -> int:
+def _rmm_log_seconds(text: str) -> int:
     seconds = float(text)
     if not isfinite(seconds) or not 0 <= seconds < _MAX_SECONDS:
         raise ValueError(f"{text[:40]} seconds are no time")
@@ -187,18 +187,18 @@ def _seconds(text: str) -> int:
     return round(seconds * _NS)
 
 
-def _number(text: str) -> int:
+def _rmm_log_pointer(text: str) -> int:
     """A pointer or stream: `0x7f00`, `7f00`, `32512`, `(nil)`."""
     if text.lower() in ("(nil)", "nil", "null", "nullptr"):
         return 0
     match = _HEXADECIMAL.fullmatch(text)
-    found = int(match[1] or match[2], 16) if match else _size(text)
+    found = int(match[1] or match[2], 16) if match else _rmm_log_number(text)
     if found >= _HALF_SPACE:
         raise ValueError(f"{text[:40]} is no address")
     return found
 
 
-def _size(text: str) -> int:
+def _rmm_log_number(text: str) -> int:
     if not text.isdigit() or len(text) > 19 or (found := int(text)) >= _HALF_SPACE:
         raise ValueError(f"{text[:40]} is no number")
     return found

@@ -151,13 +151,13 @@ def files_of_windows(folder: Path) -> list[Path]:
     for window in whole_windows(folder):
         inside = sorted(window.rglob("*"), reverse=True)
         files = [path for path in inside if path.is_symlink() or not path.is_dir()]
-        if not all(_is_of_profile(path) for path in files) or not any(map(_is_profile, files)):
+        if not all(_is_of_profile(path) for path in files) or not any(map(_is_xplane_file, files)):
             return []
         found += [*inside, window]
     return found
 
 
-def _is_profile(path: Path) -> bool:
+def _is_xplane_file(path: Path) -> bool:
     return path.name.endswith(".xplane.pb")
 
 

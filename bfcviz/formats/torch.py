@@ -75,21 +75,21 @@ class Rules:
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
         """The rules in a snapshot's `allocator_settings`; PyTorch's default for each that is missing or impossible."""
-        largest = _number(settings.get("max_split_size"))
-        threshold = _number(settings.get("garbage_collection_threshold"))
+        largest = _torch_setting_number(settings.get("max_split_size"))
+        threshold = _torch_setting_number(settings.get("garbage_collection_threshold"))
         try:
             divisions = divisions_of(settings.get("roundup_power2_divisions", 0))
         except ValueError:
             divisions = ()
         # Snapshots have no fields of their own for the newest options.
         text = str(settings.get(NEW_CONF) or settings.get(CONF) or "")
-        large = _mebibytes(text, "large_segment_size_mb") or LARGE_SEGMENT
+        large = _torch_option_bytes(text, "large_segment_size_mb") or LARGE_SEGMENT
         return cls(
             settings.get("expandable_segments") is True,
             int(largest) if min(large, LEAST_MAX_SPLIT) <= largest < _NO_MAX_SPLIT else None,
             divisions,
             threshold if 0 < threshold <= 1 else 0.0,
-            _mebibytes(text, "max_non_split_rounding_mb") or None,
+            _torch_option_bytes(text, "max_non_split_rounding_mb") or None,
             large,
         )
 
@@ -200,12 +200,12 @@ def _of_list(text: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _number(value: Any) -> float:
+def _torch_setting_number(value: Any) -> float:
     """A number of a file; 0: it is none."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
 
 
-def _mebibytes(text: str, name: str) -> int:
+def _torch_option_bytes(text: str, name: str) -> int:
     """Bytes of an option in whole MiB in the text of PyTorch's variable, such as `name:64`; 0: it is not there."""
     found = re.search(rf"(?:^|[\s,]){name}\s*:\s*(\d{{1,7}})(?=[\s,]|$)", text)
     return int(found[1]) << 20 if found else 0

@@ -382,14 +382,14 @@ class Rewind:
         self._mapped: dict[int, MappedPiece] = {}
         self._starts: list[int] = []  # of `_mapped`, ascending
         for segment in segments:
-            self._add_piece(_piece_of(segment))
+            self._add_piece(_piece_of_segment(segment))
             for address, block in blocks_in_use(segment):
                 size, requested = block_sizes(block)
                 self.blocks[address] = OldBlock(size, requested, NEVER, block, segment)
         for change in changes:
             self._undo(*change)
         self.pieces = [self._mapped[start] for start in self._starts]
-        self.spans = _joined(self.pieces)
+        self.spans = _joined_segment_pieces(self.pieces)
         self._find_sizes(rules)
 
     def _undo(self, row: int, action: str, address: int, size: int, stream: int) -> None:
@@ -460,13 +460,13 @@ class Rewind:
             self.blocks[address] = block._replace(size=size)
 
 
-def _piece_of(segment: Row) -> MappedPiece:
+def _piece_of_segment(segment: Row) -> MappedPiece:
     start = segment["address"]
     grows = bool(segment.get("is_expandable"))
     return MappedPiece(start, start + segment["total_size"], NEVER, segment.get("stream", 0), grows)
 
 
-def _joined(pieces: Iterable[MappedPiece]) -> list[MappedPiece]:
+def _joined_segment_pieces(pieces: Iterable[MappedPiece]) -> list[MappedPiece]:
     """Spans that blocks may lie in: an expandable segment is one, a block never leaves another segment."""
     found: list[MappedPiece] = []
     for piece in pieces:
@@ -497,7 +497,7 @@ def rewound(segments: Sequence[Row], entries: Sequence[Row], rules: Rules) -> li
             "total_size": span.stop - span.start,
             "stream": span.stream,
             "is_expandable": span.grows,
-            "blocks": _tiled(
+            "blocks": _all_blocks_of_segment(
                 span,
                 [
                     (at, found.blocks[at])
@@ -509,7 +509,7 @@ def rewound(segments: Sequence[Row], entries: Sequence[Row], rules: Rules) -> li
     ]
 
 
-def _tiled(span: MappedPiece, blocks: Iterable[tuple[int, OldBlock]]) -> list[Row]:
+def _all_blocks_of_segment(span: MappedPiece, blocks: Iterable[tuple[int, OldBlock]]) -> list[Row]:
     """The blocks of a segment, with the free ones between them."""
     tiles: list[Row] = []
     start = span.start

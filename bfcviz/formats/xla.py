@@ -65,7 +65,7 @@ def client_settings(environment: Mapping[str, str]) -> ClientSettings:
     Raises:
         SettingError: a value that JAX refuses, or an allocator that is not a BFC heap.
     """
-    _check_allocator(environment.get(ALLOCATOR, "default").lower())
+    _check_xla_allocator(environment.get(ALLOCATOR, "default").lower())
     if environment.get(FRACTION) and environment.get(NEW_FRACTION):
         raise SettingError(
             f"{FRACTION} and {NEW_FRACTION} are set; JAX refuses both together: remove {FRACTION}, its old name"
@@ -73,14 +73,14 @@ def client_settings(environment: Mapping[str, str]) -> ClientSettings:
     name = NEW_FRACTION if environment.get(NEW_FRACTION) else FRACTION
     unified = environment.get(UNIFIED, "").lower() in ("1", "true")
     return ClientSettings(
-        _fraction(name, environment.get(name, ""), unified=unified),
+        _xla_memory_fraction(name, environment.get(name, ""), unified=unified),
         name,
         environment.get(PREALLOCATE, "") not in ("0", "false", "False"),
         unified,
     )
 
 
-def _check_allocator(kind: str) -> None:
+def _check_xla_allocator(kind: str) -> None:
     if kind in ("default", "bfc"):
         return
     if kind in _OTHERS:
@@ -92,7 +92,7 @@ def _check_allocator(kind: str) -> None:
     )
 
 
-def _fraction(name: str, text: str, *, unified: bool) -> float:
+def _xla_memory_fraction(name: str, text: str, *, unified: bool) -> float:
     if not text:
         return DEFAULT_FRACTION
     share = re.fullmatch(

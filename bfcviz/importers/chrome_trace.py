@@ -223,8 +223,8 @@ class KinetoEvents:
         if not isinstance(args, dict):
             self.left_out["memory events without numbers"] += 1
             return
-        time, num_bytes = _nanoseconds(item.get("ts")), _integer(args.get("Bytes"))
-        address = 0 if kind == Kind.OOM else _integer(args.get("Addr"))
+        time, num_bytes = _chrome_trace_nanoseconds(item.get("ts")), _chrome_trace_integer(args.get("Bytes"))
+        address = 0 if kind == Kind.OOM else _chrome_trace_integer(args.get("Addr"))
         if time is None or address is None or num_bytes is None or address + abs(num_bytes) >= _LARGEST:
             self.left_out["memory events with impossible numbers"] += 1
         elif num_bytes == 0 or (address <= 0 and kind != Kind.OOM):
@@ -235,7 +235,7 @@ class KinetoEvents:
             rows = self._rows(item, args)
             if rows is not None:
                 thread = numbers_of(self.threads, f"{item.get('pid')}/{item.get('tid')}"[:64])
-                totals = [_stated(args.get(key)) for key in ("Total Allocated", "Total Reserved")]
+                totals = [_chrome_trace_total(args.get(key)) for key in ("Total Allocated", "Total Reserved")]
                 rows.add(time, kind, address, abs(num_bytes), thread, 0, 0, *totals)
 
     def _rows(self, item: dict[str, Any], args: dict[str, Any]) -> ReportRows | None:
@@ -255,7 +255,7 @@ class KinetoEvents:
         return self.heaps[key]
 
 
-def _integer(value: object) -> int | None:
+def _chrome_trace_integer(value: object) -> int | None:
     """An integer below 2^63; some writers put them in quotes."""
     if isinstance(value, str) and len(value) < 24:
         try:
@@ -265,12 +265,12 @@ def _integer(value: object) -> int | None:
     return value if type(value) is int and abs(value) < 1 << 63 else None
 
 
-def _stated(value: object) -> int:
-    number = _integer(value)
+def _chrome_trace_total(value: object) -> int:
+    number = _chrome_trace_integer(value)
     return -1 if number is None or not 0 <= number < _LARGEST else number
 
 
-def _nanoseconds(value: object) -> int | None:
+def _chrome_trace_nanoseconds(value: object) -> int | None:
     """A time in microseconds, which may be in quotes, in nanoseconds."""
     if isinstance(value, str) and len(value) < 40:
         try:
@@ -324,7 +324,7 @@ def read_chrome_trace(path: Path) -> Trace:
         missing.insert(0, pieces.cut)
     if not found.heaps:
         raise FileError(path, "", "; ".join([_HELP, *missing, *found.reasons()]))
-    return _trace(path, found, missing)
+    return _trace_of_kineto_events(path, found, missing)
 
 
 @dataclass
@@ -337,11 +337,11 @@ class _RebuiltHeap:
     totals: dict[str, int] = field(default_factory=dict)
 
 
-def _trace(path: Path, found: KinetoEvents, missing: list[str]) -> Trace:
+def _trace_of_kineto_events(path: Path, found: KinetoEvents, missing: list[str]) -> Trace:
     labels = Labels()
     tables = {key: rows.table() for key, rows in found.heaps.items()}
     start = min(int(table["time"].min()) for table in tables.values())
-    rebuilt = {key: _rebuild(table, start, labels) for key, table in tables.items()}
+    rebuilt = {key: _rebuild_kineto_heap(table, start, labels) for key, table in tables.items()}
     events = by_time([heap.events for heap in rebuilt.values()])
     names = _pool_names(list(rebuilt))
     problems = [
@@ -367,7 +367,7 @@ def _trace(path: Path, found: KinetoEvents, missing: list[str]) -> Trace:
     return Trace.from_events(events, labels, origin)
 
 
-def _rebuild(table: Reports, start: int, labels: Labels) -> _RebuiltHeap:
+def _rebuild_kineto_heap(table: Reports, start: int, labels: Labels) -> _RebuiltHeap:
     """Replay one heap in the order of the times; they count from `start`."""
     reports = table[np.argsort(table["time"], kind="stable")]
     earlier = _allocated_earlier(reports)
@@ -393,7 +393,7 @@ def _rebuild(table: Reports, start: int, labels: Labels) -> _RebuiltHeap:
         )
     if words := history.inconsistencies.words():
         heap.problems.append(words)
-    _compare(heap, reports, sum(earlier.values()))
+    _compare_kineto_totals(heap, reports, sum(earlier.values()))
     kinds = reports["kind"]
     for name, kind in (("allocations", Kind.ALLOCATE), ("frees", Kind.FREE), ("failures", Kind.OOM)):
         heap.totals[name] = int((kinds == kind).sum())
@@ -413,12 +413,12 @@ def _allocated_earlier(reports: Reports) -> dict[int, int]:
     return earlier
 
 
-def _compare(heap: _RebuiltHeap, reports: Reports, earlier: int) -> None:
+def _compare_kineto_totals(heap: _RebuiltHeap, reports: Reports, earlier: int) -> None:
     """Compare the bytes in use with those that the trace states after each event; take its totals as facts."""
     has_total = (reports["in_use"] >= 0) & (reports["kind"] != Kind.OOM)
     stated = reports[has_total]
     if len(stated):
-        computed = np.cumsum(_signed(reports)) + np.int64(min(earlier, 1 << 62))
+        computed = np.cumsum(_kineto_size_changes(reports)) + np.int64(min(earlier, 1 << 62))
         differences = stated["in_use"] - computed[has_total]
         never_freed = int(differences[0])
         differing = int((differences != never_freed).sum())
@@ -441,7 +441,7 @@ def _compare(heap: _RebuiltHeap, reports: Reports, earlier: int) -> None:
         heap.facts["free_bytes"] = max(0, int(reserved[-1]) - int(stated["in_use"][-1]))
 
 
-def _signed(reports: Reports) -> NDArray[np.int64]:
+def _kineto_size_changes(reports: Reports) -> NDArray[np.int64]:
     sizes: NDArray[np.int64] = reports["size"].astype(np.int64)
     sizes[reports["kind"] == Kind.FREE] *= -1
     sizes[reports["kind"] == Kind.OOM] = 0

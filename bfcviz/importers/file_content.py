@@ -141,7 +141,7 @@ def read_head(path: Path, size: int = 1 << 16) -> bytes:
     Raises:
         FileError: the file does not exist, cannot be read, is not a regular file, or its gzip data is corrupt.
     """
-    return _collect(path, size, UNPACKED, stop_at_limit=True).data
+    return _collect_content(path, size, UNPACKED, stop_at_limit=True).data
 
 
 def read_content(path: Path, limit: int = MAX_BYTES, unpacked: Cap = UNPACKED) -> Content:
@@ -155,7 +155,7 @@ def read_content(path: Path, limit: int = MAX_BYTES, unpacked: Cap = UNPACKED) -
     Raises:
         FileError: as `read_head`; or it has more than `limit` bytes, or more than a file of this size may unpack to.
     """
-    return _collect(path, limit, unpacked, stop_at_limit=False)
+    return _collect_content(path, limit, unpacked, stop_at_limit=False)
 
 
 class ContentPieces:
@@ -183,8 +183,8 @@ class ContentPieces:
                 raise FileError(self._path, "", "not a regular file")
             with open_regular(self._path) as file:
                 size = os.fstat(file.fileno()).st_size
-                if not _is_packed(file):
-                    yield from _plain(file)
+                if not _is_gzip_file(file):
+                    yield from _plain_file_pieces(file)
                     return
                 unpacked, total = _Unpacked(self._path, file), 0
                 for piece in unpacked:
@@ -197,7 +197,7 @@ class ContentPieces:
             raise FileError(self._path, "", f"cannot be read: {error.strerror or error}") from None
 
 
-def _collect(path: Path, limit: int, unpacked: Cap, *, stop_at_limit: bool) -> Content:
+def _collect_content(path: Path, limit: int, unpacked: Cap, *, stop_at_limit: bool) -> Content:
     """Collect pieces until the end or the limit."""
     data = BytesIO()  # returns its bytes without a copy
     try:
@@ -207,11 +207,11 @@ def _collect(path: Path, limit: int, unpacked: Cap, *, stop_at_limit: bool) -> C
             size = os.fstat(file.fileno()).st_size
             if size == 0:  # also files in /proc, which the kernel generates on reading; some never end
                 return Content(b"", None)
-            packed = _is_packed(file)
+            packed = _is_gzip_file(file)
             if size > limit and not packed and not stop_at_limit:
-                raise _too_long(path, limit)
+                raise _too_long_error(path, limit)
             most = min(limit, unpacked.most(size))
-            pieces = _Unpacked(path, file) if packed else _plain(file)
+            pieces = _Unpacked(path, file) if packed else _plain_file_pieces(file)
             for piece in pieces:
                 data.write(piece[: limit + 1 - data.tell()])
                 if data.tell() > most:
@@ -219,22 +219,22 @@ def _collect(path: Path, limit: int, unpacked: Cap, *, stop_at_limit: bool) -> C
     except OSError as error:
         raise FileError(path, "", f"cannot be read: {error.strerror or error}") from None
     if data.tell() > most and not stop_at_limit:
-        raise _too_long(path, limit) if most == limit else Limits(path, size).exceeded(unpacked)
+        raise _too_long_error(path, limit) if most == limit else Limits(path, size).exceeded(unpacked)
     data.truncate(min(data.tell(), limit))
     return Content(data.getvalue(), pieces.cut if isinstance(pieces, _Unpacked) else None)
 
 
-def _too_long(path: Path, limit: int) -> FileError:
+def _too_long_error(path: Path, limit: int) -> FileError:
     return FileError(path, "", f"holds more than {format_bytes(limit)}, the limit")
 
 
-def _is_packed(file: FileIO) -> bool:
+def _is_gzip_file(file: FileIO) -> bool:
     packed = file.read(2) == GZIP_MAGIC
     file.seek(0)
     return packed
 
 
-def _plain(file: FileIO) -> Iterator[bytes]:
+def _plain_file_pieces(file: FileIO) -> Iterator[bytes]:
     while piece := file.read(_PIECE):
         yield piece
 

@@ -115,7 +115,7 @@ def _is_snapshot(head: bytes) -> bool:
 def _is_xspace(head: bytes) -> bool:
     """Whether the first field belongs to XSpace; if it is a plane, whether its first fields are those of a plane."""
     first, inside = _first_message(head)
-    if first is None or _is_name(head, first):
+    if first is None or _is_name_field(head, first):
         return False
     # 1 planes, 2 errors, 3 warnings, 4 hostnames. A pprof profile begins in the same way, but field 1 holds numbers.
     return first.wire == LENGTH and first.number <= 4 and all(_is_of_plane(field) for field in inside)
@@ -135,7 +135,7 @@ def _is_pprof(head: bytes) -> bool:
 def _is_memory_dump(head: bytes) -> bool:
     """Whether field 1 is the name of an allocator, and field 2 (bins) or 3 (chunks) follows."""
     first, _ = _first_message(head)
-    if first is None or not _is_name(head, first) or first.missing:
+    if first is None or not _is_name_field(head, first) or first.missing:
         return False
     try:
         after = next(Wire("", head).fields(first.stop, len(head)), None)
@@ -144,7 +144,7 @@ def _is_memory_dump(head: bytes) -> bool:
     return after is None or (after.wire == LENGTH and 2 <= after.number <= 5)
 
 
-def _is_name(head: bytes, field: Field) -> bool:
+def _is_name_field(head: bytes, field: Field) -> bool:
     payload = head[field.start : field.stop]
     is_text = bool(payload) and all(32 <= byte < 127 for byte in payload)
     return field.number == 1 and field.wire == LENGTH and is_text
@@ -157,7 +157,7 @@ def _first_message(head: bytes) -> tuple[Field | None, list[Field]]:
     wire = Wire("", head)
     try:
         first = next(wire.fields(0, len(head)))
-        if first.number != 1 or _is_name(head, first):
+        if first.number != 1 or _is_name_field(head, first):
             return first, []
         return first, list(islice(wire.fields(first.start, first.stop), 8))
     except FileError:

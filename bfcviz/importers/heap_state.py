@@ -71,7 +71,7 @@ def events_of_state(chunks: HeapChunks, regions: list[HeapRegion]) -> Events:
     """
     if len(regions) > MAX_REGIONS:
         raise TraceError(f"{len(regions)} regions were given; a trace can number {MAX_REGIONS}")
-    slots = _slots(chunks, regions)
+    slots = _region_of_each_chunk(chunks, regions)
     stops = np.array([region.address + region.size for region in regions], np.uint64)[slots]
     is_first = np.concatenate(([True], slots[1:] != slots[:-1]))[: len(chunks)]
     address: NDArray[np.uint64] = chunks["address"]
@@ -96,7 +96,7 @@ def events_of_state(chunks: HeapChunks, regions: list[HeapRegion]) -> Events:
     return events
 
 
-def _slots(chunks: HeapChunks, regions: list[HeapRegion]) -> NDArray[np.intp]:
+def _region_of_each_chunk(chunks: HeapChunks, regions: list[HeapRegion]) -> NDArray[np.intp]:
     """The region of each chunk, by its index; checks that the chunks tile the regions."""
     starts = np.array([region.address for region in regions], np.uint64)
     stops = starts + np.array([region.size for region in regions], np.uint64)

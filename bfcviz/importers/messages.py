@@ -53,7 +53,7 @@ def read_messages(pieces: Iterable[bytes], name: str = "") -> StatedFailures:
         name: of its file: it may name the program, too.
     """
     reader = _Reader(name)
-    for text in _decoded(pieces):
+    for text in _decoded_text_pieces(pieces):
         reader.take(text)
     return reader.end()
 
@@ -131,7 +131,7 @@ class _Statement:
     rank: int | None = None
 
 
-def _needles() -> dict[str, list[tuple[int, int, Message]]]:
+def _message_search_words() -> dict[str, list[tuple[int, int, Message]]]:
     """The longest word of each beginning, which a text must hold, and what begins with it."""
     found: dict[str, list[tuple[int, int, Message]]] = {}
     for order, entry in enumerate(TABLES):
@@ -141,7 +141,7 @@ def _needles() -> dict[str, list[tuple[int, int, Message]]]:
     return found
 
 
-_NEEDLES: Final = _needles()
+_NEEDLES: Final = _message_search_words()
 
 
 class _Reader:
@@ -164,12 +164,12 @@ class _Reader:
     def end(self) -> StatedFailures:
         """What the whole text tells."""
         self._read(len(self._buffer))
-        failures, soft = _joined(self._statements, self._hints)
+        failures, soft = _failures_of_statements(self._statements, self._hints)
         return StatedFailures(failures, soft, self._left_out)
 
     def _read(self, stop: int) -> None:
         buffer = self._buffer
-        found = _beginnings(buffer, self._done)
+        found = _message_beginnings(buffer, self._done)
         strong = [each.start for each in found if not each.entry.is_weak] + [len(buffer)]
         after, previous = 0, self._done
         for each in found:
@@ -183,7 +183,7 @@ class _Reader:
             first = max(previous, each.start - each.entry.behind, 0) if each.entry.behind else each.start
             last = min(strong[after], each.start + _REACH)
             line = self._line + buffer.count("\n", 0, each.start)
-            self._statements.append(_statement(each, buffer, first, last, line))
+            self._statements.append(_message_statement(each, buffer, first, last, line))
             previous = each.stop
         self._done = stop
         kept = max(0, stop - _BEHIND)
@@ -191,7 +191,7 @@ class _Reader:
         self._buffer, self._done = buffer[kept:], self._done - kept
 
 
-def _beginnings(text: str, start: int) -> list[_Beginning]:
+def _message_beginnings(text: str, start: int) -> list[_Beginning]:
     """Where messages begin, from `start` on, without overlaps."""
     found = []
     for needle, entries in _NEEDLES.items():
@@ -208,7 +208,7 @@ def _beginnings(text: str, start: int) -> list[_Beginning]:
     return kept
 
 
-def _decoded(pieces: Iterable[bytes]) -> Iterator[str]:
+def _decoded_text_pieces(pieces: Iterable[bytes]) -> Iterator[str]:
     """Text of bounded length; bytes that are not text become replacement characters."""
     decoder: codecs.IncrementalDecoder | None = None
     for piece in pieces:
@@ -291,7 +291,7 @@ _RANK: Final = (
 _WIDEST: Final = 400
 
 
-def _statement(found: _Beginning, buffer: str, first: int, last: int, line: int) -> _Statement:
+def _message_statement(found: _Beginning, buffer: str, first: int, last: int, line: int) -> _Statement:
     entry = found.entry
     window = buffer[first:last].replace("\\n", "\n")  # a notebook and JSON logs hold escapes
     lines = window.split("\n")
@@ -305,13 +305,13 @@ def _statement(found: _Beginning, buffer: str, first: int, last: int, line: int)
         found.variant,
         line,
         " ".join(shown.split())[:_WIDEST],
-        _numbers(entry, flat, glued),
+        _message_numbers(entry, flat, glued),
         {mark for word, mark in entry.marks.items() if word in near},
         next((version for word, version in entry.versions.items() if word in near), ""),
         framework=entry.framework,
         rank=_rank_before(buffer[max(begun, found.start - _WIDEST) : found.start]),
     )
-    _more(statement, buffer[found.start : min(last, found.start + _WIDEST)], flat)
+    _take_message_details(statement, buffer[found.start : min(last, found.start + _WIDEST)], flat)
     return statement
 
 
@@ -325,7 +325,7 @@ def _end_of_prefix(line: str) -> int:
     return 0 if prefix is None else prefix.end()
 
 
-def _numbers(entry: Message, flat: str, glued: str) -> dict[str, StatedSize]:
+def _message_numbers(entry: Message, flat: str, glued: str) -> dict[str, StatedSize]:
     """The numbers of a message; those that no memory can have are left out."""
     found: dict[str, StatedSize] = {}
     for number in entry.numbers:
@@ -340,7 +340,7 @@ def _numbers(entry: Message, flat: str, glued: str) -> dict[str, StatedSize]:
     return found
 
 
-def _more(statement: _Statement, begins: str, flat: str) -> None:
+def _take_message_details(statement: _Statement, begins: str, flat: str) -> None:
     """What a table cannot say: the tensor, the processes of the driver's list."""
     name = statement.entry.name
     if name in {"torch-cuda", "torch-cut"}:
@@ -353,25 +353,25 @@ def _more(statement: _Statement, begins: str, flat: str) -> None:
             if stated is not None and 0 <= stated.value < IMPOSSIBLE:
                 statement.processes[int(pid)] = stated.value
     elif name == "tf-tensor":
-        _take_tensor(statement, flat)
+        _take_failed_tensor(statement, flat)
     elif name == "tf-bfc":
         op = tensorflow.REQUESTED_BY.search(begins.partition("\n")[0])
         statement.op = op["op"] if op else ""
     elif name in xla.LARGEST_BUFFER:
-        _take_largest(statement, xla.LARGEST_BUFFER[name].search(flat))
+        _take_largest_buffer(statement, xla.LARGEST_BUFFER[name].search(flat))
     elif name == "cuda-call":
         words = begins[:_LONGEST_CALL]
         statement.framework = next(
             (message_tables.CALLS[word] for word in message_tables.CALLS if words.startswith(word)), "CUDA"
         )
     elif name == "nvidia-smi":
-        _take_table(statement, flat)
+        _take_nvidia_smi_table(statement, flat)
 
 
 _LONGEST_CALL: Final = 60  # characters of the name of an error
 
 
-def _take_largest(statement: _Statement, entry: re.Match[str] | None) -> None:
+def _take_largest_buffer(statement: _Statement, entry: re.Match[str] | None) -> None:
     """What the table of a program says of its largest buffer: `f32[8,8] of jit(f)/dot at model.py:12`."""
     if entry is None or "due to padding" not in entry[0]:
         statement.facts.pop("padding", None)  # it is that of another buffer
@@ -389,7 +389,7 @@ _NEAR_TENSOR: Final = 2000
 """Characters after an error in which its operation stands."""
 
 
-def _take_tensor(statement: _Statement, flat: str) -> None:
+def _take_failed_tensor(statement: _Statement, flat: str) -> None:
     tensor = tensorflow.TENSOR.search(flat)
     node = tensorflow.NODE.search(flat[:_NEAR_TENSOR])
     statement.op = "" if node is None else node[1] or node[2]
@@ -403,7 +403,7 @@ def _take_tensor(statement: _Statement, flat: str) -> None:
         statement.facts["requested"] = StatedSize(elements * width, 0)
 
 
-def _take_table(statement: _Statement, flat: str) -> None:
+def _take_nvidia_smi_table(statement: _Statement, flat: str) -> None:
     """Of several devices the one with the least free memory."""
     devices = [
         (int(total) - int(used), int(used), int(total))
@@ -479,30 +479,34 @@ class _Joined:
         self.shape, self.dtype = self.shape or statement.shape, self.dtype or statement.dtype
 
 
-def _joined(statements: list[_Statement], hints: set[str]) -> tuple[list[StatedFailure], list[StatedFailure]]:
+def _failures_of_statements(
+    statements: list[_Statement], hints: set[str]
+) -> tuple[list[StatedFailure], list[StatedFailure]]:
     found: list[_Joined] = []
     waiting: list[_Statement] = []
     weak = [each for each in statements if each.entry.is_weak]
     for each in statements:
         if not each.entry.is_weak:
-            _take(each, found, waiting)
+            _take_statement(each, found, waiting)
     rest = [each for each in waiting if not any(_of_family(join, each) for join in found)]
     for each in waiting:
         for join in reversed(found):
             if _of_family(join, each):
                 join.fill(each)
                 break
-    found += _alone(rest)
+    found += _failures_of_lone_numbers(rest)
     told = any(not join.is_soft or join.first.entry.role is Role.FAILURE for join in found)
-    if weak and not told and not _explains(rest):
-        found.append(_begun(weak[0]))
+    if weak and not told and not _has_refused_extension(rest):
+        found.append(_begun_failure(weak[0]))
         for each in weak[1:]:
-            _tell(found[-1], each)
-    made = [(join.is_soft, _failure(join, hints)) for join in found]
-    return _once([each for soft, each in made if not soft]), _once([each for soft, each in made if soft])
+            _add_repeated_message(found[-1], each)
+    made = [(join.is_soft, _stated_failure(join, hints)) for join in found]
+    return _distinct_stated_failures([each for soft, each in made if not soft]), _distinct_stated_failures(
+        [each for soft, each in made if soft]
+    )
 
 
-def _take(each: _Statement, found: list[_Joined], waiting: list[_Statement]) -> None:
+def _take_statement(each: _Statement, found: list[_Joined], waiting: list[_Statement]) -> None:
     role = each.entry.role
     same = next((join for join in reversed(found) if _of_family(join, each)), None)
     if role is Role.BEFORE or (role is Role.AFTER and same is None):
@@ -522,9 +526,9 @@ def _take(each: _Statement, found: list[_Joined], waiting: list[_Statement]) -> 
             ooms = each.facts.get("num_ooms")
             is_soft = ooms is None or ooms.value == 0
         if same is not None and same.is_soft == is_soft and same.agrees(each):
-            _tell(same, each)
+            _add_repeated_message(same, each)
             return
-        found.append(_begun(each, is_soft=is_soft))
+        found.append(_begun_failure(each, is_soft=is_soft))
         if not is_soft:
             mine = [other for other in waiting if _of_family(found[-1], other)]
             for other in reversed(mine):
@@ -540,7 +544,7 @@ def _of_family(join: _Joined, each: _Statement) -> bool:
     return not family or join.first.entry.family == family
 
 
-def _begun(each: _Statement, *, is_soft: bool = False) -> _Joined:
+def _begun_failure(each: _Statement, *, is_soft: bool = False) -> _Joined:
     told = {(each.entry.name, each.variant): 1}
     join = _Joined(
         each,
@@ -556,50 +560,50 @@ def _begun(each: _Statement, *, is_soft: bool = False) -> _Joined:
     return join
 
 
-def _tell(join: _Joined, each: _Statement) -> None:
+def _add_repeated_message(join: _Joined, each: _Statement) -> None:
     """Another message of the same failure."""
     join.fill(each)
     key = (each.entry.name, each.variant)
     join.told[key] = join.told.get(key, 0) + 1
 
 
-def _alone(rest: list[_Statement]) -> list[_Joined]:
+def _failures_of_lone_numbers(rest: list[_Statement]) -> list[_Joined]:
     """Numbers without the failure that they belong to."""
     refused = [each for each in rest if each.entry.name == "tf-refused"]
     counters = [each for each in rest if each.entry.name in {"tf-stats", "tf-pool"}]
     others = [each for each in rest if each not in refused and each not in counters]
     found: list[_Joined] = []
     if counters:  # the pool prints them only when a request fails
-        found.append(_begun(counters[0]))
+        found.append(_begun_failure(counters[0]))
         for each in [*counters[1:], *reversed(refused)]:
             found[0].fill(each)
     elif refused:
         sizes = [each.facts["extension_refused"].value for each in refused if each.facts]
         backs_off = len(sizes) > 1 and any(b < a * _BACK_OFF for a, b in pairwise(sizes))
-        found.append(_begun(refused[-1], is_soft=backs_off))
+        found.append(_begun_failure(refused[-1], is_soft=backs_off))
         found[0].facts.setdefault("requested", refused[-1].facts.get("extension_refused", StatedSize(0, 0)))
         found[0].told["refused", 0] = len(refused)
     for each in others:
         if found:
             found[-1].fill(each)
         elif each.entry.name != "tf-limit":
-            found.append(_begun(each, is_soft=True))
+            found.append(_begun_failure(each, is_soft=True))
     return found
 
 
-def _explains(rest: list[_Statement]) -> bool:
+def _has_refused_extension(rest: list[_Statement]) -> bool:
     return any(each.entry.name == "tf-refused" for each in rest)
 
 
-def _failure(join: _Joined, hints: set[str]) -> StatedFailure:
-    facts = _exact(join.facts)
+def _stated_failure(join: _Joined, hints: set[str]) -> StatedFailure:
+    facts = _exact_stated_sizes(join.facts)
     kept = {
         name: size
         for name, size in facts.items()
         if 0 <= size.value < (1 << 62 if name == "requested" else IMPOSSIBLE)
     }
     false = {"false_figures"} if any(name not in kept for name in facts if name != "limit") else set()
-    framework = _framework(join.first, hints)
+    framework = _framework_of_message(join.first, hints)
     is_jax = framework.startswith("JAX")
     slack = {name: size.slack for name, size in kept.items() if size.slack}
     values = {name: size.value for name, size in kept.items()}
@@ -624,7 +628,7 @@ def _failure(join: _Joined, hints: set[str]) -> StatedFailure:
     )
 
 
-def _exact(facts: Mapping[str, StatedSize]) -> dict[str, StatedSize]:
+def _exact_stated_sizes(facts: Mapping[str, StatedSize]) -> dict[str, StatedSize]:
     """A printed request becomes what it was rounded to: that is within 256 bytes of it."""
     found = dict(facts)
     requested, rounded = found.get("requested"), found.get("rounded")
@@ -647,7 +651,7 @@ def _exact(facts: Mapping[str, StatedSize]) -> dict[str, StatedSize]:
     return found
 
 
-def _framework(first: _Statement, hints: set[str]) -> str:
+def _framework_of_message(first: _Statement, hints: set[str]) -> str:
     """Whose text it is: the BFC allocator is that of TensorFlow and of JAX."""
     if first.entry.family == "bfc":
         if "reactant" in hints:
@@ -663,7 +667,7 @@ def _framework(first: _Statement, hints: set[str]) -> str:
     return first.framework
 
 
-def _once(found: list[StatedFailure]) -> list[StatedFailure]:
+def _distinct_stated_failures(found: list[StatedFailure]) -> list[StatedFailure]:
     """Equal failures once, in the order of their first."""
     kept: dict[tuple[object, ...], StatedFailure] = {}
     for each in found:
@@ -677,7 +681,7 @@ def device_at_start(text: str) -> dict[str, Any]:
     """What a log says of the device: `device_total` and `device_free_at_start`, where all its lines agree."""
     entry = ENTRIES["tf-device"]
     said = [
-        {name: size.value for name, size in _numbers(entry, near, near).items()}
+        {name: size.value for name, size in _message_numbers(entry, near, near).items()}
         for pattern in entry.patterns
         for match in list(pattern.finditer(text))[:_MOST_DEVICES]
         for near in [text[match.start() : match.start() + _WIDEST]]

@@ -21,10 +21,10 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
         MissingExtra: it is a URL, and fsspec is not installed.
     """
     if is_url(path):
-        return _remote(str(path))
+        return _open_remote_trace(str(path))
     path = Path(path)
     try:
-        trace = _reader(detect_format(path))(path)
+        trace = _trace_reader_of_format(detect_format(path))(path)
     except MemoryError:
         raise FileError(
             path,
@@ -35,7 +35,7 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
     return trace
 
 
-def _remote(url: str) -> Trace:
+def _open_remote_trace(url: str) -> Trace:
     """The trace at a URL, in a local copy that is removed with it."""
     with ExitStack() as stack:
         copy = stack.enter_context(local_copy(url))
@@ -52,7 +52,7 @@ def open_own(path: Path) -> Trace:
     return Trace.open(path)
 
 
-def _reader(format_: Format) -> Callable[[Path], Trace]:
+def _trace_reader_of_format(format_: Format) -> Callable[[Path], Trace]:
     module, function = _READERS[format_]
     found: Callable[[Path], Trace] = getattr(import_module(module), function)
     return found

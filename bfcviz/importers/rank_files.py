@@ -76,14 +76,14 @@ def rank_files(sources: Sequence[Source]) -> RankFiles | None:
             is_one = is_one and (not inside or inside == [path])
             found |= dict.fromkeys(inside or [path])
             others += left_out
-        elif not os.path.lexists(path) and (matches := _matches(path)):
+        elif not os.path.lexists(path) and (matches := _rank_files_of_pattern(path)):
             is_one = False
             found |= dict.fromkeys(matches)
         elif is_one:
             return None
         else:
             found[path] = None
-    return None if is_one else RankFiles(_named(list(found)), others)
+    return None if is_one else RankFiles(_ranks_by_file_names(list(found)), others)
 
 
 def _is_folder(path: Path) -> bool:
@@ -93,7 +93,7 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _matches(pattern: Path) -> list[Path]:
+def _rank_files_of_pattern(pattern: Path) -> list[Path]:
     """The files and recordings of a pattern; empty if it is none."""
     text = str(pattern)
     if not has_magic(text) or "\n" in text or "\0" in text:
@@ -103,7 +103,7 @@ def _matches(pattern: Path) -> list[Path]:
         matches = [Path(each) for each in islice(found, MOST_FILES + 1)]
     except (OSError, re.error):
         return []
-    _check_count(pattern, len(matches))
+    _check_rank_file_count(pattern, len(matches))
     return sorted((each for each in matches if each.is_file() or each.is_dir()), key=in_order)
 
 
@@ -118,17 +118,17 @@ def _in_folder(folder: Path) -> tuple[list[Path], int]:
     readable: list[Path] = []
     texts: list[Path] = []
     unreadable: list[Path] = []
-    for path in _walk(folder):
-        if path.is_dir() or _is_readable(path):
+    for path in _walk_rank_folder(folder):
+        if path.is_dir() or _is_readable_rank_file(path):
             readable.append(path)
         else:
             (texts if _tells_of_failure(path) else unreadable).append(path)
-    endings = {_ending(path) for path in readable if path.is_file()}
-    damaged = [path for path in unreadable if _ending(path) in endings]
+    endings = {_rank_file_ending(path) for path in readable if path.is_file()}
+    damaged = [path for path in unreadable if _rank_file_ending(path) in endings]
     return sorted([*readable, *texts, *damaged], key=in_order), len(unreadable) - len(damaged)
 
 
-def _walk(folder: Path) -> Iterator[Path]:
+def _walk_rank_folder(folder: Path) -> Iterator[Path]:
     """The recordings, and the files that belong to none."""
     count = 0
     for place, folders, files in os.walk(folder, onerror=None):
@@ -136,7 +136,7 @@ def _walk(folder: Path) -> Iterator[Path]:
         depth = len(here.relative_to(folder).parts)
         folders[:] = sorted(name for name in folders if not name.startswith(".")) if depth < _DEEPEST else []
         count += len(files)
-        _check_count(folder, count)
+        _check_rank_file_count(folder, count)
         if {ORIGIN_FILE, EVENTS_FILE} & {*files}:  # without its origin it is told as damaged
             yield here
             continue
@@ -146,14 +146,14 @@ def _walk(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _check_count(path: Path, count: int) -> None:
+def _check_rank_file_count(path: Path, count: int) -> None:
     if count > MOST_FILES:
         raise FileError(
             path, "", f"has more than {MOST_FILES:,} files; give the folder or the pattern of one job's ranks"
         )
 
 
-def _is_readable(path: Path) -> bool:
+def _is_readable_rank_file(path: Path) -> bool:
     try:
         detect_format(path)
     except FileError:
@@ -169,7 +169,7 @@ _LOG_ENDINGS: Final = re.compile(
 
 def _tells_of_failure(path: Path) -> bool:
     """Whether a log without a heap has an out-of-memory message."""
-    if not _LOG_ENDINGS.fullmatch(_ending(path)):
+    if not _LOG_ENDINGS.fullmatch(_rank_file_ending(path)):
         return False
     try:
         found = read_message_file(path)
@@ -178,7 +178,7 @@ def _tells_of_failure(path: Path) -> bool:
     return found is not None and bool(found.failures)
 
 
-def _ending(path: Path) -> str:
+def _rank_file_ending(path: Path) -> str:
     return "".join(path.suffixes[-2:] if path.suffix == ".gz" else path.suffixes[-1:]).lower()
 
 
@@ -210,15 +210,15 @@ _LARGEST_RANK: Final = 9999
 """A larger number that differs from file to file is that of a process, or a time."""
 
 
-def _named(paths: Sequence[Path | str]) -> list[RankPlace]:
+def _ranks_by_file_names(paths: Sequence[Path | str]) -> list[RankPlace]:
     """The ranks of files, by their names and those of their folders below the folder of all."""
-    texts = _texts(paths)
-    found = [_place(path, text) for path, text in zip(paths, texts, strict=True)]
+    texts = _rank_path_texts(paths)
+    found = [_rank_place_of_path(path, text) for path, text in zip(paths, texts, strict=True)]
     hosts = [match[1] if (match := _HOST_FIRST.fullmatch(Path(text).name)) else "" for text in texts]
     if len(set(hosts)) > 1:
         found = [replace(each, host=each.host or host) for each, host in zip(found, hosts, strict=True)]
     if all(each.rank is None for each in found):
-        ranks = _varying(texts)
+        ranks = _varying_rank_numbers(texts)
         if ranks is not None:
             found = [
                 replace(each, rank=rank, rank_from="name", name=f"rank {rank}")
@@ -227,7 +227,7 @@ def _named(paths: Sequence[Path | str]) -> list[RankPlace]:
     return found
 
 
-def _texts(paths: Sequence[Path | str]) -> list[str]:
+def _rank_path_texts(paths: Sequence[Path | str]) -> list[str]:
     """The part of each path below the common folder, without endings; `main` for a recording with others inside."""
     absolute = [Path("/", path) if isinstance(path, str) else path.absolute() for path in paths]
     around = {parent for path in absolute for parent in path.parents}
@@ -239,7 +239,7 @@ def _texts(paths: Sequence[Path | str]) -> list[str]:
     ]
 
 
-def _place(path: Path | str, text: str) -> RankPlace:
+def _rank_place_of_path(path: Path | str, text: str) -> RankPlace:
     parts = Path(text).parts[::-1]
     host = next((match[1] for part in parts if (match := _HOST.search(part))), "")
     for pattern in (_RANK, _WORKER):
@@ -251,19 +251,23 @@ def _place(path: Path | str, text: str) -> RankPlace:
     return RankPlace(path, text, None, host)
 
 
-def _varying(texts: Sequence[str]) -> list[int] | None:
+def _varying_rank_numbers(texts: Sequence[str]) -> list[int] | None:
     """The number in each name that is a rank: the only one in which they differ, or one that counts them."""
     if len({_NUMBER.sub("0", text) for text in texts}) != 1 or len(texts) < 2:
         return None
     columns = [list(map(int, column)) for column in zip(*map(_NUMBER.findall, texts), strict=True)]
     several = [column for column in columns if len(set(column)) > 1]
     unique = [column for column in several if len(set(column)) == len(column)]
-    counting = [column for column in unique if sorted(column) in (_counted(0, column), _counted(1, column))]
+    counting = [
+        column
+        for column in unique
+        if sorted(column) in (_counted_ranks(0, column), _counted_ranks(1, column))
+    ]
     if counting:
         return counting[-1]
     single = unique if len(several) == 1 else []
     return single[0] if single and max(single[0]) <= _LARGEST_RANK else None
 
 
-def _counted(start: int, column: Sequence[int]) -> list[int]:
+def _counted_ranks(start: int, column: Sequence[int]) -> list[int]:
     return list(range(start, start + len(column)))

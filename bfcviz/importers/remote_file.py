@@ -36,7 +36,7 @@ def local_copy(url: str) -> Iterator[Path]:
     """
     with tempfile.TemporaryDirectory(prefix="bfcviz-url-") as folder:
         copy = Path(folder) / _file_name(url)
-        with _reading(url) as (system, inner):
+        with _remote_file_system(url) as (system, inner):
             _copy(system, inner, copy)
         yield copy
 
@@ -48,7 +48,7 @@ def files_at(url: str, endings: re.Pattern[str], most: int) -> list[str]:
         FileError: it cannot be listed, or has more than `most` files.
         MissingExtra: fsspec is not installed.
     """
-    with _reading(url) as (system, inner):
+    with _remote_file_system(url) as (system, inner):
         if has_magic(inner):
             found = [str(each) for each in system.glob(inner)]
         elif system.isdir(inner):
@@ -82,7 +82,7 @@ def _file_name(url: str) -> str:
 
 
 @contextmanager
-def _reading(url: str) -> Iterator[tuple[Any, str]]:
+def _remote_file_system(url: str) -> Iterator[tuple[Any, str]]:
     """The file system of a URL, and its path there; errors of any file system become one of ours."""
     shown = without_secrets(url)
     with needed(f"reading {shown}", "fsspec", "fsspec"):

@@ -303,7 +303,7 @@ def read_rmm_log(path: Path) -> Trace:
     if left_out:
         problems.append(f"left out: {len(left_out):,} logs after the first {MAX_POOLS}")
     missing = [reason for reason in (content.cut, file.cut) if reason is not None]
-    origin = _origin(path, file, rebuilt, missing, problems)
+    origin = _rmm_log_origin(path, file, rebuilt, missing, problems)
     failed = np.flatnonzero(events["kind"] == Kind.OOM).tolist()
     details = {**origin.details, "failures": [RecordedFailure(event).to_json() for event in failed]}
     return Trace.from_events(events, file.labels, replace(origin, details=details))
@@ -329,7 +329,7 @@ class _Rebuilt:
         rounds = not (allocates["address"] % UNIT).any()
         if rounds and (allocates["size"] % UNIT).any():
             notes.append(_ROUNDED)
-        history, left_out = _replayed(heap, start, UNIT if rounds else 1)
+        history, left_out = _replayed_rmm_heap(heap, start, UNIT if rounds else 1)
         problems = [f"left out: {count:,} {what}" for what, count in left_out.items() if count]
         if words := history.inconsistencies.words():
             problems.append(words)
@@ -344,7 +344,7 @@ class _Rebuilt:
         return cls(heap, history.events(), notes, problems, facts, totals)
 
 
-def _replayed(heap: RmmLogHeap, start: int, unit: int) -> tuple[RecordedHistory, Counter[str]]:
+def _replayed_rmm_heap(heap: RmmLogHeap, start: int, unit: int) -> tuple[RecordedHistory, Counter[str]]:
     """Report every request; returns the history, and counts of what is not in it."""
     history = RecordedHistory()
     ledger = history.ledger
@@ -374,7 +374,7 @@ def _replayed(heap: RmmLogHeap, start: int, unit: int) -> tuple[RecordedHistory,
     return history, left_out
 
 
-def _origin(
+def _rmm_log_origin(
     path: Path, file: RmmFile, rebuilt: list[_Rebuilt], missing: list[str], problems: list[str]
 ) -> Origin:
     problems = problems + [reason for each in rebuilt for reason in each.problems]
@@ -395,12 +395,12 @@ def _origin(
         source=path.name,
         status=status,
         reasons=tuple(dict.fromkeys([*missing, *problems, *notes])),
-        pools=_pools(path, file, rebuilt) or (Pool("rmm"),),
+        pools=_rmm_log_pools(path, file, rebuilt) or (Pool("rmm"),),
         details=details,
     )
 
 
-def _pools(path: Path, file: RmmFile, rebuilt: list[_Rebuilt]) -> tuple[Pool, ...]:
+def _rmm_log_pools(path: Path, file: RmmFile, rebuilt: list[_Rebuilt]) -> tuple[Pool, ...]:
     """Named as the live view names them; RMM writes a file a device, with the number in its name."""
     in_name = re.search(r"\.dev(\d{1,3})\b", path.name)
     pools, seen = [], Counter[str]()

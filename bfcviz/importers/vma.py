@@ -45,14 +45,14 @@ def read_vma(path: Path) -> Trace:
     content = read_content(path)
     if content.cut is not None:
         raise FileError(path, "", f"{content.cut}; a dump is read as a whole")
-    dump = _parsed(path, content.data)
+    dump = _parsed_vma_dump(path, content.data)
     labels = Labels()
     reader = _VmaParts(path, limits, labels)
     heaps = [reader.heap(*found) for found in reader.heaps(dump)]
     if not heaps:
         raise FileError(path, "", "this dump holds no pools: neither DefaultPools nor CustomPools")
     kept = heaps[:MAX_POOLS]
-    problems = list(_differences(dump, heaps))
+    problems = list(_vma_total_differences(dump, heaps))
     if len(heaps) > len(kept):
         problems.append(f"left out: {len(heaps) - len(kept)} pools after the first {MAX_POOLS}")
     try:
@@ -201,7 +201,7 @@ class _VmaParts:
         return FileError(self._path, place[:200], f"corrupt dump: {cause}")
 
 
-def _parsed(path: Path, data: bytes) -> _Entry:
+def _parsed_vma_dump(path: Path, data: bytes) -> _Entry:
     encoding = json_encoding(data)
     try:
         dump = loads(data.decode(encoding), _MOST_VALUES)
@@ -214,7 +214,7 @@ def _parsed(path: Path, data: bytes) -> _Entry:
     return dump
 
 
-def _differences(dump: _Entry, heaps: list[_VmaHeap]) -> Iterator[str]:
+def _vma_total_differences(dump: _Entry, heaps: list[_VmaHeap]) -> Iterator[str]:
     """Where the dump's own totals are not those of its chunks."""
     total = dump.get("Total")
     if not isinstance(total, dict):

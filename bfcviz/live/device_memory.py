@@ -36,24 +36,24 @@ def account_now() -> Account:
         nvml, note = None, str(error)
     driver = cuda_driver.in_use()
     try:
-        devices = _of_nvml(nvml) if driver is None else _of_driver(driver, nvml)
+        devices = _accounts_of_nvml(nvml) if driver is None else _accounts_of_driver(driver, nvml)
     except DeviceError as error:  # the process has lost its device, or ends
         return Account(notes=(f"The driver does not answer: {error}",))
-    if not devices and (found := _of_torch()):
+    if not devices and (found := _accounts_of_torch()):
         return Account(tuple(found))
     if not devices:
         note = f"This process uses no GPU. {note or 'NVML lists none.'}"
     return Account(tuple(devices), (note,) if note else ())
 
 
-def _of_driver(driver: cuda_driver.Driver, nvml: "_Nvml | None") -> list[DeviceAccount]:
+def _accounts_of_driver(driver: cuda_driver.Driver, nvml: "_Nvml | None") -> list[DeviceAccount]:
     return [
-        _settled(lambda number=number: _driver_figures(driver, nvml, number))  # type: ignore[misc]
+        _settled_account(lambda number=number: _driver_figures(driver, nvml, number))  # type: ignore[misc]
         for number in range(driver.device_count())
     ]
 
 
-def _settled(read: Callable[[], DeviceFigures]) -> DeviceAccount:
+def _settled_account(read: Callable[[], DeviceFigures]) -> DeviceAccount:
     """The account of the figures of one moment, as far as some tries find it."""
     for _ in range(_TRIES):
         found = account_of(read())
@@ -64,7 +64,7 @@ def _settled(read: Callable[[], DeviceFigures]) -> DeviceAccount:
 
 def _driver_figures(driver: cuda_driver.Driver, nvml: "_Nvml | None", number: int) -> DeviceFigures:
     """What driver, NVML and frameworks say of a device. Only in a context the driver says what is free."""
-    pools = tuple(_pools(number))
+    pools = tuple(_framework_pools(number))
     free, total = None, driver.total_memory(number)
     uses_device = driver.has_context(number)
     if uses_device:
@@ -97,7 +97,7 @@ def _driver_figures(driver: cuda_driver.Driver, nvml: "_Nvml | None", number: in
     )
 
 
-def _of_nvml(nvml: "_Nvml | None") -> list[DeviceAccount]:
+def _accounts_of_nvml(nvml: "_Nvml | None") -> list[DeviceAccount]:
     """The devices of this machine, where this process uses none."""
     found = [] if nvml is None else nvml.devices()
     return [
@@ -209,9 +209,9 @@ class _Nvml:
 # The pools of this process on a device, by the counters of each framework that is loaded.
 
 
-def _pools(device: int) -> Iterator[PoolFigures]:
-    served = _served(device)
-    torch = _told(_torch_pool, device)
+def _framework_pools(device: int) -> Iterator[PoolFigures]:
+    served = _served_heap_pools(device)
+    torch = _told_by_framework(_torch_pool, device)
     if torch is not None:
         # PyTorch counts the chunks of heaps that serve its memory pool as its own segments.
         in_between = [each for each in served if each.name.startswith("torch")]
@@ -221,12 +221,12 @@ def _pools(device: int) -> Iterator[PoolFigures]:
         )
     yield from served
     for ask in (_cupy_pool, _jax_pool, _tensorflow_pool):
-        found = _told(ask, device)
+        found = _told_by_framework(ask, device)
         if found is not None and found.least:
             yield found
 
 
-def _told(ask: Callable[[int], T | None], device: int) -> T | None:
+def _told_by_framework(ask: Callable[[int], T | None], device: int) -> T | None:
     """What a framework tells; None: it is not loaded, does not use the device, or cannot tell now."""
     try:
         return ask(device)
@@ -234,7 +234,7 @@ def _told(ask: Callable[[int], T | None], device: int) -> T | None:
         return None
 
 
-def _served(device: int) -> list[PoolFigures]:
+def _served_heap_pools(device: int) -> list[PoolFigures]:
     """The heaps that serve a framework on a device."""
     found = []
     for provider in active_providers():
@@ -273,19 +273,21 @@ def _used_torch() -> Any:
     return torch if torch is not None and torch.cuda.is_initialized() else None
 
 
-def _of_torch() -> list[DeviceAccount]:
+def _accounts_of_torch() -> list[DeviceAccount]:
     """The devices of a PyTorch on another driver than CUDA's (ROCm); NVML does not know them."""
-    torch = _told(lambda _: _used_torch(), 0)
+    torch = _told_by_framework(lambda _: _used_torch(), 0)
     if torch is None:
         return []
     numbers = [
-        number for number in range(torch.cuda.device_count()) if _told(_torch_pool, number) is not None
+        number
+        for number in range(torch.cuda.device_count())
+        if _told_by_framework(_torch_pool, number) is not None
     ]
-    return [_settled(lambda number=number: _torch_figures(torch, number)) for number in numbers]  # type: ignore[misc]
+    return [_settled_account(lambda number=number: _torch_figures(torch, number)) for number in numbers]  # type: ignore[misc]
 
 
 def _torch_figures(torch: Any, number: int) -> DeviceFigures:
-    pools = tuple(_pools(number))
+    pools = tuple(_framework_pools(number))
     free, total = torch.cuda.mem_get_info(number)  # the device has memory of PyTorch, so a context
     return DeviceFigures(
         device=f"device {number}",

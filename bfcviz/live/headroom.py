@@ -62,9 +62,9 @@ def _group_limits() -> Iterator[tuple[int, int]]:
     """Limit and unreclaimable use of each control group of this process."""
     for folder in _group_folders():
         for limit_name, used_name in _LIMITS:
-            limit = _number(folder / limit_name)
+            limit = _control_group_number(folder / limit_name)
             if limit is not None and limit < 1 << 62:  # version 1 writes nearly 2^63 for "none"
-                used = _number(folder / used_name) or 0
+                used = _control_group_number(folder / used_name) or 0
                 yield limit, max(used - _page_cache(folder), 0)
 
 
@@ -95,7 +95,7 @@ def _page_cache(folder: Path) -> int:
     return sum(int(line.split()[1]) for line in lines if line.startswith(("inactive_file ", "active_file ")))
 
 
-def _number(file: Path) -> int | None:
+def _control_group_number(file: Path) -> int | None:
     """The number in a file; None: the file is absent or contains `max`."""
     try:
         return int(file.read_text())

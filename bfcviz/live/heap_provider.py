@@ -114,7 +114,7 @@ class HeapProvider(ABC):
         """Raise LiveError if another one is active and only one may be."""
         if self.is_active or (self._active and not self.is_shared):
             done = "served" if self.way == "serve" else "observed"
-            heaps = ", ".join(map(_described, self._active[-1].heaps)) or "files of its own"
+            heaps = ", ".join(map(_heap_name_and_limit, self._active[-1].heaps)) or "files of its own"
             raise LiveError(f"{self.title} is {done} already ({heaps}): leave that `with` first")
 
     @abstractmethod
@@ -126,7 +126,7 @@ class HeapProvider(ABC):
         """End it; `error` is the exception that ends the `with`."""
 
 
-def _described(heap: Any) -> str:
+def _heap_name_and_limit(heap: Any) -> str:
     """The name and limit of a heap."""
     limit = heap.limit
     return str(heap.name) if limit is None else f"{heap.name} of at most {format_bytes(limit)}"

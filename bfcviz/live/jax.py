@@ -296,7 +296,7 @@ class LiveArrays:
             size = array.on_device_size_in_bytes() // where.devices
             return _LiveArray(ref(array), array.traceback, array.shape, array.dtype, size, where)
         except Exception:  # noqa: BLE001  of JAX, of several kinds: it is deleted, or on no device of this process
-            self.unread += not _is_deleted(array)
+            self.unread += not _is_deleted_jax_array(array)
             return None
 
     def _where(self, sharding: Any) -> _Where:
@@ -326,10 +326,10 @@ class LiveArrays:
         waiting = sorted(gone, key=lambda entry: entry[0].size)
         for number, array in sorted(new.items(), key=lambda entry: -entry[1].size):
             while waiting and any(each.num_bytes + array.size > most[each] for each in array.where.own):
-                _remove(*waiting.pop())
+                _remove_live_array(*waiting.pop())
             self._known[number] = array, self._add(array)
         while waiting:
-            _remove(*waiting.pop())
+            _remove_live_array(*waiting.pop())
 
     def _add(self, array: _LiveArray) -> list[int]:
         """Write its allocations; returns its address on each device with own memory."""
@@ -351,14 +351,14 @@ def _is_shard(array: _LiveArray, left: Counter[tuple[Any, int, DeviceArrays]]) -
     return True
 
 
-def _is_deleted(array: Any) -> bool:
+def _is_deleted_jax_array(array: Any) -> bool:
     try:
         return bool(array.is_deleted())
     except Exception:  # noqa: BLE001  its traceback would keep the array alive
         return False
 
 
-def _remove(array: _LiveArray, addresses: list[int]) -> None:
+def _remove_live_array(array: _LiveArray, addresses: list[int]) -> None:
     # Not strict: an array of 0 bytes has no addresses.
     for device, address in zip(array.where.own, addresses, strict=False):
         device.remove(address, array.size)
@@ -422,7 +422,9 @@ class JaxObserved(HeapProvider):
         self._arrays: dict[str, DeviceArrays] = {}
         logs = logs_of_heaps(log)
         for name, device in self._devices.items():
-            limit = next((int(value) for key in _LIMITS if (value := _totals(device).get(key))), None)
+            limit = next(
+                (int(value) for key in _LIMITS if (value := _jax_device_totals(device).get(key))), None
+            )
             gaps = _GAPS_OF_TOTALS if listed is None else GAPS
             heap = ObservedHeap(next(logs), labels, name=f"jax {name}", limit=limit, gaps=gaps)
             self._heaps[name] = heap
@@ -475,7 +477,7 @@ class JaxObserved(HeapProvider):
         if self._live is not None:
             self._live.read()
         for name, device in self._devices.items():
-            totals = _totals(device)
+            totals = _jax_device_totals(device)
             self._mark_changes(name, {**totals, **self._compared(name, totals)})
 
     def _compared(self, name: str, totals: Mapping[str, int]) -> dict[str, int]:
@@ -534,18 +536,18 @@ def observe_jax(
         jax = import_module("jax")
     except ImportError as error:
         raise LiveError("JAX cannot be observed, it is not installed: pip install jax") from error
-    chosen = _chosen(jax.local_devices(), devices, can_list=hasattr(jax, "live_arrays"))
-    listed = _lister(jax, chosen) if hasattr(jax, "live_arrays") else None
+    chosen = _chosen_jax_devices(jax.local_devices(), devices, can_list=hasattr(jax, "live_arrays"))
+    listed = _live_array_lister(jax, chosen) if hasattr(jax, "live_arrays") else None
     if isinstance(log, Recording):
         log.declare(_GAPS_OF_TOTALS if listed is None else GAPS)
     lost = log.add_reason if isinstance(log, Recording) else None
     return JaxObserved(chosen, listed, *log_and_labels(log, labels), every_s, lost)
 
 
-def _chosen(local: Sequence[Any], devices: Iterable[Any] | None, *, can_list: bool) -> list[Any]:
+def _chosen_jax_devices(local: Sequence[Any], devices: Iterable[Any] | None, *, can_list: bool) -> list[Any]:
     """The devices to observe; raises LiveError if JAX tells nothing of one of them, or there is none."""
-    asked = list(local) if devices is None else [_device(each, local) for each in devices]
-    silent = [] if can_list else [device for device in asked if not _totals(device)]
+    asked = list(local) if devices is None else [_jax_device_by_number(each, local) for each in devices]
+    silent = [] if can_list else [device for device in asked if not _jax_device_totals(device)]
     chosen = [device for device in asked if device not in silent]
     if not chosen or (devices is not None and silent):
         names = ", ".join(map(name_of, silent)) or "none"
@@ -558,23 +560,23 @@ def _chosen(local: Sequence[Any], devices: Iterable[Any] | None, *, can_list: bo
     return chosen
 
 
-def _lister(jax: Any, devices: Sequence[Any]) -> Callable[[], list[Any]]:
+def _live_array_lister(jax: Any, devices: Sequence[Any]) -> Callable[[], list[Any]]:
     """A function that lists the live arrays on the platforms of some devices."""
     platforms = sorted({device.platform for device in devices})
     return lambda: [array for platform in platforms for array in jax.live_arrays(platform)]
 
 
-def _device(asked: Any, there: Sequence[Any]) -> Any:
+def _jax_device_by_number(asked: Any, there: Sequence[Any]) -> Any:
     """A device by its number, or as given; of several with this number the first that reports its memory."""
     if not isinstance(asked, int):
         return asked
     found = [each for each in there if each.id == asked]
     if not found:
         raise InvalidRequest(f"device {asked} does not exist; JAX has {', '.join(map(name_of, there))} here")
-    return next((each for each in found if _totals(each)), found[0])
+    return next((each for each in found if _jax_device_totals(each)), found[0])
 
 
-def _totals(device: Any) -> dict[str, int]:
+def _jax_device_totals(device: Any) -> dict[str, int]:
     """The totals of a device, as JAX names them; empty if it has none, as a CPU, or cannot tell them now."""
     try:
         return {key: int(value) for key, value in (device.memory_stats() or {}).items()}

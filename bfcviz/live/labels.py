@@ -85,9 +85,9 @@ class label(Scope):  # noqa: N801  used as a word: `with label("encoder/layer3")
     def __enter__(self) -> Self:
         outer = _current.get()
         try:
-            _set(_Work(0, self.name, outer))
+            _set_current_work(_Work(0, self.name, outer))
         except BaseException:  # Ctrl-C: there is no `__exit__` then, and the name would stay forever
-            _set(outer)
+            _set_current_work(outer)
             raise
         return self
 
@@ -95,7 +95,7 @@ class label(Scope):  # noqa: N801  used as a word: `with label("encoder/layer3")
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         work = _current.get()
-        _set(None if work is None else work.without(self.name))
+        _set_current_work(None if work is None else work.without(self.name))
 
 
 def checked_name(name: str) -> str:
@@ -112,7 +112,7 @@ def use(labels: Labels) -> int:
         _Tables.count += 1
         _Tables.numbers[labels] = _Tables.count
     _Tables.current = ref(labels)
-    _set(_current.get())
+    _set_current_work(_current.get())
     return _Tables.numbers[labels]
 
 
@@ -122,7 +122,7 @@ def number_in(labels: Labels) -> int:
     return 0 if work is None else labels.intern(work.name)
 
 
-def _set(work: _Work | None) -> None:
+def _set_current_work(work: _Work | None) -> None:
     """Set the work of this context, with its number in the table that is current now."""
     table = None if _Tables.current is None else _Tables.current()
     number = 0

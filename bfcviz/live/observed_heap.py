@@ -121,7 +121,7 @@ class ObservedHeap:
         """
         size, asked = operator.index(size), operator.index(size if requested is None else requested)
         rounded = -(-size // self.options.unit) * self.options.unit
-        _check_range("an allocation", address, rounded)
+        _check_reported_range("an allocation", address, rounded)
         if not 0 <= asked <= rounded or not 0 <= stream < 1 << 16:
             raise InvalidRequest(
                 f"{asked} requested bytes of {rounded} and stream {stream} were given; give at most the size, and a "
@@ -140,7 +140,7 @@ class ObservedHeap:
 
         `join` extends the grant that ends at `address`; both are then released as one.
         """
-        _check_range("a grant", address, size)
+        _check_reported_range("a grant", address, size)
         self._report(time, partial(self._ledger.grant, address, size, join=join))
 
     def release(self, address: int, time: int | None = None) -> None:
@@ -160,7 +160,7 @@ class ObservedHeap:
         device_free: int | None = None,
     ) -> None:
         """A request of `requested` bytes failed, when the driver had `device_free` bytes; None: unknown."""
-        _check_range("a failed request", 0, requested)
+        _check_reported_range("a failed request", 0, requested)
         number = self._label_id(label)
         self._report(time, partial(self._fail, requested, number, stream, device_free))
 
@@ -335,7 +335,7 @@ def devices_in_order(named: Iterable[int] | None, count: int, current: int) -> l
     return sorted(wanted, key=lambda device: (device != current, device))
 
 
-def _check_range(what: str, address: int, size: int) -> None:
+def _check_reported_range(what: str, address: int, size: int) -> None:
     if not 0 <= address < 1 << 63 or not 0 < size <= 1 << 62:
         raise InvalidRequest(
             f"{what} of {size} bytes at {address:#x} was reported; memory has 1 to 2^62 bytes, below 2^63"

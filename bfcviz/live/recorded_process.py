@@ -81,12 +81,12 @@ def without_secrets(words: Sequence[str]) -> list[str]:
     is_secret = False
     for word in words:
         is_value = is_secret and not _NEXT_OPTION.match(word)
-        found.append(MASK if is_value else _masked(word))
+        found.append(MASK if is_value else _masked_command_word(word))
         is_secret = _OPTION.fullmatch(word) is not None
     return found
 
 
-def _masked(word: str) -> str:
+def _masked_command_word(word: str) -> str:
     if whole := _WHOLE.fullmatch(word):
         return f"{whole[1]}{MASK}"
     word = _SAFE_URL.sub(MASK, word)
@@ -259,7 +259,9 @@ def begin(order: Order, framework: str) -> str:
         warnings.simplefilter("ignore")  # `bfcviz record` prints the messages of bfcviz
         try:
             recorded = (
-                _recorded(order, heap_provider.complete(request)) if way.has_heaps else _files(order, request)
+                _begin_process_recording(order, heap_provider.complete(request))
+                if way.has_heaps
+                else _begin_process_files(order, request)
             )
         except FileExistsError:
             return "other"
@@ -313,7 +315,7 @@ def _discard_worker(order: Order, recording: Recording) -> None:
         recording.discard()
 
 
-def _recorded(order: Order, request: WatchRequest) -> ProcessRecording | None:
+def _begin_process_recording(order: Order, request: WatchRequest) -> ProcessRecording | None:
     """Begin a recording and its source, on failure remove both; None: enough processes are recorded."""
     details = {**heap_provider.details_of(request), "process": os.getpid(), "host": platform.node()}
     if rank := rank_of_process(os.environ):
@@ -337,7 +339,7 @@ def _recorded(order: Order, request: WatchRequest) -> ProcessRecording | None:
         raise
 
 
-def _files(order: Order, request: WatchRequest) -> ProcessRecording:
+def _begin_process_files(order: Order, request: WatchRequest) -> ProcessRecording:
     """Begin a source that writes its own files to the folder, for one process."""
     folder = Path(order["folder"])
     claim = folder / CLAIM

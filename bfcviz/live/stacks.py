@@ -118,8 +118,8 @@ class _StackNamer:
                 return WALK_ON
             if not seen:
                 return label
-            name = self._labels.name(label) or _name(seen)
-            return self._labels.intern(name, stack=_text(seen))
+            name = self._labels.name(label) or _stack_name(seen)
+            return self._labels.intern(name, stack=_stack_text(seen))
         except (BfcvizError, RecursionError, MemoryError):
             return 0
 
@@ -138,11 +138,11 @@ class _StackNamer:
         return seen, frame is None or depth >= FARTHEST
 
 
-def _name(stack: list[CodePlace]) -> str:
+def _stack_name(stack: list[CodePlace]) -> str:
     return (own_place(stack) or stack[0]).name
 
 
-def _text(stack: list[CodePlace]) -> str:
+def _stack_text(stack: list[CodePlace]) -> str:
     """A line for each frame; of a long stack both ends: the program's own code is within 16 frames of the outer one."""
     lines = [each.text for each in stack]
     if len(lines) > DEEPEST:

@@ -44,7 +44,7 @@ LONG_AGO: Final = -(2**63)
 _LAST: Final = 2**63 - 1
 
 
-def _before(trace: Trace, pool: int) -> list[list[int]]:
+def _layout_regions_at_start(trace: Trace, pool: int) -> list[list[int]]:
     """The regions at the first step of a trace that no longer has its first events."""
     if trace.first == 0:
         return []
@@ -88,7 +88,7 @@ class Layout:
     @classmethod
     def of_grants(cls, grants: NDArray[np.void]) -> "Layout":
         """The layout of these grants, of GRANT, by `born`."""
-        starts, sizes = _united(grants["address"], grants["size"])
+        starts, sizes = _united_address_ranges(grants["address"], grants["size"])
         before = np.concatenate([np.zeros(1, np.uint64), np.cumsum(sizes, dtype=np.uint64)])
         bare = cls(grants, starts, before, np.zeros(0))
         first = bare.position(grants["address"][~grants["grew"]])
@@ -122,7 +122,7 @@ class Layout:
         return int(self.starts[at]) + int(position) - int(self.before[at])
 
 
-def _united(
+def _united_address_ranges(
     address: NDArray[np.uint64], size: NDArray[np.uint64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Starts and sizes of the fewest ranges that cover the same addresses, ascending."""
@@ -169,7 +169,7 @@ class LayoutReader:
 
     def _begin(self) -> None:
         self._first = self._step = self._trace.first
-        self._grants = _before(self._trace, self._pool)
+        self._grants = _layout_regions_at_start(self._trace, self._pool)
         self._alive = {row[6]: [index] for index, row in enumerate(self._grants)}
 
     def _take(self, event: np.void) -> None:

@@ -133,10 +133,10 @@ class BlockDescriber:
         rows, labels = [], []
         for table, head in zip(self._tables, heads, strict=True):
             largest = joined(_largest_labels(table, events))
-            _note_numbers(head, events, table.pool)
+            _note_block_numbers(head, events, table.pool)
             head["labels"] = len(largest)
             labels.append(largest)
-            rows.append(_measured(table, events, ends))
+            rows.append(_measured_block_rows(table, events, ends))
         notable = found if len(found) <= _MOST_NOTABLE else found[:0]
         columns = b"".join(
             [heads.tobytes(), _by_byte(joined(rows)), _by_byte(joined(labels)), _by_byte(notable)]
@@ -159,7 +159,7 @@ def _largest_labels(table: PoolState, events: Events) -> list[NDArray[np.void]]:
     held = with_sums(np.zeros(0), rows["label"][used], rows["size"][used].astype(np.float64))
     found = []
     for part, (start, stop) in enumerate(pairwise(parts_of(len(events)))):
-        labels, signed, seq = _changes(events[start:stop], table.pool, "label")
+        labels, signed, seq = _block_byte_changes(events[start:stop], table.pool, "label")
         sums = with_sums(held * (stop - start), labels, signed * (table.step + stop - seq))
         held = with_sums(held, labels, signed)
         numbers = np.flatnonzero(sums > 0)
@@ -179,12 +179,12 @@ def with_byte_steps(
     totals: NDArray[np.float64], block: Events, pool: int, name: str, length: int
 ) -> NDArray[np.float64]:
     """`totals` and bytes times steps up to step `length` of a block's events, by the value of field `name`."""
-    numbers, signed, seq = _changes(block, pool, name)
+    numbers, signed, seq = _block_byte_changes(block, pool, name)
     # An ALLOCATE counts up to the end of the trace; its FREE subtracts the rest.
     return with_sums(totals, numbers, signed * (length - seq))
 
 
-def _changes(
+def _block_byte_changes(
     block: Events, pool: int, name: str
 ) -> tuple[NDArray[np.integer], NDArray[np.float64], NDArray[np.float64]]:
     """Of each ALLOCATE and FREE of a heap the value of field `name`, the bytes that it adds, and its `seq`."""
@@ -205,7 +205,7 @@ def with_sums(
     return found
 
 
-def _measured(table: PoolState, events: Events, ends: Sequence[int]) -> NDArray[np.void]:
+def _measured_block_rows(table: PoolState, events: Events, ends: Sequence[int]) -> NDArray[np.void]:
     rows = np.zeros(len(ends), TIMELINE)
     table.extremes()
     begin, start = table.step, 0
@@ -217,7 +217,7 @@ def _measured(table: PoolState, events: Events, ends: Sequence[int]) -> NDArray[
     return rows
 
 
-def _note_numbers(head: np.void, events: Events, pool: int) -> None:
+def _note_block_numbers(head: np.void, events: Events, pool: int) -> None:
     made = (events["kind"] == Kind.ALLOCATE) & (events["pool"] == pool)
     head["allocations"] = np.count_nonzero(made)
     if head["allocations"]:
@@ -238,12 +238,12 @@ def entry_of(data: bytes, pools: int) -> BlockEntry:
         TraceError: it is damaged, or was written by another version.
     """
     try:
-        return _entry_of(data, pools)
+        return _decoded_block_entry(data, pools)
     except (ValueError, struct.error, zlib.error) as error:
         raise TraceError(f"the index of a block is damaged: {error}") from error
 
 
-def _entry_of(data: bytes, pools: int) -> BlockEntry:
+def _decoded_block_entry(data: bytes, pools: int) -> BlockEntry:
     magic, version, of, each, count, named, length = _HEADER.unpack_from(data)
     if (magic, version, of) != (_MAGIC, _VERSION, pools) or length > _MOST_BYTES:
         raise ValueError(f"it begins with {data[:8].hex()}")
@@ -263,24 +263,24 @@ def _entry_of(data: bytes, pools: int) -> BlockEntry:
     ends = np.cumsum([0, *sizes]).tolist()
     parts = [columns[start:end] for start, end in pairwise(ends)]
     heads = np.frombuffer(parts[0], _POOL)
-    rows = _rows_of(parts[1], TIMELINE, pools * each).reshape(pools, each)
-    labels = np.split(_rows_of(parts[2], _LABEL, named), np.cumsum(heads["labels"])[:-1])
+    rows = _unshuffled_entry_rows(parts[1], TIMELINE, pools * each).reshape(pools, each)
+    labels = np.split(_unshuffled_entry_rows(parts[2], _LABEL, named), np.cumsum(heads["labels"])[:-1])
     entries = [
-        PoolEntry(row[row["events"] > 0], label, _ranges(head))
+        PoolEntry(row[row["events"] > 0], label, _block_number_ranges(head))
         for row, label, head in zip(rows, labels, heads, strict=True)
     ]
-    notable = None if count > _MOST_NOTABLE else _rows_of(parts[3], EVENT, count)
+    notable = None if count > _MOST_NOTABLE else _unshuffled_entry_rows(parts[3], EVENT, count)
     return BlockEntry(entries, notable)
 
 
-def _rows_of(data: bytes, dtype: np.dtype[np.void], count: int) -> NDArray[np.void]:
+def _unshuffled_entry_rows(data: bytes, dtype: np.dtype[np.void], count: int) -> NDArray[np.void]:
     if not count:
         return np.zeros(0, dtype)
     table = np.frombuffer(data, np.uint8).reshape(dtype.itemsize, count)
     return np.ascontiguousarray(table.T).view(dtype).reshape(count)
 
 
-def _ranges(head: np.void) -> dict[str, tuple[int, int]]:
+def _block_number_ranges(head: np.void) -> dict[str, tuple[int, int]]:
     if not head["allocations"]:
         return {}
     return {name: (int(head[f"{name}s"][0]), int(head[f"{name}s"][1])) for name in ("thread", "stream")}

@@ -51,21 +51,20 @@ def text(code: int, record: np.void, event: int, chunk: np.void | None, other: n
             | {
                 "kind_number": fields["kind"],
                 "other_number": fields["other"],
-                "chunk": _chunk(fields["chunk"], chunk),
-                "other": _chunk(fields["other"], other) if second else "",
+                "chunk": _inconsistent_chunk_text(fields["chunk"], chunk),
+                "other": _inconsistent_chunk_text(fields["other"], other) if second else "",
             }
         )
     )
-    return (
-        f"event {event} ({_kind(fields['kind'])} of chunk {fields['chunk']}): {described.removesuffix('; ')}"
-    )
+    kind = _inconsistent_kind_text(fields["kind"])
+    return f"event {event} ({kind} of chunk {fields['chunk']}): {described.removesuffix('; ')}"
 
 
-def _kind(number: int) -> str:
+def _inconsistent_kind_text(number: int) -> str:
     return Kind(number).name if number in set(Kind) else f"kind {number}"
 
 
-def _chunk(handle: int, row: np.void | None) -> str:
+def _inconsistent_chunk_text(handle: int, row: np.void | None) -> str:
     if row is None or row["state"] == array_access.NOTHING:
         return f"chunk {handle} does not exist"
     words = (

@@ -99,13 +99,13 @@ def equal_steps(
             not matter. None: one with `step`, `iteration`, `batch` or `epoch` in its name.
         warm_up: equal steps to leave out at the beginning; None: a quarter of them, at least one.
     """
-    marks = _boundaries(trace, pool)
+    marks = _step_boundaries(trace, pool)
     chosen = chosen_name(marks, name)
     if chosen is None:
-        return EqualSteps(name or "", reason=_no_marks(marks, name))
+        return EqualSteps(name or "", reason=_no_step_marks_text(marks, name))
     seqs = np.array(marks[chosen], np.int64)
-    work = _allocations(trace, pool, seqs)
-    return _compared(EqualSteps(chosen), seqs, work, _alike(work), warm_up)
+    work = _step_allocations(trace, pool, seqs)
+    return _compared_equal_steps(EqualSteps(chosen), seqs, work, _alike_steps(work), warm_up)
 
 
 def repeated_steps(trace: Trace, pool: int = 0, warm_up: int | None = None) -> EqualSteps:
@@ -136,12 +136,14 @@ def repeated_steps(trace: Trace, pool: int = 0, warm_up: int | None = None) -> E
     name = trace.labels.name(kind) if kind < _UNNAMED else format_bytes(kind - _UNNAMED)
     cuts = places[chosen]
     work = np.diff(cuts)
-    return _compared(EqualSteps("", allocation=name), seqs[cuts], work, _alike(work, by_work=True), warm_up)
+    return _compared_equal_steps(
+        EqualSteps("", allocation=name), seqs[cuts], work, _alike_steps(work, by_work=True), warm_up
+    )
 
 
 def _share_of_alike(work: NDArray[np.int64], total: int) -> float:
     """Which share of all allocations is in steps that are alike; 0: there are too few to compare."""
-    alike = _alike(work, by_work=True)
+    alike = _alike_steps(work, by_work=True)
     return float(work[alike].sum() / total) if len(alike) > 2 * FEWEST - 1 else 0.0
 
 
@@ -163,7 +165,7 @@ def _allocations_by_kind(trace: Trace, pool: int) -> tuple[NDArray[np.int64], ND
     return np.concatenate(seqs or nothing), np.concatenate(kinds or [np.zeros(0, np.uint64)])
 
 
-def _compared(
+def _compared_equal_steps(
     cut: EqualSteps,
     seqs: NDArray[np.int64],
     work: NDArray[np.int64],
@@ -194,7 +196,7 @@ def equal_step_ends(trace: Trace, pool: int, seqs: NDArray[np.int64]) -> NDArray
         pool: index of the heap.
         seqs: the `seq` of each mark that separates steps, ascending.
     """
-    return seqs[_alike(_allocations(trace, pool, seqs)) + 1]
+    return seqs[_alike_steps(_step_allocations(trace, pool, seqs)) + 1]
 
 
 def step_marks(trace: Trace, pool: int = 0) -> tuple[str, NDArray[np.int64]]:
@@ -202,7 +204,7 @@ def step_marks(trace: Trace, pool: int = 0) -> tuple[str, NDArray[np.int64]]:
 
     The name is empty if there are none.
     """
-    marks = _boundaries(trace, pool)
+    marks = _step_boundaries(trace, pool)
     chosen = chosen_name(marks, None)
     return ("", np.zeros(0, np.int64)) if chosen is None else (chosen, np.array(marks[chosen], np.int64))
 
@@ -251,7 +253,7 @@ def _marks_of(trace: Trace, pool: int) -> Events:
     return marks
 
 
-def _boundaries(trace: Trace, pool: int) -> Mapping[str, list[int]]:
+def _step_boundaries(trace: Trace, pool: int) -> Mapping[str, list[int]]:
     """The `seq` of each plain mark and of each end of a phase, by name without a number at its end."""
     marks = _marks_of(trace, pool)
     found: dict[str, list[int]] = defaultdict(list)
@@ -267,14 +269,14 @@ def _boundaries(trace: Trace, pool: int) -> Mapping[str, list[int]]:
     return found
 
 
-def _no_marks(marks: Mapping[str, list[int]], name: str | None) -> str:
+def _no_step_marks_text(marks: Mapping[str, list[int]], name: str | None) -> str:
     known = sorted(marks, key=lambda each: -len(marks[each]))[:5]
     asked = "no mark names the steps of the program" if name is None else f"there is no mark {name!r}"
     there = f"; there are marks {', '.join(map(repr, known))}" if known else ""
     return f'{asked}{there}; call bfcviz.mark("step", number) once a step'
 
 
-def _allocations(trace: Trace, pool: int, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
+def _step_allocations(trace: Trace, pool: int, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
     """The number of allocations between each two neighbouring marks."""
     counts = np.zeros(len(seqs) + 1, np.int64)
     for block in trace.blocks():
@@ -284,7 +286,7 @@ def _allocations(trace: Trace, pool: int, seqs: NDArray[np.int64]) -> NDArray[np
     return counts[1:-1]
 
 
-def _alike(work: NDArray[np.int64], *, by_work: bool = False) -> NDArray[np.intp]:
+def _alike_steps(work: NDArray[np.int64], *, by_work: bool = False) -> NDArray[np.intp]:
     """The steps of the most frequent kind: those with about the same number of allocations.
 
     `by_work`: of the kind with the most work together; where a step does the same twice, one part of it may be short.

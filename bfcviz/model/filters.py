@@ -354,7 +354,7 @@ def waste_of(chunks: NDArray[np.void]) -> NDArray[np.uint64]:
     return np.where(chunks["in_use"] & (requested < sizes), sizes - requested, np.uint64(0))
 
 
-def _names(chunks: NDArray[np.void], labels: Labels) -> NDArray[np.intp]:
+def _chunk_order_by_label(chunks: NDArray[np.void], labels: Labels) -> NDArray[np.intp]:
     """The alphabetical rank of each chunk's label among the labels of these chunks."""
     numbers = chunks["label"].astype(np.intp)
     present = np.flatnonzero(np.bincount(numbers))  # np.unique takes ten times as long
@@ -372,7 +372,7 @@ SORTS: Final[dict[str, Callable[[NDArray[np.void], Labels], NDArray[np.integer]]
     "waste": lambda chunks, _: waste_of(chunks),
     "state": lambda chunks, _: chunks["in_use"],
     "bin": lambda chunks, _: bin_numbers(chunks["size"]),
-    "label": _names,
+    "label": _chunk_order_by_label,
     "born": lambda chunks, _: chunks["born"],
     # Older chunks have a smaller `born`.
     "age": lambda chunks, _: chunks["born"].max(initial=0) - chunks["born"],

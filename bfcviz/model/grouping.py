@@ -34,8 +34,8 @@ _PAREN: Final = re.compile(r"[/()]")
 
 def op_path(name: str) -> Path:
     """The parts of a name between its slashes, but not those inside parentheses, as in `transpose(jvp(a/b))/dot`."""
-    parts = [part for part in _split(name) if part]
-    return _bounded(parts, "/") if parts else (name or None,)
+    parts = [part for part in _op_name_parts(name) if part]
+    return _bounded_holder_path(parts, "/") if parts else (name or None,)
 
 
 def stack_path(stack: str, name: str = "") -> Path:
@@ -44,7 +44,7 @@ def stack_path(stack: str, name: str = "") -> Path:
     Without those that only record, allocate or pass calls on; `name` stands for a stack of these alone.
     """
     frames = told_frames(stack) or [each for each in [name or place_in_code(stack)] if stack and each]
-    return _bounded(frames[::-1], " > ") if frames else (None,)
+    return _bounded_holder_path(frames[::-1], " > ") if frames else (None,)
 
 
 def place_in_code(stack: str) -> str:
@@ -52,7 +52,7 @@ def place_in_code(stack: str) -> str:
     return holder_name(places_of(stack)) or stack.split("\n", 1)[0].strip()
 
 
-def _split(name: str) -> list[str]:
+def _op_name_parts(name: str) -> list[str]:
     if "(" not in name or "/" not in name:
         return name.split("/")
     parts, depth, start = [], 0, 0
@@ -67,7 +67,7 @@ def _split(name: str) -> list[str]:
     return [*parts, name[start:]] if depth == 0 else name.split("/")
 
 
-def _bounded(parts: list[str], separator: str) -> Path:
+def _bounded_holder_path(parts: list[str], separator: str) -> Path:
     if len(parts) <= DEEPEST:
         return tuple(parts)
     head, tail = DEEPEST // 2, DEEPEST - DEEPEST // 2 - 1
@@ -231,7 +231,9 @@ def grouping(trace: Trace, pool: int, by: str) -> Grouping:
         return Grouping(by, lambda records: records["label"], lambda number: path(labels, number))
     names = trace.origin.details.get("threads", {}) if by == "thread" else {}
     known = names if isinstance(names, Mapping) else {}
-    return Grouping(by, lambda records: records[by], lambda number: (_numbered(by, number, known),))
+    return Grouping(
+        by, lambda records: records[by], lambda number: (_numbered_group_name(by, number, known),)
+    )
 
 
 class _Sizes:
@@ -255,35 +257,35 @@ class _Sizes:
         return (f"chunks of {format_bytes(self._sizes[number])}",)
 
 
-def _op(labels: Labels, number: int) -> Path:
+def _group_by_op(labels: Labels, number: int) -> Path:
     return op_path(labels.name(number))
 
 
-def _line(labels: Labels, number: int) -> Path:
+def _group_by_line(labels: Labels, number: int) -> Path:
     details = labels[number].details
     return (place_in_code(details.get("stack", "")) or details.get("no_stack"),)
 
 
-def _stack(labels: Labels, number: int) -> Path:
+def _group_by_stack(labels: Labels, number: int) -> Path:
     name, details = labels[number]
     return (details["no_stack"],) if "no_stack" in details else stack_path(details.get("stack", ""), name)
 
 
-def _detail(name: str) -> Callable[[Labels, int], Path]:
+def _group_by_detail(name: str) -> Callable[[Labels, int], Path]:
     return lambda labels, number: (labels[number].details.get(name) or None,)
 
 
-def _numbered(what: str, number: int, names: Mapping[str, str]) -> str:
+def _numbered_group_name(what: str, number: int, names: Mapping[str, str]) -> str:
     name = names.get(str(number))
     return f"{name} ({what} {number})" if name else f"{what} {number}"
 
 
 _BY_LABEL: Final[dict[str, Callable[[Labels, int], Path]]] = {
-    "op": _op,
-    "line": _line,
-    "stack": _stack,
-    "shape": _detail("shape"),
-    "data_type": _detail("data_type"),
+    "op": _group_by_op,
+    "line": _group_by_line,
+    "stack": _group_by_stack,
+    "shape": _group_by_detail("shape"),
+    "data_type": _group_by_detail("data_type"),
 }
 
 

@@ -124,13 +124,13 @@ class RollingTimeline:
         seen: list[Events] = []
 
         def look(block: Events) -> None:
-            seen.append(_notable(block))
+            seen.append(_notable_timeline_events(block))
             if look_at is not None:
                 look_at(block)
 
         new = measured(model, ends, look)
         new = joined([rows[-1:], new])  # the last row may not have been full
-        self._series = joined([rows[:-1], merge_rows(new, _bucket(new, length))])
+        self._series = joined([rows[:-1], merge_rows(new, _rolling_timeline_buckets(new, length))])
         self.step, self.length = stop, length
         for events in seen:
             self.failed.take(events)
@@ -140,7 +140,7 @@ class RollingTimeline:
         """Take rows that were measured before, of TIMELINE: those of all events up to `step`."""
         while -(-step // self.length) > 2 * self.points or self.length < int(rows["events"].max(initial=1)):
             self.length *= 2
-        self._series = merge_rows(rows, _bucket(rows, self.length))
+        self._series = merge_rows(rows, _rolling_timeline_buckets(rows, self.length))
         self.step = step
 
     def copy(self) -> "RollingTimeline":
@@ -192,15 +192,17 @@ class RollingTimeline:
         while -(-stop // length) > 2 * self.points:
             length *= 2
         same = length == self.length
-        return length, self._series if same else merge_rows(self._series, _bucket(self._series, length))
+        return length, self._series if same else merge_rows(
+            self._series, _rolling_timeline_buckets(self._series, length)
+        )
 
 
-def _bucket(rows: NDArray[np.void], length: int) -> NDArray[np.uint64]:
+def _rolling_timeline_buckets(rows: NDArray[np.void], length: int) -> NDArray[np.uint64]:
     bucket: NDArray[np.uint64] = (rows["step"] - np.uint64(1)) // np.uint64(length)
     return bucket
 
 
-def _notable(block: Events) -> Events:
+def _notable_timeline_events(block: Events) -> Events:
     return taken(block, block["kind"] >= Kind.OOM)
 
 

@@ -272,19 +272,19 @@ def tree_of(
     Returns:
         Rows of HOLDER; and their names, None for memory without a name and for the first row.
     """
-    leaves, parents, names = _nodes(paths)
+    leaves, parents, names = _holder_tree_nodes(paths)
     rows = np.zeros(len(names), HOLDER)
     rows["parent"], at = parents, leaves[numbers]
     # bincount's weights would be float64, exact only to 8 PiB.
     np.add.at(rows["own_bytes"], at, sizes["size"])
     np.add.at(rows["own_requested"], at, sizes["requested"])
     rows["own_chunks"] = np.bincount(at, minlength=len(rows))
-    levels = _levels(rows)
-    _sum_up(rows, levels)
+    levels = _holder_tree_levels(rows)
+    _sum_up_holder_tree(rows, levels)
     return _in_order(rows, names, levels)
 
 
-def _nodes(paths: Sequence[Path]) -> tuple[NDArray[np.intp], list[int], list[str | None]]:
+def _holder_tree_nodes(paths: Sequence[Path]) -> tuple[NDArray[np.intp], list[int], list[str | None]]:
     """The node of each path, the parent of each node, and the name of each node; parents come first."""
     known: dict[tuple[int, str | None], int] = {}
     parents, names = [-1], [None]  # type: tuple[list[int], list[str | None]]
@@ -303,7 +303,7 @@ def _nodes(paths: Sequence[Path]) -> tuple[NDArray[np.intp], list[int], list[str
     return leaves, parents, names
 
 
-def _levels(rows: NDArray[np.void]) -> list[NDArray[np.intp]]:
+def _holder_tree_levels(rows: NDArray[np.void]) -> list[NDArray[np.intp]]:
     """The rows of each depth; sets `depth`."""
     levels = [np.zeros(1, np.intp)]
     order = np.argsort(rows["parent"], kind="stable")
@@ -322,7 +322,7 @@ def _levels(rows: NDArray[np.void]) -> list[NDArray[np.intp]]:
         levels.append(children)
 
 
-def _sum_up(rows: NDArray[np.void], levels: Sequence[NDArray[np.intp]]) -> None:
+def _sum_up_holder_tree(rows: NDArray[np.void], levels: Sequence[NDArray[np.intp]]) -> None:
     rows["rows"] = 1
     for name in _SUMS:
         rows[name] = rows[f"own_{name}"]
@@ -392,7 +392,7 @@ class Holders(Answer):
         """The largest holders, each indented below the one around it."""
         rows = [
             (
-                f"{'  ' * part.depth}{_part_name(part)}",
+                f"{'  ' * part.depth}{_holder_part_name(part)}",
                 format_bytes(part.bytes),
                 f"{100 * part.bytes / max(self.bytes_in_use, 1):.1f} %",
                 f"{part.chunks:,}",
@@ -532,7 +532,7 @@ def holder_lines(found: Holders) -> list[str]:
 
 def _holder_line(part: "HolderPart", found: Holders) -> str:
     share = part.bytes / max(found.bytes_in_use, 1)
-    name = _part_name(part)
+    name = _holder_part_name(part)
     if len(name) > _WIDTH:
         name = f"{name[: _WIDTH // 3]}…{name[-(_WIDTH - _WIDTH // 3 - 1) :]}"
     return (
@@ -540,7 +540,7 @@ def _holder_line(part: "HolderPart", found: Holders) -> str:
     )
 
 
-def _part_name(part: HolderPart) -> str:
+def _holder_part_name(part: HolderPart) -> str:
     if part.row >= 0:
         return part.name
     return f"other ({part.holders:,} {'holder' if part.holders == 1 else 'holders'})"
@@ -554,7 +554,7 @@ def summary(found: Holders, most: int, least_share: float = 0.0) -> list[HolderP
         most: holders to name at most; with the parts of small ones there are at most twice as many parts.
         least_share: do not name holders with less than this part (0..1) of all bytes in use.
     """
-    rows, kept, parents, starts = _merged(found)
+    rows, kept, parents, starts = _merged_holder_rows(found)
     sizes = rows["bytes"][kept]
     # A holder is at least as large as those in it and comes before them: the largest ones form a tree.
     chosen = np.sort(np.argsort(~sizes, kind="stable")[: max(most, 1)])
@@ -563,15 +563,15 @@ def summary(found: Holders, most: int, least_share: float = 0.0) -> list[HolderP
     place[chosen] = np.arange(len(chosen))
     small = np.flatnonzero(place < 0)
     small = small[place[parents[small]] >= 0]
-    parts = [_part(found, int(kept[each]), int(starts[each])) for each in chosen.tolist()]
+    parts = [_holder_part(found, int(kept[each]), int(starts[each])) for each in chosen.tolist()]
     inside: list[list[int]] = [[] for _ in parts]
     for part, each in enumerate(chosen.tolist()[1:], 1):
         inside[int(place[parents[each]])].append(part)
-    others = _others(rows[kept[small]], place[parents[small]])
+    others = _other_holder_parts(rows[kept[small]], place[parents[small]])
     return _laid_out(parts, inside, others)
 
 
-def _merged(
+def _merged_holder_rows(
     found: Holders,
 ) -> tuple[NDArray[np.void], NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
     """The rows; those that are not merely around one other; for each of these its parent among them and first name."""
@@ -587,14 +587,14 @@ def _merged(
     return rows, kept, parents, starts
 
 
-def _part(found: Holders, row: int, start: int) -> HolderPart:
+def _holder_part(found: Holders, row: int, start: int) -> HolderPart:
     values = found.rows[row]
     names = ALL if row == 0 else found.separator.join(found.names[start : row + 1])
     amounts = (int(values[name]) for name in ("bytes", "own_bytes", "requested", "chunks"))
     return HolderPart(names, _WHOLE, 0, row, 1, *amounts)
 
 
-def _others(rows: NDArray[np.void], parents: NDArray[np.intp]) -> dict[int, HolderPart]:
+def _other_holder_parts(rows: NDArray[np.void], parents: NDArray[np.intp]) -> dict[int, HolderPart]:
     """The small holders in each part that has some, together."""
     found = {}
     order = np.argsort(parents, kind="stable")
@@ -691,7 +691,9 @@ class MarkGrowth:
         None: up to this step no name has two marks, or the trace has dropped them.
         """
         self.search()
-        there = {name: _between(marks, self._trace.first, step) for name, marks in self._marks.items()}
+        there = {
+            name: _holder_marks_between(marks, self._trace.first, step) for name, marks in self._marks.items()
+        }
         repeated = {name: places for name, places in there.items() if len(places) > 1}
         if not repeated:
             return None
@@ -746,7 +748,7 @@ class MarkGrowth:
         self.phases += len(ends) - ends.count(None)
 
 
-def _between(marks: list[NamedMark], first: int, last: int) -> range:
+def _holder_marks_between(marks: list[NamedMark], first: int, last: int) -> range:
     """The places of the marks at these steps, or between them."""
 
     def step_of(mark: NamedMark) -> int:

@@ -115,18 +115,18 @@ def encode(snapshots: list[Snapshot]) -> bytes:
             shuffled(used["stream"], _U2),
         ]
     header = HEADER.pack(MAGIC, VERSION, len(snapshots), snapshots[0].step)
-    return header + b"".join(COUNTS.pack(*c) for c in counts) + _deflated(b"".join(columns))
+    return header + b"".join(COUNTS.pack(*c) for c in counts) + _deflated_keyframe(b"".join(columns))
 
 
-def _deflated(columns: bytes) -> bytes:
+def _deflated_keyframe(columns: bytes) -> bytes:
     packed = zlib.compress(columns, 1)
-    if len(columns) <= _most_bytes(len(packed)):
+    if len(columns) <= _most_keyframe_bytes(len(packed)):
         return packed
     deflate = zlib.compressobj(1, strategy=zlib.Z_HUFFMAN_ONLY)  # a bit for each byte, or more
     return deflate.compress(columns) + deflate.flush()
 
 
-def _most_bytes(packed: int) -> int:
+def _most_keyframe_bytes(packed: int) -> int:
     return min(MOST_UNPACKED, max(LEAST_UNPACKED, UNPACKED_A_BYTE * packed))
 
 
@@ -137,12 +137,12 @@ def decode(data: bytes, step: int, pool: int, pools: int) -> Snapshot:
         TraceError: it is not a keyframe of that step, or its state is impossible for a heap.
     """
     try:
-        return _decode(data, step, pool, pools)
+        return _decode_keyframe(data, step, pool, pools)
     except (ValueError, struct.error, zlib.error) as error:
         raise TraceError(f"the keyframe stored for step {step} is damaged: {error}") from error
 
 
-def _decode(data: bytes, step: int, pool: int, pools: int) -> Snapshot:
+def _decode_keyframe(data: bytes, step: int, pool: int, pools: int) -> Snapshot:
     head = HEADER.unpack_from(data)
     if head[:2] != (MAGIC, VERSION):
         raise ValueError(f"it begins with {data[:6].hex()}, not with the magic of version {VERSION}")
@@ -158,15 +158,15 @@ def _decode(data: bytes, step: int, pool: int, pools: int) -> Snapshot:
             raise ValueError(f"{c.regions} regions and {c.chunks} chunks, {c.in_use} in use, are impossible")
     length = sum(c.nbytes for c in counts)
     packed = data[HEADER.size + pools * COUNTS.size :]
-    if length > _most_bytes(len(packed)):
+    if length > _most_keyframe_bytes(len(packed)):
         raise ValueError(f"its counts need {length} bytes, too many for {len(packed)} bytes stored")
     inflate = zlib.decompressobj()
     columns = inflate.decompress(packed, length + 1)
     if len(columns) != length or not inflate.eof:
         raise ValueError(f"its columns do not have the {length} bytes that its counts give")
     skipped = sum(c.nbytes for c in counts[:pool])
-    snapshot = _snapshot(_Columns(columns, skipped), counts[pool], step)
-    _check_counts(snapshot)
+    snapshot = _keyframe_snapshot(_Columns(columns, skipped), counts[pool], step)
+    _check_keyframe_counts(snapshot)
     return snapshot
 
 
@@ -198,7 +198,7 @@ def shuffled(column: NDArray[np.unsignedinteger], dtype: np.dtype[np.unsignedint
     return plain.view(np.uint8).reshape(len(plain), dtype.itemsize).T.tobytes()
 
 
-def _snapshot(columns: _Columns, counts: _Counts, step: int) -> Snapshot:
+def _keyframe_snapshot(columns: _Columns, counts: _Counts, step: int) -> Snapshot:
     regions = np.zeros(counts.regions, REGION_ROW)
     regions["address"] = columns.take(counts.regions, _U8)
     regions["size"] = columns.take(counts.regions, _U8)
@@ -210,8 +210,8 @@ def _snapshot(columns: _Columns, counts: _Counts, step: int) -> Snapshot:
     in_use = columns.take_bits(counts.chunks)
     if int(in_use.sum()) != counts.in_use:
         raise ValueError(f"{int(in_use.sum())} chunks are in use, its counts have {counts.in_use}")
-    _check_regions(regions, slots)
-    _tile(rows, regions, slots)
+    _check_keyframe_regions(regions, slots)
+    _tile_keyframe_chunks(rows, regions, slots)
     handles = np.sort(rows["handle"])  # np.unique takes four times as long
     if len(rows) and ((handles[1:] == handles[:-1]).any() or int(handles[-1]) > step):
         raise ValueError("handles of chunks repeat, or are higher than possible")
@@ -227,7 +227,7 @@ def _snapshot(columns: _Columns, counts: _Counts, step: int) -> Snapshot:
     return Snapshot(step, rows, regions, slots, *counts[3:])
 
 
-def _check_regions(regions: NDArray[np.void], slots: NDArray[np.uint64]) -> None:
+def _check_keyframe_regions(regions: NDArray[np.void], slots: NDArray[np.uint64]) -> None:
     ends = regions["address"] + regions["size"]
     if (ends <= regions["address"]).any() or (ends[:-1] > regions["address"][1:]).any():
         raise ValueError("regions are empty, overlap or do not ascend")
@@ -235,7 +235,9 @@ def _check_regions(regions: NDArray[np.void], slots: NDArray[np.uint64]) -> None
         raise ValueError("two regions have the same slot")
 
 
-def _tile(rows: NDArray[np.void], regions: NDArray[np.void], slots: NDArray[np.uint64]) -> None:
+def _tile_keyframe_chunks(
+    rows: NDArray[np.void], regions: NDArray[np.void], slots: NDArray[np.uint64]
+) -> None:
     """Set the addresses and regions of chunks; their sizes must fill each region exactly."""
     ends = np.cumsum(rows["size"], dtype=np.uint64)
     starts = ends - rows["size"]
@@ -252,7 +254,7 @@ def _tile(rows: NDArray[np.void], regions: NDArray[np.void], slots: NDArray[np.u
     rows["address"] = regions["address"][of] + (starts - (region_ends - regions["size"])[of])
 
 
-def _check_counts(snapshot: Snapshot) -> None:
+def _check_keyframe_counts(snapshot: Snapshot) -> None:
     sizes = snapshot.chunk_rows["size"][snapshot.chunk_rows["state"] == array_access.CHUNK_IN_USE]
     if not len(sizes) <= snapshot.num_allocs <= snapshot.step or snapshot.ooms > snapshot.step:
         raise ValueError("its counts of allocations or OOMs are impossible")

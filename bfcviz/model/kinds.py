@@ -215,7 +215,7 @@ class MemoryKinds:
         """Which allocations are freed soon, and which of optimizers are freed at all: one pass."""
         short, freed = [], []
         number = self._numbers
-        begin = _beginning(self._trace, self._pool)
+        begin = _history_begin_for_kinds(self._trace, self._pool)
         self._begins = begin
         for block in self._trace.blocks():
             at = np.flatnonzero((block["kind"] == Kind.FREE) & (block["pool"] == self._pool))
@@ -226,7 +226,7 @@ class MemoryKinds:
             passes = (kinds == number[ACTIVATIONS]) | (kinds == number[GRADIENTS])
             short.append(born[is_short & passes])
             freed.append(born[kinds == number[OPTIMIZER_STATE]])
-        self._short, self._freed = (_sorted(parts) for parts in (short, freed))
+        self._short, self._freed = (_sorted_kind_births(parts) for parts in (short, freed))
 
     def _sizes_of_parameters(self) -> NDArray[np.uint64]:
         """Requested sizes that old memory and optimizer state share, as many of the first as parameters can be."""
@@ -248,7 +248,7 @@ class MemoryKinds:
         return np.array(found, np.uint64)
 
 
-def _beginning(trace: Trace, pool: int) -> int:
+def _history_begin_for_kinds(trace: Trace, pool: int) -> int:
     """The event with which the recorded history begins; 0: the first one."""
     for block in trace.blocks():
         at = np.flatnonzero((block["kind"] == Kind.MARK) & (block["pool"] == pool))
@@ -265,7 +265,7 @@ def _has_python(labels: Labels) -> bool:
     return any(".py:" in labels[number].details.get("stack", "") for number in range(len(labels)))
 
 
-def _sorted(parts: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+def _sorted_kind_births(parts: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
     return np.sort(np.concatenate([np.zeros(0, np.uint64), *parts]))
 
 

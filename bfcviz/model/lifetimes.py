@@ -129,14 +129,14 @@ def times_of(trace: Trace, seqs: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 def of_chunks(chunks: NDArray[np.void]) -> NDArray[np.void]:
     """Chunks in use as lifetimes that did not end, by `born`; when they began is not known."""
-    found = _filled(chunks, np.argsort(chunks["born"]), "handle")
+    found = _lifetime_rows(chunks, np.argsort(chunks["born"]), "handle")
     found["born_time"] = LONG_AGO
     return found
 
 
 def born_by(events: Events, at: NDArray[np.intp]) -> NDArray[np.void]:
     """The lifetimes that the ALLOCATE events at these indices begin."""
-    found = _filled(events, at, "chunk")
+    found = _lifetime_rows(events, at, "chunk")
     found["born"], found["born_time"] = events["seq"][at], events["time"][at]
     return found
 
@@ -245,7 +245,7 @@ class LifetimeReader:
         self._ended, self._alive = [taken(kept, over)], taken(kept, ~over)
 
 
-def _filled(records: NDArray[np.void], at: NDArray[np.intp], handle: str) -> NDArray[np.void]:
+def _lifetime_rows(records: NDArray[np.void], at: NDArray[np.intp], handle: str) -> NDArray[np.void]:
     # Field by field: NumPy selects whole records a hundred times slower.
     found = np.zeros(len(at), LIFETIME)
     names = set(records.dtype.names or ())

@@ -275,11 +275,11 @@ class Model:
         candidates = [self._snapshots.before(step), self._snapshots.after(step)]
         best, least = None, abs(step - self.step)
         for snapshot in candidates:
-            if snapshot is not None and (cost := _cost(snapshot, step)) < least:
+            if snapshot is not None and (cost := _model_seek_cost(snapshot, step)) < least:
                 best, least = snapshot, cost
         if least > BLOCK:
             stored = self._stored(step)
-            if stored is not None and _cost(stored, step) < least:
+            if stored is not None and _model_seek_cost(stored, step) < least:
                 best = stored
         return best
 
@@ -323,8 +323,8 @@ class Model:
         for block in self.trace.blocks(start.step, self.step):
             # Columns only: to select the whole records of this pool would copy 4 MiB.
             kinds, sizes = np.where(block["pool"] == self.pool, block["kind"], 0), block["size"]
-            in_use_after = _running(in_use, kinds, sizes, Kind.ALLOCATE, Kind.FREE)
-            pool_after = _running(pool_bytes, kinds, sizes, Kind.EXTEND, Kind.RELEASE)
+            in_use_after = _model_running_total(in_use, kinds, sizes, Kind.ALLOCATE, Kind.FREE)
+            pool_after = _model_running_total(pool_bytes, kinds, sizes, Kind.EXTEND, Kind.RELEASE)
             allocated = sizes[kinds == Kind.ALLOCATE]
             for i, values in enumerate((in_use_after, pool_after, allocated)):
                 peaks[i] = max(peaks[i], int(values.max(initial=0)))
@@ -332,11 +332,11 @@ class Model:
         self._table.recall_peaks(*peaks)
 
 
-def _cost(snapshot: Snapshot, step: int) -> int:
+def _model_seek_cost(snapshot: Snapshot, step: int) -> int:
     return abs(step - snapshot.step) + _EVENTS_A_CHUNK * len(snapshot.chunk_rows)
 
 
-def _running(
+def _model_running_total(
     start: int, kinds: NDArray[np.uint8], sizes: NDArray[np.uint64], plus: Kind, minus: Kind
 ) -> NDArray[np.uint64]:
     """A total before the first and after each of the events that change it."""

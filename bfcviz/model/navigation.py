@@ -20,16 +20,16 @@ from bfcviz.model.trace_index import index_of, known_index, known_notable
 # Find steps: the next event of a kind, the peak, failures. A step is the one just after its event.
 
 
-def _table(*kinds: Kind) -> NDArray[np.bool_]:
+def _event_kind_mask(*kinds: Kind) -> NDArray[np.bool_]:
     """Which values of `kind` are one of these."""
     values = np.zeros(256, bool)
     values[[int(kind) for kind in kinds]] = True
     return values
 
 
-_WITH_CHUNK: Final = ~_table(Kind.OOM, Kind.MARK)
-_WITH_OTHER: Final = _table(Kind.SPLIT, Kind.MERGE)
-_LABELLED: Final = _table(Kind.ALLOCATE, Kind.FREE, Kind.OOM, Kind.MARK)
+_WITH_CHUNK: Final = ~_event_kind_mask(Kind.OOM, Kind.MARK)
+_WITH_OTHER: Final = _event_kind_mask(Kind.SPLIT, Kind.MERGE)
+_LABELLED: Final = _event_kind_mask(Kind.ALLOCATE, Kind.FREE, Kind.OOM, Kind.MARK)
 
 
 def next_step(  # noqa: PLR0913  six independent conditions
@@ -55,7 +55,7 @@ def next_step(  # noqa: PLR0913  six independent conditions
     Raises:
         TraceError: the trace has no such step.
     """
-    _check(trace, step)
+    _check_step_exists(trace, step)
     for block in trace.blocks(step):
         found = matches(block, kinds, pool, chunk, label)
         if len(found):
@@ -73,7 +73,7 @@ def previous_step(  # noqa: PLR0913
     label: int | None = None,
 ) -> int | None:
     """The last step before `step` to which an event of one of `kinds` leads; arguments as for `next_step`."""
-    _check(trace, step)
+    _check_step_exists(trace, step)
     stop = step - 1  # event `step - 1` leads to `step` itself
     while stop > trace.first:
         start = max((stop - 1) // BLOCK * BLOCK, trace.first)
@@ -152,7 +152,7 @@ def peak(trace: Trace, pool: int = 0) -> int:
 
     Only after the history begins. Where the trace has no history, the only state of the pool.
     """
-    return _first_highest(trace, pool, "bytes_in_use")
+    return _first_highest_step(trace, pool, "bytes_in_use")
 
 
 def worst_fragmentation(trace: Trace, pool: int = 0) -> int:
@@ -160,10 +160,10 @@ def worst_fragmentation(trace: Trace, pool: int = 0) -> int:
 
     Only after the history begins. Where the trace has no history, the only state of the pool.
     """
-    return _first_highest(trace, pool, "external_fragmentation")
+    return _first_highest_step(trace, pool, "external_fragmentation")
 
 
-def _first_highest(trace: Trace, pool: int, series: str) -> int:
+def _first_highest_step(trace: Trace, pool: int, series: str) -> int:
     if holds_only_states(trace.origin.details):
         return end_of_state(trace, pool)
     index = index_of(trace, pool)
@@ -196,11 +196,11 @@ def matches(
     label: int | None = None,
 ) -> NDArray[np.intp]:
     """Indices of the events that match; the rarest condition is checked first, each on the remaining events."""
-    wanted = _table(*kinds)
+    wanted = _event_kind_mask(*kinds)
     found: NDArray[np.intp]
     if chunk is not None:
         found = np.flatnonzero((block["chunk"] == chunk) | (block["other"] == chunk))
-        found = found[_about(block[found], chunk)]
+        found = found[_events_about_chunk(block[found], chunk)]
     elif label is not None:
         found = np.flatnonzero(block["label"] == label)
     else:
@@ -213,7 +213,7 @@ def matches(
     return found
 
 
-def _about(events: Events, chunk: int) -> NDArray[np.bool_]:
+def _events_about_chunk(events: Events, chunk: int) -> NDArray[np.bool_]:
     """Which of the events concern this chunk: `other` is a chunk for some kinds, an id or nothing for others."""
     kinds = events["kind"]
     mine: NDArray[np.bool_] = (events["chunk"] == chunk) & _WITH_CHUNK[kinds]
@@ -221,7 +221,7 @@ def _about(events: Events, chunk: int) -> NDArray[np.bool_]:
     return mine
 
 
-def _check(trace: Trace, step: int) -> None:
+def _check_step_exists(trace: Trace, step: int) -> None:
     if not trace.first <= step <= len(trace):
         raise TraceError(f"step {step} does not exist: the trace has steps {trace.first} to {len(trace)}")
 
@@ -314,18 +314,18 @@ def busy_window(trace: Trace, pool: int = 0) -> tuple[int, int] | None:
     first, last = trace.first, len(trace)
     if last == first or first > 0 or holds_only_states(trace.origin.details):
         return None
-    ends = max(_rise(trace, pool), _built(trace))
+    ends = max(_set_up_end_by_bytes(trace, pool), _set_up_end_by_time(trace))
     begin = int(ends - _LEAD * (last - ends))
     if begin < LONG * last or ends >= last:
         return None
     return begin, last
 
 
-def _rise(trace: Trace, pool: int) -> int:
+def _set_up_end_by_bytes(trace: Trace, pool: int) -> int:
     """The first step whose bytes in use reach `BUSY` of their peak."""
     index = known_index(trace, pool)
     if index is not None:
-        return _rise_in(trace, pool, index.rolling.series)
+        return _set_up_end_in_rows(trace, pool, index.rolling.series)
     in_use = highest = 0
     steps, peaks = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for block in trace.blocks():
@@ -342,8 +342,8 @@ def _rise(trace: Trace, pool: int) -> int:
     return int(np.concatenate(steps)[reached]) if len(every) else trace.first
 
 
-def _rise_in(trace: Trace, pool: int, rows: NDArray[np.void]) -> int:
-    """As `_rise`, from the rows of a timeline; reads only the events of one row."""
+def _set_up_end_in_rows(trace: Trace, pool: int, rows: NDArray[np.void]) -> int:
+    """As `_set_up_end_by_bytes`, from the rows of a timeline; reads only the events of one row."""
     highest = rows["bytes_in_use_max"].max(initial=0)
     if not highest:
         return trace.first
@@ -353,7 +353,7 @@ def _rise_in(trace: Trace, pool: int, rows: NDArray[np.void]) -> int:
     return int(within["step"][np.argmax(within["bytes_in_use_max"] >= BUSY * highest)])
 
 
-def _built(trace: Trace) -> int:
+def _set_up_end_by_time(trace: Trace) -> int:
     """The step after the leading events that have one time; the first step where all events have it, or are few."""
     begin = None
     for block in trace.blocks():

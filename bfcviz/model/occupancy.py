@@ -245,11 +245,11 @@ def occupancy(  # noqa: PLR0913, PLR0917  where and how finely, and what is know
     layout = layout or Layout.of(trace, pool)
     low, high = positions or (0.0, float(max(layout.total, 1)))
     grid = OccupancyGrid(start, stop, low, high, columns, lines, axis)
-    _check(trace, grid)
+    _check_occupancy_grid(trace, grid)
     return OccupancyReader(trace, pool, grid, layout, classes, model).read_to(stop, layout)
 
 
-def _check(trace: Trace, grid: OccupancyGrid) -> None:
+def _check_occupancy_grid(trace: Trace, grid: OccupancyGrid) -> None:
     if not trace.first <= grid.start <= grid.stop <= len(trace) or min(grid.columns, grid.lines) < 1:
         raise TraceError(
             f"occupancy of steps {grid.start} to {grid.stop} in {grid.columns} x {grid.lines} cells is not possible: "
@@ -299,7 +299,7 @@ class OccupancyReader:
         carried = of_chunks(in_use_at(trace, pool, grid.start, model))
         which = classes.of(carried) if classes else None
         at_once, signs = np.zeros(len(carried)), np.ones(len(carried))
-        self._add(_ranges(layout, carried), at_once, signs, which)
+        self._add(_occupied_ranges(layout, carried), at_once, signs, which)
 
     def read_to(self, stop: int, layout: Layout) -> Occupancy:
         """The occupancy up to step `stop`, at least `self.stop`; reads the events between these steps.
@@ -355,7 +355,7 @@ class OccupancyReader:
             allocations["born"][freed] = born_of(block, at[freed])
             which = self._classes.of(allocations)
         x = self._across(block["seq"][at], block["time"][at], columns)
-        self._add(_ranges(layout, block, at), x, 1.0 - 2.0 * freed, which, columns)
+        self._add(_occupied_ranges(layout, block, at), x, 1.0 - 2.0 * freed, which, columns)
 
     def _across(self, seq: NDArray[np.uint64], time: NDArray[np.int64], columns: int) -> Floats:
         """The columns at which the states after these events begin, moved to the nearest edge."""
@@ -392,12 +392,12 @@ class OccupancyReader:
         for end, sign in (("born", 1.0), ("died", -1.0)):
             records = grants[grants[end] < grid.stop]
             x = self._across(records[end], records[f"{end}_time"], grid.columns)
-            held.add(_ranges(layout, records), x, np.full(len(records), sign))
+            held.add(_occupied_ranges(layout, records), x, np.full(len(records), sign))
         total: Floats = np.maximum(held.sums()[0, :, :-1], 0.0)
         return total
 
 
-def _ranges(
+def _occupied_ranges(
     layout: Layout, records: NDArray[np.void], at: NDArray[np.intp] | None = None
 ) -> tuple[Floats, Floats]:
     """The starts and ends of the positions of these records, or of those at these indices."""

@@ -35,7 +35,7 @@ SERIES: Final = TOTALS + RATIOS
 """All series."""
 
 
-def _fields(series: str) -> list[tuple[str, str]]:
+def _timeline_fields(series: str) -> list[tuple[str, str]]:
     value = "<f8" if series in RATIOS else "<u8"
     return [
         (f"{series}_min", value),
@@ -49,7 +49,12 @@ def _fields(series: str) -> list[tuple[str, str]]:
 
 
 TIMELINE = np.dtype(
-    [("step", "<u8"), ("time", "<i8"), ("events", "<u8"), *(f for series in SERIES for f in _fields(series))]
+    [
+        ("step", "<u8"),
+        ("time", "<i8"),
+        ("events", "<u8"),
+        *(f for series in SERIES for f in _timeline_fields(series)),
+    ]
 )
 """One bucket of consecutive events: its last step, the time of its last event, how many events it holds.
 
@@ -164,19 +169,23 @@ DEFINITIONS = {
 
 def internal(stats: ModelStats) -> float:
     """1 - requested_bytes_in_use / bytes_in_use, 0 where nothing is in use."""
-    return _share(stats.bytes_in_use - stats.requested_bytes_in_use, stats.bytes_in_use)
+    return _timeline_ratio(stats.bytes_in_use - stats.requested_bytes_in_use, stats.bytes_in_use)
 
 
 def external(stats: ModelStats) -> float:
     """1 - largest_free_chunk / free_bytes, 0 where nothing is free."""
-    return _share(stats.free_bytes - stats.largest_free_chunk, stats.free_bytes)
+    return _timeline_ratio(stats.free_bytes - stats.largest_free_chunk, stats.free_bytes)
 
 
 def reserved_not_in_use(stats: ModelStats) -> float:
     """1 - bytes_in_use / pool_bytes, 0 where nothing is in use."""
-    return _share(stats.pool_bytes - stats.bytes_in_use, stats.pool_bytes) if stats.bytes_in_use else 0.0
+    return (
+        _timeline_ratio(stats.pool_bytes - stats.bytes_in_use, stats.pool_bytes)
+        if stats.bytes_in_use
+        else 0.0
+    )
 
 
-def _share(part: int, whole: int) -> float:
+def _timeline_ratio(part: int, whole: int) -> float:
     # Not 1 - x / y, which rounds twice: `Extremes` divides in the same way and gets the same float.
     return part / whole if whole else 0.0

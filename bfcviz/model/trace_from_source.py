@@ -68,9 +68,9 @@ def beginning(moment: LiveHeapState, log: EventLog) -> Beginning:
     """
     events = _events_before(log, moment.step)
     table = PoolState()
-    table.restore(_snapshot(moment, ooms=int(np.count_nonzero(events["kind"] == Kind.OOM))))
+    table.restore(_live_heap_snapshot(moment, ooms=int(np.count_nonzero(events["kind"] == Kind.OOM))))
     table.undo(events)
-    table.recall_peaks(table.bytes_in_use, table.pool_bytes, _largest(table))
+    table.recall_peaks(table.bytes_in_use, table.pool_bytes, _largest_chunk_at_beginning(table))
     first = table.snapshot()
     table.apply(events)
     seen = (table.peak_bytes_in_use, table.peak_pool_bytes, table.largest_alloc_size)
@@ -94,12 +94,12 @@ def _events_before(log: EventLog, step: int) -> Events:
     return log.copy(step, step)
 
 
-def _largest(table: PoolState) -> int:
+def _largest_chunk_at_beginning(table: PoolState) -> int:
     rows = table.chunk_rows()
     return int(rows["size"][rows["state"] == array_access.CHUNK_IN_USE].max(initial=0))
 
 
-def _snapshot(moment: LiveHeapState, ooms: int) -> Snapshot:
+def _live_heap_snapshot(moment: LiveHeapState, ooms: int) -> Snapshot:
     chunks, regions = moment.chunks, moment.regions
     rows = np.zeros(len(chunks), CHUNK_ROW)
     for name in ("address", "size", "handle", "region"):
@@ -142,13 +142,13 @@ def trace_of(source: Any, keep: int = KEEP) -> Trace:
     if isinstance(source, Recording):
         return source.trace()
     if isinstance(source, EventLog):
-        recorded = _recorded(source)
+        recorded = _trace_of_recorded_log(source)
         return follow(source, Labels(), Origin(), keyframes, keep=keep) if recorded is None else recorded
     if isinstance(source, str | os.PathLike):
         return Trace.open(source)
     if all(hasattr(source, name) for name in _HEAP):
-        recorded = _recorded(source.log)
-        return _heap(source, keep) if recorded is None else recorded
+        recorded = _trace_of_recorded_log(source.log)
+        return _trace_of_live_heap(source, keep) if recorded is None else recorded
     raise BfcvizError(
         f"cannot watch a {type(source).__name__}; give a BFCAllocator, an EventLog, a Recording, a Trace, or the path "
         "of one"
@@ -162,14 +162,14 @@ def name_of(source: Any, trace: Trace) -> str:
     return trace.origin.source or trace.origin.pools[0].name
 
 
-def _recorded(log: EventLog) -> Trace | None:
+def _trace_of_recorded_log(log: EventLog) -> Trace | None:
     """The trace of the recording that the log belongs to, which has every event; None where there is none."""
     if log.path is None or not (log.path.parent / ORIGIN_FILE).exists():
         return None
     return Trace.open(log.path.parent)
 
 
-def _heap(heap: Any, keep: int) -> Trace:
+def _trace_of_live_heap(heap: Any, keep: int) -> Trace:
     if heap.log.pools > 1:
         raise BfcvizError(
             f"{heap.name} shares its log with {heap.log.pools - 1} other heaps, and the folder of their recording is "

@@ -66,7 +66,7 @@ class TraceIndex:
         if entries is None:
             rolling.extend(trace, self._look_at)
         else:
-            self._held = joined([_held_in(entry, pool) for entry in entries])
+            self._held = joined([_indexed_held_labels(entry, pool) for entry in entries])
             rolling.adopt(joined([entry.pools[pool].rows for entry in entries]), self.length)
             for entry in entries:
                 self._take(entry)
@@ -136,7 +136,7 @@ class TraceIndex:
         self._ranges[name] = min(low, least), max(high, most)
 
 
-def _held_in(entry: BlockEntry, pool: int) -> NDArray[np.void]:
+def _indexed_held_labels(entry: BlockEntry, pool: int) -> NDArray[np.void]:
     rows, labels = entry.pools[pool].rows, entry.pools[pool].labels
     stop, count = int(rows["step"][-1]), int(rows["events"].sum())
     edges = np.array(parts_of(count), np.uint64) + np.uint64(stop - count)
@@ -223,7 +223,7 @@ def index_of(trace: Trace, pool: int = 0) -> TraceIndex | None:
 
     None for a trace that grows or has dropped its first events, or whose events are wrong or cannot be read.
     """
-    return _index(_made, trace, pool, LEAST_EVENTS)
+    return _kept_trace_index(_made, trace, pool, LEAST_EVENTS)
 
 
 def summary_index_of(trace: Trace, pool: int = 0) -> TraceIndex | None:
@@ -231,10 +231,10 @@ def summary_index_of(trace: Trace, pool: int = 0) -> TraceIndex | None:
 
     Its timelines have as few rows as are stored with the trace. None as for `index_of`.
     """
-    return _index(_summaries, trace, pool, 0)
+    return _kept_trace_index(_summaries, trace, pool, 0)
 
 
-def _index(known: _Indexes, trace: Trace, pool: int, least: int) -> TraceIndex | None:
+def _kept_trace_index(known: _Indexes, trace: Trace, pool: int, least: int) -> TraceIndex | None:
     if trace.following or trace.first:
         return None
     with _making:
@@ -249,15 +249,15 @@ def _index(known: _Indexes, trace: Trace, pool: int, least: int) -> TraceIndex |
 
 def known_index(trace: Trace, pool: int | None = None) -> TraceIndex | None:
     """The index of a heap (None: of any) where `index_of` made one of all events that the trace has now."""
-    return _known(_made, trace, pool)
+    return _known_trace_index(_made, trace, pool)
 
 
 def known_notable(trace: Trace) -> TraceIndex | None:
     """An index of any heap for its `notable`, whatever made it."""
-    return _known(_made, trace, None) or _known(_summaries, trace, None)
+    return _known_trace_index(_made, trace, None) or _known_trace_index(_summaries, trace, None)
 
 
-def _known(indexes: _Indexes, trace: Trace, pool: int | None) -> TraceIndex | None:
+def _known_trace_index(indexes: _Indexes, trace: Trace, pool: int | None) -> TraceIndex | None:
     made, length = indexes.get(trace, {}), len(trace)
     found = (index for (of, at), index in list(made.items()) if at == length and pool in (None, of))
     return next((index for index in found if index is not None), None)

@@ -227,7 +227,7 @@ class Comparison:
             "peak_in_use": outcome.peak_in_use,
             "reserved_not_in_use": outcome.reserved_not_in_use,
             "internal_fragmentation": outcome.internal_fragmentation,
-            "external_fragmentation": _external(result.free_at_peak),
+            "external_fragmentation": _compared_fragmentation(result.free_at_peak),
         }
         if result.is_allocator:
             row |= {f"driver_{name}": number for name, number in calls._asdict().items()}
@@ -249,7 +249,7 @@ class Comparison:
             "failed_after_mark": self.stream.labels.name(int(marks["label"][-1])) if len(marks) else None,
             "failed_after_mark_value": int(marks["size"].view(np.uint64)[-1]) if len(marks) else None,
             "marks_before_failure": len(marks),
-            "failure_external_fragmentation": _external(free),
+            "failure_external_fragmentation": _compared_fragmentation(free),
             "failure_free_bytes": reserved - int(outcome.in_use[request]),
             "failure_largest_free_bytes": None if free is None else free.largest,
             "failure_room_bytes": None if outcome.limit is None else max(0, outcome.limit - reserved),
@@ -297,22 +297,28 @@ def compare(
         InvalidRequest: a name or an option does not exist, or is given twice. A policy that cannot serve the stream
             is a result with a message.
     """
-    served = [_asked(policy, limit) for policy in policies]
+    served = [_policy_to_compare(policy, limit) for policy in policies]
     names = [each.name for each in served]
     if len(set(names)) < len(names):
         raise InvalidRequest(f"a policy is given twice: {', '.join(names)}; give each once")
     if bounds:
-        served += [_asked(name, limit) for name in (*PLANS, *BOUNDS) if name not in names]
+        served += [_policy_to_compare(name, limit) for name in (*PLANS, *BOUNDS) if name not in names]
     own = next((policy for policy in policies if isinstance(policy, OwnRules)), None)
     results: list[PolicyResult] = []
     try:
         for each in served:
-            results.append(_result(each, stream))  # noqa: PERF401  after Ctrl-C those that are done stay
+            results.append(_compared_policy_result(each, stream))  # noqa: PERF401  after Ctrl-C those that are done stay
     except KeyboardInterrupt:
         if not results:
             raise
     stopped = [
-        PolicyResult(each.name, None, "not served: the comparison was stopped", _kind(each.policy), each.role)
+        PolicyResult(
+            each.name,
+            None,
+            "not served: the comparison was stopped",
+            _kind_of_compared_policy(each.policy),
+            each.role,
+        )
         for each in served[len(results) :]
     ]
     return Comparison(stream, limit, (*results, *stopped), call_cost_us, own, complete=not stopped)
@@ -327,14 +333,14 @@ class _Asked(NamedTuple):
     role: str = ""
 
 
-def _asked(policy: str | Policy | OwnRules, limit: int | None) -> _Asked:
+def _policy_to_compare(policy: str | Policy | OwnRules, limit: int | None) -> _Asked:
     if isinstance(policy, OwnRules):
         return _Asked(policy.text, policy.policy, policy.limit, policy.role)
     name = policy if isinstance(policy, str) else policy_text(policy.name, policy.options)
     return _Asked(name, policy_of(policy), limit)
 
 
-def _kind(policy: Policy) -> Kind:
+def _kind_of_compared_policy(policy: Policy) -> Kind:
     """Rounded sizes make the lower bound a plan: an allocator may round less."""
     if policy.name in PLANS:
         return "plan"
@@ -343,8 +349,8 @@ def _kind(policy: Policy) -> Kind:
     return "allocator"
 
 
-def _result(asked: _Asked, stream: RequestStream) -> PolicyResult:
-    kind = _kind(asked.policy)
+def _compared_policy_result(asked: _Asked, stream: RequestStream) -> PolicyResult:
+    kind = _kind_of_compared_policy(asked.policy)
     is_allocator = kind == "allocator"
     record = len(stream) <= MOST_RECORDED and is_allocator
     try:
@@ -355,7 +361,7 @@ def _result(asked: _Asked, stream: RequestStream) -> PolicyResult:
         orders = in_orders(
             asked.policy,
             InOrder(outcome.fits, outcome.peak_reserved),
-            lambda rules: _peak_of(rules, stream, limit),
+            lambda rules: _compared_peak_in_order(rules, stream, limit),
             requests=len(stream),
         )
         return PolicyResult(asked.name, outcome, kind=kind, role=asked.role, orders=orders)
@@ -365,12 +371,12 @@ def _result(asked: _Asked, stream: RequestStream) -> PolicyResult:
         return PolicyResult(asked.name, None, f"{type(error).__name__}: {error}", kind, asked.role)
 
 
-def _peak_of(rules: Policy, stream: RequestStream, limit: int | None) -> InOrder:
+def _compared_peak_in_order(rules: Policy, stream: RequestStream, limit: int | None) -> InOrder:
     found = rules.serve(stream, limit, stop_at_failure=True)
     return InOrder(found.fits, found.peak_reserved)
 
 
-def _external(free: FreeMemory | None) -> float | None:
+def _compared_fragmentation(free: FreeMemory | None) -> float | None:
     return None if free is None else free.scattered_share
 
 
@@ -390,12 +396,12 @@ def failure_text(row: dict[str, Any]) -> str:
     event = f" (event {row['failed_event']:,})" if row["failed_event"] >= 0 else ""
     asked = format_bytes(row["failed_size"])
     return (
-        f"out of memory at request {row['failed_request']:,}{event}{_moment(row)}: {asked} asked for {label}; "
-        f"{_free(row)}; {_growth(row)}"
+        f"out of memory at request {row['failed_request']:,}{event}{_failure_moment_text(row)}: "
+        f"{asked} asked for {label}; {_failure_free_text(row)}; {_failure_growth_text(row)}"
     )
 
 
-def _moment(row: dict[str, Any]) -> str:
+def _failure_moment_text(row: dict[str, Any]) -> str:
     """The last mark before the failure."""
     name, value = row["failed_after_mark"], row["failed_after_mark_value"]
     if name is None or name in BEGIN_MARKS:
@@ -405,14 +411,14 @@ def _moment(row: dict[str, Any]) -> str:
     return f", after mark {row['marks_before_failure']:,} of the trace ({shown}{counted})"
 
 
-def _free(row: dict[str, Any]) -> str:
+def _failure_free_text(row: dict[str, Any]) -> str:
     """What is free in the pool."""
     largest = row["failure_largest_free_bytes"]
     chunk = "" if largest is None else f", at most {format_bytes(largest)} in one chunk"
     return f"free in the pool: {format_bytes(row['failure_free_bytes'])}{chunk}"
 
 
-def _growth(row: dict[str, Any]) -> str:
+def _failure_growth_text(row: dict[str, Any]) -> str:
     """What the limit leaves, and why no new region could serve the request."""
     room, asked = row["failure_room_bytes"], row["failed_size"]
     if row["role"] == "as recorded":
@@ -469,7 +475,12 @@ COLUMNS: Final = ("policy", *_WORDS.values(), "result")
 
 def comparison_text(comparison: Comparison, *, explain: bool = True) -> str:
     """The whole comparison; `explain`: with the definition of each measure and the assumptions."""
-    lines = [*wrap(_head(comparison), _WIDTH), "", *_table(table_rows(comparison)), ""]
+    lines = [
+        *wrap(_comparison_head(comparison), _WIDTH),
+        "",
+        *_comparison_table_lines(table_rows(comparison)),
+        "",
+    ]
     failed = failures(comparison)
     said = notes(comparison) if explain else [*remarks(comparison), "--explain says what each column means"]
     found = [*failed, *([""] if failed else []), *said]
@@ -479,21 +490,24 @@ def comparison_text(comparison: Comparison, *, explain: bool = True) -> str:
 def comparison_html(comparison: Comparison) -> str:
     """The same as a piece of HTML for a notebook: the table; failures and definitions below folds."""
     head = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
-    rows = ["".join(f"<td>{_unbroken(cell)}</td>" for cell in row) for row in table_rows(comparison)]
+    rows = [
+        "".join(f"<td>{_comparison_html_cell(cell)}</td>" for cell in row) for row in table_rows(comparison)
+    ]
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     return (
-        f"<p>{escape(_head(comparison))}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        f"{_folded('Failures', failures(comparison))}{_folded('Definitions and assumptions', notes(comparison))}"
+        f"<p>{escape(_comparison_head(comparison))}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        f"{_comparison_html_list('Failures', failures(comparison))}"
+        f"{_comparison_html_list('Definitions and assumptions', notes(comparison))}"
     )
 
 
-def _folded(title: str, lines: list[str]) -> str:
+def _comparison_html_list(title: str, lines: list[str]) -> str:
     """A list of HTML below a fold; empty without lines."""
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
     return f"<details><summary>{title} ({len(lines)})</summary><ul>{items}</ul></details>" if lines else ""
 
 
-def _unbroken(cell: str) -> str:
+def _comparison_html_cell(cell: str) -> str:
     """A cell of HTML: a number stays in one line with its unit, however narrow the notebook is."""
     return re.sub(r"(?<=\d) ", "\N{NO-BREAK SPACE}", escape(cell))
 
@@ -508,8 +522,8 @@ def verdict_text(comparison: Comparison) -> str:
         return "No allocator was asked about"
     if not fitting:
         return f"{'The policy does' if failing == 1 else f'All {failing} policies do'} not fit{limit}"
-    best = min(fitting, key=_peak)
-    least = f"Least memory: {printable(best.name)}, {format_bytes(_peak(best))}"
+    best = min(fitting, key=_compared_peak)
+    least = f"Least memory: {printable(best.name)}, {format_bytes(_compared_peak(best))}"
     return (
         f"{least}; {failing} of {len(allocators)} do not fit{limit}"
         if failing
@@ -517,14 +531,14 @@ def verdict_text(comparison: Comparison) -> str:
     )
 
 
-def _peak(result: PolicyResult) -> int:
+def _compared_peak(result: PolicyResult) -> int:
     return 0 if result.outcome is None else result.outcome.peak_reserved
 
 
 def table_rows(comparison: Comparison) -> list[tuple[str, ...]]:
     """The cells of each policy, as text; the names of the columns are `COLUMNS`."""
     numbers = comparison.to_rows()
-    return [_row(result, row) for result, row in zip(comparison.results, numbers, strict=True)]
+    return [_comparison_row(result, row) for result, row in zip(comparison.results, numbers, strict=True)]
 
 
 def failures(comparison: Comparison) -> list[str]:
@@ -549,7 +563,7 @@ def notes(comparison: Comparison) -> list[str]:
             "numbers of a policy that fails end at its first failure: they are no numbers of the whole job"
         )
     found += [TRUST, f"assumption: a driver call takes {comparison.call_cost_us:g} microseconds"]
-    return [*found, *_assumptions(comparison), *remarks(comparison)]
+    return [*found, *_comparison_assumptions(comparison), *remarks(comparison)]
 
 
 def remarks(comparison: Comparison) -> list[str]:
@@ -577,7 +591,7 @@ def _range_of_orders(result: PolicyResult) -> str:
     )
 
 
-def _assumptions(comparison: Comparison) -> list[str]:
+def _comparison_assumptions(comparison: Comparison) -> list[str]:
     """What is assumed of policies."""
     named = {result.name.partition(":")[0] for result in comparison.results}
     found = []
@@ -606,7 +620,7 @@ def _unknown_cells(comparison: Comparison) -> list[str]:
     ]
 
 
-def _head(comparison: Comparison) -> str:
+def _comparison_head(comparison: Comparison) -> str:
     stream = comparison.stream
     limit = "no limit" if comparison.limit is None else f"limit {format_bytes(comparison.limit)}"
     least = format_bytes(int(stream.live_bytes.max(initial=0)))
@@ -616,7 +630,7 @@ def _head(comparison: Comparison) -> str:
     )
 
 
-def _row(result: PolicyResult, row: dict[str, Any]) -> tuple[str, ...]:
+def _comparison_row(result: PolicyResult, row: dict[str, Any]) -> tuple[str, ...]:
     if result.outcome is None:
         return (result.title, *[""] * (len(COLUMNS) - 2), "cannot serve")
     calls = [row[f"driver_{kind}"] for kind in ("grants", "refusals", "releases")]
@@ -626,21 +640,21 @@ def _row(result: PolicyResult, row: dict[str, Any]) -> tuple[str, ...]:
         result.title,
         format_bytes(row["peak_reserved"]),
         format_bytes(row["peak_in_use"]),
-        *(_percent(row[share]) for share in shares),
+        *(_comparison_percent_cell(row[share]) for share in shares),
         *("" if row[kind] is None else f"{row[kind]:,}" for kind in ("splits", "merges")),
         "" if calls[0] is None else f"{sum(calls):,}",
         "" if stall is None else seconds_text(stall),
-        _verdict(result, fits=row["fits"]),
+        _comparison_verdict(result, fits=row["fits"]),
     )
 
 
-def _verdict(result: PolicyResult, *, fits: bool) -> str:
+def _comparison_verdict(result: PolicyResult, *, fits: bool) -> str:
     if result.is_allocator:
         return "fits" if fits else "out of memory"
     return result.kind if fits else f"{result.kind}: above limit"
 
 
-def _percent(share: float | None) -> str:
+def _comparison_percent_cell(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.1f} %"
 
 
@@ -649,7 +663,7 @@ def seconds_text(seconds: float) -> str:
     return f"{1000 * seconds:,.1f} ms" if seconds < 1 else f"{seconds:,.1f} s"
 
 
-def _table(rows: list[tuple[str, ...]]) -> list[str]:
+def _comparison_table_lines(rows: list[tuple[str, ...]]) -> list[str]:
     """Aligned columns: the first and the last at their left, numbers at their right.
 
     A long name has a line of its own. A word of the head with a space before its last word has two lines.
@@ -658,14 +672,14 @@ def _table(rows: list[tuple[str, ...]]) -> list[str]:
     heads = [tuple(over for over, _, _ in head), tuple(name for _, _, name in head)]
     lines = [*heads, *(("" if len(row[0]) > _NAME else row[0], *row[1:]) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(COLUMNS))]
-    found = [_aligned(line, widths) for line in lines]
+    found = [_comparison_table_line(line, widths) for line in lines]
     for at in range(len(rows), 0, -1):
         if len(rows[at - 1][0]) > _NAME:
             found.insert(at + 1, rows[at - 1][0])
     return found
 
 
-def _aligned(cells: tuple[str, ...], widths: list[int]) -> str:
+def _comparison_table_line(cells: tuple[str, ...], widths: list[int]) -> str:
     last = len(widths) - 1
     return "  ".join(
         cell.ljust(width) if column in (0, last) else cell.rjust(width)

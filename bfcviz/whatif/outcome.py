@@ -375,10 +375,10 @@ class FirstDifference:
 
     def __str__(self) -> str:
         event = f" (event {self.event:,})" if self.event >= 0 else ""
-        what = _sized(self.size, self.label)
+        what = _outcome_request_text(self.size, self.label)
         head = f"The first request placed differently is request {self.request:,}{event}: {what}."
         parts = (
-            f"{name}: {_where(place, below)}."
+            f"{name}: {_outcome_place_text(place, below)}."
             for name, place, below in zip(self.names, self.places, self.neighbours, strict=True)
         )
         return "\n".join(
@@ -427,7 +427,10 @@ def first_difference(
                     label=stream.labels.name(int(rows["label"][i])),
                     names=names or (one.outcome.policy, other.outcome.policy),
                     places=places,
-                    neighbours=(_named(stream, places[0].below), _named(stream, places[1].below)),
+                    neighbours=(
+                        _outcome_block_text(stream, places[0].below),
+                        _outcome_block_text(stream, places[1].below),
+                    ),
                 )
     return None
 
@@ -463,22 +466,22 @@ class _BlockOrder:
             del self._live[at]
 
 
-def _named(stream: RequestStream, block: int) -> str:
+def _outcome_block_text(stream: RequestStream, block: int) -> str:
     """Size and name of a block."""
     if block < 0:
         return ""
     rows = stream.rows
     made = rows[(rows["kind"] == ALLOCATE) & (rows["block"] == block)][0]
-    return _sized(int(made["size"]), stream.labels.name(int(made["label"])))
+    return _outcome_request_text(int(made["size"]), stream.labels.name(int(made["label"])))
 
 
-def _sized(num_bytes: int, label: str) -> str:
+def _outcome_request_text(num_bytes: int, label: str) -> str:
     name = printable(label) or "an allocation without label"
     short = name if len(name) <= _LONGEST else f"...{name[3 - _LONGEST :]}"
     return f"{format_bytes(num_bytes)} for {short}"
 
 
-def _where(place: PlacedRequest, below: str) -> str:
+def _outcome_place_text(place: PlacedRequest, below: str) -> str:
     if place.region < 0:
         return "it fails"
     new = f", for which the driver grants {format_bytes(place.granted)}" if place.granted > 0 else ""

@@ -194,8 +194,8 @@ def pack(
     best = _greedy_plan(stream, lifetimes)
     if report is not None:
         report(best)
-    if best.excess > ENOUGH and seconds > 0 and _pairs(lifetimes) <= MOST_PAIRS:
-        best = _searched(best, seconds, report)
+    if best.excess > ENOUGH and seconds > 0 and _pairs_of_live_blocks(lifetimes) <= MOST_PAIRS:
+        best = _searched_plan(best, seconds, report)
     check_plan(best)
     return best
 
@@ -210,7 +210,7 @@ def _greedy_plan(stream: RequestStream, lifetimes: Lifetimes) -> PackingPlan:
     best = PackingPlan(lifetimes, _offsets_by_start(stream), "start", least)
     for name, order, exact in orders:
         if best.height > least:
-            offset = _placed(lifetimes, order[size[order] > 0], exact)
+            offset = _greedy_plan_offsets(lifetimes, order[size[order] > 0], exact)
             best = min(best, PackingPlan(lifetimes, offset, name, least), key=lambda each: each.height)
     return best
 
@@ -227,7 +227,7 @@ def _offsets_by_start(stream: RequestStream) -> NDArray[np.int64]:
     return offset
 
 
-def _placed(lifetimes: Lifetimes, order: NDArray[np.intp], exact: int) -> NDArray[np.int64]:
+def _greedy_plan_offsets(lifetimes: Lifetimes, order: NDArray[np.intp], exact: int) -> NDArray[np.int64]:
     """Offsets: the first blocks of the order in the lowest gap, the others stacked on these, the longest first."""
     first, rest = order[:exact], order[exact:]
     offset = np.zeros(len(lifetimes.start), np.int64)
@@ -356,7 +356,7 @@ class _Search:
         return [CanonicalSearch(self._problem, order, by_total, height) for order, by_total in self._orders]
 
 
-def _orders(
+def _plan_search_orders(
     lifetimes: Lifetimes, used: NDArray[np.intp], problem: PackingProblem
 ) -> list[tuple[NDArray[np.int64], bool]]:
     """MiniMalloc's three orders, for durations in time and in sections; and one by the number of neighbours."""
@@ -370,7 +370,9 @@ def _orders(
     return [*found, (np.lexsort((-size, -np.diff(problem.neighbours_at))), False)]
 
 
-def _searched(plan: PackingPlan, seconds: float, report: Callable[[PackingPlan], bool] | None) -> PackingPlan:
+def _searched_plan(
+    plan: PackingPlan, seconds: float, report: Callable[[PackingPlan], bool] | None
+) -> PackingPlan:
     """The best plan that is found within so many seconds."""
     until = monotonic() + seconds
     lifetimes = plan.lifetimes
@@ -378,7 +380,9 @@ def _searched(plan: PackingPlan, seconds: float, report: Callable[[PackingPlan],
     start, stop, size = lifetimes.columns(used)
     unit = int(np.gcd.reduce(size))
     problem = PackingProblem(start, stop, size // unit)
-    search = _Search(problem, _orders(lifetimes, used, problem), plan.height // unit, plan.least // unit)
+    search = _Search(
+        problem, _plan_search_orders(lifetimes, used, problem), plan.height // unit, plan.least // unit
+    )
     told = monotonic()
     while plan.excess > ENOUGH and monotonic() < until:
         search.turn()
@@ -397,7 +401,7 @@ def _searched(plan: PackingPlan, seconds: float, report: Callable[[PackingPlan],
     return plan
 
 
-def _pairs(lifetimes: Lifetimes) -> int:
+def _pairs_of_live_blocks(lifetimes: Lifetimes) -> int:
     """How many pairs of blocks live at one time."""
     used = np.flatnonzero(lifetimes.size > 0)
     start, stop = np.sort(lifetimes.start[used]), np.sort(lifetimes.stop[used])
@@ -474,7 +478,9 @@ class LiveBytesPolicy:
         if total >= 1 << 62:
             raise InvalidRequest(f"all blocks together have {total} bytes; at most 2^62 - 1 have addresses")
         placement = _Placement(BASE + np.cumsum(size) - size, size, None)
-        return _outcome(_Task(self, stream, limit), placement, record=record, stop_at_failure=stop_at_failure)
+        return _planned_outcome(
+            _Task(self, stream, limit), placement, record=record, stop_at_failure=stop_at_failure
+        )
 
 
 @dataclass(frozen=True)
@@ -504,16 +510,18 @@ class PackedPolicy:
     ) -> Outcome:
         """Serve all requests; as `Policy.serve`. Blocks that the plan puts above the limit fail."""
         checked_limit(limit)
-        plan = _plan(stream, limit, self.options.get("seconds", SECONDS))
+        plan = _plan_under_limit(stream, limit, self.options.get("seconds", SECONDS))
         size = plan.lifetimes.size.copy()
         if limit is not None:
             size[plan.offset + size > limit] = 0
         region = int((plan.offset + size)[size > 0].max(initial=0))
         placement = _Placement(BASE + plan.offset, size, region)
-        return _outcome(_Task(self, stream, limit), placement, record=record, stop_at_failure=stop_at_failure)
+        return _planned_outcome(
+            _Task(self, stream, limit), placement, record=record, stop_at_failure=stop_at_failure
+        )
 
 
-def _plan(stream: RequestStream, limit: int | None, seconds: float) -> PackingPlan:
+def _plan_under_limit(stream: RequestStream, limit: int | None, seconds: float) -> PackingPlan:
     """The plan of all blocks that can fit under a limit: what never fits must not displace other blocks."""
     rows = stream.rows
     too_large = np.zeros(len(rows), bool)
@@ -540,7 +548,7 @@ def _served_sizes(stream: RequestStream, size: NDArray[np.int64], limit: int) ->
     return np.array(found, np.int64)
 
 
-def _outcome(task: _Task, placement: _Placement, *, record: bool, stop_at_failure: bool) -> Outcome:
+def _planned_outcome(task: _Task, placement: _Placement, *, record: bool, stop_at_failure: bool) -> Outcome:
     rows, region = task.stream.rows, placement.region
     size = np.where(rows["kind"] == MARK, 0, placement.size[rows["block"]])
     address = np.where(size > 0, placement.address[rows["block"]], 0)
@@ -561,11 +569,13 @@ def _outcome(task: _Task, placement: _Placement, *, record: bool, stop_at_failur
         in_use=in_use,
         reserved=reserved,
         driver_calls=DriverCalls(int(region is not None and reserved.any()), 0, 0),
-        trace=_trace(task, address, size, region) if record else None,
+        trace=_planned_trace(task, address, size, region) if record else None,
     )
 
 
-def _trace(task: _Task, address: NDArray[np.uint64], size: NDArray[np.uint64], region: int | None) -> Trace:
+def _planned_trace(
+    task: _Task, address: NDArray[np.uint64], size: NDArray[np.uint64], region: int | None
+) -> Trace:
     """The events of an outcome: one region of so many bytes, or one a block if that is None."""
     rows = task.stream.rows[: len(address)]
     alive = int(

@@ -44,7 +44,7 @@ def pieces_of(calls: Sequence[DriverCall]) -> list[list[DriverCall]]:
     found: list[list[DriverCall]] = []
     regions: dict[int, Piece] = {}  # by their end
     starts: defaultdict[int, list[int]] = defaultdict(list)  # of the regions that a call releases
-    for at, (call, pieces) in enumerate(zip(calls, _cut(calls), strict=True)):
+    for at, (call, pieces) in enumerate(zip(calls, _driver_grant_pieces(calls), strict=True)):
         if call.size < 0:
             found.append([DriverCall(start, -1, False) for start in starts.pop(at, [])])
             continue
@@ -60,7 +60,7 @@ def pieces_of(calls: Sequence[DriverCall]) -> list[list[DriverCall]]:
     return found
 
 
-def _cut(calls: Sequence[DriverCall]) -> list[list[Piece]]:
+def _driver_grant_pieces(calls: Sequence[DriverCall]) -> list[list[Piece]]:
     """The pieces of each grant: looking back from the last call, the end of each piece is known."""
     later: list[Piece] = []  # memory that is released, disjoint and ascending
     found: list[list[Piece]] = []
@@ -70,11 +70,11 @@ def _cut(calls: Sequence[DriverCall]) -> list[list[Piece]]:
             insort(later, Piece(address, address - size, at))
             found.append([])
         else:
-            found.append(_taken(later, address, address + size, len(calls)))
+            found.append(_take_released_pieces(later, address, address + size, len(calls)))
     return found[::-1]
 
 
-def _taken(later: list[Piece], start: int, stop: int, never: int) -> list[Piece]:
+def _take_released_pieces(later: list[Piece], start: int, stop: int, never: int) -> list[Piece]:
     """Remove [start, stop) from the released memory; returns it in pieces, with those that are never released."""
     low = bisect_left(later, (start,))
     low -= low > 0 and later[low - 1].stop > start
@@ -168,11 +168,11 @@ class PoolPolicy:
         driver = DriverMemory(granted)
         driver.keeps_calls = record
         pool, columns = self.make(driver, **self.options), _RequestColumns.of(stream)
-        stop = _served(pool, columns, stop_at_failure=stop_at_failure)
+        stop = _policy_requests_served(pool, columns, stop_at_failure=stop_at_failure)
         trace = None
         if record:
             again = self.make(DriverMemory(granted), **self.options)
-            history = _recorded(again, stream, columns, stop, pieces_of(driver.calls))
+            history = _recorded_policy_history(again, stream, columns, stop, pieces_of(driver.calls))
             trace = Trace.from_events(history.events(), stream.labels, origin_of(self, stream, limit))
         return Outcome(
             policy=self.name,
@@ -232,25 +232,25 @@ class _RequestColumns:
         return tuple(map(memoryview, columns))
 
 
-def _served(pool: SimulatedPool, columns: _RequestColumns, *, stop_at_failure: bool) -> int:
+def _policy_requests_served(pool: SimulatedPool, columns: _RequestColumns, *, stop_at_failure: bool) -> int:
     """Serve all requests; returns the index after the last one that was served."""
     start, n = 0, len(columns.rows)
     while start < n:
         stop = min(start + BATCH, n)
         served = start + serve_requests(pool, 0, stop - start, stop_at_failure, *columns.views(start, stop))
         start = served
-        if served < stop or (stop_at_failure and _failed(columns, served - 1)):
+        if served < stop or (stop_at_failure and _policy_request_failed(columns, served - 1)):
             break
         native.check_signals()
     return start
 
 
-def _failed(columns: _RequestColumns, at: int) -> bool:
+def _policy_request_failed(columns: _RequestColumns, at: int) -> bool:
     row = columns.rows[at]
     return bool(row["kind"] == ALLOCATE and row["size"] > 0 and columns.address[at] == 0)
 
 
-def _recorded(
+def _recorded_policy_history(
     pool: SimulatedPool,
     stream: RequestStream,
     columns: _RequestColumns,
@@ -276,7 +276,7 @@ def _recorded(
         elif kind == FREE and address:
             history.ledger.free(address)
         for _ in pool.driver.calls:
-            _report(next(known), history)
+            _report_policy_regions(next(known), history)
         pool.driver.calls.clear()
         if kind == ALLOCATE and address:
             history.ledger.allocate(address, int(columns.block_size[i]), size, label, number)
@@ -285,7 +285,7 @@ def _recorded(
     return history
 
 
-def _report(pieces: Sequence[DriverCall], history: RecordedHistory) -> None:
+def _report_policy_regions(pieces: Sequence[DriverCall], history: RecordedHistory) -> None:
     """Report the regions of a call for memory."""
     for address, size, join in pieces:
         if size < 0:

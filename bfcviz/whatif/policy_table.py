@@ -196,14 +196,16 @@ def policy_of(text: str | Policy, **options: Any) -> Policy:
     entry = POLICIES.get(name)
     if entry is None:
         raise InvalidRequest(
-            f"there is no policy {name!r}{_nearest(name, POLICIES)}; there are: {', '.join(POLICIES)}"
+            f"there is no policy {name!r}{_policy_word_hint(name, POLICIES)}; there are: {', '.join(POLICIES)}"
         )
     given = {
         key.strip(): value.strip()
         for key, _, value in (part.partition("=") for part in _COMMA.split(rest))
         if key
     }
-    chosen = {key: _value(name, entry, key, value) for key, value in {**given, **options}.items()}
+    chosen = {
+        key: _policy_option_value(name, entry, key, value) for key, value in {**given, **options}.items()
+    }
     if entry.pool is None:
         assert entry.policy is not None
         return entry.policy(chosen)
@@ -310,18 +312,18 @@ def _check_policy(given: object) -> None:
         )
 
 
-def _nearest(word: str, known: Iterable[str]) -> str:
+def _policy_word_hint(word: str, known: Iterable[str]) -> str:
     """A hint at the known word that is most like a wrong one; empty if none is."""
     found = get_close_matches(word, list(known), 1)
     return f" (did you mean {found[0]!r}?)" if found else ""
 
 
-def _value(name: str, entry: PolicyEntry, key: str, value: Any) -> Any:
+def _policy_option_value(name: str, entry: PolicyEntry, key: str, value: Any) -> Any:
     """The value of an option in the type of its default."""
     if key not in entry.options:
         known = ", ".join(entry.options) or "none"
         raise InvalidRequest(
-            f"policy {name!r} has no option {key!r}{_nearest(key, entry.options)}; it has: {known}"
+            f"policy {name!r} has no option {key!r}{_policy_word_hint(key, entry.options)}; it has: {known}"
         )
     default = entry.options[key]
     if key in entry.lists and isinstance(value, str) and value.startswith("["):
@@ -331,15 +333,17 @@ def _value(name: str, entry: PolicyEntry, key: str, value: Any) -> Any:
             raise InvalidRequest(f"option {key!r} of policy {name!r}: {error}") from None
         return value
     try:
-        found = _parsed(key, value, default) if isinstance(value, str) else value
+        found = _parsed_policy_option(key, value, default) if isinstance(value, str) else value
         if _is_possible(found, default):
             return found
     except (KeyError, ValueError):
         pass
-    raise InvalidRequest(f"option {key!r} of policy {name!r} is {value!r}; give {_wanted(default)}")
+    raise InvalidRequest(
+        f"option {key!r} of policy {name!r} is {value!r}; give {_wanted_policy_option(default)}"
+    )
 
 
-def _parsed(key: str, value: str, default: Any) -> Any:
+def _parsed_policy_option(key: str, value: str, default: Any) -> Any:
     if default is None and value.lower() == "none":
         return None
     if isinstance(default, bool):
@@ -360,7 +364,7 @@ def _is_possible(value: Any, default: Any) -> bool:
     return isinstance(value, type(default))
 
 
-def _wanted(default: Any) -> str:
+def _wanted_policy_option(default: Any) -> str:
     if isinstance(default, bool):
         return "true or false"
     if isinstance(default, float):

@@ -68,7 +68,7 @@ def stream_of(source: Any, pool: int | str | None = None) -> RequestStream:
                 "`requests_of`, or leave it out"
             )
         return source
-    trace = _trace(source)
+    trace = _trace_to_replay(source)
     stream = requests_of(trace, failing_pool(trace) if pool is None else _number_of(pool, trace))
     note = failed_note(stream)
     return replace(stream, notes=(*stream.notes, note)) if note else stream
@@ -129,7 +129,7 @@ def bytes_of(limit: int | str | None, name: str = "limit") -> int | None:
     return num_bytes
 
 
-def _trace(source: Any) -> Trace:
+def _trace_to_replay(source: Any) -> Trace:
     if isinstance(source, str | os.PathLike):
         return open_trace(source)
     if isinstance(found := getattr(source, "trace", None), Trace):  # a Watch, an Outcome, a Model

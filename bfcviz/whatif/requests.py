@@ -170,14 +170,14 @@ def requests_of(trace: Trace, pool: int = 0) -> RequestStream:
     Raises:
         TraceError: the events before the first step contradict each other.
     """
-    carried = _carried(trace, pool)
+    carried = _carried_over_requests(trace, pool)
     found, changes, failed = [carried], [np.zeros(0, EVENT)], -1
     for block in trace.blocks():
         found.append(_rows_of(block, pool))
         if failed < 0:
             failed = _first_failure(block, pool)
         changes.append(region_changes(block, pool))
-    rows, unknown = _numbered(_without_pieces(np.concatenate(found)))
+    rows, unknown = _numbered_request_blocks(_without_pieces(np.concatenate(found)))
     origin = trace.origin
     mine = origin.pools[pool]
     limit, of_failure = (mine.limit, "") if mine.limit else _limit_at_failure(trace, pool, failed)
@@ -190,7 +190,7 @@ def requests_of(trace: Trace, pool: int = 0) -> RequestStream:
         family=str(settings_of(origin, pool).family),
         regions=regions_of(np.concatenate(changes), rows["event"]),
         notes=(
-            *_notes(origin, pool, rows, len(carried), unknown),
+            *_request_stream_notes(origin, pool, rows, len(carried), unknown),
             *filter(None, [of_failure, _note_on_the_end(trace, rows)]),
         ),
     )
@@ -252,7 +252,7 @@ def are_pieces(found: Events) -> NDArray[np.bool_]:
     return pieces
 
 
-def _numbered(rows: NDArray[np.void]) -> tuple[NDArray[np.void], int]:
+def _numbered_request_blocks(rows: NDArray[np.void]) -> tuple[NDArray[np.void], int]:
     """The rows with blocks numbered from 0 on, without frees of unknown blocks; and how many of these there were."""
     made = rows["block"][
         rows["kind"] == ALLOCATE
@@ -270,7 +270,7 @@ def _numbered(rows: NDArray[np.void]) -> tuple[NDArray[np.void], int]:
     return np.delete(rows, frees[~known]), int(np.count_nonzero(~known))
 
 
-def _carried(trace: Trace, pool: int) -> NDArray[np.void]:
+def _carried_over_requests(trace: Trace, pool: int) -> NDArray[np.void]:
     """Requests for the chunks in use at the first step, in the order of their allocation."""
     if not trace.first:
         return np.zeros(0, STREAM_ROW)
@@ -313,7 +313,9 @@ def _with_frees_of_failures(rows: NDArray[np.void], failed: NDArray[np.bool_]) -
     return np.insert(rows, np.flatnonzero(failed) + 1, frees)
 
 
-def _notes(origin: Origin, pool: int, rows: NDArray[np.void], carried: int, unknown: int) -> list[str]:
+def _request_stream_notes(
+    origin: Origin, pool: int, rows: NDArray[np.void], carried: int, unknown: int
+) -> list[str]:
     notes = []
     if origin.status is not Status.COMPLETE and origin.reasons:
         notes.append(f"the trace is {origin.status.value}: {'; '.join(origin.reasons)}")
@@ -380,7 +382,7 @@ def without_failed(stream: RequestStream) -> RequestStream:
     place = np.maximum(np.cumsum(~failed) - 1, 0)
     at: NDArray[np.int64] = np.minimum(regions["request"], len(place) - 1)
     regions["request"] = place[at]
-    left_out = f"requests that failed in the trace, left out: {_count(failed):,}"
+    left_out = f"requests that failed in the trace, left out: {_failed_request_count(failed):,}"
     notes = (*(note for note in stream.notes if note != failed_note(stream)), left_out)
     return replace(stream, rows=rows, regions=regions, notes=notes)
 
@@ -392,10 +394,10 @@ def failed_note(stream: RequestStream) -> str:
         return ""
     most = int(replace(stream, rows=stream.rows[~failed]).live_bytes.max(initial=0))
     return (
-        f"requests that failed in the trace: {_count(failed):,}; served like all others, and freed at once. Without "
-        f"them at most {format_bytes(most)} are requested at once (`without_failed`, `--without-failed`)"
+        f"requests that failed in the trace: {_failed_request_count(failed):,}; served like all others, and freed at "
+        f"once. Without them at most {format_bytes(most)} are requested at once (`without_failed`, `--without-failed`)"
     )
 
 
-def _count(failed: NDArray[np.bool_]) -> int:
+def _failed_request_count(failed: NDArray[np.bool_]) -> int:
     return int(np.count_nonzero(failed)) // 2

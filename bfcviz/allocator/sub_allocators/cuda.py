@@ -277,8 +277,12 @@ class VirtualSubAllocator(CudaSubAllocator):
         sharing = Sharing() if sharing is None else sharing
         peers = self.driver.peers(device) if sharing.peers is None else sharing.peers
         self._users = [device, *_checked_peers(self.driver, device, peers)]
-        handles = _supported(self.driver, device, POSIX_HANDLES, sharing.shareable, "shared by handles")
-        rdma = _supported(self.driver, device, RDMA_WITH_VIRTUAL, sharing.rdma, "used by GPUDirect RDMA")
+        handles = _uses_cuda_feature(
+            self.driver, device, POSIX_HANDLES, sharing.shareable, "shared by handles"
+        )
+        rdma = _uses_cuda_feature(
+            self.driver, device, RDMA_WITH_VIRTUAL, sharing.rdma, "used by GPUDirect RDMA"
+        )
         self._properties = Properties.of_device(device, shareable=handles, rdma=rdma)
         self._mapped: dict[int, int] = {}  # bytes by address: each is unmapped as it was mapped
         self._stream_ids: dict[int, int] = {}  # by handle, of the streams that mapped it; -1: of several
@@ -428,7 +432,7 @@ def _checked_peers(driver: Driver, device: int, peers: Iterable[int]) -> list[in
     return wanted
 
 
-def _supported(driver: Driver, device: int, attribute: int, wish: bool | None, use: str) -> bool:
+def _uses_cuda_feature(driver: Driver, device: int, attribute: int, wish: bool | None, use: str) -> bool:
     """Whether to use a feature: as requested, by default if the device supports it."""
     can = wish is not False and driver.attribute(attribute, device) != 0
     if wish and not can:

@@ -112,5 +112,5 @@ cdef class EventCodec:
     cdef u64 _checksum(self, Py_ssize_t count) except? 0xFFFFFFFFFFFFFFFF
 
 
-cdef u64 _folded(u64 difference) noexcept nogil
-cdef u64 _unfolded(u64 number) noexcept nogil
+cdef u64 _zigzag_encoded(u64 difference) noexcept nogil
+cdef u64 _zigzag_decoded(u64 number) noexcept nogil

@@ -75,8 +75,8 @@ class EventCodec:
             raise BfcvizError(f"{count} events were given for one block; it holds at most {MOST_EVENTS}")
         if self._room < count:
             self._room = count
-            self._residual_table = np.empty(len(CODED) * _stride(count), np.uint64)
-        starts = [field * _stride(self._room) for field in range(len(CODED))]
+            self._residual_table = np.empty(len(CODED) * _residual_stride(count), np.uint64)
+        starts = [field * _residual_stride(self._room) for field in range(len(CODED))]
         self._decoding = False
         self._prepare(rows, events, masks, self._residual_table, starts + starts)
         ends = self._code_all(count)
@@ -165,7 +165,7 @@ class EventCodec:
         if not self._decoding:
             if value != guess:
                 self._mask |= 1 << field
-                self._residuals[place] = _folded(native.wrap_64(value - base))
+                self._residuals[place] = _zigzag_encoded(native.wrap_64(value - base))
                 self._places[field] = place + 1
             return value
         if not self._mask >> field & 1:
@@ -174,7 +174,7 @@ class EventCodec:
             self._failed = True
             return guess
         self._places[field] = place + 1
-        return native.wrap_64(base + _unfolded(self._residuals[place]))
+        return native.wrap_64(base + _zigzag_decoded(self._residuals[place]))
 
     def _code_event(self, i: int) -> None:
         e = codec_memory.event(self._events, i)
@@ -465,16 +465,16 @@ class EventCodec:
         return total
 
 
-def _folded(difference: int) -> int:
+def _zigzag_encoded(difference: int) -> int:
     """A small number for a small difference of either sign."""
     return native.wrap_64(difference << 1) ^ native.wrap_64(-(difference >> 63))
 
 
-def _unfolded(number: int) -> int:
+def _zigzag_decoded(number: int) -> int:
     return number >> 1 ^ native.wrap_64(-(number & 1))
 
 
-def _stride(count: int) -> int:
+def _residual_stride(count: int) -> int:
     """Values between the residuals of two fields: no power of two, so that they do not share lines of the cache."""
     return count + 72
 

@@ -110,7 +110,7 @@ class Section(NamedTuple):
 
 def section(kind: int, payload: bytes) -> bytes:
     """A section without events: the labels, or the origin."""
-    return _header(Section(0, kind, 0, 0, 0, zlib.crc32(payload), 0, 0, len(payload))) + payload
+    return _section_header(Section(0, kind, 0, 0, 0, zlib.crc32(payload), 0, 0, len(payload))) + payload
 
 
 def event_section(codec: EventCodec, events: Events, index: bytes = b"", keyframe: bytes = b"") -> bytes:
@@ -126,10 +126,10 @@ def event_section(codec: EventCodec, events: Events, index: bytes = b"", keyfram
     keyframe = keyframe if len(keyframe) <= _MOST_KEYFRAME else b""
     events = events if events.flags.c_contiguous else copied(events)
     rows, masks, residuals, checksum = codec.encode(events)
-    payload = _packed([masks, *residuals])
+    payload = _packed_block_streams([masks, *residuals])
     first = int(events["seq"][0])
     found = Section(0, EVENTS, rows, first, len(events), checksum, len(index), len(keyframe), len(payload))
-    return b"".join([_header(found), index, keyframe, payload])
+    return b"".join([_section_header(found), index, keyframe, payload])
 
 
 def decoded(codec: EventCodec, found: Section, payload: bytes) -> Events:
@@ -139,7 +139,7 @@ def decoded(codec: EventCodec, found: Section, payload: bytes) -> Events:
         DamagedBlock: the payload is damaged.
     """
     try:
-        masks, *residuals = _unpacked(payload, found.events)
+        masks, *residuals = _unpacked_block_streams(payload, found.events)
         return codec.decode(found.rows, masks.astype(np.uint16), residuals, found.checksum)
     except DamagedBlock:
         raise
@@ -147,7 +147,7 @@ def decoded(codec: EventCodec, found: Section, payload: bytes) -> Events:
         raise DamagedBlock(f"cannot be decoded: {error}") from error
 
 
-def _header(found: Section) -> bytes:
+def _section_header(found: Section) -> bytes:
     data = HEADER.pack(MAGIC, *found[1:], 0, 0)[:-4]
     return data + struct.pack("<I", zlib.crc32(data))
 
@@ -181,7 +181,7 @@ def _has_possible_sizes(found: Section) -> bool:
 # Columns of numbers as planes of bytes.
 
 
-def _packed(streams: list[NDArray[np.unsignedinteger]]) -> bytes:
+def _packed_block_streams(streams: list[NDArray[np.unsignedinteger]]) -> bytes:
     directory, planes = [], []
     for stream in streams:
         width = (int(stream.max(initial=0)).bit_length() + 7) // 8
@@ -194,8 +194,11 @@ def _packed(streams: list[NDArray[np.unsignedinteger]]) -> bytes:
     )
 
 
-def _unpacked(payload: bytes, count: int) -> list[NDArray[np.uint64]]:
-    """The streams that `_packed` packed, of at most `count` numbers each; raises errors of struct and zstd."""
+def _unpacked_block_streams(payload: bytes, count: int) -> list[NDArray[np.uint64]]:
+    """The streams that `_packed_block_streams` packed, of at most `count` numbers each.
+
+    Raises: errors of struct and zstd.
+    """
     directory = struct.unpack_from(f"<{2 * _STREAMS}I", payload)
     counts, widths = directory[::2], directory[1::2]
     if counts[0] != count or max(counts) > count or max(widths) > 8:
@@ -278,14 +281,16 @@ def write_blocks(source: Source, path: Path, describe: Describe | None) -> None:
     with path.open("wb") as file:
         for start in range(source.first, length, MOST_EVENTS):
             events = source.read(start, min(start + MOST_EVENTS, length))
-            index, keyframe = (b"", _kept_keyframe(source, start)) if describe is None else describe(events)
+            index, keyframe = (
+                (b"", _kept_block_keyframe(source, start)) if describe is None else describe(events)
+            )
             file.write(event_section(codec, events, index, keyframe))
         file.write(section(LABELS, pack_labels(source.labels).encode()))
         more = {"events": length, "labels": len(source.labels), "first": source.first}
         file.write(section(ORIGIN, source.origin.to_json(**more).encode()))
 
 
-def _kept_keyframe(source: Source, step: int) -> bytes:
+def _kept_block_keyframe(source: Source, step: int) -> bytes:
     known = source.keyframe_before(step) if step else None
     return known[1] if known is not None and known[0] == step else b""
 
@@ -302,7 +307,7 @@ class BlockSource(GroupSource):
         self._codec = EventCodec()
         with reading(path):
             self._file = OpenFile(path)
-            found = _limited(path, sections_of(self._file))
+            found = _limited_block_sections(path, sections_of(self._file))
         origin, more = self._origin(found)
         labels = self._read_labels(found)
         first, end = more.get("first"), more.get("events")
@@ -325,14 +330,14 @@ class BlockSource(GroupSource):
 
     def index_entries(self) -> list[bytes] | None:
         """The index of each block; None where one has none, or where they are too large."""
-        return _index_entries(self._file, self.path, self._sections)
+        return _block_index_entries(self._file, self.path, self._sections)
 
     def _decode(self, group: int) -> Events:
         found = self._sections[group]
         if found is None:
             place = f"events {self._starts[group]} to {self._starts[group + 1]}"
             raise FileError(self.path, place, "are damaged: their header is")
-        return _read(self._file, self.path, self._codec, found)
+        return _read_block_events(self._file, self.path, self._codec, found)
 
     def _origin(self, found: list[Section]) -> tuple[Origin, dict[str, Any]]:
         origins = [each for each in found if each.kind == ORIGIN]
@@ -359,7 +364,7 @@ class BlockSource(GroupSource):
         return text
 
 
-def _read(file: OpenFile, path: Path, codec: EventCodec, found: Section) -> Events:
+def _read_block_events(file: OpenFile, path: Path, codec: EventCodec, found: Section) -> Events:
     """The events of a section. Raises FileError."""
     with reading(path):
         payload = file.read_at(found.payload_at, found.payload_bytes)
@@ -380,7 +385,9 @@ def _keyframe_before(
     return None
 
 
-def _index_entries(file: OpenFile, path: Path, sections: Sequence[Section | None]) -> list[bytes] | None:
+def _block_index_entries(
+    file: OpenFile, path: Path, sections: Sequence[Section | None]
+) -> list[bytes] | None:
     found = [each for each in sections if each is not None and each.index_bytes]
     if len(found) < len(sections) or sum(each.index_bytes for each in found) > _MOST_INDEXES:
         return None
@@ -427,7 +434,7 @@ class BlockFile:
         with reading(self.path):
             hole = end_of_hole(self._file.fd)
             found = sections_of(self._file, max(self.end, hole))
-            for each in _limited(self.path, found, len(self._sections), self._events):
+            for each in _limited_block_sections(self.path, found, len(self._sections), self._events):
                 if each.kind == EVENTS and each.first >= self.stop:
                     self._sections.append(each)
                     self._events += each.events
@@ -467,7 +474,7 @@ class BlockFile:
 
     def index_entries(self) -> list[bytes] | None:
         """The index of each block; None where one has none, or where they are too large."""
-        return _index_entries(self._file, self.path, self._sections)
+        return _block_index_entries(self._file, self.path, self._sections)
 
     def _block(self, found: Section) -> Events:
         with self._lock:
@@ -479,7 +486,7 @@ class BlockFile:
 
     def _read(self, found: Section) -> Events:
         try:
-            return _read(self._file, self.path, self._codec, found)
+            return _read_block_events(self._file, self.path, self._codec, found)
         except FileError:
             if found.start >= end_of_hole(self._file.fd):
                 raise
@@ -490,7 +497,9 @@ class BlockFile:
 _KEPT_BLOCKS: Final = 4
 
 
-def _limited(path: Path, sections: Iterator[Section], count: int = 0, events: int = 0) -> list[Section]:
+def _limited_block_sections(
+    path: Path, sections: Iterator[Section], count: int = 0, events: int = 0
+) -> list[Section]:
     """All sections, unless with the `count` known ones, of so many events, they are too many for their events."""
     found = []
     for each in sections:

@@ -44,15 +44,15 @@ NUM_KINDS = 1 << 12
 """Of the table of kinds: those that followed each four operations."""
 
 
-def _structure(name: str, dtype: np.dtype[np.void]) -> Any:
+def _codec_table_structure(name: str, dtype: np.dtype[np.void]) -> Any:
     fields = [(field, np.ctypeslib.as_ctypes_type(dtype[field])) for field in dtype.names or ()]
     return type(name, (ctypes.Structure,), {"_fields_": fields})
 
 
-_Row, _Habit = _structure("_Row", ROW), _structure("_Habit", HABIT)
+_Row, _Habit = _codec_table_structure("_Row", ROW), _codec_table_structure("_Habit", HABIT)
 
 
-def _over(kind: Any, array: Any) -> Any:
+def _codec_table_view(kind: Any, array: Any) -> Any:
     return (kind * len(array)).from_buffer(array)
 
 
@@ -63,12 +63,12 @@ def events(array: Any) -> Any:
 
 def rows(array: Any) -> Any:
     """The rows of an array of ROW."""
-    return _over(_Row, array)
+    return _codec_table_view(_Row, array)
 
 
 def habits(array: Any) -> Any:
     """The rows of an array of HABIT."""
-    return _over(_Habit, array)
+    return _codec_table_view(_Habit, array)
 
 
 def words(array: Any) -> Any:
@@ -78,7 +78,7 @@ def words(array: Any) -> Any:
 
 def handles(array: Any) -> Any:
     """The values of an array of u4."""
-    return _over(ctypes.c_uint32, array)
+    return _codec_table_view(ctypes.c_uint32, array)
 
 
 def masks(array: Any) -> Any:

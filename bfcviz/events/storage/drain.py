@@ -162,7 +162,7 @@ class Drain:
         """The block of the events up to `stop`; None if they are damaged."""
         data = file.read_at(self.packed * RECORD, (stop - self.packed) * RECORD)
         events = np.frombuffer(data, EVENT, len(data) // RECORD)
-        if len(events) < stop - self.packed or not _are_whole(events, self.packed):
+        if len(events) < stop - self.packed or not _are_drained_events_whole(events, self.packed):
             return None
         index, keyframe = (b"", b"") if self._describe is None else self._describe(events)
         return _Made(stop, event_section(self._codec, events, index, keyframe), bool(keyframe))
@@ -209,7 +209,7 @@ class FolderDrain:
         for place in recordings_in(self._folder).values():
             self._sample(place)
             try:
-                if place not in self._drains and _is_long(place):
+                if place not in self._drains and _is_long_enough_to_drain(place):
                     self._drains[place] = None
                     self._drains[place] = Drain(place, self._make_describe, self._keep)
                 if (drain := self._drains.get(place)) is not None:
@@ -229,12 +229,12 @@ class FolderDrain:
             self._processes[place] = None  # it has ended, or runs where this process does not see it
 
 
-def _is_long(place: Path) -> bool:
+def _is_long_enough_to_drain(place: Path) -> bool:
     path = place / EVENTS_FILE
     return path.is_file() and path.stat().st_size > MOST_EVENTS * RECORD
 
 
-def _are_whole(events: Events, first: int) -> bool:
+def _are_drained_events_whole(events: Events, first: int) -> bool:
     expected = np.arange(first, first + len(events), dtype=np.uint64)
     return bool(events["kind"].all()) and bool((events["seq"] == expected).all())
 
@@ -244,7 +244,7 @@ def can_free_space(folder: Path) -> bool:
     with TemporaryFile(dir=folder) as file:
         file.write(bytes(_PAGE))
         file.flush()
-        return _free_beginning(file.fileno(), _PAGE)
+        return _free_file_beginning(file.fileno(), _PAGE)
 
 
 def _free_space(path: Path, end: int) -> None:
@@ -254,12 +254,12 @@ def _free_space(path: Path, end: int) -> None:
         return
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        _free_beginning(fd, num_bytes)
+        _free_file_beginning(fd, num_bytes)
     finally:
         os.close(fd)
 
 
-def _free_beginning(fd: int, num_bytes: int) -> bool:
+def _free_file_beginning(fd: int, num_bytes: int) -> bool:
     punch = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
     if punch is None:
         return False

@@ -127,8 +127,8 @@ def replacing(path: Path, *, overwrite: bool, mode: int | None = None) -> Iterat
         if mode is not None:
             made.touch(mode, exist_ok=False)
         yield made
-        _to_disk(made)
-        _publish(made, path, overwrite=overwrite)
+        _sync_file_to_disk(made)
+        _publish_file(made, path, overwrite=overwrite)
     except OSError as error:
         raise FileError(path, "", f"cannot be written: {why(error)}") from error
     finally:
@@ -136,7 +136,7 @@ def replacing(path: Path, *, overwrite: bool, mode: int | None = None) -> Iterat
             made.unlink(missing_ok=True)
 
 
-def _publish(made: Path, path: Path, *, overwrite: bool) -> None:
+def _publish_file(made: Path, path: Path, *, overwrite: bool) -> None:
     if not overwrite:
         try:
             os.link(made, path)  # unlike a rename it never replaces a file created meanwhile
@@ -149,7 +149,7 @@ def _publish(made: Path, path: Path, *, overwrite: bool) -> None:
     made.replace(path)
 
 
-def _to_disk(path: Path) -> None:
+def _sync_file_to_disk(path: Path) -> None:
     # A rename can reach the disk before the data: a power failure would leave an empty file.
     fd = os.open(path, os.O_RDONLY)
     try:
@@ -204,15 +204,15 @@ def _outside_of_texts(marks: bytes) -> Iterator[bytes]:
         inside ^= len(parts) % 2 == 0
 
 
-def _no_constant(name: str) -> float:
+def _refuse_json_constant(name: str) -> float:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _finite(text: str) -> float:
+def _finite_json_number(text: str) -> float:
     number = float(text)
-    return number if isfinite(number) else _no_constant(text)
+    return number if isfinite(number) else _refuse_json_constant(text)
 
 
 _DECODER = json.JSONDecoder(
-    parse_constant=_no_constant, parse_float=_finite
+    parse_constant=_refuse_json_constant, parse_float=_finite_json_number
 )  # created once: json.loads would create one for each line of labels

@@ -192,10 +192,12 @@ def read_origin(folder: Path) -> StoredOrigin:
         if isinstance(error, FileError):
             raise
         raise FileError(path, "", str(error)) from error
-    return StoredOrigin(origin, _number(path, rest, "events"), _number(path, rest, "labels"))
+    return StoredOrigin(
+        origin, _number_in_origin_file(path, rest, "events"), _number_in_origin_file(path, rest, "labels")
+    )
 
 
-def _number(path: Path, rest: Mapping[str, object], name: str) -> int | None:
+def _number_in_origin_file(path: Path, rest: Mapping[str, object], name: str) -> int | None:
     number = rest.get(name)
     if number is None:
         return None
@@ -214,20 +216,20 @@ def find_end(fd: int, known: int) -> int:
     records = os.fstat(fd).st_size // RECORD
     known = max(known, min(-(-end_of_hole(fd) // RECORD), records))
     low, step = known, 1
-    while low + step <= records and _is_event(fd, low + step - 1):
+    while low + step <= records and _is_recorded_event(fd, low + step - 1):
         low += step
         step *= 2
     high = min(low + step - 1, records)  # records low .. high - 1 are not known yet
     while low < high:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if _is_event(fd, middle) else (low, middle)
+        low, high = (middle + 1, high) if _is_recorded_event(fd, middle) else (low, middle)
     start = max(known, low - LAST_LOOK)
     last = np.frombuffer(os.pread(fd, (low - start) * RECORD, start * RECORD), EVENT)
     bad = (last["kind"] == 0) | (last["seq"] != np.arange(start, start + len(last), dtype=np.uint64))
     return start + int(bad.argmax()) if bad.any() else start + len(last)
 
 
-def _is_event(fd: int, number: int) -> bool:
+def _is_recorded_event(fd: int, number: int) -> bool:
     data = os.pread(fd, RECORD, number * RECORD)
     if len(data) < RECORD:
         return False  # the file became shorter
@@ -319,7 +321,7 @@ class FolderSource(ArraySource):
                 self.degrade(f"{EVENTS_FILE} became shorter: of {self.length} events {records} can be read")
             self.length = find_end(file.fd, max(self.length, packed))
             self._file = file
-            return 0 if self.following else _left_over(file.fd, self.length * RECORD)
+            return 0 if self.following else _recording_tail_bytes(file.fd, self.length * RECORD)
 
     def _find_blocks(self) -> int:
         """Look for packed events; returns how many there are."""
@@ -459,7 +461,7 @@ class FolderSource(ArraySource):
             status = Status.RECORDING
         elif events != self.length or left_over:
             status = Status.TRUNCATED
-            reasons = (*reasons, _shortfall(self.length, events, left_over))
+            reasons = (*reasons, _recording_shortfall_text(self.length, events, left_over))
         details = {**origin.details, **self._samples(origin)}
         if self.first:
             status = status if self.following else Status.TRUNCATED
@@ -485,19 +487,19 @@ class FolderSource(ArraySource):
         return f"{self._dropped[1]}{why}"
 
 
-def _left_over(fd: int, start: int) -> int:
+def _recording_tail_bytes(fd: int, start: int) -> int:
     tail = np.frombuffer(os.pread(fd, MAX_TAIL, start), np.uint8)
     used = np.flatnonzero(tail)
     return int(used[-1]) + 1 if len(used) else 0
 
 
-def _shortfall(found: int, written: int | None, left_over: int) -> str:
+def _recording_shortfall_text(found: int, written: int | None, left_over: int) -> str:
     if written is None:
-        return f"recording did not end cleanly; {found} complete events read{_rest(left_over)}"
-    return f"{written} events were recorded, {found} can be read{_rest(left_over)}"
+        return f"recording did not end cleanly; {found} complete events read{_recording_tail_text(left_over)}"
+    return f"{written} events were recorded, {found} can be read{_recording_tail_text(left_over)}"
 
 
-def _rest(num_bytes: int) -> str:
+def _recording_tail_text(num_bytes: int) -> str:
     return (
         f"; {num_bytes} byte{'s' * (num_bytes > 1)} after them are not a complete event" if num_bytes else ""
     )

@@ -38,17 +38,17 @@ def pack_labels(labels: Labels) -> str:
     values = num_values(table)
     for piece in (len(table), *_PIECES):
         # Text, because Polars and others reject a footer that is not UTF-8.
-        text = base64.b64encode(_deflated(table, piece)).decode()
+        text = base64.b64encode(_deflated_labels(table, piece)).decode()
         if len(text) > MAX_LABELS_TEXT:
             raise TraceError(
                 f"{len(labels)} labels pack to {len(text)} bytes; a file holds {MAX_LABELS_TEXT}"
             )
-        if len(table) <= _most_bytes(len(text)) and values <= _most_values(len(text)):
+        if len(table) <= _most_label_bytes(len(text)) and values <= _most_label_values(len(text)):
             break
     return text
 
 
-def _deflated(table: bytes, piece: int) -> bytes:
+def _deflated_labels(table: bytes, piece: int) -> bytes:
     """Compressed, each piece independently."""
     deflate = zlib.compressobj(6)
     parts = []
@@ -57,11 +57,11 @@ def _deflated(table: bytes, piece: int) -> bytes:
     return b"".join([*parts, deflate.flush()])
 
 
-def _most_bytes(packed: int) -> int:
+def _most_label_bytes(packed: int) -> int:
     return min(MAX_UNPACKED_LABELS, max(LEAST_UNPACKED, UNPACKED_A_BYTE * packed))
 
 
-def _most_values(packed: int) -> int:
+def _most_label_values(packed: int) -> int:
     return max(MAX_JSON_VALUES, VALUES_A_BYTE * packed)
 
 
@@ -71,7 +71,7 @@ def unpack_labels(text: bytes) -> Labels:
     Raises:
         ValueError: the text is invalid, or needs more memory than a text of this length may need.
     """
-    limit = _most_bytes(len(text))
+    limit = _most_label_bytes(len(text))
     inflate = zlib.decompressobj()
     try:
         table = inflate.decompress(base64.b64decode(text, validate=True), limit)
@@ -79,4 +79,4 @@ def unpack_labels(text: bytes) -> Labels:
         raise ValueError(f"cannot be unpacked ({error})") from error
     if not inflate.eof:
         raise ValueError(f"is incomplete, or needs more than {limit} bytes")
-    return Labels.from_json(table, _most_values(len(text)))
+    return Labels.from_json(table, _most_label_values(len(text)))

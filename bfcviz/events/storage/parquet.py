@@ -152,12 +152,12 @@ def write_parquet(source: Source, path: Path, keyframes: MakeKeyframes | None) -
         OSError: it cannot be written.
         TraceError: there are too many labels for one file.
     """
-    with _writer(path) as writer:
+    with _parquet_writer(path) as writer:
         names = LabelNames(source.labels)
         length = source.length  # a recording in progress may grow meanwhile
         stored: list[int] = []
         for (start, stop), keyframe in zip(
-            _groups(length), _keyframes(source, length, keyframes), strict=True
+            _row_group_ranges(length), _row_group_keyframes(source, length, keyframes), strict=True
         ):
             table = table_of(source.read(start, stop), names, own=True)
             frames = pa.array([keyframe, *[None] * (stop - start - 1)], KEYFRAME.type)
@@ -170,7 +170,7 @@ def write_parquet(source: Source, path: Path, keyframes: MakeKeyframes | None) -
         )
 
 
-def _writer(path: Path) -> pq.ParquetWriter:
+def _parquet_writer(path: Path) -> pq.ParquetWriter:
     return pq.ParquetWriter(
         path,
         PARQUET_SCHEMA,
@@ -185,16 +185,16 @@ def _writer(path: Path) -> pq.ParquetWriter:
     )
 
 
-def _groups(length: int) -> Iterator[tuple[int, int]]:
+def _row_group_ranges(length: int) -> Iterator[tuple[int, int]]:
     return ((start, min(start + BLOCK, length)) for start in range(0, length, BLOCK))
 
 
-def _keyframes(source: Source, length: int, make: MakeKeyframes | None) -> Iterator[bytes | None]:
+def _row_group_keyframes(source: Source, length: int, make: MakeKeyframes | None) -> Iterator[bytes | None]:
     """For each row group its keyframe or None; where no one makes them, those that `source` has."""
     steps = list(range(BLOCK, length, BLOCK))
     made = iter(make(steps)) if make is not None else None
     since = 0  # bytes of events after the last stored keyframe
-    for start, stop in _groups(length):
+    for start, stop in _row_group_ranges(length):
         keyframe = None
         if start and made is not None:
             keyframe = next(made, None)
@@ -261,8 +261,8 @@ class ParquetSource(GroupSource):
             starts = np.cumsum([0, *(meta.row_group(g).num_rows for g in range(meta.num_row_groups))])
             self._keyframes = keyframes_of(more.get("keyframes"), meta.num_rows)
         except _ERRORS as error:
-            raise _unreadable(path, "footer", error) from error
-        super().__init__(self._unpack_labels(_count(path, more)), origin, starts)
+            raise _unreadable_parquet(path, "footer", error) from error
+        super().__init__(self._unpack_labels(_label_count_in_footer(path, more)), origin, starts)
 
     def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
         """The last keyframe at or before `step`."""
@@ -278,14 +278,14 @@ class ParquetSource(GroupSource):
                 batches = self._file.iter_batches(1, row_groups=[group], columns=["keyframe"])
                 keyframe = next(batches).column(0)[0].as_py()
         except (*_ERRORS, StopIteration) as error:
-            raise _unreadable(self.path, f"keyframe of step {at}", error) from error
+            raise _unreadable_parquet(self.path, f"keyframe of step {at}", error) from error
         return (at, keyframe) if isinstance(keyframe, bytes) else None
 
     def _decode(self, group: int) -> Events:
         try:
             table = self._file.read_row_group(group, FIELD_NAMES)
         except _ERRORS as error:
-            raise _unreadable(self.path, f"row group {group}", error) from error
+            raise _unreadable_parquet(self.path, f"row group {group}", error) from error
         events = np.empty(self._starts[group + 1] - self._starts[group], EVENT)
         for name in FIELD_NAMES:
             column = table.column(name)
@@ -347,13 +347,13 @@ def _check_groups(meta: pq.FileMetaData, size: int) -> None:
         )
 
 
-def _count(path: Path, more: dict[str, Any]) -> int:
+def _label_count_in_footer(path: Path, more: dict[str, Any]) -> int:
     count = more.get("labels")
     if type(count) is not int or count < 1:
         raise FileError(path, "footer", "does not say how many labels there are")
     return count
 
 
-def _unreadable(path: Path, place: str, error: Exception) -> FileError:
+def _unreadable_parquet(path: Path, place: str, error: Exception) -> FileError:
     # Only the first line: Arrow adds positions in its own source code below it.
     return FileError(path, place, f"{str(error).splitlines()[0] if str(error) else type(error).__name__}")

@@ -61,12 +61,12 @@ def read_increment(folder: Path, start: CopyPosition, most: int = MOST_EVENTS) -
     """
     is_over = read_origin(folder).events is not None  # looked at first: then the files below are final
     origin = read_small(folder / ORIGIN_FILE, MAX_ORIGIN_BYTES)
-    events, has_more = _new_events(folder / EVENTS_FILE, start.events, most)
-    labels = _new_lines(folder / LABELS_FILE, start.label_bytes)
+    events, has_more = _increment_events(folder / EVENTS_FILE, start.events, most)
+    labels = _increment_label_lines(folder / LABELS_FILE, start.label_bytes)
     return Increment(start, events, labels, origin, is_over and not has_more, has_more)
 
 
-def _new_events(path: Path, start: int, most: int) -> tuple[bytes, bool]:
+def _increment_events(path: Path, start: int, most: int) -> tuple[bytes, bool]:
     if not path.exists():
         return b"", False
     with reading(path):
@@ -76,7 +76,7 @@ def _new_events(path: Path, start: int, most: int) -> tuple[bytes, bool]:
         return file.read_at(start * RECORD, (stop - start) * RECORD), stop < end
 
 
-def _new_lines(path: Path, start: int) -> bytes:
+def _increment_label_lines(path: Path, start: int) -> bytes:
     with open_regular(path) as file, reading(path):
         file.seek(start)
         new = file.readall()
@@ -119,10 +119,10 @@ class RecordingCopy(Closing):
         if self.closed or increment.start != self.position:
             return
         events, label_bytes = self.position
-        _write(self._labels.fileno(), increment.labels, label_bytes)
+        _write_to_copy(self._labels.fileno(), increment.labels, label_bytes)
         if increment.origin != self._origin and not increment.is_last:
             self._write_origin(increment.origin)
-        _write(self._events, increment.events, events * RECORD)
+        _write_to_copy(self._events, increment.events, events * RECORD)
         self.position = CopyPosition(
             events + len(increment.events) // RECORD, label_bytes + len(increment.labels)
         )
@@ -147,7 +147,7 @@ class RecordingCopy(Closing):
         self._origin = text
 
 
-def _write(fd: int, data: bytes, place: int) -> None:
+def _write_to_copy(fd: int, data: bytes, place: int) -> None:
     """Write all of `data` at an offset; once more after an error, it replaces what was written before."""
     rest = memoryview(data)
     while rest:

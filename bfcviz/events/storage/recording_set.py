@@ -38,7 +38,7 @@ _MOST_TRIES: Final = 10_000
 def recordings_in(folder: Path) -> dict[str, Path]:
     """The recordings in a folder by their names; `rank-10` comes after `rank-9`. Empty if there is no such folder."""
     found = {MAIN: folder} if (folder / ORIGIN_FILE).is_file() else {}
-    for place in sorted(_subfolders(folder), key=in_order):
+    for place in sorted(_recording_subfolders(folder), key=in_order):
         if (place / ORIGIN_FILE).is_file():
             found[place.name] = place
     return found
@@ -46,7 +46,7 @@ def recordings_in(folder: Path) -> dict[str, Path]:
 
 def has_several(folder: Path) -> bool:
     """Whether the folder has recordings in subfolders."""
-    return any((place / ORIGIN_FILE).is_file() for place in _subfolders(folder))
+    return any((place / ORIGIN_FILE).is_file() for place in _recording_subfolders(folder))
 
 
 def has_events(folder: Path) -> bool:
@@ -63,7 +63,7 @@ def has_events(folder: Path) -> bool:
 def files_of_all(folder: Path) -> list[Path]:
     """The files of all recordings in a folder, and their subfolders without other files, in the order of removal."""
     found = files_of(folder) if _is_recording(folder) else []
-    for place in filter(_is_recording, _subfolders(folder)):
+    for place in filter(_is_recording, _recording_subfolders(folder)):
         own = files_of(place)
         if {*place.iterdir()} == {*own}:
             found += [*own, place]
@@ -102,7 +102,7 @@ def claim_subfolder(folder: Path, name: str) -> Path:
     raise FileError(folder, "", f"has {_MOST_TRIES} recordings of {safe} already; give another folder")
 
 
-def _subfolders(folder: Path) -> Iterator[Path]:
+def _recording_subfolders(folder: Path) -> Iterator[Path]:
     with suppress(OSError):  # it does not exist, or was removed
         for place in folder.iterdir():
             if not place.name.startswith(".") and place.is_dir() and not place.is_symlink():
@@ -152,10 +152,10 @@ def has_begun(path: Path) -> bool:
         FileError: the path holds something else, or cannot be read.
     """
     with reading(path):
-        return _has_begun(path)
+        return _has_recording_begun(path)
 
 
-def _has_begun(path: Path) -> bool:
+def _has_recording_begun(path: Path) -> bool:
     if not path.is_dir():
         if path.is_symlink() and not path.exists():
             raise FileError(

@@ -211,17 +211,17 @@ def dumped_heap(dump: Dump) -> DumpedHeap:
     chunks["requested"], chunks["in_use"] = chunks["size"], lines.in_use
     order = np.argsort(chunks["address"], kind="stable")
     chunks, slots = taken(chunks, order), np.array(lines.region, np.int64)[order]
-    kept = _without_repeats(chunks)
+    kept = _without_repeated_chunks(chunks)
     repeated = count - int(kept.sum())
     chunks, slots = taken(chunks, kept), slots[kept]
-    kept = _without_overlaps(chunks)
+    kept = _without_overlapping_chunks(chunks)
     overlapping = len(kept) - int(kept.sum())
     chunks, slots = taken(chunks, kept), slots[kept]
     if _lists_only_use(dump, chunks):
         chunks, assumed = _with_gaps(chunks)
         slots = np.full(len(chunks), -1)
-        return DumpedHeap(chunks, _regions(chunks, slots), repeated, overlapping, assumed)
-    regions = _regions(chunks, slots)
+        return DumpedHeap(chunks, _dumped_regions(chunks, slots), repeated, overlapping, assumed)
+    regions = _dumped_regions(chunks, slots)
     listed = int(chunks["size"].sum()) if dump.regions else 0
     named = len(set(slots.tolist()) - {-1})
     return DumpedHeap(
@@ -234,7 +234,7 @@ def dumped_heap(dump: Dump) -> DumpedHeap:
     )
 
 
-def _without_repeats(chunks: HeapChunks) -> NDArray[np.bool_]:
+def _without_repeated_chunks(chunks: HeapChunks) -> NDArray[np.bool_]:
     kept = np.ones(len(chunks), np.bool_)
     address: NDArray[np.uint64] = chunks["address"]
     size: NDArray[np.uint64] = chunks["size"]
@@ -242,7 +242,7 @@ def _without_repeats(chunks: HeapChunks) -> NDArray[np.bool_]:
     return kept
 
 
-def _without_overlaps(chunks: HeapChunks) -> NDArray[np.bool_]:
+def _without_overlapping_chunks(chunks: HeapChunks) -> NDArray[np.bool_]:
     """Which chunks to keep, so that none overlaps another; of two, the one that another chunk follows directly."""
     kept = np.ones(len(chunks), np.bool_)
     stops = chunks["address"] + chunks["size"]
@@ -263,7 +263,7 @@ def _without_overlaps(chunks: HeapChunks) -> NDArray[np.bool_]:
     return kept
 
 
-def _regions(chunks: HeapChunks, slots: NDArray[np.int64]) -> list[HeapRegion]:
+def _dumped_regions(chunks: HeapChunks, slots: NDArray[np.int64]) -> list[HeapRegion]:
     """Contiguous chunks that stand under the same region line."""
     if not len(chunks):
         return []

@@ -46,9 +46,14 @@ class DumpFindings(NamedTuple):
 def check_dump(dump: Dump, heap: DumpedHeap) -> DumpFindings:
     """Compare everything that a dump states twice."""
     if not dump.chunks.address:
-        return _without_chunks(dump)
-    contradictions = [*_statistics(dump, heap), *_sums(dump, heap), *_bins(dump, heap), *_ends(dump, heap)]
-    wrong = [*_lines_left_out(dump, heap), *_regions(heap), *contradictions]
+        return _findings_without_chunks(dump)
+    contradictions = [
+        *_stats_contradictions(dump, heap),
+        *_size_sum_contradictions(dump, heap),
+        *_bin_line_contradictions(dump, heap),
+        *_two_end_contradictions(dump, heap),
+    ]
+    wrong = [*_lines_left_out(dump, heap), *_region_gap_findings(heap), *contradictions]
     is_cut = dump.stage <= Stage.CHUNKS
     has_bins = len(dump.bins) == NUM_BINS and not any(line.only_free for line in dump.bins.values())
     confirmed = has_bins and not contradictions and not heap.missing_bytes
@@ -61,7 +66,7 @@ def check_dump(dump: Dump, heap: DumpedHeap) -> DumpFindings:
     return DumpFindings(wrong, cut, not cut)
 
 
-def _without_chunks(dump: Dump) -> DumpFindings:
+def _findings_without_chunks(dump: Dump) -> DumpFindings:
     if dump.strip and not dump.bins and not dump.stats:
         why = (
             "the log holds only the warning and the occupancy strip; the lines of the chunks are of level INFO: "
@@ -90,7 +95,7 @@ def _lines_left_out(dump: Dump, heap: DumpedHeap) -> list[str]:
     return [f"{count:,} {what}; they were left out" for what, count in counts.items() if count]
 
 
-def _regions(heap: DumpedHeap) -> list[str]:
+def _region_gap_findings(heap: DumpedHeap) -> list[str]:
     wrong = []
     if heap.assumed_free:
         wrong.append(
@@ -106,7 +111,7 @@ def _regions(heap: DumpedHeap) -> list[str]:
     return wrong
 
 
-def _statistics(dump: Dump, heap: DumpedHeap) -> list[str]:
+def _stats_contradictions(dump: Dump, heap: DumpedHeap) -> list[str]:
     wrong = []
     in_use = int(heap.in_use["size"].sum())
     stated = dump.stats.get("InUse")
@@ -118,7 +123,7 @@ def _statistics(dump: Dump, heap: DumpedHeap) -> list[str]:
     return wrong
 
 
-def _sums(dump: Dump, heap: DumpedHeap) -> list[str]:
+def _size_sum_contradictions(dump: Dump, heap: DumpedHeap) -> list[str]:
     sizes, counts = np.unique(heap.in_use["size"], return_counts=True)
     found = Counter(dict(zip(sizes.tolist(), counts.tolist(), strict=True)))
     if dump.summary and found != dump.summary:
@@ -134,7 +139,7 @@ def _sums(dump: Dump, heap: DumpedHeap) -> list[str]:
     return []
 
 
-def _bins(dump: Dump, heap: DumpedHeap) -> list[str]:
+def _bin_line_contradictions(dump: Dump, heap: DumpedHeap) -> list[str]:
     if len(dump.bins) < NUM_BINS:
         return []
     gap = dump.chunks.notes.get(("", CENTRAL_GAP), -1)  # XLA keeps it in no bin
@@ -149,7 +154,7 @@ def _bins(dump: Dump, heap: DumpedHeap) -> list[str]:
     return [f"the chunk lines and {differing} of the {len(dump.bins)} bin lines differ"] if differing else []
 
 
-def _ends(dump: Dump, heap: DumpedHeap) -> list[str]:
+def _two_end_contradictions(dump: Dump, heap: DumpedHeap) -> list[str]:
     """What XLA's summary of a heap with two ends says otherwise."""
     if dump.spatial is None:
         return []
@@ -239,28 +244,28 @@ def failed_pool(dump: Dump, name: str, number: int, notes: list[Note], labels: L
     free_bytes = int(heap.free_sizes.sum()) if known else 0
     other_end = [_OTHER_END[dump.end]] if dump.end in _OTHER_END else []  # the request gets none of its holes
     largest = _largest_free(dump, heap, other_end) if known else 0
-    logs = [_marks(notes, labels), _state(dump, heap, labels)]
+    logs = [_marks_before_failure(notes, labels), _failed_pool_state(dump, heap, labels)]
     failure = None
     if dump.failed:
-        failure = _failure(dump, has_heap=known)
+        failure = _failure_of_dump(dump, has_heap=known)
         op = labels.intern(dump.op) if dump.op else 0
-        logs.append(failed_request(_requested(dump), free_bytes, largest, op))
+        logs.append(failed_request(_failed_request_bytes(dump), free_bytes, largest, op))
         logs[-1]["time"] = dump.time or 0
     events: Events = joined(logs)
     events["seq"] = np.arange(len(events), dtype=np.uint64)
     stats = {key: size.text for key, size in dump.stats.items()}
     return FailedPool(
-        Pool(name, _limit(dump, heap), _options(dump, number)),
+        Pool(name, _failed_pool_limit(dump, heap), _failed_pool_options(dump, number)),
         events,
         failure,
         findings,
-        _facts(dump),
-        _totals(dump, heap),
+        _failed_pool_facts(dump),
+        _failed_pool_totals(dump, heap),
         stats,
     )
 
 
-def _marks(notes: list[Note], labels: Labels) -> Events:
+def _marks_before_failure(notes: list[Note], labels: Labels) -> Events:
     marks: Events = np.zeros(len(notes), EVENT)
     marks["kind"], marks["bin"] = Kind.MARK, -1
     for mark, note in zip(marks, notes, strict=True):
@@ -268,7 +273,7 @@ def _marks(notes: list[Note], labels: Labels) -> Events:
     return marks
 
 
-def _state(dump: Dump, heap: DumpedHeap, labels: Labels) -> Events:
+def _failed_pool_state(dump: Dump, heap: DumpedHeap, labels: Labels) -> Events:
     numbers = [0]
     for op, tag in list(dump.chunks.notes)[1:]:
         details = {"tag": tag} if tag and tag != "lower" else {}
@@ -287,7 +292,7 @@ def _state(dump: Dump, heap: DumpedHeap, labels: Labels) -> Events:
     return events
 
 
-def _failure(dump: Dump, *, has_heap: bool) -> RecordedFailure:
+def _failure_of_dump(dump: Dump, *, has_heap: bool) -> RecordedFailure:
     return RecordedFailure(
         0,
         is_exact=dump.exact is not None or (dump.requested is not None and dump.requested.is_exact),
@@ -301,7 +306,7 @@ def _failure(dump: Dump, *, has_heap: bool) -> RecordedFailure:
     )
 
 
-def _requested(dump: Dump) -> int:
+def _failed_request_bytes(dump: Dump) -> int:
     """Bytes of the request: the best that the log says; 0 if nothing."""
     if dump.exact is not None:
         return dump.exact
@@ -320,7 +325,7 @@ def _in_use_requested(dump: Dump) -> int | None:
     return min(_MOST, sum(line.requested.value for line in lines))
 
 
-def _limit(dump: Dump, heap: DumpedHeap) -> int | None:
+def _failed_pool_limit(dump: Dump, heap: DumpedHeap) -> int | None:
     for size in (dump.stats.get("Limit"), dump.limit):
         if size is not None and size.is_exact and size.value:
             return size.value
@@ -336,7 +341,7 @@ def _limit(dump: Dump, heap: DumpedHeap) -> int | None:
     return None if printed is None or not printed.value else printed.value
 
 
-def _options(dump: Dump, number: int) -> dict[str, object]:
+def _failed_pool_options(dump: Dump, number: int) -> dict[str, object]:
     options: dict[str, object] = {"allocator_name": dump.name, "dump": number}
     if dump.writer:
         options["writer"] = dump.writer
@@ -352,7 +357,7 @@ def _options(dump: Dump, number: int) -> dict[str, object]:
     return options
 
 
-def _facts(dump: Dump) -> dict[str, Any]:
+def _failed_pool_facts(dump: Dump) -> dict[str, Any]:
     """Numbers that the events cannot give; the chunk lines never say what was requested for each chunk."""
     facts: dict[str, Any] = dict.fromkeys(("requested_bytes_in_use", "peak_bytes_in_use"))
     stated = {"MaxInUse": "peak_bytes_in_use"}
@@ -366,7 +371,7 @@ def _facts(dump: Dump) -> dict[str, Any]:
     return facts
 
 
-def _totals(dump: Dump, heap: DumpedHeap) -> dict[str, int]:
+def _failed_pool_totals(dump: Dump, heap: DumpedHeap) -> dict[str, int]:
     stats = {name: size.value for name, size in dump.stats.items() if size.is_exact}
     totals = {key: stats[name] for name, key in _TOTALS.items() if name in stats}
     return totals | {
@@ -423,28 +428,28 @@ def attach_errors(dumps: list[Dump], texts: list[tuple[int, LogRecord]]) -> list
     for count, record in texts:
         found += dumps[taken:count]
         taken = count
-        for error in _errors(record):
-            if not _attach(found, error) and len(found) <= MAX_POOLS:
-                found.append(_alone(error))
+        for error in _allocation_errors_in(record):
+            if not _attach_error_to_dump(found, error) and len(found) <= MAX_POOLS:
+                found.append(_dump_of_lone_error(error))
     return found + dumps[taken:]
 
 
-def _attach(dumps: list[Dump], error: AllocationError) -> bool:
+def _attach_error_to_dump(dumps: list[Dump], error: AllocationError) -> bool:
     """Attach an error to the last dump that it fits; returns whether it tells of a known failure."""
-    fitting = [dump for dump in reversed(dumps[-_RECENT:]) if _is_of(dump, error)]
+    fitting = [dump for dump in reversed(dumps[-_RECENT:]) if _is_error_of_dump(dump, error)]
     for dump in fitting:
         if error.tensor and dump.tensor == error.tensor:
             return True
         if error.printed is not None and error.printed.is_exact and dump.exact == error.printed.value:
             return True
-        exact = _exact(dump, error)
-        if exact is not None or (error.printed is not None and _prints(dump, error.printed)):
+        exact = _agreed_request_size(dump, error)
+        if exact is not None or (error.printed is not None and _dump_prints_size(dump, error.printed)):
             dump.exact = exact if dump.exact is None else dump.exact
-            _describe(dump, error)
+            _describe_dump_by_error(dump, error)
             return True
     # An operation can ask for more than its tensor: the message then belongs to the failure just before it.
     if error.tensor and fitting and fitting[0] is dumps[-1] and not fitting[0].tensor:
-        _describe(fitting[0], error)
+        _describe_dump_by_error(fitting[0], error)
         return True
     return False
 
@@ -452,12 +457,12 @@ def _attach(dumps: list[Dump], error: AllocationError) -> bool:
 _RECENT: Final = 64
 
 
-def _is_of(dump: Dump, error: AllocationError) -> bool:
+def _is_error_of_dump(dump: Dump, error: AllocationError) -> bool:
     same_name = not (dump.name and error.name) or dump.name == error.name
     return same_name and (not (dump.writer and error.writer) or dump.writer == error.writer)
 
 
-def _exact(dump: Dump, error: AllocationError) -> int | None:
+def _agreed_request_size(dump: Dump, error: AllocationError) -> int | None:
     """The size that message and dump agree on; None if they do not."""
     if dump.tensor and error.tensor:
         return None
@@ -475,26 +480,26 @@ def _exact(dump: Dump, error: AllocationError) -> int | None:
     return None
 
 
-def _prints(dump: Dump, printed: PrintedSize) -> bool:
+def _dump_prints_size(dump: Dump, printed: PrintedSize) -> bool:
     return printed.text in {size.text for size in (dump.requested, dump.bin_for) if size is not None}
 
 
-def _describe(dump: Dump, error: AllocationError) -> None:
+def _describe_dump_by_error(dump: Dump, error: AllocationError) -> None:
     dump.tensor, dump.op = dump.tensor or error.tensor, dump.op or error.op
     dump.name = dump.name or error.name
     dump.message = error.text
 
 
-def _alone(error: AllocationError) -> Dump:
+def _dump_of_lone_error(error: AllocationError) -> Dump:
     dump = Dump(error.line, error.time, error.name, error.writer, has_warning=True, requested=error.printed)
     if len(error.sizes) == 1:
         dump.exact = error.sizes[0]
         dump.requested = printed_size(print_size(dump.exact))
-    _describe(dump, error)
+    _describe_dump_by_error(dump, error)
     return dump
 
 
-def _errors(record: LogRecord) -> Iterator[AllocationError]:
+def _allocation_errors_in(record: LogRecord) -> Iterator[AllocationError]:
     """The errors in one record, without those that repeat the one before."""
     last = None
     for found in _ERROR.finditer(record.message):
@@ -511,8 +516,8 @@ def _errors(record: LogRecord) -> Iterator[AllocationError]:
             sizes: tuple[int, ...] = (printed.value,) if printed.is_exact else ()
             error = AllocationError(line, record.time, record.writer, "", sizes, printed, "", op, text)
         else:
-            tensor = _tensor(parts["shape"], parts["type"])
-            sizes = _tensor_bytes(parts["shape"], parts["type"])
+            tensor = _error_tensor_text(parts["shape"], parts["type"])
+            sizes = _error_tensor_bytes(parts["shape"], parts["type"])
             name = parts["name"] or ""
             error = AllocationError(line, record.time, record.writer, name, sizes, None, tensor, op, text)
         key = (error.sizes, error.printed, error.tensor, error.name)
@@ -524,12 +529,12 @@ def _errors(record: LogRecord) -> Iterator[AllocationError]:
 _ERROR: Final = re.compile(rf"{grammar.OOM_TENSOR.pattern}|{grammar.OUT_OF_BYTES.pattern}")
 
 
-def _tensor(shape: str, type_: str | None) -> str:
+def _error_tensor_text(shape: str, type_: str | None) -> str:
     shape = "[" + ",".join(shape.replace(",", " ").split()) + "]"
     return f"{type_} {shape}" if type_ else shape
 
 
-def _tensor_bytes(shape: str, type_: str | None) -> tuple[int, ...]:
+def _error_tensor_bytes(shape: str, type_: str | None) -> tuple[int, ...]:
     """Bytes of a tensor of this shape; without a type those of every element size, the usual one first."""
     elements = prod(int(number[:19]) for number in shape.replace(",", " ").split())
     widths = (4, 8, 2, 1, 16) if type_ is None else (TYPE_BYTES.get(type_),)
@@ -562,24 +567,28 @@ def buffer_tables(text: str) -> list[dict[str, Any]]:
     begin = text.find(_BEGIN)
     while begin >= 0 and len(tables) < _MOST_TABLES:
         end = text.find(_BEGIN, begin + 1)
-        table = _table(text[begin : min(end, begin + _LONGEST_NAME) if end >= 0 else begin + _LONGEST_NAME])
+        table = _peak_buffer_table(
+            text[begin : min(end, begin + _LONGEST_NAME) if end >= 0 else begin + _LONGEST_NAME]
+        )
         if table not in tables:
             tables.append(table)
         begin = end
     return tables
 
 
-def _table(text: str) -> dict[str, Any]:
+def _peak_buffer_table(text: str) -> dict[str, Any]:
     stats_text, _, buffers_text = text.partition("Peak buffers:")
     stats = {f"{what} {kind}": size for what, kind, size in _ROW.findall(stats_text)}
     starts = [found.end() for found in _BUFFER.finditer(buffers_text)][:_MOST_BUFFERS]
     stops = [*starts[1:], len(buffers_text)]
     return {
         "stats": stats,
-        "buffers": [_buffer(buffers_text[start:stop]) for start, stop in zip(starts, stops, strict=False)],
+        "buffers": [
+            _peak_buffer_fields(buffers_text[start:stop]) for start, stop in zip(starts, stops, strict=False)
+        ],
     }
 
 
-def _buffer(text: str) -> dict[str, str]:
+def _peak_buffer_fields(text: str) -> dict[str, str]:
     fields = _FIELD.findall(text.partition("=====")[0])
     return {_NAMES.get(name, name): value.strip().strip('"').split('" ')[0] for name, value in fields}

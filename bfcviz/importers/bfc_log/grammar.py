@@ -197,7 +197,7 @@ def log_text(data: bytes) -> LogText:
         text = _without_escapes(text)
     if "\x1b" in text:
         text = TERMINAL_CODE.sub("", text)
-    return _unwrapped(text)
+    return _unwrapped_log_text(text)
 
 
 def _is_json(text: str) -> bool:
@@ -211,27 +211,27 @@ def _without_escapes(text: str) -> str:
     text = text.replace("\0", "").replace("\\\\", "\0")  # an escaped backslash begins no escape
     for escape, character in _ESCAPED.items():
         text = text.replace(escape, character)
-    return _UNICODE_ESCAPE.sub(_character, text).replace("\0", "\\")
+    return _UNICODE_ESCAPE.sub(_escaped_character, text).replace("\0", "\\")
 
 
-def _character(escape: re.Match[str]) -> str:
+def _escaped_character(escape: re.Match[str]) -> str:
     number = int(escape[1], 16)
     if number == 0x0A:
         return "\r"
     return "?" if 0xD800 <= number < 0xE000 or number == 0 else chr(number)
 
 
-def _unwrapped(text: str) -> LogText:
+def _unwrapped_log_text(text: str) -> LogText:
     """Join the lines of records that a terminal cut at its width, the greatest length of a line in the file."""
     lines = text.split("\n")
-    wrapped = _wrapped(lines)
+    wrapped = _wrapped_log_lines(lines)
     if not wrapped:
         return LogText(text, list(accumulate(len(line) + 1 for line in lines[:-1])))
     parts = [line if number in wrapped else line + "\n" for number, line in enumerate(lines)]
     return LogText("".join(parts)[:-1], list(accumulate(map(len, parts[:-1]))))
 
 
-def _wrapped(lines: list[str]) -> set[int]:
+def _wrapped_log_lines(lines: list[str]) -> set[int]:
     """The lines that go on in the next one; none if only few records do, which then is a coincidence."""
     width = max(map(len, lines))
     if not _NARROWEST <= width <= _WIDEST:
@@ -333,14 +333,14 @@ def records(log: LogText, run: str = "") -> Iterator[LogRecord]:
         line = text.rfind("\n", begin, start) + 1 or begin
         common = _COMMON_PREFIX.match(text, line)
         if common is None or common.end() != stop:
-            following = _prefix(text, begin, start)
+            following = _record_prefix(text, begin, start)
             common = None
         else:
-            following = _of_common(common) or _prefix(text, begin, start)
+            following = _common_record_prefix(common) or _record_prefix(text, begin, start)
         yield from _of_message(log, prefix, begin, following.start)
         prefix, begin = following, stop
         if run and common is not None:
-            lines = _run(run, prefix.file, prefix.thread).match(text, line)
+            lines = _record_run_pattern(run, prefix.file, prefix.thread).match(text, line)
             # The last line may go on in lines without a prefix.
             last = 0 if lines is None else text.rfind("\n", line, lines.end() - 1) + 1
             if last > line:
@@ -352,18 +352,18 @@ def records(log: LogText, run: str = "") -> Iterator[LogRecord]:
     yield from _of_message(log, prefix, begin, len(text))
 
 
-def _of_common(found: re.Match[str]) -> _Prefix | None:
+def _common_record_prefix(found: re.Match[str]) -> _Prefix | None:
     date, clock, fraction, thread, file = found.groups()
     if date is None:
         path = found.string.rfind(" ", found.start(), found.start(5)) + 1
         when = _PREFIX.search(found.string[found.start() : path])
-        return None if when is None else _Prefix(found.start(), _time(when), file, "", thread)
-    seconds = _seconds(date, clock)
+        return None if when is None else _Prefix(found.start(), _record_prefix_time(when), file, "", thread)
+    seconds = _log_clock_nanoseconds(date, clock)
     return _Prefix(found.start(), None if seconds is None else seconds + 1000 * int(fraction), file, "", "")
 
 
 @lru_cache(64)
-def _run(message: str, file: str, thread: str) -> re.Pattern[str]:
+def _record_run_pattern(message: str, file: str, thread: str) -> re.Pattern[str]:
     """Lines of one thread with such messages. Possessive: it never goes back."""
     time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: [IWEF] "
     if thread:
@@ -392,7 +392,7 @@ def _of_message(log: LogText, prefix: _Prefix, begin: int, end: int) -> Iterator
         yield LogRecord(log.line(start), None, "", text[start:stop], prefix.writer, prefix.thread)
 
 
-def _prefix(text: str, begin: int, anchor: int) -> _Prefix:
+def _record_prefix(text: str, begin: int, anchor: int) -> _Prefix:
     """The prefix that ends with the file name before `anchor`, and not before `begin`."""
     low = max(begin, anchor - _LONGEST_PREFIX)
     head = text[low:anchor].rsplit(None, 1)
@@ -409,22 +409,22 @@ def _prefix(text: str, begin: int, anchor: int) -> _Prefix:
     before = before[max(before.rfind("\n"), before.rfind("\r")) + 1 :]
     tag = _TAG.match(before.lstrip(" \t>|")) if before else None
     writer = "" if tag is None else tag[0]
-    return _Prefix(line + found.start(), _time(found), file, writer, found["thread"] or "")
+    return _Prefix(line + found.start(), _record_prefix_time(found), file, writer, found["thread"] or "")
 
 
-def _time(prefix: re.Match[str]) -> int | None:
+def _record_prefix_time(prefix: re.Match[str]) -> int | None:
     date, clock, fraction = prefix["date"], prefix["clock"], prefix["fraction"]
     if date is None:
         day, clock, fraction = prefix["day"], prefix["glog"], prefix["rest"]
         if day is None:
             return None
         date = "" if day == "0000" else f"2000-{day[:2]}-{day[2:]}"  # a leap year
-    seconds = _seconds(date, clock)
+    seconds = _log_clock_nanoseconds(date, clock)
     return None if seconds is None else seconds + int((fraction or "0").ljust(9, "0"))
 
 
 @lru_cache(64)
-def _seconds(date: str, clock: str) -> int | None:
+def _log_clock_nanoseconds(date: str, clock: str) -> int | None:
     """Whole seconds since 1970 in ns; None for an impossible date, or one before 1970 or after 2106.
 
     Without a date the clock is `00:00:SECONDS`.

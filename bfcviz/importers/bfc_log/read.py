@@ -233,11 +233,11 @@ def read_log(path: Path) -> Trace:
     labels = Labels()
     kept = dumps[:MAX_POOLS]
     try:
-        pools = _pools(kept, collector.notes, labels)
-        reasons = _reasons(pools)
+        pools = _failed_pools(kept, collector.notes, labels)
+        reasons = _bfc_log_reasons(pools)
         if collector.left_out or len(dumps) > MAX_POOLS:
             reasons.append(_dumps_left_out(dumps, collector))
-        status = _status(pools, reasons)
+        status = _bfc_log_status(pools, reasons)
         if content.cut is not None:
             reasons.append(content.cut)
             status = Status.TRUNCATED if status is Status.COMPLETE else status
@@ -247,9 +247,9 @@ def read_log(path: Path) -> Trace:
             status=status,
             reasons=tuple(reasons),
             pools=tuple(each.pool for each in pools),
-            details=_details(kept, pools, log),
+            details=_bfc_log_details(kept, pools, log),
         )
-        return Trace.from_events(_joined(pools), labels, origin)
+        return Trace.from_events(_joined_pool_events(pools), labels, origin)
     except TraceError as error:
         raise FileError(path, f"from line {dumps[0].line}", str(error)) from None
 
@@ -264,7 +264,7 @@ def _for_notes(dumps: list[Dump], notes: list[Note]) -> list[Dump]:
     return [Dump(first[name].line, first[name].time, name) for name in names]
 
 
-def _pools(dumps: list[Dump], notes: list[Note], labels: Labels) -> list[FailedPool]:
+def _failed_pools(dumps: list[Dump], notes: list[Note], labels: Labels) -> list[FailedPool]:
     counts: dict[str, int] = defaultdict(int)
     writers = len({dump.writer for dump in dumps}) > 1
     mine = _notes_of(dumps, notes)
@@ -294,7 +294,7 @@ def _notes_of(dumps: list[Dump], notes: list[Note]) -> dict[int, list[Note]]:
     return mine
 
 
-def _reasons(pools: list[FailedPool]) -> list[str]:
+def _bfc_log_reasons(pools: list[FailedPool]) -> list[str]:
     reasons = []
     for each in pools:
         wrong = [*each.findings.wrong, *filter(None, [each.findings.cut])]
@@ -311,14 +311,14 @@ def _dumps_left_out(dumps: list[Dump], collector: DumpCollector) -> str:
     )
 
 
-def _status(pools: list[FailedPool], reasons: list[str]) -> Status:
+def _bfc_log_status(pools: list[FailedPool], reasons: list[str]) -> Status:
     if not reasons:
         return Status.COMPLETE
     only_end = len(reasons) == 1 and pools[-1].findings.cut and not pools[-1].findings.wrong
     return Status.TRUNCATED if only_end else Status.DEGRADED
 
 
-def _details(dumps: list[Dump], pools: list[FailedPool], log: LogText) -> dict[str, Any]:
+def _bfc_log_details(dumps: list[Dump], pools: list[FailedPool], log: LogText) -> dict[str, Any]:
     failures, end, text, device = [], 0, log.text, device_at_start(log.text)
     for each in pools:
         end += len(each.events)
@@ -329,8 +329,8 @@ def _details(dumps: list[Dump], pools: list[FailedPool], log: LogText) -> dict[s
         "facts": [each.facts for each in pools],
         "totals": [each.totals for each in pools],
         "failures": failures,
-        "framework": _framework(text),
-        "framework_version": _version(text),
+        "framework": _bfc_log_framework(text),
+        "framework_version": _bfc_log_framework_version(text),
         "stats": [each.stats for each in pools],
         "lines": [dump.line for dump in dumps],
         "occupancy": [dump.strip for dump in dumps],
@@ -339,7 +339,7 @@ def _details(dumps: list[Dump], pools: list[FailedPool], log: LogText) -> dict[s
     return details | ({"buffers": tables} if tables else {})
 
 
-def _framework(text: str) -> str:
+def _bfc_log_framework(text: str) -> str:
     if onnxruntime.SOURCE in text:
         return "onnxruntime"
     if any(word in text for word in TENSORFLOW_WORDS):
@@ -355,14 +355,14 @@ _FIRST_OF_2: Final = "2019-09"
 _MONTH: Final = re.compile(r"^(20[12]\d-\d\d)-\d\d \d\d:", re.MULTILINE)
 
 
-def _version(text: str) -> str:
+def _bfc_log_framework_version(text: str) -> str:
     """`1.x` for a log that TensorFlow 1 wrote, as its date or the way it prints nodes tells; "" for others."""
     month = _MONTH.search(text)
     is_old = "[[Node:" in text or (month is not None and month[1] < _FIRST_OF_2)
     return "1.x" if is_old else ""
 
 
-def _joined(pools: list[FailedPool]) -> Events:
+def _joined_pool_events(pools: list[FailedPool]) -> Events:
     """The events of all pools; times count from the first one, and do not decrease within a pool."""
     events = one_after_another([each.events for each in pools])
     times = events["time"]

@@ -209,10 +209,10 @@ class VlogLabels:
         stack = "\n".join(frames)
         self._limits.count(LABELS, 1)
         self._limits.count(TEXT, len(stack))
-        return self._labels.intern(_name(frames), stack=stack)
+        return self._labels.intern(_vlog_stack_name(frames), stack=stack)
 
 
-def _name(frames: list[str]) -> str:
+def _vlog_stack_name(frames: list[str]) -> str:
     """The kernel that computes, or else the function that allocated."""
     for frame in frames:
         found = _COMPUTE.match(frame)
@@ -365,7 +365,7 @@ class _OperationCollector:
 
     def _take_granted(self, record: LogRecord, found: re.Match[str], order: int) -> None:
         thread = self._thread(record)
-        start, stop = _address(found[1]), _address(found[2])
+        start, stop = _vlog_printed_address(found[1]), _vlog_printed_address(found[2])
         if thread.heap is None or not 0 < start < stop <= _HALF_SPACE:
             self._unusable("grants of memory without an allocator, or at impossible addresses")
             return
@@ -373,7 +373,7 @@ class _OperationCollector:
         self._operation(thread.heap, thread, VlogOperation(Act.EXTEND, order, start, stop - start))
 
     def _take_released(self, record: LogRecord, found: re.Match[str], order: int) -> None:
-        thread, start = self._thread(record), _address(found[1])
+        thread, start = self._thread(record), _vlog_printed_address(found[1])
         heap = self._regions.pop((record.writer, start), thread.heap)
         if heap is None:
             self._unusable("releases of memory without an allocator")
@@ -387,7 +387,7 @@ class _OperationCollector:
 
     def _take_returning(self, record: LogRecord, found: re.Match[str], order: int) -> None:
         thread = self._thread(record)
-        self._returned[record.writer, _address(found[1])] = order, thread.peak
+        self._returned[record.writer, _vlog_printed_address(found[1])] = order, thread.peak
         thread.peak = ABSENT
 
     def _take_allocate(self, record: LogRecord, found: re.Match[str], order: int) -> None:
@@ -397,7 +397,7 @@ class _OperationCollector:
             heap.allocating[record.thread] = found[2]
             thread.peak = ABSENT
         else:
-            self._end_allocate(record, (heap, thread), int(found[2]), _address(found[3]), order)
+            self._end_allocate(record, (heap, thread), int(found[2]), _vlog_printed_address(found[3]), order)
 
     def _end_allocate(
         self,
@@ -453,7 +453,7 @@ class _OperationCollector:
         thread = self._thread(record)
         heap = self._heap(record, found[2], thread)
         heap.has_level_4 = True
-        requested, address = int(found[3]), _address(found[4])
+        requested, address = int(found[3]), _vlog_printed_address(found[4])
         if found[1] == "DeallocateRaw":
             self._end_free((heap, thread), requested, address, order)
             return
@@ -484,7 +484,7 @@ class _OperationCollector:
     def _take_failed(self, record: LogRecord, found: re.Match[str], order: int) -> None:
         thread = self._thread(record)
         heap = self._heap(record, found[1], thread)
-        requested = min(_human(found[2]), _HALF_SPACE - 1)
+        requested = min(_vlog_printed_bytes(found[2]), _HALF_SPACE - 1)
         if _SOFT in record.message:
             self._soft[record.writer] += 1
             failed = taken(thread.failed, None, requested)
@@ -521,12 +521,12 @@ _TAKERS = (
 )
 
 
-def _address(pointer: str) -> int:
+def _vlog_printed_address(pointer: str) -> int:
     """The address that `<<` printed; 0 for a null pointer."""
     return 0 if pointer == "(nil)" else int(pointer, 16)
 
 
-def _human(size: str) -> int:
+def _vlog_printed_bytes(size: str) -> int:
     """Bytes of a printed size; some locales print a comma."""
     try:
         return parse_bytes(size.replace(",", "."))
@@ -674,11 +674,11 @@ def events_of_heap(heap: VlogHeap) -> VlogEvents:
     placed = place_frees(operations)
     operations = [each for each in operations if each.address or each.act is not Act.FREE]
     requests = [each for each in operations if each.act in _REQUESTS]
-    failures = [_failure(each, heap) for each in requests if each.act is Act.FAIL and not each.is_soft]
+    failures = [_vlog_failure(each, heap) for each in requests if each.act is Act.FAIL and not each.is_soft]
     replayed = None
     result = VlogEvents(np.empty(0, EVENT), failures)
     if heap.created and any(each.act is not Act.FAIL for each in requests):
-        replayed, result.check = _replayed(heap, operations, requests)
+        replayed, result.check = _replayed_vlog_events(heap, operations, requests)
     if replayed is not None:
         result.events = replayed
     else:
@@ -686,18 +686,18 @@ def events_of_heap(heap: VlogHeap) -> VlogEvents:
         result.events = history.events()
         result.reasons = _what_is_missing(heap, requests, history, result.check)
         result.facts = {} if result.check else dict.fromkeys(_UNKNOWN)
-    result.reasons += _about_frees(heap, placed)
-    result.options = _options(heap, operations)
+    result.reasons += _vlog_free_reasons(heap, placed)
+    result.options = _vlog_heap_options(heap, operations)
     return result
 
 
-def _failure(operation: VlogOperation, heap: VlogHeap) -> RecordedFailure:
+def _vlog_failure(operation: VlogOperation, heap: VlogHeap) -> RecordedFailure:
     return RecordedFailure(
         0, is_exact=operation.is_exact, rounded=operation.rounded, op=operation.op, has_heap=heap.created
     )
 
 
-def _options(heap: VlogHeap, operations: Sequence[VlogOperation]) -> dict[str, object]:
+def _vlog_heap_options(heap: VlogHeap, operations: Sequence[VlogOperation]) -> dict[str, object]:
     """TensorFlow's options, as far as the regions show them."""
     options: dict[str, object] = {"allocator_name": heap.name}
     regions = [each.requested for each in operations if each.act is Act.EXTEND]
@@ -715,13 +715,13 @@ def _options(heap: VlogHeap, operations: Sequence[VlogOperation]) -> dict[str, o
 # -- replay ---------------------------------------------------------------------------------------------------
 
 
-def _replayed(
+def _replayed_vlog_events(
     heap: VlogHeap, operations: Sequence[VlogOperation], requests: Sequence[VlogOperation]
 ) -> tuple[Events | None, dict[str, object]]:
     """The events of a replay, None if every one differs from the log; and the best comparison."""
-    rows = _rows(requests)
+    rows = _vlog_request_rows(requests)
     allocations, unmatched = match_frees(rows)
-    grants, granted, released = _grants(operations)
+    grants, granted, released = _vlog_region_grants(operations)
     pool = max(_peak_pool(operations), tensorflow.UNIT)
     compared: list[Checks] = []
     events = None
@@ -730,11 +730,11 @@ def _replayed(
         replayed = replay(rows, allocations, HeapRules(limit, allow_growth, bool(released), grants))
         compared.append(compare(rows, replayed.rebuilt))
         same_regions = (
-            _regions(replayed.events, Kind.EXTEND) == granted
-            and [address for address, _ in _regions(replayed.events, Kind.RELEASE)] == released
+            _replayed_regions(replayed.events, Kind.EXTEND) == granted
+            and [address for address, _ in _replayed_regions(replayed.events, Kind.RELEASE)] == released
         )
         if same_regions and not (compared[-1].differing or replayed.refused or unmatched):
-            events = _finished(replayed.events, requests)
+            events = _events_in_vlog_order(replayed.events, requests)
             break
     best = min(compared, key=lambda checks: checks.differing) if events is None else compared[-1]
     return events, {
@@ -749,7 +749,7 @@ def _replayed(
     }
 
 
-def _rows(requests: Sequence[VlogOperation]) -> Requests:
+def _vlog_request_rows(requests: Sequence[VlogOperation]) -> Requests:
     rows: Requests = np.zeros(len(requests), REQUEST)
     for name in ("size", "bytes_in_use", "bytes_available", "bytes_reserved", "peak_bytes_in_use"):
         rows[name] = ABSENT
@@ -760,7 +760,7 @@ def _rows(requests: Sequence[VlogOperation]) -> Requests:
     return rows
 
 
-def _grants(
+def _vlog_region_grants(
     operations: Sequence[VlogOperation],
 ) -> tuple[dict[int, list[tuple[int, int]]], list[tuple[int, int]], list[int]]:
     """The regions granted and released for each request, see `HeapRules`; all of them in order; the released ones."""
@@ -796,12 +796,12 @@ def _peak_pool(operations: Sequence[VlogOperation]) -> int:
     return peak
 
 
-def _regions(events: Events, kind: Kind) -> list[tuple[int, int]]:
+def _replayed_regions(events: Events, kind: Kind) -> list[tuple[int, int]]:
     rows = events[events["kind"] == kind]
     return list(zip(rows["address"].tolist(), rows["size"].tolist(), strict=True))
 
 
-def _finished(events: Events, requests: Sequence[VlogOperation]) -> Events:
+def _events_in_vlog_order(events: Events, requests: Sequence[VlogOperation]) -> Events:
     """Events with the order of their record in `time`, and without the failures of optional requests."""
     soft = np.array([each.is_soft for each in requests], bool)
     at: NDArray[np.uint64] = events["time"]
@@ -874,7 +874,7 @@ def _what_is_missing(
     return reasons
 
 
-def _about_frees(heap: VlogHeap, placed: PlacedFrees) -> list[str]:
+def _vlog_free_reasons(heap: VlogHeap, placed: PlacedFrees) -> list[str]:
     reasons = []
     if placed.guessed:
         reasons.append(
@@ -924,9 +924,9 @@ def read_vlog(records: Iterable[LogRecord], path: Path, cut: Sequence[str] = ())
         raise FileError(path, "", "a log of TensorFlow without a heap that allocated memory")
     found = [events_of_heap(heap) for heap in heaps[:MAX_POOLS]]
     events = in_record_order([heap.events for heap in found], stream.times)
-    missing = (*cut, *_unfinished(stream))
-    problems = [reason for heap in found for reason in heap.reasons] + _problems(stream, len(heaps))
-    names = _names(heaps[:MAX_POOLS])
+    missing = (*cut, *_unfinished_vlog_operations(stream))
+    problems = [reason for heap in found for reason in heap.reasons] + _vlog_problems(stream, len(heaps))
+    names = _vlog_heap_names(heaps[:MAX_POOLS])
     pairs = list(zip(names, found, strict=True))
     origin = Origin(
         format=Format.TENSORFLOW_LOG.value,
@@ -938,21 +938,21 @@ def read_vlog(records: Iterable[LogRecord], path: Path, cut: Sequence[str] = ())
             "framework": "tensorflow",
             "checks": [heap.check | {"pool": name} if heap.check else {} for name, heap in pairs],
             "facts": [heap.facts for heap in found],
-            "failures": _failures(events, found),
+            "failures": _vlog_failure_entries(events, found),
             "threads": {str(number): name for number, name in stream.threads.items()},
         },
     )
     return Trace.from_events(events, labels, origin)
 
 
-def _failures(events: Events, found: list[VlogEvents]) -> list[dict[str, object]]:
+def _vlog_failure_entries(events: Events, found: list[VlogEvents]) -> list[dict[str, object]]:
     """One entry per OOM event; those of a heap are in its order."""
     waiting = [iter(heap.failures) for heap in found]
     places = np.flatnonzero(events["kind"] == Kind.OOM).tolist()
     return [replace(next(waiting[int(events["pool"][at])]), event=at).to_json() for at in places]
 
 
-def _names(heaps: list[VlogHeap]) -> list[str]:
+def _vlog_heap_names(heaps: list[VlogHeap]) -> list[str]:
     """The name of each heap: with its process if several write the log, and numbered if it was created again."""
     writers = {heap.writer for heap in heaps}
     seen: Counter[str] = Counter()
@@ -964,7 +964,7 @@ def _names(heaps: list[VlogHeap]) -> list[str]:
     return names
 
 
-def _unfinished(stream: VlogStream) -> list[str]:
+def _unfinished_vlog_operations(stream: VlogStream) -> list[str]:
     """What the log began, but did not end."""
     ends = [f"an allocation of {size} bytes" for heap in stream.heaps for size in heap.allocating.values()]
     ends += [f"a free of {each.requested} bytes" for heap in stream.heaps for each in heap.unfinished_frees()]
@@ -972,7 +972,7 @@ def _unfinished(stream: VlogStream) -> list[str]:
     return [f"the log ends at line {stream.last_line} in the middle of {ends[0]}{more}"] if ends else []
 
 
-def _problems(stream: VlogStream, heaps: int) -> list[str]:
+def _vlog_problems(stream: VlogStream, heaps: int) -> list[str]:
     problems = [f"left out: {count} {what}" for what, count in stream.left_out.items()]
     if heaps > MAX_POOLS:
         problems.append(f"{heaps - MAX_POOLS} of {heaps} heaps were left out; a trace holds {MAX_POOLS}")

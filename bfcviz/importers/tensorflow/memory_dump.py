@@ -98,10 +98,10 @@ def read_memory_dump(path: Path) -> Trace:
     logs: list[Events] = []
     pools: list[Pool] = []
     for dump in dumps[:MAX_POOLS]:
-        events, reasons = _heap(dump, path, is_cut=bool(missing) and dump is dumps[-1])
+        events, reasons = _memory_dump_events(dump, path, is_cut=bool(missing) and dump is dumps[-1])
         logs.append(events)
         problems += reasons
-        pools.append(_pool(dump.allocator, pools))
+        pools.append(_memory_dump_pool(dump.allocator, pools))
     shown = dumps[: len(pools)]
     origin = Origin(
         format=Format.MEMORY_DUMP.value,
@@ -121,7 +121,7 @@ def read_memory_dump(path: Path) -> Trace:
     return Trace.from_events(one_after_another(logs), labels, origin)
 
 
-def _pool(allocator: str, before: list[Pool]) -> Pool:
+def _memory_dump_pool(allocator: str, before: list[Pool]) -> Pool:
     number = 1 + sum(pool.options["allocator_name"] == allocator for pool in before)
     name = allocator if number == 1 else f"{allocator} (dump {number})"
     return Pool(name, options={"allocator_name": allocator, "dump": number})
@@ -214,7 +214,7 @@ class _DumpReader:
         return as_text(raw)
 
 
-def _heap(dump: _Dump, path: Path, *, is_cut: bool) -> tuple[Events, list[str]]:
+def _memory_dump_events(dump: _Dump, path: Path, *, is_cut: bool) -> tuple[Events, list[str]]:
     """The events that build the heap of a dump, and what the file does not say or contradicts."""
     rows = dump.chunks()
     starts: NDArray[np.uint64] = rows["address"]
@@ -227,15 +227,15 @@ def _heap(dump: _Dump, path: Path, *, is_cut: bool) -> tuple[Events, list[str]]:
     chunks: HeapChunks = np.zeros(len(rows), HEAP_CHUNK)
     for name in HEAP_CHUNK.names or ():
         chunks[name] = rows[name]
-    regions = _regions(rows)
+    regions = _memory_dump_regions(rows)
     try:
         events = events_of_state(chunks, regions)
     except TraceError as error:  # too many regions
         raise FileError(path, f"allocator {dump.allocator!r}", f"corrupt memory dump: {error}") from None
-    return events, _reasons(dump, rows, len(regions), is_cut=is_cut)
+    return events, _memory_dump_reasons(dump, rows, len(regions), is_cut=is_cut)
 
 
-def _regions(rows: NDArray[np.void]) -> list[HeapRegion]:
+def _memory_dump_regions(rows: NDArray[np.void]) -> list[HeapRegion]:
     """The regions: a gap ends one, and so do two free neighbours, unless one of them waits to be merged."""
     if not len(rows):
         return []
@@ -248,7 +248,7 @@ def _regions(rows: NDArray[np.void]) -> list[HeapRegion]:
     return [HeapRegion(start, stop - start) for start, stop in pairs]
 
 
-def _reasons(dump: _Dump, rows: NDArray[np.void], regions: int, *, is_cut: bool) -> list[str]:
+def _memory_dump_reasons(dump: _Dump, rows: NDArray[np.void], regions: int, *, is_cut: bool) -> list[str]:
     heap = f"heap {dump.allocator!r}"
     reasons = []
     if regions:

@@ -202,7 +202,7 @@ def read_space(wire: Wire) -> XSpace:
         wire.limits.count(PARTS, 1)
         what = ""
         if found.number == _PLANES and found.wire == LENGTH:
-            planes.append(_plane(wire, found))
+            planes.append(_profile_plane(wire, found))
             what = f" of plane {planes[-1].name!r}"
         if found.missing:
             lost = f"{found.missing} or more bytes{what} are missing"
@@ -210,7 +210,7 @@ def read_space(wire: Wire) -> XSpace:
     return XSpace(planes, cut)
 
 
-def _plane(wire: Wire, found: Field) -> Plane:
+def _profile_plane(wire: Wire, found: Field) -> Plane:
     plane = Plane(wire)
     for part in wire.fields(found.start, found.stop):
         wire.limits.count(PARTS, 1, f"plane {plane.name!r}")
@@ -329,9 +329,9 @@ def collect_requests(space: XSpace, path: object) -> RecordedRequests:
         raise _no_memory_events(path, space.cut, rows.left_out)
     table = table[np.lexsort((table["ps"], table["ns"]))]
     labels = Labels()
-    requests = _requests(table)
-    requests["label"] = _labels(table["key"], list(rows.keys), labels)
-    requests["pool"], pool_names = _pools(table["pool"], list(rows.pools), space.planes)
+    requests = _profile_requests(table)
+    requests["label"] = _profile_labels(table["key"], list(rows.keys), labels)
+    requests["pool"], pool_names = _profile_pools(table["pool"], list(rows.pools), space.planes)
     return RecordedRequests(requests, pool_names, labels, names, dict(rows.left_out))
 
 
@@ -508,14 +508,14 @@ def _no_memory_events(path: object, cut: str | None, left_out: Mapping[str, int]
     )
 
 
-def _pools(
+def _profile_pools(
     numbers: NDArray[np.int64], keys: Sequence[tuple[int, str]], planes: Sequence[Plane]
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """The pool of each row, and the names of pools: the allocator, with the plane if several hosts have that name.
 
     Planes can have the same name, too; then a number follows.
     """
-    order, pools = _renumbered(numbers)
+    order, pools = _renumbered_profile_keys(numbers)
     found = [keys[number] for number in order]
     counts = Counter(name for _, name in found)
     names = [name if counts[name] == 1 else f"{planes[plane].name} {name}" for plane, name in found]
@@ -527,7 +527,7 @@ def _pools(
     return pools, tuple(names)
 
 
-def _renumbered(numbers: NDArray[np.int64]) -> tuple[list[int], NDArray[np.int64]]:
+def _renumbered_profile_keys(numbers: NDArray[np.int64]) -> tuple[list[int], NDArray[np.int64]]:
     """The distinct numbers in order of first occurrence, and for each number its index there."""
     distinct, first, back = np.unique(numbers, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -536,7 +536,7 @@ def _renumbered(numbers: NDArray[np.int64]) -> tuple[list[int], NDArray[np.int64
     return distinct[order].tolist(), places[back.reshape(-1)]
 
 
-def _requests(table: NDArray[np.void]) -> Requests:
+def _profile_requests(table: NDArray[np.void]) -> Requests:
     """Sorted rows as requests, without labels and pools."""
     requests: Requests = np.zeros(len(table), REQUEST)
     for column in (*_COLUMNS.values(), "fragmentation", "thread", "free"):
@@ -545,9 +545,11 @@ def _requests(table: NDArray[np.void]) -> Requests:
     return requests
 
 
-def _labels(numbers: NDArray[np.int64], keys: Sequence[_LabelKey], labels: Labels) -> NDArray[np.int64]:
+def _profile_labels(
+    numbers: NDArray[np.int64], keys: Sequence[_LabelKey], labels: Labels
+) -> NDArray[np.int64]:
     """The label of every row; each distinct op with its details is interned once."""
-    order, places = _renumbered(numbers)
+    order, places = _renumbered_profile_keys(numbers)
     interned = []
     for number in order:
         op, data_type, shape, region_type = keys[number]
@@ -571,8 +573,8 @@ def read_profile(path: Path) -> Trace:
     """
     if path.is_dir():
         return _read_windows(path)
-    recorded, missing = _recorded(path)
-    return _trace_of(path, recorded, missing, [])
+    recorded, missing = _read_profile_requests(path)
+    return _trace_of_profile(path, recorded, missing, [])
 
 
 def _read_windows(folder: Path) -> Trace:
@@ -584,7 +586,7 @@ def _read_windows(folder: Path) -> Trace:
         try:
             path = profile_in(window)
             detect_format(path)  # an empty file says so
-            recorded, cut = _recorded(path)
+            recorded, cut = _read_profile_requests(path)
         except FileError as error:
             errors.append(error)
             continue
@@ -594,10 +596,10 @@ def _read_windows(folder: Path) -> Trace:
         raise errors[0]
     found, inferred = join(windows, folder)
     unread = [f"{error.path}: {error.cause}" for error in errors]
-    return _trace_of(folder, found, (*missing, *unread), inferred)
+    return _trace_of_profile(folder, found, (*missing, *unread), inferred)
 
 
-def _recorded(path: Path) -> tuple[RecordedRequests, tuple[str, ...]]:
+def _read_profile_requests(path: Path) -> tuple[RecordedRequests, tuple[str, ...]]:
     """The requests in a profile, and what is missing at its end."""
     limits = Limits.of(path)
     content = read_content(path)
@@ -606,7 +608,7 @@ def _recorded(path: Path) -> tuple[RecordedRequests, tuple[str, ...]]:
     return collect_requests(space, path), missing
 
 
-def _trace_of(
+def _trace_of_profile(
     path: Path, recorded: RecordedRequests, missing: Sequence[str], inferred: Sequence[str]
 ) -> Trace:
     rebuilt = reconstruct(recorded)
@@ -656,14 +658,14 @@ def open_windows(
         for path in whole_windows(Path(folder)):
             if path not in seen:
                 seen.add(path)
-                yield _opened(path)
+                yield _opened_profile_window(path)
         if is_last:
             return
         if ended is not None:
             ended.wait(every_s)
 
 
-def _opened(window: Path) -> ProfilerWindow:
+def _opened_profile_window(window: Path) -> ProfilerWindow:
     """Open the profile in a window."""
     try:
         return ProfilerWindow(window, open_trace(profile_in(window)), None)

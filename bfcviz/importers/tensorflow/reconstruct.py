@@ -170,7 +170,7 @@ def place_chunks(requests: Requests, label_before: int) -> PlacedChunks | None:
     Returns:
         None if the touched memory has more separate regions than a trace can number.
     """
-    regions, before = _touched(requests), _from_before(requests)
+    regions, before = _touched_address_runs(requests), _from_before(requests)
     if len(regions) > MAX_REGIONS:
         return None
     most = len(regions) + _MOST_EVENTS * (len(before) + len(requests))
@@ -179,11 +179,11 @@ def place_chunks(requests: Requests, label_before: int) -> PlacedChunks | None:
     log.begin_operation(0)
     for start, stop in regions:
         ledger.cover(start, stop - start)
-    for address, size, requested, *_ in _rows(requests[before]):
+    for address, size, requested, *_ in _recorded_request_rows(requests[before]):
         ledger.allocate(address, size, max(0, requested), label_before)
     first, chunks_before = log.head, len(before) - ledger.inconsistencies.left_out
     known = np.empty(len(requests), np.int64)
-    for place, (address, size, requested, label, thread, free) in enumerate(_rows(requests)):
+    for place, (address, size, requested, label, thread, free) in enumerate(_recorded_request_rows(requests)):
         log.begin_operation(place)
         ledger.thread = thread
         if free:
@@ -199,14 +199,14 @@ def place_chunks(requests: Requests, label_before: int) -> PlacedChunks | None:
     return PlacedChunks(events, chunks_before, ledger.inconsistencies.left_out, *_not_seen(requests, known))
 
 
-def _rows(requests: Requests) -> Iterator[tuple[Any, ...]]:
+def _recorded_request_rows(requests: Requests) -> Iterator[tuple[Any, ...]]:
     """The columns that become events, row by row; in blocks, because Python objects need ten times the memory."""
     for start in range(0, len(requests), _BLOCK):
         block = requests[start : start + _BLOCK]
         yield from zip(*(block[name].tolist() for name in _COLUMNS), strict=True)
 
 
-def _touched(requests: Requests) -> list[tuple[int, int]]:
+def _touched_address_runs(requests: Requests) -> list[tuple[int, int]]:
     """The addresses that requests touch, as ascending, separate runs [start, stop)."""
     runs: list[tuple[int, int]] = []
     for start, size in sorted(zip(requests["address"].tolist(), requests["size"].tolist(), strict=True)):
@@ -291,7 +291,7 @@ def reconstruct(recorded: RecordedRequests) -> Reconstruction:
         places = np.flatnonzero(recorded.requests["pool"] == number)
         found = _heaps_of_name(recorded.requests[places], places, name, before)
         if len(found) > spare + 1:
-            found = [(places, _heap(recorded.requests[places], places, name, before))]
+            found = [(places, _reconstructed_heap(recorded.requests[places], places, name, before))]
         spare -= len(found) - 1
         for part, heap in found:
             requests["pool"][part] = len(heaps)
@@ -310,21 +310,21 @@ def _heaps_of_name(
     requests: Requests, places: NDArray[np.intp], name: str, label_before: int
 ) -> list[tuple[NDArray[np.intp], _Heap]]:
     """The heap with this name, and its requests; several ones if that makes every replay exact."""
-    heap = _heap(requests, places, name, label_before)
+    heap = _reconstructed_heap(requests, places, name, label_before)
     parts = heaps_of(requests) if heap.check["differing"] else []
     if len(parts) < 2:
         return [(places, heap)]
     names = [name, *(f"{name} ({number})" for number in range(2, len(parts) + 1))]
     found = [
-        (places[part], _heap(requests[part], places[part], each, label_before))
+        (places[part], _reconstructed_heap(requests[part], places[part], each, label_before))
         for part, each in zip(parts, names, strict=True)
     ]
     return [(places, heap)] if any(heap.check["differing"] for _, heap in found) else found
 
 
-def _heap(requests: Requests, places: NDArray[np.intp], name: str, label_before: int) -> _Heap:
+def _reconstructed_heap(requests: Requests, places: NDArray[np.intp], name: str, label_before: int) -> _Heap:
     """Replay one heap; if too few addresses match, use the recorded addresses instead."""
-    limit = _limit(requests)
+    limit = _recorded_heap_limit(requests)
     allocations, unmatched = match_frees(requests)
     refuses_growth = False
     replayed = replay(requests, allocations, HeapRules(limit or _UNLIMITED, allow_growth=True))
@@ -349,15 +349,22 @@ def _heap(requests: Requests, places: NDArray[np.intp], name: str, label_before:
     if checks.fields["addr"] > len(requests) * (1 - _TRUSTED):
         placed = place_chunks(requests, label_before)
         if placed is not None:
-            return _heap_from_addresses(placed, places, Pool(name, limit), check, _facts(requests))
+            return _heap_from_addresses(
+                placed, places, Pool(name, limit), check, _recorded_heap_facts(requests)
+            )
     events = replayed.events
     order: NDArray[np.uint64] = events["time"]
     events["time"] = places[order]
     options: dict[str, Any] = {"allow_growth": not refuses_growth, "honour_alignment": False}
-    return _Heap(events, Pool(name, limit, options), check, _differences(name, checks, replayed, unmatched))
+    return _Heap(
+        events,
+        Pool(name, limit, options),
+        check,
+        _reconstruction_differences(name, checks, replayed, unmatched),
+    )
 
 
-def _limit(requests: Requests) -> int | None:
+def _recorded_heap_limit(requests: Requests) -> int | None:
     """The limit of the heap: bytes in use, reserved and available; None if not recorded."""
     known = requests[(requests["bytes_available"] != ABSENT) & (requests["bytes_in_use"] != ABSENT)]
     reserved = np.where(known["bytes_reserved"] == ABSENT, 0, known["bytes_reserved"])
@@ -368,7 +375,9 @@ def _limit(requests: Requests) -> int | None:
     return usual if 0 < usual <= _UNLIMITED else None
 
 
-def _differences(name: str, checks: Checks, replayed: ReplayedRequests, unmatched: int) -> list[str]:
+def _reconstruction_differences(
+    name: str, checks: Checks, replayed: ReplayedRequests, unmatched: int
+) -> list[str]:
     """Descriptions of the differences between the replay and the recorded numbers."""
     reasons = []
     if unmatched:
@@ -390,7 +399,7 @@ def _differences(name: str, checks: Checks, replayed: ReplayedRequests, unmatche
     return reasons
 
 
-def _facts(requests: Requests) -> dict[str, int | None]:
+def _recorded_heap_facts(requests: Requests) -> dict[str, int | None]:
     """The totals that the heap recorded last; None for those that need a known beginning."""
     facts = dict.fromkeys(_UNKNOWN)
     for name in ("bytes_in_use", "peak_bytes_in_use"):

@@ -143,12 +143,12 @@ def compare(requests: Requests, rebuilt: Rebuilt) -> Checks:
         checked=len(requests),
         matched=int(np.count_nonzero(~wrong)),
         fields={name: int(np.count_nonzero(mask)) for name, mask in differs.items()},
-        first=_first(requests, rebuilt, wrong),
-        bytes_before=0 if has_other_chunks else _bytes_before(requests, rebuilt),
+        first=_first_differing_request(requests, rebuilt, wrong),
+        bytes_before=0 if has_other_chunks else _bytes_before_replay(requests, rebuilt),
     )
 
 
-def _bytes_before(requests: Requests, rebuilt: Rebuilt) -> int:
+def _bytes_before_replay(requests: Requests, rebuilt: Rebuilt) -> int:
     recorded = requests["bytes_in_use"]
     extra = (recorded - rebuilt.bytes_in_use.astype(np.int64))[recorded != ABSENT]
     return int(extra[0]) if len(extra) and extra[0] > 0 and (extra == extra[0]).all() else 0
@@ -166,31 +166,31 @@ def fragmentation(rebuilt: Rebuilt) -> NDArray[np.float64]:
 def _fragmentation_differs(recorded: NDArray[np.float64], rebuilt: Rebuilt) -> Mask:
     """Compare at the precision of the file."""
     exact = fragmentation(rebuilt)
-    short = np.array_equal(_shortened(recorded), recorded, equal_nan=True)
-    exact = _shortened(exact) if short else exact
+    short = np.array_equal(_rounded_fragmentation(recorded), recorded, equal_nan=True)
+    exact = _rounded_fragmentation(exact) if short else exact
     both_nan = np.isnan(exact) & np.isnan(recorded)
     # A negative number means that it was not recorded.
     differs: Mask = ~((recorded < 0) | both_nan | (recorded == exact))
     return differs
 
 
-def _shortened(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _rounded_fragmentation(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The values rounded to six significant digits."""
     distinct, back = np.unique(values, return_inverse=True)
     short = np.array([float(f"{value:.{_SHORT_DIGITS}g}") for value in distinct.tolist()])
     return short[back] if len(short) else values
 
 
-def _first(requests: Requests, rebuilt: Rebuilt, wrong: Mask) -> str | None:
+def _first_differing_request(requests: Requests, rebuilt: Rebuilt, wrong: Mask) -> str | None:
     if not wrong.any():
         return None
     at = int(np.argmax(wrong))
     row = requests[at]
     return (
         f"request {at} ({'free' if row['free'] else 'allocation'} of {row['requested']} bytes): "
-        f"recorded {_words(row['address'], row['size'], row['bytes_in_use'], row['fragmentation'])}; "
+        f"recorded {_compared_numbers_text(row['address'], row['size'], row['bytes_in_use'], row['fragmentation'])}; "
         "reconstructed "
-        + _words(
+        + _compared_numbers_text(
             rebuilt.address[at],
             rebuilt.size[at],
             rebuilt.bytes_in_use[at],
@@ -199,7 +199,7 @@ def _first(requests: Requests, rebuilt: Rebuilt, wrong: Mask) -> str | None:
     )
 
 
-def _words(address: int, size: int, bytes_in_use: int, fragmented: float) -> str:
+def _compared_numbers_text(address: int, size: int, bytes_in_use: int, fragmented: float) -> str:
     """The recorded ones of these numbers."""
     at = f"{'' if size == ABSENT else f'{size} bytes '}at {int(address):#x}"
     in_use = "" if bytes_in_use == ABSENT else f", {bytes_in_use} in use"

@@ -51,7 +51,7 @@ def join(windows: Sequence[RecordedRequests], path: object) -> tuple[RecordedReq
     parts: list[Requests] = []
     begin = 0
     for number, window in enumerate(windows):
-        rows = _renumbered(window, labels, pools, threads, path)
+        rows = _renumbered_window_requests(window, labels, pools, threads, path)
         rows["time"] += begin
         begin = int(rows["time"][-1]) + 1
         for pool in sorted({*rows["pool"].tolist()}):
@@ -68,10 +68,10 @@ def join(windows: Sequence[RecordedRequests], path: object) -> tuple[RecordedReq
     names = {number: name for (name, _), number in threads.items()}
     everything: Requests = joined(parts)
     recorded = RecordedRequests(everything, tuple(pools), labels, names, dict(left_out))
-    return recorded, _told(len(windows), inferred)
+    return recorded, _inferred_window_reasons(len(windows), inferred)
 
 
-def _told(windows: int, inferred: Counter[str]) -> list[str]:
+def _inferred_window_reasons(windows: int, inferred: Counter[str]) -> list[str]:
     if windows < 2:
         return []
     text = f"{windows} windows of TensorFlow's profiler, which records nothing while it writes one"
@@ -81,7 +81,7 @@ def _told(windows: int, inferred: Counter[str]) -> list[str]:
     return [f"{text}: {counts}; what came and went there is not known"]
 
 
-def _renumbered(
+def _renumbered_window_requests(
     window: RecordedRequests,
     labels: Labels,
     pools: dict[str, int],

@@ -116,7 +116,9 @@ def effective(rows: TraceRows, trace: TraceRange) -> NDArray[np.intp]:
     return np.flatnonzero(changes) + trace.first
 
 
-def _rewind(tables: SnapshotTables, trace: TraceRange, segments: Sequence[Mapping[str, Any]]) -> Rewind:
+def _rewind_device_trace(
+    tables: SnapshotTables, trace: TraceRange, segments: Sequence[Mapping[str, Any]]
+) -> Rewind:
     """The state before a trace; `segments`: of its device at the end, by ascending address."""
     rows = tables.rows
     changes = (
@@ -126,7 +128,7 @@ def _rewind(tables: SnapshotTables, trace: TraceRange, segments: Sequence[Mappin
     return Rewind(changes, segments, tables.rules, range(trace.first, trace.stop))
 
 
-def _annotated(rows: TraceRows, trace: TraceRange, old: Mapping[int, OldBlock]) -> dict[int, str]:
+def _annotated_block_names(rows: TraceRows, trace: TraceRange, old: Mapping[int, OldBlock]) -> dict[int, str]:
     """The names that `annotate` entries give to blocks: row of the allocation -> name; -1 - address: of an old block.
 
     An entry names the block in use that its address lies in; a later name follows the earlier ones.
@@ -190,10 +192,10 @@ class DeviceReplay:
         self._tables = tables
         self._trace = trace
         self._segments = segments
-        self._rewind = _rewind(tables, trace, segments)
+        self._rewind = _rewind_device_trace(tables, trace, segments)
         self._heap = Segments(RecordedBlocks(self.history))
         self._streams = StreamNumbers()
-        self._names = _annotated(tables.rows, trace, self._rewind.blocks)
+        self._names = _annotated_block_names(tables.rows, trace, self._rewind.blocks)
         self._ends: dict[int, int] = {}  # where a region stops -> the row of its release
         self._private = [
             (segment["address"], segment["address"] + segment["total_size"], pool)
@@ -325,32 +327,32 @@ def read_json(path: Path, data: bytes, rows: TraceRows) -> Any:
     """
     try:
         value = loads(data.decode(json_encoding(data)), _MOST_VALUES)
-        return _converted(value, rows, _DEEPEST)
+        return _json_snapshot_value(value, rows, _DEEPEST)
     except UnicodeDecodeError as error:
         raise FileError(path, f"byte {error.start}", "corrupt snapshot: not text") from None
     except ValueError as error:
         raise FileError(path, "", f"corrupt snapshot: {error}") from None
 
 
-def _converted(value: Any, rows: TraceRows, depth: int) -> Any:
+def _json_snapshot_value(value: Any, rows: TraceRows, depth: int) -> Any:
     """What `PickleReader` makes of the same value: an entry is a row, a list of entries a range, of frames a stack."""
     if depth == 0:
         raise ValueError("is nested too deeply")
     if isinstance(value, dict):
-        made = {key: _converted(each, rows, depth - 1) for key, each in value.items()}
+        made = {key: _json_snapshot_value(each, rows, depth - 1) for key, each in value.items()}
         return rows.of_dict([part for item in made.items() for part in item])
     if not isinstance(value, list):
         return value
     first = rows.count
-    made_list = [_converted(each, rows, depth - 1) for each in value]
+    made_list = [_json_snapshot_value(each, rows, depth - 1) for each in value]
     if not made_list or not is_entry(made_list[0]):
-        return _plain(rows.of_list(made_list))
+        return _plain_json_value(rows.of_list(made_list))
     if not all(map(is_entry, made_list)):
         raise ValueError("mixes trace entries with other values in one list")
     return TraceRange(first, rows.count)
 
 
-def _plain(value: Any) -> Any:
+def _plain_json_value(value: Any) -> Any:
     """Entries belong into traces, frames into stacks."""
     if isinstance(value, list) and any(is_entry(each) or isinstance(each, CodeFrame) for each in value):
         raise ValueError("mixes entries or frames with other values in one list")
@@ -374,7 +376,7 @@ def read_snapshot(path: Path) -> Trace:
     """
     content = read_content(path)
     rows, size = TraceRows(), len(content.data)
-    value, cut = _read(path, content, rows)
+    value, cut = _read_snapshot_value(path, content, rows)
     del content  # the file's bytes are not needed any more
     found = content_of(path, value, cut)
     try:
@@ -385,7 +387,7 @@ def read_snapshot(path: Path) -> Trace:
         raise FileError(path, "", str(error)) from None
 
 
-def _read(path: Path, content: Content, rows: TraceRows) -> tuple[Any, str | None]:
+def _read_snapshot_value(path: Path, content: Content, rows: TraceRows) -> tuple[Any, str | None]:
     """The value of the file, and why its end is missing."""
     if (
         content.data[:1] in {b"{", b"["}
@@ -434,7 +436,7 @@ class _Importer:
         status = Status.DEGRADED if self._reasons else Status.COMPLETE
         if self._found.settings.get(_OVERFLOWED) is True:
             status = Status.TRUNCATED if not self._reasons else status
-            self._reasons.insert(0, _overflow(self._found.settings))
+            self._reasons.insert(0, _overwritten_history_text(self._found.settings))
         if cut is not None:
             status = Status.TRUNCATED if not self._reasons else status
             self._reasons.insert(
@@ -446,7 +448,8 @@ class _Importer:
             status=status,
             reasons=tuple(self._reasons),
             pools=tuple(
-                Pool(f"cuda:{device}", None, _options(self._found.settings)) for device in self._devices
+                Pool(f"cuda:{device}", None, _snapshot_pool_options(self._found.settings))
+                for device in self._devices
             ),
             details=details,
         )
@@ -549,7 +552,7 @@ class _Importer:
 _OVERFLOWED: Final = "trace_alloc_overflowed"
 
 
-def _overflow(settings: Mapping[str, Any]) -> str:
+def _overwritten_history_text(settings: Mapping[str, Any]) -> str:
     kept = settings.get("trace_alloc_max_entries")
     number = f" (max_entries={kept:,})" if isinstance(kept, int) and 0 < kept < _LATEST else ""
     return (
@@ -558,18 +561,18 @@ def _overflow(settings: Mapping[str, Any]) -> str:
     )
 
 
-def _options(settings: Mapping[str, Any]) -> dict[str, object]:
+def _snapshot_pool_options(settings: Mapping[str, Any]) -> dict[str, object]:
     """The allocator's settings that are plain values, by PyTorch's names."""
     options: dict[str, object] = {}
     for name, value in list(settings.items())[:_MOST_OPTIONS]:
         if isinstance(value, str):
             options[name] = value[:_LONGEST_OPTION]
-        elif _is_number(value):
+        elif _is_setting_number(value):
             options[name] = value
-        elif isinstance(value, dict) and any(value.values()) and all(map(_is_number, value.values())):
+        elif isinstance(value, dict) and any(value.values()) and all(map(_is_setting_number, value.values())):
             options[name] = dict(list(value.items())[:_MOST_OPTIONS])
     return options
 
 
-def _is_number(value: object) -> bool:
+def _is_setting_number(value: object) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value) and abs(value) < _LATEST

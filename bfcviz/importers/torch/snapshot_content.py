@@ -87,7 +87,7 @@ def content_of(path: object, value: object, cut: str | None) -> SnapshotContent:
     """
     whole = {"segments": value} if isinstance(value, list) else value
     if not isinstance(whole, dict) or not isinstance(whole.get("segments"), list):
-        raise FileError(path, "", _missing(whole, cut))
+        raise FileError(path, "", _why_no_snapshot(whole, cut))
     found = SnapshotContent(cut_traces=cut is not None)
     try:
         for number, segment in enumerate(whole["segments"]):
@@ -95,21 +95,21 @@ def content_of(path: object, value: object, cut: str | None) -> SnapshotContent:
             found.segments.setdefault(device, []).append(segment)
         for segments in found.segments.values():
             segments.sort(key=lambda segment: int(segment["address"]))
-            _check_overlaps(segments)
-        _add_traces(found, whole.get("device_traces", []))
-        found.annotations += _annotations(whole.get("external_annotations", []))
+            _check_segment_overlaps(segments)
+        _add_device_traces(found, whole.get("device_traces", []))
+        found.annotations += _snapshot_annotations(whole.get("external_annotations", []))
     except ValueError as error:
         raise FileError(path, "", str(error)) from None
     settings = whole.get("allocator_settings")
     found.settings = settings if isinstance(settings, dict) else {}
-    if whole.get("host_segments") or any(_as_list(whole.get("host_traces"))):
+    if whole.get("host_segments") or any(_list_in_snapshot(whole.get("host_traces"))):
         found.notes.append(
             "memory of the host (host_segments, host_traces) is left out: only devices are shown"
         )
     return found
 
 
-def _missing(whole: object, cut: str | None) -> str:
+def _why_no_snapshot(whole: object, cut: str | None) -> str:
     if cut is not None:
         return (
             f"{cut}, before the end of its segments: without them the heap is not known. Copy the file again"
@@ -155,7 +155,7 @@ def _checked_block(what: str, block: object, at: int) -> int:
     return at + int(block["size"])
 
 
-def _check_overlaps(segments: Sequence[Mapping[str, Any]]) -> None:
+def _check_segment_overlaps(segments: Sequence[Mapping[str, Any]]) -> None:
     stop = 0
     for segment in segments:
         if segment["address"] < stop:
@@ -163,21 +163,21 @@ def _check_overlaps(segments: Sequence[Mapping[str, Any]]) -> None:
         stop = segment["address"] + segment["total_size"]
 
 
-def _add_traces(found: SnapshotContent, traces: object) -> None:
+def _add_device_traces(found: SnapshotContent, traces: object) -> None:
     if isinstance(traces, TraceRange):  # the entries of one device, without the list around them
         traces = [traces]
-    for device, trace in enumerate(_as_list(traces)):
+    for device, trace in enumerate(_list_in_snapshot(traces)):
         if isinstance(trace, TraceRange):
             found.traces[device] = trace
         elif trace:
             raise ValueError(f"the trace of device {device} is no list of entries")
 
 
-def _annotations(entries: object) -> list[Annotation]:
+def _snapshot_annotations(entries: object) -> list[Annotation]:
     """The annotations; an end belongs to the newest begin of that name and device."""
     found: list[Annotation] = []
     open_ranges: dict[tuple[str, int], list[int]] = {}
-    for entry in _as_list(entries):
+    for entry in _list_in_snapshot(entries):
         if (
             not isinstance(entry, dict)
             or entry.get("stage") not in ("START", "END")
@@ -195,7 +195,7 @@ def _annotations(entries: object) -> list[Annotation]:
     return found
 
 
-def _as_list(value: object) -> list[Any]:
+def _list_in_snapshot(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
@@ -240,10 +240,10 @@ def state_events(
         stream_of: the number of a stream.
     """
     regions = [HeapRegion(segment["address"], segment["total_size"]) for segment in segments]
-    return events_of_state(_chunks(segments, label_of, stream_of), regions)
+    return events_of_state(_snapshot_chunks(segments, label_of, stream_of), regions)
 
 
-def _chunks(
+def _snapshot_chunks(
     segments: Sequence[Segment],
     label_of: Callable[[Mapping[str, Any], Segment], int],
     stream_of: Callable[[int], int],

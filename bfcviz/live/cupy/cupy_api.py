@@ -37,7 +37,7 @@ class Cuda:
     """
 
     def __init__(self, wish: str) -> None:
-        self.cupy = _import(wish)
+        self.cupy = _import_cupy(wish)
         self.runtime = self.cupy.cuda.runtime
         if self.runtime.is_hip:
             raise LiveError(
@@ -70,7 +70,7 @@ class Cuda:
 
     def stream_of(self) -> int:
         """Address of a C function `intptr_t (int device)`: this thread's stream. It needs the GIL and may raise."""
-        return _exported(*_STREAM_OF) or _address_of(
+        return _exported_cupy_function(*_STREAM_OF) or _address_of(
             lambda device: self.cupy.cuda.get_current_stream(device).ptr, ctypes.c_ssize_t
         )
 
@@ -81,7 +81,7 @@ class Cuda:
         """
         if self.runtime.getDeviceCount() == 1:
             return 0
-        return _exported(*_DEVICE_OF) or _address_of(lambda _: self.device(), ctypes.c_int)
+        return _exported_cupy_function(*_DEVICE_OF) or _address_of(lambda _: self.device(), ctypes.c_int)
 
     def stream_handle(self, device: int) -> int:
         """This thread's stream."""
@@ -215,7 +215,7 @@ def handle_of(stream: int) -> int:
     return PER_THREAD if stream < 0 else stream
 
 
-def _import(wish: str) -> Any:
+def _import_cupy(wish: str) -> Any:
     if find_spec("cupy") is None:
         raise MissingExtra(f"CuPy was to be {wish}, which", "cupy", "cuda12")
     try:
@@ -228,19 +228,23 @@ def _import(wish: str) -> Any:
         ) from error
 
 
-def _exported(module: str, name: str, signature: bytes) -> int:
+def _exported_cupy_function(module: str, name: str, signature: bytes) -> int:
     """The address of a C function that a module of CuPy's exports; 0: this version has none of this signature."""
     capsule = getattr(import_module(module), "__pyx_capi__", {}).get(name)
-    return _pointer(capsule, signature) if capsule is not None and _signature(capsule) == signature else 0
+    return (
+        _cupy_capsule_pointer(capsule, signature)
+        if capsule is not None and _cupy_capsule_signature(capsule) == signature
+        else 0
+    )
 
 
-def _signature(capsule: object) -> bytes:
+def _cupy_capsule_signature(capsule: object) -> bytes:
     get = ctypes.pythonapi.PyCapsule_GetName
     get.restype, get.argtypes = ctypes.c_char_p, [ctypes.py_object]
     return bytes(get(capsule) or b"")
 
 
-def _pointer(capsule: object, name: bytes) -> int:
+def _cupy_capsule_pointer(capsule: object, name: bytes) -> int:
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     return int(get(capsule, name))

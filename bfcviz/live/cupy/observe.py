@@ -227,7 +227,7 @@ class PoolReleases:
         """Record that a pool got [address, address + size); None: which one is unknown."""
         with self._lock:
             if pool is not None:
-                self._expected += size if id(pool) in self._pools else _bytes_of(pool)
+                self._expected += size if id(pool) in self._pools else _bytes_of_cupy_pool(pool)
                 self._pools[id(pool)] = pool
             self.look()  # what made room for it
             if self._cuda.is_grant(self._device, address, size):
@@ -244,7 +244,7 @@ class PoolReleases:
                 reported: those of threads that ran before, and of a pool that the program dropped.
         """
         with self._lock:
-            total = sum(map(_bytes_of, self._pools.values()))
+            total = sum(map(_bytes_of_cupy_pool, self._pools.values()))
             if total == self._expected and not thorough:
                 return
             missing = self._expected - total
@@ -261,7 +261,7 @@ class PoolReleases:
                     self._heap.release(address)
 
 
-def _bytes_of(pool: "ref[Any]") -> int:
+def _bytes_of_cupy_pool(pool: "ref[Any]") -> int:
     alive = pool()
     return 0 if alive is None else int(alive.total_bytes())
 

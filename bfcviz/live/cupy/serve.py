@@ -73,12 +73,12 @@ def _class_of_both(theirs: type) -> type[OutOfMemory]:
 # release these, which for plain memory waits for the device, and the request is retried once.
 
 
-def _references(table: dict[Any, Any], key: object) -> int:
+def _stream_entry_references(table: dict[Any, Any], key: object) -> int:
     """Python's reference count of an entry; includes references of this function itself."""
     return sys.getrefcount(table[key])
 
 
-_ALONE = _references({0: object()}, 0)
+_ALONE = _stream_entry_references({0: object()}, 0)
 """The reference count of an entry that only the table references."""
 
 
@@ -180,7 +180,7 @@ class CupyStreamHeaps:
     def _release(self, key: tuple[int, int]) -> bool:
         """Release the regions of a heap whose stream is destroyed and done, with no chunk in use; False: it is not."""
         heap = self.heaps[key]
-        if _references(self._streams, key) > _ALONE or heap.stats().chunks_in_use:
+        if _stream_entry_references(self._streams, key) > _ALONE or heap.stats().chunks_in_use:
             return False
         if heap.stats().pool_bytes == 0:
             return True
@@ -457,7 +457,7 @@ def serve_cupy(
         ValueError: a text is not a size.
     """
     require_compiled("Serving CuPy")
-    _check_memory(memory)
+    _check_cupy_memory(memory)
     cuda = cupy_api.Cuda("served")
     share = Share.parse(limit, fraction, headroom)
     first, table = log_and_labels(log, labels)
@@ -474,15 +474,17 @@ def serve_cupy(
 
     make = HeapFactory(CupyHeap, "cupy", source, limit_of, logs_of_heaps(first), table, options)
     recorded = Capture(table, capture, hide=cupy_api.HIDDEN)
-    return CupyServed(cuda, make, recorded, _description(limit_of(cuda.device()), memory), emptied)
+    return CupyServed(
+        cuda, make, recorded, _cupy_served_description(limit_of(cuda.device()), memory), emptied
+    )
 
 
-def _check_memory(memory: str) -> None:
+def _check_cupy_memory(memory: str) -> None:
     if memory not in _MEMORY:
         raise LiveError(f"memory={memory!r} was given; choose one of {', '.join(_MEMORY)}")
 
 
-def _description(limit: int, memory: Memory) -> str:
+def _cupy_served_description(limit: int, memory: Memory) -> str:
     return (
         f"CuPy is served: new arrays come from bfcviz's heaps, one per stream, of at most {format_bytes(limit)} per "
         f"device together ({_MEMORY[memory]}); every split, merge and extension is recorded"
@@ -495,7 +497,7 @@ _EXIT_WAIT_S: Final = 5.0
 
 
 @atexit.register
-def _end() -> None:
+def _end_cupy_hooks_at_exit() -> None:
     """Python exits: CuPy may free its last arrays when Python cannot run any more.
 
     A daemon thread that requests the GIL later is killed. Within a call of CuPy, which is C++, that would abort the

@@ -33,13 +33,13 @@ _SET_HANDLER, _GET_HANDLER, _DEFAULT_HANDLER = 304, 305, 306
 
 
 @cache
-def _table() -> Any:
+def _numpy_api_table() -> Any:
     umath = import_module("numpy._core._multiarray_umath")
-    pointer = _pointer(umath._ARRAY_API, None)  # noqa: SLF001  what C extensions read
+    pointer = _numpy_capsule_pointer(umath._ARRAY_API, None)  # noqa: SLF001  what C extensions read
     return ctypes.cast(pointer, ctypes.POINTER(ctypes.c_void_p))
 
 
-def _pointer(capsule: object, name: bytes | None) -> int:
+def _numpy_capsule_pointer(capsule: object, name: bytes | None) -> int:
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     return int(get(capsule, name))
@@ -47,23 +47,23 @@ def _pointer(capsule: object, name: bytes | None) -> int:
 
 def set_handler(capsule: object) -> object:
     """Set the handler of this context's new arrays; returns the capsule of the previous one."""
-    function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(_table()[_SET_HANDLER])
+    function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(_numpy_api_table()[_SET_HANDLER])
     return function(capsule)
 
 
 def get_handler() -> object:
     """The capsule of this context's handler."""
-    return ctypes.PYFUNCTYPE(ctypes.py_object)(_table()[_GET_HANDLER])()
+    return ctypes.PYFUNCTYPE(ctypes.py_object)(_numpy_api_table()[_GET_HANDLER])()
 
 
 def default_handler() -> object:
     """The capsule of NumPy's initial handler, which lives as long as the process."""
-    return ctypes.cast(_table()[_DEFAULT_HANDLER], ctypes.POINTER(ctypes.py_object)).contents.value
+    return ctypes.cast(_numpy_api_table()[_DEFAULT_HANDLER], ctypes.POINTER(ctypes.py_object)).contents.value
 
 
 def address_of(capsule: object) -> int:
     """The address of a handler's C struct."""
-    return _pointer(capsule, b"mem_handler")
+    return _numpy_capsule_pointer(capsule, b"mem_handler")
 
 
 # ------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class NumpyServed(HeapProvider):
         self._capsule = self._handler.capsule()
         # These reference the capsule only: a cycle to this object would keep the memory until a garbage collection.
         self._thread_start = ThreadStartHook(
-            partial(_is_here, self._capsule), partial(set_handler, self._capsule)
+            partial(_is_current_handler, self._capsule), partial(set_handler, self._capsule)
         )
         self._previous: object = None
         self._failures = 0
@@ -156,7 +156,7 @@ class NumpyServed(HeapProvider):
 
     def _stop(self, error: BaseException | None) -> None:
         self._thread_start.end()
-        if _is_here(self._capsule):
+        if _is_current_handler(self._capsule):
             set_handler(self._previous)
         self._previous = None
         self.allocator.is_serving = self._handler.is_open = False
@@ -176,7 +176,7 @@ def unserved() -> Iterator[None]:
         set_handler(previous)
 
 
-def _is_here(capsule: object) -> bool:
+def _is_current_handler(capsule: object) -> bool:
     return get_handler() is capsule
 
 

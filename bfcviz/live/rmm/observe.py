@@ -591,7 +591,7 @@ def observe_rmm(
         InvalidRequest: the mechanism is unknown, the time is out of range, or an option of the other mechanism is
             given; on entering: there is no such device.
     """
-    _check(mechanism, capture, every_s)
+    _check_rmm_observation(mechanism, capture, every_s)
     rmm = Rmm("observed")
     first, table = log_and_labels(log, labels)
     logs = logs_of_heaps(first)
@@ -606,7 +606,7 @@ def observe_rmm(
     return RmmObserved(rmm, RmmCallbacks(rmm, Capture(table, capture, hide=HIDDEN)), make, devices)
 
 
-def _check(mechanism: str, capture: Captured, every_s: float | None) -> None:
+def _check_rmm_observation(mechanism: str, capture: Captured, every_s: float | None) -> None:
     if mechanism not in ("callback", "log"):
         raise InvalidRequest(f"mechanism={mechanism!r} was given to observe RMM; give 'callback' or 'log'")
     if mechanism == "callback" and every_s is not None:

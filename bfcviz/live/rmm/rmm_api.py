@@ -92,7 +92,7 @@ class Rmm:
                 raise LiveError(
                     f"cannot wait for device {device} while a CUDA graph is captured: end the capture first"
                 )
-            _check(self._runtime.cudaDeviceSynchronize())
+            _checked_cuda_answer(self._runtime.cudaDeviceSynchronize())
 
     def _try_to_record(self, device: int, handle: int) -> StreamEvent | None:
         driver = cuda_driver.load()
@@ -136,10 +136,10 @@ class _RmmEvent:
 
     def __init__(self, runtime: Any) -> None:
         self._runtime = runtime
-        self._event = _check(runtime.cudaEventCreateWithFlags(runtime.cudaEventDisableTiming))
+        self._event = _checked_cuda_answer(runtime.cudaEventCreateWithFlags(runtime.cudaEventDisableTiming))
 
     def record(self, stream: int) -> None:
-        _check(self._runtime.cudaEventRecord(self._event, self._runtime.cudaStream_t(stream)))
+        _checked_cuda_answer(self._runtime.cudaEventRecord(self._event, self._runtime.cudaStream_t(stream)))
 
     def query(self) -> bool:
         """Whether all work before it is done."""
@@ -150,14 +150,14 @@ class _RmmEvent:
     def synchronize(self) -> None:
         """Wait until that work is done."""
         with cuda_driver.load().relaxed():
-            _check(self._runtime.cudaEventSynchronize(self._event))
+            _checked_cuda_answer(self._runtime.cudaEventSynchronize(self._event))
 
     def __del__(self) -> None:
         if hasattr(self, "_event"):
             self._runtime.cudaEventDestroy(self._event)
 
 
-def _check(answer: tuple[Any, ...]) -> Any:
+def _checked_cuda_answer(answer: tuple[Any, ...]) -> Any:
     status, *values = answer
     if int(status):
         raise LiveError(f"CUDA answered {status.name}")

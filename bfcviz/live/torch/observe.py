@@ -195,7 +195,7 @@ class DeviceHistory:
                 self._carry_out(entry)
         self.write_marks(reading.asked.begin_us)
         self._passed = None
-        self._tail = [] if reading.is_cleared else [_key(entry) for entry in trace[-_TAIL:]]
+        self._tail = [] if reading.is_cleared else [_history_entry_key(entry) for entry in trace[-_TAIL:]]
         self._seen = len(trace)
         self._latest_us = trace[-1].get("time_us", 0) if trace else self._latest_us
         self.taken = len(trace) - start
@@ -265,9 +265,11 @@ class DeviceHistory:
             return 0 if reading.is_whole else None
         # In a ring that is not full yet, it is at the same place.
         for at in chain((self._seen,), range(len(trace), 0, -1)):
-            if 0 < at <= len(trace) and _key(trace[at - 1]) == tail[-1]:
+            if 0 < at <= len(trace) and _history_entry_key(trace[at - 1]) == tail[-1]:
                 begin = max(at - len(tail), 0)
-                if [_key(entry) for entry in trace[begin:at]] == tail[len(tail) - (at - begin) :]:
+                if [_history_entry_key(entry) for entry in trace[begin:at]] == tail[
+                    len(tail) - (at - begin) :
+                ]:
                     return at
         return None
 
@@ -352,7 +354,7 @@ def _state_in(trace: Sequence[Entry], start: int, in_use: int, asked: Asked) -> 
     return next(found, None)
 
 
-def _key(entry: Entry) -> tuple[Any, ...]:
+def _history_entry_key(entry: Entry) -> tuple[Any, ...]:
     return tuple(entry.get(field) for field in ("action", "addr", "size", "stream", "time_us"))
 
 

@@ -663,8 +663,8 @@ def serve_torch(
             PyTorch is not installed, sees no GPU, has less than the limit, or cannot be served by this mechanism now.
     """
     require_compiled("Serving PyTorch")
-    _check(mechanism, memory)
-    share = _share(limit, fraction, headroom)
+    _check_torch_mechanism(mechanism, memory)
+    share = _torch_memory_share(limit, fraction, headroom)
     log, labels = log_and_labels(log, labels)
     captured = Capture(labels, capture)
     if captured.walker is not None:
@@ -675,7 +675,7 @@ def serve_torch(
     return TorchServed(share, mechanism, log, captured, options, GpuMemory(memory))
 
 
-def _check(mechanism: str, memory: str) -> None:
+def _check_torch_mechanism(mechanism: str, memory: str) -> None:
     if mechanism not in ("pool", "replace"):
         raise InvalidRequest(f"mechanism={mechanism!r} was given to serve PyTorch; give 'pool' or 'replace'")
     if memory not in ("device", "managed", "virtual"):
@@ -685,7 +685,7 @@ def _check(mechanism: str, memory: str) -> None:
         )
 
 
-def _share(limit: int | str | None, fraction: float | None, headroom: int | str | None) -> Share:
+def _torch_memory_share(limit: int | str | None, fraction: float | None, headroom: int | str | None) -> Share:
     share = Share.parse(limit, fraction, headroom)
     if share.limit is not None and not 1 <= share.limit <= 1 << 62:
         raise InvalidRequest(f"a limit of {share.limit} bytes was given; give one from 1 to 2^62")

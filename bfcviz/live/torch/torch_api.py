@@ -267,11 +267,11 @@ def thrower(torch: Any, make: Callable[[tuple[int, ...]], int]) -> int:
         make: makes such a function from the addresses of OWN_ERROR.
     """
     try:
-        return make(tuple(_address(torch, library, symbol) for library, symbol in OWN_ERROR))
+        return make(tuple(_torch_symbol_address(torch, library, symbol) for library, symbol in OWN_ERROR))
     except (OSError, AttributeError):
         pass  # another version or build of PyTorch
     try:
-        return _address(torch, _CPP, _THROWER)
+        return _torch_symbol_address(torch, _CPP, _THROWER)
     except (OSError, AttributeError) as error:
         raise LiveError(
             "PyTorch's allocator cannot be replaced: libstdc++.so.6 was not found, whose exceptions report to PyTorch "
@@ -279,7 +279,7 @@ def thrower(torch: Any, make: Callable[[tuple[int, ...]], int]) -> int:
         ) from error
 
 
-def _address(torch: Any, library: str, symbol: str) -> int:
+def _torch_symbol_address(torch: Any, library: str, symbol: str) -> int:
     path = library if library == _CPP else str(Path(torch.__file__).parent / "lib" / library)
     return ctypes.cast(getattr(ctypes.CDLL(path), symbol), ctypes.c_void_p).value or 0
 

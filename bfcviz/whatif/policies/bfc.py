@@ -115,7 +115,7 @@ class RecordedMemory(CountedMemory):
         grants = regions[regions["size"] > 0]
         self._waiting = [(int(row["address"]), int(row["size"])) for row in grants]
         highest = max((address + size for address, size in self._waiting), default=0)
-        self._top = max(BASE, _aligned(highest + GAP))
+        self._top = max(BASE, _aligned_bfc_address(highest + GAP))
         self._capacity = native.HALF_SPACE if capacity is None else capacity
         self._granted: dict[int, int] = {}
 
@@ -150,7 +150,7 @@ class RecordedMemory(CountedMemory):
         address = self._top
         if address + num_bytes > native.HALF_SPACE:
             return 0
-        self._top = _aligned(address + num_bytes) + GAP
+        self._top = _aligned_bfc_address(address + num_bytes) + GAP
         return address
 
 
@@ -180,7 +180,7 @@ class ExactMemory(CountedMemory):
             waiting.remove((address, 0))
 
 
-def _aligned(address: int) -> int:
+def _aligned_bfc_address(address: int) -> int:
     return -(-address // REGION_ALIGNMENT) * REGION_ALIGNMENT
 
 
@@ -263,11 +263,11 @@ class BFCPolicy:
         """Serve all requests from an empty heap; as `Policy.serve`. Without a limit a heap must grow."""
         checked_limit(limit)
         heap, memory = self._heap(stream, limit, record=record)
-        results = heap.replay(_operations(stream, len(stream)))
-        stop = _stop(stream, results.address) if stop_at_failure else len(stream)
+        results = heap.replay(_bfc_operations(stream, len(stream)))
+        stop = _bfc_failure_stop(stream, results.address) if stop_at_failure else len(stream)
         if stop < len(stream):  # once more without the rest: neither the events nor the calls may have it
             heap, memory = self._heap(stream, limit, record=record)
-            results = heap.replay(_operations(stream, stop))
+            results = heap.replay(_bfc_operations(stream, stop))
         columns = [results.address, results.allocated_size, results.bytes_in_use, results.pool_bytes]
         address, size, in_use, reserved, largest = (
             column[:stop] for column in (*columns, results.largest_free_chunk)
@@ -289,7 +289,7 @@ class BFCPolicy:
             size,
             in_use,
             reserved,
-            memory.driver_calls if isinstance(memory, CountedMemory) else _calls(memory),
+            memory.driver_calls if isinstance(memory, CountedMemory) else _bfc_driver_calls(memory),
             largest,
             trace,
         )
@@ -303,14 +303,14 @@ class BFCPolicy:
             raise InvalidRequest(
                 "bfc without allow_growth takes its whole limit at once: give a limit, or allow_growth=true"
             )
-        memory = _memory({key: settings[key] for key in MEMORY_OPTIONS}, stream)
+        memory = _bfc_memory({key: settings[key] for key in MEMORY_OPTIONS}, stream)
         capacity = -(-(len(stream) + 1) * _EVENTS_A_REQUEST // _LOG_STEP) * _LOG_STEP if record else 4096
         log = EventLog(capacity)
         most = native.MAX_REQUEST - 1 if limit is None else limit
         return BFCAllocator(memory, most, AllocatorOptions(**chosen, honour_alignment=False), log=log), memory
 
 
-def _memory(options: dict[str, Any], stream: RequestStream) -> SimulatedSubAllocator | CountedMemory:
+def _bfc_memory(options: dict[str, Any], stream: RequestStream) -> SimulatedSubAllocator | CountedMemory:
     """The memory below the heap; `options` has all of `MEMORY_OPTIONS`."""
     regions, once = options.pop("regions"), options.pop("backs_off_once")
     if regions == "simulated" and not once:
@@ -328,7 +328,7 @@ def _memory(options: dict[str, Any], stream: RequestStream) -> SimulatedSubAlloc
     return RecordedMemory(known, options["capacity"], supports_coalescing=joins, backs_off_once=once)
 
 
-def _operations(stream: RequestStream, stop: int) -> Operations:
+def _bfc_operations(stream: RequestStream, stop: int) -> Operations:
     """The operations of the requests before `stop`: requests have the same numbers, marks another one."""
     rows = stream.rows[:stop]
     return Operations(
@@ -342,12 +342,12 @@ def _operations(stream: RequestStream, stop: int) -> Operations:
     )
 
 
-def _stop(stream: RequestStream, address: NDArray[np.uint64]) -> int:
+def _bfc_failure_stop(stream: RequestStream, address: NDArray[np.uint64]) -> int:
     """The index after the first failure."""
     failed = failed_allocations(stream.rows, address)
     return int(failed[0]) + 1 if len(failed) else len(stream)
 
 
-def _calls(memory: SimulatedSubAllocator) -> DriverCalls:
+def _bfc_driver_calls(memory: SimulatedSubAllocator) -> DriverCalls:
     kinds = [call.kind for call in memory.calls]
     return DriverCalls(kinds.count(0), kinds.count(1), kinds.count(2))

@@ -92,7 +92,7 @@ def option_values(
         found = {name: values_of(policy, name) for name in names}
         return {name: values for name, values in found.items() if len(values) > 1}
     given = chosen if isinstance(chosen, Mapping) else dict.fromkeys(chosen)
-    return {name: _checked(policy, name, values) for name, values in given.items()}
+    return {name: _checked_option_values(policy, name, values) for name, values in given.items()}
 
 
 def values_of(policy: str, option: str) -> list[Any]:
@@ -110,7 +110,7 @@ def values_of(policy: str, option: str) -> list[Any]:
     return [default, *(value for value in values if value != default)]
 
 
-def _checked(policy: str, option: str, values: Iterable[Any] | None) -> list[Any]:
+def _checked_option_values(policy: str, option: str, values: Iterable[Any] | None) -> list[Any]:
     if values is None:
         policy_of(
             policy, **{option: POLICIES[policy].options.get(option)}
@@ -205,7 +205,7 @@ class BestOptions(Answer):
         best = self.best
         if best is None or best.trial is None or row.trial is None or not row.trial.fits:
             return False
-        return _least(row.trial, self.goal) == _least(best.trial, self.goal)
+        return _option_goal_value(row.trial, self.goal) == _option_goal_value(best.trial, self.goal)
 
     @property
     def options(self) -> Mapping[str, Any] | None:
@@ -310,7 +310,7 @@ class _OptionSearch:
     def _try(self, options: Mapping[str, Any]) -> TriedOptions:
         key = tuple(options.values())
         if key not in self.tried:
-            shown = ", ".join(f"{name}={_text(value)}" for name, value in options.items())
+            shown = ", ".join(f"{name}={_option_value_text(value)}" for name, value in options.items())
             given = {name: value for name, value in options.items() if value is not None}
             try:
                 policy = policy_of(self.policy, **{**self.fixed, **given})
@@ -340,15 +340,15 @@ class _OptionSearch:
             return (2,)
         if not trial.fits:
             return (1, -trial.served)
-        return (0, _least(trial, self.goal), trial.peak_reserved, trial.driver_calls)
+        return (0, _option_goal_value(trial, self.goal), trial.peak_reserved, trial.driver_calls)
 
 
-def _least(trial: Trial, goal: str) -> float:
+def _option_goal_value(trial: Trial, goal: str) -> float:
     """What a goal makes small."""
     return trial.limit or 0 if goal == SMALLEST_LIMIT else GOALS[goal](trial)
 
 
-def _text(value: Any) -> str:
+def _option_value_text(value: Any) -> str:
     return format_bytes(value) if type(value) is int and value >= 1024 else str(value).lower()
 
 
@@ -363,7 +363,7 @@ def option_lines(found: BestOptions) -> list[str]:
     how = "all combinations" if found.method == "grid" else "one option after the other"
     lines = [f"best for {found.goal.replace('_', ' ')} {limit}: {best}", ""]
     lines += [f"{'reserved':>10} {'in use':>10} {'limit':>10} {'calls':>7}  options"]
-    lines += [_option_row(row, found) for row in found.table[:_MOST_ROWS]]
+    lines += [_tried_options_row(row, found) for row in found.table[:_MOST_ROWS]]
     if len(found.table) > _MOST_ROWS:
         lines.append(f"and {len(found.table) - _MOST_ROWS:,} more")
     lines += ["", f"{len(found.table):,} tried, {how} ({effort_text(found.replays, found.seconds)})"]
@@ -371,7 +371,7 @@ def option_lines(found: BestOptions) -> list[str]:
     return lines if found.complete else [*lines, "the search was stopped: not all options were tried"]
 
 
-def _option_row(row: TriedOptions, found: BestOptions) -> str:
+def _tried_options_row(row: TriedOptions, found: BestOptions) -> str:
     trial = row.trial
     given = other_than_default(found.policy, row.options if trial is None else trial.options)
     options = policy_text(found.policy, given).partition(":")[2] or "defaults"

@@ -77,7 +77,7 @@ class ScaledRequests:
 
     def peak_growing(self) -> int:
         """The most requested bytes in use of blocks that grow."""
-        return int(_only(self.stream, self.grows).live_bytes.max(initial=0))
+        return int(_batch_allocations_only(self.stream, self.grows).live_bytes.max(initial=0))
 
 
 def scaled_requests(stream: RequestStream, labels: str | Sequence[str] | None = None) -> ScaledRequests:
@@ -94,7 +94,7 @@ def scaled_requests(stream: RequestStream, labels: str | Sequence[str] | None = 
     """
     made = stream.rows["kind"] == ALLOCATE
     if labels is not None:
-        return _labelled(stream, made, [labels] if isinstance(labels, str) else labels)
+        return _batch_requests_by_label(stream, made, [labels] if isinstance(labels, str) else labels)
     steps = _step_marks(stream)
     never_freed = np.ones(stream.blocks, bool)
     blocks: NDArray[np.int64] = stream.rows["block"]
@@ -109,43 +109,47 @@ def scaled_requests(stream: RequestStream, labels: str | Sequence[str] | None = 
     else:
         grows = made & ~stays
         why = "the trace has no marks of steps, so blocks that are never freed stay as they are"
-    assumption = (
-        f"{why}: {_count(stream, made & ~grows)}; all others, {_count(stream, grows)}, grow in proportion"
-    )
+    stay, grow = (_batch_allocations_text(stream, chosen) for chosen in (made & ~grows, grows))
+    assumption = f"{why}: {stay}; all others, {grow}, grow in proportion"
     if not grows.any():
         raise InvalidRequest(f"no block grows with the batch: {assumption}; name the labels that do")
     return ScaledRequests(stream, grows, assumption)
 
 
-def _labelled(stream: RequestStream, made: NDArray[np.bool_], labels: Sequence[str]) -> ScaledRequests:
+def _batch_requests_by_label(
+    stream: RequestStream, made: NDArray[np.bool_], labels: Sequence[str]
+) -> ScaledRequests:
     numbers = np.unique(stream.rows["label"][made])
     names = {int(number): stream.labels.name(int(number)) for number in numbers}
     for each in labels:
-        if not any(_matches(name, each) for name in names.values()):
+        if not any(_matches_batch_label(name, each) for name in names.values()):
             raise InvalidRequest(
                 f"no allocation has a label {each!r}; give a name, or a pattern such as '*conv*'"
             )
-    chosen = [number for number, name in names.items() if any(_matches(name, each) for each in labels)]
+    chosen = [
+        number for number, name in names.items() if any(_matches_batch_label(name, each) for each in labels)
+    ]
     grows = made & np.isin(stream.rows["label"], chosen)
     listed = ", ".join(map(repr, labels))
-    assumption = f"blocks with labels {listed}, {_count(stream, grows)}, grow in proportion; all others stay"
+    grow = _batch_allocations_text(stream, grows)
+    assumption = f"blocks with labels {listed}, {grow}, grow in proportion; all others stay"
     return ScaledRequests(stream, grows, assumption)
 
 
-def _count(stream: RequestStream, chosen: NDArray[np.bool_]) -> str:
+def _batch_allocations_text(stream: RequestStream, chosen: NDArray[np.bool_]) -> str:
     """How many allocations, and the most of their bytes in use."""
-    most = int(_only(stream, chosen).live_bytes.max(initial=0))
+    most = int(_batch_allocations_only(stream, chosen).live_bytes.max(initial=0))
     return f"{np.count_nonzero(chosen):,} allocations with at most {format_bytes(most)} in use"
 
 
-def _only(stream: RequestStream, chosen: NDArray[np.bool_]) -> RequestStream:
+def _batch_allocations_only(stream: RequestStream, chosen: NDArray[np.bool_]) -> RequestStream:
     """The stream, with all other allocations empty."""
     rows = stream.rows.copy()
     rows["size"][(rows["kind"] == ALLOCATE) & ~chosen] = 0
     return replace(stream, rows=rows)
 
 
-def _matches(name: str, wanted: str) -> bool:
+def _matches_batch_label(name: str, wanted: str) -> bool:
     return name == wanted or fnmatchcase(name, wanted)
 
 

@@ -284,7 +284,7 @@ def limit_lines(found: SmallestLimit) -> list[str]:
     least = (
         f"no rules can need less than {found.lower_bound:,} bytes, the most requested bytes in use at once"
     )
-    lines.append(f"{least}{_added(found)}")
+    lines.append(f"{least}{_limit_overhead_text(found)}")
     lines += uncompared([found.policy])
     lines += [f"note: {printable(note)}" for note in found.notes]
     failed = sum(not trial.fits for trial in found.tried)
@@ -311,7 +311,7 @@ def _lines_of_orders(found: SmallestLimit) -> list[str]:
     ]
 
 
-def _added(found: SmallestLimit) -> str:
+def _limit_overhead_text(found: SmallestLimit) -> str:
     if found.added is None:
         return ""
     share = found.added / found.lower_bound if found.lower_bound else 0

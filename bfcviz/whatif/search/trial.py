@@ -136,20 +136,22 @@ class ResultCache:
                 del self._known[next(iter(self._known))]
         self._known[key] = result
         if self._folder is not None:
-            path = self._folder / _file_name(key)
+            path = self._folder / _trial_file_name(key)
             with replacing(path, overwrite=True) as made:
-                made.write_text(json.dumps({"key": _key_json(key), "result": dict(result)}), encoding="utf-8")
+                made.write_text(
+                    json.dumps({"key": _trial_key_json(key), "result": dict(result)}), encoding="utf-8"
+                )
 
     def _read(self, key: CacheKey) -> Mapping[str, Any] | None:
         assert self._folder is not None
-        path = self._folder / _file_name(key)
+        path = self._folder / _trial_file_name(key)
         if not path.exists():
             return None
         try:
             found = loads(read_small(path, _MOST_BYTES))
         except (FileError, ValueError):
             return None
-        if not isinstance(found, dict) or found.get("key") != _key_json(key):
+        if not isinstance(found, dict) or found.get("key") != _trial_key_json(key):
             return None
         result = found.get("result")
         return result if isinstance(result, dict) else None
@@ -173,12 +175,12 @@ def table_options(policy: Policy) -> str | None:
     return json.dumps({**POLICIES[policy.name].options, **policy.options}, sort_keys=True, default=str)
 
 
-def _key_json(key: CacheKey) -> list[Any]:
+def _trial_key_json(key: CacheKey) -> list[Any]:
     return [version("bfcviz"), *key]
 
 
-def _file_name(key: CacheKey) -> str:
-    return f"{blake2b(json.dumps(_key_json(key)).encode(), digest_size=16).hexdigest()}.json"
+def _trial_file_name(key: CacheKey) -> str:
+    return f"{blake2b(json.dumps(_trial_key_json(key)).encode(), digest_size=16).hexdigest()}.json"
 
 
 # ------------------------------------------------------------------------------
@@ -270,7 +272,7 @@ class TrialRunner:
         self._control.report(self.done, self.expected, text)
         options = table_options(policy)
         key = None if options is None else CacheKey(stream.digest, policy.name, options, limit)
-        made = None if key is None else _kept(self._cache.get(key))
+        made = None if key is None else _cached_trial(self._cache.get(key))
         if made is None:
             begun = time.perf_counter()
             outcome = policy.serve(stream, limit, stop_at_failure=True)
@@ -282,7 +284,7 @@ class TrialRunner:
         return made
 
 
-def _kept(result: Mapping[str, Any] | None) -> Trial | None:
+def _cached_trial(result: Mapping[str, Any] | None) -> Trial | None:
     """The trial of a result from a cache; None: there is none, or its file holds something else."""
     if result is None or result.keys() != _NUMBERS.keys() | {"policy", "options", "limit"}:
         return None

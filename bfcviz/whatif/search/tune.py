@@ -153,8 +153,8 @@ def tune(
     """
     asked = stream if with_failed else without_failed(stream)
     own = rules_to_fit(asked)
-    resources = _resources(asked)
-    spaces = () if resources else _spaces(stream, own)
+    resources = _tunable_resources(asked)
+    spaces = () if resources else _tunable_option_spaces(stream, own)
     num_bytes = stream.limit if limit is None else limit
     runner = TrialRunner(cache_of(None), control or SearchControl())
     now, why_not, complete, pools = None, "", True, None
@@ -186,12 +186,12 @@ def tune(
         if not found.complete:
             complete = False
             break
-    best = _proposed([row.trial for row in rows if row.trial is not None], now)
+    best = _proposed_setting([row.trial for row in rows if row.trial is not None], now)
     newest = None
     if complete and own.policy.name == "torch" and best is not None:
-        best, complete = _refined(asked, best, REFINED, num_bytes, control, rows)
+        best, complete = _refined_setting(asked, best, REFINED, num_bytes, control, rows)
         if complete:
-            newest, complete = _refined(asked, best, NEWEST, num_bytes, control, rows)
+            newest, complete = _refined_setting(asked, best, NEWEST, num_bytes, control, rows)
     saves = best is not None and (
         now is None or not now.fits or best.peak_reserved < (1 - ENOUGH) * now.peak_reserved
     )
@@ -204,7 +204,7 @@ def tune(
         line=setting_line(best, stream.family) if saves and best is not None else "",
         tried=len(rows),
         failed=0 if with_failed else failed,
-        failed_fit=_serves_failed(stream, best if saves else now, num_bytes)
+        failed_fit=_setting_serves_failed(stream, best if saves else now, num_bytes)
         if failed and not with_failed
         else None,
         complete=complete,
@@ -215,7 +215,9 @@ def tune(
     )
 
 
-def _spaces(stream: RequestStream, own: OwnRules) -> Sequence[tuple[Mapping[str, Any], tuple[str, ...]]]:
+def _tunable_option_spaces(
+    stream: RequestStream, own: OwnRules
+) -> Sequence[tuple[Mapping[str, Any], tuple[str, ...]]]:
     """What is searched of the options of the job's own allocator.
 
     Raises:
@@ -234,7 +236,7 @@ def _spaces(stream: RequestStream, own: OwnRules) -> Sequence[tuple[Mapping[str,
     return SPACES[own.policy.name]
 
 
-def _resources(stream: RequestStream) -> list[Policy]:
+def _tunable_resources(stream: RequestStream) -> list[Policy]:
     """The allocators that a user of CuPy or RMM can choose from; none for other frameworks."""
     if stream.family == Family.CUPY:
         return [policy_of("cupy"), policy_of("stream_ordered")]
@@ -272,7 +274,7 @@ def _graph_pools(stream: RequestStream, policy: Policy) -> GraphPools | None:
     return GraphPools(len(pools), *peaks)
 
 
-def _refined(  # noqa: PLR0913, PLR0917  what is searched, and where
+def _refined_setting(  # noqa: PLR0913, PLR0917  what is searched, and where
     stream: RequestStream,
     best: Trial,
     options: Mapping[str, Sequence[Any]],
@@ -298,13 +300,13 @@ def _refined(  # noqa: PLR0913, PLR0917  what is searched, and where
             stream, policy_text(best.policy, kept), limit, options={name: values}, control=control
         )
         rows += found.table
-        best = _proposed([row.trial for row in found.table if row.trial is not None], best) or best
+        best = _proposed_setting([row.trial for row in found.table if row.trial is not None], best) or best
         if not found.complete:
             return best, False
     return best, True
 
 
-def _proposed(trials: Sequence[Trial], now: Trial | None) -> Trial | None:
+def _proposed_setting(trials: Sequence[Trial], now: Trial | None) -> Trial | None:
     """Of the trials that fit and need about the least memory, the one with the fewest options; None: none fits."""
     fitting = [trial for trial in (*trials, *([now] if now else [])) if trial.fits]
     if not fitting:
@@ -321,7 +323,7 @@ def _proposed(trials: Sequence[Trial], now: Trial | None) -> Trial | None:
     )
 
 
-def _serves_failed(stream: RequestStream, chosen: Trial | None, limit: int | None) -> bool | None:
+def _setting_serves_failed(stream: RequestStream, chosen: Trial | None, limit: int | None) -> bool | None:
     if chosen is None or limit is None:
         return None
     return policy_of(chosen.policy, **chosen.options).serve(stream, limit, stop_at_failure=True).fits
@@ -363,7 +365,7 @@ def _resource_line(name: str, options: Mapping[str, Any], family: str) -> str:
     return str(cupy.WORDS.other) if family == Family.CUPY else ""
 
 
-def _now_line(found: Tuned) -> str:
+def _current_setting_line(found: Tuned) -> str:
     now = found.now
     if now is None:
         text = (
@@ -375,7 +377,7 @@ def _now_line(found: Tuned) -> str:
     result = "fits" if now.fits else f"request {now.failed_at:,} fails"
     return (
         f"now: {found.own.text}: peak {format_bytes(now.peak_reserved)}, {now.driver_calls:,} driver calls, "
-        f"{result}{_under(found.limit)} ({found.own.why})"
+        f"{result}{_tuned_limit_text(found.limit)} ({found.own.why})"
     )
 
 
@@ -406,16 +408,18 @@ def tuned_lines(found: Tuned) -> list[str]:
             f"{format_bytes(best.peak_reserved)}"
         )
     else:
-        lines.append("no setting tried serves the job" + _under(found.limit))
+        lines.append("no setting tried serves the job" + _tuned_limit_text(found.limit))
     if found.line.startswith("export " + torch.CONF):
         lines.append(
             f"from PyTorch 2.9 on the variable is {torch.NEW_CONF}; this older name is still read, too"
         )
     if found.newest is not None:
         size = format_bytes(found.newest.peak_reserved)
-        lines.append(f"{setting_line(found.newest, '')}   # {size}, with {_needed(found.newest)}")
+        lines.append(
+            f"{setting_line(found.newest, '')}   # {size}, with {_pytorch_for_setting(found.newest)}"
+        )
     lines.append("")
-    lines.append(_now_line(found))
+    lines.append(_current_setting_line(found))
     if found.line and best is not None:
         lines.append(
             f"proposed: {policy_text(best.policy, other_than_default(best.policy, best.options))}: peak "
@@ -438,11 +442,11 @@ def tuned_lines(found: Tuned) -> list[str]:
     return lines if found.complete else [*lines, "the search was stopped: another setting may need less"]
 
 
-def _needed(trial: Trial) -> str:
+def _pytorch_for_setting(trial: Trial) -> str:
     """The PyTorch that knows the options of a trial."""
     changed = other_than_default(trial.policy, trial.options)
     return "PyTorch 2.11 or later" if "large_segment_size" in changed else "PyTorch 2.6 or later"
 
 
-def _under(limit: int | None) -> str:
+def _tuned_limit_text(limit: int | None) -> str:
     return " without a limit" if limit is None else f" under {format_bytes(limit)}"

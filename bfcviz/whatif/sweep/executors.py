@@ -65,7 +65,7 @@ def in_processes(
             for lane in lanes:
                 if lane.point is None and waiting:
                     lane.serve(waiting.popleft())
-            for lane in _finished(lanes):
+            for lane in _finished_process_lanes(lanes):
                 point, result = lane.take()
                 if result is None:
                     failed_starts += not lane.started
@@ -118,14 +118,14 @@ class _Lane:
         """Start a process."""
         # Not a fork: other threads of this process may hold locks.
         context = multiprocessing.get_context("spawn")
-        self._executor = ProcessPoolExecutor(1, context, _prepare, (self._streams,))
+        self._executor = ProcessPoolExecutor(1, context, _prepare_sweep_process, (self._streams,))
         self._pid = self._executor.submit(os.getpid)
 
     def serve(self, point: SweepPoint) -> None:
         """Let the process serve a point."""
         self.point = point
         try:
-            self.future = self._executor.submit(_serve, point)
+            self.future = self._executor.submit(_serve_point_in_process, point)
         except BrokenProcessPool as error:  # it was killed while it had nothing to do
             self.future = Future()
             self.future.set_exception(error)
@@ -151,7 +151,7 @@ class _Lane:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
-def _finished(lanes: Sequence[_Lane]) -> list[_Lane]:
+def _finished_process_lanes(lanes: Sequence[_Lane]) -> list[_Lane]:
     """Those whose point is done, after a moment at most."""
     futures = {lane.future: lane for lane in lanes if lane.future is not None}
     done, _ = wait(futures, timeout=_LOOK_AT_PROCESSES_S, return_when=FIRST_COMPLETED)
@@ -162,7 +162,7 @@ _streams: dict[str, SentStream] = {}
 """In a process of a sweep: the requests that were sent to it."""
 
 
-def _prepare(streams: dict[str, SentStream]) -> None:
+def _prepare_sweep_process(streams: dict[str, SentStream]) -> None:
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C reaches every process of a terminal; the first one decides
@@ -177,7 +177,7 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _serve(point: SweepPoint) -> PointResult:
+def _serve_point_in_process(point: SweepPoint) -> PointResult:
     return serve_point(point, _streams.get(point.source.key))
 
 
@@ -232,7 +232,7 @@ def on_dask(
     """
     rounds, lost = [list(points)], Counter[int]()
     while rounds and not stop.is_set():
-        _check(client)
+        _check_dask_connection(client)
         again = []
         for point, result in _one_round(rounds.pop(0), streams, stop, client):
             if isinstance(result, PointResult):
@@ -248,7 +248,7 @@ def on_dask(
         if again:
             rounds.insert(0, again)
     with suppress(Exception):  # the cluster may end meanwhile
-        client.run(_forget, points[0].source.key.partition("/")[0] + "/", on_error="ignore")
+        client.run(_forget_on_dask_worker, points[0].source.key.partition("/")[0] + "/", on_error="ignore")
 
 
 def _one_round(
@@ -257,7 +257,7 @@ def _one_round(
     """Submit all points; each with its result as it arrives, or what was lost."""
     from distributed import as_completed  # noqa: PLC0415  an extra
 
-    sent = _scattered({point.source.key for point in points} & streams.keys(), streams, client)
+    sent = _scattered_to_dask({point.source.key for point in points} & streams.keys(), streams, client)
     name = f"sweep-{token_hex(8)}"
     submitted = {
         client.submit(
@@ -270,11 +270,11 @@ def _one_round(
         while not arriving.is_empty() and not stop.is_set():
             batch = arriving.next_batch(block=False)
             if not batch:
-                _check(client)
+                _check_dask_connection(client)
                 stop.wait(_LOOK_S)
             for future in batch:
                 point = submitted.pop(future)
-                result = _result(future, point)
+                result = _dask_point_result(future, point)
                 future.release()  # the cluster need not keep the result, nor compute it again
                 yield point, result
     finally:
@@ -282,7 +282,7 @@ def _one_round(
             client.cancel(list(submitted), force=True)
 
 
-def _scattered(
+def _scattered_to_dask(
     keys: Iterable[str], streams: Mapping[str, SentStream], client: "Client"
 ) -> dict[str, "DaskFuture[SentStream]"]:
     """Send requests to all workers."""
@@ -292,13 +292,13 @@ def _scattered(
         raise ConnectionError(f"the cluster does not take the requests of the traces: {error}") from error
 
 
-def _check(client: "Client") -> None:
+def _check_dask_connection(client: "Client") -> None:
     """Raise ConnectionError, if the scheduler is lost."""
     if client.status != "running":
         raise ConnectionError(f"the connection to the cluster is lost: the client is {client.status}")
 
 
-def _result(future: "DaskFuture[PointResult]", point: SweepPoint) -> "PointResult | _Loss":
+def _dask_point_result(future: "DaskFuture[PointResult]", point: SweepPoint) -> "PointResult | _Loss":
     """The result of a future that is done, or what was lost."""
     from distributed import CancelledError, KilledWorker  # noqa: PLC0415  an extra
 
@@ -312,6 +312,6 @@ def _result(future: "DaskFuture[PointResult]", point: SweepPoint) -> "PointResul
         return point.failed(f"{type(error).__name__}: {error}")
 
 
-def _forget(prefix: str) -> None:
+def _forget_on_dask_worker(prefix: str) -> None:
     """Run in each worker: drop the requests that it has read for this sweep."""
     STREAMS.forget(prefix)

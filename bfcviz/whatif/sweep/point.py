@@ -324,7 +324,7 @@ def serve_point(point: SweepPoint, sent: SentStream | None = None) -> PointResul
         sent: the requests, if its source has no path.
     """
     try:
-        return _served(point, sent)
+        return _served_sweep_point(point, sent)
     except BfcvizError as error:
         return point.failed(str(error))
     except MemoryError:
@@ -333,7 +333,7 @@ def serve_point(point: SweepPoint, sent: SentStream | None = None) -> PointResul
         return point.failed(f"{type(error).__name__}: {error}")
 
 
-def _served(point: SweepPoint, sent: SentStream | None) -> PointResult:
+def _served_sweep_point(point: SweepPoint, sent: SentStream | None) -> PointResult:
     def read() -> RequestStream:
         return sent.stream() if sent is not None else stream_of(point.source.path, point.source.pool)
 
@@ -350,7 +350,7 @@ def _served(point: SweepPoint, sent: SentStream | None) -> PointResult:
         limit_bytes=limit,
         requests=len(stream),
         served=outcome.served,
-        **_first_failure(outcome),
+        **_first_failure_of_point(outcome),
         peak_requested=peak_requested,
         peak_in_use=outcome.peak_in_use,
         peak_reserved=outcome.peak_reserved,
@@ -363,7 +363,7 @@ def _served(point: SweepPoint, sent: SentStream | None) -> PointResult:
     )
 
 
-def _first_failure(outcome: Outcome) -> dict[str, Any]:
+def _first_failure_of_point(outcome: Outcome) -> dict[str, Any]:
     failures = outcome.failures
     if not len(failures):
         return {"failures": 0}

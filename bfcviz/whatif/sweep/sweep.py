@@ -131,7 +131,9 @@ class SweepResults:
 
     def to_arrow(self) -> pa.Table:
         """One row a point; the columns are the fields of `PointResult`."""
-        rows = [{name: _saved(value) for name, value in vars(point).items()} for point in self.points]
+        rows = [
+            {name: _saved_sweep_value(value) for name, value in vars(point).items()} for point in self.points
+        ]
         return pa.Table.from_pylist(rows, schema=_SCHEMA)
 
     def to_pandas(self) -> "pd.DataFrame":
@@ -192,12 +194,12 @@ class SweepResults:
         names = _short_names(trace for trace, _ in pairs)
         lines: list[tuple[str, ...]] = [titles]
         for (trace, policy), points in list(pairs.items())[:_MOST_ROWS]:
-            cells = (names[trace], policy, *_row(points, smallest))
+            cells = (names[trace], policy, *_sweep_row(points, smallest))
             lines.append(tuple(printable(cell) for cell in cells))
         left_out = len(pairs) - _MOST_ROWS
         end = [f"... and {left_out:,} more: see to_pandas()"] if left_out > 0 else []
         end += uncompared(policy for _, policy in pairs)
-        return "\n".join([self._summary(), "", *_aligned(lines), *end])
+        return "\n".join([self._summary(), "", *_aligned_sweep_lines(lines), *end])
 
     def _summary(self) -> str:
         outcomes = [point.outcome for point in self.points]
@@ -214,12 +216,14 @@ class SweepResults:
         return ", ".join(parts) + (f"; not complete: {printable(self.reason)}" if not self.complete else "")
 
 
-def _saved(value: Any) -> Any:
+def _saved_sweep_value(value: Any) -> Any:
     """A value as files accept it: parts of a path may not be Unicode."""
     return without_surrogates(value) if isinstance(value, str) else value
 
 
-def _row(points: Sequence[PointResult], smallest: Mapping[tuple[str, str], int | None]) -> tuple[str, ...]:
+def _sweep_row(
+    points: Sequence[PointResult], smallest: Mapping[tuple[str, str], int | None]
+) -> tuple[str, ...]:
     served = [point for point in points if not point.error]
     fitting = [point for point in served if point.fits]
     pair = (points[0].trace, points[0].policy)
@@ -251,7 +255,7 @@ def _short_names(paths: Iterable[str]) -> dict[str, str]:
     return {path: end if end and count[end] == 1 else path for path, end in ends.items()}
 
 
-def _aligned(lines: Iterable[tuple[str, ...]]) -> list[str]:
+def _aligned_sweep_lines(lines: Iterable[tuple[str, ...]]) -> list[str]:
     lines = list(lines)
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]) - 1)]
     return [
@@ -411,21 +415,21 @@ def sweep(  # noqa: PLR0913  what, where, and how to run
     if processes is not None and (client is not None or processes < 1):
         raise InvalidRequest(f"processes={processes}; give at least 1, or None, and not a client with it")
     prefix, sources, streams = sources_of(traces, pool)
-    points = _points(sources, policies, limits, stop_at_failure=stop_at_failure)
+    points = _sweep_points(sources, policies, limits, stop_at_failure=stop_at_failure)
     collected = _Collected(points, results, progress, resume=resume)
     missing = [point for point in points if point.index not in collected.found]
     if processes is not None and not _pays_off(missing, streams, processes):
         collected.note = "in this process: other processes would start later than it is done"
         processes = None
     try:
-        collected.collect(_serve(missing, streams, stop or Event(), client, processes))
+        collected.collect(_serve_sweep_points(missing, streams, stop or Event(), client, processes))
     finally:
         STREAMS.forget(prefix)
         collected.save()
     return collected.results()
 
 
-def _serve(
+def _serve_sweep_points(
     points: Sequence[SweepPoint],
     streams: Mapping[str, SentStream],
     stop: Event,
@@ -477,7 +481,7 @@ def _pays_off(points: Sequence[SweepPoint], streams: Mapping[str, SentStream], p
     return needed * (1 - 1 / processes) > START_S
 
 
-def _points(
+def _sweep_points(
     sources: Sequence[TraceSource],
     policies: str | Policy | Iterable[str | Policy],
     limits: LimitLike | Iterable[LimitLike],

@@ -301,7 +301,7 @@ def test_a_loop_of_flax_trains(data, tmp_path):
 
 def test_a_library_that_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "keras", None)
-    monkeypatch.setattr(hooks, "_is_installed", lambda module: False)
+    monkeypatch.setattr(hooks, "_is_trainer_installed", lambda module: False)
     monkeypatch.delitem(sys.modules, "keras")
     with pytest.raises(LiveError, match="pip install keras"):
         hooks.keras()

@@ -74,8 +74,10 @@ def test_a_summary_reads_the_index_and_not_all_events(name, tmp_path, monkeypatc
     trace = bfcviz.open(bfcviz.sample(name))
     path = trace.save(tmp_path / "rank0.bfc", describe=BlockDescriber(len(trace.origin.pools)))
     place, decoded = RankPlace(path, "rank 0"), []
-    read = blocks._read
-    monkeypatch.setattr(blocks, "_read", lambda *words: decoded.append(words[-1].first) or read(*words))
+    read = blocks._read_block_events
+    monkeypatch.setattr(
+        blocks, "_read_block_events", lambda *words: decoded.append(words[-1].first) or read(*words)
+    )
     assert rank_of(Trace.open(path), place) == rank_of(trace, place)
     if name == "conv":  # the other is one state, which all its events build
         assert 1 <= len({*decoded}) <= 3

@@ -167,7 +167,7 @@ def test_the_list_has_every_policy_with_its_options_and_defaults(capsys):
 
 
 def test_ctrl_c_says_what_is_done(file, capsys, monkeypatch):
-    serve, done = comparison._result, []
+    serve, done = comparison._compared_policy_result, []
 
     def stopped_at_the_second(asked, stream):
         if done:
@@ -175,7 +175,7 @@ def test_ctrl_c_says_what_is_done(file, capsys, monkeypatch):
         done.append(asked.name)
         return serve(asked, stream)
 
-    monkeypatch.setattr(comparison, "_result", stopped_at_the_second)
+    monkeypatch.setattr(comparison, "_compared_policy_result", stopped_at_the_second)
     assert main(["whatif", file, "--policy", "first_fit", "--policy", "torch", "--json"]) == 130
     rows = json.loads(capsys.readouterr().out)["policies"]
     assert [bool(row["message"]) for row in rows if row["kind"] == "allocator"] == [False, True]

@@ -189,7 +189,7 @@ def test_forged_headers_and_entries_are_one_error_or_none(folder):
             data[random.randrange(hit.index_at, hit.end)] = random.randrange(256)
         name = random.choice(blocks.Section._fields[2:])
         value = random.choice([getattr(hit, name), 0, 1, 300, 1 << 18, 1 << 31, (1 << 32) - 1])
-        data[hit.start : hit.index_at] = blocks._header(hit._replace(**{name: value}))
+        data[hit.start : hit.index_at] = blocks._section_header(hit._replace(**{name: value}))
         path.write_bytes(data)
         try:
             trace = Trace.open(path)

@@ -128,9 +128,9 @@ def test_counts_that_need_too_much_memory_are_refused(keyframe):
 def test_a_regular_heap_is_packed_less_tightly(monkeypatch):
     monkeypatch.setattr(keyframe_bytes, "LEAST_UNPACKED", 1 << 10)
     for columns in (bytes(1 << 20), bytes(range(256)) * 4096, b"short"):
-        packed = keyframe_bytes._deflated(columns)
+        packed = keyframe_bytes._deflated_keyframe(columns)
         assert zlib.decompress(packed) == columns
-        assert len(columns) <= keyframe_bytes._most_bytes(len(packed))
+        assert len(columns) <= keyframe_bytes._most_keyframe_bytes(len(packed))
 
 
 def test_sizes_that_wrap_around_memory(keyframe):

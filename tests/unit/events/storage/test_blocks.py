@@ -198,7 +198,7 @@ def test_a_header_that_claims_impossible_sizes_is_damaged(tmp_path, monkeypatch,
     """The file has holes, so that what the header claims is there."""
     monkeypatch.setattr(blocks, "_MOST_KEYFRAME", 1 << 10)
     for expected, found in ((1, EVENT_SECTION), (0, EVENT_SECTION._replace(**claimed))):
-        file = written(tmp_path, [blocks._header(found)])
+        file = written(tmp_path, [blocks._section_header(found)])
         os.truncate(tmp_path / "events", found.end)
         assert len(list(blocks.sections_of(file))) == expected
 
