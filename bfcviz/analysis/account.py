@@ -147,7 +147,7 @@ def figures_of_facts(
         if re.fullmatch(r"process_\d{1,10}", name)
     }
     used = _NAMES & sizes.keys()
-    off = {name: _printed(sizes[name]) if slack is None else slack.get(name, 0) for name in used}
+    off = {name: _printed_size_slack(sizes[name]) if slack is None else slack.get(name, 0) for name in used}
     found = DeviceFigures(
         total=sizes.get("device_total"),
         free=sizes.get("device_free"),
@@ -179,7 +179,7 @@ def _pools_of(sizes: Mapping[str, int], name: str) -> tuple[PoolFigures, ...]:
     return (PoolFigures(name, used, cached),)
 
 
-def _printed(value: int) -> int:
+def _printed_size_slack(value: int) -> int:
     """Half of the last digit of a size that is printed as `4.22 GiB`."""
     unit = next((unit for unit in (GiB, MiB, KiB) if abs(value) >= unit), 0)
     return unit // 200 + 1 if unit else 0
@@ -307,7 +307,7 @@ class DeviceAccount:
         wide = max([len(name) for name, _, _ in rows] + [len("total")])
         head = f"{self.device}: {self.short}"
         body = [
-            f"  {name:<{wide}}  {format_bytes(size):>10}  {_percent(size, self.total):>5}  {note}".rstrip()
+            f"  {name:<{wide}}  {format_bytes(size):>10}  {_percent_of_device(size, self.total):>5}  {note}".rstrip()
             for name, size, note in rows
         ]
         total = [] if self.total is None else [f"  {'total':<{wide}}  {format_bytes(self.total):>10}"]
@@ -347,7 +347,7 @@ class DeviceAccount:
         return Account((self,))._repr_html_()
 
 
-def _percent(size: int, total: int | None) -> str:
+def _percent_of_device(size: int, total: int | None) -> str:
     return f"{size / total:.0%}" if total else ""
 
 
@@ -377,10 +377,10 @@ class Account:
             return None  # the notebook then shows the text
 
         tables = "".join(
-            f"<div><b>{_safe(each.device)}</b>: {each.short}</div>{account_bar(each)}{account_table(each)}"
+            f"<div><b>{_account_html_text(each.device)}</b>: {each.short}</div>{account_bar(each)}{account_table(each)}"
             for each in self.devices
         )
-        notes = "".join(f"<p>{_safe(note)}</p>" for note in self.notes)
+        notes = "".join(f"<p>{_account_html_text(note)}</p>" for note in self.notes)
         style = f"<style>{following('.bfcviz-account')}{ACCOUNT_STYLE}{_NOTEBOOK_STYLE}</style>"
         return f'{style}<div class="bfcviz-account">{tables}{notes}</div>'
 
@@ -396,12 +396,12 @@ def account_of(figures: DeviceFigures) -> DeviceAccount:
     takes off no more than `slack`. So the parts add up to the total.
     """
     wrong: list[str] = []
-    known = _possible(figures, wrong)
-    known = _without_free(_without_limit(_with_own_process(known), wrong), wrong)
-    spilled = _spilled(known, wrong)
-    known = _consistent(known, wrong)
+    known = _possible_figures(figures, wrong)
+    known = _without_impossible_free(_without_limit(_with_own_process(known), wrong), wrong)
+    spilled = _spilled_pool_bytes(known, wrong)
+    known = _consistent_figures(known, wrong)
     pools = () if spilled is not None else known.pools
-    parts = _parts(known, pools)
+    parts = _account_parts(known, pools)
     left = [part.size for part in parts if part.kind is PartKind.FREE]
     return DeviceAccount(
         device=figures.device,
@@ -410,8 +410,8 @@ def account_of(figures: DeviceFigures) -> DeviceAccount:
         total=known.total,
         free=known.free if known.whole == "device" else next(iter(left), None),
         process=known.process,
-        others=_others(known),
-        outside=_outside(known, pools),
+        others=_other_processes_bytes(known),
+        outside=_outside_pools_bytes(known, pools),
         pools=known.pools,
         parts=tuple(parts),
         spilled=spilled,
@@ -420,7 +420,7 @@ def account_of(figures: DeviceFigures) -> DeviceAccount:
     )
 
 
-def _possible(figures: DeviceFigures, wrong: list[str]) -> DeviceFigures:
+def _possible_figures(figures: DeviceFigures, wrong: list[str]) -> DeviceFigures:
     """Without numbers that no memory has: negative ones, and those that a driver prints for `unknown`."""
 
     def checked(value: int | None, name: str) -> int | None:
@@ -486,7 +486,7 @@ def own_pid(known: DeviceFigures) -> int | None:
 
 def _large_enough(known: DeviceFigures) -> list[int]:
     """The processes that are as large as this process's pools."""
-    return [pid for pid, size in known.processes.items() if size >= _held(known) - known.slack]
+    return [pid for pid, size in known.processes.items() if size >= _bytes_in_pools(known) - known.slack]
 
 
 def _lists_all(known: DeviceFigures) -> bool:
@@ -501,7 +501,7 @@ def _without_limit(known: DeviceFigures, wrong: list[str]) -> DeviceFigures:
     """Without a limit that the pools exceed. Below a limit, free is what is left."""
     if known.whole == "device":
         return known
-    held = _held(known) + (known.outside or 0)
+    held = _bytes_in_pools(known) + (known.outside or 0)
     if known.total is None or held <= known.total + known.slack:
         return replace(known, free=None)
     wrong.append(
@@ -511,7 +511,7 @@ def _without_limit(known: DeviceFigures, wrong: list[str]) -> DeviceFigures:
     return replace(known, free=None, total=None)
 
 
-def _without_free(known: DeviceFigures, wrong: list[str]) -> DeviceFigures:
+def _without_impossible_free(known: DeviceFigures, wrong: list[str]) -> DeviceFigures:
     if known.total is None or known.free is None or known.free <= known.total + known.slack:
         return known
     wrong.append(
@@ -521,13 +521,13 @@ def _without_free(known: DeviceFigures, wrong: list[str]) -> DeviceFigures:
     return replace(known, free=None)
 
 
-def _held(known: DeviceFigures) -> int:
+def _bytes_in_pools(known: DeviceFigures) -> int:
     return sum(pool.least for pool in known.pools)
 
 
-def _spilled(known: DeviceFigures, wrong: list[str]) -> int | None:
+def _spilled_pool_bytes(known: DeviceFigures, wrong: list[str]) -> int | None:
     """Bytes that the pools have beyond the device, at least; None where they fit."""
-    held = _held(known)
+    held = _bytes_in_pools(known)
     if known.total is None or held <= known.total + known.slack:
         return None
     used = sum(pool.in_use or 0 for pool in known.pools)
@@ -539,9 +539,9 @@ def _spilled(known: DeviceFigures, wrong: list[str]) -> int | None:
     return beyond
 
 
-def _consistent(known: DeviceFigures, wrong: list[str]) -> DeviceFigures:
+def _consistent_figures(known: DeviceFigures, wrong: list[str]) -> DeviceFigures:
     """Without the figures that contradict the pools, the total, or what is free."""
-    held, slack, total = _held(known), known.slack, known.total
+    held, slack, total = _bytes_in_pools(known), known.slack, known.total
     fits = total is None or held <= total + slack
     if total is not None and known.free is not None and fits and held > total - known.free + slack:
         wrong.append(
@@ -570,16 +570,16 @@ def _consistent(known: DeviceFigures, wrong: list[str]) -> DeviceFigures:
                 f"The figure for {words} cannot be: {format_bytes(value)}, and at most "
                 f"{format_bytes(max(most - own, 0))} are left for it."
             )
-            known = _without(known, name)
+            known = _without_figure(known, name)
     return known
 
 
-def _without(known: DeviceFigures, name: str) -> DeviceFigures:
+def _without_figure(known: DeviceFigures, name: str) -> DeviceFigures:
     unknown: dict[str, Any] = {name: None}
     return replace(known, **unknown)
 
 
-def _outside(known: DeviceFigures, pools: Sequence[PoolFigures]) -> int | None:
+def _outside_pools_bytes(known: DeviceFigures, pools: Sequence[PoolFigures]) -> int | None:
     """What this process has outside its pools; None where its pools are not all known."""
     if known.outside is not None:
         return known.outside
@@ -589,19 +589,19 @@ def _outside(known: DeviceFigures, pools: Sequence[PoolFigures]) -> int | None:
     return max(known.process - sum(pool.least for pool in pools), 0)
 
 
-def _others(known: DeviceFigures) -> int | None:
+def _other_processes_bytes(known: DeviceFigures) -> int | None:
     """What other processes have; where they are not counted by themselves, all that is not this process."""
     if known.others is not None or known.process is None or known.total is None or known.free is None:
         return known.others
     return max(known.total - known.free - known.process - (known.reserved or 0), 0)
 
 
-def _parts(known: DeviceFigures, pools: Sequence[PoolFigures]) -> list[Part]:
+def _account_parts(known: DeviceFigures, pools: Sequence[PoolFigures]) -> list[Part]:
     """The parts, in the order of a bar: others first, free memory last."""
     left = _Left(known.total)
     free = left.take(PartKind.FREE, "free", known.free)
-    own = [part for pool in pools for part in _pool_parts(left, pool)]
-    outside = _outside(known, pools)
+    own = [part for pool in pools for part in _pool_account_parts(left, pool)]
+    outside = _outside_pools_bytes(known, pools)
     if outside is not None:
         note = _OUTSIDE_NOTE if known.outside is None else ""
         own = [*left.take(PartKind.OUTSIDE, _OUTSIDE, outside, note), *own]
@@ -611,7 +611,7 @@ def _parts(known: DeviceFigures, pools: Sequence[PoolFigures]) -> list[Part]:
         own = [*left.take(PartKind.PROCESS, name, more), *own]
     listed = known.others is not None
     name = "other processes" if listed or known.reserved is not None else "other processes and the driver"
-    others = left.take(PartKind.OTHERS, name, _others(known))
+    others = left.take(PartKind.OTHERS, name, _other_processes_bytes(known))
     driver = left.take(PartKind.DRIVER, "reserved by the driver", known.reserved)
     rest: list[Part] = []
     if known.total is not None and left.size:
@@ -638,7 +638,7 @@ class _Left:
         return [Part(kind, name, size, note)]
 
 
-def _pool_parts(left: _Left, pool: PoolFigures) -> list[Part]:
+def _pool_account_parts(left: _Left, pool: PoolFigures) -> list[Part]:
     if pool.size is not None:
         return left.take(PartKind.POOL, f"{pool.name}, in use or cached", pool.size)
     if pool.cached is None:
@@ -656,7 +656,7 @@ def _rest_note(known: DeviceFigures, pools: Sequence[PoolFigures]) -> str:
         may_be.append("free memory")
     if known.process is None:
         may_be.append("this process outside its pools" if pools else "this process")
-    if _others(known) is None:
+    if _other_processes_bytes(known) is None:
         may_be.append("other processes")
     if known.reserved is None:
         may_be.append("the driver")
@@ -687,7 +687,7 @@ def account_at(
     Raises:
         TraceError: the trace has no such step.
     """
-    failed = _recorded(trace, step, pool)
+    failed = _recorded_device_failure(trace, step, pool)
     if failed is not None:
         return account_of_failure(trace, failed, pool, {} if model is None else {pool: model})
     heap = trace.origin.pools[pool]
@@ -707,7 +707,7 @@ def account_of_failure(
         models: models of this trace by the index of their heap, to use and to add to.
     """
     device = device_number(trace, pool)
-    same = {pool} if device is None else set(_heaps_of(trace, device))
+    same = {pool} if device is None else set(_heaps_on_device(trace, device))
     pools = sorted(same) if failed.has_heap else []
     models |= {each: Model(trace, each) for each in pools if each not in models}
     return account_of(
@@ -723,7 +723,7 @@ def account_of_failure(
     )
 
 
-def _recorded(trace: Trace, step: int | None, pool: int) -> RecordedFailure | None:
+def _recorded_device_failure(trace: Trace, step: int | None, pool: int) -> RecordedFailure | None:
     """The failure at a step, or the last one, if the file says something of the device."""
     for each in reversed(recorded_failures(trace.origin.details)):
         is_there = step in {None, each.event, each.event + 1} and trace.first <= each.event < len(trace)
@@ -742,7 +742,7 @@ def device_number(trace: Trace, pool: int) -> int | None:
     return None if found is None else int(found[1])
 
 
-def _heaps_of(trace: Trace, device: int) -> list[int]:
+def _heaps_on_device(trace: Trace, device: int) -> list[int]:
     return [pool for pool in range(len(trace.origin.pools)) if device_number(trace, pool) == device]
 
 
@@ -796,7 +796,7 @@ _NOTEBOOK_STYLE: Final = """
 _LONGEST: Final = 300  # characters of a text: names of allocators come from files
 
 
-def _safe(text: str) -> str:
+def _account_html_text(text: str) -> str:
     return escape(printable(text[:_LONGEST]))
 
 
@@ -804,24 +804,25 @@ def account_bar(account: DeviceAccount) -> str:
     """The parts side by side, to scale."""
     parts = "".join(
         f'<span class="p-{part.kind}" style="flex-grow:{part.size}" '
-        f'title="{_safe(part.name)}: {format_bytes(part.size)}"></span>'
+        f'title="{_account_html_text(part.name)}: {format_bytes(part.size)}"></span>'
         for part in account.parts
         if part.size
     )
-    return f'<div class="bfcviz-account-bar" role="img" aria-label="{_safe(account.line)}">{parts}</div>'
+    return f'<div class="bfcviz-account-bar" role="img" aria-label="{_account_html_text(account.line)}">{parts}</div>'
 
 
 def account_table(account: DeviceAccount) -> str:
     """A row for each part, and the figures that cannot be."""
     rows = "".join(
-        f'<tr><td><span class="swatch p-{part.kind}"></span>{_safe(part.name)}</td>'
-        f'<td class="size">{format_bytes(part.size)}</td><td class="size">{_percent(part.size, account.total)}</td>'
-        f'<td class="note">{_safe(part.note)}</td></tr>'
+        f'<tr><td><span class="swatch p-{part.kind}"></span>{_account_html_text(part.name)}</td>'
+        f'<td class="size">{format_bytes(part.size)}</td>'
+        f'<td class="size">{_percent_of_device(part.size, account.total)}</td>'
+        f'<td class="note">{_account_html_text(part.note)}</td></tr>'
         for part in account.parts
         if part.size
     )
     total = "unknown" if account.total is None else format_bytes(account.total)
-    wrong = "".join(f"<p>{_safe(text)}</p>" for text in account.contradictions)
+    wrong = "".join(f"<p>{_account_html_text(text)}</p>" for text in account.contradictions)
     return (
         f'<table class="bfcviz-account-table"><tbody>{rows}<tr class="total"><td>total</td>'
         f'<td class="size">{total}</td><td></td><td></td></tr></tbody></table>{wrong}'

@@ -74,19 +74,19 @@ def missing_information(found: Diagnosis) -> Iterator[Advice]:
     """One advice for each gap that matters to this diagnosis."""
     words = words_of(found.settings)
     if not found.recorded.has_heap:
-        yield _rerun(
+        yield _rerun_advice(
             f"The chunks of that moment are not in the file. Run again with {words.heap} to record them.",
             heap=0,
         )
         return
     if found.verdict is Verdict.UNKNOWN and not found.knows("largest_free_chunk"):
-        yield _rerun(
+        yield _rerun_advice(
             f"The file does not say what was free. Run again with {words.heap} to record the chunks of a "
             "failure.",
             heap=0,
         )
     elif found.verdict is Verdict.UNKNOWN:
-        yield _rerun(
+        yield _rerun_advice(
             "The file does not show why a free chunk that is large enough was not taken. Run again with "
             f"{words.history} to record every event before the failure.",
             largest_free_chunk=found.largest_free_chunk,
@@ -98,7 +98,7 @@ def missing_information(found: Diagnosis) -> Iterator[Advice]:
         *(["who holds it" if is_one else f"who holds {unnamed:,} of them"] if unnamed else []),
     ]
     if lacking:
-        yield _rerun(
+        yield _rerun_advice(
             f"The file does not say of the {counted(len(pins), 'chunk')} in the way {' and '.join(lacking)}. Run "
             f"again with {words.history}.",
             chunks=len(pins),
@@ -109,16 +109,16 @@ def missing_information(found: Diagnosis) -> Iterator[Advice]:
         and found.verdict is not Verdict.NO_FAILURE
         and found.recorded.device_free is None
     ):
-        yield _rerun(
+        yield _rerun_advice(
             "The file states neither a limit nor the free memory of the device, so it is not known whether the "
             "pool "
             "could grow. Record with bfcviz, or print the device's free memory beside the failure "
-            f"({_tool(found)}).",
+            f"({_process_list_tool(found)}).",
             pool_bytes=found.pool_bytes,
         )
 
 
-def _rerun(text: str, **numbers: float) -> Advice:
+def _rerun_advice(text: str, **numbers: float) -> Advice:
     return Advice(AdviceKind.RERUN, text, numbers)
 
 
@@ -150,7 +150,7 @@ def batch_advice(found: Diagnosis) -> Advice | None:
     op = found.recorded.op or found.label
     if found.gaps or requested(op, shape_of(found)) is not Requested.BATCH:
         return None
-    total, capacity = found.bytes_in_use + found.rounded, _capacity(found)
+    total, capacity = found.bytes_in_use + found.rounded, _capacity_for_batch(found)
     fits = max(found.largest_free_chunk, found.room or 0)
     if capacity <= 0 or fits <= 0:
         return None
@@ -158,31 +158,33 @@ def batch_advice(found: Diagnosis) -> Advice | None:
     is_scattered = found.verdict is Verdict.FRAGMENTATION or capacity >= total
     high = low if is_scattered else max(low, capacity / total)
     return Advice(
-        AdviceKind.BATCH_SIZE, _text(found, low, high, fits), {"least": low, "most": high, "fits": fits}
+        AdviceKind.BATCH_SIZE,
+        _batch_advice_text(found, low, high, fits),
+        {"least": low, "most": high, "fits": fits},
     )
 
 
-def _capacity(found: Diagnosis) -> int:
+def _capacity_for_batch(found: Diagnosis) -> int:
     return found.pool_bytes if found.bytes_limit is None else found.bytes_limit
 
 
-def _text(found: Diagnosis, low: float, high: float, fits: int) -> str:
-    shares = _range(floor(100 * low), floor(100 * high))
+def _batch_advice_text(found: Diagnosis, low: float, high: float, fits: int) -> str:
+    shares = _batch_bounds_text(floor(100 * low), floor(100 * high))
     first = shape_of(found)[0]
     batches = ""
     if floor(first * high) > 0:
-        numbers = _range(floor(first * low), floor(first * high))
+        numbers = _batch_bounds_text(floor(first * low), floor(first * high))
         batches = f" If the first dimension of the tensor, {first:,}, is the batch: {numbers}."
     how = f"a request of at most {format_bytes(fits)} fits, {format_bytes(found.rounded)} were needed"
     if high > low:
         how += (
             f"; if all {format_bytes(found.bytes_in_use)} in use shrink with the batch, "
-            f"{format_bytes(_capacity(found))} are enough for the upper share"
+            f"{format_bytes(_capacity_for_batch(found))} are enough for the upper share"
         )
     return f"Reduce the batch size to {shares} %, an estimate: {how}.{batches}"
 
 
-def _range(low: int, high: int) -> str:
+def _batch_bounds_text(low: int, high: int) -> str:
     """Two bounds as words; a lower one that is far off is left out."""
     if low == high:
         return f"about {low:,}"
@@ -208,13 +210,13 @@ def advice_for(found: Diagnosis, trace: Trace) -> Iterator[Advice]:
             advice = rule(found) if found.unknown.isdisjoint(needed) else None
             if advice is not None:
                 given.append(advice)
-        yield from _tried(given, trace, found)
+        yield from _tried_advice(given, trace, found)
     yield from missing_information(found)
 
 
-def _tried(given: list[Advice], trace: Trace, found: Diagnosis) -> Iterator[Advice]:
+def _tried_advice(given: list[Advice], trace: Trace, found: Diagnosis) -> Iterator[Advice]:
     """Without the settings under which a request still fails; those that serve all say so."""
-    changes = [_changed(each) for each in given]
+    changes = [_options_of_advice(each) for each in given]
     asked = requests_until_failure(trace, found) if any(changes) else None
     for each, changed in zip(given, changes, strict=True):
         helps = asked.succeed_with(**changed) if asked is not None and changed else None
@@ -225,7 +227,7 @@ def _tried(given: list[Advice], trace: Trace, found: Diagnosis) -> Iterator[Advi
             yield each
 
 
-def _changed(advice: Advice) -> dict[str, Any]:
+def _options_of_advice(advice: Advice) -> dict[str, Any]:
     """The options of a BFC heap that an advice changes, of those that can be tried."""
     match advice.kind:
         case AdviceKind.GROWTH_OFF:
@@ -242,7 +244,7 @@ def others_hold_it(found: Diagnosis) -> bool:
     """Whether other users of the device hold so much of it that this is worth an advice."""
     if found.verdict is Verdict.NO_FAILURE or not found.unknown.isdisjoint({"pool_bytes"}):
         return False
-    return any(rule(found) is not None for rule in (_taken_at_start, _other_users))
+    return any(rule(found) is not None for rule in (_taken_at_start_advice, _other_users_advice))
 
 
 def _is_split(found: Diagnosis) -> bool:
@@ -250,7 +252,7 @@ def _is_split(found: Diagnosis) -> bool:
     return found.verdict in _SPLIT and found.free_bytes >= found.rounded > found.largest_free_chunk
 
 
-def _free_pins(found: Diagnosis) -> Advice | None:
+def _free_pins_advice(found: Diagnosis) -> Advice | None:
     if not found.runs or not 0 < found.runs[0].bytes_in_use < found.rounded:
         return None  # to free as much as is asked is no advice
     run = found.runs[0]
@@ -273,7 +275,7 @@ def _free_pins(found: Diagnosis) -> Advice | None:
     )
 
 
-def _region_release(found: Diagnosis) -> Advice | None:
+def _region_release_advice(found: Diagnosis) -> Advice | None:
     words, free, room = words_of(found.settings), found.regions.free_bytes, found.room
     helps = found.verdict in {Verdict.REGIONS, Verdict.CAPACITY} and free > 0
     if not helps or found.settings.garbage_collection or not words.release:
@@ -291,7 +293,7 @@ def _region_release(found: Diagnosis) -> Advice | None:
     )
 
 
-def _expandable(found: Diagnosis) -> Advice | None:
+def _expandable_segments_advice(found: Diagnosis) -> Advice | None:
     settings = found.settings
     if settings.family is not Family.TORCH or settings.torch.expandable or not _is_split(found):
         return None
@@ -309,7 +311,7 @@ def _expandable(found: Diagnosis) -> Advice | None:
     )
 
 
-def _other_allocator(found: Diagnosis) -> Advice | None:
+def _other_allocator_advice(found: Diagnosis) -> Advice | None:
     settings = found.settings
     other = words_of(settings).other
     if settings.family is Family.OWN and settings.framework in GROWS_IN_PLACE and found.regions.count > 1:
@@ -324,7 +326,7 @@ def _other_allocator(found: Diagnosis) -> Advice | None:
     )
 
 
-def _growth_off(found: Diagnosis) -> Advice | None:
+def _growth_off_advice(found: Diagnosis) -> Advice | None:
     settings, limit = found.settings, found.bytes_limit
     how = words_of(settings).one_region
     grows = settings.allow_growth if settings.allow_growth is not None else found.regions.count > 1
@@ -342,7 +344,7 @@ def _growth_off(found: Diagnosis) -> Advice | None:
     )
 
 
-def _split_size(found: Diagnosis) -> Advice | None:
+def _split_size_advice(found: Diagnosis) -> Advice | None:
     """PyTorch's rule that keeps small chunks out of large segments."""
     settings = found.settings
     fits = settings.family is Family.TORCH and settings.torch.max_split is None and _is_split(found)
@@ -361,7 +363,7 @@ def _split_size(found: Diagnosis) -> Advice | None:
     )
 
 
-def _collection_threshold(found: Diagnosis) -> Advice | None:
+def _collection_threshold_advice(found: Diagnosis) -> Advice | None:
     settings, free = found.settings, found.regions.free_bytes
     if settings.family is not Family.TORCH or settings.torch.collection_threshold or not free:
         return None
@@ -380,7 +382,7 @@ def _collection_threshold(found: Diagnosis) -> Advice | None:
     )
 
 
-def _fraction(found: Diagnosis) -> Advice | None:
+def _split_fraction_advice(found: Diagnosis) -> Advice | None:
     """Split more, where the waste of one chunk would have been enough."""
     limit, wasted, largest, settings = found.bytes_limit, found.wasted, found.largest_waste, found.settings
     how = words_of(settings).fraction
@@ -400,7 +402,7 @@ def _fraction(found: Diagnosis) -> Advice | None:
     )
 
 
-def _larger_limit(found: Diagnosis) -> Advice | None:
+def _larger_limit_advice(found: Diagnosis) -> Advice | None:
     limit, words, total = found.bytes_limit, words_of(found.settings), found.recorded.device_total
     if limit is None or found.verdict in {Verdict.REFUSED, Verdict.UNKNOWN}:
         return None
@@ -419,12 +421,12 @@ def _larger_limit(found: Diagnosis) -> Advice | None:
         how = f"{words.share.format(share='...')}, {needed / limit:.2f} times as large"
     elif words.share and total:
         how = words.share.format(share=f"{min(1, ceil(100 * needed / total) / 100):.2f}")
+    elsewhere = "chunks may lie elsewhere" if is_one_region else "regions may have other sizes"
     return Advice(
         AdviceKind.LARGER_LIMIT,
         f"With a limit of {_rounded_up(needed)}, {_rounded_up(needed - limit)} more than now, "
-        f"{_gain(is_one_region=is_one_region)}{f': {how}' if how else ''}. That is what this request lacked: under "
-        f"another limit earlier {'chunks may lie elsewhere' if is_one_region else 'regions may have other sizes'}, and "
-        "a later request may need more.",
+        f"{_larger_limit_gain(is_one_region=is_one_region)}{f': {how}' if how else ''}. That is what this request "
+        f"lacked: under another limit earlier {elsewhere}, and a later request may need more.",
         {"needed": needed, "limit": limit, "more": needed - limit},
     )
 
@@ -435,7 +437,7 @@ def _is_one_region(found: Diagnosis) -> bool:
     return is_xla and found.regions.count == 1 and found.pool_bytes == found.bytes_limit
 
 
-def _gain(*, is_one_region: bool) -> str:
+def _larger_limit_gain(*, is_one_region: bool) -> str:
     if is_one_region:
         return "the region that the pool took at the start would have been large enough for this request"
     return "the pool could have grown by one region that holds this request"
@@ -460,7 +462,7 @@ _LEAST_OTHERS: Final = 0.25
 """Of the device: what others must hold at the start to be worth an advice."""
 
 
-def _taken_at_start(found: Diagnosis) -> Advice | None:
+def _taken_at_start_advice(found: Diagnosis) -> Advice | None:
     """Others held the device before the program began: the limit is only what they left."""
     total, start = found.recorded.device_total, found.recorded.device_free_at_start
     limit, is_theirs = (
@@ -477,7 +479,7 @@ def _taken_at_start(found: Diagnosis) -> Advice | None:
             AdviceKind.OTHER_USERS,
             f"The pool may have only {format_bytes(limit)}: the program found no more free when it started, "
             "unless it set "
-            f"this limit. Look with {_tool(found)} for another process on the device.",
+            f"this limit. Look with {_process_list_tool(found)} for another process on the device.",
             {"limit": limit},
         )
     if total is None or start is None or total - start < _LEAST_OTHERS * total:
@@ -486,18 +488,18 @@ def _taken_at_start(found: Diagnosis) -> Advice | None:
         AdviceKind.OTHER_USERS,
         f"Other processes held {format_bytes(total - start)} of the device when the program started, which "
         "left "
-        f"{format_bytes(start)} of {format_bytes(total)}. {_tool(found)} names them.",
+        f"{format_bytes(start)} of {format_bytes(total)}. {_process_list_tool(found)} names them.",
         {"others": total - start, "device_free_at_start": start, "device_total": total},
     )
 
 
-def _tool(found: Diagnosis) -> str:
+def _process_list_tool(found: Diagnosis) -> str:
     """The command that lists the processes on the device, as the message of the failure names its kind."""
     tools = {"HIP": "rocm-smi", "XPU": "xpu-smi"}
     return next((tool for word, tool in tools.items() if word in found.recorded.message), "nvidia-smi")
 
 
-def _other_users(found: Diagnosis) -> Advice | None:
+def _other_users_advice(found: Diagnosis) -> Advice | None:
     used, free = found.device_used, found.recorded.device_free
     if used is None or free is None or found.verdict in {Verdict.ABOVE_LIMIT, Verdict.UNKNOWN}:
         return None
@@ -508,12 +510,12 @@ def _other_users(found: Diagnosis) -> Advice | None:
         AdviceKind.OTHER_USERS,
         f"Other pools and processes, and the driver itself, hold {format_bytes(others)} of the device; "
         f"{format_bytes(free)} of it were free, {format_bytes(found.rounded - free)} less than needed. "
-        f"{_tool(found)} names the processes.",
+        f"{_process_list_tool(found)} names the processes.",
         {"others": others, "device_free": free, "missing": found.rounded - free},
     )
 
 
-def _whole_array(found: Diagnosis) -> Advice | None:
+def _whole_array_advice(found: Diagnosis) -> Advice | None:
     """A constant is a whole array that is copied to the device: no batch makes it smaller."""
     op = found.recorded.op or found.label
     if found.event is None or requested(op, shape_of(found)) is not Requested.CONSTANT:
@@ -527,7 +529,7 @@ def _whole_array(found: Diagnosis) -> Advice | None:
     )
 
 
-def _of_model(found: Diagnosis) -> Advice | None:
+def _model_variable_advice(found: Diagnosis) -> Advice | None:
     """A variable or a slot of the optimizer: its size is that of the model."""
     op = found.recorded.op or found.label
     if found.event is None or requested(op, shape_of(found)) is not Requested.VARIABLE:
@@ -542,20 +544,28 @@ def _of_model(found: Diagnosis) -> Advice | None:
 
 
 _RULES: Final[tuple[Callable[[Diagnosis], Advice | None], ...]] = (
-    _taken_at_start,
-    _region_release,
-    _expandable,
-    _other_allocator,
-    _growth_off,
-    _free_pins,
-    _split_size,
-    _collection_threshold,
-    _fraction,
-    _other_users,
-    _whole_array,
-    _of_model,
+    _taken_at_start_advice,
+    _region_release_advice,
+    _expandable_segments_advice,
+    _other_allocator_advice,
+    _growth_off_advice,
+    _free_pins_advice,
+    _split_size_advice,
+    _collection_threshold_advice,
+    _split_fraction_advice,
+    _other_users_advice,
+    _whole_array_advice,
+    _model_variable_advice,
     batch_advice,
-    _larger_limit,
+    _larger_limit_advice,
 )
-_OF_POOL: Final = frozenset({_taken_at_start, _whole_array, _of_model, _other_users, _larger_limit})
+_OF_POOL: Final = frozenset(
+    {
+        _taken_at_start_advice,
+        _whole_array_advice,
+        _model_variable_advice,
+        _other_users_advice,
+        _larger_limit_advice,
+    }
+)
 """Rules that use the bytes of the pool, and not its chunks."""

@@ -107,8 +107,8 @@ class RecordingSide:
         self.how: Grouping = grouping(trace, pool, by)
         with self.reading():
             self.model = Model(trace, pool)
-            self.held = _allocations(self.model.in_use(), "born")
-            self.kinds, self.allocations = _read(self.model)
+            self.held = _allocation_rows(self.model.in_use(), "born")
+            self.kinds, self.allocations = _kinds_and_allocations(self.model)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -119,17 +119,17 @@ class RecordingSide:
             raise TraceError(f"recording {self.facts.letter} ({self.facts.name}): {error}") from error
 
 
-def _read(model: Model) -> tuple[NDArray[np.int64], NDArray[np.void]]:
+def _kinds_and_allocations(model: Model) -> tuple[NDArray[np.int64], NDArray[np.void]]:
     kinds = np.zeros(len(Kind) + 1, np.int64)
     found = [np.zeros(0, ALLOCATION)]
     for block in model.trace.blocks():
         mine = np.where(block["pool"] == model.pool, block["kind"], 0)
         kinds += np.bincount(mine, minlength=len(kinds))
-        found.append(_allocations(block, "seq", np.flatnonzero(mine == Kind.ALLOCATE)))
+        found.append(_allocation_rows(block, "seq", np.flatnonzero(mine == Kind.ALLOCATE)))
     return kinds, joined(found)
 
 
-def _allocations(
+def _allocation_rows(
     records: NDArray[np.void], born: str, at: NDArray[np.intp] | slice = slice(None)
 ) -> NDArray[np.void]:
     # Field by field: NumPy selects whole records a hundred times slower.
@@ -149,18 +149,18 @@ def paired_heaps(a: Trace, b: Trace) -> tuple[int, int]:
     """
     failed = [first_failure(trace) for trace in (a, b)]
     if failed[1] is not None:
-        other = _of_name(a, b, failed[1][0])
+        other = _heap_of_same_name(a, b, failed[1][0])
         return failing_pool(a) if other is None else other, failed[1][0]
     if failed[0] is not None:
-        other = _of_name(b, a, failed[0][0])
+        other = _heap_of_same_name(b, a, failed[0][0])
         return failed[0][0], 0 if other is None else other
-    pairs = ((number, _of_name(b, a, number)) for number in range(len(a.origin.pools)))
+    pairs = ((number, _heap_of_same_name(b, a, number)) for number in range(len(a.origin.pools)))
     return next(((number, other) for number, other in pairs if other is not None), (0, 0))
 
 
-def _of_name(trace: Trace, other: Trace, pool: int) -> int | None:
+def _heap_of_same_name(trace: Trace, other: Trace, pool: int) -> int | None:
     """The heap of a trace with the name of a heap of another one; of several the first."""
-    for name in (_full_name, _allocator_name, _name_without_device):
+    for name in (_heap_full_name, _heap_allocator_name, _heap_name_without_device):
         wanted = name(other.origin.pools[pool])
         for number, each in enumerate(trace.origin.pools):
             if name(each) == wanted:
@@ -168,16 +168,16 @@ def _of_name(trace: Trace, other: Trace, pool: int) -> int | None:
     return None
 
 
-def _full_name(pool: Pool) -> str:
+def _heap_full_name(pool: Pool) -> str:
     return pool.name
 
 
-def _allocator_name(pool: Pool) -> str:
+def _heap_allocator_name(pool: Pool) -> str:
     return str(pool.options.get("allocator_name") or pool.name)
 
 
-def _name_without_device(pool: Pool) -> str:
-    return _DEVICE.sub("", _allocator_name(pool))
+def _heap_name_without_device(pool: Pool) -> str:
+    return _DEVICE.sub("", _heap_allocator_name(pool))
 
 
 _DEVICE: Final = re.compile(r"\d+")
@@ -214,11 +214,11 @@ class CommonHolders:
             side.how if by in {None, side.how.by} else grouping(side.trace, side.facts.pool, str(by))
             for side in (a, b)
         ]
-        codes = [_present(side, how) for side, how in zip((a, b), self._hows, strict=True)]
+        codes = [_present_holder_codes(side, how) for side, how in zip((a, b), self._hows, strict=True)]
         own = [
             [how.path(code) for code in found.tolist()] for how, found in zip(self._hows, codes, strict=True)
         ]
-        renamed = _renamed(*(dict.fromkeys(paths) for paths in own))
+        renamed = _holders_with_moved_lines(*(dict.fromkeys(paths) for paths in own))
         own[0] = [renamed.get(path, path) for path in own[0]]
         rows = {path: row for row, path in enumerate(dict.fromkeys(own[0] + own[1]))}
         self.paths: list[Path] = list(rows)
@@ -249,14 +249,14 @@ class CommonHolders:
         return self._known[name]
 
 
-def _present(side: RecordingSide, how: Grouping) -> NDArray[np.intp]:
+def _present_holder_codes(side: RecordingSide, how: Grouping) -> NDArray[np.intp]:
     """The codes of all holders of a recording, ascending."""
     codes = [how.codes(records).astype(np.intp) for records in (side.held, side.allocations)]
     counts = np.bincount(np.concatenate(codes)) if sum(map(len, codes)) else np.zeros(0, np.intp)
     return np.flatnonzero(counts)
 
 
-def _renamed(a: Collection[Path], b: Collection[Path]) -> dict[Path, Path]:
+def _holders_with_moved_lines(a: Collection[Path], b: Collection[Path]) -> dict[Path, Path]:
     """Path in A -> path in B, of the holders of only one of them that differ only in the numbers of lines."""
     without: tuple[dict[Path, list[Path]], dict[Path, list[Path]]] = (defaultdict(list), defaultdict(list))
     for paths, others, groups in ((a, b, without[0]), (b, a, without[1])):
@@ -267,11 +267,15 @@ def _renamed(a: Collection[Path], b: Collection[Path]) -> dict[Path, Path]:
     for key, mine in without[0].items():
         theirs = without[1].get(key, [])
         if len(mine) == len(theirs):
-            found |= zip(sorted(mine, key=_lines), sorted(theirs, key=_lines), strict=True)
+            found |= zip(
+                sorted(mine, key=_line_numbers_in_path),
+                sorted(theirs, key=_line_numbers_in_path),
+                strict=True,
+            )
     return found
 
 
-def _lines(path: Path) -> list[int]:
+def _line_numbers_in_path(path: Path) -> list[int]:
     return [int(number) for part in path if part for _, number in _LINE.findall(part)]
 
 
@@ -339,8 +343,8 @@ _KEPT: Final = 2000
 
 def label_pairs(a: RecordingSide, b: RecordingSide, holders: CommonHolders) -> tuple[Steps, Steps]:
     """The steps just after the n-th allocation of the same holder in both, in the order that most of them agree on."""
-    keys_a, steps_a = _occurrences(a, holders, 0)
-    keys_b, steps_b = _occurrences(b, holders, 1)
+    keys_a, steps_a = _nth_allocation_keys(a, holders, 0)
+    keys_b, steps_b = _nth_allocation_keys(b, holders, 1)
     first, second = shared(keys_a, keys_b)
     pairs = steps_a[first], steps_b[second]
     order = np.argsort(pairs[0])
@@ -350,7 +354,7 @@ def label_pairs(a: RecordingSide, b: RecordingSide, holders: CommonHolders) -> t
     return found[0][kept], found[1][kept]
 
 
-def _occurrences(
+def _nth_allocation_keys(
     side: RecordingSide, holders: CommonHolders, number: int
 ) -> tuple[NDArray[np.uint64], Steps]:
     """For each allocation with a name: its holder and how often this one allocated before, as one key; and its step."""
@@ -430,24 +434,24 @@ def mark_pairs(a: Heap, b: Heap, name: str | None = None) -> MarkPairs:
         name: of the marks; a number at its end does not matter. None: one with `step`, `iteration`, `batch` or `epoch`
             in its name that both have, else all that both have.
     """
-    found = _marks(*a), _marks(*b)
+    found = _marks_by_name(*a), _marks_by_name(*b)
     if not found[0] or not found[1]:
         without = [letter for letter, marks in zip("AB", found, strict=True) if not marks]
         return MarkPairs(reason=f"{' and '.join(without)} {'have' if len(without) > 1 else 'has'} no marks")
     common = {key: marks.seqs for key, marks in found[0].items() if key in found[1]}
     chosen = chosen_name(common, name)
     if chosen is None and name is not None:
-        return MarkPairs(reason=f"no mark {plain_name(name)!r} is in both; {_listed(common)}")
+        return MarkPairs(reason=f"no mark {plain_name(name)!r} is in both; {_common_marks_text(common)}")
     tried = MarkPairs()
     for keys in ([chosen] if chosen else [], list(common) if name is None else []):
-        tried = _paired(found, keys, a, b) if keys else tried
+        tried = _paired_marks(found, keys, a, b) if keys else tried
         if len(tried.a) >= FEWEST_MARKS:
             return tried
     reason = f"{counted(len(tried.a), 'mark')} of both in the same order, and {FEWEST_MARKS} are needed"
     return MarkPairs(reason=reason)
 
 
-def _marks(trace: Trace, pool: int) -> dict[str, _Marks]:
+def _marks_by_name(trace: Trace, pool: int) -> dict[str, _Marks]:
     """The plain marks and the ends of phases of a heap, by name without a number at its end."""
     marks = events_of(trace, [Kind.MARK], pool)
     found: dict[str, _Marks] = defaultdict(_Marks)
@@ -468,17 +472,17 @@ def _marks(trace: Trace, pool: int) -> dict[str, _Marks]:
     return dict(found)
 
 
-def _paired(
+def _paired_marks(
     found: tuple[dict[str, _Marks], dict[str, _Marks]], keys: Sequence[str], a: Heap, b: Heap
 ) -> MarkPairs:
     """The pairs of the marks of these names: by number if all of them have numbers that agree, else in order."""
     several = [(key, found[0][key], found[1][key]) for key in keys]
-    numbered = [_by_number(*marks) for marks in several]
+    numbered = [_mark_pairs_by_number(*marks) for marks in several]
     by_number = all(pairs is not None for pairs in numbered)
     pairs = {
         pair.a: pair
         for marks, own in zip(several, numbered, strict=True)
-        for pair in (own if by_number and own is not None else _in_order(*marks, a, b))
+        for pair in (own if by_number and own is not None else _mark_pairs_in_order(*marks, a, b))
     }
     steps = increasing(
         np.array([pair.a for pair in pairs.values()], np.int64),
@@ -489,7 +493,7 @@ def _paired(
     return MarkPairs(keys[0] if len(keys) == 1 else "", *steps, names, by_number, (left[0], left[1]))
 
 
-def _by_number(name: str, a: _Marks, b: _Marks) -> list[_Pair] | None:
+def _mark_pairs_by_number(name: str, a: _Marks, b: _Marks) -> list[_Pair] | None:
     """The pairs with the same number; None if the numbers of A and B do not agree."""
     mine, theirs = a.numbered(), b.numbered()
     if mine is None or theirs is None:
@@ -500,7 +504,7 @@ def _by_number(name: str, a: _Marks, b: _Marks) -> list[_Pair] | None:
     return [_Pair(mine[number], theirs[number], f"{name} {number:,}") for number in sorted(both)]
 
 
-def _in_order(name: str, mine: _Marks, theirs: _Marks, a: Heap, b: Heap) -> list[_Pair]:
+def _mark_pairs_in_order(name: str, mine: _Marks, theirs: _Marks, a: Heap, b: Heap) -> list[_Pair]:
     """The first with the first, and so on; of different numbers of marks only those after equal steps."""
     first, second = mine.seqs, theirs.seqs
     if len(first) != len(second):
@@ -515,7 +519,7 @@ def _in_order(name: str, mine: _Marks, theirs: _Marks, a: Heap, b: Heap) -> list
     return [_Pair(*pair, name if single else f"{name} {number:,}") for number, pair in pairs]
 
 
-def _listed(common: Mapping[str, list[int]]) -> str:
+def _common_marks_text(common: Mapping[str, list[int]]) -> str:
     return f"both have {', '.join(map(repr, list(common)[:5]))}" if common else "they have no mark in common"
 
 
@@ -591,10 +595,10 @@ def align(
         ValueError: `by` is none of these.
     """
     ways: dict[str, Callable[[], StepAlignment | str]] = {
-        AlignedBy.MARKS: lambda: _by_marks(a, b, mark),
-        AlignedBy.STEPS: lambda: _by_steps(a, b),
-        AlignedBy.LABELS: lambda: _by_labels(a, b, holders),
-        AlignedBy.SHARE: lambda: _by_share(a, b),
+        AlignedBy.MARKS: lambda: _align_by_marks(a, b, mark),
+        AlignedBy.STEPS: lambda: _align_by_steps(a, b),
+        AlignedBy.LABELS: lambda: _align_by_labels(a, b, holders),
+        AlignedBy.SHARE: lambda: _align_by_share(a, b),
     }
     asked = by or (AlignedBy.MARKS if mark is not None else None)
     if asked is not None and asked not in ways:
@@ -617,14 +621,14 @@ def align(
     raise TraceError(f"the recordings cannot be aligned by {asked}: {'; '.join(failed)}")
 
 
-def _by_marks(a: RecordingSide, b: RecordingSide, mark: str | None) -> StepAlignment | str:
+def _align_by_marks(a: RecordingSide, b: RecordingSide, mark: str | None) -> StepAlignment | str:
     found = mark_pairs((a.trace, a.facts.pool), (b.trace, b.facts.pool), mark)
     if found.reason:
         return found.reason
-    return _aligned(a, b, (found.a, found.b), found.names, _marks_text(found))
+    return _aligned_at_pairs(a, b, (found.a, found.b), found.names, _mark_pairs_text(found))
 
 
-def _marks_text(found: MarkPairs) -> str:
+def _mark_pairs_text(found: MarkPairs) -> str:
     what = (
         f"{len(found.a):,} marks {found.name!r}"
         if found.name
@@ -635,7 +639,7 @@ def _marks_text(found: MarkPairs) -> str:
     return f"{what}, {how}" + (f"; {' and '.join(alone)} without a partner" if alone else "")
 
 
-def _by_steps(a: RecordingSide, b: RecordingSide) -> StepAlignment | str:
+def _align_by_steps(a: RecordingSide, b: RecordingSide) -> StepAlignment | str:
     marks = [step_marks(side.trace, side.facts.pool) for side in (a, b)]
     ends = [
         equal_step_ends(side.trace, side.facts.pool, seqs)
@@ -647,12 +651,12 @@ def _by_steps(a: RecordingSide, b: RecordingSide) -> StepAlignment | str:
     count = min(map(len, ends))
     names = [f"equal step {order:,}" for order in range(1, count + 1)]
     known = " and ".join(repr(name) for name, _ in marks)
-    return _aligned(
+    return _aligned_at_pairs(
         a, b, (ends[0][:count], ends[1][:count]), names, f"{count:,} equal steps, in order (marks {known})"
     )
 
 
-def _by_labels(a: RecordingSide, b: RecordingSide, holders: CommonHolders) -> StepAlignment | str:
+def _align_by_labels(a: RecordingSide, b: RecordingSide, holders: CommonHolders) -> StepAlignment | str:
     holders = holders if a.how.by == "op" else CommonHolders(a, b, "op")
     pairs = label_pairs(a, b, holders)
     if len(pairs[0]) < FEWEST_MARKS:
@@ -664,19 +668,19 @@ def _by_labels(a: RecordingSide, b: RecordingSide, holders: CommonHolders) -> St
     for place, row in zip(chosen.tolist(), rows.tolist(), strict=True):
         names[place] = f"step {int(pairs[0][place]):,} of A: {holders.names[row]} allocates"
     reason = f"{len(pairs[0]):,} allocations of the same holders in the same order"
-    return _aligned(a, b, pairs, names, reason, _MOST_INFERRED)
+    return _aligned_at_pairs(a, b, pairs, names, reason, _MOST_INFERRED)
 
 
-def _by_share(a: RecordingSide, b: RecordingSide) -> StepAlignment:
+def _align_by_share(a: RecordingSide, b: RecordingSide) -> StepAlignment:
     parts = np.arange(1, _MOST_INFERRED)
     pairs = [
         side.facts.first + (side.facts.last - side.facts.first) * parts // _MOST_INFERRED for side in (a, b)
     ]
     names = [f"{100 * part // _MOST_INFERRED} % of the events" for part in parts.tolist()]
-    return _aligned(a, b, (pairs[0], pairs[1]), names, "the same share of all events")
+    return _aligned_at_pairs(a, b, (pairs[0], pairs[1]), names, "the same share of all events")
 
 
-def _aligned(  # noqa: PLR0913, PLR0917  the pairs and what is said of them
+def _aligned_at_pairs(  # noqa: PLR0913, PLR0917  the pairs and what is said of them
     a: RecordingSide,
     b: RecordingSide,
     pairs: tuple[Steps, Steps],

@@ -90,11 +90,11 @@ def life_of(model: Model, selected: ChunkSelection) -> Life | None:
         None where no such allocation exists, or no free chunk begins there.
     """
     if selected.born is None:
-        return _of_free_chunk(model, selected.address)
-    return _of_allocation(model, selected.address, selected.born)
+        return _life_of_free_chunk(model, selected.address)
+    return _life_of_allocation(model, selected.address, selected.born)
 
 
-def _of_allocation(model: Model, address: int, born: int) -> Life | None:
+def _life_of_allocation(model: Model, address: int, born: int) -> Life | None:
     trace, step = model.trace, model.step
     if not 0 <= born < len(trace):
         return None
@@ -105,7 +105,7 @@ def _of_allocation(model: Model, address: int, born: int) -> Life | None:
     in_use = chunk is not None and bool(chunk["in_use"]) and int(chunk["born"]) == born
     start = step if in_use else born + 1  # it ends after a step at which it is in use
     stop = min(len(trace), start + _LOOK)
-    ended = _first(trace, start, stop, model.pool, int(began["chunk"]))
+    ended = _first_event_of_chunk(trace, start, stop, model.pool, int(began["chunk"]))
     operation = operation_of(trace, born)
     splits, extends = ((), ()) if operation is None else (operation.splits, operation.extends)
     return Life(
@@ -121,19 +121,19 @@ def _of_allocation(model: Model, address: int, born: int) -> Life | None:
         looked_to=stop,
         splits=splits,
         extends=extends,
-        merges=() if ended is None else _merges(trace, ended),
+        merges=() if ended is None else _merges_after_free(trace, ended),
     )
 
 
-def _of_free_chunk(model: Model, address: int) -> Life | None:
+def _life_of_free_chunk(model: Model, address: int) -> Life | None:
     trace, step = model.trace, model.step
     chunk = _chunk_at(model, address)
     if chunk is None or chunk["in_use"]:
         return None
     handle = int(chunk["handle"])
-    began = _last(trace, max(trace.first, step - _LOOK), step, model.pool, handle)
+    began = _last_event_of_chunk(trace, max(trace.first, step - _LOOK), step, model.pool, handle)
     stop = min(len(trace), step + _LOOK)
-    ended = _first(trace, step, stop, model.pool, handle)
+    ended = _first_event_of_chunk(trace, step, stop, model.pool, handle)
     return Life(
         trace=trace,
         step=step,
@@ -158,7 +158,7 @@ def _chunk_at(model: Model, address: int) -> np.void | None:
     return found
 
 
-def _first(trace: Trace, start: int, stop: int, pool: int, handle: int) -> np.void | None:
+def _first_event_of_chunk(trace: Trace, start: int, stop: int, pool: int, handle: int) -> np.void | None:
     """The first event of [start, stop) that concerns the chunk with this handle."""
     for block in trace.blocks(start, stop):
         found = matches(block, list(Kind), pool, handle)
@@ -168,7 +168,7 @@ def _first(trace: Trace, start: int, stop: int, pool: int, handle: int) -> np.vo
     return None
 
 
-def _last(trace: Trace, start: int, stop: int, pool: int, handle: int) -> np.void | None:
+def _last_event_of_chunk(trace: Trace, start: int, stop: int, pool: int, handle: int) -> np.void | None:
     """The last such event."""
     while stop > start:
         low = max(start, (stop - 1) // BLOCK * BLOCK)
@@ -197,7 +197,7 @@ def next_user(life: Life) -> np.void | None:
     return None
 
 
-def _merges(trace: Trace, freed: np.void) -> Sequence[np.void]:
+def _merges_after_free(trace: Trace, freed: np.void) -> Sequence[np.void]:
     """The MERGEs of a FREE's operation, in order."""
     first = int(freed["seq"]) + 1
     events: Events = trace.read(first, min(len(trace), first + _MERGES))
@@ -220,29 +220,38 @@ _UNITS: Final = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns"))
 def life_words(life: Life) -> list[str]:
     """A few short sentences, one a line; the first one is the place of the chunk."""
     if holds_only_states(life.trace.origin.details):
-        return [_place(life), _held(life), "The file holds one state and no history: its age is not known."]
+        return [
+            _chunk_place_words(life),
+            _chunk_holder_words(life),
+            "The file holds one state and no history: its age is not known.",
+        ]
     if life.began is not None and life.began["kind"] == Kind.ALLOCATE:
-        return [_place(life), _allocated(life, life.began), source_words(life), *_freed(life, life.began)]
-    return [_place(life), _free(life), next_words(life)]
+        return [
+            _chunk_place_words(life),
+            _chunk_allocated_words(life, life.began),
+            source_words(life),
+            *_chunk_freed_words(life, life.began),
+        ]
+    return [_chunk_place_words(life), _free_chunk_words(life), next_words(life)]
 
 
-def _place(life: Life) -> str:
+def _chunk_place_words(life: Life) -> str:
     state = f"size of bin {bin_of(life.size)}" if life.in_use else f"bin {bin_of(life.size)}"
     return f"{life.address:#x}, {format_bytes(life.size)}, region {life.region}, {state}."
 
 
-def _held(life: Life) -> str:
+def _chunk_holder_words(life: Life) -> str:
     """Who holds a chunk of a state."""
     if not life.in_use or life.began is None:
         return "Free." if not life.in_use else "In use."
-    return f"In use by {_name(life, life.began)}."
+    return f"In use by {_life_holder_name(life, life.began)}."
 
 
-def _allocated(life: Life, event: np.void) -> str:
+def _chunk_allocated_words(life: Life, event: np.void) -> str:
     requested, size = int(event["requested"]), int(event["size"])
     waste = f", {format_bytes(size - requested)} wasted" if size > requested else ""
     stream = f", stream {event['stream']}" if event["stream"] else ""
-    name = _name(life, event) if event["label"] else "An unnamed request"
+    name = _life_holder_name(life, event) if event["label"] else "An unnamed request"
     return (
         f"{name} allocated {format_bytes(requested)} at step {int(event['seq']) + 1:,} (thread {event['thread']}"
         f"{stream}, id {event['other']}){waste}."
@@ -260,7 +269,7 @@ def source_words(life: Life) -> str:
     return f"{source}; the pool grew by {format_bytes(granted)} for it." if granted else f"{source}."
 
 
-def _freed(life: Life, began: np.void) -> list[str]:
+def _chunk_freed_words(life: Life, began: np.void) -> list[str]:
     sentences = []
     if life.step <= began["seq"]:
         sentences.append("Not allocated yet at this step.")
@@ -287,7 +296,7 @@ def merge_words(life: Life, freed: np.void) -> str:
     return f"merged with {' and '.join(sides)}, now in bin {life.merges[-1]['bin']}"
 
 
-def _free(life: Life) -> str:
+def _free_chunk_words(life: Life) -> str:
     began = life.began
     if began is None:
         return "Free; no change was found in the events before this step."
@@ -300,7 +309,7 @@ def beginning_words(life: Life, event: np.void) -> str:
     padding = bool(int(event["flags"]) & Flag.PADDING)
     reasons = {
         Kind.EXTEND: "the sub-allocator granted it",
-        Kind.FREE: f"{_name(life, event)} freed it",
+        Kind.FREE: f"{_life_holder_name(life, event)} freed it",
         Kind.MERGE: f"it merged with the free chunk after it ({format_bytes(int(event['size']))})",
         Kind.SPLIT: "split off as alignment padding" if first and padding else "left over from a split",
     }
@@ -314,10 +323,12 @@ def next_words(life: Life) -> str:
         return end_words(life, "used or changed")
     at, kind = f"at step {int(event['seq']) + 1:,}", event["kind"]
     if kind == Kind.ALLOCATE:
-        return f"Allocated whole by {_name(life, event)} {at}."
+        return f"Allocated whole by {_life_holder_name(life, event)} {at}."
     if kind == Kind.SPLIT:
         operation = operation_of(life.trace, int(event["seq"]))
-        return f"Split {at}" + ("." if operation is None else f" for {_name(life, operation.end)}.")
+        return f"Split {at}" + (
+            "." if operation is None else f" for {_life_holder_name(life, operation.end)}."
+        )
     if kind == Kind.RELEASE:
         return f"Released to the sub-allocator with its region {at}."
     if event["other"] == life.handle:
@@ -343,5 +354,5 @@ def span_words(life: Life, began: np.void, ended: np.void | None) -> str:
     return text
 
 
-def _name(life: Life, event: np.void) -> str:
+def _life_holder_name(life: Life, event: np.void) -> str:
     return short_name(life.trace, int(event["label"]))

@@ -87,9 +87,9 @@ def holder_changes(
                 side.model.seek(step)
             chunks = side.model.in_use()
             used.append(chunks)
-            places.append(_places(side.model, chunks))
+            places.append(_compared_chunk_places(side.model, chunks))
         rows = [holders.rows(side, chunks) for side, chunks in enumerate(used)]
-        found.append(_changes(number, rows, used, places, len(holders)))
+        found.append(_holder_changes_at_moment(number, rows, used, places, len(holders)))
     return joined(found)
 
 
@@ -123,7 +123,7 @@ def changes_table(
     return pa.table({**columns, "bytes_change": after - before, **sizes})
 
 
-def _changes(
+def _holder_changes_at_moment(
     moment: int,
     rows: Sequence[NDArray[np.intp]],
     chunks: Sequence[NDArray[np.void]],
@@ -150,7 +150,7 @@ def _changes(
     return found
 
 
-def _places(model: Model, chunks: NDArray[np.void]) -> NDArray[np.uint64]:
+def _compared_chunk_places(model: Model, chunks: NDArray[np.void]) -> NDArray[np.uint64]:
     """The place of each chunk: its region's slot and its offset in the region, as one number."""
     base = np.zeros(_SLOTS, np.uint64)
     regions = model.regions()
@@ -232,32 +232,32 @@ def growth_changes(
         holders: those of both.
         mark: name of the marks that separate steps; None: see `equal_steps`.
     """
-    found = [_growth_of(side, mark) for side in (a, b)]
-    rates = [_rates(each, holders) for each in found]
+    found = [_growth_of_recording(side, mark) for side in (a, b)]
+    rates = [_growth_rates_by_row(each, holders) for each in found]
     known = [not each.steps.reason for each in found]
     rows = []
     for row in sorted(rates[0].keys() | rates[1].keys()):
         before, after = (
             rate.get(row, 0.0) if there else None for rate, there in zip(rates, known, strict=True)
         )
-        rows.append(HolderGrowth(holders.names[row], _verdict(before, after), before, after))
+        rows.append(HolderGrowth(holders.names[row], _growth_rate_verdict(before, after), before, after))
     order = list(GrowthVerdict)
     rows.sort(key=lambda row: (order.index(row.verdict), -max(row.a or 0.0, row.b or 0.0)))
     reasons, ends = [each.steps.reason for each in found], [len(each.steps.ends) for each in found]
     return GrowthChanges(tuple(rows), (reasons[0], reasons[1]), (ends[0], ends[1]))
 
 
-def _growth_of(side: RecordingSide, mark: str | None) -> Growth:
+def _growth_of_recording(side: RecordingSide, mark: str | None) -> Growth:
     with side.reading():
         return growth(side.model, equal_steps(side.trace, side.facts.pool, mark), side.how)
 
 
-def _rates(found: Growth, holders: CommonHolders) -> dict[int, float]:
+def _growth_rates_by_row(found: Growth, holders: CommonHolders) -> dict[int, float]:
     """Bytes a step of each holder that grows every step, by its row."""
     return {holders.row_of(found.names[row]): found.a_step(row)[1] for row in range(found.growing)}
 
 
-def _verdict(a: float | None, b: float | None) -> GrowthVerdict:
+def _growth_rate_verdict(a: float | None, b: float | None) -> GrowthVerdict:
     if a is None or b is None:
         return GrowthVerdict.UNKNOWN
     if not a or not b:
@@ -310,7 +310,7 @@ def main_parts(paths: Sequence[Path], changes: Sequence[int], most: int = 3) -> 
         changes: bytes in B less bytes in A, of each.
         most: parts to name.
     """
-    root = _tree(paths, changes)
+    root = _holder_change_tree(paths, changes)
     parts = sorted(
         (part for name, child in root.children.items() for part in _parts_below((name,), child)),
         key=lambda part: -abs(part.bytes),
@@ -325,13 +325,15 @@ def spread_parts(paths: Sequence[Path], changes: Sequence[int], most: int) -> tu
     The part with the largest changes is replaced by the parts below it, as long as there are at most `most`; parts with
     less than a hundredth of all changes are left out. Arguments as for `main_parts`.
     """
-    root = _tree(paths, changes)
-    parts = _below((), root, root.changes)[:most]
+    root = _holder_change_tree(paths, changes)
+    parts = _parts_right_below((), root, root.changes)[:most]
     while True:
         room = most - len(parts) + 1
         parts.sort(key=lambda part: -part[1].changes)
-        below = ((part, _below(*part, root.changes)) for part in parts if part[1].children)
-        part, smaller = next((pair for pair in below if len(pair[1]) <= room and _tells(*pair)), (None, []))
+        below = ((part, _parts_right_below(*part, root.changes)) for part in parts if part[1].children)
+        part, smaller = next(
+            (pair for pair in below if len(pair[1]) <= room and _smaller_parts_tell_all(*pair)), (None, [])
+        )
         if part is None:
             break
         parts.remove(part)
@@ -340,12 +342,12 @@ def spread_parts(paths: Sequence[Path], changes: Sequence[int], most: int) -> tu
     return sorted(named, key=lambda part: -abs(part.bytes)), root.change - sum(part.bytes for part in named)
 
 
-def _tells(part: tuple[Path, _PartSum], smaller: Sequence[tuple[Path, _PartSum]]) -> bool:
+def _smaller_parts_tell_all(part: tuple[Path, _PartSum], smaller: Sequence[tuple[Path, _PartSum]]) -> bool:
     """Whether the parts below say nearly all that the part says."""
     return sum(node.changes for _, node in smaller) >= _NEARLY_ALL * part[1].changes > 0
 
 
-def _below(path: Path, node: _PartSum, whole: int) -> list[tuple[Path, _PartSum]]:
+def _parts_right_below(path: Path, node: _PartSum, whole: int) -> list[tuple[Path, _PartSum]]:
     """The parts directly below a holder, and what belongs to itself, the largest first; without the small ones."""
     own = _PartSum()
     own.add(node.change - sum(child.change for child in node.children.values()))
@@ -354,7 +356,7 @@ def _below(path: Path, node: _PartSum, whole: int) -> list[tuple[Path, _PartSum]
     return sorted(kept, key=lambda part: -part[1].changes)
 
 
-def _tree(paths: Sequence[Path], changes: Sequence[int]) -> _PartSum:
+def _holder_change_tree(paths: Sequence[Path], changes: Sequence[int]) -> _PartSum:
     root = _PartSum()
     for path, change in zip(paths, changes, strict=True):
         node = root
@@ -456,10 +458,10 @@ def recording_totals(side: RecordingSide, moments: Sequence[int]) -> RecordingTo
         if side.facts.only_state:
             peak = end_of_state(side.trace, side.facts.pool)
         else:
-            series = _series(side, moments)
-            peak = _peak(side, series)
-        values = _values(side, peak, series)
-    unknown = set(_unknown(side))
+            series = _recording_series(side, moments)
+            peak = _recording_peak_step(side, series)
+        values = _recording_measures(side, peak, series)
+    unknown = set(_unknown_measures(side))
     known = {name: None if name in unknown else values[name] for name in _MEASURES}
     return RecordingTotals(peak, series, known)
 
@@ -491,28 +493,31 @@ def highest_between(series: NDArray[np.void], steps: NDArray[np.int64]) -> NDArr
     )
 
 
-def _series(side: RecordingSide, moments: Sequence[int]) -> NDArray[np.void]:
+def _recording_series(side: RecordingSide, moments: Sequence[int]) -> NDArray[np.void]:
     first, last = side.facts.first, side.facts.last
     side.model.seek(first)
     ends = {*equal_parts(first, last, POINTS), *(step for step in moments if step > first)}
     return measured(side.model, sorted(ends))
 
 
-def _peak(side: RecordingSide, series: NDArray[np.void]) -> int:
+def _recording_peak_step(side: RecordingSide, series: NDArray[np.void]) -> int:
     highest = series["bytes_in_use_max"]
     if not highest.any():
         return side.facts.first
     return int(series["bytes_in_use_max_step"][highest.argmax()])
 
 
-def _values(side: RecordingSide, peak: int, series: NDArray[np.void]) -> dict[str, float | None]:
+def _recording_measures(side: RecordingSide, peak: int, series: NDArray[np.void]) -> dict[str, float | None]:
     model, facts = side.model, side.facts
     model.seek(facts.last)
     end = model.stats()
     model.seek(peak)
     at_peak = model.stats()
     pool = max(int(series["pool_bytes_max"].max(initial=0)), at_peak.pool_bytes)
-    times = [int(side.trace.read(step, step + 1)["time"][0]) for step in _ends(facts.first, facts.last)]
+    times = [
+        int(side.trace.read(step, step + 1)["time"][0])
+        for step in _first_and_last_event(facts.first, facts.last)
+    ]
     used = at_peak.bytes_in_use
     peak_bytes = stated_peak(side.trace.origin.details, facts.pool, used) or used
     return {
@@ -531,11 +536,11 @@ def _values(side: RecordingSide, peak: int, series: NDArray[np.void]) -> dict[st
     }
 
 
-def _ends(first: int, last: int) -> list[int]:
+def _first_and_last_event(first: int, last: int) -> list[int]:
     return [first, last - 1] if last > first else []
 
 
-def _unknown(side: RecordingSide) -> list[str]:
+def _unknown_measures(side: RecordingSide) -> list[str]:
     details, pool = side.trace.origin.details, side.facts.pool
     unknown = [] if requested_bytes_known(details, pool) else list(_NEEDS_REQUESTED)
     if not regions_known(details, pool):
@@ -558,7 +563,7 @@ def notes(a: RecordingSide, b: RecordingSide, holders: CommonHolders) -> Iterato
     if a.facts.heap != b.facts.heap:
         yield f"different heaps are compared: {a.facts.heap!r} of A with {b.facts.heap!r} of B"
     for side in (a, b):
-        yield from _of_one(side)
+        yield from _notes_of_recording(side)
     for number, side in enumerate((a, b)):
         named = set(range(len(holders))) - {holders.unnamed}
         if len(side.allocations) + len(side.held) and not any(
@@ -575,7 +580,7 @@ def notes(a: RecordingSide, b: RecordingSide, holders: CommonHolders) -> Iterato
         )
 
 
-def _of_one(side: RecordingSide) -> Iterator[str]:
+def _notes_of_recording(side: RecordingSide) -> Iterator[str]:
     facts = side.facts
     if not len(side.allocations) + len(side.held):
         what = "events" if facts.first == facts.last else "allocations of this heap"
@@ -617,10 +622,10 @@ def _changed_settings(a: RecordingSide, b: RecordingSide) -> Iterator[str]:
     for name in before:
         # Files of different formats hold different settings: what only one of them has says nothing.
         if name in after and None not in (before[name], after[name]) and before[name] != after[name]:
-            yield f"{name} {_value(name, before[name])} -> {_value(name, after[name])}"
+            yield f"{name} {_setting_value_text(name, before[name])} -> {_setting_value_text(name, after[name])}"
 
 
-def _value(name: str, value: object) -> str:
+def _setting_value_text(name: str, value: object) -> str:
     return format_bytes(value) if name == _LIMIT and isinstance(value, int) else repr(value)[:60]
 
 
@@ -698,7 +703,7 @@ class RecordingComparison(Answer):
     @property
     def tables(self) -> Sequence[AnswerTable]:
         """The totals, and the holders that changed at the peaks."""
-        totals = [(name, *values) for name, *values in _total_rows(self)]
+        totals = [(name, *values) for name, *values in _compared_total_rows(self)]
         changed = [
             (
                 row["holder"],
@@ -754,7 +759,7 @@ def compare_recordings(
         recording_totals(sides[0], [pair.a for pair in alignment.moments]),
         recording_totals(sides[1], [pair.b for pair in alignment.moments]),
     )
-    moments = _moments(sides, alignment, (totals[0].peak, totals[1].peak))
+    moments = _compared_moments(sides, alignment, (totals[0].peak, totals[1].peak))
     changes = holder_changes(*sides, holders, moments)
     return RecordingComparison(
         sides[0].facts,
@@ -762,7 +767,7 @@ def compare_recordings(
         by,
         alignment,
         totals_table(*totals),
-        _moments_table(changes, totals, moments, (sides[0].facts.first, sides[1].facts.first)),
+        _compared_moments_table(changes, totals, moments, (sides[0].facts.first, sides[1].facts.first)),
         changes_table(changes, holders, moments),
         growth_changes(*sides, holders, mark),
         *_peak_parts(changes, holders, sides[1]),
@@ -771,7 +776,7 @@ def compare_recordings(
     )
 
 
-def _moments(
+def _compared_moments(
     sides: tuple[RecordingSide, RecordingSide], alignment: StepAlignment, peaks: tuple[int, int]
 ) -> list[PairedStep]:
     """The peaks, the pairs of steps, and the ends; of states, which have no end, only the peaks."""
@@ -798,7 +803,7 @@ def _peak_parts(
     return brief, spread
 
 
-def _moments_table(
+def _compared_moments_table(
     changes: NDArray[np.void],
     totals: tuple[RecordingTotals, RecordingTotals],
     moments: Sequence[PairedStep],
@@ -834,7 +839,7 @@ _SHORT: Final = 44  # characters of a name in the headline
 
 def headline(found: RecordingComparison) -> str:
     """The answer in one line: the difference of the peaks and who makes it, then failures and new leaks."""
-    who = parts_text(found) if _explains(found) else ""
+    who = parts_text(found) if _holders_explain_peaks(found) else ""
     parts = [f"{peaks_text(found)}: {who}" if who else peaks_text(found)]
     failed = found.total("failures")
     if failed[0] != failed[1]:
@@ -861,7 +866,7 @@ def same(found: RecordingComparison) -> bool:
     )
 
 
-def _explains(found: RecordingComparison) -> bool:
+def _holders_explain_peaks(found: RecordingComparison) -> bool:
     """Whether the holders make the difference of the peaks: not where a file states a peak beside its state."""
     before, after = found.total("peak_bytes_in_use")
     made = sum(part.bytes for part in found.parts.named) + found.parts.left
@@ -889,12 +894,12 @@ def parts_text(found: RecordingComparison) -> str:
 
 def comparison_lines(found: RecordingComparison) -> list[str]:
     """The report."""
-    lines = [found.headline, "", *(_recording(each) for each in (found.a, found.b))]
+    lines = [found.headline, "", *(_compared_recording_line(each) for each in (found.a, found.b))]
     aligned = "not aligned" if found.alignment.by is AlignedBy.STATE else f"aligned by {found.alignment.by}"
-    lines += [f"{aligned}: {found.alignment.reason}", *_totals(found)]
+    lines += [f"{aligned}: {found.alignment.reason}", *_compared_total_lines(found)]
     for moment in (AT_PEAK, AT_END):
-        lines += _holders(found, moment)
-    lines += [*_moments_line(found), *_growth_lines(found)]
+        lines += _compared_holder_lines(found, moment)
+    lines += [*_compared_moment_lines(found), *_compared_growth_lines(found)]
     if found.notes:
         lines += ["", *(f"note: {note}" for note in found.notes)]
     return lines
@@ -923,7 +928,7 @@ def comparison_markdown(found: RecordingComparison) -> str:
             for row in changed[:_HOLDERS]
         ]
         lines += ["", "</details>"]
-    grown = [line for line in _growth_lines(found) if line]
+    grown = [line for line in _compared_growth_lines(found) if line]
     return "\n".join([*lines, "", *(escaped(line) for line in [*grown, *found.notes])]).rstrip() + "\n"
 
 
@@ -954,18 +959,18 @@ def value_text(value: float | None, unit: str, *, change: bool = False) -> str:
     return f"{sign}{value:,.0f}"
 
 
-def _recording(facts: ComparedRecording) -> str:
+def _compared_recording_line(facts: ComparedRecording) -> str:
     return f"{facts.letter}: {facts.name}, {facts.heap}, {facts.last - facts.first:,} events, {facts.status}"
 
 
-def _totals(found: RecordingComparison) -> Iterator[str]:
+def _compared_total_lines(found: RecordingComparison) -> Iterator[str]:
     yield ""
     yield f"{'':<30} {'A':>12} {'B':>12} {'B - A':>12}"
-    for name, a, b, change in _total_rows(found):
+    for name, a, b, change in _compared_total_rows(found):
         yield f"{name:<30} {a:>12} {b:>12} {change:>12}".rstrip()
 
 
-def _total_rows(found: RecordingComparison) -> Iterator[tuple[str, str, str, str]]:
+def _compared_total_rows(found: RecordingComparison) -> Iterator[tuple[str, str, str, str]]:
     """The name of each measure, its value in A and in B, and the change; empty where it is the same."""
     for row in found.totals.to_pylist():
         a, b, change = (
@@ -985,7 +990,7 @@ _MOST_IN_TABLE: Final = 30
 _NAMES: Final = {"failures": "failed requests", "seconds": "duration"}
 
 
-def _holders(found: RecordingComparison, moment: str) -> Iterator[str]:
+def _compared_holder_lines(found: RecordingComparison, moment: str) -> Iterator[str]:
     rows = found.holders_at(moment).to_pylist()
     at = found.moments.to_pylist()[0 if moment == AT_PEAK else -1]
     if at["moment"] != moment:
@@ -997,13 +1002,13 @@ def _holders(found: RecordingComparison, moment: str) -> Iterator[str]:
     yield ""
     yield f"{what} (step {at['a_step']:,} of A, {at['b_step']:,} of B): {', '.join(counts) or 'none'}"
     for row in changed[:_HOLDERS]:
-        yield _holder(row)
+        yield _holder_change_line(row)
     if len(changed) > _HOLDERS:
         rest = sum(row["bytes_change"] for row in changed[_HOLDERS:])
         yield f"{signed_bytes(rest):>12}  {counted(len(changed) - _HOLDERS, 'more holder')}"
 
 
-def _holder(row: dict[str, Any]) -> str:
+def _holder_change_line(row: dict[str, Any]) -> str:
     moved = row["change"] == HolderVerdict.MOVED
     size = format_bytes(row["moved_bytes"]) if moved else signed_bytes(row["bytes_change"])
     amounts = f"{format_bytes(row['a_bytes'])} -> {format_bytes(row['b_bytes'])}"
@@ -1012,7 +1017,7 @@ def _holder(row: dict[str, Any]) -> str:
     return f"{size:>12}  {row['change']:<8}  {shortened(row['holder'], _WIDTH)} ({amounts})"
 
 
-def _moments_line(found: RecordingComparison) -> Iterator[str]:
+def _compared_moment_lines(found: RecordingComparison) -> Iterator[str]:
     rows = [row for row in found.moments.to_pylist()[1:] if row["moment"] != AT_END]
     if not rows:
         return
@@ -1028,7 +1033,7 @@ def _moments_line(found: RecordingComparison) -> Iterator[str]:
         yield f"{signed_bytes(change):>12}  {shortened(row['moment'], _WIDTH)} ({most}, {there})"
 
 
-def _growth_lines(found: RecordingComparison) -> Iterator[str]:
+def _compared_growth_lines(found: RecordingComparison) -> Iterator[str]:
     growth = found.growth
     if found.alignment.by is AlignedBy.STATE:
         return
@@ -1045,12 +1050,12 @@ def _growth_lines(found: RecordingComparison) -> Iterator[str]:
     if not growth.rows:
         yield "no holder grows with every step of the program"
     for row in growth.rows[:_GROWING]:
-        yield f"{_rate(row)} every step: {shortened(row.holder, _WIDTH)}, {_VERDICTS[row.verdict]}"
+        yield f"{_growth_rate_text(row)} every step: {shortened(row.holder, _WIDTH)}, {_VERDICTS[row.verdict]}"
     if len(growth.rows) > _GROWING:
         yield f"{counted(len(growth.rows) - _GROWING, 'more holder')} that grow every step"
 
 
-def _rate(row: HolderGrowth) -> str:
+def _growth_rate_text(row: HolderGrowth) -> str:
     if row.verdict is GrowthVerdict.ONLY_A or row.b is None:
         return signed_bytes(row.a or 0.0)
     return (
@@ -1079,8 +1084,8 @@ def comparison_json(found: RecordingComparison) -> dict[str, Any]:
     parts, left = found.parts
     return {
         "headline": found.headline,
-        "a": _recording_json(found, "a"),
-        "b": _recording_json(found, "b"),
+        "a": _compared_recording_json(found, "a"),
+        "b": _compared_recording_json(found, "b"),
         "by": found.by,
         "alignment": {
             "by": str(found.alignment.by),
@@ -1101,7 +1106,7 @@ def comparison_json(found: RecordingComparison) -> dict[str, Any]:
     }
 
 
-def _recording_json(found: RecordingComparison, letter: str) -> dict[str, Any]:
+def _compared_recording_json(found: RecordingComparison, letter: str) -> dict[str, Any]:
     facts = getattr(found, letter)
     return {
         "name": facts.name,

@@ -108,17 +108,17 @@ def settings_of(origin: Origin, pool: int) -> HeapSettings:
     options = origin.pools[pool].options
     framework, version = origin.details.get("framework"), origin.details.get("framework_version")
     return HeapSettings(
-        family=_family(origin, pool),
+        family=_allocator_family(origin, pool),
         framework=framework if isinstance(framework, str) else "",
         version=version if isinstance(version, str) else "",
-        allow_growth=_truth(options.get("allow_growth")),
-        garbage_collection=_truth(options.get("garbage_collection")),
-        fragmentation_fraction=_number(options.get("fragmentation_fraction")),
+        allow_growth=_flag_setting(options.get("allow_growth")),
+        garbage_collection=_flag_setting(options.get("garbage_collection")),
+        fragmentation_fraction=_number_setting(options.get("fragmentation_fraction")),
         torch=Rules.of(options),
     )
 
 
-def _family(origin: Origin, pool: int) -> Family:
+def _allocator_family(origin: Origin, pool: int) -> Family:
     """From the way it was recorded, the framework that the file names, its format, and the heap's name."""
     if origin.details.get("way") == "serve":
         return Family.OWN
@@ -139,11 +139,11 @@ def _is_ours(options: Mapping[str, Any]) -> bool:
     return "honour_alignment" in options
 
 
-def _truth(value: object) -> bool | None:
+def _flag_setting(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _number(value: object) -> float | None:
+def _number_setting(value: object) -> float | None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return value if is_number else None  # type: ignore[return-value]
 
@@ -205,7 +205,9 @@ def best_runs(chunks: NDArray[np.void], wanted: int, most: int) -> list[Run]:
         return []
     in_use, regions = (np.ascontiguousarray(chunks[name]) for name in ("in_use", "region"))
     sizes = chunks["size"].astype(np.int64)
-    sums = _Sums(_prefix(sizes), _prefix(np.where(in_use, sizes, 0)), _prefix(in_use.astype(np.int64)))
+    sums = _Sums(
+        _prefix_sums(sizes), _prefix_sums(np.where(in_use, sizes, 0)), _prefix_sums(in_use.astype(np.int64))
+    )
     if wanted > sums.size[-1]:  # it may also be too large for the columns
         return []
     begins = _region_begins(regions)
@@ -218,7 +220,7 @@ def best_runs(chunks: NDArray[np.void], wanted: int, most: int) -> list[Run]:
         equal = np.flatnonzero(used == used.min())
         best = equal[int(np.argmin(count[equal]))]
         first, stop = _with_free_sides(in_use, begins, int(starts[best]), int(stops[best]))
-        found.append(_run(chunks, sums, first, stop))
+        found.append(_run_of_chunks(chunks, sums, first, stop))
         if len(found) == most:
             break
         left = (stops <= first) | (starts >= stop)
@@ -226,7 +228,7 @@ def best_runs(chunks: NDArray[np.void], wanted: int, most: int) -> list[Run]:
     return found
 
 
-def _run(chunks: NDArray[np.void], sums: _Sums, first: int, stop: int) -> Run:
+def _run_of_chunks(chunks: NDArray[np.void], sums: _Sums, first: int, stop: int) -> Run:
     return Run(
         first=first,
         stop=stop,
@@ -238,7 +240,7 @@ def _run(chunks: NDArray[np.void], sums: _Sums, first: int, stop: int) -> Run:
     )
 
 
-def _prefix(values: NDArray[np.int64]) -> NDArray[np.int64]:
+def _prefix_sums(values: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(values)])
 
 
@@ -310,8 +312,8 @@ def pins_of(model: Model, chunks: NDArray[np.void]) -> tuple[Pin, ...]:
     freed: list[int | None] = [None] * len(rows)
     if len(rows) and trace.origin.details.get("history") != STATE_ONLY:
         ages = [step - 1 - seq if seq >= trace.first else None for seq in born.tolist()]
-        seconds = _seconds(trace, step, born)
-        freed = _freed(trace, model.pool, step, born)
+        seconds = _pin_age_seconds(trace, step, born)
+        freed = _frees_of_pins(trace, model.pool, step, born)
     return tuple(
         Pin(
             address=int(row["address"]),
@@ -328,7 +330,7 @@ def pins_of(model: Model, chunks: NDArray[np.void]) -> tuple[Pin, ...]:
     )
 
 
-def _seconds(trace: Trace, step: int, born: NDArray[np.uint64]) -> list[float | None]:
+def _pin_age_seconds(trace: Trace, step: int, born: NDArray[np.uint64]) -> list[float | None]:
     """Seconds from each ALLOCATE to the step."""
     now = int(trace.read(step - 1, step)["time"][0])
     times = times_of(trace, born)
@@ -340,7 +342,7 @@ def _seconds(trace: Trace, step: int, born: NDArray[np.uint64]) -> list[float | 
     ]
 
 
-def _freed(trace: Trace, pool: int, step: int, born: NDArray[np.uint64]) -> list[int | None]:
+def _frees_of_pins(trace: Trace, pool: int, step: int, born: NDArray[np.uint64]) -> list[int | None]:
     """The FREE of each allocation, among the next events."""
     found: dict[int, int] = {}
     wanted = set(born.tolist())
@@ -619,9 +621,9 @@ class Diagnosis(Answer):
         pins = [
             (_pin_name(pin), format_bytes(pin.size), f"{pin.address:#x}")
             for run in self.useful_runs[:1]
-            for pin in sorted(run.pins, key=_by_size)
+            for pin in sorted(run.pins, key=_largest_pin_first)
         ]
-        sizes = AnswerTable(("memory", ""), _sizes(self))
+        sizes = AnswerTable(("memory", ""), _heap_size_rows(self))
         return [
             sizes,
             *([AnswerTable(("in the way of the best place", "bytes", "address"), pins)] if pins else []),
@@ -648,43 +650,49 @@ def recorded_rows(found: Diagnosis) -> list[str]:
     """What else the file says: the operation, the tensor, the message."""
     recorded = found.recorded
     rows = [("operation", recorded.op), ("tensor", recorded.tensor), ("message", recorded.message)]
-    return [line for name, text in rows if text for line in _row(name, cut(" ".join(text.split())))]
+    return [
+        line for name, text in rows if text for line in _diagnosis_text_row(name, cut(" ".join(text.split())))
+    ]
 
 
 def size_rows(found: Diagnosis) -> list[str]:
     """The sizes of the heap and of the device; `unknown` for those that the file cannot give."""
-    return [line for name, text in _sizes(found) for line in _row(name, text)]
+    return [line for name, text in _heap_size_rows(found) for line in _diagnosis_text_row(name, text)]
 
 
-def _sizes(found: Diagnosis) -> list[tuple[str, str]]:
+def _heap_size_rows(found: Diagnosis) -> list[tuple[str, str]]:
     if not found.recorded.has_heap:
-        return [("limit", _limit(found))]
-    largest = _size(found.largest_free_chunk if found.knows("largest_free_chunk") else None)
+        return [("limit", _pool_limit_text(found))]
+    largest = _known_size_text(found.largest_free_chunk if found.knows("largest_free_chunk") else None)
     share = f", external fragmentation {found.external_fragmentation:.3f}"
     shows_share = found.knows("largest_free_chunk", "external_fragmentation")
-    pool = _amount(found, ("pool_bytes", found.pool_bytes), ("regions", found.regions.count), "region")
-    used = _amount(
+    pool = _size_and_count_text(
+        found, ("pool_bytes", found.pool_bytes), ("regions", found.regions.count), "region"
+    )
+    used = _size_and_count_text(
         found, ("bytes_in_use", found.bytes_in_use), ("chunks_in_use", found.chunks_in_use), "chunk"
     )
-    free = _amount(found, ("free_bytes", found.free_bytes), ("chunks_free", found.free_chunks), "chunk")
+    free = _size_and_count_text(
+        found, ("free_bytes", found.free_bytes), ("chunks_free", found.free_chunks), "chunk"
+    )
     return [
-        ("limit", _limit(found)),
+        ("limit", _pool_limit_text(found)),
         ("pool", pool),
         ("in use", used),
-        ("device, by its driver", _device(found)),
+        ("device, by its driver", _device_use_text(found)),
         ("free in the pool", free),
         ("largest free chunk", largest + share * shows_share),
     ]
 
 
-def _limit(found: Diagnosis) -> str:
+def _pool_limit_text(found: Diagnosis) -> str:
     total = found.recorded.device_total
     if found.settings.family is Family.TORCH and found.bytes_limit is None and total is not None:
         return f"that of the device, {format_bytes(total)}, unless the program set a fraction of it"
-    return _size(found.bytes_limit)
+    return _known_size_text(found.bytes_limit)
 
 
-def _device(found: Diagnosis) -> str:
+def _device_use_text(found: Diagnosis) -> str:
     total, start = found.recorded.device_total, found.recorded.device_free_at_start
     if found.device_used is None and total is not None:
         began = "" if start is None else f", {format_bytes(start)} free when the program started"
@@ -697,7 +705,7 @@ def _device(found: Diagnosis) -> str:
     return f"{format_bytes(found.device_used)} in use of {format_bytes(found.recorded.device_total or 0)}"
 
 
-def _amount(found: Diagnosis, size: tuple[str, int], count: tuple[str, int], what: str) -> str:
+def _size_and_count_text(found: Diagnosis, size: tuple[str, int], count: tuple[str, int], what: str) -> str:
     """Bytes and the number of things that they are in, as far as the file gives them."""
     if not found.knows(size[0]):
         return _UNKNOWN
@@ -708,10 +716,12 @@ def _amount(found: Diagnosis, size: tuple[str, int], count: tuple[str, int], wha
 def waste_row(found: Diagnosis) -> list[str]:
     """Bytes in use that were not requested."""
     if found.wasted is None:
-        return _row("wasted", "unknown: the file does not say what was requested")
+        return _diagnosis_text_row("wasted", "unknown: the file does not say what was requested")
     helps = found.verdict is not Verdict.NO_FAILURE and found.wasted >= found.rounded
     enough = ", which alone would have been enough" if helps else ""
-    return _row("wasted", f"{format_bytes(found.wasted)} in use that were not requested{enough}")
+    return _diagnosis_text_row(
+        "wasted", f"{format_bytes(found.wasted)} in use that were not requested{enough}"
+    )
 
 
 def region_row(found: Diagnosis) -> list[str]:
@@ -721,7 +731,7 @@ def region_row(found: Diagnosis) -> list[str]:
         return []
     shown = ", ".join(f"{format_bytes(size)} at {address:#x}" for address, size in free[:_REGIONS_SHOWN])
     more = f", and {len(free) - _REGIONS_SHOWN:,} more" if len(free) > _REGIONS_SHOWN else ""
-    return _row("wholly free regions", f"{shown}{more}")
+    return _diagnosis_text_row("wholly free regions", f"{shown}{more}")
 
 
 def account_rows(found: Diagnosis) -> list[str]:
@@ -729,11 +739,11 @@ def account_rows(found: Diagnosis) -> list[str]:
     return [] if found.account is None else found.account.lines()
 
 
-def _size(number: int | None) -> str:
+def _known_size_text(number: int | None) -> str:
     return _UNKNOWN if number is None else format_bytes(number)
 
 
-def _row(name: str, text: str) -> list[str]:
+def _diagnosis_text_row(name: str, text: str) -> list[str]:
     return [f"  {name:<{_NAME_WIDTH}}{text}"]
 
 
@@ -751,10 +761,10 @@ def failure_headline(found: Diagnosis) -> str:
         return "OOM: a request failed, and the file does not say how many bytes it needed"
     about = "" if found.recorded.is_exact else "about "
     needed = f"OOM: needed {about}{format_bytes(found.requested)}"
-    return f"{needed}{_headline_numbers(found)}: {_WORDS[found.verdict].reason(found)}"
+    return f"{needed}{_failure_headline_numbers(found)}: {_WORDS[found.verdict].reason(found)}"
 
 
-def _headline_numbers(found: Diagnosis) -> str:
+def _failure_headline_numbers(found: Diagnosis) -> str:
     if not found.knows("free_bytes", "largest_free_chunk") or found.verdict is Verdict.ABOVE_LIMIT:
         return ""
     free = format_bytes(found.free_bytes)
@@ -776,7 +786,7 @@ def failure_sentences(found: Diagnosis, name: Callable[[int], str]) -> str:
     limit = "" if found.bytes_limit is None else f" of a limit of {format_bytes(found.bytes_limit)}"
     known = found.knows("free_bytes", "largest_free_chunk", "pool_bytes")
     numbers = f": {free_words(found)}, pool {format_bytes(found.pool_bytes)}{limit}" if known else ""
-    beside = _beside(found, name) if found.verdict is Verdict.FRAGMENTATION else ""
+    beside = _largest_hole_sentence(found, name) if found.verdict is Verdict.FRAGMENTATION else ""
     return f"{request_words(found)}{numbers}. {verdict_sentence(found)}{beside}"
 
 
@@ -819,13 +829,13 @@ def failure_lines(found: Diagnosis) -> list[str]:
     return [
         f"{request_words(found)} in {found.pool_name} at step {found.told_step:,}: {verdict}.",
         f"  {verdict_sentence(found)}",
-        *(line for gap in found.gaps[:_GAPS_SHOWN] for line in _row("incomplete", gap)),
+        *(line for gap in found.gaps[:_GAPS_SHOWN] for line in _diagnosis_text_row("incomplete", gap)),
         *recorded_rows(found),
         *size_rows(found),
         *waste_row(found),
         *region_row(found),
         *account_rows(found),
-        *(line for number, run in enumerate(found.useful_runs, 1) for line in _run_sentence(number, run)),
+        *(line for number, run in enumerate(found.useful_runs, 1) for line in _pinned_run_lines(number, run)),
         *(["What would help" if found.event is not None else "To know more"] if found.advice else []),
         *(f"  - {advice.text}" for advice in found.advice),
     ]
@@ -837,11 +847,11 @@ _QUESTIONS: Final = {Verdict.NO_FAILURE: "would fit", Verdict.UNKNOWN: "may fit 
 def request_words(found: Diagnosis) -> str:
     """Who asked, and for how much: `layer_4/Softmax failed to allocate 24.0 MiB`; `24.0 MiB would fit`."""
     if found.event is None and not found.label:
-        return _asked(found).removeprefix("of ")
-    return f"{cut(found.label) if found.label else 'An unnamed request'} {_asked(found)}"
+        return _request_outcome_words(found).removeprefix("of ")
+    return f"{cut(found.label) if found.label else 'An unnamed request'} {_request_outcome_words(found)}"
 
 
-def _asked(found: Diagnosis) -> str:
+def _request_outcome_words(found: Diagnosis) -> str:
     about = "" if found.recorded.is_exact else "about "
     if found.event is None:
         verb = _QUESTIONS.get(found.verdict, "would not fit")
@@ -879,15 +889,15 @@ def _regions_reason(found: Diagnosis) -> str:
 def _fragmentation_reason(found: Diagnosis) -> str:
     if not found.pinned_by:
         return "fragmented"
-    names = list(dict.fromkeys(filter(None, map(_pin_name, sorted(found.pinned_by, key=_by_size)))))
+    names = list(dict.fromkeys(filter(None, map(_pin_name, sorted(found.pinned_by, key=_largest_pin_first)))))
     if not names:
         size, count = format_bytes(found.runs[0].bytes_in_use), found.runs[0].chunks_in_use
         what = "an unnamed chunk" if count == 1 else f"{count:,} unnamed chunks"
         return f"fragmented by {what} of {size}"
-    return f"fragmented by {path_end(names[0], _LONGEST)}" + _others(len(names) - 1)
+    return f"fragmented by {path_end(names[0], _LONGEST)}" + _other_pins_text(len(names) - 1)
 
 
-def _by_size(pin: Pin) -> tuple[int, int]:
+def _largest_pin_first(pin: Pin) -> tuple[int, int]:
     return -pin.size, pin.address
 
 
@@ -895,7 +905,7 @@ def _pin_name(pin: Pin) -> str:
     return pin.label or place_in_code(pin.details.get("stack", ""))
 
 
-def _others(number: int) -> str:
+def _other_pins_text(number: int) -> str:
     return f" and {counted(number, 'other')}" if number else ""
 
 
@@ -903,22 +913,22 @@ def _no_failure_reason(_: Diagnosis) -> str:
     return "it would fit"
 
 
-def _above_limit(found: Diagnosis) -> str:
+def _above_limit_sentence(found: Diagnosis) -> str:
     return f"The request (rounded up to {found.rounded} bytes) is larger than the limit: it can never fit."
 
 
-def _unknown(found: Diagnosis) -> str:
+def _unknown_sentence(found: Diagnosis) -> str:
     if found.event is None and found.bytes_limit is None and found.knows("largest_free_chunk", "pool_bytes"):
         return (
-            f"{_no_chunk(found)}, so the pool must grow{_in_place(found)}{_after_release(found)}. The request fits if "
-            f"the pool may have {format_bytes(found.deciding_limit or 0)} ({found.deciding_limit:,} B) or more. The "
-            "file does not tell its limit: give it, such as 80GiB."
+            f"{_no_chunk_fits(found)}, so the pool must grow{_in_place(found)}{_after_release(found)}. "
+            f"The request fits if the pool may have {format_bytes(found.deciding_limit or 0)} "
+            f"({found.deciding_limit:,} B) or more. The file does not tell its limit: give it, such as 80GiB."
         )
     if found.event is None and found.may_unmap:
         return (
-            f"{_no_chunk(found)}, and the limit leaves {format_bytes(found.room or 0)}. PyTorch may unmap free memory "
-            "inside its expandable segments, in whole granules, and map it where it is needed; whether that gives "
-            "enough is not in the file."
+            f"{_no_chunk_fits(found)}, and the limit leaves {format_bytes(found.room or 0)}. PyTorch may unmap "
+            "free memory inside its expandable segments, in whole granules, and map it where it is needed; "
+            "whether that gives enough is not in the file."
         )
     if not found.recorded.has_heap:
         return "The file has the request, but not the chunks of that moment."
@@ -930,7 +940,7 @@ def _unknown(found: Diagnosis) -> str:
     )
 
 
-def _refused(found: Diagnosis) -> str:
+def _refused_sentence(found: Diagnosis) -> str:
     room = format_bytes(found.room or 0)
     free = found.recorded.device_free
     driver = "" if free is None else f"; the driver had {format_bytes(free)} free"
@@ -942,14 +952,14 @@ def _refused(found: Diagnosis) -> str:
     return f"The limit leaves {room} for a new region, but the sub-allocator granted none{driver}; {inside}."
 
 
-def _capacity(found: Diagnosis) -> str:
+def _capacity_sentence(found: Diagnosis) -> str:
     if found.exceeds_limit:
-        return _exceeds_limit(found)
+        return _exceeds_limit_sentence(found)
     missing = format_bytes(found.rounded - found.free_bytes)
-    return f"The pool is full: {missing} more must be free; {_growth(found)}."
+    return f"The pool is full: {missing} more must be free; {_why_pool_did_not_grow(found)}."
 
 
-def _exceeds_limit(found: Diagnosis) -> str:
+def _exceeds_limit_sentence(found: Diagnosis) -> str:
     limit, needed = found.bytes_limit or 0, found.bytes_in_use + found.rounded
     if found.knows("bytes_in_use") and needed > limit:
         return (
@@ -961,7 +971,7 @@ def _exceeds_limit(found: Diagnosis) -> str:
     return f"The pool has {format_bytes(kept)}{_after_release(found)}: {more} more than the limit."
 
 
-def _regions_split(found: Diagnosis) -> str:
+def _regions_sentence(found: Diagnosis) -> str:
     regions = found.regions
     if regions.largest < found.rounded:
         why = f"even the largest, of {format_bytes(regions.largest)}, is too small when it is empty"
@@ -969,24 +979,25 @@ def _regions_split(found: Diagnosis) -> str:
         why = "the wholly free ones together could hold it as one region"
     return (
         f"Growth split the pool into {regions.count:,} regions: {why}. {len(regions.wholly_free):,} of them are wholly "
-        f"free, {format_bytes(regions.free_bytes)} in all; {_growth(found)}."
+        f"free, {format_bytes(regions.free_bytes)} in all; {_why_pool_did_not_grow(found)}."
     )
 
 
-def _fragmentation(found: Diagnosis) -> str:
+def _fragmentation_sentence(found: Diagnosis) -> str:
     missing = format_bytes(found.rounded - found.largest_usable)
     pieces = f" in {found.free_chunks:,} chunks" if found.free_chunks > 1 else ""
     if found.largest_free_chunk >= found.rounded:
         return (
-            f"{_no_chunk(found)}; the largest one that it may take is {missing} too small; {_growth(found)}."
+            f"{_no_chunk_fits(found)}; the largest one that it may take is {missing} too small; "
+            f"{_why_pool_did_not_grow(found)}."
         )
     return (
         f"The free memory is fragmented: enough is free{pieces}, but the largest chunk is {missing} too small; "
-        f"{_growth(found)}."
+        f"{_why_pool_did_not_grow(found)}."
     )
 
 
-def _no_failure(found: Diagnosis) -> str:
+def _no_failure_sentence(found: Diagnosis) -> str:
     largest = found.largest_usable
     if largest >= found.rounded:
         kept = "" if largest == found.largest_free_chunk else " that the allocator keeps for such requests"
@@ -995,12 +1006,12 @@ def _no_failure(found: Diagnosis) -> str:
     if room < found.growth:
         room, after = found.room_after_release or 0, _after_release(found)
     return (
-        f"{_no_chunk(found)}, but the limit leaves {format_bytes(room)} for a new region{_in_place(found)}"
+        f"{_no_chunk_fits(found)}, but the limit leaves {format_bytes(room)} for a new region{_in_place(found)}"
         f"{after}, if the sub-allocator grants it."
     )
 
 
-def _no_chunk(found: Diagnosis) -> str:
+def _no_chunk_fits(found: Diagnosis) -> str:
     if found.largest_usable < found.rounded <= found.largest_free_chunk:
         if found.releases_first:
             return "No free chunk that it may take is large enough once the empty regions are given back"
@@ -1032,24 +1043,28 @@ class _VerdictWords(NamedTuple):
 
 _WORDS: Final[Mapping[Verdict, _VerdictWords]] = {
     Verdict.ABOVE_LIMIT: _VerdictWords(
-        "Above the limit: the request can never fit", _above_limit_reason, _above_limit
+        "Above the limit: the request can never fit", _above_limit_reason, _above_limit_sentence
     ),
-    Verdict.UNKNOWN: _VerdictWords("Unknown: the file does not show why", _unknown_reason, _unknown),
+    Verdict.UNKNOWN: _VerdictWords("Unknown: the file does not show why", _unknown_reason, _unknown_sentence),
     Verdict.REFUSED: _VerdictWords(
-        "Refused: the sub-allocator granted no region, below the limit", _refused_reason, _refused
+        "Refused: the sub-allocator granted no region, below the limit", _refused_reason, _refused_sentence
     ),
-    Verdict.CAPACITY: _VerdictWords("Capacity: less is free than was asked for", _capacity_reason, _capacity),
+    Verdict.CAPACITY: _VerdictWords(
+        "Capacity: less is free than was asked for", _capacity_reason, _capacity_sentence
+    ),
     Verdict.REGIONS: _VerdictWords(
-        "Regions: growth split the pool into regions that are too small", _regions_reason, _regions_split
+        "Regions: growth split the pool into regions that are too small", _regions_reason, _regions_sentence
     ),
     Verdict.FRAGMENTATION: _VerdictWords(
-        "Fragmentation: enough is free, but in no single chunk", _fragmentation_reason, _fragmentation
+        "Fragmentation: enough is free, but in no single chunk",
+        _fragmentation_reason,
+        _fragmentation_sentence,
     ),
-    Verdict.NO_FAILURE: _VerdictWords("No request failed", _no_failure_reason, _no_failure),
+    Verdict.NO_FAILURE: _VerdictWords("No request failed", _no_failure_reason, _no_failure_sentence),
 }
 
 
-def _growth(found: Diagnosis) -> str:
+def _why_pool_did_not_grow(found: Diagnosis) -> str:
     """Why the pool did not grow."""
     free = found.recorded.device_free
     if found.room is None and free is not None:
@@ -1068,23 +1083,26 @@ def _growth(found: Diagnosis) -> str:
 # -- the chunks in the way -----------------------------------------------------------------------------------
 
 
-def _beside(found: Diagnosis, name: Callable[[int], str]) -> str:
+def _largest_hole_sentence(found: Diagnosis, name: Callable[[int], str]) -> str:
     """The chunks on both sides of the largest free chunk."""
     hole = found.hole
     if hole.before is None and hole.after is None:
         return " The largest free chunk fills its region."
-    sides = [_neighbour(hole.before, name, "start"), _neighbour(hole.after, name, "end")]
+    sides = [
+        _hole_neighbour_words(hole.before, name, "start"),
+        _hole_neighbour_words(hole.after, name, "end"),
+    ]
     return f" The largest free chunk lies between {sides[0]} and {sides[1]}."
 
 
-def _neighbour(chunk: np.void | None, name: Callable[[int], str], edge: str) -> str:
+def _hole_neighbour_words(chunk: np.void | None, name: Callable[[int], str], edge: str) -> str:
     if chunk is None:
         return f"the region's {edge}"
     owner = name(int(chunk["label"])) if chunk["in_use"] else "free, not merged yet"
     return f"chunk {short_address(int(chunk['address']))} ({format_bytes(int(chunk['size']))}, {owner})"
 
 
-def _run_sentence(number: int, run: RunWithPins) -> list[str]:
+def _pinned_run_lines(number: int, run: RunWithPins) -> list[str]:
     where = f"{run.address:#x}, region {run.region}"
     if not run.pins:
         return [f"Place {number}: {format_bytes(run.size)} at {where}: free chunks that have not merged."]
@@ -1093,12 +1111,12 @@ def _run_sentence(number: int, run: RunWithPins) -> list[str]:
     left = run.chunks_in_use - len(shown)
     return [
         f"Place {number}: {format_bytes(run.size)} at {where}, pinned by {format_bytes(run.bytes_in_use)} in {chunks}",
-        *(f"  {_pin(pin)}" for pin in shown),
+        *(f"  {_pin_line(pin)}" for pin in shown),
         *([f"  and {left:,} smaller ones"] if left else []),
     ]
 
 
-def _pin(pin: Pin) -> str:
+def _pin_line(pin: Pin) -> str:
     parts = [f"{pin.address:#x}  {format_bytes(pin.size):>10}  {cut(pin.label) if pin.label else 'no name'}"]
     if pin.age is not None:
         seconds = "" if pin.age_s is None else f" ({pin.age_s:.3g} s)"
@@ -1132,7 +1150,7 @@ def peak_headline(model: Model) -> str:
 def largest_holder(model: Model) -> tuple[str, float]:
     """The name of the holder to name first, and its share (0..1) of the bytes in use; "" if none has a name."""
     found = holders(model, "op")
-    row, total = _heaviest(found), max(found.bytes_in_use, 1)
+    row, total = _heaviest_holder_row(found), max(found.bytes_in_use, 1)
     name, size = found.path(row), int(found.rows["bytes"][row])
     if found.names[row] == UNNAMED["op"]:
         name, size = _largest_place(model)
@@ -1151,7 +1169,7 @@ def _largest_place(model: Model) -> tuple[str, int]:
     return best, places[best]
 
 
-def _heaviest(found: Holders) -> int:
+def _heaviest_holder_row(found: Holders) -> int:
     """The innermost of the largest holders with `_LEAST_SHARE`; row 0 where nothing is in use."""
     rows, here = found.rows, 0
     while True:

@@ -98,14 +98,14 @@ def diagnosis_json(found: Diagnosis) -> dict[str, Any]:
         "requested_bytes": found.requested,
         "rounded_bytes": found.rounded,
         "exact": found.recorded.is_exact,
-        **_heap(found),
+        **_diagnosed_heap_json(found),
         "bytes_limit": found.bytes_limit,
         "device_bytes_in_use": found.device_used,
         "device_bytes_free": found.recorded.device_free,
         "device_bytes": found.recorded.device_total,
         "account": None if found.account is None else found.account.to_json(),
-        "pinned_by": [_pin(pin) for pin in found.pinned_by],
-        "runs": [_run(run) for run in found.runs],
+        "pinned_by": [_pin_json(pin) for pin in found.pinned_by],
+        "runs": [_pinned_run_json(run) for run in found.runs],
         "advice": [
             {
                 "kind": _WORDS.get((found.settings.family, each.kind))
@@ -123,7 +123,7 @@ def diagnosis_json(found: Diagnosis) -> dict[str, Any]:
     }
 
 
-def _heap(found: Diagnosis) -> dict[str, Any]:
+def _diagnosed_heap_json(found: Diagnosis) -> dict[str, Any]:
     """What the chunks say; null where the file does not have them, or cannot give a number."""
     heap = {
         "free_bytes": found.free_bytes,
@@ -143,18 +143,18 @@ def _heap(found: Diagnosis) -> dict[str, Any]:
     return {name: value if found.knows(_SOURCES.get(name, name)) else None for name, value in heap.items()}
 
 
-def _run(run: RunWithPins) -> dict[str, Any]:
+def _pinned_run_json(run: RunWithPins) -> dict[str, Any]:
     return {
         "address": run.address,
         "size": run.size,
         "region": run.region,
         "bytes_in_use": run.bytes_in_use,
         "chunks_in_use": run.chunks_in_use,
-        "pinned_by": [_pin(pin) for pin in run.pins],
+        "pinned_by": [_pin_json(pin) for pin in run.pins],
     }
 
 
-def _pin(pin: Pin) -> dict[str, Any]:
+def _pin_json(pin: Pin) -> dict[str, Any]:
     return {
         "address": pin.address,
         "size": pin.size,

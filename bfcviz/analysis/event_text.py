@@ -92,11 +92,11 @@ def explain(trace: Trace, event: int, model: Model | None = None) -> str:
     return words[kind](EventContext(trace, event, record, model))
 
 
-def _place(chunk: np.void) -> str:
+def _event_chunk_place(chunk: np.void) -> str:
     return f"{short_address(int(chunk['address']))} ({format_bytes(int(chunk['size']))})"
 
 
-def _extend(context: EventContext) -> str:
+def _explain_extend(context: EventContext) -> str:
     size, slot = context.number("size"), context.number("region")
     where = short_address(context.number("address"))
     if context.number("flags") & Flag.GREW:
@@ -106,25 +106,25 @@ def _extend(context: EventContext) -> str:
     requested = context.number("requested")
     reason = f" for a request of {format_bytes(requested)}" if requested else ""
     before = context.pool_bytes()
-    return f"The sub-allocator {what}{reason}: the pool grew {_from_to(context, before, before + size)}."
+    return f"The sub-allocator {what}{reason}: the pool grew {_pool_change_words(context, before, before + size)}."
 
 
-def _release(context: EventContext) -> str:
+def _explain_release(context: EventContext) -> str:
     size, before = context.number("size"), context.pool_bytes()
     where = f"{format_bytes(size)} at {short_address(context.number('address'))}"
     return (
         f"The heap released free region {context.number('region')}, {where}, to the sub-allocator: the pool shrank "
-        f"{_from_to(context, before, before - size)}."
+        f"{_pool_change_words(context, before, before - size)}."
     )
 
 
-def _from_to(context: EventContext, before: int, after: int) -> str:
+def _pool_change_words(context: EventContext, before: int, after: int) -> str:
     limit = context.trace.origin.pools[context.number("pool")].limit
     of_limit = "" if limit is None else f" of a limit of {format_bytes(limit)}"
     return f"from {format_bytes(before)} to {format_bytes(after)}{of_limit}"
 
 
-def _split(context: EventContext) -> str:
+def _explain_split(context: EventContext) -> str:
     parent = context.chunk(context.number("chunk"))
     size = context.number("size")
     rest, front = format_bytes(size), format_bytes(int(parent["size"]) - size)
@@ -140,18 +140,18 @@ def _split(context: EventContext) -> str:
         taken = int(operation.end["size"])
         part = rest if taken == size else f"{format_bytes(taken)} of the next {rest}"
         result = f"{front} of alignment padding stay free at its start, {part} for {name}"
-    return f"Chunk {_place(parent)} was split: {result}."
+    return f"Chunk {_event_chunk_place(parent)} was split: {result}."
 
 
-def _allocate(context: EventContext) -> str:
+def _explain_allocate(context: EventContext) -> str:
     size, requested = context.number("size"), context.number("requested")
     label = context.number("label")
     name = context.name(label) if label else "An unnamed request"
     waste = f", {format_bytes(size - requested)} wasted" if size > requested else ""
-    return f"{name} allocated {format_bytes(requested)}: {_source(context)}{waste}."
+    return f"{name} allocated {format_bytes(requested)}: {_allocation_source_words(context)}{waste}."
 
 
-def _source(context: EventContext) -> str:
+def _allocation_source_words(context: EventContext) -> str:
     """The free chunk that an ALLOCATE took, whole or split."""
     whole, left = context.number("size"), []
     operation = operation_of(context.trace, context.event)
@@ -165,18 +165,18 @@ def _source(context: EventContext) -> str:
             whole += rest
             left.append(f"{format_bytes(rest)} stay free in bin {bin_of(rest)}")
     if not left:
-        return f"took the whole free chunk {_place(context.record)}"
-    return f"took {_place(context.record)} from a free chunk of {format_bytes(whole)}, {', '.join(left)}"
+        return f"took the whole free chunk {_event_chunk_place(context.record)}"
+    return f"took {_event_chunk_place(context.record)} from a free chunk of {format_bytes(whole)}, {', '.join(left)}"
 
 
-def _free(context: EventContext) -> str:
+def _explain_free(context: EventContext) -> str:
     size = context.number("size")
     since = context.event - ((context.event - context.number("other")) & 0xFFFFFFFF) + 1
     name = context.name(context.number("label"))
-    freed = f"Chunk {_place(context.record)} of {name}, in use since step {since}, was freed"
+    freed = f"Chunk {_event_chunk_place(context.record)} of {name}, in use since step {since}, was freed"
     if context.number("flags") & Flag.HELD:
         return f"{freed}: it cannot merge until its timestamp is safe."
-    merged_size, sides = _merged(context)
+    merged_size, sides = _size_after_merges(context)
     if not sides:
         return f"{freed}: it stays free in bin {bin_of(size)}."
     neighbours = f"chunk{'s' * (len(sides) > 1)} {' and '.join(sides)} it"
@@ -186,7 +186,7 @@ def _free(context: EventContext) -> str:
     )
 
 
-def _merged(context: EventContext) -> tuple[int, list[str]]:
+def _size_after_merges(context: EventContext) -> tuple[int, list[str]]:
     """The size after the MERGEs that follow this FREE, and the sides on which the neighbours lay."""
     size, chunk = context.number("size"), context.number("chunk")
     sides = []
@@ -203,57 +203,61 @@ def _merged(context: EventContext) -> tuple[int, list[str]]:
     return size, sides
 
 
-def _merge(context: EventContext) -> str:
+def _explain_merge(context: EventContext) -> str:
     survivor = context.chunk(context.number("chunk"))
     size = int(survivor["size"]) + context.number("size")
     return (
-        f"Free chunk {_place(survivor)} merged with the free chunk after it, {_place(context.record)}, into a free "
-        f"chunk of {format_bytes(size)} in bin {bin_of(size)}."
+        f"Free chunk {_event_chunk_place(survivor)} merged with the free chunk after it, "
+        f"{_event_chunk_place(context.record)}, into a free chunk of {format_bytes(size)} in bin {bin_of(size)}."
     )
 
 
-def _oom(context: EventContext) -> str:
+def _explain_oom(context: EventContext) -> str:
     found = diagnose(context.trace, context.event, context.model, runs=0)
     return failure_sentences(found, context.name)
 
 
-def _mark(context: EventContext) -> str:
+def _explain_mark(context: EventContext) -> str:
     label = context.number("label")
     name = f"Mark: {context.name(label)}" if label else "An unnamed mark"
     value = value_text(mark_value(context.trace.labels, label, context.number("size")))
     return f"{name} ({value})." if value else f"{name}."
 
 
-def _state_region(context: EventContext) -> str:
-    return f"The state has region {context.number('region')}, {_place(context.record)}{_BUILDS}"
+def _explain_state_region(context: EventContext) -> str:
+    return f"The state has region {context.number('region')}, {_event_chunk_place(context.record)}{_BUILDS}"
 
 
-def _state_border(context: EventContext) -> str:
+def _explain_state_border(context: EventContext) -> str:
     parent = context.chunk(context.number("chunk"))
     border = int(parent["address"]) + int(parent["size"]) - context.number("size")
     return f"In the state, a chunk ends and another begins at {short_address(border)}{_BUILDS}"
 
 
-def _state_chunk(context: EventContext) -> str:
+def _explain_state_chunk(context: EventContext) -> str:
     label = context.number("label")
     owner = f" of {context.name(label)}" if label else ""
-    return f"The state has chunk {_place(context.record)}{owner} in use{_BUILDS}"
+    return f"The state has chunk {_event_chunk_place(context.record)}{owner} in use{_BUILDS}"
 
 
 _BUILDS = (
     ". The events up to this step only build the state; the file does not say in which order it came about."
 )
-_STATE = {Kind.EXTEND: _state_region, Kind.SPLIT: _state_border, Kind.ALLOCATE: _state_chunk}
+_STATE = {
+    Kind.EXTEND: _explain_state_region,
+    Kind.SPLIT: _explain_state_border,
+    Kind.ALLOCATE: _explain_state_chunk,
+}
 
 _EXPLAIN = {
-    Kind.EXTEND: _extend,
-    Kind.SPLIT: _split,
-    Kind.ALLOCATE: _allocate,
-    Kind.FREE: _free,
-    Kind.MERGE: _merge,
-    Kind.RELEASE: _release,
-    Kind.OOM: _oom,
-    Kind.MARK: _mark,
+    Kind.EXTEND: _explain_extend,
+    Kind.SPLIT: _explain_split,
+    Kind.ALLOCATE: _explain_allocate,
+    Kind.FREE: _explain_free,
+    Kind.MERGE: _explain_merge,
+    Kind.RELEASE: _explain_release,
+    Kind.OOM: _explain_oom,
+    Kind.MARK: _explain_mark,
 }
 
 
@@ -348,53 +352,54 @@ def step_line(trace: Trace, step: int, pool: int) -> str:
     return text if other == pool else f"{text} (in {path_end(trace.origin.pools[other].name, _LONGEST)})"
 
 
-def _name(trace: Trace, record: Record) -> str:
+def _event_label_name(trace: Trace, record: Record) -> str:
     return path_end(trace.labels.name(int(record["label"])), _LONGEST) or "an unnamed request"
 
 
-def _size(record: Record) -> str:
+def _event_size_text(record: Record) -> str:
     return format_bytes(int(record["size"]))
 
 
 def _extend_line(_: Trace, record: Record) -> str:
     what = "grew" if int(record["flags"]) & Flag.GREW else "was added"
-    return f"region {int(record['region'])} {what}: the pool grew by {_size(record)}"
+    return f"region {int(record['region'])} {what}: the pool grew by {_event_size_text(record)}"
 
 
 def _release_line(_: Trace, record: Record) -> str:
-    return f"region {int(record['region'])} released: the pool shrank by {_size(record)}"
+    return f"region {int(record['region'])} released: the pool shrank by {_event_size_text(record)}"
 
 
 def _split_line(trace: Trace, record: Record) -> str:
     operation = operation_of(trace, int(record["seq"]))
-    whom = "" if operation is None else f" for {_name(trace, operation.end)}"
+    whom = "" if operation is None else f" for {_event_label_name(trace, operation.end)}"
     if int(record["flags"]) & Flag.PADDING:
         return f"free chunk split{whom}: alignment padding stays free"
-    return f"free chunk split{whom}: {_size(record)} stay free"
+    return f"free chunk split{whom}: {_event_size_text(record)} stay free"
 
 
 def _allocate_line(trace: Trace, record: Record) -> str:
     wasted = max(int(record["size"]) - int(record["requested"]), 0)
     waste = f", {format_bytes(wasted)} wasted" if wasted else ""
-    return f"{_name(trace, record)} allocated {format_bytes(int(record['requested']))}{waste}"
+    return f"{_event_label_name(trace, record)} allocated {format_bytes(int(record['requested']))}{waste}"
 
 
 def _free_line(trace: Trace, record: Record) -> str:
     steps = used_for({name: int(record[name]) for name in ("seq", "other")})
-    return f"{_name(trace, record)} freed {_size(record)} after {steps:,} step{'s' * (steps != 1)}"
+    after = f"{steps:,} step{'s' * (steps != 1)}"
+    return f"{_event_label_name(trace, record)} freed {_event_size_text(record)} after {after}"
 
 
 def _merge_line(_: Trace, record: Record) -> str:
-    return f"free chunk merged with the {_size(record)} after it"
+    return f"free chunk merged with the {_event_size_text(record)} after it"
 
 
 def _oom_line(trace: Trace, record: Record) -> str:
-    return f"{_name(trace, record)} failed to allocate {format_bytes(int(record['requested']))}"
+    return f"{_event_label_name(trace, record)} failed to allocate {format_bytes(int(record['requested']))}"
 
 
 def _mark_line(trace: Trace, record: Record) -> str:
     value = value_text(mark_value(trace.labels, int(record["label"]), int(record["size"])))
-    name = _name(trace, record) if record["label"] else "without a name"
+    name = _event_label_name(trace, record) if record["label"] else "without a name"
     return f"mark {name} ({value})" if value else f"mark {name}"
 
 

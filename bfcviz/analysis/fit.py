@@ -99,7 +99,7 @@ _KNOWN: Final[WeakKeyDictionary[Model, tuple[tuple[int, int], Fit]]] = WeakKeyDi
 def request_at(model: Model, wanted: int | None) -> Request | None:
     """The request of `wanted` bytes; without it the one that failed with the event before the model's step, if any."""
     if wanted:
-        return Request(wanted, failed=_failed(model, wanted))
+        return Request(wanted, failed=_has_failed_to_fit(model, wanted))
     if model.step <= model.trace.first:
         return None
     event = model.trace.read(model.step - 1, model.step)[0]
@@ -119,13 +119,13 @@ def fit_of(model: Model, size: int) -> Fit:
     key = (model.step, size)
     known = _KNOWN.get(model)
     if known is None or known[0] != key:
-        _KNOWN[model] = known = (key, _fit(model, size))
+        _KNOWN[model] = known = (key, _computed_fit(model, size))
     return known[1]
 
 
-def _fit(model: Model, size: int) -> Fit:
-    failed = _failed(model, size)
-    found = question(model, size, _recorded(model) if failed else None)
+def _computed_fit(model: Model, size: int) -> Fit:
+    failed = _has_failed_to_fit(model, size)
+    found = question(model, size, _recorded_failure_to_fit(model) if failed else None)
     chunks = model.chunks()
     nothing = chunks[:0]
     if not found.knows("largest_free_chunk"):
@@ -143,7 +143,7 @@ def _fit(model: Model, size: int) -> Fit:
     return Fit(found, failed, takers, runs[0], taken(inside, order))
 
 
-def _failed(model: Model, size: int) -> bool:
+def _has_failed_to_fit(model: Model, size: int) -> bool:
     """Whether the event before the model's step is the failure of a request of this size."""
     if model.step <= model.trace.first:
         return False
@@ -151,7 +151,7 @@ def _failed(model: Model, size: int) -> bool:
     return bool(event["kind"] == Kind.OOM and event["pool"] == model.pool and int(event["requested"]) == size)
 
 
-def _recorded(model: Model) -> RecordedFailure | None:
+def _recorded_failure_to_fit(model: Model) -> RecordedFailure | None:
     """What the file says of the failure just before the model's step."""
     entries = recorded_failures(model.trace.origin.details)
     return next((each for each in entries if each.event == model.step - 1), None)
@@ -170,15 +170,15 @@ def fit_sentence(answer: Fit, labels: Labels) -> str:
     if not answer.is_known:
         return f"{size} may fit or not: the file does not say what was free."
     if answer.fits:
-        return f"{size} would fit: {_takers(answer)}."
+        return f"{size} would fit: {_fitting_chunks_text(answer)}."
     if answer.grows:
-        return f"{size} would fit if the pool grows: {_growth(answer)}."
+        return f"{size} would fit if the pool grows: {_fit_by_growth_text(answer)}."
     if answer.depends_on_limit:
         return f"{size} would fit only if the pool may have {format_bytes(found.deciding_limit or 0)}."
-    return f"{size} {_missed(answer, labels)}."
+    return f"{size} {_nearest_miss_text(answer, labels)}."
 
 
-def _missed(answer: Fit, labels: Labels) -> str:
+def _nearest_miss_text(answer: Fit, labels: Labels) -> str:
     """Why it does not fit, and what to free."""
     found, miss = answer.found, answer.miss
     verb = "did not fit" if answer.failed else "would not fit"
@@ -188,7 +188,7 @@ def _missed(answer: Fit, labels: Labels) -> str:
         return f"{verb}: no region is so large, the largest has {format_bytes(found.regions.largest)}"
     if not len(answer.blockers):
         return f"{verb}: neighbouring free chunks of {format_bytes(miss.size)} have not merged"
-    return f"{verb}: free {_blockers(answer, labels)}: then {format_bytes(miss.size)} fit"
+    return f"{verb}: free {_fit_blockers_text(answer, labels)}: then {format_bytes(miss.size)} fit"
 
 
 def chunk_name(chunk: np.void, labels: Labels) -> str:
@@ -197,14 +197,14 @@ def chunk_name(chunk: np.void, labels: Labels) -> str:
     return cut(label.name) or cut(place_in_code(label.details.get("stack", ""))) or "unnamed memory"
 
 
-def _takers(answer: Fit) -> str:
+def _fitting_chunks_text(answer: Fit) -> str:
     best = answer.takers[0]
     where = f"{short_address(int(best['address']))} ({format_bytes(int(best['size']))})"
     others = len(answer.takers) - 1
     return f"the best fit is {where}" + (f", {others:,} more would take it" if others else "")
 
 
-def _growth(answer: Fit) -> str:
+def _fit_by_growth_text(answer: Fit) -> str:
     room, free = answer.found.room or 0, answer.found.regions.free_bytes
     if room >= answer.found.rounded:
         return f"no free chunk is large enough, the limit leaves {format_bytes(room)}"
@@ -241,16 +241,16 @@ def in_the_way(answer: Fit, labels: Labels) -> list[InTheWay]:
     return sorted(found, key=lambda each: -each.bytes)
 
 
-def _blockers(answer: Fit, labels: Labels) -> str:
+def _fit_blockers_text(answer: Fit, labels: Labels) -> str:
     """The names of the blockers with their bytes, those with the most bytes first."""
     ranked = in_the_way(answer, labels)
-    named = [_named(each) for each in ranked[:_NAMED]]
+    named = [_fit_blocker_text(each) for each in ranked[:_NAMED]]
     if rest := ranked[_NAMED:]:
         others = counted(sum(each.chunks for each in rest), "other chunk")
         named.append(f"{others} ({format_bytes(sum(each.bytes for each in rest))})")
     return " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)
 
 
-def _named(each: InTheWay) -> str:
+def _fit_blocker_text(each: InTheWay) -> str:
     count = f" in {counted(each.chunks, 'chunk')}" if each.chunks > 1 else ""
     return f"{each.name} ({format_bytes(each.bytes)}{count})"

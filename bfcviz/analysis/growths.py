@@ -194,7 +194,7 @@ def growths(trace: Trace, pool: int = 0) -> Growths:
     name = Model(trace, pool).trace.origin.pools[pool].name
     details = trace.origin.details
     if holds_only_states(details) or not regions_known(details, pool):
-        return _of_state(trace, pool, name)
+        return _growths_of_state(trace, pool, name)
     search = _Search(trace, pool)
     found = search.all()
     origin = trace.origin
@@ -202,11 +202,11 @@ def growths(trace: Trace, pool: int = 0) -> Growths:
     return replace(_with_pins(trace, search, found), pool_name=name, cut=cut)
 
 
-def _of_state(trace: Trace, pool: int, name: str) -> Growths:
+def _growths_of_state(trace: Trace, pool: int, name: str) -> Growths:
     model = Model(trace, pool)
     model.seek(end_of_state(trace, pool))
     table, chunks = model.table, model.chunks()
-    pins = _pins(chunks, trace.labels, {}) if regions_known(trace.origin.details, pool) else []
+    pins = _pinning_code_lines(chunks, trace.labels, {}) if regions_known(trace.origin.details, pool) else []
     stranded = sum(pin.stranded for pin in pins)
     return Growths(
         pool,
@@ -234,7 +234,10 @@ class _Search:
         regions = self._start.regions() if trace.first else self._start.regions()[:0]
         fresh = self.extends[(self.extends["flags"] & Flag.GREW) == 0]
         keys = np.concatenate(
-            [_key(regions["slot"], np.zeros(len(regions))), _key(fresh["region"], fresh["seq"])]
+            [
+                _chunk_birth_key(regions["slot"], np.zeros(len(regions))),
+                _chunk_birth_key(fresh["region"], fresh["seq"]),
+            ]
         )
         order = np.argsort(keys)
         self._keys = keys[order]
@@ -244,7 +247,7 @@ class _Search:
 
     def instance(self, slots: NDArray[Any], seqs: NDArray[Any]) -> NDArray[np.intp]:
         """The region instance of each event, an index of `share_of`."""
-        found = np.searchsorted(self._keys, _key(slots, seqs), side="right") - 1
+        found = np.searchsorted(self._keys, _chunk_birth_key(slots, seqs), side="right") - 1
         return np.clip(found, 0, max(len(self._keys) - 1, 0))
 
     def number(self, share: PoolPart) -> int:
@@ -271,7 +274,7 @@ class _Search:
         self._find_shares()
         begins = history_begins(self.trace, self.pool)
         later = self.extends[self.extends["seq"] >= begins]
-        served = _served(self.trace, self.pool, later)
+        served = _allocation_of_each_growth(self.trace, self.pool, later)
         asked = [None if row is None else self.number(self.share(row)) for row in served]
         free, total, pool_bytes = self._free_at(later, asked)
         found: list[tuple[PoolGrowth, int]] = []
@@ -405,12 +408,12 @@ _sign_of: Final = np.zeros(256, np.int64)
 _sign_of[list(_SIGNS)] = list(_SIGNS.values())
 
 
-def _key(slots: NDArray[Any], seqs: NDArray[Any]) -> NDArray[np.int64]:
+def _chunk_birth_key(slots: NDArray[Any], seqs: NDArray[Any]) -> NDArray[np.int64]:
     found: NDArray[np.int64] = (slots.astype(np.int64) << _SLOT) | seqs.astype(np.int64)
     return found
 
 
-def _served(trace: Trace, pool: int, extends: Events) -> list[np.void | None]:
+def _allocation_of_each_growth(trace: Trace, pool: int, extends: Events) -> list[np.void | None]:
     """The ALLOCATE that each growth was made for, which takes memory of it; None where none follows soon."""
     found: list[np.void | None] = []
     first = stop = 0
@@ -426,13 +429,13 @@ def _served(trace: Trace, pool: int, extends: Events) -> list[np.void | None]:
         start, end = int(extend["address"]), int(extend["address"]) + int(extend["size"])
         takes = np.flatnonzero((near["address"] < end) & (near["address"] + near["size"] > start))
         if len(takes):  # a further chunk of an allocation follows its first one
-            found.append(_whole(rows, low + int(takes[0])))
+            found.append(_allocation_with_pieces(rows, low + int(takes[0])))
         else:
             found.append(None)
     return found
 
 
-def _whole(rows: NDArray[np.void], at: int) -> np.void:
+def _allocation_with_pieces(rows: NDArray[np.void], at: int) -> np.void:
     """The allocation that a chunk belongs to, with the bytes of all its chunks."""
     is_piece = (rows["flags"] & Flag.PIECE) != 0
     while at > 0 and is_piece[at]:
@@ -474,7 +477,7 @@ def _with_pins(trace: Trace, search: _Search, found: Growths) -> Growths:
     lines: dict[str, PinningLine] = {}
     names: dict[int, str] = {}
     looked_at = seen = 0
-    for at in _spread(order):
+    for at in _growth_lookup_order(order):
         if looked_at > _MOST_CHUNKS:
             break
         model.seek(made[at].step)
@@ -483,7 +486,7 @@ def _with_pins(trace: Trace, search: _Search, found: Growths) -> Growths:
         seen += 1
         shares = search.share_of[search.instance(chunks["region"], np.full(len(chunks), model.step))]
         mine = chunks[shares == search.number(made[at].share)]
-        every = _pins(mine, trace.labels, names)
+        every = _pinning_code_lines(mine, trace.labels, names)
         free = mine["size"][~mine["in_use"]]
         held = sum(pin.stranded for pin in every)
         made[at] = replace(
@@ -506,12 +509,12 @@ def _with_pins(trace: Trace, search: _Search, found: Growths) -> Growths:
     return replace(found, found=tuple(made), lines=tuple(ranked), unseen=len(made) - seen)
 
 
-def _spread(order: Sequence[int]) -> list[int]:
+def _growth_lookup_order(order: Sequence[int]) -> list[int]:
     """The first of an order first, which is looked up in any case; the others by step: short moves."""
     return [*order[:1], *sorted(order[1:])]
 
 
-def _pins(chunks: NDArray[np.void], labels: Labels, names: dict[int, str]) -> list[PinningLine]:
+def _pinning_code_lines(chunks: NDArray[np.void], labels: Labels, names: dict[int, str]) -> list[PinningLine]:
     """The lines of code whose chunks lie in regions with free chunks, those that strand most first.
 
     Args:
@@ -557,16 +560,19 @@ def growth_line(found: Growths) -> str:
     """The verdict on the growth of a pool in one line."""
     worst = found.worst
     if worst is None:
-        return _nothing_wrong(found)
+        return _nothing_wrong_growths(found)
     at_peak = worst.pool_bytes >= found.peak_pool
     where = (
         f"at the peak of the pool, {format_bytes(found.peak_pool)}" if at_peak else f"at step {worst.step:,}"
     )
     times = f"{len(found.found):,} of {counted(found.times, 'time')}"
-    return f"{format_bytes(worst.free)} stranded {where}: the pool grew {times} while enough was free{_because(worst)}"
+    because = _growth_because_clause(worst)
+    return (
+        f"{format_bytes(worst.free)} stranded {where}: the pool grew {times} while enough was free{because}"
+    )
 
 
-def _because(growth: PoolGrowth) -> str:
+def _growth_because_clause(growth: PoolGrowth) -> str:
     """What most of the free memory lies beside."""
     if growth.empty is None or not growth.free:
         return ""
@@ -592,7 +598,7 @@ def growths_report(found: Growths) -> list[str]:
     lines.append(f"  The growth that cost most, at step {worst.step:,}: {growth_sentence(worst)}")
     if worst.pins:
         lines.append("  In the way, with the free memory that each line of code strands:")
-        lines += [f"    {_pin(pin)}" for pin in worst.pins[:_LINES_SHOWN]]
+        lines += [f"    {_pinning_line_text(pin)}" for pin in worst.pins[:_LINES_SHOWN]]
     if worst.empty:
         lines.append(
             f"    {format_bytes(worst.empty):>10}  regions without a chunk in use: each is too small"
@@ -614,7 +620,7 @@ def _state_lines(found: Growths) -> list[str]:
     if found.lines:
         held = format_bytes(found.free_at_peak - found.empty_at_peak)
         lines.append(f"  {held} lie in regions with chunks in use:")
-        lines += [f"    {_pin(pin)}" for pin in found.lines[:_LINES_SHOWN]]
+        lines += [f"    {_pinning_line_text(pin)}" for pin in found.lines[:_LINES_SHOWN]]
     return lines
 
 
@@ -625,10 +631,12 @@ def growth_sentence(growth: PoolGrowth) -> str:
         chunks = f", in {counted(growth.chunks, 'chunk')}, the largest {format_bytes(growth.largest)}"
         where += chunks if growth.chunks > 1 else ", in one chunk"
     grew = f"The pool grew by {format_bytes(growth.granted)} to {format_bytes(growth.pool_bytes)}."
-    return f"{growth.label} requested {format_bytes(growth.requested)}; {where}. {_why(growth)}{grew}"
+    return (
+        f"{growth.label} requested {format_bytes(growth.requested)}; {where}. {_why_pool_grew(growth)}{grew}"
+    )
 
 
-def _why(growth: PoolGrowth) -> str:
+def _why_pool_grew(growth: PoolGrowth) -> str:
     if growth.largest is None or growth.empty is None:
         return ""
     if growth.largest >= growth.rounded:
@@ -641,7 +649,7 @@ def _why(growth: PoolGrowth) -> str:
     return ""
 
 
-def _nothing_wrong(found: Growths) -> str:
+def _nothing_wrong_growths(found: Growths) -> str:
     free = f"{format_bytes(found.free_at_peak)} of {format_bytes(found.peak_pool)}"
     if not found.peak_pool:
         return "nothing went wrong: the pool never grew while enough was free; it holds no memory"
@@ -662,7 +670,7 @@ def _nothing_wrong(found: Growths) -> str:
     )
 
 
-def _pin(pin: PinningLine) -> str:
+def _pinning_line_text(pin: PinningLine) -> str:
     chunks = f"{counted(pin.chunks, 'chunk')}, {format_bytes(pin.bytes)}"
     return f"{format_bytes(pin.stranded):>10}  {pin.line} ({chunks})"
 
@@ -679,12 +687,12 @@ def _byte_time(amount: int, unit: str) -> str:
 def growths_json(every: Sequence[Growths]) -> dict[str, Any]:
     """What `bfcviz why --json` says of growths; `growths`: of all pools, those of a pool by step."""
     return {
-        "growths": [_growth_json(pool, growth) for pool in every for growth in pool.found],
-        "growths_by_pool": [_pool_json(pool) for pool in every],
+        "growths": [_pool_growth_json(pool, growth) for pool in every for growth in pool.found],
+        "growths_by_pool": [_growths_of_pool_json(pool) for pool in every],
     }
 
 
-def _pool_json(found: Growths) -> dict[str, Any]:
+def _growths_of_pool_json(found: Growths) -> dict[str, Any]:
     worst = found.worst
     return {
         "pool": found.pool,
@@ -701,7 +709,7 @@ def _pool_json(found: Growths) -> dict[str, Any]:
         "peak_pool_bytes": found.peak_pool,
         "free_bytes_at_peak": found.free_at_peak,
         "in_empty_regions_at_peak": found.empty_at_peak,
-        "stranded_by": [_line_json(line, found.unit) for line in found.lines],
+        "stranded_by": [_pinning_line_json(line, found.unit) for line in found.lines],
         "growths_without_pins": found.unseen,
     }
 
@@ -713,7 +721,7 @@ def growth_verdict(found: Growths) -> str:
     return "nothing_wrong" if found.has_history or not found.peak_pool else "unknown"
 
 
-def _growth_json(pool: Growths, growth: PoolGrowth) -> dict[str, Any]:
+def _pool_growth_json(pool: Growths, growth: PoolGrowth) -> dict[str, Any]:
     return {
         "step": growth.step,
         "pool": pool.pool,
@@ -734,12 +742,12 @@ def _growth_json(pool: Growths, growth: PoolGrowth) -> dict[str, Any]:
         "in_empty_regions": growth.empty,
         "lasts": growth.lasts,
         "unit": pool.unit,
-        "pins": [_line_json(pin, pool.unit) for pin in growth.pins],
+        "pins": [_pinning_line_json(pin, pool.unit) for pin in growth.pins],
         "sentence": growth_sentence(growth),
     }
 
 
-def _line_json(line: PinningLine, unit: str) -> dict[str, Any]:
+def _pinning_line_json(line: PinningLine, unit: str) -> dict[str, Any]:
     return {
         "line": line.line,
         "bytes": line.bytes,

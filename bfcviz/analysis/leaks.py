@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.analysis.short_names import counted
 from bfcviz.answers import Answer, AnswerTable
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import STATE_ONLY
@@ -429,10 +430,10 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
         ValueError: `by` is no grouping.
     """
     check_history(trace, "leaks")
-    start, stop = _range(trace, start, stop)
+    start, stop = _checked_leak_range(trace, start, stop)
     model = Model(trace, pool)
     how = grouping(trace, pool, by)
-    compared = growth(model, _steps(trace, pool, mark, warm_up), how)
+    compared = growth(model, _marked_or_repeated_steps(trace, pool, mark, warm_up), how)
     model.seek(len(trace))
     chunks = model.in_use()
     kept = (chunks["born"] >= start) & (chunks["born"] < stop)
@@ -442,7 +443,7 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
     return _by_holder(trace, how, of_chunks(taken(chunks, kept)), ranged, compared)
 
 
-def _steps(trace: Trace, pool: int, mark: str | None, warm_up: int | None) -> EqualSteps:
+def _marked_or_repeated_steps(trace: Trace, pool: int, mark: str | None, warm_up: int | None) -> EqualSteps:
     """The steps between marks, or else those that repeat."""
     marked = equal_steps(trace, pool, mark, warm_up)
     if not marked.reason or marked.name or mark is not None:
@@ -468,13 +469,13 @@ def _by_holder(
     at = place[numbers]
     sort = np.lexsort([found["born"], at])
     found, at = taken(found, sort), at[sort]
-    ages = _ages(trace, found)
+    ages = _leak_ages(trace, found)
     names = [how.text(paths[number]) for number in order.tolist()]
-    rows = _rows(found, at, ages, len(trace), len(names))
+    rows = _leak_rows(found, at, ages, len(trace), len(names))
     return Leaks(*ranged, how.by, rows, names, found, ages, compared, trace)
 
 
-def _range(trace: Trace, start: int | None, stop: int | None) -> tuple[int, int]:
+def _checked_leak_range(trace: Trace, start: int | None, stop: int | None) -> tuple[int, int]:
     start = trace.first if start is None else start
     stop = len(trace) if stop is None else stop
     if not trace.first <= start <= stop <= len(trace):
@@ -497,14 +498,14 @@ def _in_phase(trace: Trace, pool: int, phase: str, chunks: NDArray[np.void]) -> 
     return found
 
 
-def _ages(trace: Trace, chunks: NDArray[np.void]) -> NDArray[np.uint64]:
+def _leak_ages(trace: Trace, chunks: NDArray[np.void]) -> NDArray[np.uint64]:
     if not len(chunks):
         return np.zeros(0, np.uint64)
     last = times_of(trace, np.array([len(trace) - 1], np.uint64))
     return elapsed(times_of(trace, chunks["born"]), np.repeat(last, len(chunks)))
 
 
-def _rows(
+def _leak_rows(
     chunks: NDArray[np.void], at: NDArray[np.intp], ages: NDArray[np.uint64], until: int, count: int
 ) -> NDArray[np.void]:
     """The holders of sorted chunks."""
@@ -540,7 +541,7 @@ def growth_lines(trace: Trace, found: Growth, most: int = _MOST) -> list[str]:
     count = found.growing
     if not count:
         return [*lines, "no holder grew every step"]
-    lines += [_growth_line(trace, found, row) for row in range(min(count, most))]
+    lines += [_growing_holder_line(trace, found, row) for row in range(min(count, most))]
     if count > most:
         left = sum(found.a_step(row)[1] for row in range(most, count))
         lines.append(f"{signed_bytes(left)} every step: {count - most:,} more holders")
@@ -566,8 +567,8 @@ def compared_text(found: Growth) -> str:
     return f"{', '.join(parts)} ({cut})"
 
 
-def _growth_line(trace: Trace, found: Growth, row: int) -> str:
-    return f"{growth_text(found, row)}{_place(trace, int(found.rows['label'][row]), found.names[row])}"
+def _growing_holder_line(trace: Trace, found: Growth, row: int) -> str:
+    return f"{growth_text(found, row)}{_allocated_at_text(trace, int(found.rows['label'][row]), found.names[row])}"
 
 
 def growth_text(found: Growth, row: int) -> str:
@@ -581,24 +582,24 @@ def growth_text(found: Growth, row: int) -> str:
 def leak_lines(trace: Trace, found: Leaks, most: int = _MOST) -> list[str]:
     """How much was never freed; then a line for each holder of it."""
     where = "" if found.phase is None else f" in phase {found.phase!r}"
-    total = f"{format_bytes(found.bytes)} in {_count(len(found.chunks), 'chunk')}"
+    total = f"{format_bytes(found.bytes)} in {counted(len(found.chunks), 'chunk')}"
     events = f"events {found.start:,} to {found.stop - 1:,}" if found.stop > found.start else "no event"
     lines = [f"allocated by {events}{where} and not freed by step {found.until:,}, the last one: {total}"]
-    lines += _holders(trace, found, most)
+    lines += _leaking_holder_lines(trace, found, most)
     if len(found.rows) > most:
         rest = found.rows[most:]
         size, chunks = int(rest["bytes"].sum()), int(rest["chunks"].sum())
-        lines.append(f"{format_bytes(size)} in {_count(chunks, 'chunk')}: {len(rest):,} more holders")
+        lines.append(f"{format_bytes(size)} in {counted(chunks, 'chunk')}: {len(rest):,} more holders")
     return lines
 
 
-def _holders(trace: Trace, found: Leaks, most: int) -> Iterator[str]:
+def _leaking_holder_lines(trace: Trace, found: Leaks, most: int) -> Iterator[str]:
     for row in range(min(len(found.rows), most)):
         each = found.rows[row]
         chunks = found.chunks_of(row)
-        at = _place(trace, int(chunks["label"][0]), found.names[row])
+        at = _allocated_at_text(trace, int(chunks["label"][0]), found.names[row])
         yield (
-            f"{format_bytes(int(each['bytes']))} in {_count(int(each['chunks']), 'chunk')}: {found.names[row]}{at}; "
+            f"{format_bytes(int(each['bytes']))} in {counted(int(each['chunks']), 'chunk')}: {found.names[row]}{at}; "
             f"the oldest at {int(chunks['address'][0]):#x}, {int(each['oldest_events']):,} events "
             f"({duration(int(each['oldest_ns']))}) old"
         )
@@ -614,11 +615,7 @@ def duration(nanoseconds: int) -> str:
     return f"{value:.0f} ns" if unit == "ns" else f"{value:,.1f} {unit}"
 
 
-def _place(trace: Trace, label: int, name: str) -> str:
+def _allocated_at_text(trace: Trace, label: int, name: str) -> str:
     """The place in the code of a label, unless the holder's name says it."""
     place = place_in_code(trace.labels[label].details.get("stack", ""))
     return "" if place in ("", name) else f", allocated at {place}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

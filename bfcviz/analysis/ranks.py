@@ -210,16 +210,16 @@ def rank_of(trace: Trace, place: RankPlace, by: str = "op", step: int | str | No
     found = all_failures(trace, runs=0, most=_DIAGNOSED)
     steps = failed_steps(trace)
     pools = [found[0].pool] if found else range(min(len(origin.pools), _MEASURED))
-    heap = max((_measured_heap(trace, pool) for pool in pools), key=lambda each: each.peak or 0)
+    heap = max((_measured_rank_heap(trace, pool) for pool in pools), key=lambda each: each.peak or 0)
     if step is None:
         at = found[0].step if found and found[0].recorded.has_heap else heap.peak_step
     else:
-        at = _step(trace, heap, step)
+        at = _rank_step(trace, heap, step)
     model = Model(trace, heap.pool)
     model.seek(at)
     pool, has_regions = origin.pools[heap.pool], regions_known(origin.details, heap.pool)
     return Rank(
-        place=_placed(place, origin.details),
+        place=_completed_rank_place(place, origin.details),
         format=str(origin.format),
         status=str(origin.status),
         events=len(trace) - trace.first,
@@ -231,11 +231,11 @@ def rank_of(trace: Trace, place: RankPlace, by: str = "op", step: int | str | No
         free=model.table.free_bytes if has_regions else None,
         largest_free=model.table.largest_free_chunk if has_regions else None,
         step=at,
-        failures=_causes(trace, found),
+        failures=_rank_failures(trace, found),
         failed=len(steps),
         ended=origin.format != "bfcviz" or origin.has_ended_whole or origin.status is Status.RECORDING,
         in_use=model.table.bytes_in_use,
-        holders=_holders(model, by),
+        holders=_rank_holders(model, by),
     )
 
 
@@ -292,7 +292,7 @@ class _MeasuredHeap(NamedTuple):
     pool_bytes: int
 
 
-def _measured_heap(trace: Trace, pool: int) -> _MeasuredHeap:
+def _measured_rank_heap(trace: Trace, pool: int) -> _MeasuredHeap:
     model = Model(trace, pool)
     if holds_only_states(trace.origin.details):
         step = end_of_state(trace, pool)
@@ -311,14 +311,14 @@ def _measured_heap(trace: Trace, pool: int) -> _MeasuredHeap:
     return _MeasuredHeap(pool, stated_peak(trace.origin.details, pool, peak), step, pool_bytes)
 
 
-def _step(trace: Trace, heap: _MeasuredHeap, step: int | str) -> int:
+def _rank_step(trace: Trace, heap: _MeasuredHeap, step: int | str) -> int:
     if isinstance(step, int):
         return step
     steps = {"peak": heap.peak_step, "last": len(trace)}
     return steps[step] if step in steps else worst_fragmentation(trace, heap.pool)
 
 
-def _placed(place: RankPlace, details: Mapping[str, object]) -> RankPlace:
+def _completed_rank_place(place: RankPlace, details: Mapping[str, object]) -> RankPlace:
     """The place with what the recording knows of its rank and its host."""
     rank, host = details.get("rank"), details.get("host")
     if place.rank is None and type(rank) is int and 0 <= rank < 1 << 31:
@@ -331,7 +331,7 @@ def _placed(place: RankPlace, details: Mapping[str, object]) -> RankPlace:
 _LONGEST_HOST: Final = 100
 
 
-def _causes(trace: Trace, found: Sequence[Diagnosis]) -> tuple[RankFailure, ...]:
+def _rank_failures(trace: Trace, found: Sequence[Diagnosis]) -> tuple[RankFailure, ...]:
     causes: dict[tuple[str, str, int], RankFailure] = {}
     for each in found:
         what = each.label or each.recorded.op
@@ -343,14 +343,14 @@ def _causes(trace: Trace, found: Sequence[Diagnosis]) -> tuple[RankFailure, ...]
             failure_headline(each),
             each.event,
             1,
-            _time(trace, each),
+            _rank_failure_time(trace, each),
         )
         known = causes.get(failure.key)
         causes[failure.key] = failure if known is None else replace(known, count=known.count + 1)
     return tuple(causes.values())
 
 
-def _time(trace: Trace, found: Diagnosis) -> int | None:
+def _rank_failure_time(trace: Trace, found: Diagnosis) -> int | None:
     """When it happened: our own recordings say when their clock began."""
     started = trace.origin.details.get("started_ns")
     if not isinstance(started, int) or found.event is None:
@@ -358,7 +358,7 @@ def _time(trace: Trace, found: Diagnosis) -> int | None:
     return started + int(np.int64(trace.read(found.event, found.event + 1)["time"][0]))
 
 
-def _holders(model: Model, by: str) -> dict[str, int]:
+def _rank_holders(model: Model, by: str) -> dict[str, int]:
     """The holders at the model's step, the largest first."""
     records = model.in_use()
     how = grouping(model.trace, model.pool, by)
@@ -621,7 +621,7 @@ class RankSet:
     @property
     def failure_lines(self) -> list[str]:
         """Each failure once, with the ranks that had it."""
-        lines = [_failure_line(each) for each in self.failures[:_MOST_FAILURES]]
+        lines = [_shared_failure_line(each) for each in self.failures[:_MOST_FAILURES]]
         if len(self.failures) > _MOST_FAILURES:
             lines.append(f"{counted(len(self.failures) - _MOST_FAILURES, 'more failure')}")
         times = sorted(
@@ -641,7 +641,7 @@ class RankSet:
         used = self._used
         if len(used) < 2:
             return []
-        found = [_spread_line(each) for each in self.spreads]
+        found = [_rank_spread_line(each) for each in self.spreads]
         heaps = [rank for rank in used if rank.has_heap]
         if len(heaps) > 1 and not any(each.measure == "peak" for each in self.spreads):
             size = format_bytes(max(rank.peak or rank.in_use for rank in heaps))
@@ -672,7 +672,7 @@ class RankSet:
     @property
     def rows(self) -> list[tuple[str, ...]]:
         """The names of the columns, then the cells of each rank that can be read; hosts only where they differ."""
-        rows = [_HEAD, *(_cells(rank) for rank in self.known)]
+        rows = [_HEAD, *(_rank_table_cells(rank) for rank in self.known)]
         has_hosts = len({rank.place.host for rank in self.known}) > 1
         return rows if has_hosts else [(row[0], *row[2:]) for row in rows]
 
@@ -681,7 +681,7 @@ class RankSet:
         """A row a rank, the worst first, then a line for each file that cannot be read."""
         rows = self.rows[: _MOST_ROWS + 1]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        found = ["  ".join(_padded(row, widths)).rstrip() for row in rows] if len(rows) > 1 else []
+        found = ["  ".join(_padded_rank_cells(row, widths)).rstrip() for row in rows] if len(rows) > 1 else []
         rest = self.known[_MOST_ROWS:]
         if rest:
             peaks = [rank.peak or 0 for rank in rest]
@@ -770,16 +770,17 @@ class RankSet:
         """The text and the table as HTML, in the colours of the page around them."""
         head, *rows = self.rows
         texts = [*self.failure_lines, *self.difference_lines]
-        names = "".join(f"<th>{_html(name)}</th>" for name in head)
+        names = "".join(f"<th>{_rank_html_text(name)}</th>" for name in head)
         return (
-            f'<div class="bfcviz-ranks" style="line-height:1.35"><b>{_html(self.headline)}</b>{_html_lines(texts)}'
+            f'<div class="bfcviz-ranks" style="line-height:1.35"><b>{_rank_html_text(self.headline)}</b>'
+            f"{_rank_html_lines(texts)}"
             f'<table style="margin:.4em 0; text-align:left; border-spacing:1.2em 0">'
-            f"<thead><tr>{names}</tr></thead><tbody>{''.join(map(_html_row, rows))}</tbody></table>"
-            f"{_html_lines(self.problem_lines)}</div>"
+            f"<thead><tr>{names}</tr></thead><tbody>{''.join(map(_rank_html_row, rows))}</tbody></table>"
+            f"{_rank_html_lines(self.problem_lines)}</div>"
         )
 
 
-def _failure_line(found: SharedFailure) -> str:
+def _shared_failure_line(found: SharedFailure) -> str:
     low, high = found.requested
     details = [counted(found.count, "request")] if found.count > 1 else []
     details += [f"{format_bytes(low)} to {format_bytes(high)}"] if high > low else []
@@ -788,7 +789,7 @@ def _failure_line(found: SharedFailure) -> str:
     return f"{listed(found.ranks)}{several}: {found.failure.headline}{name}"
 
 
-def _spread_line(found: RankSpread) -> str:
+def _rank_spread_line(found: RankSpread) -> str:
     return (
         f"{_MEASURES[found.measure]}: {format_bytes(found.least)} ({found.least_rank}) to "
         f"{format_bytes(found.most)} ({found.most_rank}), median {format_bytes(found.median)}"
@@ -800,7 +801,7 @@ _SIZES: Final = 5  # columns
 _LONGEST_FILE: Final = 48
 
 
-def _cells(rank: Rank) -> tuple[str, ...]:
+def _rank_table_cells(rank: Rank) -> tuple[str, ...]:
     verdict = (rank.verdict or "").replace("_", " ") + ("" if rank.ended else ", did not end cleanly")
     sizes = (rank.peak, rank.pool, rank.limit, rank.free, rank.largest_free)
     texts = ("unknown" if size is None else format_bytes(size) for size in sizes)
@@ -808,7 +809,7 @@ def _cells(rank: Rank) -> tuple[str, ...]:
     return rank.name, rank.place.host, verdict, *texts, file
 
 
-def _padded(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+def _padded_rank_cells(row: Sequence[str], widths: Sequence[int]) -> list[str]:
     """The cells: texts to the left; sizes, which lie before the file, to the right."""
     sizes = range(len(row) - 1 - _SIZES, len(row) - 1)
     return [
@@ -817,16 +818,16 @@ def _padded(row: Sequence[str], widths: Sequence[int]) -> list[str]:
     ]
 
 
-def _html(text: str) -> str:
+def _rank_html_text(text: str) -> str:
     return escape(printable(text))
 
 
-def _html_lines(texts: Sequence[str]) -> str:
-    return "".join(f"<div>{_html(text)}</div>" for text in texts)
+def _rank_html_lines(texts: Sequence[str]) -> str:
+    return "".join(f"<div>{_rank_html_text(text)}</div>" for text in texts)
 
 
-def _html_row(cells: Sequence[str]) -> str:
-    return f"<tr>{''.join(f'<td>{_html(cell)}</td>' for cell in cells)}</tr>"
+def _rank_html_row(cells: Sequence[str]) -> str:
+    return f"<tr>{''.join(f'<td>{_rank_html_text(cell)}</td>' for cell in cells)}</tr>"
 
 
 def rank_set(
@@ -838,14 +839,14 @@ def rank_set(
             replace(rank, place=replace(rank.place, rank=number, rank_from="order"))
             for number, rank in enumerate(ranks)
         ]
-    ordered = sorted(_distinct(ranks), key=lambda rank: rank.badness)
+    ordered = sorted(_ranks_with_own_names(ranks), key=lambda rank: rank.badness)
     return RankSet(source, tuple(ordered), by, read)
 
 
-def _distinct(ranks: Sequence[Rank]) -> list[Rank]:
+def _ranks_with_own_names(ranks: Sequence[Rank]) -> list[Rank]:
     """The ranks with a name of its own each: their hosts, else their files, tell equal names apart."""
     found = list(ranks)
-    for extra in (_host, _file):
+    for extra in (_rank_name_with_host, _rank_name_with_file):
         counts = Counter(rank.name for rank in found)
         found = [
             replace(rank, place=replace(rank.place, name=extra(rank.place)))
@@ -860,11 +861,11 @@ def _distinct(ranks: Sequence[Rank]) -> list[Rank]:
     ]
 
 
-def _host(place: RankPlace) -> str:
+def _rank_name_with_host(place: RankPlace) -> str:
     return f"{place.name} on {place.host}" if place.host else place.name
 
 
-def _file(place: RankPlace) -> str:
+def _rank_name_with_file(place: RankPlace) -> str:
     return f"{place.name} ({Path(place.file).name})"
 
 
@@ -882,19 +883,19 @@ def paired_ranks(a: RankSet, b: RankSet) -> list[tuple[Rank, Rank]]:
         (before, after)
         for after in b.known
         if after.has_heap
-        and (before := next((rank for rank in a.known if rank.has_heap and _is_same(rank, after)), None))
+        and (before := next((rank for rank in a.known if rank.has_heap and _is_same_rank(rank, after)), None))
     ]
     if not found:
         raise TraceError(f"{a.source} and {b.source} have no rank in common: neither a number nor a name")
-    return sorted(found, key=lambda pair: -abs(_peak_change(*pair)))
+    return sorted(found, key=lambda pair: -abs(_rank_peak_change(*pair)))
 
 
-def _is_same(a: Rank, b: Rank) -> bool:
+def _is_same_rank(a: Rank, b: Rank) -> bool:
     numbers = a.place.rank, b.place.rank
     return a.name == b.name if None in numbers else numbers[0] == numbers[1]
 
 
-def _peak_change(a: Rank, b: Rank) -> int:
+def _rank_peak_change(a: Rank, b: Rank) -> int:
     return (b.peak or b.in_use) - (a.peak or a.in_use)
 
 
@@ -902,7 +903,7 @@ def pair_lines(pairs: Sequence[tuple[Rank, Rank]]) -> list[str]:
     """A line a pair: the peaks of both, and their verdicts where they differ."""
     found = [f"{counted(len(pairs), 'rank')} in both, the largest change of the peak first"]
     for before, after in pairs[:_MOST_ROWS]:
-        change = _peak_change(before, after)
+        change = _rank_peak_change(before, after)
         peaks = " -> ".join(format_bytes(rank.peak or rank.in_use) for rank in (before, after))
         verdicts = "" if before.verdict == after.verdict else f", {before.verdict} -> {after.verdict}"
         sign = "+" if change > 0 else ""

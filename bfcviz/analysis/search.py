@@ -87,23 +87,25 @@ def operation_of(trace: Trace, event: int) -> Operation | None:
     Raises:
         TraceError: the trace has no such event.
     """
-    end = _end(trace, trace.read(event, event + 1)[0])
+    end = _end_of_operation(trace, trace.read(event, event + 1)[0])
     if end is None:
         return None
-    before = _of_pool(trace.read(max(trace.first, int(end["seq"]) - _REACH), int(end["seq"])), end)[::-1]
-    splits = _splits(before, end)
+    before = _events_of_same_pool(
+        trace.read(max(trace.first, int(end["seq"]) - _REACH), int(end["seq"])), end
+    )[::-1]
+    splits = _splits_of_operation(before, end)
     extends, releases = _room_made(before[len(splits) :], end)
     found = Operation(end, splits[::-1], extends[::-1], releases[::-1])
     return found if found.begin <= event else None
 
 
-def _end(trace: Trace, event: np.void) -> np.void | None:
+def _end_of_operation(trace: Trace, event: np.void) -> np.void | None:
     if event["kind"] in (Kind.ALLOCATE, Kind.OOM):
         return event
     if event["kind"] not in _ON_THE_WAY:
         return None
     first = int(event["seq"]) + 1
-    for later in _of_pool(trace.read(first, min(len(trace), first + _REACH)), event):
+    for later in _events_of_same_pool(trace.read(first, min(len(trace), first + _REACH)), event):
         if later["kind"] in (Kind.ALLOCATE, Kind.OOM):
             found: np.void = later
             return found
@@ -112,12 +114,12 @@ def _end(trace: Trace, event: np.void) -> np.void | None:
     return None
 
 
-def _of_pool(events: Events, event: np.void) -> Events:
+def _events_of_same_pool(events: Events, event: np.void) -> Events:
     mine: Events = events[(events["pool"] == event["pool"]) & (events["kind"] != Kind.MARK)]
     return mine
 
 
-def _splits(before: Events, end: np.void) -> list[np.void]:
+def _splits_of_operation(before: Events, end: np.void) -> list[np.void]:
     """The SPLITs that led to an ALLOCATE, the last one first."""
     found: list[np.void] = []
     if end["kind"] == Kind.OOM:
@@ -243,14 +245,14 @@ def search_of(trace: Trace, event: int, model: Model | None = None) -> Search | 
         model = Model(trace, operation.pool)
     requested = int(operation.end["requested"])
     rounded = tensorflow.round_up(max(requested, 1))
-    rows = _chunks(model, operation.begin)
+    rows = _searched_chunk_rows(model, operation.begin)
     free = picked(rows, rows["state"] == array_access.CHUNK_FREE)
     max_waste = _max_waste(trace, operation.pool)
     taken = None
     if operation.end["kind"] == Kind.ALLOCATE:
         if operation.taken_at != operation.begin:
-            rows = _chunks(model, operation.taken_at)
-        taken = _taken(rows, operation, rounded, max_waste)
+            rows = _searched_chunk_rows(model, operation.taken_at)
+        taken = _taken_chunk(rows, operation, rounded, max_waste)
     made_room = bool(operation.extends or operation.releases)
     first = bin_of(rounded)
     last = NUM_BINS - 1 if taken is None or made_room else max(taken.bin, first)
@@ -273,13 +275,13 @@ def search_of(trace: Trace, event: int, model: Model | None = None) -> Search | 
     )
 
 
-def _chunks(model: Model, step: int) -> NDArray[np.void]:
+def _searched_chunk_rows(model: Model, step: int) -> NDArray[np.void]:
     """Rows of the chunks at a step, in no order: faster than `chunks()`, whose cached array stays valid."""
     with model.visiting(step):
         return model.table.chunk_rows()
 
 
-def _taken(rows: NDArray[np.void], operation: Operation, rounded: int, max_waste: int | None) -> Taken:
+def _taken_chunk(rows: NDArray[np.void], operation: Operation, rounded: int, max_waste: int | None) -> Taken:
     chunk = rows[np.flatnonzero(rows["handle"] == operation.taken)[0]]
     size, rest, padding, split = int(chunk["size"]), 0, 0, False
     for event in operation.splits:
@@ -297,11 +299,11 @@ def _taken(rows: NDArray[np.void], operation: Operation, rounded: int, max_waste
         padding,
         rest,
         split,
-        _cut(usable, rounded, split, max_waste),
+        _split_rule_applied(usable, rounded, split, max_waste),
     )
 
 
-def _cut(usable: int, rounded: int, split: bool, max_waste: int | None) -> Cut:  # noqa: FBT001
+def _split_rule_applied(usable: int, rounded: int, split: bool, max_waste: int | None) -> Cut:  # noqa: FBT001
     over = usable - rounded
     wasteful = max_waste is not None and over >= max_waste
     if split:
@@ -358,15 +360,15 @@ def search_words(search: Search) -> str:
 
     A sentence on chunks that the search skipped stands between them where there are any.
     """
-    sentences = [f"{_start(search)}: {_result(search)}."]
+    sentences = [f"{_search_start_words(search)}: {_search_result_words(search)}."]
     if search.passed_over:
         sentences.append(_passed_over_sentence(search.passed_over))
     if search.taken is not None:
-        sentences.append(_split(search, search.taken))
+        sentences.append(_taken_split_words(search, search.taken))
     return " ".join(sentences)
 
 
-def _start(search: Search) -> str:
+def _search_start_words(search: Search) -> str:
     size = format_bytes(search.rounded)
     requested = format_bytes(search.requested)
     if requested == size:
@@ -375,24 +377,26 @@ def _start(search: Search) -> str:
     return f"The search for {size}{rounded} started in bin {search.first_bin}"
 
 
-def _result(search: Search) -> str:
+def _search_result_words(search: Search) -> str:
     taken = search.taken
     if taken is None or search.extended or search.released:
-        bins = _bins(search.first_bin, search.last_bin)
-        return f"{_none_taken(search, sum(search.free_chunks), bins)}{_growth(search)}"
+        bins = _searched_bins_words(search.first_bin, search.last_bin)
+        return f"{_none_taken_words(search, sum(search.free_chunks), bins)}{_growth_for_search_words(search)}"
     here = search.free_chunks[taken.bin - search.first_bin] if taken.bin >= search.first_bin else 0
     if taken.bin == search.first_bin:
         small = f", {search.too_small} of them too small" if search.too_small else ""
-        return f"{_best_fit(taken, here, search.first_bin)}{small}"
-    below = _none_taken(search, sum(search.free_chunks[:-1]), _bins(search.first_bin, search.last_bin - 1))
-    return f"{below}; {_best_fit(taken, here, taken.bin)}"
+        return f"{_best_fit_words(taken, here, search.first_bin)}{small}"
+    below = _none_taken_words(
+        search, sum(search.free_chunks[:-1]), _searched_bins_words(search.first_bin, search.last_bin - 1)
+    )
+    return f"{below}; {_best_fit_words(taken, here, taken.bin)}"
 
 
-def _bins(first: int, last: int) -> str:
+def _searched_bins_words(first: int, last: int) -> str:
     return f"bins {first} to {last}" if last > first else f"bin {first}"
 
 
-def _none_taken(search: Search, chunks: int, bins: str) -> str:
+def _none_taken_words(search: Search, chunks: int, bins: str) -> str:
     """Why the search took no chunk of these bins."""
     if not chunks:
         return f"{bins} {'have' if bins.startswith('bins') else 'has'} no free chunk"
@@ -404,7 +408,7 @@ def _none_taken(search: Search, chunks: int, bins: str) -> str:
     return f"all {chunks:,} free chunks in {bins} are too small"
 
 
-def _growth(search: Search) -> str:
+def _growth_for_search_words(search: Search) -> str:
     """How the heap made room when no chunk was taken, and the result."""
     steps = ""
     if search.released:
@@ -412,17 +416,17 @@ def _growth(search: Search) -> str:
         steps += f"; the heap released {search.released} free {regions} to the sub-allocator"
     steps += f"; the pool grew by {format_bytes(search.extended)}" if search.extended else ""
     if search.taken is not None:
-        return f"{steps}; then the search took {_place(search.taken)} in bin {search.taken.bin}"
+        return f"{steps}; then the search took {_taken_chunk_words(search.taken)} in bin {search.taken.bin}"
     return f"{steps}; still no chunk fits" if search.extended else f"{steps}; the pool did not grow"
 
 
-def _best_fit(taken: Taken, chunks: int, number: int) -> str:
+def _best_fit_words(taken: Taken, chunks: int, number: int) -> str:
     if chunks == 1:
-        return f"it took the only free chunk in bin {number}, {_place(taken)}"
-    return f"it took the best fit of {chunks:,} free chunks in bin {number}, {_place(taken)}"
+        return f"it took the only free chunk in bin {number}, {_taken_chunk_words(taken)}"
+    return f"it took the best fit of {chunks:,} free chunks in bin {number}, {_taken_chunk_words(taken)}"
 
 
-def _place(taken: Taken) -> str:
+def _taken_chunk_words(taken: Taken) -> str:
     return f"{short_address(taken.address)} ({format_bytes(taken.size)})"
 
 
@@ -432,44 +436,44 @@ def _passed_over_sentence(chunks: int) -> str:
     return f"{chunks:,} free chunks that fit were skipped: an alignment or a timestamp can exclude them."
 
 
-def _split(search: Search, taken: Taken) -> str:
+def _taken_split_words(search: Search, taken: Taken) -> str:
     padding = ""
     if taken.padding:
         padding = f"{format_bytes(taken.padding)} of alignment padding stay free before it. "
     return padding + _SPLIT_REASONS[taken.cut](search, taken)
 
 
-def _exact(_: Search, __: Taken) -> str:
+def _exact_fit_words(_: Search, __: Taken) -> str:
     return "The chunk fits exactly and was not split."
 
 
-def _halves(_: Search, taken: Taken) -> str:
+def _split_in_halves_words(_: Search, taken: Taken) -> str:
     return f"The chunk was split, as it has at least twice the request: {format_bytes(taken.rest)} stay free."
 
 
-def _waste(search: Search, taken: Taken) -> str:
+def _split_for_waste_words(search: Search, taken: Taken) -> str:
     return (
         f"The chunk was split, as the {format_bytes(taken.rest)} left over reach the waste limit of "
         f"{format_bytes(search.max_waste or 0)}."
     )
 
 
-def _whole(search: Search, taken: Taken) -> str:
+def _taken_whole_words(search: Search, taken: Taken) -> str:
     limit = "" if search.max_waste is None else f" and the waste limit of {format_bytes(search.max_waste)}"
     return (
         f"The chunk was not split: the {format_bytes(taken.rest)} left over are less than the request{limit}."
     )
 
 
-def _not_shown(_: Search, taken: Taken) -> str:
+def _split_not_shown_words(_: Search, taken: Taken) -> str:
     verb = "was split" if taken.split else "was not split"
     return f"The chunk {verb}, with {format_bytes(taken.rest)} left over; the events do not show why."
 
 
 _SPLIT_REASONS = {
-    Cut.EXACT: _exact,
-    Cut.HALVES: _halves,
-    Cut.WASTE: _waste,
-    Cut.WHOLE: _whole,
-    Cut.NOT_SHOWN: _not_shown,
+    Cut.EXACT: _exact_fit_words,
+    Cut.HALVES: _split_in_halves_words,
+    Cut.WASTE: _split_for_waste_words,
+    Cut.WHOLE: _taken_whole_words,
+    Cut.NOT_SHOWN: _split_not_shown_words,
 }

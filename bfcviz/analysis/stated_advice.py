@@ -59,17 +59,17 @@ Rule = Callable[[StatedFailure, Judgement], Iterator[StatedAdvice]]
 
 def advise(found: StatedFailure, judged: Judgement) -> tuple[StatedAdvice, ...]:
     """What to do about a failure, or about a refusal that is none; the one thing to do first."""
-    rule = _mps if found.message.startswith("torch-mps") else _GROUPS[found.message.partition("-")[0]]
+    rule = _mps_advice if found.message.startswith("torch-mps") else _GROUPS[found.message.partition("-")[0]]
     if found.message == "tf-context":
-        rule = _call
+        rule = _driver_call_advice
     elif found.message == "cuda-shared":
-        rule = _kernel
+        rule = _kernel_advice
     elif found.message == "torch-xpu-block":
-        rule = _torch_refused
+        rule = _torch_refused_advice
     if judged.cause is Cause.HOST_MEMORY:
-        rule = _host
+        rule = _host_memory_advice
     elif judged.cause is Cause.NOT_A_FAILURE:
-        rule = _soft
+        rule = _soft_failure_advice
     kinds: dict[AdviceWord, StatedAdvice] = {}
     if judged.cause is Cause.REQUEST_EXCEEDS_DEVICE and found.fact("device_total") is None and rule in _PLAIN:
         text = (
@@ -151,11 +151,11 @@ def _smaller_request(found: StatedFailure, words: str = "") -> Iterator[StatedAd
     else:
         yield StatedAdvice(
             AdviceWord.SMALLER_REQUEST,
-            _batch(found) or words or "Reduce the batch, or the size of one input.",
+            _smaller_batch_text(found) or words or "Reduce the batch, or the size of one input.",
         )
 
 
-def _batch(found: StatedFailure) -> str:
+def _smaller_batch_text(found: StatedFailure) -> str:
     """The batch that fits, where the shape shows one and the text says what is left."""
     request, limit, used = found.fact("requested"), found.fact("limit"), found.fact("in_use")
     shape = "[" + ",".join(map(str, found.shape)) + "]"
@@ -188,12 +188,12 @@ _SERVERS: Final = frozenset({"vllm", "sglang"})
 _INFERENCE: Final = frozenset({"vllm", "sglang", "comfyui", "llamacpp", "ollama", "inference"})
 
 
-def _backend(found: StatedFailure) -> str:
+def _torch_backend(found: StatedFailure) -> str:
     """The module of torch that has the functions for this kind of device."""
     return {"PyTorch XPU": "xpu", "PyTorch NPU": "npu"}.get(found.framework, "cuda")
 
 
-def _holders(found: StatedFailure) -> str:
+def _who_holds_command(found: StatedFailure) -> str:
     """The command that names the processes on the device."""
     marks = frozenset[str]() if found.framework.startswith("PyTorch") else found.marks
     if "ROCm" in found.framework or "rocm" in marks:
@@ -209,23 +209,23 @@ def _holders(found: StatedFailure) -> str:
     return "nvidia-smi --query-compute-apps=pid,used_memory --format=csv"
 
 
-def _look(found: StatedFailure) -> StatedAdvice:
-    text = f"Look whether another process holds the device: {_holders(found)}."
+def _look_for_others_advice(found: StatedFailure) -> StatedAdvice:
+    text = f"Look whether another process holds the device: {_who_holds_command(found)}."
     return StatedAdvice(AdviceWord.OTHER_PROCESSES, text)
 
 
-def _stop_others(found: StatedFailure) -> StatedAdvice:
-    text = f"Stop other programs and notebook kernels on this device, which this lists: {_holders(found)}."
+def _stop_others_advice(found: StatedFailure) -> StatedAdvice:
+    text = f"Stop other programs and notebook kernels on this device, which this lists: {_who_holds_command(found)}."
     return StatedAdvice(AdviceWord.OTHER_PROCESSES, text)
 
 
-def _torch(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _torch_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     yield from _TORCH[judged.cause](found, judged)
     if judged.cause in {Cause.CAPACITY, Cause.CACHED_FRAGMENTATION, Cause.PRIVATE_POOLS, Cause.UNKNOWN}:
-        yield StatedAdvice(AdviceWord.RECORD, _recording(found))
+        yield StatedAdvice(AdviceWord.RECORD, _torch_recording_text(found))
 
 
-def _recording(found: StatedFailure) -> str:
+def _torch_recording_text(found: StatedFailure) -> str:
     if found.framework == "PyTorch XPU":
         return (
             "To see how much tensors and the cache hold: print torch.xpu.memory_stats() before the step that fails "
@@ -249,7 +249,7 @@ def _recording(found: StatedFailure) -> str:
     )
 
 
-def _torch_shape(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _torch_shape_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
     request, total = found.facts.get("requested", 0), found.fact("device_total") or 1
     is_nothing = found.fact("allocated") == 0
@@ -275,16 +275,16 @@ def _torch_shape(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvi
     )
 
 
-def _torch_limit(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _torch_limit_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
-    backend = _backend(found)
+    backend = _torch_backend(found)
     yield StatedAdvice(
         AdviceWord.RAISE_LIMIT,
         (f"Search the code for torch.{backend}.set_per_process_memory_fraction and raise it, up to 1.0."),
     )
 
 
-def _torch_spilled(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _torch_spilled_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
     yield StatedAdvice(
         AdviceWord.SMALLER_MODEL,
@@ -302,9 +302,9 @@ def _torch_spilled(found: StatedFailure, judged: Judgement) -> Iterator[StatedAd
     )
 
 
-def _torch_refused(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _torch_refused_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if judged.second is Cause.CAPACITY:  # the device is nearly full
-        yield from _torch_full(found, judged)
+        yield from _torch_full_advice(found, judged)
         return
     request, free = found.fact("requested") or 0, found.fact("device_free") or 0
     is_xpu = found.framework == "PyTorch XPU"
@@ -356,7 +356,7 @@ def _small_apu(found: StatedFailure) -> str:
     )
 
 
-def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _torch_fragmented_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     request, free = found.fact("requested") or 0, found.fact("device_free") or 0
     is_amd = found.framework == "PyTorch ROCm"
     counters = found.message in {"torch-summary", "torch-stats"}
@@ -364,7 +364,7 @@ def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[State
     is_sliver = not counters and _is_sliver(found)
     if is_sliver:
         yield from _smaller_request(found, _missing_text(request, free))
-        yield from _torch_full(found, judged)
+        yield from _torch_full_advice(found, judged)
     if found.version == _OLDEST:
         yield from _smaller_request(
             found,
@@ -404,7 +404,7 @@ def _torch_fragmented(found: StatedFailure, judged: Judgement) -> Iterator[State
         yield StatedAdvice(
             AdviceWord.OTHER_PROCESSES,
             f"Other processes hold {format_bytes(judged.others, 2)}, enough for what is missing: "
-            f"{_holders(found)}.{_pids(found)}",
+            f"{_who_holds_command(found)}.{_listed_processes_text(found)}",
         )
     if not counters and request > free:
         yield from _smaller_request(found, _missing_text(request, free))
@@ -424,7 +424,7 @@ def _is_sliver(found: StatedFailure) -> bool:
     return use.cached is not None and use.cached < SLIVER * max(use.pool or 0, total)
 
 
-def _pids(found: StatedFailure) -> str:
+def _listed_processes_text(found: StatedFailure) -> str:
     """The processes that the text lists beside this one, the largest first."""
     own = device_use(found).own
     others = [(held, pid) for pid, held in found.processes.items() if held and held != own]
@@ -434,7 +434,7 @@ def _pids(found: StatedFailure) -> str:
     return f" The text names process {named}."
 
 
-def _torch_private(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _torch_private_pool_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
     yield StatedAdvice(
         AdviceWord.GRAPH_POOLS,
@@ -450,11 +450,11 @@ def _torch_private(found: StatedFailure, judged: Judgement) -> Iterator[StatedAd
     yield from _smaller_request(found)
 
 
-def _torch_others(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _torch_others_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     held = "" if judged.others is None else f" They hold {format_bytes(judged.others, 2)}."
     yield StatedAdvice(
         AdviceWord.OTHER_PROCESSES,
-        f"Stop the other processes on this device: {_holders(found)}.{held}{_pids(found)}",
+        f"Stop the other processes on this device: {_who_holds_command(found)}.{held}{_listed_processes_text(found)}",
     )
     yield StatedAdvice(
         AdviceWord.RAISE_LIMIT,
@@ -464,13 +464,13 @@ def _torch_others(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdv
                 "--gpu-memory-utilization (vLLM) or --mem-fraction-static (SGLang)."
                 if found.marks & _SERVERS
                 else "such as gpu_memory_utilization of an engine, or "
-                f"torch.{_backend(found)}.set_per_process_memory_fraction."
+                f"torch.{_torch_backend(found)}.set_per_process_memory_fraction."
             )
         ),
     )
 
 
-def _torch_full(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _torch_full_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
     if found.marks & _SERVERS:
         yield StatedAdvice(
@@ -517,9 +517,9 @@ def _torch_full(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
         )
 
 
-def _torch_unknown(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _torch_unknown_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if found.marks & _SERVERS:
-        yield from _torch_full(found, judged)
+        yield from _torch_full_advice(found, judged)
     if "async" in found.marks:
         yield StatedAdvice(
             AdviceWord.RECORD,
@@ -528,36 +528,36 @@ def _torch_unknown(found: StatedFailure, judged: Judgement) -> Iterator[StatedAd
         )
     elif found.framework == "PyTorch XPU" and found.fact("device_total") is not None:
         if judged.second is Cause.DRIVER_REFUSED:
-            yield from _torch_refused(found, judged)
+            yield from _torch_refused_advice(found, judged)
         yield from _smaller_request(found)
         free = "To see what is free: torch.xpu.mem_get_info() before the step that fails."
-        yield StatedAdvice(AdviceWord.RECORD, f"{free} {_recording(found)}")
+        yield StatedAdvice(AdviceWord.RECORD, f"{free} {_torch_recording_text(found)}")
     else:
         whole = "Give the whole message: the sentences after this one say who holds the memory."
-        yield StatedAdvice(AdviceWord.RECORD, f"{whole} {_recording(found)}")
+        yield StatedAdvice(AdviceWord.RECORD, f"{whole} {_torch_recording_text(found)}")
     if not found.marks & _SERVERS:
         yield from _smaller_request(found)
-        look = f"Look whether another process holds the device: {_holders(found)}."
+        look = f"Look whether another process holds the device: {_who_holds_command(found)}."
         yield StatedAdvice(AdviceWord.OTHER_PROCESSES, look)
 
 
 _TORCH: Final[Mapping[Cause, Rule]] = {
-    Cause.REQUEST_EXCEEDS_DEVICE: _torch_shape,
-    Cause.REQUEST_EXCEEDS_LIMIT: _torch_shape,
-    Cause.CAP_BY_SETTING: _torch_limit,
-    Cause.SPILLED: _torch_spilled,
-    Cause.DRIVER_REFUSED: _torch_refused,
-    Cause.CACHED_FRAGMENTATION: _torch_fragmented,
-    Cause.PRIVATE_POOLS: _torch_private,
-    Cause.OTHER_PROCESS: _torch_others,
-    Cause.CAPACITY: _torch_full,
-    Cause.UNKNOWN: _torch_unknown,
+    Cause.REQUEST_EXCEEDS_DEVICE: _torch_shape_advice,
+    Cause.REQUEST_EXCEEDS_LIMIT: _torch_shape_advice,
+    Cause.CAP_BY_SETTING: _torch_limit_advice,
+    Cause.SPILLED: _torch_spilled_advice,
+    Cause.DRIVER_REFUSED: _torch_refused_advice,
+    Cause.CACHED_FRAGMENTATION: _torch_fragmented_advice,
+    Cause.PRIVATE_POOLS: _torch_private_pool_advice,
+    Cause.OTHER_PROCESS: _torch_others_advice,
+    Cause.CAPACITY: _torch_full_advice,
+    Cause.UNKNOWN: _torch_unknown_advice,
 }
 
 
-def _mps(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _mps_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if found.message == "metal-command":
-        yield from _metal(found)
+        yield from _metal_command_advice(found)
         return
     if judged.cause in {Cause.REQUEST_EXCEEDS_LIMIT, Cause.REQUEST_EXCEEDS_DEVICE}:
         yield from _smaller_request(found, "Split the tensor: a smaller batch, tiles, or a lower resolution.")
@@ -594,7 +594,7 @@ def _mps(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     )
 
 
-def _metal(found: StatedFailure) -> Iterator[StatedAdvice]:
+def _metal_command_advice(found: StatedFailure) -> Iterator[StatedAdvice]:
     if "ggml" in found.marks:
         yield StatedAdvice(AdviceWord.SEQUENCE, "Lower the context: -c.")
         yield StatedAdvice(AdviceWord.SMALLER_REQUEST, _SMALLER_UBATCH)
@@ -611,15 +611,15 @@ def _metal(found: StatedFailure) -> Iterator[StatedAdvice]:
     )
 
 
-def _tensorrt(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _tensorrt_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
     words = "Build for smaller inputs or a smaller batch, or with a smaller workspace: set_memory_pool_limit."
     yield StatedAdvice(AdviceWord.SMALLER_REQUEST, words)
-    yield _look(found)
+    yield _look_for_others_advice(found)
     yield StatedAdvice(AdviceWord.SMALLER_MODEL, "Build with FP16 or INT8.")
 
 
-def _flashinfer(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _flashinfer_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
     sglang = "FLASHINFER_WORKSPACE_SIZE (newer versions: SGLANG_FLASHINFER_WORKSPACE_SIZE), in bytes"
     vllm = "VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE, in bytes"
@@ -634,9 +634,9 @@ def _flashinfer(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
     )
 
 
-def _call(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _driver_call_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if "ggml" in found.marks:
-        yield from _ggml(found, judged)
+        yield from _ggml_advice(found, judged)
         return
     if found.framework == "TensorFlow":
         yield StatedAdvice(
@@ -647,7 +647,7 @@ def _call(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
         )
     yield StatedAdvice(
         AdviceWord.OTHER_PROCESSES,
-        f"Look before the start whether another process holds the device: {_holders(found)}.",
+        f"Look before the start whether another process holds the device: {_who_holds_command(found)}.",
     )
     if "torch" in found.marks and found.framework != "PyTorch XPU":
         wait = "AMD_SERIALIZE_KERNEL=3" if "ROCm" in found.framework else "CUDA_LAUNCH_BLOCKING=1"
@@ -657,18 +657,18 @@ def _call(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     yield from _smaller_request(found, "Leave more of the device to libraries: a smaller batch or model.")
 
 
-def _kernel(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _kernel_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del found, judged
     text = "Give the kernel smaller blocks (BLOCK_M, BLOCK_N ...) or fewer num_stages."
     yield StatedAdvice(AdviceWord.SMALLER_REQUEST, text)
 
 
-def _paddle(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _paddle_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if judged.cause is Cause.DRIVER_REFUSED:
         yield StatedAdvice(AdviceWord.DRIVER_BUG, "Test the device alone: paddle.utils.run_check().")
         return
     yield from _smaller_request(found, "Reduce the batch, or the size of one input.")
-    yield _look(found)
+    yield _look_for_others_advice(found)
     yield StatedAdvice(AdviceWord.SMALLER_MODEL, "Use a smaller model, or paddle.amp.auto_cast.")
     yield StatedAdvice(
         AdviceWord.RECORD,
@@ -680,11 +680,11 @@ def _paddle(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
 # TensorFlow, XLA and JAX.
 
 
-def _bfc(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    yield from _BFC.get(found.framework, _tensorflow)(found, judged)
+def _bfc_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    yield from _BFC.get(found.framework, _tensorflow_advice)(found, judged)
 
 
-def _tensorflow(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _tensorflow_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     is_old = found.version == "1.x"
     cause = judged.cause
     growth = (
@@ -704,7 +704,7 @@ def _tensorflow(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
                 ("The device has more than the limit: raise or remove the limit that was set."),
             )
     elif cause is Cause.OTHER_PROCESS:
-        yield _stop_others(found)
+        yield _stop_others_advice(found)
         yield StatedAdvice(AdviceWord.PREALLOCATION, f"Let the pool take only what it needs: {growth}.")
         yield from _smaller_request(found)
     elif cause is Cause.CACHED_FRAGMENTATION:
@@ -719,7 +719,7 @@ def _tensorflow(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
         if cause is Cause.CAPACITY and not is_old:
             yield StatedAdvice(AdviceWord.SMALLER_MODEL, "Use a smaller model, or tf.keras.mixed_precision.")
         if cause is Cause.UNKNOWN:
-            yield _look(found)
+            yield _look_for_others_advice(found)
             yield StatedAdvice(AdviceWord.PREALLOCATION, f"If two programs share the device: {growth}.")
     yield StatedAdvice(
         AdviceWord.RECORD,
@@ -736,7 +736,7 @@ def _tensorflow(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
     )
 
 
-def _jax(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _jax_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     cause = judged.cause
     if cause in {Cause.REQUEST_EXCEEDS_DEVICE, Cause.REQUEST_EXCEEDS_LIMIT}:
         yield StatedAdvice(
@@ -747,7 +747,7 @@ def _jax(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
         yield from _smaller_request(found, "Split the work: jax.lax.map, a scan, or a smaller batch.")
         yield StatedAdvice(AdviceWord.OPTIMIZER, "Shard the arrays over more devices (jax.sharding).")
     elif cause is Cause.OTHER_PROCESS:
-        yield _stop_others(found)
+        yield _stop_others_advice(found)
         yield StatedAdvice(
             AdviceWord.PREALLOCATION,
             (f"Take less at the start: {xla.PREALLOCATE}=false, or {xla.SHARE_NAMES}."),
@@ -761,7 +761,7 @@ def _jax(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
         yield StatedAdvice(AdviceWord.MALLOC_ASYNC, f"{tensorflow.ASYNC} places by pages.")
         yield from _smaller_request(found)
     elif found.fact("program_total") and cause is Cause.UNKNOWN:  # the program is small: what else is there
-        yield _look(found)
+        yield _look_for_others_advice(found)
         yield StatedAdvice(
             AdviceWord.PREALLOCATION,
             f"JAX takes 75 % of the device at the start: {xla.SHARE_NAMES} sets another share; a second program finds "
@@ -780,7 +780,7 @@ def _jax(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
             AdviceWord.CHECKPOINTING, "In training: jax.checkpoint keeps fewer values for the gradient."
         )
         if cause is Cause.UNKNOWN:
-            yield _look(found)
+            yield _look_for_others_advice(found)
             yield StatedAdvice(
                 AdviceWord.PREALLOCATION,
                 f"JAX takes 75 % of the device at the start: {xla.SHARE_NAMES} sets another share; a second program "
@@ -793,7 +793,7 @@ def _jax(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     )
 
 
-def _reactant(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _reactant_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     cause = judged.cause
     share = f"{xla.REACTANT_FRACTION} (the default is 0.75)"
     if cause in {Cause.REQUEST_EXCEEDS_DEVICE, Cause.REQUEST_EXCEEDS_LIMIT}:
@@ -801,7 +801,7 @@ def _reactant(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]
             AdviceWord.SHAPE_BUG, "Print the size of the arrays that the compiled function makes."
         )
     elif cause is Cause.OTHER_PROCESS:
-        yield _stop_others(found)
+        yield _stop_others_advice(found)
         yield StatedAdvice(
             AdviceWord.PREALLOCATION,
             f"Take less at the start: {xla.REACTANT_PREALLOCATE}=false, or {share}.",
@@ -814,11 +814,11 @@ def _reactant(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]
         )
 
 
-_BFC: Final[Mapping[str, Rule]] = {"JAX": _jax, "Reactant": _reactant}
+_BFC: Final[Mapping[str, Rule]] = {"JAX": _jax_advice, "Reactant": _reactant_advice}
 """Of the frameworks with TensorFlow's allocator; all others are TensorFlow."""
 
 
-def _tpu(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _tpu_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if "vmem" in found.marks:
         yield from _smaller_request(found, "Use smaller blocks in the kernel.")
         yield StatedAdvice(
@@ -864,7 +864,7 @@ def _tpu(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
 # The others.
 
 
-def _cupy(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _cupy_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if judged.cause is Cause.CAP_BY_SETTING:
         yield StatedAdvice(
             AdviceWord.RAISE_LIMIT,
@@ -873,14 +873,14 @@ def _cupy(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     elif judged.cause is Cause.UNKNOWN:
         yield StatedAdvice(
             AdviceWord.OTHER_PROCESSES,
-            f"Look who holds the device: {_holders(found)}; cupy.cuda.Device().mem_info says what is free.",
+            f"Look who holds the device: {_who_holds_command(found)}; cupy.cuda.Device().mem_info says what is free.",
         )
     yield from _smaller_request(
         found, "Work on parts of the array, and delete temporaries before large steps."
     )
 
 
-def _rmm(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _rmm_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if judged.cause is Cause.CAP_BY_SETTING:
         yield StatedAdvice(
             AdviceWord.RAISE_LIMIT,
@@ -895,7 +895,7 @@ def _rmm(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
         )
     yield from _smaller_request(found, "Work on smaller partitions.")
     if judged.cause is not Cause.CAP_BY_SETTING:
-        yield _look(found)
+        yield _look_for_others_advice(found)
         yield StatedAdvice(
             AdviceWord.SYSTEM_MEMORY, "Managed memory spills to the system: rmm.mr.ManagedMemoryResource()."
         )
@@ -905,7 +905,7 @@ def _rmm(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     )
 
 
-def _onnx(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _onnx_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if judged.cause is Cause.CAP_BY_SETTING:
         raised = "Raise gpu_mem_limit of the provider (max_mem of OrtArenaCfg), or leave it out."
         yield StatedAdvice(AdviceWord.RAISE_LIMIT, raised)
@@ -915,7 +915,7 @@ def _onnx(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
         "than needed.",
     )
     if judged.cause is not Cause.CAP_BY_SETTING:
-        look = f"Look who holds the device, also other sessions of this process: {_holders(found)}."
+        look = f"Look who holds the device, also other sessions of this process: {_who_holds_command(found)}."
         yield StatedAdvice(AdviceWord.OTHER_PROCESSES, look)
     yield StatedAdvice(AdviceWord.SMALLER_MODEL, "Use float16 or a quantized model.")
 
@@ -924,7 +924,7 @@ _FLASH: Final = "-fa on (builds before September 2025: -fa)"
 _SMALLER_UBATCH: Final = "Lower the physical batch: -ub 256 or less (the default is 512)."
 
 
-def _ggml(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _ggml_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
     buffer = "compute" if "pool" in found.marks else buffer_of(found)
     if buffer == "compute":
@@ -952,14 +952,14 @@ def _ggml(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if not buffer:
         yield StatedAdvice(AdviceWord.SEQUENCE, "Lower the context: -c.")
         yield StatedAdvice(AdviceWord.SMALLER_REQUEST, _SMALLER_UBATCH)
-    yield _look(found)
+    yield _look_for_others_advice(found)
 
 
-def _vllm(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _vllm_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if judged.cause is Cause.OTHER_PROCESS:
         yield StatedAdvice(
             AdviceWord.OTHER_PROCESSES,
-            f"Stop what else runs on the device, also an engine that did not end: {_holders(found)}.",
+            f"Stop what else runs on the device, also an engine that did not end: {_who_holds_command(found)}.",
         )
         total, free = found.fact("device_total"), found.fact("device_free")
         share = "" if not total or free is None else f" {int(100 * free / total) / 100:.2f} would fit now."
@@ -991,9 +991,9 @@ def _vllm(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     )
 
 
-def _host(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _host_memory_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if found.message == "ggml-buffer":
-        yield from _ggml(found, judged)
+        yield from _ggml_advice(found, judged)
         yield StatedAdvice(
             AdviceWord.SYSTEM_MEMORY, "Close other programs, or put more layers on the GPU (-ngl)."
         )
@@ -1029,33 +1029,33 @@ def _host(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     )
 
 
-def _soft(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _soft_failure_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     """Only what helps if it fails after all."""
     if found.message == "ggml-buffer":
-        yield from _ggml(found, judged)
+        yield from _ggml_advice(found, judged)
 
 
-_PLAIN: Final = frozenset({_cupy, _rmm, _onnx})
+_PLAIN: Final = frozenset({_cupy_advice, _rmm_advice, _onnx_advice})
 """Rules that do not look at the size of the request."""
 
 _GROUPS: Final[Mapping[str, Rule]] = {
-    "torch": _torch,
-    "metal": _mps,
-    "cuda": _call,
-    "tf": _bfc,
-    "xla": _bfc,
-    "tpu": _tpu,
-    "cupy": _cupy,
-    "rmm": _rmm,
-    "onnx": _onnx,
-    "ggml": _ggml,
-    "paddle": _paddle,
-    "trt": _tensorrt,
-    "flashinfer": _flashinfer,
-    "vllm": _vllm,
-    "sglang": _vllm,
-    "host": _host,
-    "ollama": _host,
-    "nvidia": _soft,
+    "torch": _torch_advice,
+    "metal": _mps_advice,
+    "cuda": _driver_call_advice,
+    "tf": _bfc_advice,
+    "xla": _bfc_advice,
+    "tpu": _tpu_advice,
+    "cupy": _cupy_advice,
+    "rmm": _rmm_advice,
+    "onnx": _onnx_advice,
+    "ggml": _ggml_advice,
+    "paddle": _paddle_advice,
+    "trt": _tensorrt_advice,
+    "flashinfer": _flashinfer_advice,
+    "vllm": _vllm_advice,
+    "sglang": _vllm_advice,
+    "host": _host_memory_advice,
+    "ollama": _host_memory_advice,
+    "nvidia": _soft_failure_advice,
 }
 """First part of an entry's name -> its advice."""

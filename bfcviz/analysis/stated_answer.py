@@ -68,7 +68,7 @@ class StatedFailureAnswer:
         """The report: the verdict first, then the one thing to do, the numbers, and what else would help."""
         stated, judged = self.stated, self.judgement
         size = stated.fact("requested")
-        asked = "" if size is None else f" {_size(size)}"
+        asked = "" if size is None else f" {_answer_size_text(size)}"
         is_second = judged.second not in {None, Cause.UNKNOWN} and judged.cause is not Cause.UNKNOWN
         second = f" Second candidate: {(judged.second or '').replace('_', ' ')}." if is_second else ""
         head = f"{stated.framework} failed to allocate{asked}: {self._cause}."
@@ -95,10 +95,13 @@ class StatedFailureAnswer:
     def _numbers(self) -> list[str]:
         stated = self.stated
         rows = [
-            f"  {name.replace('_', ' '):<22}{_shown(name, size):>12}  {counts(stated.message, name)}".rstrip()
+            f"  {name.replace('_', ' '):<22}{_answer_fact_text(name, size):>12}"
+            f"  {counts(stated.message, name)}".rstrip()
             for name, size in stated.facts.items()
         ]
-        rows += [f"  {f'process {pid}':<22}{_size(size):>12}" for pid, size in stated.processes.items()]
+        rows += [
+            f"  {f'process {pid}':<22}{_answer_size_text(size):>12}" for pid, size in stated.processes.items()
+        ]
         if stated.shape:
             rows.append(f"  {'tensor':<22}{stated.dtype} {list(stated.shape)}")
         if stated.op:
@@ -221,20 +224,20 @@ class StatedAnswer(Answer):
         return self.lines
 
     def __str__(self) -> str:
-        return "\n".join(part for line in self.unwrapped for part in _wrapped(line))
+        return "\n".join(part for line in self.unwrapped for part in _wrapped_answer_line(line))
 
 
 _MOST_SOFT: Final = 10
 
 
-def _wrapped(line: str) -> list[str]:
+def _wrapped_answer_line(line: str) -> list[str]:
     start = len(line) - len(line.lstrip(" -"))
     return wrap(line, _WIDTH, subsequent_indent=" " * max(start, 2), break_long_words=False) or [""]
 
 
-def _size(number: int) -> str:
+def _answer_size_text(number: int) -> str:
     return format_bytes(number, 2)
 
 
-def _shown(name: str, number: int) -> str:
-    return f"{number:,}" if name in _COUNTS else _size(number)
+def _answer_fact_text(name: str, number: int) -> str:
+    return f"{number:,}" if name in _COUNTS else _answer_size_text(number)

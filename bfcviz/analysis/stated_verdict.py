@@ -60,10 +60,10 @@ class Judgement:
 def judge(found: StatedFailure) -> Judgement:
     """The verdict on a failure."""
     if "host" in found.marks:
-        return _host(found)
+        return _host_memory_verdict(found)
     total, request = found.fact("device_total"), found.facts.get("requested")
-    if request is not None and total and _above(found, "requested", total, "device_total"):
-        return _beyond_device(found, request, total)
+    if request is not None and total and _is_fact_above(found, "requested", total, "device_total"):
+        return _beyond_device_verdict(found, request, total)
     if request is not None and request > _LARGEST_DEVICE and not total and not found.fact("limit"):
         return Judgement(
             Cause.REQUEST_EXCEEDS_DEVICE,
@@ -77,7 +77,7 @@ def judge(found: StatedFailure) -> Judgement:
 def judge_soft(found: StatedFailure) -> Judgement:
     """What a refusal was that is no failure."""
     who = "nvidia-smi" if found.message == "nvidia-smi" else found.framework
-    return Judgement(Cause.NOT_A_FAILURE, f"{who}: {_SOFT.get(found.message, _soft_request)(found)}.")
+    return Judgement(Cause.NOT_A_FAILURE, f"{who}: {_SOFT.get(found.message, _soft_request_verdict)(found)}.")
 
 
 _LARGEST_DEVICE: Final = 512 * GiB
@@ -88,7 +88,7 @@ def _size(number: int) -> str:
     return format_bytes(number, 2)
 
 
-def _above(found: StatedFailure, name: str, other: int, *names: str) -> bool:
+def _is_fact_above(found: StatedFailure, name: str, other: int, *names: str) -> bool:
     """Whether a fact is above a number, whatever the digits are that the text left out."""
     return found.exceeds(name, other + sum(found.slack.get(each, 0) for each in names))
 
@@ -169,7 +169,7 @@ def device_use(found: StatedFailure) -> DeviceUse:
     return DeviceUse(pool, cached, own, others, sum(listed.values()), own is not None)
 
 
-def _beyond_device(found: StatedFailure, request: int, total: int) -> Judgement:
+def _beyond_device_verdict(found: StatedFailure, request: int, total: int) -> Judgement:
     held = found.fact("allocated")
     use = device_use(found)
     if use.pool is not None and use.pool > total * 1.01:
@@ -193,7 +193,7 @@ def _beyond_device(found: StatedFailure, request: int, total: int) -> Judgement:
 # PyTorch.
 
 
-def _torch(found: StatedFailure) -> Judgement:
+def _torch_verdict(found: StatedFailure) -> Judgement:
     request, total, free = found.fact("requested"), found.fact("device_total"), found.fact("device_free")
     use = device_use(found)
     if request is None:
@@ -202,22 +202,28 @@ def _torch(found: StatedFailure) -> Judgement:
             "The text names the failure, but not its numbers: they stand in the lines after it.",
             Cause.CAPACITY,
         )
-    for rule in (_fraction, _spilled, _refused_with_free, _fragmented, _private):
+    for rule in (
+        _torch_fraction_verdict,
+        _torch_spilled_verdict,
+        _torch_refused_verdict,
+        _torch_fragmented_verdict,
+        _torch_private_pool_verdict,
+    ):
         judged = rule(found, request, use)
         if judged is not None:
             return judged
     if total is not None and free is None and use.pool is not None:
-        return _without_free(found, request, total, use)
+        return _torch_unknown_free_verdict(found, request, total, use)
     if total is None or free is None:
         return Judgement(
             Cause.UNKNOWN,
             f"{_size(request)} were refused; the text does not say how much the device has and who holds it.",
             Cause.CAPACITY,
         )
-    return _full(found, request, use)
+    return _torch_full_verdict(found, request, use)
 
 
-def _without_free(found: StatedFailure, request: int, total: int, use: DeviceUse) -> Judgement:
+def _torch_unknown_free_verdict(found: StatedFailure, request: int, total: int, use: DeviceUse) -> Judgement:
     """Of a text that does not say what is free, as of PyTorch's older versions for XPU: what is free at most."""
     pool, cached, live = use.pool or 0, use.cached or 0, found.fact("allocated")
     tensors = pool - cached if live is None else live
@@ -255,7 +261,7 @@ _ONE_BUFFER: Final = 1 * GiB
 """Intel's drivers refuse single buffers from some size on: 4 GiB where nothing else is set, less under WSL."""
 
 
-def _largest_buffer(found: StatedFailure) -> Judgement:
+def _largest_buffer_verdict(found: StatedFailure) -> Judgement:
     """One buffer is larger than the driver, or the memory inside a multiprocessor, allows."""
     request, limit = found.fact("requested") or 0, found.fact("limit") or 0
     if "on_chip" in found.marks:
@@ -271,7 +277,7 @@ def _largest_buffer(found: StatedFailure) -> Judgement:
     )
 
 
-def _outside(found: StatedFailure, use: DeviceUse) -> str:
+def _outside_torch_sentence(found: StatedFailure, use: DeviceUse) -> str:
     """A sentence on what lies outside of PyTorch's memory, where that is worth one; else ""."""
     total, free = found.fact("device_total"), found.fact("device_free")
     if total is None or free is None or use.pool is None:
@@ -282,7 +288,7 @@ def _outside(found: StatedFailure, use: DeviceUse) -> str:
     return f" {_size(outside)} more of the device are in use outside of PyTorch's allocator."
 
 
-def _fraction(found: StatedFailure, request: int, use: DeviceUse) -> Judgement | None:
+def _torch_fraction_verdict(found: StatedFailure, request: int, use: DeviceUse) -> Judgement | None:
     """The limit of a fraction ends the pool before the device does."""
     limit, total, free = found.fact("limit"), found.fact("device_total"), found.fact("device_free")
     if limit is None or use.pool is None or (total is not None and limit >= total):
@@ -298,7 +304,7 @@ def _fraction(found: StatedFailure, request: int, use: DeviceUse) -> Judgement |
     )
 
 
-def _spilled(found: StatedFailure, _request: int, use: DeviceUse) -> Judgement | None:
+def _torch_spilled_verdict(found: StatedFailure, _request: int, use: DeviceUse) -> Judgement | None:
     total = found.fact("device_total")
     if total is None or use.pool is None or not use.pool > total * 1.01:
         return None
@@ -310,7 +316,7 @@ def _spilled(found: StatedFailure, _request: int, use: DeviceUse) -> Judgement |
     )
 
 
-def _refused_with_free(found: StatedFailure, request: int, use: DeviceUse) -> Judgement | None:
+def _torch_refused_verdict(found: StatedFailure, request: int, use: DeviceUse) -> Judgement | None:
     free, total = found.fact("device_free"), found.fact("device_total")
     if free is None or free < request:
         return None
@@ -321,7 +327,7 @@ def _refused_with_free(found: StatedFailure, request: int, use: DeviceUse) -> Ju
             Cause.DRIVER_REFUSED,
             f"{_size(request)} were refused with {_size(free)} free: {_size(free - request)} more than that, which "
             f"the driver may need itself. {_size(found.facts['allocated'])} of {_size(total)} are live tensors: the "
-            f"device is nearly full.{_outside(found, use)}",
+            f"device is nearly full.{_outside_torch_sentence(found, use)}",
             Cause.CAPACITY,
             use.others,
         )
@@ -341,7 +347,7 @@ def _is_nearly_full(found: StatedFailure, request: int, free: int, total: int) -
     return free - request < margin and (found.fact("allocated") or 0) >= _FULL * total
 
 
-def _fragmented(found: StatedFailure, request: int, use: DeviceUse) -> Judgement | None:
+def _torch_fragmented_verdict(found: StatedFailure, request: int, use: DeviceUse) -> Judgement | None:
     free = found.fact("device_free")
     if free is None or use.cached is None or use.pool is None:
         return None
@@ -353,13 +359,13 @@ def _fragmented(found: StatedFailure, request: int, use: DeviceUse) -> Judgement
         Cause.CACHED_FRAGMENTATION,
         f"{_size(request - free)} are missing ({_size(request)} asked, {_size(free)} free), while PyTorch holds "
         f"{_size(use.cached)} that no tensor uses: pieces of segments in which live tensors lie."
-        f"{_outside(found, use)}{beside}",
+        f"{_outside_torch_sentence(found, use)}{beside}",
         Cause.CAPACITY,
         use.others,
     )
 
 
-def _private(found: StatedFailure, request: int, use: DeviceUse) -> Judgement | None:
+def _torch_private_pool_verdict(found: StatedFailure, request: int, use: DeviceUse) -> Judgement | None:
     free, private = found.fact("device_free"), found.fact("private_pools")
     if free is None or not private or private < request - free - (use.cached or 0):
         return None
@@ -368,7 +374,7 @@ def _private(found: StatedFailure, request: int, use: DeviceUse) -> Judgement | 
     return Judgement(
         Cause.PRIVATE_POOLS,
         f"{_size(request - free)} are missing, and {_size(private)} are free in private pools, which only CUDA "
-        f"graphs and MemPools may use.{_outside(found, use)}",
+        f"graphs and MemPools may use.{_outside_torch_sentence(found, use)}",
         Cause.CAPACITY,
         use.others,
     )
@@ -382,7 +388,7 @@ def _others_of(found: StatedFailure, use: DeviceUse) -> int:
     return use.others if use.others >= max(request - free, _LEAST_CACHE * total) else 0
 
 
-def _full(found: StatedFailure, request: int, use: DeviceUse) -> Judgement:
+def _torch_full_verdict(found: StatedFailure, request: int, use: DeviceUse) -> Judgement:
     """Not even the cache would do: the device is full, by this process or by others."""
     total, free = found.facts["device_total"], found.facts["device_free"]
     missing = _size(request - free)
@@ -424,13 +430,13 @@ def _full(found: StatedFailure, request: int, use: DeviceUse) -> Judgement:
     return Judgement(
         Cause.CAPACITY,
         f"{missing} are missing: {_size(tensors)} of {_size(total)} are live tensors of this process{cached}.{both}"
-        f"{_outside(found, use)}{'' if is_sliver else ' No setting of the allocator helps.'}",
+        f"{_outside_torch_sentence(found, use)}{'' if is_sliver else ' No setting of the allocator helps.'}",
         Cause.OTHER_PROCESS if use.others and use.others > 0.1 * total else None,
         use.others,
     )
 
 
-def _mps(found: StatedFailure) -> Judgement:
+def _mps_verdict(found: StatedFailure) -> Judgement:
     request, limit = found.fact("requested"), found.fact("limit")
     if "one_buffer" in found.marks:
         above = "" if limit is None else f", {_size(limit)}"
@@ -442,8 +448,8 @@ def _mps(found: StatedFailure) -> Judgement:
     if limit is None:
         return Judgement(Cause.UNKNOWN, "The numbers of this failure are not in the text.", Cause.CAPACITY)
     if request is None:
-        return _mps_without_request(found, limit)
-    if _above(found, "requested", limit, "limit"):
+        return _mps_no_request_verdict(found, limit)
+    if _is_fact_above(found, "requested", limit, "limit"):
         return Judgement(
             Cause.REQUEST_EXCEEDS_DEVICE,
             f"{_size(request)} in one request are more than the whole limit of {_size(limit)}.",
@@ -468,7 +474,7 @@ def _mps(found: StatedFailure) -> Judgement:
     )
 
 
-def _mps_without_request(found: StatedFailure, limit: int) -> Judgement:
+def _mps_no_request_verdict(found: StatedFailure, limit: int) -> Judgement:
     """PyTorch's own limit is exact: the request was larger than what it leaves."""
     used = (found.fact("allocated") or 0) + (found.fact("other_allocations") or 0)
     said = (
@@ -480,7 +486,7 @@ def _mps_without_request(found: StatedFailure, limit: int) -> Judgement:
     return Judgement(Cause.UNKNOWN, said, Cause.CAPACITY)
 
 
-def _counters(found: StatedFailure) -> Judgement:
+def _torch_counters_verdict(found: StatedFailure) -> Judgement:
     """`memory_summary()`: how much the cache held when most was reserved."""
     peak, reserved = found.fact("peak"), found.fact("peak_reserved")
     failed = counted(found.facts.get("num_ooms", 0), "request")
@@ -509,8 +515,8 @@ def _counters(found: StatedFailure) -> Judgement:
 # TensorFlow, XLA and JAX.
 
 
-def _bfc(found: StatedFailure) -> Judgement:
-    judged = _bfc_alone(found)
+def _bfc_verdict(found: StatedFailure) -> Judgement:
+    judged = _bfc_rules_verdict(found)
     if not found.largest:
         return judged
     size = found.fact("largest_buffer")
@@ -518,8 +524,14 @@ def _bfc(found: StatedFailure) -> Judgement:
     return replace(judged, sentence=f"{judged.sentence}{largest}")
 
 
-def _bfc_alone(found: StatedFailure) -> Judgement:
-    for rule in (_taken_at_start, _above_limit, _pool_full, _growth_refused, _program):
+def _bfc_rules_verdict(found: StatedFailure) -> Judgement:
+    for rule in (
+        _taken_at_start_verdict,
+        _above_limit_verdict,
+        _pool_full_verdict,
+        _growth_refused_verdict,
+        _xla_program_verdict,
+    ):
         judged = rule(found)
         if judged is not None:
             return judged
@@ -538,7 +550,7 @@ def _bfc_alone(found: StatedFailure) -> Judgement:
     return Judgement(Cause.UNKNOWN, f"{what}.{said}{rest}", Cause.CAPACITY)
 
 
-def _taken_at_start(found: StatedFailure) -> Judgement | None:
+def _taken_at_start_verdict(found: StatedFailure) -> Judgement | None:
     """Others held the device before the program began."""
     total, start, limit = found.fact("device_total"), found.fact("device_free_at_start"), found.fact("limit")
     is_small = "start_limit" in found.marks and limit is not None and limit < SMALLEST_DEVICE
@@ -559,11 +571,11 @@ SMALLEST_DEVICE: Final = 1 * GiB
 """No device for these frameworks has less: a pool that may take less finds the rest taken."""
 
 
-def _above_limit(found: StatedFailure) -> Judgement | None:
+def _above_limit_verdict(found: StatedFailure) -> Judgement | None:
     limit = None if found.message == "tf-refused" else found.fact("limit")  # a growth is no request
     name = "requested" if found.facts.get("requested") is not None else "program_io"
     size = found.facts.get(name)
-    if limit is None or size is None or not _above(found, name, limit, "limit"):
+    if limit is None or size is None or not _is_fact_above(found, name, limit, "limit"):
         return None
     # A pool takes at least about two thirds of its device, if no smaller limit was set.
     beyond = size > 1.5 * limit and found.fact("device_total") is None
@@ -581,12 +593,12 @@ def _above_limit(found: StatedFailure) -> Judgement | None:
     )
 
 
-def _pool_full(found: StatedFailure) -> Judgement | None:
+def _pool_full_verdict(found: StatedFailure) -> Judgement | None:
     request, limit, used = found.fact("requested"), found.fact("limit"), found.fact("in_use")
     available = found.fact("available")
     if request is None:
         if limit and used:
-            return _counters_alone(limit, used)
+            return _pool_counters_verdict(limit, used)
         return None
     if used is not None and limit is not None and request > limit - used:
         return Judgement(
@@ -602,11 +614,11 @@ def _pool_full(found: StatedFailure) -> Judgement | None:
             Cause.DRIVER_REFUSED,
         )
     if used is not None and limit is not None and found.fact("extension_refused") is None:
-        return _in_pieces(found, request, limit, used)
+        return _pool_in_pieces_verdict(found, request, limit, used)
     return None
 
 
-def _in_pieces(found: StatedFailure, request: int, limit: int, used: int) -> Judgement:
+def _pool_in_pieces_verdict(found: StatedFailure, request: int, limit: int, used: int) -> Judgement:
     """Enough is left under the limit."""
     largest, pool = found.fact("largest_free"), found.fact("reserved")
     if largest is None and pool is None and used == found.fact("peak"):
@@ -627,7 +639,7 @@ def _in_pieces(found: StatedFailure, request: int, limit: int, used: int) -> Jud
     )
 
 
-def _counters_alone(limit: int, used: int) -> Judgement:
+def _pool_counters_verdict(limit: int, used: int) -> Judgement:
     if used > 0.9 * limit:
         return Judgement(
             Cause.CAPACITY,
@@ -643,7 +655,7 @@ def _counters_alone(limit: int, used: int) -> Judgement:
     )
 
 
-def _growth_refused(found: StatedFailure) -> Judgement | None:
+def _growth_refused_verdict(found: StatedFailure) -> Judgement | None:
     refused, start = found.fact("extension_refused"), found.fact("device_free_at_start")
     if refused is None:
         return None
@@ -656,7 +668,7 @@ def _growth_refused(found: StatedFailure) -> Judgement | None:
     )
 
 
-def _program(found: StatedFailure) -> Judgement | None:
+def _xla_program_verdict(found: StatedFailure) -> Judgement | None:
     total, temp, request = found.fact("program_total"), found.fact("temp"), found.fact("requested")
     if total is None:
         return None
@@ -705,7 +717,7 @@ def _largest_on_tpu(found: StatedFailure) -> str:
     return f" Its largest buffer, {_size(size)}, is {found.largest}{filled}."
 
 
-def _tpu(found: StatedFailure) -> Judgement:
+def _tpu_verdict(found: StatedFailure) -> Judgement:
     program, limit = found.fact("program"), found.fact("limit")
     if "vmem" in found.marks:
         return Judgement(
@@ -745,7 +757,7 @@ def _tpu(found: StatedFailure) -> Judgement:
 # The others.
 
 
-def _cupy(found: StatedFailure) -> Judgement:
+def _cupy_verdict(found: StatedFailure) -> Judgement:
     request, pool, limit = found.fact("requested") or 0, found.fact("allocated"), found.fact("limit")
     if limit is not None:
         return Judgement(
@@ -763,7 +775,7 @@ def _cupy(found: StatedFailure) -> Judgement:
     )
 
 
-def _rmm(found: StatedFailure) -> Judgement:
+def _rmm_verdict(found: StatedFailure) -> Judgement:
     request, pool, limit = found.fact("requested"), found.fact("reserved"), found.fact("limit")
     asked = "A request" if request is None else f"A request of {_size(request)}"
     if pool is not None and limit is not None and request is not None:
@@ -796,7 +808,7 @@ def _rmm(found: StatedFailure) -> Judgement:
     )
 
 
-def _onnx(found: StatedFailure) -> Judgement:
+def _onnx_verdict(found: StatedFailure) -> Judgement:
     request, available = found.fact("requested") or 0, found.fact("available")
     if available is not None:
         return Judgement(
@@ -821,7 +833,7 @@ def buffer_of(found: StatedFailure) -> str:
     return next((name for name in _BUFFERS if name in found.marks), "")
 
 
-def _ggml(found: StatedFailure) -> Judgement:
+def _ggml_verdict(found: StatedFailure) -> Judgement:
     request, free = found.fact("requested"), found.fact("device_free_at_start")
     what = _BUFFERS.get(buffer_of(found), "buffer")
     asked = f"A {what}" if request is None else f"A {what} of {_size(request)}"
@@ -836,7 +848,7 @@ def _ggml(found: StatedFailure) -> Judgement:
     )
 
 
-def _vllm(found: StatedFailure) -> Judgement:
+def _vllm_verdict(found: StatedFailure) -> Judgement:
     free, total, wanted = found.fact("device_free"), found.fact("device_total"), found.fact("requested")
     if "start" in found.marks and free is not None and total is not None:
         return Judgement(
@@ -884,7 +896,7 @@ def _vllm(found: StatedFailure) -> Judgement:
     )
 
 
-def _call(found: StatedFailure) -> Judgement:
+def _driver_call_verdict(found: StatedFailure) -> Judgement:
     if {"ggml", "pool"} <= found.marks:
         return Judgement(
             Cause.UNKNOWN,
@@ -900,7 +912,7 @@ def _call(found: StatedFailure) -> Judgement:
     )
 
 
-def _library(found: StatedFailure) -> Judgement:
+def _cuda_library_verdict(found: StatedFailure) -> Judgement:
     if found.message == "cuda-algorithm":
         return Judgement(
             Cause.UNKNOWN,
@@ -917,7 +929,7 @@ def _library(found: StatedFailure) -> Judgement:
     )
 
 
-def _metal_command(found: StatedFailure) -> Judgement:
+def _metal_command_verdict(found: StatedFailure) -> Judgement:
     del found
     return Judgement(
         Cause.UNKNOWN,
@@ -927,7 +939,7 @@ def _metal_command(found: StatedFailure) -> Judgement:
     )
 
 
-def _tensorrt(found: StatedFailure) -> Judgement:
+def _tensorrt_verdict(found: StatedFailure) -> Judgement:
     del found
     return Judgement(
         Cause.UNKNOWN,
@@ -937,7 +949,7 @@ def _tensorrt(found: StatedFailure) -> Judgement:
     )
 
 
-def _workspace(found: StatedFailure) -> Judgement:
+def _flashinfer_verdict(found: StatedFailure) -> Judgement:
     request = found.fact("requested")
     return Judgement(
         Cause.REQUEST_EXCEEDS_LIMIT,
@@ -947,7 +959,7 @@ def _workspace(found: StatedFailure) -> Judgement:
     )
 
 
-def _paddle(found: StatedFailure) -> Judgement:
+def _paddle_verdict(found: StatedFailure) -> Judgement:
     request, free, used = found.fact("requested"), found.fact("device_free"), found.fact("device_used")
     if request is None or free is None:
         return Judgement(Cause.UNKNOWN, "The numbers of this failure are not in the text.", Cause.CAPACITY)
@@ -964,7 +976,7 @@ def _paddle(found: StatedFailure) -> Judgement:
     )
 
 
-def _no_context(found: StatedFailure) -> Judgement:
+def _no_context_verdict(found: StatedFailure) -> Judgement:
     total = found.fact("device_total")
     size = "" if total is None else f" of {_size(total)}"
     return Judgement(
@@ -975,7 +987,7 @@ def _no_context(found: StatedFailure) -> Judgement:
     )
 
 
-def _host(found: StatedFailure) -> Judgement:
+def _host_memory_verdict(found: StatedFailure) -> Judgement:
     if found.message == "host-worker":
         why = (
             "the memory that the workers of the data loader share (/dev/shm) is full"
@@ -1003,7 +1015,7 @@ def _host(found: StatedFailure) -> Judgement:
 # Refusals that are no failure, and tables.
 
 
-def _soft_request(found: StatedFailure) -> str:
+def _soft_request_verdict(found: StatedFailure) -> str:
     if ENTRIES[found.message].role in {Role.BEFORE, Role.AFTER, Role.REPORT}:
         return "numbers of the program: not a failure"
     request = found.fact("requested")
@@ -1011,25 +1023,25 @@ def _soft_request(found: StatedFailure) -> str:
     return f"{what} was refused, and the caller goes on with less: not a failure, at most slower"
 
 
-def _soft_growth(found: StatedFailure) -> str:
+def _soft_growth_verdict(found: StatedFailure) -> str:
     return (
         f"the driver refused to let the pool grow by {_size(found.fact('requested') or 0)}; the pool tries less, "
         "again and again, and no request failed in this text: not a failure"
     )
 
 
-def _soft_buffer(found: StatedFailure) -> str:
+def _soft_buffer_verdict(found: StatedFailure) -> str:
     return (
         f"a {_BUFFERS.get(buffer_of(found), 'buffer')} of {_size(found.fact('requested') or 0)} was refused, and "
         "the program tries another way: not a failure, unless a line after it says so"
     )
 
 
-def _soft_counters(found: StatedFailure) -> str:
+def _soft_counters_verdict(found: StatedFailure) -> str:
     return f"a table of counters, {counted(found.facts.get('num_ooms', 0), 'failed request')}: not a failure"
 
 
-def _soft_table(found: StatedFailure) -> str:
+def _soft_table_verdict(found: StatedFailure) -> str:
     total, used = found.fact("device_total"), found.fact("device_used")
     if total is None:
         return "a table of devices and settings: not a failure"
@@ -1042,78 +1054,80 @@ def _soft_table(found: StatedFailure) -> str:
     return f"{_size(used)} of {_size(total)} in use{f' ({names})' if names else ''}: not a failure"
 
 
-def _soft_pinned(found: StatedFailure) -> str:
+def _soft_pinned_verdict(found: StatedFailure) -> str:
     return (
         f"{_size(found.fact('requested') or 0)} of pinned system memory were refused, and ordinary memory serves "
         "instead: not a failure"
     )
 
 
-def _soft_program(found: StatedFailure) -> str:
+def _soft_program_verdict(found: StatedFailure) -> str:
     return (
         f"a warning of the compiler, which could not bring the program below {_size(found.fact('limit') or 0)}: not "
         "a failure, the program may still run"
     )
 
 
-def _soft_wired(found: StatedFailure) -> str:
+def _soft_wired_verdict(found: StatedFailure) -> str:
     used, limit = found.fact("allocated"), found.fact("limit")
     sizes = "" if used is None or limit is None else f" ({_size(used)} of {_size(limit)})"
     return f"more is allocated than Metal recommends for one process{sizes}: a warning, not a failure"
 
 
-def _soft_tactic(found: StatedFailure) -> str:
+def _soft_tactic_verdict(found: StatedFailure) -> str:
     request = found.fact("requested")
     much = "" if request is None else f" of {_size(request)}"
     return f"a workspace{much} was refused, and the builder leaves out that way to compute a layer: not a failure"
 
 
 _SOFT: Final[Mapping[str, Callable[[StatedFailure], str]]] = {
-    "tf-refused": _soft_growth,
-    "ggml-buffer": _soft_buffer,
-    "torch-summary": _soft_counters,
-    "torch-stats": _soft_counters,
-    "nvidia-smi": _soft_table,
-    "tf-device": _soft_table,
-    "ggml-device": _soft_table,
-    "xla-remat": _soft_program,
-    "ggml-pinned": _soft_pinned,
-    "ggml-wired": _soft_wired,
-    "trt-tactic": _soft_tactic,
-    "trt-memory": _soft_tactic,
+    "tf-refused": _soft_growth_verdict,
+    "ggml-buffer": _soft_buffer_verdict,
+    "torch-summary": _soft_counters_verdict,
+    "torch-stats": _soft_counters_verdict,
+    "nvidia-smi": _soft_table_verdict,
+    "tf-device": _soft_table_verdict,
+    "ggml-device": _soft_table_verdict,
+    "xla-remat": _soft_program_verdict,
+    "ggml-pinned": _soft_pinned_verdict,
+    "ggml-wired": _soft_wired_verdict,
+    "trt-tactic": _soft_tactic_verdict,
+    "trt-memory": _soft_tactic_verdict,
 }
 
 _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
-    "torch-cuda": _torch,
-    "torch-cut": _torch,
-    "torch-xpu-block": _largest_buffer,
-    "torch-async": _torch,
-    "torch-mps": _mps,
-    "torch-mps-buffer": _mps,
-    "metal-buffer": _mps,
-    "torch-cpu": _host,
-    "torch-summary": _counters,
-    "torch-stats": _counters,
+    "torch-cuda": _torch_verdict,
+    "torch-cut": _torch_verdict,
+    "torch-xpu-block": _largest_buffer_verdict,
+    "torch-async": _torch_verdict,
+    "torch-mps": _mps_verdict,
+    "torch-mps-buffer": _mps_verdict,
+    "metal-buffer": _mps_verdict,
+    "torch-cpu": _host_memory_verdict,
+    "torch-summary": _torch_counters_verdict,
+    "torch-stats": _torch_counters_verdict,
     **dict.fromkeys(
-        ("tf-bfc", "tf-tensor", "tf-refused", "tf-stats", "tf-pool", "tf-copy", "xla-bytes"), _bfc
+        ("tf-bfc", "tf-tensor", "tf-refused", "tf-stats", "tf-pool", "tf-copy", "xla-bytes"), _bfc_verdict
     ),
-    **dict.fromkeys(("xla-program", "xla-io", "tf-device", "tf-limit"), _bfc),
-    **dict.fromkeys(("tf-host", "ollama-system"), _host),
-    "tf-context": _no_context,
-    **dict.fromkeys(("tpu-compile", "tpu-usage", "tpu-run", "tpu-buffer"), _tpu),
-    "cupy": _cupy,
-    **dict.fromkeys(("rmm-pool", "rmm-limit", "rmm-driver"), _rmm),
-    **dict.fromkeys(("onnx-limit", "onnx-driver", "onnx-arena"), _onnx),
-    "ggml-buffer": _ggml,
-    **dict.fromkeys(("vllm-blocks", "vllm-length", "vllm-start", "vllm-profiling", "sglang-fraction"), _vllm),
-    "vllm-profile": _vllm,
-    "cuda-call": _call,
-    **dict.fromkeys(("cuda-library", "cuda-algorithm"), _library),
-    "metal-command": _metal_command,
-    "trt-memory": _tensorrt,
-    "flashinfer-workspace": _workspace,
-    "cuda-shared": _largest_buffer,
-    "paddle": _paddle,
-    **dict.fromkeys(("host-numpy", "host-killed", "host-worker", "host-signal"), _host),
+    **dict.fromkeys(("xla-program", "xla-io", "tf-device", "tf-limit"), _bfc_verdict),
+    **dict.fromkeys(("tf-host", "ollama-system"), _host_memory_verdict),
+    "tf-context": _no_context_verdict,
+    **dict.fromkeys(("tpu-compile", "tpu-usage", "tpu-run", "tpu-buffer"), _tpu_verdict),
+    "cupy": _cupy_verdict,
+    **dict.fromkeys(("rmm-pool", "rmm-limit", "rmm-driver"), _rmm_verdict),
+    **dict.fromkeys(("onnx-limit", "onnx-driver", "onnx-arena"), _onnx_verdict),
+    "ggml-buffer": _ggml_verdict,
+    **dict.fromkeys(
+        ("vllm-blocks", "vllm-length", "vllm-start", "vllm-profiling", "sglang-fraction"), _vllm_verdict
+    ),
+    "vllm-profile": _vllm_verdict,
+    "cuda-call": _driver_call_verdict,
+    **dict.fromkeys(("cuda-library", "cuda-algorithm"), _cuda_library_verdict),
+    "metal-command": _metal_command_verdict,
+    "trt-memory": _tensorrt_verdict,
+    "flashinfer-workspace": _flashinfer_verdict,
+    "cuda-shared": _largest_buffer_verdict,
+    "paddle": _paddle_verdict,
+    **dict.fromkeys(("host-numpy", "host-killed", "host-worker", "host-signal"), _host_memory_verdict),
 }
 """The rule for each text; a test holds it against the tables."""

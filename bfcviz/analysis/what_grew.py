@@ -179,13 +179,17 @@ class WhatGrew(Answer):
         )
 
     def __str__(self) -> str:
-        return "\n".join([self.sentence, *_lines(self)])
+        return "\n".join([self.sentence, *_what_grew_lines(self)])
 
     @property
     def tables(self) -> Sequence[AnswerTable]:
         """The holders that grew or shrank most."""
         heads = (self.how.by.replace("_", " "), "grew", "new", "gone", "never freed")
-        return [AnswerTable(heads, [(name, *sizes) for name, sizes in _rows(self)])] if len(self.rows) else []
+        return (
+            [AnswerTable(heads, [(name, *sizes) for name, sizes in _what_grew_rows(self)])]
+            if len(self.rows)
+            else []
+        )
 
     def to_arrow(self) -> "Table":
         """One row a holder; sizes in bytes. `never_freed` is null where more events may come."""
@@ -236,16 +240,16 @@ _MOST_LINES: Final = 30
 _WIDTH: Final = 34  # characters of a name: a line has 80
 
 
-def _lines(found: WhatGrew) -> Iterator[str]:
+def _what_grew_lines(found: WhatGrew) -> Iterator[str]:
     """The holders that grew or shrank most as a table."""
     if not len(found.rows):
         return
     yield f"{'grew':>11}{'new':>10}{'gone':>10}{'never freed':>13}  {found.how.by.replace('_', ' ')}"
-    for name, (grew, new, gone, never) in _rows(found):
+    for name, (grew, new, gone, never) in _what_grew_rows(found):
         yield f"{grew:>11}{new:>10}{gone:>10}{never:>13}  {shortened(name, _WIDTH)}"
 
 
-def _rows(found: WhatGrew) -> Iterator[tuple[str, tuple[str, str, str, str]]]:
+def _what_grew_rows(found: WhatGrew) -> Iterator[tuple[str, tuple[str, str, str, str]]]:
     """Name and sizes of the holders that grew or shrank most, and of the others together."""
     largest = np.argsort(-np.abs(found.rows["grew"]), kind="stable")
     names = found.names
@@ -323,16 +327,16 @@ def moments_between(
         TraceError: there is no such mark or phase; lists those that exist.
     """
     if isinstance(first, str):
-        begin = _named(trace, pool, first)[0]
+        begin = _moments_of_name(trace, pool, first)[0]
         if last is None and begin.first != begin.last:
             last = begin.last
         first = begin.first
     if isinstance(last, str):
-        last = _named(trace, pool, last)[-1].last
+        last = _moments_of_name(trace, pool, last)[-1].last
     return first, len(trace) if last is None else last
 
 
-def _named(trace: Trace, pool: int, name: str) -> list[Moments]:
+def _moments_of_name(trace: Trace, pool: int, name: str) -> list[Moments]:
     """The phases and marks of this name, in order; of a mark both steps are the same."""
     all_phases = _ended_phases(trace, pool)
     marks = [Moments(each, step, step) for each, step in _plain_marks(trace, pool)]

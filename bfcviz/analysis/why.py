@@ -65,8 +65,8 @@ def diagnose(  # noqa: PLR0913  a failure, and what the caller has read of it al
     if record["kind"] != Kind.OOM:
         raise TraceError(f"event {event} is not an OOM: it is {Kind(int(record['kind'])).name}")
     recorded = recorded or _recorded_by_event(trace).get(event, RecordedFailure(event))
-    with _model_of(trace, int(record["pool"]), model).visiting(event) as there:
-        found = _numbers(there, int(record["requested"]), recorded)
+    with _model_to_diagnose(trace, int(record["pool"]), model).visiting(event) as there:
+        found = _undecided_diagnosis(there, int(record["requested"]), recorded)
         found = replace(
             found,
             event=event,
@@ -80,7 +80,7 @@ def diagnose(  # noqa: PLR0913  a failure, and what the caller has read of it al
             others = {} if models is None else models
             others[there.pool] = there
             found = replace(found, account=account_of_failure(trace, recorded, there.pool, others))
-        return _judged(there, found, runs)
+        return _judged_diagnosis(there, found, runs)
 
 
 def would_fit(  # noqa: PLR0913  the moment, and the request
@@ -106,8 +106,8 @@ def would_fit(  # noqa: PLR0913  the moment, and the request
         TraceError: the trace has no such step or pool.
         ValueError: the size is not a number of bytes that a request can have.
     """
-    with _model_of(trace, pool, model).visiting(step) as there:
-        return _judged(there, question(there, size, limit=limit), RUNS)
+    with _model_to_diagnose(trace, pool, model).visiting(step) as there:
+        return _judged_diagnosis(there, question(there, size, limit=limit), RUNS)
 
 
 def question(
@@ -126,17 +126,19 @@ def question(
     """
     if not 0 < size < 1 << 62:
         raise ValueError(f"size={size} is not a request: give a number of bytes from 1 to 2^62")
-    found = _numbers(model, size, recorded or RecordedFailure(model.step))
+    found = _undecided_diagnosis(model, size, recorded or RecordedFailure(model.step))
     if limit is not None:
         found = replace(found, bytes_limit=limit, limit_asked=True)
-    return _judged(model, _with_usable(model, found), 0)
+    return _judged_diagnosis(model, _with_usable(model, found), 0)
 
 
 def without_failure(trace: Trace, pool: int = 0, model: Model | None = None) -> Diagnosis:
     """The heap at the model's step (None: after the last event) as if nothing was requested: `requested` is 0."""
     step = len(trace) if model is None else model.step
-    with _model_of(trace, pool, model).visiting(step) as there:
-        return replace(_numbers(there, 0, RecordedFailure(0)), rounded=0, verdict=Verdict.NO_FAILURE)
+    with _model_to_diagnose(trace, pool, model).visiting(step) as there:
+        return replace(
+            _undecided_diagnosis(there, 0, RecordedFailure(0)), rounded=0, verdict=Verdict.NO_FAILURE
+        )
 
 
 def all_failures(
@@ -192,12 +194,12 @@ def _recorded_steps(trace: Trace, pool: int | None) -> set[int]:
     }
 
 
-def _model_of(trace: Trace, pool: int, model: Model | None) -> Model:
+def _model_to_diagnose(trace: Trace, pool: int, model: Model | None) -> Model:
     usable = model is not None and model.trace is trace and model.pool == pool
     return model if usable else Model(trace, pool)  # type: ignore[return-value]
 
 
-def _numbers(model: Model, requested: int, recorded: RecordedFailure) -> Diagnosis:
+def _undecided_diagnosis(model: Model, requested: int, recorded: RecordedFailure) -> Diagnosis:
     """What the heap at the model's step says, as of a question; the verdict is not decided."""
     origin, table = model.trace.origin, model.table
     pool = origin.pools[model.pool]
@@ -218,34 +220,34 @@ def _numbers(model: Model, requested: int, recorded: RecordedFailure) -> Diagnos
         bytes_in_use=table.bytes_in_use,
         chunks_in_use=table.chunks_in_use,
         pool_bytes=table.pool_bytes,
-        bytes_limit=_limit(pool.limit, settings, recorded),
-        wasted=_wasted(model, recorded),
+        bytes_limit=_diagnosed_pool_limit(pool.limit, settings, recorded),
+        wasted=_wasted_bytes_in_use(model, recorded),
         largest_waste=int(np.where(chunks["in_use"], chunks["size"] - chunks["requested"], 0).max(initial=0)),
-        regions=_regions(model, chunks),
+        regions=_region_totals(model, chunks),
         runs=(),
-        hole=_hole(model, chunks),
+        hole=_largest_hole(model, chunks),
         recorded=recorded,
         settings=settings,
         is_state_only=origin.details.get("history") == STATE_ONLY,
-        gaps=_gaps(origin, pool.name),
-        unknown=frozenset(name for name, value in _facts(model).items() if value is None),
+        gaps=_gaps_of_heap(origin, pool.name),
+        unknown=frozenset(name for name, value in _stated_pool_facts(model).items() if value is None),
     )
 
 
-def _judged(model: Model, found: Diagnosis, runs: int) -> Diagnosis:
+def _judged_diagnosis(model: Model, found: Diagnosis, runs: int) -> Diagnosis:
     """With verdict, runs and advice."""
-    found = replace(found, verdict=_verdict(found))
+    found = replace(found, verdict=_verdict_on_request(found))
     if runs == 0:
         return found
     has_chunks = found.knows("largest_free_chunk")
     if has_chunks and found.verdict not in {Verdict.ABOVE_LIMIT, Verdict.NO_FAILURE}:
-        found = replace(found, runs=_runs(model, found.rounded, runs))
+        found = replace(found, runs=_runs_with_pins(model, found.rounded, runs))
     from bfcviz.analysis.advice import advice_for  # noqa: PLC0415  with the tables of all messages: `info` needs none
 
     return replace(found, advice=tuple(advice_for(found, model.trace)))
 
 
-def _verdict(found: Diagnosis) -> Verdict:
+def _verdict_on_request(found: Diagnosis) -> Verdict:
     is_question, rounded = found.event is None, found.rounded
     if found.bytes_limit is not None and rounded > found.bytes_limit:
         return Verdict.ABOVE_LIMIT
@@ -259,7 +261,7 @@ def _verdict(found: Diagnosis) -> Verdict:
         return Verdict.UNKNOWN
     if found.exceeds_limit or (found.knows("free_bytes") and found.free_bytes < rounded):
         return Verdict.CAPACITY
-    return _scattered(found) if has_chunks else Verdict.UNKNOWN
+    return _scattered_memory_verdict(found) if has_chunks else Verdict.UNKNOWN
 
 
 def _may_grow(found: Diagnosis) -> bool:
@@ -271,14 +273,14 @@ def _may_grow(found: Diagnosis) -> bool:
     return found.room_after_release >= found.growth
 
 
-def _scattered(found: Diagnosis) -> Verdict:
+def _scattered_memory_verdict(found: Diagnosis) -> Verdict:
     """Why enough free memory does not hold the request: regions that are too small, or chunks in use between it."""
     regions = found.regions
     together = regions.free_bytes + (found.spare or 0) >= found.rounded
     return Verdict.REGIONS if regions.largest < found.rounded or together else Verdict.FRAGMENTATION
 
 
-def _gaps(origin: Origin, name: str) -> tuple[str, ...]:
+def _gaps_of_heap(origin: Origin, name: str) -> tuple[str, ...]:
     """What is missing of a heap, as the file's own reasons say."""
     if origin.status in {Status.COMPLETE, Status.RECORDING}:
         return ()
@@ -286,7 +288,7 @@ def _gaps(origin: Origin, name: str) -> tuple[str, ...]:
     return tuple(reason.removeprefix(start) for reason in origin.reasons if reason.startswith(start))
 
 
-def _limit(limit: int | None, settings: HeapSettings, recorded: RecordedFailure) -> int | None:
+def _diagnosed_pool_limit(limit: int | None, settings: HeapSettings, recorded: RecordedFailure) -> int | None:
     """The limit of the pool. PyTorch has none unless a part of the device was set."""
     total = recorded.device_total
     if settings.family is Family.TORCH and limit is not None and total is not None and limit >= total:
@@ -316,7 +318,9 @@ def usable_chunks(model: Model, rounded: int, settings: HeapSettings) -> NDArray
     held = np.bincount(regions[used], minlength=int(regions.max()) + 1)
     owners = np.full(len(held), -1, np.int64)
     which, first = np.unique(regions[used], return_index=True)
-    owners[which] = _owners(model.trace, chunks[used[first]], is_torch=settings.family is Family.TORCH)
+    owners[which] = _chunk_owner_numbers(
+        model.trace, chunks[used[first]], is_torch=settings.family is Family.TORCH
+    )
     sums = np.bincount(owners[regions[used]], chunks["size"][used].astype(np.float64), minlength=1)
     mine = (owners < 0) | (owners == int(sums.argmax()))
     if settings.family is Family.TORCH:
@@ -328,7 +332,7 @@ def usable_chunks(model: Model, rounded: int, settings: HeapSettings) -> NDArray
     return found
 
 
-def _owners(trace: Trace, chunks: NDArray[np.void], *, is_torch: bool) -> NDArray[np.int64]:
+def _chunk_owner_numbers(trace: Trace, chunks: NDArray[np.void], *, is_torch: bool) -> NDArray[np.int64]:
     """A number for the stream and the private pool of each chunk."""
     pools = _private.setdefault(trace, {})
     if is_torch:
@@ -359,12 +363,12 @@ def _with_usable(model: Model, found: Diagnosis) -> Diagnosis:
     return replace(found, usable_chunk=max(sizes, default=0), tail=tail)
 
 
-def _wasted(model: Model, recorded: RecordedFailure) -> int | None:
+def _wasted_bytes_in_use(model: Model, recorded: RecordedFailure) -> int | None:
     """Bytes of chunks in use that were not requested, from the best source that knows them."""
     in_use = model.table.bytes_in_use
     if recorded.in_use_requested is not None:
         return max(0, in_use - recorded.in_use_requested)
-    own = _facts(model)
+    own = _stated_pool_facts(model)
     requested = own.get("requested_bytes_in_use", 0)
     if requested is None:
         return None
@@ -373,7 +377,7 @@ def _wasted(model: Model, recorded: RecordedFailure) -> int | None:
     return max(0, int(in_use - requested))
 
 
-def _facts(model: Model) -> Mapping[str, Any]:
+def _stated_pool_facts(model: Model) -> Mapping[str, Any]:
     """The numbers of the pool that the file states, None for unknown ones."""
     facts = model.trace.origin.details.get("facts")
     found: Mapping[str, Any] = (
@@ -382,7 +386,7 @@ def _facts(model: Model) -> Mapping[str, Any]:
     return found
 
 
-def _regions(model: Model, chunks: NDArray[np.void]) -> RegionTotals:
+def _region_totals(model: Model, chunks: NDArray[np.void]) -> RegionTotals:
     regions = model.regions()
     free = chunks[~chunks["in_use"]]
     # A wholly free region is one free chunk, or several that wait to merge.
@@ -396,7 +400,7 @@ def _regions(model: Model, chunks: NDArray[np.void]) -> RegionTotals:
     )
 
 
-def _runs(model: Model, wanted: int, most: int) -> tuple[RunWithPins, ...]:
+def _runs_with_pins(model: Model, wanted: int, most: int) -> tuple[RunWithPins, ...]:
     chunks = model.chunks()
     return tuple(
         RunWithPins(**vars(run), pins=pins_of(model, chunks[run.first : run.stop]))
@@ -404,7 +408,7 @@ def _runs(model: Model, wanted: int, most: int) -> tuple[RunWithPins, ...]:
     )
 
 
-def _hole(model: Model, chunks: NDArray[np.void]) -> LargestHole:
+def _largest_hole(model: Model, chunks: NDArray[np.void]) -> LargestHole:
     if model.table.chunks_free == 0:
         return LargestHole()
     at = int(np.argmax(np.where(chunks["in_use"], 0, chunks["size"])))
@@ -455,7 +459,7 @@ def first_failure(trace: Trace, pool: int | None = None) -> tuple[int, int] | No
 # Steps by name, as the command line and the public functions take them.
 
 
-def _first_failed(trace: Trace, pool: int) -> int:
+def _first_failed_step(trace: Trace, pool: int) -> int:
     steps = failed_steps(trace, pool)
     if not steps:
         raise TraceError(
@@ -465,7 +469,7 @@ def _first_failed(trace: Trace, pool: int) -> int:
 
 
 NAMED_STEPS: Final[dict[str, Callable[[Trace, int], int]]] = {
-    "oom": _first_failed,
+    "oom": _first_failed_step,
     "worst": worst_fragmentation,
     "peak": peak,
     "last": lambda trace, _: len(trace),

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--wait",
-        type=_seconds,
+        type=_parse_wait_seconds,
         default=WAIT_S,
         metavar="SECONDS",
         help=f"how long to wait for the recording to start (default: {WAIT_S:g})",
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     view.add_page_arguments(parser)
 
 
-def _seconds(text: str) -> float:
+def _parse_wait_seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
@@ -76,7 +76,7 @@ def dashboard(file: str, theme: str) -> Any:
     path = Path(file)
     try:
         if _has_windows(path):
-            return _windows(path, theme)
+            return _newest_window_view(path, theme)
         return follow_workers(path, theme=theme) if has_several(path) else follow(file, wait_s=0, theme=theme)
     except BfcvizError as error:
         say(f"bfcviz: error: {error}")
@@ -92,7 +92,7 @@ def _has_windows(path: Path) -> bool:
     return (path / CLAIM).exists() or bool(whole_windows(path))
 
 
-def _windows(folder: Path, theme: str) -> Any:
+def _newest_window_view(folder: Path, theme: str) -> Any:
     """A view of the newest window; a thread reads the windows, the kernel's event loop shows them."""
     from bfcviz.dashboard.live import DashboardSeries  # noqa: PLC0415
     from bfcviz.importers.tensorflow.profile import open_windows  # noqa: PLC0415

@@ -58,7 +58,7 @@ def main(words: Sequence[str] | None = None) -> int:
             status: int | None = arguments.run(arguments)
             sys.stdout.flush()  # raises here, not while Python exits, if the reader has closed the pipe
         except BfcvizError as error:
-            _say(f"error: {error}")
+            _print_command_message(f"error: {error}")
             return FAILED
         except KeyboardInterrupt:
             return INTERRUPTED
@@ -67,7 +67,7 @@ def main(words: Sequence[str] | None = None) -> int:
             return DONE
         except OSError as error:  # such as no temporary folder
             place = f"{error.filename}: " if error.filename else ""
-            _say(f"error: {place}{error.strerror or error}")
+            _print_command_message(f"error: {place}{error.strerror or error}")
             return FAILED
     return DONE if status is None else status
 
@@ -150,7 +150,7 @@ def add_kinds(parser: argparse.ArgumentParser, where: str) -> None:
     )
 
 
-def _say(text: str) -> None:
+def _print_command_message(text: str) -> None:
     say(f"bfcviz: {' '.join(text.splitlines())}", file=sys.stderr)
 
 
@@ -164,4 +164,4 @@ def _show_warning(  # noqa: PLR0913, PLR0917  the signature is Python's
 ) -> None:
     """Print a warning as one line, without its place in the code: that does not help at a prompt."""
     del category, filename, lineno, file, line
-    _say(f"warning: {message}")
+    _print_command_message(f"warning: {message}")

@@ -113,12 +113,12 @@ def open_with_progress(file: str) -> Iterator[Trace]:
     if not sys.stderr.isatty():
         yield open_trace(file)
         return
-    with _drawn(f"Reading {Path(file).name}") as bar:
+    with _drawn_progress_bar(f"Reading {Path(file).name}") as bar:
         yield _CountedTrace(open_trace(file), bar)
 
 
 @contextmanager
-def _drawn(text: str) -> Iterator[ProgressBar]:
+def _drawn_progress_bar(text: str) -> Iterator[ProgressBar]:
     """A progress bar on the terminal, until the end of the `with`."""
     bar = ProgressBar(text, sys.stderr)
     drawing = Periodic(bar.draw, "bfcviz-progress")
@@ -174,7 +174,7 @@ def asked_ranks(
     if not sys.stderr.isatty():
         found = open_several(words, by=by, step=step)
     else:
-        with _drawn("Reading the ranks") as bar:
+        with _drawn_progress_bar("Reading the ranks") as bar:
             found = open_several(words, by=by, step=step, progress=bar.count)
     if found is not None:
         _ = found.worst  # raises where no rank can be read
@@ -217,13 +217,13 @@ def add_range_argument(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--range",
         dest="steps",
-        type=_steps,
+        type=_parse_step_range,
         metavar="A:B",
         help="only steps A to B, such as 1000:2000, 1000: or :2000; a step is a number of events applied",
     )
     which.add_argument(
         "--time",
-        type=_times,
+        type=_parse_time_range,
         metavar="A:B",
         help="only this time since the first event, such as 10s:20s, 500ms: or :2min",
     )
@@ -252,11 +252,11 @@ def _steps_within(trace: Trace, times: Ends) -> tuple[int, int]:
     """The steps of the events in a time; times never decrease in a trace."""
     if len(trace) == trace.first:
         raise TraceError("--time was given, but the trace has no event")
-    begin = _time(trace, trace.first)
+    begin = _time_of_event(trace, trace.first)
     start = trace.first if times[0] is None else _first_at(trace, begin + times[0])
     stop = len(trace) if times[1] is None else _first_at(trace, begin + times[1] + 1)
     if start >= stop:
-        length = (_time(trace, len(trace) - 1) - begin) / 1e9
+        length = (_time_of_event(trace, len(trace) - 1) - begin) / 1e9
         raise TraceError(f"no event lies in that --time: the trace lasts {length:.6g} s")
     return start, stop
 
@@ -266,23 +266,23 @@ def _first_at(trace: Trace, time: int) -> int:
     low, high = trace.first, len(trace)
     while low < high:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if _time(trace, middle) < time else (low, middle)
+        low, high = (middle + 1, high) if _time_of_event(trace, middle) < time else (low, middle)
     return low
 
 
-def _time(trace: Trace, event: int) -> int:
+def _time_of_event(trace: Trace, event: int) -> int:
     return int(np.int64(trace.read(event, event + 1)["time"][0]))
 
 
-def _steps(text: str) -> Ends:
-    return _ends(text, _step, "steps, such as 1000:2000")
+def _parse_step_range(text: str) -> Ends:
+    return _parse_range(text, _parse_whole_step, "steps, such as 1000:2000")
 
 
-def _times(text: str) -> Ends:
-    return _ends(text, _nanoseconds, "times, such as 10s:20s")
+def _parse_time_range(text: str) -> Ends:
+    return _parse_range(text, _parse_nanoseconds, "times, such as 10s:20s")
 
 
-def _ends(text: str, parse: Callable[[str], int | None], form: str) -> Ends:
+def _parse_range(text: str, parse: Callable[[str], int | None], form: str) -> Ends:
     parts = [part.strip() for part in text.replace(",", "").split(":")]
     found = [parse(part) if part else None for part in parts]
     is_known = [not part or end is not None for part, end in zip(parts, found, strict=True)]
@@ -293,11 +293,11 @@ def _ends(text: str, parse: Callable[[str], int | None], form: str) -> Ends:
     raise argparse.ArgumentTypeError(f"{text!r} is not a range: give two {form}")
 
 
-def _step(text: str) -> int | None:
+def _parse_whole_step(text: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _nanoseconds(text: str) -> int | None:
+def _parse_nanoseconds(text: str) -> int | None:
     found = _DURATION.fullmatch(text)
     if found is None or found[2] not in _UNITS:
         return None
@@ -400,7 +400,7 @@ def search_control(text: str) -> "Iterator[SearchControl]":
     if not sys.stderr.isatty():
         yield SearchControl()
         return
-    with _drawn(text) as bar:
+    with _drawn_progress_bar(text) as bar:
         yield SearchControl(lambda done, total, _text: bar.count(done, total))
 
 

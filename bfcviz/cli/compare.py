@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--pool",
-        type=_pools,
+        type=_parse_pool_pair,
         metavar="N",
         help="the number of the allocator in both files, from 0; N:M: N in A, and M in B (default: the heaps of one "
         "name: that of the first failed request, else the first that both have)",
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> None:
 
         same = [file for file in files if out.exists() and Path(file).exists() and out.samefile(file)]
         writable(out, same[0] if same else files[0], FORMATS, force=arguments.force)
-    sides = _sides(arguments, files)
+    sides = _compared_sides(arguments, files)
     if sides.lines and not (arguments.json or arguments.markdown):
         say(*sides.lines, "")
     found = compare_recordings(
@@ -115,7 +115,7 @@ class _Sides(NamedTuple):
     ranks: Mapping[str, Any] = MappingProxyType({})
 
 
-def _sides(arguments: argparse.Namespace, files: Sequence[str]) -> _Sides:
+def _compared_sides(arguments: argparse.Namespace, files: Sequence[str]) -> _Sides:
     """Two files; or of one set of ranks a typical one and the worst; or of two sets the rank that changed most."""
     if len(files) == 2:
         sets = [open_several([file]) for file in files]
@@ -142,7 +142,7 @@ def _sides(arguments: argparse.Namespace, files: Sequence[str]) -> _Sides:
     return _Sides(ranks.open(ranks.typical), ranks.trace, [*ranks.lines, "", *chosen], ranks.to_json())
 
 
-def _pools(text: str) -> tuple[int, int]:
+def _parse_pool_pair(text: str) -> tuple[int, int]:
     parts = text.split(":")
     if len(parts) > 2 or not all(part.isdecimal() for part in parts):
         raise argparse.ArgumentTypeError(

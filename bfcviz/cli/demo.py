@@ -68,7 +68,7 @@ def copy_notebook(folder: Path, sample: str) -> Path:
         BfcvizError: the copy cannot be written, or the installation lacks the notebook.
     """
     name = NOTEBOOK if sample == SAMPLE else NOTEBOOK.replace(".ipynb", f"_{sample}.ipynb")
-    target, text = folder / name, _on_sample(_bundled(), sample)
+    target, text = folder / name, _on_sample(_bundled_notebook(), sample)
     try:
         if folder.exists() and not folder.is_dir():
             raise BfcvizError(f"{folder} is a file, not a folder; choose another folder with --dir")
@@ -106,7 +106,7 @@ def lab_command(notebook: Path, *, port: int | None, browser: bool) -> list[str]
     return [sys.executable, "-m", "jupyterlab", *options]
 
 
-def _bundled() -> str:
+def _bundled_notebook() -> str:
     for folder in NOTEBOOK_FOLDERS:
         if (folder / NOTEBOOK).is_file():
             return (folder / NOTEBOOK).read_text(encoding="utf-8")

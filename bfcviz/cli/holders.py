@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_kinds(parser, "with --by kind")
     parser.add_argument(
         "--step",
-        type=_parse_step,
+        type=_parse_holders_step,
         metavar="N",
         help="how many events have happened, from 0; or `peak` (most bytes in use; the default), `end` or `worst` "
         "(highest external fragmentation); with --since the default is the end",
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--since",
-        type=_parse_moment,
+        type=_parse_growth_start,
         metavar="N",
         help="show what grew from here to --step: how many events have happened, or the name of a mark or phase",
     )
@@ -73,18 +73,18 @@ def run(arguments: argparse.Namespace) -> int | None:
     """Print the holders, or the leaks; of several ranks first what their holders have in common."""
     ranks = asked_ranks(arguments, by=arguments.by, step="peak" if arguments.step is None else arguments.step)
     if ranks is None:
-        _tell(open_trace(arguments.file), arguments)
+        _print_holders_or_leaks(open_trace(arguments.file), arguments)
         return None
     if arguments.json and not arguments.leaks:
         print(json_text(ranks.to_json(holders=True)))
         return status_of(ranks)
     if not arguments.json:
         say(*ranks.holder_lines, "", f"{ranks.worst_heap.name}, {ranks.worst_heap.place.file}:", "")
-    _tell(ranks.trace, arguments)
+    _print_holders_or_leaks(ranks.trace, arguments)
     return status_of(ranks)
 
 
-def _tell(trace: Trace, arguments: argparse.Namespace) -> None:
+def _print_holders_or_leaks(trace: Trace, arguments: argparse.Namespace) -> None:
     """Print the holders or the leaks of one file."""
     use_kinds(trace, arguments.kinds)
     if arguments.leaks:
@@ -92,43 +92,43 @@ def _tell(trace: Trace, arguments: argparse.Namespace) -> None:
         options = {"phase": arguments.phase, "by": arguments.by, "mark": arguments.mark}
         leaked = leaks(trace, arguments.pool, start, stop, **options)
         if arguments.json:
-            _print_json(_leaks_json(leaked))
+            _print_holders_json(_leaks_json(leaked))
         else:
             say(*growth_lines(trace, leaked.growth), "", *leak_lines(trace, leaked))
         return
     if arguments.since is not None:
-        _tell_growth(trace, arguments)
+        _print_what_grew(trace, arguments)
         return
     model = Model(trace, arguments.pool)
-    model.seek(_step(trace, "peak" if arguments.step is None else arguments.step, arguments.pool))
+    model.seek(_holders_step(trace, "peak" if arguments.step is None else arguments.step, arguments.pool))
     found = holders(model, arguments.by)
     if arguments.json:
-        _print_json(_holders_json(found, trace))
+        _print_holders_json(_holders_json(found, trace))
     else:
         pool = trace.origin.pools[found.pool].name
         by = found.by.replace("_", " ")
         say(f"{pool} at step {found.step:,} of {len(trace):,}, by {by}", *holder_lines(found))
 
 
-def _tell_growth(trace: Trace, arguments: argparse.Namespace) -> None:
+def _print_what_grew(trace: Trace, arguments: argparse.Namespace) -> None:
     """Print what grew up to a step."""
     found = what_grew(trace, arguments.since, arguments.step, by=arguments.by, pool=arguments.pool)
     if arguments.json:
         steps = {"first": found.first, "last": found.last, "by": arguments.by}
-        _print_json({**steps, "holders": found.to_arrow().to_pylist()})
+        _print_holders_json({**steps, "holders": found.to_arrow().to_pylist()})
     else:
         say(*str(found).splitlines())
 
 
-def _parse_moment(text: str) -> int | str:
+def _parse_growth_start(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
-def _parse_step(text: str) -> int | str:
+def _parse_holders_step(text: str) -> int | str:
     return "last" if text == "end" else parse_step(text)
 
 
-def _step(trace: Trace, step: int | str, pool: int) -> int:
+def _holders_step(trace: Trace, step: int | str, pool: int) -> int:
     return NAMED_STEPS[step](trace, pool) if isinstance(step, str) else step
 
 
@@ -150,7 +150,7 @@ def _leaks_json(found: Leaks) -> dict[str, Any]:
     for row, name in enumerate(found.names):
         chunks = found.chunks_of(row)[:_MOST_CHUNKS]
         first = int(found.rows["first"][row])
-        values = _values(found.rows[row])
+        values = _leak_row_values(found.rows[row])
         del values["first"]
         listed = [
             {
@@ -169,11 +169,11 @@ def _leaks_json(found: Leaks) -> dict[str, Any]:
         "bytes": found.bytes,
         "chunks": len(found.chunks),
         "holders": rows,
-        "growth": _growth_json(found.growth),
+        "growth": _leak_growth_json(found.growth),
     }
 
 
-def _growth_json(found: Growth) -> dict[str, Any]:
+def _leak_growth_json(found: Growth) -> dict[str, Any]:
     steps = found.steps
     return {
         "mark": steps.name,
@@ -188,9 +188,9 @@ def _growth_json(found: Growth) -> dict[str, Any]:
     }
 
 
-def _values(row: np.void) -> dict[str, int]:
+def _leak_row_values(row: np.void) -> dict[str, int]:
     return {name: int(row[name]) for name in row.dtype.names or ()}
 
 
-def _print_json(found: Mapping[str, Any]) -> None:
+def _print_holders_json(found: Mapping[str, Any]) -> None:
     print(json_text(found))

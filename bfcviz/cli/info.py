@@ -69,7 +69,7 @@ def info(trace: Trace) -> dict[str, object]:
     """
     allocators, damages = [], []
     for pool in range(len(trace.origin.pools)):
-        allocator, damage = _allocator(trace, pool)
+        allocator, damage = _allocator_info(trace, pool)
         allocators.append(allocator)
         damages.append(damage)
     origin = trace.origin  # read last: reading the events can add reasons
@@ -77,7 +77,7 @@ def info(trace: Trace) -> dict[str, object]:
     status = Status.DEGRADED if len(reasons) > len(origin.reasons) else origin.status
     if origin.status == Status.RECORDING and not later_reasons(origin.details, reasons):
         reasons.append("still being recorded")
-    failed, left_out = _failures(trace)
+    failed, left_out = _failure_verdicts(trace)
     return {
         "format": str(origin.format),
         "status": str(_SHOWN_STATUS.get(status, status)),
@@ -85,12 +85,12 @@ def info(trace: Trace) -> dict[str, object]:
         "events": len(trace),
         **({} if (peak := process_peak(origin.details)) is None else {PROCESS_PEAK: peak}),
         "allocators": allocators,
-        "failures": [_failure(each) for each in failed],
+        "failures": [_failure_info(each) for each in failed],
         **({"failures_left_out": left_out} if left_out else {}),
     }
 
 
-def _failures(trace: Trace) -> tuple[list[Diagnosis], int]:
+def _failure_verdicts(trace: Trace) -> tuple[list[Diagnosis], int]:
     """The verdict on each failed request, none where the events contradict each other; and how many are left out."""
     try:
         return all_failures(trace, runs=0), failures_left_out(trace)
@@ -98,7 +98,7 @@ def _failures(trace: Trace) -> tuple[list[Diagnosis], int]:
         return [], 0
 
 
-def _failure(found: Diagnosis) -> dict[str, object]:
+def _failure_info(found: Diagnosis) -> dict[str, object]:
     from bfcviz.analysis.diagnosis_json import cause_of  # noqa: PLC0415  with the tables of messages: only for a failure
 
     return {
@@ -111,7 +111,7 @@ def _failure(found: Diagnosis) -> dict[str, object]:
     }
 
 
-def _allocator(trace: Trace, pool: int) -> tuple[dict[str, object], str]:
+def _allocator_info(trace: Trace, pool: int) -> tuple[dict[str, object], str]:
     """One heap at the end of the trace; and the contradiction in its events, "" where there is none."""
     model = Model(trace, pool)
     damage = ""
@@ -121,7 +121,7 @@ def _allocator(trace: Trace, pool: int) -> tuple[dict[str, object], str]:
         damage = f"the numbers are those at step {model.step}: {error}"
     stats = model.stats()
     known: dict[str, object] = {
-        **_names(trace.origin.pools[pool]),
+        **_allocator_name_info(trace.origin.pools[pool]),
         "bytes_limit": stats.bytes_limit,
         "pool_bytes": stats.pool_bytes,
         "bytes_in_use": stats.bytes_in_use,
@@ -140,7 +140,7 @@ def _allocator(trace: Trace, pool: int) -> tuple[dict[str, object], str]:
     return known | ({"totals": totals} if totals else {}), damage
 
 
-def _names(pool: Pool) -> dict[str, object]:
+def _allocator_name_info(pool: Pool) -> dict[str, object]:
     """The name of the allocator, and which of its dumps this is, if the file has several."""
     name, dump = pool.options.get("allocator_name", pool.name), pool.options.get("dump")
     return {"name": name} if dump is None else {"name": name, "dump": dump}
@@ -164,24 +164,32 @@ def info_lines(origin: Origin, found: Mapping[str, Any], file: str = "") -> list
     """
     lines = [
         file or origin.source,
-        *(_line("made from", origin.source) if file and origin.source not in {"", file} else ()),
-        *_line("format", found["format"]),
-        *_line("status", "; ".join([found["status"], *found["reasons"]])),
-        *_line("events", f"{found['events']:,}"),
-        *(_line("process at its peak", _size(found[PROCESS_PEAK])) if PROCESS_PEAK in found else ()),
-        *(line for check in _checks(origin) for line in _line("checked", _checked(check))),
+        *(_info_line("made from", origin.source) if file and origin.source not in {"", file} else ()),
+        *_info_line("format", found["format"]),
+        *_info_line("status", "; ".join([found["status"], *found["reasons"]])),
+        *_info_line("events", f"{found['events']:,}"),
+        *(
+            _info_line("process at its peak", _info_size_text(found[PROCESS_PEAK]))
+            if PROCESS_PEAK in found
+            else ()
+        ),
+        *(
+            line
+            for check in _replay_checks(origin)
+            for line in _info_line("checked", _replay_check_text(check))
+        ),
     ]
     names = Counter(allocator["name"] for allocator in found["allocators"])
     for pool, allocator in enumerate(found["allocators"]):
         several = "dump" in allocator and (names[allocator["name"]] > 1 or allocator["dump"] != 1)
         dump = f" (dump {allocator['dump']})" if several else ""
         name = allocator["name"] or origin.pools[pool].name
-        lines += ["", f"{name}{dump} after the last event", *_allocator_lines(allocator)]
+        lines += ["", f"{name}{dump} after the last event", *_allocator_info_lines(allocator)]
         lines += [
             line
             for each in found.get("failures", [])
             if each["pool"] == pool
-            for line in _line("failed request", each["line"])
+            for line in _info_line("failed request", each["line"])
         ]
     if left_out := found.get("failures_left_out"):
         lines += [
@@ -191,18 +199,26 @@ def info_lines(origin: Origin, found: Mapping[str, Any], file: str = "") -> list
     return lines
 
 
-def _allocator_lines(known: Mapping[str, Any]) -> list[str]:
+def _allocator_info_lines(known: Mapping[str, Any]) -> list[str]:
     fragmentation = known["external_fragmentation"]
     share = None if fragmentation is None else f"{100 * fragmentation:.1f} %"
     return [
-        *_line("limit", _size(known["bytes_limit"])),
-        *_line("pool", _size(known["pool_bytes"]), _count(known["regions"], "region")),
-        *_line("in use", _size(known["bytes_in_use"]), _count(known["chunks_in_use"], "chunk")),
-        *_line("requested of that", _size(known["requested_bytes_in_use"])),
-        *_line("peak in use", _size(known["peak_bytes_in_use"])),
-        *_line("free", _size(known["free_bytes"]), _count(known["chunks_free"], "chunk")),
-        *_line("largest free chunk", _size(known["largest_free_chunk"])),
-        *_line("external fragmentation", share),
+        *_info_line("limit", _info_size_text(known["bytes_limit"])),
+        *_info_line(
+            "pool", _info_size_text(known["pool_bytes"]), _info_count_text(known["regions"], "region")
+        ),
+        *_info_line(
+            "in use",
+            _info_size_text(known["bytes_in_use"]),
+            _info_count_text(known["chunks_in_use"], "chunk"),
+        ),
+        *_info_line("requested of that", _info_size_text(known["requested_bytes_in_use"])),
+        *_info_line("peak in use", _info_size_text(known["peak_bytes_in_use"])),
+        *_info_line(
+            "free", _info_size_text(known["free_bytes"]), _info_count_text(known["chunks_free"], "chunk")
+        ),
+        *_info_line("largest free chunk", _info_size_text(known["largest_free_chunk"])),
+        *_info_line("external fragmentation", share),
         *_total_lines(known),
     ]
 
@@ -211,29 +227,29 @@ def _total_lines(known: Mapping[str, Any]) -> list[str]:
     """What the file counts in the words of its framework."""
     totals: Mapping[str, object] = known.get("totals", {})
     counts = ", ".join(f"{name} {value:,}" for name, value in totals.items() if isinstance(value, int))
-    return _line("counted by the file", counts) if counts else []
+    return _info_line("counted by the file", counts) if counts else []
 
 
-def _line(name: str, *parts: str | None) -> list[str]:
+def _info_line(name: str, *parts: str | None) -> list[str]:
     """One line; `unknown` where every part is None."""
     known = [part for part in parts if part is not None]
     return [f"  {name:<{_WIDTH}}{' in '.join(known) or _UNKNOWN}"]
 
 
-def _size(number: int | None) -> str | None:
+def _info_size_text(number: int | None) -> str | None:
     return None if number is None else format_bytes(number)
 
 
-def _count(number: int | None, what: str) -> str | None:
+def _info_count_text(number: int | None, what: str) -> str | None:
     return None if number is None else f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _checks(origin: Origin) -> list[Mapping[str, Any]]:
+def _replay_checks(origin: Origin) -> list[Mapping[str, Any]]:
     """The comparisons that the importer made; see `bfcviz.importers.tensorflow.replay`."""
     checks = origin.details.get("checks")
     found = checks if isinstance(checks, list | tuple) else ()
     return [check for check in found if isinstance(check, Mapping) and check.get("checked")]
 
 
-def _checked(check: Mapping[str, Any]) -> str:
+def _replay_check_text(check: Mapping[str, Any]) -> str:
     return f"{check['checked']:,} recorded events of {check['pool']} rebuilt, {check['differing']:,} differ"

@@ -70,11 +70,13 @@ def server_of(folder: Path) -> Any:
     tools, lock = Tools(folder), threading.Lock()
     hints = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     for name in TOOLS:
-        server.add_tool(_guarded(getattr(tools, name), lock), annotations=hints, structured_output=False)
+        server.add_tool(
+            _guarded_mcp_tool(getattr(tools, name), lock), annotations=hints, structured_output=False
+        )
     return server
 
 
-def _guarded(tool: Callable[..., Any], lock: threading.Lock) -> Callable[..., Any]:
+def _guarded_mcp_tool(tool: Callable[..., Any], lock: threading.Lock) -> Callable[..., Any]:
     """The tool, one at a time; its text cut, and its errors as the protocol has them."""
     from mcp.server.mcpserver.exceptions import ToolError  # noqa: PLC0415
 
@@ -224,7 +226,7 @@ class Tools:
     def _listed(self, place: Path) -> Iterator[str]:
         """The files of a folder with their sizes; a recording's folder is one of them."""
         yield f"{place.relative_to(self._folder)}: give `open` one of these paths"
-        found = list(islice(_files(place), _MOST_FILES + 1))
+        found = list(islice(_files_in_mcp_folder(place), _MOST_FILES + 1))
         for each in sorted(found[:_MOST_FILES]):
             size = "recording" if each.is_dir() else format_bytes(each.lstat().st_size)
             yield f"{size:>12}  {each.relative_to(self._folder)}"
@@ -232,7 +234,7 @@ class Tools:
             yield f"... and more: only {_MOST_FILES} are listed; give `open` a folder in this one"
 
 
-def _files(place: Path) -> Iterator[Path]:
+def _files_in_mcp_folder(place: Path) -> Iterator[Path]:
     """The files in a folder, at any depth, without hidden ones; a recording's folder counts as one."""
     for where, folders, files in os.walk(place):
         here = Path(where)

@@ -52,8 +52,8 @@ def run(arguments: argparse.Namespace) -> int | None:
 
         out = writable(out, arguments.file, [".parquet"], force=arguments.force)
     stream = searchable(asked_requests(arguments))
-    plan, complete = _planned(stream, arguments.seconds)
-    reserved = _reserved(stream)
+    plan, complete = _best_plan_found(stream, arguments.seconds)
+    reserved = _reserved_without_plan(stream)
     if out is not None:
         with replacing(out, overwrite=True) as made:
             parquet.write_table(plan_table(plan, stream), made)
@@ -93,7 +93,7 @@ def plan_json(plan: PackingPlan, reserved: int | None, *, complete: bool) -> dic
     }
 
 
-def _planned(stream: RequestStream, seconds: float) -> tuple[PackingPlan, bool]:
+def _best_plan_found(stream: RequestStream, seconds: float) -> tuple[PackingPlan, bool]:
     """The plan, and whether the search for it was not interrupted."""
     begun = time.monotonic()
     best: list[PackingPlan] = []
@@ -113,7 +113,7 @@ def _planned(stream: RequestStream, seconds: float) -> tuple[PackingPlan, bool]:
             return best[0], False
 
 
-def _reserved(stream: RequestStream) -> int | None:
+def _reserved_without_plan(stream: RequestStream) -> int | None:
     """What the job's own rules reserve at the peak without a limit; None: the file does not say which these are."""
     own = rules_to_fit(stream)
     return own.policy.serve(stream).peak_reserved if own.role else None

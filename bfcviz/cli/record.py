@@ -63,32 +63,32 @@ class EarlierRecording:
         self._folder = folder
         self._has_ended = Event()
         try:
-            _move(folder, folder / _PARTIAL)
+            _move_recorded_files(folder, folder / _PARTIAL)
             (folder / _PARTIAL).rename(folder / EARLIER)
         except OSError as error:
-            _undo(folder)
+            _undo_interrupted_move(folder)
             raise FileError(folder, "", f"cannot be emptied: {error.strerror}: {error.filename}") from error
         self._watch = Thread(target=self._remove_when_replaced, name="bfcviz-replace", daemon=True)
         self._watch.start()
 
     def is_kept(self) -> bool:
         """Whether it is there, and the new recording has no event."""
-        return (self._folder / EARLIER).is_dir() and not _has_events(self._folder)
+        return (self._folder / EARLIER).is_dir() and not _has_recorded_events(self._folder)
 
     def settle(self) -> None:
         """At the end of the program: remove it if it is replaced, otherwise the new one, and move it back."""
         self._has_ended.set()
         self._watch.join()
-        _settle(self._folder)
+        _keep_one_recording(self._folder)
 
     def _remove_when_replaced(self) -> None:
         while not self._has_ended.wait(_LOOK_S):
-            if _has_events(self._folder):
+            if _has_recorded_events(self._folder):
                 rmtree(self._folder / EARLIER, ignore_errors=True)
                 return
 
 
-def _has_events(folder: Path) -> bool:
+def _has_recorded_events(folder: Path) -> bool:
     return has_events(folder) or bool(whole_windows(folder))
 
 
@@ -96,35 +96,35 @@ def _is_recorded_to(folder: Path) -> bool:
     return any(is_locked(path / LABELS_FILE) for path in recordings_in(folder).values())
 
 
-def _undo(folder: Path) -> None:
+def _undo_interrupted_move(folder: Path) -> None:
     """Move back what an interrupted move had moved."""
     partial = folder / _PARTIAL
     if partial.is_dir():
         with suppress(OSError):
-            _move(partial, folder)
+            _move_recorded_files(partial, folder)
             partial.rmdir()
 
 
-def _settle(folder: Path) -> None:
+def _keep_one_recording(folder: Path) -> None:
     """Keep one of two recordings: the new one if it has an event, otherwise the earlier one.
 
     Both stay while a process that the program left behind still records; the next `bfcviz record` settles it.
     """
-    _undo(folder)
+    _undo_interrupted_move(folder)
     earlier = folder / EARLIER
     if not earlier.is_dir() or _is_recorded_to(folder):
         return
-    if _has_events(folder):
+    if _has_recorded_events(folder):
         rmtree(earlier, ignore_errors=True)
         return
     with suppress(OSError):
         for path in files_of_all(folder) or files_of(folder):
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-        _move(earlier, folder)
+        _move_recorded_files(earlier, folder)
         earlier.rmdir()
 
 
-def _move(source: Path, target: Path) -> None:
+def _move_recorded_files(source: Path, target: Path) -> None:
     """Move all files of a folder, except those that the other has already."""
     target.mkdir(PRIVATE_FOLDER, exist_ok=True)
     for path in source.iterdir():
@@ -140,7 +140,7 @@ def set_aside(folder: Path, *, force: bool) -> EarlierRecording:
     """
     if _is_recorded_to(folder):
         raise FileError(folder, "", "is being recorded to by another process; choose another folder with -o")
-    _settle(folder)  # of a `bfcviz record` that was killed
+    _keep_one_recording(folder)  # of a `bfcviz record` that was killed
     own = files_of_all(folder) if recordings_in(folder) else files_of_windows(folder)
     others = sorted(path.name for path in {*folder.iterdir()} - {*own})
     if others:
@@ -200,31 +200,33 @@ def run_program(words: Sequence[str], environment: Mapping[str, str], mask: set[
             process = os.posix_spawnp(
                 words[0], [*words], environment, setsigmask=own, setsigdef=_IGNORED_BY_PYTHON
             )
-            status = os.waitstatus_to_exitcode(_wait(process, {*_FORWARDED, signal.SIGCHLD}))
+            status = os.waitstatus_to_exitcode(_wait_for_program(process, {*_FORWARDED, signal.SIGCHLD}))
         except OSError as error:
-            raise BfcvizError(f"cannot start {words[0]}: {_why(words[0], error)}") from error
+            raise BfcvizError(
+                f"cannot start {words[0]}: {_why_program_did_not_run(words[0], error)}"
+            ) from error
         return status if status >= 0 else 128 - status
 
 
-def _why(program: str, error: OSError) -> str:
+def _why_program_did_not_run(program: str, error: OSError) -> str:
     known = error.errno in {errno.ENOENT, errno.EACCES, errno.ENOEXEC}
     if known and program.endswith(".py") and os.path.isfile(program):  # noqa: PTH113  the path as typed
         return f"it is a Python file; write: python {program}"
     return error.strerror or str(error)
 
 
-def _wait(process: int, signals: set[signal.Signals]) -> int:
+def _wait_for_program(process: int, signals: set[signal.Signals]) -> int:
     """Wait for the end of the process, forward signals to it, and return its status from `waitpid`."""
     while True:
         ended, status = os.waitpid(process, os.WNOHANG)
         if ended:
             return status
-        number, typed = _next(signals)
+        number, typed = _next_program_signal(signals)
         if number != signal.SIGCHLD and not typed:
             os.kill(process, number)
 
 
-def _next(signals: set[signal.Signals]) -> tuple[int, bool]:
+def _next_program_signal(signals: set[signal.Signals]) -> tuple[int, bool]:
     """Wait for a signal; also whether it was typed: then the terminal has sent it to the program too."""
     if hasattr(signal, "sigwaitinfo"):
         info = signal.sigwaitinfo(signals)
@@ -262,7 +264,7 @@ def add_framework_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     for name, framework in FRAMEWORKS.items():
         which.add_argument(
-            f"--{name}", dest="framework", action="store_const", const=name, help=_help(framework)
+            f"--{name}", dest="framework", action="store_const", const=name, help=_framework_help(framework)
         )
     ways = dict.fromkeys(way.name for framework in FRAMEWORKS.values() for way in framework.ways)
     parser.add_argument(
@@ -270,11 +272,11 @@ def add_framework_arguments(parser: argparse.ArgumentParser) -> None:
         choices=tuple(ways),
         help="serve the framework from bfcviz's own heap, or observe its own allocator (default: its first way)",
     )
-    for option in _options():
+    for option in _record_options():
         parser.add_argument(
             option.flag,
             dest=option.name,
-            type=_parser(option),
+            type=_record_option_parser(option),
             metavar=option.type.metavar,
             help=option.help.replace("%", "%%"),
         )
@@ -286,23 +288,25 @@ def selection_of(arguments: argparse.Namespace) -> Selection:
     Raises:
         LiveError: the framework does not have this way or option; the message names the flags.
     """
-    names = [option.name for option in _options()]
+    names = [option.name for option in _record_options()]
     options = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     wish = resolve(arguments.framework or _FALLBACK.name, arguments.way, options, for_command=True)
     if arguments.framework is not None:
         return Selection(wish.framework, wish.way, wish.options, [])
     defaults = [
-        (each.name, each.memory != "host") for each in _DEFAULTS if _fits(each, arguments.way, options)
+        (each.name, each.memory != "host")
+        for each in _DEFAULTS
+        if _framework_takes_options(each, arguments.way, options)
     ]
     return Selection(None, arguments.way, wish.options, defaults)
 
 
-def _fits(framework: Framework, way: str | None, options: Mapping[str, Any]) -> bool:
+def _framework_takes_options(framework: Framework, way: str | None, options: Mapping[str, Any]) -> bool:
     """Whether a framework has a way that takes all these options."""
     return any(takes(each, options) for each in framework.ways if way in (None, each.name))
 
 
-def _help(framework: Framework) -> str:
+def _framework_help(framework: Framework) -> str:
     ways = "; or ".join(f"{way.name}: {way.help}" for way in framework.ways)
     needs = "; or ".join(dict.fromkeys(way.needs for way in framework.ways if way.needs))
     default = ", the default where it is installed and there is a GPU" if framework.is_default else ""
@@ -311,7 +315,7 @@ def _help(framework: Framework) -> str:
     return f"{framework.title}{default}. {ways}" + (f" (needs {needs})" if needs else "")
 
 
-def _options() -> list[Option]:
+def _record_options() -> list[Option]:
     """Every option of the command line; its help names the frameworks and ways that take it."""
     found: dict[str, list[tuple[Option, str]]] = {}
     for framework in FRAMEWORKS.values():
@@ -319,10 +323,10 @@ def _options() -> list[Option]:
             for option in way.options:
                 if option.type.metavar:
                     found.setdefault(option.name, []).append((option, f"{framework.title} {way.name}"))
-    return [_for_all(each) for each in found.values()]
+    return [_option_of_all_ways(each) for each in found.values()]
 
 
-def _for_all(found: list[tuple[Option, str]]) -> Option:
+def _option_of_all_ways(found: list[tuple[Option, str]]) -> Option:
     """One option for all that take it, with the words of all of them; `resolve` checks the words of one way."""
     takers: dict[str, list[str]] = {}
     for option, taker in found:
@@ -333,11 +337,11 @@ def _for_all(found: list[tuple[Option, str]]) -> Option:
     return Option(first.name, one_of(*words) if words else first.type, text)
 
 
-def _size(text: str) -> int:
-    return int(_parser(Option("size", SIZE))(text))
+def _parse_record_size(text: str) -> int:
+    return int(_record_option_parser(Option("size", SIZE))(text))
 
 
-def _parser(option: Option) -> Any:
+def _record_option_parser(option: Option) -> Any:
     def parse(text: str) -> Any:
         try:
             return option.type.parse(text)
@@ -383,7 +387,7 @@ class ProcessReport(NamedTuple):
 
 def summary(folder: Path, report_folder: Path) -> tuple[str, bool]:
     """What was recorded, how to view it, and what was not recorded; and whether everything was written."""
-    reports = _reports_in(report_folder)
+    reports = _process_reports_in(report_folder)
     is_recorded = any(report.fact == "recorded" for report in reports)
     if is_recorded:
         (folder / CLAIM).unlink(missing_ok=True)
@@ -401,7 +405,7 @@ def summary(folder: Path, report_folder: Path) -> tuple[str, bool]:
         if not _is_own(origin, reports):
             return f"{NOTHING}{_why_not_own(folder, origin, unwritten)}", False
         trace = Trace.open(folder)
-        parts, to_view, has_failed = _describe_trace(trace), folder, _has_failed(trace)
+        parts, to_view, has_failed = _describe_recorded_trace(trace), folder, _recording_has_failure(trace)
         if events is not None and not trace.origin.has_ended_whole:
             unwritten += later_reasons(trace.origin.details, trace.origin.reasons)
             parts.pop()
@@ -409,7 +413,7 @@ def summary(folder: Path, report_folder: Path) -> tuple[str, bool]:
         why, is_written = _why_nothing(reports, unwritten)
         return f"{NOTHING}{why}", is_written
     recorded = {report.process for report in reports if report.fact == "recorded"}
-    parts += _distinct(unwritten) + _others(reports, recorded)
+    parts += _distinct_reasons(unwritten) + _unrecorded_processes(reports, recorded)
     parts += _unrecorded_heaps([report.why for report in reports if report.fact == "left out"])
     why = f". To see why: bfcviz why {folder}" if has_failed else ""
     hint = (
@@ -426,14 +430,14 @@ def flight_summary(folder: Path, report_folder: Path, before: frozenset[Path]) -
         report_folder: of the reports.
         before: the files that were there already.
     """
-    reports = _reports_in(report_folder)
+    reports = _process_reports_in(report_folder)
     kept = {report.process for report in reports if report.fact == KEPT}
     unwritten = [report.why for report in reports if report.fact == UNWRITTEN]
     if not kept:
         why, is_written = _why_nothing(reports, unwritten)
         return f"{NOTHING}{why}", is_written
     watched = f"{len(kept)} process{'es' * (len(kept) > 1)} watched"
-    rest = ", ".join([watched, *_distinct(unwritten), *_others(reports, kept)])
+    rest = ", ".join([watched, *_distinct_reasons(unwritten), *_unrecorded_processes(reports, kept)])
     made = sorted({*folder.rglob(FLIGHT_FILES)} - before)
     if not made:
         return f"no request failed, nothing was written ({rest})", not unwritten
@@ -483,7 +487,7 @@ def _describe_several(
     return [f"{len(found)} processes ({', '.join(names[:_MOST_NAMED] + more)}{ended})", *failed], bool(failed)
 
 
-def _has_failed(trace: Trace) -> bool:
+def _recording_has_failure(trace: Trace) -> bool:
     try:
         return bool(failures(trace, None, 1))
     except BfcvizError:
@@ -492,12 +496,12 @@ def _has_failed(trace: Trace) -> bool:
 
 def _describe_failed(found: Mapping[str, Trace]) -> list[str]:
     """Which of the processes ran out of memory."""
-    failed = [name for name, trace in found.items() if _has_failed(trace)]
+    failed = [name for name, trace in found.items() if _recording_has_failure(trace)]
     more = f" and {len(failed) - _MOST_NAMED} more" if len(failed) > _MOST_NAMED else ""
     return [f"out of memory: {', '.join(failed[:_MOST_NAMED])}{more}"] if failed else []
 
 
-def _distinct(reasons: list[str]) -> list[str]:
+def _distinct_reasons(reasons: list[str]) -> list[str]:
     return ["; ".join(dict.fromkeys(reasons))] if reasons else []
 
 
@@ -505,7 +509,7 @@ def _describe_windows(folder: Path, windows: list[Path]) -> tuple[list[str], boo
     """The number of windows and what they hold together; and whether that can be shown."""
     count = f"{len(windows)} window{'s' * (len(windows) > 1)} of TensorFlow"
     try:
-        return [count, *_describe_trace(open_trace(folder))], True
+        return [count, *_describe_recorded_trace(open_trace(folder))], True
     except (BfcvizError, MemoryError) as error:
         return [f"{count} (cannot be shown: {str(error) or 'not enough memory'})"], False
 
@@ -515,11 +519,11 @@ def _unrecorded_heaps(heaps: list[str]) -> list[str]:
     return [f"without {', '.join(heaps)}"] if heaps else []
 
 
-def _reports_in(folder: Path) -> list[ProcessReport]:
-    return [report for file in sorted(folder.iterdir()) for report in _read_reports(file)]
+def _process_reports_in(folder: Path) -> list[ProcessReport]:
+    return [report for file in sorted(folder.iterdir()) for report in _process_reports_of(file)]
 
 
-def _read_reports(file: Path) -> list[ProcessReport]:
+def _process_reports_of(file: Path) -> list[ProcessReport]:
     """The reports of a process; the file is empty or truncated if the process could not write them."""
     process = file.name.removesuffix(LOST)
     lines = file.read_text(encoding="utf-8").splitlines()
@@ -552,9 +556,9 @@ def _why_nothing(reports: list[ProcessReport], unwritten: list[str]) -> tuple[st
     return "no Python process started that reads PYTHONPATH (Python with -I, -E or -S does not)", True
 
 
-def _describe_trace(trace: Trace) -> list[str]:
+def _describe_recorded_trace(trace: Trace) -> list[str]:
     details = trace.origin.details
-    pools = [_describe_pool(trace, pool) for pool in range(len(trace.origin.pools))]
+    pools = [_describe_recorded_pool(trace, pool) for pool in range(len(trace.origin.pools))]
     way = _WAYS.get(str(details.get("way")), "recorded")
     whole = "complete" if trace.origin.status == Status.COMPLETE else "; ".join(trace.origin.reasons)
     peak = process_peak(details)
@@ -562,7 +566,7 @@ def _describe_trace(trace: Trace) -> list[str]:
     return [f"{len(trace):,} events", " ".join([f"{way} {' and '.join(pools)}", *process]), whole]
 
 
-def _describe_pool(trace: Trace, pool: int) -> str:
+def _describe_recorded_pool(trace: Trace, pool: int) -> str:
     name = trace.origin.pools[pool].name
     try:
         model = Model(trace, pool)
@@ -578,7 +582,7 @@ def _describe_pool(trace: Trace, pool: int) -> str:
     return f"{text})"
 
 
-def _others(reports: list[ProcessReport], recorded: set[str]) -> list[str]:
+def _unrecorded_processes(reports: list[ProcessReport], recorded: set[str]) -> list[str]:
     """How many processes imported the framework and were not recorded."""
     others = len({report.process for report in reports if report.fact in {"other", "unable"}} - recorded)
     if others == 0:
@@ -638,7 +642,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--keep",
-        type=_size,
+        type=_parse_record_size,
         metavar="SIZE",
         help="keep only the newest events of each process, SIZE bytes of packed blocks, such as 2GiB (default: all); "
         f"with --on-oom the memory for the events (default: {FLIGHT_KEEP})",
@@ -659,7 +663,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     flight.add_argument(
         "--growth",
-        type=_size,
+        type=_parse_record_size,
         metavar="SIZE",
         help="also when the memory grows by more from one step mark to the next",
     )
@@ -682,7 +686,7 @@ def run(arguments: argparse.Namespace) -> int:
     words = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not words:
         arguments.refuse("no command was given; put it last: bfcviz record -o run.bfc -- python train.py")
-    selection = _selection(arguments)
+    selection = _framework_selection(arguments)
     flight = {name: value for name in _FLIGHT if (value := getattr(arguments, name)) is not None}
     if arguments.on_oom:
         flight |= {} if arguments.keep is None else {"keep": arguments.keep}
@@ -698,7 +702,7 @@ def run(arguments: argparse.Namespace) -> int:
         signals_blocked() as mask,
         _locked_folder(folder, force=arguments.force) as earlier,
     ):
-        request = _request(selection, folder, reports, keeps_command=arguments.keeps_command)
+        request = _recording_request(selection, folder, reports, keeps_command=arguments.keeps_command)
         request[KEEP] = arguments.keep
         try:
             if arguments.keep is not None and not can_free_space(folder):
@@ -710,7 +714,7 @@ def run(arguments: argparse.Namespace) -> int:
                 )
             drain = FolderDrain(folder, BlockDescriber, arguments.keep)
             try:
-                status = run_program(words, _environment(request), mask)
+                status = run_program(words, _recording_environment(request), mask)
             finally:
                 drain.end()
             is_recorded = _print_summary(arguments.out, Path(reports), earlier)
@@ -753,9 +757,11 @@ def _run_with_flight_recorder(
         )
     before = frozenset(folder.rglob(FLIGHT_FILES))
     with _report_folder() as reports, signals_blocked() as mask:
-        request = _request(selection, folder.absolute(), reports, keeps_command=arguments.keeps_command)
+        request = _recording_request(
+            selection, folder.absolute(), reports, keeps_command=arguments.keeps_command
+        )
         request |= {"recorder": FLIGHT_RECORDER, "flight": flight}
-        status = run_program(words, _environment(request), mask)
+        status = run_program(words, _recording_environment(request), mask)
         line, is_written = flight_summary(folder, Path(reports), before)
     say(f"bfcviz: {line}", file=sys.stderr)
     return status or (DONE if is_written else FAILED)
@@ -789,7 +795,7 @@ def _report_folder() -> Iterator[str]:
         yield path
 
 
-def _selection(arguments: argparse.Namespace) -> Selection:
+def _framework_selection(arguments: argparse.Namespace) -> Selection:
     try:
         return selection_of(arguments)
     except LiveError as error:
@@ -837,7 +843,9 @@ def prepare_folder(folder: Path, *, force: bool) -> "EarlierRecording | None":
     return earlier
 
 
-def _request(selection: Selection, folder: Path, reports: str, *, keeps_command: bool) -> dict[str, Any]:
+def _recording_request(
+    selection: Selection, folder: Path, reports: str, *, keeps_command: bool
+) -> dict[str, Any]:
     """What the recorded process is to do, for `live.startup`."""
     return {
         **selection._asdict(),
@@ -849,7 +857,7 @@ def _request(selection: Selection, folder: Path, reports: str, *, keeps_command:
     }
 
 
-def _environment(request: dict[str, Any]) -> dict[str, str]:
+def _recording_environment(request: dict[str, Any]) -> dict[str, str]:
     folders = [str(_PACKAGE / "live" / "startup"), os.environ.get("PYTHONPATH", "")]
     path = os.pathsep.join(folder for folder in folders if folder)
     return {**os.environ, "PYTHONPATH": path, "BFCVIZ_RECORD": json.dumps(request)}

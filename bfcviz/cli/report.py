@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int | None:
         TraceError: the trace has no such steps or allocator.
         BfcvizError: a page was asked for without a file to write.
     """
-    form = arguments.format or _format_of(arguments.out)
+    form = arguments.format or _report_format(arguments.out)
     if arguments.interactive and form != "html":
         raise BfcvizError(f"--interactive makes a page, and --format {form} is none: leave one of them out")
     out = None
@@ -109,6 +109,6 @@ def rendered(report: HeapReport, form: str, ranks: RankSet | None = None) -> str
     return as_html(report, ranks)
 
 
-def _format_of(out: Path | None) -> str:
+def _report_format(out: Path | None) -> str:
     suffix = "" if out is None else out.suffix.lower().removeprefix(".")
     return suffix if suffix in FORMATS else FORMATS[0]

@@ -97,7 +97,7 @@ def opening(first_screen: str, theme: str) -> str:
     return _OPENING.replace("LIGHT", light, 1).replace("LIVE", live, 1).replace("SCREEN", first_screen, 1)
 
 
-def _failure(error: Exception) -> str:
+def _kernel_failure_script(error: Exception) -> str:
     """What follows the first bytes of the page where its kernel does not start."""
     why = f"The interactive view did not start ({type(error).__name__}: {error}). The terminal says more."
     script = """<script>
@@ -142,7 +142,7 @@ class PageServer(Voila):  # type: ignore[misc]
             say(
                 f"A browser from snap or flatpak cannot read {self._home}: if it shows no page, copy the address to it."
             )
-        webbrowser.open(_redirect(self._home, address) if self.token else address)
+        webbrowser.open(_redirect_page(self._home, address) if self.token else address)
 
     def init_settings(self) -> dict[str, Any]:
         """Voila's settings; what the page reads is compressed, also what its kernel sends."""
@@ -152,7 +152,7 @@ class PageServer(Voila):  # type: ignore[misc]
     def init_handlers(self) -> list[Any]:
         """Voila's routes, repaired where they would fail, with this page and with its scripts below their digest."""
         static = f"{self.base_url}voila/static/"
-        digest = _digest(self.static_paths)
+        digest = _scripts_digest(self.static_paths)
         self.voila_configuration.page_config_hook = lambda config, **_: {
             **config,
             "fullStaticUrl": f"{static}{digest}",
@@ -164,8 +164,8 @@ class PageServer(Voila):  # type: ignore[misc]
                 found.append((pattern, _Page, {**rest[0], **page}))
                 continue
             if pattern == f"{static}(.*)":
-                found.append((f"{static}{digest}/(.*)", _repaired(handler), *rest))
-            found.append((pattern, _repaired(handler), *rest))
+                found.append((f"{static}{digest}/(.*)", _repaired_route_handler(handler), *rest))
+            found.append((pattern, _repaired_route_handler(handler), *rest))
         return found
 
     def _handle_signal_stop(self, *_: object) -> None:
@@ -181,7 +181,7 @@ class PageServer(Voila):  # type: ignore[misc]
         )
 
 
-def _redirect(folder: Path, address: str) -> str:
+def _redirect_page(folder: Path, address: str) -> str:
     """The address of a page in the folder that leads to the address, and that no other user can read.
 
     Every user can read the command line of the browser: it must not have the token.
@@ -216,7 +216,7 @@ class _Page(TornadoVoilaHandler):  # type: ignore[misc]
             if path:
                 raise
             self.log.exception("the kernel of the page did not start")
-            yield _failure(error)
+            yield _kernel_failure_script(error)
 
 
 class _Logout(LogoutHandler):
@@ -228,7 +228,7 @@ class _Logout(LogoutHandler):
         self.redirect(self.settings["login_url"])
 
 
-def _repaired(handler: type[Any]) -> type[Any]:
+def _repaired_route_handler(handler: type[Any]) -> type[Any]:
     """The handler of a route, or its replacement."""
     if issubclass(handler, LogoutHandler):
         return _Logout
@@ -259,7 +259,7 @@ _DIGEST: Final = re.compile(r"[./][0-9a-f]{8,}[./]")
 """In the paths of files that never change, since a digest of their content is part of their name."""
 
 
-def _digest(folders: Iterable[str]) -> str:
+def _scripts_digest(folders: Iterable[str]) -> str:
     """The digest of all scripts in the folders, in hexadecimal."""
     found = sha256()
     for script in sorted(path for folder in folders for path in Path(folder).glob("*.js")):

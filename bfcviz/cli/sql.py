@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> None:
         InvalidRequest: the query is no SELECT statement, or DuckDB refuses it.
     """
     if arguments.query is None:
-        say(*_described(), whole=True)
+        say(*_described_sql_tables(), whole=True)
         return
     with open_with_progress(arguments.file) as trace:
         step = arguments.step
@@ -81,12 +81,16 @@ def run(arguments: argparse.Namespace) -> None:
         except pa.ArrowException as error:
             raise InvalidRequest(f"these columns cannot be CSV ({error}): use --json") from None
     elif arguments.json:
-        print(json_text([{name: _plain(value) for name, value in row.items()} for row in found.to_pylist()]))
+        print(
+            json_text(
+                [{name: _sql_json_value(value) for name, value in row.items()} for row in found.to_pylist()]
+            )
+        )
     else:
         say(*row_lines(found, arguments.most), whole=True)
 
 
-def _described() -> list[str]:
+def _described_sql_tables() -> list[str]:
     lines = []
     for name, (purpose, _) in TABLES.items():
         rows = COLUMNS.filter(pc.equal(COLUMNS["table"], name)).drop_columns("table")
@@ -94,12 +98,12 @@ def _described() -> list[str]:
     return lines[:-1]
 
 
-def _plain(value: Any) -> Any:
+def _sql_json_value(value: Any) -> Any:
     """A value as JSON has it; what JSON does not have, such as a date, as text."""
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [_sql_json_value(each) for each in value]
     if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items()}
+        return {str(name): _sql_json_value(each) for name, each in value.items()}
     if value is None or isinstance(value, bool | int | str):
         return value
     return (value if math.isfinite(value) else None) if isinstance(value, float) else str(value)
@@ -109,7 +113,7 @@ def row_lines(found: pa.Table, most: int) -> list[str]:
     """The first rows as lines of aligned columns: numbers to the right, null as nothing."""
     shown = found.slice(0, most)
     cells = [
-        [name, *map(_cell, column.to_pylist())]
+        [name, *map(_sql_cell_text, column.to_pylist())]
         for name, column in zip(found.column_names, shown.columns, strict=True)
     ]
     widths = [max(map(len, column), default=0) for column in cells]
@@ -125,6 +129,6 @@ def row_lines(found: pa.Table, most: int) -> list[str]:
     return [*lines, f"... and {left:,} more rows: --most, --csv or --json"] if left else lines
 
 
-def _cell(value: Any) -> str:
+def _sql_cell_text(value: Any) -> str:
     text = "" if value is None else f"{value:.6g}" if isinstance(value, float) else printable(str(value))
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"

@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
         SweepLimit.of(limit)
         if limit is not None and (note := read_as(limit)):
             say(note, file=sys.stderr)
-    out = _output(arguments)
+    out = _sweep_results_file(arguments)
     replaces = out is not None and out.exists() and not arguments.resume
     with search_control("Sweeping") as control:
 
@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
     return DONE if found.has_numbers else FAILED
 
 
-def _output(arguments: argparse.Namespace) -> Path | None:
+def _sweep_results_file(arguments: argparse.Namespace) -> Path | None:
     """The file of the results, checked before the work begins."""
     out: Path | None = arguments.output
     if out is None:

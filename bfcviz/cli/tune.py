@@ -54,9 +54,9 @@ def tuned_json(found: Tuned) -> dict[str, Any]:
         "rules_of_the_job": {"policy": found.own.text, "why": found.own.why} if found.own.role else None,
         "why_not_served": found.why_not or None,
         "graph_pools": None if found.graph_pools is None else found.graph_pools._asdict(),
-        "now": _numbers(found.now),
-        "proposed": _numbers(found.best),
-        "proposed_for_newest": _numbers(found.newest),
+        "now": _tuning_trial_json(found.now),
+        "proposed": _tuning_trial_json(found.best),
+        "proposed_for_newest": _tuning_trial_json(found.newest),
         "compared_with_a_real_allocator": is_compared(
             found.best.policy if found.best is not None else found.own.policy.name
         ),
@@ -68,7 +68,7 @@ def tuned_json(found: Tuned) -> dict[str, Any]:
     }
 
 
-def _numbers(trial: Trial | None) -> dict[str, Any] | None:
+def _tuning_trial_json(trial: Trial | None) -> dict[str, Any] | None:
     if trial is None:
         return None
     return {

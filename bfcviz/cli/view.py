@@ -150,7 +150,7 @@ def prepare(file: str) -> "FirstScreen | None":
     """
     from bfcviz.importers.open_trace import open_trace  # noqa: PLC0415  the server needs no traces
 
-    ranks = _ranks(file)
+    ranks = _ranks_to_view(file)
     if ranks is not None:
         _ = ranks.worst_heap  # raises where no rank has a heap
         _prepared_ranks[file] = ranks
@@ -175,13 +175,13 @@ def dashboard(file: str, theme: str, kinds: str | None = None) -> Any:
     from bfcviz.dashboard import Inspector  # noqa: PLC0415  the server needs no widgets
 
     try:
-        ranks = _prepared_ranks.pop(file, None) or _ranks(file)
+        ranks = _prepared_ranks.pop(file, None) or _ranks_to_view(file)
         if ranks is not None:
             from bfcviz.dashboard.ranks_view import RanksView  # noqa: PLC0415
 
             use_kinds(ranks.trace, kinds)
             return RanksView(ranks, theme=theme)
-        trace = _open(file)
+        trace = _open_prepared_trace(file)
         use_kinds(trace, kinds)
         pool, step = opening(trace)
         return Inspector(trace, step=step, pool=pool, theme=theme)
@@ -190,14 +190,14 @@ def dashboard(file: str, theme: str, kinds: str | None = None) -> Any:
         return None
 
 
-def _ranks(file: str) -> "RankSet | None":
+def _ranks_to_view(file: str) -> "RankSet | None":
     """The ranks in the files; None: it is one file."""
     from bfcviz.explain_and_draw import open_several  # noqa: PLC0415  the server needs no traces
 
     return open_several([file] if Path(file).exists() else re.split(r"\n(?=/)", file))  # all are absolute
 
 
-def _open(file: str) -> "Trace":
+def _open_prepared_trace(file: str) -> "Trace":
     """The trace that `prepare` read, if the file did not change since then."""
     from bfcviz.importers.open_trace import open_trace  # noqa: PLC0415
 

@@ -110,10 +110,10 @@ def run(arguments: argparse.Namespace) -> int:
         text = comparison_text(found.comparison, explain=arguments.explain)
         say(*text.splitlines(), *action_lines(found, arguments.file), whole=True)  # a table
     if out is not None:
-        _write(found, out, arguments)
+        _write_whatif_figure(found, out, arguments)
     if not found.comparison.complete:
         return INTERRUPTED
-    return DONE if any(result.outcome is not None for result in _allocators(found)) else FAILED
+    return DONE if any(result.outcome is not None for result in _allocator_results(found)) else FAILED
 
 
 def asked_limit(arguments: argparse.Namespace) -> tuple[int | None, int | None]:
@@ -177,11 +177,11 @@ def comparison_json(found: PolicyComparison) -> dict[str, Any]:
     }
 
 
-def _allocators(found: PolicyComparison) -> list[Any]:
+def _allocator_results(found: PolicyComparison) -> list[Any]:
     return [result for result in found.comparison.results if result.is_allocator]
 
 
-def _write(found: PolicyComparison, out: Path, arguments: argparse.Namespace) -> None:
+def _write_whatif_figure(found: PolicyComparison, out: Path, arguments: argparse.Namespace) -> None:
     from bfcviz.figures.export import export  # noqa: PLC0415  plotly, which the table does not need
 
     export(found.figure(arguments.theme), out)

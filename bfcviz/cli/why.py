@@ -51,19 +51,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pool", metavar="NAME", help="only this allocator: its name, or its number in the file, from 0"
     )
-    parser.add_argument("--size", metavar="SIZE", type=_size, help=f"{_HELP}: for example 500MiB")
+    parser.add_argument(
+        "--size", metavar="SIZE", type=_parse_request_size, help=f"{_HELP}: for example 500MiB"
+    )
     parser.add_argument(
         "--limit",
         "--device",
         metavar="SIZE",
-        type=_size,
+        type=_parse_request_size,
         help="with --size: the most that the pool may have, such as 80GiB: a limit, or the memory of a device without "
         "what others need of it (default: as the file says)",
     )
     parser.add_argument(
         "--step",
         metavar="N",
-        type=_step,
+        type=_parse_question_step,
         help="with --size: how many events have happened, from 0 (default: all of the file)",
     )
 
@@ -83,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int | None:
             "--limit asks about one request: give its size, too, such as --size 500MiB --limit 80GiB"
         )
     if is_pasted(arguments.file):
-        _tell(StatedAnswer.of(*read_pasted(arguments.file)), arguments)
+        _print_stated_answer(StatedAnswer.of(*read_pasted(arguments.file)), arguments)
         return None
     ranks = None if arguments.file == "-" else asked_ranks(arguments)
     if ranks is None:
@@ -101,16 +103,16 @@ def run(arguments: argparse.Namespace) -> int | None:
 
 def _explain_file(arguments: argparse.Namespace) -> None:
     """Print what one file tells: the failures of its heaps, or those that its text states."""
-    with _file(arguments.file) as path:
+    with _file_to_explain(arguments.file) as path:
         stated = read_message_file(path) if arguments.size is None and path.exists() else None
         if stated is not None:
-            _tell(StatedAnswer.of(*stated), arguments)
+            _print_stated_answer(StatedAnswer.of(*stated), arguments)
         else:
-            _explain(open_trace(path), arguments)
+            _print_diagnoses(open_trace(path), arguments)
 
 
 @contextmanager
-def _file(word: str) -> Iterator[Path]:
+def _file_to_explain(word: str) -> Iterator[Path]:
     """The file; of standard input or a URL a temporary copy."""
     if is_url(word):
         with local_copy(word) as path:
@@ -126,7 +128,7 @@ def _file(word: str) -> Iterator[Path]:
         yield path
 
 
-def _tell(answer: StatedAnswer, arguments: argparse.Namespace) -> None:
+def _print_stated_answer(answer: StatedAnswer, arguments: argparse.Namespace) -> None:
     """Print what a text states."""
     if arguments.json:
         print(json_text(answer.to_json()))
@@ -134,11 +136,15 @@ def _tell(answer: StatedAnswer, arguments: argparse.Namespace) -> None:
         say(*answer.lines)
 
 
-def _explain(trace: Trace, arguments: argparse.Namespace) -> None:
+def _print_diagnoses(trace: Trace, arguments: argparse.Namespace) -> None:
     """Print the diagnoses of one file."""
     pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
-    found = _asked(trace, pool, arguments) if arguments.size else _failures(trace, pool)
-    grown = [] if arguments.size else _growths(trace, pool)
+    found = (
+        _would_fit_answers(trace, pool, arguments)
+        if arguments.size
+        else _failures_or_last_states(trace, pool)
+    )
+    grown = [] if arguments.size else _growths_of_pools(trace, pool)
     if not any(each.event is not None for each in found):
         leads = {of_pool.pool: growths_lead(trace, of_pool) for of_pool in grown}
         found = [replace(each, lead=leads.get(each.pool, ())) for each in found]
@@ -175,30 +181,34 @@ def _ranks_json(ranks: RankSet, arguments: argparse.Namespace) -> dict[str, obje
     if not failures or arguments.size:
         trace = ranks.trace
         pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
-        asked = _asked(trace, pool, arguments) if arguments.size else _failures(trace, pool)
+        asked = (
+            _would_fit_answers(trace, pool, arguments)
+            if arguments.size
+            else _failures_or_last_states(trace, pool)
+        )
         failures = [{**diagnosis_json(found), "ranks": [ranks.worst_heap.name]} for found in asked]
     has_heap = any(rank.has_heap for rank in ranks.known)
-    grown = {} if arguments.size else growths_json(_growths(ranks.trace, None) if has_heap else [])
+    grown = {} if arguments.size else growths_json(_growths_of_pools(ranks.trace, None) if has_heap else [])
     return {"failures": failures, **grown, **ranks.to_json()}
 
 
-def _failures(trace: Trace, pool: int | None) -> list[Diagnosis]:
+def _failures_or_last_states(trace: Trace, pool: int | None) -> list[Diagnosis]:
     """The failures; the last state of each allocator where there is none."""
     pools = range(len(trace.origin.pools)) if pool is None else [pool]
     return all_failures(trace, pool) or [without_failure(trace, each) for each in pools]
 
 
-def _growths(trace: Trace, pool: int | None) -> list[Growths]:
+def _growths_of_pools(trace: Trace, pool: int | None) -> list[Growths]:
     return [growths(trace, each) for each in (range(len(trace.origin.pools)) if pool is None else [pool])]
 
 
-def _asked(trace: Trace, pool: int | None, arguments: argparse.Namespace) -> list[Diagnosis]:
+def _would_fit_answers(trace: Trace, pool: int | None, arguments: argparse.Namespace) -> list[Diagnosis]:
     at = len(trace) if arguments.step is None else arguments.step
     pools = range(len(trace.origin.pools)) if pool is None else [pool]
     return [would_fit(trace, at, arguments.size, pool=each, limit=arguments.limit) for each in pools]
 
 
-def _size(text: str) -> int:
+def _parse_request_size(text: str) -> int:
     try:
         size = parse_bytes(text, "--size")
     except ValueError as error:
@@ -208,7 +218,7 @@ def _size(text: str) -> int:
     return size
 
 
-def _step(text: str) -> int:
+def _parse_question_step(text: str) -> int:
     try:
         return int(text.replace(",", ""))  # bfcviz prints 10,479
     except ValueError:

@@ -346,14 +346,14 @@ class ChunkFinder:
             requested = int(event["requested"]) if waste_known else None
             facts = replace(facts, label=int(event["label"]), requested=requested)
         if life.in_use or selected.born is None:
-            facts = replace(facts, neighbours=_neighbours(model.chunks(), selected.address))
+            facts = replace(facts, neighbours=_chunk_neighbours(model.chunks(), selected.address))
         return facts
 
     def _life(self, model: Model, selected: Selected) -> Life | None:
         """The life of a chunk; while it lasts, a step changes only from where it is seen."""
         if self._known is not None:
             trace, pool, known, life = self._known
-            if (trace is model.trace, pool, known) == (True, model.pool, selected) and _lasts(
+            if (trace is model.trace, pool, known) == (True, model.pool, selected) and _chunk_unchanged_at(
                 life, model.step
             ):
                 return replace(life, step=model.step)
@@ -362,7 +362,7 @@ class ChunkFinder:
         return found
 
 
-def _lasts(life: Life, step: int) -> bool:
+def _chunk_unchanged_at(life: Life, step: int) -> bool:
     """Whether the chunk is at `step` as it was at the step of its life."""
     if life.began is None or life.ended is None:
         return False
@@ -370,7 +370,7 @@ def _lasts(life: Life, step: int) -> bool:
     return first <= life.step <= last and first <= step <= last
 
 
-def _neighbours(chunks: NDArray[np.void], address: int) -> dict[str, np.void]:
+def _chunk_neighbours(chunks: NDArray[np.void], address: int) -> dict[str, np.void]:
     place = int(np.searchsorted(chunks["address"], np.uint64(address)))
     found = {}
     for name, at in zip(_NEIGHBOURS, (place - 1, place + 1), strict=True):
@@ -413,7 +413,9 @@ class ChunkPane:
         """Show the chunk that `look` selects, seen from the model's step; without one the holder that filters."""
         if look.selected is None:
             chosen = (
-                f"<div class='none'>{_NONE}</div>" if look.holder is None else _holder(model, look.holder)
+                f"<div class='none'>{_NONE}</div>"
+                if look.holder is None
+                else _chunk_pane_of_holder(model, look.holder)
             )
             self.text.value = chosen
             return
@@ -422,27 +424,34 @@ class ChunkPane:
         if facts is None:
             self.text.value = f"<div class='none'>{_GONE}</div>"
             return
-        shown = [("size", _size(facts)), *_share(facts, model), *_facts(facts, model.trace)]
+        shown = [
+            ("size", _chunk_size_html(facts)),
+            *_chunk_share_fact(facts, model),
+            *_selected_chunk_facts(facts, model.trace),
+        ]
         stack = model.trace.labels[facts.label].details.get("stack", "") if facts.label else ""
-        self.text.value = _pane(_name(facts, model.trace), shown, stack)
+        self.text.value = _chunk_pane_html(_selected_chunk_name(facts, model.trace), shown, stack)
 
 
-def _name(facts: ChunkFacts, trace: Trace) -> str:
+def _selected_chunk_name(facts: ChunkFacts, trace: Trace) -> str:
     if facts.allocated is None:
         return "in use" if facts.life.in_use else "free chunk"
     return harmless(trace.labels.name(facts.label), _LONGEST_NAME) or "no label"
 
 
-def _facts(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
+def _selected_chunk_facts(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
     """The facts, the most important first."""
     life = facts.life
     if facts.history:
-        yield from _times(facts)
+        yield from _chunk_time_facts(facts)
     details = trace.labels[facts.label].details if facts.label else {}
     if stack := details.get("stack"):
-        yield "code", f"<span title='{_lines(stack)}'>{harmless(place_in_code(stack), _LONGEST)}</span>"
+        yield (
+            "code",
+            f"<span title='{_chunk_stack_tooltip(stack)}'>{harmless(place_in_code(stack), _LONGEST)}</span>",
+        )
     for name, chunk in facts.neighbours.items():
-        yield name, _neighbour(chunk, trace)
+        yield name, _neighbour_chunk_link(chunk, trace)
     place = f"<code>{life.address:#x}</code>, region {life.region}, bin {bin_of(life.size)}"
     yield "address", place
     if facts.thread is not None:
@@ -451,11 +460,11 @@ def _facts(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
         if key not in STACK_DETAILS:
             yield harmless(key, 20).replace("_", " "), harmless(value, _LONGEST)
     if facts.history:
-        yield from _history(facts)
-        yield from _next(facts, trace)
+        yield from _chunk_history_facts(facts)
+        yield from _next_user_fact(facts, trace)
 
 
-def _pane(name: str, facts: Sequence[Fact], stack: str) -> str:
+def _chunk_pane_html(name: str, facts: Sequence[Fact], stack: str) -> str:
     """The pane: the name, the first facts, the whole stack, and the other facts behind a fold."""
     lines = [f"<dt>{each}</dt><dd>{value}</dd>" for each, value in facts]
     more = (
@@ -465,31 +474,31 @@ def _pane(name: str, facts: Sequence[Fact], stack: str) -> str:
     )
     return (
         f"<div role='status' aria-live='polite'><div class='name'>{name}</div>"
-        f"<dl>{''.join(lines[:_FIRST])}</dl>{_stack(stack)}{more}</div>"
+        f"<dl>{''.join(lines[:_FIRST])}</dl>{_chunk_stack_html(stack)}{more}</div>"
     )
 
 
-def _stack(stack: str) -> str:
+def _chunk_stack_html(stack: str) -> str:
     """All frames of a stack: those of Python first, compiled ones behind a fold; a button copies them."""
     if not stack:
         return ""
     python, compiled = python_and_compiled(stack)
     copy = "<button type='button' data-bfcviz-copy title='copy the whole stack'>copy</button>"
-    shown = _frames(python) if python else ""
+    shown = _chunk_stack_frames(python) if python else ""
     if compiled:
         text = f"{len(compiled):,} compiled frame{'s' * (len(compiled) != 1)}"
         is_open = "" if python else " open"
-        shown += f"<details{is_open}><summary>{text}</summary>{_frames(compiled)}</details>"
+        shown += f"<details{is_open}><summary>{text}</summary>{_chunk_stack_frames(compiled)}</details>"
     return f"<div class='stack'><div class='head'><b>stack</b> {copy}</div>{shown}</div>"
 
 
-def _frames(lines: Sequence[str]) -> str:
+def _chunk_stack_frames(lines: Sequence[str]) -> str:
     shown = [harmless(line, _LONGEST) for line in lines[:_MOST_FRAMES]]
     left = len(lines) - len(shown)
     return f"<pre>{chr(10).join(shown)}{f'{chr(10)}… {left:,} more' if left else ''}</pre>"
 
 
-def _share(facts: ChunkFacts, model: Model) -> Iterator[Fact]:
+def _chunk_share_fact(facts: ChunkFacts, model: Model) -> Iterator[Fact]:
     """Its part of all bytes in use, and what else has its label, with a link that finds it."""
     if facts.allocated is None or not facts.life.in_use:
         return
@@ -502,26 +511,28 @@ def _share(facts: ChunkFacts, model: Model) -> Iterator[Fact]:
     mine = used[np.isin(used["label"], alike)]
     if len(mine) > 1 and name:
         amount = f"{len(mine):,} chunks, {format_bytes(int(mine['size'].sum()))}"
-        share += f"; of this name {_link({'do': 'search', 'text': name}, amount, 'find all of them')}"
+        share += (
+            f"; of this name {_page_message_link({'do': 'search', 'text': name}, amount, 'find all of them')}"
+        )
     yield "share", share
 
 
-def _next(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
+def _next_user_fact(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
     """Who uses the address of an allocation after it."""
     if facts.allocated is None or (event := next_user(facts.life)) is None:
         return
     name = harmless(trace.labels.name(int(event["label"])) or "no label", _LONGEST_NEIGHBOUR)
-    yield "next here", f"{name}, {format_bytes(int(event['size']))}, at {_step(event)}"
+    yield "next here", f"{name}, {format_bytes(int(event['size']))}, at {_event_step_link(event)}"
 
 
-def _holder(model: Model, choice: HolderChoice) -> str:
+def _chunk_pane_of_holder(model: Model, choice: HolderChoice) -> str:
     """The holder that filters every view: what it holds at the step, in chunks of which sizes, since when."""
     trace, used = model.trace, model.in_use()
     how = grouping_of(trace, model.pool, choice.by)
     mine = used[members(how, choice)(used)]
     name = harmless(how.text(choice.path) or "all memory in use", _LONGEST_NAME)
     if not len(mine):
-        return _pane(name, [("size", "nothing in use at this step")], "")
+        return _chunk_pane_html(name, [("size", "nothing in use at this step")], "")
     size, total = int(mine["size"].sum()), int(used["size"].sum())
     share = f"{size / total:.1%} of all bytes in use"
     facts = [
@@ -535,11 +546,16 @@ def _holder(model: Model, choice: HolderChoice) -> str:
         first, last = (
             trace.read(born, born + 1)[0] for born in (int(mine["born"].min()), int(mine["born"].max()))
         )
-        facts.append(("allocated", _step(first) + (f" to {_step(last)}" if len(mine) > 1 else "")))
+        facts.append(
+            (
+                "allocated",
+                _event_step_link(first) + (f" to {_event_step_link(last)}" if len(mine) > 1 else ""),
+            )
+        )
     stacks = {trace.labels[number].details.get("stack", "") for number in np.unique(mine["label"]).tolist()}
     if len(stacks) > 1:
         facts.append(("stacks", f"{len(stacks):,} different ones: click a chunk to see its own"))
-    return _pane(name, facts, stacks.pop() if len(stacks) == 1 else "")
+    return _chunk_pane_html(name, facts, stacks.pop() if len(stacks) == 1 else "")
 
 
 def _sizes_of(chunks: NDArray[np.void]) -> str:
@@ -551,7 +567,7 @@ def _sizes_of(chunks: NDArray[np.void]) -> str:
     return f"{len(chunks):,}: {', '.join([*named, *([f'{rest:,} others'] if rest else [])])}"
 
 
-def _size(facts: ChunkFacts) -> str:
+def _chunk_size_html(facts: ChunkFacts) -> str:
     size, requested = facts.life.size, facts.requested
     text = f"<b title='{exact_bytes(size)}'>{format_bytes(size)}</b>"
     if facts.allocated is None:
@@ -564,23 +580,29 @@ def _size(facts: ChunkFacts) -> str:
     return f"{text}, <em>{format_bytes(waste)} wasted ({waste / size:.0%})</em>" if waste else text
 
 
-def _times(facts: ChunkFacts) -> Iterator[Fact]:
+def _chunk_time_facts(facts: ChunkFacts) -> Iterator[Fact]:
     """When it began and ended; each with a link to the step."""
     life, began = facts.life, facts.life.began
     if facts.allocated is None:
         if began is not None:
-            yield "free since", f"{_step(began)}: {harmless(beginning_words(life, began), _LONGEST)}"
+            yield (
+                "free since",
+                f"{_event_step_link(began)}: {harmless(beginning_words(life, began), _LONGEST)}",
+            )
         yield "then", harmless(next_words(life), _LONGEST)
         return
     age = f", {span_words(life, facts.allocated, None)} ago" if life.in_use else ""
-    yield "allocated", _step(facts.allocated) + age
+    yield "allocated", _event_step_link(facts.allocated) + age
     if facts.freed is None:
         yield "freed", harmless(end_words(life, "freed"), _LONGEST)
     else:
-        yield "freed", f"{_step(facts.freed)}, after {span_words(life, facts.allocated, facts.freed)}"
+        yield (
+            "freed",
+            f"{_event_step_link(facts.freed)}, after {span_words(life, facts.allocated, facts.freed)}",
+        )
 
 
-def _history(facts: ChunkFacts) -> Iterator[Fact]:
+def _chunk_history_facts(facts: ChunkFacts) -> Iterator[Fact]:
     """Where the chunk of an allocation came from, and what became of it."""
     if facts.allocated is not None:
         yield "from", harmless(source_words(facts.life), _LONGEST)
@@ -588,12 +610,12 @@ def _history(facts: ChunkFacts) -> Iterator[Fact]:
         yield "then", harmless(merge_words(facts.life, facts.freed), _LONGEST)
 
 
-def _step(event: np.void) -> str:
+def _event_step_link(event: np.void) -> str:
     step = int(event["seq"]) + 1
-    return _link({"do": "step", "step": step}, f"step {step:,}", "go to this step")
+    return _page_message_link({"do": "step", "step": step}, f"step {step:,}", "go to this step")
 
 
-def _neighbour(chunk: np.void, trace: Trace) -> str:
+def _neighbour_chunk_link(chunk: np.void, trace: Trace) -> str:
     in_use, label = bool(chunk["in_use"]), int(chunk["label"])
     name = (trace.labels.name(label) or "no label") if in_use else "free"
     does = {
@@ -602,15 +624,17 @@ def _neighbour(chunk: np.void, trace: Trace) -> str:
         "born": int(chunk["born"]) if in_use else None,
     }
     size = format_bytes(int(chunk["size"]))
-    return f"{size}, {_link(does, harmless(name, _LONGEST_NEIGHBOUR), f'select {harmless(name)}')}"
+    return (
+        f"{size}, {_page_message_link(does, harmless(name, _LONGEST_NEIGHBOUR), f'select {harmless(name)}')}"
+    )
 
 
-def _link(message: dict[str, Any], text: str, hint: str) -> str:
+def _page_message_link(message: dict[str, Any], text: str, hint: str) -> str:
     does = escape(json.dumps(message, separators=(",", ":")))
     return f"<a role='button' tabindex='0' data-bfcviz='{does}' title='{hint}'>{text}</a>"
 
 
-def _lines(stack: str) -> str:
+def _chunk_stack_tooltip(stack: str) -> str:
     """The most telling frames of a stack, for a tooltip."""
     return "&#10;".join(harmless(line, _LONGEST) for line in telling_lines(stack, _MOST_LINES)[0])
 

@@ -81,10 +81,10 @@ def step_of_pool(trace: Trace, pool: int, step: int) -> int:
     return end_of_state(trace, pool) if holds_only_states(trace.origin.details) else step
 
 
-def _step(position: Position, kinds: Collection[Kind], *, forward: bool) -> int:
+def _toolbar_target_step(position: Position, kinds: Collection[Kind], *, forward: bool) -> int:
     """The next or previous step of an event of `kinds`, and of the chunk or label if the target is one of these."""
-    chunk = _required(position.handle, "chunk") if position.target == OF_CHUNK else None
-    label = _required(position.label, "label") if position.target == OF_LABEL else None
+    chunk = _required_selection(position.handle, "chunk") if position.target == OF_CHUNK else None
+    label = _required_selection(position.label, "label") if position.target == OF_LABEL else None
     find = next_step if forward else previous_step
     found = find(position.trace, position.step, kinds, position.pool, chunk=chunk, label=label)
     if found is None:
@@ -94,17 +94,17 @@ def _step(position: Position, kinds: Collection[Kind], *, forward: bool) -> int:
     return found
 
 
-def _required(value: int | None, what: str) -> int:
+def _required_selection(value: int | None, what: str) -> int:
     if value is None:
         raise BfcvizError(f"no {what} is selected: click a chunk in the region map first")
     return value
 
 
-def _kinds(position: Position) -> Collection[Kind]:
+def _toolbar_target_kinds(position: Position) -> Collection[Kind]:
     return [Kind[position.target]] if position.target in Kind.__members__ else list(Kind)
 
 
-def _one(position: Position, *, forward: bool) -> int:
+def _toolbar_adjacent_step(position: Position, *, forward: bool) -> int:
     """The step of the next or previous event of this pool; past the last one, the end of the trace."""
     find = next_step if forward else previous_step
     found = find(position.trace, position.step, list(Kind), position.pool)
@@ -113,7 +113,7 @@ def _one(position: Position, *, forward: bool) -> int:
     return found
 
 
-def _oom(position: Position) -> int:
+def _toolbar_oom_step(position: Position) -> int:
     found = next_step(position.trace, position.step, [Kind.OOM], position.pool)
     if found is None:
         raise BfcvizError("there is no OOM event after this step")
@@ -122,12 +122,14 @@ def _oom(position: Position) -> int:
 
 _MOVES: Final[dict[str, Callable[[Position], int]]] = {
     "first": lambda position: position.trace.first,
-    "back": lambda position: _one(position, forward=False),
-    "forward": lambda position: _one(position, forward=True),
+    "back": lambda position: _toolbar_adjacent_step(position, forward=False),
+    "forward": lambda position: _toolbar_adjacent_step(position, forward=True),
     "last": lambda position: len(position.trace),
-    "previous": lambda position: _step(position, _kinds(position), forward=False),
-    "next": lambda position: _step(position, _kinds(position), forward=True),
-    "oom": _oom,
+    "previous": lambda position: _toolbar_target_step(
+        position, _toolbar_target_kinds(position), forward=False
+    ),
+    "next": lambda position: _toolbar_target_step(position, _toolbar_target_kinds(position), forward=True),
+    "oom": _toolbar_oom_step,
     "worst": lambda position: worst_fragmentation(position.trace, position.pool),
     "peak": lambda position: peak(position.trace, position.pool),
 }
@@ -253,17 +255,17 @@ class Controls:
         self.buttons["follow"].layout.display = "none"
         self.step = widgets.BoundedIntText(tooltip="go to this step", layout={"width": "76px"})
         self.of = widgets.HTML(layout={"flex": "0 0 auto"})
-        self.speed = _menu("play", SPEEDS, "speed of play", 170)
-        self.target = _menu("go to", TARGETS, "the events that next and previous go to", 150)
-        self.pool = _menu("", [], "the heap shown", 130)
+        self.speed = _toolbar_menu("play", SPEEDS, "speed of play", 170)
+        self.target = _toolbar_menu("go to", TARGETS, "the events that next and previous go to", 150)
+        self.pool = _toolbar_menu("", [], "the heap shown", 130)
         self.show_pools(pools)
-        self.colour = _menu(
+        self.colour = _toolbar_menu(
             "",
             [(f"colour by {title.split(' (')[0]}", name) for name, title in COLOURINGS.items()],
             "the property that sets the colour of chunks",
             148,
         )
-        self.axis = _menu("over", AXES, "the x axis of the timelines", 112)
+        self.axis = _toolbar_menu("over", AXES, "the x axis of the timelines", 112)
         self.search = widgets.Text(
             placeholder="search: name, code, 0x…, >100MiB",
             tooltip="find chunks by a label, a line or file of their stack, a shape or type, an address (0x…), or a "
@@ -304,7 +306,7 @@ class Controls:
             apart.add_class("bfcviz-apart")
         steps = [*buttons("first", "back", "play", "forward", "last"), self.step, self.of]
         jumps = buttons("follow", "oom", "worst", "peak")
-        main = _row(
+        main = _toolbar_row(
             [
                 *steps,
                 *jumps,
@@ -320,7 +322,7 @@ class Controls:
         for apart in (self.target, self.axis, self.wanted.widget, self.buttons["whole"]):
             apart.add_class("bfcviz-apart")
         jumps_to = [self.target, *buttons("previous", "next")]
-        second = _row([self.speed, *jumps_to, self.axis, *buttons("whole", "everything")])
+        second = _toolbar_row([self.speed, *jumps_to, self.axis, *buttons("whole", "everything")])
         second.layout.display = "none"
         self.rows = [main, second]
 
@@ -480,7 +482,7 @@ def bind(view: widgets.Widget, name: str, widget: widgets.Widget) -> None:
     widget.observe(to_trait, "value")
 
 
-def _menu(description: str, options: Any, tooltip: str, width: int) -> widgets.Dropdown:
+def _toolbar_menu(description: str, options: Any, tooltip: str, width: int) -> widgets.Dropdown:
     return widgets.Dropdown(
         options=options,
         description=description,
@@ -490,7 +492,7 @@ def _menu(description: str, options: Any, tooltip: str, width: int) -> widgets.D
     )
 
 
-def _row(children: list[Any]) -> widgets.HBox:
+def _toolbar_row(children: list[Any]) -> widgets.HBox:
     row = widgets.HBox(children, layout={"flex_flow": "row wrap", "align_items": "center"})
     row.add_class("bfcviz-toolbar")
     return row
@@ -568,7 +570,7 @@ class ExportRow:
         try:
             figure, name = self._draw(self.figure.value)
         except Exception as error:  # noqa: BLE001  the page shows it
-            self._finish(_alert(error))
+            self._finish(_export_error_html(error))
             return
         if suffix in IMAGES:
             self._in_thread(self._render, figure, name, suffix)
@@ -587,7 +589,7 @@ class ExportRow:
         try:
             shown = _text_area(self._code(self.figure.value))
         except Exception as error:  # noqa: BLE001  the page shows it
-            shown = _alert(error)
+            shown = _export_error_html(error)
         hide = self.code.layout.display != "none" and self.code.value == shown
         self.code.value = "" if hide else shown
         self.code.layout.display = "none" if hide else None
@@ -606,16 +608,16 @@ class ExportRow:
     def _offer_page(self, page: Callable[[], tuple[str, str]]) -> None:
         try:
             text, name = page()
-            shown = _link(f"{name}.html", _MEDIA_TYPES[".html"], text.encode())
+            shown = _export_download_link(f"{name}.html", _MEDIA_TYPES[".html"], text.encode())
         except Exception as error:  # noqa: BLE001  the page shows it; an error in a thread is lost otherwise
-            shown = _alert(error)
+            shown = _export_error_html(error)
         self._finish(shown)
 
     def _render(self, figure: Picture, name: str, suffix: str) -> None:
         try:
-            shown = _link(name + suffix, _MEDIA_TYPES[suffix], rendered(figure, suffix))
+            shown = _export_download_link(name + suffix, _MEDIA_TYPES[suffix], rendered(figure, suffix))
         except Exception as error:  # noqa: BLE001  the page shows it; an error in a thread is lost otherwise
-            shown = _alert(error)
+            shown = _export_error_html(error)
         self._finish(shown)
 
     def _finish(self, shown: str) -> None:
@@ -651,7 +653,7 @@ class ExportRow:
         return self._button("page", "Save as a page", "file-code-o", tooltip, self.save_page)
 
 
-def _link(file: str, media_type: str, body: bytes) -> str:
+def _export_download_link(file: str, media_type: str, body: bytes) -> str:
     content = base64.b64encode(body).decode("ascii")
     return (
         f"<a download='{escape(file)}' href='data:{media_type};base64,{content}' "
@@ -659,7 +661,7 @@ def _link(file: str, media_type: str, body: bytes) -> str:
     )
 
 
-def _alert(error: Exception) -> str:
+def _export_error_html(error: Exception) -> str:
     return f"<span role='alert'>{escape(str(error) or type(error).__name__)}</span>"
 
 

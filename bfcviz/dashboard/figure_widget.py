@@ -37,7 +37,7 @@ import_renderers()  # before the widget, which needs them
 _FIND_ARRAYS: Final = re.compile(r"(\.findArrayAttributes=function\((\w+)\)\{)(?!if)")
 
 
-def _plotly() -> str:
+def _plotly_widget_module() -> str:
     """Plotly's script as an ECMAScript module that leaves the page's own Plotly alone; see `OneWayFigureWidget`."""
     script = _FIND_ARRAYS.sub(r"\1if(\2.visible===false)return[];", plotly_script())
     return f"{script}\nexport default Plotly;\n"
@@ -46,7 +46,7 @@ def _plotly() -> str:
 @cache
 def _packed_plotly() -> tuple[bytes, str]:
     """That module as gzip, and its digest."""
-    script = _plotly().encode()
+    script = _plotly_widget_module().encode()
     return gzip.compress(script, mtime=0), sha256(script).hexdigest()
 
 
@@ -328,18 +328,18 @@ def fitted(panel: Panel, pixels: float) -> Panel:
     Every named trace keeps its place in the legend, even if the legend does not show it: so the number of lines
     does not change with every step.
     """
-    lines = _lines(panel.traces, pixels)
+    lines = _fitted_legend_lines(panel.traces, pixels)
     if any(trace.get("legend", 0) != line for trace, line in zip(panel.traces, lines, strict=True)):
         traces = [{**trace, "legend": line} for trace, line in zip(panel.traces, lines, strict=True)]
         panel = replace(panel, traces=traces)
-    room = int((pixels - _BOLD * _length(panel.title) - _CAPTION_SPACE) / _LETTER)
+    room = int((pixels - _BOLD * _visible_text_length(panel.title) - _CAPTION_SPACE) / _LETTER)
     if len(panel.caption) <= room:
         return panel
     definition = "<br>".join(text for text in (panel.caption, panel.definition) if text)
-    return replace(panel, caption=_cut(panel.caption, room), definition=definition)
+    return replace(panel, caption=_caption_cut_to_room(panel.caption, room), definition=definition)
 
 
-def _lines(traces: Sequence[Mapping[str, Any]], pixels: float) -> list[int]:
+def _fitted_legend_lines(traces: Sequence[Mapping[str, Any]], pixels: float) -> list[int]:
     """The legend line of each trace: a new line where the panel begins one, or where a line is full."""
     order = sorted(
         (trace.get("legend", 0), trace.get("legendrank", _RANK), number)
@@ -348,19 +348,19 @@ def _lines(traces: Sequence[Mapping[str, Any]], pixels: float) -> list[int]:
     found, line, before, filled = [0] * len(traces), 0, 0, 0.0
     for legend, _, number in order:
         name = traces[number].get("name", "")
-        wide = _SIGN + _LETTER * _length(name) if name else 0.0
+        wide = _SIGN + _LETTER * _visible_text_length(name) if name else 0.0
         if filled and (legend != before or filled + wide > pixels):
             line, filled = line + 1, 0.0
         found[number], before, filled = line, legend, filled + wide
     return found
 
 
-def _length(text: str) -> int:
+def _visible_text_length(text: str) -> int:
     """The visible characters of a text with markup."""
     return len(unescape(re.sub(r"<[^>]*>", "", text)))
 
 
-def _cut(text: str, room: int) -> str:
+def _caption_cut_to_room(text: str, room: int) -> str:
     """The first whole words of `text` and an ellipsis, `room` characters at most; empty if room is too small."""
     words = text[: max(room, 0)].rsplit(" ", 1)[0].rstrip(" ,;:")
     return f"{words}…" if room >= _FEWEST else ""
@@ -421,7 +421,8 @@ class FigureView:
         new_keys = [
             key
             for key, value in relayout.items()
-            if key == "template" or ("." not in key and (key not in before.layout or _dicts(value)))
+            if key == "template"
+            or ("." not in key and (key not in before.layout or _is_list_of_dicts(value)))
         ]
         with self.widget.changes(step):
             if list(restyle) == ["source"] and not relayout:
@@ -482,9 +483,9 @@ def restyling(traces: Sequence[tuple[Spec, Spec]]) -> tuple[dict[str, list[Any]]
     handle: so the parts of such a container are sent, never the whole.
     """
     pairs = {
-        number: (_flat(before), _flat(after))
+        number: (_flat_plotly_trace(before), _flat_plotly_trace(after))
         for number, (before, after) in enumerate(traces)
-        if not _same(before, after)
+        if not _same_figure_value(before, after)
     }
     changes = {number: difference(*pair) for number, pair in pairs.items()}
     changed = [number for number, change in changes.items() if change]
@@ -493,12 +494,12 @@ def restyling(traces: Sequence[tuple[Spec, Spec]]) -> tuple[dict[str, list[Any]]
     return values, changed
 
 
-def _flat(trace: Spec) -> Spec:
+def _flat_plotly_trace(trace: Spec) -> Spec:
     """{"line": {"width": 1}} as {"line.width": 1}; `meta` is our own, and plotly has no keys for its parts."""
     flat: dict[str, Any] = {}
     for key, value in trace.items():
         if isinstance(value, dict) and key != "meta":
-            flat |= {f"{key}.{part}": inner for part, inner in _flat(value).items()}
+            flat |= {f"{key}.{part}": inner for part, inner in _flat_plotly_trace(value).items()}
         else:
             flat[key] = value
     return flat
@@ -506,7 +507,7 @@ def _flat(trace: Spec) -> Spec:
 
 def difference(before: Spec, after: Spec) -> dict[str, Any]:
     """The items of `after` that differ in `before`."""
-    return {key: value for key, value in after.items() if not _same(before.get(key), value)}
+    return {key: value for key, value in after.items() if not _same_figure_value(before.get(key), value)}
 
 
 def relayouting(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> dict[str, Any]:
@@ -520,7 +521,7 @@ def relayouting(before: Mapping[str, Any], after: Mapping[str, Any], path: str =
         old = before.get(key)
         if isinstance(value, dict) and isinstance(old, dict):
             found |= relayouting(old, value, f"{path}{key}.")
-        elif _dicts(value) and _dicts(old) and len(value) == len(old):
+        elif _is_list_of_dicts(value) and _is_list_of_dicts(old) and len(value) == len(old):
             for number, (one, other) in enumerate(zip(old, value, strict=True)):
                 found |= relayouting(one, other, f"{path}{key}[{number}].")
         else:
@@ -528,11 +529,11 @@ def relayouting(before: Mapping[str, Any], after: Mapping[str, Any], path: str =
     return found
 
 
-def _dicts(value: Any) -> TypeGuard[list[dict[str, Any]]]:
+def _is_list_of_dicts(value: Any) -> TypeGuard[list[dict[str, Any]]]:
     return isinstance(value, list) and all(isinstance(each, dict) for each in value)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same_figure_value(one: Any, other: Any) -> bool:
     if one is other:
         return True
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
@@ -540,6 +541,6 @@ def _same(one: Any, other: Any) -> bool:
         return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(
-            value is other[key] or _same(value, other[key]) for key, value in one.items()
+            value is other[key] or _same_figure_value(value, other[key]) for key, value in one.items()
         )
     return bool(type(one) is type(other) and one == other)

@@ -50,35 +50,40 @@ class FitPane:
         display = None if asked else "none"
         if self.widget.layout.display != display:
             self.widget.layout.display = display
-        self.widget.value = _answer(fit_of(model, look.wanted), model.trace.labels) if look.wanted else ""
+        self.widget.value = (
+            _fit_answer_html(fit_of(model, look.wanted), model.trace.labels) if look.wanted else ""
+        )
 
 
-def _answer(fit: Fit, labels: Labels) -> str:
+def _fit_answer_html(fit: Fit, labels: Labels) -> str:
     lines = [f"<b>{harmless(fit_sentence(fit, labels), _LONGEST)}</b>"]
     if fit.is_known:
         lines.append(harmless(verdict_sentence(fit.found), _LONGEST))
     if fit.fits:
-        lines.append(_select(fit.takers[0], "Select the best fit"))
+        lines.append(_select_chunk_button(fit.takers[0], "Select the best fit"))
     elif names := in_the_way(fit, labels):
-        lines.append(f"In the way in the pool as it is: {_names(names)}.")
+        lines.append(f"In the way in the pool as it is: {_in_the_way_html(names)}.")
     end = "<button type='button' class='end' data-bfcviz='{\"do\":\"ask\"}'>end the question</button>"
     return f"<div role='status' aria-live='polite'>{end}{'<br>'.join(lines)}</div>"
 
 
-def _names(names: list[InTheWay]) -> str:
-    parts = [f"{_select(each.largest, each.name)} {_amount(each)}" for each in names[:_MOST]]
+def _in_the_way_html(names: list[InTheWay]) -> str:
+    parts = [
+        f"{_select_chunk_button(each.largest, each.name)} {_in_the_way_amount(each)}"
+        for each in names[:_MOST]
+    ]
     if rest := names[_MOST:]:
         chunks, num_bytes = sum(each.chunks for each in rest), sum(each.bytes for each in rest)
         parts.append(f"{chunks:,} other chunks ({format_bytes(num_bytes)})")
     return " · ".join(parts)
 
 
-def _amount(each: InTheWay) -> str:
+def _in_the_way_amount(each: InTheWay) -> str:
     several = f" in {each.chunks:,} chunks" if each.chunks > 1 else ""
     return f"({format_bytes(each.bytes)}{several})"
 
 
-def _select(chunk: np.void, text: str) -> str:
+def _select_chunk_button(chunk: np.void, text: str) -> str:
     """A button that selects a chunk in every view."""
     born = int(chunk["born"]) if chunk["in_use"] else None
     message = json.dumps({"do": "select", "address": str(chunk["address"]), "born": born})

@@ -98,31 +98,31 @@ def numbers_of(model: Model, failed: Diagnosis | None = None) -> Numbers:
 
 def tiles(numbers: Numbers) -> str:
     """In use, free, largest free chunk and waste, each with a second number below it and its definition."""
-    free, largest = _free(numbers)
+    free, largest = _free_byte_totals(numbers)
     apart = None if free is None or largest is None else free - largest
     shown = [
         (
             "in use",
             numbers["bytes_in_use"],
-            _share(numbers["bytes_in_use"], numbers["pool_bytes"], "of the pool"),
+            _header_share_text(numbers["bytes_in_use"], numbers["pool_bytes"], "of the pool"),
             "bytes of all chunks in use",
         ),
-        ("free", free, _count(numbers["chunks_free"]), "bytes of all free chunks of the pool"),
+        ("free", free, _header_chunk_count(numbers["chunks_free"]), "bytes of all free chunks of the pool"),
         (
             "largest free chunk",
             largest,
-            _share(apart, free, "fragmented"),
+            _header_share_text(apart, free, "fragmented"),
             "the largest request that fits now; fragmented (external) = 1 - largest free chunk / free",
         ),
         (
             "waste",
-            _wasted(numbers),
-            _share(_wasted(numbers), numbers["bytes_in_use"], "of in use"),
+            _wasted_byte_total(numbers),
+            _header_share_text(_wasted_byte_total(numbers), numbers["bytes_in_use"], "of in use"),
             "bytes of chunks in use that were not requested; the share is 1 - requested / in use",
         ),
     ]
     return "".join(
-        f'<div class="tile" title="{meaning}"><span>{name}</span><b>{_size(value)}</b><span>{below or "&nbsp;"}'
+        f'<div class="tile" title="{meaning}"><span>{name}</span><b>{_header_size(value)}</b><span>{below or "&nbsp;"}'
         "</span></div>"
         for name, value, below, meaning in shown
     )
@@ -135,57 +135,61 @@ def bars(numbers: Numbers, asked: int, *, failed: bool) -> str:
             SizeBar("asked", asked, "asked failed" if failed else "asked"),
             SizeBar("largest free", numbers["largest_free_chunk"], "free"),
             SizeBar("free", numbers["free_bytes"], "free"),
-            SizeBar("wasted", _wasted(numbers), "waste"),
+            SizeBar("wasted", _wasted_byte_total(numbers), "waste"),
         ]
     )
 
 
 def totals_line(numbers: Numbers) -> str:
     """The totals in one line, with their definitions; those that the file cannot know are unknown."""
-    free, largest, used, wasted = *_free(numbers), numbers["bytes_in_use"], _wasted(numbers)
+    free, largest, used, wasted = (
+        *_free_byte_totals(numbers),
+        numbers["bytes_in_use"],
+        _wasted_byte_total(numbers),
+    )
     apart = None if free is None or largest is None else free - largest
-    fragmentation, waste = _ratio(apart, free), _ratio(wasted, used)
+    fragmentation, waste = _header_ratio_text(apart, free), _header_ratio_text(wasted, used)
     return (
-        f"in use {_size(numbers['bytes_in_use'])}{_chunks(numbers['chunks_in_use'])} "
-        f"(peak {_size(numbers['peak_bytes_in_use'])}) · "
-        f"free {_size(numbers['free_bytes'])}{_chunks(numbers['chunks_free'])}, "
-        f"largest {_size(numbers['largest_free_chunk'])} · "
-        f"pool {_size(numbers['pool_bytes'])}, limit {_size(numbers['bytes_limit'])} · "
+        f"in use {_header_size(numbers['bytes_in_use'])}{_spaced_chunk_count(numbers['chunks_in_use'])} "
+        f"(peak {_header_size(numbers['peak_bytes_in_use'])}) · "
+        f"free {_header_size(numbers['free_bytes'])}{_spaced_chunk_count(numbers['chunks_free'])}, "
+        f"largest {_header_size(numbers['largest_free_chunk'])} · "
+        f"pool {_header_size(numbers['pool_bytes'])}, limit {_header_size(numbers['bytes_limit'])} · "
         f"external fragmentation {fragmentation} (1 - largest free chunk / free) · "
         f"internal {waste} (1 - requested / in use)"
     )
 
 
-def _free(numbers: Numbers) -> tuple[int | None, int | None]:
+def _free_byte_totals(numbers: Numbers) -> tuple[int | None, int | None]:
     """The free bytes, and those of the largest free chunk."""
     return numbers["free_bytes"], numbers["largest_free_chunk"]
 
 
-def _ratio(part: int | None, whole: int | None) -> str:
+def _header_ratio_text(part: int | None, whole: int | None) -> str:
     """As in `timelines.fragmentation`: 0 of nothing."""
     if part is None or whole is None:
         return _UNKNOWN
     return f"{part / whole if whole else 0.0:.1%}"
 
 
-def _wasted(numbers: Numbers) -> int | None:
+def _wasted_byte_total(numbers: Numbers) -> int | None:
     used, requested = numbers["bytes_in_use"], numbers["requested_bytes_in_use"]
     return None if used is None or requested is None else max(used - requested, 0)
 
 
-def _share(part: int | None, whole: int | None, what: str) -> str:
+def _header_share_text(part: int | None, whole: int | None, what: str) -> str:
     return "" if part is None or not whole else f"{part / whole:.1%} {what}"
 
 
-def _size(value: int | None) -> str:
+def _header_size(value: int | None) -> str:
     return _UNKNOWN if value is None else format_bytes(value)
 
 
-def _chunks(count: int | None) -> str:
-    return f" {_count(count)}" if count is not None else ""
+def _spaced_chunk_count(count: int | None) -> str:
+    return f" {_header_chunk_count(count)}" if count is not None else ""
 
 
-def _count(count: int | None) -> str:
+def _header_chunk_count(count: int | None) -> str:
     if count is None:
         return ""
     return "in 1 chunk" if count == 1 else f"in {count:,} chunks"
@@ -360,7 +364,7 @@ class StatusLine:
             self._at, self._due = 0.0 if paused else now, now + PERIOD_S  # no rate over a pause
             self._steps, self._frames = len(trace), frames
         rates = self._rates if trace.following and not paused and not self.ending else ""
-        parts = [_state(trace, shown, self.ending, paused=paused) + rates]
+        parts = [_status_line_state(trace, shown, self.ending, paused=paused) + rates]
         if not notice(trace.origin)[0]:  # `notice` shows the reasons, below
             parts += trace.origin.reasons
         if error is not None:
@@ -368,7 +372,7 @@ class StatusLine:
         return "; ".join(parts)
 
 
-def _state(trace: Trace, shown: int, ending: str, *, paused: bool) -> str:
+def _status_line_state(trace: Trace, shown: int, ending: str, *, paused: bool) -> str:
     if trace.following:  # a ring grows as long as arrays live in its heap; after the end that is not shown
         name = ending or ("paused" if paused else "live")
     else:
@@ -424,7 +428,7 @@ class Header:
         """Show the model's step."""
         self._show_notice(*notice(model.trace.origin))
         headline = self._headline_of(model)
-        self.headline.value = _headline(headline, model.step)
+        self.headline.value = _headline_html(headline, model.step)
         failed = headline.failed if headline.step == model.step else None
         asked = look.wanted if failed is None or not failed.requested else failed.requested
         numbers = numbers_of(model, failed)
@@ -436,7 +440,7 @@ class Header:
     def show_device(self, account: DeviceAccount | None) -> None:
         """Show who holds the memory of the heap's device now; None: nothing is known."""
         self.device.layout.display = "none" if account is None else None
-        self.device.value = "" if account is None else _device(account)
+        self.device.value = "" if account is None else _device_account_html(account)
 
     def show_error(self, sentence: str) -> None:
         """Show an action that failed, and why, until `hide_error`."""
@@ -469,10 +473,10 @@ class Header:
 
     def _show_step_line(self) -> None:
         error = f'<div class="wrong" role="alert">{self._error}</div>' if self._error else ""
-        self.step_line.value = error + (_step_line(*self._shown, self._is_open) if self._shown else "")
+        self.step_line.value = error + (_step_line_html(*self._shown, self._is_open) if self._shown else "")
 
 
-def _headline(found: Headline, step: int) -> str:
+def _headline_html(found: Headline, step: int) -> str:
     kind = "text" if found.failed is None else "text failed"
     link = ""
     if found.step is not None and found.step != step:
@@ -483,7 +487,7 @@ def _headline(found: Headline, step: int) -> str:
     return f'<div class="{kind}" role="status">{harmless(found.text, _LONGEST)}{link}</div>'
 
 
-def _device(account: DeviceAccount) -> str:
+def _device_account_html(account: DeviceAccount) -> str:
     title, words = (
         harmless(account.sentence, _LONGEST),
         harmless(f"{account.device}: {account.short}", _LONGEST),
@@ -491,7 +495,7 @@ def _device(account: DeviceAccount) -> str:
     return f'<div class="bfcviz-account" title="{title}"><span>{words}</span>{account_bar(account)}</div>'
 
 
-def _step_line(model: Model, search: Search | None, numbers: Numbers, is_open: bool) -> str:  # noqa: FBT001
+def _step_line_html(model: Model, search: Search | None, numbers: Numbers, is_open: bool) -> str:  # noqa: FBT001
     trace = model.trace
     line = harmless(step_line(trace, model.step, model.pool), _LONGEST)
     long = details(model, search, numbers) if is_open else []
@@ -499,11 +503,11 @@ def _step_line(model: Model, search: Search | None, numbers: Numbers, is_open: b
     return (
         f'<details{" open" * is_open}><summary data-bfcviz=\'{{"do":"details"}}\'>'
         f'<b data-bfcviz-step="{model.step}">step {model.step:,} of {len(trace):,}</b>: {line} '
-        f'<span class="file">· {_file(trace)}</span>'
+        f'<span class="file">· {_header_file_name(trace)}</span>'
         f'<span class="more">{"less" if is_open else "details"}</span></summary>{paragraphs}</details>'
     )
 
 
-def _file(trace: Trace) -> str:
+def _header_file_name(trace: Trace) -> str:
     name = PurePath(str(trace.path or trace.origin.source or "")).name
     return harmless(name or "not from a file", _LONGEST_FILE)

@@ -371,25 +371,25 @@ class HolderSpan(NamedTuple):
 def holder_spans(found: HolderCount) -> list[HolderSpan]:
     """The rectangles of the largest holders, the widest first, at most 60."""
     index = found.index
-    spans, done = [HolderSpan(ROOT, "", 0, 0, found.total, *_counts(found, ROOT))], 0
+    spans, done = [HolderSpan(ROOT, "", 0, 0, found.total, *_holder_node_counts(found, ROOT))], 0
     while done < len(spans) < _MOST:
-        done = _widest(spans, done)
+        done = _move_widest_holder_span(spans, done)
         around = spans[done]
         done += 1
         wide = around.bytes >= _LEAST_OPEN * found.total
         if around.node >= 0 and wide and around.depth < _DEEPEST and index.children[around.node]:
-            spans += _below(found, around)
+            spans += _holder_spans_below(found, around)
     return spans
 
 
-def _widest(spans: list[HolderSpan], done: int) -> int:
+def _move_widest_holder_span(spans: list[HolderSpan], done: int) -> int:
     """Move the widest of the rectangles from `done` on to this place."""
     widest = max(range(done, len(spans)), key=lambda place: spans[place].bytes)
     spans[done], spans[widest] = spans[widest], spans[done]
     return done
 
 
-def _below(found: HolderCount, around: HolderSpan) -> Iterator[HolderSpan]:
+def _holder_spans_below(found: HolderCount, around: HolderSpan) -> Iterator[HolderSpan]:
     index, amounts = found.index, found.amounts
     children = np.array(index.children[around.node], np.intp)
     children = children[amounts.chunks[children] > 0]
@@ -402,7 +402,9 @@ def _below(found: HolderCount, around: HolderSpan) -> Iterator[HolderSpan]:
         while (only := amounts.only_child(index, name)) is not None:
             name = only
             parts.append(index.names[only])
-        yield HolderSpan(name, index.text(parts), around.depth + 1, left, size, *_counts(found, node))
+        yield HolderSpan(
+            name, index.text(parts), around.depth + 1, left, size, *_holder_node_counts(found, node)
+        )
         left += size
     small = children[len(large) :]
     size = int(amounts.bytes[small].sum())
@@ -411,7 +413,7 @@ def _below(found: HolderCount, around: HolderSpan) -> Iterator[HolderSpan]:
         yield HolderSpan(-1, "", around.depth + 1, left, size, *counts)
 
 
-def _counts(found: HolderCount, node: int) -> tuple[int, int]:
+def _holder_node_counts(found: HolderCount, node: int) -> tuple[int, int]:
     """The chunks of a node and its different paths."""
     return int(found.amounts.chunks[node]), int(found.amounts.holders[node])
 
@@ -491,12 +493,12 @@ class HolderFacts:
     @property
     def messages(self) -> str:
         """The attributes with its messages."""
-        return _messages(self.number)
+        return _holder_row_messages(self.number)
 
     def cell(self, column: str) -> str:
         """The HTML of a cell."""
         if column == "name":
-            return _name_cell(self.name)
+            return _holder_name_cell(self.name)
         if column == "bytes":
             return format_bytes(self.bytes)
         if column == "share":
@@ -543,19 +545,19 @@ class GrowthFacts:
     @property
     def messages(self) -> str:
         """The attributes with its messages."""
-        return _messages(self.number)
+        return _holder_row_messages(self.number)
 
     def cell(self, column: str) -> str:
         """The HTML of a cell."""
         if column == "name":
-            return _name_cell(self.name)
+            return _holder_name_cell(self.name)
         value = self.change[column]
         if value is None:
             return "?"
         return signed_bytes(value) if column == "grew" else format_bytes(value) if value else ""
 
 
-def _messages(number: int) -> str:
+def _holder_row_messages(number: int) -> str:
     """The attributes with the messages of a row; -1: it does nothing."""
     if number < 0:
         return ""
@@ -565,7 +567,7 @@ def _messages(number: int) -> str:
     )
 
 
-def _name_cell(name: str) -> str:
+def _holder_name_cell(name: str) -> str:
     name = shortened(name, LONGEST)
     middle = len(name) // 2
     halves = "".join(f"<span><bdi>{harmless(half)}</bdi></span>" for half in (name[:middle], name[middle:]))
@@ -589,9 +591,9 @@ def list_html(
         by: the column that the rows are sorted by.
         ascending: whether the smallest are first.
     """
-    widths = "".join(f"<col class='{_css(name)}'>" for name in columns)
-    heads = "".join(_head(name, hints[name], by, ascending=ascending) for name in columns)
-    body = "".join(_row(row, columns) for row in rows)
+    widths = "".join(f"<col class='{_holder_column_css(name)}'>" for name in columns)
+    heads = "".join(_holder_column_head(name, hints[name], by, ascending=ascending) for name in columns)
+    body = "".join(_holder_row_html(row, columns) for row in rows)
     return (
         f"<table aria-label='holders'><colgroup>{widths}</colgroup><thead><tr>{heads}</tr></thead>"
         f"<tbody>{body}</tbody></table>"
@@ -601,24 +603,24 @@ def list_html(
 _HEADERS: Final = GROWTH_COLUMNS | COLUMNS
 
 
-def _css(column: str) -> str:
+def _holder_column_css(column: str) -> str:
     return f"{column} wide" if column in WIDE else column
 
 
-def _head(column: str, hint: str, by: str, *, ascending: bool) -> str:
+def _holder_column_head(column: str, hint: str, by: str, *, ascending: bool) -> str:
     arrow, sorted_ = "", ""
     if column == by:
         arrow = f"<i aria-hidden='true'>{'▲' if ascending else '▼'}</i>"
         sorted_ = f" aria-sort='{'ascending' if ascending else 'descending'}'"
     return (
-        f"<th scope='col' class='{_css(column)}'{sorted_} title='{escape(hint)}'><button type='button' "
+        f"<th scope='col' class='{_holder_column_css(column)}'{sorted_} title='{escape(hint)}'><button type='button' "
         f'data-bfcviz=\'{{"do":"holders_sort","by":"{column}"}}\'>{_HEADERS[column]}{arrow}</button></th>'
     )
 
 
-def _row(row: HolderFacts | GrowthFacts, columns: Sequence[str]) -> str:
+def _holder_row_html(row: HolderFacts | GrowthFacts, columns: Sequence[str]) -> str:
     css = " ".join(["inside"] * (row.depth > 0) + ["chosen"] * row.chosen)
-    cells = "".join(f"<td class='{_css(name)}'>{row.cell(name)}</td>" for name in columns)
+    cells = "".join(f"<td class='{_holder_column_css(name)}'>{row.cell(name)}</td>" for name in columns)
     return (
         f"<tr class='{css}'{row.messages} style='--fill:{row.fill};--bar:{row.fill}59;--part:{row.share:.1%}' "
         f"title='{row.hint}'>{cells}</tr>"
@@ -643,10 +645,10 @@ class IcicleBox:
 def icicle_html(boxes: Sequence[IcicleBox]) -> str:
     """The icicle: each holder as wide as its bytes, below the one around it."""
     levels = max((box.facts.depth for box in boxes), default=-1) + 1
-    return f"<div class='icicle' style='height:{levels * _LEVEL}px'>{''.join(map(_box, boxes))}</div>"
+    return f"<div class='icicle' style='height:{levels * _LEVEL}px'>{''.join(map(_icicle_box_html, boxes))}</div>"
 
 
-def _box(box: IcicleBox) -> str:
+def _icicle_box_html(box: IcicleBox) -> str:
     facts = box.facts
     style = (
         f"left:{box.left:.3%};width:{box.width:.3%};top:{facts.depth * _LEVEL}px;height:{_LEVEL}px;"
@@ -678,15 +680,15 @@ def head_html(
         filtered: row and path of the holder that filters; None: none does.
         note: what the second line says where no holder filters.
     """
-    groups = "".join(_switch("holders_by", "by", each, pressed=each == by) for each in choices)
-    kinds = "".join(_switch("holders_as", "as", each, pressed=each == kind) for each in KINDS)
+    groups = "".join(_holders_switch_button("holders_by", "by", each, pressed=each == by) for each in choices)
+    kinds = "".join(_holders_switch_button("holders_as", "as", each, pressed=each == kind) for each in KINDS)
     title, groups = ("by", groups) if len(choices) > 1 else ("Holders", "")
     found = f"<div class='head'><b>{title}</b><span class='by'>{groups}</span>"
     found += f"<span>{kinds}</span>"
-    return f"{found}{_filter(filtered, note)}</div>"
+    return f"{found}{_holder_filter_line(filtered, note)}</div>"
 
 
-def _filter(filtered: tuple[int, str] | None, note: str) -> str:
+def _holder_filter_line(filtered: tuple[int, str] | None, note: str) -> str:
     """One line in any case: a click on a holder must not move the rows below it under the pointer."""
     if filtered is None:
         return f"<div class='filter none' title='{harmless(note, _LONGEST_NOTE)}'>{harmless(note, _LONGEST_NOTE)}</div>"
@@ -704,7 +706,7 @@ KINDS: Final = ("list", "icicle", GREW)
 """How holders are shown."""
 
 
-def _switch(do: str, field: str, value: str, *, pressed: bool) -> str:
+def _holders_switch_button(do: str, field: str, value: str, *, pressed: bool) -> str:
     state = "true" if pressed else "false"
     return (
         f"<button type='button' aria-pressed='{state}' "
@@ -838,7 +840,7 @@ class HoldersPane:
             left = f" (the first {_MOST_MOMENTS} of {len(found):,})" if len(found) > _MOST_MOMENTS else ""
             self.moments.options = [
                 (f"compare two marks, or the ends of a phase{left}", ()),
-                *((_moments_text(each), (each.first, each.last)) for each in found[:_MOST_MOMENTS]),
+                *((_growth_moments_text(each), (each.first, each.last)) for each in found[:_MOST_MOMENTS]),
             ]
             self.moments.index = 0
         display = None if shown and len(self.moments.options) > 1 else "none"
@@ -851,7 +853,7 @@ class HoldersPane:
             return
         by = found.index.how.by
         chosen = self._look.holder
-        filtered = None if chosen is None else (self._number(chosen), _text(chosen))
+        filtered = None if chosen is None else (self._number(chosen), _holder_choice_text(chosen))
         counts = self._counts
         step = "" if self._at_step is None else f"Step {self._at_step:,}. "
         names = [] if counts is None else counts.groupings.names
@@ -879,7 +881,7 @@ class HoldersPane:
         by = self._sorted_by if self._sorted_by in GROWTH_COLUMNS else "grew"
         largest = np.argsort(-np.abs(found.rows["grew"]), kind="stable")
         rows = [self._grown(found, row) for row in np.sort(largest[:MOST]).tolist()]
-        key = _by_name if by == "name" else lambda row: row.change[by] or 0
+        key = _growth_row_name if by == "name" else lambda row: row.change[by] or 0
         rows.sort(key=key, reverse=not self._ascending)
         if len(largest) > MOST:
             rows.append(self._grown_rest(found, largest[MOST:]))
@@ -894,7 +896,9 @@ class HoldersPane:
         return GrowthFacts(
             number=self._number(choice),
             name=found.how.text(found.paths[row]),
-            change=_change(found, {name: int(values[name]) for name in values.dtype.names or ()}),
+            change=_known_growth_change(
+                found, {name: int(values[name]) for name in values.dtype.names or ()}
+            ),
             share=abs(int(values["grew"])) / max(int(np.abs(found.rows["grew"]).max()), 1),
             fill=self._growth_fill(int(values["grew"]), int(values["never_freed"])),
             chosen=choice == self._look.holder,
@@ -903,7 +907,7 @@ class HoldersPane:
     def _grown_rest(self, found: WhatGrew, rows: NDArray[np.intp]) -> GrowthFacts:
         sums = {name: int(found.rows[name][rows].sum()) for name in found.rows.dtype.names or ()}
         fill = self._look.paints.other.fill
-        return GrowthFacts(-1, _other(len(rows)), _change(found, sums), 0.0, fill)
+        return GrowthFacts(-1, _other_holders_name(len(rows)), _known_growth_change(found, sums), 0.0, fill)
 
     def _growth_fill(self, grew: int, never_freed: int) -> str:
         """The colour that most of what is new has in the map."""
@@ -913,7 +917,7 @@ class HoldersPane:
         return theme.classes[1 if 2 * never_freed >= grew else 0].fill
 
     def _list(self, found: HolderCount) -> str:
-        columns = [name for name in COLUMNS if _has(found, name)]
+        columns = [name for name in COLUMNS if _has_holder_column(found, name)]
         sorted_by = self._sorted_by if self._sorted_by in columns else "bytes"
         order = RowOrder(found.keys(sorted_by), by_name=sorted_by == "name", ascending=self._ascending)
         rows = holder_rows(found.index, found.amounts, order)
@@ -922,10 +926,10 @@ class HoldersPane:
         facts = [
             self._facts(found, row.node, row.name, row.depth)
             if row.node >= 0
-            else _rest(found, rest, row.holders, self._look.paints.other.fill)
+            else _other_holders_facts(found, rest, row.holders, self._look.paints.other.fill)
             for row in rows
         ]
-        return list_html(facts, columns, _hints(found), sorted_by, ascending=self._ascending)
+        return list_html(facts, columns, _holder_column_hints(found), sorted_by, ascending=self._ascending)
 
     def _facts(self, found: HolderCount, node: int, name: str, depth: int) -> HolderFacts:
         amounts, choice = found.amounts, found.choice(node)
@@ -933,7 +937,7 @@ class HoldersPane:
         return HolderFacts(
             number=self._number(choice),
             name=name,
-            path=_text(choice) if choice.path else "all memory in use",
+            path=_holder_choice_text(choice) if choice.path else "all memory in use",
             depth=depth,
             bytes=num_bytes,
             chunks=int(amounts.chunks[node]),
@@ -949,7 +953,11 @@ class HoldersPane:
         if span.node > ROOT:
             facts = self._facts(found, span.node, span.name, span.depth)
         else:
-            name = f"in use, {format_bytes(span.bytes)}" if span.node == ROOT else _other(span.holders)
+            name = (
+                f"in use, {format_bytes(span.bytes)}"
+                if span.node == ROOT
+                else _other_holders_name(span.holders)
+            )
             fill = theme.pool.fill if span.node == ROOT else theme.other.fill
             share = found.share(span.bytes)
             facts = HolderFacts(-1, name, name, span.depth, span.bytes, span.chunks, None, share, None, fill)
@@ -960,12 +968,12 @@ class HoldersPane:
         return self._numbers.setdefault(choice, len(self._numbers))
 
 
-def _text(choice: HolderChoice) -> str:
+def _holder_choice_text(choice: HolderChoice) -> str:
     separator = SEPARATORS.get(choice.by, "/")
     return separator.join(UNNAMED[choice.by] if part is None else part for part in choice.path)
 
 
-def _moments_text(moments: Moments) -> str:
+def _growth_moments_text(moments: Moments) -> str:
     name = unescape(harmless(moments.name, _LONGEST_MOMENT))
     return f"{name} (steps {moments.first:,} to {moments.last:,})"
 
@@ -977,11 +985,11 @@ def _growth_note(found: WhatGrew) -> str:
     return f"{signed_bytes(grew)} since step {found.first:,}: {changed}. Drag over the time strip for others."
 
 
-def _by_name(row: GrowthFacts) -> str:
+def _growth_row_name(row: GrowthFacts) -> str:
     return row.name.casefold()
 
 
-def _change(found: WhatGrew, values: dict[str, int]) -> dict[str, int | None]:
+def _known_growth_change(found: WhatGrew, values: dict[str, int]) -> dict[str, int | None]:
     return {**values} if found.end_known else {**values, "never_freed": None}
 
 
@@ -997,11 +1005,11 @@ def _growth_hints(found: WhatGrew) -> dict[str, str]:
     }
 
 
-def _other(holders: int) -> str:
+def _other_holders_name(holders: int) -> str:
     return f"other ({holders:,} {'holder' if holders == 1 else 'holders'})"
 
 
-def _rest(found: HolderCount, nodes: Sequence[int], holders: int, fill: str) -> HolderFacts:
+def _other_holders_facts(found: HolderCount, nodes: Sequence[int], holders: int, fill: str) -> HolderFacts:
     """All small holders together: the first of the nodes without the others."""
 
     def left(values: NDArray[np.int64]) -> int:
@@ -1011,7 +1019,7 @@ def _rest(found: HolderCount, nodes: Sequence[int], holders: int, fill: str) -> 
     num_bytes = left(found.amounts.bytes)
     return HolderFacts(
         number=-1,
-        name=_other(holders),
+        name=_other_holders_name(holders),
         path="all holders that are too small for a row",
         depth=0,
         bytes=num_bytes,
@@ -1023,25 +1031,25 @@ def _rest(found: HolderCount, nodes: Sequence[int], holders: int, fill: str) -> 
     )
 
 
-def _has(found: HolderCount, column: str) -> bool:
+def _has_holder_column(found: HolderCount, column: str) -> bool:
     if column == "growth":
         return found.growth is not None
     return column != "waste" or found.waste_known
 
 
-def _hints(found: HolderCount) -> dict[str, str]:
+def _holder_column_hints(found: HolderCount) -> dict[str, str]:
     """What each column shows."""
     return {
         "name": "who allocated the chunks",
         "bytes": "bytes of the holder's chunks in use",
         "share": "of all bytes in use",
-        "growth": "" if found.marks is None else _growth_hint(found.marks),
+        "growth": "" if found.marks is None else _growth_column_hint(found.marks),
         "chunks": "chunks in use",
         "waste": "size - requested",
     }
 
 
-def _growth_hint(marks: MarkPair) -> str:
+def _growth_column_hint(marks: MarkPair) -> str:
     first, last = (
         f"mark '{unescape(harmless(mark.name))}' (step {mark.step:,})" for mark in (marks.first, marks.last)
     )

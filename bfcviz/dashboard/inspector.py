@@ -272,7 +272,7 @@ class PageMessage:
     def number(self, name: str) -> float:
         """A finite number."""
         value = self._content.get(name)
-        if not _is_number(value):
+        if not _is_message_number(value):
             raise self._invalid(f"has no number {name!r}")
         return float(value)
 
@@ -292,7 +292,9 @@ class PageMessage:
             raise self._invalid("has no ranges")
         found: dict[int, dict[str, Range]] = {}
         for number, axes in ranges.items():
-            known = isinstance(axes, Mapping) and {name: _range(axes.get(name)) for name in ("x", "y")}
+            known = isinstance(axes, Mapping) and {
+                name: _message_range(axes.get(name)) for name in ("x", "y")
+            }
             if known and all(known.values()) and str(number).isdecimal() and len(str(number)) < _MAX_LENGTH:
                 found[int(number)] = {name: ends for name, ends in known.items() if ends is not None}
         return found
@@ -303,13 +305,13 @@ class PageMessage:
         return BfcvizError(f"invalid page message: {content} {reason}; nothing was changed")
 
 
-def _range(ends: Any) -> Range | None:
-    if not isinstance(ends, list | tuple) or len(ends) != 2 or not all(map(_is_number, ends)):
+def _message_range(ends: Any) -> Range | None:
+    if not isinstance(ends, list | tuple) or len(ends) != 2 or not all(map(_is_message_number, ends)):
         return None
     return float(ends[0]), float(ends[1])
 
 
-def _is_number(value: Any) -> bool:
+def _is_message_number(value: Any) -> bool:
     return (
         isinstance(value, int | float) and not isinstance(value, bool) and -_MAX_NUMBER < value < _MAX_NUMBER
     )
@@ -335,15 +337,15 @@ KEYS: Final = {
 _WIDTH_STEP: Final = 40  # pixels: a smaller change of the page's width does not change the drawing
 
 
-def _theme(view: "Inspector", message: PageMessage) -> None:
+def _handle_theme(view: "Inspector", message: PageMessage) -> None:
     view.page_theme = "dark" if message.text("theme") == "dark" else "light"
 
 
-def _width(view: "Inspector", message: PageMessage) -> None:
+def _handle_width(view: "Inspector", message: PageMessage) -> None:
     view.width = max(int(message.number("width")) // _WIDTH_STEP * _WIDTH_STEP, _WIDTH_STEP)
 
 
-def _key(view: "Inspector", message: PageMessage) -> None:
+def _handle_key(view: "Inspector", message: PageMessage) -> None:
     if (key := message.text("key")) not in KEYS:
         return
     if message.has("held"):
@@ -352,11 +354,11 @@ def _key(view: "Inspector", message: PageMessage) -> None:
         view.act(KEYS[key])
 
 
-def _release(view: "Inspector", _: PageMessage) -> None:
+def _handle_release(view: "Inspector", _: PageMessage) -> None:
     view.release()
 
 
-def _click(view: "Inspector", message: PageMessage) -> None:
+def _handle_click(view: "Inspector", message: PageMessage) -> None:
     panel = view.view.panel_at(message.whole("panel"))
     if panel is None or not (message.has("x") and message.has("y")):
         return
@@ -365,7 +367,7 @@ def _click(view: "Inspector", message: PageMessage) -> None:
     view.go(step, replace(view.look, selected=selected))
 
 
-def _zoom(view: "Inspector", message: PageMessage) -> None:
+def _handle_zoom(view: "Inspector", message: PageMessage) -> None:
     names = list(view.view.panels)
     ranges = {
         names[number - 1]: axes for number, axes in message.ranges().items() if 0 < number <= len(names)
@@ -374,30 +376,30 @@ def _zoom(view: "Inspector", message: PageMessage) -> None:
     view.look = zoomed(view.look, shown, ranges, view.panel_data.clock(view.look))
 
 
-def _whole(view: "Inspector", message: PageMessage) -> None:
+def _handle_whole(view: "Inspector", message: PageMessage) -> None:
     panel = view.view.panel_at(message.whole("panel"))
     if panel is not None:
         view.look = whole(view.look, panel.name)
 
 
-def _step(view: "Inspector", message: PageMessage) -> None:
+def _handle_step(view: "Inspector", message: PageMessage) -> None:
     view.step = message.whole("step")
 
 
-def _select(view: "Inspector", message: PageMessage) -> None:
+def _handle_select(view: "Inspector", message: PageMessage) -> None:
     born = message.whole("born") if message.has("born") else None
     view.look = replace(view.look, selected=Selected(message.whole("address"), born))
 
 
-def _sort(view: "Inspector", message: PageMessage) -> None:
+def _handle_sort(view: "Inspector", message: PageMessage) -> None:
     view.chunk_list.sort(message.text("by"))
 
 
-def _views(view: "Inspector", message: PageMessage) -> None:
+def _handle_views(view: "Inspector", message: PageMessage) -> None:
     view.views = message.text("views")
 
 
-def _brush(view: "Inspector", message: PageMessage) -> None:
+def _handle_brush(view: "Inspector", message: PageMessage) -> None:
     ends = (message.number("from"), message.number("to")) if message.has("from") else None
     view.look = brushed(view.look, ends, view.panel_data.clock(view.look))
     view.moments = None if ends is None else view.look.steps
@@ -405,40 +407,40 @@ def _brush(view: "Inspector", message: PageMessage) -> None:
         view.compare_moments()
 
 
-def _details(view: "Inspector", _: PageMessage) -> None:
+def _handle_details(view: "Inspector", _: PageMessage) -> None:
     view.header.toggle_details()
 
 
-def _hover(view: "Inspector", message: PageMessage) -> None:
-    view.look = replace(view.look, hovered=_holder_of(view, message) if message.has("row") else None)
+def _handle_hover(view: "Inspector", message: PageMessage) -> None:
+    view.look = replace(view.look, hovered=_message_holder(view, message) if message.has("row") else None)
 
 
-def _holder(view: "Inspector", message: PageMessage) -> None:
-    choice = _holder_of(view, message) if message.has("row") else None
+def _handle_holder(view: "Inspector", message: PageMessage) -> None:
+    choice = _message_holder(view, message) if message.has("row") else None
     view.look = replace(view.look, holder=None if choice == view.look.holder else choice)
 
 
-def _search(view: "Inspector", message: PageMessage) -> None:
+def _handle_search(view: "Inspector", message: PageMessage) -> None:
     view.look = replace(view.look, search=message.text("text") if message.has("text") else None)
 
 
-def _ask(view: "Inspector", message: PageMessage) -> None:
+def _handle_ask(view: "Inspector", message: PageMessage) -> None:
     view.wanted = message.whole("size") if message.has("size") else 0
 
 
-def _holder_of(view: "Inspector", message: PageMessage) -> HolderChoice | None:
+def _message_holder(view: "Inspector", message: PageMessage) -> HolderChoice | None:
     return view.holders.choice(message.whole("row"))
 
 
-def _holders_sort(view: "Inspector", message: PageMessage) -> None:
+def _handle_holders_sort(view: "Inspector", message: PageMessage) -> None:
     view.holders.sort(message.text("by"))
 
 
-def _holders_by(view: "Inspector", message: PageMessage) -> None:
+def _handle_holders_by(view: "Inspector", message: PageMessage) -> None:
     view.holders.find_by(message.text("by"))
 
 
-def _holders_as(view: "Inspector", message: PageMessage) -> None:
+def _handle_holders_as(view: "Inspector", message: PageMessage) -> None:
     kind = message.text("as")
     view.holders.show_as(kind)
     if kind == GREW:
@@ -447,7 +449,7 @@ def _holders_as(view: "Inspector", message: PageMessage) -> None:
         view.look = replace(view.look, since=None)
 
 
-def _scroll(view: "Inspector", message: PageMessage) -> None:
+def _handle_scroll(view: "Inspector", message: PageMessage) -> None:
     scrolled = view.chunk_list if message.text("list") == "chunks" else view.event_list
     scrolled.scroll(message.whole("top"))
 
@@ -466,27 +468,27 @@ def dispatch(view: "Inspector", content: Message) -> None:
 
 
 HANDLERS: Final[Mapping[str, Callable[["Inspector", PageMessage], None]]] = {
-    "theme": _theme,
-    "width": _width,
-    "key": _key,
-    "release": _release,
-    "click": _click,
-    "zoom": _zoom,
-    "whole": _whole,
-    "step": _step,
-    "select": _select,
-    "sort": _sort,
-    "scroll": _scroll,
-    "views": _views,
-    "brush": _brush,
-    "details": _details,
-    "hover": _hover,
-    "holder": _holder,
-    "search": _search,
-    "ask": _ask,
-    "holders_sort": _holders_sort,
-    "holders_by": _holders_by,
-    "holders_as": _holders_as,
+    "theme": _handle_theme,
+    "width": _handle_width,
+    "key": _handle_key,
+    "release": _handle_release,
+    "click": _handle_click,
+    "zoom": _handle_zoom,
+    "whole": _handle_whole,
+    "step": _handle_step,
+    "select": _handle_select,
+    "sort": _handle_sort,
+    "scroll": _handle_scroll,
+    "views": _handle_views,
+    "brush": _handle_brush,
+    "details": _handle_details,
+    "hover": _handle_hover,
+    "holder": _handle_holder,
+    "search": _handle_search,
+    "ask": _handle_ask,
+    "holders_sort": _handle_holders_sort,
+    "holders_by": _handle_holders_by,
+    "holders_as": _handle_holders_as,
 }
 """`do` of a message -> its handler."""
 
@@ -541,7 +543,7 @@ class Inspector(ViewState):
         follow: bool = False,
         **traits: Any,
     ) -> None:
-        trace = _opened(trace)
+        trace = _trace_to_inspect(trace)
         self._user_widgets = [each for each in traits.values() if isinstance(each, widgets.Widget)]
         self._auto_move = self._ended = False
         self._held = False  # a key is held: of the figure only the map follows
@@ -665,7 +667,7 @@ class Inspector(ViewState):
         controls.show_width(self.width)
         controls.show_failures(some=self._may_fail())
         controls.search.value = self.look.search or ""
-        controls.show_hits(_hits(self.panel_data.model, self.look.search))
+        controls.show_hits(_search_hits_text(self.panel_data.model, self.look.search))
         ahead, behind = self.step < self._last, self.step > first
         enabled = {"first": behind, "back": behind, "play": ahead, "forward": ahead, "last": ahead}
         controls.set_enabled(enabled)
@@ -920,7 +922,7 @@ class Inspector(ViewState):
         return self.step < self._last
 
 
-def _hits(model: Model, search: str | None) -> str:
+def _search_hits_text(model: Model, search: str | None) -> str:
     """How many chunks a search finds, and their bytes; empty without a search."""
     if not search:
         return ""
@@ -932,7 +934,7 @@ def _hits(model: Model, search: str | None) -> str:
     return f"{counted(len(found), 'chunk')}, {format_bytes(size)} ({size / total:.0%} of in use)"
 
 
-def _opened(source: Any) -> Trace:
+def _trace_to_inspect(source: Any) -> Trace:
     """The trace, or that of the file at a path."""
     if isinstance(source, str | os.PathLike):
         from bfcviz.importers.open_trace import open_trace  # noqa: PLC0415  slow to import, and often not needed

@@ -56,12 +56,12 @@ def layouts() -> dict[str, Rows]:
     with several are a row of their own.
     """
     by_tab = _views_by_tab()
-    found = {tab.name: (_row([view.names[0] for view in views]),) for tab, views in by_tab.items()}
+    found = {tab.name: (_layout_row([view.names[0] for view in views]),) for tab, views in by_tab.items()}
     every: list[Row] = []
     for views in by_tab.values():
         if alone := [view.name for view in views if len(view.names) == 1]:
-            every.append(_row(alone))
-        every += [_row(view.names) for view in views if len(view.names) > 1]
+            every.append(_layout_row(alone))
+        every += [_layout_row(view.names) for view in views if len(view.names) > 1]
     return {**found, **dict.fromkeys(_BELOW_THE_FIGURE, ()), EVERYTHING: tuple(every)}
 
 
@@ -78,7 +78,7 @@ def _views_by_tab() -> dict[Tab, list[View[Any]]]:
     return found
 
 
-def _row(names: Sequence[str]) -> Row:
+def _layout_row(names: Sequence[str]) -> Row:
     return tuple((name, 1 / len(names)) for name in names)
 
 
@@ -124,11 +124,11 @@ def arrange(
         narrow: each panel and the side pane has its own row.
         alone: a picture of the panels, without side pane and tabs.
     """
-    places = {STRIP: _place(panels, STRIP, 0, 0.0, 1.0)}
-    top = _end(places[STRIP], STRIP)
+    places = {STRIP: _panel_place_in_layout(panels, STRIP, 0, 0.0, 1.0)}
+    top = _panel_end_in_layout(places[STRIP], STRIP)
     beside = not narrow and not alone
-    places[_MAP] = _place(panels, _MAP, top, 0.0, 1.0 - _SIDE_SHARE if beside else 1.0)
-    end = _end(places[_MAP], _MAP)
+    places[_MAP] = _panel_place_in_layout(panels, _MAP, top, 0.0, 1.0 - _SIDE_SHARE if beside else 1.0)
+    end = _panel_end_in_layout(places[_MAP], _MAP)
     side = tabs = None
     if beside:
         side = Place(1.0 - _SIDE_SHARE, 1.0, top, end - top)
@@ -157,29 +157,31 @@ def _add_rows(
             begin = left if left == 0 else left + _GAP / 2
             right = 1.0 if left + share > 1 - 1e-6 else left + share - _GAP / 2
             plot = top + above - panels[name].above
-            places[name] = _place(panels, name, plot, begin, right)
-            end = max(end, _end(places[name], name))
+            places[name] = _panel_place_in_layout(panels, name, plot, begin, right)
+            end = max(end, _panel_end_in_layout(places[name], name))
             left += share
         top = end
     return top
 
 
-def _place(panels: Mapping[str, Panel], name: str, top: int, left: float, right: float) -> Place:
-    return Place(left, right, top + panels[name].above, _in_dashboard(name).height)
+def _panel_place_in_layout(
+    panels: Mapping[str, Panel], name: str, top: int, left: float, right: float
+) -> Place:
+    return Place(left, right, top + panels[name].above, _dashboard_place_of(name).height)
 
 
-def _end(place: Place, name: str) -> int:
-    return place.top + place.height + _in_dashboard(name).below
+def _panel_end_in_layout(place: Place, name: str) -> int:
+    return place.top + place.height + _dashboard_place_of(name).below
 
 
-def _in_dashboard(panel: str) -> DashboardPlace:
+def _dashboard_place_of(panel: str) -> DashboardPlace:
     return view_of(panel).dashboard or DashboardPlace(None)
 
 
 def map_pixels(width: int) -> tuple[int, int]:
     """Width and height of the region map's plot on a page of this width."""
     share = 1.0 if width < NARROW_PX else 1.0 - _SIDE_SHARE
-    return round(share * (width - MARGINS.beside)), _in_dashboard(_MAP).height
+    return round(share * (width - MARGINS.beside)), _dashboard_place_of(_MAP).height
 
 
 def css_room(place: Place) -> dict[str, str]:
@@ -261,12 +263,12 @@ class StageBox:
 
     def show(self, stage: Arrangement, layout: str) -> None:
         """Put the panes into their room, and show which tab is open."""
-        _put(self.side, stage.side)
-        _put(self.tabs, stage.tabs)
-        self.tabs.value = _tabs(layout)  # the widget sends it only if it differs
+        _put_widget_in_room(self.side, stage.side)
+        _put_widget_in_room(self.tabs, stage.tabs)
+        self.tabs.value = _layout_tabs_html(layout)  # the widget sends it only if it differs
 
 
-def _put(widget: widgets.Widget, room: Place | None) -> None:
+def _put_widget_in_room(widget: widgets.Widget, room: Place | None) -> None:
     values = {"display": "none"} if room is None else {"display": None, **css_room(room)}
     with widget.layout.hold_sync():
         for name, value in values.items():
@@ -274,7 +276,7 @@ def _put(widget: widgets.Widget, room: Place | None) -> None:
                 setattr(widget.layout, name, value)
 
 
-def _tabs(layout: str) -> str:
+def _layout_tabs_html(layout: str) -> str:
     buttons = "".join(
         f"<button type='button' role='tab' aria-selected='{str(name == layout).lower()}' "
         f"data-bfcviz='{escape(dumps({'do': 'views', 'views': name}))}'>{escape(text)}</button>"

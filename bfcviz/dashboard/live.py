@@ -144,12 +144,12 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         self._ring_reader = RingReader(self.traces)
         is_here = not any(isinstance(each, str | os.PathLike) for each in sources)
         self._device_reader = Periodic(
-            _device_reader_of(self) if is_here else _nothing, "bfcviz-device-memory"
+            _device_reader_of(self) if is_here else _no_device_reading, "bfcviz-device-memory"
         )
         self._workload: Workload[Any] | None = None
         self.pictures = 0
         self.status_line = StatusLine()
-        self.renderer = Renderer(_frame_of(self), rate=rate, budget=budget, ended=_end_of(self))
+        self.renderer = Renderer(_frame_of(self), rate=rate, budget=budget, ended=_end_callback_of(self))
         self.inspector = Inspector(self.trace, follow=True, **options)
         self.status = widgets.HTML()
         self.status.add_class("bfcviz-live")
@@ -417,11 +417,11 @@ def _account_of(trace: Trace) -> DeviceAccount | None:
     return next((each for each in account_now().devices if each.number == number), None)
 
 
-def _nothing() -> None:
+def _no_device_reading() -> None:
     """What a dashboard of another process's heap asks of the devices here."""
 
 
-def _end_of(dashboard: LiveDashboard) -> Callable[[], None]:
+def _end_callback_of(dashboard: LiveDashboard) -> Callable[[], None]:
     reference = weakref.ref(dashboard)
 
     def ended() -> None:

@@ -128,17 +128,17 @@ def zoomed(
         now = ranges.get(name)
         if now is None:
             continue
-        x, y = _inside(panel.xaxis, now["x"]), _inside(panel.yaxis, now["y"])
-        x_changed, y_changed = _changed(panel.xaxis, x), _changed(panel.yaxis, y)
+        x, y = _allowed_axis_range(panel.xaxis, now["x"]), _allowed_axis_range(panel.yaxis, now["y"])
+        x_changed, y_changed = _axis_range_changed(panel.xaxis, x), _axis_range_changed(panel.yaxis, y)
         x_whole, y_whole = _is_whole(panel.xaxis, x), _is_whole(panel.yaxis, y)
         windows = view_of(name).windows
         if "map_window" in windows and (x_changed or y_changed):
-            window = None if x_whole and y_whole else _map_window(panel, x, y)
+            window = None if x_whole and y_whole else _zoomed_map_window(panel, x, y)
             look = replace(look, map_window=window)
         if "steps" in windows and x_changed:
-            look = replace(look, steps=None if x_whole else _steps(x, clock))
+            look = replace(look, steps=None if x_whole else _zoomed_steps(x, clock))
         if "addresses" in windows and y_changed:
-            look = replace(look, addresses=None if y_whole else _span(y, panel.y_unit))
+            look = replace(look, addresses=None if y_whole else _zoomed_span(y, panel.y_unit))
     return look
 
 
@@ -151,7 +151,7 @@ def whole(look: Look, panel: str | None = None) -> Look:
 
 def brushed(look: Look, ends: Sequence[float] | None, clock: StepAxis) -> Look:
     """`look` with the window between these positions on the strip's axis; None: without a window."""
-    return replace(look, steps=None if ends is None else _steps(sorted(map(float, ends)), clock))
+    return replace(look, steps=None if ends is None else _zoomed_steps(sorted(map(float, ends)), clock))
 
 
 def with_step(look: Look, step: int, last: int) -> Look:
@@ -178,7 +178,7 @@ def unmarked(look: Look) -> Look:
     return replace(look, hovered=None, selected=None)
 
 
-def _inside(axis: Mapping[str, Any], ends: Sequence[float]) -> Sequence[float]:
+def _allowed_axis_range(axis: Mapping[str, Any], ends: Sequence[float]) -> Sequence[float]:
     """The part of a range that the axis allows; the drawn range if there is none."""
     low, high = float(axis.get("minallowed", -inf)), float(axis.get("maxallowed", inf))
     found = [min(max(float(end), low), high) for end in ends]
@@ -188,25 +188,25 @@ def _inside(axis: Mapping[str, Any], ends: Sequence[float]) -> Sequence[float]:
 def _is_whole(axis: Mapping[str, Any], ends: Sequence[float]) -> bool:
     """Whether a range is all that the axis allows."""
     whole = [float(axis.get("minallowed", -inf)), float(axis.get("maxallowed", inf))]
-    return not _changed({"range": whole}, sorted(ends)) if all(map(isfinite, whole)) else False
+    return not _axis_range_changed({"range": whole}, sorted(ends)) if all(map(isfinite, whole)) else False
 
 
-def _changed(axis: Mapping[str, Any], now: Sequence[float]) -> bool:
+def _axis_range_changed(axis: Mapping[str, Any], now: Sequence[float]) -> bool:
     drawn = [float(end) for end in axis["range"]]
     least = _SAME * max(abs(drawn[1] - drawn[0]), 1e-12)
     return any(abs(one - float(other)) > least for one, other in zip(drawn, now, strict=True))
 
 
-def _map_window(panel: Panel, x: Sequence[float], y: Sequence[float]) -> MapWindow:
-    return MapWindow(bytes=_span(x, panel.x_unit), rows=_span(y, panel.y_unit))
+def _zoomed_map_window(panel: Panel, x: Sequence[float], y: Sequence[float]) -> MapWindow:
+    return MapWindow(bytes=_zoomed_span(x, panel.x_unit), rows=_zoomed_span(y, panel.y_unit))
 
 
-def _span(ends: Sequence[float], unit: float) -> Span:
+def _zoomed_span(ends: Sequence[float], unit: float) -> Span:
     low, high = sorted(float(end) * unit for end in ends)
     return low, high
 
 
-def _steps(x: Sequence[float], clock: StepAxis) -> tuple[int, int]:
+def _zoomed_steps(x: Sequence[float], clock: StepAxis) -> tuple[int, int]:
     first, last = clock.step_at(float(x[0])), clock.step_at(float(x[1]))
     if last <= first:  # a window narrower than an event
         last = min(first + 1, clock.last)

@@ -24,7 +24,7 @@ from bfcviz.units import format_bytes, parse_bytes
 # The style of the side pane, light and dark; its colours are those of the theme.
 
 
-def _side_colours(theme: Theme) -> str:
+def _side_pane_css_colours(theme: Theme) -> str:
     return (
         f"--bfcviz-paper: {theme.paper}; --bfcviz-text: {theme.text}; --bfcviz-muted: {theme.muted}; "
         f"--bfcviz-grid: {theme.grid}; --bfcviz-waste: {theme.waste.fill}; --bfcviz-free: {theme.free.fill}; "
@@ -33,10 +33,10 @@ def _side_colours(theme: Theme) -> str:
 
 
 SIDE_STYLE: Final = f"""<style>
-.bfcviz-holders, .bfcviz-chunk {{ {_side_colours(LIGHT)} }}
-[data-jp-theme-light="false"] :is(.bfcviz-holders, .bfcviz-chunk) {{ {_side_colours(DARK)} }}
+.bfcviz-holders, .bfcviz-chunk {{ {_side_pane_css_colours(LIGHT)} }}
+[data-jp-theme-light="false"] :is(.bfcviz-holders, .bfcviz-chunk) {{ {_side_pane_css_colours(DARK)} }}
 @media (prefers-color-scheme: dark) {{
-  body:not([data-jp-theme-light]) :is(.bfcviz-holders, .bfcviz-chunk) {{ {_side_colours(DARK)} }}
+  body:not([data-jp-theme-light]) :is(.bfcviz-holders, .bfcviz-chunk) {{ {_side_pane_css_colours(DARK)} }}
 }}
 .bfcviz-holders, .bfcviz-chunk {{
   box-sizing: border-box; width: 100%; min-height: 0; margin: 0; color: var(--bfcviz-text);
@@ -242,7 +242,7 @@ class RowsInView:
 # The rows of a list that a page holds, as an HTML table in JupyterLab's style, light and dark.
 
 
-def _colours(theme: Theme) -> str:
+def _table_css_colours(theme: Theme) -> str:
     return (
         f"--bfcviz-here: {theme.highlight}; --bfcviz-here-row: {translucent(theme.highlight, 0.14)}; "
         f"--bfcviz-selection: {theme.selection}; --bfcviz-selection-row: {translucent(theme.selection, 0.12)}; "
@@ -260,10 +260,10 @@ HEIGHT: Final = HEAD_PX + ROWS * ROW_PX
 """The height of a list in pixels."""
 
 STYLE: Final = f"""<style>
-.bfcviz-list {{ {_colours(LIGHT)} }}
-[data-jp-theme-light="false"] .bfcviz-list {{ {_colours(DARK)} }}
+.bfcviz-list {{ {_table_css_colours(LIGHT)} }}
+[data-jp-theme-light="false"] .bfcviz-list {{ {_table_css_colours(DARK)} }}
 @media (prefers-color-scheme: dark) {{
-  body:not([data-jp-theme-light]) .bfcviz-list {{ {_colours(DARK)} }}
+  body:not([data-jp-theme-light]) .bfcviz-list {{ {_table_css_colours(DARK)} }}
 }}
 .bfcviz-rows {{
   height: {HEIGHT}px; overflow: auto; margin: 0; overscroll-behavior: contain; container-type: inline-size;
@@ -413,11 +413,13 @@ class ListHtml:
         """
         columns = self.columns
         least = sum(column.width or _LEAST_WIDTH for column in columns if not column.wide)
-        widths = "".join(f"<col{column.css} style='width:{_width(column)}'>" for column in columns)
-        heads = "".join(_head(self.name, column, order) for column in columns)
+        widths = "".join(
+            f"<col{column.css} style='width:{_table_column_width(column)}'>" for column in columns
+        )
+        heads = "".join(_table_head_cell(self.name, column, order) for column in columns)
         classes = [column.css for column in columns]
         above, made = view.above, len(rows) * ROW_PX
-        body = "".join(_row(row, classes) for row in rows)
+        body = "".join(_table_row_html(row, classes) for row in rows)
         body = self._gap(above) + body + self._gap(max(view.height - above - made, 0))
         place = {
             "first": view.made.start,
@@ -430,7 +432,7 @@ class ListHtml:
             "top": view.moved_to,
         }
         return (
-            f"<div class='bfcviz-list' data-bfcviz-list='{self.name}' data-bfcviz-rows='{_attribute(place)}'>"
+            f"<div class='bfcviz-list' data-bfcviz-list='{self.name}' data-bfcviz-rows='{_message_attribute(place)}'>"
             f"<table aria-label='{self.name}' style='min-width:calc({least}ch + {12 * len(columns)}px)'>"
             f"<colgroup>{widths}</colgroup><thead><tr>{heads}</tr></thead>"
             f"<tbody title='{escape(self.hint)}'>{body}</tbody></table></div>"
@@ -447,7 +449,7 @@ class ListHtml:
 
 def button(does: Message, text: str, hint: str) -> str:
     """A button inside a cell; `text` is HTML."""
-    return f"<button type='button' data-bfcviz='{_attribute(does)}' title='{escape(hint)}'>{text}</button>"
+    return f"<button type='button' data-bfcviz='{_message_attribute(does)}' title='{escape(hint)}'>{text}</button>"
 
 
 def hinted(text: str, hint: str) -> str:
@@ -470,10 +472,10 @@ def label_cell(labels: Labels, number: int, search: str = "") -> str:
         [harmless(label.name, _LONGEST_HINT)]
         + [f"{harmless(key, 30)}: {harmless(value, _LONGEST_HINT)}" for key, value in label.details.items()]
     )
-    return f"<span class='label' title='{hint}'><bdi>{_marked(label.name, search)}</bdi></span>"
+    return f"<span class='label' title='{hint}'><bdi>{_label_with_search_marked(label.name, search)}</bdi></span>"
 
 
-def _marked(name: str, search: str) -> str:
+def _label_with_search_marked(name: str, search: str) -> str:
     at = name.casefold().find(search.casefold()) if search else -1
     if at < 0:
         return harmless(name, _LONGEST_LABEL)
@@ -485,11 +487,11 @@ def _marked(name: str, search: str) -> str:
 _LEAST_WIDTH: Final = 18
 
 
-def _width(column: Column) -> str:
+def _table_column_width(column: Column) -> str:
     return f"calc({column.width}ch + 12px)" if column.width else "auto"
 
 
-def _head(name: str, column: Column, order: Order | None) -> str:
+def _table_head_cell(name: str, column: Column, order: Order | None) -> str:
     if order is None:
         return f"<th scope='col'{column.css} title='{escape(column.hint)}'>{escape(column.name)}</th>"
     arrow, sorted_ = "", ""
@@ -501,15 +503,15 @@ def _head(name: str, column: Column, order: Order | None) -> str:
     return f"<th scope='col'{column.css}{sorted_}>{head}</th>"
 
 
-def _row(row: Row, classes: Sequence[str]) -> str:
+def _table_row_html(row: Row, classes: Sequence[str]) -> str:
     cells = "".join(f"<td{css}>{cell}</td>" for css, cell in zip(classes, row.cells, strict=True))
     marks = {"here": row.here, "after-here": row.after_here, "selected": row.selected}
     names = " ".join(name for name, applies in marks.items() if applies)
     mark = f" class='{names}'" * bool(names) + " aria-current='true'" * row.here
-    return f"<tr tabindex='0'{mark} data-bfcviz='{_attribute(row.message)}'>{cells}</tr>"
+    return f"<tr tabindex='0'{mark} data-bfcviz='{_message_attribute(row.message)}'>{cells}</tr>"
 
 
-def _attribute(message: Message) -> str:
+def _message_attribute(message: Message) -> str:
     """A message in single quotes; names of fields, numbers and our own words need no other escape."""
     return json.dumps(message, separators=(",", ":")).replace("&", "&amp;").replace("'", "&#39;")
 
@@ -540,22 +542,24 @@ class ViewFilter:
         conditions, links = [], []
         if look.holder is not None:
             how = grouping(trace, pool, look.holder.by)
-            conditions.append(Condition(f"held by {_name(look.holder)}", members(how, look.holder)))
-            links.append(_link("holder", "show all holders"))
+            conditions.append(
+                Condition(f"held by {_filter_holder_text(look.holder)}", members(how, look.holder))
+            )
+            links.append(_end_filter_button("holder", "show all holders"))
         if look.search:
             reason = f"found by the search for '{look.search}'"
             conditions.append(Condition(reason, found_by(trace.labels, look.search)))
-            links.append(_link("search", "end the search"))
+            links.append(_end_filter_button("search", "end the search"))
         self.conditions, self.links = tuple(conditions), "".join(links)
         return self.conditions != before
 
 
-def _name(choice: HolderChoice) -> str:
+def _filter_holder_text(choice: HolderChoice) -> str:
     separator = SEPARATORS.get(choice.by, "/")
     return separator.join(UNNAMED[choice.by] if part is None else part for part in choice.path)
 
 
-def _link(do: str, text: str) -> str:
+def _end_filter_button(do: str, text: str) -> str:
     return f" · <button type='button' data-bfcviz='{{\"do\":\"{do}\"}}'>{text}</button>"
 
 

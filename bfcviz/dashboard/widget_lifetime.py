@@ -39,7 +39,7 @@ def close(*parents: widgets.Widget, without: Collection[widgets.Widget] = ()) ->
         with suppress(KeyError):  # created before ipykernel was imported, which has its own table of comms
             widgets.Widget.close(widget)
         widget.comm = None
-        _unlink(widget)
+        _unlink_widget(widget)
         widget.unobserve_all()
 
 
@@ -58,30 +58,30 @@ def free_unseen(
 
     def changed(_: object) -> None:
         seen = any(each._view_count for each in (root, *inside))  # noqa: SLF001  ipywidgets' name for it
-        _set_kept(family(root, *beside), kept=seen)
+        _set_widgets_kept(family(root, *beside), kept=seen)
 
     roots.add(root)
     for each in (root, *inside):
         each.observe(changed, "_view_count")
 
 
-def _set_kept(found: Iterable[widgets.Widget], *, kept: bool) -> None:
+def _set_widgets_kept(found: Iterable[widgets.Widget], *, kept: bool) -> None:
     for widget in found:
         if widget.comm is None:
             continue
         # A reloaded page requests every widget in this table, including those that no page shows now.
-        _registry._instances[widget.model_id] = widget if kept else _proxy(widget)  # noqa: SLF001  no public way
+        _registry._instances[widget.model_id] = widget if kept else _weak_proxy(widget)  # noqa: SLF001  no public way
         handle = widget._handle_msg  # noqa: SLF001
-        widget.comm.on_msg(handle if kept else _weakly(handle))
+        widget.comm.on_msg(handle if kept else _weak_message_handler(handle))
 
 
-def _proxy(widget: widgets.Widget) -> widgets.Widget:
+def _weak_proxy(widget: widgets.Widget) -> widgets.Widget:
     """A weak proxy of a widget; when the widget is freed, its entry in the table is removed."""
     number = widget.model_id
     return weakref.proxy(widget, lambda _: _registry._instances.pop(number, None))  # noqa: SLF001
 
 
-def _weakly(method: Callable[[Any], Any]) -> Callable[[Any], None]:
+def _weak_message_handler(method: Callable[[Any], Any]) -> Callable[[Any], None]:
     reference = weakref.WeakMethod(method)
 
     def call(message: Any) -> None:
@@ -92,16 +92,18 @@ def _weakly(method: Callable[[Any], Any]) -> Callable[[Any], None]:
     return call
 
 
-def _unlink(widget: widgets.Widget) -> None:
+def _unlink_widget(widget: widgets.Widget) -> None:
     """Remove traitlets' links to this widget: the other end would keep it in memory."""
     by_name = widget._trait_notifiers.values()  # noqa: SLF001  traitlets has no public list of observers
     observers = [each for by_type in by_name for found in by_type.values() for each in found]
-    for link in {id(of): of for each in observers if isinstance(of := _owner(each), _LINKS)}.values():
+    for link in {
+        id(of): of for each in observers if isinstance(of := _observer_owner(each), _LINKS)
+    }.values():
         with suppress(ValueError):  # the other end is closed already
             link.unlink()
 
 
-def _owner(observer: object) -> object:
+def _observer_owner(observer: object) -> object:
     return getattr(observer, "__self__", None)
 
 
@@ -134,9 +136,9 @@ def route(parts: Iterable[widgets.Widget]) -> None:
     for part in parts:
         comm = getattr(part, "comm", None)
         if comm is not None and hasattr(comm, "_reply_subshell_for"):
-            comm._reply_subshell_for = _requested_subshell  # noqa: SLF001
+            comm._reply_subshell_for = _comm_reply_subshell  # noqa: SLF001
         route(getattr(part, "children", ()))
 
 
-def _requested_subshell(_: Any, default: Any) -> Any:
+def _comm_reply_subshell(_: Any, default: Any) -> Any:
     return default

@@ -53,8 +53,8 @@ class Stream:
         self._used = False
         self._worker = ThreadPoolExecutor(1, thread_name_prefix=f"bfcviz-{name}")
         if driver is not None:
-            self.handle = _create(driver, device)
-            self._destroy = weakref.finalize(self, _destroy, driver, device, self.handle)
+            self.handle = _create_cuda_stream(driver, device)
+            self._destroy = weakref.finalize(self, _destroy_cuda_stream, driver, device, self.handle)
             self._destroy.atexit = False  # a process that exits, or a forked one, must not call CUDA
 
     def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -107,14 +107,14 @@ class Stream:
         return f"<Stream {self.number} {self.name}{'' if self._driver else ', simulated'}>"
 
 
-def _create(driver: Driver, device: int) -> int:
+def _create_cuda_stream(driver: Driver, device: int) -> int:
     found = ctypes.c_void_p()
     with driver.on(device):
         driver.call("cuStreamCreate", ctypes.byref(found), _NON_BLOCKING)
     return found.value or 0
 
 
-def _destroy(driver: Driver, device: int, handle: int) -> None:
+def _destroy_cuda_stream(driver: Driver, device: int, handle: int) -> None:
     if driver.is_forked:
         return  # the parent owns the stream
     with driver.on(device):

@@ -218,7 +218,7 @@ class DeviceManager(Closing):
         """
         settings = Settings() if settings is None else settings
         journey = Journey()
-        _note_settings(journey, settings)
+        _note_visible_devices(journey, settings)
         plan = settings.plan()
         state = settings.state
         heaps = SessionHeaps(record, capacity)
@@ -308,7 +308,7 @@ class DeviceManager(Closing):
         return f"<DeviceManager {'closed, ' if self._closed else ''}{', '.join(map(repr, self._devices.values()))}>"
 
 
-def _note_settings(journey: Journey, settings: Settings) -> None:
+def _note_visible_devices(journey: Journey, settings: Settings) -> None:
     journey.note("session", "begins")
     for each in settings.list_physical_devices():
         visible = "visible" if each in settings.get_visible_devices() else "not visible"
@@ -322,14 +322,14 @@ def _devices_of(context: CreationContext, factories: FactoryRegistry, journey: J
         name = type(factory).__name__
         journey.note("factory", f"{name} creates devices of type {kind}, priority {factories.priority(kind)}")
         for device in factory.create(context):
-            journey.note("device", _describe(device.planned, device), device.memory_limit)
+            journey.note("device", _created_device_words(device.planned, device), device.memory_limit)
             if isinstance(heap := getattr(device, "heap", None), BFCAllocator):
                 for step in journey.steps:
                     heap.mark(step.label, step.num_bytes)
             yield device
 
 
-def _describe(planned: PlannedDevice, device: Device) -> str:
+def _created_device_words(planned: PlannedDevice, device: Device) -> str:
     growth = "growing" if planned.options.allow_growth else "taken at once"
     mark = " (simulated)" if device.simulated else ""
     return f"created {device.full_name}{mark} on {planned.physical.name}, {growth}"

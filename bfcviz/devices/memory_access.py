@@ -115,10 +115,10 @@ class SimulatedAccess:
         for page, low, high in _pages_of(address, num_bytes):
             phase = done % len(pattern)
             if high - low < PAGE:
-                self.write(page * PAGE + low, _repeated(pattern, phase, high - low))
+                self.write(page * PAGE + low, _repeated_pattern(pattern, phase, high - low))
             else:
                 if phase not in filled:
-                    filled[phase] = _repeated(pattern, phase, PAGE)
+                    filled[phase] = _repeated_pattern(pattern, phase, PAGE)
                 self._pages[page] = filled[phase]
             done += high - low
 
@@ -159,14 +159,14 @@ def access_to(allocator: Allocator) -> Access:
     )
 
 
-def _repeated(pattern: bytes, phase: int, num_bytes: int) -> bytes:
+def _repeated_pattern(pattern: bytes, phase: int, num_bytes: int) -> bytes:
     rotated = pattern[phase:] + pattern[:phase]
     return (rotated * (num_bytes // len(pattern) + 1))[:num_bytes]
 
 
 def _fill_in_pieces(access: Access, address: int, num_bytes: int, pattern: bytes) -> None:
     length = min(num_bytes, _PIECE - _PIECE % len(pattern))
-    piece = _repeated(pattern, 0, length)
+    piece = _repeated_pattern(pattern, 0, length)
     for at in range(0, num_bytes, max(length, 1)):
         access.write(address + at, piece[: num_bytes - at])
 

@@ -102,12 +102,12 @@ class SimulatedMemory:
     def _begin(self) -> int:
         """Start of the address range; the first call reserves it."""
         if self._start == 0:
-            self._pages = _reserve(self._reserve)
+            self._pages = _reserve_simulated_memory(self._reserve)
             self._start = ctypes.addressof(ctypes.c_char.from_buffer(self._pages))
         return self._start
 
 
-def _reserve(num_bytes: int) -> mmap.mmap:
+def _reserve_simulated_memory(num_bytes: int) -> mmap.mmap:
     """Map zeroed pages that take memory on the first write."""
     try:
         if hasattr(mmap, "MAP_ANONYMOUS"):
@@ -283,16 +283,20 @@ def simulate_gpus(
     if memory not in ("host", "addresses"):
         raise SettingError(f"memory is {memory!r}; give 'host' or 'addresses'")
     asked = _SimulationOptions(
-        memory, _capability(compute_capability), _size(taken, "bytes taken by others", least=0)
+        memory,
+        _checked_compute_capability(compute_capability),
+        _checked_gpu_size(taken, "bytes taken by others", least=0),
     )
-    found = [_size(size, f"the size of simulated GPU {number}") for number, size in enumerate(sizes)]
+    found = [
+        _checked_gpu_size(size, f"the size of simulated GPU {number}") for number, size in enumerate(sizes)
+    ]
     for size in found:
         if asked.taken > size:
             raise SettingError(
                 f"taken is {format_bytes(asked.taken)}, more than a GPU of {format_bytes(size)} has: give less"
             )
     order = range(len(found)) if visible is None else visible_order(visible, len(found))
-    return [_simulated(number, ordinal, found[ordinal], asked) for number, ordinal in enumerate(order)]
+    return [_simulated_gpu(number, ordinal, found[ordinal], asked) for number, ordinal in enumerate(order)]
 
 
 def cuda_gpus(driver: Driver | None = None) -> list[PhysicalDevice]:
@@ -311,7 +315,7 @@ def cuda_gpus(driver: Driver | None = None) -> list[PhysicalDevice]:
         if error.status in (0, _NO_DEVICE):
             return []
         raise
-    return [_real(found, ordinal) for ordinal in range(count)]
+    return [_cuda_gpu(found, ordinal) for ordinal in range(count)]
 
 
 def physical_gpus(simulated: Iterable[int | str] = ()) -> list[PhysicalDevice]:
@@ -343,7 +347,7 @@ def visible_order(text: str, count: int) -> list[int]:
     return order
 
 
-def _real(driver: Driver, ordinal: int) -> PhysicalDevice:
+def _cuda_gpu(driver: Driver, ordinal: int) -> PhysicalDevice:
     handle, name = ctypes.c_int(), ctypes.create_string_buffer(256)
     driver.call("cuDeviceGet", ctypes.byref(handle), ordinal)
     driver.call("cuDeviceGetName", ctypes.byref(name), len(name), handle)
@@ -365,7 +369,7 @@ def _real(driver: Driver, ordinal: int) -> PhysicalDevice:
     )
 
 
-def _simulated(number: int, ordinal: int, size: int, asked: _SimulationOptions) -> PhysicalDevice:
+def _simulated_gpu(number: int, ordinal: int, size: int, asked: _SimulationOptions) -> PhysicalDevice:
     return PhysicalDevice(
         DeviceName("GPU", number).physical,
         "GPU",
@@ -379,7 +383,7 @@ def _simulated(number: int, ordinal: int, size: int, asked: _SimulationOptions) 
     )
 
 
-def _size(size: int | str, what: str, least: int = 1) -> int:
+def _checked_gpu_size(size: int | str, what: str, least: int = 1) -> int:
     try:
         number = parse_bytes(size, what)
     except (TypeError, ValueError) as error:
@@ -389,7 +393,7 @@ def _size(size: int | str, what: str, least: int = 1) -> int:
     return number
 
 
-def _capability(given: tuple[int, int]) -> tuple[int, int]:
+def _checked_compute_capability(given: tuple[int, int]) -> tuple[int, int]:
     try:
         major, minor = given
         numbers = operator.index(major), operator.index(minor)

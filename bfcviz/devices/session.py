@@ -155,20 +155,22 @@ class Journey:
         return Trace.from_events(self.log.copy(0, self.log.head), self.labels, origin)
 
     def __str__(self) -> str:
-        return "\n".join(f"{_milliseconds(step)}  {step.stage:<8}  {_describe(step)}" for step in self.steps)
+        return "\n".join(
+            f"{_journey_step_time(step)}  {step.stage:<8}  {_journey_step_text(step)}" for step in self.steps
+        )
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{_milliseconds(step)}</td><td>{html.escape(step.stage)}</td>"
-            f"<td style='text-align:left'>{html.escape(_describe(step))}</td></tr>"
+            f"<tr><td>{_journey_step_time(step)}</td><td>{html.escape(step.stage)}</td>"
+            f"<td style='text-align:left'>{html.escape(_journey_step_text(step))}</td></tr>"
             for step in self.steps
         )
         return f"<table><tr><th>time</th><th>stage</th><th>what happened</th></tr>{rows}</table>"
 
 
-def _describe(step: Step) -> str:
+def _journey_step_text(step: Step) -> str:
     return f"{step.words} ({format_bytes(step.num_bytes)})" if step.num_bytes else step.words
 
 
-def _milliseconds(step: Step) -> str:
+def _journey_step_time(step: Step) -> str:
     return f"{step.time_ns / 1e6:9.3f} ms"

@@ -46,7 +46,10 @@ class LogicalDeviceConfiguration:
     memory_limit: float | None = None
 
     def __post_init__(self) -> None:
-        if self.memory_limit is not None and not _number(self.memory_limit, "memory_limit") >= 1:
+        if (
+            self.memory_limit is not None
+            and not _checked_setting_number(self.memory_limit, "memory_limit") >= 1
+        ):
             raise SettingError(f"memory_limit is {self.memory_limit} MiB; give 1 MiB or more, such as 2048")
 
     @property
@@ -88,17 +91,25 @@ class GPUOptions:
     gpu_host_mem_disallow_growth: bool = False
 
     def __post_init__(self) -> None:
-        fraction = _number(self.per_process_gpu_memory_fraction, "per_process_gpu_memory_fraction")
+        fraction = _checked_setting_number(
+            self.per_process_gpu_memory_fraction, "per_process_gpu_memory_fraction"
+        )
         if not fraction >= 0:
             raise SettingError(
                 f"per_process_gpu_memory_fraction is {fraction}; it is a share of the GPU's memory: give 0.5 for half, "
                 "more than 1.0 for unified memory, or 0 for the default rule"
             )
-        if not 0 <= _number(self.internal_fragmentation_fraction, "internal_fragmentation_fraction") <= 1:
+        if (
+            not 0
+            <= _checked_setting_number(
+                self.internal_fragmentation_fraction, "internal_fragmentation_fraction"
+            )
+            <= 1
+        ):
             raise SettingError(
                 f"internal_fragmentation_fraction is {self.internal_fragmentation_fraction}; give 0 to 1"
             )
-        if not _number(self.retry_s, "retry_s") >= 0:
+        if not _checked_setting_number(self.retry_s, "retry_s") >= 0:
             raise SettingError(f"retry_s is {self.retry_s}; give 0 or more")
         for name in ("gpu_system_memory_size_in_mb", "gpu_host_mem_limit_in_mb"):
             _check_mib(name, getattr(self, name))
@@ -184,7 +195,7 @@ def _check_mib(name: str, value: object) -> None:
         raise SettingError(f"{name} is {value!r}; give 0 or more MiB")
 
 
-def _number(value: object, name: str) -> float:
+def _checked_setting_number(value: object, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise SettingError(f"{name} is {value!r}; give a number")
     try:
@@ -255,13 +266,13 @@ def single_device_limit(gpu: PhysicalDevice, options: GPUOptions, environment: M
         )
     available = gpu.available_bytes()
     fraction = options.per_process_gpu_memory_fraction
-    limit = _by_fraction(gpu, fraction) if fraction else _by_rule(gpu, available)
+    limit = _limit_by_fraction(gpu, fraction) if fraction else _limit_by_rule(gpu, available)
     if options.gpu_system_memory_size_in_mb:
-        limit = _reserving(
+        limit = _limit_less_reserved(
             limit, available, options.gpu_system_memory_size_in_mb, "gpu_system_memory_size_in_mb"
         )
     if text := environment.get(RESERVED):
-        limit = _by_environment(limit, available, text)
+        limit = _limit_by_environment(limit, available, text)
     if limit.num_bytes < UNIT:
         raise SettingError(
             f"these settings leave a heap of {limit.num_bytes} bytes on {gpu.name}, of "
@@ -270,7 +281,7 @@ def single_device_limit(gpu: PhysicalDevice, options: GPUOptions, environment: M
     return limit
 
 
-def _by_fraction(gpu: PhysicalDevice, fraction: float) -> Limit:
+def _limit_by_fraction(gpu: PhysicalDevice, fraction: float) -> Limit:
     words = (
         f"per_process_gpu_memory_fraction is {fraction:g}: this share of all {format_bytes(gpu.total_bytes)}, free or "
         "in use; nothing is kept back."
@@ -282,7 +293,7 @@ def _by_fraction(gpu: PhysicalDevice, fraction: float) -> Limit:
     return Limit(int(gpu.total_bytes * fraction), 0, (words,))
 
 
-def _by_rule(gpu: PhysicalDevice, available: int) -> Limit:
+def _limit_by_rule(gpu: PhysicalDevice, available: int) -> Limit:
     major = gpu.compute_capability[0]
     kept = min_system_memory(available, major)
     free = f"No limit is set: all free memory ({format_bytes(available)} of {format_bytes(gpu.total_bytes)})"
@@ -294,14 +305,14 @@ def _by_rule(gpu: PhysicalDevice, available: int) -> Limit:
     return Limit(available - kept, kept, (words,))
 
 
-def _by_environment(limit: Limit, available: int, text: str) -> Limit:
+def _limit_by_environment(limit: Limit, available: int, text: str) -> Limit:
     if re.fullmatch(r"\s*[0-9]{1,12}\s*", text) is None:
         words = f"{RESERVED} is {text!r}, not a number of MiB: it is ignored."
         return limit._replace(because=(*limit.because, words))
-    return _reserving(limit, available, int(text), RESERVED)
+    return _limit_less_reserved(limit, available, int(text), RESERVED)
 
 
-def _reserving(limit: Limit, available: int, mib: int, name: str) -> Limit:
+def _limit_less_reserved(limit: Limit, available: int, mib: int, name: str) -> Limit:
     """Keep MiB back as TensorFlow does: subtract them from all free memory and replace any earlier limit."""
     kept = mib * MiB
     if kept > available:
@@ -366,15 +377,15 @@ def plan_gpus(state: State) -> list[PlannedDevice]:
     Raises:
         SettingError: the settings contradict each other or the machine.
     """
-    gpus = _ordered(state)
-    growth = _growth(state)
+    gpus = _visible_gpus_in_order(state)
+    growth = _memory_growth_decision(state)
     options = AllocatorOptions(
         allow_growth=growth.on,
-        garbage_collection=_collects(state),
+        garbage_collection=_collects_garbage(state),
         fragmentation_fraction=state.options.internal_fragmentation_fraction,
         retry_s=state.options.retry_s,
     )
-    limits = [(gpu, limit) for gpu in gpus for limit in _limits(state, gpu)]
+    limits = [(gpu, limit) for gpu in gpus for limit in _logical_device_limits(state, gpu)]
     return [
         PlannedDevice(
             DeviceName("GPU", number),
@@ -397,7 +408,7 @@ def pool_limit(state: State) -> int:
     return state.options.gpu_host_mem_limit_in_mb * MiB or by_environment or HOST_LIMIT
 
 
-def _ordered(state: State) -> list[PhysicalDevice]:
+def _visible_gpus_in_order(state: State) -> list[PhysicalDevice]:
     gpus = state.of_type("GPU")
     text = state.options.visible_device_list
     if not text:
@@ -410,7 +421,7 @@ def _ordered(state: State) -> list[PhysicalDevice]:
     ]
 
 
-def _limits(state: State, gpu: PhysicalDevice) -> Iterator[Limit]:
+def _logical_device_limits(state: State, gpu: PhysicalDevice) -> Iterator[Limit]:
     """One limit for each logical device of a GPU."""
     configured = state.logical.get(gpu, ())
     if not configured:
@@ -420,10 +431,10 @@ def _limits(state: State, gpu: PhysicalDevice) -> Iterator[Limit]:
             f"set_logical_device_configuration sets {format_bytes(each.limit_bytes)} "
             f"(logical device {number + 1} of {len(configured)} on this GPU)."
         )
-        yield Limit(each.limit_bytes, 0, (words, *_crowded(gpu, state)))
+        yield Limit(each.limit_bytes, 0, (words, *_crowded_gpu_warning(gpu, state)))
 
 
-def _crowded(gpu: PhysicalDevice, state: State) -> Iterator[str]:
+def _crowded_gpu_warning(gpu: PhysicalDevice, state: State) -> Iterator[str]:
     together = sum(each.limit_bytes for each in state.logical.get(gpu, ()))
     if together > gpu.total_bytes:
         yield (
@@ -440,7 +451,7 @@ class _GrowthDecision(NamedTuple):
     ignored: tuple[str, ...] = ()
 
 
-def _growth(state: State) -> _GrowthDecision:
+def _memory_growth_decision(state: State) -> _GrowthDecision:
     wishes = {state.growth[gpu] for gpu in state.of_type("GPU")}
     if not state.logical:
         if len(wishes) > 1:
@@ -449,12 +460,16 @@ def _growth(state: State) -> _GrowthDecision:
                 "every visible GPU"
             )
         grows = True in wishes
-        return _forced(state, _GrowthDecision(grows, ("Memory growth is on.",) if grows else ()))
+        return _forced_growth_decision(
+            state, _GrowthDecision(grows, ("Memory growth is on.",) if grows else ())
+        )
     dropped = "Memory growth is on and has no effect: TensorFlow drops it when logical devices are set."
-    return _forced(state, _GrowthDecision(on=False, ignored=(dropped,) if True in wishes else ()))
+    return _forced_growth_decision(
+        state, _GrowthDecision(on=False, ignored=(dropped,) if True in wishes else ())
+    )
 
 
-def _forced(state: State, wish: _GrowthDecision) -> _GrowthDecision:
+def _forced_growth_decision(state: State, wish: _GrowthDecision) -> _GrowthDecision:
     """The environment overrides growth, with and without logical devices."""
     text = state.environment.get(FORCE_GROWTH)
     if text is None:
@@ -467,7 +482,7 @@ def _forced(state: State, wish: _GrowthDecision) -> _GrowthDecision:
     return _GrowthDecision(forced, (f"{FORCE_GROWTH} is {text!r}{told}",), () if forced else wish.ignored)
 
 
-def _collects(state: State) -> bool:
+def _collects_garbage(state: State) -> bool:
     return state.options.garbage_collection and state.environment.get(COLLECTION) != "false"
 
 
@@ -489,7 +504,9 @@ def explain(planned: Sequence[PlannedDevice], hidden: Sequence[str], notes: Sequ
         notes: the origin of the settings.
     """
     paragraphs = [*notes]
-    paragraphs += [_cpu(each) if each.name.device_type == "CPU" else _gpu(each) for each in planned]
+    paragraphs += [
+        _cpu_plan_text(each) if each.name.device_type == "CPU" else _gpu_plan_text(each) for each in planned
+    ]
     if all(each.name.device_type != "GPU" for each in planned):
         paragraphs.append("No GPU is visible: no GPU memory is taken.")
     if hidden:
@@ -498,20 +515,20 @@ def explain(planned: Sequence[PlannedDevice], hidden: Sequence[str], notes: Sequ
     return Explanation("\n\n".join(paragraphs))
 
 
-def _cpu(each: PlannedDevice) -> str:
+def _cpu_plan_text(each: PlannedDevice) -> str:
     return (
         f"{each.name.short} takes host memory as tensors need it, up to {format_bytes(each.memory_limit)}; a "
         "second pool holds memory for transfers to and from a GPU."
     )
 
 
-def _gpu(each: PlannedDevice) -> str:
+def _gpu_plan_text(each: PlannedDevice) -> str:
     gpu = each.physical
     how_much = (
         f"{each.name.short} takes {'up to ' if each.options.allow_growth else ''}{format_bytes(each.memory_limit)} "
-        f"of {gpu.name} ({gpu.description}{_ordinal(each)})."
+        f"of {gpu.name} ({gpu.description}{_gpu_ordinal_text(each)})."
     )
-    sentences = [how_much, _when(each), f"Why: {' '.join(each.because)}"]
+    sentences = [how_much, _when_gpu_takes_memory(each), f"Why: {' '.join(each.because)}"]
     if each.unified:
         over = max(0, each.memory_limit - gpu.total_bytes)
         sentences.append(
@@ -523,12 +540,12 @@ def _gpu(each: PlannedDevice) -> str:
     return " ".join(sentences)
 
 
-def _ordinal(each: PlannedDevice) -> str:
+def _gpu_ordinal_text(each: PlannedDevice) -> str:
     gpu = each.physical
     return "" if gpu.name.endswith(f":{gpu.ordinal}") else f", number {gpu.ordinal} of the machine"
 
 
-def _when(each: PlannedDevice) -> str:
+def _when_gpu_takes_memory(each: PlannedDevice) -> str:
     if not each.options.allow_growth:
         return "When: all at once with the first tensor; it is kept until the session ends."
     first = min(each.memory_limit, FIRST_REGION)
@@ -792,7 +809,7 @@ def jax_settings(
     """
     found = os.environ if environment is None else environment
     client = client_settings(found)
-    settings = Settings(gpus, environment={}, notes=[_note(found, client)])
+    settings = Settings(gpus, environment={}, notes=[_jax_settings_note(found, client)])
     settings.set_gpu_options(
         per_process_gpu_memory_fraction=client.fraction,
         use_unified_memory=client.unified,
@@ -803,7 +820,7 @@ def jax_settings(
     return settings
 
 
-def _note(found: Mapping[str, str], client: ClientSettings) -> str:
+def _jax_settings_note(found: Mapping[str, str], client: ClientSettings) -> str:
     share = f"{client.fraction_name} is {client.fraction:g}"
     share += "" if found.get(client.fraction_name) else ", JAX's default"
     way = f"{PREALLOCATE} is {found[PREALLOCATE]!r}" if PREALLOCATE in found else f"{PREALLOCATE} is not set"

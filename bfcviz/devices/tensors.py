@@ -789,7 +789,7 @@ def checked_shape(shape: Any, itemsize: int = 1) -> tuple[int, ...]:
         raise InvalidRequest(
             f"a shape of {len(given)} dimensions is not supported: give at most {MAX_DIMENSIONS}"
         )
-    sizes = tuple(_size(size, given) for size in given)
+    sizes = tuple(_checked_shape_dimension(size, given) for size in given)
     whole = prod((size for size in sizes if size), start=itemsize)
     if whole > MAX_BYTES:
         raise InvalidRequest(
@@ -798,7 +798,7 @@ def checked_shape(shape: Any, itemsize: int = 1) -> tuple[int, ...]:
     return sizes
 
 
-def _size(size: Any, shape: tuple[Any, ...]) -> int:
+def _checked_shape_dimension(size: Any, shape: tuple[Any, ...]) -> int:
     try:
         number = operator.index(size)
     except TypeError as error:

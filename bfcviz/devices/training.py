@@ -317,7 +317,7 @@ class Graph:
 def matmul(graph: Graph, left: Value, right: Value, name: str = "MatMul") -> Value:
     """Matrix product of [a, b] and [b, c]."""
     run, a, b = graph.runner.run, left.tensor, right.tensor
-    made = run(name, (a.shape[0], b.shape[1]), _matmul, a, b)
+    made = run(name, (a.shape[0], b.shape[1]), _matmul_kernel, a, b)
 
     def to_left(upstream: Tensor, b: Tensor = b, shape: Any = a.shape) -> Tensor:
         return run("by_left", shape, lambda xp, out, g, b: xp.matmul(g, b.T, out=out), upstream, b)
@@ -328,36 +328,36 @@ def matmul(graph: Graph, left: Value, right: Value, name: str = "MatMul") -> Val
     return graph.result(name, made, [(left, to_left), (right, to_right)])
 
 
-def _matmul(xp: Any, out: Any, a: Any, b: Any) -> None:
+def _matmul_kernel(xp: Any, out: Any, a: Any, b: Any) -> None:
     xp.matmul(a, b, out=out)
 
 
 def add(graph: Graph, left: Value, right: Value, name: str = "Add") -> Value:
     """Sum of two values of one shape; both inputs get the same gradient tensor."""
-    made = graph.runner.run(name, left.shape, _add, left.tensor, right.tensor)
-    return graph.result(name, made, [(left, _pass), (right, _pass)])
+    made = graph.runner.run(name, left.shape, _add_kernel, left.tensor, right.tensor)
+    return graph.result(name, made, [(left, _pass_gradient), (right, _pass_gradient)])
 
 
-def _add(xp: Any, out: Any, a: Any, b: Any) -> None:
+def _add_kernel(xp: Any, out: Any, a: Any, b: Any) -> None:
     xp.add(a, b, out=out)
 
 
-def _pass(upstream: Tensor) -> Tensor:
+def _pass_gradient(upstream: Tensor) -> Tensor:
     return upstream
 
 
 def bias_add(graph: Graph, value: Value, bias: Value, name: str = "BiasAdd") -> Value:
     """Add a bias [c] to each row of [..., c]."""
     run, width = graph.runner.run, bias.shape
-    made = run(name, value.shape, _add, value.tensor, bias.tensor)
+    made = run(name, value.shape, _add_kernel, value.tensor, bias.tensor)
 
     def to_bias(upstream: Tensor) -> Tensor:
-        return run("by_bias", width, _sum_rows, upstream)
+        return run("by_bias", width, _bias_gradient, upstream)
 
-    return graph.result(name, made, [(value, _pass), (bias, to_bias)])
+    return graph.result(name, made, [(value, _pass_gradient), (bias, to_bias)])
 
 
-def _sum_rows(xp: Any, out: Any, g: Any) -> None:
+def _bias_gradient(xp: Any, out: Any, g: Any) -> None:
     xp.sum(g.reshape(-1, g.shape[-1]), axis=0, out=out)
 
 
@@ -387,7 +387,7 @@ def reshape(graph: Graph, value: Value, *shape: int) -> Value:
 def softmax(graph: Graph, value: Value, name: str = "Softmax") -> Value:
     """Softmax along the last dimension."""
     run, rows = graph.runner.run, (*value.shape[:-1], 1)
-    made = run(name, value.shape, _softmax, value.tensor, scratch=[rows])
+    made = run(name, value.shape, _softmax_kernel, value.tensor, scratch=[rows])
 
     def to_value(upstream: Tensor, made: Tensor = made) -> Tensor:
         return run("by_input", made.shape, _softmax_gradient, upstream, made, scratch=[rows])
@@ -395,7 +395,7 @@ def softmax(graph: Graph, value: Value, name: str = "Softmax") -> Value:
     return graph.result(name, made, [(value, to_value)])
 
 
-def _softmax(xp: Any, out: Any, x: Any, row: Any) -> None:
+def _softmax_kernel(xp: Any, out: Any, x: Any, row: Any) -> None:
     xp.max(x, axis=-1, keepdims=True, out=row)
     xp.subtract(x, row, out=out)
     xp.exp(out, out=out)
@@ -414,18 +414,18 @@ def cross_entropy(graph: Graph, logits: Value, targets: Value, name: str = "Cros
     """Cross entropy of softmax(logits) [n, c] and targets [n, c]: a single number, the mean over the rows."""
     runner, shape = graph.runner, logits.shape
     with runner.scope(name):
-        probabilities = runner.run("Softmax", shape, _softmax, logits.tensor, scratch=[(shape[0], 1)])
-        made = runner.run("Loss", (), _loss, probabilities, targets.tensor, scratch=[shape])
+        probabilities = runner.run("Softmax", shape, _softmax_kernel, logits.tensor, scratch=[(shape[0], 1)])
+        made = runner.run("Loss", (), _cross_entropy_kernel, probabilities, targets.tensor, scratch=[shape])
 
     def to_logits(
         upstream: Tensor, probabilities: Tensor = probabilities, expected: Tensor = targets.tensor
     ) -> Tensor:
-        return runner.run("by_logits", shape, _loss_gradient, upstream, probabilities, expected)
+        return runner.run("by_logits", shape, _cross_entropy_gradient, upstream, probabilities, expected)
 
     return graph.result(name, made, [(logits, to_logits)])
 
 
-def _loss(xp: Any, out: Any, probabilities: Any, expected: Any, log: Any) -> None:
+def _cross_entropy_kernel(xp: Any, out: Any, probabilities: Any, expected: Any, log: Any) -> None:
     xp.maximum(probabilities, 1e-30, out=log)
     xp.log(log, out=log)
     xp.multiply(log, expected, out=log)
@@ -433,7 +433,7 @@ def _loss(xp: Any, out: Any, probabilities: Any, expected: Any, log: Any) -> Non
     xp.divide(out, -len(probabilities), out=out)
 
 
-def _loss_gradient(xp: Any, out: Any, g: Any, probabilities: Any, expected: Any) -> None:
+def _cross_entropy_gradient(xp: Any, out: Any, g: Any, probabilities: Any, expected: Any) -> None:
     xp.subtract(probabilities, expected, out=out)
     xp.multiply(out, g, out=out)
     xp.divide(out, len(probabilities), out=out)
@@ -697,61 +697,64 @@ def conv2d(graph: Graph, image: Value, filters: Value, name: str = "Conv2D") -> 
     """
     run, x, f = graph.runner.run, image.tensor, filters.tensor
     patches = (*x.shape[:3], *f.shape[:3])
-    made = run(name, (*x.shape[:3], f.shape[3]), _convolve, x, f, scratch=[patches])
+    made = run(name, (*x.shape[:3], f.shape[3]), _convolution_kernel, x, f, scratch=[patches])
 
     def to_image(upstream: Tensor, f: Tensor = f, shape: Shape = x.shape) -> Tensor:
-        return run("by_input", shape, _by_image, upstream, f, scratch=[patches])
+        return run("by_input", shape, _image_gradient, upstream, f, scratch=[patches])
 
     def to_filters(upstream: Tensor, x: Tensor = x, shape: Shape = f.shape) -> Tensor:
-        return run("by_filter", shape, _by_filters, upstream, x, scratch=[patches])
+        return run("by_filter", shape, _filter_gradient, upstream, x, scratch=[patches])
 
     return graph.result(name, made, [(image, to_image), (filters, to_filters)])
 
 
-def _shifts(
+def _filter_shifts(
     size: int, height: int, width: int
 ) -> Iterator[tuple[int, int, tuple[Any, ...], tuple[Any, ...]]]:
     """For each position in a filter: the pixels that have a neighbour there, and those neighbours."""
     for row in range(size):
         for column in range(size):
-            rows, columns = _shift(row - size // 2, height), _shift(column - size // 2, width)
+            rows, columns = (
+                _filter_shift_slices(row - size // 2, height),
+                _filter_shift_slices(column - size // 2, width),
+            )
             yield row, column, (slice(None), rows[0], columns[0]), (slice(None), rows[1], columns[1])
 
 
-def _shift(by: int, length: int) -> tuple[slice, slice]:
+def _filter_shift_slices(by: int, length: int) -> tuple[slice, slice]:
     first, last = max(0, -by), max(0, length - max(0, by))
     return slice(first, last), slice(first + by, last + by)
 
 
-def _gather(patches: Any, x: Any) -> Any:
+def _gather_patches(patches: Any, x: Any) -> Any:
     """Fill patches [n, h, w, k, k, c] and view them as a matrix."""
     patches[...] = 0
-    for row, column, pixels, neighbours in _shifts(patches.shape[3], *x.shape[1:3]):
+    for row, column, pixels, neighbours in _filter_shifts(patches.shape[3], *x.shape[1:3]):
         patches[(*pixels, row, column)] = x[neighbours]
-    return _matrix(patches)
+    return _patches_as_matrix(patches)
 
 
-def _matrix(patches: Any) -> Any:
+def _patches_as_matrix(patches: Any) -> Any:
     n, h, w, k, l, c = patches.shape  # noqa: E741
     return patches.reshape(n * h * w, k * l * c)
 
 
-def _rows(array: Any) -> Any:
+def _channels_as_rows(array: Any) -> Any:
     return array.reshape(-1, array.shape[-1])
 
 
-def _convolve(xp: Any, out: Any, x: Any, f: Any, patches: Any) -> None:
-    xp.matmul(_gather(patches, x), _rows(f), out=_rows(out))
+def _convolution_kernel(xp: Any, out: Any, x: Any, f: Any, patches: Any) -> None:
+    xp.matmul(_gather_patches(patches, x), _channels_as_rows(f), out=_channels_as_rows(out))
 
 
-def _by_filters(xp: Any, out: Any, g: Any, x: Any, patches: Any) -> None:
-    xp.matmul(_gather(patches, x).T, _rows(g), out=_rows(out))
+def _filter_gradient(xp: Any, out: Any, g: Any, x: Any, patches: Any) -> None:
+    xp.matmul(_gather_patches(patches, x).T, _channels_as_rows(g), out=_channels_as_rows(out))
 
 
-def _by_image(xp: Any, out: Any, g: Any, f: Any, patches: Any) -> None:
-    xp.matmul(_rows(g), _rows(f).T, out=_matrix(patches))
+def _image_gradient(xp: Any, out: Any, g: Any, f: Any, patches: Any) -> None:
+    xp.matmul(_channels_as_rows(g), _channels_as_rows(f).T, out=_patches_as_matrix(patches))
     out[...] = 0
-    for row, column, pixels, neighbours in _shifts(patches.shape[3], *out.shape[1:3]):
+    for row, column, pixels, neighbours in _filter_shifts(patches.shape[3], *out.shape[1:3]):
         out[neighbours] += patches[(*pixels, row, column)]
 
 
@@ -845,7 +848,7 @@ class Optimizer(Protocol):
         """Update one weight."""
 
 
-def _zeros(runner: KernelRunner, weight: Tensor, name: str) -> Tensor:
+def _optimizer_zeros(runner: KernelRunner, weight: Tensor, name: str) -> Tensor:
     return runner.filled(weight.shape, name, lambda: 0)
 
 
@@ -865,7 +868,7 @@ class Momentum:
     def update(self, runner: KernelRunner, name: str, weight: Tensor, gradient: Tensor) -> None:
         """Update one weight."""
         if name not in self.slots:
-            self.slots[name] = (_zeros(runner, weight, f"{name}/momentum"),)
+            self.slots[name] = (_optimizer_zeros(runner, weight, f"{name}/momentum"),)
         runner.compute(name, self._kernel, weight, gradient, *self.slots[name], scratch=[weight.shape])
 
     def _kernel(self, xp: Any, weight: Any, gradient: Any, velocity: Any, scratch: Any) -> None:
@@ -896,7 +899,7 @@ class Adam:
     def update(self, runner: KernelRunner, name: str, weight: Tensor, gradient: Tensor) -> None:
         """Update one weight."""
         if name not in self.slots:
-            first, second = (_zeros(runner, weight, f"{name}/{slot}") for slot in ("m", "v"))
+            first, second = (_optimizer_zeros(runner, weight, f"{name}/{slot}") for slot in ("m", "v"))
             self.slots[name] = (first, second)
         self._steps[name] = self._steps.get(name, 0) + 1
         step, (one, two) = self._steps[name], self.decay
@@ -962,14 +965,14 @@ class Training:
         compute: bool = True,
     ) -> None:
         self.network = network
-        self.runner = KernelRunner(allocator, _release(release), dtype, compute=compute)
+        self.runner = KernelRunner(allocator, _release_policy(release), dtype, compute=compute)
         self.optimizer = Momentum() if optimizer is None else optimizer
         self.steps = 0
         self._seed = seed
         chance = np.random.default_rng(seed)
         with self.runner.scope("weights"):
             self.weights = {
-                name: self.runner.filled(shape, name, partial(_start, chance, shape))
+                name: self.runner.filled(shape, name, partial(_initial_weights, chance, shape))
                 for name, shape in network.parameters().items()
             }
 
@@ -1017,7 +1020,7 @@ class Training:
 
         def both() -> tuple[NDArray[Any], NDArray[Any]]:
             if not made:
-                made.append(_examples(np.random.default_rng((self._seed, number)), network))
+                made.append(_training_examples(np.random.default_rng((self._seed, number)), network))
             return made[0]
 
         with self.runner.scope("batch"):
@@ -1028,7 +1031,7 @@ class Training:
         return float("nan") if self.runner.xp is None else float(loss.array())
 
 
-def _release(wish: str | ReleasePolicy) -> ReleasePolicy:
+def _release_policy(wish: str | ReleasePolicy) -> ReleasePolicy:
     if not isinstance(wish, str):
         return wish
     if wish not in RELEASES:
@@ -1036,14 +1039,14 @@ def _release(wish: str | ReleasePolicy) -> ReleasePolicy:
     return RELEASES[wish]()
 
 
-def _start(chance: np.random.Generator, shape: tuple[int, ...]) -> NDArray[Any]:
+def _initial_weights(chance: np.random.Generator, shape: tuple[int, ...]) -> NDArray[Any]:
     """Initial weights, scaled to keep a layer's result as large as its input; biases are 0."""
     if len(shape) == 1:
         return np.zeros(shape)
     return chance.normal(0, (2 / np.prod(shape[:-1])) ** 0.5, shape)
 
 
-def _examples(chance: np.random.Generator, network: Network) -> tuple[NDArray[Any], NDArray[Any]]:
+def _training_examples(chance: np.random.Generator, network: Network) -> tuple[NDArray[Any], NDArray[Any]]:
     """Examples around a different centre for each class, and a one-hot row per example."""
     classes = chance.integers(0, network.classes, network.batch)
     examples = chance.normal(size=(network.batch, int(np.prod(network.input_shape)) // network.batch))

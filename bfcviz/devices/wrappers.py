@@ -286,8 +286,9 @@ class TrackingAllocator(AllocatorWrapper):
     def report(self, since: int = 0) -> str:
         """The leaks as text, one line each."""
         lines = [
-            f"{leak.label or 'without a label'}: {format_bytes(leak.num_bytes)} in {_chunks(leak.chunks)}, the oldest "
-            f"of {leak.oldest.requested_size} bytes at {leak.oldest.address:#x} (request {leak.oldest.number})"
+            f"{leak.label or 'without a label'}: {format_bytes(leak.num_bytes)} in {_leaked_chunks_text(leak.chunks)}, "
+            f"the oldest of {leak.oldest.requested_size} bytes at {leak.oldest.address:#x} "
+            f"(request {leak.oldest.number})"
             for leak in self.leaks(since)
         ]
         return "\n".join(lines) or (
@@ -315,7 +316,7 @@ class TrackingAllocator(AllocatorWrapper):
         return chunk
 
 
-def _chunks(number: int) -> str:
+def _leaked_chunks_text(number: int) -> str:
     return "1 chunk" if number == 1 else f"{number} chunks"
 
 
@@ -685,7 +686,7 @@ class Guarded(NamedTuple):
         return self.address + self.size
 
     def __str__(self) -> str:
-        return f"{self.label or 'a chunk without a label'!r} ({_bytes(self.size)} at {self.address:#x})"
+        return f"{self.label or 'a chunk without a label'!r} ({_guard_bytes_text(self.size)} at {self.address:#x})"
 
 
 class Damage(NamedTuple):
@@ -709,12 +710,12 @@ class Damage(NamedTuple):
 
     def __str__(self) -> str:
         if self.side == "after":
-            where = f"{_bytes(self.address - self.chunk.end)} past its end"
+            where = f"{_guard_bytes_text(self.address - self.chunk.end)} past its end"
         else:
-            where = f"{_bytes(self.chunk.address - self.address)} before its beginning"
+            where = f"{_guard_bytes_text(self.chunk.address - self.address)} before its beginning"
         edge = "end" if self.side == "after" else "beginning"
         return (
-            f"the guard words {self.side} {self.chunk} were overwritten, {_bytes(self.num_bytes)} from "
+            f"the guard words {self.side} {self.chunk} were overwritten, {_guard_bytes_text(self.num_bytes)} from "
             f"{self.address:#x}, {where}, with {self.found[:16].hex(' ')}: the write went past this chunk's {edge}"
             f"{self._other()}"
         )
@@ -723,13 +724,13 @@ class Damage(NamedTuple):
         if self.neighbour is None:
             return f"; no other chunk is in use {self.side} it"
         if self.side == "after":
-            distance = _bytes(self.neighbour.address - self.chunk.end)
+            distance = _guard_bytes_text(self.neighbour.address - self.chunk.end)
             return f", or past the beginning of {self.neighbour}, {distance} further"
-        distance = _bytes(self.chunk.address - self.neighbour.end)
+        distance = _guard_bytes_text(self.chunk.address - self.neighbour.end)
         return f", or past the end of {self.neighbour}, {distance} before"
 
 
-def _bytes(number: int) -> str:
+def _guard_bytes_text(number: int) -> str:
     return "1 byte" if number == 1 else f"{number} bytes"
 
 

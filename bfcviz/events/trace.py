@@ -213,8 +213,8 @@ class Trace(Answer):
             return path
         if self.first:
             raise TraceError(
-                f"cannot save a trace {_trace_extent_text(self.first, len(self))} as Parquet: it would begin without its "
-                "keyframe; save it as .bfc"
+                f"cannot save a trace {_trace_extent_text(self.first, len(self))} as Parquet: it would begin without "
+                "its keyframe; save it as .bfc"
             )
         if path.suffix != ".parquet":
             raise FileError(

@@ -61,38 +61,46 @@ def write_chrome_trace(trace: Trace, start: int, stop: int, path: Path) -> list[
         file.write(json.dumps(about | {"steps": [start, stop]}) + ',\n"traceEvents":[')
         separator = "\n"
         for pool in range(pools):
-            for entry in _entries(_Range(trace, pool, start, stop), points, notes):
+            for entry in _chrome_heap_entries(_Range(trace, pool, start, stop), points, notes):
                 file.write(separator + json.dumps(entry, separators=(",", ":")))
                 separator = ",\n"
         file.write("\n]}\n")
     return notes
 
 
-def _entries(part: _Range, points: int, notes: list[str]) -> Iterator[dict[str, Any]]:
+def _chrome_heap_entries(part: _Range, points: int, notes: list[str]) -> Iterator[dict[str, Any]]:
     name = part.trace.origin.pools[part.pool].name
     yield {"ph": "M", "name": "process_name", "pid": part.process, "args": {"name": name}}
-    yield from _counters(part, points)
+    yield from _chrome_counter_entries(part, points)
     for kind in _INSTANTS:
         events = events_of(part.trace, [kind], part.pool, part.start, part.stop)
         if kind == Kind.MARK:
-            yield from _phases(part, events)
+            yield from _chrome_phase_entries(part, events)
             plain = [end is None for end in phase_ends(events, part.trace.labels)]
             events = events[np.array(plain, bool)]
         every = -(-len(events) // MOST)
         if every > 1:
             notes.append(f"{name}: of {len(events):,} {kind.name} instants, one in {every:,} is written")
-        yield from (_instant(part, event) for event in events[:: max(every, 1)])
+        yield from (_chrome_instant_entry(part, event) for event in events[:: max(every, 1)])
 
 
-def _counters(part: _Range, points: int) -> Iterator[dict[str, Any]]:
+def _chrome_counter_entries(part: _Range, points: int) -> Iterator[dict[str, Any]]:
     series = timeline(part.trace, part.pool, part.start, part.stop, points)
     for name, field in _COUNTERS.items():
-        times, values = _line(series, field)
+        times, values = _chrome_counter_points(series, field)
         for time, value in zip(times.tolist(), values.tolist(), strict=True):
-            yield {"ph": "C", "name": name, "pid": part.process, "ts": _micro(time), "args": {"bytes": value}}
+            yield {
+                "ph": "C",
+                "name": name,
+                "pid": part.process,
+                "ts": _chrome_microseconds(time),
+                "args": {"bytes": value},
+            }
 
 
-def _line(series: NDArray[np.void], field: str) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+def _chrome_counter_points(
+    series: NDArray[np.void], field: str
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
     """The lowest, highest and last value of each part, by time; without values equal to the one before."""
     times = np.stack([series[f"{field}_min_time"], series[f"{field}_max_time"], series["time"]], axis=1)
     values = np.stack([series[f"{field}_{which}"] for which in ("min", "max", "last")], axis=1)
@@ -104,7 +112,7 @@ def _line(series: NDArray[np.void], field: str) -> tuple[NDArray[np.int64], NDAr
     return times[kept], values[kept]
 
 
-def _instant(part: _Range, event: np.void) -> dict[str, Any]:
+def _chrome_instant_entry(part: _Range, event: np.void) -> dict[str, Any]:
     kind = Kind(int(event["kind"]))
     label = part.trace.labels.name(int(event["label"]))
     size, address = int(event["size"]), int(event["address"])
@@ -124,31 +132,31 @@ def _instant(part: _Range, event: np.void) -> dict[str, Any]:
         "cat": kind.name,
         "pid": part.process,
         "tid": int(event["by"]),
-        "ts": _micro(int(event["time"])),
+        "ts": _chrome_microseconds(int(event["time"])),
         "args": facts,
     }
 
 
-def _phases(part: _Range, marks: Events) -> Iterator[dict[str, Any]]:
+def _chrome_phase_entries(part: _Range, marks: Events) -> Iterator[dict[str, Any]]:
     """The phases, cut at the ends of the range."""
     times = dict(zip(marks["seq"].tolist(), marks["time"].tolist(), strict=True))
     for phase in phases_among(marks, part.trace.labels):
-        begins = _time(part, part.start) if phase.begins is None else times[phase.begins]
-        ends = _time(part, part.stop - 1) if phase.ends is None else times[phase.ends]
+        begins = _chrome_event_time(part, part.start) if phase.begins is None else times[phase.begins]
+        ends = _chrome_event_time(part, part.stop - 1) if phase.ends is None else times[phase.ends]
         yield {
             "ph": "X",
             "name": phase.name,
             "cat": "phase",
             "pid": part.process,
             "tid": phase.thread,
-            "ts": _micro(begins),
-            "dur": _micro(max(ends - begins, 0)),
+            "ts": _chrome_microseconds(begins),
+            "dur": _chrome_microseconds(max(ends - begins, 0)),
         }
 
 
-def _time(part: _Range, event: int) -> int:
+def _chrome_event_time(part: _Range, event: int) -> int:
     return int(part.trace.read(event, event + 1)["time"][0])
 
 
-def _micro(nanoseconds: int) -> float:
+def _chrome_microseconds(nanoseconds: int) -> float:
     return nanoseconds / 1000

@@ -44,7 +44,7 @@ def renumber_handles(events: Events, pool: int, present: NDArray[np.uint32]) -> 
         (events["pool"] == pool) & (events["kind"] != Kind.OOM) & (events["kind"] != Kind.MARK)
     )
     rows = events[mine]
-    births, numbers = _births(rows, present)
+    births, numbers = _renumbered_births(rows, present)
     order = np.argsort(births)
     births, numbers = births[order], numbers[order]
     fields = {"chunk": np.ones(len(rows), bool), "other": np.isin(rows["kind"], [Kind.SPLIT, Kind.MERGE])}
@@ -54,7 +54,9 @@ def renumber_handles(events: Events, pool: int, present: NDArray[np.uint32]) -> 
         events[field][mine[at]] = numbers[np.searchsorted(births, keys, "right") - 1]
 
 
-def _births(rows: Events, present: NDArray[np.uint32]) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+def _renumbered_births(
+    rows: Events, present: NDArray[np.uint32]
+) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
     """For each beginning of a chunk its old handle and place as one key, and its new handle, the lowest unused one."""
     keys = [(int(handle) << 32) for handle in present]
     numbers = list(range(len(present)))
@@ -117,7 +119,7 @@ def part_of(trace: Trace, start: int, stop: int) -> Trace:
     built = len(events) - len(after)
     events["seq"] = np.arange(len(events), dtype=np.uint64)
     _renumber_frees(events, np.concatenate([*born, np.zeros(0, np.uint64)]), start, built)
-    return Trace.from_events(events, trace.labels, _origin(trace, (start, stop), built))
+    return Trace.from_events(events, trace.labels, _origin_of_part(trace, (start, stop), built))
 
 
 def _state_of(model: Model, time: int) -> tuple[Events, NDArray[np.uint64]]:
@@ -167,7 +169,7 @@ def _renumber_frees(events: Events, before: NDArray[np.uint64], start: int, buil
     events["other"][at] = (new & np.uint64(_LOW)).astype(np.uint32)
 
 
-def _origin(trace: Trace, steps: tuple[int, int], built: int) -> Origin:
+def _origin_of_part(trace: Trace, steps: tuple[int, int], built: int) -> Origin:
     origin = trace.origin
     start, stop = steps
     reasons = [*origin.reasons]
@@ -182,11 +184,11 @@ def _origin(trace: Trace, steps: tuple[int, int], built: int) -> Origin:
         reasons.append(f"this is the part up to step {stop:,} of {len(trace):,}")
         status = Status.TRUNCATED
     return replace(
-        origin, status=status, reasons=tuple(reasons), details=_details(origin.details, steps, built)
+        origin, status=status, reasons=tuple(reasons), details=_details_of_part(origin.details, steps, built)
     )
 
 
-def _details(details: Mapping[str, object], steps: tuple[int, int], built: int) -> dict[str, Any]:
+def _details_of_part(details: Mapping[str, object], steps: tuple[int, int], built: int) -> dict[str, Any]:
     """The details that are true of the part: not the facts and totals of the last step of the whole."""
     start, stop = steps
     found = {name: details[name] for name in ("framework", "threads", "way", "history") if name in details}
@@ -265,7 +267,7 @@ def convert(  # noqa: PLR0913  what, where to, and how
         return list(write(trace, start, stop, made))
 
 
-def _write_parquet(trace: Trace, start: int, stop: int, path: Path) -> Sequence[str]:
+def _convert_to_parquet(trace: Trace, start: int, stop: int, path: Path) -> Sequence[str]:
     from bfcviz.events.storage.parquet import write_parquet  # noqa: PLC0415  pyarrow, an extra
 
     part = part_of(trace, start, stop)
@@ -273,15 +275,15 @@ def _write_parquet(trace: Trace, start: int, stop: int, path: Path) -> Sequence[
     return part.origin.reasons[len(trace.origin.reasons) :]
 
 
-def _write_blocks(trace: Trace, start: int, stop: int, path: Path) -> Sequence[str]:
+def _convert_to_blocks(trace: Trace, start: int, stop: int, path: Path) -> Sequence[str]:
     part = part_of(trace, start, stop)
     write_blocks(part.source, path, BlockDescriber(len(part.origin.pools)))
     return part.origin.reasons[len(trace.origin.reasons) :]
 
 
 _WRITERS: Final[dict[str, Callable[[Trace, int, int, Path], Sequence[str]]]] = {
-    ".parquet": _write_parquet,
-    ".bfc": _write_blocks,
+    ".parquet": _convert_to_parquet,
+    ".bfc": _convert_to_blocks,
     ".csv": write_csv,
     ".json": write_chrome_trace,
     ".pickle": write_snapshot,

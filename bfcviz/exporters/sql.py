@@ -71,7 +71,7 @@ _OWNER: Final = (
 )
 
 
-def _schema(*columns: tuple[str, pa.DataType, str, str]) -> pa.Schema:
+def _sql_table_schema(*columns: tuple[str, pa.DataType, str, str]) -> pa.Schema:
     return pa.schema([described(*column) for column in columns])
 
 
@@ -79,7 +79,7 @@ TABLES: Final[dict[str, tuple[str, pa.Schema]]] = {
     "events": ("each event of the log, as in a Parquet file of `Trace.save`", SCHEMA),
     "allocations": (
         "each allocation, from its ALLOCATE to its FREE",
-        _schema(
+        _sql_table_schema(
             _POOL,
             *_CHUNK,
             ("born", _I8, "event", "seq of its ALLOCATE"),
@@ -91,7 +91,7 @@ TABLES: Final[dict[str, tuple[str, pa.Schema]]] = {
     ),
     "chunks": (
         "each chunk of each heap at one step, by address",
-        _schema(
+        _sql_table_schema(
             _POOL,
             ("step", _I8, "step", "the state after so many events"),
             *_CHUNK,
@@ -102,7 +102,7 @@ TABLES: Final[dict[str, tuple[str, pa.Schema]]] = {
     ),
     "holders": (
         "who holds the memory in use at that step: a tree, the first row of a heap is all",
-        _schema(
+        _sql_table_schema(
             _POOL,
             ("step", _I8, "step", "the state after so many events"),
             ("id", _I8, "number", "of the holder in its heap, from 0"),
@@ -117,7 +117,7 @@ TABLES: Final[dict[str, tuple[str, pa.Schema]]] = {
     ),
     "failures": (
         "each request that failed",
-        _schema(
+        _sql_table_schema(
             _POOL,
             ("event", _I8, "event", "seq of the OOM"),
             ("verdict", _TEXT, "text", "why it failed, as in `bfcviz why --json`"),
@@ -135,7 +135,7 @@ TABLES: Final[dict[str, tuple[str, pa.Schema]]] = {
     ),
     "timelines": (
         "the totals of each heap over time, in at most 2,000 rows of equally many events; null: not known",
-        _schema(
+        _sql_table_schema(
             _POOL,
             ("step", _I8, "step", "after the last event of the row"),
             ("time", _I8, "ns", "of its last event, from the origin's start"),
@@ -203,13 +203,13 @@ def table(trace: Trace, name: str, step: int | None = None, by: str = "op") -> p
     """
     schema = TABLES[name][1]
     parts = [
-        pa.Table.from_arrays([_column(field, columns[field.name]) for field in schema], schema=schema)
+        pa.Table.from_arrays([_sql_column(field, columns[field.name]) for field in schema], schema=schema)
         for columns in _ROWS[name](trace, _Moment(step, by))
     ]
     return pa.concat_tables([schema.empty_table(), *parts])
 
 
-def _column(field: pa.Field, values: Any) -> pa.Array:
+def _sql_column(field: pa.Field, values: Any) -> pa.Array:
     """The values as the column's type; a number that does not fit, such as `NEVER`, is null."""
     if field.type == _I8 and isinstance(values, np.ndarray) and values.dtype == np.uint64:
         return pa.array(values.astype(np.int64), mask=values > np.uint64(_HIGHEST))
@@ -221,26 +221,26 @@ def _column(field: pa.Field, values: Any) -> pa.Array:
 _HIGHEST: Final = 2**63 - 1
 
 
-def _events(trace: Trace, _: _Moment) -> Iterator[_Columns]:
+def _sql_event_columns(trace: Trace, _: _Moment) -> Iterator[_Columns]:
     names = LabelNames(trace.labels)
     for block in trace.blocks(trace.first, len(trace)):
         found = table_of(block, names)
         yield {name: found[name] for name in SCHEMA.names}
 
 
-def _allocations(trace: Trace, _: _Moment) -> Iterator[_Columns]:
+def _sql_allocation_columns(trace: Trace, _: _Moment) -> Iterator[_Columns]:
     names = LabelNames(trace.labels)
     for pool in range(len(trace.origin.pools)):
         found = lifetimes.find(trace, pool).lifetimes
         born, died = found["born_time"], found["died_time"]
-        yield _owned(trace, pool, found, names) | {
+        yield _sql_shared_columns(trace, pool, found, names) | {
             "died": found["died"],
             "born_time": pa.array(born, mask=born == LONG_AGO),
             "died_time": pa.array(died, mask=found["died"] == NEVER),
         }
 
 
-def _owned(trace: Trace, pool: int, rows: NDArray[np.void], names: LabelNames) -> dict[str, Any]:
+def _sql_shared_columns(trace: Trace, pool: int, rows: NDArray[np.void], names: LabelNames) -> dict[str, Any]:
     """The columns that chunks and allocations share."""
     unknown = np.full(len(rows), not requested_bytes_known(trace.origin.details, pool))
     return {
@@ -254,7 +254,7 @@ def _owned(trace: Trace, pool: int, rows: NDArray[np.void], names: LabelNames) -
     }
 
 
-def _heaps(trace: Trace, moment: _Moment) -> Iterator[Model]:
+def _sql_heaps_at_moment(trace: Trace, moment: _Moment) -> Iterator[Model]:
     """Each heap at its step."""
     for pool in range(len(trace.origin.pools)):
         model = Model(trace, pool)
@@ -262,27 +262,27 @@ def _heaps(trace: Trace, moment: _Moment) -> Iterator[Model]:
         yield model
 
 
-def _chunks(trace: Trace, moment: _Moment) -> Iterator[_Columns]:
+def _sql_chunk_columns(trace: Trace, moment: _Moment) -> Iterator[_Columns]:
     names = LabelNames(trace.labels)
-    for model in _heaps(trace, moment):
+    for model in _sql_heaps_at_moment(trace, moment):
         rows = model.chunks()
         free = ~rows["in_use"]
-        columns = _owned(trace, model.pool, rows, names)
+        columns = _sql_shared_columns(trace, model.pool, rows, names)
         for name in ("requested", "born", "thread", "stream"):
             column = pa.array(columns[name])
             columns[name] = pc.if_else(pa.array(free), pa.scalar(None, column.type), column)
         yield columns | {"in_use": rows["in_use"], "step": np.full(len(rows), model.step)}
 
 
-def _holders(trace: Trace, moment: _Moment) -> Iterator[_Columns]:
-    for model in _heaps(trace, moment):
+def _sql_holder_columns(trace: Trace, moment: _Moment) -> Iterator[_Columns]:
+    for model in _sql_heaps_at_moment(trace, moment):
         found = holders(model, moment.by)
         rows = found.to_arrow()
         more = {"pool": np.full(len(found), model.pool), "step": np.full(len(found), model.step)}
         yield {name: rows[name] for name in rows.column_names} | more | {"path": found.paths()}
 
 
-def _failures(trace: Trace, _: _Moment) -> Iterator[_Columns]:
+def _sql_failure_columns(trace: Trace, _: _Moment) -> Iterator[_Columns]:
     found = all_failures(trace, runs=0)
     rows = [
         diagnosis_json(each) | {"answer": each.unwrapped[0], "label_name": each.label or None}
@@ -301,7 +301,7 @@ _NEED_REGIONS: Final = (
 )
 
 
-def _timelines(trace: Trace, _: _Moment) -> Iterator[_Columns]:
+def _sql_timeline_columns(trace: Trace, _: _Moment) -> Iterator[_Columns]:
     for pool in range(len(trace.origin.pools)):
         rows, details = timeline(trace, pool), trace.origin.details
         unknown = [*(() if requested_bytes_known(details, pool) else _NEED_REQUESTED)]
@@ -312,12 +312,12 @@ def _timelines(trace: Trace, _: _Moment) -> Iterator[_Columns]:
 
 
 _ROWS: Final[dict[str, Callable[[Trace, _Moment], Iterator[_Columns]]]] = {
-    "events": _events,
-    "allocations": _allocations,
-    "chunks": _chunks,
-    "holders": _holders,
-    "failures": _failures,
-    "timelines": _timelines,
+    "events": _sql_event_columns,
+    "allocations": _sql_allocation_columns,
+    "chunks": _sql_chunk_columns,
+    "holders": _sql_holder_columns,
+    "failures": _sql_failure_columns,
+    "timelines": _sql_timeline_columns,
 }
 
 

@@ -67,10 +67,10 @@ class Frames:
         lines = [line for line in details.get("stack", "").split("\n") if line]
         if not lines:
             return [{"name": name, "filename": _UNKNOWN_FILE, "line": 0}] if name else []
-        return [_frame(line) for line in lines]
+        return [_snapshot_frame(line) for line in lines]
 
 
-def _frame(line: str) -> Frame:
+def _snapshot_frame(line: str) -> Frame:
     found = _FRAME.fullmatch(line)
     if found is None:
         return {"name": line, "filename": _UNKNOWN_FILE, "line": 0}
@@ -222,7 +222,7 @@ def write_snapshot(trace: Trace, start: int, stop: int, path: Path) -> list[str]
     for pool, heap in enumerate(trace.origin.pools):
         model = Model(trace, pool)
         model.seek(stop)
-        found, mixed = _segments(model, frames, entries.grown[pool])
+        found, mixed = _snapshot_segments(model, frames, entries.grown[pool])
         segments += found
         limit = "" if heap.limit is None else f", its limit of {heap.limit:,} bytes"
         notes.append(f"device {pool} is the heap {heap.name}; its name{limit} and its bins are left out")
@@ -233,7 +233,7 @@ def write_snapshot(trace: Trace, start: int, stop: int, path: Path) -> list[str]
     snapshot = {
         "segments": segments,
         "device_traces": entries.traces,
-        "allocator_settings": _settings(trace),
+        "allocator_settings": _snapshot_settings(trace),
         "external_annotations": entries.annotations,
     }
     with path.open("wb") as file:
@@ -241,7 +241,7 @@ def write_snapshot(trace: Trace, start: int, stop: int, path: Path) -> list[str]
     return notes
 
 
-def _segments(model: Model, frames: Frames, grown: set[int]) -> tuple[list[dict[str, Any]], int]:
+def _snapshot_segments(model: Model, frames: Frames, grown: set[int]) -> tuple[list[dict[str, Any]], int]:
     """The regions of a heap as segments; and how many of them hold chunks of several streams."""
     found: dict[int, dict[str, Any]] = {}
     for region in model.regions():
@@ -283,7 +283,7 @@ def _segments(model: Model, frames: Frames, grown: set[int]) -> tuple[list[dict[
     return list(found.values()), sum(len(used) > 1 for used in streams.values())
 
 
-def _settings(trace: Trace) -> dict[str, Any]:
+def _snapshot_settings(trace: Trace) -> dict[str, Any]:
     """The options of the first heap that are plain values: PyTorch has one set of settings."""
     options = trace.origin.pools[0].options
     return {name: value for name, value in options.items() if isinstance(value, bool | int | float | str)}

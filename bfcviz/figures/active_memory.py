@@ -223,14 +223,14 @@ def names_on_bands(
         "textfont": {
             "color": [contrasting(fill) for fill in below],
             "size": 10,
-            "shadow": [_rim(fill) for fill in below],
+            "shadow": [_band_name_outline_css(fill) for fill in below],
         },
         "showlegend": False,
         "hoverinfo": "skip",
     }
 
 
-def _rim(colour: str) -> str:
+def _band_name_outline_css(colour: str) -> str:
     """A CSS outline around letters: a name may reach over the edges of its band."""
     sides = [f"{x}px {y}px 1px {colour}" for x in (-1, 0, 1) for y in (-1, 0, 1)]
     return ", ".join(sides)
@@ -376,7 +376,7 @@ def area_traces(
         fills: the colour of each class.
         divisor: bytes per unit of the y axis.
     """
-    found = [] if every is None else _areas(every, bands, fills, colours)
+    found = [] if every is None else _small_allocation_areas(every, bands, fills, colours)
     nothing = np.full(1, np.nan)
     found += [("#000000", nothing, nothing)] * (MOST_AREAS - len(found))
     return [
@@ -395,7 +395,7 @@ def area_traces(
     ]
 
 
-def _areas(
+def _small_allocation_areas(
     every: HeldByClass, bands: Bands, fills: list[str], colours: Colouring
 ) -> list[tuple[str, Floats, Floats]]:
     """The colour and the outline of each area, from the lowest up; x in axis units, y in bytes."""
@@ -405,7 +405,7 @@ def _areas(
     for fill in dict.fromkeys(fills):
         held = smaller[[each == fill for each in fills]].sum(axis=0)
         if held.max(initial=0.0) >= 1.0:  # less is a sum of fractions
-            found.append((fill, *_outline(every.edges, low, low + held)))
+            found.append((fill, *_stepped_area_outline(every.edges, low, low + held)))
         low = low + held
     return found
 
@@ -422,7 +422,7 @@ def _bytes_of_bands(bands: Bands, edges: Floats, colours: Colouring, classes: in
     return found
 
 
-def _outline(edges: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+def _stepped_area_outline(edges: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """A closed outline of steps between two heights of each column."""
     across = np.repeat(edges, 2)[1:-1]
     x = np.concatenate([across, across[::-1], across[:1]])
@@ -540,7 +540,7 @@ def active_memory_window(  # noqa: PLR0913  the caller passes what it already ha
     first, last = window_of(step_axis, look)
     if series is None:
         series = timeline(trace, pool, first, last, timelines.intervals(last - first))
-    reader, bands, others = _read(trace, pool, step_axis, (first, last), model, before)
+    reader, bands, others = _read_active_memory_bands(trace, pool, step_axis, (first, last), model, before)
     if colours is None or colours.name == "state":
         name = INSTEAD_OF_STATE if look.colour == "state" else look.colour
         colours = colouring(trace, pool, name, look.paints)
@@ -561,10 +561,10 @@ def active_memory_window(  # noqa: PLR0913  the caller passes what it already ha
         by_class=by_class,
         names=len(trace.labels),
     )
-    return replace(window, static_traces=_static_traces(window, look.paints, before))
+    return replace(window, static_traces=_active_memory_traces(window, look.paints, before))
 
 
-def _read(  # noqa: PLR0913, PLR0917  as `active_memory_window`
+def _read_active_memory_bands(  # noqa: PLR0913, PLR0917  as `active_memory_window`
     trace: Trace,
     pool: int,
     step_axis: StepAxis,
@@ -573,7 +573,7 @@ def _read(  # noqa: PLR0913, PLR0917  as `active_memory_window`
     before: ActiveMemoryWindow | None,
 ) -> tuple[LifetimeReader, Bands, int]:
     """The bands of these steps, and the number of other allocations; those of `before` if they are the same."""
-    if before is not None and _continues(before, trace, pool, steps):
+    if before is not None and _continues_window_before(before, trace, pool, steps):
         reader = before.reader
         if before.steps == steps and before.step_axis.axis == step_axis.axis:
             return reader, before.bands, before.others
@@ -583,13 +583,13 @@ def _read(  # noqa: PLR0913, PLR0917  as `active_memory_window`
         return (
             reader,
             bands_of(np.zeros(0, LIFETIME), step_axis, steps),
-            _allocations(trace, pool, steps, model),
+            _allocation_count(trace, pool, steps, model),
         )
     found = reader.read_to(steps[1])
     return reader, bands_of(found.lifetimes, step_axis, steps), found.seen - len(found.lifetimes)
 
 
-def _allocations(trace: Trace, pool: int, steps: tuple[int, int], model: Model | None) -> int:
+def _allocation_count(trace: Trace, pool: int, steps: tuple[int, int], model: Model | None) -> int:
     """How many allocations there were in these steps, beside those that were alive before."""
     counts = []
     for step in steps:
@@ -607,12 +607,14 @@ def _class_reader(
     return ClassReader(trace, pool, model or Model(trace, pool))
 
 
-def _continues(before: ActiveMemoryWindow, trace: Trace, pool: int, steps: tuple[int, int]) -> bool:
+def _continues_window_before(
+    before: ActiveMemoryWindow, trace: Trace, pool: int, steps: tuple[int, int]
+) -> bool:
     same = before.trace is trace and before.pool == pool and before.steps[0] == steps[0]
     return same and before.reader.stop <= steps[1]
 
 
-def _static_traces(
+def _active_memory_traces(
     window: ActiveMemoryWindow, theme: Theme, before: ActiveMemoryWindow | None
 ) -> tuple[Mapping[str, Any], ...]:
     lives, grouped = window.bands.lifetimes, window.colours.for_images
@@ -632,14 +634,14 @@ def _static_traces(
             fills_of(window.trace, window.pool, window.look, grouped),
             window.divisor,
         ),
-        *_bands(window, which, theme),
+        *_band_class_traces(window, which, theme),
         fade_trace(x, y / window.divisor, theme),
         names_on_bands(window.bands, window.trace, window.divisor, window.reach, fills),
-        _hover(window, before),
+        _band_hover_points(window, before),
     )
 
 
-def _hover(window: ActiveMemoryWindow, before: ActiveMemoryWindow | None) -> Mapping[str, Any]:
+def _band_hover_points(window: ActiveMemoryWindow, before: ActiveMemoryWindow | None) -> Mapping[str, Any]:
     """The hover points; those of the window before if only colours differ."""
     if (
         before is None
@@ -664,7 +666,7 @@ def active_memory_panel(window: ActiveMemoryWindow, step: int | None, look: Look
     reach = window.reach
     traces = [
         *window.static_traces,
-        _selected(window, look, theme),
+        _selected_band(window, look, theme),
         timelines.step_line(window.step_axis, step, reach, theme),
     ]
     drawn = len(window.bands.lifetimes)
@@ -735,7 +737,9 @@ def _all_in_use(window: ActiveMemoryWindow, theme: Theme) -> dict[str, Any]:
     }
 
 
-def _bands(window: ActiveMemoryWindow, which: NDArray[np.uint8], theme: Theme) -> list[dict[str, Any]]:
+def _band_class_traces(
+    window: ActiveMemoryWindow, which: NDArray[np.uint8], theme: Theme
+) -> list[dict[str, Any]]:
     """One trace per class; `which`: the class of each band."""
     traces = []
     for number in range(MOST_CLASSES):
@@ -758,7 +762,7 @@ def _bands(window: ActiveMemoryWindow, which: NDArray[np.uint8], theme: Theme) -
     return traces
 
 
-def _selected(window: ActiveMemoryWindow, look: Look, theme: Theme) -> dict[str, Any]:
+def _selected_band(window: ActiveMemoryWindow, look: Look, theme: Theme) -> dict[str, Any]:
     born = None if look.selected is None else look.selected.born
     mine = (
         np.flatnonzero(window.bands.lifetimes["born"] == born) if born is not None else np.zeros(0, np.intp)
@@ -776,7 +780,7 @@ def _selected(window: ActiveMemoryWindow, look: Look, theme: Theme) -> dict[str,
     }
 
 
-def _data(heap: HeapData, look: Look) -> ActiveMemoryWindow:
+def _active_memory_data(heap: HeapData, look: Look) -> ActiveMemoryWindow:
     """Coloured by holder instead of by state, since all its chunks are in use."""
     colour = INSTEAD_OF_STATE if look.colour == "state" else look.colour
     look = replace(look, colour=colour, legend=look.legend and not heap.brief)
@@ -795,7 +799,7 @@ def _data(heap: HeapData, look: Look) -> ActiveMemoryWindow:
 VIEW: Final = View(
     name="active_memory",
     title="active memory",
-    data=_data,
+    data=_active_memory_data,
     panels=lambda window, heap, look: [active_memory_panel(window, heap.step, look)],
     table=band_table,
     height=380,

@@ -84,7 +84,7 @@ class EventReader:
         start, stop = steps
 
         def begin() -> LifetimeReader:
-            wanted = _touching(layout, look)
+            wanted = _touches_address_window(layout, look)
             return LifetimeReader(
                 self.trace, self.pool, start, wanted=wanted, most=EXACT_LIFETIMES, model=self.model
             )
@@ -125,7 +125,7 @@ def continued(
     return key, begin()
 
 
-def _touching(layout: Layout, look: Look) -> Wanted | None:
+def _touches_address_window(layout: Layout, look: Look) -> Wanted | None:
     """A test whether allocations overlap the window of positions; None if the window is everything."""
     if look.addresses is None:
         return None
@@ -422,13 +422,13 @@ def address_time_window(  # noqa: PLR0913  the caller passes what it already has
     else:
         hover = hover_points(window)
     static_traces = (
-        _image(window, theme),
-        box_trace("free", _grants(window, drawn=window.image is None), theme.free, 0.0),
-        *_classes(window),
-        _fade(window, theme),
-        _frames(window, theme),
+        _address_time_image(window, theme),
+        box_trace("free", _region_lifetime_boxes(window, drawn=window.image is None), theme.free, 0.0),
+        *_lifetime_class_traces(window),
+        _faded_lifetimes_trace(window, theme),
+        _region_lifetime_frames(window, theme),
         hover,
-        _note(window, theme),
+        _address_time_note(window, theme),
     )
     return replace(window, static_traces=static_traces)
 
@@ -446,7 +446,7 @@ def address_time_panel(window: AddressTimeWindow, step: int | None, look: Look) 
     bottom, top = (end / window.divisor for end in window.positions)
     traces = [
         *window.static_traces,
-        _selected(window, look, theme),
+        _selected_lifetime(window, look, theme),
         timelines.step_line(window.step_axis, step, top, theme),
     ]
     pixels = (
@@ -487,7 +487,7 @@ def lifetime_table(window: AddressTimeWindow) -> pa.Table:
     `freed_at_step` is null for an allocation that is still in use at the end.
     """
     if window.image is not None:
-        return _pixel_table(window.image)
+        return _address_time_pixel_table(window.image)
     lives = window.lifetimes
     names = window.trace.labels
     gone = lives["died"] != NEVER
@@ -508,7 +508,7 @@ def lifetime_table(window: AddressTimeWindow) -> pa.Table:
     )
 
 
-def _pixel_table(image: Occupancy) -> pa.Table:
+def _address_time_pixel_table(image: Occupancy) -> pa.Table:
     grid = image.grid
     line, column = np.divmod(np.arange(grid.lines * grid.columns), grid.columns)
     return pa.table(
@@ -521,7 +521,7 @@ def _pixel_table(image: Occupancy) -> pa.Table:
     )
 
 
-def _image(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
+def _address_time_image(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
     image, (left, right) = window.image, window.sides
     bottom, top = (end / window.divisor for end in window.positions)
     paints = window.image_colours.paints
@@ -559,12 +559,12 @@ def paint(image: Occupancy, paints: Sequence[Paint], theme: Theme) -> NDArray[np
     return pixels
 
 
-def _grants(window: AddressTimeWindow, *, drawn: bool = True) -> Boxes:
+def _region_lifetime_boxes(window: AddressTimeWindow, *, drawn: bool = True) -> Boxes:
     grants = window.layout.grants if drawn else window.layout.grants[:0]
     return Boxes(*window.spans(grants), *window.heights(grants)).with_area()
 
 
-def _classes(window: AddressTimeWindow) -> list[dict[str, Any]]:
+def _lifetime_class_traces(window: AddressTimeWindow) -> list[dict[str, Any]]:
     """One trace of rectangles per class; over an image it is empty and only names the class."""
     lives = window.lifetimes
     which = window.colours.classes(lives, window.steps[1])
@@ -580,7 +580,7 @@ def _classes(window: AddressTimeWindow) -> list[dict[str, Any]]:
     return traces
 
 
-def _fade(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
+def _faded_lifetimes_trace(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
     """The paper's colour over the faded rectangles; an image has faded colours."""
     lives = window.lifetimes
     pale = lives[faded(window.trace, window.pool, window.look, lives)]
@@ -588,12 +588,12 @@ def _fade(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
     return fade_trace(x, y, theme)
 
 
-def _frames(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
-    boxes = _grants(window, drawn=len(window.layout.grants) <= _MOST_FRAMES)
+def _region_lifetime_frames(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
+    boxes = _region_lifetime_boxes(window, drawn=len(window.layout.grants) <= _MOST_FRAMES)
     return box_outlines("region", boxes, theme.pool.line, 1)
 
 
-def _note(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
+def _address_time_note(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
     empty = window.layout.total == 0
     return {
         "type": "scatter",
@@ -607,13 +607,13 @@ def _note(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
     }
 
 
-def _selected(window: AddressTimeWindow, look: Look, theme: Theme) -> dict[str, Any]:
+def _selected_lifetime(window: AddressTimeWindow, look: Look, theme: Theme) -> dict[str, Any]:
     """The outline of the selected allocation."""
-    outline = box_outlines("selected", _selected_box(window, look), theme.selection, 2.5)
+    outline = box_outlines("selected", _selected_lifetime_box(window, look), theme.selection, 2.5)
     return outline | {"showlegend": False}
 
 
-def _selected_box(window: AddressTimeWindow, look: Look) -> Boxes:
+def _selected_lifetime_box(window: AddressTimeWindow, look: Look) -> Boxes:
     born = None if look.selected is None else look.selected.born
     if born is None or not window.trace.first <= born < window.step_axis.last:
         return Boxes.none()
@@ -625,7 +625,7 @@ def _selected_box(window: AddressTimeWindow, look: Look) -> Boxes:
     return Boxes(ends[:1], ends[1:], *window.heights(event)).with_area()
 
 
-def _data(heap: HeapData, look: Look) -> AddressTimeWindow:
+def _address_time_data(heap: HeapData, look: Look) -> AddressTimeWindow:
     colours, model, before = heap.colours(look), heap.model, heap.previous("address_time")
     look = replace(look, legend=look.legend and not heap.brief)
     key = (len(heap.trace), look.axis, look.steps, look.addresses, colours, choice_of(look))
@@ -639,7 +639,7 @@ def _data(heap: HeapData, look: Look) -> AddressTimeWindow:
 VIEW: Final = View(
     name="address_time",
     title="address-time map",
-    data=_data,
+    data=_address_time_data,
     panels=lambda window, heap, look: [address_time_panel(window, heap.step, look)],
     table=lifetime_table,
     height=420,

@@ -84,9 +84,9 @@ def marks_of(model: Model, highlight: Events | None, look: Look, search: Search 
 def pointers(marks: Marks, scale: Scale, theme: Theme) -> list[dict[str, Any]]:
     """Marker traces: the chunk taken, this step, the selected chunk."""
     return [
-        _markers("taken", marks.taken, scale.at(0.94), ("star", 12, theme.highlight), marks.found),
-        _markers("this step", marks.step, scale.at(0.94), ("triangle-down", 11, theme.highlight)),
-        _markers("selected", marks.selected, scale.at(0.82), ("diamond-open", 10, theme.text)),
+        _bin_markers("taken", marks.taken, scale.at(0.94), ("star", 12, theme.highlight), marks.found),
+        _bin_markers("this step", marks.step, scale.at(0.94), ("triangle-down", 11, theme.highlight)),
+        _bin_markers("selected", marks.selected, scale.at(0.82), ("diamond-open", 10, theme.text)),
     ]
 
 
@@ -110,7 +110,7 @@ def band(marks: Marks, scale: Scale, theme: Theme) -> dict[str, Any]:
     }
 
 
-def _markers(
+def _bin_markers(
     name: str, numbers: list[int], height: float, symbol: tuple[str, int, str], text: str = ""
 ) -> dict[str, Any]:
     shape, size, colour = symbol
@@ -161,11 +161,11 @@ def bins_of(heap: HeapData, look: Look) -> MarkedBins:
 
 def bin_panels(bins: MarkedBins, look: Look) -> list[Panel]:
     """Two panels: bytes per bin and chunks per bin; both shade the bins that the search visited."""
-    return [each(bins.rows, bins.marks, look.paints) for each in (_bytes_panel, _count_panel)]
+    return [each(bins.rows, bins.marks, look.paints) for each in (_bin_bytes_panel, _bin_chunks_panel)]
 
 
-def _bytes_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Panel:
-    top = _next_power(float(bins["free_bytes"].sum() + bins["in_use_bytes"].sum()), 16, 1 << 20)
+def _bin_bytes_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Panel:
+    top = _bin_axis_top(float(bins["free_bytes"].sum() + bins["in_use_bytes"].sum()), 16, 1 << 20)
     scale = Scale(_LEAST_BYTES, top)
     ticks = [256 * 16**power for power in range(12) if 256 * 16**power <= top]
     return Panel(
@@ -175,25 +175,35 @@ def _bytes_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Panel:
         caption="sizes of free chunks and of chunks in use, by chunk size; logarithmic",
         traces=[
             band(marks, scale, theme),
-            _bars("free", bins["free_bytes"], _hover(bins, "free"), theme.free, base=_LEAST_BYTES),
-            _bars("in use", bins["in_use_bytes"], _hover(bins, "in_use"), theme.in_use, base=_LEAST_BYTES),
+            _bin_bars(
+                "free", bins["free_bytes"], _bin_hover_texts(bins, "free"), theme.free, base=_LEAST_BYTES
+            ),
+            _bin_bars(
+                "in use",
+                bins["in_use_bytes"],
+                _bin_hover_texts(bins, "in_use"),
+                theme.in_use,
+                base=_LEAST_BYTES,
+            ),
             *pointers(marks, scale, theme),
         ],
-        xaxis=_xaxis(),  # the panel below carries the title
-        yaxis=_yaxis("bytes", scale, {tick: _short(tick) for tick in ticks}),
+        xaxis=_bin_axis(),  # the panel below carries the title
+        yaxis=_bin_amount_axis("bytes", scale, {tick: _bin_tick_text(tick) for tick in ticks}),
         definition=_DEFINITION,
     )
 
 
-def _count_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Panel:
+def _bin_chunks_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Panel:
     most = float(max(bins["free_chunks"].max(), bins["in_use_chunks"].max()))
-    top = _next_power(most, 10, 10)
+    top = _bin_axis_top(most, 10, 10)
     scale = Scale(_LEAST_COUNT, top)
     ticks = [10**power for power in range(12) if 10**power <= top]
     traces = [
         band(marks, scale, theme),
-        _bars("free", bins["free_chunks"], _hover(bins, "free"), theme.free, base=_LEAST_COUNT),
-        _bars("in use", bins["in_use_chunks"], _hover(bins, "in_use"), theme.in_use, base=_LEAST_COUNT),
+        _bin_bars("free", bins["free_chunks"], _bin_hover_texts(bins, "free"), theme.free, base=_LEAST_COUNT),
+        _bin_bars(
+            "in use", bins["in_use_chunks"], _bin_hover_texts(bins, "in_use"), theme.in_use, base=_LEAST_COUNT
+        ),
         *pointers(marks, scale, theme),
     ]
     return Panel(
@@ -204,13 +214,13 @@ def _count_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Panel:
         traces=[
             {**trace, "showlegend": False} for trace in traces
         ],  # the legend of the panel above serves both
-        xaxis=_xaxis() | {"title": {"text": "bin (least chunk size)"}},
-        yaxis=_yaxis("number of chunks", scale, {tick: f"{tick:,}" for tick in ticks}),
+        xaxis=_bin_axis() | {"title": {"text": "bin (least chunk size)"}},
+        yaxis=_bin_amount_axis("number of chunks", scale, {tick: f"{tick:,}" for tick in ticks}),
         definition=_DEFINITION,
     )
 
 
-def _bars(name: str, values: NDArray[Any], texts: list[str], paint: Paint, base: float) -> dict[str, Any]:
+def _bin_bars(name: str, values: NDArray[Any], texts: list[str], paint: Paint, base: float) -> dict[str, Any]:
     amounts = values.astype(np.float64)
     return {
         "type": "bar",
@@ -225,38 +235,38 @@ def _bars(name: str, values: NDArray[Any], texts: list[str], paint: Paint, base:
     }
 
 
-def _hover(bins: NDArray[np.void], state: str) -> list[str]:
+def _bin_hover_texts(bins: NDArray[np.void], state: str) -> list[str]:
     label = "free" if state == "free" else "in use"
     columns = zip(
         bins["bin"].tolist(), bins[f"{state}_bytes"].tolist(), bins[f"{state}_chunks"].tolist(), strict=True
     )
     return [
-        f"<b>{label}</b>: {chunks:,} chunks, {exact_bytes(held)}<br>bin {number}: chunks of {_range(number)}"
+        f"<b>{label}</b>: {chunks:,} chunks, {exact_bytes(held)}<br>bin {number}: chunks of {_bin_size_range(number)}"
         for number, held, chunks in columns
     ]
 
 
 @cache
-def _range(number: int) -> str:
+def _bin_size_range(number: int) -> str:
     least = MIN_CHUNK << number
     if number == NUM_BINS - 1:
         return f"{format_bytes(least)} or more"
     return f"{format_bytes(least)} up to, not including, {format_bytes(2 * least)}"
 
 
-def _xaxis() -> dict[str, Any]:
+def _bin_axis() -> dict[str, Any]:
     shown = list(range(0, NUM_BINS, 2))
     return {
         "range": [-0.6, NUM_BINS - 0.4],
         "tickvals": shown,
-        "ticktext": [_short(MIN_CHUNK << number) for number in shown],
+        "ticktext": [_bin_tick_text(MIN_CHUNK << number) for number in shown],
         "tickangle": -40,
         "tickfont": {"size": 10},
         "showgrid": False,
     }
 
 
-def _yaxis(title: str, scale: Scale, ticks: dict[int, str]) -> dict[str, Any]:
+def _bin_amount_axis(title: str, scale: Scale, ticks: dict[int, str]) -> dict[str, Any]:
     return {
         "type": "log",
         "title": {"text": title},
@@ -266,14 +276,14 @@ def _yaxis(title: str, scale: Scale, ticks: dict[int, str]) -> dict[str, Any]:
     }
 
 
-def _next_power(value: float, factor: int, least: int) -> float:
+def _bin_axis_top(value: float, factor: int, least: int) -> float:
     top = float(least)
     while top < value:
         top *= factor
     return top
 
 
-def _short(num_bytes: int) -> str:
+def _bin_tick_text(num_bytes: int) -> str:
     return format_bytes(num_bytes).replace(".0 ", " ")
 
 

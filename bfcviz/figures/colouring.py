@@ -150,7 +150,7 @@ class _Builder:
             number = self._add(node, parent)
             opened.append(number)
             stack.append(None)
-            stack += [(child, number) for child in reversed(_grouped(node))]
+            stack += [(child, number) for child in reversed(_grouped_label_branches(node))]
 
     def _single(self, node: _Branch, parent: int) -> tuple[_Branch, int]:
         """The node, or the first one below it that has a label or several children."""
@@ -173,7 +173,7 @@ class _Builder:
         return number
 
 
-def _grouped(node: _Branch) -> list[_Branch]:
+def _grouped_label_branches(node: _Branch) -> list[_Branch]:
     """The children of a node; those of a crowd share a parent if only the number at the end of their names differs."""
     children = list(node.below.values())
     if len(children) <= _CROWD:
@@ -280,7 +280,7 @@ class HolderChooser:
         total = float(sums[ROOT])
         hues = self._usual if by_label is None else self._hues_at(sums)
         nodes = {node: hue * SHADES for node, hue in hues.items()}
-        own = _without(self.tree, hues, sums)
+        own = _own_bytes_of_holders(self.tree, hues, sums)
         for node, hue in hues.items():
             shaded = self._shaded(node, hues, own, max(_LEAST_SHADE * total, 1.0))
             for shade, child in enumerate(shaded, 1):
@@ -294,19 +294,19 @@ class HolderChooser:
         if self._suits(sums):
             return self._usual
         chosen = largest_holders(self.tree, sums, HUES)
-        gain = _unsaid(self.tree, self._usual, sums) - _unsaid(self.tree, chosen, sums)
+        gain = _uncoloured_share(self.tree, self._usual, sums) - _uncoloured_share(self.tree, chosen, sums)
         return self._hues(chosen, sums) if gain >= _LEAST_GAIN else self._usual
 
     def _suits(self, sums: Floats) -> bool:
         """Whether the usual holders say enough about these bytes."""
         total = max(sums[ROOT], 1.0)
-        rest = _rests(self.tree, self._usual, sums)
+        rest = _own_bytes_of_chosen_holders(self.tree, self._usual, sums)
         if rest.pop(ROOT) > _MOST_OTHER * total:
             return False
         most = max(rest, key=lambda node: rest[node], default=ROOT)
         if most == ROOT or rest[most] <= _MOST_IN_ONE * total:
             return True
-        best = _largest_child(self.tree, most, sums, self._usual)
+        best = _largest_holder_child(self.tree, most, sums, self._usual)
         return best is None or sums[best] < _SPLIT * total
 
     def _hues(self, chosen: Iterable[int], sums: Floats) -> dict[int, int]:
@@ -322,7 +322,9 @@ class HolderChooser:
                 continue
             path, taken = self.tree.paths[node], set(found.values())
             times = Counter(number // SHADES for number in self.seen.values())
-            wanted = [number // SHADES for each, number in self.seen.items() if _related(each, path)]
+            wanted = [
+                number // SHADES for each, number in self.seen.items() if _is_holder_inside_other(each, path)
+            ]
             wanted += sorted(range(HUES), key=lambda hue: times[hue])
             found[node] = next(hue for hue in wanted if hue not in taken)
             self.seen.setdefault(path, found[node] * SHADES)
@@ -351,7 +353,7 @@ class HolderChooser:
         return found
 
 
-def _related(one: Path, other: Path) -> bool:
+def _is_holder_inside_other(one: Path, other: Path) -> bool:
     """Whether one of two holders is inside the other."""
     common = min(len(one), len(other))
     return one[:common] == other[:common]
@@ -362,20 +364,20 @@ def largest_holders(tree: LabelTree, sums: Floats, most: int) -> list[int]:
     total, done = sums[ROOT], set[int]()
     chosen: list[int] = []
     for _ in range(20 * most):
-        rest = _rests(tree, chosen, sums)
+        rest = _own_bytes_of_chosen_holders(tree, chosen, sums)
         small = [node for node in chosen if rest[node] < _LEAST * total]
         done |= set(small)
         chosen = [node for node in chosen if node not in small]
         if len(chosen) == most:
             break
-        best = _next(tree, chosen, done, sums, rest)
+        best = _next_coloured_holder(tree, chosen, done, sums, rest)
         if best is None:
             break
         chosen.append(best)
     return chosen
 
 
-def _next(
+def _next_coloured_holder(
     tree: LabelTree, chosen: Iterable[int], done: set[int], sums: Floats, rest: Mapping[int, float]
 ) -> int | None:
     """The largest node to choose next, below the root or a large chosen one; None: there is none."""
@@ -385,19 +387,19 @@ def _next(
     for node in taken | {ROOT}:
         least = _LEAST if node == ROOT else _LEAST_BELOW
         if node == ROOT or node in done or rest[node] > _SPLIT * total:
-            child = _largest_child(tree, node, sums, taken)
+            child = _largest_holder_child(tree, node, sums, taken)
             if child is not None and sums[child] >= max(least * total, 1.0):
                 candidates.append(child)
     return max(candidates, key=lambda node: (sums[node], -node), default=None)
 
 
-def _largest_child(tree: LabelTree, node: int, sums: Floats, taken: Iterable[int]) -> int | None:
+def _largest_holder_child(tree: LabelTree, node: int, sums: Floats, taken: Iterable[int]) -> int | None:
     children = tree.children[node]
     free = children[~np.isin(children, list(taken))]
     return int(free[sums[free].argmax()]) if len(free) else None
 
 
-def _rests(tree: LabelTree, chosen: Iterable[int], sums: Floats) -> dict[int, float]:
+def _own_bytes_of_chosen_holders(tree: LabelTree, chosen: Iterable[int], sums: Floats) -> dict[int, float]:
     """The bytes of each chosen node, and of the root, without those of the chosen nodes inside."""
     nodes = set(chosen)
     found = {node: float(sums[node]) for node in (ROOT, *nodes)}
@@ -407,15 +409,15 @@ def _rests(tree: LabelTree, chosen: Iterable[int], sums: Floats) -> dict[int, fl
     return found
 
 
-def _unsaid(tree: LabelTree, chosen: Iterable[int], sums: Floats) -> float:
+def _uncoloured_share(tree: LabelTree, chosen: Iterable[int], sums: Floats) -> float:
     """The share of the bytes in no chosen node, and of those of the largest one above the limit."""
     total = max(float(sums[ROOT]), 1.0)
-    rest = _rests(tree, chosen, sums)
+    rest = _own_bytes_of_chosen_holders(tree, chosen, sums)
     other = rest.pop(ROOT) / total
     return other + max(max(rest.values(), default=0.0) / total - _MOST_IN_ONE, 0.0)
 
 
-def _without(tree: LabelTree, chosen: Iterable[int], sums: Floats) -> Floats:
+def _own_bytes_of_holders(tree: LabelTree, chosen: Iterable[int], sums: Floats) -> Floats:
     """The bytes of each node without those of the chosen nodes inside."""
     nodes, found = set(chosen), sums.copy()
     for node in nodes:
@@ -700,11 +702,11 @@ def colouring(
     if name in ("label", "thread", "stream"):
         return _by_most_bytes(trace, pool, name, theme)
     names, classify = _ORDERED[name](trace, pool)
-    paints = [theme.in_use] if name == "state" else _spread(theme.ramp, len(names))
+    paints = [theme.in_use] if name == "state" else _paints_along_ramp(theme.ramp, len(names))
     return Colouring(name, names, paints, classify)
 
 
-def _spread(ramp: Sequence[Paint], count: int) -> list[Paint]:
+def _paints_along_ramp(ramp: Sequence[Paint], count: int) -> list[Paint]:
     """`count` paints from one end of the ramp to the other."""
     return [ramp[place] for place in np.linspace(0, len(ramp) - 1, count).round().astype(int)]
 
@@ -712,42 +714,44 @@ def _spread(ramp: Sequence[Paint], count: int) -> list[Paint]:
 # -- ordered classes ---------------------------------------------------------------------------------------
 
 
-def _by_state(_trace: Trace, _pool: int) -> tuple[list[str], Classify]:
+def _classes_by_state(_trace: Trace, _pool: int) -> tuple[list[str], Classify]:
     return ["in use"], lambda records, _: np.zeros(len(records), np.uint8)
 
 
-def _by_bin(trace: Trace, pool: int) -> tuple[list[str], Classify]:
+def _classes_by_bin(trace: Trace, pool: int) -> tuple[list[str], Classify]:
     """Adjacent bins share a class if more than `FEW_CLASSES` bins occur."""
-    low, high = (bin_of(size) for size in _sizes(trace, pool))
+    low, high = (bin_of(size) for size in _allocated_size_range(trace, pool))
     width = -(-(high - low + 1) // FEW_CLASSES)
     starts = list(range(low, high + 1, width))
     edges = np.array([MIN_CHUNK << start for start in starts[1:]], np.uint64)
-    return [_bins(start, min(start + width, high + 1)) for start in starts], _between(edges)
+    return [_bin_class_name(start, min(start + width, high + 1)) for start in starts], _size_classifier(edges)
 
 
-def _bins(start: int, stop: int) -> str:
+def _bin_class_name(start: int, stop: int) -> str:
     which = f"bin {start}" if stop == start + 1 else f"bins {start}-{stop - 1}"
     if stop == NUM_BINS:
-        return f"{which} ({_bytes(MIN_CHUNK << start)}+)"
-    return f"{which} ({_range(MIN_CHUNK << start, MIN_CHUNK << stop)})"
+        return f"{which} ({_class_size_text(MIN_CHUNK << start)}+)"
+    return f"{which} ({_class_size_range(MIN_CHUNK << start, MIN_CHUNK << stop)})"
 
 
 _SIZES = np.array([KiB, 16 * KiB, 256 * KiB, 4 * MiB, 64 * MiB, GiB, 16 * GiB], np.uint64)
 
 
-def _by_size(trace: Trace, pool: int) -> tuple[list[str], Classify]:
+def _classes_by_size(trace: Trace, pool: int) -> tuple[list[str], Classify]:
     """The same edges for every trace, without the classes at either end that do not occur."""
-    low, high = np.searchsorted(_SIZES, np.array(_sizes(trace, pool), np.uint64), side="right").tolist()
+    low, high = np.searchsorted(
+        _SIZES, np.array(_allocated_size_range(trace, pool), np.uint64), side="right"
+    ).tolist()
     edges = _SIZES.tolist()
     names = [
-        f"under {_bytes(edges[0])}",
-        *(_range(a, b) for a, b in pairwise(edges)),
-        f"{_bytes(edges[-1])}+",
+        f"under {_class_size_text(edges[0])}",
+        *(_class_size_range(a, b) for a, b in pairwise(edges)),
+        f"{_class_size_text(edges[-1])}+",
     ]
-    return names[low : high + 1], _between(_SIZES[low:high])
+    return names[low : high + 1], _size_classifier(_SIZES[low:high])
 
 
-def _by_age(trace: Trace, _pool: int) -> tuple[list[str], Classify]:
+def _classes_by_age(trace: Trace, _pool: int) -> tuple[list[str], Classify]:
     """Powers of ten, up to the length of the trace."""
     digits = min(len(str(len(trace))), FEW_CLASSES)
     edges = np.array([10**power for power in range(1, digits)], np.int64)
@@ -759,48 +763,48 @@ def _by_age(trace: Trace, _pool: int) -> tuple[list[str], Classify]:
     return ["under 10 steps", *(f"{edge:,}+" for edge in edges.tolist())], classify
 
 
-def _by_step(trace: Trace, _pool: int) -> tuple[list[str], Classify]:
+def _classes_by_step(trace: Trace, _pool: int) -> tuple[list[str], Classify]:
     """Equal parts of the trace."""
     stop = max(len(trace), 1)
     starts = sorted({stop * part // FEW_CLASSES for part in range(FEW_CLASSES)})
-    names = [_steps(a, b - 1) for a, b in zip(starts, [*starts[1:], stop], strict=True)]
+    names = [_step_class_name(a, b - 1) for a, b in zip(starts, [*starts[1:], stop], strict=True)]
     edges = np.array(starts[1:], np.uint64)
     return names, lambda records, _: np.searchsorted(edges, records["born"], side="right")
 
 
-def _steps(first: int, last: int) -> str:
+def _step_class_name(first: int, last: int) -> str:
     return f"step {first:,}" if first == last else f"{first:,}-{last:,}"
 
 
 _SHARES = np.array([np.nextafter(0, 1), 0.01, 0.05, 0.1, 0.25, 0.5])
 
 
-def _by_waste(_trace: Trace, _pool: int) -> tuple[list[str], Classify]:
+def _classes_by_waste(_trace: Trace, _pool: int) -> tuple[list[str], Classify]:
     names = ["no waste", "under 1 %", "1-5 %", "5-10 %", "10-25 %", "25-50 %", "50 % or more"]
-    return names, lambda records, _: np.searchsorted(_SHARES, _wasted(records), side="right")
+    return names, lambda records, _: np.searchsorted(_SHARES, _wasted_share_of_records(records), side="right")
 
 
-def _wasted(records: NDArray[np.void]) -> NDArray[np.float64]:
+def _wasted_share_of_records(records: NDArray[np.void]) -> NDArray[np.float64]:
     size = np.maximum(records["size"].astype(np.float64), 1.0)
     share: NDArray[np.float64] = 1.0 - np.minimum(records["requested"] / size, 1.0)
     return share
 
 
 _ORDERED: Final[dict[str, Callable[[Trace, int], tuple[list[str], Classify]]]] = {
-    "state": _by_state,
-    "bin": _by_bin,
-    "age": _by_age,
-    "size": _by_size,
-    "step": _by_step,
-    "waste": _by_waste,
+    "state": _classes_by_state,
+    "bin": _classes_by_bin,
+    "age": _classes_by_age,
+    "size": _classes_by_size,
+    "step": _classes_by_step,
+    "waste": _classes_by_waste,
 }
 
 
-def _between(edges: NDArray[np.uint64]) -> Classify:
+def _size_classifier(edges: NDArray[np.uint64]) -> Classify:
     return lambda records, _: np.searchsorted(edges, records["size"], side="right")
 
 
-def _sizes(trace: Trace, pool: int) -> tuple[int, int]:
+def _allocated_size_range(trace: Trace, pool: int) -> tuple[int, int]:
     """The smallest and the largest size ever allocated, in bytes."""
     low, high = [], []
     for block in trace.blocks():
@@ -812,13 +816,13 @@ def _sizes(trace: Trace, pool: int) -> tuple[int, int]:
     return (min(low), max(high)) if low else (MIN_CHUNK, MIN_CHUNK)
 
 
-def _bytes(num_bytes: int) -> str:
+def _class_size_text(num_bytes: int) -> str:
     return format_bytes(num_bytes).replace(".0 ", " ")
 
 
-def _range(low: int, high: int) -> str:
+def _class_size_range(low: int, high: int) -> str:
     """`4-16 KiB`: the unit only once if both ends share it."""
-    first, last = _bytes(low), _bytes(high)
+    first, last = _class_size_text(low), _class_size_text(high)
     same = first.split()[1] == last.split()[1]
     return f"{first.split()[0] if same else first}-{last}"
 

@@ -87,9 +87,9 @@ def export(
                 f"style paper makes vector pictures, and {target.name!r} is none: its suffix must be one of "
                 f"{', '.join(VECTOR)}"
             )
-        _write(target, _printed(paper(figure, width_mm), suffix[1:]))
+        _write_figure_file(target, _figure_image_for_print(paper(figure, width_mm), suffix[1:]))
     else:
-        _write(target, rendered(figure, suffix))
+        _write_figure_file(target, rendered(figure, suffix))
     return target
 
 
@@ -98,7 +98,7 @@ def rendered(figure: go.Figure, suffix: str) -> bytes:
     return _FORMATS[suffix](figure)
 
 
-def _html(figure: go.Figure) -> bytes:
+def _figure_html(figure: go.Figure) -> bytes:
     ours = is_drawn_by_it(figure.data)
     text: str = with_facts_below(figure).to_html(include_plotlyjs=not ours, full_html=True, config=CONFIG)
     if ours:
@@ -131,7 +131,7 @@ def with_facts_below(figure: go.Figure) -> go.Figure:
     )
 
 
-def _printed(figure: go.Figure, form: str) -> bytes:
+def _figure_image_for_print(figure: go.Figure, form: str) -> bytes:
     """A figure for paper; its layout's width and height are its size at 96 pixels an inch."""
     width, height = figure.layout.width, figure.layout.height
     if form == "pdf":
@@ -142,7 +142,7 @@ def _printed(figure: go.Figure, form: str) -> bytes:
     return made.replace(size, f'width="{width * MM:g}mm" height="{height * MM:g}mm"'.encode(), 1)
 
 
-def _image(figure: go.Figure, form: str) -> bytes:
+def _figure_image(figure: go.Figure, form: str) -> bytes:
     figure = with_facts_below(figure)
     return _rendered_by_browser(_with_rim(figure, _RIM) if form == "pdf" else figure, form)
 
@@ -180,19 +180,19 @@ def _with_rim(figure: go.Figure, rim: int) -> go.Figure:
     )
 
 
-def _csv(figure: go.Figure) -> bytes:
+def _figure_csv(figure: go.Figure) -> bytes:
     sink = io.BytesIO()
-    csv.write_csv(without_formulas(_numbers(figure, "csv")), sink)
+    csv.write_csv(without_formulas(_figure_numbers(figure, "csv")), sink)
     return sink.getvalue()
 
 
-def _parquet(figure: go.Figure) -> bytes:
+def _figure_parquet(figure: go.Figure) -> bytes:
     sink = io.BytesIO()
-    parquet.write_table(_numbers(figure, "parquet"), sink)
+    parquet.write_table(_figure_numbers(figure, "parquet"), sink)
     return sink.getvalue()
 
 
-def _numbers(figure: go.Figure, form: str) -> pa.Table:
+def _figure_numbers(figure: go.Figure, form: str) -> pa.Table:
     table = figure.table if isinstance(figure, Picture) else None
     if table is None:
         raise BfcvizError(f"this figure has no numbers for .{form}; export one that bfcviz.draw made")
@@ -200,12 +200,12 @@ def _numbers(figure: go.Figure, form: str) -> pa.Table:
 
 
 _FORMATS: Final[dict[str, Callable[[go.Figure], bytes]]] = {
-    ".html": _html,
-    ".png": lambda figure: _image(figure, "png"),
-    ".svg": lambda figure: _image(figure, "svg"),
-    ".pdf": lambda figure: _image(figure, "pdf"),
-    ".csv": _csv,
-    ".parquet": _parquet,
+    ".html": _figure_html,
+    ".png": lambda figure: _figure_image(figure, "png"),
+    ".svg": lambda figure: _figure_image(figure, "svg"),
+    ".pdf": lambda figure: _figure_image(figure, "pdf"),
+    ".csv": _figure_csv,
+    ".parquet": _figure_parquet,
 }
 VECTOR: Final = (".svg", ".pdf")
 """The suffixes of style `paper`."""
@@ -217,7 +217,7 @@ FORMATS: Final = tuple(_FORMATS)
 """The suffixes that `export` accepts."""
 
 
-def _write(target: Path, body: bytes) -> None:
+def _write_figure_file(target: Path, body: bytes) -> None:
     """Write `body` to `target` by a rename, so that a reader never sees half a file."""
     beside = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
     try:
@@ -287,26 +287,32 @@ def code_for(name: str, trace_path: Path | None, step: int, pool: int = 0, look:
         pool: the heap shown.
         look: its options; the code names only those that differ from `PLAIN`.
     """
-    figure = _call("bfcviz.draw", [repr(name), "trace", str(step)], _chosen(pool, look))
-    lines = [*_imports(look), "", _trace(trace_path)]
+    figure = _figure_code_call(
+        "bfcviz.draw", [repr(name), "trace", str(step)], _figure_code_options(pool, look)
+    )
+    lines = [*_figure_code_imports(look), "", _figure_code_trace(trace_path)]
     return "\n".join([*lines, f"figure = {figure}", "figure.show()", ""])
 
 
 def code_for_inspector(trace_path: Path | None, step: int, pool: int = 0, look: Look = PLAIN) -> str:
     """Python code for a notebook cell that shows the Inspector of this trace at this step."""
     theme = {"theme": look.theme} if look.theme != PLAIN.theme else {}
-    inspector = _call("bfcviz.Inspector", ["trace", str(step)], ({"pool": pool} if pool else {}) | theme)
-    return "\n".join(["import bfcviz", "", _trace(trace_path), inspector, ""])
+    inspector = _figure_code_call(
+        "bfcviz.Inspector", ["trace", str(step)], ({"pool": pool} if pool else {}) | theme
+    )
+    return "\n".join(["import bfcviz", "", _figure_code_trace(trace_path), inspector, ""])
 
 
-def _imports(look: Look) -> list[str]:
+def _figure_code_imports(look: Look) -> list[str]:
     """The imports that the code needs; parts of a look are classes of their own."""
-    parts = sorted({type(value).__name__ for value in _chosen(0, look).values() if is_dataclass(value)})
+    parts = sorted(
+        {type(value).__name__ for value in _figure_code_options(0, look).values() if is_dataclass(value)}
+    )
     more = [f"from bfcviz.figures.view_options import {', '.join(parts)}"] if parts else []
     return ["import bfcviz", *more]
 
 
-def _trace(path: Path | None) -> str:
+def _figure_code_trace(path: Path | None) -> str:
     if path is None:
         return IN_MEMORY
     for name in samples.names():
@@ -315,27 +321,29 @@ def _trace(path: Path | None) -> str:
     return f"trace = bfcviz.open({str(path)!r})"
 
 
-def _chosen(pool: int, look: Look) -> dict[str, Any]:
+def _figure_code_options(pool: int, look: Look) -> dict[str, Any]:
     """The options that differ from their defaults."""
     chosen = {field.name: getattr(look, field.name) for field in fields(look)}
     changed = {key: value for key, value in chosen.items() if value != getattr(PLAIN, key)}
     return {"pool": pool, **changed} if pool else changed
 
 
-def _call(function: str, given: Iterable[str], named: dict[str, Any]) -> str:
+def _figure_code_call(function: str, given: Iterable[str], named: dict[str, Any]) -> str:
     """The call, on one line if it fits."""
-    words = [*given, *(f"{key}={_literal(value)}" for key, value in named.items())]
+    words = [*given, *(f"{key}={_figure_code_literal(value)}" for key, value in named.items())]
     line = f"{function}({', '.join(words)})"
     if len(line) <= _WIDTH:
         return line
     return "\n".join([f"{function}(", *(f"    {word}," for word in words), ")"])
 
 
-def _literal(value: Any) -> str:
+def _figure_code_literal(value: Any) -> str:
     """A Python literal equal to `value`; NumPy numbers become plain ones."""
     if is_dataclass(value) and not isinstance(value, type):
-        arguments = (f"{field.name}={_literal(getattr(value, field.name))}" for field in fields(value))
+        arguments = (
+            f"{field.name}={_figure_code_literal(getattr(value, field.name))}" for field in fields(value)
+        )
         return f"{type(value).__name__}({', '.join(arguments)})"
     if isinstance(value, tuple):
-        return f"({', '.join(map(_literal, value))})"
+        return f"({', '.join(map(_figure_code_literal, value))})"
     return repr(value.item() if isinstance(value, np.generic) else value)

@@ -51,7 +51,7 @@ def runs_panel(found: Diagnosis, model: Model, look: Look) -> Panel:
     theme, runs = look.paints, found.runs
     widest = max((run.size for run in runs), default=max(1, found.rounded))
     divisor, unit = axis_unit(widest)
-    chunks = _chunks(found, model)
+    chunks = _chunks_at_failure(found, model)
     free, used = (_Bars(divisor), _Bars(divisor))
     rest = _Bars(divisor)
     for row, run in enumerate(runs):
@@ -61,18 +61,23 @@ def runs_panel(found: Diagnosis, model: Model, look: Look) -> Panel:
             rest.add(row, 0, run.size, f"{len(mine) - len(large):,} smaller chunks")
         for chunk in mine[large]:
             bars = used if chunk["in_use"] else free
-            bars.add(row, int(chunk["address"]) - run.address, int(chunk["size"]), _hover(chunk, model))
+            bars.add(
+                row,
+                int(chunk["address"]) - run.address,
+                int(chunk["size"]),
+                _failure_chunk_hover(chunk, model),
+            )
     return Panel(
         name="failure_runs",
         title="Best places",
-        caption=f"chunks from the start of each place ({unit}); {_caption(found)}",
+        caption=f"chunks from the start of each place ({unit}); {_failure_caption(found)}",
         definition=_RUNS_DEFINITION,
         traces=[
             rest.trace("smaller chunks", theme.other),
             free.trace("free", theme.free),
             used.trace("in use: pins the place", theme.in_use),
-            _names(found, divisor, widest, theme.text),
-            _line(found, divisor, theme.highlight),
+            _pin_name_texts(found, divisor, widest, theme.text),
+            _failure_request_line(found, divisor, theme.highlight),
         ],
         xaxis={
             "range": [0, 1.04 * max(widest, found.rounded) / divisor],
@@ -92,8 +97,8 @@ def runs_panel(found: Diagnosis, model: Model, look: Look) -> Panel:
 
 def failure_table(found: Diagnosis, model: Model) -> pa.Table:
     """One row per size, then one per chunk of the runs (`what` is `chunk`); sizes in bytes, null for unknown."""
-    sizes = _sizes(found)
-    chunks = _chunks(found, model)
+    sizes = _failure_sizes(found)
+    chunks = _chunks_at_failure(found, model)
     parts = [chunks[run.first : run.stop] for run in found.runs]
     rows = np.concatenate(parts) if parts else chunks[:0]
     places = np.repeat(np.arange(1, len(parts) + 1), [len(part) for part in parts])
@@ -112,12 +117,12 @@ def failure_table(found: Diagnosis, model: Model) -> pa.Table:
     )
 
 
-def _chunks(found: Diagnosis, model: Model) -> NDArray[np.void]:
+def _chunks_at_failure(found: Diagnosis, model: Model) -> NDArray[np.void]:
     with model.visiting(found.step) as there:
         return there.chunks()
 
 
-def _caption(found: Diagnosis) -> str:
+def _failure_caption(found: Diagnosis) -> str:
     if not found.runs:
         return "no region holds the request" if found.requested else "nothing was asked"
     run = found.runs[0]
@@ -157,7 +162,7 @@ class _Bars:
         }
 
 
-def _hover(chunk: np.void, model: Model) -> str:
+def _failure_chunk_hover(chunk: np.void, model: Model) -> str:
     place = f"{exact_bytes(int(chunk['size']))} at {int(chunk['address']):#x}"
     if not chunk["in_use"]:
         return f"<b>free</b><br>{place}"
@@ -165,11 +170,11 @@ def _hover(chunk: np.void, model: Model) -> str:
     return f"<b>{harmless(name) if name else 'no name'}</b><br>{place}"
 
 
-def _names(found: Diagnosis, divisor: int, widest: int, colour: str) -> dict[str, Any]:
+def _pin_name_texts(found: Diagnosis, divisor: int, widest: int, colour: str) -> dict[str, Any]:
     """The names of the largest pins, below their chunks, where they have room."""
     x, y, texts = [], [], []
     for row, run in enumerate(found.runs):
-        for middle, text in _named_pins(run, widest):
+        for middle, text in _pin_name_places(run, widest):
             x.append(middle / divisor)
             y.append(row + 0.34)
             texts.append(text)
@@ -187,7 +192,7 @@ def _names(found: Diagnosis, divisor: int, widest: int, colour: str) -> dict[str
     }
 
 
-def _named_pins(run: RunWithPins, widest: int) -> list[tuple[float, str]]:
+def _pin_name_places(run: RunWithPins, widest: int) -> list[tuple[float, str]]:
     found: list[tuple[float, str]] = []
     for pin in sorted(run.pins, key=lambda pin: (-pin.size, pin.address)):
         middle = pin.address + pin.size / 2 - run.address
@@ -197,7 +202,7 @@ def _named_pins(run: RunWithPins, widest: int) -> list[tuple[float, str]]:
     return found
 
 
-def _line(found: Diagnosis, divisor: int, colour: str) -> dict[str, Any]:
+def _failure_request_line(found: Diagnosis, divisor: int, colour: str) -> dict[str, Any]:
     """A line at the size of the request."""
     at = found.rounded / divisor
     rows = range(len(found.runs))
@@ -249,7 +254,7 @@ def sizes_panel(found: Diagnosis, look: Look) -> Panel:
     theme = look.paints
     asked_paint = Paint(theme.highlight, theme.highlight)
     paints = (asked_paint, theme.free, theme.free, theme.waste)
-    sizes = _sizes(found)
+    sizes = _failure_sizes(found)
     most = max(1, *(size or 0 for size in sizes.values()))
     divisor, unit = axis_unit(most)
     verdict = found.verdict.replace("_", " ")
@@ -260,7 +265,7 @@ def sizes_panel(found: Diagnosis, look: Look) -> Panel:
         caption=f"{asked}; step {found.told_step:,}",
         definition=_DEFINITION,
         traces=[
-            _bar(name, size, paint, divisor)
+            _failure_size_bar(name, size, paint, divisor)
             for (name, size), paint in zip(sizes.items(), paints, strict=True)
         ],
         xaxis={"range": [0, 1.18 * most / divisor], "title": {"text": f"size ({unit})"}, "showgrid": True},
@@ -275,7 +280,7 @@ def sizes_panel(found: Diagnosis, look: Look) -> Panel:
     )
 
 
-def _sizes(found: Diagnosis) -> dict[str, int | None]:
+def _failure_sizes(found: Diagnosis) -> dict[str, int | None]:
     """The bars, from the top; None: unknown."""
     return {
         "asked": found.requested,
@@ -285,7 +290,7 @@ def _sizes(found: Diagnosis) -> dict[str, int | None]:
     }
 
 
-def _bar(name: str, size: int | None, paint: Paint, divisor: int) -> dict[str, Any]:
+def _failure_size_bar(name: str, size: int | None, paint: Paint, divisor: int) -> dict[str, Any]:
     text = "unknown" if size is None else format_bytes(size)
     return {
         "type": "bar",
@@ -312,7 +317,7 @@ class Failure:
     model: Model
 
 
-def _data(heap: HeapData, look: Look) -> Failure:
+def _failure_data(heap: HeapData, look: Look) -> Failure:
     found = failure_to_show(heap.model, look)
     return Failure(replace(found, runs=found.useful_runs or found.runs[:1]), heap.model)
 
@@ -320,7 +325,7 @@ def _data(heap: HeapData, look: Look) -> Failure:
 VIEW: Final = View(
     name="failure",
     title="failed request",
-    data=_data,
+    data=_failure_data,
     panels=lambda found, _heap, look: [
         sizes_panel(found.diagnosis, look),
         runs_panel(found.diagnosis, found.model, look),

@@ -42,7 +42,9 @@ def fragmentation_panel(history: History, step: int | None, look: Look, *, brief
     theme = look.paints
     shown = MEASURES | {TOO_SMALL: _too_small_name(history.wanted)}
     lines = [
-        _line(history, name, text.split(":")[0] if brief else text, _colours(theme)[name])
+        _fragmentation_line(
+            history, name, text.split(":")[0] if brief else text, _fragmentation_colours(theme)[name]
+        )
         for name, text in shown.items()
     ]
     return Panel(
@@ -50,7 +52,7 @@ def fragmentation_panel(history: History, step: int | None, look: Look, *, brief
         title_names_y=True,
         title="Fragmentation (%)",
         caption="0 if nothing is free, or nothing is in use",
-        definition="<br>".join(_wrapped(text) for text in DEFINITIONS.values()),
+        definition="<br>".join(_wrapped_fragmentation_text(text) for text in DEFINITIONS.values()),
         traces=[*lines, step_line(history.step_axis, step, 100.0, theme) | {"showlegend": not brief}],
         xaxis=history.xaxis,
         yaxis={"title": {"text": "fragmentation (%)"}, "range": [0, 102], "dtick": 25},
@@ -61,20 +63,20 @@ def fragmentation_panel(history: History, step: int | None, look: Look, *, brief
 def measures_table(history: History) -> pa.Table:
     """The measures at the end of each interval, with their least and greatest values in it."""
     columns = {"step": history.series["step"], "time": history.series["time"]}
-    for name in _measured(history):
+    for name in _fragmentation_measures(history):
         for column, field in ((name, "last"), (f"{name}_min", "min"), (f"{name}_max", "max")):
             columns[column] = history.series[f"{_SERIES[name]}_{field}"]
     return pa.table({name: np.ascontiguousarray(values) for name, values in columns.items()})
 
 
-def _measured(history: History) -> list[str]:
+def _fragmentation_measures(history: History) -> list[str]:
     return [name for name in _SERIES if name != TOO_SMALL or history.wanted is not None]
 
 
-def _line(history: History, name: str, shown: str, colour: str) -> dict[str, Any]:
-    measured = name in _measured(history)
+def _fragmentation_line(history: History, name: str, shown: str, colour: str) -> dict[str, Any]:
+    measured = name in _fragmentation_measures(history)
     x, share = timelines.envelope(history.series, _SERIES[name], history.step_axis) if measured else _NOTHING
-    definition = _wrapped(DEFINITIONS.get(name, _TOO_SMALL_DEFINITION))
+    definition = _wrapped_fragmentation_text(DEFINITIONS.get(name, _TOO_SMALL_DEFINITION))
     return {
         "type": "scatter",
         "mode": "lines",
@@ -104,7 +106,7 @@ def _too_small_name(wanted: int | None) -> str:
     return f"too small{size}: bytes in smaller chunks / free"
 
 
-def _colours(theme: Theme) -> dict[str, str]:
+def _fragmentation_colours(theme: Theme) -> dict[str, str]:
     return {
         "external": theme.free.line,
         "internal": theme.waste.line,
@@ -113,7 +115,7 @@ def _colours(theme: Theme) -> dict[str, str]:
     }
 
 
-def _wrapped(text: str) -> str:
+def _wrapped_fragmentation_text(text: str) -> str:
     return "<br> ".join(textwrap.wrap(text, 70))
 
 

@@ -142,16 +142,16 @@ def ladder_panel(found: Ladder, labels: Labels, look: Look) -> Panel:
     return Panel(
         name="ladder",
         title=f"Free chunks ({unit})",
-        caption=_caption(found),
+        caption=_ladder_caption(found),
         definition=_DEFINITION,
         traces=[
-            _bars(found, steps, divisor, theme.free, takes=False),
-            _bars(
+            _ladder_step_bars(found, steps, divisor, theme.free, takes=False),
+            _ladder_step_bars(
                 found, steps, divisor, Paint(mixed(theme.free.fill, theme.fit, TAKER), theme.fit), takes=True
             ),
-            _selected(found, look, divisor),
-            _sizes(found, steps, divisor, theme),
-            *_request(found, labels, (right, top), divisor, theme),
+            _selected_ladder_step(found, look, divisor),
+            _ladder_step_sizes(found, steps, divisor, theme),
+            *_ladder_request_line(found, labels, (right, top), divisor, theme),
         ],
         xaxis={
             "title": {"text": f"free memory, largest chunk first ({unit})"},
@@ -180,7 +180,7 @@ def ladder_table(found: Ladder) -> pa.Table:
     )
 
 
-def _bars(
+def _ladder_step_bars(
     found: Ladder, steps: NDArray[np.void], divisor: int, paint: Paint, *, takes: bool
 ) -> dict[str, Any]:
     mine = steps[steps["takes"] == takes]
@@ -196,12 +196,12 @@ def _bars(
             "color": paint.fill,
             "line": {"color": paint.line, "width": 1 if len(mine) < STEPS / 4 else 0},
         },
-        "hovertext": _texts(found, mine),
+        "hovertext": _ladder_step_texts(found, mine),
         "hoverinfo": "text",
     }
 
 
-def _texts(found: Ladder, steps: NDArray[np.void]) -> list[str]:
+def _ladder_step_texts(found: Ladder, steps: NDArray[np.void]) -> list[str]:
     """The hover text of each step."""
     largest = found.chunks[steps["first"]]
     least = found.chunks["size"][steps["first"] + steps["count"] - 1].tolist()
@@ -222,7 +222,7 @@ def _texts(found: Ladder, steps: NDArray[np.void]) -> list[str]:
     return texts
 
 
-def _selected(found: Ladder, look: Look, divisor: int) -> dict[str, Any]:
+def _selected_ladder_step(found: Ladder, look: Look, divisor: int) -> dict[str, Any]:
     """The outline of the selected free chunk."""
     chosen = look.selected
     at = (
@@ -245,7 +245,7 @@ def _selected(found: Ladder, look: Look, divisor: int) -> dict[str, Any]:
     }
 
 
-def _sizes(found: Ladder, steps: NDArray[np.void], divisor: int, theme: Theme) -> dict[str, Any]:
+def _ladder_step_sizes(found: Ladder, steps: NDArray[np.void], divisor: int, theme: Theme) -> dict[str, Any]:
     """The sizes of the steps that have room for them."""
     wide = steps[(steps["bytes"] >= _NAMED * found.total) & (steps["count"] == 1)]
     if found.request is not None:  # not where the name of the request stands
@@ -267,7 +267,7 @@ def _sizes(found: Ladder, steps: NDArray[np.void], divisor: int, theme: Theme) -
     }
 
 
-def _request(
+def _ladder_request_line(
     found: Ladder, labels: Labels, ends: tuple[float, float], divisor: int, theme: Theme
 ) -> list[dict[str, Any]]:
     """The line at the size of the request, and its name."""
@@ -303,7 +303,7 @@ def _request(
     return [line, name_of_line]
 
 
-def _caption(found: Ladder) -> str:
+def _ladder_caption(found: Ladder) -> str:
     count = f"{format_bytes(found.total)} in {counted(len(found.chunks), 'chunk')}"
     if found.request is None:
         return f"{count}; each step is as wide and as high as its bytes"

@@ -46,7 +46,7 @@ _DEFINITION: Final = (
 )
 
 
-def _fills(model: Model, how: Grouping, look: Look) -> dict[str, str]:
+def _icicle_fills(model: Model, how: Grouping, look: Look) -> dict[str, str]:
     """The colour of most bytes of each holder in the map coloured by holder, by its path in one line."""
     chunks = model.in_use()
     made = colouring(model.trace, model.pool, "holder", look.paints, chunks)
@@ -80,7 +80,7 @@ def icicle_of(heap: HeapData, look: Look, by: str = "op") -> Icicle:
     how = grouping_of(heap.trace, heap.model.pool, by)
     found = holders(heap.model, by, how)
     parts = [part for part in summary(found, MOST, _LEAST_SHARE) if part.depth < _DEEPEST]
-    return Icicle(found, parts, _fills(heap.model, how, look))
+    return Icicle(found, parts, _icicle_fills(heap.model, how, look))
 
 
 def icicle_panel(icicle: Icicle, theme: Theme) -> Panel:
@@ -91,7 +91,7 @@ def icicle_panel(icicle: Icicle, theme: Theme) -> Panel:
         name="holders",
         title="Memory in use",
         caption=f"who holds it at step {found.step:,}, by {found.by.replace('_', ' ')}",
-        traces=[_bars(parts, found, icicle.fills, divisor, theme)],
+        traces=[_icicle_bars(parts, found, icicle.fills, divisor, theme)],
         xaxis={
             "title": {"text": f"bytes in use ({unit})"},
             "range": [0, max(found.bytes_in_use, 1) / divisor],
@@ -110,11 +110,11 @@ def icicle_panel(icicle: Icicle, theme: Theme) -> Panel:
     )
 
 
-def _bars(
+def _icicle_bars(
     parts: Sequence[HolderPart], found: Holders, fills: Mapping[str, str], divisor: int, theme: Theme
 ) -> dict[str, Any]:
-    left, width = _across(parts, divisor)
-    coloured = [_fill(part, found, fills, theme) for part in parts]
+    left, width = _icicle_part_sides(parts, divisor)
+    coloured = [_icicle_part_fill(part, found, fills, theme) for part in parts]
     return {
         "type": "bar",
         "orientation": "h",
@@ -125,18 +125,20 @@ def _bars(
         "y": np.array([part.depth + 0.5 for part in parts]),
         "width": 0.96,
         "marker": {"color": coloured, "line": {"color": theme.paper, "width": 1}},
-        "text": _texts(parts, width * divisor, found),
+        "text": _icicle_part_texts(parts, width * divisor, found),
         "textposition": "inside",
         "insidetextanchor": "middle",
         "textangle": 0,
         "constraintext": "none",
         "insidetextfont": {"size": 12, "color": [contrasting(fill) for fill in coloured]},
-        "hovertext": [_hover(part, parts, found) for part in parts],
+        "hovertext": [_icicle_part_hover(part, parts, found) for part in parts],
         "hoverinfo": "text",
     }
 
 
-def _across(parts: Sequence[HolderPart], divisor: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _icicle_part_sides(
+    parts: Sequence[HolderPart], divisor: int
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """The left edge and the width of each part, in axis units: side by side, from the left edge of the part around."""
     lefts, filled = [0] * len(parts), [0] * len(parts)
     for number, part in enumerate(parts):
@@ -147,14 +149,16 @@ def _across(parts: Sequence[HolderPart], divisor: int) -> tuple[np.ndarray[Any, 
     return np.array(lefts, np.float64) / divisor, widths / divisor
 
 
-def _fill(part: HolderPart, found: Holders, fills: Mapping[str, str], theme: Theme) -> str:
+def _icicle_part_fill(part: HolderPart, found: Holders, fills: Mapping[str, str], theme: Theme) -> str:
     """The colour of a part: that of the map; all memory, and small holders together, have none there."""
     if part.row < 0:
         return theme.other.fill
     return theme.pool.fill if part.depth == 0 else fills[found.path(part.row)]
 
 
-def _texts(parts: Sequence[HolderPart], widths: np.ndarray[Any, Any], found: Holders) -> list[str]:
+def _icicle_part_texts(
+    parts: Sequence[HolderPart], widths: np.ndarray[Any, Any], found: Holders
+) -> list[str]:
     """Name, bytes and share, where the rectangle has room for them."""
     texts = []
     for part, width in zip(parts, widths.tolist(), strict=True):
@@ -163,14 +167,16 @@ def _texts(parts: Sequence[HolderPart], widths: np.ndarray[Any, Any], found: Hol
         if room < _FEWEST:
             texts.append("")
             continue
-        name = harmless(_shortened(_name(part), room, found.separator), max(room, _FEWEST))
+        name = harmless(
+            _shortened_holder_path(_icicle_part_name(part), room, found.separator), max(room, _FEWEST)
+        )
         size = format_bytes(part.bytes)
         sizes = (each for each in (f"{size}, {100 * share:.0f} %", size) if len(each) <= room)
         texts.append("<br>".join([name, *islice(sizes, 1)]))
     return texts
 
 
-def _shortened(name: str, room: int, separator: str) -> str:
+def _shortened_holder_path(name: str, room: int, separator: str) -> str:
     """A path without the parts that do not fit: a name keeps its first part, a stack its innermost frame."""
     if len(name) <= room:
         return name
@@ -179,11 +185,11 @@ def _shortened(name: str, room: int, separator: str) -> str:
     return shortened(best, max(room, 2))
 
 
-def _name(part: HolderPart) -> str:
+def _icicle_part_name(part: HolderPart) -> str:
     return part.name if part.row >= 0 else f"other ({part.holders:,})"
 
 
-def _hover(part: HolderPart, parts: Sequence[HolderPart], found: Holders) -> str:
+def _icicle_part_hover(part: HolderPart, parts: Sequence[HolderPart], found: Holders) -> str:
     share = 100 * part.bytes / max(found.bytes_in_use, 1)
     what = f"other: {part.holders:,} small {'holder' if part.holders == 1 else 'holders'} together"
     around = found.path(part.row) if part.row > 0 else part.name

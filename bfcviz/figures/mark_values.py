@@ -81,7 +81,7 @@ def values_panel(history: History, step: int | None, look: Look) -> Panel:
     return Panel(
         name="mark_values",
         title="Values of marks",
-        caption=_caption(history, len(series)),
+        caption=_mark_values_caption(history, len(series)),
         definition=_DEFINITION,
         traces=[*lines, line],
         xaxis=history.xaxis,
@@ -90,7 +90,7 @@ def values_panel(history: History, step: int | None, look: Look) -> Panel:
     )
 
 
-def _caption(history: History, count: int) -> str:
+def _mark_values_caption(history: History, count: int) -> str:
     if not count:
         return 'no mark has a value such as bfcviz.mark("loss", 0.5)'
     parts = [f"the {MOST_LINES} names with the most marks of {count}"] * (count > MOST_LINES)

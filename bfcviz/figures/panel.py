@@ -293,11 +293,15 @@ def lay(
     }
     data: list[dict[str, Any]] = []
     for number, (panel, place) in enumerate(zip(panels, places, strict=True), start=1):
-        axes = _hidden(number) if place is None else _placed(panel, number, place, size)
+        axes = (
+            _hidden_panel_layout(number)
+            if place is None
+            else _placed_panel_layout(panel, number, place, size)
+        )
         title = axes.pop("title")
         layout |= axes
         layout["annotations"].append(title)
-        data += _traces(panel, number, visible=place is not None)
+        data += _panel_traces(panel, number, visible=place is not None)
     return Page(data, layout)
 
 
@@ -324,11 +328,11 @@ def compose(
     return picture.with_notes(panels)
 
 
-def _traces(panel: Panel, number: int, *, visible: bool) -> list[dict[str, Any]]:
+def _panel_traces(panel: Panel, number: int, *, visible: bool) -> list[dict[str, Any]]:
     x, y = axis_names(number)
     found = []
     for trace in panel.traces:
-        legend = _legend_name(number, trace.get("legend", 0))
+        legend = _panel_legend_name(number, trace.get("legend", 0))
         hidden = {} if visible and not _draws_nothing(trace, legend=panel.legend) else {"visible": False}
         found.append({"visible": True, **trace, **hidden, "xaxis": x, "yaxis": y, "legend": legend})
     return found
@@ -342,7 +346,7 @@ def _draws_nothing(trace: Mapping[str, Any], *, legend: bool) -> bool:
     return isinstance(x, np.ndarray) and len(x) == 1 and x.dtype.kind == "f" and bool(np.isnan(x[0]))
 
 
-def _placed(panel: Panel, number: int, place: Place, size: _PageSize) -> dict[str, Any]:
+def _placed_panel_layout(panel: Panel, number: int, place: Place, size: _PageSize) -> dict[str, Any]:
     """Axes, legends and title of a visible panel."""
     top = 1 - size.up(place.top - size.margin)
     bottom = max(top - size.up(place.height), 0.0)
@@ -350,15 +354,17 @@ def _placed(panel: Panel, number: int, place: Place, size: _PageSize) -> dict[st
     found: dict[str, Any] = {
         f"xaxis{x[1:]}": {"visible": True, **panel.xaxis, "domain": [place.left, place.right], "anchor": y},
         f"yaxis{y[1:]}": {"visible": True, **panel.yaxis, "domain": [bottom, min(top, 1.0)], "anchor": x},
-        "title": _title(panel, x, y, size.theme),
+        "title": _panel_title(panel, x, y, size.theme),
     }
     for line in range(panel.legend_lines + 1):
         above = top + size.up(LEGEND * (panel.legend_lines - line))
-        found[_legend_name(number, line)] = _legend(place.left, above, size.theme) | {"visible": panel.legend}
+        found[_panel_legend_name(number, line)] = _panel_legend(place.left, above, size.theme) | {
+            "visible": panel.legend
+        }
     return found
 
 
-def _hidden(number: int) -> dict[str, Any]:
+def _hidden_panel_layout(number: int) -> dict[str, Any]:
     x, y = axis_names(number)
     return {
         # Moved aside: plotly paints even an empty plot's background over the plots it overlaps.
@@ -374,12 +380,12 @@ def axis_names(number: int) -> tuple[str, str]:
     return f"x{suffix}", f"y{suffix}"
 
 
-def _legend_name(number: int, line: int) -> str:
+def _panel_legend_name(number: int, line: int) -> str:
     place = 10 * line + number  # each legend needs a number of its own
     return "legend" if place == 1 else f"legend{place}"
 
 
-def _legend(left: float, bottom: float, theme: Theme) -> dict[str, Any]:
+def _panel_legend(left: float, bottom: float, theme: Theme) -> dict[str, Any]:
     return {
         "orientation": "h",
         "x": left,
@@ -392,7 +398,7 @@ def _legend(left: float, bottom: float, theme: Theme) -> dict[str, Any]:
     }
 
 
-def _title(panel: Panel, x: str, y: str, theme: Theme) -> dict[str, Any]:
+def _panel_title(panel: Panel, x: str, y: str, theme: Theme) -> dict[str, Any]:
     muted = f"color:{theme.muted}; font-size:11px"
     return {
         "text": f"<b>{panel.title}</b>  <span style='{muted}'>{panel.caption}</span>",

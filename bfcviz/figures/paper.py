@@ -84,10 +84,12 @@ class _Fill:
 
     def crossings(self, x: float, y: float) -> tuple[Floats, Floats]:
         """Where the outline crosses the horizontal line through a point, and the vertical one."""
-        return _crossed(self.edges, x, y, along=0), _crossed(self.edges, x, y, along=1)
+        return _fill_edge_crossings(self.edges, x, y, along=0), _fill_edge_crossings(
+            self.edges, x, y, along=1
+        )
 
 
-def _crossed(edges: Floats, x: float, y: float, *, along: int) -> Floats:
+def _fill_edge_crossings(edges: Floats, x: float, y: float, *, along: int) -> Floats:
     first, last = edges[:, 1 - along], edges[:, 3 - along]
     level = x if along else y
     hit = (first <= level) != (last <= level)
@@ -127,13 +129,13 @@ def fit_labels(drawn: go.Figure) -> go.Figure:
     for bars in drawn.select_traces({"type": "bar"}):
         if bars.orientation == "h" and (plot := _plot_of(drawn, bars)) is not None:
             _fit_bars(bars, plot)
-    taken = list(_markers(drawn))
-    for trace, plot in _scatters(drawn, "text"):
-        _fit(drawn, trace, plot, taken)
+    taken = list(_printed_marker_boxes(drawn))
+    for trace, plot in _printed_scatter_traces(drawn, "text"):
+        _fit_printed_texts(drawn, trace, plot, taken)
     return drawn
 
 
-def _scatters(drawn: go.Figure, mode: str) -> Iterator[tuple[Any, _Plot]]:
+def _printed_scatter_traces(drawn: go.Figure, mode: str) -> Iterator[tuple[Any, _Plot]]:
     """The traces shown with this part in their mode, and their plots."""
     for trace in drawn.select_traces({"type": "scatter"}):
         if mode in (trace.mode or "") and trace.visible is not False and trace.x is not None:
@@ -147,18 +149,25 @@ def _fit_bars(bars: Any, plot: _Plot) -> None:
     widths = np.abs(plot.across(bars.x) - plot.across(np.zeros(len(bars.x)))).tolist()
     bars.marker.line.width = [0 if width < _NARROW else bars.marker.line.width for width in widths]
     if bars.textposition == "inside":
-        bars.text = [_fitted(text, width, 2 * LINE) for text, width in zip(bars.text, widths, strict=True)]
+        bars.text = [
+            _printed_text_in_fill(text, width, 2 * LINE)
+            for text, width in zip(bars.text, widths, strict=True)
+        ]
 
 
-def _fit(drawn: go.Figure, trace: Any, plot: _Plot, taken: list[Box]) -> None:
+def _fit_printed_texts(drawn: go.Figure, trace: Any, plot: _Plot, taken: list[Box]) -> None:
     """Draw the texts of a trace again, as annotations: they can have a plate."""
-    fills = _fills(drawn, trace.xaxis, plot)
+    fills = _printed_plot_fills(drawn, trace.xaxis, plot)
     position = trace.textposition or "middle center"
     for x, y, text in zip(trace.x, trace.y, trace.text, strict=True):
         at = float(plot.across(x)), float(plot.down(y))
-        below = _below(fills, *at) if position == "middle center" else None
-        name = _fitted(text, *below[1:]) if below is not None else _beside(text, plot.width)
-        box = _box(at, name, position)
+        below = _fill_below_printed_text(fills, *at) if position == "middle center" else None
+        name = (
+            _printed_text_in_fill(text, *below[1:])
+            if below is not None
+            else _printed_text_outside_fill(text, plot.width)
+        )
+        box = _printed_text_box(at, name, position)
         shift = max(plot.left - box.left, 0.0) - max(box.right - plot.left - plot.width, 0.0)
         box = Box(box.left + shift, box.top, box.right + shift, box.bottom)
         if not name or any(box.meets(other) for other in taken):
@@ -183,15 +192,15 @@ def _fit(drawn: go.Figure, trace: Any, plot: _Plot, taken: list[Box]) -> None:
     trace.visible = False
 
 
-def _beside(text: str, wide: float) -> str:
+def _printed_text_outside_fill(text: str, wide: float) -> str:
     """A text outside of all fills; its bold part alone, where the plot is too narrow for both."""
-    return text if LETTER * _letters(text) <= wide else text.partition("</b>")[0]
+    return text if LETTER * _printed_letter_count(text) <= wide else text.partition("</b>")[0]
 
 
-def _box(at: tuple[float, float], text: str, position: str) -> Box:
+def _printed_text_box(at: tuple[float, float], text: str, position: str) -> Box:
     """The box of a text whose anchor is `at`."""
     lines = text.split("<br>")
-    wide = LETTER * max(_letters(line) for line in lines)
+    wide = LETTER * max(_printed_letter_count(line) for line in lines)
     high = LINE * len(lines)
     vertical, horizontal = position.split()
     left = at[0] - {"left": 1.0, "center": 0.5, "right": 0.0}[horizontal] * wide
@@ -199,18 +208,18 @@ def _box(at: tuple[float, float], text: str, position: str) -> Box:
     return Box(left, top, left + wide, top + high)
 
 
-def _letters(line: str) -> int:
-    return len(_plain(line.replace("<b>", "").replace("</b>", "")))
+def _printed_letter_count(line: str) -> int:
+    return len(_printed_plain_text(line.replace("<b>", "").replace("</b>", "")))
 
 
-def _plain(text: str) -> str:
+def _printed_plain_text(text: str) -> str:
     return unescape(text).strip(_ISOLATES)
 
 
-def _fitted(text: str, wide: float, high: float) -> str:
+def _printed_text_in_fill(text: str, wide: float, high: float) -> str:
     """As much of a name as has room in so many pixels, and its size; a size is whole, or left out."""
     room = int((wide - 2 * _SIDE) / LETTER)
-    name, size = _parts(text)
+    name, size = _printed_name_and_size(text)
     sizes = (each for each in (size, size.rpartition(", ")[0]) if len(each) <= room)
     size = next(sizes, "")
     two = high >= 2 * LINE + _RIM
@@ -220,16 +229,16 @@ def _fitted(text: str, wide: float, high: float) -> str:
     return ("<br>" if two else ", ").join(part for part in (name and harmless(name), size) if part)
 
 
-def _parts(text: str) -> tuple[str, str]:
+def _printed_name_and_size(text: str) -> tuple[str, str]:
     """The name and the size of a text in a fill; it may have one of them."""
-    lines = [_plain(line) for line in text.split("<br>")]
+    lines = [_printed_plain_text(line) for line in text.split("<br>")]
     if len(lines) > 1:
         return lines[0], lines[1]
     name, _, size = lines[0].rpartition(", ")
     return (name, size) if _SIZED.fullmatch(size) else (lines[0], "")
 
 
-def _below(fills: Sequence[_Fill], x: float, y: float) -> tuple[_Fill, float, float] | None:
+def _fill_below_printed_text(fills: Sequence[_Fill], x: float, y: float) -> tuple[_Fill, float, float] | None:
     """The topmost fill at a point, and the width and height that a text centred there has."""
     across: list[float] = []
     down: list[float] = []
@@ -242,17 +251,19 @@ def _below(fills: Sequence[_Fill], x: float, y: float) -> tuple[_Fill, float, fl
     return None
 
 
-def _fills(drawn: go.Figure, xaxis: str, plot: _Plot) -> list[_Fill]:
+def _printed_plot_fills(drawn: go.Figure, xaxis: str, plot: _Plot) -> list[_Fill]:
     """The fills of one plot, from the lowest to the topmost."""
     found = []
     for trace in drawn.select_traces({"type": "scatter", "fill": "toself", "xaxis": xaxis}):
         if trace.visible is not False and (trace.fillcolor or "").startswith("#"):
             plate = trace.fillcolor if trace.fillpattern.shape else None
-            found.append(_Fill(trace.fillcolor, plate, _edges(plot.across(trace.x), plot.down(trace.y))))
+            found.append(
+                _Fill(trace.fillcolor, plate, _printed_fill_edges(plot.across(trace.x), plot.down(trace.y)))
+            )
     return found
 
 
-def _edges(x: Floats, y: Floats) -> Floats:
+def _printed_fill_edges(x: Floats, y: Floats) -> Floats:
     """The edges of closed outlines, which NaN separates."""
     gaps = np.flatnonzero(np.isnan(x) | np.isnan(y))
     parts = []
@@ -262,9 +273,9 @@ def _edges(x: Floats, y: Floats) -> Floats:
     return np.concatenate(parts)
 
 
-def _markers(drawn: go.Figure) -> Iterator[Box]:
+def _printed_marker_boxes(drawn: go.Figure) -> Iterator[Box]:
     """The boxes of all markers."""
-    for trace, plot in _scatters(drawn, "markers"):
+    for trace, plot in _printed_scatter_traces(drawn, "markers"):
         sizes = _USUAL if trace.marker.size is None else trace.marker.size
         halves = np.broadcast_to(sizes, len(trace.x)).astype(np.float64) / 2
         for x, y, half in zip(plot.across(trace.x), plot.down(trace.y), halves, strict=True):
@@ -346,9 +357,9 @@ def in_greys(drawn: go.Figure) -> go.Figure:
     lines = 0
     for trace in drawn.data:
         if trace.type == "bar":
-            _bar(trace, known)
+            _bar_in_greys(trace, known)
         elif trace.type == "scatter":
-            lines += _scatter(trace, known, _DASHES[lines % len(_DASHES)])
+            lines += _scatter_in_greys(trace, known, _DASHES[lines % len(_DASHES)])
     return drawn
 
 
@@ -359,41 +370,43 @@ def grey_of(colour: str) -> str:
     return f"#{level:02X}{level:02X}{level:02X}"
 
 
-def _bar(trace: Any, known: dict[str, tuple[str, str]]) -> None:
+def _bar_in_greys(trace: Any, known: dict[str, tuple[str, str]]) -> None:
     colour = trace.marker.color
     trace.marker.line.color = BLACK
     trace.marker.line.width = min(trace.marker.line.width or 0, _LINE)
     if not isinstance(colour, str):  # a colour of its own for each bar, whose name is in it
-        trace.marker.color = [_light(each) for each in colour or ()]
+        trace.marker.color = [_printed_light_grey(each) for each in colour or ()]
         trace.insidetextfont.color = BLACK
         trace.insidetextfont.size = SIZE
         return
-    fill = _opaque(colour)
+    fill = _printed_opaque_colour(colour)
     if fill is None:
         return
-    grey, shape = _paint(fill, known)
+    grey, shape = _grey_and_pattern(fill, known)
     trace.marker.color = grey
     if shape:
-        trace.marker.pattern = _pattern(grey, shape)
-    _text(trace)
+        trace.marker.pattern = _grey_pattern(grey, shape)
+    _trace_text_in_black(trace)
 
 
-def _scatter(trace: Any, known: dict[str, tuple[str, str]], dash: str) -> int:
+def _scatter_in_greys(trace: Any, known: dict[str, tuple[str, str]], dash: str) -> int:
     """Repaint the trace; returns 1 if it took `dash`."""
-    _text(trace)
+    _trace_text_in_black(trace)
     if "markers" in (trace.mode or ""):
         trace.marker.color = BLACK
-    fill = _opaque(trace.fillcolor) if trace.fill not in {None, "none"} else None
-    if WHITE in {fill, _opaque(trace.line.color)}:  # the rim of another line
+    fill = _printed_opaque_colour(trace.fillcolor) if trace.fill not in {None, "none"} else None
+    if WHITE in {fill, _printed_opaque_colour(trace.line.color)}:  # the rim of another line
         return 0
     width = trace.line.width or 0
     edge = BLACK
     if fill is not None:
-        grey, shape = _paint(fill, known)
+        grey, shape = _grey_and_pattern(fill, known)
         trace.fillcolor = grey
         if shape:
-            trace.fillpattern = _pattern(grey, shape)
-        if _opaque(trace.line.color) == fill:  # thousands of narrow fills would be all edge, and black
+            trace.fillpattern = _grey_pattern(grey, shape)
+        if (
+            _printed_opaque_colour(trace.line.color) == fill
+        ):  # thousands of narrow fills would be all edge, and black
             edge = _EDGE if shape else grey
         trace.line.width = min(width, _THIN)
     if "lines" not in (trace.mode or ""):
@@ -405,17 +418,17 @@ def _scatter(trace: Any, known: dict[str, tuple[str, str]], dash: str) -> int:
     return 1
 
 
-def _text(trace: Any) -> None:
+def _trace_text_in_black(trace: Any) -> None:
     trace.textfont.update(color=BLACK, shadow="0 0 2px white, 0 0 2px white")  # readable on patterns
     if isinstance(size := trace.textfont.size, int | float):
         trace.textfont.size = min(size, SIZE)
 
 
-def _pattern(grey: str, shape: str) -> dict[str, Any]:
+def _grey_pattern(grey: str, shape: str) -> dict[str, Any]:
     return {"shape": shape, "fgcolor": BLACK, "bgcolor": grey, "size": 5, "solidity": 0.2}
 
 
-def _paint(fill: str, known: dict[str, tuple[str, str]]) -> tuple[str, str]:
+def _grey_and_pattern(fill: str, known: dict[str, tuple[str, str]]) -> tuple[str, str]:
     """The grey and the pattern of a fill: the same for each trace of this fill."""
     if fill == _FAINT:
         return _FAINT, ""
@@ -426,7 +439,7 @@ def _paint(fill: str, known: dict[str, tuple[str, str]]) -> tuple[str, str]:
     return known[fill]
 
 
-def _opaque(colour: str | None) -> str | None:
+def _printed_opaque_colour(colour: str | None) -> str | None:
     """A colour as `#RRGGBB` without its opacity, `_FAINT` if it is nearly transparent; None for no colour."""
     found = _RGBA.fullmatch(colour.replace(" ", "")) if colour else None
     if found is None:
@@ -438,7 +451,7 @@ def _opaque(colour: str | None) -> str | None:
     return f"#{red:02X}{green:02X}{blue:02X}"
 
 
-def _light(colour: str) -> str:
+def _printed_light_grey(colour: str) -> str:
     """A light grey with the order of the colours' luminance: text on it is black."""
     level = round(170 + int(grey_of(colour)[1:3], 16) / 3)
     return f"#{level:02X}{level:02X}{level:02X}"
@@ -495,9 +508,9 @@ def paper(figure: go.Figure, width_mm: float = PAGE_MM) -> go.Figure:
         raise BfcvizError("a picture for paper is light, and this one is dark; draw it with theme='light'")
     width = round(width_mm / MM)
     drawn = in_greys(go.Figure(figure))
-    caption = _caption(figure, width)
-    _text_sizes(drawn)
-    removed = _titles(drawn)
+    caption = _paper_caption(figure, width)
+    _set_paper_text_sizes(drawn)
+    removed = _shorten_paper_titles(drawn)
     margin = drawn.layout.margin
     legend = _one_legend(drawn, width - (margin.l or 0) - _RIGHT)
     below = _LINE_MM * len(caption) + 10
@@ -548,7 +561,7 @@ def _caption_at(lines: list[str], right: float, up: float) -> dict[str, Any]:
     }
 
 
-def _caption(figure: go.Figure, width: int) -> list[str]:
+def _paper_caption(figure: go.Figure, width: int) -> list[str]:
     """The lines below the figure: for each panel its title, how to read it and its definitions; then the facts."""
     if not isinstance(figure, Picture):
         return []
@@ -585,14 +598,14 @@ def _one_legend(drawn: go.Figure, width: int) -> int:
     return _ENTRY * -(-len(names) // columns)
 
 
-def _text_sizes(drawn: go.Figure) -> None:
+def _set_paper_text_sizes(drawn: go.Figure) -> None:
     small = {"font": {"size": _SMALL + 1}, "standoff": 4}
     drawn.update_xaxes(title=small, tickfont={"size": _SMALL})
     drawn.update_yaxes(title=small, tickfont={"size": _SMALL})
     drawn.update_layout(font={"size": _SMALL + 1, "color": BLACK})
 
 
-def _titles(drawn: go.Figure) -> int:
+def _shorten_paper_titles(drawn: go.Figure) -> int:
     """Leave of each panel's title what comes before its caption; returns the pixels saved above the first panel."""
     first = None
     for note in drawn.layout.annotations:

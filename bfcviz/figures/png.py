@@ -41,7 +41,7 @@ def encode_png(pixels: NDArray[np.uint8], high: int = 1, gap: int = 0) -> bytes:
         lines = table.tobytes()
     header = struct.pack(">IIBBBBB", width, height * high, *_RGBA_8_BIT)
     body = zlib.compress(lines, _FAST)
-    return _SIGNATURE + _chunk(b"IHDR", header) + _chunk(b"IDAT", body) + _chunk(b"IEND", b"")
+    return _SIGNATURE + _png_chunk(b"IHDR", header) + _png_chunk(b"IDAT", body) + _png_chunk(b"IEND", b"")
 
 
 def data_uri(pixels: NDArray[np.uint8], high: int = 1, gap: int = 0) -> str:
@@ -49,5 +49,5 @@ def data_uri(pixels: NDArray[np.uint8], high: int = 1, gap: int = 0) -> str:
     return "data:image/png;base64," + base64.b64encode(encode_png(pixels, high, gap)).decode("ascii")
 
 
-def _chunk(name: bytes, body: bytes) -> bytes:
+def _png_chunk(name: bytes, body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))

@@ -238,19 +238,19 @@ class CurvePanels:
         """
         job, axis, theme = self.job, self.axis, self.theme
         traces = [
-            _reserved(policy, axis, theme),
-            *_in_use(policy, axis, theme),
-            _curve(axis.least_possible(job, theme), job) | {"legend": 1},
-            _curve(axis.limit_line(theme), job) | {"legend": 1},
-            _failure(policy, axis, theme) | {"showlegend": self.failures, "legend": 1},
-            _message(policy, job, axis, theme),
+            _policy_reserved_area(policy, axis, theme),
+            *_policy_in_use_band(policy, axis, theme),
+            _byte_level_on_curves(axis.least_possible(job, theme), job) | {"legend": 1},
+            _byte_level_on_curves(axis.limit_line(theme), job) | {"legend": 1},
+            _policy_failure_on_curve(policy, axis, theme) | {"showlegend": self.failures, "legend": 1},
+            _policy_message_text(policy, job, axis, theme),
         ]
         across = [0, max(job.requests, 1)]
         up = [0, 1.08 * axis.end]
         return Panel(
             name=f"curve_{number}",
-            title=harmless(_short(policy.role or policy.name)),
-            caption=_caption(policy),
+            title=harmless(_short_policy_name(policy.role or policy.name)),
+            caption=_policy_caption(policy),
             definition=harmless(policy.name) if policy.role or len(policy.name) > _LONGEST_TITLE else "",
             traces=[trace if legend else {**trace, "showlegend": False} for trace in traces],
             xaxis={"range": across, "title": {"text": "request (number)"}, "tickformat": ",~s"},
@@ -260,14 +260,14 @@ class CurvePanels:
         )
 
 
-def _short(name: str) -> str:
+def _short_policy_name(name: str) -> str:
     """A name that leaves room for the caption: its start says the rules, its end the value of an option."""
     if len(name) <= _LONGEST_TITLE:
         return name
     return f"{name[:_HEAD]}…{name[_HEAD + 1 - _LONGEST_TITLE :]}"
 
 
-def _caption(policy: ComparedPolicy) -> str:
+def _policy_caption(policy: ComparedPolicy) -> str:
     if policy.message:
         return "cannot serve this job"
     if policy.failed is not None:
@@ -275,40 +275,44 @@ def _caption(policy: ComparedPolicy) -> str:
     return f"peak {format_bytes(policy.peak_reserved)}" + ("" if policy.is_compared else UNCOMPARED)
 
 
-def _reserved(policy: ComparedPolicy, axis: ByteAxis, theme: Theme) -> dict[str, Any]:
+def _policy_reserved_area(policy: ComparedPolicy, axis: ByteAxis, theme: Theme) -> dict[str, Any]:
     """The area below the greatest reserved bytes of each interval."""
     start, _, high = envelope(policy.reserved)
     line = {"color": theme.pool.line, "width": 1.4}
     area = {"fill": "tozeroy", "fillcolor": translucent(theme.pool.fill, 0.85)}
-    found = _stepped("not in use", _with_end(start, len(policy.reserved)), _closed(high) / axis.divisor, line)
-    return found | area | _hover("pool", axis)
+    found = _policy_step_curve(
+        "not in use", _policy_curve_x(start, len(policy.reserved)), _policy_curve_y(high) / axis.divisor, line
+    )
+    return found | area | _policy_curve_hover("pool", axis)
 
 
-def _in_use(policy: ComparedPolicy, axis: ByteAxis, theme: Theme) -> list[dict[str, Any]]:
+def _policy_in_use_band(policy: ComparedPolicy, axis: ByteAxis, theme: Theme) -> list[dict[str, Any]]:
     """The area below the least bytes in use of each interval; a lighter one from there to the greatest."""
     start, low, high = envelope(policy.in_use)
-    ends = _with_end(start, len(policy.in_use))
+    ends = _policy_curve_x(start, len(policy.in_use))
     paint = theme.in_use
-    least = _stepped("", ends, _closed(low) / axis.divisor, {"color": paint.line, "width": 0})
+    least = _policy_step_curve(
+        "", ends, _policy_curve_y(low) / axis.divisor, {"color": paint.line, "width": 0}
+    )
     least |= {"showlegend": False, "fill": "tozeroy", "fillcolor": translucent(paint.fill, 0.85)}
     # Backwards, a line of shape `hv` keeps the value of the interval that it has just left.
-    around = np.concatenate([_closed(high), low[::-1], low[:1]]) / axis.divisor
+    around = np.concatenate([_policy_curve_y(high), low[::-1], low[:1]]) / axis.divisor
     name = "in use (light: least to most within a pixel)"
-    band = _stepped(name, np.append(ends, ends[::-1]), around, {"color": paint.line, "width": 0.8})
+    band = _policy_step_curve(name, np.append(ends, ends[::-1]), around, {"color": paint.line, "width": 0.8})
     band |= {"fill": "toself", "fillcolor": translucent(paint.fill, 0.55), "hoveron": "points"}
-    return [least, band | _hover("in use", axis)]
+    return [least, band | _policy_curve_hover("in use", axis)]
 
 
-def _with_end(start: NDArray[np.float64], end: int) -> NDArray[np.float64]:
+def _policy_curve_x(start: NDArray[np.float64], end: int) -> NDArray[np.float64]:
     return np.append(start, end)
 
 
-def _closed(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _policy_curve_y(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The values, and the last one once more: at the end of its interval."""
     return np.append(values, values[-1:])
 
 
-def _stepped(name: str, x: Any, y: Any, line: dict[str, Any]) -> dict[str, Any]:
+def _policy_step_curve(name: str, x: Any, y: Any, line: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "lines",
@@ -320,19 +324,19 @@ def _stepped(name: str, x: Any, y: Any, line: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _hover(name: str, axis: ByteAxis) -> dict[str, Any]:
+def _policy_curve_hover(name: str, axis: ByteAxis) -> dict[str, Any]:
     text = f"{name}: %{{y:,.4~f}} {axis.unit}<br>request %{{x:,.0f}}<extra></extra>"
     return {"hoverinfo": "all", "hovertemplate": text}
 
 
-def _curve(level: ByteLevel, job: ComparedJob) -> dict[str, Any]:
+def _byte_level_on_curves(level: ByteLevel, job: ComparedJob) -> dict[str, Any]:
     """A horizontal line."""
     line = {"color": level.colour, "width": 1.4, "dash": level.dash}
-    found = _stepped(level.name, [0, job.requests], [level.value, level.value], line)
+    found = _policy_step_curve(level.name, [0, job.requests], [level.value, level.value], line)
     return found | {"showlegend": not np.isnan(level.value)}
 
 
-def _failure(policy: ComparedPolicy, axis: ByteAxis, theme: Theme) -> dict[str, Any]:
+def _policy_failure_on_curve(policy: ComparedPolicy, axis: ByteAxis, theme: Theme) -> dict[str, Any]:
     """The first failed request: a cross at the bytes in use that it would have needed."""
     x = y = float("nan")
     if policy.failed is not None:
@@ -351,7 +355,9 @@ def _failure(policy: ComparedPolicy, axis: ByteAxis, theme: Theme) -> dict[str, 
     }
 
 
-def _message(policy: ComparedPolicy, job: ComparedJob, axis: ByteAxis, theme: Theme) -> dict[str, Any]:
+def _policy_message_text(
+    policy: ComparedPolicy, job: ComparedJob, axis: ByteAxis, theme: Theme
+) -> dict[str, Any]:
     """Why there is no curve."""
     lines = wrap(harmless(policy.message, _MOST_LINES * _MESSAGE_LINE), _MESSAGE_LINE)
     return {
@@ -433,26 +439,26 @@ def peaks_panel(job: ComparedJob, policies: Sequence[ComparedPolicy], theme: The
     nothing = [0] * len(policies)
     failed = [policy.has_failed for policy in policies]
     traces = [
-        _part("in use: requested", nothing, requested, theme.in_use, axis),
-        _part("in use: rounding", requested, in_use, theme.waste, axis),
-        _part("not in use", in_use, reserved, theme.pool, axis),
-        _line(axis.least_possible(job, theme), len(policies)),
-        _line(axis.limit_line(theme), len(policies)) | {"legend": 2},
-        _failed(policies, axis, theme),
-        _ends(policies, axis, theme),
+        _policy_bar_part("in use: requested", nothing, requested, theme.in_use, axis),
+        _policy_bar_part("in use: rounding", requested, in_use, theme.waste, axis),
+        _policy_bar_part("not in use", in_use, reserved, theme.pool, axis),
+        _byte_level_on_bars(axis.least_possible(job, theme), len(policies)),
+        _byte_level_on_bars(axis.limit_line(theme), len(policies)) | {"legend": 2},
+        _policy_failures_on_bars(policies, axis, theme),
+        _policy_bar_end_column(policies, axis, theme),
     ]
     return Panel(
         name="peaks",
         title=f"Peak pool ({axis.unit})",
         caption="memory granted by the driver; hatched: out of memory",
         definition=_PEAK_DEFINITION,
-        traces=[*(trace | _hatched(trace, failed) for trace in traces[:3]), *traces[3:]],
+        traces=[*(trace | _hatched_policy_bars(trace, failed) for trace in traces[:3]), *traces[3:]],
         xaxis={
             "range": [0, _RIGHT * axis.end],
             "title": {"text": f"bytes ({axis.unit})"},
             "tickformat": ",~g",
         },
-        yaxis=_rows(policies, names=True),
+        yaxis=_policy_rows_axis(policies, names=True),
         x_unit=axis.divisor,
     )
 
@@ -462,12 +468,18 @@ def shares_panel(policies: Sequence[ComparedPolicy], theme: Theme) -> Panel:
     served = [not policy.message for policy in policies]
     allocators = [each and policy.is_allocator for each, policy in zip(served, policies, strict=True)]
     shares = [
-        _Share("unused", _where(served, [p.reserved_not_in_use for p in policies]), theme.pool),
-        _Share("scattered", _where(allocators, [p.scattered_share for p in policies]), theme.free),
-        _Share("rounding", _where(served, [p.internal_fragmentation for p in policies]), theme.waste),
+        _Share("unused", _known_policy_shares(served, [p.reserved_not_in_use for p in policies]), theme.pool),
+        _Share(
+            "scattered", _known_policy_shares(allocators, [p.scattered_share for p in policies]), theme.free
+        ),
+        _Share(
+            "rounding",
+            _known_policy_shares(served, [p.internal_fragmentation for p in policies]),
+            theme.waste,
+        ),
     ]
     failed = [policy.has_failed for policy in policies]
-    bars = [_share(each, line, theme, failed) for line, each in enumerate(shares)]
+    bars = [_policy_share_bars(each, line, theme, failed) for line, each in enumerate(shares)]
     return Panel(
         name="shares",
         title="Fragmentation (%)",
@@ -475,15 +487,15 @@ def shares_panel(policies: Sequence[ComparedPolicy], theme: Theme) -> Panel:
         definition=_SHARE_DEFINITION,
         traces=[*bars, _out_of_memory(failed, theme)],
         xaxis={"range": [0, 136], "title": {"text": "share (%)"}, "tickvals": [0, 25, 50, 75, 100]},
-        yaxis=_rows(policies, names=False),
+        yaxis=_policy_rows_axis(policies, names=False),
     )
 
 
-def _where(known: Sequence[bool], values: Sequence[float | None]) -> list[float | None]:
+def _known_policy_shares(known: Sequence[bool], values: Sequence[float | None]) -> list[float | None]:
     return [value if each else None for each, value in zip(known, values, strict=True)]
 
 
-def _rows(policies: Sequence[ComparedPolicy], *, names: bool) -> dict[str, Any]:
+def _policy_rows_axis(policies: Sequence[ComparedPolicy], *, names: bool) -> dict[str, Any]:
     return {
         "range": [len(policies), 0],
         "tickvals": [row + 0.5 for row in range(len(policies))],
@@ -495,7 +507,7 @@ def _rows(policies: Sequence[ComparedPolicy], *, names: bool) -> dict[str, Any]:
     }
 
 
-def _part(
+def _policy_bar_part(
     name: str, start: Sequence[int], stop: Sequence[int], paint: Paint, axis: ByteAxis
 ) -> dict[str, Any]:
     """A part of each bar, between bytes `start` and `stop`."""
@@ -515,7 +527,7 @@ def _part(
     }
 
 
-def _line(level: ByteLevel, rows: int) -> dict[str, Any]:
+def _byte_level_on_bars(level: ByteLevel, rows: int) -> dict[str, Any]:
     """A vertical line through all rows."""
     return {
         "type": "scatter",
@@ -530,7 +542,9 @@ def _line(level: ByteLevel, rows: int) -> dict[str, Any]:
     }
 
 
-def _failed(policies: Sequence[ComparedPolicy], axis: ByteAxis, theme: Theme) -> dict[str, Any]:
+def _policy_failures_on_bars(
+    policies: Sequence[ComparedPolicy], axis: ByteAxis, theme: Theme
+) -> dict[str, Any]:
     """A cross at the end of each bar whose policy failed."""
     failed = [(row, policy) for row, policy in enumerate(policies) if policy.failed is not None]
     return {
@@ -546,7 +560,9 @@ def _failed(policies: Sequence[ComparedPolicy], axis: ByteAxis, theme: Theme) ->
     }
 
 
-def _ends(policies: Sequence[ComparedPolicy], axis: ByteAxis, theme: Theme) -> dict[str, Any]:
+def _policy_bar_end_column(
+    policies: Sequence[ComparedPolicy], axis: ByteAxis, theme: Theme
+) -> dict[str, Any]:
     """The texts in a column beside the bars, where no line crosses them."""
     served = [not policy.message and not policy.has_failed for policy in policies]
     return {
@@ -554,7 +570,7 @@ def _ends(policies: Sequence[ComparedPolicy], axis: ByteAxis, theme: Theme) -> d
         "mode": "text",
         "x": [1.03 * axis.end for _ in policies],
         "y": [row + 0.5 for row in range(len(policies))],
-        "text": [_end(policy) for policy in policies],
+        "text": [_policy_bar_end_text(policy) for policy in policies],
         "textposition": "middle right",
         "textfont": {"size": 11, "color": [theme.text if each else theme.oom for each in served]},
         "cliponaxis": False,
@@ -563,7 +579,7 @@ def _ends(policies: Sequence[ComparedPolicy], axis: ByteAxis, theme: Theme) -> d
     }
 
 
-def _end(policy: ComparedPolicy) -> str:
+def _policy_bar_end_text(policy: ComparedPolicy) -> str:
     """The peak and the calls to the driver; or where it failed; or why there is no bar."""
     if policy.message:
         return f"cannot serve: {harmless(policy.message, _LONGEST_MESSAGE)}"
@@ -577,7 +593,7 @@ def _end(policy: ComparedPolicy) -> str:
     return f"{peak}<br>{policy.driver_calls:,} driver calls: {stall}"
 
 
-def _hatched(trace: dict[str, Any], failed: Sequence[bool]) -> dict[str, Any]:
+def _hatched_policy_bars(trace: dict[str, Any], failed: Sequence[bool]) -> dict[str, Any]:
     """The marker of bars, hatched in the rows whose policy failed."""
     pattern = {"shape": [_FAILS if each else "" for each in failed], "fillmode": "replace", "solidity": 0.3}
     return {"marker": {**trace["marker"], "pattern": {**pattern, "size": 5}}}
@@ -600,7 +616,7 @@ def _out_of_memory(failed: Sequence[bool], theme: Theme) -> dict[str, Any]:
     }
 
 
-def _share(share: _Share, line: int, theme: Theme, failed: Sequence[bool]) -> dict[str, Any]:
+def _policy_share_bars(share: _Share, line: int, theme: Theme, failed: Sequence[bool]) -> dict[str, Any]:
     """The bars of one measure, on this line of the legend and at this place in each row."""
     name = SHARES[share.key].partition(" = ")[0]
     known = [(row, value) for row, value in enumerate(share.values) if value is not None]
@@ -621,7 +637,7 @@ def _share(share: _Share, line: int, theme: Theme, failed: Sequence[bool]) -> di
         "hovertext": [f"{name}: {100 * value:.2f} %" for _, value in known],
         "hoverinfo": "text",
     }
-    return found | _hatched(found, [failed[row] for row, _ in known])
+    return found | _hatched_policy_bars(found, [failed[row] for row, _ in known])
 
 
 # ------------------------------------------------------------------------------
@@ -653,7 +669,7 @@ def comparison_figure(
     height = row_height(policies) * max(len(policies), 1)
     first = max(panel.above for panel in top)
     places = [Place(0.0, _PEAKS, first, height), Place(_PEAKS + 0.03, 1.0, first, height)]
-    curves, below = _curves(job, policies, look, first + height + BELOW)
+    curves, below = _policy_curve_panels(job, policies, look, first + height + BELOW)
     longest = max((len(line) for policy in policies for line in policy.lines), default=0)
     margins = Margins(left=max(90, int(_LETTER * longest) + 16), right=24)
     picture = compose([*top, *curves], [*places, *below], theme, margins).with_facts(job_facts(job))
@@ -683,7 +699,7 @@ def _add_verdict(picture: Picture, job: ComparedJob) -> None:
 
 def curves_figure(job: ComparedJob, policies: Sequence[ComparedPolicy], look: Look = PLAIN) -> Picture:
     """Bytes over the job under each policy, on the same axes; its table has the points."""
-    panels, places = _curves(job, best_first(policies), look, 0)
+    panels, places = _policy_curve_panels(job, best_first(policies), look, 0)
     picture = compose(panels, places, look.paints, Margins(right=24)).with_facts(job_facts(job))
     return picture.with_table(curve_table(policies))
 
@@ -694,7 +710,7 @@ def job_facts(job: ComparedJob) -> str:
     return f"{harmless(job.source) or 'requests'} · {job.requests:,} requests · {limit}"
 
 
-def _curves(
+def _policy_curve_panels(
     job: ComparedJob, policies: Sequence[ComparedPolicy], look: Look, above: int
 ) -> tuple[list[Panel], list[Place]]:
     """The panels of the allocators, in rows; the first one has the legend."""
@@ -769,9 +785,9 @@ def maps_figure(heaps: Sequence[HeapAtStep], moment: str, look: Look | None = No
         The figure; its table has one row per chunk, with the name of its policy.
     """
     look = look or replace(PLAIN, colour="holder")
-    models = [_model_of(heap) for heap in heaps]
+    models = [_heap_model_at_step(heap) for heap in heaps]
     colours = colouring(models[0].trace, 0, look.colour, look.paints, models[0].chunks())
-    sizes = [_pool_bytes(model) for model in models]
+    sizes = [_compared_pool_bytes(model) for model in models]
     width = _row_width(max(sizes))
     rows = max(1, *(-(-size // width) for size in sizes))
     columns = min(_COLUMNS, len(heaps))
@@ -785,19 +801,21 @@ def maps_figure(heaps: Sequence[HeapAtStep], moment: str, look: Look | None = No
         chunk_table(model).add_column(0, "policy", pa.array([heap.name] * len(model.chunks()), pa.string()))
         for heap, model in zip(heaps, models, strict=True)
     ]
-    picture = compose(panels, _places(panels, columns, height), look.paints, Margins(left=60, right=24))
+    picture = compose(
+        panels, _compared_map_places(panels, columns, height), look.paints, Margins(left=60, right=24)
+    )
     return picture.with_table(pa.concat_tables(tables)).with_facts(
         f"{harmless(moment)} · shades of a colour: parts of that holder"
     )
 
 
-def _model_of(heap: HeapAtStep) -> Model:
+def _heap_model_at_step(heap: HeapAtStep) -> Model:
     model = Model(heap.trace)
     model.seek(heap.step)
     return model
 
 
-def _pool_bytes(model: Model) -> int:
+def _compared_pool_bytes(model: Model) -> int:
     return int(model.regions()["size"].sum())
 
 
@@ -809,7 +827,7 @@ def _row_width(most: int) -> int:
     return width
 
 
-def _places(panels: Sequence[Panel], columns: int, height: int) -> list[Place]:
+def _compared_map_places(panels: Sequence[Panel], columns: int, height: int) -> list[Place]:
     width = (1 - _MAP_GAP * (columns - 1)) / columns
     places, top = [], panels[0].above
     for number, panel in enumerate(panels):
@@ -856,7 +874,7 @@ class _Maps:
             title=name,
             caption=_map_caption(model, heap),
             definition=_DEFINITION,
-            traces=traces if legend else [_unlisted(trace) for trace in traces],
+            traces=traces if legend else [_map_trace_without_legend(trace) for trace in traces],
             xaxis={
                 "title": {"text": f"offset in the row ({unit})"},
                 "range": [0, self.width / divisor],
@@ -882,7 +900,7 @@ class _Maps:
         labels = model.trace.labels
         exact = len(visible.chunks) + len(visible.rows) <= EXACT_CHUNKS
         shape = map_traces.exact_traces if exact else map_traces.image_traces
-        found = [*shape(visible, labels), _frames(self._framed(regions, visible), visible)]
+        found = [*shape(visible, labels), _compared_region_frames(self._framed(regions, visible), visible)]
         if exact:
             wide = visible.pieces.right - visible.pieces.left > _HOVERED * visible.screen
             points = hover.points_in_pieces(chunks, visible.pieces.only(wide), visible.part, labels)
@@ -905,7 +923,7 @@ class _Maps:
         return pieces.only(regions["size"][pieces.source] >= _FRAMED * self.width)
 
 
-def _unlisted(trace: dict[str, Any]) -> dict[str, Any]:
+def _map_trace_without_legend(trace: dict[str, Any]) -> dict[str, Any]:
     """The trace without an entry in the legend; an image has none."""
     return trace if trace["type"] == "image" else {**trace, "showlegend": False}
 
@@ -913,7 +931,7 @@ def _unlisted(trace: dict[str, Any]) -> dict[str, Any]:
 def _map_caption(model: Model, heap: HeapAtStep) -> str:
     """The totals, and whether a request failed; only what has room beside the name."""
     failed = "out of memory" if heap.failed else ""
-    totals = f"{format_bytes(int(model.table.bytes_in_use))} of {format_bytes(_pool_bytes(model))}"
+    totals = f"{format_bytes(int(model.table.bytes_in_use))} of {format_bytes(_compared_pool_bytes(model))}"
     room = _PIXELS - _TITLE_LETTER * min(len(heap.role or heap.name), _LONGEST_NAME)
     both = "; ".join(filter(None, [failed, totals]))
     return next((text for text in (both, failed) if _MAP_LETTER * len(text) < room), "")
@@ -945,7 +963,7 @@ def _rows_of(regions: NDArray[np.void], width: int) -> Rows:
     return Rows(width, whole["address"], whole["size"], whole["slot"], first, np.arange(len(whole)))
 
 
-def _frames(pieces: Pieces | None, visible: VisibleChunks) -> dict[str, Any]:
+def _compared_region_frames(pieces: Pieces | None, visible: VisibleChunks) -> dict[str, Any]:
     """The edges of the regions."""
     trace = outline("region", pieces, visible.divisor, visible.theme.text, 1.1) if pieces is not None else {}
     return {"type": "scatter", "mode": "lines", **trace, "showlegend": False}

@@ -27,7 +27,12 @@ _CLOSE: Final = 0.1  # of the width: less than the text at a peak takes
 def recording_curves_panel(found: RecordingComparison, theme: Theme) -> Panel:
     """Bytes in use and pool of both recordings, with the steps of B where those of A lie that belong to them."""
     highest = max(float(series["bytes_in_use_max"].max(initial=1)) for series in found.series)
-    highest = max([highest, *(pool for pool in map(_pool, found.series) if pool <= _POOL_REACH * highest)])
+    highest = max(
+        [
+            highest,
+            *(pool for pool in map(_recording_pool_bytes, found.series) if pool <= _POOL_REACH * highest),
+        ]
+    )
     divisor, unit = axis_unit(highest)
     first, last = float(found.a.first), float(max(found.a.last, found.a.first + 1))
     return Panel(
@@ -37,16 +42,16 @@ def recording_curves_panel(found: RecordingComparison, theme: Theme) -> Panel:
         definition="The highest value of each interval of events is drawn.<br>B is laid over A: pairs of steps that "
         "belong together have one position,<br> and steps between two pairs lie in proportion.",
         traces=[
-            _curve(found, "a", "bytes_in_use", divisor, theme),
-            _curve(found, "b", "bytes_in_use", divisor, theme),
+            _recording_curve(found, "a", "bytes_in_use", divisor, theme),
+            _recording_curve(found, "b", "bytes_in_use", divisor, theme),
             _pool_line(found, "a", (highest, divisor), theme),
             _pool_line(found, "b", (highest, divisor), theme),
-            _peak_marks(found, divisor, theme),
+            _recording_peak_marks(found, divisor, theme),
         ],
         xaxis={
             "title": {"text": f"step of A, with B laid over it by {found.alignment.by}"},
             "range": [first, last + 0.012 * (last - first)],
-            **_ticks(found, first, last),
+            **_paired_step_ticks(found, first, last),
         },
         yaxis={
             "title": {"text": f"bytes ({unit})"},
@@ -57,7 +62,7 @@ def recording_curves_panel(found: RecordingComparison, theme: Theme) -> Panel:
     )
 
 
-def _pool(series: NDArray[np.void]) -> float:
+def _recording_pool_bytes(series: NDArray[np.void]) -> float:
     return float(series["pool_bytes_max"].max(initial=0))
 
 
@@ -66,14 +71,14 @@ def _pool_line(
 ) -> dict[str, Any]:
     """The pool; only the legend names it where it is above the axis."""
     highest, divisor = scale
-    line = _curve(found, letter, "pool_bytes", divisor, theme)
-    pool = _pool(found.series["ab".index(letter)])
+    line = _recording_curve(found, letter, "pool_bytes", divisor, theme)
+    pool = _recording_pool_bytes(found.series["ab".index(letter)])
     if pool <= highest:
         return line
     return line | {"name": f"{line['name']} {format_bytes(pool)} (far above)", "y": line["y"] * np.nan}
 
 
-def _curve(
+def _recording_curve(
     found: RecordingComparison, letter: str, series: str, divisor: int, theme: Theme
 ) -> dict[str, Any]:
     rows = found.series["ab".index(letter)]
@@ -83,7 +88,7 @@ def _curve(
         "type": "scatter",
         "mode": "lines",
         "name": name,
-        "x": _positions(found, letter, rows["step"]),
+        "x": _recording_positions(found, letter, rows["step"]),
         "y": rows[f"{series}_max"].astype(np.float64) / divisor,
         "line": {
             "color": paint.line,
@@ -98,14 +103,16 @@ def _curve(
     }
 
 
-def _positions(found: RecordingComparison, letter: str, steps: NDArray[np.integer]) -> NDArray[np.float64]:
+def _recording_positions(
+    found: RecordingComparison, letter: str, steps: NDArray[np.integer]
+) -> NDArray[np.float64]:
     return steps.astype(np.float64) if letter == "a" else found.alignment.in_a(steps)
 
 
-def _peak_marks(found: RecordingComparison, divisor: int, theme: Theme) -> dict[str, Any]:
+def _recording_peak_marks(found: RecordingComparison, divisor: int, theme: Theme) -> dict[str, Any]:
     peak = found.moments.to_pylist()[0]
     across = np.concatenate(
-        [_positions(found, letter, np.array([peak[f"{letter}_step"]])) for letter in "ab"]
+        [_recording_positions(found, letter, np.array([peak[f"{letter}_step"]])) for letter in "ab"]
     )
     return {
         "type": "scatter",
@@ -114,7 +121,7 @@ def _peak_marks(found: RecordingComparison, divisor: int, theme: Theme) -> dict[
         "x": across,
         "y": np.array([peak["a_bytes"], peak["b_bytes"]]) / divisor,
         "text": [f"{letter.upper()} {format_bytes(peak[f'{letter}_bytes'])}" for letter in "ab"],
-        "textposition": _beside(across, found),
+        "textposition": _peak_text_positions(across, found),
         "textfont": {"size": 11, "color": theme.text},
         "marker": {
             "symbol": "diamond",
@@ -131,7 +138,7 @@ def _peak_marks(found: RecordingComparison, divisor: int, theme: Theme) -> dict[
     }
 
 
-def _beside(across: NDArray[np.float64], found: RecordingComparison) -> list[str]:
+def _peak_text_positions(across: NDArray[np.float64], found: RecordingComparison) -> list[str]:
     """Where the texts of two points stand: within the plot, and not over each other."""
     share = (across - found.a.first) / max(found.a.last - found.a.first, 1)
     if abs(share[1] - share[0]) < _CLOSE:
@@ -141,7 +148,7 @@ def _beside(across: NDArray[np.float64], found: RecordingComparison) -> list[str
     return [f"top {side}" for side in sides]
 
 
-def _ticks(found: RecordingComparison, first: float, last: float) -> dict[str, Any]:
+def _paired_step_ticks(found: RecordingComparison, first: float, last: float) -> dict[str, Any]:
     """Ticks at paired marks and steps, by name; at round steps of A where pairs have no short names."""
     if found.alignment.by not in {AlignedBy.MARKS, AlignedBy.STEPS}:
         return {"tickformat": ",~f"}
@@ -175,13 +182,13 @@ _Bar = tuple[str, int, str]
 
 def changed_holders_panel(found: RecordingComparison, theme: Theme) -> Panel:
     """The holders that make the difference of the peaks, as detailed as there is room; the first trace has the bars."""
-    bars = [(part.holder, part.bytes, _hover(part)) for part in found.spread.named]
+    bars = [(part.holder, part.bytes, _holder_change_hover(part)) for part in found.spread.named]
     if found.spread.left:
         bars.append(
             (_OTHERS, found.spread.left, f"<b>{_OTHERS}</b><br>{signed_bytes(found.spread.left)} together")
         )
     divisor, unit = axis_unit(max((abs(change) for _, change, _ in bars), default=1))
-    left, right = _range([change / divisor for _, change, _ in bars])
+    left, right = _change_axis_range([change / divisor for _, change, _ in bars])
     gap = _GAP * (right - left)
     return Panel(
         name="changes",
@@ -189,9 +196,9 @@ def changed_holders_panel(found: RecordingComparison, theme: Theme) -> Panel:
         caption=harmless(parts_text(found), 160) or "every holder has as many bytes at both peaks",
         definition="Bytes in use at the peak of B less bytes in use at the peak of A, of each holder.",
         traces=[
-            _bars(bars, divisor, theme),
-            _names(bars, theme, gap),
-            _amounts(bars, divisor, theme, gap),
+            _holder_change_bars(bars, divisor, theme),
+            _holder_change_names(bars, theme, gap),
+            _holder_change_amounts(bars, divisor, theme, gap),
         ],
         xaxis={
             "title": {"text": f"B less A, at the peaks ({unit})"},
@@ -213,7 +220,7 @@ def changed_holders_panel(found: RecordingComparison, theme: Theme) -> Panel:
     )
 
 
-def _range(changes: list[float]) -> tuple[float, float]:
+def _change_axis_range(changes: list[float]) -> tuple[float, float]:
     """The ends of the axis: each side is long enough for its bars and for the names of the bars on the other side."""
     more, less = max(0.0, *changes, 0.0) * _BEYOND, -min(0.0, *changes, 0.0) * _BEYOND
     if not more and not less:
@@ -225,7 +232,7 @@ def _range(changes: list[float]) -> tuple[float, float]:
     return -less, more
 
 
-def _bars(bars: list[_Bar], divisor: int, theme: Theme) -> dict[str, Any]:
+def _holder_change_bars(bars: list[_Bar], divisor: int, theme: Theme) -> dict[str, Any]:
     paints = [recording_paint("b" if change > 0 else "a", theme) for _, change, _ in bars]
     return {
         "type": "bar",
@@ -242,25 +249,25 @@ def _bars(bars: list[_Bar], divisor: int, theme: Theme) -> dict[str, Any]:
     }
 
 
-def _names(bars: list[_Bar], theme: Theme, gap: float) -> dict[str, Any]:
+def _holder_change_names(bars: list[_Bar], theme: Theme, gap: float) -> dict[str, Any]:
     """The names of the bars, on the other side of the zero line."""
-    return _texts("holders", bars, theme) | {
+    return _holder_change_texts("holders", bars, theme) | {
         "x": np.array([-gap if change > 0 else gap for _, change, _ in bars]),
         "text": [harmless(name, _NAME) for name, *_ in bars],
         "textposition": ["middle left" if change > 0 else "middle right" for _, change, _ in bars],
     }
 
 
-def _amounts(bars: list[_Bar], divisor: int, theme: Theme, gap: float) -> dict[str, Any]:
+def _holder_change_amounts(bars: list[_Bar], divisor: int, theme: Theme, gap: float) -> dict[str, Any]:
     """The amounts, at the ends of the bars; plotly would write that of a very short bar over its name."""
-    return _texts("amounts", bars, theme) | {
+    return _holder_change_texts("amounts", bars, theme) | {
         "x": np.array([change / divisor + (gap if change > 0 else -gap) for _, change, _ in bars]),
         "text": [signed_bytes(change) for _, change, _ in bars],
         "textposition": ["middle right" if change > 0 else "middle left" for _, change, _ in bars],
     }
 
 
-def _texts(name: str, bars: list[_Bar], theme: Theme) -> dict[str, Any]:
+def _holder_change_texts(name: str, bars: list[_Bar], theme: Theme) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "text",
@@ -272,7 +279,7 @@ def _texts(name: str, bars: list[_Bar], theme: Theme) -> dict[str, Any]:
     }
 
 
-def _hover(part: PeakPart) -> str:
+def _holder_change_hover(part: PeakPart) -> str:
     of = "" if part.holders == 1 else f"<br>{part.holders:,} holders with this name around them"
     return f"<b>{harmless(part.holder)}</b><br>{'+' if part.bytes > 0 else '-'}{exact_bytes(abs(part.bytes))}{of}"
 

@@ -41,12 +41,12 @@ class _Scale:
 
 def stats_panel(history: History, step: int | None, look: Look) -> Panel:
     """The timeline as a panel; only its last trace depends on `step`."""
-    theme, scale = look.paints, _scale(history)
+    theme, scale = look.paints, _stats_axis_scale(history)
     traces = [
-        _area(history, scale, "pool", ("pool_bytes", "max"), theme.pool.line, theme.free),
-        _area(history, scale, "", ("bytes_in_use", "min"), theme.in_use.line, theme.in_use) | _UNNAMED,
-        _band(history, scale, "in use", "bytes_in_use", theme.in_use.line),
-        _band(
+        _stats_area(history, scale, "pool", ("pool_bytes", "max"), theme.pool.line, theme.free),
+        _stats_area(history, scale, "", ("bytes_in_use", "min"), theme.in_use.line, theme.in_use) | _UNNAMED,
+        _stats_band(history, scale, "in use", "bytes_in_use", theme.in_use.line),
+        _stats_band(
             history,
             scale,
             "requested",
@@ -54,11 +54,11 @@ def stats_panel(history: History, step: int | None, look: Look) -> Panel:
             mixed(theme.in_use.fill, theme.paper, 0.6),
         ),
         # A rim in the paper's colour keeps the band visible where it crosses the blue area.
-        _band(history, scale, "", "largest_free_chunk", theme.paper, width=4.0) | _UNNAMED,
-        _band(history, scale, "largest free chunk", "largest_free_chunk", theme.free.line, width=1.8),
-        _peak(history, scale, theme),
-        _limit(history, scale, theme),
-        _process(history, scale, theme),
+        _stats_band(history, scale, "", "largest_free_chunk", theme.paper, width=4.0) | _UNNAMED,
+        _stats_band(history, scale, "largest free chunk", "largest_free_chunk", theme.free.line, width=1.8),
+        _stats_peak_line(history, scale, theme),
+        _stats_limit_line(history, scale, theme),
+        _stats_process_line(history, scale, theme),
         marks(history, without_phases(history), scale.reach, theme) | {"legend": 1},
         phases(history, scale.reach, theme) | {"legend": 1},
         failures(history, scale.divisor, theme) | {"legend": 1},
@@ -97,7 +97,7 @@ def series_table(history: History) -> pa.Table:
     return pa.table({name: np.ascontiguousarray(history.series[name]) for name in names})
 
 
-def _scale(history: History) -> _Scale:
+def _stats_axis_scale(history: History) -> _Scale:
     """The y axis fits the steps shown; its unit fits the whole trace and is the same for every window."""
     series, whole = history.series, history.running.series
     top = float(max(series["pool_bytes_max"].max(initial=0), series["bytes_in_use_max"].max(initial=0), 1))
@@ -111,28 +111,28 @@ def _scale(history: History) -> _Scale:
     return _Scale(divisor, unit, 1.08 * max(top, float(drawn or 0)) / divisor, drawn)
 
 
-def _area(  # noqa: PLR0913, PLR0917  the options of an area
+def _stats_area(  # noqa: PLR0913, PLR0917  the options of an area
     history: History, scale: _Scale, name: str, values: tuple[str, str], line: str, paint: Paint
 ) -> dict[str, Any]:
     """The area below the least (`min`) or the greatest (`max`) values of a field."""
     across, up = timelines.upper_edge(history.series, values[0], history.step_axis, values[1])
-    trace = _stepped(history, scale, name, across, up)
+    trace = _stats_step_line(history, scale, name, across, up)
     trace["line"] |= {"color": line, "width": 1.2 if name else 0}
     return trace | {"fill": "tozeroy", "fillcolor": translucent(paint.fill, 0.85)}
 
 
-def _band(  # noqa: PLR0913  the options of a band
+def _stats_band(  # noqa: PLR0913  the options of a band
     history: History, scale: _Scale, name: str, field: str, colour: str, *, width: float = 1.2
 ) -> dict[str, Any]:
     """The area between the least and the greatest values of a field; it is a line where they are equal."""
     across, up = timelines.envelope(history.series, field, history.step_axis)
-    trace = _stepped(history, scale, name, across, up)
+    trace = _stats_step_line(history, scale, name, across, up)
     trace["line"] |= {"color": colour, "width": width}
     fill = "none" if timelines.is_exact(history.series) else "toself"
     return trace | {"fill": fill, "fillcolor": translucent(colour, 0.45), "hoveron": "points"}
 
 
-def _stepped(
+def _stats_step_line(
     history: History, scale: _Scale, name: str, x: NDArray[np.float64], num_bytes: NDArray[np.float64]
 ) -> dict[str, Any]:
     """A step line: it keeps each value until the next one."""
@@ -147,16 +147,16 @@ def _stepped(
     }
 
 
-def _peak(history: History, scale: _Scale, theme: Theme) -> dict[str, Any]:
+def _stats_peak_line(history: History, scale: _Scale, theme: Theme) -> dict[str, Any]:
     series = history.series
     x = history.step_axis.positions(series["bytes_in_use_max_step"], series["bytes_in_use_max_time"])
     peak = np.maximum(np.maximum.accumulate(series["bytes_in_use_max"]), np.uint64(history.peak_before))
-    trace = _stepped(history, scale, "peak so far", x, peak.astype(np.float64)) | {"legend": 1}
+    trace = _stats_step_line(history, scale, "peak so far", x, peak.astype(np.float64)) | {"legend": 1}
     trace["line"] |= {"color": theme.in_use.line, "width": 1.5, "dash": "dash"}
     return trace
 
 
-def _limit(history: History, scale: _Scale, theme: Theme) -> dict[str, Any]:
+def _stats_limit_line(history: History, scale: _Scale, theme: Theme) -> dict[str, Any]:
     limit = history.bytes_limit
     text = "unknown" if limit is None else format_bytes(limit)
     level = np.nan if scale.limit is None else scale.limit / scale.divisor
@@ -176,7 +176,7 @@ _MOST_ABOVE: Final = 8
 """Times the pool: a process that is larger would flatten the heap, so only the legend tells of it."""
 
 
-def _process(history: History, scale: _Scale, theme: Theme) -> dict[str, Any]:
+def _stats_process_line(history: History, scale: _Scale, theme: Theme) -> dict[str, Any]:
     """The memory of the whole process; where it was not sampled, a trace without points and name."""
     details, series = history.step_axis.trace.origin.details, history.series
     found, x, y, name = process_memory(details), np.zeros(0), np.zeros(0), ""
@@ -190,7 +190,7 @@ def _process(history: History, scale: _Scale, theme: Theme) -> dict[str, Any]:
             steps = np.interp(found.times[inside], series["time"], series["step"])
             x = history.step_axis.positions(steps, found.times[inside])
             y = found.num_bytes[inside].astype(np.float64)
-    trace = _stepped(history, scale, name, x, y) | {"legend": 1}
+    trace = _stats_step_line(history, scale, name, x, y) | {"legend": 1}
     trace["line"] |= {"color": theme.text, "width": 1.2, "dash": "dot"}
     return trace if name else trace | _UNNAMED
 

@@ -52,17 +52,19 @@ def as_svg(page: Page, theme: Theme, width: int = WIDTH) -> str:
         traces = [each for each in page.data if each["xaxis"] == f"x{number}" and each["visible"] is True]
         style = axis_style(theme)
         y_settings = layout[f"yaxis{number}"]
-        x = _Axis.of({**style, **settings}, plots, [_ends(each, "x") for each in traces], is_x=True)
-        y = _Axis.of({**style, **y_settings}, plots, [_ends(each, "y") for each in traces], is_x=False)
+        x = _Axis.of({**style, **settings}, plots, [_svg_axis_names(each, "x") for each in traces], is_x=True)
+        y = _Axis.of(
+            {**style, **y_settings}, plots, [_svg_axis_names(each, "y") for each in traces], is_x=False
+        )
         drawn.append(_Plot(x, y, theme, layout.get("bargap", 0.2)).drawn(traces))
     for note in layout["annotations"]:
         if note["visible"]:
             titles.append(re.sub("<[^>]*>", "", note["text"]).strip())
-            drawn.append(_title(note, layout, plots))
+            drawn.append(_svg_title(note, layout, plots))
     for name in layout:
         if name.startswith("legend") and layout[name]["visible"]:
             named = [each for each in page.data if each["legend"] == name]
-            drawn += [_legend(layout[name], named, plots)]
+            drawn += [_svg_legend(layout[name], named, plots)]
     return (
         f'<svg viewBox="0 0 {width} {height}" role="img" '
         f'aria-label="{escape(unescape("; ".join(titles)))}" font-family="{escape(FONT)}" font-size="{_TEXT}" '
@@ -169,12 +171,12 @@ class _Axis:
         if settings.get("tickvals") is not None:
             values, texts = list(settings["tickvals"]), list(settings["ticktext"])
         else:
-            step = settings.get("dtick") or _nice(abs(self.high - self.low) / _FEWEST_TICKS)
+            step = settings.get("dtick") or _svg_tick_step(abs(self.high - self.low) / _FEWEST_TICKS)
             least, most = sorted((self.low, self.high))
             origin = settings.get("tick0", 0)
             first = math.ceil((least - origin) / step - 1e-6)
             values = [origin + step * n for n in range(first, math.floor((most - origin) / step + 1e-6) + 1)]
-            texts = [_number(value, settings.get("tickformat", ""), step) for value in values]
+            texts = [_svg_tick_text(value, settings.get("tickformat", ""), step) for value in values]
         low, high = sorted((self.begin, self.end))
         at = self.at(values).tolist()
         inside = [low - 1 <= pixel <= high + 1 for pixel in at]
@@ -184,7 +186,7 @@ class _Axis:
         )
 
 
-def _nice(least: float) -> float:
+def _svg_tick_step(least: float) -> float:
     """The least of 1, 2, 5, 10, 20, ... (or 0.1, ...) that is not below."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(step * power for step in (1, 2, 5, 10) if step * power >= least * 0.999)
@@ -193,7 +195,7 @@ def _nice(least: float) -> float:
 _PREFIXES: Final = {1e9: "G", 1e6: "M", 1e3: "k", 1: ""}
 
 
-def _number(value: float, form: str, step: float) -> str:
+def _svg_tick_text(value: float, form: str, step: float) -> str:
     """A number as d3 writes it in this format; without one as plotly does."""
     digits = max(-math.floor(math.log10(step) + 1e-9), 0)
     if form in {"~s", ",~s"}:
@@ -206,7 +208,7 @@ def _number(value: float, form: str, step: float) -> str:
     return f"{round(value, digits) + 0.0:{sign}{comma}.{digits}f}"
 
 
-def _ends(trace: Mapping[str, Any], axis: str) -> Sequence[Any]:
+def _svg_axis_names(trace: Mapping[str, Any], axis: str) -> Sequence[Any]:
     """The values of a trace that name places on an axis of names."""
     values = trace.get(axis)
     return values if isinstance(values, list | tuple) else ()
@@ -230,8 +232,8 @@ class _Plot:
     def drawn(self, traces: Sequence[Mapping[str, Any]]) -> str:
         box = self.box
         inside, above = [], []
-        slots = _slots([each for each in traces if each["type"] == "bar"], self.bargap)
-        for trace in sorted(traces, key=lambda each: _LAYERS[_type(each)]):
+        slots = _svg_bar_slots([each for each in traces if each["type"] == "bar"], self.bargap)
+        for trace in sorted(traces, key=lambda each: _LAYERS[_svg_trace_type(each)]):
             if trace["type"] == "image":
                 inside.append(self._image(trace))
             elif trace["type"] == "bar":
@@ -261,7 +263,7 @@ class _Plot:
         return f'<path d="{path}" stroke="{self.theme.grid}"/>' if path else ""
 
     def _axes(self) -> str:
-        return _x_axis(self.x, self.box, self.theme) + _y_axis(self.y, self.box, self.theme)
+        return _svg_x_axis(self.x, self.box, self.theme) + _svg_y_axis(self.y, self.box, self.theme)
 
     def _image(self, trace: Mapping[str, Any]) -> str:
         wide, high = struct.unpack(">II", b64decode(trace["source"].partition(",")[2][:44])[16:24])
@@ -282,12 +284,14 @@ class _Plot:
             raise NotImplementedError(f"the fill {fill!r}")
         stroke = ""
         if "lines" in trace.get("mode", "lines") and line.get("width", 2):
-            stroke = f' stroke="{line["color"]}" stroke-width="{line.get("width", 2):g}"{_dashes(line)}'
+            stroke = f' stroke="{line["color"]}" stroke-width="{line.get("width", 2):g}"{_svg_dashes(line)}'
         area = trace["fillcolor"] if fill != "none" else "none"
         if not stroke and area == "none":
             return ""
-        parts = _steps(x, y) if line.get("shape", "linear") == "hv" else _parts(x, y)
-        paths = [_path(*part) for part in parts]
+        parts = (
+            _svg_stepped_line_parts(x, y) if line.get("shape", "linear") == "hv" else _svg_line_parts(x, y)
+        )
+        paths = [_svg_path_commands(*part) for part in parts]
         if fill == "tozeroy":
             zero = float(self.y.at([0])[0])
             below = "".join(
@@ -302,8 +306,8 @@ class _Plot:
             return ""
         x, y, marker = self.x.at(trace["x"]).tolist(), self.y.at(trace["y"]).tolist(), trace["marker"]
         return "".join(
-            _marker(across, up, symbol)
-            for across, up, symbol in zip(x, y, _symbols(marker, len(x)), strict=True)
+            _svg_marker(across, up, symbol)
+            for across, up, symbol in zip(x, y, _svg_marker_symbols(marker, len(x)), strict=True)
             if math.isfinite(across) and math.isfinite(up) and symbol.size
         )
 
@@ -314,15 +318,15 @@ class _Plot:
         shown = zip(
             x,
             y,
-            _each(trace["text"], len(x)),
-            _each(trace.get("textposition", "middle center"), len(x)),
-            _each(font.get("size", _TEXT), len(x)),
-            _each(font["color"], len(x)),
-            _each(font.get("shadow"), len(x)),
+            _svg_value_per_point(trace["text"], len(x)),
+            _svg_value_per_point(trace.get("textposition", "middle center"), len(x)),
+            _svg_value_per_point(font.get("size", _TEXT), len(x)),
+            _svg_value_per_point(font["color"], len(x)),
+            _svg_value_per_point(font.get("shadow"), len(x)),
             strict=True,
         )
         return "".join(
-            _text((a, b), text, position, _Font(size, colour, self.theme.paper if halo else ""))
+            _svg_text((a, b), text, position, _Font(size, colour, self.theme.paper if halo else ""))
             for a, b, text, position, size, colour, halo in shown
             if text and math.isfinite(a) and math.isfinite(b)
         )
@@ -333,12 +337,12 @@ class _Plot:
         across, along = (self.y, self.x) if flat else (self.x, self.y)
         places, sizes = (trace["y"], trace["x"]) if flat else (trace["x"], trace["y"])
         count = len(places)
-        base = np.array(_each(trace.get("base", 0), count), np.float64)
+        base = np.array(_svg_value_per_point(trace.get("base", 0), count), np.float64)
         places = [across.names.index(each) if isinstance(each, str) else each for each in places]
         middle = np.array(places, np.float64)
-        wide = np.array(_each(trace.get("width", width), count), np.float64)
+        wide = np.array(_svg_value_per_point(trace.get("width", width), count), np.float64)
         shift = (
-            np.array(_each(trace["offset"], count), np.float64)
+            np.array(_svg_value_per_point(trace["offset"], count), np.float64)
             if "offset" in trace
             else (offset + (width - wide) / 2)
         )
@@ -346,13 +350,16 @@ class _Plot:
         low, high = along.at(base), along.at(base + np.array(sizes, np.float64))
         sides, ends = np.sort([near, far], axis=0).T, np.sort([low, high], axis=0).T
         shapes, texts = [], []
-        fills, words = _each(trace["marker"]["color"], count), _each(trace.get("text", ""), count)
+        fills, words = (
+            _svg_value_per_point(trace["marker"]["color"], count),
+            _svg_value_per_point(trace.get("text", ""), count),
+        )
         for number, pixels in enumerate(np.hstack([ends, sides] if flat else [sides, ends]).tolist()):
             if not all(map(math.isfinite, pixels)):
                 continue
             left, right, top, bottom = pixels
             bar = _Box(left, top, right - left, bottom - top)
-            shapes.append(_rectangle(bar, fills[number], trace["marker"].get("line", {})))
+            shapes.append(_svg_rectangle(bar, fills[number], trace["marker"].get("line", {})))
             if words[number]:
                 texts.append(self._bar_text(trace, number, words[number], bar))
         return "".join(shapes), "".join(texts)
@@ -364,31 +371,37 @@ class _Plot:
         colour = colours if isinstance(colours, str) else colours[number]
         size, middle = font.get("size", _TEXT), bar.top + bar.height / 2
         if place == "inside":
-            return _text((bar.left + bar.width / 2, middle), text, "middle center", _Font(size, colour))
+            return _svg_text((bar.left + bar.width / 2, middle), text, "middle center", _Font(size, colour))
         if place != "outside":
             raise NotImplementedError(f"the place {place!r} of a bar's text")
         if flat:
-            return _text((bar.right, middle), text, "middle right", _Font(size, self.theme.text))
-        return _text((bar.left + bar.width / 2, bar.top), text, "top center", _Font(size, self.theme.text))
+            return _svg_text((bar.right, middle), text, "middle right", _Font(size, self.theme.text))
+        return _svg_text(
+            (bar.left + bar.width / 2, bar.top), text, "top center", _Font(size, self.theme.text)
+        )
 
 
 _LAYERS: Final = {"image": 0, "bar": 1, "scatter": 2}
 
 
-def _type(trace: Mapping[str, Any]) -> str:
+def _svg_trace_type(trace: Mapping[str, Any]) -> str:
     kind: str = trace["type"]
     if kind not in _LAYERS:
         raise NotImplementedError(f"a trace of type {kind!r}")
     return kind
 
 
-def _slots(traces: Sequence[Mapping[str, Any]], gap: float) -> dict[int, tuple[float, float]]:
+def _svg_bar_slots(traces: Sequence[Mapping[str, Any]], gap: float) -> dict[int, tuple[float, float]]:
     """Of each trace of bars, where its bars begin beside their position, and how wide they are, in units of the axis.
 
     Bars without an offset share the room of their position.
     """
     shared = [id(each) for each in traces if "offset" not in each]
-    names = {name for each in traces for name in _ends(each, "y" if each.get("orientation") == "h" else "x")}
+    names = {
+        name
+        for each in traces
+        for name in _svg_axis_names(each, "y" if each.get("orientation") == "h" else "x")
+    }
     if any(isinstance(name, str) for name in names):  # one bar a name
         shared = shared[:1]
     width = (1 - gap) / max(len(shared), 1)
@@ -398,7 +411,7 @@ def _slots(traces: Sequence[Mapping[str, Any]], gap: float) -> dict[int, tuple[f
     }
 
 
-def _rectangle(box: _Box, fill: str, rim: Mapping[str, Any]) -> str:
+def _svg_rectangle(box: _Box, fill: str, rim: Mapping[str, Any]) -> str:
     stroke = f' stroke="{rim["color"]}" stroke-width="{rim["width"]:g}"' if rim.get("width") else ""
     return (
         f'<rect x="{box.left:.1f}" y="{box.top:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" '
@@ -406,7 +419,7 @@ def _rectangle(box: _Box, fill: str, rim: Mapping[str, Any]) -> str:
     )
 
 
-def _each(value: Any, count: int) -> list[Any]:
+def _svg_value_per_point(value: Any, count: int) -> list[Any]:
     """One value a point: what is given once is that of all."""
     if isinstance(value, np.ndarray | list | tuple):
         return list(value.tolist() if isinstance(value, np.ndarray) else value)
@@ -417,19 +430,19 @@ def _each(value: Any, count: int) -> list[Any]:
 # Lines.
 
 
-def _parts(x: Floats, y: Floats) -> list[tuple[Floats, Floats]]:
+def _svg_line_parts(x: Floats, y: Floats) -> list[tuple[Floats, Floats]]:
     """The unbroken parts of a line; a point that is not a number ends one."""
     known = np.isfinite(x) & np.isfinite(y)
     ends = np.flatnonzero(np.diff(np.concatenate(([False], known, [False])).astype(np.int8)))
     return [(x[first:last], y[first:last]) for first, last in zip(ends[::2], ends[1::2], strict=True)]
 
 
-def _steps(x: Floats, y: Floats) -> list[tuple[Floats, Floats]]:
+def _svg_stepped_line_parts(x: Floats, y: Floats) -> list[tuple[Floats, Floats]]:
     """The parts of a line that is level up to its next point."""
-    return [(np.repeat(across, 2)[1:], np.repeat(up, 2)[:-1]) for across, up in _parts(x, y)]
+    return [(np.repeat(across, 2)[1:], np.repeat(up, 2)[:-1]) for across, up in _svg_line_parts(x, y)]
 
 
-def _path(x: Floats, y: Floats) -> str:
+def _svg_path_commands(x: Floats, y: Floats) -> str:
     """The commands of a line through these points; level and upright parts, the most by far, are short."""
     x, y = np.round(x, 1), np.round(y, 1)
     moved = np.concatenate(([True], (np.diff(x) != 0) | (np.diff(y) != 0)))
@@ -448,7 +461,7 @@ def _path(x: Floats, y: Floats) -> str:
 _DASHES: Final = {"dash": "9 9", "dot": "3 3", "dashdot": "9 3 3 3", "longdash": "12 5"}
 
 
-def _dashes(line: Mapping[str, Any]) -> str:
+def _svg_dashes(line: Mapping[str, Any]) -> str:
     dash: str = line.get("dash", "solid")
     if dash == "solid":
         return ""
@@ -459,18 +472,18 @@ def _dashes(line: Mapping[str, Any]) -> str:
 # Markers and texts.
 
 
-def _round(*radii: float, count: int) -> list[tuple[float, float]]:
+def _svg_marker_corners(*radii: float, count: int) -> list[tuple[float, float]]:
     """Points around the middle, the first on top, at these distances in turn."""
     turns = [(radii[number % len(radii)], 2 * math.pi * number / count) for number in range(count)]
     return [(radius * math.sin(turn), -radius * math.cos(turn)) for radius, turn in turns]
 
 
 _SHAPES: Final = {
-    "circle": _round(1, count=24),
-    "diamond": _round(1.3, count=4),
+    "circle": _svg_marker_corners(1, count=24),
+    "diamond": _svg_marker_corners(1.3, count=4),
     "triangle-up": [(0, -1.15), (1.15, 0.6), (-1.15, 0.6)],
     "triangle-down": [(0, 1.15), (1.15, -0.6), (-1.15, -0.6)],
-    "star": _round(1.4, 0.55, count=10),
+    "star": _svg_marker_corners(1.4, 0.55, count=10),
     "x": [(a * x + b * y, a * y - b * x)  # a corner, turned four times
           for a, b in ((1, 0), (0, -1), (-1, 0), (0, 1)) for x, y in ((0, -0.45), (0.55, -1), (1, -0.55))],
 }  # fmt: skip
@@ -486,14 +499,14 @@ class _Symbol(NamedTuple):
     rim: Mapping[str, Any]
 
 
-def _symbols(marker: Mapping[str, Any], count: int) -> list[_Symbol]:
+def _svg_marker_symbols(marker: Mapping[str, Any], count: int) -> list[_Symbol]:
     known = {"symbol": "circle", "size": 6, "color": None}
-    columns = (_each(marker.get(name, usual), count) for name, usual in known.items())
+    columns = (_svg_value_per_point(marker.get(name, usual), count) for name, usual in known.items())
     rim = marker.get("line", {})
     return [_Symbol(name, size, colour, rim) for name, size, colour in zip(*columns, strict=False)]
 
 
-def _marker(x: float, y: float, symbol: _Symbol) -> str:
+def _svg_marker(x: float, y: float, symbol: _Symbol) -> str:
     colour, rim, radius = symbol.colour, symbol.rim, symbol.size / 2
     name = symbol.name.removesuffix("-open")
     if name not in _SHAPES:
@@ -518,7 +531,7 @@ class _Font(NamedTuple):
     halo: str = ""
 
 
-def _text(at: tuple[float, float], text: str, position: str, font: _Font) -> str:
+def _svg_text(at: tuple[float, float], text: str, position: str, font: _Font) -> str:
     """A text beside a point, as plotly places it: `top left` is above and to the left of the point."""
     up, aside = position.split()
     x, size = at[0] + {"left": -4, "center": 0, "right": 4}[aside], font.size
@@ -527,7 +540,7 @@ def _text(at: tuple[float, float], text: str, position: str, font: _Font) -> str
     around = f' stroke="{font.halo}" stroke-width="3" paint-order="stroke"' if font.halo else ""
     return (
         f'<text x="{x:.1f}" y="{at[1] + first * size:.1f}" text-anchor="{_ANCHORS[aside]}" font-size="{size:g}" '
-        f'fill="{font.colour}"{around}>{_spans(text, x, size)}</text>'
+        f'fill="{font.colour}"{around}>{_svg_text_spans(text, x, size)}</text>'
     )
 
 
@@ -535,11 +548,11 @@ _MARKUP: Final = re.compile(r"<(/?)(b|i|span|br)(?: style='([^']*)')?>")
 _DECLARED: Final = re.compile(r"(color|font-size):\s*(#?\w+)")
 
 
-def _spans(text: str, x: float, size: float) -> str:
+def _svg_text_spans(text: str, x: float, size: float) -> str:
     """A text with plotly's markup as the inside of a `text` element; anything else in it is text."""
     found, end, is_open = [], 0, 0
     for mark in _MARKUP.finditer(text):
-        found.append(_plain(text[end : mark.start()]))
+        found.append(_svg_escape(text[end : mark.start()]))
         end = mark.end()
         closes, name, style = mark.groups()
         if name == "br":
@@ -556,10 +569,10 @@ def _spans(text: str, x: float, size: float) -> str:
             ]
             found.append(f'<tspan style="{";".join(filter(None, [known, *declared]))}">')
             is_open += 1
-    return "".join(found) + _plain(text[end:]) + "</tspan>" * is_open
+    return "".join(found) + _svg_escape(text[end:]) + "</tspan>" * is_open
 
 
-def _plain(text: str) -> str:
+def _svg_escape(text: str) -> str:
     return escape(unescape(text)).replace("  ", " \u00a0")
 
 
@@ -567,11 +580,11 @@ def _plain(text: str) -> str:
 # The axes' lines, ticks and titles; the title of a plot; its legend.
 
 
-def _x_axis(axis: _Axis, box: _Box, theme: Theme) -> str:
+def _svg_x_axis(axis: _Axis, box: _Box, theme: Theme) -> str:
     values, texts = axis.ticks()
     settings, found = (
         axis.settings,
-        [_axis_line(axis, theme, f"M{box.left:.1f} {box.bottom:.1f}H{box.right:.1f}")],
+        [_svg_axis_line(axis, theme, f"M{box.left:.1f} {box.bottom:.1f}H{box.right:.1f}")],
     )
     size, ticks = settings["tickfont"]["size"], settings["ticks"] == "outside"
     angle = -settings.get("tickangle", 0)
@@ -585,27 +598,27 @@ def _x_axis(axis: _Axis, box: _Box, theme: Theme) -> str:
             if angle:
                 found.append(
                     f'<text transform="translate({pixel + 3:.1f},{y:.1f}) rotate({-angle:g})" text-anchor="end" '
-                    f'font-size="{size}">{_spans(text, 0, size)}</text>'
+                    f'font-size="{size}">{_svg_text_spans(text, 0, size)}</text>'
                 )
             else:
                 found.append(
                     f'<text x="{pixel:.1f}" y="{y:.1f}" text-anchor="middle" font-size="{size}">'
-                    f"{_spans(text, pixel, size)}</text>"
+                    f"{_svg_text_spans(text, pixel, size)}</text>"
                 )
     title = settings["title"].get("text", "")
     if title:
         y = box.bottom + (56 if angle else 36)
         found.append(
-            f'<text x="{box.left + box.width / 2:.1f}" y="{y:.1f}" text-anchor="middle">{_plain(title)}</text>'
+            f'<text x="{box.left + box.width / 2:.1f}" y="{y:.1f}" text-anchor="middle">{_svg_escape(title)}</text>'
         )
     return "".join(found)
 
 
-def _y_axis(axis: _Axis, box: _Box, theme: Theme) -> str:
+def _svg_y_axis(axis: _Axis, box: _Box, theme: Theme) -> str:
     values, texts = axis.ticks()
     settings, found = (
         axis.settings,
-        [_axis_line(axis, theme, f"M{box.left:.1f} {box.top:.1f}V{box.bottom:.1f}")],
+        [_svg_axis_line(axis, theme, f"M{box.left:.1f} {box.top:.1f}V{box.bottom:.1f}")],
     )
     size, ticks = settings["tickfont"]["size"], settings["ticks"] == "outside"
     places, aside = axis.at(values).tolist(), 7 if ticks else settings.get("ticklabelstandoff", 4)
@@ -614,36 +627,40 @@ def _y_axis(axis: _Axis, box: _Box, theme: Theme) -> str:
         found.append(f'<path d="{marks}" stroke="{theme.muted}"/>')
     if settings.get("showticklabels", True):
         found += [
-            _text((box.left - aside + 4, pixel), text, "middle left", _Font(size, theme.text))
+            _svg_text((box.left - aside + 4, pixel), text, "middle left", _Font(size, theme.text))
             for pixel, text in zip(places, texts, strict=True)
         ]
     title = settings["title"].get("text", "")
     if title:
         middle = box.top + box.height / 2
         found.append(
-            f'<text transform="translate(16,{middle:.1f}) rotate(-90)" text-anchor="middle">{_plain(title)}</text>'
+            f'<text transform="translate(16,{middle:.1f}) rotate(-90)" text-anchor="middle">{_svg_escape(title)}</text>'
         )
     return "".join(found)
 
 
-def _axis_line(axis: _Axis, theme: Theme, path: str) -> str:
+def _svg_axis_line(axis: _Axis, theme: Theme, path: str) -> str:
     return f'<path d="{path}" stroke="{theme.muted}"/>' if axis.settings.get("showline", True) else ""
 
 
-def _title(note: Mapping[str, Any], layout: Mapping[str, Any], plots: _Box) -> str:
+def _svg_title(note: Mapping[str, Any], layout: Mapping[str, Any], plots: _Box) -> str:
     """The title of a plot with its definition as a hint."""
     x, y = (layout[f"{note[ref][0]}axis{note[ref].split()[0][1:]}"]["domain"] for ref in ("xref", "yref"))
     left = plots.left + (x[0] + note["x"] * (x[1] - x[0])) * plots.width
     up = plots.bottom - (y[0] + note["y"] * (y[1] - y[0])) * plots.height - note["yshift"]
     size = note["font"]["size"]
-    hint = f"<title>{_plain(note['hovertext'].replace('<br>', chr(10)))}</title>" if note["hovertext"] else ""
+    hint = (
+        f"<title>{_svg_escape(note['hovertext'].replace('<br>', chr(10)))}</title>"
+        if note["hovertext"]
+        else ""
+    )
     return (
         f'<text x="{left:.1f}" y="{up - 0.4 * size:.1f}" font-size="{size}">'
-        f"{hint}{_spans(note['text'], left, size)}</text>"
+        f"{hint}{_svg_text_spans(note['text'], left, size)}</text>"
     )
 
 
-def _legend(settings: Mapping[str, Any], traces: Sequence[Mapping[str, Any]], plots: _Box) -> str:
+def _svg_legend(settings: Mapping[str, Any], traces: Sequence[Mapping[str, Any]], plots: _Box) -> str:
     """One line: the symbol and the name of each trace that has one."""
     named = [
         each
@@ -654,18 +671,20 @@ def _legend(settings: Mapping[str, Any], traces: Sequence[Mapping[str, Any]], pl
     x, y = plots.left + settings["x"] * plots.width + 5, plots.bottom - settings["y"] * plots.height - 9
     found = []
     for trace in sorted(named, key=lambda each: each.get("legendrank", 1000)):
-        found.append(_legend_symbol(trace, x, y))
+        found.append(_svg_legend_symbol(trace, x, y))
         name = trace["name"]
-        found.append(_text((x + _SYMBOL + 1, y), name, "middle right", _Font(font["size"], font["color"])))
+        found.append(
+            _svg_text((x + _SYMBOL + 1, y), name, "middle right", _Font(font["size"], font["color"]))
+        )
         x += _SYMBOL + 15 + text_width(name, font["size"])
     return "".join(found)
 
 
-def _legend_symbol(trace: Mapping[str, Any], x: float, y: float) -> str:
+def _svg_legend_symbol(trace: Mapping[str, Any], x: float, y: float) -> str:
     line, marker, found = trace.get("line", {}), trace.get("marker", {}), ""
     middle = x + _SYMBOL / 2
     if trace["type"] == "bar":
-        return _rectangle(_Box(middle - 6, y - 6, 12, 12), marker["color"], marker.get("line", {}))
+        return _svg_rectangle(_Box(middle - 6, y - 6, 12, 12), marker["color"], marker.get("line", {}))
     filled = trace.get("fill", "none") != "none"
     if filled:
         found += (
@@ -673,10 +692,12 @@ def _legend_symbol(trace: Mapping[str, Any], x: float, y: float) -> str:
         )
     if "lines" in trace.get("mode", "lines") and line.get("width", 2):
         width = min(line.get("width", 2), 10)
-        stroke = f'stroke="{line["color"]}" stroke-width="{width:g}"{_dashes(line)}'
+        stroke = f'stroke="{line["color"]}" stroke-width="{width:g}"{_svg_dashes(line)}'
         found += f'<path d="M{x:.1f} {y:.1f}h{_SYMBOL - 2}" {stroke}/>'
     if "markers" in trace.get("mode", "lines"):
-        found += "".join(_marker(middle, y, each) for each in _symbols(marker, 1)[:1] if each.size)
+        found += "".join(
+            _svg_marker(middle, y, each) for each in _svg_marker_symbols(marker, 1)[:1] if each.size
+        )
     return found
 
 

@@ -59,22 +59,25 @@ def sweep_heat_map(table: pa.Table, look: Look = PLAIN, remarks: Sequence[str] =
     """
     points = table.to_pylist()
     one_trace = len({point["trace"] for point in points}) == 1
-    cells = _of_one_trace(points) if one_trace else _of_traces(points)
-    rows, columns = _names(cell.row for cell in cells), _names(cell.column for cell in cells)
-    title, caption = _about(points, one_trace=one_trace)
+    cells = _cells_of_one_trace(points) if one_trace else _cells_of_many_traces(points)
+    rows, columns = (
+        _heat_map_axis_names(cell.row for cell in cells),
+        _heat_map_axis_names(cell.column for cell in cells),
+    )
+    title, caption = _heat_map_title_caption(points, one_trace=one_trace)
     caption = "; ".join([caption, *map(harmless, remarks)])
-    panel = _panel(cells, rows, columns, (title, caption), look.paints)
-    left = round(min(max((len(_end(row)) for row in rows), default=0), _NAME) * _LETTER) + 24
+    panel = _heat_map_panel(cells, rows, columns, (title, caption), look.paints)
+    left = round(min(max((len(_heat_map_path_end(row)) for row in rows), default=0), _NAME) * _LETTER) + 24
     height = max(min(len(rows), MOST_ROWS), 1) * _ROW
-    margins = Margins(left=left, foot=_foot(columns[:MOST_COLUMNS]))
+    margins = Margins(left=left, foot=_heat_map_foot(columns[:MOST_COLUMNS]))
     picture = compose([panel], [Place(0.0, 1.0, panel.above, height)], look.paints, margins)
     return picture.with_table(table)
 
 
-def _about(points: Points, *, one_trace: bool) -> tuple[str, str]:
+def _heat_map_title_caption(points: Points, *, one_trace: bool) -> tuple[str, str]:
     """Title and caption."""
     if one_trace:
-        return f"Most memory reserved: {harmless(_end(points[0]['trace']))}", _CAPTION
+        return f"Most memory reserved: {harmless(_heat_map_path_end(points[0]['trace']))}", _CAPTION
     if any(point["limit_bytes"] is not None for point in points):
         return "Smallest limit tried that fits", _CAPTION
     return "Most memory reserved", _CAPTION
@@ -88,34 +91,34 @@ _DEFINITION: Final = (
 )
 
 
-def _of_one_trace(points: Points) -> list[_Cell]:
+def _cells_of_one_trace(points: Points) -> list[_Cell]:
     sizes = {point["limit"]: point["limit_bytes"] for point in points}
     order = sorted(sizes, key=lambda text: (text == "none", sizes[text] or 0, text))
     found = []
     for text in order:
-        column = "no limit" if text == "none" else _limit_name(text, sizes[text])
+        column = "no limit" if text == "none" else _sweep_limit_name(text, sizes[text])
         found += [
-            _cell(str(point["policy"]), column, [point], lambda point: point["peak_reserved"])
+            _sweep_cell(str(point["policy"]), column, [point], lambda point: point["peak_reserved"])
             for point in points
             if point["limit"] == text
         ]
     return found
 
 
-def _limit_name(text: str, num_bytes: int | None) -> str:
+def _sweep_limit_name(text: str, num_bytes: int | None) -> str:
     if text.endswith("%") or num_bytes is None:
         return text
     return format_bytes(num_bytes)
 
 
-def _of_traces(points: Points) -> list[_Cell]:
+def _cells_of_many_traces(points: Points) -> list[_Cell]:
     pairs: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for point in points:
         pairs.setdefault((point["trace"], point["policy"]), []).append(point)
     limits = len({point["limit"] for point in points})
     found = []
     for (trace, policy), tried in pairs.items():
-        cell = _cell(trace, policy, tried, _limit_or_reserved)
+        cell = _sweep_cell(trace, policy, tried, _limit_or_reserved)
         found.append(cell if len(tried) == limits else _so_far(cell))
     return found
 
@@ -131,7 +134,7 @@ def _limit_or_reserved(point: Mapping[str, Any]) -> Any:
     return point["peak_reserved"] if point["limit_bytes"] is None else point["limit_bytes"]
 
 
-def _cell(row: str, column: str, tried: Points, measure: Callable[[Mapping[str, Any]], Any]) -> _Cell:
+def _sweep_cell(row: str, column: str, tried: Points, measure: Callable[[Mapping[str, Any]], Any]) -> _Cell:
     """The cell of some points: the smallest measure of those that fit, else what became of the others."""
     served = [point for point in tried if not point["error"]]
     fitting = [point for point in served if point["failures"] == 0 and point["served"] == point["requests"]]
@@ -140,16 +143,18 @@ def _cell(row: str, column: str, tried: Points, measure: Callable[[Mapping[str, 
         # Without a limit nothing fails: a limit says more.
         best = min(fitting, key=lambda point: (point["limit_bytes"] is None, measure(point)))
         size, least = int(measure(best)), int(best["peak_requested"])
-        return _Cell(row, column, format_bytes(size), head + _facts(best, tried), size / max(least, 1))
+        return _Cell(
+            row, column, format_bytes(size), head + _sweep_point_facts(best, tried), size / max(least, 1)
+        )
     if served:
         last = max(served, key=lambda point: point["limit_bytes"] or 0)
         text = f"{last['failures']:,} fail"
-        return _Cell(row, column, text, head + _facts(last, tried))
-    message = "<br>".join(_lines(str(tried[0]["error"])))
+        return _Cell(row, column, text, head + _sweep_point_facts(last, tried))
+    message = "<br>".join(_sweep_message_lines(str(tried[0]["error"])))
     return _Cell(row, column, "error", head + message, is_error=True)
 
 
-def _facts(point: Mapping[str, Any], tried: Points) -> str:
+def _sweep_point_facts(point: Mapping[str, Any], tried: Points) -> str:
     limit = "no limit" if point["limit_bytes"] is None else f"limit {exact_bytes(point['limit_bytes'])}"
     lines = [
         limit,
@@ -165,10 +170,10 @@ def _facts(point: Mapping[str, Any], tried: Points) -> str:
         )
     if len(tried) > 1:
         lines.append(f"{len(tried)} limits tried")
-    return "<br>".join([*lines, *_lines(str(point["notes"]))])
+    return "<br>".join([*lines, *_sweep_message_lines(str(point["notes"]))])
 
 
-def _lines(text: str) -> list[str]:
+def _sweep_message_lines(text: str) -> list[str]:
     """A message as short lines, escaped."""
     words, lines = text.split(), [""]
     for word in words:
@@ -178,11 +183,11 @@ def _lines(text: str) -> list[str]:
     return [harmless(line) for line in lines[:6] if line]
 
 
-def _names(names: Iterable[str]) -> list[str]:
+def _heat_map_axis_names(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _panel(
+def _heat_map_panel(
     cells: Sequence[_Cell], rows: Sequence[str], columns: Sequence[str], about: tuple[str, str], theme: Theme
 ) -> Panel:
     title, caption = about
@@ -195,7 +200,7 @@ def _panel(
         "sweep",
         title,
         caption,
-        [_heat(cells, rows, columns, theme)],
+        [_heat_map_trace(cells, rows, columns, theme)],
         xaxis={
             "tickvals": list(range(len(columns))),
             "ticktext": [_column_name(name) for name in columns],
@@ -206,7 +211,7 @@ def _panel(
         },
         yaxis={
             "tickvals": list(range(len(rows))),
-            "ticktext": [harmless(_end(name), _NAME) for name in rows],
+            "ticktext": [harmless(_heat_map_path_end(name), _NAME) for name in rows],
             "range": [max(len(rows), 1) - 0.5, -0.5],
             "showgrid": False,
             "zeroline": False,
@@ -216,7 +221,7 @@ def _panel(
     )
 
 
-def _heat(
+def _heat_map_trace(
     cells: Sequence[_Cell], rows: Sequence[str], columns: Sequence[str], theme: Theme
 ) -> dict[str, Any]:
     """The heat map; cells without a result so far are empty."""
@@ -234,7 +239,7 @@ def _heat(
     ]
     return {
         "type": "heatmap",
-        "z": [[None if cell is None else _level(cell) for cell in line] for line in grid],
+        "z": [[None if cell is None else _heat_map_level(cell) for cell in line] for line in grid],
         "text": [["" if cell is None else cell.text for cell in line] for line in grid],
         "texttemplate": "%{text}" if len(columns) <= MOST_TEXTS else "",
         "hovertext": [["" if cell is None else cell.hover for cell in line] for line in grid],
@@ -248,7 +253,7 @@ def _heat(
     }
 
 
-def _level(cell: _Cell) -> float | None:
+def _heat_map_level(cell: _Cell) -> float | None:
     """The place of a cell's colour: 0..1 by memory, then failures, then errors; None: empty."""
     if cell.is_open:
         return None
@@ -259,7 +264,7 @@ def _level(cell: _Cell) -> float | None:
     return min(max((cell.times - 1) / (_DARKEST - 1), 0.0), 0.999)
 
 
-def _end(path: str) -> str:
+def _heat_map_path_end(path: str) -> str:
     """The last part of a path."""
     return path.rstrip("/").rpartition("/")[2] or path
 
@@ -272,7 +277,7 @@ def _column_name(name: str) -> str:
     return "<br>".join([*shown, *(["..."] if len(lines) > _OPTION_LINES else [])])
 
 
-def _foot(columns: Sequence[str]) -> int:
+def _heat_map_foot(columns: Sequence[str]) -> int:
     """Pixels for the names below the columns."""
     lines = max((_column_name(name).count("<br>") + 1 for name in columns), default=1)
     return 14 + 15 * lines

@@ -29,7 +29,7 @@ def rgb(colour: str) -> tuple[int, int, int]:
 
 def contrasting(fill: str) -> str:
     """Black or white: whichever can be read on `fill`."""
-    red, green, blue = (_linear(value / 255) for value in rgb(fill))
+    red, green, blue = (_linear_colour_channel(value / 255) for value in rgb(fill))
     return "#000000" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > _MIDDLE else "#FFFFFF"
 
 
@@ -37,7 +37,7 @@ _MIDDLE = 0.179
 """The luminance that contrasts equally with black and white (WCAG)."""
 
 
-def _linear(value: float) -> float:
+def _linear_colour_channel(value: float) -> float:
     low, slope = 0.04045, 12.92
     return value / slope if value <= low else float(((value + 0.055) / 1.055) ** 2.4)
 
@@ -112,10 +112,10 @@ class Theme:
         """The paint `classes[hue]`, a lighter one and a darker one of the same hue."""
         fill = self.classes[hue].fill
         edge = "#FFFFFF" if self.name == "dark" else "#000000"
-        return _edged(edge, fill, mixed(fill, "#FFFFFF", _SHADE), mixed(fill, "#000000", _SHADE))
+        return _edged_paints(edge, fill, mixed(fill, "#FFFFFF", _SHADE), mixed(fill, "#000000", _SHADE))
 
 
-def _edged(edge: str, *fills: str) -> tuple[Paint, ...]:
+def _edged_paints(edge: str, *fills: str) -> tuple[Paint, ...]:
     """A paint for each fill; its line is the fill mixed with the share `_EDGE` of the colour `edge`."""
     return tuple(Paint(fill, mixed(fill, edge, _EDGE)) for fill in fills)
 
@@ -139,9 +139,11 @@ LIGHT = Theme(
     fit="#00A54B",
     oom="#E10F0F",
     limit="#1A1C20",
-    classes=_edged("#000000", "#2F5FA8", "#7D0078", "#02BAF8", "#CDCD6C", "#539564", "#EDB6E1", "#3422BB"),
+    classes=_edged_paints(
+        "#000000", "#2F5FA8", "#7D0078", "#02BAF8", "#CDCD6C", "#539564", "#EDB6E1", "#3422BB"
+    ),
     other=Paint("#9FA0A3", mixed("#9FA0A3", "#000000", _EDGE)),
-    ramp=_edged(
+    ramp=_edged_paints(
         "#000000", "#71E5FE", "#6FC4D0", "#69A5A3", "#747CA5", "#7A49BB", "#6C12AF", "#4A1A63", "#26161F"
     ),
 )
@@ -162,9 +164,11 @@ DARK = Theme(
     fit="#3CE196",
     oom="#D22D0F",
     limit="#ECEEF1",
-    classes=_edged("#FFFFFF", "#5B9BE6", "#973387", "#13C259", "#9CDDFF", "#81B092", "#37047A", "#3F3F14"),
+    classes=_edged_paints(
+        "#FFFFFF", "#5B9BE6", "#973387", "#13C259", "#9CDDFF", "#81B092", "#37047A", "#3F3F14"
+    ),
     other=Paint("#717477", mixed("#717477", "#FFFFFF", _EDGE)),
-    ramp=_edged(
+    ramp=_edged_paints(
         "#FFFFFF", "#230979", "#55297B", "#79477C", "#7E7182", "#6C9D88", "#6BC38C", "#ACDF8B", "#E5FB89"
     ),
 )

@@ -35,8 +35,8 @@ def strip_traces(history: History, look: Look) -> list[Mapping[str, Any]]:
         history: of the whole trace.
         look: the theme.
     """
-    theme, top = look.paints, _reach(history)
-    divisor = axis_unit(_most(history))[0]
+    theme, top = look.paints, _strip_axis_end(history)
+    divisor = axis_unit(_strip_peak(history))[0]
     x, y = timelines.upper_edge(history.series, "bytes_in_use", history.step_axis)
     return [
         {
@@ -48,13 +48,13 @@ def strip_traces(history: History, look: Look) -> list[Mapping[str, Any]]:
             "line": {"color": theme.in_use.line, "width": 1, "shape": "hv"},
             "fill": "tozeroy",
             "fillcolor": translucent(theme.in_use.fill, 0.45),
-            "hovertemplate": f"in use %{{y:,.4~f}} {axis_unit(_most(history))[1]}<br>{history.step_axis.hover}"
+            "hovertemplate": f"in use %{{y:,.4~f}} {axis_unit(_strip_peak(history))[1]}<br>{history.step_axis.hover}"
             "<extra></extra>",
         },
         marks(history, without_phases(history), top, theme),
         _mark_names(history, top, theme),
         phases(history, top, theme, _LANES),
-        _failures(history, top, theme),
+        _strip_failure_lines(history, top, theme),
     ]
 
 
@@ -67,14 +67,18 @@ def strip_panel(history: History, traces: Sequence[Mapping[str, Any]], step: int
         step: the step that a vertical line marks; None: no line.
         look: theme and window.
     """
-    theme, top = look.paints, _reach(history)
-    most = _most(history)
+    theme, top = look.paints, _strip_axis_end(history)
+    most = _strip_peak(history)
     divisor, _ = axis_unit(most)
     return Panel(
         name="strip",
         title="",
         caption="",
-        traces=[*traces, *_window(history, look, top, theme), step_line(history.step_axis, step, top, theme)],
+        traces=[
+            *traces,
+            *_strip_window(history, look, top, theme),
+            step_line(history.step_axis, step, top, theme),
+        ],
         xaxis=history.step_axis.xaxis(None) | {"title": {"text": ""}, "fixedrange": True, "nticks": 8},
         yaxis={
             "range": [0, top],
@@ -89,18 +93,18 @@ def strip_panel(history: History, traces: Sequence[Mapping[str, Any]], step: int
     )
 
 
-def _most(history: History) -> float:
+def _strip_peak(history: History) -> float:
     """The most bytes in use, at least 1."""
     return float(max(history.series["bytes_in_use_max"].max(initial=0), 1))
 
 
-def _reach(history: History) -> float:
+def _strip_axis_end(history: History) -> float:
     """The end of the y axis in its units: marks and phases have room above the memory in use."""
     plain = len(without_phases(history).events)
     room = _ABOVE_MARKS if plain else _ABOVE
     if plain < len(history.marks.events):
         room = _ABOVE_PHASES
-    return _most(history) / axis_unit(_most(history))[0] * room
+    return _strip_peak(history) / axis_unit(_strip_peak(history))[0] * room
 
 
 def _mark_names(history: History, top: float, theme: Theme) -> dict[str, Any]:
@@ -128,7 +132,7 @@ def _mark_names(history: History, top: float, theme: Theme) -> dict[str, Any]:
     }
 
 
-def _failures(history: History, top: float, theme: Theme) -> dict[str, Any]:
+def _strip_failure_lines(history: History, top: float, theme: Theme) -> dict[str, Any]:
     """A line at each failed request."""
     across = positions_of(history, history.failed.events)
     return {
@@ -142,7 +146,7 @@ def _failures(history: History, top: float, theme: Theme) -> dict[str, Any]:
     }
 
 
-def _window(history: History, look: Look, top: float, theme: Theme) -> list[dict[str, Any]]:
+def _strip_window(history: History, look: Look, top: float, theme: Theme) -> list[dict[str, Any]]:
     """What hides the steps outside of the window, and the window's ends; both empty if all steps are shown."""
     left, right = history.step_axis.range(None)
     ends = history.step_axis.range(look.steps) if look.steps is not None else []
@@ -172,7 +176,7 @@ def _window(history: History, look: Look, top: float, theme: Theme) -> list[dict
     ]
 
 
-def _data(heap: HeapData, look: Look) -> tuple[History, list[Mapping[str, Any]]]:
+def _time_strip_data(heap: HeapData, look: Look) -> tuple[History, list[Mapping[str, Any]]]:
     history = heap.whole_history(look)
     key = (len(heap.trace), look.axis, look.theme)
     return history, heap.cached("strip", key, lambda: strip_traces(history, look))
@@ -181,7 +185,7 @@ def _data(heap: HeapData, look: Look) -> tuple[History, list[Mapping[str, Any]]]
 VIEW: Final = View(
     name="strip",
     title="time strip",
-    data=_data,
+    data=_time_strip_data,
     panels=lambda data, heap, look: [strip_panel(*data, heap.step, look)],
     dashboard=DashboardPlace(None, height=54, below=22),
 )

@@ -66,7 +66,13 @@ class StepAxis:
             return cls(trace, "step", first, last, marks=seqs + 1 if len(seqs) else None, mark_name=name)
         if axis == "step":
             return cls(trace, axis, first, last)
-        return cls(trace, axis, first, last, *_time_unit(_time(trace, last) - _time(trace, first)))
+        return cls(
+            trace,
+            axis,
+            first,
+            last,
+            *_time_unit(_axis_time_at_step(trace, last) - _axis_time_at_step(trace, first)),
+        )
 
     @property
     def title(self) -> str:
@@ -82,7 +88,9 @@ class StepAxis:
 
     def position(self, step: int) -> float:
         """The position of `step` on the axis."""
-        return (float(step) if self.axis == "step" else float(_time(self.trace, step))) / self.unit
+        return (
+            float(step) if self.axis == "step" else float(_axis_time_at_step(self.trace, step))
+        ) / self.unit
 
     def positions(self, steps: NDArray[Any], times: NDArray[Any]) -> NDArray[np.float64]:
         """The positions of steps with known times, in nanoseconds; same shape."""
@@ -98,7 +106,9 @@ class StepAxis:
         low, high = self.first, self.last
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if _time(self.trace, middle) <= wanted else (low, middle - 1)
+            low, high = (
+                (middle, high) if _axis_time_at_step(self.trace, middle) <= wanted else (low, middle - 1)
+            )
         return low
 
     def range(self, steps: tuple[int, int] | None) -> list[float]:
@@ -134,7 +144,7 @@ class StepAxis:
         }
 
 
-def _time(trace: Trace, step: int) -> int:
+def _axis_time_at_step(trace: Trace, step: int) -> int:
     if len(trace) == trace.first:
         return 0
     event = max(step - 1, trace.first)  # the window of a live trace may have moved on: then its first event
@@ -165,7 +175,7 @@ def envelope(
     """
     if is_exact(series):
         return upper_edge(series, field, step_axis)
-    ends = _ends(series, field, step_axis)
+    ends = _timeline_interval_ends(series, field, step_axis)
     high, low = (series[f"{field}_{end}"].astype(np.float64) for end in ("max", "min"))
     # Backwards, a line of shape `hv` keeps the value of the interval that it has just left.
     return np.append(ends, ends[::-1]), np.concatenate([high, high[-1:], low[::-1], low[:1]])
@@ -178,10 +188,10 @@ def upper_edge(
     if is_exact(series):
         return step_axis.positions(series["step"], series["time"]), series[f"{field}_last"].astype(np.float64)
     values = series[f"{field}_{end}"].astype(np.float64)
-    return _ends(series, field, step_axis), np.append(values, values[-1:])
+    return _timeline_interval_ends(series, field, step_axis), np.append(values, values[-1:])
 
 
-def _ends(series: NDArray[np.void], field: str, step_axis: StepAxis) -> NDArray[np.float64]:
+def _timeline_interval_ends(series: NDArray[np.void], field: str, step_axis: StepAxis) -> NDArray[np.float64]:
     """Where each interval begins, and where the last one ends, shape (n + 1,)."""
     extremes = [series[:1][f"{field}_{end}_{step_axis.axis}"] for end in ("min", "max")]
     begin = np.minimum(*extremes).astype(np.float64) / step_axis.unit  # of the first: no row says more
@@ -300,7 +310,7 @@ def measure_history(
     else:
         index = None if wanted else index_of(trace, pool)
         running = RollingTimeline(pool, wanted=wanted) if index is None else index.rolling.copy()
-    start, stop = _events(step_axis, look.steps)
+    start, stop = _timeline_event_range(step_axis, look.steps)
     points = intervals(stop - start)
     if running.wanted != wanted and running.holds(start, stop, points):
         running = RollingTimeline(pool, wanted=wanted)
@@ -323,7 +333,7 @@ def measure_history(
     )
 
 
-def _events(step_axis: StepAxis, steps: tuple[int, int] | None) -> tuple[int, int]:
+def _timeline_event_range(step_axis: StepAxis, steps: tuple[int, int] | None) -> tuple[int, int]:
     """The events whose values are shown: those between the steps, and one beyond each end, for the lines."""
     first, last = (step_axis.first, step_axis.last) if steps is None else steps
     start = min(max(first - 1, step_axis.first), max(step_axis.last - 1, step_axis.first))
@@ -342,10 +352,10 @@ MOST_FAILURES: Final = 100
 
 def marks(history: History, thinned: ThinnedEvents, top: float, theme: Theme) -> dict[str, Any]:
     """A vertical line at each of these marks, up to `top`; a triangle at its upper end shows its label on hover."""
-    events, name = _drawn(history, thinned, "mark", MOST_MARKS)
+    events, name = _drawn_timeline_events(history, thinned, "mark", MOST_MARKS)
     across = positions_of(history, events)
     count = len(across)
-    texts = [_mark_text(history, event) for event in events]
+    texts = [_timeline_mark_text(history, event) for event in events]
     return {
         "type": "scatter",
         "mode": "lines+markers",
@@ -367,7 +377,7 @@ def marks(history: History, thinned: ThinnedEvents, top: float, theme: Theme) ->
 
 def failures(history: History, divisor: int, theme: Theme) -> dict[str, Any]:
     """A cross at each OOM, at the height of the free bytes; `divisor` bytes are one unit of the axis."""
-    events, name = _drawn(history, history.failed, "OOM", MOST_FAILURES)
+    events, name = _drawn_timeline_events(history, history.failed, "OOM", MOST_FAILURES)
     return {
         "type": "scatter",
         "mode": "markers",
@@ -387,7 +397,9 @@ def failures(history: History, divisor: int, theme: Theme) -> dict[str, Any]:
     }
 
 
-def _drawn(history: History, thinned: ThinnedEvents, name: str, parts: int) -> tuple[Events, str]:
+def _drawn_timeline_events(
+    history: History, thinned: ThinnedEvents, name: str, parts: int
+) -> tuple[Events, str]:
     """The first event in each of so many parts of the window; and `name`, with the number left out, if any."""
     left, right = history.step_axis.range(history.steps)
     across = positions_of(history, thinned.events)
@@ -406,7 +418,7 @@ def positions_of(history: History, events: NDArray[np.void]) -> NDArray[np.float
     return history.step_axis.positions(events["seq"] + np.uint64(1), events["time"])
 
 
-def _mark_text(history: History, event: np.void) -> str:
+def _timeline_mark_text(history: History, event: np.void) -> str:
     label = harmless(history.trace.labels.name(int(event["label"]))) or "mark"
     value = mark_value(history.trace.labels, int(event["label"]), int(event["size"]))
     return f"<b>{label}</b><br>value {value_text(value) or 0}<br>step {int(event['seq']) + 1:,}"
@@ -453,7 +465,7 @@ def without_phases(history: History) -> ThinnedEvents:
     """The marks that neither begin nor end a phase, nor have a value that `mark_values` draws."""
     events = history.marks.events
     drawn = np.isin(events["label"], float_labels(history.trace.labels, events["label"]))
-    ends = np.array([name is not None for name in _phase_ends(history)], bool)
+    ends = np.array([name is not None for name in _timeline_phase_ends(history)], bool)
     return ThinnedEvents(events[~drawn & ~ends], history.marks.every)
 
 
@@ -463,7 +475,7 @@ _DEFAULT_LANES: Final = Lanes()
 def phases(history: History, top: float, theme: Theme, lanes: Lanes = _DEFAULT_LANES) -> dict[str, Any]:
     """Bars below the upper edge of the plot, at `top`; none if marks were thinned, because ends may be missing."""
     found, missed = _in_lanes(_phase_bars(history), lanes.count) if history.marks.every == 1 else ([], 0)
-    any_phase = any(name is not None for name in _phase_ends(history))
+    any_phase = any(name is not None for name in _timeline_phase_ends(history))
     name = "phase" if not missed else f"phase ({missed:,} more)"
     if any_phase and history.marks.every > 1:
         name = "phase (too many: zoom in)"
@@ -477,8 +489,10 @@ def phases(history: History, top: float, theme: Theme, lanes: Lanes = _DEFAULT_L
         "mode": "lines+text",
         "name": name,
         "showlegend": any_phase,
-        "x": _spread((phase.left, (phase.left + phase.right) / 2, phase.right) for phase, _ in found),
-        "y": _spread([(1 - lanes.share * (lane + 0.55)) * top] * 3 for _, lane in found),
+        "x": _timeline_phase_points(
+            (phase.left, (phase.left + phase.right) / 2, phase.right) for phase, _ in found
+        ),
+        "y": _timeline_phase_points([(1 - lanes.share * (lane + 0.55)) * top] * 3 for _, lane in found),
         "line": {"color": translucent(theme.muted, 0.35), "width": lanes.width},
         "text": [text for name in shown for text in ("", name, "", "")],
         "textfont": {"size": 10, "color": theme.text},
@@ -487,12 +501,12 @@ def phases(history: History, top: float, theme: Theme, lanes: Lanes = _DEFAULT_L
     }
 
 
-def _spread(points: Iterable[Iterable[float]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _timeline_phase_points(points: Iterable[Iterable[float]]) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Three points per phase, then a gap."""
     return np.array([value for three in points for value in (*three, np.nan)], np.float64)
 
 
-def _phase_ends(history: History) -> list[PhaseEnd | None]:
+def _timeline_phase_ends(history: History) -> list[PhaseEnd | None]:
     return phase_ends(history.marks.events, history.trace.labels)
 
 
@@ -506,11 +520,11 @@ def _phase_bars(history: History) -> list[PhaseBar]:
         begins = left if phase.begins is None else max(x[phase.begins], left)
         ends = right if phase.ends is None else min(x[phase.ends], right)
         if begins <= ends:
-            found.append(PhaseBar(phase.name, begins, ends, _phase_text(phase)))
+            found.append(PhaseBar(phase.name, begins, ends, _timeline_phase_text(phase)))
     return sorted(found, key=lambda bar: (bar.left, -bar.right))
 
 
-def _phase_text(phase: Phase) -> str:
+def _timeline_phase_text(phase: Phase) -> str:
     first, last = ("…" if seq is None else f"{seq + 1:,}" for seq in (phase.begins, phase.ends))
     return f"<b>{harmless(phase.name)}</b><br>phase from step {first} to step {last}"
 

@@ -133,10 +133,12 @@ def faded(trace: Trace, pool: int, look: Look, records: NDArray[np.void]) -> NDA
     choice = choice_of(look)
     if choice is None or not len(records):
         return np.zeros(len(records), bool)
-    return _outside(trace, pool, choice, records)
+    return _records_outside_choice(trace, pool, choice, records)
 
 
-def _outside(trace: Trace, pool: int, choice: Choice, records: NDArray[np.void]) -> NDArray[np.bool_]:
+def _records_outside_choice(
+    trace: Trace, pool: int, choice: Choice, records: NDArray[np.void]
+) -> NDArray[np.bool_]:
     if isinstance(choice, SearchChoice):
         belongs = found_by(trace.labels, choice.text)
     else:
@@ -156,7 +158,7 @@ class _FadedClasses:
     choice: Choice
 
     def __call__(self, records: NDArray[np.void], step: int) -> NDArray[np.integer]:
-        pale = _outside(self.trace, self.pool, self.choice, records)
+        pale = _records_outside_choice(self.trace, self.pool, self.choice, records)
         found: NDArray[np.integer] = self.classify(records, step) + self.count * pale.astype(np.uint8)
         return found
 

@@ -171,10 +171,10 @@ def workers_html(rows: Sequence[WorkerRow], chosen: str | None = None) -> str:
         return "<p class='none'>No worker records yet.</p>"
     shown = rows[:MOST_ROWS]
     scale = _WorkerAxes.of(rows)
-    lines = "".join(_row(row, scale, is_chosen=row.name == chosen) for row in shown)
+    lines = "".join(_worker_row_html(row, scale, is_chosen=row.name == chosen) for row in shown)
     more = len(rows) - len(shown)
     rest = f"<p class='none'>{more} more workers: choose one from the menu.</p>" if more else ""
-    return f"{_headline(rows)}{_KEY}<div class='workers' role='list'>{_head(scale)}{lines}</div>{rest}"
+    return f"{_workers_headline(rows)}{_KEY}<div class='workers' role='list'>{_workers_head(scale)}{lines}</div>{rest}"
 
 
 _KEY: Final = (
@@ -217,7 +217,7 @@ class _WorkerAxes:
         return min(num_bytes / self.top, 1.0)
 
 
-def _headline(rows: Sequence[WorkerRow]) -> str:
+def _workers_headline(rows: Sequence[WorkerRow]) -> str:
     """How many workers do what, and which live one has the least room."""
     counts = [
         f"{sum(row.state is state for row in rows)} {state}"
@@ -238,7 +238,7 @@ def _headline(rows: Sequence[WorkerRow]) -> str:
     return f"<p class='line' role='status'>{'. '.join(parts)}.</p>"
 
 
-def _head(scale: _WorkerAxes) -> str:
+def _workers_head(scale: _WorkerAxes) -> str:
     seconds, top = scale.end - scale.begin, format_bytes(scale.top / _ROOM)
     return (
         "<div class='head'><span>worker</span><span>now, 0 to "
@@ -247,7 +247,7 @@ def _head(scale: _WorkerAxes) -> str:
     )
 
 
-def _row(row: WorkerRow, scale: _WorkerAxes, *, is_chosen: bool) -> str:
+def _worker_row_html(row: WorkerRow, scale: _WorkerAxes, *, is_chosen: bool) -> str:
     limit = "" if row.limit is None else f" of at most {format_bytes(row.limit)}"
     hint = (
         f"{row.name}: {format_bytes(row.in_use)} in use, pool {format_bytes(row.pool)}{limit}, largest free chunk "
@@ -262,15 +262,15 @@ def _row(row: WorkerRow, scale: _WorkerAxes, *, is_chosen: bool) -> str:
         f"<div class='row{' chosen' * is_chosen}' role='listitem button' tabindex='0' "
         f"data-worker='{escape(row.name)}' title='{harmless(hint, 400)}'>"
         f"<span class='name'><b>{harmless(row.name)}</b><small>{badges}</small></span>"
-        f"<span class='now'>{_bar(row, scale)}<small>{format_bytes(row.in_use)} in use, "
+        f"<span class='now'>{_worker_bar(row, scale)}<small>{format_bytes(row.in_use)} in use, "
         f"peak {format_bytes(row.peak)}</small></span>"
         f"<span class='number'>{format_bytes(row.head_room)}</span>"
         f"<span class='number'>{row.fragmentation:.0%}</span>"
-        f"<span class='time'>{_timeline(row, scale)}</span></div>"
+        f"<span class='time'>{_worker_timeline(row, scale)}</span></div>"
     )
 
 
-def _bar(row: WorkerRow, scale: _WorkerAxes) -> str:
+def _worker_bar(row: WorkerRow, scale: _WorkerAxes) -> str:
     rest = max(row.free - row.largest_free, 0)
     parts = (("in-use", row.in_use), ("free", row.largest_free), ("pool", rest))
     bars = "".join(
@@ -281,12 +281,12 @@ def _bar(row: WorkerRow, scale: _WorkerAxes) -> str:
     return f"<span class='bar'>{bars}</span>"
 
 
-def _timeline(row: WorkerRow, scale: _WorkerAxes) -> str:
+def _worker_timeline(row: WorkerRow, scale: _WorkerAxes) -> str:
     x = scale.across(row)
     end = float(_WIDTH if row.state is WorkerState.LIVE else x[-1]) if len(x) else 0.0
     paths = [
-        _area("pool", x, row.pool_most / scale.top, end),
-        _area("in-use", x, row.in_use_most / scale.top, end),
+        _worker_timeline_area("pool", x, row.pool_most / scale.top, end),
+        _worker_timeline_area("in-use", x, row.in_use_most / scale.top, end),
     ]
     if row.limit is not None and row.limit <= scale.top:
         y = _HEIGHT * (1 - scale.share(row.limit))
@@ -296,7 +296,7 @@ def _timeline(row: WorkerRow, scale: _WorkerAxes) -> str:
     return f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' preserveAspectRatio='none' aria-hidden='true'>{''.join(paths)}</svg>"
 
 
-def _area(kind: str, x: NDArray[np.float64], shares: NDArray[np.float64], end: float) -> str:
+def _worker_timeline_area(kind: str, x: NDArray[np.float64], shares: NDArray[np.float64], end: float) -> str:
     """The area below the values, each of which holds until the next; the last one until `end`."""
     if not len(x):
         return ""

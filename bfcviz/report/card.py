@@ -77,7 +77,7 @@ def failure_card(model: Model, found: Diagnosis) -> str:
     """
     facts = f"{request_words(found)} · {found.pool_name}, step {found.told_step:,}"
     advice = found.advice[0].text if found.advice else ""
-    return _card(model, failure_headline(found), [facts], found, advice)
+    return _heap_card(model, failure_headline(found), [facts], found, advice)
 
 
 def peak_card(model: Model, says: str = "") -> str:
@@ -92,7 +92,7 @@ def peak_card(model: Model, says: str = "") -> str:
         f"{pool.name}, step {model.step:,} of {len(model.trace):,}, {stats.chunks_in_use:,} chunks in use",
         says,
     ]
-    return _card(model, peak_headline(model), [fact for fact in facts if fact], None, "")
+    return _heap_card(model, peak_headline(model), [fact for fact in facts if fact], None, "")
 
 
 class FirstScreen(NamedTuple):
@@ -108,15 +108,15 @@ def first_screen(trace: Trace) -> FirstScreen:
     model = Model(trace, pool)
     if first_failure(trace) is None:
         model.seek(step)
-        return FirstScreen(peak_headline(model), peak_card(model) + _timeline(model))
+        return FirstScreen(peak_headline(model), peak_card(model) + _card_timeline(model))
     model.seek(step - 1)
     found = diagnose(trace, step - 1, model)
     card = failure_card(model, found)
     model.seek(step)
-    return FirstScreen(failure_headline(found), card + _timeline(model))
+    return FirstScreen(failure_headline(found), card + _card_timeline(model))
 
 
-def _timeline(model: Model) -> str:
+def _card_timeline(model: Model) -> str:
     """The memory over all steps, as the dashboard shows it; "" for the state of a moment."""
     details = model.trace.origin.details
     if holds_only_states(details):
@@ -126,25 +126,27 @@ def _timeline(model: Model) -> str:
     return f'<div class="bfcviz-card">{drawn}</div>'
 
 
-def _card(model: Model, headline: str, facts: Sequence[str], found: Diagnosis | None, advice: str) -> str:
+def _heap_card(
+    model: Model, headline: str, facts: Sequence[str], found: Diagnosis | None, advice: str
+) -> str:
     kind = "bfcviz-card bfcviz-report" if found is None else "bfcviz-card bfcviz-failure"
-    lines = "".join(f'<div class="facts">{_safe(fact)}</div>' for fact in facts)
+    lines = "".join(f'<div class="facts">{_card_html_text(fact)}</div>' for fact in facts)
     holders = coloured_holders(model)
-    to_do = f'<div class="to-do"><b>To do</b> {_safe(advice)}</div>' if advice else ""
+    to_do = f'<div class="to-do"><b>To do</b> {_card_html_text(advice)}</div>' if advice else ""
     body = ""
     if len(model.regions()):
         body = (
-            f'<div class="two">{size_bars(_bars(model, found))}{_holders_table(holders)}</div>'
-            f"{_map(model, found)}"
+            f'<div class="two">{size_bars(_card_size_bars(model, found))}{_card_holders_table(holders)}</div>'
+            f"{_card_region_map(model, found)}"
         )
     return (
         f"<style>{STYLE}</style>"
-        f'<div class="{kind}"><div class="headline">{_safe(headline)}</div>'
+        f'<div class="{kind}"><div class="headline">{_card_html_text(headline)}</div>'
         f"{lines}{body}{to_do}</div>"
     )
 
 
-def _map(model: Model, found: Diagnosis | None) -> str:
+def _card_region_map(model: Model, found: Diagnosis | None) -> str:
     """The map of the dashboard; a failed request is marked at its own step. The table beside names the holders."""
     step = model.step
     model.seek(step if found is None else found.step + 1)
@@ -153,7 +155,7 @@ def _map(model: Model, found: Diagnosis | None) -> str:
     return drawn
 
 
-def _bars(model: Model, found: Diagnosis | None) -> list[SizeBar]:
+def _card_size_bars(model: Model, found: Diagnosis | None) -> list[SizeBar]:
     table = model.table
     sizes: dict[str, int | None] = {
         "largest_free_chunk": table.largest_free_chunk,
@@ -182,18 +184,18 @@ def _card_pieces(model: Model) -> list[int]:
     return [*sizes[:_PIECES], *([sum(sizes[_PIECES:])] if len(sizes) > _PIECES else [])]
 
 
-def _safe(text: str) -> str:
+def _card_html_text(text: str) -> str:
     return harmless(text, _LONGEST)
 
 
-def _holders_table(holders: ColouredHolders) -> str:
+def _card_holders_table(holders: ColouredHolders) -> str:
     """The rows as an HTML table."""
-    rows = "".join(_holder(row) for row in holders.rows)
+    rows = "".join(_card_holder_row(row) for row in holders.rows)
     head = '<thead><tr><th colspan="3">who holds it</th></tr></thead>'
     return f'<table class="holders">{head}<tbody>{rows}</tbody></table>'
 
 
-def _holder(row: ColouredHolder) -> str:
+def _card_holder_row(row: ColouredHolder) -> str:
     name = harmless(path_end(row.name, _LONGEST_NAME), _LONGEST_NAME + 1)
     full = harmless(row.name, _LONGEST)
     return (

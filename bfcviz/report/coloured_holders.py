@@ -68,11 +68,13 @@ def coloured_holders(model: Model) -> ColouredHolders:
     held = np.where(used, chunks["size"], 0)
     sizes = np.bincount(numbers, held, minlength=len(kinds)).astype(np.float64)
     return ColouredHolders(
-        chunks, numbers, kinds, colours.names, _rows(colours, sizes, kinds), colours.holders
+        chunks, numbers, kinds, colours.names, _coloured_holder_rows(colours, sizes, kinds), colours.holders
     )
 
 
-def _rows(colours: Colouring, sizes: NDArray[np.float64], kinds: Sequence[str]) -> list[ColouredHolder]:
+def _coloured_holder_rows(
+    colours: Colouring, sizes: NDArray[np.float64], kinds: Sequence[str]
+) -> list[ColouredHolder]:
     names = {} if colours.holders is None else dict(colours.holders.names())
     total = max(float(sizes.sum()), 1.0)
     named = [number for number in np.argsort(-sizes, kind="stable").tolist() if number in names]

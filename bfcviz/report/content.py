@@ -137,13 +137,13 @@ def report_of(
     first = trace.first if start is None else start
     last = len(trace) if stop is None else stop
     failed = failed_steps(trace, pool, first, last)
-    chosen = _pool_of(trace, failed, pool, (first, last))
+    chosen = _reported_pool(trace, failed, pool, (first, last))
     model = Model(trace, chosen)
     if failed:
         shown = diagnose(trace, failed[0] - 1, model)
         model.seek(failed[0])  # a failed request changes nothing, and pictures mark it at its own step
     else:
-        model.seek(_peak(trace, chosen, (first, last))[1])
+        model.seek(_reported_peak(trace, chosen, (first, last))[1])
         shown = without_failure(trace, chosen, model)
     if trace.origin.details.get("history") == STATE_ONLY:
         series = np.zeros(0, TIMELINE)
@@ -159,24 +159,28 @@ def report_of(
         stats=model.stats(),
         failures=[diagnose(trace, step - 1, runs=0) for step in failed[:FAILURES]],
         failed=len(failed),
-        heaps=_heaps(trace, last),
+        heaps=_reported_heaps(trace, last),
         model=model,
         series=series,
-        times=_times(trace, (first, last)),
-        holders=_telling([holders(model, by) for by in _GROUPINGS]),
+        times=_reported_times(trace, (first, last)),
+        holders=_telling_holders([holders(model, by) for by in _GROUPINGS]),
     )
 
 
-def _pool_of(trace: Trace, failed: Sequence[int], pool: int | None, steps: tuple[int, int]) -> int:
+def _reported_pool(trace: Trace, failed: Sequence[int], pool: int | None, steps: tuple[int, int]) -> int:
     if pool is not None:
         return pool
     if failed:
         return int(trace.read(failed[0] - 1, failed[0])["pool"][0])
     compared = range(min(len(trace.origin.pools), _COMPARED))
-    return max(compared, key=lambda each: (_peak(trace, each, steps)[0], -each)) if len(compared) > 1 else 0
+    return (
+        max(compared, key=lambda each: (_reported_peak(trace, each, steps)[0], -each))
+        if len(compared) > 1
+        else 0
+    )
 
 
-def _peak(trace: Trace, pool: int, steps: tuple[int, int]) -> tuple[int, int]:
+def _reported_peak(trace: Trace, pool: int, steps: tuple[int, int]) -> tuple[int, int]:
     """The most bytes in use within the steps, and the first step with so many."""
     first, last = steps
     whole = timeline(trace, pool, first, last, points=1)
@@ -185,7 +189,7 @@ def _peak(trace: Trace, pool: int, steps: tuple[int, int]) -> tuple[int, int]:
     return int(whole["bytes_in_use_max"][0]), int(whole["bytes_in_use_max_step"][0])
 
 
-def _heaps(trace: Trace, step: int) -> list[HeapTotals]:
+def _reported_heaps(trace: Trace, step: int) -> list[HeapTotals]:
     found = []
     for pool, heap in enumerate(trace.origin.pools[:HEAPS]):
         model = Model(trace, pool)
@@ -194,7 +198,7 @@ def _heaps(trace: Trace, step: int) -> list[HeapTotals]:
     return found
 
 
-def _telling(found: Sequence[Holders]) -> list[Holders]:
+def _telling_holders(found: Sequence[Holders]) -> list[Holders]:
     """Those that name a holder: with a single one without a name they tell nothing."""
     return [
         each
@@ -211,7 +215,7 @@ def largest(found: Holders, most: int) -> list[int]:
     return [row for row in order.tolist() if own[row]]
 
 
-def _times(trace: Trace, steps: tuple[int, int]) -> tuple[float, float]:
+def _reported_times(trace: Trace, steps: tuple[int, int]) -> tuple[float, float]:
     first, last = steps
     if first == last:
         return 0.0, 0.0
@@ -260,12 +264,12 @@ def report_json(report: HeapReport) -> dict[str, Any]:
             {"name": heap.name, "regions": heap.regions, **asdict(heap.stats)} for heap in report.heaps
         ],
         "settings": {"bytes_limit": origin.pools[report.pool].limit, **report.options},
-        "holders": {found.by: _holders(found) for found in report.holders},
-        "timeline": _timeline(report),
+        "holders": {found.by: _report_holders_json(found) for found in report.holders},
+        "timeline": _report_timeline_json(report),
     }
 
 
-def _holders(found: Holders) -> list[dict[str, Any]]:
+def _report_holders_json(found: Holders) -> list[dict[str, Any]]:
     rows = found.rows
     return [
         {
@@ -278,7 +282,7 @@ def _holders(found: Holders) -> list[dict[str, Any]]:
     ]
 
 
-def _timeline(report: HeapReport) -> list[dict[str, Any]]:
+def _report_timeline_json(report: HeapReport) -> list[dict[str, Any]]:
     series = report.series
     if not len(series):
         return []

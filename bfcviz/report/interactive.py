@@ -69,16 +69,16 @@ def interactive_html(report: HeapReport, ranks: RankSet | None = None, most: int
     hashes = " ".join(
         f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts
     )
-    first, last = _window(report, most)
+    first, last = _page_step_window(report, most)
     live = LivePart(
-        body=_body(report, first, last),
+        body=_page_body(report, first, last),
         style=_STYLE,
         policy=(
             f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
             "base-uri 'none'; form-action 'none'"
         ),
         scripts=(
-            f'<script type="application/json" id="data">{_json(_page_data(report, first, last))}</script>'
+            f'<script type="application/json" id="data">{_page_script_json(_page_data(report, first, last))}</script>'
             f'<script>{scripts[0]}</script><script type="module">{scripts[1]}</script>'
         ),
     )
@@ -107,7 +107,7 @@ def save_page(  # noqa: PLR0913  three of them are the steps and the heap
     return Path(path)
 
 
-def _window(report: HeapReport, most: int) -> tuple[int, int]:
+def _page_step_window(report: HeapReport, most: int) -> tuple[int, int]:
     """The steps of the page: all of the report, or those around the step shown."""
     first, last = report.steps
     if last - first <= most:
@@ -133,12 +133,12 @@ def _page_script() -> str:
     return f"{page_modules()}\nstart();\n"
 
 
-def _json(value: object) -> str:
+def _page_script_json(value: object) -> str:
     """JSON that cannot end the script element around it."""
-    return json.dumps(value, separators=(",", ":"), default=_plain).replace("<", "\\u003c")
+    return json.dumps(value, separators=(",", ":"), default=_page_json_value).replace("<", "\\u003c")
 
 
-def _plain(value: Any) -> Any:
+def _page_json_value(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return [None if isinstance(each, float) and np.isnan(each) else each for each in value.tolist()]
     if isinstance(value, np.generic):
@@ -157,7 +157,7 @@ def _page_data(report: HeapReport, first: int, last: int) -> dict[str, Any]:
     trace = model.trace
     events = heap_events(trace, pool, first, last)
     heap = packed_heap(model, events, first)
-    owned = _owned(model, events, first)
+    owned = _page_chunks_in_use(model, events, first)
     smallest = fit_of(model, 1).found
     settings = smallest if report.shown.requested == 0 else report.shown
     rounding = smallest.rounded
@@ -175,11 +175,13 @@ def _page_data(report: HeapReport, first: int, last: int) -> dict[str, Any]:
         "apart": {Family.TORCH: "torch", Family.CUPY: "cupy"}.get(settings.settings.family),
         "free_known": regions_known(details, pool),
         "requested_known": requested_bytes_known(details, pool),
-        "labels": compressed(_json(_label_texts(trace.labels, np.unique(owned["label"]).tolist())).encode()),
-        "groupings": list(_groupings(trace, pool, owned)),
-        "colourings": list(_colourings(model, owned)),
-        "themes": {theme.name: _theme(theme) for theme in (LIGHT, DARK)},
-        **_figures(model, (first, last)),
+        "labels": compressed(
+            _page_script_json(_label_texts(trace.labels, np.unique(owned["label"]).tolist())).encode()
+        ),
+        "groupings": list(_page_groupings(trace, pool, owned)),
+        "colourings": list(_page_colourings(model, owned)),
+        "themes": {theme.name: _page_canvas_theme(theme) for theme in (LIGHT, DARK)},
+        **_page_figures(model, (first, last)),
     }
 
 
@@ -195,7 +197,7 @@ _OWNED: Final = np.dtype(
 )
 
 
-def _owned(model: Model, events: Events, first: int) -> NDArray[np.void]:
+def _page_chunks_in_use(model: Model, events: Events, first: int) -> NDArray[np.void]:
     """The chunks in use that the page begins with (free ones as zeros), then those of each ALLOCATE; of `_OWNED`."""
     with model.visiting(first):
         rows = model.table.chunk_rows()
@@ -221,12 +223,14 @@ def _label_texts(labels: Labels, used: Sequence[int]) -> dict[str, Any]:
     for number in used:
         name, more = labels[number]
         stack = more.get("stack", "")
-        names[number], places[number] = _cut(name), _cut(place_in_code(stack))
+        names[number], places[number] = _cut_page_text(name), _cut_page_text(place_in_code(stack))
         stacks[number] = [
-            frames.setdefault(_cut(line), len(frames)) for line in stack.split("\n")[:_MOST_FRAMES] if line
+            frames.setdefault(_cut_page_text(line), len(frames))
+            for line in stack.split("\n")[:_MOST_FRAMES]
+            if line
         ]
         told = {key: value for key, value in more.items() if value and key not in STACK_DETAILS}
-        details[number] = {_cut(key): _cut(value) for key, value in told.items()}
+        details[number] = {_cut_page_text(key): _cut_page_text(value) for key, value in told.items()}
     own = [int(any(place.is_python for place in places_of(frame))) for frame in frames]
     return {
         "names": names,
@@ -238,7 +242,7 @@ def _label_texts(labels: Labels, used: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def _cut(text: str) -> str:
+def _cut_page_text(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 3]}…{text[1 - 2 * _LONGEST // 3 :]}"
 
 
@@ -254,7 +258,7 @@ _GROUPINGS: Final = {
 }
 
 
-def _groupings(trace: Trace, pool: int, owned: NDArray[np.void]) -> Iterator[dict[str, Any]]:
+def _page_groupings(trace: Trace, pool: int, owned: NDArray[np.void]) -> Iterator[dict[str, Any]]:
     """What holders are found by, where it tells something: the path of each value, and of each chunk its value."""
     for by, title in _GROUPINGS.items():
         how = grouping(trace, pool, by)
@@ -284,7 +288,7 @@ _COLOURINGS: Final = {
 """Colouring -> what a chunk's class goes by."""
 
 
-def _colourings(model: Model, owned: NDArray[np.void]) -> Iterator[dict[str, Any]]:
+def _page_colourings(model: Model, owned: NDArray[np.void]) -> Iterator[dict[str, Any]]:
     """The colourings: the class of each value, and the colours of the classes. That by holder is of the step shown."""
     trace, pool = model.trace, model.pool
     for name, of in _COLOURINGS.items():
@@ -312,16 +316,16 @@ def _colourings(model: Model, owned: NDArray[np.void]) -> Iterator[dict[str, Any
             codes = grouping(trace, pool, "kind").codes(owned).astype(np.int64)
             if not codes.any():
                 continue
-            yield found | {"table": _table(codes, classes), "codes": packed(codes)}
+            yield found | {"table": _page_class_table(codes, classes), "codes": packed(codes)}
         elif of in {"label", "stream"}:
             if of == "stream" and len(np.unique(owned["stream"])) < 2:
                 continue
-            yield found | {"table": _table(owned[of].astype(np.int64), classes)}
+            yield found | {"table": _page_class_table(owned[of].astype(np.int64), classes)}
         else:
             yield found | {"table": classes.tolist() if of == "bin" else [0]}
 
 
-def _table(values: NDArray[np.int64], classes: NDArray[np.uint8]) -> list[int]:
+def _page_class_table(values: NDArray[np.int64], classes: NDArray[np.uint8]) -> list[int]:
     """The class of each value; for values that do not occur, the last one."""
     table = np.full(int(values.max(initial=0)) + 1, min(int(classes.max(initial=0)), OTHER), np.intp)
     table[values] = classes
@@ -329,7 +333,7 @@ def _table(values: NDArray[np.int64], classes: NDArray[np.uint8]) -> list[int]:
     return found
 
 
-def _theme(theme: Theme) -> dict[str, str]:
+def _page_canvas_theme(theme: Theme) -> dict[str, str]:
     """The colours that the canvas needs."""
     return {
         "paper": theme.paper,
@@ -357,7 +361,7 @@ _KEPT: Final = {"stats": (7, 8, 9, 10, 11)}
 """Traces that no script fills: the limit, the process, marks, phases, and failures."""
 
 
-def _figures(model: Model, steps: tuple[int, int]) -> dict[str, Any]:
+def _page_figures(model: Model, steps: tuple[int, int]) -> dict[str, Any]:
     """The figures in both themes; and the bytes of a unit of the timeline's axis."""
     found: dict[str, dict[str, Any]] = {}
     whole = steps == (model.trace.first, len(model.trace))
@@ -375,7 +379,7 @@ def _figures(model: Model, steps: tuple[int, int]) -> dict[str, Any]:
             "bins": bin_panels(bins_of(heap, look), look),
             "ladder": [ladder_panel(ladder_of(model, look), model.trace.labels, look)],
         }
-        found[theme.name] = {name: _figure(name, each, theme) for name, each in panels.items()}
+        found[theme.name] = {name: _page_figure(name, each, theme) for name, each in panels.items()}
     return {"figures": found, "divisor": divisor}
 
 
@@ -395,7 +399,7 @@ def _map_panel(model: Model, look: Look) -> Panel:
     return replace(panel, traces=[nothing], legend=False, caption=caption)
 
 
-def _figure(name: str, panels: Sequence[Panel], theme: Theme) -> dict[str, Any]:
+def _page_figure(name: str, panels: Sequence[Panel], theme: Theme) -> dict[str, Any]:
     margins = Margins(foot=_FOOTS.get(name, BELOW))
     page = lay(panels, below_each_other(panels, [_HEIGHTS[name]] * len(panels)), theme, margins)
     data = [
@@ -419,11 +423,11 @@ def _figure(name: str, panels: Sequence[Panel], theme: Theme) -> dict[str, Any]:
 # The elements that the script fills.
 
 
-def _body(report: HeapReport, first: int, last: int) -> str:
+def _page_body(report: HeapReport, first: int, last: int) -> str:
     """The elements, hidden until the script has read the events."""
     known = regions_known(report.origin.details, report.pool)
     bars = _BARS if known else ""
-    fragmentation = _timeline("fragmentation") if known and report.has_history else ""
+    fragmentation = _page_timeline_element("fragmentation") if known and report.has_history else ""
     whole = (first, last) == report.steps
     note = (
         ""
@@ -436,7 +440,7 @@ def _body(report: HeapReport, first: int, last: int) -> str:
     heaps = len(report.origin.pools)
     if heaps > 1:
         note += f'<p class="muted">This page shows one of the {heaps:,} heaps of the file: --pool chooses another.</p>'
-    stats = _timeline("stats") + _SLIDER if report.has_history else _SLIDER
+    stats = _page_timeline_element("stats") + _SLIDER if report.has_history else _SLIDER
     return (
         f'{note}<p id="status" role="status">This part needs a script: the pictures below do not.</p>'
         f'<section id="app" hidden aria-label="the heap, step by step">{_CONTROLS}'
@@ -445,7 +449,7 @@ def _body(report: HeapReport, first: int, last: int) -> str:
     )
 
 
-def _timeline(name: str) -> str:
+def _page_timeline_element(name: str) -> str:
     return f'<div class="timeline"><div id="{name}"></div><div class="step-line" hidden></div></div>'
 
 

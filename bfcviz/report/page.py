@@ -56,10 +56,10 @@ SIZE_BAR_STYLE: Final = """
 def size_bars(bars: Sequence[SizeBar]) -> str:
     """The bars as HTML; `SIZE_BAR_STYLE` and the variables of `css.following` must be in the page."""
     most = max([bar.size or 0 for bar in bars] + [1])
-    return f'<div class="bfcviz-bars">{"".join(_row(bar, most) for bar in bars)}</div>'
+    return f'<div class="bfcviz-bars">{"".join(_size_bar_row(bar, most) for bar in bars)}</div>'
 
 
-def _row(bar: SizeBar, most: int) -> str:
+def _size_bar_row(bar: SizeBar, most: int) -> str:
     sizes = bar.parts or ([bar.size] if bar.size else [])
     parts = "".join(f'<span class="{bar.kind}" style="flex-grow:{size}"></span>' for size in sizes)
     track = f'<span class="track" style="width:{100 * (bar.size or 0) / most:.2f}%">{parts}</span>'
@@ -74,14 +74,14 @@ def _row(bar: SizeBar, most: int) -> str:
 def style() -> str:
     """The text of the page's style element."""
     return (
-        f":root{{{_colours(LIGHT)}}}"
-        f"@media (prefers-color-scheme: dark){{:root{{{_colours(DARK)}}}}}"
-        f"@media print{{:root{{{_colours(LIGHT)}}}}}"
+        f":root{{{_page_colour_rules(LIGHT)}}}"
+        f"@media (prefers-color-scheme: dark){{:root{{{_page_colour_rules(DARK)}}}}}"
+        f"@media print{{:root{{{_page_colour_rules(LIGHT)}}}}}"
         f"body{{font:16px/1.5 {FONT}}}{_RULES}{SHOWN}{ACCOUNT_STYLE}{holder_rules()}"
     )
 
 
-def _colours(theme: Theme) -> str:
+def _page_colour_rules(theme: Theme) -> str:
     return variables(theme) + holder_variables(theme)
 
 
@@ -174,90 +174,92 @@ def as_html(report: HeapReport, ranks: RankSet | None = None, live: LivePart = _
 
     A script replaces the pictures, which are of class `still`.
     """
-    name = _safe(report.origin.source or "a trace")
+    name = _page_text(report.origin.source or "a trace")
     holders = coloured_holders(report.model)
     sizes = words.sizes(report)
     body = [
-        "" if ranks is None else f"<h2>Ranks</h2>{ranks.html}<h2>{_safe(ranks.worst_heap.name)}</h2>",
-        f'<header><span class="file">{name}</span> · {" · ".join(map(_safe, words.facts(report)))}</header>',
-        _verdict(report),
+        "" if ranks is None else f"<h2>Ranks</h2>{ranks.html}<h2>{_page_text(ranks.worst_heap.name)}</h2>",
+        f'<header><span class="file">{name}</span> · {" · ".join(map(_page_text, words.facts(report)))}</header>',
+        _verdict_html(report),
         live.body,
         '<div class="two"><section>',
         "<h2>The sizes</h2>",
-        _table(sizes, [_BARS.get(row.name, "") for row in sizes]),
+        _rows_html(sizes, [_BARS.get(row.name, "") for row in sizes]),
         "</section><section>",
-        _advice(report, holders),
+        _advice_html(report, holders),
         "</section></div>",
-        _device(report),
-        _way(report),
-        f'<div class="still"><h2>Memory map {_moment(report)}</h2>',
-        _map(report),
-        _over_time(report),
+        _device_account_html(report),
+        _in_the_way_html(report),
+        f'<div class="still"><h2>Memory map {_report_moment_words(report)}</h2>',
+        _region_map_html(report),
+        _over_time_html(report),
         "</div>",
-        _holders(report, holders),
+        _holders_html(report, holders),
         "<h2>Settings</h2>",
-        f'<div class="plain">{_table(words.settings(report))}</div>',
-        _section("All failed requests", words.other_failures(report)),
-        _section("All heaps of the file, at the last step", words.other_heaps(report)),
+        f'<div class="plain">{_rows_html(words.settings(report))}</div>',
+        _titled_table_html("All failed requests", words.other_failures(report)),
+        _titled_table_html("All heaps of the file, at the last step", words.other_heaps(report)),
         "<h2>How complete the file is</h2>",
-        *(f"<p>{_safe(text)}</p>" for text in words.completeness(report)),
+        *(f"<p>{_page_text(text)}</p>" for text in words.completeness(report)),
     ]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{live.policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{name}: {_safe(words.title(report))}</title><style>{style()}{live.style}</style></head>"
+        f"<title>{name}: {_page_text(words.title(report))}</title><style>{style()}{live.style}</style></head>"
         f"<body>{''.join(body)}{live.scripts}</body></html>\n"
     )
 
 
-def _safe(text: str) -> str:
+def _page_text(text: str) -> str:
     """A text from a file: no markup, no control characters, and it cannot change the text around it."""
     return harmless(text, _LONGEST)
 
 
-def _moment(report: HeapReport) -> str:
+def _report_moment_words(report: HeapReport) -> str:
     return "at the failure" if report.has_failure else "at the peak" if report.has_history else ""
 
 
-def _verdict(report: HeapReport) -> str:
+def _verdict_html(report: HeapReport) -> str:
     calm = "" if report.has_failure else " calm"
-    parts = [f"<h1>{_safe(words.title(report))}</h1>"]
+    parts = [f"<h1>{_page_text(words.title(report))}</h1>"]
     if text := words.numbers(report):
-        parts.append(f'<p class="numbers">{_safe(text)}</p>')
-    parts += [f"<p>{_safe(text)}</p>" for text in words.paragraphs(report)]
+        parts.append(f'<p class="numbers">{_page_text(text)}</p>')
+    parts += [f"<p>{_page_text(text)}</p>" for text in words.paragraphs(report)]
     return f'<div class="verdict{calm}">{"".join(parts)}</div>'
 
 
-def _advice(report: HeapReport, holders: ColouredHolders) -> str:
+def _advice_html(report: HeapReport, holders: ColouredHolders) -> str:
     texts = words.advice(report)
     if texts:
-        return f"<h2>What would help</h2><ol>{''.join(f'<li>{_safe(text)}</li>' for text in texts)}</ol>"
+        return f"<h2>What would help</h2><ol>{''.join(f'<li>{_page_text(text)}</li>' for text in texts)}</ol>"
     found = report.holders[0] if report.holders else None
-    kinds = _kinds(found, holders) if found else ()
+    kinds = _holder_row_kinds(found, holders) if found else ()
     rows = [
         row._replace(note="") for row in (words.holder_rows(found) if found else words.by_size(report))[:6]
     ]
-    return f"<h2>Who holds most</h2>{_table(rows, kinds[:6])}" if rows else ""
+    return f"<h2>Who holds most</h2>{_rows_html(rows, kinds[:6])}" if rows else ""
 
 
-def _device(report: HeapReport) -> str:
+def _device_account_html(report: HeapReport) -> str:
     """Who held the memory of the device, where the file says anything of it."""
     account = report.shown.account
     if account is None:
         return ""
     return (
-        f"<h2>Memory of the device {_moment(report)}</h2>"
-        f'<div class="bfcviz-account"><p>{_safe(account.device)}: {account.short}</p>'
+        f"<h2>Memory of the device {_report_moment_words(report)}</h2>"
+        f'<div class="bfcviz-account"><p>{_page_text(account.device)}: {account.short}</p>'
         f"{account_bar(account)}{account_table(account)}</div>"
     )
 
 
-def _way(report: HeapReport) -> str:
+def _in_the_way_html(report: HeapReport) -> str:
     sentence, rows = words.pins(report)
     if not rows:
         return ""
-    return f"<h2>What is in the way</h2><p>{_safe(sentence)}</p>{_table(rows, ['asked'] * len(rows))}"
+    return (
+        f"<h2>What is in the way</h2><p>{_page_text(sentence)}</p>{_rows_html(rows, ['asked'] * len(rows))}"
+    )
 
 
 _MAP: Final = 520
@@ -267,13 +269,13 @@ _TIMELINE: Final = 220
 """Pixels of a timeline."""
 
 
-def _map(report: HeapReport) -> str:
+def _region_map_html(report: HeapReport) -> str:
     if not len(report.model.regions()):
         return "<p>The pool has no region.</p>"
     return f"<figure>{picture('region_map', report.model, Look(colour='holder'), highest=_MAP)}</figure>"
 
 
-def _over_time(report: HeapReport) -> str:
+def _over_time_html(report: HeapReport) -> str:
     """Memory and fragmentation over the steps; only memory where the file does not know what is free."""
     if not len(report.series):
         return '<h2>Over time</h2><p class="muted">The file holds single moments: there is no history to draw.</p>'
@@ -284,35 +286,38 @@ def _over_time(report: HeapReport) -> str:
     return f"<h2>Over time</h2>{''.join(f'<figure>{each}</figure>' for each in drawn)}"
 
 
-def _kinds(found: Holders, holders: ColouredHolders) -> list[str]:
+def _holder_row_kinds(found: Holders, holders: ColouredHolders) -> list[str]:
     """The kind of each row of `words.holder_rows`: its colour in the map; `several` where it has more than one."""
     rows = largest(found, words.MOST_ROWS)
     paths = [found.path(row) if found.by == "op" else "" for row in rows]
     return [*(holders.kind_of(path) or "several" for path in paths), "several"]
 
 
-def _holders(report: HeapReport, holders: ColouredHolders) -> str:
-    parts = [f"<h2>Who holds the memory {_moment(report)}</h2>"]
+def _holders_html(report: HeapReport, holders: ColouredHolders) -> str:
+    parts = [f"<h2>Who holds the memory {_report_moment_words(report)}</h2>"]
     parts += [
-        f"<h3>By {_safe(found.by.replace('_', ' '))}</h3>{_table(words.holder_rows(found), _kinds(found, holders))}"
+        f"<h3>By {_page_text(found.by.replace('_', ' '))}</h3>"
+        f"{_rows_html(words.holder_rows(found), _holder_row_kinds(found, holders))}"
         for found in report.holders
     ]
     if not report.holders:
-        parts.append(f'<p class="muted">{words.NO_HOLDERS}</p>{_table(words.by_size(report))}')
+        parts.append(f'<p class="muted">{words.NO_HOLDERS}</p>{_rows_html(words.by_size(report))}')
     return "".join(parts)
 
 
-def _section(title: str, rows: Sequence[ReportRow]) -> str:
-    return f'<h2>{title}</h2><div class="plain">{_table(rows)}</div>' if rows else ""
+def _titled_table_html(title: str, rows: Sequence[ReportRow]) -> str:
+    return f'<h2>{title}</h2><div class="plain">{_rows_html(rows)}</div>' if rows else ""
 
 
-def _table(rows: Sequence[ReportRow], kinds: Sequence[str] = ()) -> str:
+def _rows_html(rows: Sequence[ReportRow], kinds: Sequence[str] = ()) -> str:
     """A table; `kinds`: the class of the bar of each row, of the first rows at least."""
     has_shares = any(row.share is not None for row in rows)
     has_notes = any(row.note for row in rows)
     lines = []
     for number, row in enumerate(rows):
-        cells = [f'<td class="name">{_safe(row.name)}</td><td class="value">{_safe(row.value)}</td>']
+        cells = [
+            f'<td class="name">{_page_text(row.name)}</td><td class="value">{_page_text(row.value)}</td>'
+        ]
         if has_shares:
             kind = kinds[number] if number < len(kinds) else ""
             bar = (
@@ -322,6 +327,6 @@ def _table(rows: Sequence[ReportRow], kinds: Sequence[str] = ()) -> str:
             )
             cells.append(f'<td class="share">{bar}</td>')
         if has_notes:
-            cells.append(f'<td class="note muted">{_safe(row.note)}</td>')
+            cells.append(f'<td class="note muted">{_page_text(row.note)}</td>')
         lines.append(f"<tr>{''.join(cells)}</tr>")
     return f"<table><tbody>{''.join(lines)}</tbody></table>"

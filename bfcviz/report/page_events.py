@@ -95,15 +95,17 @@ def packed_heap(model: Model, events: Events, first: int) -> dict[str, Any]:
         model.stats()  # finds the peaks, which a snapshot has
         snapshot, used = model.table.snapshot(), model.table.requested_bytes_in_use
     rows, regions = snapshot.chunk_rows, snapshot.region_rows
-    _check_exact(events, [*regions["address"], *(regions["address"] + regions["size"])])
-    handles = np.unique(np.concatenate([rows["handle"], events["chunk"], _created(events)[1]]))
+    _check_page_numbers_exact(events, [*regions["address"], *(regions["address"] + regions["size"])])
+    handles = np.unique(
+        np.concatenate([rows["handle"], events["chunk"], _chunks_created_by_events(events)[1]])
+    )
     dense = {name: np.searchsorted(handles, events[name]).astype(np.int64) for name in ("chunk", "other")}
     columns = {
         "handles": packed(np.diff(handles.astype(np.int64), prepend=0)),
         "kind": packed(events["kind"]),
         "seq": packed(np.diff(events["seq"].astype(np.int64), prepend=first - 1) - 1),
         "time": packed(np.diff(events["time"], prepend=0)),
-        **dict(_columns(events, dense, rows)),
+        **dict(_packed_event_columns(events, dense, rows)),
     }
     start = {
         "step": first,
@@ -134,7 +136,7 @@ def packed_heap(model: Model, events: Events, first: int) -> dict[str, Any]:
 _ROW_FIELDS: Final = ("address", "size", "requested", "born", "label", "thread", "stream", "region")
 
 
-def _check_exact(events: Events, ends: list[Any]) -> None:
+def _check_page_numbers_exact(events: Events, ends: list[Any]) -> None:
     sizes = events[(events["kind"] != Kind.OOM) & (events["kind"] != Kind.MARK)]
     highest = max(
         [int(each) for each in ends] + [int(sizes[name].max(initial=0)) for name in ("address", "size")]
@@ -146,7 +148,9 @@ def _check_exact(events: Events, ends: list[Any]) -> None:
         )
 
 
-def _created(events: Events) -> tuple[NDArray[np.intp], NDArray[np.uint32], NDArray[np.uint64]]:
+def _chunks_created_by_events(
+    events: Events,
+) -> tuple[NDArray[np.intp], NDArray[np.uint32], NDArray[np.uint64]]:
     """The events that create a chunk: their places, the handle of that chunk, and its address."""
     kinds = events["kind"]
     at = np.flatnonzero((kinds == Kind.EXTEND) | (kinds == Kind.SPLIT))
@@ -154,7 +158,9 @@ def _created(events: Events) -> tuple[NDArray[np.intp], NDArray[np.uint32], NDAr
     return at, np.where(made["kind"] == Kind.SPLIT, made["other"], made["chunk"]), made["address"]
 
 
-def _columns(events: Events, dense: dict[str, Numbers], rows: NDArray[np.void]) -> Iterator[tuple[str, str]]:
+def _packed_event_columns(
+    events: Events, dense: dict[str, Numbers], rows: NDArray[np.void]
+) -> Iterator[tuple[str, str]]:
     """The columns of each kind that occurs."""
     before = np.concatenate([[0], dense["chunk"][:-1]])
     for kind, names in _FIELDS.items():
@@ -163,7 +169,7 @@ def _columns(events: Events, dense: dict[str, Numbers], rows: NDArray[np.void]) 
             continue
         for name in names:
             if name == "kept":
-                values = _kept(events, at, rows)
+                values = _bytes_kept_by_splits(events, at, rows)
             elif name == "waste":
                 values = events["size"][at].astype(np.int64) - events["requested"][at].astype(np.int64)
             elif name in dense:
@@ -177,9 +183,9 @@ def _columns(events: Events, dense: dict[str, Numbers], rows: NDArray[np.void]) 
             yield f"{kind.name}.{name}", packed(values)
 
 
-def _kept(events: Events, splits: NDArray[np.intp], rows: NDArray[np.void]) -> Numbers:
+def _bytes_kept_by_splits(events: Events, splits: NDArray[np.intp], rows: NDArray[np.void]) -> Numbers:
     """The bytes that the chunk of each SPLIT keeps: from its own address to that of the remainder."""
-    at, handles, addresses = _created(events)
+    at, handles, addresses = _chunks_created_by_events(events)
     at = np.concatenate([np.full(len(rows), -1), at])
     handles = np.concatenate([rows["handle"], handles]).astype(np.int64)
     addresses = np.concatenate([rows["address"], addresses])

@@ -101,10 +101,10 @@ def sizes(report: HeapReport) -> list[ReportRow]:
     if found.recorded.has_heap:
         fragmentation = f"external fragmentation {100 * found.external_fragmentation:.1f} %"
         known = [
-            ("pool_bytes", "pool", found.pool_bytes, _counted(found.regions.count, "region")),
-            ("bytes_in_use", "in use", found.bytes_in_use, _counted(found.chunks_in_use, "chunk")),
+            ("pool_bytes", "pool", found.pool_bytes, _in_count_text(found.regions.count, "region")),
+            ("bytes_in_use", "in use", found.bytes_in_use, _in_count_text(found.chunks_in_use, "chunk")),
             ("", "wasted of that", found.wasted, "not requested" if found.wasted is not None else ""),
-            ("free_bytes", "free in the pool", found.free_bytes, _counted(found.free_chunks, "chunk")),
+            ("free_bytes", "free in the pool", found.free_bytes, _in_count_text(found.free_chunks, "chunk")),
             ("largest_free_chunk", "largest free chunk", found.largest_free_chunk, fragmentation),
         ]
         values += [
@@ -129,7 +129,7 @@ def sizes(report: HeapReport) -> list[ReportRow]:
     ]
 
 
-def _counted(number: int, what: str) -> str:
+def _in_count_text(number: int, what: str) -> str:
     return f"in {number:,} {what}{'' if number == 1 else 's'}"
 
 
@@ -145,7 +145,7 @@ def pins(report: HeapReport) -> tuple[str, list[ReportRow]]:
                 shortened(pin.line),
                 format_bytes(pin.stranded),
                 pin.stranded / max(worst.free, 1),
-                f"{format_bytes(pin.bytes)} {_counted(pin.chunks, 'chunk')}",
+                f"{format_bytes(pin.bytes)} {_in_count_text(pin.chunks, 'chunk')}",
             )
             for pin in worst.pins[:MOST_ROWS]
         ]
@@ -163,10 +163,10 @@ def pins(report: HeapReport) -> tuple[str, list[ReportRow]]:
     )
     if run.chunks_in_use > len(shown):
         sentence += f" The {len(shown)} largest:"
-    return sentence, [_pin_row(pin, run.bytes_in_use) for pin in shown]
+    return sentence, [_report_pin_row(pin, run.bytes_in_use) for pin in shown]
 
 
-def _pin_row(pin: Pin, whole: int) -> ReportRow:
+def _report_pin_row(pin: Pin, whole: int) -> ReportRow:
     notes = [f"at {pin.address:#x}"]
     if pin.age is not None:
         notes.append(
@@ -204,14 +204,14 @@ def holder_rows(found: Holders) -> list[ReportRow]:
     lines = []
     for row in rows:
         name, callers = _holder_name(found, row)
-        note = _counted(int(chunks[row]), "chunk") + (f", called by {callers}" if callers else "")
+        note = _in_count_text(int(chunks[row]), "chunk") + (f", called by {callers}" if callers else "")
         lines.append(ReportRow(name, format_bytes(int(own[row])), int(own[row]) / whole, note))
     rest = found.bytes_in_use - sum(int(own[row]) for row in rows)
     if rest:
         others = len(largest(found, len(found))) - len(rows)
         left = found.chunks_in_use - sum(int(chunks[row]) for row in rows)
         lines.append(
-            ReportRow(f"{others:,} others", format_bytes(rest), rest / whole, _counted(left, "chunk"))
+            ReportRow(f"{others:,} others", format_bytes(rest), rest / whole, _in_count_text(left, "chunk"))
         )
     return lines
 
@@ -340,7 +340,7 @@ def shortened(text: str) -> str:
 def as_markdown(report: HeapReport, ranks: RankSet | None = None) -> str:
     """The report as Markdown text; of several ranks a table of them first."""
     lines = [
-        *([] if ranks is None else _ranks(ranks)),
+        *([] if ranks is None else _ranks_markdown(ranks)),
         f"# {escaped(title(report))}",
         "",
         *([f"**{escaped(numbers(report))}**", ""] if numbers(report) else []),
@@ -355,24 +355,26 @@ def as_markdown(report: HeapReport, ranks: RankSet | None = None) -> str:
             "",
             *(f"{n}. {escaped(text)}" for n, text in enumerate(advised, 1)),
         ]
-    lines += _section("Sizes", sizes(report))
+    lines += _report_section_markdown("Sizes", sizes(report))
     if report.shown.account is not None:
-        lines += _section("Memory of the device", *_device(report.shown.account))
+        lines += _report_section_markdown("Memory of the device", *_device_account_rows(report.shown.account))
     sentence, rows = pins(report)
-    lines += _section("What is in the way", rows, sentence)
+    lines += _report_section_markdown("What is in the way", rows, sentence)
     for found in report.holders:
-        lines += _section(f"Who holds the memory, by {found.by.replace('_', ' ')}", holder_rows(found))
+        lines += _report_section_markdown(
+            f"Who holds the memory, by {found.by.replace('_', ' ')}", holder_rows(found)
+        )
     if not report.holders:
-        lines += _section("Chunks in use, by size", by_size(report), NO_HOLDERS)
-    lines += _section("Settings", settings(report))
-    lines += _section("All failed requests", other_failures(report))
-    lines += _section("All heaps of the file", other_heaps(report))
+        lines += _report_section_markdown("Chunks in use, by size", by_size(report), NO_HOLDERS)
+    lines += _report_section_markdown("Settings", settings(report))
+    lines += _report_section_markdown("All failed requests", other_failures(report))
+    lines += _report_section_markdown("All heaps of the file", other_heaps(report))
     lines += ["", "## How complete the file is", ""]
     lines += [f"- {escaped(text)}" for text in completeness(report)]
     return "\n".join(lines) + "\n"
 
 
-def _device(account: DeviceAccount) -> tuple[list[ReportRow], str]:
+def _device_account_rows(account: DeviceAccount) -> tuple[list[ReportRow], str]:
     """The parts of the device's memory, and a sentence."""
     rows = [
         ReportRow(
@@ -387,7 +389,7 @@ def _device(account: DeviceAccount) -> tuple[list[ReportRow], str]:
     return rows, " ".join([f"{account.device}: {account.short}.", *account.contradictions])
 
 
-def _ranks(ranks: RankSet) -> list[str]:
+def _ranks_markdown(ranks: RankSet) -> list[str]:
     head, *rows = ranks.rows
     texts = [ranks.headline, *ranks.failure_lines, *ranks.difference_lines, *ranks.problem_lines]
     return [
@@ -404,7 +406,7 @@ def _ranks(ranks: RankSet) -> list[str]:
     ]
 
 
-def _section(title: str, rows: Sequence[ReportRow], sentence: str = "") -> list[str]:
+def _report_section_markdown(title: str, rows: Sequence[ReportRow], sentence: str = "") -> list[str]:
     """A heading and a table; nothing without rows."""
     if not rows:
         return []

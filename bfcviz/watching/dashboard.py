@@ -38,7 +38,7 @@ class WatchDashboard(LiveDashboard):
 
     def __init__(self, traces: Sequence[Trace], says: str, **options: Any) -> None:
         self.notices: list[str] = []
-        self.says_line = widgets.HTML(_line(says), layout=_FULL_WIDTH)
+        self.says_line = widgets.HTML(_watch_line_html(says), layout=_FULL_WIDTH)
         self.notice_box = widgets.HTML(layout=_FULL_WIDTH)
         self.says_line.add_class("bfcviz-way")
         self.notice_box.add_class("bfcviz-notices")
@@ -72,9 +72,9 @@ class WatchDashboard(LiveDashboard):
             return
         self.stop()
         self.resume()
-        self.status_line.ending = _ending(error)
+        self.status_line.ending = _watch_ending(error)
         self.refresh()
-        self.says_line.value = _line(says)
+        self.says_line.value = _watch_line_html(says)
         self.show_end()
 
     def add_trace(self, trace: Trace) -> None:
@@ -108,11 +108,11 @@ class WatchDashboard(LiveDashboard):
         self.notice_box.value = f"<div role='alert' style='{style}'>{lines}</div>"
 
 
-def _ending(error: BaseException | None) -> str:
+def _watch_ending(error: BaseException | None) -> str:
     if error is None:
         return "ended"
     return "interrupted" if isinstance(error, KeyboardInterrupt) else f"ended by {type(error).__name__}"
 
 
-def _line(text: str) -> str:
+def _watch_line_html(text: str) -> str:
     return f"<div role='status' style='{_LINE_STYLE}'>{escape(text)}</div>"

@@ -86,7 +86,7 @@ class WorkerRecording:
         self.token = secrets.token_hex(8)
         requests = plan(order.asked, order.limit, order.capture).requests
         request = heap_provider.complete(requests[0])
-        self.is_shared = _is_here(order)
+        self.is_shared = _shares_folder_with_client(order)
         self.folder = claim_subfolder(Path(order.folder if self.is_shared else own_folder), name)
         details = {
             "framework": request.framework,
@@ -95,7 +95,7 @@ class WorkerRecording:
         }
         self._title = title_of(request)
         with ExitStack() as discard, ExitStack() as undo:
-            discard.callback(_remove_empty, self.folder)
+            discard.callback(_remove_empty_folder, self.folder)
             recording = Recording(self.folder, [heap_provider.pool_of(request)], details=details)
             undo.callback(recording.close)
             discard.callback(recording.discard)
@@ -136,7 +136,7 @@ def checked_order(asked: Mapping[str, Asked]) -> Mapping[str, Asked]:
     return dict(asked)
 
 
-def _is_here(order: WorkerOrder) -> bool:
+def _shares_folder_with_client(order: WorkerOrder) -> bool:
     return order.machine == machine_id() and (Path(order.folder) / order.token).exists()
 
 
@@ -144,7 +144,7 @@ def _of_this_process(name: str) -> dict[str, Any]:
     return {"worker": name, "host": platform.node(), "process": os.getpid(), "started_ns": time.time_ns()}
 
 
-def _remove_empty(folder: Path) -> None:
+def _remove_empty_folder(folder: Path) -> None:
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
 
@@ -245,7 +245,7 @@ def report(
         positions: how much the client has, by the tokens of recordings.
         dask_worker: given by Dask.
     """
-    found = _plugin(plugin, dask_worker)
+    found = _worker_allocator_plugin(plugin, dask_worker)
     if found is None:
         return None
     found.called = time.monotonic()
@@ -260,11 +260,11 @@ def report(
 
 def end(plugin: str, dask_worker: Worker | None = None) -> None:
     """Called in each worker by the client: end its recording."""
-    found = _plugin(plugin, dask_worker)
+    found = _worker_allocator_plugin(plugin, dask_worker)
     if found is not None:
         found.end()
 
 
-def _plugin(name: str, worker: Worker | None) -> AllocatorPlugin | None:
+def _worker_allocator_plugin(name: str, worker: Worker | None) -> AllocatorPlugin | None:
     found = None if worker is None else worker.plugins.get(name)
     return found if isinstance(found, AllocatorPlugin) else None

@@ -61,13 +61,13 @@ class BfcvizMagics:
         arguments = _CELL.read(line)
         if arguments.into is not None and not arguments.into.isidentifier():
             raise UsageError(f"--into {arguments.into} is not the name of a variable")
-        watched = _watch(arguments, dashboard=False)
+        watched = _watch_from_magic(arguments, dashboard=False)
         with watched:
             if arguments.into is not None:  # before the cell runs, for a cell that fails
                 self.shell.user_ns[arguments.into] = watched
             result = self._run(cell)
         for trace in watched.traces:
-            _show_report(watched, trace)
+            _show_cell_report(watched, trace)
         return result
 
     def live(self, line: str) -> None:
@@ -78,7 +78,7 @@ class BfcvizMagics:
         elif self._live is not None:
             raise LiveError("a live dashboard is already shown: end it with %bfcviz_live off first")
         else:
-            self._begin(_watch(arguments, dashboard=True))
+            self._begin(_watch_from_magic(arguments, dashboard=True))
 
     def unload(self) -> None:
         """End the live dashboard, if one is shown."""
@@ -159,14 +159,14 @@ def unload_ipython_extension(shell: Any) -> None:
         shell.magics_manager.magics[kind].pop(name, None)
 
 
-def _watch(arguments: argparse.Namespace, *, dashboard: bool) -> Watch:
+def _watch_from_magic(arguments: argparse.Namespace, *, dashboard: bool) -> Watch:
     asked: dict[str, Any] = {name: True for name in WATCHABLE if getattr(arguments, name)}
     return watch(
         **asked, limit=arguments.limit, capture=arguments.capture, path=arguments.path, dashboard=dashboard
     )
 
 
-def _show_report(watched: Watch, trace: Trace) -> None:
+def _show_cell_report(watched: Watch, trace: Trace) -> None:
     found = report(trace, says=watched.says)
     if notebook.has_kernel():
         notebook.show(found)

@@ -112,10 +112,10 @@ def report(trace: Trace, pool: int = 0, says: str = "") -> Report:
     model = Model(trace, pool)
     model.seek(peak(trace, pool))
     name, has_regions = trace.origin.pools[pool].name, regions_known(trace.origin.details, pool)
-    return Report(says, name, model.step, model.stats(), _holders(model), model, has_regions)
+    return Report(says, name, model.step, model.stats(), _report_holders(model), model, has_regions)
 
 
-def _holders(model: Model) -> list[Holder]:
+def _report_holders(model: Model) -> list[Holder]:
     used = model.in_use()
     labels, at, chunks = np.unique(used["label"], return_inverse=True, return_counts=True)
     held = np.zeros(len(labels), np.uint64)

@@ -144,7 +144,7 @@ def _with_limit(requests: list[WatchRequest], limit: int | None) -> list[WatchRe
             f"limit={format_bytes(limit)} was given, but {watched} would only be observed, and an observed framework "
             "allocates its own memory: remove the limit, or use way 'serve'"
         )
-    return [_with_default(request, "limit", limit) for request in requests]
+    return [_with_default_option(request, "limit", limit) for request in requests]
 
 
 def _with_capture(requests: list[WatchRequest], capture: Capture | None) -> list[WatchRequest]:
@@ -158,10 +158,10 @@ def _with_capture(requests: list[WatchRequest], capture: Capture | None) -> list
                     f"capture={capture!r} records stacks, but {title_of(request)}, way {request.way!r}, does not take "
                     "this choice: remove capture"
                 )
-    return [_with_default(request, "capture", capture) for request in requests]
+    return [_with_default_option(request, "capture", capture) for request in requests]
 
 
-def _with_default(request: WatchRequest, name: str, value: object) -> WatchRequest:
+def _with_default_option(request: WatchRequest, name: str, value: object) -> WatchRequest:
     if way_of(request).option(name) is None or name in request.options:
         return request
     return resolve(request.framework, request.way, {**request.options, name: value})
@@ -390,7 +390,7 @@ class Watch:
 
         @wraps(function)
         def watched(*arguments: P.args, **named: P.kwargs) -> T:
-            settings = replace(self._settings, path=_unused(self._settings.path))
+            settings = replace(self._settings, path=_unused_watch_folder(self._settings.path))
             watched.watch = Watch(settings)  # type: ignore[attr-defined]
             with watched.watch:  # type: ignore[attr-defined]
                 return function(*arguments, **named)
@@ -619,11 +619,11 @@ def watch(  # noqa: PLR0913  the options, and every framework by its name
     if twice := [name for name in names if name in frameworks]:
         raise LiveError(f"{twice[0]} was given twice, as a name and as an argument: give one of both")
     found = plan({**dict.fromkeys(names, True), **frameworks}, most, capture)
-    folder = None if path is None else _unused(Path(path))
+    folder = None if path is None else _unused_watch_folder(Path(path))
     return Watch(WatchSettings(found, folder, dashboard, check_alerts(alerts), keep))
 
 
-def _unused(folder: Path | None) -> Path | None:
+def _unused_watch_folder(folder: Path | None) -> Path | None:
     """The folder, or the first of `folder-2`, `folder-3` ... that holds nothing: a cell may run again."""
     if folder is None:
         return None
@@ -631,7 +631,7 @@ def _unused(folder: Path | None) -> Path | None:
     return next(each for each in numbered if not each.is_dir() or not any(each.iterdir()))
 
 
-def _signature() -> Signature:
+def _watch_signature() -> Signature:
     """A signature that names every framework, for `help` and completion."""
     own = signature(watch)
     kind = Parameter.KEYWORD_ONLY
@@ -640,4 +640,4 @@ def _signature() -> Signature:
     return own.replace(parameters=[names, *frameworks, *options])
 
 
-watch.__signature__ = _signature()  # type: ignore[attr-defined]
+watch.__signature__ = _watch_signature()  # type: ignore[attr-defined]

@@ -87,7 +87,7 @@ class SweepDashboard(widgets.VBox):  # type: ignore[misc]
         self._lock = threading.RLock()
         self._closed = False
         with unserved():  # their arrays do not belong to a watched workload
-            self._page = _page(SweepResults([]), self._look)
+            self._page = _sweep_page_figure(SweepResults([]), self._look)
             self.figure = OneWayFigureWidget(self._page)
             self._run = SweepRun(arguments, options)
         row = widgets.HBox([self.bar, self.button, self.line], layout={"align_items": "center"})
@@ -131,7 +131,7 @@ class SweepDashboard(widgets.VBox):  # type: ignore[misc]
             running = self.running  # before the results: what comes later is drawn in the next frame
             progress, results = self._run.progress, self.results
             self.bar.max, self.bar.value = max(results.asked, 1), len(results)
-            self.line.value = f"<div role='status'>{_line(self._run, progress, results)}</div>"
+            self.line.value = f"<div role='status'>{_sweep_progress_line(self._run, progress, results)}</div>"
             if len(results) != self._drawn:
                 self._draw(results)
             if not running:
@@ -152,7 +152,7 @@ class SweepDashboard(widgets.VBox):  # type: ignore[misc]
 
     def _draw(self, results: SweepResults) -> None:
         """Send what differs from the picture before."""
-        before, self._page = self._page, _page(results, self._look)
+        before, self._page = self._page, _sweep_page_figure(results, self._look)
         restyle, changed = restyling([(before["data"][0], self._page["data"][0])])
         relayout = relayouting(before["layout"], self._page["layout"])
         if changed or relayout:
@@ -171,7 +171,7 @@ def follow_sweep(*arguments: Any, theme: ThemeName = "light", **options: Any) ->
     return SweepDashboard(*arguments, theme=theme, **options)
 
 
-def _page(results: SweepResults, look: Look) -> dict[str, Any]:
+def _sweep_page_figure(results: SweepResults, look: Look) -> dict[str, Any]:
     """The heat map as plain data."""
     remarks = uncompared(point.policy for point in results.points)
     picture = sweep_heat_map(results.to_arrow(), look, remarks)
@@ -179,7 +179,7 @@ def _page(results: SweepResults, look: Look) -> dict[str, Any]:
     return {"data": [trace.to_plotly_json() for trace in picture.data], "layout": layout}
 
 
-def _line(run: SweepRun, progress: SweepProgress | None, results: SweepResults) -> str:
+def _sweep_progress_line(run: SweepRun, progress: SweepProgress | None, results: SweepResults) -> str:
     if run.workload.error is not None:
         return f"<b>failed:</b> {escape(str(run.workload.error))}"
     if progress is None:
@@ -189,7 +189,9 @@ def _line(run: SweepRun, progress: SweepProgress | None, results: SweepResults) 
     if not run.workload.done:
         parts.append(f"{progress.points_per_s:,.1f} points/s")
         if progress.points_per_s > 0:
-            parts.append(f"about {_duration((results.asked - len(results)) / progress.points_per_s)} left")
+            parts.append(
+                f"about {_sweep_time_left_text((results.asked - len(results)) / progress.points_per_s)} left"
+            )
     else:
         parts.append(f"{results.seconds:,.1f} s")
         if not results.complete:
@@ -199,7 +201,7 @@ def _line(run: SweepRun, progress: SweepProgress | None, results: SweepResults) 
     return " · ".join(parts)
 
 
-def _duration(seconds: float) -> str:
+def _sweep_time_left_text(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -265,13 +265,13 @@ def watch_workers(  # noqa: PLR0913  the options
     if (earlier := _running.pop(client, None)) is not None:
         earlier.stop()
     order = WorkerOrder(asked, most, capture, str(folder), None if fetch else machine_id())
-    _running[client] = found = _begin(client, order)
+    _running[client] = found = _begin_workers_watch(client, order)
     if dashboard and notebook.has_kernel():
         notebook.show(found.dashboard)
     return found
 
 
-def _begin(client: "Client", order: WorkerOrder) -> WorkersWatch:
+def _begin_workers_watch(client: "Client", order: WorkerOrder) -> WorkersWatch:
     """Register the plugin and fetch from the workers of now; raises LiveError if none of them can be watched."""
     from bfcviz.watching.dask_worker import AllocatorPlugin  # noqa: PLC0415
 

@@ -86,11 +86,11 @@ def request_marks(visible: VisibleChunks, answer: Fit | None, labels: Labels) ->
             miss = np.array([(answer.miss.address, answer.miss.size)], SPAN)
             blockers = answer.blockers[:MOST_BLOCKERS]
     left = len(answer.takers) - len(takers) if answer is not None else 0
-    crosses = _crosses(visible, blockers, answer, labels)
+    crosses = _map_in_the_way_crosses(visible, blockers, answer, labels)
     return [
-        _takers(visible, takers, f" ({left:,} more)" if left else ""),
-        _miss(visible, miss),
-        _star(visible, takers[:1]) if len(takers) else crosses,
+        _map_taker_boxes(visible, takers, f" ({left:,} more)" if left else ""),
+        _map_nearest_miss(visible, miss),
+        _map_best_fit_star(visible, takers[:1]) if len(takers) else crosses,
     ]
 
 
@@ -102,29 +102,29 @@ def map_fit_caption(answer: Fit, labels: Labels) -> str:
 _NONE: Final = np.empty(0, SPAN)
 
 
-def _takers(visible: VisibleChunks, spans: NDArray[np.void], more: str) -> dict[str, Any]:
+def _map_taker_boxes(visible: VisibleChunks, spans: NDArray[np.void], more: str) -> dict[str, Any]:
     paint = Paint(translucent(visible.theme.fit, 0.4), visible.theme.fit)
     boxes = boxes_of(visible.cut(spans["address"], spans["size"]), visible.divisor)
     return box_trace("", boxes, paint, 3) | _in_legend(spans, f"would take it{more}")
 
 
-def _star(visible: VisibleChunks, spans: NDArray[np.void]) -> dict[str, Any]:
+def _map_best_fit_star(visible: VisibleChunks, spans: NDArray[np.void]) -> dict[str, Any]:
     pieces = visible.cut(spans["address"], spans["size"])
     pieces = pieces.only(np.arange(len(pieces)) == 0)  # a chunk that continues in the next row has one star
-    text = f"<b>best fit</b>: the heap would take {_place(spans[0])}" if len(spans) else ""
+    text = f"<b>best fit</b>: the heap would take {_map_chunk_place_text(spans[0])}" if len(spans) else ""
     theme = visible.theme
     points = _marker_points(visible, pieces, ("star", 14, theme.fit, theme.text), [text] * len(pieces))
     return points | {"name": "", "showlegend": False}
 
 
-def _miss(visible: VisibleChunks, spans: NDArray[np.void]) -> dict[str, Any]:
+def _map_nearest_miss(visible: VisibleChunks, spans: NDArray[np.void]) -> dict[str, Any]:
     boxes = boxes_of(visible.cut(spans["address"], spans["size"]), visible.divisor)
     trace = box_outlines("", boxes, visible.theme.fit, 3) | _in_legend(spans, "nearest miss")
     trace["line"] |= {"dash": "5px,3px"}
     return trace
 
 
-def _crosses(
+def _map_in_the_way_crosses(
     visible: VisibleChunks, chunks: NDArray[np.void], answer: Fit | None, labels: Labels
 ) -> dict[str, Any]:
     pieces, theme = visible.cut(chunks["address"], chunks["size"]), visible.theme
@@ -142,10 +142,10 @@ def _in_legend(spans: NDArray[np.void], name: str) -> dict[str, Any]:
 
 
 def _in_the_way(chunk: np.void, labels: Labels) -> str:
-    return f"<b>in the way</b>: {harmless(chunk_name(chunk, labels))}<br>{_place(chunk)}"
+    return f"<b>in the way</b>: {harmless(chunk_name(chunk, labels))}<br>{_map_chunk_place_text(chunk)}"
 
 
-def _place(chunk: np.void) -> str:
+def _map_chunk_place_text(chunk: np.void) -> str:
     return f"{exact_bytes(int(chunk['size']))} at {int(chunk['address']):#x}"
 
 
@@ -210,7 +210,7 @@ def region_panel(
         map_traces.hover_points(visible, model.trace.labels, exact=exact),
         map_traces.note(visible),
     ]
-    panel = _panel(visible, traces, look, exact=exact)
+    panel = _region_map_panel(visible, traces, look, exact=exact)
     return panel if answer is None else replace(panel, caption=map_fit_caption(answer, model.trace.labels))
 
 
@@ -227,7 +227,7 @@ def _visible_chunks(model: Model, look: Look, colours: Colouring | None) -> tupl
         chunks=chunks,
         rows=rows,
         part=part,
-        divisor=axis_unit(_span(rows, look))[0],
+        divisor=axis_unit(_map_screen_bytes(rows, look))[0],
         theme=look.paints,
         colours=colours,
         classes=colours.classes(chunks, model.step),
@@ -288,14 +288,16 @@ def _image_panel(visible: VisibleChunks, image: Mapping[str, Any], labels: Label
         map_traces.hover_points(visible, labels, exact=True),
         map_traces.note(visible),
     ]
-    return _panel(visible, traces, look, exact=False)
+    return _region_map_panel(visible, traces, look, exact=False)
 
 
 _BY_ADDRESS: Final = "addresses rise left to right, then down"
 _BY_SIZE: Final = "many regions, the largest first"
 
 
-def _panel(visible: VisibleChunks, traces: list[dict[str, Any]], look: Look, *, exact: bool) -> Panel:
+def _region_map_panel(
+    visible: VisibleChunks, traces: list[dict[str, Any]], look: Look, *, exact: bool
+) -> Panel:
     rows, divisor = visible.rows, visible.divisor
     return Panel(
         name="region_map",
@@ -304,8 +306,8 @@ def _panel(visible: VisibleChunks, traces: list[dict[str, Any]], look: Look, *, 
         f"coloured by {COLOURINGS.get(visible.colours.name, visible.colours.name)}",
         definition=_DEFINITION,
         traces=traces,
-        xaxis=_xaxis(rows, look, exact=exact),
-        yaxis=_yaxis(rows, visible.part, look),
+        xaxis=_region_map_x_axis(rows, look, exact=exact),
+        yaxis=_region_map_y_axis(rows, visible.part, look),
         x_unit=divisor,
     )
 
@@ -322,7 +324,7 @@ def chunk_at(model: Model, x: float, y: float, look: Look) -> np.void | None:
         look: the look of the map.
     """
     chunks, rows = model.chunks(), rows_of(model)
-    span = _span(rows, look)
+    span = _map_screen_bytes(rows, look)
     offset, row = x * axis_unit(span)[0], int(np.floor(y))
     if not (0 <= row < len(rows) and 0 <= offset < rows.width):
         return None
@@ -348,7 +350,7 @@ def _clicked_index(begin: Any, mine: Any, at: int, place: float, reach: float) -
     return int(near[np.argmin(gap)]) if len(near) and gap.min() <= reach else at
 
 
-def _span(rows: Rows, look: Look) -> float:
+def _map_screen_bytes(rows: Rows, look: Look) -> float:
     """The width of the screen in bytes."""
     window = look.map_window
     if window is None:
@@ -356,13 +358,13 @@ def _span(rows: Rows, look: Look) -> float:
     return max(abs(window.bytes[1] - window.bytes[0]), 1.0)
 
 
-def _xaxis(rows: Rows, look: Look, *, exact: bool) -> dict[str, Any]:
-    divisor, unit = axis_unit(_span(rows, look))
-    low, high = (0.0, _span(rows, look)) if look.map_window is None else look.map_window.bytes
+def _region_map_x_axis(rows: Rows, look: Look, *, exact: bool) -> dict[str, Any]:
+    divisor, unit = axis_unit(_map_screen_bytes(rows, look))
+    low, high = (0.0, _map_screen_bytes(rows, look)) if look.map_window is None else look.map_window.bytes
     pixels = (
         "" if exact else "; each pixel has the colour of one of its chunks, paler by what is free: zoom in"
     )
-    tick = 2.0 ** np.ceil(np.log2(_span(rows, look) / 8))
+    tick = 2.0 ** np.ceil(np.log2(_map_screen_bytes(rows, look) / 8))
     return {
         "title": {"text": f"offset within the row ({unit}){pixels}"},
         "range": [low / divisor, high / divisor],
@@ -377,7 +379,7 @@ def _xaxis(rows: Rows, look: Look, *, exact: bool) -> dict[str, Any]:
     }
 
 
-def _yaxis(rows: Rows, part: VisibleRows, look: Look) -> dict[str, Any]:
+def _region_map_y_axis(rows: Rows, part: VisibleRows, look: Look) -> dict[str, Any]:
     values, texts = _row_names(rows, part)
     top, bottom = (_TOP, float(max(len(rows), 1))) if look.map_window is None else look.map_window.rows
     return {
@@ -472,11 +474,11 @@ def map_panel(heap: HeapData, look: Look, live_map: LiveMap | None = None) -> Pa
     return region_panel(heap.model, heap.last_event, look, heap.colours(look))
 
 
-def _height(model: Model, look: Look) -> list[int]:
+def _region_map_height(model: Model, look: Look) -> list[int]:
     return [int(np.clip(26 * len(rows_of(model).part(look.map_window)), 200, 620))]
 
 
-def _at(model: Model, _: HeapData, look: Look, x: float, y: float) -> Selected | None:
+def _map_selection_at(model: Model, _: HeapData, look: Look, x: float, y: float) -> Selected | None:
     chunk = chunk_at(model, x, y, look)
     if chunk is None:
         return None
@@ -489,8 +491,8 @@ VIEW: Final = View(
     data=lambda heap, _look: heap.model,
     panels=lambda _model, heap, look: [map_panel(heap, look)],
     table=chunk_table,
-    height=_height,
-    at=_at,
+    height=_region_map_height,
+    at=_map_selection_at,
     windows=("map_window",),
     dashboard=DashboardPlace(None, height=246, below=24),
 )

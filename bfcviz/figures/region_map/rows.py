@@ -246,12 +246,12 @@ def touched(events: Events | None, chunks: NDArray[np.void], regions: NDArray[np
     """
     spans: list[tuple[int, int]] = []
     for event in events if events is not None else ():
-        spans += _spans(event, chunks)
+        spans += _touched_spans(event, chunks)
     found = np.array(sorted(set(spans)), dtype=SPAN)
-    return found[_inside(found, regions)]
+    return found[_spans_inside_regions(found, regions)]
 
 
-def _spans(event: np.void, chunks: NDArray[np.void]) -> list[tuple[int, int]]:
+def _touched_spans(event: np.void, chunks: NDArray[np.void]) -> list[tuple[int, int]]:
     kind = Kind(int(event["kind"]))
     own = [(int(event["address"]), int(event["size"]))]
     if kind in (Kind.EXTEND, Kind.ALLOCATE, Kind.FREE):
@@ -262,15 +262,15 @@ def _spans(event: np.void, chunks: NDArray[np.void]) -> list[tuple[int, int]]:
         return parts + own if kind is Kind.SPLIT else parts
     if kind is Kind.OOM:
         free = chunks[~chunks["in_use"]]
-        return [_span(free[np.argmax(free["size"])])] if len(free) else []
+        return [_chunk_span(free[np.argmax(free["size"])])] if len(free) else []
     return []
 
 
-def _span(chunk: np.void) -> tuple[int, int]:
+def _chunk_span(chunk: np.void) -> tuple[int, int]:
     return int(chunk["address"]), int(chunk["size"])
 
 
-def _inside(spans: NDArray[np.void], regions: NDArray[np.void]) -> NDArray[np.bool_]:
+def _spans_inside_regions(spans: NDArray[np.void], regions: NDArray[np.void]) -> NDArray[np.bool_]:
     if not len(regions) or not len(spans):
         return np.zeros(len(spans), dtype=bool)
     starts: NDArray[np.uint64] = regions["address"]

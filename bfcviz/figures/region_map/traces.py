@@ -82,17 +82,17 @@ def cell_bytes(
     """
     rows = grid.rows
     # Position: bytes from the start of the first region, gaps between regions left out.
-    before = _before(rows.size.astype(np.float64))
-    begin = _positions(np.ascontiguousarray(chunks["address"]), rows, before)
+    before = _raster_sums_before(rows.size.astype(np.float64))
+    begin = _raster_positions(np.ascontiguousarray(chunks["address"]), rows, before)
     used = np.where(chunks["in_use"], chunks["size"], 0).astype(np.float64)
     asked = np.minimum(chunks["requested"].astype(np.float64), used)
 
-    edge = _edges(grid, before)
+    edge = _raster_cell_edges(grid, before)
     at = np.maximum(np.searchsorted(begin, edge, side="right") - 1, 0)
     inside = np.clip(edge - begin[at], 0.0, used[at])
     # Waste begins inside a chunk: its total is constant up to `requested`, then rises to the chunk's end.
     spilled = np.maximum(inside - asked[at], 0.0)
-    in_use = np.diff(_before(used)[at] + inside, axis=1)
+    in_use = np.diff(_raster_sums_before(used)[at] + inside, axis=1)
     by_class = np.zeros((count, *in_use.shape))
     several = at[:, 1:] != at[:, :-1]
     alone = ~several & (in_use > 0)
@@ -100,18 +100,20 @@ def cell_bytes(
     (first, last), (begins, ends) = ((each[:, :-1][several], each[:, 1:][several]) for each in (at, inside))
     for each in np.unique(classes[chunks["in_use"]]):
         mine = classes == each
-        total = _before(np.where(mine, used, 0.0))
+        total = _raster_sums_before(np.where(mine, used, 0.0))
         until_end = total[last] + np.where(mine[last], ends, 0.0)
         by_class[each][several] = until_end - total[first] - np.where(mine[first], begins, 0.0)
     return CellBytes(
         in_use=in_use,
-        waste=np.diff(_before(used - asked)[at] + spilled, axis=1),
+        waste=np.diff(_raster_sums_before(used - asked)[at] + spilled, axis=1),
         region=np.diff(edge, axis=1),
         by_class=by_class,
     )
 
 
-def _positions(address: NDArray[np.uint64], rows: Rows, before: NDArray[np.float64]) -> NDArray[np.float64]:
+def _raster_positions(
+    address: NDArray[np.uint64], rows: Rows, before: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """The positions of these addresses (ascending)."""
     first = np.searchsorted(address, rows.address)
     count = np.diff(np.append(first, len(address)))
@@ -120,7 +122,7 @@ def _positions(address: NDArray[np.uint64], rows: Rows, before: NDArray[np.float
     return positions
 
 
-def _edges(grid: RasterGrid, before: NDArray[np.float64]) -> NDArray[np.float64]:
+def _raster_cell_edges(grid: RasterGrid, before: NDArray[np.float64]) -> NDArray[np.float64]:
     """The positions between the cells of each row, (rows, columns + 1)."""
     rows, part = grid.rows, grid.part
     row = np.arange(part.first, part.stop)
@@ -132,7 +134,7 @@ def _edges(grid: RasterGrid, before: NDArray[np.float64]) -> NDArray[np.float64]
     return positions
 
 
-def _before(amounts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _raster_sums_before(amounts: NDArray[np.float64]) -> NDArray[np.float64]:
     """The sum of all amounts before each one, shape (n + 1,): the last entry is the total."""
     sums = np.zeros(len(amounts) + 1)
     np.cumsum(amounts, out=sums[1:])
@@ -149,7 +151,7 @@ def paint(held: CellBytes, fills: Sequence[str], theme: Theme, *, waste: bool = 
         waste: whether wasted bytes have their own colour, not that of their chunk.
     """
     merged = len(held.region) > LINES
-    held = _merged(held)
+    held = _merged_raster_rows(held)
     by_class, fills = held.by_class, list(fills)
     if waste:
         rest = 1.0 - np.clip(held.waste / np.maximum(held.in_use, 1e-9), 0.0, 1.0)
@@ -173,7 +175,7 @@ def lone_cells(held: CellBytes, apart: int) -> tuple[NDArray[np.intp], NDArray[n
     return row, column
 
 
-def _merged(held: CellBytes) -> CellBytes:
+def _merged_raster_rows(held: CellBytes) -> CellBytes:
     """Merge rows if there are more rows than lines, so that a lone chunk in any of them stays visible."""
     rows = len(held.region)
     if rows <= LINES:
@@ -233,7 +235,7 @@ def rectangles(
         paint: the colours of areas and lines.
         border: the width of the lines in pixels; 0: none.
     """
-    x, y = _lines(pieces, visible)
+    x, y = _piece_corner_lines(pieces, visible)
     return {
         "type": "scatter",
         "mode": "lines" if border else "none",
@@ -247,7 +249,9 @@ def rectangles(
     }
 
 
-def _lines(pieces: Pieces, visible: "VisibleChunks") -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _piece_corner_lines(
+    pieces: Pieces, visible: "VisibleChunks"
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Four corners per piece, NaN after each row but the last; one NaN if there are no pieces.
 
     (Plotly drops a trace without points from the legend.)
@@ -375,8 +379,8 @@ def points_in_pieces(
     x = first[piece] + nth * (inner / np.maximum(along - 1, 1))[piece]
     full = np.zeros(len(chunks), dtype=bool)
     full[pieces.source[np.argsort(left - right, kind="stable")[:MOST_TEXTS]]] = True
-    at, level = _spread(along[piece] == 1, _levels(len(part)))
-    templates, meta = _texts(chunks, full, labels)
+    at, level = _spread_hover_points(along[piece] == 1, _hover_point_heights(len(part)))
+    templates, meta = _chunk_hover_texts(chunks, full, labels)
     texts = [templates[i] for i in pieces.source[piece[at]].tolist()]
     return {"x": x[at], "y": pieces.row[piece[at]] + level, "hovertemplate": texts, "meta": meta}
 
@@ -395,17 +399,17 @@ def points_on_grid(chunks: NDArray[np.void], rows: Rows, part: VisibleRows, labe
     address = rows.address[region] + offset.astype(np.uint64)
     at = np.searchsorted(chunks["address"], address, side="right") - 1
     shown, back = np.unique(at, return_inverse=True)
-    templates, meta = _texts(chunks[shown], np.ones(len(shown), dtype=bool), labels)
+    templates, meta = _chunk_hover_texts(chunks[shown], np.ones(len(shown), dtype=bool), labels)
     return {"x": x, "y": row + 0.5, "hovertemplate": [templates[i] for i in back.tolist()], "meta": meta}
 
 
-def _levels(rows: int) -> NDArray[np.float64]:
+def _hover_point_heights(rows: int) -> NDArray[np.float64]:
     """Heights (0..1) within a row that get points: a tall row needs more than one."""
     count = max(1, min(5, 10 // max(rows, 1)))
     return (np.arange(count) + 0.5) / count
 
 
-def _spread(
+def _spread_hover_points(
     narrow: NDArray[np.bool_], levels: NDArray[np.float64]
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """Indices of points and their heights: each point at all heights; narrow ones at one if there are many."""
@@ -419,12 +423,14 @@ def _spread(
     )
 
 
-def _texts(chunks: NDArray[np.void], full: NDArray[np.bool_], labels: Labels) -> tuple[list[str], list[str]]:
+def _chunk_hover_texts(
+    chunks: NDArray[np.void], full: NDArray[np.bool_], labels: Labels
+) -> tuple[list[str], list[str]]:
     """The template of each chunk; and the texts they refer to: one per chunk, then the labels."""
     used, place = np.unique(chunks["label"], return_inverse=True)
     columns = [chunks[name].tolist() for name in _FIELDS]
     meta = [
-        _text(row) if whole else _short(row)
+        _full_hover_text(row) if whole else _short_hover_text(row)
         for whole, row in zip(full.tolist(), zip(*columns, strict=True), strict=True)
     ]
     named = (full & chunks["in_use"]).tolist()
@@ -434,7 +440,7 @@ def _texts(chunks: NDArray[np.void], full: NDArray[np.bool_], labels: Labels) ->
         else f"%{{meta[{i}]}}<extra></extra>"
         for i, (name, label) in enumerate(zip(named, place.tolist(), strict=True))
     ]
-    return templates, meta + [_label_text(labels, number) for number in used.tolist()]
+    return templates, meta + [_label_hover_text(labels, number) for number in used.tolist()]
 
 
 _KEPT_TEXTS = 1 << 14
@@ -444,7 +450,7 @@ _FIELDS = ("in_use", "address", "size", "requested", "handle", "region", "born",
 
 
 @lru_cache(_KEPT_TEXTS)
-def _text(row: tuple[Any, ...]) -> str:
+def _full_hover_text(row: tuple[Any, ...]) -> str:
     in_use, address, size, requested, handle, region, born, thread, stream = row
     place = f"bin {bin_of(size)}, chunk {handle} at {address:#x}, region {region}"
     if not in_use:
@@ -456,13 +462,13 @@ def _text(row: tuple[Any, ...]) -> str:
     )
 
 
-def _short(row: Sequence[Any]) -> str:
+def _short_hover_text(row: Sequence[Any]) -> str:
     in_use, address, size, _, handle, *_ = row
     state = "in use" if in_use else "free"
     return f"<b>{state}</b>, {format_bytes(size)}<br>chunk {handle} at {address:#x}<br>zoom in for details"
 
 
-def _label_text(labels: Labels, number: int) -> str:
+def _label_hover_text(labels: Labels, number: int) -> str:
     if number == 0:
         return "no label"
     label = labels[number]
@@ -507,7 +513,7 @@ def names_in_boxes(visible: VisibleChunks, pieces: Pieces, labels: Labels) -> di
     """
     pixels, pieces = visible.pixels, _without_waste(visible, pieces)
     pieces = pieces.only(~visible.faded[pieces.source])
-    left, right = _clipped(visible, pieces)
+    left, right = _clipped_piece_sides(visible, pieces)
     wide = (right - left) * (pixels[0] / visible.screen) - 2 * _EDGE
     high = visible.box_height
     chosen = _with_room(pieces, wide) if high >= _LINE - 2 else np.zeros(0, np.intp)
@@ -541,7 +547,9 @@ def _without_waste(visible: VisibleChunks, pieces: Pieces) -> Pieces:
     return visible.cut(chunks["address"], np.where(known, chunks["requested"], chunks["size"]))
 
 
-def _clipped(visible: VisibleChunks, pieces: Pieces) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _clipped_piece_sides(
+    visible: VisibleChunks, pieces: Pieces
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return np.maximum(pieces.left, visible.part.left), np.minimum(pieces.right, visible.part.right)
 
 
@@ -571,7 +579,7 @@ def gaps(visible: VisibleChunks, pieces: Pieces) -> dict[str, Any]:
     It is one line a row, along the row's lower edge; see `rectangles`.
     """
     pieces = pieces if visible.rows_have_room else no_pieces()
-    x, y = _gap_lines(visible, pieces, _GAP * visible.screen / visible.pixels[0])
+    x, y = _piece_gap_lines(visible, pieces, _GAP * visible.screen / visible.pixels[0])
     return {
         "type": "scatter",
         "mode": "lines",
@@ -583,7 +591,7 @@ def gaps(visible: VisibleChunks, pieces: Pieces) -> dict[str, Any]:
     }
 
 
-def _gap_lines(
+def _piece_gap_lines(
     visible: VisibleChunks, pieces: Pieces, least: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     width = pieces.right - pieces.left
@@ -661,7 +669,7 @@ def outlines(
     pieces = visible.cut(touched["address"], touched["size"])
     clicked = visible.cut(chosen["address"], chosen["size"])
     colours = (theme.search, theme.highlight, theme.selection)
-    tips = [_narrow(visible, each) for each in (matches, pieces, clicked)]
+    tips = [_narrow_pieces(visible, each) for each in (matches, pieces, clicked)]
     x = np.concatenate([tip.left + tip.right for tip in tips]) / 2 / divisor
     marker = {
         # A chunk of 256 bytes may be far narrower than a pixel: the marker shows where it is.
@@ -688,7 +696,7 @@ def outlines(
     ]
 
 
-def _narrow(visible: VisibleChunks, pieces: Pieces) -> Pieces:
+def _narrow_pieces(visible: VisibleChunks, pieces: Pieces) -> Pieces:
     return pieces.only(pieces.right - pieces.left < _NARROW * visible.screen)
 
 
@@ -706,11 +714,11 @@ def exact_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]
     """All chunks as rectangles with their names."""
     found = lone_pieces(visible)
     return [
-        _no_image(),
-        *_rectangles(visible, visible.pieces),
+        _hidden_map_image(),
+        *_chunk_class_rectangles(visible, visible.pieces),
         gaps(visible, visible.pieces),
-        _fade(visible, visible.pieces),
-        _frame(visible),
+        _faded_pieces_trace(visible, visible.pieces),
+        _region_frames_trace(visible),
         lone(visible, *found),
         names_in_boxes(visible, visible.pieces, labels),
     ]
@@ -718,18 +726,18 @@ def exact_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]
 
 def image_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]:
     """The image, and empty rectangle traces for the legend."""
-    held, fills = _cells(visible, _CELLS)
-    image = _image(visible, held, fills)
+    held, fills = _map_image_cells(visible, _CELLS)
+    image = _map_image_trace(visible, held, fills)
     columns = held.region.shape[1]
     row, column = lone_cells(held, round(ALONE * columns))
     left = visible.part.left / visible.divisor
     marks = lone(visible, left + (column + 0.5) * image["dx"], visible.part.first + row)
     return [
         image,
-        *_rectangles(visible, no_pieces()),
+        *_chunk_class_rectangles(visible, no_pieces()),
         gaps(visible, no_pieces()),
-        _fade(visible, no_pieces()),
-        _frame(visible),
+        _faded_pieces_trace(visible, no_pieces()),
+        _region_frames_trace(visible),
         marks,
         names_in_boxes(visible, no_pieces(), labels),
     ]
@@ -737,10 +745,10 @@ def image_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]
 
 def image(visible: VisibleChunks) -> dict[str, Any]:
     """An image of all chunks, with half of the cells: for a map that moves."""
-    return _image(visible, *_cells(visible, _CELLS // 2))
+    return _map_image_trace(visible, *_map_image_cells(visible, _CELLS // 2))
 
 
-def _cells(visible: VisibleChunks, most: int) -> tuple[CellBytes, list[str]]:
+def _map_image_cells(visible: VisibleChunks, most: int) -> tuple[CellBytes, list[str]]:
     """The cells of an image, about `most`, unless very many rows need more; and the colours of all classes."""
     columns = int(np.clip(most // len(visible.part), _FEWEST_COLUMNS * most // _CELLS, COLUMNS))
     visible, fills = _with_faded_classes(visible)
@@ -748,12 +756,12 @@ def _cells(visible: VisibleChunks, most: int) -> tuple[CellBytes, list[str]]:
     return cell_bytes(visible.chunks, visible.classes, len(fills), grid), fills
 
 
-def _image(visible: VisibleChunks, held: CellBytes, fills: Sequence[str]) -> dict[str, Any]:
+def _map_image_trace(visible: VisibleChunks, held: CellBytes, fills: Sequence[str]) -> dict[str, Any]:
     part, divisor = visible.part, visible.divisor
     picture = paint(held, fills, visible.theme, waste=visible.shows_waste)
     dx, dy = (part.right - part.left) / divisor / held.region.shape[1], len(part) / len(picture)
     return {
-        **_no_image(),
+        **_hidden_map_image(),
         "visible": True,
         "source": picture.data_uri(),
         "dx": dx,
@@ -776,7 +784,7 @@ def _with_faded_classes(visible: VisibleChunks) -> tuple[VisibleChunks, list[str
     return replace(visible, chunks=chunks, classes=classes), fills + pale
 
 
-def _no_image() -> dict[str, Any]:
+def _hidden_map_image() -> dict[str, Any]:
     return {
         "type": "image",
         "hoverinfo": "skip",
@@ -793,30 +801,30 @@ def _no_image() -> dict[str, Any]:
 _NOTHING = data_uri(np.zeros((1, 1, 4), np.uint8))
 
 
-def _rectangles(visible: VisibleChunks, pieces: Pieces) -> list[dict[str, Any]]:
+def _chunk_class_rectangles(visible: VisibleChunks, pieces: Pieces) -> list[dict[str, Any]]:
     """Traces of free chunks, of each class of chunks in use, and of waste."""
     theme, colours = visible.theme, visible.colours
     classes = visible.classes[pieces.source]
     # Lines run along the rows' lower edges too (see `rectangles`), where only frames hide them.
     border = 0.7 if visible.rows_have_room else 0.0
-    traces = [rectangles("free", pieces.only(classes == FREE), visible, _edgeless(theme.free), border)]
+    traces = [rectangles("free", pieces.only(classes == FREE), visible, _edgeless_paint(theme.free), border)]
     for number in range(MOST_CLASSES):
         named = number < len(colours.names)
         mine = pieces.only(classes == number) if named else no_pieces()
-        paint = _edgeless(colours.paints[number] if named else theme.other)
+        paint = _edgeless_paint(colours.paints[number] if named else theme.other)
         trace = rectangles("", mine, visible, paint, border)
         traces.append({**trace, **colours.legend(number, shown=visible.legend)})
     # No border: a border would show a few wasted bytes as a whole pixel.
-    waste = rectangles("waste (size - requested)", _waste(visible, pieces), visible, theme.waste, 0.0)
+    waste = rectangles("waste (size - requested)", _waste_pieces(visible, pieces), visible, theme.waste, 0.0)
     return [*traces, {**waste, "showlegend": visible.shows_waste}]
 
 
-def _edgeless(paint: Paint) -> Paint:
+def _edgeless_paint(paint: Paint) -> Paint:
     """Borders in the colour of the fill: narrow chunks are mostly border, and must look as in the legend."""
     return Paint(paint.fill, paint.fill)
 
 
-def _waste(visible: VisibleChunks, pieces: Pieces) -> Pieces:
+def _waste_pieces(visible: VisibleChunks, pieces: Pieces) -> Pieces:
     if not visible.shows_waste or not len(pieces):
         return no_pieces()
     chunks = visible.chunks[visible.chunks["in_use"]]
@@ -824,14 +832,14 @@ def _waste(visible: VisibleChunks, pieces: Pieces) -> Pieces:
     return visible.cut(spilled["address"] + spilled["requested"], spilled["size"] - spilled["requested"])
 
 
-def _fade(visible: VisibleChunks, pieces: Pieces) -> dict[str, Any]:
+def _faded_pieces_trace(visible: VisibleChunks, pieces: Pieces) -> dict[str, Any]:
     """The paper's colour over the faded boxes."""
     pieces = pieces.only(visible.faded[pieces.source])
     trace = rectangles("", pieces, visible, visible.theme.pool, 0.0)
     return {**trace, "fillcolor": translucent(visible.theme.paper, FADE), "showlegend": False}
 
 
-def _frame(visible: VisibleChunks) -> dict[str, Any]:
+def _region_frames_trace(visible: VisibleChunks) -> dict[str, Any]:
     framed = len(visible.part) > 0 and visible.rows_have_room
     pieces = visible.rows.of_regions().within(visible.part) if framed else no_pieces()
     return outline("region", pieces, visible.divisor, visible.theme.pool.line, 1)

@@ -31,6 +31,8 @@ WITHOUT_EXTRAS = {
         "why",
         "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity)",
     ],
+    "report, as Markdown": ["report", LOG, "--format", "md"],
+    "report, as JSON": ["report", LOG, "--format", "json"],
     "info": ["info", RUN],
     "holders": ["holders", RUN, "--step", "peak"],
     "leaks": ["holders", RUN, "--leaks"],
@@ -41,7 +43,7 @@ WITHOUT_EXTRAS = {
     "to PyTorch": ["convert", RUN, "-o", "snapshot.pickle"],
 }
 WITH_AN_EXTRA = {
-    "report": (["report", LOG], "plotly"),
+    "a page": (["report", LOG, "-o", "page.html"], "plotly"),
     "export": (["export", LOG, "--figure", "region-map", "--out", "map.html"], "plotly"),
     "a picture of a what-if": (["whatif", RUN, "-o", "picture.html"], "plotly"),
     "compare": (["compare", RUN, RUN], "pyarrow"),
