@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import bfcviz
 from bfcviz.cli.command import DONE, FAILED
 from bfcviz.errors import BfcvizError, FileError, LiveError, OtherFiles
-from bfcviz.events.origin import KEEP, Origin, Status, later_reasons, process_peak
+from bfcviz.events.origin import KEEP_BYTES, Origin, Status, later_reasons, process_peak
 from bfcviz.events.storage.drain import FolderDrain, can_free_space
 from bfcviz.events.storage.files import EARLIER, PRIVATE_FOLDER
 from bfcviz.events.storage.folder import LABELS_FILE, ORIGIN_FILE, files_of, is_locked, read_origin
@@ -703,7 +703,7 @@ def run(arguments: argparse.Namespace) -> int:
         _locked_folder(folder, force=arguments.force) as earlier,
     ):
         request = _recording_request(selection, folder, reports, keeps_command=arguments.keeps_command)
-        request[KEEP] = arguments.keep
+        request[KEEP_BYTES] = arguments.keep
         try:
             if arguments.keep is not None and not can_free_space(folder):
                 raise FileError(

@@ -204,7 +204,7 @@ def check_details(details: Mapping[str, object], pools: int, *, guessed: bool) -
         raise ValueError("has threads that are not a table of names")
 
 
-KEEP: Final = "keep_bytes"
+KEEP_BYTES: Final = "keep_bytes"
 """The detail with how many bytes of packed events a recording keeps, the newest ones."""
 
 PROCESS_PEAK: Final = "process_peak_bytes"
@@ -335,7 +335,7 @@ class Origin:
     def has_ended_whole(self) -> bool:
         """Whether nothing of a recording was lost; its known gaps do not count."""
         # A recording that keeps its newest events only is truncated, too.
-        cut = self.status is Status.TRUNCATED and KEEP in self.details
+        cut = self.status is Status.TRUNCATED and KEEP_BYTES in self.details
         ended = cut or self.status in (Status.COMPLETE, Status.DEGRADED)
         return ended and not later_reasons(self.details, self.reasons)
 

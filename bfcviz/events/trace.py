@@ -97,7 +97,7 @@ class Trace(Answer):
 
     @property
     def first(self) -> int:
-        """The first step that can be read: 0, except for `sliding_window.follow` of a heap, where it increases.
+        """The first step that can be read: 0, except where old events are dropped, as by `bfcviz record --keep`.
 
         If it is not 0, `keyframe_before(first)` returns the state there.
         """

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.labels import without_surrogates
-from bfcviz.events.origin import KEEP, PROCESS_PEAK
+from bfcviz.events.origin import KEEP_BYTES, PROCESS_PEAK
 from bfcviz.events.storage.folder import remove_files
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.storage.recording_set import claim_subfolder
@@ -322,8 +322,8 @@ def _begin_process_recording(order: Order, request: WatchRequest) -> ProcessReco
         details["rank"] = int(rank)
     if order.get("command", True):
         details["command"] = without_secrets([without_surrogates(word) for word in sys.orig_argv])
-    if (keep := order.get(KEEP)) is not None:
-        details[KEEP] = keep
+    if (keep := order.get(KEEP_BYTES)) is not None:
+        details[KEEP_BYTES] = keep
     details["started_ns"] = time.time_ns()
     pools = [heap_provider.pool_of(request)]
     recording = begin_recording(Path(order["folder"]), lambda place: Recording(place, pools, details=details))

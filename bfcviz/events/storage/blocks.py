@@ -59,6 +59,7 @@ _MOST_INDEXES: Final = 1 << 29
 _MOST_KEYFRAME: Final = 1 << 28
 _MOST_TEXT: Final = {LABELS: MAX_LABELS_TEXT, ORIGIN: MAX_ORIGIN_BYTES}
 _MOST_UNKNOWN: Final = 1 << 31
+_MOST_STEP: Final = 1 << 56  # times the bytes of a record, it is still a place in a file
 """Bytes of the parts of a section. Each part is read whole, and a file with holes can claim any size for nothing."""
 
 
@@ -123,13 +124,18 @@ def event_section(codec: EventCodec, events: Events, index: bytes = b"", keyfram
         keyframe: the state before the first event; empty: not stored here. One that readers refuse as too large is
             left out: they find the state from an earlier one.
     """
-    keyframe = keyframe if len(keyframe) <= _MOST_KEYFRAME else b""
+    keyframe = keyframe if is_keyframe_stored(keyframe) else b""
     events = events if events.flags.c_contiguous else copied(events)
     rows, masks, residuals, checksum = codec.encode(events)
     payload = _packed_block_streams([masks, *residuals])
     first = int(events["seq"][0])
     found = Section(0, EVENTS, rows, first, len(events), checksum, len(index), len(keyframe), len(payload))
     return b"".join([_section_header(found), index, keyframe, payload])
+
+
+def is_keyframe_stored(keyframe: bytes) -> bool:
+    """Whether `event_section` stores it: there is one, and it is not too large."""
+    return 0 < len(keyframe) <= _MOST_KEYFRAME
 
 
 def decoded(codec: EventCodec, found: Section, payload: bytes) -> Events:
@@ -160,7 +166,7 @@ def _section_at(data: bytes, start: int) -> Section | None:
     if check != zlib.crc32(data[: HEADER.size - 4]):
         return None
     found = Section(start, *fields[1:])
-    return found if found.first < 1 << 62 and _has_possible_sizes(found) else None
+    return found if found.first < _MOST_STEP and _has_possible_sizes(found) else None
 
 
 def _has_possible_sizes(found: Section) -> bool:
@@ -311,7 +317,7 @@ class BlockSource(GroupSource):
         origin, more = self._origin(found)
         labels = self._read_labels(found)
         first, end = more.get("first"), more.get("events")
-        if type(first) is not int or type(end) is not int or not 0 <= first <= end < 1 << 62:
+        if type(first) is not int or type(end) is not int or not 0 <= first <= end < _MOST_STEP:
             raise FileError(path, "origin", "does not say which events there are")
         self._sections, starts = _in_order(found, first, end)
         super().__init__(labels, origin, starts)
@@ -377,11 +383,19 @@ def _read_block_events(file: OpenFile, path: Path, codec: EventCodec, found: Sec
 def _keyframe_before(
     file: OpenFile, path: Path, sections: Sequence[Section | None], step: int
 ) -> tuple[int, bytes] | None:
-    """The last keyframe at or before `step`; sections are in the order of their events, None for damaged ones."""
+    """The last keyframe at or before `step`; sections are in the order of their events, None for damaged ones.
+
+    Raises FileError where a drain has freed it since the sections were looked for.
+    """
     for each in reversed(sections):
         if each is not None and each.first <= step and each.keyframe_bytes:
             with reading(path):
-                return each.first, file.read_at(each.keyframe_at, each.keyframe_bytes)
+                state = file.read_at(each.keyframe_at, each.keyframe_bytes)
+            if each.start < end_of_hole(file.fd):
+                raise FileError(
+                    path, f"the state at step {each.first}", "is no longer kept: only the newest are"
+                )
+            return each.first, state
     return None
 
 
@@ -432,15 +446,14 @@ class BlockFile:
     def refresh(self) -> None:
         """Look for new blocks."""
         with reading(self.path):
-            hole = end_of_hole(self._file.fd)
-            found = sections_of(self._file, max(self.end, hole))
+            found = sections_of(self._file, max(self.end, end_of_hole(self._file.fd)))
             for each in _limited_block_sections(self.path, found, len(self._sections), self._events):
                 if each.kind == EVENTS and each.first >= self.stop:
                     self._sections.append(each)
                     self._events += each.events
             self._is_cut = self._file.read_at(0, len(MAGIC)) == bytes(len(MAGIC))
             if self._is_cut:
-                self._drop_before(hole)
+                self._drop_before(end_of_hole(self._file.fd))  # a drain may have freed more meanwhile
 
     def keyframe_places(self) -> list[int]:
         """Where the blocks with a keyframe begin, in bytes."""
@@ -458,11 +471,12 @@ class BlockFile:
     def read(self, start: int, stop: int) -> Events:
         """Events [start, stop), which must lie before `stop` of the file. Raises FileError."""
         parts = []
+        sections = self._sections  # `refresh`, in another thread, may replace the list
         while start < stop:
-            place = bisect_right(self._sections, start, key=lambda each: each.first) - 1
-            if place < 0 or start >= self._sections[place].stop:
+            place = bisect_right(sections, start, key=lambda each: each.first) - 1
+            if place < 0 or start >= sections[place].stop:
                 raise FileError(self.path, f"event {start}", "is damaged: the header of its block is")
-            found = self._sections[place]
+            found = sections[place]
             end = min(stop, found.stop)
             parts.append(self._block(found)[start - found.first : end - found.first])
             start = end

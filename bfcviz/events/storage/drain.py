@@ -30,16 +30,14 @@ from bfcviz.errors import FileError
 from bfcviz.events.process_memory import sample_process
 from bfcviz.events.schema import EVENT, Events
 from bfcviz.events.storage.block_codec import MOST_EVENTS, EventCodec
-from bfcviz.events.storage.blocks import BlockFile, Describe, event_section
+from bfcviz.events.storage.blocks import BlockFile, Describe, event_section, is_keyframe_stored
 from bfcviz.events.storage.files import PRIVATE_FILE, OpenFile
 from bfcviz.events.storage.folder import (
     BLOCKS_FILE,
     EVENTS_FILE,
-    LABELS_FILE,
     LAST_LOOK,
     RECORD,
     find_end,
-    is_locked,
     read_origin,
     try_lock,
 )
@@ -98,13 +96,16 @@ class Drain:
         self._keyframes = known.keyframe_places()
         self._unwritten: _Made | None = None
 
-    def step(self) -> bool:
+    def step(self, *, has_ended: bool = False) -> bool:
         """Pack every whole block that there is; at the end of the recording also the rest. Returns whether it ended.
+
+        Args:
+            has_ended: nothing is recorded any more. Otherwise only an origin with the number of events tells: on a file
+                system without locks a recording at work looks as one that was killed.
 
         Raises:
             FileError: a file cannot be read, or the disk is full; a later call continues.
         """
-        has_ended = not is_locked(self.folder / LABELS_FILE)
         stored = read_origin(self.folder).events
         has_ended = has_ended or stored is not None
         path = self.folder / EVENTS_FILE
@@ -165,7 +166,7 @@ class Drain:
         if len(events) < stop - self.packed or not _are_drained_events_whole(events, self.packed):
             return None
         index, keyframe = (b"", b"") if self._describe is None else self._describe(events)
-        return _Made(stop, event_section(self._codec, events, index, keyframe), bool(keyframe))
+        return _Made(stop, event_section(self._codec, events, index, keyframe), is_keyframe_stored(keyframe))
 
 
 _LOOK_S: Final = 0.2
@@ -184,7 +185,7 @@ class FolderDrain:
 
     def __init__(self, folder: Path, make_describe: MakeDescribe, keep: int | None = None) -> None:
         self._folder, self._make_describe, self._keep = folder, make_describe, keep
-        self._drains: dict[Path, Drain | None] = {}  # None: it cannot be packed
+        self._drains: dict[Path, Drain] = {}
         self._processes: dict[Path, int | None] = {}  # None: not known, or it has ended
         self._process = os.getpid()
         self._has_ended = Event()
@@ -197,25 +198,26 @@ class FolderDrain:
             return
         self._has_ended.set()
         self._thread.join()
-        self._look()
-        for drain in filter(None, self._drains.values()):
+        self._look(has_ended=True)
+        for drain in self._drains.values():
             drain.close()
 
     def _run(self) -> None:
         while not self._has_ended.wait(_LOOK_S):
             self._look()
 
-    def _look(self) -> None:
+    def _look(self, *, has_ended: bool = False) -> None:
         for place in recordings_in(self._folder).values():
             self._sample(place)
             try:
                 if place not in self._drains and _is_long_enough_to_drain(place):
-                    self._drains[place] = None
                     self._drains[place] = Drain(place, self._make_describe, self._keep)
                 if (drain := self._drains.get(place)) is not None:
-                    drain.step()
+                    drain.step(has_ended=has_ended)
             except (FileError, OSError):
-                continue  # the disk is full, or the folder is gone: what is not packed stays as it is
+                # The disk is full, the folder is gone, or another process packs: what is not packed stays as it is, and
+                # the next look tries again.
+                continue
 
     def _sample(self, place: Path) -> None:
         if place not in self._processes:

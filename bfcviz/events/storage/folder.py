@@ -19,7 +19,7 @@ from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.event_source import BLOCK, ArraySource, Fault
 from bfcviz.events.labels import MAX_LABEL_BYTES, SHORTEST_LINE, Labels
 from bfcviz.events.log import EVENTS_FILE as EVENTS_FILE
-from bfcviz.events.origin import KEEP, MAX_ORIGIN_BYTES, Origin, Status, origin_from_json
+from bfcviz.events.origin import KEEP_BYTES, MAX_ORIGIN_BYTES, Origin, Status, origin_from_json
 from bfcviz.events.process_memory import PROCESS_FILE, read_samples
 from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import EVENT, Events
@@ -214,7 +214,8 @@ def find_end(fd: int, known: int) -> int:
     first ones: these are counted, too.
     """
     records = os.fstat(fd).st_size // RECORD
-    known = max(known, min(-(-end_of_hole(fd) // RECORD), records))
+    hole = end_of_hole(fd)
+    known = max(known, min(-(-hole // RECORD), records))
     low, step = known, 1
     while low + step <= records and _is_recorded_event(fd, low + step - 1):
         low += step
@@ -223,6 +224,8 @@ def find_end(fd: int, known: int) -> int:
     while low < high:
         middle = (low + high) // 2
         low, high = (middle + 1, high) if _is_recorded_event(fd, middle) else (low, middle)
+    if end_of_hole(fd) > hole:  # a drain freed records during the search, which so ended among zeros
+        return find_end(fd, known)
     start = max(known, low - LAST_LOOK)
     last = np.frombuffer(os.pread(fd, (low - start) * RECORD, start * RECORD), EVENT)
     bad = (last["kind"] == 0) | (last["seq"] != np.arange(start, start + len(last), dtype=np.uint64))
@@ -291,6 +294,8 @@ class FolderSource(ArraySource):
         locked = is_locked(self.path / LABELS_FILE)
         stored = read_origin(self.path)
         self.following = locked and stored.events is None
+        if KEEP_BYTES in stored.origin.details and is_locked(self.path / BLOCKS_FILE):
+            self.following = True  # a drain still packs the last events, and drops old ones for them
         before = self.length
         left_over = self._find_events(self.path / EVENTS_FILE)
         if not self._labels_broken:
@@ -482,8 +487,8 @@ class FolderSource(ArraySource):
                 event = self._part(self.first, min(self.first + 1, self.length))
                 until = f", up to {int(event['time'][0]) / 1e9:.3f} s," if len(event) else ""
             self._dropped = self.first, f"the first {self.first:,} events{until} were dropped"
-        keep = details.get(KEEP)
-        why = f": only the newest {format_bytes(keep)} are kept" if isinstance(keep, int) and keep > 0 else ""
+        keep = details.get(KEEP_BYTES)
+        why = f": at most {format_bytes(keep)} were to be kept" if isinstance(keep, int) and keep > 0 else ""
         return f"{self._dropped[1]}{why}"
 
 

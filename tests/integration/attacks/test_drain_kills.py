@@ -43,10 +43,11 @@ DRAIN = """
 import sys, time
 from pathlib import Path
 from bfcviz.events.storage import drain
+from bfcviz.events.storage.folder import LABELS_FILE, is_locked
 from bfcviz.model.block_index import BlockDescriber
 drain.MOST_EVENTS, drain.LAST_LOOK = 2048, 256
 place = drain.Drain(Path(sys.argv[1]), BlockDescriber)
-while not place.step():
+while not place.step(has_ended=not is_locked(place.folder / LABELS_FILE)):
     time.sleep(0.001)
 """
 

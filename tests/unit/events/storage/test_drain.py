@@ -11,6 +11,7 @@ from unit.events.fabricate import fabricate, fabricate_labels
 from bfcviz.errors import FileError
 from bfcviz.events.origin import Status
 from bfcviz.events.storage import drain as drain_module
+from bfcviz.events.storage import folder as folder_module
 from bfcviz.events.storage.drain import Drain
 from bfcviz.events.storage.folder import BLOCKS_FILE, EVENTS_FILE
 from bfcviz.events.storage.recording import Recording
@@ -119,11 +120,32 @@ def test_a_killed_writer_has_all_whole_events_packed(recording):
         file.write(b"\x01" * 40 + bytes(640))
     recording._lock.close()  # as the kernel does
     drain = Drain(folder)
-    assert drain.step() is True
+    assert drain.step() is False  # without locks it would look as if it was at work
+    assert drain.packed == 2 * SIZE
+    assert drain.step(has_ended=True) is True
     drain.close()
     trace = Trace.open(folder)
     assert_read(trace, 2 * SIZE + 50)
     assert trace.origin.status is Status.TRUNCATED
+
+
+def test_space_that_is_freed_during_the_search_for_the_end_hides_no_event(recording, monkeypatch):
+    write(recording, 0, len(EVENTS))
+    drain = Drain(recording.folder)
+    looked, looks = folder_module.end_of_hole, []
+
+    def freed_after_the_first_look(fd):
+        found = looked(fd)
+        looks.append(found)
+        if len(looks) == 1:
+            drain.step()
+        return found
+
+    with recording.events_path.open("rb") as file:
+        monkeypatch.setattr(folder_module, "end_of_hole", freed_after_the_first_look)
+        assert folder_module.find_end(file.fileno(), 0) == len(EVENTS)
+    assert looks[0] < max(looks)
+    drain.close()
 
 
 def test_two_drains_do_not_pack_one_recording(recording):

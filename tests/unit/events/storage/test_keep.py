@@ -9,6 +9,7 @@ from heaps import KIB, MIB, new_heap
 import bfcviz
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.origin import Pool, Status
+from bfcviz.events.storage import blocks as blocks_module
 from bfcviz.events.storage import drain as drain_module
 from bfcviz.events.storage.blocks import MAGIC, BlockFile
 from bfcviz.events.storage.drain import Drain, can_free_space
@@ -119,6 +120,32 @@ def test_a_long_job_takes_no_more_and_says_what_was_dropped(job):
         trace.read(trace.first - 1, len(trace))
 
 
+def test_a_view_follows_while_the_last_events_are_packed(job):
+    job.work(12)
+    trace = bfcviz.open(job.folder)
+    job.recording.close()
+    trace.refresh()
+    before = trace.first
+    assert job.drain.step() is True
+    trace.refresh()
+    job.assert_reads_right(trace)
+    assert trace.following
+    job.drain.close()
+    trace.refresh()
+    assert trace.first >= before
+    assert not trace.following
+    job.assert_reads_right(trace)
+
+
+def test_a_state_too_large_for_a_block_drops_nothing_before_it(job, monkeypatch):
+    monkeypatch.setattr(blocks_module, "_MOST_KEYFRAME", 100)
+    job.work(12)
+    job.end()
+    trace = bfcviz.open(job.folder)
+    assert trace.first == 0
+    job.assert_reads_right(trace)
+
+
 def test_a_recording_that_fits_is_whole(job):
     job.work(2)
     job.end()
@@ -131,6 +158,8 @@ def test_a_job_that_was_killed_opens_at_its_end(job):
     job.work(20)
     job.recording.labels.append_to(None)
     job.recording._lock.close()  # as the kernel does
+    assert bfcviz.open(job.folder).following  # a drain is there
+    job.drain.close()
     trace = job.assert_reads_right()
     assert trace.first > 0
     assert trace.origin.status is Status.TRUNCATED
