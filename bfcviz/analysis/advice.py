@@ -201,8 +201,8 @@ _SHAPE: Final = frozenset({"pool_bytes", "regions", "free_bytes", "largest_free_
 _SPLIT: Final = frozenset({Verdict.FRAGMENTATION, Verdict.REGIONS, Verdict.REFUSED})
 
 
-def advice_for(found: Diagnosis, trace: Trace) -> Iterator[Advice]:
-    """Every advice that fits, the one that changes least first; `trace` is that of the request."""
+def advice_for(found: Diagnosis, trace: Trace | None) -> Iterator[Advice]:
+    """Every advice that fits, the one that changes least first; `trace`: of the request, to try a setting in it."""
     if found.verdict is not Verdict.NO_FAILURE:
         given = []
         for rule in _RULES:
@@ -214,14 +214,15 @@ def advice_for(found: Diagnosis, trace: Trace) -> Iterator[Advice]:
     yield from missing_information(found)
 
 
-def _tried_advice(given: list[Advice], trace: Trace, found: Diagnosis) -> Iterator[Advice]:
+def _tried_advice(given: list[Advice], trace: Trace | None, found: Diagnosis) -> Iterator[Advice]:
     """Without the settings under which a request still fails; those that serve all say so."""
     changes = [_options_of_advice(each) for each in given]
-    asked = requests_until_failure(trace, found) if any(changes) else None
+    asked = requests_until_failure(trace, found) if trace is not None and any(changes) else None
     for each, changed in zip(given, changes, strict=True):
         helps = asked.succeed_with(**changed) if asked is not None and changed else None
         if asked is not None and helps:
-            text = f"{each.text} Tried: with it, all {len(asked.events):,} requests and frees of this file succeed."
+            count = f"{len(asked.events):,} requests and frees of this heap up to the failed one"
+            text = f"{each.text} Tried: with it, all {count} succeed."
             yield replace(each, text=text, numbers={**each.numbers, "tried": len(asked.events)})
         elif helps is None:
             yield each

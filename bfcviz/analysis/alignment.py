@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bfcviz.analysis.short_names import counted
 from bfcviz.analysis.why import failing_pool, first_failure
 from bfcviz.errors import TraceError
+from bfcviz.events.mark_values import has_float_value
 from bfcviz.events.origin import Pool, Status, holds_only_states
 from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import Kind
@@ -460,8 +461,9 @@ def _marks_by_name(trace: Trace, pool: int) -> dict[str, _Marks]:
         if end is not None and end.side != ENDS:
             continue
         text = trace.labels.name(label) if end is None else end.name
-        # The value of a phase only pairs its begin with its end.
-        number = number_at_end(text) if end is not None or not value else value
+        # The value of a phase only pairs its begin with its end; a measured value, such as a loss, counts nothing.
+        is_count = end is None and value and not has_float_value(trace.labels, label)
+        number = value if is_count else number_at_end(text)
         mine = found[plain_name(text)]
         mine.seqs.append(seq)
         mine.numbers.append(number)

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from bfcviz.analysis.diagnosis import Diagnosis, Family
+from bfcviz.errors import InvalidRequest
 from bfcviz.events.origin import Status, holds_only_states
 from bfcviz.events.schema import Events, Flag, Kind
 from bfcviz.events.trace import Trace
@@ -43,7 +44,10 @@ class RequestsUntilFailure:
         It is known only where the recorded options lead to the recorded failure; not where a driver refused memory
         below the limit, for example.
         """
-        return not self._failed(changed) if self._fails_as_recorded else None
+        try:
+            return not self._failed(changed) if self._fails_as_recorded else None
+        except (InvalidRequest, TypeError, ValueError):  # options or a limit that no heap of ours can have
+            return None
 
     @cached_property
     def _fails_as_recorded(self) -> bool:

@@ -47,6 +47,7 @@ def diagnose(  # noqa: PLR0913  a failure, and what the caller has read of it al
     runs: int = RUNS,
     recorded: RecordedFailure | None = None,
     models: dict[int, Model] | None = None,
+    tries: bool = True,
 ) -> Diagnosis:
     """Find out why a request failed.
 
@@ -57,6 +58,7 @@ def diagnose(  # noqa: PLR0913  a failure, and what the caller has read of it al
         runs: the most runs to find; 0: only the verdict and its numbers, without advice.
         recorded: what the file says of this failure, if the caller has it; otherwise it is searched for.
         models: models of other heaps of this trace by their index, to use and to add to: for the account of the device.
+        tries: try the settings of an advice on the requests up to the failure, where the trace has them all.
 
     Raises:
         TraceError: the event is not an OOM, or the trace does not have it.
@@ -80,7 +82,7 @@ def diagnose(  # noqa: PLR0913  a failure, and what the caller has read of it al
             others = {} if models is None else models
             others[there.pool] = there
             found = replace(found, account=account_of_failure(trace, recorded, there.pool, others))
-        return _judged_diagnosis(there, found, runs)
+        return _judged_diagnosis(there, found, runs, tries=tries)
 
 
 def would_fit(  # noqa: PLR0913  the moment, and the request
@@ -150,10 +152,15 @@ def all_failures(
     found = []
     for step in failed_steps(trace, pool)[:most]:
         number = int(trace.read(step - 1, step)["pool"][0])
+        is_first = (
+            number not in models
+        )  # to serve all requests again for each of many failures would take minutes
         model = models.get(number) or models.setdefault(number, Model(trace, number))
         model.seek(step - 1)  # so that the next one is a short move
         known = recorded.get(step - 1, RecordedFailure(step - 1))
-        found.append(diagnose(trace, step - 1, model, runs=runs, recorded=known, models=models))
+        found.append(
+            diagnose(trace, step - 1, model, runs=runs, recorded=known, models=models, tries=is_first)
+        )
     return found
 
 
@@ -234,8 +241,8 @@ def _undecided_diagnosis(model: Model, requested: int, recorded: RecordedFailure
     )
 
 
-def _judged_diagnosis(model: Model, found: Diagnosis, runs: int) -> Diagnosis:
-    """With verdict, runs and advice."""
+def _judged_diagnosis(model: Model, found: Diagnosis, runs: int, *, tries: bool = True) -> Diagnosis:
+    """With verdict, runs and advice; `tries`: settings are tried on the requests up to the failure."""
     found = replace(found, verdict=_verdict_on_request(found))
     if runs == 0:
         return found
@@ -244,7 +251,7 @@ def _judged_diagnosis(model: Model, found: Diagnosis, runs: int) -> Diagnosis:
         found = replace(found, runs=_runs_with_pins(model, found.rounded, runs))
     from bfcviz.analysis.advice import advice_for  # noqa: PLC0415  with the tables of all messages: `info` needs none
 
-    return replace(found, advice=tuple(advice_for(found, model.trace)))
+    return replace(found, advice=tuple(advice_for(found, model.trace if tries else None)))
 
 
 def _verdict_on_request(found: Diagnosis) -> Verdict:

@@ -78,7 +78,9 @@ def run(arguments: argparse.Namespace) -> int | None:
         if report.worst_growth is not None and report.grown is not None:
             from bfcviz.explain_and_draw import replayed_saving  # noqa: PLC0415  only a growth needs a replay
 
-            report = replace(report, saving=replayed_saving(trace, report.grown).removeprefix("To do: "))
+            saving = replayed_saving(trace, report.grown)
+            if saving.startswith("To do: "):
+                report = replace(report, saving=saving.removeprefix("To do: "))
         text = rendered(report, "interactive" if arguments.interactive else form, ranks)
     status = None if ranks is None else status_of(ranks)
     if out is None:

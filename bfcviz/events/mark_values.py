@@ -17,13 +17,15 @@ _FLOAT: Final[Mapping[str, str]] = {"value": "float64"}
 
 
 def packed_value(value: SupportsFloat) -> tuple[int, Mapping[str, str]]:
-    """What a mark with this value holds: its `size`, and the details of its label.
+    """What a mark with this value holds: its `size`, and the details of its label. A number below 0 is a float64.
 
     Raises:
         InvalidRequest: the value is no number.
     """
     with suppress(TypeError):
-        return index(value), NO_DETAILS  # type: ignore[arg-type]  # also of NumPy and PyTorch
+        whole = index(value)  # type: ignore[arg-type]  # also of NumPy and PyTorch
+        if whole >= 0:
+            return whole, NO_DETAILS
     try:
         packed = struct.pack("<d", value)
     except struct.error as error:

@@ -61,7 +61,10 @@ FIELDS: Final[dict[str, tuple[str, str]]] = {
     "seq": ("step", "position in the log, from 0: the step before this event"),
     "time": ("ns", "from the origin's start, when the operation began; not below the event before"),
     "address": ("address", "an address; of an OOM the free bytes, of a MARK 0"),
-    "size": ("bytes", "of the chunk or region; of an OOM the largest free chunk, of a MARK its value"),
+    "size": (
+        "bytes",
+        "of the chunk or region; of an OOM the largest free chunk, of a MARK its value (or a float64's bits)",
+    ),
     "requested": ("bytes", "that the caller asked for; of an EXTEND rounded"),
     "chunk": ("handle", "of the chunk the event is about"),
     "other": ("handle", "of the second chunk, or a number by kind: an allocation id, the seq of an ALLOCATE"),

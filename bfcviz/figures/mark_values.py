@@ -1,5 +1,6 @@
 """The values of marks over the trace, such as a loss: `bfcviz.mark("loss", 0.5)`; one line a name."""
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -7,18 +8,23 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.events.mark_values import float_labels
+from bfcviz.events.schema import Events, Kind
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.text import harmless
 from bfcviz.figures.timelines import History, positions_of, step_line
 from bfcviz.figures.view import DashboardPlace, HeapData, Tab, View
 from bfcviz.figures.view_options import Look
+from bfcviz.model.navigation import events_of
 
 MOST_LINES: Final = 6
 """Names that are drawn, those with the most marks."""
 
+MOST_POINTS: Final = 2000
+"""Marks of a name that are drawn."""
+
 _DEFINITION: Final = (
     "the values of marks that have one with a decimal point, such as bfcviz.mark('loss', 0.5);"
-    "<br>a line keeps its value until the next mark of its name"
+    "<br>a line begins at the first mark of its name in the window, and keeps its value until the next"
 )
 
 
@@ -39,26 +45,46 @@ class MarkedSeries(NamedTuple):
 
 
 def marked_series(history: History) -> list[MarkedSeries]:
-    """The series of a window, that with the most marks first."""
-    events, labels = history.marks.events, history.trace.labels
+    """The series of a window, that with the most marks first.
+
+    A whole number that was marked with the name of such values belongs to them, except 0: it stands for no value.
+    """
+    events, labels = _marks_in_window(history), history.trace.labels
     positions = positions_of(history, events)
+    names = {int(each): labels.name(int(each)) for each in np.unique(events["label"])}
+    floats = float_labels(labels, events["label"])
     found = []
-    for label in float_labels(labels, events["label"]):
-        mine = events["label"] == label
-        steps = events["seq"][mine].astype(np.int64) + 1
-        values = np.ascontiguousarray(events["size"][mine]).view(np.float64)
-        found.append(MarkedSeries(labels.name(label), steps, positions[mine], values))
+    for name in sorted({names[label] for label in floats}):
+        mine = np.isin(events["label"], [label for label, other in names.items() if other == name])
+        is_float = np.isin(events["label"], floats)
+        mine &= is_float | (events["size"] > 0)
+        sizes = np.ascontiguousarray(events["size"][mine])
+        values = np.where(is_float[mine], sizes.view(np.float64), sizes.astype(np.float64))
+        found.append(MarkedSeries(name, events["seq"][mine].astype(np.int64) + 1, positions[mine], values))
     return sorted(found, key=lambda each: -len(each.values))
+
+
+def _marks_in_window(history: History) -> Events:
+    """All marks: those of the history are thinned evenly, whatever their name."""
+    if history.marks.every == 1:
+        return history.marks.events
+    return events_of(history.trace, [Kind.MARK], history.pool, *(history.steps or (None, None)))
+
+
+def _thinned_series(each: MarkedSeries) -> MarkedSeries:
+    every = -(-len(each.values) // MOST_POINTS) or 1
+    return MarkedSeries(each.name, each.steps[::every], each.positions[::every], each.values[::every])
 
 
 def values_panel(history: History, step: int | None, look: Look) -> Panel:
     """The values as a panel; it always has the same number of traces."""
     theme, series = look.paints, marked_series(history)
-    shown = series[:MOST_LINES]
+    shown = [_thinned_series(each) for each in series[:MOST_LINES]]
     finite = np.concatenate([each.values[np.isfinite(each.values)] for each in shown] or [np.zeros(0)])
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
     room = 0.08 * (high - low) or 0.08 * abs(high) or 1.0
-    low, high = min(low, 0.0) if low <= room else low - room, high + room
+    most = np.finfo(np.float64).max
+    low, high = 0.0 if 0 <= low <= room else max(low - room, -most), min(high + room, most)
     lines: list[dict[str, Any]] = []
     for number in range(MOST_LINES):
         each = shown[number] if number < len(shown) else None
@@ -81,7 +107,7 @@ def values_panel(history: History, step: int | None, look: Look) -> Panel:
     return Panel(
         name="mark_values",
         title="Values of marks",
-        caption=_mark_values_caption(history, len(series)),
+        caption=_mark_values_caption(series),
         definition=_DEFINITION,
         traces=[*lines, line],
         xaxis=history.xaxis,
@@ -90,12 +116,12 @@ def values_panel(history: History, step: int | None, look: Look) -> Panel:
     )
 
 
-def _mark_values_caption(history: History, count: int) -> str:
-    if not count:
+def _mark_values_caption(series: Sequence[MarkedSeries]) -> str:
+    if not series:
         return 'no mark has a value such as bfcviz.mark("loss", 0.5)'
-    parts = [f"the {MOST_LINES} names with the most marks of {count}"] * (count > MOST_LINES)
-    if history.marks.every > 1:
-        parts.append(f"one mark of {history.marks.every:,} is drawn")
+    parts = [f"the {MOST_LINES} names with the most marks of {len(series)}"] * (len(series) > MOST_LINES)
+    if len(series[0].values) > MOST_POINTS:
+        parts.append(f"at most {MOST_POINTS:,} marks of a name are drawn, evenly chosen")
     return "; ".join(parts)
 
 

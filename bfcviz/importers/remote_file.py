@@ -16,9 +16,8 @@ from bfcviz.units import format_bytes
 
 _URL: Final = re.compile(r"(?:\w+::)*[A-Za-z][\w+.-]*://\S+")
 """Also a chain, such as `simplecache::s3://bucket/file`. It has no spaces: a pasted message has."""
-_HTTP: Final = re.compile(r"(?:\w+::)*https?://")
 _USER: Final = re.compile(r"//[^/@\s]+@")
-_QUERY: Final = re.compile(r"[?#].*")
+_QUERY: Final = re.compile(r"[?#](?:(?!::).)*")
 
 
 def is_url(path: object) -> bool:
@@ -70,14 +69,14 @@ def files_at(url: str, endings: re.Pattern[str], most: int) -> list[str]:
 
 
 def without_secrets(url: str) -> str:
-    """The URL as it may be shown: without a user, a password or the query of an HTTP address, which may be signed."""
-    shown = _USER.sub("//", url)
-    return _QUERY.sub("", shown) if _HTTP.match(url) else shown
+    """The URL as it may be shown: without a user, a password and queries, which may be signatures."""
+    return _QUERY.sub("", _USER.sub("//...@", url))
 
 
 def _file_name(url: str) -> str:
-    """A name for the copy, with the suffix of the original."""
-    name = PurePosixPath(without_secrets(url).rstrip("/")).name
+    """A name for the copy, with the suffix of the original: of a chain, the file inside its container."""
+    inner = next(part for part in without_secrets(url).split("::") if "://" in part)
+    name = PurePosixPath(inner.rstrip("/")).name
     return "trace" if name in {"", ".", ".."} else name[-100:]
 
 
@@ -103,7 +102,7 @@ def _remote_file_system(url: str) -> Iterator[tuple[Any, str]]:
 def _copy(system: Any, inner: str, copy: Path) -> None:
     if system.isdir(inner):
         files = system.find(inner, detail=True)
-        _needs_room(sum(each["size"] or 0 for each in files.values()), copy)
+        _needs_room(sum(each.get("size") or 0 for each in files.values()), copy)
         for found in files:
             relative = PurePosixPath(found).relative_to(PurePosixPath(inner))
             if ".." in relative.parts or relative.is_absolute():
@@ -112,7 +111,7 @@ def _copy(system: Any, inner: str, copy: Path) -> None:
             part.parent.mkdir(parents=True, exist_ok=True)
             system.get_file(found, str(part))
     else:
-        _needs_room(system.info(inner)["size"] or 0, copy)
+        _needs_room(system.info(inner).get("size") or 0, copy)
         system.get_file(inner, str(copy))
 
 

@@ -14,8 +14,10 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bfcviz.errors import BfcvizError, InvalidRequest
+from bfcviz.events.mark_values import mark_value, value_text
 from bfcviz.events.origin import BEGIN_MARKS
 from bfcviz.extras import arrow, arrow_schema
 from bfcviz.formats.tensorflow import COLLECTION
@@ -247,13 +249,19 @@ class Comparison:
             "failed_size": int(rows["size"][request]),
             "failed_label": self.stream.labels.name(int(rows["label"][request])),
             "failed_after_mark": self.stream.labels.name(int(marks["label"][-1])) if len(marks) else None,
-            "failed_after_mark_value": int(marks["size"].view(np.uint64)[-1]) if len(marks) else None,
+            "failed_after_mark_value": self._last_mark_value(marks),
             "marks_before_failure": len(marks),
             "failure_external_fragmentation": _compared_fragmentation(free),
             "failure_free_bytes": reserved - int(outcome.in_use[request]),
             "failure_largest_free_bytes": None if free is None else free.largest,
             "failure_room_bytes": None if outcome.limit is None else max(0, outcome.limit - reserved),
         }
+
+    def _last_mark_value(self, marks: NDArray[np.void]) -> float | None:
+        if not len(marks):
+            return None
+        size = int(marks["size"].view(np.uint64)[-1])
+        return float(mark_value(self.stream.labels, int(marks["label"][-1]), size))
 
 
 _COLUMNS: Final[dict[str, str]] = {
@@ -268,7 +276,7 @@ _COLUMNS: Final[dict[str, str]] = {
     "stall_s": "float64",
     **dict.fromkeys(("failed_request", "failed_event", "failed_size"), "int64"),
     **dict.fromkeys(("failed_label", "failed_after_mark"), "string"),
-    "failed_after_mark_value": "uint64",
+    "failed_after_mark_value": "float64",
     "marks_before_failure": "int64",
     "failure_external_fragmentation": "float64",
     **{f"failure_{name}_bytes": "int64" for name in ("free", "largest_free", "room")},
@@ -407,7 +415,8 @@ def _failure_moment_text(row: dict[str, Any]) -> str:
     if name is None or name in BEGIN_MARKS:
         return ""
     shown = printable(name) or "no name"
-    counted = f" {value:,}" if value and value < MOST_COUNT else ""
+    text = value_text(int(value) if float(value).is_integer() else value)
+    counted = f" {text}" if text and value < MOST_COUNT else ""
     return f", after mark {row['marks_before_failure']:,} of the trace ({shown}{counted})"
 
 

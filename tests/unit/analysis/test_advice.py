@@ -1,12 +1,15 @@
 """Advice fits the numbers and the settings: each rule where it helps, and where it does not."""
 
+from dataclasses import replace
+
 import pytest
 from heaps import new_heap
 from unit.analysis.built import MIB, state
 
 from bfcviz.analysis.advice import WORDS
 from bfcviz.analysis.diagnosis import Family, Verdict, failure_lines, settings_of, verdict_sentence
-from bfcviz.analysis.why import diagnose, would_fit
+from bfcviz.analysis.served_again import requests_until_failure
+from bfcviz.analysis.why import all_failures, diagnose, would_fit
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.model.trace_from_source import trace_of
 
@@ -107,6 +110,34 @@ def test_growth_off_is_advised_only_where_the_same_requests_succeed_with_it():
     assert not serves
     assert "growth_off" not in found
     assert "free_pins" in found
+
+
+def test_of_many_failures_of_a_heap_the_first_is_tried():
+    heap = new_heap(20 * MIB, allow_growth=True)
+    held = [heap.allocate(int(size * MIB)) for size in (1.5, 3, 6)]
+    for address in held:
+        heap.free(address)
+    for _ in range(3):
+        assert heap.try_allocate(14 * MIB) is None
+    found = [{str(each.kind): each.numbers for each in one.advice} for one in all_failures(trace_of(heap))]
+    assert ["tried" in each["growth_off"] for each in found] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("first_region", "2MiB"), ("first_region", None), ("first_region", 1 << 70), ("limit", 1 << 63)],
+)
+def test_options_that_no_heap_takes_leave_the_advice_untried(name, value):
+    heap = new_heap(20 * MIB, allow_growth=True)
+    for address in [heap.allocate(int(size * MIB)) for size in (1.5, 3, 6)]:
+        heap.free(address)
+    assert heap.try_allocate(14 * MIB) is None
+    trace = trace_of(heap)
+    (pool,) = trace.origin.pools
+    known = requests_until_failure(trace, diagnose(trace, len(trace) - 1))
+    wrong = {"limit": value} if name == "limit" else {"options": {**pool.options, name: value}}
+    assert known.succeed_with(allow_growth=False)
+    assert replace(known, **wrong).succeed_with(allow_growth=False) is None
 
 
 def test_a_setting_is_not_tried_where_requests_are_missing():

@@ -4,6 +4,8 @@ import pytest
 from unit.figures.synthetic import KiB, MiB, PlainHeap
 
 from bfcviz.analysis.alignment import mark_pairs
+from bfcviz.events.mark_values import packed_value
+from bfcviz.events.schema import Kind
 
 
 def marked(*marks):
@@ -50,6 +52,20 @@ def test_numbers_that_jump_back_are_left_out():
     assert found.left == (1, 1)
     assert (found.a[1:] > found.a[:-1]).all()
     assert (found.b[1:] > found.b[:-1]).all()
+
+
+def test_measured_values_are_no_numbers_of_marks():
+    def losses(*values):
+        heap = PlainHeap(MiB)
+        for value in values:
+            heap.free(heap.allocate(KiB, "op"))
+            size, details = packed_value(value)
+            label = heap.labels.intern("loss", **details)
+            heap.record(Kind.MARK, label=label, size=size)
+        return heap.trace(), 0
+
+    a, b = losses(0.5, 0.25, 0.125), losses(2.5, 0.5, 0.25)
+    assert names(a, b) == (False, ["loss 1", "loss 2", "loss 3"])
 
 
 def test_phases_are_paired_in_order_at_their_ends():

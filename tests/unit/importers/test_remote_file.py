@@ -142,15 +142,37 @@ SECRETS = "http://user:secret@127.0.0.1:9/run.pickle?X-Amz-Signature=" + 300 * "
 def test_an_error_does_not_tell_passwords_and_signatures():
     with pytest.raises(FileError) as caught:
         stream_of(SECRETS)
-    assert caught.value.path == "http://127.0.0.1:9/run.pickle"
+    assert caught.value.path == "http://...@127.0.0.1:9/run.pickle"
     for text in (str(caught.value), "".join(traceback.format_exception(caught.value))):
         assert "secret" not in text
         assert "aaaa" not in text
 
 
 @pytest.mark.parametrize(
+    "url",
+    [
+        "zip://a.parquet::https://h/f.zip?sig=SECRET",
+        "simplecache::zip://x::https://u:SECRET@h/f?tok=SECRET#SECRET",
+        "HTTPS://h/x?sig=SECRET",
+        "az://c/x?sv=1&sig=SECRET",
+    ],
+)
+def test_the_text_of_a_chain_has_no_secret(url):
+    shown = remote_file.without_secrets(url)
+    assert "SECRET" not in shown
+    assert [part.split("//")[0] for part in shown.split("::")] == [
+        part.split("//")[0] for part in url.split("::")
+    ]
+
+
+@pytest.mark.parametrize(
     ("url", "name"),
-    [(SECRETS, "run.pickle"), ("memory://a/..", "trace"), (f"memory://{300 * 'b'}.bfc", "b" * 96 + ".bfc")],
+    [
+        ("zip://a.parquet::https://h/f.zip?sig=x", "a.parquet"),
+        (SECRETS, "run.pickle"),
+        ("memory://a/..", "trace"),
+        (f"memory://{300 * 'b'}.bfc", "b" * 96 + ".bfc"),
+    ],
 )
 def test_the_copy_has_a_name_that_a_disk_takes_and_the_suffix(url, name, monkeypatch):
     seen = []

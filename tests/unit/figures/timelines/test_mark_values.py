@@ -13,7 +13,7 @@ from bfcviz.analysis.event_text import short_words
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.labels import Labels
 from bfcviz.events.mark_values import mark_value, packed_value
-from bfcviz.figures.mark_values import MOST_LINES, marked_series
+from bfcviz.figures.mark_values import MOST_LINES, MOST_POINTS, marked_series
 from bfcviz.figures.timelines import measure_history, without_phases
 from bfcviz.figures.view_options import Look
 
@@ -71,6 +71,40 @@ def test_of_a_window_and_of_many_names_the_rest_is_said():
     picture = bfcviz.draw("mark_values", trace)
     assert sum(bool(line.showlegend) for line in picture.data) == MOST_LINES
     assert str(MOST_LINES + 3) in caption(picture)
+
+
+def test_thousands_of_other_marks_hide_no_value():
+    steps = 3000
+    trace = trained(steps=steps)
+    (found, _) = marked_series(history := measure_history(trace))
+    assert history.marks.every > 1
+    assert found.values == pytest.approx([1 / (step + 1) for step in range(steps)])
+    picture = bfcviz.draw("mark_values", trace)
+    (line, _) = (each for each in picture.data if each.showlegend)
+    assert 1000 <= len(line.y) <= MOST_POINTS
+    assert picture.table.num_rows == steps + 1
+    assert f"{MOST_POINTS:,}" in caption(picture)
+
+
+def test_whole_numbers_among_the_values_of_a_name_belong_to_them():
+    values = [0.5, 1, -1, 0, 0.25]
+    with bfcviz.watch(numpy=True, limit="16MiB", dashboard=False, capture="nothing") as w:
+        for value in values:
+            np.empty(KIB)
+            bfcviz.mark("loss", value)
+    (found,) = marked_series(measure_history(w.trace))
+    assert found.values.tolist() == [0.5, 1, -1, 0.25]  # a mark with 0 looks as one without a value
+    low, high = bfcviz.draw("mark_values", w.trace).layout.yaxis.range
+    assert low < -1
+    assert high > 1
+
+
+def test_the_largest_numbers_have_an_axis():
+    with bfcviz.watch(numpy=True, limit="16MiB", dashboard=False, capture="nothing") as w:
+        for value in (-1.7e308, 1.7e308, math.inf):
+            np.empty(KIB)
+            bfcviz.mark("loss", value)
+    assert np.isfinite(bfcviz.draw("mark_values", w.trace).layout.yaxis.range).all()
 
 
 def test_such_marks_are_no_vertical_lines_and_read_as_numbers():

@@ -217,7 +217,7 @@ def test_a_mark_stands_between_what_came_before_it_and_after_it(torch):
         source.settle()
         labels.mark("step", 4)
         with pytest.raises(InvalidRequest):
-            labels.mark("step", -1)
+            labels.mark("step", "4")
     heap = source.heaps[0]
     events = heap.log.copy(0, heap.log.head)
     events = events[np.isin(events["kind"], [Kind.ALLOCATE, Kind.FREE, Kind.MARK])][1:]  # after bfcviz's own
