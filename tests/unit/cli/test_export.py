@@ -54,7 +54,7 @@ def test_it_draws_the_given_step(asked, meant, trace, tmp_path, capsys):
 
 
 def test_rules_of_ones_own_for_kinds(tmp_path, capsys):
-    rules, path = tmp_path / "rules.txt", tmp_path / "map.svg"
+    rules, path = tmp_path / "rules.txt", tmp_path / "map.html"
     rules.write_text("gate weights: .\n")
     words = ("--figure", "region_map", "--colour", "kind", "--out", path)
     assert export(*words, "--kinds", rules) == 0

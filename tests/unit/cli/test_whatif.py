@@ -15,11 +15,17 @@ from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.whatif import comparison
+from bfcviz.whatif import comparison, ties
 from bfcviz.whatif.policy_table import AS_RECORDED, POLICIES, USUAL, policy_of
 from bfcviz.whatif.replay import replay
 
 MiB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def few_orders(monkeypatch):
+    """The other orders of ties have tests of their own."""
+    monkeypatch.setattr(ties, "MOST_REQUESTS", 200_000)
 
 
 @pytest.fixture(scope="module")
