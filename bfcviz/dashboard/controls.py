@@ -17,8 +17,9 @@ from bfcviz.events.origin import holds_only_states
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import COLOURINGS
-from bfcviz.figures.export import FORMATS, IMAGES, IN_MEMORY, rendered
+from bfcviz.figures.export import FORMATS, IMAGES, rendered
 from bfcviz.figures.panel import Picture
+from bfcviz.figures.python_code import IN_MEMORY
 from bfcviz.model.navigation import end_of_state, next_step, peak, previous_step, worst_fragmentation
 from bfcviz.periodic import Periodic
 from bfcviz.units import format_bytes, parse_bytes

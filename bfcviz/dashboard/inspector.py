@@ -43,8 +43,9 @@ from bfcviz.errors import BfcvizError
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import COLOURINGS
-from bfcviz.figures.export import code_for, code_for_inspector, picture_facts
+from bfcviz.figures.export import picture_facts
 from bfcviz.figures.panel import Panel, Picture
+from bfcviz.figures.python_code import code_for, code_for_inspector
 from bfcviz.figures.view import FIGURES
 from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model import Model
