@@ -145,6 +145,11 @@ _ELSEWHERE: Final = (
     "<code>bfcviz report FILE --interactive</code> a page with all steps."
 )
 
+_SAVED: Final = "Saved with the notebook. Run the cell again for the dashboard with all steps."
+
+_MOST_SAVED: Final = 1_000_000
+"""Events of a trace whose first screen a notebook saves: it is drawn in a tenth of a second."""
+
 
 class ViewState(widgets.VBox):  # type: ignore[misc]
     """A widget with the traits of an Inspector, which documents them. A subclass draws them in `_show`."""
@@ -177,6 +182,13 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
     def _display_(self) -> HTML:
         """What marimo shows: it has no ipywidgets, so the first screen, without the controls."""
         return HTML(f"{first_screen(self._trace).html}<p>{_ELSEWHERE}</p>")
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        """Beside the widget the first screen, for readers of a saved notebook: nbconvert, Quarto, GitHub."""
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**options)
+        if not self._closed and not self._trace.following and len(self._trace) <= _MOST_SAVED:
+            bundle["text/html"] = f"{first_screen(self._trace).html}<p>{_SAVED}</p>"
+        return bundle
 
     def __getattr__(self, name: str) -> Any:
         if name in _FREED and self.__dict__.get("_closed", False):

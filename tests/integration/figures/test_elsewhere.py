@@ -57,3 +57,20 @@ def test_an_inspector_shows_its_first_screen_where_there_are_no_widgets_of_jupyt
     shown = bfcviz.Inspector(LOG)._display_()._repr_html_()
     assert "bfcviz-failure" in shown
     assert "<svg " in shown
+
+
+def test_a_converted_notebook_has_the_first_screen_of_an_inspector():
+    bundle = bfcviz.Inspector(LOG)._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    notebook = new_notebook(
+        cells=[new_code_cell("bfcviz.Inspector(log)", outputs=[new_output("display_data", data=bundle)])]
+    )
+    nbformat.validate(notebook)
+    page, _ = HTMLExporter().from_notebook_node(notebook)
+    assert "bfcviz-failure" in page
+    assert "<svg " in page
+
+
+def test_a_trace_that_grows_or_is_large_saves_no_screen(monkeypatch):
+    monkeypatch.setattr("bfcviz.dashboard.inspector._MOST_SAVED", len(LOG) - 1)
+    assert "text/html" not in bfcviz.Inspector(LOG)._repr_mimebundle_()

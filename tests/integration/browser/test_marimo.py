@@ -1,0 +1,61 @@
+"""A notebook of marimo in a real page: the first screen of an Inspector, and a figure that plotly draws."""
+
+import socket
+import subprocess
+import sys
+
+import pytest
+from integration.browser.lab import PAGE_LIMIT_MS, _environment, watched_page
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+NOTEBOOK = """
+import marimo
+app = marimo.App()
+
+@app.cell
+def _():
+    import bfcviz
+    log = bfcviz.open(bfcviz.sample("oom_log"))
+    bfcviz.Inspector(log)
+    return bfcviz, log
+
+@app.cell
+def _(bfcviz, log):
+    bfcviz.draw("region_map", log)
+    return
+"""
+
+
+@pytest.fixture
+def address(tmp_path):
+    """Where the notebook is served as an app."""
+    (tmp_path / "notebook.py").write_text(NOTEBOOK)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ("run", "notebook.py", "--headless", "--no-token", "--host", "127.0.0.1", "--port", str(port))
+    served = subprocess.Popen(
+        [sys.executable, "-m", "marimo", *words],
+        cwd=tmp_path,
+        env=_environment(tmp_path) | {"MARIMO_SKIP_UPDATE_CHECK": "1", "XDG_CONFIG_HOME": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert any("URL" in line for line in served.stdout)
+    yield f"http://127.0.0.1:{port}"
+    served.terminate()
+    served.wait()
+    served.stdout.close()
+
+
+def test_the_first_screen_and_a_figure(browser, address):
+    page, outside, errors = watched_page(browser, address)
+    page.set_default_timeout(PAGE_LIMIT_MS)
+    page.goto(address)
+    page.locator(".bfcviz-failure svg").first.wait_for()
+    page.locator(".js-plotly-plot .annotation-text:has-text('Region map')").first.wait_for()
+    assert "742.2 KiB" in page.locator(".bfcviz-failure .headline").inner_text()
+    page.close()
+    assert [url for url in outside if "mathjax" not in url] == []  # marimo itself asks for MathJax
+    assert errors == []
