@@ -156,7 +156,7 @@ class EventList:
         self._clearing = False  # `clear` changes several filters, and searches once
         self._searched = 0
         self._event_rows = EventTableRows(trace)
-        self.found: NDArray[np.unsignedinteger] = np.zeros(0, np.uint32)
+        self.found: NDArray[np.unsignedinteger] | range = range(0)
         self._build()
         self._search()
 
@@ -185,7 +185,10 @@ class EventList:
             stop = len(self._trace)
             start = max(self._searched, self._trace.first)
             new = matching(self._trace, self._pool, self._filter, start=start, stop=stop)
-            self.found = np.concatenate([self.found, new])
+            if isinstance(new, range):
+                self.found = range(new.start - len(self.found), new.stop)
+            else:
+                self.found = np.concatenate([self.found, new])
             self._searched = stop
             self._drop_old()
             self._view.set_count(len(self.found))
@@ -252,6 +255,8 @@ class EventList:
 
     def _row_of(self, seq: int) -> int:
         """The row of this event, or of the next listed one."""
+        if isinstance(self.found, range):
+            return min(max(seq - self.found.start, 0), len(self.found))
         # With a number of another type, NumPy copies the whole array to that type.
         return int(np.searchsorted(self.found, self.found.dtype.type(seq)))
 
@@ -260,7 +265,7 @@ class EventList:
         here = self._place()
         listed = self._step > 0 and here < len(self.found) and int(self.found[here]) == self._step - 1
         try:
-            events = self._events(self.found[made.start : made.stop].tolist())
+            events = self._events([int(seq) for seq in self.found[made.start : made.stop]])
         except BfcvizError as error:
             self.count.value = status_html(str(error), alert=True)
             return

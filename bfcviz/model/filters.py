@@ -248,8 +248,10 @@ def matching(  # noqa: PLR0913  the trace, the filter and the range
     *,
     start: int | None = None,
     stop: int | None = None,
-) -> NDArray[np.unsignedinteger]:
+) -> NDArray[np.unsignedinteger] | range:
     """The `seq` of each event of `pool` that matches, ascending, shape (n,), as uint32 where that is enough.
+
+    A range where no filter leaves any out: of an hour of training, an array would take 400 MB.
 
     Args:
         trace: the events.
@@ -264,7 +266,7 @@ def matching(  # noqa: PLR0913  the trace, the filter and the range
     stop = len(trace) if stop is None else stop
     dtype = np.uint32 if stop < 1 << 32 else np.uint64
     if not wanted.reasons() and len(trace.origin.pools) == 1:  # no event must be read
-        return np.arange(start, stop, dtype=dtype)
+        return range(start, stop)
     search = LabelSearch(trace.labels, wanted.text)
     found: list[NDArray[np.unsignedinteger]] = [np.zeros(0, dtype)]
     for block in trace.blocks(start, stop):

@@ -329,9 +329,7 @@ def _set_up_end_by_bytes(trace: Trace, pool: int) -> int:
     in_use = highest = 0
     steps, peaks = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for block in trace.blocks():
-        sizes, kinds = block["size"].astype(np.int64), block["kind"]
-        sign = (kinds == Kind.ALLOCATE).astype(np.int64) - (kinds == Kind.FREE)
-        held = in_use + np.cumsum(np.where(block["pool"] == pool, sign, 0) * sizes)
+        held = _bytes_in_use_after(block, pool, in_use)
         peak = np.maximum.accumulate(np.append(highest, held))
         rises = np.flatnonzero(np.diff(peak))
         steps.append(block["seq"][rises].astype(np.int64) + 1)
@@ -349,8 +347,16 @@ def _set_up_end_in_rows(trace: Trace, pool: int, rows: NDArray[np.void]) -> int:
         return trace.first
     row = int(np.argmax(rows["bytes_in_use_max"] >= BUSY * highest))
     start, stop = int(rows["step"][row] - rows["events"][row]), int(rows["step"][row])
-    within = timeline(trace, pool, start, stop, points=stop - start)
-    return int(within["step"][np.argmax(within["bytes_in_use_max"] >= BUSY * highest)])
+    before = int(rows["bytes_in_use_last"][row - 1]) if row else 0
+    held = _bytes_in_use_after(trace.read(start, stop), pool, before)
+    return start + 1 + int(np.argmax(held >= BUSY * highest))
+
+
+def _bytes_in_use_after(events: Events, pool: int, before: int) -> NDArray[np.int64]:
+    """The bytes in use of a pool after each event."""
+    sign = (events["kind"] == Kind.ALLOCATE).astype(np.int64) - (events["kind"] == Kind.FREE)
+    changes: NDArray[np.int64] = np.where(events["pool"] == pool, sign, 0) * events["size"].astype(np.int64)
+    return before + np.cumsum(changes)
 
 
 def _set_up_end_by_time(trace: Trace) -> int:

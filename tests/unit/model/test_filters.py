@@ -39,7 +39,7 @@ def test_events_are_found_as_one_by_one(trace, name):
     found = matching(trace, 0, wanted)
     events = trace.read(0, len(trace))
     slowly = [int(e["seq"]) for e in events if fits(e, trace.labels.name(int(e["label"])))]
-    assert found.tolist() == slowly
+    assert list(found) == slowly
     assert found.dtype == np.uint32
 
 

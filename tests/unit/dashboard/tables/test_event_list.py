@@ -96,7 +96,7 @@ def test_the_count_says_how_many_events_pass_which_filters(listed, trace):
     listed.kinds[Kind.SPLIT].value = True
     kinds = trace.read(0, len(trace))["kind"]
     wanted = np.flatnonzero(np.isin(kinds, [Kind.OOM, Kind.SPLIT]))
-    assert listed.found.tolist() == wanted.tolist()
+    assert list(listed.found) == wanted.tolist()
     assert count(listed) == f"{len(wanted)} of {len(trace)} events: kind SPLIT or OOM"
     assert set(column(listed, "kind")) <= {"SPLIT", "OOM"}
     type_into(listed.filters.least, "64 KiB")
