@@ -63,6 +63,8 @@ class TraceIndex:
         self._held = np.zeros(0, HELD)
         entries = _stored_entries(trace) if self.length >= least else None
         rolling = RollingTimeline(pool)
+        if entries is None and trace.first:
+            raise TraceError("the first events were dropped, and nothing is stored with the others")
         if entries is None:
             rolling.extend(trace, self._look_at)
         else:
@@ -155,7 +157,7 @@ def _stored_entries(trace: Trace) -> list[BlockEntry] | None:
     stored = trace.index_entries()
     if not stored:
         return None
-    entries, stop, nbytes = [], 0, 0
+    entries, stop, nbytes = [], trace.first, 0
     for each in stored:
         try:
             entry = entry_of(each, len(trace.origin.pools))
@@ -221,7 +223,8 @@ _making: Final = Lock()
 def index_of(trace: Trace, pool: int = 0) -> TraceIndex | None:
     """The index of a heap; the first call for it reads all events of a trace that is not long.
 
-    None for a trace that grows or has dropped its first events, or whose events are wrong or cannot be read.
+    None for a trace that grows, whose events are wrong or cannot be read, or that dropped its first events and has nothing
+    stored with the others.
     """
     return _kept_trace_index(_made, trace, pool, LEAST_EVENTS)
 
@@ -235,7 +238,7 @@ def summary_index_of(trace: Trace, pool: int = 0) -> TraceIndex | None:
 
 
 def _kept_trace_index(known: _Indexes, trace: Trace, pool: int, least: int) -> TraceIndex | None:
-    if trace.following or trace.first:
+    if trace.following:
         return None
     with _making:
         made, key = known.setdefault(trace, {}), (pool, len(trace))

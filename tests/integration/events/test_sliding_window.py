@@ -240,12 +240,15 @@ def test_an_empty_range_is_empty_where_nothing_was_written():
     assert [len(trace.source.read(step, step)) for step in (0, 1, PIECE - 1, PIECE, PIECE + 1)] == [0] * 5
 
 
-def test_a_window_cannot_be_too_small_nor_be_saved_when_it_is_not_whole(tmp_path):
+def test_a_window_cannot_be_too_small_nor_be_saved_as_parquet_when_it_is_not_whole(tmp_path):
     with pytest.raises(TraceError, match="at least 512"):
         Watched(keep=100)
     watched = Watched(before=20)
     assert len(Trace.open(watched.trace.save(tmp_path / "whole.parquet"))) == len(watched.trace)
     watched.work(1000)
     watched.trace.refresh()
-    with pytest.raises(TraceError, match="record the heap"):
+    with pytest.raises(TraceError, match="bfc"):
         watched.trace.save(tmp_path / "part.parquet")
+    saved, first = Trace.open(watched.trace.save(tmp_path / "part.bfc")), watched.trace.first
+    assert saved.first == first > 0
+    assert np.array_equal(saved.read(first, len(saved)), watched.trace.read(first, len(watched.trace)))

@@ -40,7 +40,7 @@ def test_events_are_found_as_one_by_one(trace, name):
     events = trace.read(0, len(trace))
     slowly = [int(e["seq"]) for e in events if fits(e, trace.labels.name(int(e["label"])))]
     assert list(found) == slowly
-    assert found.dtype == np.uint32
+    assert isinstance(found, range) or found.dtype == np.uint32
 
 
 def test_a_request_that_failed_is_as_large_as_what_it_asked_for(trace):

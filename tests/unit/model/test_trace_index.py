@@ -27,7 +27,7 @@ def answers(trace, pool):
         "failures": failures(trace, None),
         "label": byte_steps(trace, pool, "label").tolist(),
         "events": [
-            events_of(trace, kinds, of, 1 if len(trace) else 0).tolist()
+            events_of(trace, kinds, of, min(trace.first + 1, len(trace))).tolist()
             for kinds in ([Kind.OOM], [Kind.MARK], [Kind.OOM, Kind.MARK], [Kind.FREE])
             for of in (None, 0, 1)
         ],

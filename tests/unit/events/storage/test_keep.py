@@ -5,6 +5,7 @@ from itertools import count
 import numpy as np
 import pytest
 from heaps import KIB, MIB, new_heap
+from unit.model.test_trace_index import check
 
 import bfcviz
 from bfcviz.errors import FileError, TraceError
@@ -16,7 +17,7 @@ from bfcviz.events.storage.drain import Drain, can_free_space
 from bfcviz.events.storage.folder import BLOCKS_FILE
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
-from bfcviz.model import Model
+from bfcviz.model import Model, trace_index
 from bfcviz.model.block_index import BlockDescriber
 
 SIZE = 2048
@@ -144,6 +145,23 @@ def test_a_state_too_large_for_a_block_drops_nothing_before_it(job, monkeypatch)
     trace = bfcviz.open(job.folder)
     assert trace.first == 0
     job.assert_reads_right(trace)
+
+
+def test_the_rest_has_an_index_that_says_what_a_scan_says(job, monkeypatch):
+    monkeypatch.setattr(trace_index, "LEAST_EVENTS", 0)
+    job.work(8)
+    job.add_heap()
+    job.work(30)
+    job.end()
+    read, of_file = [], BlockFile.read
+    monkeypatch.setattr(BlockFile, "read", lambda *asked: read.append(asked[2] - asked[1]) or of_file(*asked))
+    for pool in range(2):
+        trace = bfcviz.open(job.folder)
+        assert trace.first > 0
+        check(trace, pool)
+        read.clear()
+        assert trace_index.index_of(bfcviz.open(job.folder), pool) is not None
+        assert max(read) == 1  # the first event, for its time
 
 
 def test_a_recording_that_fits_is_whole(job):
