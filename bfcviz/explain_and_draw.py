@@ -26,7 +26,15 @@ from bfcviz.analysis.leaks import Leaks
 from bfcviz.analysis.ranks import Rank, RankPlace, RankSet, rank_of, rank_of_text, rank_set
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.what_grew import WhatGrew, moments_between
-from bfcviz.analysis.why import NAMED_STEPS, diagnose, failed_steps, opening, without_failure, would_fit
+from bfcviz.analysis.why import (
+    NAMED_STEPS,
+    diagnose,
+    failed_steps,
+    failing_pool,
+    opening,
+    without_failure,
+    would_fit,
+)
 from bfcviz.errors import BfcvizError, FileError, TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import setting
@@ -353,7 +361,7 @@ def holders(
     step: int | str | None = None,
     by: str = "op",
     *,
-    pool: int = 0,
+    pool: int | None = None,
     kinds: Mapping[str, str] | None = None,
 ) -> Holders:
     """Who holds the memory in use at a step: a tree of holders, with `to_arrow` and `to_pandas`.
@@ -366,19 +374,21 @@ def holders(
         by: `op` (the name of the label, split at its slashes), `line` (the line of code, where a stack was recorded),
             `stack`, `shape`, `data_type`, `thread`, `stream`, `phase`, `size`, or `kind` (parameters, gradients,
             optimizer state, activations, inputs, KV cache, workspace).
-        pool: index of the heap among `trace.origin.pools`.
+        pool: index of the heap among `trace.origin.pools`; None: the one whose request failed first, else the first.
         kinds: with `kind`: rules of your own, a kind and a regular expression that is searched in the name and the
             stack of an allocation, such as `{"experts": "moe|router"}`. They come before the built-in ones, from now on
             in every view of this trace.
 
     Raises:
         ValueError: `by` or `step` is none of these.
-        TraceError: the trace has no such step.
+        TraceError: the trace has no such step, or not the chunks of the heap.
         BfcvizError: `source` is none of these, or cannot be read.
     """
     trace = trace_from(source)
     if step is None:
         step = "last" if trace.path is None or trace.following else "peak"
+    pool = failing_pool(trace) if pool is None else pool
+    holder_tree.require_chunks(trace, pool)
     step = _step_to_explain(trace, step, pool)
     if kinds is not None:
         use_rules(trace, KindRules.of(kinds))

@@ -707,7 +707,7 @@ def account_of_failure(
         models: models of this trace by the index of their heap, to use and to add to.
     """
     device = device_number(trace, pool)
-    same = {pool} if device is None else set(_heaps_on_device(trace, device))
+    same = {pool} if device is None else _heaps_beside(trace, pool, device)
     pools = sorted(same) if failed.has_heap else []
     models |= {each: Model(trace, each) for each in pools if each not in models}
     return account_of(
@@ -744,6 +744,16 @@ def device_number(trace: Trace, pool: int) -> int | None:
 
 def _heaps_on_device(trace: Trace, device: int) -> list[int]:
     return [pool for pool in range(len(trace.origin.pools)) if device_number(trace, pool) == device]
+
+
+def _heaps_beside(trace: Trace, pool: int, device: int) -> set[int]:
+    """A heap and the others of its device, not the same one at another moment: a log may have several dumps."""
+    options = [each.options for each in trace.origin.pools]
+    name = options[pool].get("allocator_name") if "dump" in options[pool] else None
+    beside = _heaps_on_device(trace, device)
+    return {
+        each for each in beside if each == pool or name is None or options[each].get("allocator_name") != name
+    }
 
 
 def _pool_at(trace: Trace, pool: int, step: int, model: Model | None) -> PoolFigures:

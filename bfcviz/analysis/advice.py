@@ -59,7 +59,11 @@ WORDS: Final[Mapping[Family, SettingWords]] = {
 def words_of(settings: HeapSettings) -> SettingWords:
     """The words of a heap's framework, in its version."""
     is_old = settings.family is Family.TENSORFLOW and settings.version == "1.x"
-    return tensorflow.WORDS_1 if is_old else WORDS[settings.family]
+    words = tensorflow.WORDS_1 if is_old else WORDS[settings.family]
+    if settings.host_limit:
+        limit = f"{settings.host_limit}={{mib}}"
+        return replace(words, limit=limit, share="", one_region="", release="", other="", fraction="")
+    return words
 
 
 GROWS_IN_PLACE: Final = frozenset({"cupy", "torch", "rmm"})
@@ -85,7 +89,7 @@ def missing_information(found: Diagnosis) -> Iterator[Advice]:
             "failure.",
             heap=0,
         )
-    elif found.verdict is Verdict.UNKNOWN:
+    elif found.verdict is Verdict.UNKNOWN and found.largest_usable >= found.rounded:
         yield _rerun_advice(
             "The file does not show why a free chunk that is large enough was not taken. Run again with "
             f"{words.history} to record every event before the failure.",
@@ -206,6 +210,8 @@ def advice_for(found: Diagnosis, trace: Trace | None) -> Iterator[Advice]:
     if found.verdict is not Verdict.NO_FAILURE:
         given = []
         for rule in _RULES:
+            if found.settings.host_limit and rule in _OF_DEVICE:
+                continue
             needed = {"pool_bytes"} if rule in _OF_POOL else _SHAPE
             advice = rule(found) if found.unknown.isdisjoint(needed) else None
             if advice is not None:
@@ -560,6 +566,9 @@ _RULES: Final[tuple[Callable[[Diagnosis], Advice | None], ...]] = (
     batch_advice,
     _larger_limit_advice,
 )
+_OF_DEVICE: Final = frozenset({_taken_at_start_advice, _other_users_advice})
+"""Rules that tell who else holds the device."""
+
 _OF_POOL: Final = frozenset(
     {
         _taken_at_start_advice,

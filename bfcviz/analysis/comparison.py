@@ -29,6 +29,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.extras import arrow
 from bfcviz.model.equal_steps import equal_steps
 from bfcviz.model.grouping import UNNAMED, Path
+from bfcviz.model.holders import require_chunks
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import end_of_state, failures
 from bfcviz.model.timelines import TIMELINE, equal_parts, external, internal, measured
@@ -749,9 +750,12 @@ def compare_recordings(
         mark: name of the marks that separate the steps of the program; None: see `mark_pairs`.
 
     Raises:
-        TraceError: a trace has no such heap, its events contradict each other, or they cannot be aligned as asked.
+        TraceError: a trace has no such heap or not its chunks, its events contradict each other, or they cannot be
+            aligned as asked.
         ValueError: `by` or `align_by` is unknown.
     """
+    for side in (a, b):
+        require_chunks(*side)
     sides = RecordingSide("A", *a, by), RecordingSide("B", *b, by)
     holders = CommonHolders(*sides)
     alignment = align(*sides, holders, align_by, mark)

@@ -65,6 +65,7 @@ class HeapSettings:
         garbage_collection: wholly free regions are released before a request fails.
         fragmentation_fraction: share of the limit at which waste is split off; 0: at 128 MiB.
         torch: the rules of PyTorch's allocator; its defaults where the file has no settings.
+        host_limit: what limits a heap of TensorFlow in the host's memory; "" for other heaps.
     """
 
     family: Family
@@ -74,6 +75,7 @@ class HeapSettings:
     garbage_collection: bool | None = None
     fragmentation_fraction: float | None = None
     torch: Rules = TORCH_DEFAULTS
+    host_limit: str = ""
 
     def rounded(self, requested: int) -> int:
         """The bytes that a chunk for this request needs."""
@@ -106,15 +108,18 @@ class HeapSettings:
 def settings_of(origin: Origin, pool: int) -> HeapSettings:
     """The settings of one heap of a trace."""
     options = origin.pools[pool].options
+    name = options.get("allocator_name", origin.pools[pool].name)
+    family = _allocator_family(origin, pool)
     framework, version = origin.details.get("framework"), origin.details.get("framework_version")
     return HeapSettings(
-        family=_allocator_family(origin, pool),
+        family=family,
         framework=framework if isinstance(framework, str) else "",
         version=version if isinstance(version, str) else "",
         allow_growth=_flag_setting(options.get("allow_growth")),
         garbage_collection=_flag_setting(options.get("garbage_collection")),
         fragmentation_fraction=_number_setting(options.get("fragmentation_fraction")),
         torch=Rules.of(options),
+        host_limit=tensorflow.HOST_LIMITS.get(name, "") if family is Family.TENSORFLOW else "",
     )
 
 

@@ -7,15 +7,15 @@ from typing import Any, Final
 import numpy as np
 
 from bfcviz.analysis.leaks import Growth, Leaks, growth_lines, leak_lines, leaks
-from bfcviz.analysis.why import NAMED_STEPS
+from bfcviz.analysis.why import NAMED_STEPS, failing_pool
 from bfcviz.cli.command import add_kinds, add_more_files
-from bfcviz.cli.common import asked_ranks, status_of, use_kinds
+from bfcviz.cli.common import asked_ranks, pool_number, status_of, use_kinds
 from bfcviz.cli.named_steps import parse_step
 from bfcviz.events.trace import Trace
 from bfcviz.explain_and_draw import what_grew
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.grouping import UNNAMED
-from bfcviz.model.holders import Holders, holder_lines, holders
+from bfcviz.model.holders import Holders, holder_lines, holders, require_chunks
 from bfcviz.model.model import Model
 from bfcviz.terminal import json_text, say
 
@@ -44,7 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(highest external fragmentation); with --since the default is the end",
     )
     parser.add_argument(
-        "--pool", type=int, default=0, metavar="N", help="the number of the allocator in the file, from 0"
+        "--pool",
+        metavar="NAME",
+        help="the allocator: its name, or its number in the file, from 0 (default: the one whose request failed first, "
+        "else the first)",
     )
     parser.add_argument(
         "--leaks", action="store_true", help="show what was never freed, and what grows with every step"
@@ -87,6 +90,9 @@ def run(arguments: argparse.Namespace) -> int | None:
 def _print_holders_or_leaks(trace: Trace, arguments: argparse.Namespace) -> None:
     """Print the holders or the leaks of one file."""
     use_kinds(trace, arguments.kinds)
+    asked = arguments.pool
+    pool = arguments.pool = failing_pool(trace) if asked is None else pool_number(trace, asked)
+    require_chunks(trace, pool)
     if arguments.leaks:
         start, stop = arguments.events or (None, None)
         options = {"phase": arguments.phase, "by": arguments.by, "mark": arguments.mark}

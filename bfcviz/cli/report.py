@@ -2,10 +2,12 @@
 
 import argparse
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Final
 
 from bfcviz.analysis.ranks import RankSet
+from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.cli.command import add_more_files
 from bfcviz.cli.common import (
     add_range_argument,
@@ -18,8 +20,9 @@ from bfcviz.cli.common import (
 )
 from bfcviz.errors import BfcvizError
 from bfcviz.events.storage.files import replacing
+from bfcviz.importers.messages import read_message_file
 from bfcviz.report.content import HeapReport, report_of
-from bfcviz.terminal import say
+from bfcviz.terminal import escaped, json_text, say
 
 FORMATS: Final = ("html", "md", "json")
 
@@ -72,6 +75,12 @@ def run(arguments: argparse.Namespace) -> int | None:
         raise BfcvizError("a page needs a file: give -o report.html, or --format md to print the report here")
     ranks = asked_ranks(arguments)
     file = arguments.file if ranks is None else str(ranks.worst_heap.place.file)
+    stated = read_message_file(Path(file)) if Path(file).is_file() else None
+    if stated is not None:
+        text = _message_report(StatedAnswer.of(*stated), "interactive" if arguments.interactive else form)
+        return _write_report(
+            text, out, force=arguments.force, status=None if ranks is None else status_of(ranks)
+        )
     with open_with_progress(file) as trace:
         pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
         report = report_of(trace, *steps_of(arguments, trace), pool)
@@ -82,14 +91,34 @@ def run(arguments: argparse.Namespace) -> int | None:
             if saving.startswith("To do: "):
                 report = replace(report, saving=saving.removeprefix("To do: "))
         text = rendered(report, "interactive" if arguments.interactive else form, ranks)
-    status = None if ranks is None else status_of(ranks)
+    return _write_report(text, out, force=arguments.force, status=None if ranks is None else status_of(ranks))
+
+
+def _write_report(text: str, out: Path | None, *, force: bool, status: int | None) -> int | None:
     if out is None:
         print(text, end="")
         return status
-    with replacing(out, overwrite=arguments.force) as made:
+    with replacing(out, overwrite=force) as made:
         made.write_text(text, encoding="utf-8")
     say(f"{out}: {out.stat().st_size / 1000:,.0f} kB")
     return status
+
+
+def _message_report(answer: StatedAnswer, form: str) -> str:
+    """What a text without a heap states, as `bfcviz why` tells it."""
+    if form == "interactive":
+        raise BfcvizError("the file states a failure and has no events: leave --interactive out")
+    if form == "json":
+        return f"{json_text(answer.to_json())}\n"
+    first, *rest = answer.unwrapped
+    if form == "md":
+        return "\n".join([f"# {escaped(first)}", "", "```text", *rest, "```", ""])
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(first)}</title>'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}"></head>'
+        f"<body>{answer._repr_html_()}</body></html>\n"
+    )
 
 
 def rendered(report: HeapReport, form: str, ranks: RankSet | None = None) -> str:

@@ -130,6 +130,11 @@ def facts_of(details: Mapping[str, object], pool: int) -> Mapping[str, object]:
     return own if isinstance(own, Mapping) else {}
 
 
+def chunks_known(details: Mapping[str, object], pool: int) -> bool:
+    """Whether the trace has the chunks of a heap: some logs only say that one had no room."""
+    return facts_of(details, pool).get("bytes_in_use", 0) is not None
+
+
 def requested_bytes_known(details: Mapping[str, object], pool: int) -> bool:
     """Whether the trace has the requested bytes of a heap: some logs print only the sizes of chunks."""
     return facts_of(details, pool).get("requested_bytes_in_use", 0) is not None

@@ -101,6 +101,16 @@ FORCE_GROWTH: Final = "TF_FORCE_GPU_ALLOW_GROWTH"
 COLLECTION: Final = "TF_ENABLE_GPU_GARBAGE_COLLECTION"
 RESERVED: Final = "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"
 POOL_LIMIT: Final = "TF_GPU_HOST_MEM_LIMIT_IN_MB"
+HOST_LIMITS: Final = {
+    "bfc_cpu_allocator_for_gpu": "TF_CPU_BFC_MEM_LIMIT_IN_MB",
+    "gpu_host_bfc": POOL_LIMIT,
+    "cuda_host_bfc": "TF_CUDA_HOST_MEM_LIMIT_IN_MB",
+}
+"""What limits a heap of the host's memory, by its name; in MiB. No setting of a GPU changes these heaps.
+
+Source: process_state.cc and gpu_process_state.cc of tensorflow/core/common_runtime (cuda_host_bfc: TensorFlow 1).
+"""
+
 ASYNC: Final = "TF_GPU_ALLOCATOR=cuda_malloc_async"
 CPU_BFC: Final = "TF_CPU_ALLOCATOR_USE_BFC=true TF_CPU_BFC_MEM_LIMIT_IN_MB=4000"
 """Gives the CPU a BFC heap, too."""

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.answers import Answer, AnswerTable
-from bfcviz.events.origin import requested_bytes_known
+from bfcviz.errors import TraceError
+from bfcviz.events.origin import chunks_known, requested_bytes_known
 from bfcviz.events.row_copy import taken
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
@@ -452,6 +453,15 @@ class Holders(Answer):
         """`to_arrow` as a data frame."""
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
+
+
+def require_chunks(trace: Trace, pool: int) -> None:
+    """Raise TraceError where the trace does not have the chunks of a heap: its holders are unknown, not none."""
+    if not chunks_known(trace.origin.details, pool):
+        name = trace.origin.pools[pool].name
+        raise TraceError(
+            f"the file does not have the chunks of {name}, so who held them is unknown; `bfcviz why` says what it tells"
+        )
 
 
 def holders(model: Model, by: str = "op", how: Grouping | None = None) -> Holders:

@@ -223,8 +223,8 @@ _making: Final = Lock()
 def index_of(trace: Trace, pool: int = 0) -> TraceIndex | None:
     """The index of a heap; the first call for it reads all events of a trace that is not long.
 
-    None for a trace that grows, whose events are wrong or cannot be read, or that dropped its first events and has nothing
-    stored with the others.
+    None for a trace that grows, whose events are wrong or cannot be read, or that dropped its first events and has
+    nothing stored with the others.
     """
     return _kept_trace_index(_made, trace, pool, LEAST_EVENTS)
 

@@ -51,6 +51,8 @@ def title(report: HeapReport) -> str:
     """The verdict in a few words."""
     if report.worst_growth is not None:
         return "The pool grew while enough was free"
+    if not report.has_failure and not report.has_history:
+        return "The file does not say whether a request failed"
     return verdict_title(report.shown.verdict if report.has_failure else Verdict.NO_FAILURE)
 
 

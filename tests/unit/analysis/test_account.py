@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shared import SHARED, sample_trace
+from shared import SHARED, needs_shared, sample_trace
 
 import bfcviz
 from bfcviz.allocator.bfc import BFCAllocator
@@ -22,6 +22,7 @@ from bfcviz.analysis.account import (
     account_of,
     figures_of_facts,
 )
+from bfcviz.analysis.why import all_failures
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool, RecordedFailure
 from bfcviz.events.trace import Trace
@@ -378,3 +379,13 @@ def test_a_log_of_tensorflow_tells_what_was_not_free_at_the_start(tmp_path):
     rest = next(part for part in found.parts if part.kind is PartKind.UNACCOUNTED)
     assert "2.0 GiB" in rest.note
     assert_adds_up(found)
+
+
+@needs_shared
+def test_the_heap_of_another_dump_of_a_log_is_no_part_of_the_device():
+    log = bfcviz.open(SHARED / "real" / "logs" / "tf1.12_2019-04_summit_resnet_1gpu.log")
+    found = [each.account for each in all_failures(log) if each.account is not None]
+    assert len(found) == 3
+    for account in found:
+        assert sum(part.size for part in account.parts) == account.total
+        assert len({part.name.split(",")[0] for part in account.parts if "bfc" in part.name}) == 1

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 from heaps import new_heap
+from shared import SHARED, needs_shared
 from unit.analysis.built import MIB, state
 
+import bfcviz
 from bfcviz.analysis.advice import WORDS
 from bfcviz.analysis.diagnosis import Family, Verdict, failure_lines, settings_of, verdict_sentence
 from bfcviz.analysis.served_again import requests_until_failure
@@ -299,3 +301,22 @@ def test_a_question_that_fits_needs_no_advice():
 )
 def test_whose_settings_they_are(origin, family):
     assert settings_of(origin, 0).family is family
+
+
+def test_of_a_heap_of_the_host_no_setting_of_a_gpu_is_advised():
+    (found,) = all_failures(bfcviz.open(bfcviz.sample("oom_log")))
+    kinds = {str(each.kind) for each in found.advice}
+    assert kinds.isdisjoint(
+        {"free_other_processes", "cuda_malloc_async", "preallocation_off_or_fraction", "growth_off"}
+    )
+    text = " ".join(each.text for each in found.advice)
+    assert "TF_CPU_BFC_MEM_LIMIT_IN_MB=12" in text
+    assert "GPU" not in text
+
+
+@needs_shared
+def test_a_question_that_no_free_chunk_answers_asks_for_no_reason_why_one_was_not_taken():
+    trace = bfcviz.open(SHARED / "real" / "snapshots" / "torch_magma_cs336.pickle")
+    found = would_fit(trace, len(trace), 500 * MIB)
+    assert found.verdict is Verdict.UNKNOWN
+    assert not any("largest_free_chunk" in each.numbers for each in found.advice)

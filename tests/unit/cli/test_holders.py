@@ -4,10 +4,11 @@ import json
 from itertools import cycle
 
 import pytest
-from shared import sample_trace
+from shared import SHARED, needs_shared, sample_trace
 
 import bfcviz
 from bfcviz.cli import main
+from bfcviz.errors import TraceError
 from bfcviz.model.grouping import UNNAMED
 
 
@@ -83,3 +84,23 @@ def test_what_grew_since_a_step(trace, said):
     assert sum(row["grew"] for row in found["holders"]) == by_hand
     assert json.loads(said("--since", "1000", "--json"))["last"] == len(trace)  # as in Python
     assert said("--since", "1000").splitlines()[1].split()[:3] == ["grew", "new", "gone"]
+
+
+@needs_shared
+def test_the_heap_that_failed_is_shown_and_a_name_chooses_another(capsys):
+    file = str(SHARED / "real" / "snapshots" / "torch_code_location_2.6M.pickle")
+    assert main(["holders", file]) == 0
+    assert capsys.readouterr().out.startswith("cuda:1 at step")
+    assert bfcviz.holders(file).pool == 1
+    for words in (["--pool", "cuda:0"], ["--pool", "0"]):
+        assert main(["holders", file, *words]) == 0
+        assert capsys.readouterr().out.startswith("cuda:0 at step")
+
+
+@needs_shared
+def test_of_a_heap_that_is_not_in_the_file_nothing_is_told():
+    file = SHARED / "real" / "logs" / "jax_2024-05_16_001.log"
+    for asked in (bfcviz.holders, lambda log: bfcviz.compare_recordings(log, log)):
+        with pytest.raises(TraceError, match="GPU_0_bfc"):
+            asked(file)
+    assert main(["holders", str(file)]) == 1

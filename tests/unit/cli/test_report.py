@@ -134,7 +134,7 @@ def test_a_quick_file_shows_nothing():
             "828.1 KiB asked for, 899.5 KiB free, largest free chunk 742.2 KiB",
         ),
         ("snapshots/torch_octree_nca_67k.pickle", "No request failed"),
-        ("other/vma_sample.json", "No request failed"),
+        ("other/vma_sample.json", "The file does not say whether a request failed"),
     ],
 )
 def test_real_files_are_reported(name, said, tmp_path, capsys):
@@ -142,4 +142,15 @@ def test_real_files_are_reported(name, said, tmp_path, capsys):
     assert main(["report", str(SHARED / "real" / name), "-o", str(out)]) == 0
     assert said in out.read_text()
     assert out.stat().st_size < 500_000
+    capsys.readouterr()
+
+
+@needs_shared
+@pytest.mark.parametrize("form", ["md", "json", "html"])
+def test_a_file_with_a_message_and_no_heap_is_told_as_why_tells_it(form, tmp_path, capsys):
+    out = tmp_path / f"report.{form}"
+    assert main(["report", str(SHARED / "real" / "logs" / "jax_2024-05_16_001.log"), "-o", str(out)]) == 0
+    text = out.read_text()
+    assert "11.99 GiB" in text or json.loads(text)["failures"]
+    assert "22.89 GiB" in text or form == "json"
     capsys.readouterr()
