@@ -119,7 +119,7 @@ def settings_of(origin: Origin, pool: int) -> HeapSettings:
         garbage_collection=_flag_setting(options.get("garbage_collection")),
         fragmentation_fraction=_number_setting(options.get("fragmentation_fraction")),
         torch=Rules.of(options),
-        host_limit=tensorflow.HOST_LIMITS.get(name, "") if family is Family.TENSORFLOW else "",
+        host_limit=tensorflow.HOST_LIMITS.get(str(name), "") if family is Family.TENSORFLOW else "",
     )
 
 

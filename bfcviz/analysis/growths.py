@@ -23,7 +23,7 @@ from bfcviz.analysis.fit import chunk_name
 from bfcviz.analysis.short_names import counted
 from bfcviz.answers import Answer
 from bfcviz.events.labels import Labels
-from bfcviz.events.origin import Status, holds_only_states, regions_known
+from bfcviz.events.origin import Status, facts_of, holds_only_states, regions_known
 from bfcviz.events.schema import EVENT, Events, Flag, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import SMALL
@@ -137,6 +137,7 @@ class Growths(Answer):
         unit: of `lasts` and `byte_time`: `ns`, or `steps` where the trace has no times.
         unseen: growths whose pins were not looked up, because others have more free bytes.
         has_history: whether the trace tells how the pool grew.
+        knows_free: whether it tells what is free.
         is_whole: whether the history begins with an empty pool.
         cut: what the file lacks, as its reasons say; empty where it is complete.
     """
@@ -154,6 +155,7 @@ class Growths(Answer):
     unit: str = "steps"
     unseen: int = 0
     has_history: bool = True
+    knows_free: bool = True
     is_whole: bool = True
     cut: tuple[str, ...] = ()
 
@@ -217,6 +219,7 @@ def _growths_of_state(trace: Trace, pool: int, name: str) -> Growths:
         empty_at_peak=table.free_bytes - stranded,
         lines=tuple(pins),
         has_history=False,
+        knows_free=facts_of(trace.origin.details, pool).get("free_bytes", 0) is not None,
     )
 
 
@@ -652,11 +655,10 @@ def _why_pool_grew(growth: PoolGrowth) -> str:
 def _nothing_wrong_growths(found: Growths) -> str:
     free = f"{format_bytes(found.free_at_peak)} of {format_bytes(found.peak_pool)}"
     if not found.peak_pool:
-        return "nothing went wrong: the pool never grew while enough was free; it holds no memory"
+        return "the file shows no memory of this pool"
     if not found.has_history:
-        return (
-            f"the file holds one state and no history, so it does not tell how the pool grew; {free} are free"
-        )
+        known = f"; {free} are free" if found.knows_free else ", nor what is free"
+        return f"the file holds one state and no history, so it does not tell how the pool grew{known}"
     grew = (
         f"it grew {counted(found.times, 'time')}, by {format_bytes(found.granted)}"
         if found.times
@@ -707,8 +709,8 @@ def _growths_of_pool_json(found: Growths) -> dict[str, Any]:
         "worst_step": None if worst is None else worst.step,
         "peak_step": found.peak_step,
         "peak_pool_bytes": found.peak_pool,
-        "free_bytes_at_peak": found.free_at_peak,
-        "in_empty_regions_at_peak": found.empty_at_peak,
+        "free_bytes_at_peak": found.free_at_peak if found.knows_free else None,
+        "in_empty_regions_at_peak": found.empty_at_peak if found.knows_free else None,
         "stranded_by": [_pinning_line_json(line, found.unit) for line in found.lines],
         "growths_without_pins": found.unseen,
     }
@@ -718,7 +720,7 @@ def growth_verdict(found: Growths) -> str:
     """`growth`, `nothing_wrong` or `unknown`."""
     if found.found:
         return "growth"
-    return "nothing_wrong" if found.has_history or not found.peak_pool else "unknown"
+    return "nothing_wrong" if found.has_history and found.peak_pool else "unknown"
 
 
 def _pool_growth_json(pool: Growths, growth: PoolGrowth) -> dict[str, Any]:

@@ -111,9 +111,8 @@ def _print_holders_or_leaks(trace: Trace, arguments: argparse.Namespace) -> None
     if arguments.json:
         _print_holders_json(_holders_json(found, trace))
     else:
-        pool = trace.origin.pools[found.pool].name
         by = found.by.replace("_", " ")
-        say(f"{pool} at step {found.step:,} of {len(trace):,}, by {by}", *holder_lines(found))
+        say(f"{trace.origin.pools[pool].name} at step {found.step:,} of {len(trace):,}, by {by}", *holder_lines(found))
 
 
 def _print_what_grew(trace: Trace, arguments: argparse.Namespace) -> None:

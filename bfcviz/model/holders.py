@@ -1,5 +1,6 @@
 """Holders: who holds the memory in use at one step."""
 
+import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
@@ -543,11 +544,26 @@ def holder_lines(found: Holders) -> list[str]:
 def _holder_line(part: "HolderPart", found: Holders) -> str:
     share = part.bytes / max(found.bytes_in_use, 1)
     name = _holder_part_name(part)
-    if len(name) > _WIDTH:
+    if found.by == "stack":
+        name = _stack_line(name.split(found.separator), found.separator)
+    elif len(name) > _WIDTH:
         name = f"{name[: _WIDTH // 3]}…{name[-(_WIDTH - _WIDTH // 3 - 1) :]}"
     return (
         f"{format_bytes(part.bytes):>11} {100 * share:>5.1f} % {part.chunks:>8,}  {'  ' * part.depth}{name}"
     )
+
+
+_FOLDER_OF_FRAME: Final = re.compile(r"\((?=[^()]*:\d+\)$)[^()]*/")
+
+_MOST_FRAMES: Final = 4
+
+
+def _stack_line(frames: list[str], separator: str) -> str:
+    """Frames without the folders of their files; of many the outermost and the innermost ones, each whole."""
+    shown = [_FOLDER_OF_FRAME.sub("(", frame) for frame in frames]
+    if len(shown) > _MOST_FRAMES:
+        shown = [shown[0], "…", *shown[2 - _MOST_FRAMES :]]
+    return separator.join(shown)
 
 
 def _holder_part_name(part: HolderPart) -> str:

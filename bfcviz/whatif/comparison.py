@@ -633,9 +633,10 @@ def _comparison_head(comparison: Comparison) -> str:
     stream = comparison.stream
     limit = "no limit" if comparison.limit is None else f"limit {format_bytes(comparison.limit)}"
     least = format_bytes(int(stream.live_bytes.max(initial=0)))
+    rest = f" without the {stream.left_out:,} that failed" if stream.left_out else ""
     return (
-        f"{printable(stream.source) or 'requests'}: {len(stream):,} requests, {limit}; no allocator can need less than "
-        f"{least} (the peak of the requested bytes in use). {verdict_text(comparison)}."
+        f"{printable(stream.source) or 'requests'}: {len(stream):,} requests{rest}, {limit}; no allocator can "
+        f"need less than {least} (the peak of the requested bytes in use). {verdict_text(comparison)}."
     )
 
 

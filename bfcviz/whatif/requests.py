@@ -90,6 +90,7 @@ class RequestStream:
         family: whose allocator the heap is, as `settings_of` says; empty: not known.
         regions: of `REGION_ROW`, in order; those before the first step of the trace are missing.
         notes: what is missing or assumed, as sentences.
+        left_out: how many requests that failed in the trace are not among these.
     """
 
     rows: NDArray[np.void]
@@ -100,6 +101,7 @@ class RequestStream:
     family: str = ""
     regions: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, REGION_ROW), repr=False)
     notes: tuple[str, ...] = ()
+    left_out: int = 0
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -382,9 +384,10 @@ def without_failed(stream: RequestStream) -> RequestStream:
     place = np.maximum(np.cumsum(~failed) - 1, 0)
     at: NDArray[np.int64] = np.minimum(regions["request"], len(place) - 1)
     regions["request"] = place[at]
-    left_out = f"requests that failed in the trace, left out: {_failed_request_count(failed):,}"
-    notes = (*(note for note in stream.notes if note != failed_note(stream)), left_out)
-    return replace(stream, rows=rows, regions=regions, notes=notes)
+    left_out = _failed_request_count(failed)
+    said = f"requests that failed in the trace, left out: {left_out:,}"
+    notes = (*(note for note in stream.notes if note != failed_note(stream)), said)
+    return replace(stream, rows=rows, regions=regions, notes=notes, left_out=left_out)
 
 
 def failed_note(stream: RequestStream) -> str:

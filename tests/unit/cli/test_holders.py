@@ -104,3 +104,12 @@ def test_of_a_heap_that_is_not_in_the_file_nothing_is_told():
         with pytest.raises(TraceError, match="GPU_0_bfc"):
             asked(file)
     assert main(["holders", str(file)]) == 1
+
+
+@needs_shared
+def test_each_stack_is_a_line_of_whole_frames(capsys):
+    file = str(SHARED / "real" / "snapshots" / "torch_oom_snapshot_llminf.pickle")
+    assert main(["holders", file, "--by", "stack"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for caller in (507, 319, 171):
+        assert f"init_weight (flex_opt.py:{caller}) > init_weight_list (flex_opt.py:125) > allocate" in said

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from heaps import new_heap
 from shared import sample_trace
 from unit.figures.synthetic import PlainHeap
 
@@ -209,3 +210,15 @@ def test_both_meanings_of_a_limit(file, capsys, said):
     assert main(["whatif", file, "--device", "8MB", "--limit", "8MB"]) == 1
     captured = capsys.readouterr()
     assert "7.6 MiB" in captured.err
+
+
+def test_the_first_line_says_how_many_failed_requests_are_not_served(tmp_path, capsys):
+    trace = tmp_path / "failed.parquet"
+    heap = new_heap(8 * MiB)
+    held = [heap.allocate(MiB) for _ in range(8)]
+    assert heap.try_allocate(MiB) is None
+    heap.free(held.pop())
+    trace_of(heap).save(trace)
+    for words, is_said in (([], True), (["--with-failed"], False)):
+        assert main(["whatif", str(trace), "--policy", "bfc", *words]) == 0
+        assert ("without the 1 that failed" in " ".join(capsys.readouterr().out.split())) == is_said
