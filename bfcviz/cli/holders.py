@@ -112,7 +112,10 @@ def _print_holders_or_leaks(trace: Trace, arguments: argparse.Namespace) -> None
         _print_holders_json(_holders_json(found, trace))
     else:
         by = found.by.replace("_", " ")
-        say(f"{trace.origin.pools[pool].name} at step {found.step:,} of {len(trace):,}, by {by}", *holder_lines(found))
+        say(
+            f"{trace.origin.pools[pool].name} at step {found.step:,} of {len(trace):,}, by {by}",
+            *holder_lines(found),
+        )
 
 
 def _print_what_grew(trace: Trace, arguments: argparse.Namespace) -> None:
