@@ -76,6 +76,8 @@ MOST_BLOCKERS: Final = 60
 
 _LONGEST: Final = 200  # characters of the sentence
 
+_MARKER_INSET: Final = 0.012  # of the width of the map: the middle of a marker from the edge of its chunk
+
 
 def request_marks(visible: VisibleChunks, answer: Fit | None, labels: Labels) -> list[dict[str, Any]]:
     """Three traces: chunks that would take it, the nearest miss, and markers; empty without a request."""
@@ -152,14 +154,15 @@ def _map_chunk_place_text(chunk: np.void) -> str:
 def _marker_points(
     visible: VisibleChunks, pieces: Pieces, symbol: tuple[str, int, str, str], texts: Sequence[str]
 ) -> dict[str, Any]:
-    """A marker in the middle of each piece, or of its part on screen."""
+    """A marker near the left edge of each piece, or of its part on screen: its name is in the middle."""
     shape, size, colour, rim = symbol
     left = np.maximum(pieces.left, visible.part.left)
     right = np.minimum(pieces.right, visible.part.right)
+    inset = np.minimum((right - left) / 2, _MARKER_INSET * (visible.part.right - visible.part.left))
     return {
         "type": "scatter",
         "mode": "markers",
-        "x": (left + right) / 2 / visible.divisor,
+        "x": (left + inset) / visible.divisor,
         "y": pieces.row + 0.5,
         "marker": {"symbol": shape, "size": size, "color": colour, "line": {"width": 1, "color": rim}},
         "hovertext": texts,
