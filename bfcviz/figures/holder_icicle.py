@@ -79,7 +79,10 @@ def icicle_of(heap: HeapData, look: Look, by: str = "op") -> Icicle:
     """Who holds the memory in use at the heap's step; `by`: see `bfcviz.model.holders`."""
     how = grouping_of(heap.trace, heap.model.pool, by)
     found = holders(heap.model, by, how)
-    parts = [part for part in summary(found, MOST, _LEAST_SHARE) if part.depth < _DEEPEST]
+    whole = summary(found, MOST, _LEAST_SHARE)
+    shown = [number for number, part in enumerate(whole) if part.depth < _DEEPEST]
+    place = {number: at for at, number in enumerate(shown)}
+    parts = [whole[number]._replace(parent=place.get(whole[number].parent, -1)) for number in shown]
     return Icicle(found, parts, _icicle_fills(heap.model, how, look))
 
 

@@ -103,3 +103,22 @@ def test_an_empty_heap_and_a_busy_one():
     figure, bars = drawn(PlainHeap(MiB))
     assert (bars.x.tolist(), figure.table.num_rows) == ([0], 1)
     assert len(draw("holders", busy_trace()).data[0].x) > 5
+
+
+@pytest.mark.parametrize("name", ["lstm", "transformer", "conv"])
+def test_no_two_rectangles_of_a_row_overlap_and_each_lies_below_its_own(name):
+    """Also where the tree is deeper than what is drawn."""
+    trace = sample_trace(name)
+    model = Model(trace)
+    model.seek(bfcviz.peak(trace))
+    icicle = icicle_of(HeapData(model), Look())
+    bars = draw("holders", trace, model.step).data[0]
+    left, right, row = np.array(bars.base), np.array(bars.base) + bars.x, np.array(bars.y)
+    for number, part in enumerate(icicle.parts):
+        if part.parent >= 0:
+            assert row[number] == row[part.parent] + 1
+            assert left[part.parent] - 1e-9 <= left[number] <= right[number] <= right[part.parent] + 1e-9
+    for each in np.unique(row):
+        at = np.flatnonzero(row == each)
+        at = at[np.argsort(left[at], kind="stable")]
+        assert (right[at][:-1] <= left[at][1:] + 1e-9).all()
