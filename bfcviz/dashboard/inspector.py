@@ -609,7 +609,8 @@ class Inspector(ViewState):
         self.event_list = EventList(self._trace, self.pool)
 
     def _lay_out(self) -> None:
-        self.stage = StageBox(self.view.widget, [self.holders.widget, self.chunk.widget])
+        panes = [self.holders.widget, self.chunk.widget]
+        self.stage = StageBox(self.view.widget, panes, self._trace.labels)
         self.below = widgets.VBox(self._tables())
         self.page = PageWidget(self.receive)
         above = [self.header.widget, *self.controls.rows, self.fit.widget]

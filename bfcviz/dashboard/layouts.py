@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import ipywidgets as widgets
 
+from bfcviz.events.labels import Labels
 from bfcviz.figures.panel import Margins, Panel, Place
 from bfcviz.figures.view import VIEWS, DashboardPlace, Tab, View, view_of
 
@@ -43,9 +44,9 @@ _BELOW_THE_FIGURE: Final = {"chunk_table": "chunk table", "event_table": "event 
 """Tab -> its text, of those that show no view: tables and the export row, which are below the figure."""
 
 
-def tabs(shown: str = "") -> dict[str, str]:
-    """Name -> text of each tab that is offered, from the left; of the folded ones only that which is `shown`."""
-    offered = {tab.name: tab.text for tab in _views_by_tab() if not tab.folded or tab.name == shown}
+def tabs(*shown: str) -> dict[str, str]:
+    """Name -> text of each tab that is offered, from the left; of the folded ones only those that are `shown`."""
+    offered = {tab.name: tab.text for tab in _views_by_tab() if not tab.folded or tab.name in shown}
     return offered | _BELOW_THE_FIGURE
 
 
@@ -247,13 +248,15 @@ class StageBox:
     Args:
         figure: the widget of the figure.
         panes: what the side pane shows, from top to bottom.
+        labels: of the trace, which decide on some tabs.
 
     Attributes:
         widget: the whole widget.
         side, tabs: its parts beside the figure.
     """
 
-    def __init__(self, figure: widgets.Widget, panes: Sequence[widgets.Widget]) -> None:
+    def __init__(self, figure: widgets.Widget, panes: Sequence[widgets.Widget], labels: Labels) -> None:
+        self._offers = {tab.name: tab.when(labels) for tab in _views_by_tab() if tab.when is not None}
         self.side = widgets.VBox(panes)
         self.side.add_class("bfcviz-side")
         self.tabs = widgets.HTML()
@@ -265,7 +268,8 @@ class StageBox:
         """Put the panes into their room, and show which tab is open."""
         _put_widget_in_room(self.side, stage.side)
         _put_widget_in_room(self.tabs, stage.tabs)
-        self.tabs.value = _layout_tabs_html(layout)  # the widget sends it only if it differs
+        also = [name for name, is_offered in self._offers.items() if is_offered()]
+        self.tabs.value = _layout_tabs_html(layout, also)  # the widget sends it only if it differs
 
 
 def _put_widget_in_room(widget: widgets.Widget, room: Place | None) -> None:
@@ -276,10 +280,10 @@ def _put_widget_in_room(widget: widgets.Widget, room: Place | None) -> None:
                 setattr(widget.layout, name, value)
 
 
-def _layout_tabs_html(layout: str) -> str:
+def _layout_tabs_html(layout: str, also: Sequence[str]) -> str:
     buttons = "".join(
         f"<button type='button' role='tab' aria-selected='{str(name == layout).lower()}' "
         f"data-bfcviz='{escape(dumps({'do': 'views', 'views': name}))}'>{escape(text)}</button>"
-        for name, text in tabs(layout).items()
+        for name, text in tabs(layout, *also).items()
     )
     return f"<div role='tablist' aria-label='what is shown below the map'>{buttons}</div>"

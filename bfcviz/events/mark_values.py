@@ -38,6 +38,20 @@ def has_float_value(labels: Labels, label: int) -> bool:
     return labels[label].details.get("value") == _FLOAT["value"]
 
 
+class FloatMarks:
+    """Whether any label so far has marks with values of float64: called again, it looks at the new labels only."""
+
+    def __init__(self, labels: Labels) -> None:
+        self._labels, self._seen, self._found = labels, 0, False
+
+    def __call__(self) -> bool:
+        """Look."""
+        while not self._found and self._seen < len(self._labels):
+            self._found = has_float_value(self._labels, self._seen)
+            self._seen += 1
+        return self._found
+
+
 def float_labels(labels: Labels, numbers: NDArray[np.uint32]) -> list[int]:
     """Those of these labels whose marks have values of float64, ascending."""
     return [each for each in np.unique(numbers).tolist() if has_float_value(labels, each)]

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.events.mark_values import float_labels
+from bfcviz.events.mark_values import FloatMarks, float_labels
 from bfcviz.events.schema import Events, Kind
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.text import harmless
@@ -146,5 +146,5 @@ VIEW: Final = View(
     table=values_table,
     height=240,
     windows=("steps",),
-    dashboard=DashboardPlace(Tab("mark_values", "values", folded=True), height=120),
+    dashboard=DashboardPlace(Tab("mark_values", "values", folded=True, when=FloatMarks), height=120),
 )

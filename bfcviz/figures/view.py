@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 import pyarrow as pa
 
 from bfcviz.analysis.search import Search, search_of
+from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring, colouring
@@ -142,12 +143,14 @@ class Tab:
         text: its text.
         was: the name it had in earlier versions, which stays valid.
         folded: it is not offered as a tab; `everything` and its name show it.
+        when: made of the labels of a trace, it says at any moment whether a folded tab is offered after all.
     """
 
     name: str
     text: str
     was: str = ""
     folded: bool = False
+    when: Callable[[Labels], Callable[[], bool]] | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import bfcviz
 from bfcviz.analysis.event_text import short_words
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.labels import Labels
-from bfcviz.events.mark_values import mark_value, packed_value
+from bfcviz.events.mark_values import FloatMarks, mark_value, packed_value
 from bfcviz.figures.mark_values import MOST_LINES, MOST_POINTS, marked_series
 from bfcviz.figures.timelines import measure_history, without_phases
 from bfcviz.figures.view_options import Look
@@ -127,3 +127,19 @@ def test_without_such_marks_the_picture_says_how_to_make_one():
 def test_whole_numbers_of_other_libraries_stay_whole():
     assert [packed_value(each)[0] for each in (np.int64(7), np.uint8(7), True)] == [7, 7, 1]
     assert mark_value(Labels(), 0, 7) == 7
+
+
+def test_a_dashboard_offers_the_tab_where_there_is_a_value():
+    for trace, is_offered in ((trained(steps=2), True), (bfcviz.open(bfcviz.sample("conv")), False)):
+        inspector = bfcviz.Inspector(trace)
+        assert (">values</button>" in inspector.stage.tabs.value) == is_offered
+        inspector.close()
+
+
+def test_a_value_that_comes_later_is_seen():
+    labels = Labels()
+    seen = FloatMarks(labels)
+    labels.intern("step")
+    assert not seen()
+    labels.intern("loss", **packed_value(0.5)[1])
+    assert seen()
