@@ -424,7 +424,7 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
     by: str = "op",
     mark: str | None = None,
     warm_up: int | None = None,
-    pool: int = 0,
+    pool: int | None = None,
 ) -> Leaks:
     """What the events [start, stop) allocated and what is in use after the last event; and what grows with every step.
 
@@ -437,7 +437,7 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
         mark: name of the marks, or of the phase, that comes once a step of the program; None: one with `step`,
             `iteration`, `batch` or `epoch` in its name.
         warm_up: steps of the program to leave out at the beginning; None: a quarter of them, at least one.
-        pool: index of the heap among `trace.origin.pools`.
+        pool: index of the heap among `trace.origin.pools`; None: as for `holders`.
 
     Raises:
         ValueError: `by` is no grouping.
@@ -445,13 +445,14 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
         BfcvizError: `source` is none of these, or cannot be read.
     """
     trace = trace_from(source)
+    pool = failing_pool(trace) if pool is None else pool
     found = leak_search.leaks(trace, pool, start, stop, phase=phase, by=by, mark=mark, warm_up=warm_up)
     return found.drawn_by(partial(draw, "region_map", trace, found.until, pool=pool, since=found.start))
 
 
 @_unrecorded_while_explaining()
 def what_grew(
-    source: Any, first: int | str, last: int | str | None = None, *, by: str = "op", pool: int = 0
+    source: Any, first: int | str, last: int | str | None = None, *, by: str = "op", pool: int | None = None
 ) -> WhatGrew:
     """What grew between two moments of a heap: what is new, gone, and never freed, by holder.
 
@@ -461,7 +462,7 @@ def what_grew(
         last: the same, or `"peak"`, as for `holders`; of a mark the last occurrence, of a phase its end. None: the last
             step; where `first` is a phase, its end.
         by: as for `holders`.
-        pool: index of the heap among `trace.origin.pools`.
+        pool: index of the heap among `trace.origin.pools`; None: as for `holders`.
 
     Raises:
         ValueError: `by` is no grouping.
@@ -469,6 +470,7 @@ def what_grew(
         BfcvizError: `source` is none of these, or cannot be read.
     """
     trace = trace_from(source)
+    pool = failing_pool(trace) if pool is None else pool
     if isinstance(last, str) and last in NAMED_STEPS:
         last = _step_to_explain(trace, last, pool)
     begin, end = moments_between(trace, pool, first, last)

@@ -148,19 +148,17 @@ def all_failures(
 ) -> list[Diagnosis]:
     """The diagnoses of the first requests that failed finally, in the order of the trace; see `failed_steps`."""
     models: dict[int, Model] = {}
+    tried: set[int] = set()  # to serve all requests again for each of many failures would take minutes
     recorded = _recorded_by_event(trace)
     found = []
     for step in failed_steps(trace, pool)[:most]:
         number = int(trace.read(step - 1, step)["pool"][0])
-        is_first = (
-            number not in models
-        )  # to serve all requests again for each of many failures would take minutes
         model = models.get(number) or models.setdefault(number, Model(trace, number))
         model.seek(step - 1)  # so that the next one is a short move
         known = recorded.get(step - 1, RecordedFailure(step - 1))
-        found.append(
-            diagnose(trace, step - 1, model, runs=runs, recorded=known, models=models, tries=is_first)
-        )
+        tries = number not in tried
+        found.append(diagnose(trace, step - 1, model, runs=runs, recorded=known, models=models, tries=tries))
+        tried.add(number)
     return found
 
 

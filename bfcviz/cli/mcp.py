@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import bfcviz
-from bfcviz.analysis.why import NAMED_STEPS
+from bfcviz.analysis.why import NAMED_STEPS, failing_pool
 from bfcviz.cli.info import info, info_lines, name_of
 from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.storage.folder import ORIGIN_FILE
@@ -133,7 +133,8 @@ class Tools:
         `by` is op, line, stack, shape, data_type, thread, stream, phase or kind.
         """
         trace = open_trace(self._place(path))
-        return str(bfcviz.holders(trace, self._step(trace, step), by))
+        pool = failing_pool(trace)
+        return str(bfcviz.holders(trace, self._step(trace, step, pool), by, pool=pool))
 
     def leaks(self, path: str, by: str = "op", mark: str | None = None) -> str:
         """Say what was never freed, and what grows with every step of the program; `mark` names the mark of a step."""
@@ -185,15 +186,16 @@ class Tools:
         from bfcviz.figures.export import rendered  # noqa: PLC0415
 
         trace = open_trace(self._place(path))
-        pool, at = opening(trace) if step is None else (0, self._step(trace, step))
+        pool, at = opening(trace) if step is None else (failing_pool(trace), None)
+        at = self._step(trace, step, pool) if at is None else at
         return Image(data=rendered(bfcviz.draw(figure, trace, at, pool=pool), ".png"), format="png")
 
     @staticmethod
-    def _step(trace: bfcviz.Trace, step: int | str | None) -> int | None:
+    def _step(trace: bfcviz.Trace, step: int | str | None, pool: int) -> int | None:
         if not isinstance(step, str):
             return step
         if step in NAMED_STEPS:
-            return NAMED_STEPS[step](trace, 0)
+            return NAMED_STEPS[step](trace, pool)
         if not step.isdecimal():
             raise ValueError(f"{step!r} is not a step: give a number, or one of {', '.join(NAMED_STEPS)}")
         return int(step)

@@ -75,11 +75,14 @@ def run(arguments: argparse.Namespace) -> int | None:
         raise BfcvizError("a page needs a file: give -o report.html, or --format md to print the report here")
     ranks = asked_ranks(arguments)
     file = arguments.file if ranks is None else str(ranks.worst_heap.place.file)
-    stated = read_message_file(Path(file)) if Path(file).is_file() else None
+    stated = read_message_file(Path(file)) if ranks is None and Path(file).is_file() else None
     if stated is not None:
-        text = _message_report(StatedAnswer.of(*stated), "interactive" if arguments.interactive else form)
+        if arguments.interactive or arguments.pool or arguments.steps or arguments.time:
+            raise BfcvizError(
+                "the file states a failure, and has no heap and no events: leave --interactive, --pool and a range out"
+            )
         return _write_report(
-            text, out, force=arguments.force, status=None if ranks is None else status_of(ranks)
+            _message_report(StatedAnswer.of(*stated), form), out, force=arguments.force, status=None
         )
     with open_with_progress(file) as trace:
         pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
@@ -106,8 +109,6 @@ def _write_report(text: str, out: Path | None, *, force: bool, status: int | Non
 
 def _message_report(answer: StatedAnswer, form: str) -> str:
     """What a text without a heap states, as `bfcviz why` tells it."""
-    if form == "interactive":
-        raise BfcvizError("the file states a failure and has no events: leave --interactive out")
     if form == "json":
         return f"{json_text(answer.to_json())}\n"
     first, *rest = answer.unwrapped

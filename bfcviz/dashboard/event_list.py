@@ -188,7 +188,7 @@ class EventList:
             if isinstance(new, range):
                 self.found = range(new.start - len(self.found), new.stop)
             else:
-                self.found = np.concatenate([self.found, new])
+                self.found = np.concatenate([np.asarray(self.found, new.dtype), new])
             self._searched = stop
             self._drop_old()
             self._view.set_count(len(self.found))

@@ -184,7 +184,7 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
         return HTML(f"{first_screen(self._trace).html}<p>{_ELSEWHERE}</p>")
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        """Beside the widget the first screen, for readers of a saved notebook: nbconvert, Quarto, GitHub."""
+        """Beside the widget the first screen, for programs that show a saved notebook without widgets."""
         bundle: dict[str, Any] = super()._repr_mimebundle_(**options)
         if not self._closed and not self._trace.following and len(self._trace) <= _MOST_SAVED:
             bundle["text/html"] = f"{first_screen(self._trace).html}<p>{_SAVED}</p>"

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.labels import NO_DETAILS, Labels
+from bfcviz.events.row_copy import taken
+from bfcviz.events.schema import Events, Kind
 
 _FLOAT: Final[Mapping[str, str]] = {"value": "float64"}
 """The details of a label whose marks have such values."""
@@ -54,7 +56,18 @@ class FloatMarks:
 
 def float_labels(labels: Labels, numbers: NDArray[np.uint32]) -> list[int]:
     """Those of these labels whose marks have values of float64, ascending."""
-    return [each for each in np.unique(numbers).tolist() if has_float_value(labels, each)]
+    # An event may have a label that its file does not hold.
+    return [
+        each for each in np.unique(numbers).tolist() if each < len(labels) and has_float_value(labels, each)
+    ]
+
+
+def valued_marks(labels: Labels, events: Events) -> Events:
+    """Of these events the marks of names that have values of float64; also those of such a name with a whole number."""
+    marks = taken(events, events["kind"] == Kind.MARK)
+    names = {labels.name(label) for label in float_labels(labels, marks["label"])}
+    known = np.unique(marks["label"][marks["label"] < len(labels)]).tolist() if names else []
+    return taken(marks, np.isin(marks["label"], [label for label in known if labels.name(label) in names]))
 
 
 def mark_value(labels: Labels, label: int, size: int) -> int | float:

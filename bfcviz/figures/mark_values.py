@@ -8,13 +8,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.events.mark_values import FloatMarks, float_labels
-from bfcviz.events.schema import Events, Kind
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.text import harmless
 from bfcviz.figures.timelines import History, positions_of, step_line
 from bfcviz.figures.view import DashboardPlace, HeapData, Tab, View
 from bfcviz.figures.view_options import Look
-from bfcviz.model.navigation import events_of
 
 MOST_LINES: Final = 6
 """Names that are drawn, those with the most marks."""
@@ -49,7 +47,7 @@ def marked_series(history: History) -> list[MarkedSeries]:
 
     A whole number that was marked with the name of such values belongs to them, except 0: it stands for no value.
     """
-    events, labels = _marks_in_window(history), history.trace.labels
+    events, labels = history.values.events, history.trace.labels
     positions = positions_of(history, events)
     names = {int(each): labels.name(int(each)) for each in np.unique(events["label"])}
     floats = float_labels(labels, events["label"])
@@ -62,13 +60,6 @@ def marked_series(history: History) -> list[MarkedSeries]:
         values = np.where(is_float[mine], sizes.view(np.float64), sizes.astype(np.float64))
         found.append(MarkedSeries(name, events["seq"][mine].astype(np.int64) + 1, positions[mine], values))
     return sorted(found, key=lambda each: -len(each.values))
-
-
-def _marks_in_window(history: History) -> Events:
-    """All marks: those of the history are thinned evenly, whatever their name."""
-    if history.marks.every == 1:
-        return history.marks.events
-    return events_of(history.trace, [Kind.MARK], history.pool, *(history.steps or (None, None)))
 
 
 def _thinned_series(each: MarkedSeries) -> MarkedSeries:
@@ -107,7 +98,7 @@ def values_panel(history: History, step: int | None, look: Look) -> Panel:
     return Panel(
         name="mark_values",
         title="Values of marks",
-        caption=_mark_values_caption(series),
+        caption=_mark_values_caption(series, history.values.every),
         definition=_DEFINITION,
         traces=[*lines, line],
         xaxis=history.xaxis,
@@ -116,10 +107,12 @@ def values_panel(history: History, step: int | None, look: Look) -> Panel:
     )
 
 
-def _mark_values_caption(series: Sequence[MarkedSeries]) -> str:
+def _mark_values_caption(series: Sequence[MarkedSeries], every: int) -> str:
     if not series:
         return 'no mark has a value such as bfcviz.mark("loss", 0.5)'
     parts = [f"the {MOST_LINES} names with the most marks of {len(series)}"] * (len(series) > MOST_LINES)
+    if every > 1:
+        parts.append(f"of very many marks one of {every:,} is kept")
     if len(series[0].values) > MOST_POINTS:
         parts.append(f"at most {MOST_POINTS:,} marks of a name are drawn, evenly chosen")
     return "; ".join(parts)

@@ -265,6 +265,7 @@ class History:
         peak_before: the highest bytes_in_use before the first row, in bytes.
         failed: the OOM events in these steps.
         marks: the MARK events in these steps.
+        values: those of them with a measured value, such as a loss.
         wanted: the request size of `too_small_share`, in bytes; None: no request.
         running: the measurements of the whole trace, which the next history reuses.
     """
@@ -277,6 +278,7 @@ class History:
     peak_before: int
     failed: ThinnedEvents
     marks: ThinnedEvents
+    values: ThinnedEvents
     wanted: int | None
     running: RollingTimeline = field(repr=False)
 
@@ -328,6 +330,7 @@ def measure_history(
         peak_before=part.peak_before,
         failed=thinned_events(running.failed, trace, start, stop),
         marks=thinned_events(running.marks, trace, start, stop),
+        values=ThinnedEvents(running.values.events, running.values.every).between(start, stop),
         wanted=look.wanted,
         running=running,
     )

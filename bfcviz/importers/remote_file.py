@@ -17,7 +17,11 @@ from bfcviz.units import format_bytes
 _URL: Final = re.compile(r"(?:\w+::)*[A-Za-z][\w+.-]*://\S+")
 """Also a chain, such as `simplecache::s3://bucket/file`. It has no spaces: a pasted message has."""
 _USER: Final = re.compile(r"//[^/@\s]+@")
-_QUERY: Final = re.compile(r"[?#](?:(?!::).)*")
+_CHAINED: Final = re.compile(r"::(?=(?:\w+::)*[A-Za-z][\w+.-]*://)")
+_HTTP: Final = re.compile(r"https?://", re.IGNORECASE)
+_QUERY: Final = re.compile(r"[?#].*")
+_SIGNED: Final = re.compile(r"\?[^?]*=.*")
+"""Of other protocols: a path may have a `?` or a `#` of its own, a query has values."""
 
 
 def is_url(path: object) -> bool:
@@ -70,7 +74,10 @@ def files_at(url: str, endings: re.Pattern[str], most: int) -> list[str]:
 
 def without_secrets(url: str) -> str:
     """The URL as it may be shown: without a user, a password and queries, which may be signatures."""
-    return _QUERY.sub("", _USER.sub("//...@", url))
+    parts = _CHAINED.split(url)
+    return "::".join(
+        (_QUERY if _HTTP.match(part) else _SIGNED).sub("", _USER.sub("//...@", part)) for part in parts
+    )
 
 
 def _file_name(url: str) -> str:
@@ -92,7 +99,10 @@ def _remote_file_system(url: str) -> Iterator[tuple[Any, str]]:
         raise FileError(shown, "", "cannot be read: there is no such file or folder") from None
     except Exception as error:  # noqa: BLE001  each file system has errors of its own, with the URL in their text
         why = str(error).replace(url, shown)
-        for secret in (*_USER.findall(url), *_QUERY.findall(url)):
+        for secret in (
+            *_USER.findall(url),
+            *(each for part in _CHAINED.split(url) for each in _QUERY.findall(part)),
+        ):
             if hidden := secret.strip("/?#"):
                 why = why.replace(hidden, "...")
         kind = "" if isinstance(error, (OSError, ImportError, ValueError)) else f"{type(error).__name__}: "

@@ -8,6 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.events.labels import Labels
+from bfcviz.events.mark_values import valued_marks
 from bfcviz.events.row_copy import joined, taken
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
@@ -56,6 +58,9 @@ class NotableEvents:
             self.every *= 2
 
 
+MOST_VALUES: Final = 1 << 17
+"""Marks with a measured value that are kept: 8 MiB."""
+
 POINTS: Final = 2400
 
 
@@ -88,6 +93,7 @@ class RollingTimeline:
         length: events per row, a power of two; the last row may have fewer.
         failed: the OOM events.
         marks: the MARK events.
+        values: those of them with a measured value, such as a loss.
     """
 
     def __init__(self, pool: int = 0, points: int = POINTS, wanted: int = 0) -> None:
@@ -95,6 +101,7 @@ class RollingTimeline:
         self.step = 0
         self.length = 1
         self.failed, self.marks = NotableEvents(Kind.OOM, pool), NotableEvents(Kind.MARK, pool)
+        self.values = NotableEvents(Kind.MARK, pool, MOST_VALUES)
         self._series = np.zeros(0, TIMELINE)
         self._model: Model | None = None
         self._states: Snapshots | None = None
@@ -133,8 +140,13 @@ class RollingTimeline:
         self._series = joined([rows[:-1], merge_rows(new, _rolling_timeline_buckets(new, length))])
         self.step, self.length = stop, length
         for events in seen:
-            self.failed.take(events)
-            self.marks.take(events)
+            self.take(events, trace.labels)
+
+    def take(self, events: Events, labels: Labels) -> None:
+        """Keep the next OOMs and marks."""
+        self.failed.take(events)
+        self.marks.take(events)
+        self.values.take(valued_marks(labels, events))
 
     def adopt(self, rows: NDArray[np.void], step: int) -> None:
         """Take rows that were measured before, of TIMELINE: those of all events up to `step`."""
@@ -146,7 +158,7 @@ class RollingTimeline:
     def copy(self) -> "RollingTimeline":
         """A timeline with the same rows, to extend and measure independently; it refers to no trace yet."""
         made = copy.copy(self)
-        made.failed, made.marks = copy.copy(self.failed), copy.copy(self.marks)
+        made.failed, made.marks, made.values = map(copy.copy, (self.failed, self.marks, self.values))
         vars(made).update(_states=self.snapshots(), _model=None)
         return made
 

@@ -73,8 +73,7 @@ class TraceIndex:
             for entry in entries:
                 self._take(entry)
             for events in self._found:
-                rolling.failed.take(events)
-                rolling.marks.take(events)
+                rolling.take(events, trace.labels)
         self.rolling = rolling.copy()  # a reference to the trace would keep both alive
         self._notable = joined(self._found) if self._found else np.zeros(0, EVENT)
         del self._found

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
+from math import isfinite
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -261,7 +262,8 @@ class Comparison:
         if not len(marks):
             return None
         size = int(marks["size"].view(np.uint64)[-1])
-        return float(mark_value(self.stream.labels, int(marks["label"][-1]), size))
+        value = float(mark_value(self.stream.labels, int(marks["label"][-1]), size))
+        return value if isfinite(value) else None
 
 
 _COLUMNS: Final[dict[str, str]] = {
@@ -415,8 +417,12 @@ def _failure_moment_text(row: dict[str, Any]) -> str:
     if name is None or name in BEGIN_MARKS:
         return ""
     shown = printable(name) or "no name"
-    text = value_text(int(value) if float(value).is_integer() else value)
-    counted = f" {text}" if text and value < MOST_COUNT else ""
+    text = (
+        ""
+        if value is None or abs(value) >= MOST_COUNT
+        else value_text(int(value) if value.is_integer() else value)
+    )
+    counted = f" {text}" if text else ""
     return f", after mark {row['marks_before_failure']:,} of the trace ({shown}{counted})"
 
 

@@ -42,11 +42,12 @@ def address(tmp_path):
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert any("URL" in line for line in served.stdout)
-    yield f"http://127.0.0.1:{port}"
-    served.terminate()
-    served.wait()
-    served.stdout.close()
+    try:
+        assert any("URL" in line for line in served.stdout)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        served.terminate()
+        served.communicate()
 
 
 def test_the_first_screen_and_a_figure(browser, address):

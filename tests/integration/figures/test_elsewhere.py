@@ -4,12 +4,14 @@ from unittest import mock
 
 import nbformat
 import pytest
+from heaps import MIB, new_heap
 from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from shared import sample_trace
 
 import bfcviz
 from bfcviz.figures import FIGURES
+from bfcviz.model.trace_from_source import trace_of
 
 LOG = sample_trace("oom_log")
 
@@ -72,5 +74,10 @@ def test_a_converted_notebook_has_the_first_screen_of_an_inspector():
 
 
 def test_a_trace_that_grows_or_is_large_saves_no_screen(monkeypatch):
+    heap = new_heap(64 * MIB)
+    heap.allocate(MIB)
+    growing = trace_of(heap)
+    assert growing.following
+    assert "text/html" not in bfcviz.Inspector(growing)._repr_mimebundle_()
     monkeypatch.setattr("bfcviz.dashboard.inspector._MOST_SAVED", len(LOG) - 1)
     assert "text/html" not in bfcviz.Inspector(LOG)._repr_mimebundle_()

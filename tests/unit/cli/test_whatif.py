@@ -12,6 +12,7 @@ import bfcviz
 from bfcviz.analysis.why import failing_pool
 from bfcviz.cli import main
 from bfcviz.cli.common import pool_number
+from bfcviz.events.mark_values import packed_value
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
@@ -222,3 +223,15 @@ def test_the_first_line_says_how_many_failed_requests_are_not_served(tmp_path, c
     for words, is_said in (([], True), (["--with-failed"], False)):
         assert main(["whatif", str(trace), "--policy", "bfc", *words]) == 0
         assert ("without the 1 that failed" in " ".join(capsys.readouterr().out.split())) == is_said
+
+
+def test_a_loss_that_is_no_number_before_a_failure_is_null(tmp_path, capsys):
+    heap = new_heap(64 * MiB)
+    size, details = packed_value(float("nan"))
+    heap.mark(heap.labels.intern("loss", **details), size)
+    heap.free(heap.allocate(8 * MiB))
+    path = trace_of(heap).save(tmp_path / "nan.parquet")
+    main(["whatif", str(path), "--policy", "bfc", "--limit", "4MiB", "--json"])
+    (row, *_) = json.loads(capsys.readouterr().out)["policies"]
+    assert row["failed_after_mark"] == "loss"
+    assert row["failed_after_mark_value"] is None

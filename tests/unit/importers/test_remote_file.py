@@ -165,6 +165,15 @@ def test_the_text_of_a_chain_has_no_secret(url):
     ]
 
 
+def test_a_query_may_have_colons():
+    assert remote_file.without_secrets("https://h/f?sig=a::SECRET") == "https://h/f"
+
+
+def test_a_name_with_a_mark_of_its_own_is_shown_whole():
+    assert remote_file.without_secrets("s3://b/run#3.pickle") == "s3://b/run#3.pickle"
+    assert remote_file.without_secrets("s3://b/x?.parquet") == "s3://b/x?.parquet"
+
+
 @pytest.mark.parametrize(
     ("url", "name"),
     [

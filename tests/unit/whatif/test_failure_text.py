@@ -39,6 +39,11 @@ def test_a_number_that_is_no_count_is_not_shown(value):
     assert "(step)" in said("bfc", value)
 
 
+@pytest.mark.parametrize("value", [None, -1e300, 1e300])
+def test_a_measured_value_that_is_no_count_is_not_shown(value):
+    assert "(step)" in said("bfc", 1, failed_after_mark_value=value)
+
+
 @pytest.mark.parametrize("name", BEGIN_MARKS)
 def test_the_mark_where_a_history_begins_is_no_moment_of_the_job(name):
     assert name not in said("bfc", 1, failed_after_mark=name)
