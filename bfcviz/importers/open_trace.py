@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
+from typing import Final
 from weakref import finalize
 
 from bfcviz.errors import FileError
@@ -24,7 +25,11 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
         return _open_remote_trace(str(path))
     path = Path(path)
     try:
-        trace = _trace_reader_of_format(detect_format(path))(path)
+        format_ = detect_format(path)
+    except FileError as error:
+        raise _error_of_message(path, error) from None
+    try:
+        trace = _trace_reader_of_format(format_)(path)
     except MemoryError:
         raise FileError(
             path,
@@ -33,6 +38,25 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
         ) from None
     trace.path = path.absolute()
     return trace
+
+
+_MOST_SEARCHED: Final = 1 << 24
+"""Bytes of a text that is searched for a message, only to name `why` in an error."""
+
+
+def _error_of_message(path: Path, error: FileError) -> FileError:
+    """The error where a path has no format; one that names `why` where it is, or holds, a message of a failure."""
+    from bfcviz.importers.messages import is_pasted, read_message_file  # noqa: PLC0415  their tables, for an error
+
+    if is_pasted(str(path)):
+        return FileError(str(path), "", "there is no such file; if it is a message, `bfcviz why` reads it")
+    try:
+        is_short = path.is_file() and path.stat().st_size <= _MOST_SEARCHED
+        stated = read_message_file(path) if is_short else None
+    except FileError:
+        return error
+    told = "states a failure and holds no heap: `bfcviz why` and `bfcviz report` tell what it says"
+    return error if stated is None else FileError(path, "", told)
 
 
 def _open_remote_trace(url: str) -> Trace:

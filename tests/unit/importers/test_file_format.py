@@ -5,6 +5,7 @@ import pytest
 from shared import SHARED, needs_shared
 from unit.importers.profile_maker import PlaneMaker, chunk, memory
 
+import bfcviz
 from bfcviz.errors import FileError
 from bfcviz.events.storage.blocks import MAGIC
 from bfcviz.importers.file_format import Format, detect_format
@@ -111,3 +112,14 @@ def test_a_log_folder_names_the_profile_in_it(tmp_path: Path) -> None:
 def test_a_folder_of_windows_is_a_profile(tmp_path: Path) -> None:
     written(tmp_path / "window-000001" / "plugins" / "profile" / "1" / "host.xplane.pb", profile())
     assert detect_format(tmp_path) is Format.XPLANE
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+def test_of_a_message_the_error_names_the_command_that_reads_it(tmp_path, is_file):
+    text = "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity)"
+    path = tmp_path / "failure.txt"
+    path.write_text(text)
+    with pytest.raises(FileError) as caught:
+        bfcviz.open(path if is_file else text)
+    assert "bfcviz why" in caught.value.cause
+    assert ("bfcviz report" in caught.value.cause) == is_file
