@@ -53,7 +53,7 @@ def _error_of_message(path: Path, error: FileError) -> FileError:
     try:
         is_short = path.is_file() and path.stat().st_size <= _MOST_SEARCHED
         stated = read_message_file(path) if is_short else None
-    except FileError:
+    except (FileError, OSError):  # such as a name that is too long
         return error
     told = "states a failure and holds no heap: `bfcviz why` and `bfcviz report` tell what it says"
     return error if stated is None else FileError(path, "", told)
