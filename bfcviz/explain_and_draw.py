@@ -115,12 +115,7 @@ def why(  # noqa: PLR0913  an event, or a question about a moment
         ValueError: a size is needed, or it is not one.
         BfcvizError: `source` is none of these, or cannot be read.
     """
-    if (
-        event is None
-        and step is None
-        and size is None
-        and (stated := _stated_answer_of_source(source)) is not None
-    ):
+    if event is None and step is None and size is None and (stated := stated_answer_of(source)) is not None:
         return stated
     ranks = open_several([source]) if isinstance(source, str | os.PathLike) else None
     if ranks is not None and event is None and step is None and size is None and not ranks.worst.has_heap:
@@ -198,7 +193,7 @@ def growths(source: Any, pool: int = 0) -> Growths:
     return growth_search.growths(trace_from(source), pool)
 
 
-def _stated_answer_of_source(source: Any) -> StatedAnswer | None:
+def stated_answer_of(source: Any) -> StatedAnswer | None:
     """The answer for a text that states failures and holds no heap; None for other sources."""
     if isinstance(source, str) and is_pasted(source):
         return StatedAnswer.of(*read_pasted(source))
@@ -236,7 +231,7 @@ def account(source: Any = None, step: int | None = None, *, pool: int = 0) -> Ac
         return account_now()
     if isinstance(source, Mapping):
         return Account((account_of(figures_of_facts(source)),))
-    if (stated := _stated_answer_of_source(source)) is not None:
+    if (stated := stated_answer_of(source)) is not None:
         if step is not None:
             raise ValueError("a step is a moment of a trace, and this text has none: give no step")
         return stated.account
@@ -323,7 +318,7 @@ def _rank_of_opened_file(place: RankPlace, by: str, step: int | str | None) -> R
             with local_copy(str(place.file)) as copy:
                 found = _rank_of_opened_file(replace(place, file=copy), by, step)
             return replace(found, place=replace(found.place, file=place.file))
-        stated = _stated_answer_of_source(place.file)
+        stated = stated_answer_of(place.file)
         if stated is not None:
             return rank_of_text(stated, place)
         return rank_of(open_trace(place.file), place, by, step)

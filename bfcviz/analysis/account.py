@@ -742,15 +742,11 @@ def device_number(trace: Trace, pool: int) -> int | None:
     return None if found is None else int(found[1])
 
 
-def _heaps_on_device(trace: Trace, device: int) -> list[int]:
-    return [pool for pool in range(len(trace.origin.pools)) if device_number(trace, pool) == device]
-
-
 def _heaps_beside(trace: Trace, pool: int, device: int) -> set[int]:
     """A heap and the others of its device, not the same one at another moment: a log may have several dumps."""
     options = [each.options for each in trace.origin.pools]
     name = options[pool].get("allocator_name") if "dump" in options[pool] else None
-    beside = _heaps_on_device(trace, device)
+    beside = [each for each in range(len(options)) if device_number(trace, each) == device]
     return {
         each for each in beside if each == pool or name is None or options[each].get("allocator_name") != name
     }

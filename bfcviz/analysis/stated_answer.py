@@ -68,7 +68,7 @@ class StatedFailureAnswer:
         """The report: the verdict first, then the one thing to do, the numbers, and what else would help."""
         stated, judged = self.stated, self.judgement
         size = stated.fact("requested")
-        asked = "" if size is None else f" {_answer_size_text(size)}"
+        asked = "" if size is None else f" {format_bytes(size, 2)}"
         is_second = judged.second not in {None, Cause.UNKNOWN} and judged.cause is not Cause.UNKNOWN
         second = f" Second candidate: {(judged.second or '').replace('_', ' ')}." if is_second else ""
         head = f"{stated.framework} failed to allocate{asked}: {self._cause}."
@@ -100,7 +100,7 @@ class StatedFailureAnswer:
             for name, size in stated.facts.items()
         ]
         rows += [
-            f"  {f'process {pid}':<22}{_answer_size_text(size):>12}" for pid, size in stated.processes.items()
+            f"  {f'process {pid}':<22}{format_bytes(size, 2):>12}" for pid, size in stated.processes.items()
         ]
         if stated.shape:
             rows.append(f"  {'tensor':<22}{stated.dtype} {list(stated.shape)}")
@@ -235,9 +235,5 @@ def _wrapped_answer_line(line: str) -> list[str]:
     return wrap(line, _WIDTH, subsequent_indent=" " * max(start, 2), break_long_words=False) or [""]
 
 
-def _answer_size_text(number: int) -> str:
-    return format_bytes(number, 2)
-
-
 def _answer_fact_text(name: str, number: int) -> str:
-    return f"{number:,}" if name in _COUNTS else _answer_size_text(number)
+    return f"{number:,}" if name in _COUNTS else format_bytes(number, 2)

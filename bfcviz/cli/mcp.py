@@ -186,8 +186,12 @@ class Tools:
         from bfcviz.figures.export import rendered  # noqa: PLC0415
 
         trace = open_trace(self._place(path))
-        pool, at = opening(trace) if step is None else (failing_pool(trace), None)
-        at = self._step(trace, step, pool) if at is None else at
+        at: int | None
+        if step is None:
+            pool, at = opening(trace)
+        else:
+            pool = failing_pool(trace)
+            at = self._step(trace, step, pool)
         return Image(data=rendered(bfcviz.draw(figure, trace, at, pool=pool), ".png"), format="png")
 
     @staticmethod

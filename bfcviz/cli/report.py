@@ -20,7 +20,7 @@ from bfcviz.cli.common import (
 )
 from bfcviz.errors import BfcvizError
 from bfcviz.events.storage.files import replacing
-from bfcviz.importers.messages import read_message_file
+from bfcviz.explain_and_draw import replayed_saving, stated_answer_of
 from bfcviz.report.content import HeapReport, report_of
 from bfcviz.terminal import escaped, json_text, say
 
@@ -75,21 +75,17 @@ def run(arguments: argparse.Namespace) -> int | None:
         raise BfcvizError("a page needs a file: give -o report.html, or --format md to print the report here")
     ranks = asked_ranks(arguments)
     file = arguments.file if ranks is None else str(ranks.worst_heap.place.file)
-    stated = read_message_file(Path(file)) if ranks is None and Path(file).is_file() else None
+    stated = stated_answer_of(Path(file)) if ranks is None else None
     if stated is not None:
         if arguments.interactive or arguments.pool or arguments.steps or arguments.time:
             raise BfcvizError(
                 "the file states a failure, and has no heap and no events: leave --interactive, --pool and a range out"
             )
-        return _write_report(
-            _message_report(StatedAnswer.of(*stated), form), out, force=arguments.force, status=None
-        )
+        return _write_report(_message_report(stated, form), out, force=arguments.force, status=None)
     with open_with_progress(file) as trace:
         pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
         report = report_of(trace, *steps_of(arguments, trace), pool)
         if report.worst_growth is not None and report.grown is not None:
-            from bfcviz.explain_and_draw import replayed_saving  # noqa: PLC0415  only a growth needs a replay
-
             saving = replayed_saving(trace, report.grown)
             if saving.startswith("To do: "):
                 report = replace(report, saving=saving.removeprefix("To do: "))

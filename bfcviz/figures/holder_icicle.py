@@ -79,10 +79,7 @@ def icicle_of(heap: HeapData, look: Look, by: str = "op") -> Icicle:
     """Who holds the memory in use at the heap's step; `by`: see `bfcviz.model.holders`."""
     how = grouping_of(heap.trace, heap.model.pool, by)
     found = holders(heap.model, by, how)
-    whole = summary(found, MOST, _LEAST_SHARE)
-    shown = [number for number, part in enumerate(whole) if part.depth < _DEEPEST]
-    place = {number: at for at, number in enumerate(shown)}
-    parts = [whole[number]._replace(parent=place.get(whole[number].parent, -1)) for number in shown]
+    parts = summary(found, MOST, _LEAST_SHARE, _DEEPEST)
     return Icicle(found, parts, _icicle_fills(heap.model, how, look))
 
 

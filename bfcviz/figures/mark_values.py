@@ -51,10 +51,10 @@ def marked_series(history: History) -> list[MarkedSeries]:
     positions = positions_of(history, events)
     names = {int(each): labels.name(int(each)) for each in np.unique(events["label"])}
     floats = float_labels(labels, events["label"])
+    is_float = np.isin(events["label"], floats)
     found = []
     for name in sorted({names[label] for label in floats}):
         mine = np.isin(events["label"], [label for label, other in names.items() if other == name])
-        is_float = np.isin(events["label"], floats)
         mine &= is_float | (events["size"] > 0)
         sizes = np.ascontiguousarray(events["size"][mine])
         values = np.where(is_float[mine], sizes.view(np.float64), sizes.astype(np.float64))

@@ -25,11 +25,7 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
         return _open_remote_trace(str(path))
     path = Path(path)
     try:
-        format_ = detect_format(path)
-    except FileError as error:
-        raise _error_of_message(path, error) from None
-    try:
-        trace = _trace_reader_of_format(format_)(path)
+        trace = _trace_reader_of_format(_format_of(path))(path)
     except MemoryError:
         raise FileError(
             path,
@@ -38,6 +34,14 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
         ) from None
     trace.path = path.absolute()
     return trace
+
+
+def _format_of(path: Path) -> Format:
+    """As `detect_format`; where a message is there in place of a trace, the error names `why`."""
+    try:
+        return detect_format(path)
+    except FileError as error:
+        raise _error_of_message(path, error) from None
 
 
 _MOST_SEARCHED: Final = 1 << 24

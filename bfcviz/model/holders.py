@@ -572,13 +572,16 @@ def _holder_part_name(part: HolderPart) -> str:
     return f"other ({part.holders:,} {'holder' if part.holders == 1 else 'holders'})"
 
 
-def summary(found: Holders, most: int, least_share: float = 0.0) -> list[HolderPart]:
+def summary(
+    found: Holders, most: int, least_share: float = 0.0, levels: int | None = None
+) -> list[HolderPart]:
     """The largest holders of a tree, each before those in it, siblings by their bytes, small ones together last.
 
     Args:
         found: the tree.
         most: holders to name at most; with the parts of small ones there are at most twice as many parts.
         least_share: do not name holders with less than this part (0..1) of all bytes in use.
+        levels: parts around each other at most; None: all.
     """
     rows, kept, parents, starts = _merged_holder_rows(found)
     sizes = rows["bytes"][kept]
@@ -594,7 +597,7 @@ def summary(found: Holders, most: int, least_share: float = 0.0) -> list[HolderP
     for part, each in enumerate(chosen.tolist()[1:], 1):
         inside[int(place[parents[each]])].append(part)
     others = _other_holder_parts(rows[kept[small]], place[parents[small]])
-    return _laid_out(parts, inside, others)
+    return _laid_out(parts, inside, others, levels)
 
 
 def _merged_holder_rows(
@@ -632,9 +635,9 @@ def _other_holder_parts(rows: NDArray[np.void], parents: NDArray[np.intp]) -> di
 
 
 def _laid_out(
-    parts: list[HolderPart], inside: list[list[int]], others: dict[int, HolderPart]
+    parts: list[HolderPart], inside: list[list[int]], others: dict[int, HolderPart], levels: int | None
 ) -> list[HolderPart]:
-    """Parts in order, with their parents and depths."""
+    """Parts in order, with their parents and depths; none deeper than so many levels."""
     found: list[HolderPart] = []
     left = [(0, _WHOLE, 0)]  # part, parent, depth
     while left:
@@ -644,6 +647,8 @@ def _laid_out(
             continue
         here = len(found)
         found.append(parts[part]._replace(parent=parent, depth=depth))
+        if depth + 1 == levels:
+            continue
         # The last one in is the first one out.
         if part in others:
             left.append((~part, here, depth + 1))

@@ -59,8 +59,10 @@ _MOST_INDEXES: Final = 1 << 29
 _MOST_KEYFRAME: Final = 1 << 28
 _MOST_TEXT: Final = {LABELS: MAX_LABELS_TEXT, ORIGIN: MAX_ORIGIN_BYTES}
 _MOST_UNKNOWN: Final = 1 << 31
-_MOST_STEP: Final = 1 << 56  # times the bytes of a record, it is still a place in a file
 """Bytes of the parts of a section. Each part is read whole, and a file with holes can claim any size for nothing."""
+
+_MOST_STEP: Final = 1 << 56
+"""Times the bytes of a record, it is still a place in a file."""
 
 
 class Section(NamedTuple):

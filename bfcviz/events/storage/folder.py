@@ -293,9 +293,9 @@ class FolderSource(ArraySource):
         # keep the lock, but an origin with the number of events is final, too.
         locked = is_locked(self.path / LABELS_FILE)
         stored = read_origin(self.path)
-        self.following = locked and stored.events is None
-        if KEEP_BYTES in stored.origin.details and is_locked(self.path / BLOCKS_FILE):
-            self.following = True  # a drain still packs the last events, and drops old ones for them
+        # Where old events are dropped, a drain that still packs the last ones drops others for them.
+        drops = KEEP_BYTES in stored.origin.details and is_locked(self.path / BLOCKS_FILE)
+        self.following = drops or (locked and stored.events is None)
         before = self.length
         left_over = self._find_events(self.path / EVENTS_FILE)
         if not self._labels_broken:
