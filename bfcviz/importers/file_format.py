@@ -34,6 +34,7 @@ READABLE = (
     "TensorFlow, XLA and JAX with BFC allocator lines, TensorFlow's memory dumps, PyTorch snapshots (pickle), RMM logs "
     "(CSV), JAX memory profiles (pprof), Chrome traces of PyTorch, and VMA dumps (JSON); all also gzip"
 )
+_TEXT_BYTES = bytes([*range(9, 14), 27, *range(32, 256)])
 _TRACE_FILES = ("events.bin", "origin.json", "labels.jsonl")
 _PROFILES_IN_FOLDER = tuple(f"{way}*.xplane.pb*" for way in ("", "*/", "plugins/profile/*/"))
 
@@ -166,7 +167,7 @@ def _first_message(head: bytes) -> tuple[Field | None, list[Field]]:
 
 def _is_text(head: bytes) -> bool:
     """No control characters except white space and ESC; the field tags of a profile are control characters."""
-    return not any(byte < 9 or 14 <= byte < 27 or 27 < byte < 32 for byte in head)
+    return not head.translate(None, _TEXT_BYTES)
 
 
 def _is_vma(head: bytes) -> bool:

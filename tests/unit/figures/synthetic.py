@@ -20,6 +20,7 @@ class PlainHeap:
         self.labels = labels or Labels()
         self.events = []
         self.chunks = {}  # address -> [size, requested, label, handle, born, region], requested None when free
+        self.free_addresses = set()
         self.room = [(BASE + i * (region_bytes + gap), region_bytes) for i in range(regions)]
         self.granted = 0
         self.handles = 0
@@ -39,6 +40,7 @@ class PlainHeap:
         region, self.granted = self.granted, self.granted + 1
         self.handles += 1
         self.chunks[address] = [size, None, 0, self.handles, 0, region]
+        self.free_addresses.add(address)
         self.record(
             Kind.EXTEND,
             address=address,
@@ -51,7 +53,7 @@ class PlainHeap:
         return size >= rounded
 
     def best(self, rounded):
-        fits = [(c[0], a) for a, c in self.chunks.items() if c[1] is None and c[0] >= rounded]
+        fits = [(self.chunks[a][0], a) for a in self.free_addresses if self.chunks[a][0] >= rounded]
         return min(fits)[1] if fits else None
 
     def allocate(self, requested, label="", **details):
@@ -60,7 +62,7 @@ class PlainHeap:
         if address is None and self.extend(rounded):
             address = self.best(rounded)
         if address is None:
-            free = [c[0] for c in self.chunks.values() if c[1] is None]
+            free = [self.chunks[a][0] for a in self.free_addresses]
             self.record(
                 Kind.OOM,
                 address=sum(free),
@@ -75,6 +77,7 @@ class PlainHeap:
         if rest >= rounded or rest >= 64 * MiB:
             self.handles += 1
             self.chunks[address + rounded] = [rest, None, 0, self.handles, 0, chunk[5]]
+            self.free_addresses.add(address + rounded)
             self.record(
                 Kind.SPLIT, address=address + rounded, size=rest, chunk=chunk[3], other=self.handles,
                 region=chunk[5], bin=bin_of(rest),
@@ -82,6 +85,7 @@ class PlainHeap:
             chunk[0] = rounded
         number = self.labels.intern(label, **details) if label or details else 0
         chunk[1], chunk[2], chunk[4] = requested, number, len(self.events)
+        self.free_addresses.remove(address)
         self.record(
             Kind.ALLOCATE, address=address, size=chunk[0], requested=requested, chunk=chunk[3],
             other=len(self.events), label=number, region=chunk[5], bin=found_in,
@@ -95,17 +99,21 @@ class PlainHeap:
             label=chunk[2], region=chunk[5], bin=bin_of(chunk[0]),
         )  # fmt: skip
         chunk[1], chunk[2], chunk[4] = None, 0, 0
+        self.free_addresses.add(address)
         after = self.chunks.get(address + chunk[0])
         if after is not None and after[1] is None and after[5] == chunk[5]:
             self.merge(address, address + chunk[0])
         before = [
-            a for a, c in self.chunks.items() if a + c[0] == address and c[1] is None and c[5] == chunk[5]
+            a
+            for a in self.free_addresses
+            if a + self.chunks[a][0] == address and self.chunks[a][5] == chunk[5]
         ]
         if before:
             self.merge(before[0], address)
 
     def merge(self, survivor, absorbed):
         kept, gone = self.chunks[survivor], self.chunks.pop(absorbed)
+        self.free_addresses.remove(absorbed)
         kept[0] += gone[0]
         self.record(
             Kind.MERGE,
