@@ -24,20 +24,6 @@ if TYPE_CHECKING:
     from bfcviz.events.origin import Pool as Pool
     from bfcviz.events.storage.recording import Recording as Recording
     from bfcviz.events.trace import Trace as Trace
-    from bfcviz.explain_and_draw import account as account
-    from bfcviz.explain_and_draw import compare_recordings as compare_recordings
-    from bfcviz.explain_and_draw import draw as draw
-    from bfcviz.explain_and_draw import explain as explain
-    from bfcviz.explain_and_draw import export as export
-    from bfcviz.explain_and_draw import growths as growths
-    from bfcviz.explain_and_draw import holders as holders
-    from bfcviz.explain_and_draw import leaks as leaks
-    from bfcviz.explain_and_draw import open_all as open_all
-    from bfcviz.explain_and_draw import peak as peak
-    from bfcviz.explain_and_draw import sql as sql
-    from bfcviz.explain_and_draw import what_grew as what_grew
-    from bfcviz.explain_and_draw import why as why
-    from bfcviz.explain_and_draw import worst_fragmentation as worst_fragmentation
     from bfcviz.importers.open_trace import open_trace as open  # noqa: A004, F401  bfcviz.open(path) reads well
     from bfcviz.live.cupy.observe import observe_cupy as observe_cupy
     from bfcviz.live.cupy.serve import serve_cupy as serve_cupy
@@ -52,6 +38,20 @@ if TYPE_CHECKING:
     from bfcviz.live.torch.serve import serve_torch as serve_torch
     from bfcviz.model import Model as Model
     from bfcviz.policy_comparison import compare_policies as compare_policies
+    from bfcviz.public_functions import account as account
+    from bfcviz.public_functions import compare_recordings as compare_recordings
+    from bfcviz.public_functions import draw as draw
+    from bfcviz.public_functions import explain as explain
+    from bfcviz.public_functions import export as export
+    from bfcviz.public_functions import growths as growths
+    from bfcviz.public_functions import holders as holders
+    from bfcviz.public_functions import leaks as leaks
+    from bfcviz.public_functions import open_all as open_all
+    from bfcviz.public_functions import peak as peak
+    from bfcviz.public_functions import sql as sql
+    from bfcviz.public_functions import what_grew as what_grew
+    from bfcviz.public_functions import why as why
+    from bfcviz.public_functions import worst_fragmentation as worst_fragmentation
     from bfcviz.samples import sample as sample
     from bfcviz.watching import Alert as Alert
     from bfcviz.watching import Watch as Watch
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from bfcviz.watching.workers_dashboard import follow_workers as follow_workers
     from bfcviz.whatif.policy_table import policy_of as policy_of
     from bfcviz.whatif.replay import replay as replay
-    from bfcviz.whatif.replay import stream_of as requests_of  # noqa: F401  bfcviz.requests_of(path) reads well
+    from bfcviz.whatif.requests import stream_of as requests_of  # noqa: F401  bfcviz.requests_of(path) reads well
     from bfcviz.whatif.search.best_options import best_options as best_options
     from bfcviz.whatif.search.largest_batch import largest_batch as largest_batch
     from bfcviz.whatif.search.smallest_limit import smallest_limit as smallest_limit
@@ -94,23 +94,23 @@ _HOMES = {
     "SweepResults": ("bfcviz.whatif.sweep.sweep", "SweepResults"),
     "Trace": ("bfcviz.events.trace", "Trace"),
     "Watch": ("bfcviz.watching", "Watch"),
-    "account": ("bfcviz.explain_and_draw", "account"),
+    "account": ("bfcviz.public_functions", "account"),
     "best_options": ("bfcviz.whatif.search.best_options", "best_options"),
     "compare_policies": ("bfcviz.policy_comparison", "compare_policies"),
-    "compare_recordings": ("bfcviz.explain_and_draw", "compare_recordings"),
-    "draw": ("bfcviz.explain_and_draw", "draw"),
-    "explain": ("bfcviz.explain_and_draw", "explain"),
-    "export": ("bfcviz.explain_and_draw", "export"),
+    "compare_recordings": ("bfcviz.public_functions", "compare_recordings"),
+    "draw": ("bfcviz.public_functions", "draw"),
+    "explain": ("bfcviz.public_functions", "explain"),
+    "export": ("bfcviz.public_functions", "export"),
     "flight_recorder": ("bfcviz.watching.flight_recorder", "flight_recorder"),
     "follow": ("bfcviz.dashboard.live", "follow"),
     "follow_search": ("bfcviz.watching.search_dashboard", "follow_search"),
     "follow_sweep": ("bfcviz.watching.sweep_dashboard", "follow_sweep"),
     "follow_workers": ("bfcviz.watching.workers_dashboard", "follow_workers"),
-    "growths": ("bfcviz.explain_and_draw", "growths"),
-    "holders": ("bfcviz.explain_and_draw", "holders"),
+    "growths": ("bfcviz.public_functions", "growths"),
+    "holders": ("bfcviz.public_functions", "holders"),
     "label": ("bfcviz.live.labels", "label"),
     "largest_batch": ("bfcviz.whatif.search.largest_batch", "largest_batch"),
-    "leaks": ("bfcviz.explain_and_draw", "leaks"),
+    "leaks": ("bfcviz.public_functions", "leaks"),
     "load_ipython_extension": ("bfcviz.watching.magics", "load_ipython_extension"),
     "mark": ("bfcviz.live.labels", "mark"),
     "observe_cupy": ("bfcviz.live.cupy.observe", "observe_cupy"),
@@ -118,12 +118,12 @@ _HOMES = {
     "observe_rmm": ("bfcviz.live.rmm.observe", "observe_rmm"),
     "observe_torch": ("bfcviz.live.torch.observe", "observe_torch"),
     "open": ("bfcviz.importers.open_trace", "open_trace"),
-    "open_all": ("bfcviz.explain_and_draw", "open_all"),
-    "peak": ("bfcviz.explain_and_draw", "peak"),
+    "open_all": ("bfcviz.public_functions", "open_all"),
+    "peak": ("bfcviz.public_functions", "peak"),
     "phase": ("bfcviz.live.labels", "phase"),
     "policy_of": ("bfcviz.whatif.policy_table", "policy_of"),
     "replay": ("bfcviz.whatif.replay", "replay"),
-    "requests_of": ("bfcviz.whatif.replay", "stream_of"),
+    "requests_of": ("bfcviz.whatif.requests", "stream_of"),
     "sample": ("bfcviz.samples", "sample"),
     "serve_cupy": ("bfcviz.live.cupy.serve", "serve_cupy"),
     "serve_numpy": ("bfcviz.live.numpy.serve", "serve_numpy"),
@@ -131,14 +131,14 @@ _HOMES = {
     "serve_torch": ("bfcviz.live.torch.serve", "serve_torch"),
     "simulate_gpus": ("bfcviz.devices.physical", "simulate_gpus"),
     "smallest_limit": ("bfcviz.whatif.search.smallest_limit", "smallest_limit"),
-    "sql": ("bfcviz.explain_and_draw", "sql"),
+    "sql": ("bfcviz.public_functions", "sql"),
     "sweep": ("bfcviz.whatif.sweep.sweep", "sweep"),
     "unload_ipython_extension": ("bfcviz.watching.magics", "unload_ipython_extension"),
     "watch": ("bfcviz.watching", "watch"),
     "watch_workers": ("bfcviz.watching.watch_workers", "watch_workers"),
-    "what_grew": ("bfcviz.explain_and_draw", "what_grew"),
-    "why": ("bfcviz.explain_and_draw", "why"),
-    "worst_fragmentation": ("bfcviz.explain_and_draw", "worst_fragmentation"),
+    "what_grew": ("bfcviz.public_functions", "what_grew"),
+    "why": ("bfcviz.public_functions", "why"),
+    "worst_fragmentation": ("bfcviz.public_functions", "worst_fragmentation"),
 }
 
 _INSTEAD = {

@@ -250,7 +250,7 @@ def class_names(text: str) -> list[str]:
 
 
 def public_homes() -> set[tuple[str, str]]:
-    """Module and name of the public names of `bfcviz`."""
+    """For the build: module and name of each public name of `bfcviz`, read from its source."""
     tree = ast.parse(Path("bfcviz/__init__.py").read_text())
     (homes,) = [
         node.value

@@ -5,6 +5,7 @@ computes; then what only passes a call on; last what records, unwinds, allocates
 """
 
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -220,3 +221,62 @@ def _without_types(function: str) -> str:
         name = _TEMPLATE.sub("", name)
     found = _NAME.match(name.replace("operator()", "operator"))
     return (found[1] if found else name).partition("<")[0] or function
+
+
+class StackWords(NamedTuple):
+    """`name` of an allocation, and its whole `stack` as text, the innermost line first; empty where unknown."""
+
+    name: str
+    stack: str
+
+
+def stack_words(metadata: str, frames: Sequence[CodePlace]) -> StackWords:
+    """The name is the metadata that the user set, or that of the holder."""
+    return StackWords(
+        metadata or holder_name(frames),
+        "\n".join(frame.text for frame in frames if frame.file != UNKNOWN_FILE),
+    )
+
+
+def place_in_code(stack: str) -> str:
+    """`train.py:42 step`: the innermost frame outside of libraries, or else the innermost one; empty for no stack."""
+    return holder_name(places_of(stack)) or stack.split("\n", 1)[0].strip()
+
+
+def shown_file(path: str) -> str:
+    """The path of a file of code; of a cell of a notebook its number: `In[5]`."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    name_of = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)
+    cell = name_of(path)  # ("Cell", "In[5]"), or None
+    return path if cell is None else str(cell[1])
+
+
+# ------------------------------------------------------------------------------
+# Names from the code that a frame was generated from, or that a gradient belongs to.
+
+_TRACEBACK_LINE: Final = re.compile(
+    r'File "(?P<file>[^"\n]{1,4000})", line (?P<line>\d{1,9}), in (?P<function>[^\n]{1,400})'
+)
+
+
+def places_of_traceback(text: str) -> list[CodePlace]:
+    """The places of a Python traceback, which has the innermost last; here it is first."""
+    found = [
+        CodePlace(line["function"].strip(), line["file"], int(line["line"]))
+        for line in _TRACEBACK_LINE.finditer(text)
+    ]
+    return found[::-1]
+
+
+def stack_of_traceback(text: str) -> str:
+    """A Python traceback as a stack, a frame a line; text of another form as it is."""
+    return "\n".join(place.text for place in places_of_traceback(text)) or text.strip()
+
+
+def name_beside_frames(lines: list[CodePlace], origin: str, forward: str) -> str:
+    """The program's line that generated code was made from, or that a gradient without Python frames belongs to."""
+    if compiled := own_place(places_of_traceback(origin)):
+        return compiled.name
+    place = own_place(places_of_traceback(forward))
+    own = own_place(lines)
+    return "" if place is None or (own is not None and is_own(own)) else f"gradient of {place.name}"

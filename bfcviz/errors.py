@@ -27,6 +27,8 @@
     └── MissingExtra       (also ImportError)   an optional package is not installed
 """
 
+import errno
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -57,8 +59,8 @@ class Totals(Protocol):
         """The memory limit of the pool."""
 
 
-class PoolTotals(NamedTuple):
-    """`Totals` of a heap without `Stats`, in bytes."""
+class OutOfMemoryTotals(NamedTuple):
+    """`Totals` for `OutOfMemory.of`, of a heap without `Stats`, in bytes."""
 
     pool_bytes: int
     bytes_in_use: int
@@ -169,7 +171,7 @@ def _out_of_memory(numbers: dict[str, Any]) -> OutOfMemory:
 
 
 def _out_of_memory_heaps(heaps: Iterable[tuple[str, Totals]]) -> list[tuple[str, int, int]]:
-    """The heaps whose pool is not empty, as in `OutOfMemory.others`."""
+    """What `OutOfMemory` says of other heaps in `others`: those whose pool is not empty."""
     return [(name, totals.pool_bytes, totals.bytes_in_use) for name, totals in heaps if totals.pool_bytes]
 
 
@@ -315,3 +317,12 @@ class MissingExtra(BfcvizError, ImportError):
 
     def __init__(self, feature: str, package: str, extra: str) -> None:
         super().__init__(f"{feature} needs {package}: pip install 'bfcviz[{extra}]'")
+
+
+def system_error_cause(error: int | OSError) -> str:
+    """The cause of an error of the operating system, as a clause."""
+    number = error.errno if isinstance(error, OSError) else error
+    if not number:
+        return str(error)
+    limit = " (ulimit -f, or the file system, limits the size of files)" if number == errno.EFBIG else ""
+    return f"{os.strerror(number)}{limit}"

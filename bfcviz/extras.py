@@ -4,8 +4,12 @@ The base installation has NumPy, protobuf and, before Python 3.14, zstd; `why`, 
 `fit` and `tune` need no more.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module, metadata
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 from bfcviz.errors import MissingExtra
@@ -41,6 +45,34 @@ def arrow(feature: str) -> Any:
 
 
 def arrow_schema(types: Mapping[str, str]) -> Any:
-    """The schema of a table with these columns: name -> type, as pyarrow calls it, such as `int64`."""
+    """By the extra pyarrow: the schema of a table with these columns: name -> type, such as `int64`."""
     pa = arrow("a table")
     return pa.schema([(name, getattr(pa, kind)()) for name, kind in types.items()])
+
+
+class _OnFirstUse(ModuleType):
+    """A module that is imported when an attribute of it is first asked for, unless it is its version."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__version__":
+            with suppress(metadata.PackageNotFoundError):  # a copy without metadata
+                return metadata.version(self.__name__)
+        elif name.startswith("__"):  # asked by the import system
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(import_module(self.__name__), name)
+
+
+@contextmanager
+def imported_on_first_use(name: str) -> Iterator[None]:
+    """An import of the module `name` inside gives one that is loaded on first use."""
+    if name in sys.modules or find_spec(name) is None:
+        yield
+        return
+    sys.modules[name] = stand_in = _OnFirstUse(name)
+    try:
+        yield
+    finally:
+        if sys.modules.get(name) is stand_in:
+            del sys.modules[name]

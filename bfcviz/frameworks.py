@@ -13,7 +13,7 @@ from bfcviz.units import parse_bytes
 
 @dataclass(frozen=True)
 class OptionType:
-    """The values that an option takes.
+    """The values that an option of a framework takes.
 
     Attributes:
         text: what to give, for errors.
@@ -31,7 +31,7 @@ class OptionType:
 
 
 def one_of(*words: str) -> OptionType:
-    """One of a few words."""
+    """The type of a framework's option that is one of a few words."""
 
     def check(value: Any) -> Any:
         if value not in words:
@@ -212,7 +212,6 @@ _SHARE: Final = (
     Option("fraction", NUMBER, "the limit as a share of the device's total memory, such as 0.5"),
     Option("headroom", SIZE, "free memory to leave free"),
 )
-
 
 _TORCH: Final = "a GPU, and PyTorch 2.1 or later with CUDA; to be served by a pool 2.8"
 
@@ -483,3 +482,84 @@ def _unknown_framework_option(framework: Framework, way: Way, name: str, *, for_
 
 def _option_spelling(option: Option, for_command: bool) -> str:  # noqa: FBT001  its only variant
     return option.flag if for_command else option.name
+
+
+def is_on_host(request: WatchRequest) -> bool:
+    """Whether the framework's memory is host memory, not a device's."""
+    return FRAMEWORKS[request.framework].memory == "host"
+
+
+def details_of(request: WatchRequest) -> dict[str, Any]:
+    """The details of a recording: the way, and the mechanism if there is one."""
+    mechanism = request.options.get("mechanism")
+    return {"way": request.way} if mechanism is None else {"way": request.way, "mechanism": mechanism}
+
+
+# ------------------------------------------------------------------------------
+# Errors that a framework raises when memory runs out.
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether a framework raises this error when memory runs out, or it came from one that a framework raised."""
+    seen: list[BaseException] = []
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        each = waiting.pop()
+        if each is None or any(each is before for before in seen):
+            continue
+        if _is_framework_out_of_memory(each):
+            return True
+        seen.append(each)
+        waiting += [each.__cause__, None if each.__suppress_context__ else each.__context__]
+    return False
+
+
+def _is_framework_out_of_memory(error: BaseException) -> bool:
+    """Whether this is the error of a framework whose memory ran out."""
+    # PyTorch and XLA raise RuntimeErrors: one of PyTorch has this name, others this text.
+    if isinstance(error, MemoryError) or type(error).__name__ in {
+        "OutOfMemoryError",
+        "ResourceExhaustedError",
+    }:
+        return True
+    return isinstance(error, RuntimeError) and "out of memory" in str(error).casefold()
+
+
+# ------------------------------------------------------------------------------
+# What `bfcviz.watch` is asked for: the argument of one framework as a request.
+
+Asked = bool | str | Mapping[str, Any] | None
+"""The value of a framework's argument. None: the default choice. True: the usual way. `serve` or `observe`: that way. A
+mapping: options of its function in `bfcviz.live`, and optionally `way`."""
+
+
+def title_of(request: WatchRequest) -> str:
+    """The usual name of the framework."""
+    return FRAMEWORKS[request.framework].title
+
+
+def check_watchable_framework(name: str) -> None:
+    """Raise LiveError for a framework that cannot be watched from inside the program."""
+    if not find(name).is_watchable:
+        raise LiveError(
+            f"{FRAMEWORKS[name].title} cannot be watched from inside the program: record it with "
+            f"bfcviz record --{name}; bfcviz.watch takes {', '.join(WATCHABLE)}"
+        )
+
+
+def request_of(name: str, wanted: Asked) -> WatchRequest:
+    """The request for one framework.
+
+    Raises:
+        LiveError: the framework, way or option is unknown, or the framework cannot be watched from inside.
+    """
+    check_watchable_framework(name)
+    options = dict(wanted) if isinstance(wanted, Mapping) else {}
+    way = wanted if isinstance(wanted, str) else options.pop("way", None)
+    return resolve(name, way, options)
+
+
+def unwatchable(name: str, error: Exception) -> LiveError:
+    """The error for a framework that failed to start with an error of its own."""
+    text = str(error).partition("\n")[0]
+    return LiveError(f"{name} cannot be watched here and stays unchanged: {type(error).__name__}: {text}")

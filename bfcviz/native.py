@@ -49,6 +49,7 @@ LOW_32 = 0xFFFFFFFF
 
 
 def is_compiled() -> bool:
+    """Whether these primitives are C; here they are plain Python."""
     return False
 
 
@@ -84,7 +85,7 @@ _SPIN_FRAMES, _MUTEX_FRAMES = 60, 120
 
 
 def _require_frames(count: int) -> None:
-    """Raise RecursionError now if fewer than `count` calls are left, so that none is raised while a lock is held."""
+    """Before a `Mutex` or `SpinLock` is taken: raise RecursionError now if fewer than `count` calls are left."""
     if count > 0:
         _require_frames(count - 1)
 
@@ -197,7 +198,7 @@ def take_gil(state: object) -> None:
 
 
 def _free_in_child() -> None:
-    """Reset the locks: threads that held one, or were about to, do not exist in the child."""
+    """Reset `SpinLock` in a forked child: threads that held one, or were about to, do not exist there."""
     global _generation  # noqa: PLW0603  one per process
     _generation += 1
     SpinLock.collecting = threading.RLock()
@@ -216,6 +217,7 @@ def low_bit(x: int) -> int:
 
 
 def high_bit(x: int) -> int:
+    """The number of the highest bit that is set, as the C primitive."""
     return x.bit_length() - 1
 
 
@@ -227,12 +229,12 @@ bit_64 = bit_32
 
 
 def above(n: int) -> int:
-    """A mask of the bits above bit n."""
+    """A mask of the bits above bit n, as the C primitive."""
     return -1 << (n + 1)
 
 
 def bin_of(size: int) -> int:
-    """The bin of a free chunk of `size` bytes, 0..20."""
+    """The bin of a free chunk of `size` bytes, 0..20, as the C primitive."""
     return min((size | MIN_CHUNK).bit_length() - 9, NUM_BINS - 1)
 
 
@@ -262,5 +264,5 @@ def spread(x: int, shift: int) -> int:
 
 
 def nine_tenths(x: int) -> int:
-    """X * 0.9 in single precision, truncated: TensorFlow's back-off."""
+    """X * 0.9 in single precision, truncated, as the C primitive: TensorFlow's back-off."""
     return int(np.float32(x) * np.float32(0.9))

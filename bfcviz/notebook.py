@@ -17,7 +17,7 @@ def answers_while_busy() -> bool:
 
 
 def description() -> str:
-    """The same as a sentence for the user, with what to do."""
+    """What the kernel of this notebook can do while a cell runs, as a sentence, with what to do."""
     if _notebook_kernel() is None:
         return "No notebook kernel runs here: frames are drawn, but no page shows them."
     if answers_while_busy():

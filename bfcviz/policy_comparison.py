@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bfcviz.errors import InvalidRequest
-from bfcviz.explain_and_draw import trace_from
+from bfcviz.public_functions import trace_from
 from bfcviz.whatif.comparison import (
     CALL_COST_US,
     Comparison,
@@ -21,16 +21,16 @@ from bfcviz.whatif.comparison import (
     verdict_text,
 )
 from bfcviz.whatif.outcome import FirstDifference, Outcome
-from bfcviz.whatif.policy import Policy
+from bfcviz.whatif.policy_serving import Policy
 from bfcviz.whatif.policy_table import OwnRules, is_compared, on_device, usual_policies
-from bfcviz.whatif.replay import bytes_of, stream_of
-from bfcviz.whatif.requests import RequestStream
+from bfcviz.whatif.replay import replay_limit
+from bfcviz.whatif.requests import RequestStream, stream_of
 
 if TYPE_CHECKING:
     from pyarrow import Table
 
     from bfcviz.figures import Picture
-    from bfcviz.figures.policy_comparison import ComparedJob, ComparedPolicy
+    from bfcviz.figures.policy_comparison import DrawnJob, DrawnPolicy
     from bfcviz.figures.theme import ThemeName
 
 
@@ -107,7 +107,7 @@ class PolicyComparison:
             InvalidRequest: none of the policies has a heap, or there is no such request.
         """
         from bfcviz.figures import Look  # noqa: PLC0415  plotly, which texts do not need
-        from bfcviz.figures.policy_comparison import HeapAtStep, maps_figure  # noqa: PLC0415
+        from bfcviz.figures.policy_comparison import PolicyHeap, policy_maps_figure  # noqa: PLC0415
 
         results = [result for result in self.comparison.results if names is None or result.name in names]
         recorded = {result.name: result.recorded for result in results}
@@ -124,25 +124,25 @@ class PolicyComparison:
         if not 0 <= chosen < len(stream):
             raise InvalidRequest(f"there is no request {chosen:,}; give one of 0 to {len(stream) - 1:,}")
         heaps = [
-            HeapAtStep(
+            PolicyHeap(
                 name,
                 found.trace,
                 found.step_after(chosen),
-                failed=_policy_has_failed(self.comparison[name], chosen),
+                failed=_policy_comparison_failed(self.comparison[name], chosen),
                 role=self.comparison[name].role,
             )
             for name, found in known.items()
         ]
         moment = f"{stream.source or 'requests'}: after request {chosen:,} of {len(stream):,}"
-        return maps_figure(heaps, moment, Look(theme=theme, colour="holder"))
+        return policy_maps_figure(heaps, moment, Look(theme=theme, colour="holder"))
 
-    def _data(self) -> "tuple[ComparedJob, list[ComparedPolicy]]":
+    def _data(self) -> "tuple[DrawnJob, list[DrawnPolicy]]":
         """The job and the policies as the figures take them."""
-        from bfcviz.figures.policy_comparison import ComparedJob  # noqa: PLC0415  needs plotly
+        from bfcviz.figures.policy_comparison import DrawnJob  # noqa: PLC0415  needs plotly
 
         stream, comparison = self.comparison.stream, self.comparison
         live = int(stream.live_bytes.max(initial=0))
-        job = ComparedJob(stream.source, len(stream), live, comparison.limit, verdict_text(comparison))
+        job = DrawnJob(stream.source, len(stream), live, comparison.limit, verdict_text(comparison))
         return job, [_compared_policy(result, comparison) for result in comparison.results]
 
     def __repr__(self) -> str:
@@ -182,7 +182,7 @@ def compare_policies(  # noqa: PLR0913  the question, and what is assumed
             this limit is a row with a message.
         BfcvizError: `source` is none of these, or cannot be read.
     """
-    num_bytes, device_bytes = bytes_of(limit), bytes_of(device, "device")
+    num_bytes, device_bytes = replay_limit(limit), replay_limit(device, "device")
     stream = stream_of(source if isinstance(source, RequestStream) else trace_from(source), pool)
     if policies is None:
         chosen: Iterable[str | Policy | OwnRules] = usual_policies(stream, num_bytes)
@@ -200,26 +200,28 @@ def compare_policies(  # noqa: PLR0913  the question, and what is assumed
     return PolicyComparison(compare(stream, tuple(chosen), num_bytes, call_cost_us=call_cost_us))
 
 
-def _policy_has_failed(result: PolicyResult, request: int) -> bool:
+def _policy_comparison_failed(result: PolicyResult, request: int) -> bool:
     return result.failed_request is not None and result.failed_request <= request
 
 
-def _policy_role(result: PolicyResult) -> str:
+def _policy_comparison_role(result: PolicyResult) -> str:
     """What a row is, where it is no policy like the others."""
     return result.role if result.is_allocator else {"bound": "lower bound"}.get(result.kind, result.kind)
 
 
-def _compared_policy(result: PolicyResult, comparison: Comparison) -> "ComparedPolicy":
-    from bfcviz.figures.policy_comparison import ComparedPolicy  # noqa: PLC0415  needs plotly
+def _compared_policy(result: PolicyResult, comparison: Comparison) -> "DrawnPolicy":
+    from bfcviz.figures.policy_comparison import DrawnPolicy  # noqa: PLC0415  needs plotly
 
     outcome = result.outcome
     if outcome is None:
         none = np.zeros(0, np.uint64)
-        return ComparedPolicy(result.name, none, none, message=result.message, role=_policy_role(result))
+        return DrawnPolicy(
+            result.name, none, none, message=result.message, role=_policy_comparison_role(result)
+        )
     stream, calls = comparison.stream, sum(outcome.driver_calls)
     at = int(outcome.in_use.argmax()) if outcome.served else None
     failed, free = result.failed_request, result.free_at_peak
-    return ComparedPolicy(
+    return DrawnPolicy(
         name=result.name,
         reserved=outcome.reserved,
         in_use=outcome.in_use,
@@ -229,7 +231,7 @@ def _compared_policy(result: PolicyResult, comparison: Comparison) -> "ComparedP
         failed_size=0 if failed is None else int(stream.rows["size"][failed]),
         driver_calls=calls if result.is_allocator else None,
         stall_s=calls * comparison.call_cost_us / 1e6,
-        role=_policy_role(result),
+        role=_policy_comparison_role(result),
         is_allocator=result.is_allocator,
         is_compared=is_compared(result.name) is not False,
     )

@@ -24,7 +24,7 @@ _SPECIAL: Final = re.compile(r"([\\`*_\[\]<>#|~&@$]|:(?=//)|(?<=www)\.)")
 
 
 def escaped(text: str) -> str:
-    """`text` as one line in which Markdown and HTML mean nothing."""
+    """`text` as one `printable` line in which Markdown and HTML mean nothing."""
     return _SPECIAL.sub(r"\\\1", printable(text))
 
 

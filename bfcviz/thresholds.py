@@ -101,7 +101,7 @@ class Threshold:
 
 
 class Hysteresis:
-    """Decides when to report a crossing: once, and again only after some good samples in a row.
+    """Decides when to report that a `Threshold` is crossed: once, and again only after some good samples in a row.
 
     Args:
         calm: number of good samples before the next report.

@@ -1,8 +1,9 @@
-"""Convert bytes to text and back, in the same way for all texts and pictures."""
+"""Convert bytes, seconds and counts to text, and bytes back, in the same way for all texts and pictures."""
 
 import operator
 import re
-from typing import SupportsIndex
+from collections.abc import Sequence
+from typing import Final, SupportsIndex
 
 KiB = 1 << 10
 MiB = 1 << 20
@@ -25,6 +26,12 @@ def format_bytes(num_bytes: float, digits: int = 1) -> str:
         unit += 1
     sign = "-" if num_bytes < 0 else ""
     return f"{sign}{value:.0f} B" if unit == 0 else f"{sign}{value:.{digits}f} {_UNITS[unit]}"
+
+
+def bytes_range(low: int, high: int) -> str:
+    """Both ends, such as "51.5 GiB to 56.9 GiB"; as numbers of bytes where their texts are the same."""
+    ends = format_bytes(low), format_bytes(high)
+    return " to ".join(ends) if ends[0] != ends[1] else f"{low:,} to {high:,} bytes"
 
 
 def signed_bytes(difference: float) -> str:
@@ -69,3 +76,50 @@ def read_as(size: str | SupportsIndex | None) -> str:
         return ""
     num_bytes = parse_bytes(size)
     return f"{size.strip()} is {num_bytes:,} bytes ({format_bytes(num_bytes)})"
+
+
+def exact_size_text(num_bytes: int) -> str:
+    """Text that stands for exactly this size."""
+    rounded = format_bytes(num_bytes)
+    return rounded if parse_bytes(rounded) == num_bytes else f"{num_bytes} B"
+
+
+def seconds_text(seconds: float) -> str:
+    """A duration in ms or s."""
+    return f"{1000 * seconds:,.1f} ms" if seconds < 1 else f"{seconds:,.1f} s"
+
+
+def duration(nanoseconds: int) -> str:
+    """A duration with its unit: `1.5 ms`."""
+    value, unit = float(nanoseconds), "ns"
+    for larger in ("µs", "ms", "s"):
+        if value < 999.5:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.0f} ns" if unit == "ns" else f"{value:,.1f} {unit}"
+
+
+def short_address(address: int) -> str:
+    """The last eight hexadecimal digits (unique within 4 GiB), as in `0x…04c0ff00`; below 4 GiB the whole address."""
+    return f"{address:#x}" if address < 1 << 32 else f"0x…{address & 0xFFFFFFFF:08x}"
+
+
+_MOST_LISTED: Final = 6
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    shown = ", ".join(names[:_MOST_LISTED])
+    return f"{shown} and {len(names) - _MOST_LISTED:,} more" if len(names) > _MOST_LISTED else shown
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things, as in `1 region` and `1,024 chunks`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def exact_bytes(num_bytes: int) -> str:
+    """Bytes rounded and exact: `1.2 MiB (1,258,291 B)`; below 1 KiB only exact."""
+    if num_bytes < 1024:
+        return f"{num_bytes} B"
+    return f"{format_bytes(num_bytes)} ({num_bytes:,} B)"

@@ -49,7 +49,7 @@ from bfcviz.errors import (
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool
-from bfcviz.events.storage.recording import join_log
+from bfcviz.events.storage.recording import join_recorded_log
 from bfcviz.units import parse_bytes
 
 # ------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ NO_TABLE_MEMORY = "the machine has no memory for the heap's own tables; the heap
 
 
 def failure(reason: int, num_bytes: int, alignment: int) -> Exception:
-    """The error for a failure of `Heap.allocate` other than out of memory."""
+    """The error that `BFCAllocator.allocate` raises for a failure of the heap other than out of memory."""
     if reason == native.FAILED_TABLES:
         return MemoryError(NO_TABLE_MEMORY)
     if reason == native.FAILED_GRANT:
@@ -80,14 +80,14 @@ def failure(reason: int, num_bytes: int, alignment: int) -> Exception:
 
 
 def whole(number: int, what: str, bits: int = 64) -> int:
-    """The number as an int; raises InvalidRequest if it does not fit `bits` unsigned bits."""
+    """A number given to a `BFCAllocator`, as an int; raises InvalidRequest if it does not fit `bits` unsigned bits."""
     if not 0 <= operator.index(number) < 1 << bits:
         raise InvalidRequest(f"{number} is out of range for {what}; give a number from 0 to 2^{bits} - 1")
     return operator.index(number)
 
 
 def invalid_free(reason: int, address: int) -> Exception:
-    """The error for a failure of `Heap.free`."""
+    """The error that `BFCAllocator.free` raises for a failure of the heap."""
     kind: type[InvalidFree]
     if reason == native.FREE_TABLES:
         return MemoryError(NO_TABLE_MEMORY)
@@ -167,7 +167,7 @@ class Finalizer:
 def allocate_after_free(
     heap: Heap, seconds: float, num_bytes: int, alignment: int, freed_before: int, label: int, stream: int
 ) -> int:
-    """Try again after each free of another thread until the time is up; every failed try records an event.
+    """`BFCAllocator`'s retry after each free of another thread until the time is up; each failed try records an event.
 
     Returns:
         The result of the last `Heap.allocate`.
@@ -180,7 +180,7 @@ def allocate_after_free(
 def try_heap(
     heap: Heap, num_bytes: int, alignment: int, freed_before: int, label: int, stream: int
 ) -> int | None:
-    """Call `Heap.allocate`; None where there is no memory."""
+    """One try of `BFCAllocator.allocate`: call `Heap.allocate`; None where there is no memory."""
     address = heap.allocate(num_bytes, alignment, freed_before, label, stream)
     return None if address == native.FAILED_MEMORY else address
 
@@ -190,7 +190,7 @@ def try_heap(
 
 
 class CFunctions(NamedTuple):
-    """C entry points, as integers, valid while the allocator lives.
+    """C entry points of a `BFCAllocator`, as integers, valid while it lives.
 
     `allocate` is `void *(*)(void *context, size_t alignment, size_t num_bytes)` and returns NULL where it fails.
     `free` is `void (*)(void *context, void *pointer)`; it ignores NULL, and counts a pointer that belongs to no chunk
@@ -243,7 +243,7 @@ class BFCAllocator:
         self.log = EventLog() if log is None else log
         self.sub_allocator = sub_allocator
         self.limit = most
-        pool, is_recorded = join_log(self.log, Pool(name, most, vars(self.options)))
+        pool, is_recorded = join_recorded_log(self.log, Pool(name, most, vars(self.options)))
         self.heap = Heap(
             sub_allocator,
             most,

@@ -30,12 +30,12 @@ from bfcviz.events.log import EventLog
 
 
 def round_up(num_bytes: int) -> int:
-    """Round up to a multiple of 256, the unit of chunk sizes."""
+    """Round up to the unit of the heap's chunk sizes, a multiple of 256."""
     return (num_bytes + native.MIN_CHUNK - 1) // native.MIN_CHUNK * native.MIN_CHUNK
 
 
 def smaller(num_bytes: int) -> int:
-    """The size to request after a refusal: nine tenths, as in TensorFlow, but always less than before.
+    """What the heap requests after a refusal: nine tenths, as in TensorFlow, but always less than before.
 
     Up to 2,304 bytes nine tenths round up to the same size, and TensorFlow repeats the same request for ever.
     """
@@ -44,12 +44,12 @@ def smaller(num_bytes: int) -> int:
 
 
 def double(num_bytes: int) -> int:
-    """Twice as much, but at most 2^63: beyond it TensorFlow's number becomes 0 and its loop endless."""
+    """How the heap's next region grows: twice as much, but at most 2^63: beyond, TensorFlow's loop is endless."""
     return num_bytes if num_bytes >= native.HALF_SPACE else num_bytes * 2
 
 
 def padding_of(address: int, alignment: int) -> int:
-    """Bytes from an address to the next multiple of the alignment, rounded up to a multiple of 256."""
+    """Bytes that the heap skips to align a chunk: to a multiple of the alignment, rounded up to one of 256."""
     if alignment <= native.MIN_CHUNK:
         return 0
     padding = native.wrap_64(0 - address) & (alignment - 1)
@@ -64,7 +64,7 @@ def padding_of(address: int, alignment: int) -> int:
 
 
 class HeldQueue:
-    """Handles of freed chunks, in the order of their frees; some may be allocated or merged since."""
+    """The freed chunks that a heap holds back, in the order of their frees; some may be allocated or merged since."""
 
     def __init__(self) -> None:
         self.waiting = structs.no_u32()

@@ -129,7 +129,7 @@ class AllocationAttributes:
 
 
 def bytes_of(dtype: DTypeLike, count: int) -> int:
-    """Bytes of `count` elements.
+    """Bytes that an allocator is asked for by `Allocator.allocate_elements`: of `count` elements.
 
     Raises:
         InvalidRequest: the dtype has no fixed size, or the count is negative.
@@ -153,7 +153,7 @@ def bytes_of(dtype: DTypeLike, count: int) -> int:
 
 @dataclass(frozen=True)
 class AllocatorOptions:
-    """Options of a BFC heap.
+    """Options of an allocator that is a BFC heap, with TensorFlow's names.
 
     Attributes:
         allow_growth: start with `first_region` and double the size with each region; otherwise the first region has
@@ -237,7 +237,7 @@ class Stats:
 
 @dataclass(frozen=True)
 class Internals:
-    """Internal numbers of the algorithm, with TensorFlow's meaning; for conformance tests.
+    """The allocator's interface for conformance tests: internal numbers of the algorithm, as TensorFlow's.
 
     Attributes:
         next_region_bytes: size of the next region to request (curr_region_allocation_bytes_).

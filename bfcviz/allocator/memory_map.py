@@ -39,7 +39,7 @@ STRIP = 100
 
 
 class Moment(NamedTuple):
-    """A whole heap after event `step - 1`. A reader that missed the events before it can begin here.
+    """The memory map of a heap after event `step - 1`. A reader that missed the events before it can begin here.
 
     Attributes:
         step: number of events written.
@@ -60,13 +60,13 @@ class Moment(NamedTuple):
 
 
 def moment(heap: Heap) -> Moment:
-    """Read the whole heap between two events."""
+    """Read the memory map of the whole heap between two events."""
     chunks, all_regions, (step, *numbers) = queries.read_moment(heap)
     return Moment(step, _memory_map_chunks(chunks), _memory_map_regions(all_regions), *numbers)
 
 
 class HeapTables(NamedTuple):
-    """All tables of a heap at one moment.
+    """The memory map of a heap, and all its other tables, at one moment.
 
     Attributes:
         chunks, regions: as in `Moment`.
@@ -83,7 +83,7 @@ class HeapTables(NamedTuple):
 
 
 def heap_tables(heap: Heap) -> HeapTables:
-    """Read all tables under one lock, because other threads may change the heap."""
+    """Read the memory map and all other tables under one lock, because other threads may change the heap."""
     chunks, all_regions, binned, found, totals = queries.read_tables(heap)
     rows = [(size, address, handle) for size, address, handle in binned.tolist()]
     return HeapTables(
@@ -101,7 +101,7 @@ def memory_map(heap: Heap) -> NDArray[np.void]:
 
 
 def regions(heap: Heap) -> NDArray[np.void]:
-    """Every region in address order."""
+    """The regions of the memory map, in address order."""
     return _memory_map_regions(queries.read_regions(heap))
 
 

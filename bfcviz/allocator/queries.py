@@ -24,7 +24,7 @@ TOTALS = 10
 
 
 def read_chunks(heap: Heap) -> NDArray[np.uint64]:
-    """Every chunk, region by region, in address order: a row of the fields of `memory_map.MEMORY_MAP`."""
+    """Query every chunk of the heap, region by region, in address order: a row of plain numbers for each."""
     rows = np.empty((0, CHUNK_COLUMNS), np.uint64)
     count = fill_chunks(heap, rows)
     while count > len(rows):
@@ -82,7 +82,7 @@ def read_regions(heap: Heap) -> NDArray[np.uint64]:
 
 
 def fill_regions(heap: Heap, rows: Any) -> int:
-    """As `fill_chunks`."""
+    """Query the regions, as `fill_chunks` does the chunks."""
     native.spin_lock(heap.lock)
     n = copy_regions(heap, rows)
     native.spin_unlock(heap.lock)
@@ -103,7 +103,7 @@ def copy_regions(heap: Heap, rows: Any) -> int:
 
 
 def read_moment(heap: Heap) -> tuple[NDArray[np.uint64], NDArray[np.uint64], list[int]]:
-    """Chunks, regions and numbers, all after the same event.
+    """Query chunks, regions and numbers of the heap under one lock, so that all are after the same event.
 
     The numbers: events written; successful requests ever; peak of bytes in use, largest allocation, peak of pool bytes.
     """

@@ -68,7 +68,7 @@ class Replayed:
 
 @dataclass
 class Replay:
-    """A replay in progress; `run` continues where it stopped.
+    """An allocator's replay of `Operations`, in progress; `run` continues where it stopped.
 
     Attributes:
         position: number of operations done.

@@ -39,8 +39,8 @@ LEAST_CONTEXT: Final = 64 * MiB
 
 
 @dataclass(frozen=True)
-class PoolFigures:
-    """The pool of one allocator of this process.
+class AccountPoolFigures:
+    """The pool of one allocator of this process, as an account takes it.
 
     Attributes:
         name: of the allocator.
@@ -68,8 +68,8 @@ class PoolFigures:
 
 
 @dataclass(frozen=True)
-class DeviceFigures:
-    """What is known of a device, before it is checked.
+class AccountFigures:
+    """What is known of a device, before its account is checked.
 
     Attributes:
         device: its name.
@@ -102,7 +102,7 @@ class DeviceFigures:
     reserved: int | None = None
     processes: Mapping[int, int] = field(default_factory=dict)
     pid: int | None = None
-    pools: tuple[PoolFigures, ...] = ()
+    pools: tuple[AccountPoolFigures, ...] = ()
     has_all_pools: bool = False
     whole: Whole = "device"
     slack: int = 0
@@ -130,7 +130,7 @@ def figures_of_facts(
     slack: Mapping[str, int] | None = None,
     processes: Mapping[int, int] | None = None,
     allocator: str = "the allocator",
-) -> DeviceFigures:
+) -> AccountFigures:
     """What the facts of a text say of a device.
 
     Args:
@@ -147,8 +147,8 @@ def figures_of_facts(
         if re.fullmatch(r"process_\d{1,10}", name)
     }
     used = _NAMES & sizes.keys()
-    off = {name: _printed_size_slack(sizes[name]) if slack is None else slack.get(name, 0) for name in used}
-    found = DeviceFigures(
+    off = {name: _account_slack_of(sizes[name]) if slack is None else slack.get(name, 0) for name in used}
+    found = AccountFigures(
         total=sizes.get("device_total"),
         free=sizes.get("device_free"),
         free_at_start=sizes.get("device_free_at_start"),
@@ -156,7 +156,7 @@ def figures_of_facts(
         outside=sizes.get("other_allocations"),
         others=sizes.get("other_processes"),
         processes=listed | dict(processes or {}),
-        pools=_pools_of(sizes, allocator),
+        pools=_account_pools_of(sizes, allocator),
         slack=sum(off.values()),
         requested=sizes.get("requested"),
     )
@@ -165,21 +165,21 @@ def figures_of_facts(
     return found
 
 
-def _pools_of(sizes: Mapping[str, int], name: str) -> tuple[PoolFigures, ...]:
+def _account_pools_of(sizes: Mapping[str, int], name: str) -> tuple[AccountPoolFigures, ...]:
     """PyTorch counts the cached blocks of private pools as allocated (CUDACachingAllocator.cpp)."""
     used = next((sizes[name] for name in _ALLOCATED if name in sizes), None)
     cached = next((sizes[name] for name in _CACHED if name in sizes), None)
     reserved, private = sizes.get("reserved"), sizes.get("private_pools", 0)
     if used is None:
-        return () if reserved is None else (PoolFigures(name, size=reserved),)
+        return () if reserved is None else (AccountPoolFigures(name, size=reserved),)
     if cached is None and reserved is not None:
         cached = reserved - used
     if cached is not None and 0 < private <= used:
         used, cached = used - private, cached + private
-    return (PoolFigures(name, used, cached),)
+    return (AccountPoolFigures(name, used, cached),)
 
 
-def _printed_size_slack(value: int) -> int:
+def _account_slack_of(value: int) -> int:
     """Half of the last digit of a size that is printed as `4.22 GiB`."""
     unit = next((unit for unit in (GiB, MiB, KiB) if abs(value) >= unit), 0)
     return unit // 200 + 1 if unit else 0
@@ -252,7 +252,7 @@ class DeviceAccount:
     process: int | None
     others: int | None
     outside: int | None
-    pools: tuple[PoolFigures, ...]
+    pools: tuple[AccountPoolFigures, ...]
     parts: tuple[Part, ...]
     spilled: int | None = None
     contradictions: tuple[str, ...] = ()
@@ -389,7 +389,7 @@ class Account:
 # From figures to parts: each figure is checked against the others, and left out where it cannot be.
 
 
-def account_of(figures: DeviceFigures) -> DeviceAccount:
+def account_of(figures: AccountFigures) -> DeviceAccount:
     """The account of a device.
 
     Free memory and the pools count first, then this process, then the others; each gets at most what is left, which
@@ -397,7 +397,7 @@ def account_of(figures: DeviceFigures) -> DeviceAccount:
     """
     wrong: list[str] = []
     known = _possible_figures(figures, wrong)
-    known = _without_impossible_free(_without_limit(_with_own_process(known), wrong), wrong)
+    known = _without_impossible_free(_without_limit(_account_with_own_process(known), wrong), wrong)
     spilled = _spilled_pool_bytes(known, wrong)
     known = _consistent_figures(known, wrong)
     pools = () if spilled is not None else known.pools
@@ -420,7 +420,7 @@ def account_of(figures: DeviceFigures) -> DeviceAccount:
     )
 
 
-def _possible_figures(figures: DeviceFigures, wrong: list[str]) -> DeviceFigures:
+def _possible_figures(figures: AccountFigures, wrong: list[str]) -> AccountFigures:
     """Without numbers that no memory has: negative ones, and those that a driver prints for `unknown`."""
 
     def checked(value: int | None, name: str) -> int | None:
@@ -440,7 +440,9 @@ def _possible_figures(figures: DeviceFigures, wrong: list[str]) -> DeviceFigures
             wrong.append(f"The figures for {pool.name} cannot be: more is in use than its pool has.")
             cached = None
         cached = checked(None if cached is None else max(cached, 0), f"what {pool.name} caches")
-        pools.append(PoolFigures(pool.name, in_use, cached, checked(pool.size, f"the pool of {pool.name}")))
+        pools.append(
+            AccountPoolFigures(pool.name, in_use, cached, checked(pool.size, f"the pool of {pool.name}"))
+        )
     listed = {
         pid: size for pid, size in figures.processes.items() if checked(size, f"process {pid}") is not None
     }
@@ -457,7 +459,7 @@ def _possible_figures(figures: DeviceFigures, wrong: list[str]) -> DeviceFigures
     )
 
 
-def _with_own_process(known: DeviceFigures) -> DeviceFigures:
+def _account_with_own_process(known: AccountFigures) -> AccountFigures:
     """With this process found in the driver's list, and the sum of the others."""
     if not known.processes or known.process is not None:
         return known
@@ -472,7 +474,7 @@ def _with_own_process(known: DeviceFigures) -> DeviceFigures:
     return replace(known, others=listed)
 
 
-def own_pid(known: DeviceFigures) -> int | None:
+def own_pid(known: AccountFigures) -> int | None:
     """The pid of this process in the driver's list; None: it is not there, or it is not clear which one it is.
 
     In a container the driver prints pids of the host. Where the list explains all that is in use, this process is in
@@ -484,12 +486,12 @@ def own_pid(known: DeviceFigures) -> int | None:
     return large[0] if len(large) == 1 and _lists_all(known) else None
 
 
-def _large_enough(known: DeviceFigures) -> list[int]:
+def _large_enough(known: AccountFigures) -> list[int]:
     """The processes that are as large as this process's pools."""
     return [pid for pid, size in known.processes.items() if size >= _bytes_in_pools(known) - known.slack]
 
 
-def _lists_all(known: DeviceFigures) -> bool:
+def _lists_all(known: AccountFigures) -> bool:
     """Whether the list leaves no room for a process that is not in it."""
     if known.total is None or known.free is None:
         return False
@@ -497,7 +499,7 @@ def _lists_all(known: DeviceFigures) -> bool:
     return abs(rest) < LEAST_CONTEXT + known.slack
 
 
-def _without_limit(known: DeviceFigures, wrong: list[str]) -> DeviceFigures:
+def _without_limit(known: AccountFigures, wrong: list[str]) -> AccountFigures:
     """Without a limit that the pools exceed. Below a limit, free is what is left."""
     if known.whole == "device":
         return known
@@ -511,7 +513,7 @@ def _without_limit(known: DeviceFigures, wrong: list[str]) -> DeviceFigures:
     return replace(known, free=None, total=None)
 
 
-def _without_impossible_free(known: DeviceFigures, wrong: list[str]) -> DeviceFigures:
+def _without_impossible_free(known: AccountFigures, wrong: list[str]) -> AccountFigures:
     if known.total is None or known.free is None or known.free <= known.total + known.slack:
         return known
     wrong.append(
@@ -521,11 +523,11 @@ def _without_impossible_free(known: DeviceFigures, wrong: list[str]) -> DeviceFi
     return replace(known, free=None)
 
 
-def _bytes_in_pools(known: DeviceFigures) -> int:
+def _bytes_in_pools(known: AccountFigures) -> int:
     return sum(pool.least for pool in known.pools)
 
 
-def _spilled_pool_bytes(known: DeviceFigures, wrong: list[str]) -> int | None:
+def _spilled_pool_bytes(known: AccountFigures, wrong: list[str]) -> int | None:
     """Bytes that the pools have beyond the device, at least; None where they fit."""
     held = _bytes_in_pools(known)
     if known.total is None or held <= known.total + known.slack:
@@ -539,7 +541,7 @@ def _spilled_pool_bytes(known: DeviceFigures, wrong: list[str]) -> int | None:
     return beyond
 
 
-def _consistent_figures(known: DeviceFigures, wrong: list[str]) -> DeviceFigures:
+def _consistent_figures(known: AccountFigures, wrong: list[str]) -> AccountFigures:
     """Without the figures that contradict the pools, the total, or what is free."""
     held, slack, total = _bytes_in_pools(known), known.slack, known.total
     fits = total is None or held <= total + slack
@@ -574,12 +576,12 @@ def _consistent_figures(known: DeviceFigures, wrong: list[str]) -> DeviceFigures
     return known
 
 
-def _without_figure(known: DeviceFigures, name: str) -> DeviceFigures:
+def _without_figure(known: AccountFigures, name: str) -> AccountFigures:
     unknown: dict[str, Any] = {name: None}
     return replace(known, **unknown)
 
 
-def _outside_pools_bytes(known: DeviceFigures, pools: Sequence[PoolFigures]) -> int | None:
+def _outside_pools_bytes(known: AccountFigures, pools: Sequence[AccountPoolFigures]) -> int | None:
     """What this process has outside its pools; None where its pools are not all known."""
     if known.outside is not None:
         return known.outside
@@ -589,14 +591,14 @@ def _outside_pools_bytes(known: DeviceFigures, pools: Sequence[PoolFigures]) -> 
     return max(known.process - sum(pool.least for pool in pools), 0)
 
 
-def _other_processes_bytes(known: DeviceFigures) -> int | None:
+def _other_processes_bytes(known: AccountFigures) -> int | None:
     """What other processes have; where they are not counted by themselves, all that is not this process."""
     if known.others is not None or known.process is None or known.total is None or known.free is None:
         return known.others
     return max(known.total - known.free - known.process - (known.reserved or 0), 0)
 
 
-def _account_parts(known: DeviceFigures, pools: Sequence[PoolFigures]) -> list[Part]:
+def _account_parts(known: AccountFigures, pools: Sequence[AccountPoolFigures]) -> list[Part]:
     """The parts, in the order of a bar: others first, free memory last."""
     left = _Left(known.total)
     free = left.take(PartKind.FREE, "free", known.free)
@@ -638,7 +640,7 @@ class _Left:
         return [Part(kind, name, size, note)]
 
 
-def _pool_account_parts(left: _Left, pool: PoolFigures) -> list[Part]:
+def _pool_account_parts(left: _Left, pool: AccountPoolFigures) -> list[Part]:
     if pool.size is not None:
         return left.take(PartKind.POOL, f"{pool.name}, in use or cached", pool.size)
     if pool.cached is None:
@@ -649,7 +651,7 @@ def _pool_account_parts(left: _Left, pool: PoolFigures) -> list[Part]:
     ]
 
 
-def _rest_note(known: DeviceFigures, pools: Sequence[PoolFigures]) -> str:
+def _rest_note(known: AccountFigures, pools: Sequence[AccountPoolFigures]) -> str:
     """What may be in the part that no figure explains."""
     may_be = []
     if known.free is None:
@@ -692,7 +694,7 @@ def account_at(
         return account_of_failure(trace, failed, pool, {} if model is None else {pool: model})
     heap = trace.origin.pools[pool]
     own = _pool_at(trace, pool, len(trace) if step is None else step, model)
-    return account_of(DeviceFigures(device=heap.name, total=heap.limit, pools=(own,), whole="limit"))
+    return account_of(AccountFigures(device=heap.name, total=heap.limit, pools=(own,), whole="limit"))
 
 
 def account_of_failure(
@@ -711,7 +713,7 @@ def account_of_failure(
     pools = sorted(same) if failed.has_heap else []
     models |= {each: Model(trace, each) for each in pools if each not in models}
     return account_of(
-        DeviceFigures(
+        AccountFigures(
             device="device" if device is None else f"device {device}",
             number=device,
             total=failed.device_total,
@@ -752,14 +754,16 @@ def _heaps_beside(trace: Trace, pool: int, device: int) -> set[int]:
     }
 
 
-def _pool_at(trace: Trace, pool: int, step: int, model: Model | None) -> PoolFigures:
+def _pool_at(trace: Trace, pool: int, step: int, model: Model | None) -> AccountPoolFigures:
     """What the heap has at a step, as far as the trace knows it."""
     usable = Model(trace, pool) if model is None else model
     facts = facts_of(trace.origin.details, pool)
     with usable.visiting(step) as there:
         used, size = there.table.bytes_in_use, there.table.pool_bytes
     knows_pool = all(facts.get(name, 0) is not None for name in ("pool_bytes", "free_bytes"))
-    return PoolFigures(trace.origin.pools[pool].name, used, max(size - used, 0) if knows_pool else None)
+    return AccountPoolFigures(
+        trace.origin.pools[pool].name, used, max(size - used, 0) if knows_pool else None
+    )
 
 
 # ------------------------------------------------------------------------------
@@ -797,7 +801,6 @@ _NOTEBOOK_STYLE: Final = """
 .bfcviz-account .note{color:var(--jp-ui-font-color2,var(--muted))}
 .bfcviz-account-table tr{background:none!important}  /* JupyterLab has stripes */
 """
-
 
 _LONGEST: Final = 300  # characters of a text: names of allocators come from files
 

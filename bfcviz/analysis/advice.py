@@ -4,21 +4,20 @@ A rule gives no advice for what is already on, and none whose numbers say that i
 BFC's rules is tried with the requests of the trace, where it has them all, and left out where a request fails again.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import ceil, floor, log10
 from typing import Any, Final
 
-from bfcviz.analysis.diagnosis import Advice, AdviceKind, Diagnosis, Family, HeapSettings, Verdict
+from bfcviz.analysis.diagnosis import Advice, AdviceKind, Diagnosis, Verdict, shape_of
+from bfcviz.analysis.heap_settings import Family, HeapSettings
 from bfcviz.analysis.served_again import requests_until_failure
-from bfcviz.analysis.short_names import counted
-from bfcviz.analysis.stated_advice import Requested, requested
+from bfcviz.analysis.stated_advice import StatedAdviceSubject, requested
 from bfcviz.analysis.stated_verdict import SMALLEST_DEVICE
 from bfcviz.events.trace import Trace
 from bfcviz.formats import cupy, onnxruntime, rmm, tensorflow, torch, xla
 from bfcviz.formats.messages import SettingWords
-from bfcviz.units import MiB, format_bytes
+from bfcviz.units import MiB, counted, format_bytes
 
 # ------------------------------------------------------------------------------
 # The words of each family's settings.
@@ -117,7 +116,7 @@ def missing_information(found: Diagnosis) -> Iterator[Advice]:
             "The file states neither a limit nor the free memory of the device, so it is not known whether the "
             "pool "
             "could grow. Record with bfcviz, or print the device's free memory beside the failure "
-            f"({_process_list_tool(found)}).",
+            f"({_advised_process_tool(found)}).",
             pool_bytes=found.pool_bytes,
         )
 
@@ -128,15 +127,6 @@ def _rerun_advice(text: str, **numbers: float) -> Advice:
 
 # ------------------------------------------------------------------------------
 # An estimate of the batch size that would fit, from the bytes in use and the request.
-
-_SHAPE_OF_REQUEST: Final = re.compile(r"\[([\d,\s]{1,200})\]")
-"""A printed shape, such as `shape[128,64,32,32]`."""
-
-
-def shape_of(found: Diagnosis) -> tuple[int, ...]:
-    """The dimensions of the requested tensor; empty where the file does not say them."""
-    text = _SHAPE_OF_REQUEST.search(found.recorded.tensor) or _SHAPE_OF_REQUEST.search(found.label)
-    return tuple(int(part[:18]) for part in text[1].replace(",", " ").split()) if text else ()
 
 
 def batch_advice(found: Diagnosis) -> Advice | None:
@@ -152,7 +142,7 @@ def batch_advice(found: Diagnosis) -> Advice | None:
     if found.verdict in {Verdict.UNKNOWN, Verdict.NO_FAILURE, Verdict.REFUSED} or found.event is None:
         return None
     op = found.recorded.op or found.label
-    if found.gaps or requested(op, shape_of(found)) is not Requested.BATCH:
+    if found.gaps or requested(op, shape_of(found)) is not StatedAdviceSubject.BATCH:
         return None
     total, capacity = found.bytes_in_use + found.rounded, _capacity_for_batch(found)
     fits = max(found.largest_free_chunk, found.room or 0)
@@ -173,11 +163,11 @@ def _capacity_for_batch(found: Diagnosis) -> int:
 
 
 def _batch_advice_text(found: Diagnosis, low: float, high: float, fits: int) -> str:
-    shares = _batch_bounds_text(floor(100 * low), floor(100 * high))
+    shares = _advised_batch_bounds(floor(100 * low), floor(100 * high))
     first = shape_of(found)[0]
     batches = ""
     if floor(first * high) > 0:
-        numbers = _batch_bounds_text(floor(first * low), floor(first * high))
+        numbers = _advised_batch_bounds(floor(first * low), floor(first * high))
         batches = f" If the first dimension of the tensor, {first:,}, is the batch: {numbers}."
     how = f"a request of at most {format_bytes(fits)} fits, {format_bytes(found.rounded)} were needed"
     if high > low:
@@ -188,7 +178,7 @@ def _batch_advice_text(found: Diagnosis, low: float, high: float, fits: int) -> 
     return f"Reduce the batch size to {shares} %, an estimate: {how}.{batches}"
 
 
-def _batch_bounds_text(low: int, high: int) -> str:
+def _advised_batch_bounds(low: int, high: int) -> str:
     """Two bounds as words; a lower one that is far off is left out."""
     if low == high:
         return f"about {low:,}"
@@ -222,7 +212,7 @@ def advice_for(found: Diagnosis, trace: Trace | None) -> Iterator[Advice]:
 
 def _tried_advice(given: list[Advice], trace: Trace | None, found: Diagnosis) -> Iterator[Advice]:
     """Without the settings under which a request still fails; those that serve all say so."""
-    changes = [_options_of_advice(each) for each in given]
+    changes = [_advised_options(each) for each in given]
     asked = requests_until_failure(trace, found) if trace is not None and any(changes) else None
     for each, changed in zip(given, changes, strict=True):
         helps = asked.succeed_with(**changed) if asked is not None and changed else None
@@ -234,7 +224,7 @@ def _tried_advice(given: list[Advice], trace: Trace | None, found: Diagnosis) ->
             yield each
 
 
-def _options_of_advice(advice: Advice) -> dict[str, Any]:
+def _advised_options(advice: Advice) -> dict[str, Any]:
     """The options of a BFC heap that an advice changes, of those that can be tried."""
     match advice.kind:
         case AdviceKind.GROWTH_OFF:
@@ -254,7 +244,7 @@ def others_hold_it(found: Diagnosis) -> bool:
     return any(rule(found) is not None for rule in (_taken_at_start_advice, _other_users_advice))
 
 
-def _is_split(found: Diagnosis) -> bool:
+def _is_split_for_advice(found: Diagnosis) -> bool:
     """Whether enough is free, but not in one chunk."""
     return found.verdict in _SPLIT and found.free_bytes >= found.rounded > found.largest_free_chunk
 
@@ -302,7 +292,7 @@ def _region_release_advice(found: Diagnosis) -> Advice | None:
 
 def _expandable_segments_advice(found: Diagnosis) -> Advice | None:
     settings = found.settings
-    if settings.family is not Family.TORCH or settings.torch.expandable or not _is_split(found):
+    if settings.family is not Family.TORCH or settings.torch.expandable or not _is_split_for_advice(found):
         return None
     return Advice(
         AdviceKind.EXPANDABLE_SEGMENTS,
@@ -323,7 +313,7 @@ def _other_allocator_advice(found: Diagnosis) -> Advice | None:
     other = words_of(settings).other
     if settings.family is Family.OWN and settings.framework in GROWS_IN_PLACE and found.regions.count > 1:
         other = f'bfcviz.serve_{settings.framework}(memory="virtual")'
-    if not other or settings.torch.expandable or not _is_split(found):
+    if not other or settings.torch.expandable or not _is_split_for_advice(found):
         return None
     return Advice(
         AdviceKind.OTHER_ALLOCATOR,
@@ -337,7 +327,7 @@ def _growth_off_advice(found: Diagnosis) -> Advice | None:
     settings, limit = found.settings, found.bytes_limit
     how = words_of(settings).one_region
     grows = settings.allow_growth if settings.allow_growth is not None else found.regions.count > 1
-    if not how or not grows or limit is None or found.regions.count < 2 or not _is_split(found):
+    if not how or not grows or limit is None or found.regions.count < 2 or not _is_split_for_advice(found):
         return None
     free = limit - found.bytes_in_use
     return Advice(
@@ -354,7 +344,9 @@ def _growth_off_advice(found: Diagnosis) -> Advice | None:
 def _split_size_advice(found: Diagnosis) -> Advice | None:
     """PyTorch's rule that keeps small chunks out of large segments."""
     settings = found.settings
-    fits = settings.family is Family.TORCH and settings.torch.max_split is None and _is_split(found)
+    fits = (
+        settings.family is Family.TORCH and settings.torch.max_split is None and _is_split_for_advice(found)
+    )
     if not fits or not found.pinned_by:
         return None
     largest = max(pin.size for pin in found.pinned_by)
@@ -486,7 +478,7 @@ def _taken_at_start_advice(found: Diagnosis) -> Advice | None:
             AdviceKind.OTHER_USERS,
             f"The pool may have only {format_bytes(limit)}: the program found no more free when it started, "
             "unless it set "
-            f"this limit. Look with {_process_list_tool(found)} for another process on the device.",
+            f"this limit. Look with {_advised_process_tool(found)} for another process on the device.",
             {"limit": limit},
         )
     if total is None or start is None or total - start < _LEAST_OTHERS * total:
@@ -495,12 +487,12 @@ def _taken_at_start_advice(found: Diagnosis) -> Advice | None:
         AdviceKind.OTHER_USERS,
         f"Other processes held {format_bytes(total - start)} of the device when the program started, which "
         "left "
-        f"{format_bytes(start)} of {format_bytes(total)}. {_process_list_tool(found)} names them.",
+        f"{format_bytes(start)} of {format_bytes(total)}. {_advised_process_tool(found)} names them.",
         {"others": total - start, "device_free_at_start": start, "device_total": total},
     )
 
 
-def _process_list_tool(found: Diagnosis) -> str:
+def _advised_process_tool(found: Diagnosis) -> str:
     """The command that lists the processes on the device, as the message of the failure names its kind."""
     tools = {"HIP": "rocm-smi", "XPU": "xpu-smi"}
     return next((tool for word, tool in tools.items() if word in found.recorded.message), "nvidia-smi")
@@ -517,7 +509,7 @@ def _other_users_advice(found: Diagnosis) -> Advice | None:
         AdviceKind.OTHER_USERS,
         f"Other pools and processes, and the driver itself, hold {format_bytes(others)} of the device; "
         f"{format_bytes(free)} of it were free, {format_bytes(found.rounded - free)} less than needed. "
-        f"{_process_list_tool(found)} names the processes.",
+        f"{_advised_process_tool(found)} names the processes.",
         {"others": others, "device_free": free, "missing": found.rounded - free},
     )
 
@@ -525,7 +517,7 @@ def _other_users_advice(found: Diagnosis) -> Advice | None:
 def _whole_array_advice(found: Diagnosis) -> Advice | None:
     """A constant is a whole array that is copied to the device: no batch makes it smaller."""
     op = found.recorded.op or found.label
-    if found.event is None or requested(op, shape_of(found)) is not Requested.CONSTANT:
+    if found.event is None or requested(op, shape_of(found)) is not StatedAdviceSubject.CONSTANT:
         return None
     return Advice(
         AdviceKind.FEED_IN_PARTS,
@@ -539,7 +531,7 @@ def _whole_array_advice(found: Diagnosis) -> Advice | None:
 def _model_variable_advice(found: Diagnosis) -> Advice | None:
     """A variable or a slot of the optimizer: its size is that of the model."""
     op = found.recorded.op or found.label
-    if found.event is None or requested(op, shape_of(found)) is not Requested.VARIABLE:
+    if found.event is None or requested(op, shape_of(found)) is not StatedAdviceSubject.VARIABLE:
         return None
     return Advice(
         AdviceKind.OPTIMIZER_STATE,

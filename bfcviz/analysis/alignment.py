@@ -13,18 +13,24 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis.short_names import counted
-from bfcviz.analysis.why import failing_pool, first_failure
 from bfcviz.errors import TraceError
+from bfcviz.events.labels import ENDS, phase_ends
 from bfcviz.events.mark_values import has_float_value
-from bfcviz.events.origin import Pool, Status, holds_only_states
+from bfcviz.events.origin import Status, holds_only_states
 from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.model.equal_steps import chosen_name, equal_step_ends, number_at_end, plain_name, step_marks
+from bfcviz.model.equal_steps import (
+    equal_step_ends,
+    plain_step_name,
+    step_mark_number,
+    step_marks,
+    step_marks_name,
+)
 from bfcviz.model.grouping import Grouping, Path, grouping
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import ENDS, events_of, phase_ends
+from bfcviz.model.navigation import events_of
+from bfcviz.units import counted
 
 # ------------------------------------------------------------------------------
 # One of two compared recordings: its trace, its heap, all its allocations, and how reliable it is.
@@ -36,8 +42,8 @@ ALLOCATION: Final = np.dtype(
 
 
 @dataclass(frozen=True)
-class ComparedRecording:
-    """What a comparison says of one recording.
+class AlignedRecording:
+    """What is known of one of two recordings that are aligned.
 
     Attributes:
         letter: `A` or `B`.
@@ -63,7 +69,7 @@ class ComparedRecording:
     only_state: bool
 
     @classmethod
-    def of(cls, letter: str, trace: Trace, pool: int) -> "ComparedRecording":
+    def of(cls, letter: str, trace: Trace, pool: int) -> "AlignedRecording":
         """The facts of a trace.
 
         Raises:
@@ -89,8 +95,8 @@ class ComparedRecording:
         )
 
 
-class RecordingSide:
-    """A recording while it is compared.
+class AlignedSide:
+    """One of two recordings while they are aligned and compared.
 
     Attributes:
         facts: what the comparison says of it.
@@ -103,13 +109,13 @@ class RecordingSide:
     """
 
     def __init__(self, letter: str, trace: Trace, pool: int, by: str) -> None:
-        self.facts = ComparedRecording.of(letter, trace, pool)
+        self.facts = AlignedRecording.of(letter, trace, pool)
         self.trace = trace
         self.how: Grouping = grouping(trace, pool, by)
         with self.reading():
             self.model = Model(trace, pool)
-            self.held = _allocation_rows(self.model.in_use(), "born")
-            self.kinds, self.allocations = _kinds_and_allocations(self.model)
+            self.held = _aligned_allocation_rows(self.model.in_use(), "born")
+            self.kinds, self.allocations = _allocations_to_align(self.model)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -120,17 +126,17 @@ class RecordingSide:
             raise TraceError(f"recording {self.facts.letter} ({self.facts.name}): {error}") from error
 
 
-def _kinds_and_allocations(model: Model) -> tuple[NDArray[np.int64], NDArray[np.void]]:
+def _allocations_to_align(model: Model) -> tuple[NDArray[np.int64], NDArray[np.void]]:
     kinds = np.zeros(len(Kind) + 1, np.int64)
     found = [np.zeros(0, ALLOCATION)]
     for block in model.trace.blocks():
         mine = np.where(block["pool"] == model.pool, block["kind"], 0)
         kinds += np.bincount(mine, minlength=len(kinds))
-        found.append(_allocation_rows(block, "seq", np.flatnonzero(mine == Kind.ALLOCATE)))
+        found.append(_aligned_allocation_rows(block, "seq", np.flatnonzero(mine == Kind.ALLOCATE)))
     return kinds, joined(found)
 
 
-def _allocation_rows(
+def _aligned_allocation_rows(
     records: NDArray[np.void], born: str, at: NDArray[np.intp] | slice = slice(None)
 ) -> NDArray[np.void]:
     # Field by field: NumPy selects whole records a hundred times slower.
@@ -139,49 +145,6 @@ def _allocation_rows(
     for name, values in columns.items():
         found[name] = values
     return found
-
-
-def paired_heaps(a: Trace, b: Trace) -> tuple[int, int]:
-    """The heaps of two recordings that are compared: two of one name.
-
-    That of the first failed request of `b`, else of `a`, and in the other recording the heap of this name; without a
-    failure the first heap of `a` that `b` has, too. Names that differ only in the number of a device are one name, if
-    no other is. Where nothing fits, the failed or first heap of each.
-    """
-    failed = [first_failure(trace) for trace in (a, b)]
-    if failed[1] is not None:
-        other = _heap_of_same_name(a, b, failed[1][0])
-        return failing_pool(a) if other is None else other, failed[1][0]
-    if failed[0] is not None:
-        other = _heap_of_same_name(b, a, failed[0][0])
-        return failed[0][0], 0 if other is None else other
-    pairs = ((number, _heap_of_same_name(b, a, number)) for number in range(len(a.origin.pools)))
-    return next(((number, other) for number, other in pairs if other is not None), (0, 0))
-
-
-def _heap_of_same_name(trace: Trace, other: Trace, pool: int) -> int | None:
-    """The heap of a trace with the name of a heap of another one; of several the first."""
-    for name in (_heap_full_name, _heap_allocator_name, _heap_name_without_device):
-        wanted = name(other.origin.pools[pool])
-        for number, each in enumerate(trace.origin.pools):
-            if name(each) == wanted:
-                return number
-    return None
-
-
-def _heap_full_name(pool: Pool) -> str:
-    return pool.name
-
-
-def _heap_allocator_name(pool: Pool) -> str:
-    return str(pool.options.get("allocator_name") or pool.name)
-
-
-def _heap_name_without_device(pool: Pool) -> str:
-    return _DEVICE.sub("", _heap_allocator_name(pool))
-
-
-_DEVICE: Final = re.compile(r"\d+")
 
 
 # ------------------------------------------------------------------------------
@@ -194,8 +157,8 @@ _DEVICE: Final = re.compile(r"\d+")
 _LINE: Final = re.compile(r"(\.(?:py|pyx|c|cc|cpp|cxx|cu|cuh|h|hpp)):(\d{1,9})\b")
 
 
-class CommonHolders:
-    """The holders of both recordings.
+class AlignedHolders:
+    """The holders of two recordings, aligned: a row stands for the same holder in both.
 
     Args:
         a: the first recording.
@@ -210,16 +173,16 @@ class CommonHolders:
         unnamed: the row of all memory without a name; None if there is none.
     """
 
-    def __init__(self, a: RecordingSide, b: RecordingSide, by: str | None = None) -> None:
+    def __init__(self, a: AlignedSide, b: AlignedSide, by: str | None = None) -> None:
         self._hows = [
             side.how if by in {None, side.how.by} else grouping(side.trace, side.facts.pool, str(by))
             for side in (a, b)
         ]
-        codes = [_present_holder_codes(side, how) for side, how in zip((a, b), self._hows, strict=True)]
+        codes = [_holder_codes_to_align(side, how) for side, how in zip((a, b), self._hows, strict=True)]
         own = [
             [how.path(code) for code in found.tolist()] for how, found in zip(self._hows, codes, strict=True)
         ]
-        renamed = _holders_with_moved_lines(*(dict.fromkeys(paths) for paths in own))
+        renamed = _aligned_paths_with_moved_lines(*(dict.fromkeys(paths) for paths in own))
         own[0] = [renamed.get(path, path) for path in own[0]]
         rows = {path: row for row, path in enumerate(dict.fromkeys(own[0] + own[1]))}
         self.paths: list[Path] = list(rows)
@@ -250,14 +213,14 @@ class CommonHolders:
         return self._known[name]
 
 
-def _present_holder_codes(side: RecordingSide, how: Grouping) -> NDArray[np.intp]:
-    """The codes of all holders of a recording, ascending."""
+def _holder_codes_to_align(side: AlignedSide, how: Grouping) -> NDArray[np.intp]:
+    """The codes of all holders of one of the aligned recordings, ascending."""
     codes = [how.codes(records).astype(np.intp) for records in (side.held, side.allocations)]
     counts = np.bincount(np.concatenate(codes)) if sum(map(len, codes)) else np.zeros(0, np.intp)
     return np.flatnonzero(counts)
 
 
-def _holders_with_moved_lines(a: Collection[Path], b: Collection[Path]) -> dict[Path, Path]:
+def _aligned_paths_with_moved_lines(a: Collection[Path], b: Collection[Path]) -> dict[Path, Path]:
     """Path in A -> path in B, of the holders of only one of them that differ only in the numbers of lines."""
     without: tuple[dict[Path, list[Path]], dict[Path, list[Path]]] = (defaultdict(list), defaultdict(list))
     for paths, others, groups in ((a, b, without[0]), (b, a, without[1])):
@@ -269,14 +232,14 @@ def _holders_with_moved_lines(a: Collection[Path], b: Collection[Path]) -> dict[
         theirs = without[1].get(key, [])
         if len(mine) == len(theirs):
             found |= zip(
-                sorted(mine, key=_line_numbers_in_path),
-                sorted(theirs, key=_line_numbers_in_path),
+                sorted(mine, key=_line_numbers_to_align),
+                sorted(theirs, key=_line_numbers_to_align),
                 strict=True,
             )
     return found
 
 
-def _line_numbers_in_path(path: Path) -> list[int]:
+def _line_numbers_to_align(path: Path) -> list[int]:
     return [int(number) for part in path if part for _, number in _LINE.findall(part)]
 
 
@@ -322,8 +285,8 @@ def shared(a: NDArray[Key], b: NDArray[Key]) -> tuple[NDArray[np.intp], NDArray[
     return first.astype(np.intp), second.astype(np.intp)
 
 
-def evenly(count: int, most: int) -> NDArray[np.intp]:
-    """Indices of at most `most` of `count` things at even distances, the last one among them."""
+def aligned_pair_indices(count: int, most: int) -> NDArray[np.intp]:
+    """Indices of at most `most` of `count` aligned pairs at even distances, the last one among them."""
     if count <= most:
         return np.arange(count)
     return np.arange(1, most + 1) * count // most - 1
@@ -342,21 +305,21 @@ _KEPT: Final = 2000
 """Pairs that the alignment keeps."""
 
 
-def label_pairs(a: RecordingSide, b: RecordingSide, holders: CommonHolders) -> tuple[Steps, Steps]:
+def label_pairs(a: AlignedSide, b: AlignedSide, holders: AlignedHolders) -> tuple[Steps, Steps]:
     """The steps just after the n-th allocation of the same holder in both, in the order that most of them agree on."""
     keys_a, steps_a = _nth_allocation_keys(a, holders, 0)
     keys_b, steps_b = _nth_allocation_keys(b, holders, 1)
     first, second = shared(keys_a, keys_b)
     pairs = steps_a[first], steps_b[second]
     order = np.argsort(pairs[0])
-    order = order[evenly(len(order), _MOST)]
+    order = order[aligned_pair_indices(len(order), _MOST)]
     found = increasing(pairs[0][order], pairs[1][order])
-    kept = evenly(len(found[0]), _KEPT)
+    kept = aligned_pair_indices(len(found[0]), _KEPT)
     return found[0][kept], found[1][kept]
 
 
 def _nth_allocation_keys(
-    side: RecordingSide, holders: CommonHolders, number: int
+    side: AlignedSide, holders: AlignedHolders, number: int
 ) -> tuple[NDArray[np.uint64], Steps]:
     """For each allocation with a name: its holder and how often this one allocated before, as one key; and its step."""
     rows = holders.rows(number, side.allocations)
@@ -440,9 +403,11 @@ def mark_pairs(a: Heap, b: Heap, name: str | None = None) -> MarkPairs:
         without = [letter for letter, marks in zip("AB", found, strict=True) if not marks]
         return MarkPairs(reason=f"{' and '.join(without)} {'have' if len(without) > 1 else 'has'} no marks")
     common = {key: marks.seqs for key, marks in found[0].items() if key in found[1]}
-    chosen = chosen_name(common, name)
+    chosen = step_marks_name(common, name)
     if chosen is None and name is not None:
-        return MarkPairs(reason=f"no mark {plain_name(name)!r} is in both; {_common_marks_text(common)}")
+        return MarkPairs(
+            reason=f"no mark {plain_step_name(name)!r} is in both; {_alignable_marks_text(common)}"
+        )
     tried = MarkPairs()
     for keys in ([chosen] if chosen else [], list(common) if name is None else []):
         tried = _paired_marks(found, keys, a, b) if keys else tried
@@ -463,8 +428,8 @@ def _marks_by_name(trace: Trace, pool: int) -> dict[str, _Marks]:
         text = trace.labels.name(label) if end is None else end.name
         # The value of a phase only pairs its begin with its end; a measured value, such as a loss, counts nothing.
         is_count = end is None and value and not has_float_value(trace.labels, label)
-        number = value if is_count else number_at_end(text)
-        mine = found[plain_name(text)]
+        number = value if is_count else step_mark_number(text)
+        mine = found[plain_step_name(text)]
         mine.seqs.append(seq)
         mine.numbers.append(number)
     for mine in found.values():
@@ -521,7 +486,7 @@ def _mark_pairs_in_order(name: str, mine: _Marks, theirs: _Marks, a: Heap, b: He
     return [_Pair(*pair, name if single else f"{name} {number:,}") for number, pair in pairs]
 
 
-def _common_marks_text(common: Mapping[str, list[int]]) -> str:
+def _alignable_marks_text(common: Mapping[str, list[int]]) -> str:
     return f"both have {', '.join(map(repr, list(common)[:5]))}" if common else "they have no mark in common"
 
 
@@ -577,9 +542,9 @@ class StepAlignment:
 
 
 def align(
-    a: RecordingSide,
-    b: RecordingSide,
-    holders: CommonHolders,
+    a: AlignedSide,
+    b: AlignedSide,
+    holders: AlignedHolders,
     by: str | None = None,
     mark: str | None = None,
 ) -> StepAlignment:
@@ -623,7 +588,7 @@ def align(
     raise TraceError(f"the recordings cannot be aligned by {asked}: {'; '.join(failed)}")
 
 
-def _align_by_marks(a: RecordingSide, b: RecordingSide, mark: str | None) -> StepAlignment | str:
+def _align_by_marks(a: AlignedSide, b: AlignedSide, mark: str | None) -> StepAlignment | str:
     found = mark_pairs((a.trace, a.facts.pool), (b.trace, b.facts.pool), mark)
     if found.reason:
         return found.reason
@@ -641,7 +606,7 @@ def _mark_pairs_text(found: MarkPairs) -> str:
     return f"{what}, {how}" + (f"; {' and '.join(alone)} without a partner" if alone else "")
 
 
-def _align_by_steps(a: RecordingSide, b: RecordingSide) -> StepAlignment | str:
+def _align_by_steps(a: AlignedSide, b: AlignedSide) -> StepAlignment | str:
     marks = [step_marks(side.trace, side.facts.pool) for side in (a, b)]
     ends = [
         equal_step_ends(side.trace, side.facts.pool, seqs)
@@ -658,13 +623,13 @@ def _align_by_steps(a: RecordingSide, b: RecordingSide) -> StepAlignment | str:
     )
 
 
-def _align_by_labels(a: RecordingSide, b: RecordingSide, holders: CommonHolders) -> StepAlignment | str:
-    holders = holders if a.how.by == "op" else CommonHolders(a, b, "op")
+def _align_by_labels(a: AlignedSide, b: AlignedSide, holders: AlignedHolders) -> StepAlignment | str:
+    holders = holders if a.how.by == "op" else AlignedHolders(a, b, "op")
     pairs = label_pairs(a, b, holders)
     if len(pairs[0]) < FEWEST_MARKS:
         found = counted(len(pairs[0]), "allocation")
         return f"{found} of the same holders in the same order, and {FEWEST_MARKS} are needed"
-    chosen = evenly(len(pairs[0]), _MOST_INFERRED)
+    chosen = aligned_pair_indices(len(pairs[0]), _MOST_INFERRED)
     rows = holders.rows(0, a.allocations)[np.searchsorted(a.allocations["born"], pairs[0][chosen] - 1)]
     names = [""] * len(pairs[0])
     for place, row in zip(chosen.tolist(), rows.tolist(), strict=True):
@@ -673,7 +638,7 @@ def _align_by_labels(a: RecordingSide, b: RecordingSide, holders: CommonHolders)
     return _aligned_at_pairs(a, b, pairs, names, reason, _MOST_INFERRED)
 
 
-def _align_by_share(a: RecordingSide, b: RecordingSide) -> StepAlignment:
+def _align_by_share(a: AlignedSide, b: AlignedSide) -> StepAlignment:
     parts = np.arange(1, _MOST_INFERRED)
     pairs = [
         side.facts.first + (side.facts.last - side.facts.first) * parts // _MOST_INFERRED for side in (a, b)
@@ -683,15 +648,15 @@ def _align_by_share(a: RecordingSide, b: RecordingSide) -> StepAlignment:
 
 
 def _aligned_at_pairs(  # noqa: PLR0913, PLR0917  the pairs and what is said of them
-    a: RecordingSide,
-    b: RecordingSide,
+    a: AlignedSide,
+    b: AlignedSide,
     pairs: tuple[Steps, Steps],
     names: Sequence[str],
     reason: str,
     most: int = MOST,
 ) -> StepAlignment:
     """The alignment, whose `by` the caller sets."""
-    chosen = evenly(len(names), most)
+    chosen = aligned_pair_indices(len(names), most)
     moments = tuple(PairedStep(names[at], int(pairs[0][at]), int(pairs[1][at])) for at in chosen.tolist())
     ends = [
         np.concatenate([[side.facts.first], steps, [side.facts.last]]).astype(np.int64)

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from bfcviz.analysis.search import operation_of
+from bfcviz.analysis.event_text import operation_of_event
 from bfcviz.analysis.short_names import short_name
 from bfcviz.events.event_source import BLOCK
 from bfcviz.events.origin import holds_only_states
@@ -106,7 +106,7 @@ def _life_of_allocation(model: Model, address: int, born: int) -> Life | None:
     start = step if in_use else born + 1  # it ends after a step at which it is in use
     stop = min(len(trace), start + _LOOK)
     ended = _first_event_of_chunk(trace, start, stop, model.pool, int(began["chunk"]))
-    operation = operation_of(trace, born)
+    operation = operation_of_event(trace, born)
     splits, extends = ((), ()) if operation is None else (operation.splits, operation.extends)
     return Life(
         trace=trace,
@@ -121,7 +121,7 @@ def _life_of_allocation(model: Model, address: int, born: int) -> Life | None:
         looked_to=stop,
         splits=splits,
         extends=extends,
-        merges=() if ended is None else _merges_after_free(trace, ended),
+        merges=() if ended is None else _merges_at_life_end(trace, ended),
     )
 
 
@@ -197,7 +197,7 @@ def next_user(life: Life) -> np.void | None:
     return None
 
 
-def _merges_after_free(trace: Trace, freed: np.void) -> Sequence[np.void]:
+def _merges_at_life_end(trace: Trace, freed: np.void) -> Sequence[np.void]:
     """The MERGEs of a FREE's operation, in order."""
     first = int(freed["seq"]) + 1
     events: Events = trace.read(first, min(len(trace), first + _MERGES))
@@ -222,7 +222,7 @@ def life_words(life: Life) -> list[str]:
     if holds_only_states(life.trace.origin.details):
         return [
             _chunk_place_words(life),
-            _chunk_holder_words(life),
+            _life_holder_words(life),
             "The file holds one state and no history: its age is not known.",
         ]
     if life.began is not None and life.began["kind"] == Kind.ALLOCATE:
@@ -240,7 +240,7 @@ def _chunk_place_words(life: Life) -> str:
     return f"{life.address:#x}, {format_bytes(life.size)}, region {life.region}, {state}."
 
 
-def _chunk_holder_words(life: Life) -> str:
+def _life_holder_words(life: Life) -> str:
     """Who holds a chunk of a state."""
     if not life.in_use or life.began is None:
         return "Free." if not life.in_use else "In use."
@@ -325,7 +325,7 @@ def next_words(life: Life) -> str:
     if kind == Kind.ALLOCATE:
         return f"Allocated whole by {_life_holder_name(life, event)} {at}."
     if kind == Kind.SPLIT:
-        operation = operation_of(life.trace, int(event["seq"]))
+        operation = operation_of_event(life.trace, int(event["seq"]))
         return f"Split {at}" + (
             "." if operation is None else f" for {_life_holder_name(life, operation.end)}."
         )
@@ -356,3 +356,11 @@ def span_words(life: Life, began: np.void, ended: np.void | None) -> str:
 
 def _life_holder_name(life: Life, event: np.void) -> str:
     return short_name(life.trace, int(event["label"]))
+
+
+def chunk_unchanged_at(life: Life, step: int) -> bool:
+    """Whether the chunk is at `step` as it was at the step of its life."""
+    if life.began is None or life.ended is None:
+        return False
+    first, last = int(life.began["seq"]) + 1, int(life.ended["seq"])
+    return first <= life.step <= last and first <= step <= last

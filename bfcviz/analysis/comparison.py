@@ -1,5 +1,6 @@
 """RecordingComparison: two recordings compared by totals, holders and growth, as tables, as text and as JSON values."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,18 +12,18 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.alignment import (
     AlignedBy,
-    CommonHolders,
-    ComparedRecording,
+    AlignedHolders,
+    AlignedRecording,
+    AlignedSide,
     PairedStep,
-    RecordingSide,
     StepAlignment,
     align,
     shared,
 )
-from bfcviz.analysis.leaks import Growth, duration, growth
-from bfcviz.analysis.short_names import counted, shortened
+from bfcviz.analysis.leaks import Growth, growth
+from bfcviz.analysis.short_names import shortened_name
 from bfcviz.answers import Answer, AnswerTable
-from bfcviz.events.origin import Status, regions_known, requested_bytes_known, stated_peak
+from bfcviz.events.origin import Pool, Status, regions_known, requested_bytes_known, stated_peak
 from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
@@ -30,11 +31,11 @@ from bfcviz.extras import arrow
 from bfcviz.model.equal_steps import equal_steps
 from bfcviz.model.grouping import UNNAMED, Path
 from bfcviz.model.holders import require_chunks
-from bfcviz.model.model import Model
-from bfcviz.model.navigation import end_of_state, failures
-from bfcviz.model.timelines import TIMELINE, equal_parts, external, internal, measured
+from bfcviz.model.model import Model, external, internal
+from bfcviz.model.navigation import end_of_state, failing_pool, failures, first_failure
+from bfcviz.model.timelines import TIMELINE, highest_between, measured, timeline_parts
 from bfcviz.terminal import escaped, printable
-from bfcviz.units import format_bytes, signed_bytes
+from bfcviz.units import counted, duration, format_bytes, signed_bytes
 
 if TYPE_CHECKING:
     from pyarrow import Table
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 CHANGE: Final = np.dtype(
     [
         ("moment", "<u4"),
-        ("holder", "<u4"),  # row of `CommonHolders`
+        ("holder", "<u4"),  # row of `AlignedHolders`
         ("a_bytes", "<u8"),
         ("b_bytes", "<u8"),
         ("a_chunks", "<u8"),
@@ -74,7 +75,7 @@ class HolderVerdict(StrEnum):
 
 
 def holder_changes(
-    a: RecordingSide, b: RecordingSide, holders: CommonHolders, moments: Sequence[PairedStep]
+    a: AlignedSide, b: AlignedSide, holders: AlignedHolders, moments: Sequence[PairedStep]
 ) -> NDArray[np.void]:
     """Rows of CHANGE: for each moment every holder with bytes in A or B, by the size of the difference.
 
@@ -94,7 +95,7 @@ def holder_changes(
     return joined(found)
 
 
-def verdicts(changes: NDArray[np.void], holders: CommonHolders) -> NDArray[np.intp]:
+def verdicts(changes: NDArray[np.void], holders: AlignedHolders) -> NDArray[np.intp]:
     """The verdict on each row, as its index in `HolderVerdict`."""
     before, after = changes["a_bytes"], changes["b_bytes"]
     ever = holders.allocated[:, changes["holder"]]
@@ -104,7 +105,7 @@ def verdicts(changes: NDArray[np.void], holders: CommonHolders) -> NDArray[np.in
 
 
 def changes_table(
-    changes: NDArray[np.void], holders: CommonHolders, moments: Sequence[PairedStep]
+    changes: NDArray[np.void], holders: AlignedHolders, moments: Sequence[PairedStep]
 ) -> "Table":
     """The rows with the names of moments, holders and verdicts; sizes in bytes."""
     pa = arrow("a comparison of recordings")
@@ -223,7 +224,7 @@ class GrowthChanges:
 
 
 def growth_changes(
-    a: RecordingSide, b: RecordingSide, holders: CommonHolders, mark: str | None = None
+    a: AlignedSide, b: AlignedSide, holders: AlignedHolders, mark: str | None = None
 ) -> GrowthChanges:
     """Compare the growth of all holders over the equal steps of each recording; the models return to their steps.
 
@@ -248,12 +249,12 @@ def growth_changes(
     return GrowthChanges(tuple(rows), (reasons[0], reasons[1]), (ends[0], ends[1]))
 
 
-def _growth_of_recording(side: RecordingSide, mark: str | None) -> Growth:
+def _growth_of_recording(side: AlignedSide, mark: str | None) -> Growth:
     with side.reading():
         return growth(side.model, equal_steps(side.trace, side.facts.pool, mark), side.how)
 
 
-def _growth_rates_by_row(found: Growth, holders: CommonHolders) -> dict[int, float]:
+def _growth_rates_by_row(found: Growth, holders: AlignedHolders) -> dict[int, float]:
     """Bytes a step of each holder that grows every step, by its row."""
     return {holders.row_of(found.names[row]): found.a_step(row)[1] for row in range(found.growing)}
 
@@ -291,11 +292,13 @@ class MainPart(NamedTuple):
 
 
 @dataclass
-class _PartSum:
+class _ComparedPartSum:
     change: int = 0
     changes: int = 0  # the sum without signs
     holders: int = 0  # with a change
-    children: dict[str | None, "_PartSum"] = field(default_factory=lambda: defaultdict(_PartSum))
+    children: dict[str | None, "_ComparedPartSum"] = field(
+        default_factory=lambda: defaultdict(_ComparedPartSum)
+    )
 
     def add(self, change: int) -> None:
         self.change += change
@@ -327,11 +330,11 @@ def spread_parts(paths: Sequence[Path], changes: Sequence[int], most: int) -> tu
     less than a hundredth of all changes are left out. Arguments as for `main_parts`.
     """
     root = _holder_change_tree(paths, changes)
-    parts = _parts_right_below((), root, root.changes)[:most]
+    parts = _compared_parts_below((), root, root.changes)[:most]
     while True:
         room = most - len(parts) + 1
         parts.sort(key=lambda part: -part[1].changes)
-        below = ((part, _parts_right_below(*part, root.changes)) for part in parts if part[1].children)
+        below = ((part, _compared_parts_below(*part, root.changes)) for part in parts if part[1].children)
         part, smaller = next(
             (pair for pair in below if len(pair[1]) <= room and _smaller_parts_tell_all(*pair)), (None, [])
         )
@@ -343,22 +346,28 @@ def spread_parts(paths: Sequence[Path], changes: Sequence[int], most: int) -> tu
     return sorted(named, key=lambda part: -abs(part.bytes)), root.change - sum(part.bytes for part in named)
 
 
-def _smaller_parts_tell_all(part: tuple[Path, _PartSum], smaller: Sequence[tuple[Path, _PartSum]]) -> bool:
+def _smaller_parts_tell_all(
+    part: tuple[Path, _ComparedPartSum], smaller: Sequence[tuple[Path, _ComparedPartSum]]
+) -> bool:
     """Whether the parts below say nearly all that the part says."""
     return sum(node.changes for _, node in smaller) >= _NEARLY_ALL * part[1].changes > 0
 
 
-def _parts_right_below(path: Path, node: _PartSum, whole: int) -> list[tuple[Path, _PartSum]]:
+def _compared_parts_below(
+    path: Path, node: _ComparedPartSum, whole: int
+) -> list[tuple[Path, _ComparedPartSum]]:
     """The parts directly below a holder, and what belongs to itself, the largest first; without the small ones."""
-    own = _PartSum()
+    own = _ComparedPartSum()
     own.add(node.change - sum(child.change for child in node.children.values()))
-    parts: list[tuple[Path, _PartSum]] = [((*path, name), child) for name, child in node.children.items()]
+    parts: list[tuple[Path, _ComparedPartSum]] = [
+        ((*path, name), child) for name, child in node.children.items()
+    ]
     kept = [part for part in [*parts, (path, own)] if part[1].changes >= max(_LEAST_SHARE * whole, 1)]
     return sorted(kept, key=lambda part: -part[1].changes)
 
 
-def _holder_change_tree(paths: Sequence[Path], changes: Sequence[int]) -> _PartSum:
-    root = _PartSum()
+def _holder_change_tree(paths: Sequence[Path], changes: Sequence[int]) -> _ComparedPartSum:
+    root = _ComparedPartSum()
     for path, change in zip(paths, changes, strict=True):
         node = root
         node.add(change)
@@ -368,7 +377,7 @@ def _holder_change_tree(paths: Sequence[Path], changes: Sequence[int]) -> _PartS
     return root
 
 
-def _parts_below(path: Path, node: _PartSum) -> Iterator[MainPart]:
+def _parts_below(path: Path, node: _ComparedPartSum) -> Iterator[MainPart]:
     """A holder, or the part below it that stands for it, or its parts where they cancel out."""
     while node.children:
         name, largest = max(node.children.items(), key=lambda item: item[1].changes)
@@ -447,7 +456,7 @@ class RecordingTotals:
     values: dict[str, float | None]
 
 
-def recording_totals(side: RecordingSide, moments: Sequence[int]) -> RecordingTotals:
+def recording_totals(side: AlignedSide, moments: Sequence[int]) -> RecordingTotals:
     """The totals of a recording; the model moves.
 
     Args:
@@ -484,31 +493,21 @@ def totals_table(a: RecordingTotals, b: RecordingTotals) -> "Table":
     )
 
 
-def highest_between(series: NDArray[np.void], steps: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """The most bytes in use after any event from each of these ascending steps to the next; a row ends at each."""
-    starts = np.searchsorted(series["step"], steps[:-1], side="right")
-    stops = np.searchsorted(series["step"], steps[1:], side="right")
-    values = series["bytes_in_use_max"]
-    return np.array(
-        [values[start:stop].max(initial=0) for start, stop in zip(starts, stops, strict=True)], np.uint64
-    )
-
-
-def _recording_series(side: RecordingSide, moments: Sequence[int]) -> NDArray[np.void]:
+def _recording_series(side: AlignedSide, moments: Sequence[int]) -> NDArray[np.void]:
     first, last = side.facts.first, side.facts.last
     side.model.seek(first)
-    ends = {*equal_parts(first, last, POINTS), *(step for step in moments if step > first)}
+    ends = {*timeline_parts(first, last, POINTS), *(step for step in moments if step > first)}
     return measured(side.model, sorted(ends))
 
 
-def _recording_peak_step(side: RecordingSide, series: NDArray[np.void]) -> int:
+def _recording_peak_step(side: AlignedSide, series: NDArray[np.void]) -> int:
     highest = series["bytes_in_use_max"]
     if not highest.any():
         return side.facts.first
     return int(series["bytes_in_use_max_step"][highest.argmax()])
 
 
-def _recording_measures(side: RecordingSide, peak: int, series: NDArray[np.void]) -> dict[str, float | None]:
+def _recording_measures(side: AlignedSide, peak: int, series: NDArray[np.void]) -> dict[str, float | None]:
     model, facts = side.model, side.facts
     model.seek(facts.last)
     end = model.stats()
@@ -517,7 +516,7 @@ def _recording_measures(side: RecordingSide, peak: int, series: NDArray[np.void]
     pool = max(int(series["pool_bytes_max"].max(initial=0)), at_peak.pool_bytes)
     times = [
         int(side.trace.read(step, step + 1)["time"][0])
-        for step in _first_and_last_event(facts.first, facts.last)
+        for step in _compared_first_and_last_event(facts.first, facts.last)
     ]
     used = at_peak.bytes_in_use
     peak_bytes = stated_peak(side.trace.origin.details, facts.pool, used) or used
@@ -537,11 +536,11 @@ def _recording_measures(side: RecordingSide, peak: int, series: NDArray[np.void]
     }
 
 
-def _first_and_last_event(first: int, last: int) -> list[int]:
+def _compared_first_and_last_event(first: int, last: int) -> list[int]:
     return [first, last - 1] if last > first else []
 
 
-def _unknown_measures(side: RecordingSide) -> list[str]:
+def _unknown_measures(side: AlignedSide) -> list[str]:
     details, pool = side.trace.origin.details, side.facts.pool
     unknown = [] if requested_bytes_known(details, pool) else list(_NEEDS_REQUESTED)
     if not regions_known(details, pool):
@@ -556,7 +555,7 @@ _REASONS: Final = 3
 _LIMIT: Final = "limit"
 
 
-def notes(a: RecordingSide, b: RecordingSide, holders: CommonHolders) -> Iterator[str]:
+def notes(a: AlignedSide, b: AlignedSide, holders: AlignedHolders) -> Iterator[str]:
     """The settings that differ, then what is missing or was inferred."""
     changed = list(_changed_settings(a, b))
     if changed:
@@ -581,7 +580,7 @@ def notes(a: RecordingSide, b: RecordingSide, holders: CommonHolders) -> Iterato
         )
 
 
-def _notes_of_recording(side: RecordingSide) -> Iterator[str]:
+def _notes_of_recording(side: AlignedSide) -> Iterator[str]:
     facts = side.facts
     if not len(side.allocations) + len(side.held):
         what = "events" if facts.first == facts.last else "allocations of this heap"
@@ -617,16 +616,16 @@ _STATUS: Final[Mapping[Status, str]] = {
 }
 
 
-def _changed_settings(a: RecordingSide, b: RecordingSide) -> Iterator[str]:
+def _changed_settings(a: AlignedSide, b: AlignedSide) -> Iterator[str]:
     pools = [side.trace.origin.pools[side.facts.pool] for side in (a, b)]
     before, after = ({_LIMIT: pool.limit, **pool.options} for pool in pools)
     for name in before:
         # Files of different formats hold different settings: what only one of them has says nothing.
         if name in after and None not in (before[name], after[name]) and before[name] != after[name]:
-            yield f"{name} {_setting_value_text(name, before[name])} -> {_setting_value_text(name, after[name])}"
+            yield f"{name} {_compared_setting_text(name, before[name])} -> {_compared_setting_text(name, after[name])}"
 
 
-def _setting_value_text(name: str, value: object) -> str:
+def _compared_setting_text(name: str, value: object) -> str:
     return format_bytes(value) if name == _LIMIT and isinstance(value, int) else repr(value)[:60]
 
 
@@ -638,7 +637,6 @@ AT_PEAK = "peak"
 
 AT_END = "end"
 """The moment after the last event of each recording."""
-
 
 _BARS: Final = 14
 """Parts of the difference in a picture."""
@@ -679,8 +677,8 @@ class RecordingComparison(Answer):
         notes: what is missing or was inferred, as sentences.
     """
 
-    a: ComparedRecording
-    b: ComparedRecording
+    a: AlignedRecording
+    b: AlignedRecording
     by: str
     alignment: StepAlignment
     totals: "Table"
@@ -704,7 +702,7 @@ class RecordingComparison(Answer):
     @property
     def tables(self) -> Sequence[AnswerTable]:
         """The totals, and the holders that changed at the peaks."""
-        totals = [(name, *values) for name, *values in _compared_total_rows(self)]
+        totals = [(name, *values) for name, *values in _comparison_total_rows(self)]
         changed = [
             (
                 row["holder"],
@@ -756,8 +754,8 @@ def compare_recordings(
     """
     for side in (a, b):
         require_chunks(*side)
-    sides = RecordingSide("A", *a, by), RecordingSide("B", *b, by)
-    holders = CommonHolders(*sides)
+    sides = AlignedSide("A", *a, by), AlignedSide("B", *b, by)
+    holders = AlignedHolders(*sides)
     alignment = align(*sides, holders, align_by, mark)
     totals = (
         recording_totals(sides[0], [pair.a for pair in alignment.moments]),
@@ -781,7 +779,7 @@ def compare_recordings(
 
 
 def _compared_moments(
-    sides: tuple[RecordingSide, RecordingSide], alignment: StepAlignment, peaks: tuple[int, int]
+    sides: tuple[AlignedSide, AlignedSide], alignment: StepAlignment, peaks: tuple[int, int]
 ) -> list[PairedStep]:
     """The peaks, the pairs of steps, and the ends; of states, which have no end, only the peaks."""
     ends = [PairedStep(AT_END, sides[0].facts.last, sides[1].facts.last)]
@@ -793,7 +791,7 @@ def _compared_moments(
 
 
 def _peak_parts(
-    changes: NDArray[np.void], holders: CommonHolders, b: RecordingSide
+    changes: NDArray[np.void], holders: AlignedHolders, b: AlignedSide
 ) -> tuple[PeakParts, PeakParts]:
     """The few parts for a sentence, and more for a picture."""
     at_peak = changes[changes["moment"] == 0]
@@ -851,7 +849,7 @@ def headline(found: RecordingComparison) -> str:
     leaks = [row for row in found.growth.rows if row.verdict is GrowthVerdict.ONLY_B]
     if leaks:
         grown = signed_bytes(sum(row.b or 0.0 for row in leaks))
-        named = shortened(leaks[0].holder, _SHORT) + (
+        named = shortened_name(leaks[0].holder, _SHORT) + (
             f" and {len(leaks) - 1:,} more" if len(leaks) > 1 else ""
         )
         parts.append(f"B grows by {grown} every step, and A does not: {named}")
@@ -892,12 +890,12 @@ def peaks_text(found: RecordingComparison) -> str:
 def parts_text(found: RecordingComparison) -> str:
     """Who makes the difference of the peaks; empty if it is 0 for every holder."""
     named, left = found.parts
-    parts = [f"{signed_bytes(change)} {shortened(name, _SHORT)}" for name, change, _ in named]
+    parts = [f"{signed_bytes(change)} {shortened_name(name, _SHORT)}" for name, change, _ in named]
     return ", ".join([*parts, *([f"{signed_bytes(left)} others"] if left and named else [])])
 
 
 def comparison_lines(found: RecordingComparison) -> list[str]:
-    """The report."""
+    """The report of a comparison of two recordings, line by line."""
     lines = [found.headline, "", *(_compared_recording_line(each) for each in (found.a, found.b))]
     aligned = "not aligned" if found.alignment.by is AlignedBy.STATE else f"aligned by {found.alignment.by}"
     lines += [f"{aligned}: {found.alignment.reason}", *_compared_total_lines(found)]
@@ -910,12 +908,13 @@ def comparison_lines(found: RecordingComparison) -> list[str]:
 
 
 def comparison_markdown(found: RecordingComparison) -> str:
-    """A comment for a pull request, in GitHub's Markdown: the answer, the totals, and the holders behind a fold."""
+    """Two recordings compared in GitHub's Markdown: the answer, the totals, and the holders behind a fold."""
     lines = [f"**{escaped(found.headline)}**", "", "| | before | now | change |", "|---|---:|---:|---:|"]
     for row in found.totals.to_pylist():
         if row["measure"] in _IN_COMMENT:
             values = [
-                value_text(row[name], row["unit"], change=name == "change") for name in ("a", "b", "change")
+                compared_value_text(row[name], row["unit"], change=name == "change")
+                for name in ("a", "b", "change")
             ]
             lines.append(f"| {row['measure'].replace('_', ' ')} | {' | '.join(values)} |")
     changed = [row for row in found.holders_at(AT_PEAK).to_pylist() if row["change"] != HolderVerdict.SAME]
@@ -927,7 +926,7 @@ def comparison_markdown(found: RecordingComparison) -> str:
         ]
         lines += ["| change | holder | before | now |", "|---:|---|---:|---:|"]
         lines += [
-            f"| {signed_bytes(row['bytes_change'])} | {escaped(shortened(row['holder'], _WIDTH))} "
+            f"| {signed_bytes(row['bytes_change'])} | {escaped(shortened_name(row['holder'], _WIDTH))} "
             f"| {format_bytes(row['a_bytes'])} | {format_bytes(row['b_bytes'])} |"
             for row in changed[:_HOLDERS]
         ]
@@ -949,7 +948,7 @@ _IN_COMMENT: Final = {
 """Totals that a comment lists."""
 
 
-def value_text(value: float | None, unit: str, *, change: bool = False) -> str:
+def compared_value_text(value: float | None, unit: str, *, change: bool = False) -> str:
     """A measure in its unit; `unknown` for None."""
     if value is None:
         return "unknown"
@@ -963,22 +962,23 @@ def value_text(value: float | None, unit: str, *, change: bool = False) -> str:
     return f"{sign}{value:,.0f}"
 
 
-def _compared_recording_line(facts: ComparedRecording) -> str:
+def _compared_recording_line(facts: AlignedRecording) -> str:
     return f"{facts.letter}: {facts.name}, {facts.heap}, {facts.last - facts.first:,} events, {facts.status}"
 
 
 def _compared_total_lines(found: RecordingComparison) -> Iterator[str]:
     yield ""
     yield f"{'':<30} {'A':>12} {'B':>12} {'B - A':>12}"
-    for name, a, b, change in _compared_total_rows(found):
+    for name, a, b, change in _comparison_total_rows(found):
         yield f"{name:<30} {a:>12} {b:>12} {change:>12}".rstrip()
 
 
-def _compared_total_rows(found: RecordingComparison) -> Iterator[tuple[str, str, str, str]]:
+def _comparison_total_rows(found: RecordingComparison) -> Iterator[tuple[str, str, str, str]]:
     """The name of each measure, its value in A and in B, and the change; empty where it is the same."""
     for row in found.totals.to_pylist():
         a, b, change = (
-            value_text(row[name], row["unit"], change=name == "change") for name in ("a", "b", "change")
+            compared_value_text(row[name], row["unit"], change=name == "change")
+            for name in ("a", "b", "change")
         )
         yield (
             _NAMES.get(row["measure"], row["measure"].replace("_", " ")),
@@ -1006,19 +1006,19 @@ def _compared_holder_lines(found: RecordingComparison, moment: str) -> Iterator[
     yield ""
     yield f"{what} (step {at['a_step']:,} of A, {at['b_step']:,} of B): {', '.join(counts) or 'none'}"
     for row in changed[:_HOLDERS]:
-        yield _holder_change_line(row)
+        yield _compared_holder_line(row)
     if len(changed) > _HOLDERS:
         rest = sum(row["bytes_change"] for row in changed[_HOLDERS:])
         yield f"{signed_bytes(rest):>12}  {counted(len(changed) - _HOLDERS, 'more holder')}"
 
 
-def _holder_change_line(row: dict[str, Any]) -> str:
+def _compared_holder_line(row: dict[str, Any]) -> str:
     moved = row["change"] == HolderVerdict.MOVED
     size = format_bytes(row["moved_bytes"]) if moved else signed_bytes(row["bytes_change"])
     amounts = f"{format_bytes(row['a_bytes'])} -> {format_bytes(row['b_bytes'])}"
     if row["a_chunks"] != row["b_chunks"]:
         amounts += f", {row['a_chunks']:,} -> {row['b_chunks']:,} chunks"
-    return f"{size:>12}  {row['change']:<8}  {shortened(row['holder'], _WIDTH)} ({amounts})"
+    return f"{size:>12}  {row['change']:<8}  {shortened_name(row['holder'], _WIDTH)} ({amounts})"
 
 
 def _compared_moment_lines(found: RecordingComparison) -> Iterator[str]:
@@ -1034,7 +1034,7 @@ def _compared_moment_lines(found: RecordingComparison) -> Iterator[str]:
     for change, row in different[:_MOMENTS]:
         most = f"at most {format_bytes(row['a_highest_since'])} -> {format_bytes(row['b_highest_since'])} before it"
         there = f"{format_bytes(row['a_bytes'])} -> {format_bytes(row['b_bytes'])} at it"
-        yield f"{signed_bytes(change):>12}  {shortened(row['moment'], _WIDTH)} ({most}, {there})"
+        yield f"{signed_bytes(change):>12}  {shortened_name(row['moment'], _WIDTH)} ({most}, {there})"
 
 
 def _compared_growth_lines(found: RecordingComparison) -> Iterator[str]:
@@ -1054,7 +1054,7 @@ def _compared_growth_lines(found: RecordingComparison) -> Iterator[str]:
     if not growth.rows:
         yield "no holder grows with every step of the program"
     for row in growth.rows[:_GROWING]:
-        yield f"{_growth_rate_text(row)} every step: {shortened(row.holder, _WIDTH)}, {_VERDICTS[row.verdict]}"
+        yield f"{_growth_rate_text(row)} every step: {shortened_name(row.holder, _WIDTH)}, {_VERDICTS[row.verdict]}"
     if len(growth.rows) > _GROWING:
         yield f"{counted(len(growth.rows) - _GROWING, 'more holder')} that grow every step"
 
@@ -1084,12 +1084,12 @@ _VERDICTS: Final = {
 
 
 def comparison_json(found: RecordingComparison) -> dict[str, Any]:
-    """All tables of a comparison; of the holders only those that are not the same at a moment."""
+    """The comparison of two recordings as JSON values; of the holders only those that differ at a moment."""
     parts, left = found.parts
     return {
         "headline": found.headline,
-        "a": _compared_recording_json(found, "a"),
-        "b": _compared_recording_json(found, "b"),
+        "a": _comparison_side_json(found, "a"),
+        "b": _comparison_side_json(found, "b"),
         "by": found.by,
         "alignment": {
             "by": str(found.alignment.by),
@@ -1110,7 +1110,7 @@ def comparison_json(found: RecordingComparison) -> dict[str, Any]:
     }
 
 
-def _compared_recording_json(found: RecordingComparison, letter: str) -> dict[str, Any]:
+def _comparison_side_json(found: RecordingComparison, letter: str) -> dict[str, Any]:
     facts = getattr(found, letter)
     return {
         "name": facts.name,
@@ -1120,3 +1120,49 @@ def _compared_recording_json(found: RecordingComparison, letter: str) -> dict[st
         "status": str(facts.status),
         "reasons": list(facts.reasons),
     }
+
+
+# ------------------------------------------------------------------------------
+# Which heap of one recording is compared with which heap of the other: two of one name.
+
+_DEVICE: Final = re.compile(r"\d+")
+
+
+def paired_heaps(a: Trace, b: Trace) -> tuple[int, int]:
+    """The heaps of two recordings that are compared: two of one name.
+
+    That of the first failed request of `b`, else of `a`, and in the other recording the heap of this name; without a
+    failure the first heap of `a` that `b` has, too. Names that differ only in the number of a device are one name, if
+    no other is. Where nothing fits, the failed or first heap of each.
+    """
+    failed = [first_failure(trace) for trace in (a, b)]
+    if failed[1] is not None:
+        other = _compared_heap_of_name(a, b, failed[1][0])
+        return failing_pool(a) if other is None else other, failed[1][0]
+    if failed[0] is not None:
+        other = _compared_heap_of_name(b, a, failed[0][0])
+        return failed[0][0], 0 if other is None else other
+    pairs = ((number, _compared_heap_of_name(b, a, number)) for number in range(len(a.origin.pools)))
+    return next(((number, other) for number, other in pairs if other is not None), (0, 0))
+
+
+def _compared_heap_of_name(trace: Trace, other: Trace, pool: int) -> int | None:
+    """The heap of a trace with the name of a heap of another one; of several the first."""
+    for name in (_compared_heap_name, _compared_allocator_name, _compared_name_without_device):
+        wanted = name(other.origin.pools[pool])
+        for number, each in enumerate(trace.origin.pools):
+            if name(each) == wanted:
+                return number
+    return None
+
+
+def _compared_heap_name(pool: Pool) -> str:
+    return pool.name
+
+
+def _compared_allocator_name(pool: Pool) -> str:
+    return str(pool.options.get("allocator_name") or pool.name)
+
+
+def _compared_name_without_device(pool: Pool) -> str:
+    return _DEVICE.sub("", _compared_allocator_name(pool))

@@ -1,157 +1,29 @@
 """Diagnosis: the verdict on one request, with the numbers that it follows from. Sizes are bytes."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis.short_names import counted, cut, path_end, short_address
+from bfcviz.analysis.heap_settings import Family, HeapSettings, heap_settings_of
+from bfcviz.analysis.short_names import cut, path_end
 from bfcviz.answers import Answer, AnswerTable
+from bfcviz.code_places import place_in_code
 from bfcviz.events.event_source import BLOCK
-from bfcviz.events.origin import STATE_ONLY, Origin, RecordedFailure, regions_known
+from bfcviz.events.origin import STATE_ONLY, Origin, RecordedFailure, Status
 from bfcviz.events.schema import Kind
-from bfcviz.events.trace import Trace
-from bfcviz.formats import cupy, rmm, tensorflow
-from bfcviz.formats.torch import DEFAULTS as TORCH_DEFAULTS
-from bfcviz.formats.torch import SMALL, SMALL_SEGMENT, Rules
-from bfcviz.model.grouping import UNNAMED, place_in_code
-from bfcviz.model.holders import Holders, holders
-from bfcviz.model.lifetimes import born_of, times_of
+from bfcviz.events.trace import Trace, event_times
+from bfcviz.model.lifetimes import born_of
 from bfcviz.model.model import Model
 from bfcviz.terminal import wrapped_lines
-from bfcviz.units import format_bytes
-
-# ------------------------------------------------------------------------------
-# Diagnosis: the verdict on one request, with the numbers that it follows from. Sizes are bytes.
-
+from bfcviz.units import counted, format_bytes, short_address
 
 if TYPE_CHECKING:
     from bfcviz.analysis.account import DeviceAccount
-
-# ------------------------------------------------------------------------------
-# HeapSettings: what is known of the settings of a heap, and whose settings they are.
-
-
-class Family(StrEnum):
-    """Whose settings an advice names."""
-
-    TENSORFLOW = "tensorflow"
-    JAX = "jax"
-    REACTANT = "reactant"
-    TORCH = "torch"
-    RMM = "rmm"
-    CUPY = "cupy"
-    VULKAN = "vulkan"
-    ONNX = "onnxruntime"
-    OWN = "bfcviz"  # our own heap, whatever allocates from it
-
-
-_BY_FORMAT: Final = {"xplane": Family.TENSORFLOW, "tensorflow": Family.TENSORFLOW, "torch": Family.TORCH}
-_BY_FORMAT_MORE: Final = {"jax": Family.JAX, "rmm": Family.RMM, "vma": Family.VULKAN, "chrome": Family.TORCH}
-
-
-@dataclass(frozen=True)
-class HeapSettings:
-    """The settings that decide which advice fits. None: unknown.
-
-    Attributes:
-        family: whose settings they are.
-        framework: import name of the framework whose memory it is, "" if unknown.
-        allow_growth: the pool grows region by region.
-        version: of the framework, as far as it changes the names of settings; "" if unknown.
-        garbage_collection: wholly free regions are released before a request fails.
-        fragmentation_fraction: share of the limit at which waste is split off; 0: at 128 MiB.
-        torch: the rules of PyTorch's allocator; its defaults where the file has no settings.
-        host_limit: what limits a heap of TensorFlow in the host's memory; "" for other heaps.
-    """
-
-    family: Family
-    framework: str = ""
-    version: str = ""
-    allow_growth: bool | None = None
-    garbage_collection: bool | None = None
-    fragmentation_fraction: float | None = None
-    torch: Rules = TORCH_DEFAULTS
-    host_limit: str = ""
-
-    def rounded(self, requested: int) -> int:
-        """The bytes that a chunk for this request needs."""
-        if self.family is Family.TORCH:
-            return self.torch.round_up(requested)
-        rules = {Family.CUPY: cupy.round_up, Family.RMM: rmm.round_up}
-        round_up = rules.get(self.family)
-        return tensorflow.round_up(max(requested, 1)) if round_up is None else round_up(max(requested, 1))
-
-    def growth(self, rounded: int, tail: int = 0) -> int:
-        """The bytes by which the pool grows for a request of this rounded size, at most.
-
-        Args:
-            rounded: bytes of its chunk.
-            tail: free bytes at the end of an expandable segment, which grows in place.
-        """
-        if self.family is not Family.TORCH:
-            return rounded
-        if not self.torch.expandable:
-            return self.torch.segment(rounded)
-        granule = SMALL_SEGMENT if rounded <= SMALL else self.torch.large_segment
-        return -(-max(0, rounded - tail) // granule) * granule
-
-    @property
-    def releases_free_regions(self) -> bool:
-        """Whether wholly free regions are released before a request fails; then it is tried again."""
-        return self.family in {Family.TORCH, Family.CUPY} or self.garbage_collection is True
-
-
-def settings_of(origin: Origin, pool: int) -> HeapSettings:
-    """The settings of one heap of a trace."""
-    options = origin.pools[pool].options
-    name = options.get("allocator_name", origin.pools[pool].name)
-    family = _allocator_family(origin, pool)
-    framework, version = origin.details.get("framework"), origin.details.get("framework_version")
-    return HeapSettings(
-        family=family,
-        framework=framework if isinstance(framework, str) else "",
-        version=version if isinstance(version, str) else "",
-        allow_growth=_flag_setting(options.get("allow_growth")),
-        garbage_collection=_flag_setting(options.get("garbage_collection")),
-        fragmentation_fraction=_number_setting(options.get("fragmentation_fraction")),
-        torch=Rules.of(options),
-        host_limit=tensorflow.HOST_LIMITS.get(str(name), "") if family is Family.TENSORFLOW else "",
-    )
-
-
-def _allocator_family(origin: Origin, pool: int) -> Family:
-    """From the way it was recorded, the framework that the file names, its format, and the heap's name."""
-    if origin.details.get("way") == "serve":
-        return Family.OWN
-    framework = origin.details.get("framework")
-    if isinstance(framework, str) and framework in list(Family):
-        return Family(framework)
-    for start, family in (_BY_FORMAT | _BY_FORMAT_MORE).items():
-        if origin.format.startswith(start):
-            return family
-    if _is_ours(origin.pools[pool].options):
-        return Family.OWN
-    name = origin.pools[pool].name
-    return next((family for family in Family if name.startswith((f"{family} ", f"{family}:"))), Family.OWN)
-
-
-def _is_ours(options: Mapping[str, Any]) -> bool:
-    """Whether these are the options of our heap."""
-    return "honour_alignment" in options
-
-
-def _flag_setting(value: object) -> bool | None:
-    return value if isinstance(value, bool) else None
-
-
-def _number_setting(value: object) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number else None  # type: ignore[return-value]
-
 
 # ------------------------------------------------------------------------------
 # Runs: neighbouring chunks of one region that would hold a request once the chunks in use among them are freed.
@@ -188,8 +60,8 @@ class Run:
 
 
 @dataclass(frozen=True)
-class _Sums:
-    """Prefix sums over all chunks, each one longer than the chunks."""
+class _RunSums:
+    """Prefix sums over all chunks, to find runs in; each one longer than the chunks."""
 
     size: NDArray[np.int64]
     used: NDArray[np.int64]
@@ -210,12 +82,14 @@ def best_runs(chunks: NDArray[np.void], wanted: int, most: int) -> list[Run]:
         return []
     in_use, regions = (np.ascontiguousarray(chunks[name]) for name in ("in_use", "region"))
     sizes = chunks["size"].astype(np.int64)
-    sums = _Sums(
-        _prefix_sums(sizes), _prefix_sums(np.where(in_use, sizes, 0)), _prefix_sums(in_use.astype(np.int64))
+    sums = _RunSums(
+        _run_prefix_sums(sizes),
+        _run_prefix_sums(np.where(in_use, sizes, 0)),
+        _run_prefix_sums(in_use.astype(np.int64)),
     )
     if wanted > sums.size[-1]:  # it may also be too large for the columns
         return []
-    begins = _region_begins(regions)
+    begins = _run_region_begins(regions)
     starts = np.searchsorted(sums.size, sums.size[1:] - wanted, "right") - 1
     stops = np.flatnonzero(starts >= begins[:-1]) + 1
     starts = starts[stops - 1]
@@ -233,7 +107,7 @@ def best_runs(chunks: NDArray[np.void], wanted: int, most: int) -> list[Run]:
     return found
 
 
-def _run_of_chunks(chunks: NDArray[np.void], sums: _Sums, first: int, stop: int) -> Run:
+def _run_of_chunks(chunks: NDArray[np.void], sums: _RunSums, first: int, stop: int) -> Run:
     return Run(
         first=first,
         stop=stop,
@@ -245,11 +119,11 @@ def _run_of_chunks(chunks: NDArray[np.void], sums: _Sums, first: int, stop: int)
     )
 
 
-def _prefix_sums(values: NDArray[np.int64]) -> NDArray[np.int64]:
+def _run_prefix_sums(values: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(values)])
 
 
-def _region_begins(regions: NDArray[np.uint16]) -> NDArray[np.intp]:
+def _run_region_begins(regions: NDArray[np.uint16]) -> NDArray[np.intp]:
     """For each chunk the index of the first chunk of its region; one more entry: the number of chunks."""
     places = np.arange(len(regions))
     is_first = np.concatenate([[True], regions[1:] != regions[:-1]])
@@ -338,7 +212,7 @@ def pins_of(model: Model, chunks: NDArray[np.void]) -> tuple[Pin, ...]:
 def _pin_age_seconds(trace: Trace, step: int, born: NDArray[np.uint64]) -> list[float | None]:
     """Seconds from each ALLOCATE to the step."""
     now = int(trace.read(step - 1, step)["time"][0])
-    times = times_of(trace, born)
+    times = event_times(trace, born)
     if now == 0 and not times.any():  # the file has no times
         return [None] * len(born)
     known = (born >= trace.first) & (times <= now)
@@ -384,7 +258,7 @@ class Verdict(StrEnum):
 
 
 class AdviceKind(StrEnum):
-    """What an advice is about."""
+    """What an advice of a diagnosis is about."""
 
     FREE_PINS = "free_pins"
     REGION_RELEASE = "region_release"
@@ -404,7 +278,7 @@ class AdviceKind(StrEnum):
 
 @dataclass(frozen=True)
 class Advice:
-    """What would have helped, or what to record next time.
+    """One advice of a diagnosis: what would have helped, or what to record next time.
 
     Attributes:
         kind: what it is about.
@@ -628,7 +502,7 @@ class Diagnosis(Answer):
             for run in self.useful_runs[:1]
             for pin in sorted(run.pins, key=_largest_pin_first)
         ]
-        sizes = AnswerTable(("memory", ""), _heap_size_rows(self))
+        sizes = AnswerTable(("memory", ""), _diagnosed_size_rows(self))
         return [
             sizes,
             *([AnswerTable(("in the way of the best place", "bytes", "address"), pins)] if pins else []),
@@ -662,13 +536,13 @@ def recorded_rows(found: Diagnosis) -> list[str]:
 
 def size_rows(found: Diagnosis) -> list[str]:
     """The sizes of the heap and of the device; `unknown` for those that the file cannot give."""
-    return [line for name, text in _heap_size_rows(found) for line in _diagnosis_text_row(name, text)]
+    return [line for name, text in _diagnosed_size_rows(found) for line in _diagnosis_text_row(name, text)]
 
 
-def _heap_size_rows(found: Diagnosis) -> list[tuple[str, str]]:
+def _diagnosed_size_rows(found: Diagnosis) -> list[tuple[str, str]]:
     if not found.recorded.has_heap:
         return [("limit", _pool_limit_text(found))]
-    largest = _known_size_text(found.largest_free_chunk if found.knows("largest_free_chunk") else None)
+    largest = _diagnosed_size_text(found.largest_free_chunk if found.knows("largest_free_chunk") else None)
     share = f", external fragmentation {found.external_fragmentation:.3f}"
     shows_share = found.knows("largest_free_chunk", "external_fragmentation")
     pool = _size_and_count_text(
@@ -694,7 +568,7 @@ def _pool_limit_text(found: Diagnosis) -> str:
     total = found.recorded.device_total
     if found.settings.family is Family.TORCH and found.bytes_limit is None and total is not None:
         return f"that of the device, {format_bytes(total)}, unless the program set a fraction of it"
-    return _known_size_text(found.bytes_limit)
+    return _diagnosed_size_text(found.bytes_limit)
 
 
 def _device_use_text(found: Diagnosis) -> str:
@@ -718,7 +592,7 @@ def _size_and_count_text(found: Diagnosis, size: tuple[str, int], count: tuple[s
     return f"{format_bytes(size[1])}{number}"
 
 
-def waste_row(found: Diagnosis) -> list[str]:
+def diagnosed_waste_row(found: Diagnosis) -> list[str]:
     """Bytes in use that were not requested."""
     if found.wasted is None:
         return _diagnosis_text_row("wasted", "unknown: the file does not say what was requested")
@@ -739,12 +613,12 @@ def region_row(found: Diagnosis) -> list[str]:
     return _diagnosis_text_row("wholly free regions", f"{shown}{more}")
 
 
-def account_rows(found: Diagnosis) -> list[str]:
+def diagnosed_account_rows(found: Diagnosis) -> list[str]:
     """Who held the memory of the device; none where the file does not say anything of it."""
     return [] if found.account is None else found.account.lines()
 
 
-def _known_size_text(number: int | None) -> str:
+def _diagnosed_size_text(number: int | None) -> str:
     return _UNKNOWN if number is None else format_bytes(number)
 
 
@@ -756,7 +630,7 @@ def _diagnosis_text_row(name: str, text: str) -> list[str]:
 # A failed request in words: a headline, one paragraph for an event, and a report.
 
 _PINS_SHOWN: Final = 8
-_LONGEST: Final = 48  # characters of a name in a headline
+LONGEST_IN_HEADLINE: Final = 48  # characters of a name in a headline
 _GAPS_SHOWN: Final = 3
 
 
@@ -837,9 +711,9 @@ def failure_lines(found: Diagnosis) -> list[str]:
         *(line for gap in found.gaps[:_GAPS_SHOWN] for line in _diagnosis_text_row("incomplete", gap)),
         *recorded_rows(found),
         *size_rows(found),
-        *waste_row(found),
+        *diagnosed_waste_row(found),
         *region_row(found),
-        *account_rows(found),
+        *diagnosed_account_rows(found),
         *(line for number, run in enumerate(found.useful_runs, 1) for line in _pinned_run_lines(number, run)),
         *(["What would help" if found.event is not None else "To know more"] if found.advice else []),
         *(f"  - {advice.text}" for advice in found.advice),
@@ -899,7 +773,7 @@ def _fragmentation_reason(found: Diagnosis) -> str:
         size, count = format_bytes(found.runs[0].bytes_in_use), found.runs[0].chunks_in_use
         what = "an unnamed chunk" if count == 1 else f"{count:,} unnamed chunks"
         return f"fragmented by {what} of {size}"
-    return f"fragmented by {path_end(names[0], _LONGEST)}" + _other_pins_text(len(names) - 1)
+    return f"fragmented by {path_end(names[0], LONGEST_IN_HEADLINE)}" + _other_pins_text(len(names) - 1)
 
 
 def _largest_pin_first(pin: Pin) -> tuple[int, int]:
@@ -925,7 +799,7 @@ def _above_limit_sentence(found: Diagnosis) -> str:
 def _unknown_sentence(found: Diagnosis) -> str:
     if found.event is None and found.bytes_limit is None and found.knows("largest_free_chunk", "pool_bytes"):
         return (
-            f"{_no_chunk_fits(found)}, so the pool must grow{_in_place(found)}{_after_release(found)}. "
+            f"{_no_chunk_fits(found)}, so the pool must grow{_in_place(found)}{_diagnosed_release_words(found)}. "
             f"The request fits if the pool may have {format_bytes(found.deciding_limit or 0)} "
             f"({found.deciding_limit:,} B) or more. The file does not tell its limit: give it, such as 80GiB."
         )
@@ -973,7 +847,7 @@ def _exceeds_limit_sentence(found: Diagnosis) -> str:
         )
     kept = found.pool_bytes - found.releasable
     more = format_bytes(kept - limit)
-    return f"The pool has {format_bytes(kept)}{_after_release(found)}: {more} more than the limit."
+    return f"The pool has {format_bytes(kept)}{_diagnosed_release_words(found)}: {more} more than the limit."
 
 
 def _regions_sentence(found: Diagnosis) -> str:
@@ -1009,7 +883,7 @@ def _no_failure_sentence(found: Diagnosis) -> str:
         return f"The largest free chunk{kept}, {format_bytes(largest)}, is large enough."
     room, after = found.room or 0, ""
     if room < found.growth:
-        room, after = found.room_after_release or 0, _after_release(found)
+        room, after = found.room_after_release or 0, _diagnosed_release_words(found)
     return (
         f"{_no_chunk_fits(found)}, but the limit leaves {format_bytes(room)} for a new region{_in_place(found)}"
         f"{after}, if the sub-allocator grants it."
@@ -1031,14 +905,14 @@ def _in_place(found: Diagnosis) -> str:
     )
 
 
-def _after_release(found: Diagnosis) -> str:
+def _diagnosed_release_words(found: Diagnosis) -> str:
     """That wholly free regions are given back first."""
     if not found.releasable:
         return ""
     return f", after the allocator gives back its empty regions, {format_bytes(found.releasable)}"
 
 
-class _VerdictWords(NamedTuple):
+class _DiagnosisWords(NamedTuple):
     """A verdict in words: a title, the reason in a headline, and a sentence with the numbers."""
 
     title: str
@@ -1046,26 +920,28 @@ class _VerdictWords(NamedTuple):
     sentence: Callable[[Diagnosis], str]
 
 
-_WORDS: Final[Mapping[Verdict, _VerdictWords]] = {
-    Verdict.ABOVE_LIMIT: _VerdictWords(
+_WORDS: Final[Mapping[Verdict, _DiagnosisWords]] = {
+    Verdict.ABOVE_LIMIT: _DiagnosisWords(
         "Above the limit: the request can never fit", _above_limit_reason, _above_limit_sentence
     ),
-    Verdict.UNKNOWN: _VerdictWords("Unknown: the file does not show why", _unknown_reason, _unknown_sentence),
-    Verdict.REFUSED: _VerdictWords(
+    Verdict.UNKNOWN: _DiagnosisWords(
+        "Unknown: the file does not show why", _unknown_reason, _unknown_sentence
+    ),
+    Verdict.REFUSED: _DiagnosisWords(
         "Refused: the sub-allocator granted no region, below the limit", _refused_reason, _refused_sentence
     ),
-    Verdict.CAPACITY: _VerdictWords(
+    Verdict.CAPACITY: _DiagnosisWords(
         "Capacity: less is free than was asked for", _capacity_reason, _capacity_sentence
     ),
-    Verdict.REGIONS: _VerdictWords(
+    Verdict.REGIONS: _DiagnosisWords(
         "Regions: growth split the pool into regions that are too small", _regions_reason, _regions_sentence
     ),
-    Verdict.FRAGMENTATION: _VerdictWords(
+    Verdict.FRAGMENTATION: _DiagnosisWords(
         "Fragmentation: enough is free, but in no single chunk",
         _fragmentation_reason,
         _fragmentation_sentence,
     ),
-    Verdict.NO_FAILURE: _VerdictWords("No request failed", _no_failure_reason, _no_failure_sentence),
+    Verdict.NO_FAILURE: _DiagnosisWords("No request failed", _no_failure_reason, _no_failure_sentence),
 }
 
 
@@ -1080,7 +956,7 @@ def _why_pool_did_not_grow(found: Diagnosis) -> str:
         )
     if found.room == 0 and (found.event is not None or not found.releasable):
         return "the limit leaves no room for a new region"
-    after = _after_release(found) if found.event is None else ""
+    after = _diagnosed_release_words(found) if found.event is None else ""
     room = max(0, found.room_after_release or 0) if after else found.room
     return f"the limit leaves only {format_bytes(room)} for a new region{after}"
 
@@ -1094,13 +970,13 @@ def _largest_hole_sentence(found: Diagnosis, name: Callable[[int], str]) -> str:
     if hole.before is None and hole.after is None:
         return " The largest free chunk fills its region."
     sides = [
-        _hole_neighbour_words(hole.before, name, "start"),
-        _hole_neighbour_words(hole.after, name, "end"),
+        _diagnosed_hole_neighbour_words(hole.before, name, "start"),
+        _diagnosed_hole_neighbour_words(hole.after, name, "end"),
     ]
     return f" The largest free chunk lies between {sides[0]} and {sides[1]}."
 
 
-def _hole_neighbour_words(chunk: np.void | None, name: Callable[[int], str], edge: str) -> str:
+def _diagnosed_hole_neighbour_words(chunk: np.void | None, name: Callable[[int], str], edge: str) -> str:
     if chunk is None:
         return f"the region's {edge}"
     owner = name(int(chunk["label"])) if chunk["in_use"] else "free, not merged yet"
@@ -1133,55 +1009,171 @@ def _pin_line(pin: Pin) -> str:
 
 
 # ------------------------------------------------------------------------------
-# The headline of a peak: how much was in use, and who held it; one short sentence, as plain text.
+# The diagnosis of one request: what the heap and the file say of it, and the verdict that follows.
 
-_LEAST_SHARE: Final = 0.2
-"""Of the bytes in use: a holder with less is named only if all holders around it have less, too."""
-
-
-def peak_headline(model: Model) -> str:
-    """The bytes in use at the model's step, which is the peak if there is a history, and the largest holder."""
-    used = model.table.bytes_in_use
-    if not used:
-        return "No allocation in this heap"
-    name, share = largest_holder(model)
-    has_regions = regions_known(model.trace.origin.details, model.pool)
-    of_pool = f" of a pool of {format_bytes(model.table.pool_bytes)}" if has_regions else ""
-    held = f", {share:.0%} {'' if name.startswith('allocated ') else 'held by '}{name}" if name else ""
-    peak = "" if model.trace.origin.details.get("history") == STATE_ONLY else "Peak: "
-    return f"{peak}{format_bytes(used)} in use{of_pool}{held}"
+_SHAPE_OF_REQUEST: Final = re.compile(r"\[([\d,\s]{1,200})\]")
+"""A printed shape, such as `shape[128,64,32,32]`."""
 
 
-def largest_holder(model: Model) -> tuple[str, float]:
-    """The name of the holder to name first, and its share (0..1) of the bytes in use; "" if none has a name."""
-    found = holders(model, "op")
-    row, total = _heaviest_holder_row(found), max(found.bytes_in_use, 1)
-    name, size = found.path(row), int(found.rows["bytes"][row])
-    if found.names[row] == UNNAMED["op"]:
-        name, size = _largest_place(model)
-    return path_end(name, _LONGEST), size / total
+def shape_of(found: Diagnosis) -> tuple[int, ...]:
+    """The dimensions of the requested tensor; empty where the file does not say them."""
+    text = _SHAPE_OF_REQUEST.search(found.recorded.tensor) or _SHAPE_OF_REQUEST.search(found.label)
+    return tuple(int(part[:18]) for part in text[1].replace(",", " ").split()) if text else ()
 
 
-def _largest_place(model: Model) -> tuple[str, int]:
-    """The line of code that allocated most of the memory in use, and its bytes; "" where no stack says it."""
-    chunks, labels = model.in_use(), model.trace.labels
-    sizes = np.bincount(chunks["label"], chunks["size"])
-    places: dict[str, int] = {}
-    for label in np.flatnonzero(sizes).tolist():
-        place = place_in_code(labels[label].details.get("stack", ""))
-        places[place] = places.get(place, 0) + int(sizes[label])
-    best = max(places, key=lambda place: (places[place], place))
-    return best, places[best]
+def without_failure(trace: Trace, pool: int = 0, model: Model | None = None) -> Diagnosis:
+    """The heap at the model's step (None: after the last event) as if nothing was requested: `requested` is 0."""
+    step = len(trace) if model is None else model.step
+    with model_to_diagnose(trace, pool, model).visiting(step) as there:
+        return replace(
+            undecided_diagnosis(there, 0, RecordedFailure(0)), rounded=0, verdict=Verdict.NO_FAILURE
+        )
 
 
-def _heaviest_holder_row(found: Holders) -> int:
-    """The innermost of the largest holders with `_LEAST_SHARE`; row 0 where nothing is in use."""
-    rows, here = found.rows, 0
-    while True:
-        inside = (rows["parent"] == here).nonzero()[0]
-        if not len(inside):
-            return here
-        best = int(inside[rows["bytes"][inside].argmax()])
-        if here and int(rows["bytes"][best]) < _LEAST_SHARE * found.bytes_in_use:
-            return here
-        here = best
+def model_to_diagnose(trace: Trace, pool: int, model: Model | None) -> Model:
+    """The given model if it is of this heap, else a new one."""
+    usable = model is not None and model.trace is trace and model.pool == pool
+    return model if usable else Model(trace, pool)  # type: ignore[return-value]
+
+
+def undecided_diagnosis(model: Model, requested: int, recorded: RecordedFailure) -> Diagnosis:
+    """What the heap at the model's step says, as of a question; the verdict is not decided."""
+    origin, table = model.trace.origin, model.table
+    pool = origin.pools[model.pool]
+    settings = heap_settings_of(origin, model.pool)
+    chunks = model.chunks()
+    return Diagnosis(
+        pool=model.pool,
+        pool_name=pool.name,
+        step=model.step,
+        event=None,
+        verdict=Verdict.UNKNOWN,
+        label="",
+        requested=requested,
+        rounded=recorded.rounded or settings.rounded(requested),
+        free_bytes=table.free_bytes,
+        largest_free_chunk=table.largest_free_chunk,
+        free_chunks=table.chunks_free,
+        bytes_in_use=table.bytes_in_use,
+        chunks_in_use=table.chunks_in_use,
+        pool_bytes=table.pool_bytes,
+        bytes_limit=_diagnosed_pool_limit(pool.limit, settings, recorded),
+        wasted=_wasted_bytes_in_use(model, recorded),
+        largest_waste=int(np.where(chunks["in_use"], chunks["size"] - chunks["requested"], 0).max(initial=0)),
+        regions=_region_totals(model, chunks),
+        runs=(),
+        hole=_largest_hole(model, chunks),
+        recorded=recorded,
+        settings=settings,
+        is_state_only=origin.details.get("history") == STATE_ONLY,
+        gaps=_diagnosed_gaps(origin, pool.name),
+        unknown=frozenset(name for name, value in _diagnosed_pool_facts(model).items() if value is None),
+    )
+
+
+def diagnosed_verdict(found: Diagnosis) -> Verdict:
+    """Why the request failed, or whether it would fit."""
+    is_question, rounded = found.event is None, found.rounded
+    if found.bytes_limit is not None and rounded > found.bytes_limit:
+        return Verdict.ABOVE_LIMIT
+    has_chunks = found.knows("largest_free_chunk")
+    if has_chunks and not found.exceeds_limit and found.largest_usable >= rounded:
+        return Verdict.NO_FAILURE if is_question else Verdict.UNKNOWN
+    if found.knows("pool_bytes") and _may_diagnosed_pool_grow(found):
+        return Verdict.NO_FAILURE if is_question else Verdict.REFUSED
+    is_open = found.room is None and found.deciding_limit is not None
+    if has_chunks and is_question and (is_open or found.may_unmap):
+        return Verdict.UNKNOWN
+    if found.exceeds_limit or (found.knows("free_bytes") and found.free_bytes < rounded):
+        return Verdict.CAPACITY
+    return _scattered_memory_verdict(found) if has_chunks else Verdict.UNKNOWN
+
+
+def _may_diagnosed_pool_grow(found: Diagnosis) -> bool:
+    """Whether the limit leaves room; for a question after what the allocator gives back before it fails."""
+    if found.room is None or found.room_after_release is None:
+        return False
+    if found.event is not None:
+        return found.room >= found.rounded
+    return found.room_after_release >= found.growth
+
+
+def _scattered_memory_verdict(found: Diagnosis) -> Verdict:
+    """Why enough free memory does not hold the request: regions that are too small, or chunks in use between it."""
+    regions = found.regions
+    together = regions.free_bytes + (found.spare or 0) >= found.rounded
+    return Verdict.REGIONS if regions.largest < found.rounded or together else Verdict.FRAGMENTATION
+
+
+def _diagnosed_gaps(origin: Origin, name: str) -> tuple[str, ...]:
+    """What is missing of a heap, as the file's own reasons say."""
+    if origin.status in {Status.COMPLETE, Status.RECORDING}:
+        return ()
+    start = f"{name}: "
+    return tuple(reason.removeprefix(start) for reason in origin.reasons if reason.startswith(start))
+
+
+def _diagnosed_pool_limit(limit: int | None, settings: HeapSettings, recorded: RecordedFailure) -> int | None:
+    """The limit of the pool. PyTorch has none unless a part of the device was set."""
+    total = recorded.device_total
+    if settings.family is Family.TORCH and limit is not None and total is not None and limit >= total:
+        return None
+    return limit
+
+
+def _wasted_bytes_in_use(model: Model, recorded: RecordedFailure) -> int | None:
+    """Bytes of chunks in use that were not requested, from the best source that knows them."""
+    in_use = model.table.bytes_in_use
+    if recorded.in_use_requested is not None:
+        return max(0, in_use - recorded.in_use_requested)
+    own = _diagnosed_pool_facts(model)
+    requested = own.get("requested_bytes_in_use", 0)
+    if requested is None:
+        return None
+    if model.trace.origin.details.get("history") != STATE_ONLY or "requested_bytes_in_use" not in own:
+        requested = model.table.requested_bytes_in_use  # the fact is of the last event
+    return max(0, int(in_use - requested))
+
+
+def _diagnosed_pool_facts(model: Model) -> Mapping[str, Any]:
+    """The numbers of the pool that the file states, None for unknown ones."""
+    facts = model.trace.origin.details.get("facts")
+    found: Mapping[str, Any] = (
+        facts[model.pool] if isinstance(facts, Sequence) and model.pool < len(facts) else {}
+    )
+    return found
+
+
+def _region_totals(model: Model, chunks: NDArray[np.void]) -> RegionTotals:
+    regions = model.regions()
+    free = chunks[~chunks["in_use"]]
+    # A wholly free region is one free chunk, or several that wait to merge.
+    sums = np.zeros(len(regions), np.uint64)
+    np.add.at(sums, np.searchsorted(regions["address"], free["address"], "right") - 1, free["size"])
+    whole = regions[sums == regions["size"]]
+    return RegionTotals(
+        count=len(regions),
+        largest=int(regions["size"].max(initial=0)),
+        wholly_free=tuple(zip(whole["address"].tolist(), whole["size"].tolist(), strict=True)),
+    )
+
+
+def diagnosed_runs(model: Model, wanted: int, most: int) -> tuple[RunWithPins, ...]:
+    """The runs of chunks that would make room for the request, with the chunks in use that pin them."""
+    chunks = model.chunks()
+    return tuple(
+        RunWithPins(**vars(run), pins=pins_of(model, chunks[run.first : run.stop]))
+        for run in best_runs(chunks, wanted, most)
+    )
+
+
+def _largest_hole(model: Model, chunks: NDArray[np.void]) -> LargestHole:
+    if model.table.chunks_free == 0:
+        return LargestHole()
+    at = int(np.argmax(np.where(chunks["in_use"], 0, chunks["size"])))
+    hole = chunks[at]
+    before, after = (
+        chunks[i] if 0 <= i < len(chunks) and chunks[i]["region"] == hole["region"] else None
+        for i in (at - 1, at + 1)
+    )
+    return LargestHole(hole, before, after)

@@ -4,54 +4,63 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bfcviz.analysis.advice import others_hold_it
-from bfcviz.analysis.diagnosis import AdviceKind, Diagnosis, Family, Pin, RunWithPins, Verdict
-from bfcviz.analysis.stated_advice import AdviceWord
-from bfcviz.analysis.stated_verdict import Cause
+from bfcviz.analysis.diagnosis import AdviceKind, Diagnosis, Pin, RunWithPins, Verdict
+from bfcviz.analysis.heap_settings import Family
+from bfcviz.analysis.stated_advice import StatedAdviceWord
+from bfcviz.analysis.stated_verdict import StatedCause
 
 _CAUSES: Final = {
-    Verdict.UNKNOWN: Cause.UNKNOWN,
-    Verdict.CAPACITY: Cause.CAPACITY,
-    Verdict.REGIONS: Cause.CACHED_FRAGMENTATION,
-    Verdict.FRAGMENTATION: Cause.CACHED_FRAGMENTATION,
+    Verdict.UNKNOWN: StatedCause.UNKNOWN,
+    Verdict.CAPACITY: StatedCause.CAPACITY,
+    Verdict.REGIONS: StatedCause.CACHED_FRAGMENTATION,
+    Verdict.FRAGMENTATION: StatedCause.CACHED_FRAGMENTATION,
 }
 
 _WORDS: Final[Mapping[Any, str]] = {
-    AdviceKind.EXPANDABLE_SEGMENTS: AdviceWord.EXPANDABLE,
-    AdviceKind.SPLIT_SIZE: AdviceWord.MAX_SPLIT,
-    AdviceKind.LARGER_LIMIT: AdviceWord.RAISE_LIMIT,
-    AdviceKind.OTHER_USERS: AdviceWord.OTHER_PROCESSES,
-    AdviceKind.BATCH_SIZE: AdviceWord.SMALLER_REQUEST,
-    AdviceKind.FEED_IN_PARTS: AdviceWord.SMALLER_REQUEST,
-    AdviceKind.OPTIMIZER_STATE: AdviceWord.OPTIMIZER,
-    AdviceKind.RERUN: AdviceWord.RECORD,
+    AdviceKind.EXPANDABLE_SEGMENTS: StatedAdviceWord.EXPANDABLE,
+    AdviceKind.SPLIT_SIZE: StatedAdviceWord.MAX_SPLIT,
+    AdviceKind.LARGER_LIMIT: StatedAdviceWord.RAISE_LIMIT,
+    AdviceKind.OTHER_USERS: StatedAdviceWord.OTHER_PROCESSES,
+    AdviceKind.BATCH_SIZE: StatedAdviceWord.SMALLER_REQUEST,
+    AdviceKind.FEED_IN_PARTS: StatedAdviceWord.SMALLER_REQUEST,
+    AdviceKind.OPTIMIZER_STATE: StatedAdviceWord.OPTIMIZER,
+    AdviceKind.RERUN: StatedAdviceWord.RECORD,
     **{
-        (family, AdviceKind.OTHER_ALLOCATOR): AdviceWord.MALLOC_ASYNC
+        (family, AdviceKind.OTHER_ALLOCATOR): StatedAdviceWord.MALLOC_ASYNC
         for family in (Family.TENSORFLOW, Family.JAX, Family.TORCH, Family.RMM, Family.CUPY)
     },
     **{
-        (family, AdviceKind.GROWTH_OFF): AdviceWord.PREALLOCATION
+        (family, AdviceKind.GROWTH_OFF): StatedAdviceWord.PREALLOCATION
         for family in (Family.TENSORFLOW, Family.JAX, Family.REACTANT)
     },
 }
 """Kinds of advice on heaps -> the words that advice on texts uses; others keep their own."""
 
 
-def cause_of(found: Diagnosis) -> str:
-    """The verdict in the words that texts without a heap use, too: it also looks at the device."""
+def cause_for_json(found: Diagnosis) -> str:
+    """The verdict of a diagnosis in its JSON: in the words for texts without a heap; it also looks at the device."""
     if found.verdict is Verdict.NO_FAILURE:
         return found.verdict
     recorded, limit = found.recorded, found.bytes_limit
     total, start = recorded.device_total, recorded.device_free_at_start
     if total is not None and found.rounded > total:
-        return Cause.REQUEST_EXCEEDS_DEVICE
+        return StatedCause.REQUEST_EXCEEDS_DEVICE
     if start is not None and others_hold_it(found):
-        return Cause.OTHER_PROCESS
+        return StatedCause.OTHER_PROCESS
     if found.verdict is Verdict.ABOVE_LIMIT:
         is_torch = found.settings.family is Family.TORCH
-        return Cause.CAP_BY_SETTING if is_torch and limit is not None else Cause.REQUEST_EXCEEDS_LIMIT
+        return (
+            StatedCause.CAP_BY_SETTING
+            if is_torch and limit is not None
+            else StatedCause.REQUEST_EXCEEDS_LIMIT
+        )
     if found.verdict is Verdict.REFUSED:
         free = recorded.device_free
-        return Cause.DRIVER_REFUSED if free is not None and free >= found.rounded else Cause.OTHER_PROCESS
+        return (
+            StatedCause.DRIVER_REFUSED
+            if free is not None and free >= found.rounded
+            else StatedCause.OTHER_PROCESS
+        )
     return _CAUSES[found.verdict]
 
 
@@ -87,7 +96,7 @@ _SOURCES: Final = {
 def diagnosis_json(found: Diagnosis) -> dict[str, Any]:
     """The entry of `bfcviz why --json`."""
     return {
-        "verdict": str(cause_of(found)),
+        "verdict": str(cause_for_json(found)),
         "heap_verdict": str(found.verdict),
         "facts": facts_of_failure(found),
         "event": found.event,

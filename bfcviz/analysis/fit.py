@@ -6,23 +6,33 @@
                                                 8: a is in the way; without it 8 are free in one chunk
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis.diagnosis import Diagnosis, Run, Verdict, best_runs
-from bfcviz.analysis.short_names import counted, cut, short_address
-from bfcviz.analysis.why import question, usable_chunks
+from bfcviz.analysis.diagnosis import (
+    Diagnosis,
+    Run,
+    Verdict,
+    best_runs,
+    model_to_diagnose,
+    undecided_diagnosis,
+)
+from bfcviz.analysis.heap_settings import Family, HeapSettings
+from bfcviz.analysis.short_names import cut
+from bfcviz.analysis.why import RUNS, judged_diagnosis
+from bfcviz.code_places import place_in_code
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import RecordedFailure, recorded_failures
 from bfcviz.events.row_copy import taken
 from bfcviz.events.schema import Kind
-from bfcviz.model.grouping import place_in_code
+from bfcviz.events.trace import Trace
+from bfcviz.formats.torch import SMALL, SMALL_SEGMENT
 from bfcviz.model.model import Model
-from bfcviz.units import format_bytes
+from bfcviz.units import counted, format_bytes, short_address
 
 # ------------------------------------------------------------------------------
 # Would a request of this size fit now? The free chunks that would take it; else the nearest miss.
@@ -191,8 +201,8 @@ def _nearest_miss_text(answer: Fit, labels: Labels) -> str:
     return f"{verb}: free {_fit_blockers_text(answer, labels)}: then {format_bytes(miss.size)} fit"
 
 
-def chunk_name(chunk: np.void, labels: Labels) -> str:
-    """The name of a chunk in use: its label, or the place in the code that allocated it."""
+def blocker_name(chunk: np.void, labels: Labels) -> str:
+    """The name of a chunk in the way: its label, or the place in the code that allocated it."""
     label = labels[int(chunk["label"])]
     return cut(label.name) or cut(place_in_code(label.details.get("stack", ""))) or "unnamed memory"
 
@@ -214,8 +224,8 @@ def _fit_by_growth_text(answer: Fit) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class InTheWay:
-    """The chunks in the way of one name, such as a line of code.
+class FitBlockers:
+    """The chunks of one name, such as a line of code, that are in the way of a fit.
 
     Attributes:
         name: the name.
@@ -229,13 +239,13 @@ class InTheWay:
     largest: np.void
 
 
-def in_the_way(answer: Fit, labels: Labels) -> list[InTheWay]:
+def in_the_way(answer: Fit, labels: Labels) -> list[FitBlockers]:
     """The chunks in the way by name, those with the most bytes first."""
     named: dict[str, list[np.void]] = {}
     for chunk in answer.blockers:  # the largest first
-        named.setdefault(chunk_name(chunk, labels), []).append(chunk)
+        named.setdefault(blocker_name(chunk, labels), []).append(chunk)
     found = [
-        InTheWay(name, sum(int(chunk["size"]) for chunk in chunks), len(chunks), chunks[0])
+        FitBlockers(name, sum(int(chunk["size"]) for chunk in chunks), len(chunks), chunks[0])
         for name, chunks in named.items()
     ]
     return sorted(found, key=lambda each: -each.bytes)
@@ -251,6 +261,129 @@ def _fit_blockers_text(answer: Fit, labels: Labels) -> str:
     return " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)
 
 
-def _fit_blocker_text(each: InTheWay) -> str:
+def _fit_blocker_text(each: FitBlockers) -> str:
     count = f" in {counted(each.chunks, 'chunk')}" if each.chunks > 1 else ""
     return f"{each.name} ({format_bytes(each.bytes)}{count})"
+
+
+# ------------------------------------------------------------------------------
+# The diagnosis of a request that was not made: whether it would fit, and if not, why.
+
+
+def would_fit(  # noqa: PLR0913  the moment, and the request
+    trace: Trace,
+    step: int,
+    size: int,
+    model: Model | None = None,
+    *,
+    pool: int = 0,
+    limit: int | None = None,
+) -> Diagnosis:
+    """Find out whether a request would fit into the heap at a step, and if not, why.
+
+    Args:
+        trace: the events.
+        step: the state after that many events.
+        size: bytes of the request.
+        model: a model of this trace and pool to use; it returns to its step.
+        pool: index of the heap.
+        limit: the most bytes that the pool may have; None: as the file says.
+
+    Raises:
+        TraceError: the trace has no such step or pool.
+        ValueError: the size is not a number of bytes that a request can have.
+    """
+    with model_to_diagnose(trace, pool, model).visiting(step) as there:
+        return judged_diagnosis(there, question(there, size, limit=limit), RUNS)
+
+
+def question(
+    model: Model, size: int, recorded: RecordedFailure | None = None, limit: int | None = None
+) -> Diagnosis:
+    """The verdict and the numbers of `would_fit` at the model's step, without runs and advice: fast.
+
+    Args:
+        model: stands at the step.
+        size: bytes of the request.
+        recorded: what the file says of the request, if it failed.
+        limit: the most bytes that the pool may have; None: as the file says.
+
+    Raises:
+        ValueError: the size is not a number of bytes that a request can have.
+    """
+    if not 0 < size < 1 << 62:
+        raise ValueError(f"size={size} is not a request: give a number of bytes from 1 to 2^62")
+    found = undecided_diagnosis(model, size, recorded or RecordedFailure(model.step))
+    if limit is not None:
+        found = replace(found, bytes_limit=limit, limit_asked=True)
+    return judged_diagnosis(model, _with_usable(model, found), 0)
+
+
+# ------------------------------------------------------------------------------
+# Which free chunks the rules of the allocator allow for a request.
+
+_APART: Final = (Family.TORCH, Family.CUPY)
+"""Allocators that keep the free memory of each stream apart."""
+
+_private_pools: WeakKeyDictionary[Trace, dict[int, str]] = WeakKeyDictionary()
+"""The private pools of labels that were looked up."""
+
+
+def usable_chunks(model: Model, rounded: int, settings: HeapSettings) -> NDArray[np.bool_]:
+    """Which chunks at the model's step are free and would fit a request, as far as the allocator's rules go.
+
+    PyTorch and CuPy keep free memory per stream, PyTorch also per private pool and apart for small requests. A question
+    is one of the stream and pool that hold most. An empty region is free for any stream: it can be given back.
+    """
+    chunks = model.chunks()
+    free = ~chunks["in_use"]
+    if settings.family not in _APART or not len(chunks):
+        return free
+    _, regions = np.unique(chunks["region"], return_inverse=True)
+    used = np.flatnonzero(chunks["in_use"])
+    held = np.bincount(regions[used], minlength=int(regions.max()) + 1)
+    owners = np.full(len(held), -1, np.int64)
+    which, first = np.unique(regions[used], return_index=True)
+    owners[which] = _chunk_owner_numbers(
+        model.trace, chunks[used[first]], is_torch=settings.family is Family.TORCH
+    )
+    sums = np.bincount(owners[regions[used]], chunks["size"][used].astype(np.float64), minlength=1)
+    mine = (owners < 0) | (owners == int(sums.argmax()))
+    if settings.family is Family.TORCH:
+        whole = np.bincount(regions, chunks["size"].astype(np.float64))
+        large = np.bincount(regions, chunks["in_use"] & (chunks["requested"] > SMALL)) > 0
+        is_small = np.where(held > 0, ~large, whole == SMALL_SEGMENT)
+        mine &= is_small == (rounded <= SMALL)
+    found: NDArray[np.bool_] = free & mine[regions]
+    return found
+
+
+def _chunk_owner_numbers(trace: Trace, chunks: NDArray[np.void], *, is_torch: bool) -> NDArray[np.int64]:
+    """A number for the stream and the private pool of each chunk."""
+    pools = _private_pools.setdefault(trace, {})
+    if is_torch:
+        for label in set(chunks["label"].tolist()) - pools.keys():
+            pools[label] = trace.labels[label].details.get("private_pool", "")
+    keys = [(stream, pools.get(label, "")) for stream, label in chunks[["stream", "label"]].tolist()]
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return np.array([numbers[key] for key in keys], np.int64)
+
+
+def _with_usable(model: Model, found: Diagnosis) -> Diagnosis:
+    """Of a question, what the allocator's rules allow: the largest free chunk, and what can grow in place."""
+    settings = found.settings
+    if not (settings.family in _APART or found.releases_first) or not found.knows("largest_free_chunk"):
+        return found
+    chunks, mine = model.chunks(), usable_chunks(model, found.rounded, settings)
+    is_held = np.isin(chunks["region"], np.unique(chunks["region"][chunks["in_use"]]))
+    if found.releases_first:
+        mine &= is_held
+    sizes = np.unique(chunks["size"][mine]).tolist()
+    if settings.family is Family.TORCH:
+        serving = [size for size in sizes if settings.torch.serves(found.rounded, size)]
+        sizes = serving or [size for size in sizes if size < found.rounded]
+    tail = 0
+    if settings.family is Family.TORCH and settings.torch.expandable and len(chunks):
+        is_last = np.append(chunks["region"][1:] != chunks["region"][:-1], True)
+        tail = int(chunks["size"][mine & is_last & is_held].max(initial=0))
+    return replace(found, usable_chunk=max(sizes, default=0), tail=tail)

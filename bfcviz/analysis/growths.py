@@ -18,19 +18,17 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis.diagnosis import Family, settings_of
-from bfcviz.analysis.fit import chunk_name
-from bfcviz.analysis.short_names import counted
+from bfcviz.analysis.fit import blocker_name
+from bfcviz.analysis.heap_settings import Family, heap_settings_of
 from bfcviz.answers import Answer
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Status, facts_of, holds_only_states, regions_known
 from bfcviz.events.schema import EVENT, Events, Flag, Kind
-from bfcviz.events.trace import Trace
+from bfcviz.events.trace import Trace, event_times
 from bfcviz.formats.torch import SMALL
-from bfcviz.model.lifetimes import times_of
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import end_of_state, events_of, history_begins, peak
-from bfcviz.units import format_bytes
+from bfcviz.units import counted, format_bytes
 
 # ------------------------------------------------------------------------------
 # Growths: what is found of one pool.
@@ -41,8 +39,8 @@ ALL_REQUESTS: Final = "all"
 """The size class of a heap that keeps requests of all sizes together."""
 
 
-class PoolPart(NamedTuple):
-    """The free memory that an allocator may use for the same requests.
+class GrowthPart(NamedTuple):
+    """The part of a pool whose free memory a request could use when the pool grew.
 
     Attributes:
         stream: number of the stream; 0: the default stream, or a heap that does not keep streams apart.
@@ -63,12 +61,12 @@ class PoolPart(NamedTuple):
         return f"the part of {pool} for {self.size_class} requests of stream {self.stream}"
 
 
-WHOLE: Final = PoolPart(0, ALL_REQUESTS, "")
+WHOLE: Final = GrowthPart(0, ALL_REQUESTS, "")
 
 
 @dataclass(frozen=True)
-class PinningLine:
-    """A line of code whose chunks lie in regions with free memory.
+class GrowthPin:
+    """A line of code in the way when a pool grew: its chunks lie in regions with free memory.
 
     Attributes:
         line: its name: `model.py:12 forward`, or that of an operation.
@@ -105,7 +103,7 @@ class PoolGrowth:
     """
 
     step: int
-    share: PoolPart
+    share: GrowthPart
     label: str
     requested: int
     rounded: int
@@ -116,7 +114,7 @@ class PoolGrowth:
     largest: int | None = None
     chunks: int | None = None
     empty: int | None = None
-    pins: tuple[PinningLine, ...] = ()
+    pins: tuple[GrowthPin, ...] = ()
     lasts: int = 0
 
 
@@ -151,7 +149,7 @@ class Growths(Answer):
     peak_pool: int = 0
     free_at_peak: int = 0
     empty_at_peak: int | None = None
-    lines: tuple[PinningLine, ...] = ()
+    lines: tuple[GrowthPin, ...] = ()
     unit: str = "steps"
     unseen: int = 0
     has_history: bool = True
@@ -208,7 +206,7 @@ def _growths_of_state(trace: Trace, pool: int, name: str) -> Growths:
     model = Model(trace, pool)
     model.seek(end_of_state(trace, pool))
     table, chunks = model.table, model.chunks()
-    pins = _pinning_code_lines(chunks, trace.labels, {}) if regions_known(trace.origin.details, pool) else []
+    pins = _growth_pins(chunks, trace.labels, {}) if regions_known(trace.origin.details, pool) else []
     stranded = sum(pin.stranded for pin in pins)
     return Growths(
         pool,
@@ -228,18 +226,18 @@ class _Search:
 
     def __init__(self, trace: Trace, pool: int) -> None:
         self.trace, self.pool = trace, pool
-        self.settings = settings_of(trace.origin, pool)
+        self.settings = heap_settings_of(trace.origin, pool)
         self.extends = events_of(trace, [Kind.EXTEND], pool)
-        self.shares: list[PoolPart] = []
-        self._share_numbers: dict[PoolPart, int] = {}
+        self.shares: list[GrowthPart] = []
+        self._share_numbers: dict[GrowthPart, int] = {}
         self._start = Model(trace, pool)
         self._start.seek(trace.first)
         regions = self._start.regions() if trace.first else self._start.regions()[:0]
         fresh = self.extends[(self.extends["flags"] & Flag.GREW) == 0]
         keys = np.concatenate(
             [
-                _chunk_birth_key(regions["slot"], np.zeros(len(regions))),
-                _chunk_birth_key(fresh["region"], fresh["seq"]),
+                _growth_birth_keys(regions["slot"], np.zeros(len(regions))),
+                _growth_birth_keys(fresh["region"], fresh["seq"]),
             ]
         )
         order = np.argsort(keys)
@@ -250,10 +248,10 @@ class _Search:
 
     def instance(self, slots: NDArray[Any], seqs: NDArray[Any]) -> NDArray[np.intp]:
         """The region instance of each event, an index of `share_of`."""
-        found = np.searchsorted(self._keys, _chunk_birth_key(slots, seqs), side="right") - 1
+        found = np.searchsorted(self._keys, _growth_birth_keys(slots, seqs), side="right") - 1
         return np.clip(found, 0, max(len(self._keys) - 1, 0))
 
-    def number(self, share: PoolPart) -> int:
+    def number(self, share: GrowthPart) -> int:
         """The number of a share."""
         known = self._share_numbers.get(share)
         if known is None:
@@ -261,16 +259,16 @@ class _Search:
             self.shares.append(share)
         return known
 
-    def share(self, row: np.void) -> PoolPart:
+    def share(self, row: np.void) -> GrowthPart:
         """The share that a request belongs to, from its ALLOCATE or its chunk."""
         family = self.settings.family
         if family is Family.CUPY:
-            return PoolPart(int(row["stream"]), ALL_REQUESTS, "")
+            return GrowthPart(int(row["stream"]), ALL_REQUESTS, "")
         if family is not Family.TORCH:
             return WHOLE
         is_small = self.settings.rounded(int(row["requested"])) <= SMALL
         private = self.trace.labels[int(row["label"])].details.get("private_pool", "")
-        return PoolPart(int(row["stream"]), SMALL_REQUESTS if is_small else LARGE_REQUESTS, private)
+        return GrowthPart(int(row["stream"]), SMALL_REQUESTS if is_small else LARGE_REQUESTS, private)
 
     def all(self) -> Growths:
         """The growths, without their pins."""
@@ -300,7 +298,7 @@ class _Search:
                 growth = PoolGrowth(
                     step=int(extend["seq"]),
                     share=self.shares[asked[at] or 0],
-                    label=chunk_name(row, self.trace.labels),
+                    label=blocker_name(row, self.trace.labels),
                     requested=int(row["requested"]),
                     rounded=rounded,
                     granted=int(extend["size"]),
@@ -411,7 +409,7 @@ _sign_of: Final = np.zeros(256, np.int64)
 _sign_of[list(_SIGNS)] = list(_SIGNS.values())
 
 
-def _chunk_birth_key(slots: NDArray[Any], seqs: NDArray[Any]) -> NDArray[np.int64]:
+def _growth_birth_keys(slots: NDArray[Any], seqs: NDArray[Any]) -> NDArray[np.int64]:
     found: NDArray[np.int64] = (slots.astype(np.int64) << _SLOT) | seqs.astype(np.int64)
     return found
 
@@ -432,13 +430,13 @@ def _allocation_of_each_growth(trace: Trace, pool: int, extends: Events) -> list
         start, end = int(extend["address"]), int(extend["address"]) + int(extend["size"])
         takes = np.flatnonzero((near["address"] < end) & (near["address"] + near["size"] > start))
         if len(takes):  # a further chunk of an allocation follows its first one
-            found.append(_allocation_with_pieces(rows, low + int(takes[0])))
+            found.append(_growth_allocation_with_pieces(rows, low + int(takes[0])))
         else:
             found.append(None)
     return found
 
 
-def _allocation_with_pieces(rows: NDArray[np.void], at: int) -> np.void:
+def _growth_allocation_with_pieces(rows: NDArray[np.void], at: int) -> np.void:
     """The allocation that a chunk belongs to, with the bytes of all its chunks."""
     is_piece = (rows["flags"] & Flag.PIECE) != 0
     while at > 0 and is_piece[at]:
@@ -457,10 +455,10 @@ def _with_times(trace: Trace, found: Growths) -> Growths:
         return found
     steps = np.array([each.step for each in found.found], np.int64)
     moments, end, unit = steps, len(trace), "steps"
-    times = times_of(trace, np.append(steps, len(trace) - 1).astype(np.uint64))
+    times = event_times(trace, np.append(steps, len(trace) - 1).astype(np.uint64))
     if times[-1] > times[0]:
         moments, end, unit = times[:-1], int(times[-1]), "ns"
-    nexts: dict[PoolPart, int] = {}
+    nexts: dict[GrowthPart, int] = {}
     made = []
     for growth, moment in zip(reversed(found.found), moments[::-1].tolist(), strict=True):
         made.append(replace(growth, lasts=max(0, nexts.get(growth.share, end) - moment)))
@@ -477,7 +475,7 @@ def _with_pins(trace: Trace, search: _Search, found: Growths) -> Growths:
     model = Model(trace, found.pool)
     order = sorted(range(len(found.found)), key=lambda at: -found.found[at].free)[:_MOST_LOOKED_UP]
     made = list(found.found)
-    lines: dict[str, PinningLine] = {}
+    lines: dict[str, GrowthPin] = {}
     names: dict[int, str] = {}
     looked_at = seen = 0
     for at in _growth_lookup_order(order):
@@ -489,7 +487,7 @@ def _with_pins(trace: Trace, search: _Search, found: Growths) -> Growths:
         seen += 1
         shares = search.share_of[search.instance(chunks["region"], np.full(len(chunks), model.step))]
         mine = chunks[shares == search.number(made[at].share)]
-        every = _pinning_code_lines(mine, trace.labels, names)
+        every = _growth_pins(mine, trace.labels, names)
         free = mine["size"][~mine["in_use"]]
         held = sum(pin.stranded for pin in every)
         made[at] = replace(
@@ -500,8 +498,8 @@ def _with_pins(trace: Trace, search: _Search, found: Growths) -> Growths:
             pins=tuple(replace(pin, byte_time=pin.stranded * made[at].lasts) for pin in every[:_PINS]),
         )
         for pin in every:
-            known = lines.get(pin.line, PinningLine(pin.line, 0, 0, 0))
-            lines[pin.line] = PinningLine(
+            known = lines.get(pin.line, GrowthPin(pin.line, 0, 0, 0))
+            lines[pin.line] = GrowthPin(
                 pin.line,
                 max(known.bytes, pin.bytes),
                 max(known.chunks, pin.chunks),
@@ -517,7 +515,7 @@ def _growth_lookup_order(order: Sequence[int]) -> list[int]:
     return [*order[:1], *sorted(order[1:])]
 
 
-def _pinning_code_lines(chunks: NDArray[np.void], labels: Labels, names: dict[int, str]) -> list[PinningLine]:
+def _growth_pins(chunks: NDArray[np.void], labels: Labels, names: dict[int, str]) -> list[GrowthPin]:
     """The lines of code whose chunks lie in regions with free chunks, those that strand most first.
 
     Args:
@@ -544,11 +542,11 @@ def _pinning_code_lines(chunks: NDArray[np.void], labels: Labels, names: dict[in
     for place, number in enumerate(numbers.tolist()):
         name = names.get(number)
         if name is None:
-            name = names[number] = chunk_name(chunks[pins[which == place][0]], labels)
+            name = names[number] = blocker_name(chunks[pins[which == place][0]], labels)
         known = sums.setdefault(name, [0, 0, 0])
         for row in range(3):
             known[row] += int(totals[row, place])
-    found = [PinningLine(name, *values) for name, values in sums.items()]
+    found = [GrowthPin(name, *values) for name, values in sums.items()]
     return sorted(found, key=lambda pin: (-pin.stranded, pin.line))
 
 
@@ -601,7 +599,7 @@ def growths_report(found: Growths) -> list[str]:
     lines.append(f"  The growth that cost most, at step {worst.step:,}: {growth_sentence(worst)}")
     if worst.pins:
         lines.append("  In the way, with the free memory that each line of code strands:")
-        lines += [f"    {_pinning_line_text(pin)}" for pin in worst.pins[:_LINES_SHOWN]]
+        lines += [f"    {_growth_pin_text(pin)}" for pin in worst.pins[:_LINES_SHOWN]]
     if worst.empty:
         lines.append(
             f"    {format_bytes(worst.empty):>10}  regions without a chunk in use: each is too small"
@@ -609,7 +607,9 @@ def growths_report(found: Growths) -> list[str]:
     over_time = [line for line in found.lines[:_LINES_SHOWN] if line.byte_time]
     if over_time and len(found.found) > 1:
         lines.append("  Over all these growths, by bytes x time:")
-        lines += [f"    {_byte_time(line.byte_time, found.unit):>16}  {line.line}" for line in over_time]
+        lines += [
+            f"    {_growth_byte_time(line.byte_time, found.unit):>16}  {line.line}" for line in over_time
+        ]
     if found.unseen:
         lines.append(f"  Not looked up: what was in the way of {counted(found.unseen, 'further growth')}.")
     return lines
@@ -623,7 +623,7 @@ def _state_lines(found: Growths) -> list[str]:
     if found.lines:
         held = format_bytes(found.free_at_peak - found.empty_at_peak)
         lines.append(f"  {held} lie in regions with chunks in use:")
-        lines += [f"    {_pinning_line_text(pin)}" for pin in found.lines[:_LINES_SHOWN]]
+        lines += [f"    {_growth_pin_text(pin)}" for pin in found.lines[:_LINES_SHOWN]]
     return lines
 
 
@@ -635,11 +635,11 @@ def growth_sentence(growth: PoolGrowth) -> str:
         where += chunks if growth.chunks > 1 else ", in one chunk"
     grew = f"The pool grew by {format_bytes(growth.granted)} to {format_bytes(growth.pool_bytes)}."
     return (
-        f"{growth.label} requested {format_bytes(growth.requested)}; {where}. {_why_pool_grew(growth)}{grew}"
+        f"{growth.label} requested {format_bytes(growth.requested)}; {where}. {_growth_reason(growth)}{grew}"
     )
 
 
-def _why_pool_grew(growth: PoolGrowth) -> str:
+def _growth_reason(growth: PoolGrowth) -> str:
     if growth.largest is None or growth.empty is None:
         return ""
     if growth.largest >= growth.rounded:
@@ -672,12 +672,12 @@ def _nothing_wrong_growths(found: Growths) -> str:
     )
 
 
-def _pinning_line_text(pin: PinningLine) -> str:
+def _growth_pin_text(pin: GrowthPin) -> str:
     chunks = f"{counted(pin.chunks, 'chunk')}, {format_bytes(pin.bytes)}"
     return f"{format_bytes(pin.stranded):>10}  {pin.line} ({chunks})"
 
 
-def _byte_time(amount: int, unit: str) -> str:
+def _growth_byte_time(amount: int, unit: str) -> str:
     """`3.1 GiB s`, or `12.0 GiB steps`."""
     return f"{format_bytes(amount / 1e9)} s" if unit == "ns" else f"{format_bytes(amount)} steps"
 
@@ -687,14 +687,14 @@ def _byte_time(amount: int, unit: str) -> str:
 
 
 def growths_json(every: Sequence[Growths]) -> dict[str, Any]:
-    """What `bfcviz why --json` says of growths; `growths`: of all pools, those of a pool by step."""
+    """The growths of all pools as JSON values; `growths`: those of a pool by step."""
     return {
         "growths": [_pool_growth_json(pool, growth) for pool in every for growth in pool.found],
-        "growths_by_pool": [_growths_of_pool_json(pool) for pool in every],
+        "growths_by_pool": [_pool_growths_json(pool) for pool in every],
     }
 
 
-def _growths_of_pool_json(found: Growths) -> dict[str, Any]:
+def _pool_growths_json(found: Growths) -> dict[str, Any]:
     worst = found.worst
     return {
         "pool": found.pool,
@@ -711,7 +711,7 @@ def _growths_of_pool_json(found: Growths) -> dict[str, Any]:
         "peak_pool_bytes": found.peak_pool,
         "free_bytes_at_peak": found.free_at_peak if found.knows_free else None,
         "in_empty_regions_at_peak": found.empty_at_peak if found.knows_free else None,
-        "stranded_by": [_pinning_line_json(line, found.unit) for line in found.lines],
+        "stranded_by": [_growth_pin_json(line, found.unit) for line in found.lines],
         "growths_without_pins": found.unseen,
     }
 
@@ -744,12 +744,12 @@ def _pool_growth_json(pool: Growths, growth: PoolGrowth) -> dict[str, Any]:
         "in_empty_regions": growth.empty,
         "lasts": growth.lasts,
         "unit": pool.unit,
-        "pins": [_pinning_line_json(pin, pool.unit) for pin in growth.pins],
+        "pins": [_growth_pin_json(pin, pool.unit) for pin in growth.pins],
         "sentence": growth_sentence(growth),
     }
 
 
-def _pinning_line_json(line: PinningLine, unit: str) -> dict[str, Any]:
+def _growth_pin_json(line: GrowthPin, unit: str) -> dict[str, Any]:
     return {
         "line": line.line,
         "bytes": line.bytes,

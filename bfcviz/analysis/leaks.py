@@ -7,147 +7,22 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis.short_names import counted
 from bfcviz.answers import Answer, AnswerTable
+from bfcviz.code_places import place_in_code
 from bfcviz.errors import TraceError
-from bfcviz.events.origin import STATE_ONLY
 from bfcviz.events.row_copy import taken
-from bfcviz.events.trace import Trace
+from bfcviz.events.trace import Trace, check_history, event_times
 from bfcviz.extras import arrow
-from bfcviz.model.address_layout import NEVER
 from bfcviz.model.equal_steps import EqualSteps, equal_steps, repeated_steps
-from bfcviz.model.grouping import Grouping, Path, grouping, place_in_code
-from bfcviz.model.lifetimes import LIFETIME, find, of_chunks, times_of
+from bfcviz.model.grouping import Grouping, Path, grouping
+from bfcviz.model.lifetimes import LIFETIME, elapsed, of_chunks
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import phases
-from bfcviz.units import format_bytes, signed_bytes
+from bfcviz.units import counted, duration, format_bytes, signed_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyarrow import Table
-
-# ------------------------------------------------------------------------------
-# Holder lifetimes: how often each holder allocated in a range of steps, and for how long.
-
-HOLDER_LIFETIMES: Final = np.dtype(
-    [
-        ("count", "<u8"),  # allocations
-        ("bytes", "<u8"),  # of all of them together
-        ("alive", "<u8"),  # of them at the end of the range
-        ("alive_bytes", "<u8"),
-        ("median_events", "<u8"),
-        ("max_events", "<u8"),
-        ("median_ns", "<u8"),
-        ("max_ns", "<u8"),
-    ]
-)
-"""The lifetimes of one holder: events or nanoseconds from ALLOCATE to FREE.
-
-An allocation that is alive at the end of the range counts with its age there: its lifetime is at least that. The median
-of an even number of lifetimes is the lower of the two in the middle.
-"""
-
-
-@dataclass(frozen=True)
-class HolderLifetimes:
-    """The lifetimes of one heap in a range of steps, by holder.
-
-    Attributes:
-        start: the first step.
-        stop: the last step.
-        by: what the holders are found by.
-        rows: of `HOLDER_LIFETIMES`, by `bytes`, the largest first.
-        names: the path of each holder.
-    """
-
-    start: int
-    stop: int
-    by: str
-    rows: NDArray[np.void]
-    names: Sequence[str]
-
-    def to_arrow(self) -> "Table":
-        """One row a holder."""
-        pa = arrow("to_arrow()")
-        columns = {name: self.rows[name] for name in HOLDER_LIFETIMES.names or ()}
-        return pa.table({"holder": pa.array(list(self.names), pa.string()), **columns})
-
-
-def holder_lifetimes(  # noqa: PLR0913, PLR0917  the range, and what is known already
-    trace: Trace,
-    pool: int = 0,
-    by: str = "op",
-    start: int | None = None,
-    stop: int | None = None,
-    model: Model | None = None,
-) -> HolderLifetimes:
-    """The lifetimes of all allocations that are alive at any of the steps [start, stop], by holder.
-
-    Args:
-        trace: the events.
-        pool: index of the heap.
-        by: see `holders`; each whole path is one holder.
-        start: the first step; None: the first step of the trace.
-        stop: the last step; None: the last step of the trace.
-        model: a model of this trace and pool, to reach `start` sooner; it returns to its step.
-
-    Raises:
-        TraceError: the trace has no such steps, or holds the state of one moment only.
-        ValueError: `by` is no grouping.
-    """
-    check_history(trace, "lifetimes")
-    start = trace.first if start is None else start
-    stop = len(trace) if stop is None else stop
-    how = grouping(trace, pool, by)
-    lives = find(trace, pool, start, stop, model=model).lifetimes
-    numbers, paths = how.grouped(lives)
-    rows = np.zeros(len(paths), HOLDER_LIFETIMES)
-    alive = lives["died"] == NEVER
-    rows["count"] = np.bincount(numbers, minlength=len(paths))
-    rows["alive"] = np.bincount(numbers[alive], minlength=len(paths))
-    np.add.at(rows["bytes"], numbers, lives["size"])
-    np.add.at(rows["alive_bytes"], numbers[alive], lives["size"][alive])
-    born: NDArray[np.uint64] = lives["born"]
-    died: NDArray[np.uint64] = lives["died"]
-    _set_spans(rows, "events", numbers, np.where(alive, np.uint64(stop), died) - born)
-    ends = np.where(alive, np.uint64(max(stop - 1, trace.first)), died)
-    _set_spans(rows, "ns", numbers, elapsed(times_of(trace, born), times_of(trace, ends)))
-    order = np.lexsort([np.arange(len(rows)), ~rows["bytes"]])
-    return HolderLifetimes(start, stop, by, rows[order], [how.text(paths[row]) for row in order.tolist()])
-
-
-def check_history(trace: Trace, what: str) -> None:
-    """Check that the events of a trace tell a history.
-
-    Raises:
-        TraceError: they only build the state of one moment.
-    """
-    if trace.origin.details.get("history") == STATE_ONLY:
-        raise TraceError(
-            f"{what} were asked for, but {trace.origin.source or 'the trace'} holds the state of one moment and no "
-            "history: when each chunk was allocated is not known; record the run (bfcviz record, or a profile)"
-        )
-
-
-def elapsed(begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Nanoseconds between times; 0 where a clock went back."""
-    # Unsigned: a difference may be more than int64 holds.
-    span = end.view(np.uint64) - begin.view(np.uint64)
-    return np.where(end > begin, span, np.uint64(0))
-
-
-def _set_spans(
-    rows: NDArray[np.void], unit: str, numbers: NDArray[np.intp], spans: NDArray[np.uint64]
-) -> None:
-    """Set the median and the maximum of the spans of each holder; each has at least one."""
-    if not len(spans):
-        return
-    order = np.lexsort([spans, numbers])
-    counts = rows["count"].astype(np.intp)
-    ends = np.cumsum(counts)
-    rows[f"median_{unit}"] = spans[order[ends - counts + (counts - 1) // 2]]
-    rows[f"max_{unit}"] = spans[order[ends - 1]]
-
 
 # ------------------------------------------------------------------------------
 # Growth: holders that have more memory at the end of every step than at the end of the step before.
@@ -221,7 +96,7 @@ class Growth:
 def growth(model: Model, steps: EqualSteps, how: Grouping) -> Growth:
     """Compare the holders at the ends of equal steps; the model returns to its step."""
     ends = steps.ends.tolist()
-    counted = _Counted(how, len(ends))
+    counted = _LeakCounts(how, len(ends))
     home = model.step
     last = model.in_use()
     for column, end in enumerate(ends):
@@ -237,8 +112,8 @@ def growth(model: Model, steps: EqualSteps, how: Grouping) -> Growth:
     return counted.compared(steps, of_chunks(taken(last, last["born"] >= ends[0])))
 
 
-class _Counted:
-    """Chunks and bytes of each holder at each end."""
+class _LeakCounts:
+    """Chunks and bytes of each holder at the end of each step, to find what leaks with every step."""
 
     def __init__(self, how: Grouping, ends: int) -> None:
         self._how = how
@@ -265,7 +140,7 @@ class _Counted:
         place = np.full(len(self._bytes), -1, np.intp)
         place[order] = np.arange(len(order))
         holders = place[self._rows(stayed)] if len(stayed) else np.zeros(0, np.intp)
-        rows["label"] = _largest_labels(stayed, holders, len(rows))
+        rows["label"] = _largest_leak_labels(stayed, holders, len(rows))
         names = [self._how.text(path) for path in self._numbers]
         chosen = [names[number] for number in order.tolist()]
         return Growth(steps, rows, chosen, self._chunks[order], self._bytes[order], stayed, holders)
@@ -283,7 +158,9 @@ class _Counted:
         return found
 
 
-def _largest_labels(chunks: NDArray[np.void], holders: NDArray[np.intp], count: int) -> NDArray[np.uint32]:
+def _largest_leak_labels(
+    chunks: NDArray[np.void], holders: NDArray[np.intp], count: int
+) -> NDArray[np.uint32]:
     """For each of `count` holders the label of its chunks that has most bytes."""
     labels, at = np.unique(chunks["label"], return_inverse=True)
     found = np.zeros(count, np.uint32)
@@ -438,7 +315,7 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
     chunks = model.in_use()
     kept = (chunks["born"] >= start) & (chunks["born"] < stop)
     if phase is not None:
-        kept &= _in_phase(trace, pool, phase, chunks)
+        kept &= _leaked_in_phase(trace, pool, phase, chunks)
     ranged = start, stop, phase, len(trace)
     return _by_holder(trace, how, of_chunks(taken(chunks, kept)), ranged, compared)
 
@@ -485,7 +362,7 @@ def _checked_leak_range(trace: Trace, start: int | None, stop: int | None) -> tu
     return start, stop
 
 
-def _in_phase(trace: Trace, pool: int, phase: str, chunks: NDArray[np.void]) -> NDArray[np.bool_]:
+def _leaked_in_phase(trace: Trace, pool: int, phase: str, chunks: NDArray[np.void]) -> NDArray[np.bool_]:
     """Which chunks were allocated while a phase of this name was open; see `PhasePaths` for its thread."""
     how = grouping(trace, pool, "phase")
     numbers, paths = how.grouped(chunks)
@@ -501,8 +378,8 @@ def _in_phase(trace: Trace, pool: int, phase: str, chunks: NDArray[np.void]) -> 
 def _leak_ages(trace: Trace, chunks: NDArray[np.void]) -> NDArray[np.uint64]:
     if not len(chunks):
         return np.zeros(0, np.uint64)
-    last = times_of(trace, np.array([len(trace) - 1], np.uint64))
-    return elapsed(times_of(trace, chunks["born"]), np.repeat(last, len(chunks)))
+    last = event_times(trace, np.array([len(trace) - 1], np.uint64))
+    return elapsed(event_times(trace, chunks["born"]), np.repeat(last, len(chunks)))
 
 
 def _leak_rows(
@@ -541,7 +418,7 @@ def growth_lines(trace: Trace, found: Growth, most: int = _MOST) -> list[str]:
     count = found.growing
     if not count:
         return [*lines, "no holder grew every step"]
-    lines += [_growing_holder_line(trace, found, row) for row in range(min(count, most))]
+    lines += [_leak_growth_line(trace, found, row) for row in range(min(count, most))]
     if count > most:
         left = sum(found.a_step(row)[1] for row in range(most, count))
         lines.append(f"{signed_bytes(left)} every step: {count - most:,} more holders")
@@ -567,7 +444,7 @@ def compared_text(found: Growth) -> str:
     return f"{', '.join(parts)} ({cut})"
 
 
-def _growing_holder_line(trace: Trace, found: Growth, row: int) -> str:
+def _leak_growth_line(trace: Trace, found: Growth, row: int) -> str:
     return f"{growth_text(found, row)}{_allocated_at_text(trace, int(found.rows['label'][row]), found.names[row])}"
 
 
@@ -603,16 +480,6 @@ def _leaking_holder_lines(trace: Trace, found: Leaks, most: int) -> Iterator[str
             f"the oldest at {int(chunks['address'][0]):#x}, {int(each['oldest_events']):,} events "
             f"({duration(int(each['oldest_ns']))}) old"
         )
-
-
-def duration(nanoseconds: int) -> str:
-    """A duration with its unit: `1.5 ms`."""
-    value, unit = float(nanoseconds), "ns"
-    for larger in ("µs", "ms", "s"):
-        if value < 999.5:
-            break
-        value, unit = value / 1000, larger
-    return f"{value:.0f} ns" if unit == "ns" else f"{value:,.1f} {unit}"
 
 
 def _allocated_at_text(trace: Trace, label: int, name: str) -> str:

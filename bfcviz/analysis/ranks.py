@@ -16,20 +16,20 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from bfcviz.analysis.diagnosis import Diagnosis, Verdict, failure_headline
-from bfcviz.analysis.diagnosis_json import cause_of
-from bfcviz.analysis.short_names import counted, listed, shortened
+from bfcviz.analysis.diagnosis_json import cause_for_json
+from bfcviz.analysis.short_names import shortened_name
 from bfcviz.analysis.stated_answer import StatedAnswer, StatedFailureAnswer
-from bfcviz.analysis.why import all_failures, failed_steps
+from bfcviz.analysis.why import all_failures
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import Status, holds_only_states, regions_known, stated_peak
 from bfcviz.events.trace import Trace
 from bfcviz.model.grouping import UNNAMED, grouping
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import end_of_state, worst_fragmentation
+from bfcviz.model.navigation import end_of_state, failed_steps, worst_fragmentation
 from bfcviz.model.timelines import measured
 from bfcviz.model.trace_index import summary_index_of
 from bfcviz.terminal import printable
-from bfcviz.units import format_bytes
+from bfcviz.units import bytes_range, counted, format_bytes, listed
 
 # ------------------------------------------------------------------------------
 # Rank: what is known of one file.
@@ -43,7 +43,7 @@ _LEAST_KEPT: Final = 0.001
 
 @dataclass(frozen=True)
 class RankPlace:
-    """Where a rank lies, and what its name says.
+    """Where a rank of a `RankSet` lies, and what its name says.
 
     Attributes:
         file: the file, or the folder of a recording; a text: its URL.
@@ -66,7 +66,7 @@ class RankFailure:
     """Failed requests of a rank that have one cause.
 
     Attributes:
-        verdict: why, in the words of `cause_of`.
+        verdict: why, in the words of `cause_for_json`.
         what: the label or the operation of the request; empty: it has no name.
         requested: bytes of the first of them; 0: not stated.
         heap: the allocator.
@@ -283,7 +283,7 @@ _MEASURED: Final = 8
 """Heaps of a file whose peaks are compared."""
 
 
-class _MeasuredHeap(NamedTuple):
+class _MeasuredRankHeap(NamedTuple):
     """One heap: its index, the most bytes in use (None: not known), where, and the most bytes of its regions."""
 
     pool: int
@@ -292,7 +292,7 @@ class _MeasuredHeap(NamedTuple):
     pool_bytes: int
 
 
-def _measured_rank_heap(trace: Trace, pool: int) -> _MeasuredHeap:
+def _measured_rank_heap(trace: Trace, pool: int) -> _MeasuredRankHeap:
     model = Model(trace, pool)
     if holds_only_states(trace.origin.details):
         step = end_of_state(trace, pool)
@@ -308,10 +308,10 @@ def _measured_rank_heap(trace: Trace, pool: int) -> _MeasuredHeap:
             pool_bytes = int(rows["pool_bytes_max"].max())
             if row["bytes_in_use_max"]:
                 step, peak = int(row["bytes_in_use_max_step"]), int(row["bytes_in_use_max"])
-    return _MeasuredHeap(pool, stated_peak(trace.origin.details, pool, peak), step, pool_bytes)
+    return _MeasuredRankHeap(pool, stated_peak(trace.origin.details, pool, peak), step, pool_bytes)
 
 
-def _rank_step(trace: Trace, heap: _MeasuredHeap, step: int | str) -> int:
+def _rank_step(trace: Trace, heap: _MeasuredRankHeap, step: int | str) -> int:
     if isinstance(step, int):
         return step
     steps = {"peak": heap.peak_step, "last": len(trace)}
@@ -336,7 +336,7 @@ def _rank_failures(trace: Trace, found: Sequence[Diagnosis]) -> tuple[RankFailur
     for each in found:
         what = each.label or each.recorded.op
         failure = RankFailure(
-            cause_of(each),
+            cause_for_json(each),
             what,
             each.requested,
             each.pool_name,
@@ -648,13 +648,13 @@ class RankSet:
             found = [f"the ranks have the same peak within 1 %: {size}", *found]
         for each in self.only[:_MOST_HOLDERS]:
             found.append(
-                f"only {each.rank} holds {format_bytes(each.most)} in {shortened(each.name, _LONGEST)}"
+                f"only {each.rank} holds {format_bytes(each.most)} in {shortened_name(each.name, _LONGEST)}"
             )
         if len(self.only) > _MOST_HOLDERS:
             found.append(f"{counted(len(self.only) - _MOST_HOLDERS, 'more holder')} that only one rank has")
         for each in self._larger()[:_MOST_HOLDERS]:
             found.append(
-                f"{each.rank} holds {format_bytes(each.most)} in {shortened(each.name, _LONGEST)}; the median is "
+                f"{each.rank} holds {format_bytes(each.most)} in {shortened_name(each.name, _LONGEST)}; the median is "
                 f"{format_bytes(each.median)}"
             )
         return found
@@ -706,7 +706,7 @@ class RankSet:
         found = [what, f"{'least':>11} {'median':>11} {'most':>11}  in"]
         for each in self.holders[:_MOST_ROWS]:
             sizes = " ".join(f"{format_bytes(size):>11}" for size in (each.least, each.median, each.most))
-            name = shortened(each.name, _LONGEST)
+            name = shortened_name(each.name, _LONGEST)
             found.append(f"{sizes}  {each.rank}{' only' * (each.ranks == 1)}: {name}")
         if len(self.holders) > _MOST_ROWS:
             found.append(f"{counted(len(self.holders) - _MOST_ROWS, 'more holder')}")
@@ -783,9 +783,9 @@ class RankSet:
 def _shared_failure_line(found: SharedFailure) -> str:
     low, high = found.requested
     details = [counted(found.count, "request")] if found.count > 1 else []
-    details += [f"{format_bytes(low)} to {format_bytes(high)}"] if high > low else []
+    details += [bytes_range(low, high)] if high > low else []
     several = f" ({', '.join(details)})" if details else ""
-    name = f", in {shortened(found.failure.what, _LONGEST)}" if found.failure.what else ""
+    name = f", in {shortened_name(found.failure.what, _LONGEST)}" if found.failure.what else ""
     return f"{listed(found.ranks)}{several}: {found.failure.headline}{name}"
 
 
@@ -805,7 +805,7 @@ def _rank_table_cells(rank: Rank) -> tuple[str, ...]:
     verdict = (rank.verdict or "").replace("_", " ") + ("" if rank.ended else ", did not end cleanly")
     sizes = (rank.peak, rank.pool, rank.limit, rank.free, rank.largest_free)
     texts = ("unknown" if size is None else format_bytes(size) for size in sizes)
-    file = shortened(str(rank.place.file), _LONGEST_FILE)
+    file = shortened_name(str(rank.place.file), _LONGEST_FILE)
     return rank.name, rank.place.host, verdict, *texts, file
 
 
@@ -819,10 +819,12 @@ def _padded_rank_cells(row: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def _rank_html_text(text: str) -> str:
+    """A text in the HTML of a `RankSet`, escaped."""
     return escape(printable(text))
 
 
 def _rank_html_lines(texts: Sequence[str]) -> str:
+    """Lines in the HTML of a `RankSet`."""
     return "".join(f"<div>{_rank_html_text(text)}</div>" for text in texts)
 
 
@@ -862,6 +864,7 @@ def _ranks_with_own_names(ranks: Sequence[Rank]) -> list[Rank]:
 
 
 def _rank_name_with_host(place: RankPlace) -> str:
+    """The name of a rank with its host: where another rank of a `RankSet` has the same name."""
     return f"{place.name} on {place.host}" if place.host else place.name
 
 

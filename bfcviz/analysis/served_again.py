@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from bfcviz.analysis.diagnosis import Diagnosis, Family
+from bfcviz.analysis.diagnosis import Diagnosis
+from bfcviz.analysis.heap_settings import Family
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.origin import Status, holds_only_states
 from bfcviz.events.schema import Events, Flag, Kind

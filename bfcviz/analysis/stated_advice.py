@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from bfcviz.analysis.stated_verdict import SLIVER, Cause, Judgement, buffer_of, device_use, is_padded
+from bfcviz.analysis.stated_verdict import SLIVER, Judgement, StatedCause, buffer_of, device_use, is_padded
 from bfcviz.formats import tensorflow, torch, xla
 from bfcviz.formats.messages import StatedFailure
+from bfcviz.formats.torch import CONF, HIP_CONF, NEW_CONF, NPU_CONF
 from bfcviz.units import GiB, format_bytes
 
 
-class AdviceWord(StrEnum):
-    """What an advice is about, in words that every framework shares."""
+class StatedAdviceWord(StrEnum):
+    """What an advice on a stated failure is about, in words that every framework shares."""
 
     SMALLER_REQUEST = "smaller_request_or_batch"
     SMALLER_MODEL = "smaller_model_or_precision"
@@ -50,7 +51,7 @@ class StatedAdvice:
         text: how, as the framework and version spell it.
     """
 
-    kind: AdviceWord
+    kind: StatedAdviceWord
     text: str
 
 
@@ -66,20 +67,24 @@ def advise(found: StatedFailure, judged: Judgement) -> tuple[StatedAdvice, ...]:
         rule = _kernel_advice
     elif found.message == "torch-xpu-block":
         rule = _torch_refused_advice
-    if judged.cause is Cause.HOST_MEMORY:
+    if judged.cause is StatedCause.HOST_MEMORY:
         rule = _host_memory_advice
-    elif judged.cause is Cause.NOT_A_FAILURE:
+    elif judged.cause is StatedCause.NOT_A_FAILURE:
         rule = _soft_failure_advice
-    kinds: dict[AdviceWord, StatedAdvice] = {}
-    if judged.cause is Cause.REQUEST_EXCEEDS_DEVICE and found.fact("device_total") is None and rule in _PLAIN:
+    kinds: dict[StatedAdviceWord, StatedAdvice] = {}
+    if (
+        judged.cause is StatedCause.REQUEST_EXCEEDS_DEVICE
+        and found.fact("device_total") is None
+        and rule in _PLAIN
+    ):
         text = (
             "Print the shape, and the sizes that it is made from: so much is a wrong shape or a wrong index."
         )
-        kinds[AdviceWord.SHAPE_BUG] = StatedAdvice(AdviceWord.SHAPE_BUG, text)
+        kinds[StatedAdviceWord.SHAPE_BUG] = StatedAdvice(StatedAdviceWord.SHAPE_BUG, text)
     for each in rule(found, judged):
         kinds.setdefault(each.kind, each)
-    if judged.cause is Cause.REQUEST_EXCEEDS_DEVICE:  # too large for an empty device
-        kinds.pop(AdviceWord.OTHER_PROCESSES, None)
+    if judged.cause is StatedCause.REQUEST_EXCEEDS_DEVICE:  # too large for an empty device
+        kinds.pop(StatedAdviceWord.OTHER_PROCESSES, None)
     return tuple(kinds.values())
 
 
@@ -87,8 +92,8 @@ def advise(found: StatedFailure, judged: Judgement) -> tuple[StatedAdvice, ...]:
 # What the request is: its size can only shrink with the batch if the tensor has one.
 
 
-class Requested(StrEnum):
-    """What was asked for, as its operation and shape tell."""
+class StatedAdviceSubject(StrEnum):
+    """What a stated request asked for, as its operation and shape tell: it decides the advice."""
 
     VARIABLE = "variable"  # parameters, or a slot of the optimizer
     CONSTANT = "constant"  # a whole array that is copied to the device
@@ -103,18 +108,18 @@ _SLOT: Final = re.compile(r"(?i)\b(?:adam|momentum|rmsprop|adagrad|ftrl)")
 _CONSTANT: Final = re.compile(r"(?i)\bconst\b|_?eagerconst|constant")
 
 
-def requested(op: str, shape: tuple[int, ...]) -> Requested:
-    """What a request is.
+def requested(op: str, shape: tuple[int, ...]) -> StatedAdviceSubject:
+    """What a stated request asked for, for the advice on it.
 
     Args:
         op: the name of its operation, "" if unknown.
         shape: of its tensor, empty if unknown.
     """
     if _CONSTANT.search(op):
-        return Requested.CONSTANT
+        return StatedAdviceSubject.CONSTANT
     if _VARIABLE.search(op) or (_SLOT.search(op) and "gradients/" not in op):
-        return Requested.VARIABLE
-    return Requested.BATCH if len(shape) > 1 and shape[0] > 1 else Requested.UNKNOWN
+        return StatedAdviceSubject.VARIABLE
+    return StatedAdviceSubject.BATCH if len(shape) > 1 and shape[0] > 1 else StatedAdviceSubject.UNKNOWN
 
 
 def _is_filter(shape: tuple[int, ...]) -> bool:
@@ -127,30 +132,30 @@ _WIDEST_FILTER: Final = 11
 
 def _smaller_request(found: StatedFailure, words: str = "") -> Iterator[StatedAdvice]:
     """A smaller request, in the words of what it is."""
-    what = Requested.VARIABLE if "initializer" in found.marks else requested(found.op, found.shape)
+    what = StatedAdviceSubject.VARIABLE if "initializer" in found.marks else requested(found.op, found.shape)
     subject = found.op or "The tensor"
-    if what is not Requested.CONSTANT and _is_filter(found.shape):
+    if what is not StatedAdviceSubject.CONSTANT and _is_filter(found.shape):
         yield StatedAdvice(
-            AdviceWord.SMALLER_MODEL,
+            StatedAdviceWord.SMALLER_MODEL,
             f"The tensor {list(found.shape)} has the shape of a convolution's weights: its size is that of the model, "
             "not of the batch. Use a smaller model, or one of fewer bits.",
         )
-    elif what is Requested.VARIABLE:
+    elif what is StatedAdviceSubject.VARIABLE:
         yield StatedAdvice(
-            AdviceWord.SMALLER_MODEL,
+            StatedAdviceWord.SMALLER_MODEL,
             f"{subject} is a variable or a slot of the optimizer: its size is that of the model, not of the batch.",
         )
         yield StatedAdvice(
-            AdviceWord.OPTIMIZER, "Use an optimizer with fewer slots, or shard or offload its state."
+            StatedAdviceWord.OPTIMIZER, "Use an optimizer with fewer slots, or shard or offload its state."
         )
-    elif what is Requested.CONSTANT:
+    elif what is StatedAdviceSubject.CONSTANT:
         yield StatedAdvice(
-            AdviceWord.SMALLER_REQUEST,
+            StatedAdviceWord.SMALLER_REQUEST,
             f"{found.op} copies a whole array to the device: feed it in parts instead (tf.data, a generator).",
         )
     else:
         yield StatedAdvice(
-            AdviceWord.SMALLER_REQUEST,
+            StatedAdviceWord.SMALLER_REQUEST,
             _smaller_batch_text(found) or words or "Reduce the batch, or the size of one input.",
         )
 
@@ -161,7 +166,7 @@ def _smaller_batch_text(found: StatedFailure) -> str:
     shape = "[" + ",".join(map(str, found.shape)) + "]"
     if not found.shape:
         return ""
-    if requested(found.op, found.shape) is not Requested.BATCH:
+    if requested(found.op, found.shape) is not StatedAdviceSubject.BATCH:
         return f"Reduce the largest dimension of the tensor {shape}: its first one is no batch that could shrink."
     if not request or limit is None or used is None or used > limit:
         return f"Reduce the first dimension of the tensor {shape}, if it is the batch."
@@ -211,18 +216,23 @@ def _who_holds_command(found: StatedFailure) -> str:
 
 def _look_for_others_advice(found: StatedFailure) -> StatedAdvice:
     text = f"Look whether another process holds the device: {_who_holds_command(found)}."
-    return StatedAdvice(AdviceWord.OTHER_PROCESSES, text)
+    return StatedAdvice(StatedAdviceWord.OTHER_PROCESSES, text)
 
 
 def _stop_others_advice(found: StatedFailure) -> StatedAdvice:
     text = f"Stop other programs and notebook kernels on this device, which this lists: {_who_holds_command(found)}."
-    return StatedAdvice(AdviceWord.OTHER_PROCESSES, text)
+    return StatedAdvice(StatedAdviceWord.OTHER_PROCESSES, text)
 
 
 def _torch_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     yield from _TORCH[judged.cause](found, judged)
-    if judged.cause in {Cause.CAPACITY, Cause.CACHED_FRAGMENTATION, Cause.PRIVATE_POOLS, Cause.UNKNOWN}:
-        yield StatedAdvice(AdviceWord.RECORD, _torch_recording_text(found))
+    if judged.cause in {
+        StatedCause.CAPACITY,
+        StatedCause.CACHED_FRAGMENTATION,
+        StatedCause.PRIVATE_POOLS,
+        StatedCause.UNKNOWN,
+    }:
+        yield StatedAdvice(StatedAdviceWord.RECORD, _torch_recording_text(found))
 
 
 def _torch_recording_text(found: StatedFailure) -> str:
@@ -255,14 +265,14 @@ def _torch_shape_advice(found: StatedFailure, judged: Judgement) -> Iterator[Sta
     is_nothing = found.fact("allocated") == 0
     if found.framework == "PyTorch ROCm" and is_nothing:
         yield StatedAdvice(
-            AdviceWord.DRIVER_BUG,
+            StatedAdviceWord.DRIVER_BUG,
             "On a device that shares the system's memory, the runtime may report too little: compare rocminfo "
             "(Pool 1) and /sys/class/drm/card*/device/mem_info_vram_total with the total in the text; a newer ROCm "
             "may report it right.",
         )
     if request >= 1.5 * total:
         yield StatedAdvice(
-            AdviceWord.SHAPE_BUG,
+            StatedAdviceWord.SHAPE_BUG,
             "Print the shape of the tensor where it fails: a broadcast, an outer product, or a full attention "
             "matrix makes such sizes.",
         )
@@ -270,7 +280,7 @@ def _torch_shape_advice(found: StatedFailure, judged: Judgement) -> Iterator[Sta
         found, "Split the tensor: a smaller batch, chunks, tiles, or a lower resolution."
     )
     yield StatedAdvice(
-        AdviceWord.SEQUENCE,
+        StatedAdviceWord.SEQUENCE,
         ("If it is an attention matrix: shorter sequences, or attention that does not store it."),
     )
 
@@ -279,7 +289,7 @@ def _torch_limit_advice(found: StatedFailure, judged: Judgement) -> Iterator[Sta
     del judged
     backend = _torch_backend(found)
     yield StatedAdvice(
-        AdviceWord.RAISE_LIMIT,
+        StatedAdviceWord.RAISE_LIMIT,
         (f"Search the code for torch.{backend}.set_per_process_memory_fraction and raise it, up to 1.0."),
     )
 
@@ -287,12 +297,12 @@ def _torch_limit_advice(found: StatedFailure, judged: Judgement) -> Iterator[Sta
 def _torch_spilled_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
     yield StatedAdvice(
-        AdviceWord.SMALLER_MODEL,
+        StatedAdviceWord.SMALLER_MODEL,
         ("Use a smaller model, or weights of fewer bits: it does not fit this device."),
     )
     yield from _smaller_request(found)
     yield StatedAdvice(
-        AdviceWord.SYSTEM_MEMORY,
+        StatedAdviceWord.SYSTEM_MEMORY,
         (
             "The driver used system memory: in the NVIDIA Control Panel set CUDA - Sysmem Fallback Policy to "
             "Prefer No Sysmem Fallback to fail at once instead, or add memory to the system."
@@ -303,49 +313,50 @@ def _torch_spilled_advice(found: StatedFailure, judged: Judgement) -> Iterator[S
 
 
 def _torch_refused_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    if judged.second is Cause.CAPACITY:  # the device is nearly full
+    if judged.second is StatedCause.CAPACITY:  # the device is nearly full
         yield from _torch_full_advice(found, judged)
         return
     request, free = found.fact("requested") or 0, found.fact("device_free") or 0
     is_xpu = found.framework == "PyTorch XPU"
     if is_xpu:
         yield StatedAdvice(
-            AdviceWord.SMALLER_REQUEST,
+            StatedAdviceWord.SMALLER_REQUEST,
             "Keep single tensors below the limit for one allocation (clinfo, Max memory allocation), or set "
             "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1 before the start (its documentation also has "
             "UR_L0_USE_RELAXED_ALLOCATION_LIMITS).",
         )
         yield StatedAdvice(
-            AdviceWord.DRIVER_BUG,
+            StatedAdviceWord.DRIVER_BUG,
             ("The driver refused a single buffer, not for a lack of memory: try a newer driver."),
         )
         yield StatedAdvice(
-            AdviceWord.NO_EMPTY_CACHE,
+            StatedAdviceWord.NO_EMPTY_CACHE,
             "empty_cache(), which the text offers, does not help: PyTorch returned its cache before it raised.",
         )
         return
     if found.framework == "PyTorch NPU":
         text = "Test the driver alone with a few lines of torch.empty; look at npu-smi info, and for an earlier error."
-        yield StatedAdvice(AdviceWord.DRIVER_BUG, text)
+        yield StatedAdvice(StatedAdviceWord.DRIVER_BUG, text)
         return
     yield StatedAdvice(
-        AdviceWord.DRIVER_BUG,
+        StatedAdviceWord.DRIVER_BUG,
         (
             "Test the driver alone with a few lines of torch.empty; look at ulimit -v, nvidia-smi -q -d COMPUTE "
             "(exclusive mode), an earlier error of the same process, and whether driver and toolkit fit."
             if found.framework != "PyTorch ROCm"
-            else f"{_small_apu(found)}Test the runtime alone with a few lines of torch.empty; compare rocminfo "
-            "with the total in the text, and try a newer ROCm or kernel (ttm.pages_limit on devices that share "
-            "the system's memory)."
+            else f"{_small_apu_advice_text(found)}Test the runtime alone with a few lines of torch.empty; compare "
+            "rocminfo with the total in the text, and try a newer ROCm or kernel (ttm.pages_limit on devices that "
+            "share the system's memory)."
         ),
     )
     if request >= 4 * GiB and request > free // 2 and found.framework == "PyTorch ROCm":
         yield StatedAdvice(
-            AdviceWord.SMALLER_REQUEST, "Split the tensor: a single buffer so large may be what is refused."
+            StatedAdviceWord.SMALLER_REQUEST,
+            "Split the tensor: a single buffer so large may be what is refused.",
         )
 
 
-def _small_apu(found: StatedFailure) -> str:
+def _small_apu_advice_text(found: StatedFailure) -> str:
     """Of a GPU that shares the system's memory and was given little of it."""
     total = found.fact("device_total")
     if total is None or total > 2 * GiB:
@@ -363,7 +374,7 @@ def _torch_fragmented_advice(found: StatedFailure, judged: Judgement) -> Iterato
     use = device_use(found)
     is_sliver = not counters and _is_sliver(found)
     if is_sliver:
-        yield from _smaller_request(found, _missing_text(request, free))
+        yield from _smaller_request(found, _missing_bytes_advice_text(request, free))
         yield from _torch_full_advice(found, judged)
     if found.version == _OLDEST:
         yield from _smaller_request(
@@ -380,14 +391,14 @@ def _torch_fragmented_advice(found: StatedFailure, judged: Judgement) -> Iterato
     can_split = has_settings and not is_set and (counters or request > torch.LARGE_SEGMENT) and not is_sliver
     if can_expand:
         yield StatedAdvice(
-            AdviceWord.EXPANDABLE,
-            f"Set {torch.setting_for(found, 'expandable_segments:True')} before the start: segments then grow in "
+            StatedAdviceWord.EXPANDABLE,
+            f"Set {setting_for(found, 'expandable_segments:True')} before the start: segments then grow in "
             "place, and the cached memory is usable for this request (Linux).",
         )
     if can_expand and can_split and not counters:
         yield StatedAdvice(
-            AdviceWord.MAX_SPLIT,
-            f"Where that is not supported (Windows): {torch.setting_for(found, 'max_split_size_mb:128')}.",
+            StatedAdviceWord.MAX_SPLIT,
+            f"Where that is not supported (Windows): {setting_for(found, 'max_split_size_mb:128')}.",
         )
     elif can_split:
         is_npu = found.framework == "PyTorch NPU"
@@ -395,22 +406,22 @@ def _torch_fragmented_advice(found: StatedFailure, judged: Judgement) -> Iterato
         newer = "; newer versions of torch_npu have expandable_segments:True, too" if is_npu else newer
         since = "" if is_npu else " (PyTorch 1.8 or later)"
         yield StatedAdvice(
-            AdviceWord.MAX_SPLIT,
-            f"Set {torch.setting_for(found, 'max_split_size_mb:128')}{since}: large segments are then not cut for "
+            StatedAdviceWord.MAX_SPLIT,
+            f"Set {setting_for(found, 'max_split_size_mb:128')}{since}: large segments are then not cut for "
             f"small tensors{newer}.",
         )
     worth = max(request - free, 0.02 * (found.fact("device_total") or 0))
     if judged.others and use.is_listed and judged.others >= worth:
         yield StatedAdvice(
-            AdviceWord.OTHER_PROCESSES,
+            StatedAdviceWord.OTHER_PROCESSES,
             f"Other processes hold {format_bytes(judged.others, 2)}, enough for what is missing: "
-            f"{_who_holds_command(found)}.{_listed_processes_text(found)}",
+            f"{_who_holds_command(found)}.{_listed_processes_advice_text(found)}",
         )
     if not counters and request > free:
-        yield from _smaller_request(found, _missing_text(request, free))
+        yield from _smaller_request(found, _missing_bytes_advice_text(request, free))
 
 
-def _missing_text(request: int, free: int) -> str:
+def _missing_bytes_advice_text(request: int, free: int) -> str:
     """How much less would have fitted; segments of fixed size do not shrink with the tensor."""
     less = format_bytes(max(0, request - free), 2)
     if request <= torch.LARGE_SEGMENT:
@@ -424,7 +435,7 @@ def _is_sliver(found: StatedFailure) -> bool:
     return use.cached is not None and use.cached < SLIVER * max(use.pool or 0, total)
 
 
-def _listed_processes_text(found: StatedFailure) -> str:
+def _listed_processes_advice_text(found: StatedFailure) -> str:
     """The processes that the text lists beside this one, the largest first."""
     own = device_use(found).own
     others = [(held, pid) for pid, held in found.processes.items() if held and held != own]
@@ -437,7 +448,7 @@ def _listed_processes_text(found: StatedFailure) -> str:
 def _torch_private_pool_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
     yield StatedAdvice(
-        AdviceWord.GRAPH_POOLS,
+        StatedAdviceWord.GRAPH_POOLS,
         (
             "Capture fewer CUDA graphs, let them share one pool (torch.cuda.graph_pool_handle), or run without: "
             + (
@@ -453,11 +464,12 @@ def _torch_private_pool_advice(found: StatedFailure, judged: Judgement) -> Itera
 def _torch_others_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     held = "" if judged.others is None else f" They hold {format_bytes(judged.others, 2)}."
     yield StatedAdvice(
-        AdviceWord.OTHER_PROCESSES,
-        f"Stop the other processes on this device: {_who_holds_command(found)}.{held}{_listed_processes_text(found)}",
+        StatedAdviceWord.OTHER_PROCESSES,
+        f"Stop the other processes on this device: {_who_holds_command(found)}.{held}"
+        f"{_listed_processes_advice_text(found)}",
     )
     yield StatedAdvice(
-        AdviceWord.RAISE_LIMIT,
+        StatedAdviceWord.RAISE_LIMIT,
         (
             "If both shall run: set the share of each so that both fit, "
             + (
@@ -474,16 +486,16 @@ def _torch_full_advice(found: StatedFailure, judged: Judgement) -> Iterator[Stat
     del judged
     if found.marks & _SERVERS:
         yield StatedAdvice(
-            AdviceWord.KV_CACHE,
+            StatedAdviceWord.KV_CACHE,
             ("Give the KV cache less: a lower --gpu-memory-utilization, or --kv-cache-dtype fp8."),
         )
-        yield StatedAdvice(AdviceWord.SEQUENCE, "Lower --max-model-len and --max-num-seqs.")
+        yield StatedAdvice(StatedAdviceWord.SEQUENCE, "Lower --max-model-len and --max-num-seqs.")
         yield StatedAdvice(
-            AdviceWord.GRAPH_POOLS,
+            StatedAdviceWord.GRAPH_POOLS,
             ("CUDA graphs need memory outside of that share: --enforce-eager, or fewer sizes."),
         )
         yield StatedAdvice(
-            AdviceWord.SMALLER_MODEL, "Use a quantized model, or more devices (--tensor-parallel-size)."
+            StatedAdviceWord.SMALLER_MODEL, "Use a quantized model, or more devices (--tensor-parallel-size)."
         )
         yield from _smaller_request(found, "Lower --max-num-batched-tokens.")
         return
@@ -492,27 +504,28 @@ def _torch_full_advice(found: StatedFailure, judged: Judgement) -> Iterator[Stat
             found, "Lower the resolution, the frames or the batch; decode with a tiled VAE."
         )
         yield StatedAdvice(
-            AdviceWord.SMALLER_MODEL,
+            StatedAdviceWord.SMALLER_MODEL,
             ("Use weights of fewer bits (fp8, GGUF), or start ComfyUI with --lowvram."),
         )
         return
     yield from _smaller_request(found, "Reduce the batch, or the size of one input.")
     yield StatedAdvice(
-        AdviceWord.SMALLER_MODEL,
+        StatedAdviceWord.SMALLER_MODEL,
         ("Use a smaller model, weights of fewer bits (bfloat16, 8 or 4 bits), or a part on the CPU."),
     )
     yield StatedAdvice(
-        AdviceWord.SEQUENCE, "For sequences: shorter ones, and attention that does not store its matrix."
+        StatedAdviceWord.SEQUENCE,
+        "For sequences: shorter ones, and attention that does not store its matrix.",
     )
     if not found.marks & _INFERENCE:
         yield StatedAdvice(
-            AdviceWord.CHECKPOINTING, "In training: torch.utils.checkpoint stores fewer activations."
+            StatedAdviceWord.CHECKPOINTING, "In training: torch.utils.checkpoint stores fewer activations."
         )
         yield StatedAdvice(
-            AdviceWord.ACCUMULATION, "In training: accumulate gradients over several small batches."
+            StatedAdviceWord.ACCUMULATION, "In training: accumulate gradients over several small batches."
         )
         yield StatedAdvice(
-            AdviceWord.OPTIMIZER,
+            StatedAdviceWord.OPTIMIZER,
             ("In training: shard or offload the optimizer (FSDP, ZeRO), or one with 8 bits."),
         )
 
@@ -522,36 +535,36 @@ def _torch_unknown_advice(found: StatedFailure, judged: Judgement) -> Iterator[S
         yield from _torch_full_advice(found, judged)
     if "async" in found.marks:
         yield StatedAdvice(
-            AdviceWord.RECORD,
+            StatedAdviceWord.RECORD,
             "The numbers stand in the lines below the error, on the console. Or start with the native allocator "
             "(ComfyUI: --disable-cuda-malloc), whose message is whole.",
         )
     elif found.framework == "PyTorch XPU" and found.fact("device_total") is not None:
-        if judged.second is Cause.DRIVER_REFUSED:
+        if judged.second is StatedCause.DRIVER_REFUSED:
             yield from _torch_refused_advice(found, judged)
         yield from _smaller_request(found)
         free = "To see what is free: torch.xpu.mem_get_info() before the step that fails."
-        yield StatedAdvice(AdviceWord.RECORD, f"{free} {_torch_recording_text(found)}")
+        yield StatedAdvice(StatedAdviceWord.RECORD, f"{free} {_torch_recording_text(found)}")
     else:
         whole = "Give the whole message: the sentences after this one say who holds the memory."
-        yield StatedAdvice(AdviceWord.RECORD, f"{whole} {_torch_recording_text(found)}")
+        yield StatedAdvice(StatedAdviceWord.RECORD, f"{whole} {_torch_recording_text(found)}")
     if not found.marks & _SERVERS:
         yield from _smaller_request(found)
         look = f"Look whether another process holds the device: {_who_holds_command(found)}."
-        yield StatedAdvice(AdviceWord.OTHER_PROCESSES, look)
+        yield StatedAdvice(StatedAdviceWord.OTHER_PROCESSES, look)
 
 
-_TORCH: Final[Mapping[Cause, Rule]] = {
-    Cause.REQUEST_EXCEEDS_DEVICE: _torch_shape_advice,
-    Cause.REQUEST_EXCEEDS_LIMIT: _torch_shape_advice,
-    Cause.CAP_BY_SETTING: _torch_limit_advice,
-    Cause.SPILLED: _torch_spilled_advice,
-    Cause.DRIVER_REFUSED: _torch_refused_advice,
-    Cause.CACHED_FRAGMENTATION: _torch_fragmented_advice,
-    Cause.PRIVATE_POOLS: _torch_private_pool_advice,
-    Cause.OTHER_PROCESS: _torch_others_advice,
-    Cause.CAPACITY: _torch_full_advice,
-    Cause.UNKNOWN: _torch_unknown_advice,
+_TORCH: Final[Mapping[StatedCause, Rule]] = {
+    StatedCause.REQUEST_EXCEEDS_DEVICE: _torch_shape_advice,
+    StatedCause.REQUEST_EXCEEDS_LIMIT: _torch_shape_advice,
+    StatedCause.CAP_BY_SETTING: _torch_limit_advice,
+    StatedCause.SPILLED: _torch_spilled_advice,
+    StatedCause.DRIVER_REFUSED: _torch_refused_advice,
+    StatedCause.CACHED_FRAGMENTATION: _torch_fragmented_advice,
+    StatedCause.PRIVATE_POOLS: _torch_private_pool_advice,
+    StatedCause.OTHER_PROCESS: _torch_others_advice,
+    StatedCause.CAPACITY: _torch_full_advice,
+    StatedCause.UNKNOWN: _torch_unknown_advice,
 }
 
 
@@ -559,36 +572,37 @@ def _mps_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
     if found.message == "metal-command":
         yield from _metal_command_advice(found)
         return
-    if judged.cause in {Cause.REQUEST_EXCEEDS_LIMIT, Cause.REQUEST_EXCEEDS_DEVICE}:
+    if judged.cause in {StatedCause.REQUEST_EXCEEDS_LIMIT, StatedCause.REQUEST_EXCEEDS_DEVICE}:
         yield from _smaller_request(found, "Split the tensor: a smaller batch, tiles, or a lower resolution.")
         yield StatedAdvice(
-            AdviceWord.SEQUENCE, "If it is an attention matrix: shorter sequences, or attention in slices."
+            StatedAdviceWord.SEQUENCE,
+            "If it is an attention matrix: shorter sequences, or attention in slices.",
         )
         yield StatedAdvice(
-            AdviceWord.SHAPE_BUG, "Print its shape: a broadcast or an outer product makes such sizes."
+            StatedAdviceWord.SHAPE_BUG, "Print its shape: a broadcast or an outer product makes such sizes."
         )
         return
-    if judged.cause is Cause.DRIVER_REFUSED:
+    if judged.cause is StatedCause.DRIVER_REFUSED:
         yield StatedAdvice(
-            AdviceWord.DRIVER_BUG,
+            StatedAdviceWord.DRIVER_BUG,
             ("The counters of the system are wrong, or Metal refused: try a newer macOS or PyTorch."),
         )
         yield StatedAdvice(
-            AdviceWord.RAISE_LIMIT,
+            StatedAdviceWord.RAISE_LIMIT,
             f"{torch.MPS_LIMIT}=0.0 switches the test against the counters off; the system may then freeze.",
         )
         return
     yield StatedAdvice(
-        AdviceWord.SMALLER_MODEL,
+        StatedAdviceWord.SMALLER_MODEL,
         ("Use a smaller model, or weights of fewer bits: memory is shared with the system."),
     )
     yield from _smaller_request(found)
     yield StatedAdvice(
-        AdviceWord.SYSTEM_MEMORY,
+        StatedAdviceWord.SYSTEM_MEMORY,
         ("Close other programs, and models that this process still holds: memory is shared."),
     )
     yield StatedAdvice(
-        AdviceWord.RAISE_LIMIT,
+        StatedAdviceWord.RAISE_LIMIT,
         f"{torch.MPS_LIMIT}=0.0 removes the limit; then the system swaps, and may freeze. Set "
         f"{torch.MPS_LOW}=0.0 with it.",
     )
@@ -596,16 +610,18 @@ def _mps_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
 
 def _metal_command_advice(found: StatedFailure) -> Iterator[StatedAdvice]:
     if "ggml" in found.marks:
-        yield StatedAdvice(AdviceWord.SEQUENCE, "Lower the context: -c.")
-        yield StatedAdvice(AdviceWord.SMALLER_REQUEST, _SMALLER_UBATCH)
+        yield StatedAdvice(StatedAdviceWord.SEQUENCE, "Lower the context: -c.")
+        yield StatedAdvice(StatedAdviceWord.SMALLER_REQUEST, _SMALLER_UBATCH)
         fewer = "Use a model of fewer bits, or put fewer layers on the GPU (-ngl)."
     else:
         yield from _smaller_request(found, "Reduce the batch, the context, or the size of one input.")
         fewer = "Use a smaller model, or weights of fewer bits: memory is shared with the system."
-    yield StatedAdvice(AdviceWord.SMALLER_MODEL, fewer)
-    yield StatedAdvice(AdviceWord.SYSTEM_MEMORY, "Close other programs: memory is shared with the system.")
+    yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, fewer)
     yield StatedAdvice(
-        AdviceWord.RAISE_LIMIT,
+        StatedAdviceWord.SYSTEM_MEMORY, "Close other programs: memory is shared with the system."
+    )
+    yield StatedAdvice(
+        StatedAdviceWord.RAISE_LIMIT,
         "From macOS 14 on, sudo sysctl iogpu.wired_limit_mb=N leaves the GPU more, until the next start; keep some GiB "
         "for the system.",
     )
@@ -614,9 +630,9 @@ def _metal_command_advice(found: StatedFailure) -> Iterator[StatedAdvice]:
 def _tensorrt_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
     words = "Build for smaller inputs or a smaller batch, or with a smaller workspace: set_memory_pool_limit."
-    yield StatedAdvice(AdviceWord.SMALLER_REQUEST, words)
+    yield StatedAdvice(StatedAdviceWord.SMALLER_REQUEST, words)
     yield _look_for_others_advice(found)
-    yield StatedAdvice(AdviceWord.SMALLER_MODEL, "Build with FP16 or INT8.")
+    yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, "Build with FP16 or INT8.")
 
 
 def _flashinfer_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
@@ -626,9 +642,9 @@ def _flashinfer_advice(found: StatedFailure, judged: Judgement) -> Iterator[Stat
     names = (
         vllm if "vllm" in found.marks else sglang if "sglang" in found.marks else f"{sglang}; in vLLM {vllm}"
     )
-    yield StatedAdvice(AdviceWord.RAISE_LIMIT, f"Make the workspace larger: {names}.")
+    yield StatedAdvice(StatedAdviceWord.RAISE_LIMIT, f"Make the workspace larger: {names}.")
     yield StatedAdvice(
-        AdviceWord.SMALLER_REQUEST,
+        StatedAdviceWord.SMALLER_REQUEST,
         "Or compute less at once: fewer requests and tokens a step (SGLang: --max-running-requests, "
         "--chunked-prefill-size; vLLM: --max-num-seqs, --max-num-batched-tokens).",
     )
@@ -640,19 +656,19 @@ def _driver_call_advice(found: StatedFailure, judged: Judgement) -> Iterator[Sta
         return
     if found.framework == "TensorFlow":
         yield StatedAdvice(
-            AdviceWord.PREALLOCATION,
+            StatedAdviceWord.PREALLOCATION,
             "Leave libraries a part of the device, which TensorFlow takes whole at the start: "
             f"{tensorflow.FORCE_GROWTH}=true (1.14 or later), or in TensorFlow 1 "
             "config.gpu_options.allow_growth = True.",
         )
     yield StatedAdvice(
-        AdviceWord.OTHER_PROCESSES,
+        StatedAdviceWord.OTHER_PROCESSES,
         f"Look before the start whether another process holds the device: {_who_holds_command(found)}.",
     )
     if "torch" in found.marks and found.framework != "PyTorch XPU":
         wait = "AMD_SERIALIZE_KERNEL=3" if "ROCm" in found.framework else "CUDA_LAUNCH_BLOCKING=1"
         yield StatedAdvice(
-            AdviceWord.RECORD, f"Find the call: {wait} makes the traceback name the true line."
+            StatedAdviceWord.RECORD, f"Find the call: {wait} makes the traceback name the true line."
         )
     yield from _smaller_request(found, "Leave more of the device to libraries: a smaller batch or model.")
 
@@ -660,18 +676,18 @@ def _driver_call_advice(found: StatedFailure, judged: Judgement) -> Iterator[Sta
 def _kernel_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del found, judged
     text = "Give the kernel smaller blocks (BLOCK_M, BLOCK_N ...) or fewer num_stages."
-    yield StatedAdvice(AdviceWord.SMALLER_REQUEST, text)
+    yield StatedAdvice(StatedAdviceWord.SMALLER_REQUEST, text)
 
 
 def _paddle_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    if judged.cause is Cause.DRIVER_REFUSED:
-        yield StatedAdvice(AdviceWord.DRIVER_BUG, "Test the device alone: paddle.utils.run_check().")
+    if judged.cause is StatedCause.DRIVER_REFUSED:
+        yield StatedAdvice(StatedAdviceWord.DRIVER_BUG, "Test the device alone: paddle.utils.run_check().")
         return
     yield from _smaller_request(found, "Reduce the batch, or the size of one input.")
     yield _look_for_others_advice(found)
-    yield StatedAdvice(AdviceWord.SMALLER_MODEL, "Use a smaller model, or paddle.amp.auto_cast.")
+    yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, "Use a smaller model, or paddle.amp.auto_cast.")
     yield StatedAdvice(
-        AdviceWord.RECORD,
+        StatedAdviceWord.RECORD,
         "To see what this process holds of it: paddle.device.cuda.memory_reserved() and memory_allocated().",
     )
 
@@ -692,37 +708,39 @@ def _tensorflow_advice(found: StatedFailure, judged: Judgement) -> Iterator[Stat
         if is_old
         else f"tf.config.experimental.set_memory_growth(gpu, True), or {tensorflow.FORCE_GROWTH}=true"
     )
-    if cause in {Cause.REQUEST_EXCEEDS_DEVICE, Cause.REQUEST_EXCEEDS_LIMIT}:
+    if cause in {StatedCause.REQUEST_EXCEEDS_DEVICE, StatedCause.REQUEST_EXCEEDS_LIMIT}:
         yield StatedAdvice(
-            AdviceWord.SHAPE_BUG,
+            StatedAdviceWord.SHAPE_BUG,
             ("Print the shape of the tensor: a broadcast or a flattened layer makes such sizes."),
         )
         yield from _smaller_request(found)
-        if cause is Cause.REQUEST_EXCEEDS_LIMIT and found.fact("device_total"):
+        if cause is StatedCause.REQUEST_EXCEEDS_LIMIT and found.fact("device_total"):
             yield StatedAdvice(
-                AdviceWord.RAISE_LIMIT,
+                StatedAdviceWord.RAISE_LIMIT,
                 ("The device has more than the limit: raise or remove the limit that was set."),
             )
-    elif cause is Cause.OTHER_PROCESS:
+    elif cause is StatedCause.OTHER_PROCESS:
         yield _stop_others_advice(found)
-        yield StatedAdvice(AdviceWord.PREALLOCATION, f"Let the pool take only what it needs: {growth}.")
+        yield StatedAdvice(StatedAdviceWord.PREALLOCATION, f"Let the pool take only what it needs: {growth}.")
         yield from _smaller_request(found)
-    elif cause is Cause.CACHED_FRAGMENTATION:
+    elif cause is StatedCause.CACHED_FRAGMENTATION:
         if not is_old:
             yield StatedAdvice(
-                AdviceWord.MALLOC_ASYNC,
+                StatedAdviceWord.MALLOC_ASYNC,
                 (f"{tensorflow.ASYNC} (CUDA 11.2 or later) places by pages."),
             )
         yield from _smaller_request(found)
     else:
         yield from _smaller_request(found)
-        if cause is Cause.CAPACITY and not is_old:
-            yield StatedAdvice(AdviceWord.SMALLER_MODEL, "Use a smaller model, or tf.keras.mixed_precision.")
-        if cause is Cause.UNKNOWN:
+        if cause is StatedCause.CAPACITY and not is_old:
+            yield StatedAdvice(
+                StatedAdviceWord.SMALLER_MODEL, "Use a smaller model, or tf.keras.mixed_precision."
+            )
+        if cause is StatedCause.UNKNOWN:
             yield _look_for_others_advice(found)
-            yield StatedAdvice(AdviceWord.PREALLOCATION, f"If two programs share the device: {growth}.")
+            yield StatedAdvice(StatedAdviceWord.PREALLOCATION, f"If two programs share the device: {growth}.")
     yield StatedAdvice(
-        AdviceWord.RECORD,
+        StatedAdviceWord.RECORD,
         (
             "To see who holds it: "
             + (
@@ -738,56 +756,58 @@ def _tensorflow_advice(found: StatedFailure, judged: Judgement) -> Iterator[Stat
 
 def _jax_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     cause = judged.cause
-    if cause in {Cause.REQUEST_EXCEEDS_DEVICE, Cause.REQUEST_EXCEEDS_LIMIT}:
+    if cause in {StatedCause.REQUEST_EXCEEDS_DEVICE, StatedCause.REQUEST_EXCEEDS_LIMIT}:
         yield StatedAdvice(
-            AdviceWord.SHAPE_BUG,
+            StatedAdviceWord.SHAPE_BUG,
             "Find the array: jax.eval_shape(f, *args) or jax.make_jaxpr(f)(*args) shows every shape; look for a "
             "broadcast, a vmap, or a one-hot.",
         )
         yield from _smaller_request(found, "Split the work: jax.lax.map, a scan, or a smaller batch.")
-        yield StatedAdvice(AdviceWord.OPTIMIZER, "Shard the arrays over more devices (jax.sharding).")
-    elif cause is Cause.OTHER_PROCESS:
+        yield StatedAdvice(StatedAdviceWord.OPTIMIZER, "Shard the arrays over more devices (jax.sharding).")
+    elif cause is StatedCause.OTHER_PROCESS:
         yield _stop_others_advice(found)
         yield StatedAdvice(
-            AdviceWord.PREALLOCATION,
+            StatedAdviceWord.PREALLOCATION,
             (f"Take less at the start: {xla.PREALLOCATE}=false, or {xla.SHARE_NAMES}."),
         )
         yield from _smaller_request(found)
-    elif cause is Cause.CACHED_FRAGMENTATION:
+    elif cause is StatedCause.CACHED_FRAGMENTATION:
         yield StatedAdvice(
-            AdviceWord.PREALLOCATION,
+            StatedAdviceWord.PREALLOCATION,
             (f"Let the pool be one region from the start: {xla.PREALLOCATE}=true."),
         )
-        yield StatedAdvice(AdviceWord.MALLOC_ASYNC, f"{tensorflow.ASYNC} places by pages.")
+        yield StatedAdvice(StatedAdviceWord.MALLOC_ASYNC, f"{tensorflow.ASYNC} places by pages.")
         yield from _smaller_request(found)
-    elif found.fact("program_total") and cause is Cause.UNKNOWN:  # the program is small: what else is there
+    elif (
+        found.fact("program_total") and cause is StatedCause.UNKNOWN
+    ):  # the program is small: what else is there
         yield _look_for_others_advice(found)
         yield StatedAdvice(
-            AdviceWord.PREALLOCATION,
+            StatedAdviceWord.PREALLOCATION,
             f"JAX takes 75 % of the device at the start: {xla.SHARE_NAMES} sets another share; a second program finds "
             "little.",
         )
         text = "See which arrays this process keeps: jax.live_arrays()."
-        yield StatedAdvice(AdviceWord.RECORD, text)
+        yield StatedAdvice(StatedAdviceWord.RECORD, text)
         return
     else:
         yield from _smaller_request(found, "Reduce the batch, or split the work with jax.lax.map.")
         yield StatedAdvice(
-            AdviceWord.SEQUENCE, "For sequences and proteins: shorter ones, or attention in chunks."
+            StatedAdviceWord.SEQUENCE, "For sequences and proteins: shorter ones, or attention in chunks."
         )
-        yield StatedAdvice(AdviceWord.SMALLER_MODEL, "Use bfloat16, or a smaller model.")
+        yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, "Use bfloat16, or a smaller model.")
         yield StatedAdvice(
-            AdviceWord.CHECKPOINTING, "In training: jax.checkpoint keeps fewer values for the gradient."
+            StatedAdviceWord.CHECKPOINTING, "In training: jax.checkpoint keeps fewer values for the gradient."
         )
-        if cause is Cause.UNKNOWN:
+        if cause is StatedCause.UNKNOWN:
             yield _look_for_others_advice(found)
             yield StatedAdvice(
-                AdviceWord.PREALLOCATION,
+                StatedAdviceWord.PREALLOCATION,
                 f"JAX takes 75 % of the device at the start: {xla.SHARE_NAMES} sets another share; a second program "
                 "finds little.",
             )
     yield StatedAdvice(
-        AdviceWord.RECORD,
+        StatedAdviceWord.RECORD,
         "To see what the program needs: XLA_FLAGS=--xla_dump_to=/tmp/xla (buffer-assignment.txt), or "
         "jax.profiler.save_device_memory_profile('mem.prof'), which bfcviz opens.",
     )
@@ -796,20 +816,20 @@ def _jax_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
 def _reactant_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     cause = judged.cause
     share = f"{xla.REACTANT_FRACTION} (the default is 0.75)"
-    if cause in {Cause.REQUEST_EXCEEDS_DEVICE, Cause.REQUEST_EXCEEDS_LIMIT}:
+    if cause in {StatedCause.REQUEST_EXCEEDS_DEVICE, StatedCause.REQUEST_EXCEEDS_LIMIT}:
         yield StatedAdvice(
-            AdviceWord.SHAPE_BUG, "Print the size of the arrays that the compiled function makes."
+            StatedAdviceWord.SHAPE_BUG, "Print the size of the arrays that the compiled function makes."
         )
-    elif cause is Cause.OTHER_PROCESS:
+    elif cause is StatedCause.OTHER_PROCESS:
         yield _stop_others_advice(found)
         yield StatedAdvice(
-            AdviceWord.PREALLOCATION,
+            StatedAdviceWord.PREALLOCATION,
             f"Take less at the start: {xla.REACTANT_PREALLOCATE}=false, or {share}.",
         )
     yield from _smaller_request(found, "Use smaller arrays or a smaller batch, or split the work.")
-    if cause in {Cause.CAPACITY, Cause.UNKNOWN, Cause.REQUEST_EXCEEDS_LIMIT}:
+    if cause in {StatedCause.CAPACITY, StatedCause.UNKNOWN, StatedCause.REQUEST_EXCEEDS_LIMIT}:
         yield StatedAdvice(
-            AdviceWord.RAISE_LIMIT,
+            StatedAdviceWord.RAISE_LIMIT,
             f"Give the pool more of the device, if it has more: {share}, before the start.",
         )
 
@@ -822,17 +842,17 @@ def _tpu_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
     if "vmem" in found.marks:
         yield from _smaller_request(found, "Use smaller blocks in the kernel.")
         yield StatedAdvice(
-            AdviceWord.RAISE_LIMIT,
+            StatedAdviceWord.RAISE_LIMIT,
             ("Raise --xla_tpu_scoped_vmem_limit_kib in LIBTPU_INIT_ARGS, up to what the chip has."),
         )
         return
     if found.message == "tpu-buffer":
         yield StatedAdvice(
-            AdviceWord.SHAPE_BUG, "Find the array in the text by its shape: no core can hold it."
+            StatedAdviceWord.SHAPE_BUG, "Find the array in the text by its shape: no core can hold it."
         )
     if is_padded(found):
         yield StatedAdvice(
-            AdviceWord.SHAPE_BUG,
+            StatedAdviceWord.SHAPE_BUG,
             "Change the shape or the order of dimensions of the largest buffer: a TPU fills up the last two "
             "dimensions of a layout to whole tiles (T(8,128) in the shape), so both should be large.",
         )
@@ -840,21 +860,24 @@ def _tpu_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
     if limit is None or too_much is None or 2 * too_much < limit:  # a smaller batch may do
         yield from _smaller_request(found, "Reduce the batch of one core.")
     yield StatedAdvice(
-        AdviceWord.OPTIMIZER, "Shard parameters and optimizer state over the cores (FSDP, jax.sharding)."
+        StatedAdviceWord.OPTIMIZER,
+        "Shard parameters and optimizer state over the cores (FSDP, jax.sharding).",
     )
     yield from _smaller_request(found, "Reduce the batch of one core.")
     yield StatedAdvice(
-        AdviceWord.SMALLER_MODEL, "Use bfloat16 for what the table lists as float32, or a smaller model."
+        StatedAdviceWord.SMALLER_MODEL,
+        "Use bfloat16 for what the table lists as float32, or a smaller model.",
     )
     yield StatedAdvice(
-        AdviceWord.SEQUENCE, "Use shorter sequences, or attention that does not store its matrix."
+        StatedAdviceWord.SEQUENCE, "Use shorter sequences, or attention that does not store its matrix."
     )
     yield StatedAdvice(
-        AdviceWord.CHECKPOINTING, "In training: jax.checkpoint (remat) keeps fewer values for the gradient."
+        StatedAdviceWord.CHECKPOINTING,
+        "In training: jax.checkpoint (remat) keeps fewer values for the gradient.",
     )
-    if judged.cause is Cause.REQUEST_EXCEEDS_DEVICE:
+    if judged.cause is StatedCause.REQUEST_EXCEEDS_DEVICE:
         yield StatedAdvice(
-            AdviceWord.RECORD,
+            StatedAdviceWord.RECORD,
             "The lines below (Largest program allocations in hbm) name the arrays; so does "
             "jax.jit(f).lower(*args).compile().memory_analysis().",
         )
@@ -865,14 +888,14 @@ def _tpu_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
 
 
 def _cupy_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    if judged.cause is Cause.CAP_BY_SETTING:
+    if judged.cause is StatedCause.CAP_BY_SETTING:
         yield StatedAdvice(
-            AdviceWord.RAISE_LIMIT,
+            StatedAdviceWord.RAISE_LIMIT,
             ("Raise the limit: CUPY_GPU_MEMORY_LIMIT, or cupy.get_default_memory_pool().set_limit(...)."),
         )
-    elif judged.cause is Cause.UNKNOWN:
+    elif judged.cause is StatedCause.UNKNOWN:
         yield StatedAdvice(
-            AdviceWord.OTHER_PROCESSES,
+            StatedAdviceWord.OTHER_PROCESSES,
             f"Look who holds the device: {_who_holds_command(found)}; cupy.cuda.Device().mem_info says what is free.",
         )
     yield from _smaller_request(
@@ -881,9 +904,9 @@ def _cupy_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvi
 
 
 def _rmm_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    if judged.cause is Cause.CAP_BY_SETTING:
+    if judged.cause is StatedCause.CAP_BY_SETTING:
         yield StatedAdvice(
-            AdviceWord.RAISE_LIMIT,
+            StatedAdviceWord.RAISE_LIMIT,
             "Raise the limit: rmm.mr.PoolMemoryResource(upstream, maximum_pool_size=...), or "
             "rmm.reinitialize(pool_allocator=True, maximum_pool_size=...)."
             + (
@@ -894,30 +917,31 @@ def _rmm_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
             ),
         )
     yield from _smaller_request(found, "Work on smaller partitions.")
-    if judged.cause is not Cause.CAP_BY_SETTING:
+    if judged.cause is not StatedCause.CAP_BY_SETTING:
         yield _look_for_others_advice(found)
         yield StatedAdvice(
-            AdviceWord.SYSTEM_MEMORY, "Managed memory spills to the system: rmm.mr.ManagedMemoryResource()."
+            StatedAdviceWord.SYSTEM_MEMORY,
+            "Managed memory spills to the system: rmm.mr.ManagedMemoryResource().",
         )
     yield StatedAdvice(
-        AdviceWord.RECORD,
+        StatedAdviceWord.RECORD,
         ("To see who holds it: rmm.enable_logging(log_file_name='rmm.csv'), which bfcviz opens."),
     )
 
 
 def _onnx_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    if judged.cause is Cause.CAP_BY_SETTING:
+    if judged.cause is StatedCause.CAP_BY_SETTING:
         raised = "Raise gpu_mem_limit of the provider (max_mem of OrtArenaCfg), or leave it out."
-        yield StatedAdvice(AdviceWord.RAISE_LIMIT, raised)
+        yield StatedAdvice(StatedAdviceWord.RAISE_LIMIT, raised)
     yield from _smaller_request(
         found,
         "Reduce the batch or the input; arena_extend_strategy=kSameAsRequested makes the arena grow by no more "
         "than needed.",
     )
-    if judged.cause is not Cause.CAP_BY_SETTING:
+    if judged.cause is not StatedCause.CAP_BY_SETTING:
         look = f"Look who holds the device, also other sessions of this process: {_who_holds_command(found)}."
-        yield StatedAdvice(AdviceWord.OTHER_PROCESSES, look)
-    yield StatedAdvice(AdviceWord.SMALLER_MODEL, "Use float16 or a quantized model.")
+        yield StatedAdvice(StatedAdviceWord.OTHER_PROCESSES, look)
+    yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, "Use float16 or a quantized model.")
 
 
 _FLASH: Final = "-fa on (builds before September 2025: -fa)"
@@ -929,52 +953,52 @@ def _ggml_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvi
     buffer = "compute" if "pool" in found.marks else buffer_of(found)
     if buffer == "compute":
         yield StatedAdvice(
-            AdviceWord.SEQUENCE, f"Lower the context: -c; with {_FLASH} the buffer grows less with it."
+            StatedAdviceWord.SEQUENCE, f"Lower the context: -c; with {_FLASH} the buffer grows less with it."
         )
-        yield StatedAdvice(AdviceWord.SMALLER_REQUEST, _SMALLER_UBATCH)
+        yield StatedAdvice(StatedAdviceWord.SMALLER_REQUEST, _SMALLER_UBATCH)
         if "pool" in found.marks:
             yield StatedAdvice(
-                AdviceWord.SMALLER_MODEL,
+                StatedAdviceWord.SMALLER_MODEL,
                 "Leave the pool more of the device: put fewer layers on it (-ngl), or use a model of fewer bits.",
             )
         return
     if buffer == "kv":
         yield StatedAdvice(
-            AdviceWord.SEQUENCE, "Lower the context: -c, or the number of parallel sequences: -np."
+            StatedAdviceWord.SEQUENCE, "Lower the context: -c, or the number of parallel sequences: -np."
         )
         yield StatedAdvice(
-            AdviceWord.KV_CACHE, f"Use a quantized KV cache: -ctk q8_0 -ctv q8_0, with {_FLASH}."
+            StatedAdviceWord.KV_CACHE, f"Use a quantized KV cache: -ctk q8_0 -ctv q8_0, with {_FLASH}."
         )
         return
     yield StatedAdvice(
-        AdviceWord.SMALLER_MODEL, "Put fewer layers on the device (-ngl), or use a model of fewer bits."
+        StatedAdviceWord.SMALLER_MODEL, "Put fewer layers on the device (-ngl), or use a model of fewer bits."
     )
     if not buffer:
-        yield StatedAdvice(AdviceWord.SEQUENCE, "Lower the context: -c.")
-        yield StatedAdvice(AdviceWord.SMALLER_REQUEST, _SMALLER_UBATCH)
+        yield StatedAdvice(StatedAdviceWord.SEQUENCE, "Lower the context: -c.")
+        yield StatedAdvice(StatedAdviceWord.SMALLER_REQUEST, _SMALLER_UBATCH)
     yield _look_for_others_advice(found)
 
 
 def _vllm_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    if judged.cause is Cause.OTHER_PROCESS:
+    if judged.cause is StatedCause.OTHER_PROCESS:
         yield StatedAdvice(
-            AdviceWord.OTHER_PROCESSES,
+            StatedAdviceWord.OTHER_PROCESSES,
             f"Stop what else runs on the device, also an engine that did not end: {_who_holds_command(found)}.",
         )
         total, free = found.fact("device_total"), found.fact("device_free")
         share = "" if not total or free is None else f" {int(100 * free / total) / 100:.2f} would fit now."
         yield StatedAdvice(
-            AdviceWord.RAISE_LIMIT, f"Or lower --gpu-memory-utilization so that both fit.{share}"
+            StatedAdviceWord.RAISE_LIMIT, f"Or lower --gpu-memory-utilization so that both fit.{share}"
         )
         return
     if "length" in found.marks:
         yield StatedAdvice(
-            AdviceWord.SEQUENCE,
+            StatedAdviceWord.SEQUENCE,
             "Lower --max-model-len"
             + (f" to {found.facts['kv_tokens']:,} or less." if "kv_tokens" in found.facts else "."),
         )
     yield StatedAdvice(
-        AdviceWord.RAISE_LIMIT,
+        StatedAdviceWord.RAISE_LIMIT,
         (
             "Raise --mem-fraction-static."
             if found.framework == "SGLang"
@@ -982,11 +1006,13 @@ def _vllm_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvi
         ),
     )
     yield StatedAdvice(
-        AdviceWord.KV_CACHE, "Make the KV cache smaller: --kv-cache-dtype fp8, fewer --max-num-seqs."
+        StatedAdviceWord.KV_CACHE, "Make the KV cache smaller: --kv-cache-dtype fp8, fewer --max-num-seqs."
     )
-    yield StatedAdvice(AdviceWord.SEQUENCE, "Lower --max-model-len: the trial run then needs less, too.")
     yield StatedAdvice(
-        AdviceWord.SMALLER_MODEL,
+        StatedAdviceWord.SEQUENCE, "Lower --max-model-len: the trial run then needs less, too."
+    )
+    yield StatedAdvice(
+        StatedAdviceWord.SMALLER_MODEL,
         ("Use a quantized model, or more devices (--tensor-parallel-size): the weights take the share."),
     )
 
@@ -995,35 +1021,35 @@ def _host_memory_advice(found: StatedFailure, judged: Judgement) -> Iterator[Sta
     if found.message == "ggml-buffer":
         yield from _ggml_advice(found, judged)
         yield StatedAdvice(
-            AdviceWord.SYSTEM_MEMORY, "Close other programs, or put more layers on the GPU (-ngl)."
+            StatedAdviceWord.SYSTEM_MEMORY, "Close other programs, or put more layers on the GPU (-ngl)."
         )
         return
     if found.message == "ollama-system":
         yield StatedAdvice(
-            AdviceWord.SYSTEM_MEMORY,
+            StatedAdviceWord.SYSTEM_MEMORY,
             ("Close other programs, or add memory; a part of the model runs on the CPU."),
         )
-        yield StatedAdvice(AdviceWord.SMALLER_MODEL, "Use a smaller model, or one of fewer bits.")
+        yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, "Use a smaller model, or one of fewer bits.")
         return
     if found.message == "tf-host":
         yield StatedAdvice(
-            AdviceWord.SYSTEM_MEMORY,
+            StatedAdviceWord.SYSTEM_MEMORY,
             "Look at free -g, ulimit -l (locked pages) and, in WSL, memory= in .wslconfig; "
             f"{tensorflow.POOL_LIMIT} limits the pool of pinned memory.",
         )
         return
     if "shared_memory" in found.marks:
         yield StatedAdvice(
-            AdviceWord.SYSTEM_MEMORY,
+            StatedAdviceWord.SYSTEM_MEMORY,
             "Give the container more shared memory: docker run --shm-size=8g, or --ipc=host; else use fewer workers of "
             "the data loader.",
         )
         return
     if found.message == "host-signal":
         text = "Ask the system: dmesg -T | grep -i -E 'oom|killed process', or the batch system's report of the job."
-        yield StatedAdvice(AdviceWord.RECORD, text)
+        yield StatedAdvice(StatedAdviceWord.RECORD, text)
     yield StatedAdvice(
-        AdviceWord.SYSTEM_MEMORY,
+        StatedAdviceWord.SYSTEM_MEMORY,
         "Use less system memory: fewer workers of the data loader, data in parts, float32 instead of float64; or "
         "add memory.",
     )
@@ -1059,3 +1085,15 @@ _GROUPS: Final[Mapping[str, Rule]] = {
     "nvidia": _soft_failure_advice,
 }
 """First part of an entry's name -> its advice."""
+
+
+def setting_for(found: StatedFailure, value: str) -> str:
+    """A setting of the allocator, by a variable that the version and the platform of a text read.
+
+    Builds for CUDA and ROCm from 2.9 on read the older name, too (c10/cuda/CUDAAllocatorConfig.h).
+    """
+    if found.framework == "PyTorch NPU":
+        return f"{NPU_CONF}={value}"
+    if "conf" in found.marks or found.version == "2.9 or later":
+        return f"{NEW_CONF}={value} (its older name, {CONF}, is still read, too)"
+    return f"{HIP_CONF if 'hip_conf' in found.marks else CONF}={value}"

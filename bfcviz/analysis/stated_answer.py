@@ -7,13 +7,13 @@ from textwrap import wrap
 from typing import Any, Final
 
 from bfcviz.analysis.account import Account, DeviceAccount, account_of, figures_of_facts
-from bfcviz.analysis.short_names import counted, cut, listed
+from bfcviz.analysis.short_names import cut
 from bfcviz.analysis.stated_advice import StatedAdvice, advise
-from bfcviz.analysis.stated_verdict import Cause, Judgement, judge, judge_soft
+from bfcviz.analysis.stated_verdict import Judgement, StatedCause, judge, judge_soft
 from bfcviz.answers import Answer
 from bfcviz.formats.message_tables import counts
 from bfcviz.formats.messages import StatedFailure
-from bfcviz.units import format_bytes
+from bfcviz.units import counted, format_bytes, listed
 
 _WIDTH: Final = 110  # characters of a line in a notebook
 _COUNTS: Final = {"num_ooms", "num_retries", "num_allocs", "max_tokens", "kv_tokens"}
@@ -59,7 +59,7 @@ class StatedFailureAnswer:
     def _cause(self) -> str:
         """The cause in words; where only a candidate is known, that it is one."""
         judged = self.judgement
-        if judged.cause is Cause.UNKNOWN and judged.second not in {None, Cause.UNKNOWN}:
+        if judged.cause is StatedCause.UNKNOWN and judged.second not in {None, StatedCause.UNKNOWN}:
             return f"perhaps {(judged.second or '').replace('_', ' ')}"
         return judged.cause.replace("_", " ")
 
@@ -69,7 +69,9 @@ class StatedFailureAnswer:
         stated, judged = self.stated, self.judgement
         size = stated.fact("requested")
         asked = "" if size is None else f" {format_bytes(size, 2)}"
-        is_second = judged.second not in {None, Cause.UNKNOWN} and judged.cause is not Cause.UNKNOWN
+        is_second = (
+            judged.second not in {None, StatedCause.UNKNOWN} and judged.cause is not StatedCause.UNKNOWN
+        )
         second = f" Second candidate: {(judged.second or '').replace('_', ' ')}." if is_second else ""
         head = f"{stated.framework} failed to allocate{asked}: {self._cause}."
         return [
@@ -224,13 +226,13 @@ class StatedAnswer(Answer):
         return self.lines
 
     def __str__(self) -> str:
-        return "\n".join(part for line in self.unwrapped for part in _wrapped_answer_line(line))
+        return "\n".join(part for line in self.unwrapped for part in _wrapped_stated_line(line))
 
 
 _MOST_SOFT: Final = 10
 
 
-def _wrapped_answer_line(line: str) -> list[str]:
+def _wrapped_stated_line(line: str) -> list[str]:
     start = len(line) - len(line.lstrip(" -"))
     return wrap(line, _WIDTH, subsequent_indent=" " * max(start, 2), break_long_words=False) or [""]
 

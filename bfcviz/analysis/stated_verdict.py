@@ -11,14 +11,13 @@ from enum import StrEnum
 from math import prod
 from typing import Final
 
-from bfcviz.analysis.short_names import counted
 from bfcviz.formats.message_tables import ENTRIES
 from bfcviz.formats.messages import IMPOSSIBLE, Role, StatedFailure
-from bfcviz.units import GiB, MiB, format_bytes
+from bfcviz.units import GiB, MiB, counted, format_bytes
 
 
-class Cause(StrEnum):
-    """Why a request was refused."""
+class StatedCause(StrEnum):
+    """Why the request of a stated failure was refused."""
 
     REQUEST_EXCEEDS_DEVICE = "request_exceeds_device"  # it is larger than the whole device
     REQUEST_EXCEEDS_LIMIT = (
@@ -51,9 +50,9 @@ class Judgement:
         others: bytes that other processes hold; None where the text does not tell.
     """
 
-    cause: Cause
+    cause: StatedCause
     sentence: str
-    second: Cause | None = None
+    second: StatedCause | None = None
     others: int | None = None
 
 
@@ -66,10 +65,10 @@ def judge(found: StatedFailure) -> Judgement:
         return _beyond_device_verdict(found, request, total)
     if request is not None and request > _LARGEST_DEVICE and not total and not found.fact("limit"):
         return Judgement(
-            Cause.REQUEST_EXCEEDS_DEVICE,
+            StatedCause.REQUEST_EXCEEDS_DEVICE,
             f"{_size(request)} in one request: no single device has so much. The shape is wrong, or the program "
             "must be split.",
-            Cause.REQUEST_EXCEEDS_LIMIT,
+            StatedCause.REQUEST_EXCEEDS_LIMIT,
         )
     return _RULES[found.message](found)
 
@@ -77,7 +76,9 @@ def judge(found: StatedFailure) -> Judgement:
 def judge_soft(found: StatedFailure) -> Judgement:
     """What a refusal was that is no failure."""
     who = "nvidia-smi" if found.message == "nvidia-smi" else found.framework
-    return Judgement(Cause.NOT_A_FAILURE, f"{who}: {_SOFT.get(found.message, _soft_request_verdict)(found)}.")
+    return Judgement(
+        StatedCause.NOT_A_FAILURE, f"{who}: {_SOFT.get(found.message, _soft_request_verdict)(found)}."
+    )
 
 
 _LARGEST_DEVICE: Final = 512 * GiB
@@ -174,16 +175,16 @@ def _beyond_device_verdict(found: StatedFailure, request: int, total: int) -> Ju
     use = device_use(found)
     if use.pool is not None and use.pool > total * 1.01:
         return Judgement(
-            Cause.REQUEST_EXCEEDS_DEVICE,
+            StatedCause.REQUEST_EXCEEDS_DEVICE,
             f"The request of {_size(request)} is more than the {_size(total)} of the device, and {_size(use.pool)} "
             "are allocated already: the driver moved memory into the system, until that ended, too.",
-            Cause.SPILLED,
+            StatedCause.SPILLED,
         )
     nothing = " Nothing else is allocated." if held == 0 else ""
     times = f"{request / total:.1f} times" if request >= 1.5 * total else "more than"
-    second = Cause.DRIVER_REFUSED if held == 0 else None
+    second = StatedCause.DRIVER_REFUSED if held == 0 else None
     return Judgement(
-        Cause.REQUEST_EXCEEDS_DEVICE,
+        StatedCause.REQUEST_EXCEEDS_DEVICE,
         f"The request of {_size(request)} is {times} the {_size(total)} of the device: it can never fit.{nothing}",
         second,
     )
@@ -198,9 +199,9 @@ def _torch_verdict(found: StatedFailure) -> Judgement:
     use = device_use(found)
     if request is None:
         return Judgement(
-            Cause.UNKNOWN,
+            StatedCause.UNKNOWN,
             "The text names the failure, but not its numbers: they stand in the lines after it.",
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         )
     for rule in (
         _torch_fraction_verdict,
@@ -216,9 +217,9 @@ def _torch_verdict(found: StatedFailure) -> Judgement:
         return _torch_unknown_free_verdict(found, request, total, use)
     if total is None or free is None:
         return Judgement(
-            Cause.UNKNOWN,
+            StatedCause.UNKNOWN,
             f"{_size(request)} were refused; the text does not say how much the device has and who holds it.",
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         )
     return _torch_full_verdict(found, request, use)
 
@@ -231,29 +232,29 @@ def _torch_unknown_free_verdict(found: StatedFailure, request: int, total: int, 
     held = f"PyTorch holds {_size(pool)} of {_size(total)}, {_size(tensors)} of it live tensors"
     if request > most + cached:
         return Judgement(
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
             f"At least {_size(request - most)} are missing: {held}. The text does not say how much of the rest is "
             "free, but all of it and the cache together would be too little.",
-            Cause.OTHER_PROCESS if most > _CONTEXT * total else None,
+            StatedCause.OTHER_PROCESS if most > _CONTEXT * total else None,
         )
     if request > most:
         return Judgement(
-            Cause.UNKNOWN,
+            StatedCause.UNKNOWN,
             f"{held}: at most {_size(most)} are free, {_size(request - most)} less than was asked. With the cache of "
             f"{_size(cached)} it would fit only if {_size(request - cached)} were free, and the text does not say "
             "how much is.",
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         )
     is_one_buffer = found.framework == "PyTorch XPU" and request >= _ONE_BUFFER and pool < _CONTEXT * total
     return Judgement(
-        Cause.UNKNOWN,
+        StatedCause.UNKNOWN,
         f"{_size(request)} were refused. {held}: the other {_size(most)} are free or in use outside of PyTorch; the "
         f"text does not say which.{' Drivers of Intel refuse single buffers of some GiB.' if is_one_buffer else ''}",
-        Cause.DRIVER_REFUSED
+        StatedCause.DRIVER_REFUSED
         if is_one_buffer
-        else Cause.OTHER_PROCESS
+        else StatedCause.OTHER_PROCESS
         if most > _CONTEXT * total
-        else Cause.CAPACITY,
+        else StatedCause.CAPACITY,
     )
 
 
@@ -269,11 +270,11 @@ def _largest_buffer_verdict(found: StatedFailure) -> Judgement:
             f"A kernel needs {_size(request)} of the {_size(limit)} of shared memory that it may use, which lies "
             "inside each multiprocessor: the memory of the device is not short."
         )
-        return Judgement(Cause.REQUEST_EXCEEDS_LIMIT, what)
+        return Judgement(StatedCause.REQUEST_EXCEEDS_LIMIT, what)
     return Judgement(
-        Cause.REQUEST_EXCEEDS_LIMIT,
+        StatedCause.REQUEST_EXCEEDS_LIMIT,
         f"One buffer of {_size(request)} is more than the driver allows for any, {_size(limit)}.",
-        Cause.DRIVER_REFUSED,
+        StatedCause.DRIVER_REFUSED,
     )
 
 
@@ -298,7 +299,7 @@ def _torch_fraction_verdict(found: StatedFailure, request: int, use: DeviceUse) 
         return None
     rest = "" if free is None else f"; {_size(free)} of the device are free"
     return Judgement(
-        Cause.CAP_BY_SETTING,
+        StatedCause.CAP_BY_SETTING,
         f"The process may hold {_size(limit)} (set_per_process_memory_fraction): {_size(use.pool)} that it holds "
         f"and {_size(request)} more pass it{rest}.",
     )
@@ -309,10 +310,10 @@ def _torch_spilled_verdict(found: StatedFailure, _request: int, use: DeviceUse) 
     if total is None or use.pool is None or not use.pool > total * 1.01:
         return None
     return Judgement(
-        Cause.SPILLED,
+        StatedCause.SPILLED,
         f"{_size(use.pool)} are allocated on a device of {_size(total)}: the driver moved at least "
         f"{_size(use.pool - total)} into system memory, until that ended, too.",
-        Cause.CAPACITY,
+        StatedCause.CAPACITY,
     )
 
 
@@ -324,11 +325,11 @@ def _torch_refused_verdict(found: StatedFailure, request: int, use: DeviceUse) -
         which = f" The figures contradict each other: more is free than the {_size(total)} of the device."
     elif total is not None and _is_nearly_full(found, request, free, total):
         return Judgement(
-            Cause.DRIVER_REFUSED,
+            StatedCause.DRIVER_REFUSED,
             f"{_size(request)} were refused with {_size(free)} free: {_size(free - request)} more than that, which "
             f"the driver may need itself. {_size(found.facts['allocated'])} of {_size(total)} are live tensors: the "
             f"device is nearly full.{_outside_torch_sentence(found, use)}",
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
             use.others,
         )
     elif use.pool:
@@ -336,7 +337,7 @@ def _torch_refused_verdict(found: StatedFailure, request: int, use: DeviceUse) -
     else:
         which = " Nothing is allocated yet: the driver or the system refused, for example a single buffer so large."
     return Judgement(
-        Cause.DRIVER_REFUSED,
+        StatedCause.DRIVER_REFUSED,
         f"{_size(request)} were refused with {_size(free)} free on the device.{which}",
     )
 
@@ -353,14 +354,14 @@ def _torch_fragmented_verdict(found: StatedFailure, request: int, use: DeviceUse
         return None
     if free + use.cached < request or use.cached < _LEAST_CACHE * use.pool:
         return None
-    others = _others_of(found, use)
+    others = _stated_others_of(found, use)
     beside = f" Other processes hold {_size(others)}." if others else ""
     return Judgement(
-        Cause.CACHED_FRAGMENTATION,
+        StatedCause.CACHED_FRAGMENTATION,
         f"{_size(request - free)} are missing ({_size(request)} asked, {_size(free)} free), while PyTorch holds "
         f"{_size(use.cached)} that no tensor uses: pieces of segments in which live tensors lie."
         f"{_outside_torch_sentence(found, use)}{beside}",
-        Cause.CAPACITY,
+        StatedCause.CAPACITY,
         use.others,
     )
 
@@ -372,15 +373,15 @@ def _torch_private_pool_verdict(found: StatedFailure, request: int, use: DeviceU
     if private < _LEAST_CACHE * (use.pool or 0):
         return None
     return Judgement(
-        Cause.PRIVATE_POOLS,
+        StatedCause.PRIVATE_POOLS,
         f"{_size(request - free)} are missing, and {_size(private)} are free in private pools, which only CUDA "
         f"graphs and MemPools may use.{_outside_torch_sentence(found, use)}",
-        Cause.CAPACITY,
+        StatedCause.CAPACITY,
         use.others,
     )
 
 
-def _others_of(found: StatedFailure, use: DeviceUse) -> int:
+def _stated_others_of(found: StatedFailure, use: DeviceUse) -> int:
     """Bytes of other processes that are worth a word; 0 where they could not close the gap."""
     request, free, total = found.fact("requested"), found.fact("device_free"), found.fact("device_total")
     if not use.is_listed or use.others is None or request is None or free is None or total is None:
@@ -400,24 +401,24 @@ def _torch_full_verdict(found: StatedFailure, request: int, use: DeviceUse) -> J
         )
         held = "" if use.pool is None else f"This pool holds {_size(use.pool)} of {_size(total)}. "
         return Judgement(
-            Cause.OTHER_PROCESS,
+            StatedCause.OTHER_PROCESS,
             f"{missing} are missing. {held}{_size(use.others)} {who}.",
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
             use.others,
         )
     if use.pool is None and use.own is None:
         return Judgement(
-            Cause.UNKNOWN,
+            StatedCause.UNKNOWN,
             f"The device is full: {_size(free)} of {_size(total)} are free, {_size(request)} were asked. Who holds "
             "it stands in the part of the message that is missing.",
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         )
     if use.pool is None:
         return Judgement(
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
             f"{missing} are missing. One process holds {_size(use.own or 0)} of {_size(total)}, and nothing is left "
             "for another: it is this process. How much of it is cache is not in the text.",
-            Cause.OTHER_PROCESS,
+            StatedCause.OTHER_PROCESS,
             use.others,
         )
     live = found.fact("allocated")
@@ -428,10 +429,10 @@ def _torch_full_verdict(found: StatedFailure, request: int, use: DeviceUse) -> J
     is_sum = tensors < total / 2 < tensors + request
     both = f" With the request they would be {_size(tensors + request)}." if is_sum else ""
     return Judgement(
-        Cause.CAPACITY,
+        StatedCause.CAPACITY,
         f"{missing} are missing: {_size(tensors)} of {_size(total)} are live tensors of this process{cached}.{both}"
         f"{_outside_torch_sentence(found, use)}{'' if is_sliver else ' No setting of the allocator helps.'}",
-        Cause.OTHER_PROCESS if use.others and use.others > 0.1 * total else None,
+        StatedCause.OTHER_PROCESS if use.others and use.others > 0.1 * total else None,
         use.others,
     )
 
@@ -441,36 +442,38 @@ def _mps_verdict(found: StatedFailure) -> Judgement:
     if "one_buffer" in found.marks:
         above = "" if limit is None else f", {_size(limit)}"
         return Judgement(
-            Cause.REQUEST_EXCEEDS_LIMIT,
+            StatedCause.REQUEST_EXCEEDS_LIMIT,
             f"One buffer of {_size(request or 0)} is more than Metal allows for any{above}.",
-            Cause.REQUEST_EXCEEDS_DEVICE,
+            StatedCause.REQUEST_EXCEEDS_DEVICE,
         )
     if limit is None:
-        return Judgement(Cause.UNKNOWN, "The numbers of this failure are not in the text.", Cause.CAPACITY)
+        return Judgement(
+            StatedCause.UNKNOWN, "The numbers of this failure are not in the text.", StatedCause.CAPACITY
+        )
     if request is None:
         return _mps_no_request_verdict(found, limit)
     if _is_fact_above(found, "requested", limit, "limit"):
         return Judgement(
-            Cause.REQUEST_EXCEEDS_DEVICE,
+            StatedCause.REQUEST_EXCEEDS_DEVICE,
             f"{_size(request)} in one request are more than the whole limit of {_size(limit)}.",
-            Cause.REQUEST_EXCEEDS_LIMIT,
+            StatedCause.REQUEST_EXCEEDS_LIMIT,
         )
     own, other = found.fact("allocated") or 0, found.fact("other_allocations")
     slack = sum(found.slack.values())
     if own + (other or 0) + request <= limit - slack:
         false = " The figure for other allocations cannot be: the counter is wrong." if other is None else ""
         return Judgement(
-            Cause.DRIVER_REFUSED,
+            StatedCause.DRIVER_REFUSED,
             f"{_size(own + (other or 0))} in use and {_size(request)} more stay below the limit of {_size(limit)}, "
             f"and still Metal refused.{false}",
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         )
     return Judgement(
-        Cause.CAPACITY,
+        StatedCause.CAPACITY,
         f"{_size(own)} in PyTorch's pools, {_size(other or 0)} more of Metal's memory in this process, and "
         f"{_size(request)} pass the limit of {_size(limit)}: 1.7 x what Metal recommends, if the ratio is the "
         "default.",
-        Cause.CAP_BY_SETTING,
+        StatedCause.CAP_BY_SETTING,
     )
 
 
@@ -482,8 +485,8 @@ def _mps_no_request_verdict(found: StatedFailure, limit: int) -> Judgement:
         f"the {_size(max(0, limit - used))} that are left."
     )
     if used >= _FULL * limit:
-        return Judgement(Cause.CAPACITY, said, Cause.UNKNOWN)
-    return Judgement(Cause.UNKNOWN, said, Cause.CAPACITY)
+        return Judgement(StatedCause.CAPACITY, said, StatedCause.UNKNOWN)
+    return Judgement(StatedCause.UNKNOWN, said, StatedCause.CAPACITY)
 
 
 def _torch_counters_verdict(found: StatedFailure) -> Judgement:
@@ -492,22 +495,22 @@ def _torch_counters_verdict(found: StatedFailure) -> Judgement:
     failed = counted(found.facts.get("num_ooms", 0), "request")
     if not peak or not reserved:
         return Judgement(
-            Cause.UNKNOWN,
+            StatedCause.UNKNOWN,
             f"{failed} failed; the rows that would say why are not in the text.",
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         )
     if peak < 0.85 * reserved:
         return Judgement(
-            Cause.CACHED_FRAGMENTATION,
+            StatedCause.CACHED_FRAGMENTATION,
             f"{failed} failed. At most {_size(peak)} were ever in use, of up to {_size(reserved)} that "
             f"PyTorch reserved: at least {_size(reserved - peak)} stood cached, in pieces that were too small or "
             "pinned.",
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         )
     return Judgement(
-        Cause.CAPACITY,
+        StatedCause.CAPACITY,
         f"{failed} failed. Up to {_size(peak)} of {_size(reserved)} reserved were live tensors: full.",
-        Cause.CACHED_FRAGMENTATION,
+        StatedCause.CACHED_FRAGMENTATION,
     )
 
 
@@ -547,7 +550,7 @@ def _bfc_rules_verdict(found: StatedFailure) -> Judgement:
     ]
     said = f" {' and '.join(known).capitalize()}, but" if known else " The text says neither the limit nor"
     rest = " what was in use is not in the text." if known else " what was in use."
-    return Judgement(Cause.UNKNOWN, f"{what}.{said}{rest}", Cause.CAPACITY)
+    return Judgement(StatedCause.UNKNOWN, f"{what}.{said}{rest}", StatedCause.CAPACITY)
 
 
 def _taken_at_start_verdict(found: StatedFailure) -> Judgement | None:
@@ -560,9 +563,9 @@ def _taken_at_start_verdict(found: StatedFailure) -> Judgement | None:
     held = "" if taken is None else f" Others hold {_size(taken)} of {_size(total or 0)}."
     left = start if start is not None else limit or 0
     return Judgement(
-        Cause.OTHER_PROCESS,
+        StatedCause.OTHER_PROCESS,
         f"Only {_size(left)} of the device were left when the program started.{held}",
-        Cause.CAPACITY if taken is not None else Cause.REQUEST_EXCEEDS_LIMIT,
+        StatedCause.CAPACITY if taken is not None else StatedCause.REQUEST_EXCEEDS_LIMIT,
         taken,
     )
 
@@ -586,10 +589,10 @@ def _above_limit_verdict(found: StatedFailure) -> Judgement | None:
         else " The arguments and results alone are as much."
     )
     return Judgement(
-        Cause.REQUEST_EXCEEDS_DEVICE if beyond else Cause.REQUEST_EXCEEDS_LIMIT,
+        StatedCause.REQUEST_EXCEEDS_DEVICE if beyond else StatedCause.REQUEST_EXCEEDS_LIMIT,
         f"{what}, {_size(size)}, {'is' if name == 'requested' else 'are'} {size / limit:,.1f} times the limit of "
         f"{_size(limit)}: it can never fit.{more}",
-        Cause.REQUEST_EXCEEDS_LIMIT if beyond else Cause.REQUEST_EXCEEDS_DEVICE,
+        StatedCause.REQUEST_EXCEEDS_LIMIT if beyond else StatedCause.REQUEST_EXCEEDS_DEVICE,
     )
 
 
@@ -602,16 +605,16 @@ def _pool_full_verdict(found: StatedFailure) -> Judgement | None:
         return None
     if used is not None and limit is not None and request > limit - used:
         return Judgement(
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
             f"{_size(request)} were asked, {_size(max(0, limit - used))} are left under the limit of "
             f"{_size(limit)}: {_size(used)} are in use. Full, even without any fragmentation.",
         )
     if available is not None and available >= request:
         return Judgement(
-            Cause.OTHER_PROCESS,
+            StatedCause.OTHER_PROCESS,
             f"The pool may still grow by {_size(available)}, but the driver refused {_size(request)}: what was free "
             "when the program started is not free now.",
-            Cause.DRIVER_REFUSED,
+            StatedCause.DRIVER_REFUSED,
         )
     if used is not None and limit is not None and found.fact("extension_refused") is None:
         return _pool_in_pieces_verdict(found, request, limit, used)
@@ -623,35 +626,35 @@ def _pool_in_pieces_verdict(found: StatedFailure, request: int, limit: int, used
     largest, pool = found.fact("largest_free"), found.fact("reserved")
     if largest is None and pool is None and used == found.fact("peak"):
         return Judgement(
-            Cause.UNKNOWN,
+            StatedCause.UNKNOWN,
             f"{_size(request)} were asked, and {_size(limit - used)} of the limit of {_size(limit)} are not in use, "
             "nor were more in use before: the pool could not grow so far because others hold it, or what is free "
             "lies in pieces. The lines on chunks decide, and they are not in the text.",
-            Cause.OTHER_PROCESS,
+            StatedCause.OTHER_PROCESS,
         )
     piece = "" if largest is None else f"; the largest free chunk has {_size(largest)}"
     free = (pool if pool is not None else limit) - used
     return Judgement(
-        Cause.CACHED_FRAGMENTATION,
+        StatedCause.CACHED_FRAGMENTATION,
         f"{_size(request)} were asked and {_size(max(0, free))} are free under the limit of {_size(limit)}, but "
         f"not in one piece{piece}.",
-        Cause.OTHER_PROCESS,
+        StatedCause.OTHER_PROCESS,
     )
 
 
 def _pool_counters_verdict(limit: int, used: int) -> Judgement:
     if used > 0.9 * limit:
         return Judgement(
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
             f"The pool prints these counters when a request fails: {_size(used)} of {_size(limit)} are in use. The "
             "size of the request is not in the text.",
-            Cause.UNKNOWN,
+            StatedCause.UNKNOWN,
         )
     return Judgement(
-        Cause.UNKNOWN,
+        StatedCause.UNKNOWN,
         f"The pool prints these counters when a request fails: {_size(used)} of {_size(limit)} are in use. Whether "
         "the request was larger than the rest is not in the text.",
-        Cause.CACHED_FRAGMENTATION,
+        StatedCause.CACHED_FRAGMENTATION,
     )
 
 
@@ -661,10 +664,10 @@ def _growth_refused_verdict(found: StatedFailure) -> Judgement | None:
         return None
     started = "" if start is None else f" At the start {_size(start)} were free."
     return Judgement(
-        Cause.OTHER_PROCESS,
+        StatedCause.OTHER_PROCESS,
         f"The driver refused the {_size(refused)} by which the pool wanted to grow: what the program took for free "
         f"is not free.{started} Another process holds it, or the system.",
-        Cause.DRIVER_REFUSED,
+        StatedCause.DRIVER_REFUSED,
     )
 
 
@@ -675,10 +678,10 @@ def _xla_program_verdict(found: StatedFailure) -> Judgement | None:
     parts = {"arguments": "parameters", "outputs": "live_out", "temporaries": "temp"}
     if total < SMALLEST_DEVICE:
         return Judgement(
-            Cause.UNKNOWN,
+            StatedCause.UNKNOWN,
             f"The program needs only {_size(total)}. So the device is full of something else: of arrays that this "
             "process keeps, or of another process. Which of both is not in the text.",
-            Cause.OTHER_PROCESS,
+            StatedCause.OTHER_PROCESS,
         )
     sizes = {name: found.fact(key) or 0 for name, key in parts.items()}
     largest = max(sizes, key=lambda name: sizes[name])
@@ -691,10 +694,10 @@ def _xla_program_verdict(found: StatedFailure) -> Judgement | None:
         else f"The refused {_size(request)} are {'the temporary block' if is_temp else 'a part'} of it. "
     )
     return Judgement(
-        Cause.CAPACITY,
+        StatedCause.CAPACITY,
         f"The program needs {_size(total)}, {_size(sizes[largest])} of it {largest}. {what}The device has less than "
         "that free.",
-        Cause.UNKNOWN,
+        StatedCause.UNKNOWN,
     )
 
 
@@ -721,35 +724,37 @@ def _tpu_verdict(found: StatedFailure) -> Judgement:
     program, limit = found.fact("program"), found.fact("limit")
     if "vmem" in found.marks:
         return Judgement(
-            Cause.REQUEST_EXCEEDS_LIMIT,
+            StatedCause.REQUEST_EXCEEDS_LIMIT,
             f"A kernel needs {_size(program or 0)} of the {_size(limit or 0)} of the on-chip memory that it may "
             "use.",
-            Cause.REQUEST_EXCEEDS_DEVICE,
+            StatedCause.REQUEST_EXCEEDS_DEVICE,
         )
     if program is not None and limit is not None:
         program += found.fact("sparse_core") or 0
         exceeded = found.fact("exceeded")
         return Judgement(
-            Cause.REQUEST_EXCEEDS_DEVICE,
+            StatedCause.REQUEST_EXCEEDS_DEVICE,
             f"The compiler refused: the program needs {_size(program)} of {_size(limit)} that a core can use, "
             f"{_size(exceeded if exceeded is not None else max(0, program - limit))} too much, whatever else runs."
             f"{_largest_on_tpu(found)}",
-            Cause.REQUEST_EXCEEDS_LIMIT,
+            StatedCause.REQUEST_EXCEEDS_LIMIT,
         )
     request, free = found.fact("requested"), found.fact("device_free")
     if request is None or free is None:
-        return Judgement(Cause.UNKNOWN, "The numbers of this failure are not in the text.", Cause.CAPACITY)
+        return Judgement(
+            StatedCause.UNKNOWN, "The numbers of this failure are not in the text.", StatedCause.CAPACITY
+        )
     if free >= request:
         return Judgement(
-            Cause.CACHED_FRAGMENTATION,
+            StatedCause.CACHED_FRAGMENTATION,
             f"{_size(request)} were asked and {_size(free)} are free on the core, but not in one piece.",
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         )
     return Judgement(
-        Cause.CAPACITY,
+        StatedCause.CAPACITY,
         f"{_size(request)} were asked, {_size(free)} are free on the core: {_size(request - free)} are missing. "
         "Only this program uses it.",
-        Cause.UNKNOWN,
+        StatedCause.UNKNOWN,
     )
 
 
@@ -761,17 +766,17 @@ def _cupy_verdict(found: StatedFailure) -> Judgement:
     request, pool, limit = found.fact("requested") or 0, found.fact("allocated"), found.fact("limit")
     if limit is not None:
         return Judgement(
-            Cause.CAP_BY_SETTING,
+            StatedCause.CAP_BY_SETTING,
             f"The pool holds {_size(pool or 0)}; with {_size(request)} more it passes the limit of {_size(limit)} "
             "that was set.",
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         )
     held = "" if pool is None else f" with {_size(pool)} in CuPy's pool"
     return Judgement(
-        Cause.UNKNOWN,
+        StatedCause.UNKNOWN,
         f"{_size(request)} were refused{held}, and no limit is set: the device is full. By whom, and how large it "
         "is, is not in the text.",
-        Cause.CAPACITY,
+        StatedCause.CAPACITY,
     )
 
 
@@ -781,30 +786,32 @@ def _rmm_verdict(found: StatedFailure) -> Judgement:
     if pool is not None and limit is not None and request is not None:
         if pool + request > limit:
             return Judgement(
-                Cause.CAP_BY_SETTING,
+                StatedCause.CAP_BY_SETTING,
                 f"The pool holds {_size(pool)} of its maximum of {_size(limit)}; {_size(request)} more pass it.",
-                Cause.CAPACITY,
+                StatedCause.CAPACITY,
             )
         return Judgement(
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
             f"The pool holds {_size(pool)} of its maximum of {_size(limit)}, and its upstream refused "
             f"{_size(request)} more.",
-            Cause.OTHER_PROCESS,
+            StatedCause.OTHER_PROCESS,
         )
     if "upstream" in found.marks:
         return Judgement(
-            Cause.UNKNOWN,
+            StatedCause.UNKNOWN,
             f"{asked} was refused by the driver. How much the device has and who holds it is not in the text.",
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         )
     if "adaptor" in found.marks:
         return Judgement(
-            Cause.CAP_BY_SETTING, f"{asked} passes the limit that the program set.", Cause.CAPACITY
+            StatedCause.CAP_BY_SETTING,
+            f"{asked} passes the limit that the program set.",
+            StatedCause.CAPACITY,
         )
     return Judgement(
-        Cause.CAP_BY_SETTING,
+        StatedCause.CAP_BY_SETTING,
         f"{asked} found the pool at its maximum, or its upstream refused: this version prints one text for both.",
-        Cause.CAPACITY,
+        StatedCause.CAPACITY,
     )
 
 
@@ -812,16 +819,16 @@ def _onnx_verdict(found: StatedFailure) -> Judgement:
     request, available = found.fact("requested") or 0, found.fact("available")
     if available is not None:
         return Judgement(
-            Cause.CAP_BY_SETTING,
+            StatedCause.CAP_BY_SETTING,
             f"{_size(request)} were asked, and the limit that the program set leaves {_size(available)} for the "
             "arena.",
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         )
     return Judgement(
-        Cause.UNKNOWN,
+        StatedCause.UNKNOWN,
         f"{_size(request)} were refused by the device, also after the arena asked for less. How much the device has "
         "and who holds it is not in the text.",
-        Cause.CAPACITY,
+        StatedCause.CAPACITY,
     )
 
 
@@ -839,12 +846,14 @@ def _ggml_verdict(found: StatedFailure) -> Judgement:
     asked = f"A {what}" if request is None else f"A {what} of {_size(request)}"
     if request is not None and free is not None and request > free:
         return Judgement(
-            Cause.CAPACITY, f"{asked} was refused: {_size(free)} were free at the start.", Cause.OTHER_PROCESS
+            StatedCause.CAPACITY,
+            f"{asked} was refused: {_size(free)} were free at the start.",
+            StatedCause.OTHER_PROCESS,
         )
     return Judgement(
-        Cause.UNKNOWN,
+        StatedCause.UNKNOWN,
         f"{asked} was refused. How much the device has and what else lies on it is not in the text.",
-        Cause.CAPACITY,
+        StatedCause.CAPACITY,
     )
 
 
@@ -852,127 +861,130 @@ def _vllm_verdict(found: StatedFailure) -> Judgement:
     free, total, wanted = found.fact("device_free"), found.fact("device_total"), found.fact("requested")
     if "start" in found.marks and free is not None and total is not None:
         return Judgement(
-            Cause.OTHER_PROCESS,
+            StatedCause.OTHER_PROCESS,
             f"vLLM shall take {_size(wanted or 0)} of {_size(total)}, but {_size(free)} are free before it loads "
             f"anything: others hold {_size(total - free)}.",
-            Cause.CAP_BY_SETTING,
+            StatedCause.CAP_BY_SETTING,
             total - free,
         )
     if "profiling" in found.marks:
         return Judgement(
-            Cause.OTHER_PROCESS,
+            StatedCause.OTHER_PROCESS,
             "Another process took or freed memory while vLLM measured its own peak.",
-            Cause.UNKNOWN,
+            StatedCause.UNKNOWN,
         )
     left, needed = found.fact("kv_available"), wanted
     if needed is not None and left is not None:
         return Judgement(
-            Cause.CAP_BY_SETTING,
+            StatedCause.CAP_BY_SETTING,
             f"One request of the maximum length needs {_size(needed)} of KV cache, and {_size(left)} are left for "
             "it.",
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         )
     tokens, length = found.facts.get("kv_tokens"), found.facts.get("max_tokens")
     if tokens is not None and length is not None:
         return Judgement(
-            Cause.CAP_BY_SETTING,
+            StatedCause.CAP_BY_SETTING,
             f"The KV cache that is left holds {tokens:,} tokens, and one request may have {length:,}.",
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         )
     weights, share = found.fact("weights"), found.fact("limit")
     if weights is not None and share is not None:
         needed = weights + (found.fact("outside") or 0) + (found.fact("peak") or 0)
         return Judgement(
-            Cause.CAPACITY if total is not None and needed > total else Cause.CAP_BY_SETTING,
+            StatedCause.CAPACITY if total is not None and needed > total else StatedCause.CAP_BY_SETTING,
             f"Of the {_size(share)} that vLLM may take, the weights need {_size(weights)} and the trial run the "
             "rest: nothing is left for the KV cache.",
-            Cause.CAP_BY_SETTING if total is not None and needed > total else Cause.CAPACITY,
+            StatedCause.CAP_BY_SETTING if total is not None and needed > total else StatedCause.CAPACITY,
         )
     return Judgement(
-        Cause.CAP_BY_SETTING,
+        StatedCause.CAP_BY_SETTING,
         "The share of the device, less weights and the peak of the trial run, leaves nothing for the KV cache. The "
         "device refused nothing.",
-        Cause.CAPACITY,
+        StatedCause.CAPACITY,
     )
 
 
 def _driver_call_verdict(found: StatedFailure) -> Judgement:
     if {"ggml", "pool"} <= found.marks:
         return Judgement(
-            Cause.UNKNOWN,
+            StatedCause.UNKNOWN,
             "ggml's pool for intermediate results asked the driver for more while it computed, and was refused. How "
             "much, and how much was free, is not in the text.",
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         )
     return Judgement(
-        Cause.UNKNOWN,
+        StatedCause.UNKNOWN,
         "A call outside of the framework's allocator returned out of memory: for a context, a workspace, a graph, "
         "or pinned memory. There is no number in the text.",
-        Cause.OTHER_PROCESS,
+        StatedCause.OTHER_PROCESS,
     )
 
 
 def _cuda_library_verdict(found: StatedFailure) -> Judgement:
     if found.message == "cuda-algorithm":
         return Judgement(
-            Cause.UNKNOWN,
+            StatedCause.UNKNOWN,
             "cuDNN found no algorithm for a convolution that ran. Most often no workspace could be allocated because "
             "too little of the device is free; a cuDNN that does not fit says the same. There is no number in the "
             "text.",
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         )
     return Judgement(
-        Cause.UNKNOWN,
+        StatedCause.UNKNOWN,
         "A library of CUDA could not start. Most often too little of the device is free for it; an earlier error of a "
         "kernel or a driver that does not fit says the same. There is no number in the text.",
-        Cause.CAPACITY,
+        StatedCause.CAPACITY,
     )
 
 
 def _metal_command_verdict(found: StatedFailure) -> Judgement:
     del found
     return Judgement(
-        Cause.UNKNOWN,
+        StatedCause.UNKNOWN,
         "Metal could not keep all buffers of a running command in memory: weights, caches and intermediate results are "
         "together more than the system leaves to the GPU. There is no number in the text.",
-        Cause.CAPACITY,
+        StatedCause.CAPACITY,
     )
 
 
 def _tensorrt_verdict(found: StatedFailure) -> Judgement:
     del found
     return Judgement(
-        Cause.UNKNOWN,
+        StatedCause.UNKNOWN,
         "The driver refused memory for an engine, its weights or its workspace. How much, and who holds the device, is "
         "not in the text.",
-        Cause.CAPACITY,
+        StatedCause.CAPACITY,
     )
 
 
 def _flashinfer_verdict(found: StatedFailure) -> Judgement:
     request = found.fact("requested")
     return Judgement(
-        Cause.REQUEST_EXCEEDS_LIMIT,
+        StatedCause.REQUEST_EXCEEDS_LIMIT,
         f"{_size(request or 0)} are more than what is left of FlashInfer's workspace, a buffer of fixed size that the "
         "server allocates at the start. The device refused nothing.",
-        Cause.CAP_BY_SETTING,
+        StatedCause.CAP_BY_SETTING,
     )
 
 
 def _paddle_verdict(found: StatedFailure) -> Judgement:
     request, free, used = found.fact("requested"), found.fact("device_free"), found.fact("device_used")
     if request is None or free is None:
-        return Judgement(Cause.UNKNOWN, "The numbers of this failure are not in the text.", Cause.CAPACITY)
+        return Judgement(
+            StatedCause.UNKNOWN, "The numbers of this failure are not in the text.", StatedCause.CAPACITY
+        )
     if free >= request:
         return Judgement(
-            Cause.DRIVER_REFUSED, f"{_size(request)} were refused with {_size(free)} free on the device."
+            StatedCause.DRIVER_REFUSED,
+            f"{_size(request)} were refused with {_size(free)} free on the device.",
         )
     rest = "" if used is None else f" {_size(used)} are in use, by this process and others together."
     return Judgement(
-        Cause.CAPACITY,
+        StatedCause.CAPACITY,
         f"{_size(request - free)} are missing ({_size(request)} asked, {_size(free)} free).{rest} Who holds them is "
         "not in the text.",
-        Cause.OTHER_PROCESS,
+        StatedCause.OTHER_PROCESS,
     )
 
 
@@ -980,10 +992,10 @@ def _no_context_verdict(found: StatedFailure) -> Judgement:
     total = found.fact("device_total")
     size = "" if total is None else f" of {_size(total)}"
     return Judgement(
-        Cause.OTHER_PROCESS,
+        StatedCause.OTHER_PROCESS,
         f"The driver could not make a context on the device{size}: it was full before this program allocated "
         "anything.",
-        Cause.DRIVER_REFUSED,
+        StatedCause.DRIVER_REFUSED,
     )
 
 
@@ -994,13 +1006,13 @@ def _host_memory_verdict(found: StatedFailure) -> Judgement:
             if "shared_memory" in found.marks
             else "the system killed a worker of the data loader, as it does when system memory runs out"
         )
-        return Judgement(Cause.HOST_MEMORY, f"{why[0].upper()}{why[1:]}: not GPU memory.")
+        return Judgement(StatedCause.HOST_MEMORY, f"{why[0].upper()}{why[1:]}: not GPU memory.")
     if found.message == "host-signal":
         return Judgement(
-            Cause.HOST_MEMORY,
+            StatedCause.HOST_MEMORY,
             "A process was ended by SIGKILL (signal 9): most often by the system because system memory, not GPU "
             "memory, ran out, or by the limit of a container or a batch system. The text does not say which.",
-            Cause.UNKNOWN,
+            StatedCause.UNKNOWN,
         )
     request = found.fact("requested")
     what = (
@@ -1008,7 +1020,7 @@ def _host_memory_verdict(found: StatedFailure) -> Judgement:
     )
     free = found.fact("available")
     rest = "" if free is None else f" {_size(free)} of it are free."
-    return Judgement(Cause.HOST_MEMORY, f"{what}, not GPU memory.{rest}")
+    return Judgement(StatedCause.HOST_MEMORY, f"{what}, not GPU memory.{rest}")
 
 
 # ------------------------------------------------------------------------------

@@ -18,18 +18,18 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis.leaks import check_history
-from bfcviz.analysis.short_names import shortened
+from bfcviz.analysis.short_names import shortened_name
 from bfcviz.answers import Answer, AnswerTable
 from bfcviz.errors import TraceError
+from bfcviz.events.labels import phase_ends
 from bfcviz.events.origin import HISTORY_BEGINS
 from bfcviz.events.schema import Kind
-from bfcviz.events.trace import Trace
+from bfcviz.events.trace import Trace, check_history
 from bfcviz.extras import arrow
-from bfcviz.model.equal_steps import ALERT, plain_name
+from bfcviz.model.equal_steps import ALERT, plain_step_name
 from bfcviz.model.grouping import Grouping, Path
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import events_of, phase_ends, phases
+from bfcviz.model.navigation import events_of, phases
 from bfcviz.units import format_bytes, signed_bytes
 
 if TYPE_CHECKING:
@@ -75,18 +75,18 @@ def heap_change(model: Model, first: int) -> HeapChange:
             f"what grew from step {first:,} to {model.step:,} was asked for: give two steps in order, of "
             f"{trace.first:,} to {len(trace):,}"
         )
-    now, before = model.in_use(), in_use_at(model, first)
+    now, before = model.in_use(), growth_chunks_at(model, first)
     new = now[now["born"] >= first]
     gone = before[np.isin(before["born"], now["born"], invert=True)]
-    at_end = born_at_end(model)
+    at_end = births_never_freed(model)
     return HeapChange(first, model.step, new, gone, None if at_end is None else np.isin(new["born"], at_end))
 
 
-def born_at_end(model: Model) -> NDArray[np.uint64] | None:
+def births_never_freed(model: Model) -> NDArray[np.uint64] | None:
     """The `born` of the chunks in use at the last step of the trace; None: more events may come."""
     if model.trace.following:
         return None
-    found: NDArray[np.uint64] = in_use_at(model, len(model.trace))["born"]
+    found: NDArray[np.uint64] = growth_chunks_at(model, len(model.trace))["born"]
     return found
 
 
@@ -97,8 +97,8 @@ _known: Final[WeakKeyDictionary[Trace, dict[tuple[int, int], NDArray[np.void]]]]
 """Trace -> heap and step -> the chunks in use, of CHUNK_ROW; the newest is the last one."""
 
 
-def in_use_at(model: Model, step: int) -> NDArray[np.void]:
-    """The chunks in use at another step, of CHUNK_ROW; found once. The model visits the step and returns.
+def growth_chunks_at(model: Model, step: int) -> NDArray[np.void]:
+    """The chunks in use at one of the steps between which growth is counted, of CHUNK_ROW; found once.
 
     Raises:
         TraceError: the trace has no such step.
@@ -246,7 +246,7 @@ def _what_grew_lines(found: WhatGrew) -> Iterator[str]:
         return
     yield f"{'grew':>11}{'new':>10}{'gone':>10}{'never freed':>13}  {found.how.by.replace('_', ' ')}"
     for name, (grew, new, gone, never) in _what_grew_rows(found):
-        yield f"{grew:>11}{new:>10}{gone:>10}{never:>13}  {shortened(name, _WIDTH)}"
+        yield f"{grew:>11}{new:>10}{gone:>10}{never:>13}  {shortened_name(name, _WIDTH)}"
 
 
 def _what_grew_rows(found: WhatGrew) -> Iterator[tuple[str, tuple[str, str, str, str]]]:
@@ -282,10 +282,10 @@ class Moments(NamedTuple):
 
 def moments_of(trace: Trace, pool: int = 0) -> list[Moments]:
     """Each phase, and from each mark to the next of its name (but for a number at its end); by their first steps."""
-    found = _ended_phases(trace, pool)
+    found = _phase_moments(trace, pool)
     before: dict[str, tuple[str, int]] = {}
-    for name, step in _plain_marks(trace, pool):
-        plain = plain_name(name)
+    for name, step in _mark_moments(trace, pool):
+        plain = plain_step_name(name)
         if plain in before:
             earlier, first = before[plain]
             found.append(Moments(f"{earlier} → {name}", first, step))
@@ -293,7 +293,7 @@ def moments_of(trace: Trace, pool: int = 0) -> list[Moments]:
     return sorted(found, key=lambda each: each.first)
 
 
-def _plain_marks(trace: Trace, pool: int) -> list[tuple[str, int]]:
+def _mark_moments(trace: Trace, pool: int) -> list[tuple[str, int]]:
     """Name of each mark that neither begins nor ends a phase, and the step just after it."""
     marks = events_of(trace, [Kind.MARK], pool)
     ends = phase_ends(marks, trace.labels)
@@ -307,7 +307,7 @@ def _plain_marks(trace: Trace, pool: int) -> list[tuple[str, int]]:
 
 def first_moment(trace: Trace, pool: int = 0) -> int:
     """The step that growth counts from where none is chosen: the one at which the recorded history begins."""
-    begins = (step for name, step in _plain_marks(trace, pool) if name == HISTORY_BEGINS)
+    begins = (step for name, step in _mark_moments(trace, pool) if name == HISTORY_BEGINS)
     return next(begins, trace.first)
 
 
@@ -338,8 +338,8 @@ def moments_between(
 
 def _moments_of_name(trace: Trace, pool: int, name: str) -> list[Moments]:
     """The phases and marks of this name, in order; of a mark both steps are the same."""
-    all_phases = _ended_phases(trace, pool)
-    marks = [Moments(each, step, step) for each, step in _plain_marks(trace, pool)]
+    all_phases = _phase_moments(trace, pool)
+    marks = [Moments(each, step, step) for each, step in _mark_moments(trace, pool)]
     found = sorted((each for each in [*all_phases, *marks] if each.name == name), key=lambda each: each.first)
     if not found:
         known = list(dict.fromkeys(each.name for each in [*all_phases, *marks]))
@@ -354,8 +354,8 @@ def _moments_of_name(trace: Trace, pool: int, name: str) -> list[Moments]:
 _MOST_NAMED: Final = 12
 
 
-def _ended_phases(trace: Trace, pool: int) -> list[Moments]:
-    """The phases of which both ends are in the trace."""
+def _phase_moments(trace: Trace, pool: int) -> list[Moments]:
+    """The moments of the phases of which both ends are in the trace."""
     return [
         Moments(each.name, each.begins + 1, each.ends + 1)
         for each in phases(trace, pool)

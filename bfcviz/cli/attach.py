@@ -10,7 +10,7 @@ from typing import Any
 
 from bfcviz.cli import view
 from bfcviz.errors import BfcvizError
-from bfcviz.events.storage.recording_set import await_recording, has_begun, has_several
+from bfcviz.events.storage.folder import await_recording, has_begun, has_several
 from bfcviz.formats.tensorflow import whole_windows
 from bfcviz.live.recorded_process import CLAIM
 from bfcviz.terminal import say
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help=f"how long to wait for the recording to start (default: {WAIT_S:g})",
     )
-    view.add_page_arguments(parser)
+    view.add_view_arguments(parser)
 
 
 def _parse_wait_seconds(text: str) -> float:
@@ -46,27 +46,27 @@ def _parse_wait_seconds(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Wait for the recording, then serve its page until Ctrl-C.
+    """Wait for the recording that `bfcviz attach` is to show, then serve its page until Ctrl-C.
 
     Raises:
         MissingExtra: Voila is not installed.
         FileError: the path is not a recording.
         BfcvizError: no recording started in time, or the server cannot listen at that address.
     """
-    view.need_voila("bfcviz attach")
+    view.need_voila_to_view("bfcviz attach")
     path = Path(arguments.file)
-    if not _has_begun(path):
+    if not _can_attach(path):
         say(f"Waiting for a recording in {path}; press Ctrl-C to stop.", file=sys.stderr)
-    await_recording(path, arguments.wait, _has_begun)
-    view.serve_page(arguments, __name__)
+    await_recording(path, arguments.wait, _can_attach)
+    view.serve_view(arguments, __name__)
 
 
 def prepare(_file: str) -> None:
-    """Do nothing: the recording grows until the page shows it."""
+    """Do nothing for `bfcviz attach`: the recording grows until the page shows it."""
 
 
 def dashboard(file: str, theme: str) -> Any:
-    """Make the page: of one process, of all that record there, or of TensorFlow's windows.
+    """Make the page of `bfcviz attach`: of one process, of all that record there, or of TensorFlow's windows.
 
     None after an error, which is printed.
     """
@@ -83,21 +83,22 @@ def dashboard(file: str, theme: str) -> Any:
         return None
 
 
-def _has_begun(path: Path) -> bool:
+def _can_attach(path: Path) -> bool:
+    """Whether there is something in the folder that `bfcviz attach` can show."""
     return _has_windows(path) or has_begun(path)
 
 
 def _has_windows(path: Path) -> bool:
-    """Whether the folder holds, or will hold, windows of TensorFlow's profiler."""
+    """Whether `bfcviz attach` shows windows of TensorFlow's profiler: the folder holds them, or will."""
     return (path / CLAIM).exists() or bool(whole_windows(path))
 
 
 def _newest_window_view(folder: Path, theme: str) -> Any:
-    """A view of the newest window; a thread reads the windows, the kernel's event loop shows them."""
-    from bfcviz.dashboard.live import DashboardSeries  # noqa: PLC0415
-    from bfcviz.importers.tensorflow.profile import open_windows  # noqa: PLC0415
+    """What `bfcviz attach` shows of windows: the newest; a thread reads them, the kernel's event loop shows them."""
+    from bfcviz.dashboard.live import LiveSeries  # noqa: PLC0415
+    from bfcviz.importers.tensorflow.windows import open_windows  # noqa: PLC0415
 
-    series, loop = DashboardSeries("window", theme=theme), asyncio.get_running_loop()
+    series, loop = LiveSeries("window", theme=theme), asyncio.get_running_loop()
 
     def read() -> None:
         for window in open_windows(folder, ended=threading.Event()):

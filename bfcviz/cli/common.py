@@ -1,26 +1,20 @@
-"""What several subcommands share: files opened with a progress bar, the ranks of a job, ranges, requests to serve."""
+"""What several subcommands share: files opened with a progress bar, the ranks of a job, requests to serve."""
 
 import argparse
-import math
 import os
-import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-import numpy as np
-
 from bfcviz.cli.command import INTERRUPTED
 from bfcviz.errors import FileError, InvalidRequest, TraceError
 from bfcviz.events.schema import Events
-from bfcviz.events.storage.files import read_small
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.kinds import KindRules, use_rules
 from bfcviz.periodic import Periodic
 from bfcviz.terminal import printable, say
 from bfcviz.units import read_as
@@ -169,7 +163,7 @@ def asked_ranks(
     words = [arguments.file, *arguments.more]
     if not arguments.more and os.path.isfile(arguments.file):  # noqa: PTH113  also of text that is no path
         return None
-    from bfcviz.explain_and_draw import open_several  # noqa: PLC0415  with all answers about a trace
+    from bfcviz.public_functions import open_several  # noqa: PLC0415  with all answers about a trace
 
     if not sys.stderr.isatty():
         found = open_several(words, by=by, step=step)
@@ -199,110 +193,6 @@ def pool_number(trace: Trace, word: str) -> int:
         return int(word)
     shown = ", ".join(f"{number}: {name}" for number, name in enumerate(names[:20]))
     raise TraceError(f"the file has no allocator {word!r}; it has {shown}")
-
-
-# ------------------------------------------------------------------------------
-# The arguments `--range` and `--time`: a part of a trace, as steps or as times since its first event.
-
-_UNITS: Final = {"": 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "µs": 10**3, "ns": 1, "min": 60 * 10**9}
-_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zµ]*)")
-
-Ends = tuple[int | None, int | None]
-"""The first and the last of a range; None: that of the trace."""
-
-
-def add_range_argument(parser: argparse.ArgumentParser) -> None:
-    """Add `--range` and `--time`, of which one can be given."""
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--range",
-        dest="steps",
-        type=_parse_step_range,
-        metavar="A:B",
-        help="only steps A to B, such as 1000:2000, 1000: or :2000; a step is a number of events applied",
-    )
-    which.add_argument(
-        "--time",
-        type=_parse_time_range,
-        metavar="A:B",
-        help="only this time since the first event, such as 10s:20s, 500ms: or :2min",
-    )
-
-
-def steps_of(arguments: argparse.Namespace, trace: Trace) -> tuple[int, int]:
-    """The first and the last step that the arguments ask for.
-
-    Raises:
-        TraceError: the trace has no such steps, or none in that time.
-    """
-    first, last = trace.first, len(trace)
-    if arguments.time is not None:
-        return _steps_within(trace, arguments.time)
-    if arguments.steps is None:
-        return first, last
-    start, stop = (
-        end if end is not None else other for end, other in zip(arguments.steps, (first, last), strict=True)
-    )
-    if not first <= start <= stop <= last:
-        raise TraceError(f"--range {start}:{stop} is not in the trace: it has steps {first} to {last}")
-    return start, stop
-
-
-def _steps_within(trace: Trace, times: Ends) -> tuple[int, int]:
-    """The steps of the events in a time; times never decrease in a trace."""
-    if len(trace) == trace.first:
-        raise TraceError("--time was given, but the trace has no event")
-    begin = _time_of_event(trace, trace.first)
-    start = trace.first if times[0] is None else _first_at(trace, begin + times[0])
-    stop = len(trace) if times[1] is None else _first_at(trace, begin + times[1] + 1)
-    if start >= stop:
-        length = (_time_of_event(trace, len(trace) - 1) - begin) / 1e9
-        raise TraceError(f"no event lies in that --time: the trace lasts {length:.6g} s")
-    return start, stop
-
-
-def _first_at(trace: Trace, time: int) -> int:
-    """The first event at or after a time; a search that reads few blocks."""
-    low, high = trace.first, len(trace)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if _time_of_event(trace, middle) < time else (low, middle)
-    return low
-
-
-def _time_of_event(trace: Trace, event: int) -> int:
-    return int(np.int64(trace.read(event, event + 1)["time"][0]))
-
-
-def _parse_step_range(text: str) -> Ends:
-    return _parse_range(text, _parse_whole_step, "steps, such as 1000:2000")
-
-
-def _parse_time_range(text: str) -> Ends:
-    return _parse_range(text, _parse_nanoseconds, "times, such as 10s:20s")
-
-
-def _parse_range(text: str, parse: Callable[[str], int | None], form: str) -> Ends:
-    parts = [part.strip() for part in text.replace(",", "").split(":")]
-    found = [parse(part) if part else None for part in parts]
-    is_known = [not part or end is not None for part, end in zip(parts, found, strict=True)]
-    if len(parts) == 2 and all(is_known):
-        first, last = found
-        if first is None or last is None or first <= last:
-            return first, last
-    raise argparse.ArgumentTypeError(f"{text!r} is not a range: give two {form}")
-
-
-def _parse_whole_step(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None
-
-
-def _parse_nanoseconds(text: str) -> int | None:
-    found = _DURATION.fullmatch(text)
-    if found is None or found[2] not in _UNITS:
-        return None
-    value = float(found[1]) * _UNITS[found[2]]
-    return int(value) if math.isfinite(value) and value < 1 << 62 else None
 
 
 # ------------------------------------------------------------------------------
@@ -354,9 +244,9 @@ def asked_device(arguments: argparse.Namespace) -> tuple[int | None, int | None]
     Raises:
         InvalidRequest: the size or share is none, or the share is of an unknown device.
     """
-    from bfcviz.whatif.replay import bytes_of  # noqa: PLC0415
+    from bfcviz.whatif.replay import replay_limit  # noqa: PLC0415
 
-    device, fraction = bytes_of(arguments.device, "--device"), arguments.fraction
+    device, fraction = replay_limit(arguments.device, "--device"), arguments.fraction
     if note := read_as(arguments.device):
         say(note, file=sys.stderr)
     if fraction is None:
@@ -378,8 +268,8 @@ def asked_requests(arguments: argparse.Namespace, *, keep_failed: bool = False) 
         TraceError: the file has no such allocator.
         InvalidRequest: it has nothing to compare: no allocations, or no frees.
     """
-    from bfcviz.whatif.replay import searchable, stream_of  # noqa: PLC0415
-    from bfcviz.whatif.requests import without_failed  # noqa: PLC0415
+    from bfcviz.whatif.requests import stream_of, without_failed  # noqa: PLC0415
+    from bfcviz.whatif.search.trial import searchable  # noqa: PLC0415
 
     with open_with_progress(arguments.file) as trace:
         pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
@@ -402,27 +292,3 @@ def search_control(text: str) -> "Iterator[SearchControl]":
         return
     with _drawn_progress_bar(text) as bar:
         yield SearchControl(lambda done, total, _text: bar.count(done, total))
-
-
-# ------------------------------------------------------------------------------
-# Rules of the user's own for the kinds of memory.
-
-_LONGEST_RULES: Final = 1 << 20  # bytes
-
-
-def kind_rules(path: str) -> KindRules:
-    """The rules of a file.
-
-    Raises:
-        FileError: it cannot be read, or a line is no rule.
-    """
-    try:
-        return KindRules.of_text(read_small(Path(path), _LONGEST_RULES).decode())
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(path, "", f"cannot be read as rules of kinds: {error}") from None
-
-
-def use_kinds(trace: Trace, path: str | None) -> None:
-    """Put the rules of a file before the built-in ones in every view of this trace. Raises as `kind_rules`."""
-    if path is not None:
-        use_rules(trace, kind_rules(path))

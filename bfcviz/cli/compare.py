@@ -12,9 +12,9 @@ from bfcviz.analysis.ranks import pair_lines, paired_ranks, pairs_json
 from bfcviz.cli.common import asked_ranks, writable
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
-from bfcviz.explain_and_draw import compare_recordings, open_several
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.grouping import UNNAMED
+from bfcviz.public_functions import compare_recordings, open_several
 from bfcviz.terminal import json_text, say
 
 

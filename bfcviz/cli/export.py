@@ -3,18 +3,18 @@
 import argparse
 from pathlib import Path
 
-from bfcviz.analysis.why import NAMED_STEPS
 from bfcviz.cli.command import add_kinds
-from bfcviz.cli.common import use_kinds
-from bfcviz.cli.named_steps import parse_step
+from bfcviz.cli.steps import parse_event, parse_step
 from bfcviz.errors import FileError, TraceError
 from bfcviz.figures import FIGURES, FORMATS, draw, export
 from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.figures.failure import VIEW as FAILURE
-from bfcviz.figures.failure import nearest_failure
+from bfcviz.figures.failure import failure_step_to_show
 from bfcviz.figures.paper import COLUMN_MM, PAGE_MM
 from bfcviz.figures.view_options import PLAIN
 from bfcviz.importers.open_trace import open_trace
+from bfcviz.model.kinds import use_kinds
+from bfcviz.model.navigation import NAMED_STEPS
 from bfcviz.terminal import say
 
 
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> None:
     if step in NAMED_STEPS:
         step = NAMED_STEPS[step](trace, arguments.pool)
     if arguments.figure == FAILURE.name:
-        failed = nearest_failure(trace, arguments.pool, step)
+        failed = failure_step_to_show(trace, arguments.pool, step)
         if failed is None:
             raise TraceError(
                 f"no request of pool {arguments.pool} failed in this file, so the figure `{FAILURE.name}` has nothing "
@@ -112,14 +112,3 @@ def run(arguments: argparse.Namespace) -> None:
     figure = draw(arguments.figure, trace, step, pool=arguments.pool, **look)
     path = export(figure, arguments.out, style=arguments.style, width_mm=arguments.width)
     say(f"{FIGURES[arguments.figure].title} at step {step:,} of {len(trace):,}: {path}")
-
-
-def parse_event(text: str) -> int:
-    """The step just after an event."""
-    try:
-        event = int(text.replace(",", ""))
-    except ValueError:
-        event = -1
-    if event < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not the index of an event: give a number from 0")
-    return event + 1

@@ -10,8 +10,8 @@ from bfcviz.cli.common import add_request_arguments, asked_requests, search_cont
 from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import json_text, say
 from bfcviz.units import read_as
-from bfcviz.whatif.policy_table import POLICIES, is_compared, on_device, policy_of, rules_to_fit
-from bfcviz.whatif.replay import bytes_of
+from bfcviz.whatif.policy_table import POLICIES, is_compared, on_device, own_or_bfc_rules, policy_of
+from bfcviz.whatif.replay import replay_limit
 from bfcviz.whatif.search.smallest_limit import GRANULE, SmallestLimit, limit_lines, smallest_limit
 
 
@@ -60,12 +60,15 @@ def run(arguments: argparse.Namespace) -> int | None:
     given = [
         policy_of(text) for text in arguments.policy or ()
     ]  # before the file is read, which may take long
-    granule, at_most = bytes_of(arguments.granule, "--granule") or 1, bytes_of(arguments.at_most, "--at-most")
-    device = bytes_of(arguments.device, "--device")
+    granule, at_most = (
+        replay_limit(arguments.granule, "--granule") or 1,
+        replay_limit(arguments.at_most, "--at-most"),
+    )
+    device = replay_limit(arguments.device, "--device")
     for note in filter(None, map(read_as, (arguments.granule, arguments.at_most, arguments.device))):
         say(note, file=sys.stderr)
     stream = asked_requests(arguments)
-    rules = None if given else rules_to_fit(stream)
+    rules = None if given else own_or_bfc_rules(stream)
     policy = on_device(given[0] if rules is None else rules.policy, device)
     at_most = device if at_most is None else at_most
     with search_control(f"Searching the smallest limit of {policy.name}") as control:
@@ -82,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int | None:
 
 
 def limit_json(found: SmallestLimit) -> dict[str, Any]:
-    """The result as one object; sizes in bytes, null for what is not known."""
+    """What `bfcviz fit --json` prints: sizes in bytes, null for what is not known."""
     return {
         "limit_bytes": found.limit_bytes,
         "limits_of_other_orders_bytes": [

@@ -7,16 +7,17 @@ from typing import Any, Final
 import numpy as np
 
 from bfcviz.analysis.leaks import Growth, Leaks, growth_lines, leak_lines, leaks
-from bfcviz.analysis.why import NAMED_STEPS, failing_pool
 from bfcviz.cli.command import add_kinds, add_more_files
-from bfcviz.cli.common import asked_ranks, pool_number, status_of, use_kinds
-from bfcviz.cli.named_steps import parse_step
+from bfcviz.cli.common import asked_ranks, pool_number, status_of
+from bfcviz.cli.steps import parse_step
 from bfcviz.events.trace import Trace
-from bfcviz.explain_and_draw import what_grew
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.grouping import UNNAMED
 from bfcviz.model.holders import Holders, holder_lines, holders, require_chunks
+from bfcviz.model.kinds import use_kinds
 from bfcviz.model.model import Model
+from bfcviz.model.navigation import NAMED_STEPS, failing_pool
+from bfcviz.public_functions import what_grew
 from bfcviz.terminal import json_text, say
 
 _MOST_CHUNKS: Final = 1000
@@ -137,6 +138,7 @@ def _parse_holders_step(text: str) -> int | str:
 
 
 def _holders_step(trace: Trace, step: int | str, pool: int) -> int:
+    """The step that `bfcviz holders --step` asks for, as a number."""
     return NAMED_STEPS[step](trace, pool) if isinstance(step, str) else step
 
 
@@ -154,6 +156,7 @@ def _holders_json(found: Holders, trace: Trace) -> dict[str, Any]:
 
 
 def _leaks_json(found: Leaks) -> dict[str, Any]:
+    """What `bfcviz holders --leaks --json` prints."""
     rows = []
     for row, name in enumerate(found.names):
         chunks = found.chunks_of(row)[:_MOST_CHUNKS]
@@ -182,6 +185,7 @@ def _leaks_json(found: Leaks) -> dict[str, Any]:
 
 
 def _leak_growth_json(found: Growth) -> dict[str, Any]:
+    """What grows with every step, in the output of `bfcviz holders --leaks --json`."""
     steps = found.steps
     return {
         "mark": steps.name,
@@ -197,6 +201,7 @@ def _leak_growth_json(found: Growth) -> dict[str, Any]:
 
 
 def _leak_row_values(row: np.void) -> dict[str, int]:
+    """The numbers of one holder in the output of `bfcviz holders --leaks --json`."""
     return {name: int(row[name]) for name in row.dtype.names or ()}
 
 

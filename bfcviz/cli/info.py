@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bfcviz.analysis.diagnosis import Diagnosis, failure_headline
-from bfcviz.analysis.why import MOST_FAILURES, all_failures, failures_left_out
+from bfcviz.analysis.why import all_failures
 from bfcviz.cli.command import add_more_files
 from bfcviz.cli.common import asked_ranks, status_of
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.origin import PROCESS_PEAK, Origin, Pool, Status, later_reasons, process_peak
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.model import Model
-from bfcviz.model.timelines import external
+from bfcviz.model.model import Model, external
+from bfcviz.model.navigation import MOST_FAILURES, failures_left_out
 from bfcviz.terminal import json_text, say
 from bfcviz.units import format_bytes
 
@@ -52,12 +52,12 @@ def run(arguments: argparse.Namespace) -> int | None:
     if arguments.json:
         print(json_text(found))
     else:
-        say(*info_lines(trace.origin, found, name_of(trace)))
+        say(*info_lines(trace.origin, found, opened_file_name(trace)))
     return None
 
 
-def name_of(trace: Trace) -> str:
-    """The name of the file or folder that was opened; "" for a trace in memory."""
+def opened_file_name(trace: Trace) -> str:
+    """The name of the file or folder that `bfcviz info` shows; "" for a trace in memory."""
     return "" if trace.path is None else trace.path.name
 
 
@@ -91,7 +91,7 @@ def info(trace: Trace) -> dict[str, object]:
 
 
 def _failure_verdicts(trace: Trace) -> tuple[list[Diagnosis], int]:
-    """The verdict on each failed request, none where the events contradict each other; and how many are left out."""
+    """What `bfcviz info` says of failures: a verdict on each, none if events contradict; how many are left out."""
     try:
         return all_failures(trace, runs=0), failures_left_out(trace)
     except (TraceError, FileError):
@@ -99,12 +99,12 @@ def _failure_verdicts(trace: Trace) -> tuple[list[Diagnosis], int]:
 
 
 def _failure_info(found: Diagnosis) -> dict[str, object]:
-    from bfcviz.analysis.diagnosis_json import cause_of  # noqa: PLC0415  with the tables of messages: only for a failure
+    from bfcviz.analysis.diagnosis_json import cause_for_json  # noqa: PLC0415  with the tables of messages: only for a failure
 
     return {
         "event": found.event,
         "pool": found.pool,
-        "verdict": str(cause_of(found)),
+        "verdict": str(cause_for_json(found)),
         "heap_verdict": str(found.verdict),
         "requested_bytes": found.requested,
         "line": failure_headline(found),
@@ -147,7 +147,7 @@ def _allocator_name_info(pool: Pool) -> dict[str, object]:
 
 
 def _of_pool(origin: Origin, entry: str, pool: int) -> dict[str, object]:
-    """The mapping of one heap in an entry of the details; empty if missing."""
+    """What the details state of one heap, for `bfcviz info`: its mapping in an entry; empty if missing."""
     found = origin.details.get(entry)
     if not isinstance(found, list | tuple) or pool >= len(found) or not isinstance(found[pool], Mapping):
         return {}
@@ -245,11 +245,12 @@ def _info_count_text(number: int | None, what: str) -> str | None:
 
 
 def _replay_checks(origin: Origin) -> list[Mapping[str, Any]]:
-    """The comparisons that the importer made; see `bfcviz.importers.tensorflow.replay`."""
+    """The comparisons that the importer made; see `bfcviz.importers.tensorflow.reconstruct`."""
     checks = origin.details.get("checks")
     found = checks if isinstance(checks, list | tuple) else ()
     return [check for check in found if isinstance(check, Mapping) and check.get("checked")]
 
 
 def _replay_check_text(check: Mapping[str, Any]) -> str:
+    """The line of `bfcviz info` on one comparison that the importer made."""
     return f"{check['checked']:,} recorded events of {check['pool']} rebuilt, {check['differing']:,} differ"

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import bfcviz
-from bfcviz.analysis.why import NAMED_STEPS, failing_pool
-from bfcviz.cli.info import info, info_lines, name_of
+from bfcviz.cli.info import info, info_lines, opened_file_name
 from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.storage.folder import ORIGIN_FILE
 from bfcviz.extras import needed
 from bfcviz.importers.open_trace import open_trace
+from bfcviz.model.navigation import NAMED_STEPS, failing_pool
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 
@@ -117,7 +117,7 @@ class Tools:
         if place.is_dir() and not (place / ORIGIN_FILE).exists():
             return "\n".join(self._listed(place))
         trace = open_trace(self._place(path))
-        return "\n".join(info_lines(trace.origin, info(trace), name_of(trace)))
+        return "\n".join(info_lines(trace.origin, info(trace), opened_file_name(trace)))
 
     def why(self, path: str, size: str | None = None, step: int | None = None) -> str:
         """Say why a request failed, what pins the free memory and what would have helped.
@@ -162,7 +162,9 @@ class Tools:
 
         `device` such as "80GiB": under the memory of such a device. A long search ends after a minute, and says so.
         """
-        from bfcviz.whatif.replay import bytes_of, searchable, stream_of  # noqa: PLC0415
+        from bfcviz.whatif.replay import replay_limit  # noqa: PLC0415
+        from bfcviz.whatif.requests import stream_of  # noqa: PLC0415
+        from bfcviz.whatif.search.trial import searchable  # noqa: PLC0415
         from bfcviz.whatif.search.tune import tune, tuned_lines  # noqa: PLC0415
 
         control = bfcviz.SearchControl()
@@ -170,7 +172,7 @@ class Tools:
         timer.start()
         try:
             stream = searchable(stream_of(open_trace(self._place(path))))
-            found = tune(stream, bytes_of(device, "device"), control=control)
+            found = tune(stream, replay_limit(device, "device"), control=control)
         finally:
             timer.cancel()
         return "\n".join(tuned_lines(found))
@@ -182,8 +184,8 @@ class Tools:
         """
         from mcp.server.mcpserver import Image  # noqa: PLC0415
 
-        from bfcviz.analysis.why import opening  # noqa: PLC0415
         from bfcviz.figures.export import rendered  # noqa: PLC0415
+        from bfcviz.model.navigation import opening  # noqa: PLC0415
 
         trace = open_trace(self._place(path))
         at: int | None

@@ -11,10 +11,10 @@ from bfcviz.events.storage.files import replacing
 from bfcviz.extras import needed
 from bfcviz.terminal import json_text, say
 from bfcviz.units import format_bytes
-from bfcviz.whatif.planner import PackingPlan, check_plan, check_seconds, pack, plan_table
-from bfcviz.whatif.policy_table import rules_to_fit
-from bfcviz.whatif.replay import searchable
+from bfcviz.whatif.planner import PackingPlan, check_plan, check_plan_seconds, pack, plan_table
+from bfcviz.whatif.policy_table import own_or_bfc_rules
 from bfcviz.whatif.requests import RequestStream
+from bfcviz.whatif.search.trial import searchable
 
 SECONDS = 10.0
 
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int | None:
         FileError: the file cannot be read, or the plan cannot be written.
         TraceError: the file has no such allocator.
     """
-    check_seconds(arguments.seconds)
+    check_plan_seconds(arguments.seconds)
     out = arguments.output
     if out is not None:
         with needed("the table of a plan", "pyarrow", "tables"):
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int | None:
 
 
 def plan_lines(plan: PackingPlan, stream: RequestStream, reserved: int | None) -> list[str]:
-    """The height of a plan, how far it is from the least, and what it saves."""
+    """What `bfcviz plan` prints: the height of the plan, how far it is from the least, and what it saves."""
     least = "no plan needs less"
     if plan.height > plan.least:
         least = f"within {100 * plan.excess:.1f} % of the least that is proven, {format_bytes(plan.least)}"
@@ -94,7 +94,7 @@ def plan_json(plan: PackingPlan, reserved: int | None, *, complete: bool) -> dic
 
 
 def _best_plan_found(stream: RequestStream, seconds: float) -> tuple[PackingPlan, bool]:
-    """The plan, and whether the search for it was not interrupted."""
+    """The plan that `bfcviz plan` found until its end or Ctrl-C; and whether it was not interrupted."""
     begun = time.monotonic()
     best: list[PackingPlan] = []
     with search_control("Searching a plan") as control:
@@ -114,6 +114,6 @@ def _best_plan_found(stream: RequestStream, seconds: float) -> tuple[PackingPlan
 
 
 def _reserved_without_plan(stream: RequestStream) -> int | None:
-    """What the job's own rules reserve at the peak without a limit; None: the file does not say which these are."""
-    own = rules_to_fit(stream)
+    """What `bfcviz plan` compares with: the peak of the job's own rules without a limit; None: not known."""
+    own = own_or_bfc_rules(stream)
     return own.policy.serve(stream).peak_reserved if own.role else None

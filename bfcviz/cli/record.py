@@ -18,19 +18,28 @@ import bfcviz
 from bfcviz.cli.command import DONE, FAILED
 from bfcviz.errors import BfcvizError, FileError, LiveError, OtherFiles
 from bfcviz.events.origin import KEEP_BYTES, Origin, Status, later_reasons, process_peak
-from bfcviz.events.storage.drain import FolderDrain, can_free_space
-from bfcviz.events.storage.files import EARLIER, PRIVATE_FOLDER
-from bfcviz.events.storage.folder import LABELS_FILE, ORIGIN_FILE, files_of, is_locked, read_origin
-from bfcviz.events.storage.recording_set import files_of_all, has_events, has_several, recordings_in
+from bfcviz.events.storage.drain import FolderDrain, can_drain_free_space
+from bfcviz.events.storage.files import EARLIER, PRIVATE_FOLDER, is_locked
+from bfcviz.events.storage.folder import (
+    LABELS_FILE,
+    ORIGIN_FILE,
+    files_of,
+    files_of_all,
+    has_folder_events,
+    has_several,
+    read_origin,
+    recordings_in,
+)
 from bfcviz.events.trace import Trace
-from bfcviz.formats.tensorflow import files_of_windows, whole_windows
+from bfcviz.formats.tensorflow import whole_windows
 from bfcviz.frameworks import FRAMEWORKS, SIZE, Framework, Option, one_of, resolve, takes
 from bfcviz.importers.open_trace import open_trace
+from bfcviz.importers.tensorflow.windows import files_of_windows
 from bfcviz.live.recorded_process import CLAIM, FLIGHT_FOLDER, FLIGHT_KEEP
 from bfcviz.live.startup.sitecustomize import LOST, UNWRITTEN
-from bfcviz.model.block_index import BlockDescriber
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import failures
+from bfcviz.model.trace_index import IndexBuilder
 from bfcviz.terminal import say
 from bfcviz.units import format_bytes
 
@@ -50,7 +59,7 @@ _LOOK_S: Final = 0.5
 
 
 class EarlierRecording:
-    """The recording that a new one replaces: in a hidden subfolder until the new one has its first event.
+    """The recording that `bfcviz record --force` replaces: in a hidden subfolder until the new one has an event.
 
     Args:
         folder: of both.
@@ -89,15 +98,16 @@ class EarlierRecording:
 
 
 def _has_recorded_events(folder: Path) -> bool:
-    return has_events(folder) or bool(whole_windows(folder))
+    return has_folder_events(folder) or bool(whole_windows(folder))
 
 
 def _is_recorded_to(folder: Path) -> bool:
+    """Whether a process records to the folder, which `bfcviz record` then refuses."""
     return any(is_locked(path / LABELS_FILE) for path in recordings_in(folder).values())
 
 
 def _undo_interrupted_move(folder: Path) -> None:
-    """Move back what an interrupted move had moved."""
+    """Move back what an interrupted `bfcviz record --force` had moved."""
     partial = folder / _PARTIAL
     if partial.is_dir():
         with suppress(OSError):
@@ -125,7 +135,7 @@ def _keep_one_recording(folder: Path) -> None:
 
 
 def _move_recorded_files(source: Path, target: Path) -> None:
-    """Move all files of a folder, except those that the other has already."""
+    """Move all files for `bfcviz record --force`, except those that the other folder has already."""
     target.mkdir(PRIVATE_FOLDER, exist_ok=True)
     for path in source.iterdir():
         if path != target and not os.path.lexists(target / path.name):
@@ -133,7 +143,7 @@ def _move_recorded_files(source: Path, target: Path) -> None:
 
 
 def set_aside(folder: Path, *, force: bool) -> EarlierRecording:
-    """Set aside the recording in a folder, which must hold nothing else.
+    """Set aside the recording that `bfcviz record --force` replaces; its folder must hold nothing else.
 
     Raises:
         FileError: it holds more, the recording has not ended or cannot be moved, or `force` is false.
@@ -169,7 +179,7 @@ _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 @contextmanager
 def signals_blocked() -> Iterator[set[int]]:
-    """Block signals so that they stay pending for `run` to forward; yields the previous signal mask.
+    """Block signals, to stay pending until `bfcviz record` forwards them; yields the previous signal mask.
 
     Threads that start inside inherit the mask. Without it a thread of a library (NumPy starts some when it is imported)
     would receive a signal, and `run` would wait for it forever.
@@ -216,7 +226,7 @@ def _why_program_did_not_run(program: str, error: OSError) -> str:
 
 
 def _wait_for_program(process: int, signals: set[signal.Signals]) -> int:
-    """Wait for the end of the process, forward signals to it, and return its status from `waitpid`."""
+    """Wait for the end of the program of `bfcviz record`, forward signals to it, and return its status."""
     while True:
         ended, status = os.waitpid(process, os.WNOHANG)
         if ended:
@@ -283,7 +293,7 @@ def add_framework_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def selection_of(arguments: argparse.Namespace) -> Selection:
-    """The selection that the flags make.
+    """The selection that the flags of `bfcviz record` make.
 
     Raises:
         LiveError: the framework does not have this way or option; the message names the flags.
@@ -302,7 +312,7 @@ def selection_of(arguments: argparse.Namespace) -> Selection:
 
 
 def _framework_takes_options(framework: Framework, way: str | None, options: Mapping[str, Any]) -> bool:
-    """Whether a framework has a way that takes all these options."""
+    """Whether `bfcviz record` can give all these options to one way of a framework."""
     return any(takes(each, options) for each in framework.ways if way in (None, each.name))
 
 
@@ -327,7 +337,7 @@ def _record_options() -> list[Option]:
 
 
 def _option_of_all_ways(found: list[tuple[Option, str]]) -> Option:
-    """One option for all that take it, with the words of all of them; `resolve` checks the words of one way."""
+    """One option of `bfcviz record` for all that take it, in the words of all; `resolve` checks those of one way."""
     takers: dict[str, list[str]] = {}
     for option, taker in found:
         takers.setdefault(option.help, []).append(taker)
@@ -368,8 +378,8 @@ _MOST_NAMED: Final = 8
 _WAYS: Final = {"serve": "served", "observe": "observed"}
 
 
-class ProcessReport(NamedTuple):
-    """One report of a process, written by `live.startup`.
+class RecordReport(NamedTuple):
+    """One report of a process to `bfcviz record`, written by `live.startup`.
 
     Attributes:
         fact: what happened: `began`, `recorded`, `kept` (in memory), `left out`, `unable`, `launcher`, `other` or
@@ -387,7 +397,7 @@ class ProcessReport(NamedTuple):
 
 def summary(folder: Path, report_folder: Path) -> tuple[str, bool]:
     """What was recorded, how to view it, and what was not recorded; and whether everything was written."""
-    reports = _process_reports_in(report_folder)
+    reports = _record_reports_in(report_folder)
     is_recorded = any(report.fact == "recorded" for report in reports)
     if is_recorded:
         (folder / CLAIM).unlink(missing_ok=True)
@@ -430,7 +440,7 @@ def flight_summary(folder: Path, report_folder: Path, before: frozenset[Path]) -
         report_folder: of the reports.
         before: the files that were there already.
     """
-    reports = _process_reports_in(report_folder)
+    reports = _record_reports_in(report_folder)
     kept = {report.process for report in reports if report.fact == KEPT}
     unwritten = [report.why for report in reports if report.fact == UNWRITTEN]
     if not kept:
@@ -449,7 +459,7 @@ def flight_summary(folder: Path, report_folder: Path, before: frozenset[Path]) -
     return f"wrote {names}{more} ({rest}). To {aim}: bfcviz {verb} {found[-1]}", not unwritten
 
 
-def _is_own(origin: Origin, reports: list[ProcessReport]) -> bool:
+def _is_own(origin: Origin, reports: list[RecordReport]) -> bool:
     """Whether a process started here wrote this recording: it has reported, unless it was killed at its start."""
     return any(str(origin.details.get("process")) == report.process for report in reports)
 
@@ -465,7 +475,7 @@ def _why_not_own(folder: Path, origin: Origin, unwritten: list[str]) -> str:
 
 
 def _describe_several(
-    folder: Path, reports: list[ProcessReport], unwritten: list[str]
+    folder: Path, reports: list[RecordReport], unwritten: list[str]
 ) -> tuple[list[str], bool]:
     """The recordings of the processes that were started here, and whether a request failed in one.
 
@@ -502,11 +512,12 @@ def _describe_failed(found: Mapping[str, Trace]) -> list[str]:
 
 
 def _distinct_reasons(reasons: list[str]) -> list[str]:
+    """The reasons in the line of `bfcviz record`, each once."""
     return ["; ".join(dict.fromkeys(reasons))] if reasons else []
 
 
 def _describe_windows(folder: Path, windows: list[Path]) -> tuple[list[str], bool]:
-    """The number of windows and what they hold together; and whether that can be shown."""
+    """In the line of `bfcviz record`: how many windows there are, what they hold; whether that can be shown."""
     count = f"{len(windows)} window{'s' * (len(windows) > 1)} of TensorFlow"
     try:
         return [count, *_describe_recorded_trace(open_trace(folder))], True
@@ -515,30 +526,30 @@ def _describe_windows(folder: Path, windows: list[Path]) -> tuple[list[str], boo
 
 
 def _unrecorded_heaps(heaps: list[str]) -> list[str]:
-    """What is not recorded: some threads of NumPy, and the heaps after the first 256."""
+    """What `bfcviz record` did not record: some threads of NumPy, and the heaps after the first 256."""
     return [f"without {', '.join(heaps)}"] if heaps else []
 
 
-def _process_reports_in(folder: Path) -> list[ProcessReport]:
-    return [report for file in sorted(folder.iterdir()) for report in _process_reports_of(file)]
+def _record_reports_in(folder: Path) -> list[RecordReport]:
+    return [report for file in sorted(folder.iterdir()) for report in _record_reports_of(file)]
 
 
-def _process_reports_of(file: Path) -> list[ProcessReport]:
-    """The reports of a process; the file is empty or truncated if the process could not write them."""
+def _record_reports_of(file: Path) -> list[RecordReport]:
+    """The reports of a process to `bfcviz record`; the file is empty or truncated if it could not write them."""
     process = file.name.removesuffix(LOST)
     lines = file.read_text(encoding="utf-8").splitlines()
     reports = []
     try:
-        reports = [ProcessReport(**json.loads(line), process=process) for line in lines]
+        reports = [RecordReport(**json.loads(line), process=process) for line in lines]
     except (ValueError, TypeError):
         lines = []
     if lines:
         return reports
     why = f"process {process} could not report on its recording: cannot write to {file.parents[1]}; is the disk full?"
-    return [ProcessReport(UNWRITTEN, "", why, process)]
+    return [RecordReport(UNWRITTEN, "", why, process)]
 
 
-def _why_nothing(reports: list[ProcessReport], unwritten: list[str]) -> tuple[str, bool]:
+def _why_nothing(reports: list[RecordReport], unwritten: list[str]) -> tuple[str, bool]:
     """Why there is no recording; and False if one was lost, True if there was nothing to record."""
     if unwritten:
         return "; ".join(dict.fromkeys(unwritten)), False
@@ -567,6 +578,7 @@ def _describe_recorded_trace(trace: Trace) -> list[str]:
 
 
 def _describe_recorded_pool(trace: Trace, pool: int) -> str:
+    """A heap in the line that `bfcviz record` prints at its end: its peak and its failures."""
     name = trace.origin.pools[pool].name
     try:
         model = Model(trace, pool)
@@ -582,7 +594,7 @@ def _describe_recorded_pool(trace: Trace, pool: int) -> str:
     return f"{text})"
 
 
-def _unrecorded_processes(reports: list[ProcessReport], recorded: set[str]) -> list[str]:
+def _unrecorded_processes(reports: list[RecordReport], recorded: set[str]) -> list[str]:
     """How many processes imported the framework and were not recorded."""
     others = len({report.process for report in reports if report.fact in {"other", "unable"}} - recorded)
     if others == 0:
@@ -705,14 +717,14 @@ def run(arguments: argparse.Namespace) -> int:
         request = _recording_request(selection, folder, reports, keeps_command=arguments.keeps_command)
         request[KEEP_BYTES] = arguments.keep
         try:
-            if arguments.keep is not None and not can_free_space(folder):
+            if arguments.keep is not None and not can_drain_free_space(folder):
                 raise FileError(
                     folder,
                     "",
                     "is on a file system that cannot free the beginning of a file, as --keep needs; choose another "
                     "folder with -o, or leave --keep out",
                 )
-            drain = FolderDrain(folder, BlockDescriber, arguments.keep)
+            drain = FolderDrain(folder, IndexBuilder, arguments.keep)
             try:
                 status = run_program(words, _recording_environment(request), mask)
             finally:
@@ -819,7 +831,7 @@ def _print_summary(folder: Path, reports: Path, earlier: "EarlierRecording | Non
 
 
 def prepare_folder(folder: Path, *, force: bool) -> "EarlierRecording | None":
-    """Make an empty folder; an existing one must be empty, or with `force` a recording that has ended.
+    """Make the folder of `bfcviz record`; one that exists must be empty, or with `force` a recording that ended.
 
     Returns:
         That recording, set aside.

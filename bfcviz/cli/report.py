@@ -9,18 +9,11 @@ from typing import Final
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.cli.command import add_more_files
-from bfcviz.cli.common import (
-    add_range_argument,
-    asked_ranks,
-    open_with_progress,
-    pool_number,
-    status_of,
-    steps_of,
-    writable,
-)
+from bfcviz.cli.common import asked_ranks, open_with_progress, pool_number, status_of, writable
+from bfcviz.cli.steps import add_range_argument, steps_of
 from bfcviz.errors import BfcvizError
 from bfcviz.events.storage.files import replacing
-from bfcviz.explain_and_draw import replayed_saving, stated_answer_of
+from bfcviz.public_functions import replayed_saving, stated_answer_of
 from bfcviz.report.content import HeapReport, report_of
 from bfcviz.terminal import escaped, json_text, say
 
@@ -125,7 +118,7 @@ def rendered(report: HeapReport, form: str, ranks: RankSet | None = None) -> str
 
         return as_json(report, ranks)
     if form == "md":
-        from bfcviz.report.words import as_markdown  # noqa: PLC0415
+        from bfcviz.report.content import as_markdown  # noqa: PLC0415
 
         return as_markdown(report, ranks)
     if form == "interactive":

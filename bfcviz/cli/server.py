@@ -348,7 +348,7 @@ def serve(code: str, address: Address, standby: Standby, *, theme: str, browser:
         (templates / "index.html.j2").write_text(_TEMPLATE, encoding="utf-8")
         (templates / "spinner.macro.html.j2").write_text(_NO_SPINNER, encoding="utf-8")
         config = settings(home, address, theme)
-        _use_standby(standby)
+        _use_server_provisioner(standby)
         server = PageServer(home, config, opening(standby.first_screen, theme), browser_wanted=browser)
         # Jupyter's server and Tornado use different units for pings, and Tornado warns about it.
         logging.getLogger("tornado.general").setLevel(logging.ERROR)
@@ -419,8 +419,8 @@ def notebook_of(code: str) -> dict[str, object]:
 _NAME = "local-provisioner"  # the one of every kernel that names no other
 
 
-class StandbyProvisioner(LocalProvisioner):  # type: ignore[misc]
-    """Starts a kernel by the standby, if it is there, else as Jupyter does.
+class ServerProvisioner(LocalProvisioner):  # type: ignore[misc]
+    """Starts the kernels of the page's server: by the standby, if it is there, else as Jupyter does.
 
     Args:
         standby: it.
@@ -442,16 +442,16 @@ class StandbyProvisioner(LocalProvisioner):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class _StandbyEntry:
-    """What the factory of provisioners holds of each: an entry point."""
+class _ServerProvisionerEntry:
+    """What the factory of the server's provisioners holds of each: an entry point."""
 
     name: str
     value: str
     load: Callable[[], Callable[..., LocalProvisioner]]
 
 
-def _use_standby(standby: Standby) -> None:
-    """Let the next kernel of this process be the standby."""
-    value = f"{StandbyProvisioner.__module__}:{StandbyProvisioner.__name__}"
-    entry: Any = _StandbyEntry(_NAME, value, lambda: partial(StandbyProvisioner, standby))
+def _use_server_provisioner(standby: Standby) -> None:
+    """Let the next kernel of this server be the standby."""
+    value = f"{ServerProvisioner.__module__}:{ServerProvisioner.__name__}"
+    entry: Any = _ServerProvisionerEntry(_NAME, value, lambda: partial(ServerProvisioner, standby))
     KernelProvisionerFactory.instance().provisioners[_NAME] = entry

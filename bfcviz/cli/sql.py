@@ -13,13 +13,13 @@ with needed("bfcviz sql", "duckdb and pyarrow", "sql"):
     import pyarrow.compute as pc
     from pyarrow import csv
 
-from bfcviz.analysis.why import NAMED_STEPS
 from bfcviz.cli.common import open_with_progress
-from bfcviz.cli.named_steps import parse_step
+from bfcviz.cli.steps import parse_step
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.storage.parquet import without_formulas
 from bfcviz.exporters.sql import COLUMNS, TABLES, query
 from bfcviz.model.grouping import UNNAMED
+from bfcviz.model.navigation import NAMED_STEPS
 from bfcviz.terminal import json_text, printable, say
 
 _WIDEST: Final = 80  # characters of a cell

@@ -25,7 +25,7 @@ _PACKAGE_HOME = str(Path(__file__).parents[2])
 
 
 class Standby:
-    """A standby, as its server sees it.
+    """The standby as a process: it reads the file while the server starts, then becomes a kernel.
 
     Args:
         module: a module with `prepare(file)`, called before the report, and what the page needs.

@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def tuned_json(found: Tuned) -> dict[str, Any]:
-    """The result as one object; sizes in bytes, null for what is not known."""
+    """What `bfcviz tune --json` prints: sizes in bytes, null for what is not known."""
     return {
         "line": found.line or None,
         "limit_bytes": found.limit,

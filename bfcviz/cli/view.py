@@ -16,7 +16,7 @@ from bfcviz.terminal import say
 if TYPE_CHECKING:
     from bfcviz.analysis.ranks import RankSet
     from bfcviz.events.trace import Trace
-    from bfcviz.report.card import FirstScreen
+    from bfcviz.report.card import OpeningCard
 
 _LOOPBACK = "127.0.0.1"
 _PACKAGE_HOME = str(Path(__file__).parents[2])
@@ -31,13 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_more_files(parser)
     add_kinds(parser, "where memory is shown by kind")
-    add_page_arguments(parser)
+    add_view_arguments(parser)
 
 
-def add_page_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of a page: its address, its token and its theme."""
+def add_view_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the page of `bfcviz view` or `bfcviz attach`: its address, its token and its theme."""
     parser.add_argument(
-        "--port", type=parse_port, metavar="N", help="port of the server (default: a free port)"
+        "--port", type=parse_view_port, metavar="N", help="port of the server (default: a free port)"
     )
     parser.add_argument(
         "--ip",
@@ -63,23 +63,23 @@ def run(arguments: argparse.Namespace) -> None:
         MissingExtra: Voila is not installed.
         BfcvizError: the file cannot be read, or the server cannot listen at that address.
     """
-    need_voila("bfcviz view")
+    need_voila_to_view("bfcviz view")
     if arguments.kinds is not None:
-        from bfcviz.cli.common import kind_rules  # noqa: PLC0415  the server needs no traces
+        from bfcviz.model.kinds import kind_rules  # noqa: PLC0415  the server needs no traces
 
         kind_rules(arguments.kinds)  # raises before the server starts
     arguments.file = _SEPARATOR.join(str(Path(word).absolute()) for word in (arguments.file, *arguments.more))
-    serve_page(arguments)
+    serve_view(arguments)
 
 
-def need_voila(feature: str) -> None:
-    """Raise MissingExtra, which names the feature, if Voila is not installed."""
+def need_voila_to_view(feature: str) -> None:
+    """Raise MissingExtra, which names the feature, if Voila, which `bfcviz view` needs, is not installed."""
     if find_spec("voila") is None:
         raise MissingExtra(feature, "Voila", "view")
 
 
-def serve_page(arguments: argparse.Namespace, module: str = "bfcviz.cli.view") -> None:
-    """Serve the page that `module` shows of the file until Ctrl-C.
+def serve_view(arguments: argparse.Namespace, module: str = "bfcviz.cli.view") -> None:
+    """Serve the page of `bfcviz view`, or that `module` shows of the file, until Ctrl-C.
 
     Args:
         arguments: the file, and the arguments of a page.
@@ -118,7 +118,7 @@ def serve_page(arguments: argparse.Namespace, module: str = "bfcviz.cli.view") -
 
 
 def page_code(file: str, theme: str, module: str = "bfcviz.cli.view", kinds: str | None = None) -> str:
-    """The Python code that the page's kernel runs: it calls `dashboard` of a module.
+    """The Python code that the kernel of `bfcviz view` runs: it calls `dashboard` of a module.
 
     The code contains `file`, `theme` and `kinds`, a file of rules, as literals, never as code.
     """
@@ -138,8 +138,8 @@ _prepared: dict[str, "tuple[os.stat_result, Trace]"] = {}
 _prepared_ranks: dict[str, "RankSet"] = {}
 
 
-def prepare(file: str) -> "FirstScreen | None":
-    """Read the file for the `dashboard` that this process may show later; of several ranks their summaries.
+def prepare(file: str) -> "OpeningCard | None":
+    """Read the file of `bfcviz view` for the `dashboard` that this process may show; of ranks their summaries.
 
     Returns:
         The verdict and the first screen of the page; None for several ranks.
@@ -158,9 +158,9 @@ def prepare(file: str) -> "FirstScreen | None":
     trace = open_trace(file)
     if Path(file).is_file():  # a folder may grow until then
         _prepared[file] = Path(file).stat(), trace
-    from bfcviz.report.card import first_screen  # noqa: PLC0415  the server needs no traces
+    from bfcviz.report.card import opening_card  # noqa: PLC0415  the server needs no traces
 
-    return first_screen(trace)
+    return opening_card(trace)
 
 
 def dashboard(file: str, theme: str, kinds: str | None = None) -> Any:
@@ -170,9 +170,9 @@ def dashboard(file: str, theme: str, kinds: str | None = None) -> Any:
 
     None after an error, which is printed: the file may have changed since it was checked.
     """
-    from bfcviz.analysis.why import opening  # noqa: PLC0415
-    from bfcviz.cli.common import use_kinds  # noqa: PLC0415
     from bfcviz.dashboard import Inspector  # noqa: PLC0415  the server needs no widgets
+    from bfcviz.model.kinds import use_kinds  # noqa: PLC0415
+    from bfcviz.model.navigation import opening  # noqa: PLC0415
 
     try:
         ranks = _prepared_ranks.pop(file, None) or _ranks_to_view(file)
@@ -181,7 +181,7 @@ def dashboard(file: str, theme: str, kinds: str | None = None) -> Any:
 
             use_kinds(ranks.trace, kinds)
             return RanksView(ranks, theme=theme)
-        trace = _open_prepared_trace(file)
+        trace = _trace_to_view(file)
         use_kinds(trace, kinds)
         pool, step = opening(trace)
         return Inspector(trace, step=step, pool=pool, theme=theme)
@@ -192,13 +192,13 @@ def dashboard(file: str, theme: str, kinds: str | None = None) -> Any:
 
 def _ranks_to_view(file: str) -> "RankSet | None":
     """The ranks in the files; None: it is one file."""
-    from bfcviz.explain_and_draw import open_several  # noqa: PLC0415  the server needs no traces
+    from bfcviz.public_functions import open_several  # noqa: PLC0415  the server needs no traces
 
     return open_several([file] if Path(file).exists() else re.split(r"\n(?=/)", file))  # all are absolute
 
 
-def _open_prepared_trace(file: str) -> "Trace":
-    """The trace that `prepare` read, if the file did not change since then."""
+def _trace_to_view(file: str) -> "Trace":
+    """The trace that `prepare` read for `bfcviz view`, if the file did not change since then."""
     from bfcviz.importers.open_trace import open_trace  # noqa: PLC0415
 
     before, trace = _prepared.pop(file, (None, None))
@@ -209,8 +209,8 @@ def _open_prepared_trace(file: str) -> "Trace":
     return open_trace(file)
 
 
-def parse_port(text: str) -> int:
-    """The number of a port, 1 to 65535."""
+def parse_view_port(text: str) -> int:
+    """The argument `--port` of `bfcviz view`: 1 to 65535."""
     try:
         port = int(text)
     except ValueError:

@@ -19,9 +19,9 @@ from bfcviz.policy_comparison import PolicyComparison, compare_policies
 from bfcviz.terminal import json_text, say
 from bfcviz.units import format_bytes, read_as
 from bfcviz.whatif.comparison import comparison_text
-from bfcviz.whatif.policy import NO_LIMIT, checked_limit
+from bfcviz.whatif.policy_serving import NO_LIMIT, checked_limit
 from bfcviz.whatif.policy_table import POLICIES, USUAL, meaning_of, option_text, policy_of
-from bfcviz.whatif.replay import bytes_of
+from bfcviz.whatif.replay import replay_limit
 from bfcviz.whatif.search.tune import ENOUGH, setting_line
 
 FORMATS: Final = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet")
@@ -73,7 +73,7 @@ class _PrintPolicies(argparse.Action):
 
 
 def policy_lines() -> Iterator[str]:
-    """Each policy with its meaning, and its options with their defaults."""
+    """What `bfcviz whatif --list` prints: each policy with its meaning, and its options with their defaults."""
     yield (
         "give a policy as NAME or NAME:OPTION=VALUE,...; sizes as 2MiB; below each are its options, "
         "their defaults and what they mean"
@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def asked_limit(arguments: argparse.Namespace) -> tuple[int | None, int | None]:
-    """The limit in bytes, None for none; and the device if the limit is a share of it.
+    """The limit that `bfcviz whatif` serves under, None for none; and the device if the limit is a share of it.
 
     Raises:
         InvalidRequest: a size is none, or both a limit and a device are given.
@@ -131,7 +131,7 @@ def asked_limit(arguments: argparse.Namespace) -> tuple[int | None, int | None]:
         )
     if note := read_as(arguments.limit):
         say(note, file=sys.stderr)
-    limit = None if arguments.limit == "none" else bytes_of(arguments.limit)
+    limit = None if arguments.limit == "none" else replay_limit(arguments.limit)
     checked_limit(limit)
     return limit, None
 
@@ -151,7 +151,7 @@ def action_lines(found: PolicyComparison, file: str) -> list[str]:
         if outcome.peak_reserved < (1 - ENOUGH) * least:
             least, name = outcome.peak_reserved, each.name
     if not name:
-        return ["", f"`bfcviz tune {file}` searches the other settings of this allocator"]
+        return ["", "# the other settings of this allocator:", f"bfcviz tune {file}"]
     line = setting_line(policy_of(name), comparison.stream.family)
     before = format_bytes(own.outcome.peak_reserved)
     now = (
@@ -159,7 +159,7 @@ def action_lines(found: PolicyComparison, file: str) -> list[str]:
         if own.outcome.fits
         else f"fits, in {format_bytes(least)}"
     )
-    return ["", f"{line}   # {now}", f"`bfcviz tune {file}` searches all settings of this allocator"]
+    return ["", f"# {now}:", line, "# all settings of this allocator:", f"bfcviz tune {file}"]
 
 
 def comparison_json(found: PolicyComparison) -> dict[str, Any]:
@@ -178,6 +178,7 @@ def comparison_json(found: PolicyComparison) -> dict[str, Any]:
 
 
 def _allocator_results(found: PolicyComparison) -> list[Any]:
+    """The results of `bfcviz whatif` that are of an allocator."""
     return [result for result in found.comparison.results if result.is_allocator]
 
 

@@ -10,26 +10,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from bfcviz.analysis.diagnosis import Diagnosis, failure_lines
+from bfcviz.analysis.diagnosis import Diagnosis, failure_lines, without_failure
 from bfcviz.analysis.diagnosis_json import diagnosis_json
+from bfcviz.analysis.fit import would_fit
 from bfcviz.analysis.growths import Growths, growths, growths_json
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.analysis.stated_answer import StatedAnswer
-from bfcviz.analysis.why import (
-    all_failures,
-    diagnose,
-    failures_left_out,
-    without_failure,
-    would_fit,
-)
+from bfcviz.analysis.why import all_failures, diagnose
 from bfcviz.cli.command import add_more_files
 from bfcviz.cli.common import asked_ranks, pool_number, status_of
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
-from bfcviz.explain_and_draw import growths_lead
 from bfcviz.importers.messages import is_pasted, read_message_file, read_pasted
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.remote_file import is_url, local_copy
+from bfcviz.model.navigation import failures_left_out
+from bfcviz.public_functions import growths_lead
 from bfcviz.terminal import json_text, say
 from bfcviz.units import parse_bytes
 
@@ -65,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--step",
         metavar="N",
-        type=_parse_question_step,
+        type=_parse_why_step,
         help="with --size: how many events have happened, from 0 (default: all of the file)",
     )
 
@@ -199,6 +195,7 @@ def _failures_or_last_states(trace: Trace, pool: int | None) -> list[Diagnosis]:
 
 
 def _growths_of_pools(trace: Trace, pool: int | None) -> list[Growths]:
+    """The growths that `bfcviz why` tells of: those of one heap, or of each."""
     return [growths(trace, each) for each in (range(len(trace.origin.pools)) if pool is None else [pool])]
 
 
@@ -218,7 +215,8 @@ def _parse_request_size(text: str) -> int:
     return size
 
 
-def _parse_question_step(text: str) -> int:
+def _parse_why_step(text: str) -> int:
+    """The argument `--step` of `bfcviz why`, which is a number."""
     try:
         return int(text.replace(",", ""))  # bfcviz prints 10,479
     except ValueError:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bfcviz.analysis.chunk_life import (
     Life,
     beginning_words,
+    chunk_unchanged_at,
     end_words,
     life_of,
     merge_words,
@@ -22,17 +23,17 @@ from bfcviz.analysis.chunk_life import (
     source_words,
     span_words,
 )
-from bfcviz.code_places import python_and_compiled, telling_lines
+from bfcviz.code_places import place_in_code, python_and_compiled, telling_lines
 from bfcviz.dashboard.table import (
     NOTHING,
     SIDE_STYLE,
     Column,
-    FilterControls,
-    ListHtml,
     Order,
     Row,
     RowsInView,
-    ViewFilter,
+    TableConditions,
+    TableFilters,
+    TableHtml,
     button,
     bytes_cell,
     label_cell,
@@ -46,13 +47,14 @@ from bfcviz.events.labels import STACK_DETAILS, Labels
 from bfcviz.events.origin import holds_only_states, requested_bytes_known
 from bfcviz.events.schema import Kind, bin_of
 from bfcviz.events.trace import Trace
-from bfcviz.figures.region_map.rows import last_event, touched
-from bfcviz.figures.text import exact_bytes, harmless
-from bfcviz.figures.view_options import PLAIN, Look, Selected, grouping_of
+from bfcviz.figures.region_map.traces import touched
+from bfcviz.figures.text import harmless
+from bfcviz.figures.view_options import PLAIN, Look, Selected
 from bfcviz.model import CHUNK, Model
 from bfcviz.model.filters import ChunkFilter, ChunkOrder, LabelSearch, order_chunks
-from bfcviz.model.grouping import HolderChoice, members, place_in_code
-from bfcviz.units import format_bytes
+from bfcviz.model.grouping import HolderChoice, grouping_of, members
+from bfcviz.model.navigation import last_event
+from bfcviz.units import exact_bytes, format_bytes
 
 # ------------------------------------------------------------------------------
 # The columns of the table of chunks, and the row of a chunk.
@@ -73,8 +75,8 @@ CHUNK_COLUMNS: Final = (
 )
 
 
-class ChunkTableRows:
-    """Makes rows of chunks at one step.
+class ChunkListRows:
+    """Makes the rows of a `ChunkList` at one step.
 
     Args:
         step: the step.
@@ -125,7 +127,7 @@ _IN_USE_ONLY: Final = ("requested", "waste", "label", "born", "age", "thread", "
 _LARGEST_FIRST: Final = frozenset({"size", "requested", "waste", "age"})
 """Columns that are sorted in descending order first."""
 
-_TABLE: Final = ListHtml("chunks", CHUNK_COLUMNS, "select this chunk")
+_TABLE: Final = TableHtml("chunks", CHUNK_COLUMNS, "select this chunk")
 
 
 class ChunkList:
@@ -144,11 +146,11 @@ class ChunkList:
         self._lock = RLock()  # a kernel with subshells runs callbacks in threads
         self._chunks: NDArray[np.void] = np.zeros(0, CHUNK)
         self._labels, self._step = trace.labels, 0
-        self._pool_text = _pool_text(trace, pool)
+        self._pool_text = _chunk_list_pool_text(trace, pool)
         self._look, self._selected = PLAIN, PLAIN.selected
         self._touched: frozenset[int] = frozenset()  # addresses of the chunks of the event before the step
         self._order = Order("size", descending=True)
-        self._view, self._view_filter = RowsInView(), ViewFilter()
+        self._view, self._view_filter = RowsInView(), TableConditions()
         self._filter, self._search = ChunkFilter(), LabelSearch(self._labels, "")
         self._clearing = False  # `clear` changes several filters, and lists once
         self.listed: ChunkOrder = order_chunks(self._chunks, self._labels, self._filter)
@@ -161,7 +163,7 @@ class ChunkList:
         """List the chunks at the model's step and mark the selected one; scroll to a new selection."""
         with self._lock:
             self._chunks, self._step = model.chunks(), model.step
-            self._pool_text = _pool_text(model.trace, model.pool)
+            self._pool_text = _chunk_list_pool_text(model.trace, model.pool)
             if self._labels is not model.trace.labels:
                 self._labels = model.trace.labels
                 self._search = LabelSearch(self._labels, self._filter.text)
@@ -245,7 +247,7 @@ class ChunkList:
 
     def _draw(self) -> None:
         view = self._view
-        makes = ChunkTableRows(self._step, self._labels, self._look.search or "")
+        makes = ChunkListRows(self._step, self._labels, self._look.search or "")
         rows = [
             makes.row(chunk, here=int(chunk["address"]) in self._touched, selected=self._is_selected(chunk))
             for chunk in self.listed.page(view.made.start, view.made.stop)
@@ -267,14 +269,14 @@ class ChunkList:
             options=["all", "in use", "free"], tooltips=_STATES, style={"button_width": "auto"}
         )
         self.state.observe(lambda _: self._apply_filters(), "value")
-        self.filters = FilterControls("chunks", self._apply_filters)
+        self.filters = TableFilters("chunks", self._apply_filters)
         self.count, self.page = widgets.HTML(), widgets.HTML(layout={"width": "100%"})
         everything = show_all("chunks of every state, label, size and thread", self.clear)
         controls = row([self.state, *self.filters.inputs, everything])
         self.widget = list_box("bfcviz-chunks", [controls], self.count, self.page)
 
 
-def _pool_text(trace: Trace, pool: int) -> str:
+def _chunk_list_pool_text(trace: Trace, pool: int) -> str:
     """The name of the heap, if the trace has several; else empty."""
     pools = trace.origin.pools
     return f" of pool '{pools[pool].name}'" if len(pools) > 1 else ""
@@ -353,21 +355,13 @@ class ChunkFinder:
         """The life of a chunk; while it lasts, a step changes only from where it is seen."""
         if self._known is not None:
             trace, pool, known, life = self._known
-            if (trace is model.trace, pool, known) == (True, model.pool, selected) and _chunk_unchanged_at(
+            if (trace is model.trace, pool, known) == (True, model.pool, selected) and chunk_unchanged_at(
                 life, model.step
             ):
                 return replace(life, step=model.step)
         found = life_of(model, selected)
         self._known = None if found is None else (model.trace, model.pool, selected, found)
         return found
-
-
-def _chunk_unchanged_at(life: Life, step: int) -> bool:
-    """Whether the chunk is at `step` as it was at the step of its life."""
-    if life.began is None or life.ended is None:
-        return False
-    first, last = int(life.began["seq"]) + 1, int(life.ended["seq"])
-    return first <= life.step <= last and first <= step <= last
 
 
 def _chunk_neighbours(chunks: NDArray[np.void], address: int) -> dict[str, np.void]:
@@ -460,7 +454,7 @@ def _selected_chunk_facts(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
         if key not in STACK_DETAILS:
             yield harmless(key, 20).replace("_", " "), harmless(value, _LONGEST)
     if facts.history:
-        yield from _chunk_history_facts(facts)
+        yield from _chunk_pane_history(facts)
         yield from _next_user_fact(facts, trace)
 
 
@@ -512,7 +506,7 @@ def _chunk_share_fact(facts: ChunkFacts, model: Model) -> Iterator[Fact]:
     if len(mine) > 1 and name:
         amount = f"{len(mine):,} chunks, {format_bytes(int(mine['size'].sum()))}"
         share += (
-            f"; of this name {_page_message_link({'do': 'search', 'text': name}, amount, 'find all of them')}"
+            f"; of this name {_chunk_pane_link({'do': 'search', 'text': name}, amount, 'find all of them')}"
         )
     yield "share", share
 
@@ -522,7 +516,7 @@ def _next_user_fact(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
     if facts.allocated is None or (event := next_user(facts.life)) is None:
         return
     name = harmless(trace.labels.name(int(event["label"])) or "no label", _LONGEST_NEIGHBOUR)
-    yield "next here", f"{name}, {format_bytes(int(event['size']))}, at {_event_step_link(event)}"
+    yield "next here", f"{name}, {format_bytes(int(event['size']))}, at {_chunk_pane_step_link(event)}"
 
 
 def _chunk_pane_of_holder(model: Model, choice: HolderChoice) -> str:
@@ -537,7 +531,7 @@ def _chunk_pane_of_holder(model: Model, choice: HolderChoice) -> str:
     share = f"{size / total:.1%} of all bytes in use"
     facts = [
         ("size", f"<b title='{exact_bytes(size)}'>{format_bytes(size)}</b>, {share}"),
-        ("chunks", _sizes_of(mine)),
+        ("chunks", _chunk_pane_sizes(mine)),
     ]
     if requested_bytes_known(trace.origin.details, model.pool):
         waste = size - int(mine["requested"].sum())
@@ -549,7 +543,8 @@ def _chunk_pane_of_holder(model: Model, choice: HolderChoice) -> str:
         facts.append(
             (
                 "allocated",
-                _event_step_link(first) + (f" to {_event_step_link(last)}" if len(mine) > 1 else ""),
+                _chunk_pane_step_link(first)
+                + (f" to {_chunk_pane_step_link(last)}" if len(mine) > 1 else ""),
             )
         )
     stacks = {trace.labels[number].details.get("stack", "") for number in np.unique(mine["label"]).tolist()}
@@ -558,7 +553,7 @@ def _chunk_pane_of_holder(model: Model, choice: HolderChoice) -> str:
     return _chunk_pane_html(name, facts, stacks.pop() if len(stacks) == 1 else "")
 
 
-def _sizes_of(chunks: NDArray[np.void]) -> str:
+def _chunk_pane_sizes(chunks: NDArray[np.void]) -> str:
     """How many chunks of each size, those with the most bytes first: `291: 97 x 100.0 MiB, 194 x 16.0 MiB`."""
     sizes, counts = np.unique(chunks["size"], return_counts=True)
     order = np.argsort(-(sizes * counts.astype(np.uint64)).astype(np.float64), kind="stable")
@@ -587,32 +582,33 @@ def _chunk_time_facts(facts: ChunkFacts) -> Iterator[Fact]:
         if began is not None:
             yield (
                 "free since",
-                f"{_event_step_link(began)}: {harmless(beginning_words(life, began), _LONGEST)}",
+                f"{_chunk_pane_step_link(began)}: {harmless(beginning_words(life, began), _LONGEST)}",
             )
         yield "then", harmless(next_words(life), _LONGEST)
         return
     age = f", {span_words(life, facts.allocated, None)} ago" if life.in_use else ""
-    yield "allocated", _event_step_link(facts.allocated) + age
+    yield "allocated", _chunk_pane_step_link(facts.allocated) + age
     if facts.freed is None:
         yield "freed", harmless(end_words(life, "freed"), _LONGEST)
     else:
         yield (
             "freed",
-            f"{_event_step_link(facts.freed)}, after {span_words(life, facts.allocated, facts.freed)}",
+            f"{_chunk_pane_step_link(facts.freed)}, after {span_words(life, facts.allocated, facts.freed)}",
         )
 
 
-def _chunk_history_facts(facts: ChunkFacts) -> Iterator[Fact]:
-    """Where the chunk of an allocation came from, and what became of it."""
+def _chunk_pane_history(facts: ChunkFacts) -> Iterator[Fact]:
+    """The facts of the pane on where the chunk of an allocation came from, and what became of it."""
     if facts.allocated is not None:
         yield "from", harmless(source_words(facts.life), _LONGEST)
     if facts.freed is not None:
         yield "then", harmless(merge_words(facts.life, facts.freed), _LONGEST)
 
 
-def _event_step_link(event: np.void) -> str:
+def _chunk_pane_step_link(event: np.void) -> str:
+    """A link of the pane to the step of an event."""
     step = int(event["seq"]) + 1
-    return _page_message_link({"do": "step", "step": step}, f"step {step:,}", "go to this step")
+    return _chunk_pane_link({"do": "step", "step": step}, f"step {step:,}", "go to this step")
 
 
 def _neighbour_chunk_link(chunk: np.void, trace: Trace) -> str:
@@ -624,12 +620,11 @@ def _neighbour_chunk_link(chunk: np.void, trace: Trace) -> str:
         "born": int(chunk["born"]) if in_use else None,
     }
     size = format_bytes(int(chunk["size"]))
-    return (
-        f"{size}, {_page_message_link(does, harmless(name, _LONGEST_NEIGHBOUR), f'select {harmless(name)}')}"
-    )
+    return f"{size}, {_chunk_pane_link(does, harmless(name, _LONGEST_NEIGHBOUR), f'select {harmless(name)}')}"
 
 
-def _page_message_link(message: dict[str, Any], text: str, hint: str) -> str:
+def _chunk_pane_link(message: dict[str, Any], text: str, hint: str) -> str:
+    """A link of the pane that sends a message."""
     does = escape(json.dumps(message, separators=(",", ":")))
     return f"<a role='button' tabindex='0' data-bfcviz='{does}' title='{hint}'>{text}</a>"
 

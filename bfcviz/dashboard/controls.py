@@ -13,16 +13,17 @@ import traitlets
 
 from bfcviz.dashboard.table import FilterBox, size
 from bfcviz.errors import BfcvizError
-from bfcviz.events.origin import holds_only_states
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.figures.export import FORMATS, IMAGES, rendered
 from bfcviz.figures.panel import Picture
 from bfcviz.figures.python_code import IN_MEMORY
-from bfcviz.model.navigation import end_of_state, next_step, peak, previous_step, worst_fragmentation
+from bfcviz.model import Model
+from bfcviz.model.filters import found_by
+from bfcviz.model.navigation import next_step, peak, previous_step, worst_fragmentation
 from bfcviz.periodic import Periodic
-from bfcviz.units import format_bytes, parse_bytes
+from bfcviz.units import counted, exact_size_text, format_bytes, parse_bytes
 
 # ------------------------------------------------------------------------------
 # The step that each button and key of a dashboard goes to; uses no widgets.
@@ -49,7 +50,7 @@ MOVES: Final = {
 
 @dataclass(frozen=True)
 class Position:
-    """The step shown, and what is selected.
+    """Where a button of the toolbar moves from: the step shown, and what is selected.
 
     Attributes:
         trace: the trace shown.
@@ -69,7 +70,7 @@ class Position:
 
 
 def destination(move: str, position: Position) -> int:
-    """The step that the move goes to.
+    """The step that a move of the toolbar goes to.
 
     Raises:
         BfcvizError: there is no such step; says why.
@@ -77,15 +78,10 @@ def destination(move: str, position: Position) -> int:
     return _MOVES[move](position)
 
 
-def step_of_pool(trace: Trace, pool: int, step: int) -> int:
-    """The step at which a heap is shown first: its state where the trace has no history, else `step`."""
-    return end_of_state(trace, pool) if holds_only_states(trace.origin.details) else step
-
-
 def _toolbar_target_step(position: Position, kinds: Collection[Kind], *, forward: bool) -> int:
     """The next or previous step of an event of `kinds`, and of the chunk or label if the target is one of these."""
-    chunk = _required_selection(position.handle, "chunk") if position.target == OF_CHUNK else None
-    label = _required_selection(position.label, "label") if position.target == OF_LABEL else None
+    chunk = _toolbar_selection(position.handle, "chunk") if position.target == OF_CHUNK else None
+    label = _toolbar_selection(position.label, "label") if position.target == OF_LABEL else None
     find = next_step if forward else previous_step
     found = find(position.trace, position.step, kinds, position.pool, chunk=chunk, label=label)
     if found is None:
@@ -95,7 +91,8 @@ def _toolbar_target_step(position: Position, kinds: Collection[Kind], *, forward
     return found
 
 
-def _required_selection(value: int | None, what: str) -> int:
+def _toolbar_selection(value: int | None, what: str) -> int:
+    """The selected chunk or label that a button of the toolbar needs."""
     if value is None:
         raise BfcvizError(f"no {what} is selected: click a chunk in the region map first")
     return value
@@ -331,14 +328,14 @@ class Controls:
         self._ask(self.wanted.value or 0)
 
     def _dragged(self, change: dict[str, Any]) -> None:
-        if _nearest_size(self.wanted.value or 0) != change["new"]:  # else the slider follows the box
+        if _nearest_toolbar_size(self.wanted.value or 0) != change["new"]:  # else the slider follows the box
             self._ask(change["new"])
 
     def show_wanted(self, num_bytes: int) -> None:
         """Show the size of the request that the views answer; 0: none."""
         if num_bytes != (self.wanted.value or 0):
-            self.wanted.box.value = _size_text(num_bytes) if num_bytes else ""
-        if self.size.value != (near := _nearest_size(num_bytes)):
+            self.wanted.box.value = exact_size_text(num_bytes) if num_bytes else ""
+        if self.size.value != (near := _nearest_toolbar_size(num_bytes)):
             self.size.value = near
 
     def _show_more(self) -> None:
@@ -441,15 +438,15 @@ _SIZES: Final = [
 """The sizes of the slider: text -> bytes."""
 
 
-def _nearest_size(num_bytes: int) -> int:
-    """The size of the slider that is the nearest to a request; 0: none."""
+def _nearest_toolbar_size(num_bytes: int) -> int:
+    """The size of the toolbar's slider that is the nearest to a request; 0: none."""
     return (
         min((size for _, size in _SIZES if size), key=lambda size: abs(size - num_bytes)) if num_bytes else 0
     )
 
 
 class Size(traitlets.Int[int, int | str]):
-    """Bytes, or text such as `64MiB`."""
+    """The trait of a size that the toolbar takes: bytes, or text such as `64MiB`."""
 
     def validate(self, obj: Any, value: Any) -> int:
         """The size in bytes; raises TraitError if it is not a size."""
@@ -460,12 +457,6 @@ class Size(traitlets.Int[int, int | str]):
                 raise traitlets.TraitError(str(error)) from None
         number: int = super().validate(obj, value)
         return number
-
-
-def _size_text(num_bytes: int) -> str:
-    """Text that stands for exactly this size."""
-    rounded = format_bytes(num_bytes)
-    return rounded if parse_bytes(rounded) == num_bytes else f"{num_bytes} B"
 
 
 def bind(view: widgets.Widget, name: str, widget: widgets.Widget) -> None:
@@ -680,3 +671,25 @@ def _text_area(code: str) -> str:
         # HTML ignores the first line break after the tag.
         f"\n{escape(code)}</textarea>"
     )
+
+
+# ------------------------------------------------------------------------------
+# Texts of the toolbar: what a search finds, and heaps by name and number.
+
+
+def search_hits_text(model: Model, search: str | None) -> str:
+    """How many chunks a search finds, and their bytes; empty without a search."""
+    if not search:
+        return ""
+    used = model.in_use()
+    found = used[found_by(model.trace.labels, search)(used)]
+    if not len(found):
+        return "nothing in use at this step"
+    size, total = int(found["size"].sum()), int(used["size"].sum())
+    return f"{counted(len(found), 'chunk')}, {format_bytes(size)} ({size / total:.0%} of in use)"
+
+
+def numbered(names: Sequence[str]) -> list[tuple[str, int]]:
+    """Names of heaps with their numbers, for a menu; if names repeat, each name includes its number."""
+    ambiguous = len(set(names)) < len(names)
+    return [(f"{name} ({number})" if ambiguous else name, number) for number, name in enumerate(names)]

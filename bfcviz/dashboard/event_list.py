@@ -13,11 +13,11 @@ from bfcviz.analysis.event_text import short_words
 from bfcviz.dashboard.table import (
     NOTHING,
     Column,
-    FilterControls,
-    ListHtml,
     Row,
     RowsInView,
-    ViewFilter,
+    TableConditions,
+    TableFilters,
+    TableHtml,
     bytes_cell,
     hinted,
     label_cell,
@@ -64,8 +64,8 @@ _REQUESTED: Final = frozenset({Kind.ALLOCATE, Kind.FREE, Kind.OOM})
 """Kinds with a requested size, even if it is 0."""
 
 
-class EventTableRows:
-    """Makes rows of the events of one trace."""
+class EventListRows:
+    """Makes the rows of an `EventList`."""
 
     def __init__(self, trace: Trace) -> None:
         self._labels: Labels = trace.labels
@@ -130,7 +130,7 @@ _PROGRESS_S: Final = 0.5
 _CLOSE: Final = 1024
 """Events that are read at once to show some of them."""
 
-_TABLE: Final = ListHtml("events", EVENT_COLUMNS, "go to this step")
+_TABLE: Final = TableHtml("events", EVENT_COLUMNS, "go to this step")
 
 
 class EventList:
@@ -150,12 +150,12 @@ class EventList:
         self._trace, self._pool = trace, pool
         self._step = 0
         self._look = PLAIN
-        self._view, self._view_filter = RowsInView(), ViewFilter()
+        self._view, self._view_filter = RowsInView(), TableConditions()
         self._filter = EventFilter()
         self._search_number = 0
         self._clearing = False  # `clear` changes several filters, and searches once
         self._searched = 0
-        self._event_rows = EventTableRows(trace)
+        self._event_rows = EventListRows(trace)
         self.found: NDArray[np.unsignedinteger] | range = range(0)
         self._build()
         self._search()
@@ -326,7 +326,7 @@ class EventList:
 
     def _build(self) -> None:
         self.kinds = {kind: self._kind(kind) for kind in Kind}
-        self.filters = FilterControls("events", self._search)
+        self.filters = TableFilters("events", self._search)
         self.count, self.page = widgets.HTML(), widgets.HTML(layout={"width": "100%"})
         everything = show_all("events of every kind, label, size and thread", self.clear)
         controls = [row([*self.kinds.values(), everything]), row(self.filters.inputs)]

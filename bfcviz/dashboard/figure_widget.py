@@ -8,7 +8,6 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
-from html import unescape
 from pathlib import Path
 from threading import Lock, RLock
 from typing import Any, Final, TypeGuard
@@ -24,9 +23,18 @@ from plotly.serializers import custom_serializers
 from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.layouts import MARGINS, NARROW_PX, Arrangement, arrange, names_in
 from bfcviz.errors import BfcvizError
-from bfcviz.figures.panel import CONFIG, Page, Panel, Picture, axis_names, compose, import_renderers, lay
-from bfcviz.figures.plotly_script import plotly_script
-from bfcviz.figures.text import axis_unit
+from bfcviz.figures.panel import (
+    CONFIG,
+    Page,
+    Panel,
+    Picture,
+    axis_names,
+    compose,
+    fitted_panel,
+    lay,
+    slim_panel,
+)
+from bfcviz.figures.plotly_script import import_renderers, plotly_script
 from bfcviz.figures.view_options import Look
 
 # ------------------------------------------------------------------------------
@@ -44,8 +52,8 @@ def _plotly_widget_module() -> str:
 
 
 @cache
-def _packed_plotly() -> tuple[bytes, str]:
-    """That module as gzip, and its digest."""
+def _packed_widget_module() -> tuple[bytes, str]:
+    """`_plotly_widget_module` as gzip, and its digest."""
     script = _plotly_widget_module().encode()
     return gzip.compress(script, mtime=0), sha256(script).hexdigest()
 
@@ -71,7 +79,7 @@ class PlotlyScript(widgets.Widget):  # type: ignore[misc]
         with cls._lock:
             # ipykernel sets `_closed` if the page closes the comm; the widget does not learn of it.
             if cls._open is None or cls._open.comm is None or cls._open.comm._closed:  # noqa: SLF001
-                script, digest = _packed_plotly()
+                script, digest = _packed_widget_module()
                 cls._open = cls(script=script, digest=digest)
                 widget_lifetime.roots.add(cls._open)
             return cls._open
@@ -261,7 +269,7 @@ class OneWayFigureWidget(go.FigureWidget):  # type: ignore[misc]
 
 
 def side_by_side(*figures: go.Figure) -> widgets.HBox:
-    """Show figures beside each other; the row breaks where the page is too narrow for all.
+    """Show figures beside each other, each as a FigureWidget; the row breaks where the page is too narrow.
 
     ::
 
@@ -285,85 +293,6 @@ def side_by_side(*figures: go.Figure) -> widgets.HBox:
     row = widgets.HBox(shown, layout={"flex_flow": "row wrap"}, _view_count=0)
     widget_lifetime.free_unseen(row)
     return row
-
-
-# ------------------------------------------------------------------------------
-# Fit a panel into its place on a stage: no text wider than the plot, and no text that another part shows.
-
-_SELDOM: Final = frozenset({"in use, but too narrow to see", "matches of the search", "selected"})
-"""Traces of the map that the legend seldom lists: last, so that it has no empty line between others."""
-
-_RANK: Final = 1000  # plotly's default
-
-
-def slim(panel: Panel) -> Panel:
-    """`panel` on a stage: without the titles of axes and the legends that another part of the stage shows."""
-    if panel.name == "region_map" or panel.title_names_y:
-        panel = replace(panel, yaxis={**panel.yaxis, "title": {"text": ""}})
-    if panel.title_names_y:  # what they draw fills their height
-        panel = replace(panel, yaxis={**panel.yaxis, "fixedrange": True})
-    if panel.name == "region_map":
-        unit = axis_unit(1024 * panel.x_unit)[1]
-        xaxis = {**panel.xaxis, "title": {"text": ""}, "ticksuffix": f" {unit}", "showticksuffix": "first"}
-        traces = [
-            {**trace, "legendrank": _RANK + 1} if trace.get("name") in _SELDOM else trace
-            for trace in panel.traces
-        ]
-        return replace(panel, xaxis=xaxis, traces=traces)
-    return replace(panel, legend=panel.legend and not panel.listed_elsewhere)
-
-
-# Pixels of the widest usual font: the kernel does not know which font the page uses.
-_LETTER: Final = 6.4  # of a legend or caption
-_BOLD: Final = 8.6  # of a title
-_SIGN: Final = 47  # of a legend entry, beside its name
-_CAPTION_SPACE: Final = 12  # between title and caption
-
-_FEWEST: Final = 12  # characters of a shortened caption; a shorter one is left out
-
-
-def fitted(panel: Panel, pixels: float) -> Panel:
-    """`panel` with legend and caption no wider than its plot, which is `pixels` wide.
-
-    Every named trace keeps its place in the legend, even if the legend does not show it: so the number of lines
-    does not change with every step.
-    """
-    lines = _fitted_legend_lines(panel.traces, pixels)
-    if any(trace.get("legend", 0) != line for trace, line in zip(panel.traces, lines, strict=True)):
-        traces = [{**trace, "legend": line} for trace, line in zip(panel.traces, lines, strict=True)]
-        panel = replace(panel, traces=traces)
-    room = int((pixels - _BOLD * _visible_text_length(panel.title) - _CAPTION_SPACE) / _LETTER)
-    if len(panel.caption) <= room:
-        return panel
-    definition = "<br>".join(text for text in (panel.caption, panel.definition) if text)
-    return replace(panel, caption=_caption_cut_to_room(panel.caption, room), definition=definition)
-
-
-def _fitted_legend_lines(traces: Sequence[Mapping[str, Any]], pixels: float) -> list[int]:
-    """The legend line of each trace: a new line where the panel begins one, or where a line is full."""
-    order = sorted(
-        (trace.get("legend", 0), trace.get("legendrank", _RANK), number)
-        for number, trace in enumerate(traces)
-    )
-    found, line, before, filled = [0] * len(traces), 0, 0, 0.0
-    for legend, _, number in order:
-        name = traces[number].get("name", "")
-        wide = _SIGN + _LETTER * _visible_text_length(name) if name else 0.0
-        if filled and (legend != before or filled + wide > pixels):
-            line, filled = line + 1, 0.0
-        found[number], before, filled = line, legend, filled + wide
-    return found
-
-
-def _visible_text_length(text: str) -> int:
-    """The visible characters of a text with markup."""
-    return len(unescape(re.sub(r"<[^>]*>", "", text)))
-
-
-def _caption_cut_to_room(text: str, room: int) -> str:
-    """The first whole words of `text` and an ellipsis, `room` characters at most; empty if room is too small."""
-    words = text[: max(room, 0)].rsplit(" ", 1)[0].rstrip(" ,;:")
-    return f"{words}…" if room >= _FEWEST else ""
 
 
 # ------------------------------------------------------------------------------
@@ -421,8 +350,7 @@ class FigureView:
         new_keys = [
             key
             for key, value in relayout.items()
-            if key == "template"
-            or ("." not in key and (key not in before.layout or _is_list_of_dicts(value)))
+            if key == "template" or ("." not in key and (key not in before.layout or _is_plotly_list(value)))
         ]
         with self.widget.changes(step):
             if list(restyle) == ["source"] and not relayout:
@@ -454,9 +382,9 @@ class FigureView:
         narrow = width < NARROW_PX
         panels = dict(self.panels)
         for name in names_in(layout):
-            panels[name] = slim(panels[name])
+            panels[name] = slim_panel(panels[name])
         for name, place in arrange(layout, panels, narrow=narrow).places.items():
-            panels[name] = fitted(panels[name], (place.right - place.left) * (width - MARGINS.beside))
+            panels[name] = fitted_panel(panels[name], (place.right - place.left) * (width - MARGINS.beside))
         stage = arrange(layout, panels, narrow=narrow)  # again: the height of each legend is known now
         places = [stage.places.get(name) for name in panels]
         page = lay(list(panels.values()), places, look.paints, stage.margins)
@@ -521,7 +449,7 @@ def relayouting(before: Mapping[str, Any], after: Mapping[str, Any], path: str =
         old = before.get(key)
         if isinstance(value, dict) and isinstance(old, dict):
             found |= relayouting(old, value, f"{path}{key}.")
-        elif _is_list_of_dicts(value) and _is_list_of_dicts(old) and len(value) == len(old):
+        elif _is_plotly_list(value) and _is_plotly_list(old) and len(value) == len(old):
             for number, (one, other) in enumerate(zip(old, value, strict=True)):
                 found |= relayouting(one, other, f"{path}{key}[{number}].")
         else:
@@ -529,7 +457,8 @@ def relayouting(before: Mapping[str, Any], after: Mapping[str, Any], path: str =
     return found
 
 
-def _is_list_of_dicts(value: Any) -> TypeGuard[list[dict[str, Any]]]:
+def _is_plotly_list(value: Any) -> TypeGuard[list[dict[str, Any]]]:
+    """Whether a part of a plotly figure is a list of dicts, such as its annotations."""
     return isinstance(value, list) and all(isinstance(each, dict) for each in value)
 
 

@@ -8,7 +8,7 @@ import ipywidgets as widgets
 import numpy as np
 
 from bfcviz.analysis.diagnosis import verdict_sentence
-from bfcviz.analysis.fit import Fit, InTheWay, fit_of, fit_sentence, in_the_way
+from bfcviz.analysis.fit import Fit, FitBlockers, fit_of, fit_sentence, in_the_way
 from bfcviz.events.labels import Labels
 from bfcviz.figures.text import harmless
 from bfcviz.figures.view_options import Look
@@ -60,16 +60,16 @@ def _fit_answer_html(fit: Fit, labels: Labels) -> str:
     if fit.is_known:
         lines.append(harmless(verdict_sentence(fit.found), _LONGEST))
     if fit.fits:
-        lines.append(_select_chunk_button(fit.takers[0], "Select the best fit"))
+        lines.append(_fit_pane_chunk_button(fit.takers[0], "Select the best fit"))
     elif names := in_the_way(fit, labels):
         lines.append(f"In the way in the pool as it is: {_in_the_way_html(names)}.")
     end = "<button type='button' class='end' data-bfcviz='{\"do\":\"ask\"}'>end the question</button>"
     return f"<div role='status' aria-live='polite'>{end}{'<br>'.join(lines)}</div>"
 
 
-def _in_the_way_html(names: list[InTheWay]) -> str:
+def _in_the_way_html(names: list[FitBlockers]) -> str:
     parts = [
-        f"{_select_chunk_button(each.largest, each.name)} {_in_the_way_amount(each)}"
+        f"{_fit_pane_chunk_button(each.largest, each.name)} {_fit_pane_amount(each)}"
         for each in names[:_MOST]
     ]
     if rest := names[_MOST:]:
@@ -78,12 +78,12 @@ def _in_the_way_html(names: list[InTheWay]) -> str:
     return " · ".join(parts)
 
 
-def _in_the_way_amount(each: InTheWay) -> str:
+def _fit_pane_amount(each: FitBlockers) -> str:
     several = f" in {each.chunks:,} chunks" if each.chunks > 1 else ""
     return f"({format_bytes(each.bytes)}{several})"
 
 
-def _select_chunk_button(chunk: np.void, text: str) -> str:
+def _fit_pane_chunk_button(chunk: np.void, text: str) -> str:
     """A button that selects a chunk in every view."""
     born = int(chunk["born"]) if chunk["in_use"] else None
     message = json.dumps({"do": "select", "address": str(chunk["address"]), "born": born})

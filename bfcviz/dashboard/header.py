@@ -1,6 +1,5 @@
 """Header: the verdict, the totals, and what led to the step shown."""
 
-import time
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -10,18 +9,18 @@ from typing import Final
 import ipywidgets as widgets
 
 from bfcviz.analysis.account import ACCOUNT_STYLE, DeviceAccount, account_bar
-from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, peak_headline
-from bfcviz.analysis.event_text import explain, step_line
-from bfcviz.analysis.search import Search, search_words
-from bfcviz.analysis.why import diagnose, failed_steps
+from bfcviz.analysis.diagnosis import Diagnosis, failure_headline
+from bfcviz.analysis.event_text import EventSearch, explain_step, search_words, step_line
+from bfcviz.analysis.why import diagnose
 from bfcviz.events.origin import Origin, Status, facts_of, holds_only_states, recorded_failures
 from bfcviz.events.trace import Trace
 from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import following
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
-from bfcviz.model.navigation import peak
-from bfcviz.report.page import SIZE_BAR_STYLE, SizeBar, size_bars
+from bfcviz.model.navigation import failed_steps, peak
+from bfcviz.report.card import SIZE_BAR_STYLE, SizeBar, size_bars
+from bfcviz.report.content import peak_headline
 from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------
@@ -77,8 +76,8 @@ Numbers = Mapping[str, int | None]
 """The totals by the names of `ModelStats`; None: unknown."""
 
 
-def numbers_of(model: Model, failed: Diagnosis | None = None) -> Numbers:
-    """The totals at the model's step. A number that the file states itself counts where the file has no history.
+def header_numbers(model: Model, failed: Diagnosis | None = None) -> Numbers:
+    """The header's totals at the model's step. A number that the file states counts where it has no history.
 
     Args:
         model: stands at the step.
@@ -199,23 +198,12 @@ def _header_chunk_count(count: int | None) -> str:
 # What led to a step, at length: the event in full, the search for a chunk, and all totals.
 
 
-def details(model: Model, search: Search | None, numbers: Numbers) -> list[str]:
-    """A few paragraphs: bins, addresses and formulas."""
+def details(model: Model, search: EventSearch | None, numbers: Numbers) -> list[str]:
+    """The paragraphs that the header unfolds: bins, addresses and formulas."""
     found = [explain_step(model)]
     if search is not None:
         found.append(search_words(search))
     return [*found, totals_line(numbers)]
-
-
-def explain_step(model: Model) -> str:
-    """The event before the model's step as a sentence."""
-    if len(model.trace) == 0:
-        return "this trace holds no events."
-    if 0 < model.step == model.trace.first:
-        return "the first step that is kept: the event before it was dropped."
-    if model.step == 0:
-        return "before the first event: the heap has no region yet. Press forward."
-    return explain(model.trace, model.step - 1, model)
 
 
 # ------------------------------------------------------------------------------
@@ -227,7 +215,7 @@ _SETTLED: Final = 256
 
 @dataclass(frozen=True)
 class Headline:
-    """What to say first.
+    """What the header says first.
 
     Attributes:
         text: one sentence.
@@ -294,7 +282,7 @@ class HeadlineFinder:
 
 
 # ------------------------------------------------------------------------------
-# How complete a trace is, and what a live heap does: the notice, and the status line of a live view.
+# How complete a trace is: the notice.
 
 _INCOMPLETE: Final = {
     Status.TRUNCATED: "its events are right, but some are missing",
@@ -303,7 +291,7 @@ _INCOMPLETE: Final = {
 
 
 def notice(origin: Origin) -> tuple[str, str]:
-    """What a trace does not have in one sentence, and why; both empty for a complete history."""
+    """The notice of the header: what a trace does not have, and why; both empty for a complete history."""
     sentences, reasons = [], []
     if holds_only_states(origin.details):
         states = "one state of each of its heaps" if len(origin.pools) > 1 else "one state of the heap"
@@ -315,80 +303,6 @@ def notice(origin: Origin) -> tuple[str, str]:
         sentences.append(f"{subject} is {origin.status}: {missing}.")
         reasons += origin.reasons
     return " ".join(sentences), "; ".join(reasons)
-
-
-PERIOD_S: Final = 1.0
-_LEAST_S: Final = 0.1
-"""A rate over less says nothing."""
-
-
-class StatusLine:
-    """Counts events and frames; measures their rates once a second.
-
-    Attributes:
-        ending: how what is watched ended, such as `interrupted`, where the trace cannot say it; "": it has not.
-    """
-
-    def __init__(self) -> None:
-        self.ending = ""
-        self._at = self._due = 0.0
-        self._steps = self._frames = 0
-        self._rates = ""
-
-    def hurry(self) -> None:
-        """Measure the rates for the next line."""
-        self._due = 0.0
-
-    def restart(self) -> None:
-        """Forget the rates: what was counted before is of another heap, or unseen."""
-        self._at = self._due = 0.0
-
-    def text(
-        self, trace: Trace, shown: int, frames: int, error: BaseException | None, *, paused: bool = False
-    ) -> str:
-        """The line.
-
-        Args:
-            trace: what is shown.
-            shown: events of the last frame; the trace may have more already.
-            frames: drawn so far.
-            error: why no more are drawn.
-            paused: whether the user paused the drawing.
-        """
-        now = time.monotonic()
-        if now >= self._due:
-            seconds, self._rates = now - self._at, ""
-            if self._at and seconds > _LEAST_S:
-                events, drawn = (len(trace) - self._steps) / seconds, (frames - self._frames) / seconds
-                self._rates = f", {events:,.0f} events/s, {drawn:.1f} frames/s"
-            self._at, self._due = 0.0 if paused else now, now + PERIOD_S  # no rate over a pause
-            self._steps, self._frames = len(trace), frames
-        rates = self._rates if trace.following and not paused and not self.ending else ""
-        parts = [_status_line_state(trace, shown, self.ending, paused=paused) + rates]
-        if not notice(trace.origin)[0]:  # `notice` shows the reasons, below
-            parts += trace.origin.reasons
-        if error is not None:
-            parts.insert(0, f"failed: {type(error).__name__}: {error}")
-        return "; ".join(parts)
-
-
-def _status_line_state(trace: Trace, shown: int, ending: str, *, paused: bool) -> str:
-    if trace.following:  # a ring grows as long as arrays live in its heap; after the end that is not shown
-        name = ending or ("paused" if paused else "live")
-    else:
-        name = f"{ending or 'ended'} ({trace.origin.status})"
-    return f"{name}: {shown:,} events{'' if trace.following else _exit_text(trace)}"
-
-
-def _exit_text(trace: Trace) -> str:
-    """How the process that `bfcviz record` recorded ended; empty for other traces."""
-    process = trace.origin.details.get("process")
-    if not isinstance(process, int):
-        return ""
-    truncated = trace.origin.status is Status.TRUNCATED
-    return f"; process {process} " + (
-        "was killed, or ended without closing its recording" if truncated else "ended"
-    )
 
 
 # ------------------------------------------------------------------------------
@@ -420,18 +334,18 @@ class Header:
         self.widget = widgets.VBox([style, first, *below], layout={"grid_gap": "2px"})
         self.widget.add_class("bfcviz-header")
         self._finder: HeadlineFinder | None = None
-        self._shown: tuple[Model, Search | None, Numbers] | None = None
+        self._shown: tuple[Model, EventSearch | None, Numbers] | None = None
         self._is_open = False
         self._error = ""
 
-    def show(self, model: Model, look: Look, search: Search | None) -> None:
+    def show(self, model: Model, look: Look, search: EventSearch | None) -> None:
         """Show the model's step."""
         self._show_notice(*notice(model.trace.origin))
         headline = self._headline_of(model)
-        self.headline.value = _headline_html(headline, model.step)
+        self.headline.value = _header_headline_html(headline, model.step)
         failed = headline.failed if headline.step == model.step else None
         asked = look.wanted if failed is None or not failed.requested else failed.requested
-        numbers = numbers_of(model, failed)
+        numbers = header_numbers(model, failed)
         compared = "" if asked is None else bars(numbers, asked, failed=failed is not None)
         self._shown = (model, search, numbers)
         self.numbers.value = f'<div class="all"><div class="tiles">{tiles(numbers)}</div>{compared}</div>'
@@ -440,7 +354,7 @@ class Header:
     def show_device(self, account: DeviceAccount | None) -> None:
         """Show who holds the memory of the heap's device now; None: nothing is known."""
         self.device.layout.display = "none" if account is None else None
-        self.device.value = "" if account is None else _device_account_html(account)
+        self.device.value = "" if account is None else _header_account_html(account)
 
     def show_error(self, sentence: str) -> None:
         """Show an action that failed, and why, until `hide_error`."""
@@ -476,7 +390,7 @@ class Header:
         self.step_line.value = error + (_step_line_html(*self._shown, self._is_open) if self._shown else "")
 
 
-def _headline_html(found: Headline, step: int) -> str:
+def _header_headline_html(found: Headline, step: int) -> str:
     kind = "text" if found.failed is None else "text failed"
     link = ""
     if found.step is not None and found.step != step:
@@ -487,7 +401,7 @@ def _headline_html(found: Headline, step: int) -> str:
     return f'<div class="{kind}" role="status">{harmless(found.text, _LONGEST)}{link}</div>'
 
 
-def _device_account_html(account: DeviceAccount) -> str:
+def _header_account_html(account: DeviceAccount) -> str:
     title, words = (
         harmless(account.sentence, _LONGEST),
         harmless(f"{account.device}: {account.short}", _LONGEST),
@@ -495,7 +409,7 @@ def _device_account_html(account: DeviceAccount) -> str:
     return f'<div class="bfcviz-account" title="{title}"><span>{words}</span>{account_bar(account)}</div>'
 
 
-def _step_line_html(model: Model, search: Search | None, numbers: Numbers, is_open: bool) -> str:  # noqa: FBT001
+def _step_line_html(model: Model, search: EventSearch | None, numbers: Numbers, is_open: bool) -> str:  # noqa: FBT001
     trace = model.trace
     line = harmless(step_line(trace, model.step, model.pool), _LONGEST)
     long = details(model, search, numbers) if is_open else []

@@ -10,7 +10,7 @@ import ipywidgets as widgets
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis.short_names import shortened
+from bfcviz.analysis.short_names import shortened_name
 from bfcviz.analysis.what_grew import Moments, WhatGrew, moments_of, what_grew
 from bfcviz.dashboard.table import SIDE_STYLE
 from bfcviz.errors import BfcvizError, TraceError
@@ -19,15 +19,22 @@ from bfcviz.events.row_copy import taken
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring
-from bfcviz.figures.text import LONGEST, exact_bytes, harmless
+from bfcviz.figures.text import LONGEST, harmless
 from bfcviz.figures.theme import contrasting
 from bfcviz.figures.view_options import PLAIN, Look
 from bfcviz.model import Model
 from bfcviz.model.grouping import SEPARATORS, UNNAMED, Grouping, HolderChoice, Path, grouping
-from bfcviz.model.holders import ROOT, HolderAmounts, HolderIndex, MarkGrowth, MarkPair, RunningCount
+from bfcviz.model.holders import (
+    ROOT,
+    HolderAmounts,
+    HolderIndex,
+    HolderMarkGrowth,
+    HolderMarkPair,
+    RunningCount,
+)
 from bfcviz.model.row_storage import CHUNK_ROW
 from bfcviz.model.trace_index import known_index
-from bfcviz.units import format_bytes, signed_bytes
+from bfcviz.units import exact_bytes, format_bytes, signed_bytes
 
 # ------------------------------------------------------------------------------
 # What holders of a trace can be found by: only what tells its allocations apart.
@@ -39,13 +46,13 @@ _DETAILS: Final = ("stack", "shape", "data_type")
 _NUMBERS: Final = ("thread", "stream")
 
 
-class Groupings:
-    """The groupings of one heap that say something; each is made once.
+class PaneGroupings:
+    """The groupings that the pane of holders offers for one heap; each is made once.
 
     Labels and events are looked at once: a growing trace may get more groupings.
     """
 
-    def __init__(self, trace: Trace, pool: int, marks: MarkGrowth) -> None:
+    def __init__(self, trace: Trace, pool: int, marks: HolderMarkGrowth) -> None:
         self._trace, self._pool, self._marks = trace, pool, marks
         self._labels_seen, self._events_seen = 1, 0  # label 0 is no label
         self._first: dict[str, int] = {}  # the thread and the stream of the first allocation
@@ -108,8 +115,8 @@ class Groupings:
 
 
 @dataclass(frozen=True)
-class HolderCount:
-    """What the holders of one heap hold at a step.
+class PaneHolderCount:
+    """What the pane counts of the holders of one heap at a step.
 
     Attributes:
         index: the holders.
@@ -124,7 +131,7 @@ class HolderCount:
 
     index: HolderIndex
     amounts: HolderAmounts
-    marks: MarkPair | None
+    marks: HolderMarkPair | None
     growth: NDArray[np.int64] | None
     classes: NDArray[np.intp]
     fills: list[str]
@@ -156,8 +163,8 @@ class HolderCount:
         return HolderChoice(self.index.how.by, self.index.path(node))
 
 
-class HolderCounts:
-    """Counts the holders of one heap at any step.
+class PaneHolderCounts:
+    """Counts the holders of one heap for the pane, at any step.
 
     Attributes:
         groupings: what they can be found by.
@@ -165,8 +172,8 @@ class HolderCounts:
 
     def __init__(self, trace: Trace, pool: int) -> None:
         self.trace, self.pool = trace, pool
-        self._marks = MarkGrowth(trace, pool)
-        self.groupings = Groupings(trace, pool, self._marks)
+        self._marks = HolderMarkGrowth(trace, pool)
+        self.groupings = PaneGroupings(trace, pool, self._marks)
         self._indices: dict[str, tuple[HolderIndex, RunningCount]] = {}
         self._waste_known = requested_bytes_known(trace.origin.details, pool)
 
@@ -174,7 +181,7 @@ class HolderCounts:
         """Whether it counts this model's holders."""
         return self.trace is model.trace and self.pool == model.pool
 
-    def count(self, model: Model, by: str | None, colours: Colouring) -> HolderCount:
+    def count(self, model: Model, by: str | None, colours: Colouring) -> PaneHolderCount:
         """Count at the model's step.
 
         Args:
@@ -189,10 +196,10 @@ class HolderCounts:
         by_code = running.at(model)
         growth = None if marks is None else self._marks.growth(marks, index)
         amounts = index.amounts(by_code)  # after both, which may add holders
-        classes = _main_class(index, by_code[0], model, colours)
+        classes = _pane_holder_classes(index, by_code[0], model, colours)
         fills = [paint.fill for paint in colours.paints]
         total = int(amounts.bytes[ROOT])
-        return HolderCount(index, amounts, marks, growth, classes, fills, total, self._waste_known)
+        return PaneHolderCount(index, amounts, marks, growth, classes, fills, total, self._waste_known)
 
     def _index(self, by: str) -> tuple[HolderIndex, RunningCount]:
         how, new = self.groupings.get(by)
@@ -203,10 +210,10 @@ class HolderCounts:
         return self._indices[by]
 
 
-def _main_class(
+def _pane_holder_classes(
     index: HolderIndex, bytes_by_code: NDArray[np.int64], model: Model, colours: Colouring
 ) -> NDArray[np.intp]:
-    """The class of most bytes of each node."""
+    """The class of most bytes of each holder, whose colour the pane gives it."""
     by = "label" if index.how.by in _BY_LABEL else index.how.by
     if by == (_BY_FIELD.get(colours.name) or colours.name):
         # All chunks of a code have the same class.
@@ -261,8 +268,8 @@ class HolderRow:
 
 
 @dataclass(frozen=True)
-class RowOrder:
-    """How rows are chosen and sorted.
+class HolderRowOrder:
+    """How the rows of the pane of holders are chosen and sorted.
 
     Attributes:
         key: the number of each node; rows are those with the largest, shape (nodes,).
@@ -281,16 +288,18 @@ class RowOrder:
         return rows[::-1] if self.ascending else rows
 
 
-def holder_rows(index: HolderIndex, amounts: HolderAmounts, order: RowOrder) -> list[HolderRow]:
+def holder_rows(index: HolderIndex, amounts: HolderAmounts, order: HolderRowOrder) -> list[HolderRow]:
     """The rows in order; no rows where nothing is in use."""
-    return _Chooser(index, amounts, order).rows()
+    return _HolderRowChooser(index, amounts, order).rows()
 
 
 @dataclass(frozen=True)
-class _Chooser:
+class _HolderRowChooser:
+    """Chooses the rows that the pane of holders shows."""
+
     index: HolderIndex
     amounts: HolderAmounts
-    order: RowOrder
+    order: HolderRowOrder
 
     def rows(self) -> list[HolderRow]:
         trunk = self.fork(ROOT)
@@ -353,8 +362,8 @@ _DEEPEST: Final = 12
 _MOST: Final = 60
 
 
-class HolderSpan(NamedTuple):
-    """A rectangle: the node (-1: small holders together), its place from the left and its width in bytes.
+class PaneHolderSpan(NamedTuple):
+    """A rectangle of the pane's icicle: the node (-1: small holders together), its left edge and width in bytes.
 
     `name` is the path below the rectangle around it; `holders` are different paths; `depth` 0 is all memory in use.
     """
@@ -368,28 +377,28 @@ class HolderSpan(NamedTuple):
     holders: int
 
 
-def holder_spans(found: HolderCount) -> list[HolderSpan]:
-    """The rectangles of the largest holders, the widest first, at most 60."""
+def pane_holder_spans(found: PaneHolderCount) -> list[PaneHolderSpan]:
+    """The rectangles of the pane's icicle: the largest holders, the widest first, at most 60."""
     index = found.index
-    spans, done = [HolderSpan(ROOT, "", 0, 0, found.total, *_holder_node_counts(found, ROOT))], 0
+    spans, done = [PaneHolderSpan(ROOT, "", 0, 0, found.total, *_pane_holder_node_counts(found, ROOT))], 0
     while done < len(spans) < _MOST:
-        done = _move_widest_holder_span(spans, done)
+        done = _move_widest_pane_span(spans, done)
         around = spans[done]
         done += 1
         wide = around.bytes >= _LEAST_OPEN * found.total
         if around.node >= 0 and wide and around.depth < _DEEPEST and index.children[around.node]:
-            spans += _holder_spans_below(found, around)
+            spans += _pane_holder_spans_below(found, around)
     return spans
 
 
-def _move_widest_holder_span(spans: list[HolderSpan], done: int) -> int:
+def _move_widest_pane_span(spans: list[PaneHolderSpan], done: int) -> int:
     """Move the widest of the rectangles from `done` on to this place."""
     widest = max(range(done, len(spans)), key=lambda place: spans[place].bytes)
     spans[done], spans[widest] = spans[widest], spans[done]
     return done
 
 
-def _holder_spans_below(found: HolderCount, around: HolderSpan) -> Iterator[HolderSpan]:
+def _pane_holder_spans_below(found: PaneHolderCount, around: PaneHolderSpan) -> Iterator[PaneHolderSpan]:
     index, amounts = found.index, found.amounts
     children = np.array(index.children[around.node], np.intp)
     children = children[amounts.chunks[children] > 0]
@@ -402,18 +411,18 @@ def _holder_spans_below(found: HolderCount, around: HolderSpan) -> Iterator[Hold
         while (only := amounts.only_child(index, name)) is not None:
             name = only
             parts.append(index.names[only])
-        yield HolderSpan(
-            name, index.text(parts), around.depth + 1, left, size, *_holder_node_counts(found, node)
+        yield PaneHolderSpan(
+            name, index.text(parts), around.depth + 1, left, size, *_pane_holder_node_counts(found, node)
         )
         left += size
     small = children[len(large) :]
     size = int(amounts.bytes[small].sum())
     if size >= _LEAST * found.total:
         counts = int(amounts.chunks[small].sum()), int(amounts.holders[small].sum())
-        yield HolderSpan(-1, "", around.depth + 1, left, size, *counts)
+        yield PaneHolderSpan(-1, "", around.depth + 1, left, size, *counts)
 
 
-def _holder_node_counts(found: HolderCount, node: int) -> tuple[int, int]:
+def _pane_holder_node_counts(found: PaneHolderCount, node: int) -> tuple[int, int]:
     """The chunks of a node and its different paths."""
     return int(found.amounts.chunks[node]), int(found.amounts.holders[node])
 
@@ -568,7 +577,7 @@ def _holder_row_messages(number: int) -> str:
 
 
 def _holder_name_cell(name: str) -> str:
-    name = shortened(name, LONGEST)
+    name = shortened_name(name, LONGEST)
     middle = len(name) // 2
     halves = "".join(f"<span><bdi>{harmless(half)}</bdi></span>" for half in (name[:middle], name[middle:]))
     return f"<span class='label'><u></u>{halves}</span>"
@@ -633,8 +642,8 @@ _LEVEL: Final = 20  # pixels
 
 
 @dataclass(frozen=True)
-class IcicleBox:
-    """A rectangle; `left` and `width` are shares (0..1) of all bytes in use, `text` the colour of its name."""
+class PaneIcicleBox:
+    """A rectangle of the pane's icicle; `left` and `width` are shares of all bytes in use, `text` a colour."""
 
     facts: HolderFacts
     left: float
@@ -642,13 +651,13 @@ class IcicleBox:
     text: str
 
 
-def icicle_html(boxes: Sequence[IcicleBox]) -> str:
-    """The icicle: each holder as wide as its bytes, below the one around it."""
+def pane_icicle_html(boxes: Sequence[PaneIcicleBox]) -> str:
+    """The icicle in the pane of holders: each holder as wide as its bytes, below the one around it."""
     levels = max((box.facts.depth for box in boxes), default=-1) + 1
-    return f"<div class='icicle' style='height:{levels * _LEVEL}px'>{''.join(map(_icicle_box_html, boxes))}</div>"
+    return f"<div class='icicle' style='height:{levels * _LEVEL}px'>{''.join(map(_pane_icicle_box_html, boxes))}</div>"
 
 
-def _icicle_box_html(box: IcicleBox) -> str:
+def _pane_icicle_box_html(box: PaneIcicleBox) -> str:
     facts = box.facts
     style = (
         f"left:{box.left:.3%};width:{box.width:.3%};top:{facts.depth * _LEVEL}px;height:{_LEVEL}px;"
@@ -663,7 +672,6 @@ _LEAST_NAMED: Final = 0.08
 
 
 # -- the line above --------------------------------------------------------------------------------------------
-
 
 _CLICK: Final = "Click a holder to see it alone."
 
@@ -739,8 +747,8 @@ class HoldersPane:
 
     def __init__(self, compare: Callable[[int, int], object] = lambda _first, _last: None) -> None:
         self._lock = RLock()  # a kernel with subshells runs callbacks in threads
-        self._counts: HolderCounts | None = None
-        self._found: HolderCount | None = None
+        self._counts: PaneHolderCounts | None = None
+        self._found: PaneHolderCount | None = None
         self._source: tuple[Model, Colouring] | None = None  # of the last `show`
         self._look = PLAIN
         self._at_step: int | None = None
@@ -772,7 +780,7 @@ class HoldersPane:
         with self._lock:
             self._at_step = at_step
             if self._counts is None or not self._counts.counts(model):
-                self._counts, self._numbers = HolderCounts(model.trace, model.pool), {}
+                self._counts, self._numbers = PaneHolderCounts(model.trace, model.pool), {}
             self._found = self._counts.count(model, self._by, colours)
             self._source, self._look = (model, colours), look
             self._show_moments(model)
@@ -840,7 +848,7 @@ class HoldersPane:
             left = f" (the first {_MOST_MOMENTS} of {len(found):,})" if len(found) > _MOST_MOMENTS else ""
             self.moments.options = [
                 (f"compare two marks, or the ends of a phase{left}", ()),
-                *((_growth_moments_text(each), (each.first, each.last)) for each in found[:_MOST_MOMENTS]),
+                *((_pane_moments_text(each), (each.first, each.last)) for each in found[:_MOST_MOMENTS]),
             ]
             self.moments.index = 0
         display = None if shown and len(self.moments.options) > 1 else "none"
@@ -866,7 +874,7 @@ class HoldersPane:
         if not found.total:
             self.body.value = _NOTHING
         elif self._kind == "icicle":
-            self.body.value = icicle_html([self._box(found, span) for span in holder_spans(found)])
+            self.body.value = pane_icicle_html([self._box(found, span) for span in pane_holder_spans(found)])
         else:
             self.body.value = self._list(found)
 
@@ -885,7 +893,7 @@ class HoldersPane:
         rows.sort(key=key, reverse=not self._ascending)
         if len(largest) > MOST:
             rows.append(self._grown_rest(found, largest[MOST:]))
-        hints = _growth_hints(found)
+        hints = _pane_growth_hints(found)
         return _growth_note(found), list_html(
             rows, list(GROWTH_COLUMNS), hints, by, ascending=self._ascending
         )
@@ -896,9 +904,7 @@ class HoldersPane:
         return GrowthFacts(
             number=self._number(choice),
             name=found.how.text(found.paths[row]),
-            change=_known_growth_change(
-                found, {name: int(values[name]) for name in values.dtype.names or ()}
-            ),
+            change=_pane_growth_change(found, {name: int(values[name]) for name in values.dtype.names or ()}),
             share=abs(int(values["grew"])) / max(int(np.abs(found.rows["grew"]).max()), 1),
             fill=self._growth_fill(int(values["grew"]), int(values["never_freed"])),
             chosen=choice == self._look.holder,
@@ -907,7 +913,9 @@ class HoldersPane:
     def _grown_rest(self, found: WhatGrew, rows: NDArray[np.intp]) -> GrowthFacts:
         sums = {name: int(found.rows[name][rows].sum()) for name in found.rows.dtype.names or ()}
         fill = self._look.paints.other.fill
-        return GrowthFacts(-1, _other_holders_name(len(rows)), _known_growth_change(found, sums), 0.0, fill)
+        return GrowthFacts(
+            -1, _pane_other_holders_name(len(rows)), _pane_growth_change(found, sums), 0.0, fill
+        )
 
     def _growth_fill(self, grew: int, never_freed: int) -> str:
         """The colour that most of what is new has in the map."""
@@ -916,22 +924,22 @@ class HoldersPane:
             return theme.other.fill
         return theme.classes[1 if 2 * never_freed >= grew else 0].fill
 
-    def _list(self, found: HolderCount) -> str:
+    def _list(self, found: PaneHolderCount) -> str:
         columns = [name for name in COLUMNS if _has_holder_column(found, name)]
         sorted_by = self._sorted_by if self._sorted_by in columns else "bytes"
-        order = RowOrder(found.keys(sorted_by), by_name=sorted_by == "name", ascending=self._ascending)
+        order = HolderRowOrder(found.keys(sorted_by), by_name=sorted_by == "name", ascending=self._ascending)
         rows = holder_rows(found.index, found.amounts, order)
         # What the rows at the left do not have.
         rest = [ROOT, *(row.node for row in rows if row.depth == 0 and row.node >= 0)]
         facts = [
             self._facts(found, row.node, row.name, row.depth)
             if row.node >= 0
-            else _other_holders_facts(found, rest, row.holders, self._look.paints.other.fill)
+            else _pane_other_holders_facts(found, rest, row.holders, self._look.paints.other.fill)
             for row in rows
         ]
         return list_html(facts, columns, _holder_column_hints(found), sorted_by, ascending=self._ascending)
 
-    def _facts(self, found: HolderCount, node: int, name: str, depth: int) -> HolderFacts:
+    def _facts(self, found: PaneHolderCount, node: int, name: str, depth: int) -> HolderFacts:
         amounts, choice = found.amounts, found.choice(node)
         num_bytes = int(amounts.bytes[node])
         return HolderFacts(
@@ -948,7 +956,7 @@ class HoldersPane:
             chosen=choice == self._look.holder,
         )
 
-    def _box(self, found: HolderCount, span: HolderSpan) -> IcicleBox:
+    def _box(self, found: PaneHolderCount, span: PaneHolderSpan) -> PaneIcicleBox:
         theme = self._look.paints
         if span.node > ROOT:
             facts = self._facts(found, span.node, span.name, span.depth)
@@ -956,12 +964,12 @@ class HoldersPane:
             name = (
                 f"in use, {format_bytes(span.bytes)}"
                 if span.node == ROOT
-                else _other_holders_name(span.holders)
+                else _pane_other_holders_name(span.holders)
             )
             fill = theme.pool.fill if span.node == ROOT else theme.other.fill
             share = found.share(span.bytes)
             facts = HolderFacts(-1, name, name, span.depth, span.bytes, span.chunks, None, share, None, fill)
-        return IcicleBox(facts, found.share(span.left), facts.share, contrasting(facts.fill))
+        return PaneIcicleBox(facts, found.share(span.left), facts.share, contrasting(facts.fill))
 
     def _number(self, choice: HolderChoice) -> int:
         """The number of a holder in messages; it keeps it."""
@@ -973,7 +981,8 @@ def _holder_choice_text(choice: HolderChoice) -> str:
     return separator.join(UNNAMED[choice.by] if part is None else part for part in choice.path)
 
 
-def _growth_moments_text(moments: Moments) -> str:
+def _pane_moments_text(moments: Moments) -> str:
+    """A line of the menu of moments in the pane of holders."""
     name = unescape(harmless(moments.name, _LONGEST_MOMENT))
     return f"{name} (steps {moments.first:,} to {moments.last:,})"
 
@@ -989,11 +998,12 @@ def _growth_row_name(row: GrowthFacts) -> str:
     return row.name.casefold()
 
 
-def _known_growth_change(found: WhatGrew, values: dict[str, int]) -> dict[str, int | None]:
+def _pane_growth_change(found: WhatGrew, values: dict[str, int]) -> dict[str, int | None]:
+    """What a row of the pane's list of growth shows; None: the trace cannot tell."""
     return {**values} if found.end_known else {**values, "never_freed": None}
 
 
-def _growth_hints(found: WhatGrew) -> dict[str, str]:
+def _pane_growth_hints(found: WhatGrew) -> dict[str, str]:
     """What each column of what grew shows."""
     first, last = (f"step {step:,}" for step in (found.first, found.last))
     return {
@@ -1005,11 +1015,13 @@ def _growth_hints(found: WhatGrew) -> dict[str, str]:
     }
 
 
-def _other_holders_name(holders: int) -> str:
+def _pane_other_holders_name(holders: int) -> str:
     return f"other ({holders:,} {'holder' if holders == 1 else 'holders'})"
 
 
-def _other_holders_facts(found: HolderCount, nodes: Sequence[int], holders: int, fill: str) -> HolderFacts:
+def _pane_other_holders_facts(
+    found: PaneHolderCount, nodes: Sequence[int], holders: int, fill: str
+) -> HolderFacts:
     """All small holders together: the first of the nodes without the others."""
 
     def left(values: NDArray[np.int64]) -> int:
@@ -1019,7 +1031,7 @@ def _other_holders_facts(found: HolderCount, nodes: Sequence[int], holders: int,
     num_bytes = left(found.amounts.bytes)
     return HolderFacts(
         number=-1,
-        name=_other_holders_name(holders),
+        name=_pane_other_holders_name(holders),
         path="all holders that are too small for a row",
         depth=0,
         bytes=num_bytes,
@@ -1031,13 +1043,13 @@ def _other_holders_facts(found: HolderCount, nodes: Sequence[int], holders: int,
     )
 
 
-def _has_holder_column(found: HolderCount, column: str) -> bool:
+def _has_holder_column(found: PaneHolderCount, column: str) -> bool:
     if column == "growth":
         return found.growth is not None
     return column != "waste" or found.waste_known
 
 
-def _holder_column_hints(found: HolderCount) -> dict[str, str]:
+def _holder_column_hints(found: PaneHolderCount) -> dict[str, str]:
     """What each column shows."""
     return {
         "name": "who allocated the chunks",
@@ -1049,7 +1061,7 @@ def _holder_column_hints(found: HolderCount) -> dict[str, str]:
     }
 
 
-def _growth_column_hint(marks: MarkPair) -> str:
+def _growth_column_hint(marks: HolderMarkPair) -> str:
     first, last = (
         f"mark '{unescape(harmless(mark.name))}' (step {mark.step:,})" for mark in (marks.first, marks.last)
     )

@@ -13,10 +13,7 @@ import ipywidgets as widgets
 import traitlets
 from IPython.display import HTML
 
-from bfcviz.analysis.leaks import check_history
-from bfcviz.analysis.short_names import counted
 from bfcviz.analysis.what_grew import first_moment
-from bfcviz.analysis.why import opening
 from bfcviz.dashboard import controls, widget_lifetime
 from bfcviz.dashboard.chunk_pane import ChunkList, ChunkPane
 from bfcviz.dashboard.controls import (
@@ -28,7 +25,7 @@ from bfcviz.dashboard.controls import (
     Size,
     bind,
     destination,
-    step_of_pool,
+    search_hits_text,
 )
 from bfcviz.dashboard.event_list import EventList
 from bfcviz.dashboard.figure_widget import FigureView
@@ -38,23 +35,20 @@ from bfcviz.dashboard.header import Header
 from bfcviz.dashboard.holders_pane import GREW, HoldersPane
 from bfcviz.dashboard.layouts import EVERYTHING, StageBox, layout_name, layouts, map_pixels, names_in
 from bfcviz.dashboard.layouts import STYLE as STAGE_STYLE
-from bfcviz.dashboard.panel_data import PanelData, brushed, unmarked, whole, with_step, zoomed
+from bfcviz.dashboard.panels_and_zoom import PanelData, brushed, whole, zoomed
 from bfcviz.errors import BfcvizError
 from bfcviz.events.schema import Kind
-from bfcviz.events.trace import Trace
+from bfcviz.events.trace import Trace, check_history
 from bfcviz.figures.colouring import COLOURINGS
-from bfcviz.figures.export import picture_facts
 from bfcviz.figures.panel import Panel, Picture
 from bfcviz.figures.python_code import code_for, code_for_inspector
+from bfcviz.figures.text import picture_facts
 from bfcviz.figures.view import FIGURES
-from bfcviz.figures.view_options import Look, Selected
-from bfcviz.model import Model
-from bfcviz.model.filters import found_by
+from bfcviz.figures.view_options import Look, Selected, unmarked, with_step
 from bfcviz.model.grouping import HolderChoice
-from bfcviz.model.navigation import busy_window, events_of
+from bfcviz.model.navigation import busy_window, events_of, opening, step_of_pool
 from bfcviz.model.trace_index import index_of
-from bfcviz.report.card import first_screen
-from bfcviz.units import format_bytes
+from bfcviz.report.card import opening_card
 
 # ------------------------------------------------------------------------------
 # The page's side of a dashboard: an invisible widget that sends user actions from the page to Python.
@@ -103,7 +97,7 @@ Message = Mapping[str, Any]
 
 
 class PageWidget(anywidget.AnyWidget):
-    """A widget of height 0 above the figure; its width is the width available to the figure.
+    """How the page reaches its Inspector: a widget of height 0 above the figure, as wide as the figure may be.
 
     Args:
         receive: called with each message from the page.
@@ -138,7 +132,6 @@ _FREED: Final = (
     "fit",
 )
 """Attributes that `close` removes: everything that refers to events, figures or tables."""
-
 
 _ELSEWHERE: Final = (
     "This place shows no widgets of Jupyter. <code>bfcviz view FILE</code> has the dashboard, "
@@ -181,13 +174,13 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
 
     def _display_(self) -> HTML:
         """What marimo shows: it has no ipywidgets, so the first screen, without the controls."""
-        return HTML(f"{first_screen(self._trace).html}<p>{_ELSEWHERE}</p>")
+        return HTML(f"{opening_card(self._trace).html}<p>{_ELSEWHERE}</p>")
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         """Beside the widget the first screen, for programs that show a saved notebook without widgets."""
         bundle: dict[str, Any] = super()._repr_mimebundle_(**options)
         if not self._closed and not self._trace.following and len(self._trace) <= _MOST_SAVED:
-            bundle["text/html"] = f"{first_screen(self._trace).html}<p>{_SAVED}</p>"
+            bundle["text/html"] = f"{opening_card(self._trace).html}<p>{_SAVED}</p>"
         return bundle
 
     def __getattr__(self, name: str) -> Any:
@@ -260,7 +253,7 @@ Range = tuple[float, float]
 
 
 class PageMessage:
-    """One message: its fields by name, each checked for the requested type.
+    """One message of the page to the Inspector: its fields by name, each checked for the requested type.
 
     Raises:
         BfcvizError: from every method, if the field is missing or has another type.
@@ -319,12 +312,14 @@ class PageMessage:
 
 
 def _message_range(ends: Any) -> Range | None:
+    """The range of an axis in a message to the Inspector; None: it is not valid."""
     if not isinstance(ends, list | tuple) or len(ends) != 2 or not all(map(_is_message_number, ends)):
         return None
     return float(ends[0]), float(ends[1])
 
 
 def _is_message_number(value: Any) -> bool:
+    """Whether a field of a message to the Inspector is a number that an axis may show."""
     return (
         isinstance(value, int | float) and not isinstance(value, bool) and -_MAX_NUMBER < value < _MAX_NUMBER
     )
@@ -351,6 +346,7 @@ _WIDTH_STEP: Final = 40  # pixels: a smaller change of the page's width does not
 
 
 def _handle_theme(view: "Inspector", message: PageMessage) -> None:
+    """The message to the Inspector that names the theme of its page."""
     view.page_theme = "dark" if message.text("theme") == "dark" else "light"
 
 
@@ -450,6 +446,7 @@ def _handle_holders_sort(view: "Inspector", message: PageMessage) -> None:
 
 
 def _handle_holders_by(view: "Inspector", message: PageMessage) -> None:
+    """The message to the Inspector to find holders by another property."""
     view.holders.find_by(message.text("by"))
 
 
@@ -681,7 +678,7 @@ class Inspector(ViewState):
         controls.show_width(self.width)
         controls.show_failures(some=self._may_fail())
         controls.search.value = self.look.search or ""
-        controls.show_hits(_search_hits_text(self.panel_data.model, self.look.search))
+        controls.show_hits(search_hits_text(self.panel_data.model, self.look.search))
         ahead, behind = self.step < self._last, self.step > first
         enabled = {"first": behind, "back": behind, "play": ahead, "forward": ahead, "last": ahead}
         controls.set_enabled(enabled)
@@ -934,18 +931,6 @@ class Inspector(ViewState):
     def _advance(self) -> bool:
         self.step = min(self.step + self.controls.speed.value, self._last)
         return self.step < self._last
-
-
-def _search_hits_text(model: Model, search: str | None) -> str:
-    """How many chunks a search finds, and their bytes; empty without a search."""
-    if not search:
-        return ""
-    used = model.in_use()
-    found = used[found_by(model.trace.labels, search)(used)]
-    if not len(found):
-        return "nothing in use at this step"
-    size, total = int(found["size"].sum()), int(used["size"].sum())
-    return f"{counted(len(found), 'chunk')}, {format_bytes(size)} ({size / total:.0%} of in use)"
 
 
 def _trace_to_inspect(source: Any) -> Trace:

@@ -18,7 +18,7 @@ import ipywidgets as widgets
 
 from bfcviz.events.labels import Labels
 from bfcviz.figures.panel import Margins, Panel, Place
-from bfcviz.figures.view import VIEWS, DashboardPlace, Tab, View, view_of
+from bfcviz.figures.view import VIEWS, DashboardPlace, View, ViewTab, view_of
 
 # ------------------------------------------------------------------------------
 # The stage of a dashboard: its panels, and the room they leave for the pane of HTML and the tabs.
@@ -71,8 +71,8 @@ def layout_name(name: str) -> str:
     return {tab.was: tab.name for tab in _views_by_tab() if tab.was}.get(name, name)
 
 
-def _views_by_tab() -> dict[Tab, list[View[Any]]]:
-    found: dict[Tab, list[View[Any]]] = {}
+def _views_by_tab() -> dict[ViewTab, list[View[Any]]]:
+    found: dict[ViewTab, list[View[Any]]] = {}
     for view in VIEWS.values():
         if view.dashboard is not None and view.dashboard.tab is not None:
             found.setdefault(view.dashboard.tab, []).append(view)
@@ -172,6 +172,7 @@ def _panel_place_in_layout(
 
 
 def _panel_end_in_layout(place: Place, name: str) -> int:
+    """The lower end of a panel in a layout, with what is below its plot."""
     return place.top + place.height + _dashboard_place_of(name).below
 
 
@@ -180,7 +181,7 @@ def _dashboard_place_of(panel: str) -> DashboardPlace:
 
 
 def map_pixels(width: int) -> tuple[int, int]:
-    """Width and height of the region map's plot on a page of this width."""
+    """Width and height that the layouts give to the plot of the region map on a page of this width."""
     share = 1.0 if width < NARROW_PX else 1.0 - _SIDE_SHARE
     return round(share * (width - MARGINS.beside)), _dashboard_place_of(_MAP).height
 

@@ -3,7 +3,7 @@
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from html import escape
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -13,15 +13,17 @@ import ipywidgets as widgets
 from bfcviz import notebook
 from bfcviz.analysis.account import DeviceAccount, device_number
 from bfcviz.dashboard import widget_lifetime
-from bfcviz.dashboard.header import PERIOD_S, StatusLine
+from bfcviz.dashboard.controls import numbered
+from bfcviz.dashboard.header import notice
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.dashboard.renderer import BUDGET, RATE, Frame, FrameChoice, Renderer, Workload
 from bfcviz.errors import BfcvizError
+from bfcviz.events.origin import Status
 from bfcviz.events.sliding_window import KEEP
-from bfcviz.events.storage.recording_set import await_recording
+from bfcviz.events.storage.folder import await_recording
 from bfcviz.events.trace import Trace
 from bfcviz.live.device_memory import account_now
-from bfcviz.model.trace_from_source import name_of, trace_of
+from bfcviz.model.trace_from_source import source_name, trace_of
 from bfcviz.periodic import Periodic
 
 # ------------------------------------------------------------------------------
@@ -49,7 +51,7 @@ class RingReader:
     """
 
     def __init__(self, traces: Iterable[Trace]) -> None:
-        self._reads = _Reads(weakref.ref(trace) for trace in traces if trace.slack is not None)
+        self._reads = _RingReads(weakref.ref(trace) for trace in traces if trace.slack is not None)
         self._periodic = Periodic(self._reads, "bfcviz-ring-reader")
 
     @property
@@ -67,7 +69,7 @@ class RingReader:
         self._periodic.stop(0)
 
 
-class _Reads:
+class _RingReads:
     """Reads the traces that still exist; returns the seconds until the next read, None if no trace is left."""
 
     def __init__(self, traces: Iterable[weakref.ref[Trace]]) -> None:
@@ -78,14 +80,92 @@ class _Reads:
         found = [trace for each in self.traces if (trace := each()) is not None and trace.following]
         if not found:
             return None
-        self._wait = min(read_once(trace, self._wait) for trace in found)
+        self._wait = min(read_ring_once(trace, self._wait) for trace in found)
         return self._wait
 
 
-def read_once(trace: Trace, waited: float) -> float:
-    """Read the new events; return the seconds in which a quarter of the ring fills at this speed."""
+def read_ring_once(trace: Trace, waited: float) -> float:
+    """A read of the `RingReader`; return the seconds in which a quarter of the ring fills at this speed."""
     filled = trace.fetch() / (_SHARE * (trace.slack or 1))
     return min(max(waited / filled if filled else MOST_S, LEAST_S), MOST_S)
+
+
+# ------------------------------------------------------------------------------
+# The status line of a live view: counts of events and frames, and their rates.
+
+PERIOD_S: Final = 1.0
+
+_LEAST_RATE_S: Final = 0.1
+"""A rate over less says nothing."""
+
+
+class StatusLine:
+    """Counts events and frames; measures their rates once a second.
+
+    Attributes:
+        ending: how what is watched ended, such as `interrupted`, where the trace cannot say it; "": it has not.
+    """
+
+    def __init__(self) -> None:
+        self.ending = ""
+        self._at = self._due = 0.0
+        self._steps = self._frames = 0
+        self._rates = ""
+
+    def hurry(self) -> None:
+        """Measure the rates for the next line."""
+        self._due = 0.0
+
+    def restart(self) -> None:
+        """Forget the rates: what was counted before is of another heap, or unseen."""
+        self._at = self._due = 0.0
+
+    def text(
+        self, trace: Trace, shown: int, frames: int, error: BaseException | None, *, paused: bool = False
+    ) -> str:
+        """The line.
+
+        Args:
+            trace: what is shown.
+            shown: events of the last frame; the trace may have more already.
+            frames: drawn so far.
+            error: why no more are drawn.
+            paused: whether the user paused the drawing.
+        """
+        now = time.monotonic()
+        if now >= self._due:
+            seconds, self._rates = now - self._at, ""
+            if self._at and seconds > _LEAST_RATE_S:
+                events, drawn = (len(trace) - self._steps) / seconds, (frames - self._frames) / seconds
+                self._rates = f", {events:,.0f} events/s, {drawn:.1f} frames/s"
+            self._at, self._due = 0.0 if paused else now, now + PERIOD_S  # no rate over a pause
+            self._steps, self._frames = len(trace), frames
+        rates = self._rates if trace.following and not paused and not self.ending else ""
+        parts = [_status_line_state(trace, shown, self.ending, paused=paused) + rates]
+        if not notice(trace.origin)[0]:  # `notice` shows the reasons, below
+            parts += trace.origin.reasons
+        if error is not None:
+            parts.insert(0, f"failed: {type(error).__name__}: {error}")
+        return "; ".join(parts)
+
+
+def _status_line_state(trace: Trace, shown: int, ending: str, *, paused: bool) -> str:
+    if trace.following:  # a ring grows as long as arrays live in its heap; after the end that is not shown
+        name = ending or ("paused" if paused else "live")
+    else:
+        name = f"{ending or 'ended'} ({trace.origin.status})"
+    return f"{name}: {shown:,} events{'' if trace.following else _status_line_exit(trace)}"
+
+
+def _status_line_exit(trace: Trace) -> str:
+    """How the process that `bfcviz record` recorded ended; empty for other traces."""
+    process = trace.origin.details.get("process")
+    if not isinstance(process, int):
+        return ""
+    truncated = trace.origin.status is Status.TRUNCATED
+    return f"; process {process} " + (
+        "was killed, or ended without closing its recording" if truncated else "ended"
+    )
 
 
 # ------------------------------------------------------------------------------
@@ -156,7 +236,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         self.pause_button = widgets.ToggleButton(
             value=False, description="pause", icon="pause", tooltip="pause drawing"
         )
-        names = [name_of(each, trace) for each, trace in zip(sources, self.traces, strict=True)]
+        names = [source_name(each, trace) for each, trace in zip(sources, self.traces, strict=True)]
         self.menu = widgets.Dropdown(options=numbered(names), value=0, description="heap")
         row = [self.pause_button, *([self.menu] if len(sources) > 1 else []), self.status]
         self.bar = widgets.HBox(row, layout={"flex_flow": "row wrap", "align_items": "center"})
@@ -264,7 +344,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         traces = self.traces
         if not any(device_number(trace, 0) is not None and trace.following for trace in traces):
             return False
-        account = None if self.renderer.paused else _account_of(traces[self._shown])
+        account = None if self.renderer.paused else _live_device_account(traces[self._shown])
         with self.inspector.lock:
             if self._device_reader.running and not self.closed:
                 self.inspector.header.show_device(account)
@@ -381,12 +461,6 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
             self._show_status_now()
 
 
-def numbered(names: Sequence[str]) -> list[tuple[str, int]]:
-    """Names of heaps with their numbers, for a menu; if names repeat, each name includes its number."""
-    ambiguous = len(set(names)) < len(names)
-    return [(f"{name} ({number})" if ambiguous else name, number) for number, name in enumerate(names)]
-
-
 def _frame_of(dashboard: LiveDashboard) -> Callable[[], bool]:
     """`draw_frame` for a renderer; a weak reference, so that its thread does not keep an unused dashboard alive."""
     reference = weakref.ref(dashboard)
@@ -409,7 +483,7 @@ def _device_reader_of(dashboard: LiveDashboard) -> Callable[[], float | None]:
     return read
 
 
-def _account_of(trace: Trace) -> DeviceAccount | None:
+def _live_device_account(trace: Trace) -> DeviceAccount | None:
     """The account of a heap's device now; None: it has no device, or not in this process."""
     process, number = trace.origin.details.get("process"), device_number(trace, 0)
     if number is None or process not in {None, os.getpid()} or not trace.following:
@@ -433,10 +507,10 @@ def _end_callback_of(dashboard: LiveDashboard) -> Callable[[], None]:
 
 
 # ------------------------------------------------------------------------------
-# What another process records: `follow`, a LiveDashboard of one recording; `DashboardSeries`, a menu of traces.
+# What another process records: `follow`, a LiveDashboard of one recording; `LiveSeries`, a menu of traces.
 
 
-class DashboardSeries(widgets.VBox):  # type: ignore[misc]
+class LiveSeries(widgets.VBox):  # type: ignore[misc]
     """The Inspector of one trace of a growing list. It shows the newest until the user chooses an earlier one.
 
     Args:

@@ -5,11 +5,11 @@ from typing import Any
 import ipywidgets as widgets
 
 from bfcviz.analysis.ranks import RankSet
-from bfcviz.analysis.why import opening
 from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.errors import BfcvizError
 from bfcviz.figures.text import harmless
+from bfcviz.model.navigation import opening
 
 
 class RanksView(widgets.VBox):  # type: ignore[misc]

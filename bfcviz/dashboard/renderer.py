@@ -260,7 +260,7 @@ T = TypeVar("T")
 
 
 class Workload(Generic[T]):
-    """A running function; `await` it, or call `result()` in a script, for its result or exception.
+    """A function that runs while the renderer draws; `await` it, or call `result()`, for its result or exception.
 
     Python cannot stop a thread from outside: an interrupt ends the wait, not the function.
     """

@@ -13,12 +13,12 @@ import ipywidgets as widgets
 
 from bfcviz.events.labels import Labels
 from bfcviz.events.trace import Trace
-from bfcviz.figures.text import exact_bytes, harmless
+from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import DARK, LIGHT, Theme, translucent
 from bfcviz.figures.view_options import Look
 from bfcviz.model.filters import Condition, found_by
 from bfcviz.model.grouping import SEPARATORS, UNNAMED, HolderChoice, grouping, members
-from bfcviz.units import format_bytes, parse_bytes
+from bfcviz.units import exact_bytes, format_bytes, parse_bytes
 
 # ------------------------------------------------------------------------------
 # The style of the side pane, light and dark; its colours are those of the theme.
@@ -327,7 +327,6 @@ STYLE: Final = f"""<style>
 </style>"""
 """A page needs it once, for any number of tables."""
 
-
 NOTHING: Final = "<i>-</i>"
 """An empty cell."""
 
@@ -383,15 +382,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Order:
-    """The column that the rows are sorted by, and the direction."""
+    """The column that the rows of a table are sorted by, and the direction."""
 
     by: str
     descending: bool
 
 
 @dataclass(frozen=True)
-class ListHtml:
-    """How a list is drawn.
+class TableHtml:
+    """How a table is drawn.
 
     Attributes:
         name: of the list, in messages and for a screen reader.
@@ -472,10 +471,12 @@ def label_cell(labels: Labels, number: int, search: str = "") -> str:
         [harmless(label.name, _LONGEST_HINT)]
         + [f"{harmless(key, 30)}: {harmless(value, _LONGEST_HINT)}" for key, value in label.details.items()]
     )
-    return f"<span class='label' title='{hint}'><bdi>{_label_with_search_marked(label.name, search)}</bdi></span>"
+    return (
+        f"<span class='label' title='{hint}'><bdi>{_label_cell_with_search(label.name, search)}</bdi></span>"
+    )
 
 
-def _label_with_search_marked(name: str, search: str) -> str:
+def _label_cell_with_search(name: str, search: str) -> str:
     at = name.casefold().find(search.casefold()) if search else -1
     if at < 0:
         return harmless(name, _LONGEST_LABEL)
@@ -520,8 +521,8 @@ def _message_attribute(message: Message) -> str:
 # What the whole dashboard is filtered by, as conditions on the rows of a table: a holder, and a search.
 
 
-class ViewFilter:
-    """The conditions of a look; each is made once for a trace.
+class TableConditions:
+    """The conditions of a look on the rows of a table; each is made once for a trace.
 
     Attributes:
         conditions: of the last look.
@@ -543,23 +544,23 @@ class ViewFilter:
         if look.holder is not None:
             how = grouping(trace, pool, look.holder.by)
             conditions.append(
-                Condition(f"held by {_filter_holder_text(look.holder)}", members(how, look.holder))
+                Condition(f"held by {_table_filter_holder_text(look.holder)}", members(how, look.holder))
             )
-            links.append(_end_filter_button("holder", "show all holders"))
+            links.append(_end_table_filter_button("holder", "show all holders"))
         if look.search:
             reason = f"found by the search for '{look.search}'"
             conditions.append(Condition(reason, found_by(trace.labels, look.search)))
-            links.append(_end_filter_button("search", "end the search"))
+            links.append(_end_table_filter_button("search", "end the search"))
         self.conditions, self.links = tuple(conditions), "".join(links)
         return self.conditions != before
 
 
-def _filter_holder_text(choice: HolderChoice) -> str:
+def _table_filter_holder_text(choice: HolderChoice) -> str:
     separator = SEPARATORS.get(choice.by, "/")
     return separator.join(UNNAMED[choice.by] if part is None else part for part in choice.path)
 
 
-def _end_filter_button(do: str, text: str) -> str:
+def _end_table_filter_button(do: str, text: str) -> str:
     return f" · <button type='button' data-bfcviz='{{\"do\":\"{do}\"}}'>{text}</button>"
 
 
@@ -621,12 +622,12 @@ class FilterBox(Generic[T]):
 
 
 def size(text: str) -> int:
-    """A size in bytes; capped at 2^64 - 1."""
+    """The text of a `FilterBox` as a size in bytes; capped at 2^64 - 1."""
     return min(parse_bytes(text), _MAX_SIZE)
 
 
 def whole_number(text: str) -> int:
-    """A whole number, such as a thread's.
+    """The text of a `FilterBox` as a whole number, such as a thread's.
 
     Raises:
         ValueError: the text is not one.
@@ -636,8 +637,8 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
-class FilterControls:
-    """The filters of both lists: a label, a range of sizes, a thread.
+class TableFilters:
+    """The filters of both tables: a label, a range of sizes, a thread.
 
     Args:
         what: `events` or `chunks`, in tooltips.
@@ -676,7 +677,7 @@ class FilterControls:
 
 
 def row(children: Sequence[widgets.Widget]) -> widgets.HBox:
-    """Widgets side by side; they wrap if the page is too narrow."""
+    """The controls of a table side by side; they wrap if the page is too narrow."""
     return widgets.HBox(children, layout={"flex_flow": "row wrap", "align_items": "center"})
 
 

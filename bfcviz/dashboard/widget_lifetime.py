@@ -82,6 +82,7 @@ def _weak_proxy(widget: widgets.Widget) -> widgets.Widget:
 
 
 def _weak_message_handler(method: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """A handler of a widget's messages that does not keep the widget alive."""
     reference = weakref.WeakMethod(method)
 
     def call(message: Any) -> None:

@@ -108,6 +108,7 @@ class Stream:
 
 
 def _create_cuda_stream(driver: Driver, device: int) -> int:
+    """Create the stream of a GPU device; returns CUDA's handle."""
     found = ctypes.c_void_p()
     with driver.on(device):
         driver.call("cuStreamCreate", ctypes.byref(found), _NON_BLOCKING)

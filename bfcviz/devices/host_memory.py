@@ -1,7 +1,6 @@
 """Host memory, ordinary and pinned, shared by all devices of a session, and the registry of its allocators."""
 
 import atexit
-import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -12,7 +11,7 @@ from bfcviz import _forks
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface import Allocator, AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda import CudaSubAllocator
+from bfcviz.allocator.sub_allocators.cuda import PinnedSubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.physical import PhysicalDevice
 from bfcviz.devices.session import SessionHeap, SessionHeaps
@@ -34,7 +33,7 @@ NO_AFFINITY: Final = -1
 
 @dataclass(frozen=True)
 class AllocatorFactory:
-    """Creates allocators and sub-allocators.
+    """Creates the allocators and sub-allocators of host memory.
 
     Attributes:
         create_allocator: creates the allocator; called once.
@@ -48,7 +47,9 @@ class AllocatorFactory:
 
 
 @dataclass
-class _Entry:
+class _HostAllocatorEntry:
+    """A factory of the registry of host memory, with the allocators it has created."""
+
     name: str
     priority: int
     factory: AllocatorFactory
@@ -57,10 +58,10 @@ class _Entry:
 
 
 class AllocatorRegistry:
-    """Factories by name and priority. Thread-safe."""
+    """Factories of allocators for host memory, by name and priority. Thread-safe."""
 
     def __init__(self) -> None:
-        self._entries: list[_Entry] = []
+        self._entries: list[_HostAllocatorEntry] = []
         self._used = False
         self._lock = _forks.keep(RLock())  # a factory may call the registry
 
@@ -82,7 +83,7 @@ class AllocatorRegistry:
                         f"{name!r} cannot be registered with priority {priority}: {entry.name!r} has it. Give another "
                         "priority"
                     )
-            self._entries.append(_Entry(name, priority, factory))
+            self._entries.append(_HostAllocatorEntry(name, priority, factory))
             self._entries.sort(key=lambda entry: -entry.priority)
 
     @property
@@ -120,7 +121,7 @@ class AllocatorRegistry:
                 entry.sub_allocators[node] = entry.factory.create_sub_allocator(node)
             return entry.sub_allocators[node]
 
-    def _best(self, entries: list[_Entry]) -> _Entry:
+    def _best(self, entries: list[_HostAllocatorEntry]) -> _HostAllocatorEntry:
         if not entries:
             raise AllocatorError(
                 "there is no allocator, because no factory is registered: register one first"
@@ -147,21 +148,6 @@ def _host_heap() -> BFCAllocator:
 
 # ------------------------------------------------------------------------------
 # Host memory, ordinary and pinned, shared by all devices of a session; a GPU copies pinned memory at full speed.
-
-
-_PORTABLE: Final = 1  # pinned for every context, not only this device's
-
-
-class PinnedSubAllocator(CudaSubAllocator):
-    """Grants pinned host memory, through the driver of one GPU."""
-
-    def take(self, num_bytes: int) -> int:
-        """Allocate with cuMemHostAlloc."""
-        return self.ask_driver("cuMemHostAlloc", ctypes.c_size_t(num_bytes), _PORTABLE)
-
-    def give_up(self, where: int, num_bytes: int) -> None:  # noqa: ARG002  the driver knows the size
-        """Free with cuMemFreeHost, which waits for all work on the device."""
-        self.driver.call("cuMemFreeHost", ctypes.c_void_p(where))
 
 
 class HostMemory:

@@ -21,7 +21,7 @@ from bfcviz.errors import DevicesError, UnknownDevice
 
 @dataclass
 class CreationContext:
-    """What factories share while they create the devices of one session.
+    """What the factories of a `DeviceManager` share while they create its devices.
 
     Attributes:
         state: the settings.
@@ -58,7 +58,7 @@ class CreationContext:
 
 
 class DeviceFactory:
-    """Creates devices of one type; derive from it and register an instance.
+    """Creates a `DeviceManager`'s devices of one type; derive from it and register an instance.
 
     Attributes:
         device_type: the type it creates.
@@ -72,7 +72,7 @@ class DeviceFactory:
 
 
 class ThreadPoolDeviceFactory(DeviceFactory):
-    """Creates CPUs."""
+    """Creates a `DeviceManager`'s CPUs."""
 
     device_type = "CPU"
 
@@ -95,7 +95,7 @@ class GPUCompatibleCPUDeviceFactory(DeviceFactory):
 
 
 class GPUDeviceFactory(DeviceFactory):
-    """Creates GPUs, real and simulated."""
+    """Creates a `DeviceManager`'s GPUs, real and simulated."""
 
     device_type = "GPU"
 
@@ -309,6 +309,7 @@ class DeviceManager(Closing):
 
 
 def _note_visible_devices(journey: Journey, settings: Settings) -> None:
+    """Note which devices a `DeviceManager` may use."""
     journey.note("session", "begins")
     for each in settings.list_physical_devices():
         visible = "visible" if each in settings.get_visible_devices() else "not visible"
@@ -316,7 +317,7 @@ def _note_visible_devices(journey: Journey, settings: Settings) -> None:
 
 
 def _devices_of(context: CreationContext, factories: FactoryRegistry, journey: Journey) -> Iterator[Device]:
-    """Create the devices factory by factory; note each step in the journey and as marks in each GPU's heap."""
+    """Create a `DeviceManager`'s devices; note each step in the journey and as marks in each GPU's heap."""
     for kind in factories.device_types:
         factory = factories.get(kind)
         name = type(factory).__name__

@@ -1,4 +1,4 @@
-"""Access: read and write the bytes at an allocator's addresses.
+"""Access: read and write the bytes at an allocator's addresses; arrays over them, and where the memory is.
 
 ===================  ==============================================================================================
 memory               method
@@ -10,16 +10,27 @@ simulated            pages stored here, created at the first write: a heap witho
 """
 
 import ctypes
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from importlib import import_module
 from threading import RLock
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bfcviz import _forks
 from bfcviz.allocator.interface import Allocator
-from bfcviz.allocator.sub_allocators.cuda import CudaSubAllocator
+from bfcviz.allocator.sub_allocators.cuda import CudaSubAllocator, PinnedSubAllocator
 from bfcviz.allocator.sub_allocators.cuda_driver import Driver
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.devices.physical import SimulatedGpuSubAllocator
 from bfcviz.errors import InvalidRequest
+from bfcviz.extras import needed
+
+# ------------------------------------------------------------------------------
+# Access: read and write the bytes at an allocator's addresses.
 
 PAGE: Final = 1 << 16
 _PIECE: Final = 1 << 20
@@ -178,3 +189,93 @@ def _pages_of(address: int, num_bytes: int) -> list[tuple[int, int, int]]:
         (page, max(address - page * PAGE, 0), min(end - page * PAGE, PAGE))
         for page in range(address // PAGE, -(-end // PAGE))
     ]
+
+
+# ------------------------------------------------------------------------------
+# Arrays over a tensor's memory: NumPy's and CuPy's, without a copy.
+
+
+class _ArrayOwner:
+    """Keeps the owner of memory alive for the NumPy array that accesses it."""
+
+    def __init__(self, owner: object, interface: dict[str, Any]) -> None:
+        self.owner = owner
+        self.__array_interface__ = interface
+
+
+def array_interface(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> dict[str, Any]:
+    """How arrays access memory at an address: the common part of NumPy's and CUDA's interfaces, version 3."""
+    return {"version": 3, "shape": shape, "typestr": dtype.str, "data": (address, False), "strides": None}
+
+
+def numpy_array(owner: object, address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Access host memory as a NumPy array, by its address; the array and its views keep `owner`."""
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    raw = np.asarray(_ArrayOwner(owner, array_interface(address, (nbytes,), np.dtype(np.uint8))))
+    return raw.view(dtype).reshape(shape)  # bytes first: typestr cannot express all dtypes
+
+
+def cupy_array(owner: object, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> Any:
+    """Access a GPU's memory as a CuPy array, by its address; the array and its views keep `owner`."""
+    cupy = load_cupy()
+    if 0 in shape:
+        return cupy.empty(shape, dtype)
+    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    memory = cupy.cuda.UnownedMemory(address, nbytes, owner, device)
+    return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(memory, 0))
+
+
+def load_cupy() -> Any:
+    """Import CuPy, to access a GPU's memory.
+
+    Raises:
+        MissingExtra: CuPy is not installed.
+    """
+    with needed("an array in a GPU's memory", "CuPy", "cuda12"):
+        return import_module("cupy")
+
+
+# ------------------------------------------------------------------------------
+# MemoryPlace: where a tensor's memory is, in host memory, on a GPU or nowhere.
+
+
+@dataclass(frozen=True)
+class MemoryPlace:
+    """Where memory is: on the host, on a GPU, or addresses without memory (`nowhere`)."""
+
+    kind: Literal["host", "cuda", "nowhere"]
+    device: int = 0
+
+    def active(self) -> AbstractContextManager[Any]:
+        """Make the GPU the current device while a `with` computes in its memory."""
+        return load_cupy().cuda.Device(self.device) if self.kind == "cuda" else nullcontext()
+
+    def __str__(self) -> str:
+        return {"host": "host memory", "cuda": f"memory of GPU {self.device}"}.get(
+            self.kind, "no real memory"
+        )
+
+
+HOST: Final = MemoryPlace("host")
+
+NOWHERE: Final = MemoryPlace("nowhere")
+
+
+def innermost(allocator: Any) -> Any:
+    """The allocator inside all wrappers, whose memory is accessed."""
+    while (inner := getattr(allocator, "wrapped", None)) is not None:
+        allocator = inner
+    return allocator
+
+
+def place_of(allocator: Allocator) -> MemoryPlace:
+    """Where an allocator's memory is, from its sub-allocator; your own may declare `place = "host"`."""
+    heap = innermost(allocator)
+    source = getattr(heap, "sub_allocator", heap)
+    if isinstance(source, HostSubAllocator | PinnedSubAllocator) or getattr(source, "place", None) == "host":
+        return HOST
+    if isinstance(source, SimulatedGpuSubAllocator):
+        return HOST if source.memory.readable else NOWHERE
+    return MemoryPlace("cuda", source.device) if isinstance(source, CudaSubAllocator) else NOWHERE

@@ -108,7 +108,7 @@ class SimulatedMemory:
 
 
 def _reserve_simulated_memory(num_bytes: int) -> mmap.mmap:
-    """Map zeroed pages that take memory on the first write."""
+    """Map zeroed pages for a simulated GPU, which take memory of this machine on the first write."""
     try:
         if hasattr(mmap, "MAP_ANONYMOUS"):
             return mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE)
@@ -158,7 +158,7 @@ _NAME: Final = re.compile(rf"(?:{TASK})?/?(?:(?:physical_)?device:)?(CPU|GPU):([
 
 @dataclass(frozen=True, order=True)
 class DeviceName:
-    """The device type, `CPU` or `GPU`, and the index among devices of that type."""
+    """The name of a physical or logical device: its type, `CPU` or `GPU`, and the index among those of that type."""
 
     device_type: str
     index: int
@@ -180,7 +180,7 @@ class DeviceName:
 
 
 def parse_name(text: str) -> DeviceName:
-    """Parse a name in any form: full, short, `GPU:0`, or the old `gpu:0`.
+    """Parse the name of a physical or logical device in any form: full, short, `GPU:0`, or the old `gpu:0`.
 
     Raises:
         UnknownDevice: the text is not a device name.
@@ -334,7 +334,7 @@ def host_cpu() -> PhysicalDevice:
 
 
 def visible_order(text: str, count: int) -> list[int]:
-    """The device indices that a CUDA_VISIBLE_DEVICES text selects, in its order.
+    """The physical GPUs that a CUDA_VISIBLE_DEVICES text selects, as indices, in its order.
 
     As in CUDA, an entry that is not a device index hides itself and all entries after it: "1,9,0" selects 1.
     """

@@ -156,21 +156,23 @@ class Journey:
 
     def __str__(self) -> str:
         return "\n".join(
-            f"{_journey_step_time(step)}  {step.stage:<8}  {_journey_step_text(step)}" for step in self.steps
+            f"{_session_step_time(step)}  {step.stage:<8}  {_session_step_text(step)}" for step in self.steps
         )
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{_journey_step_time(step)}</td><td>{html.escape(step.stage)}</td>"
-            f"<td style='text-align:left'>{html.escape(_journey_step_text(step))}</td></tr>"
+            f"<tr><td>{_session_step_time(step)}</td><td>{html.escape(step.stage)}</td>"
+            f"<td style='text-align:left'>{html.escape(_session_step_text(step))}</td></tr>"
             for step in self.steps
         )
         return f"<table><tr><th>time</th><th>stage</th><th>what happened</th></tr>{rows}</table>"
 
 
-def _journey_step_text(step: Step) -> str:
+def _session_step_text(step: Step) -> str:
+    """What happened in a step of a session's journey, and its size."""
     return f"{step.words} ({format_bytes(step.num_bytes)})" if step.num_bytes else step.words
 
 
-def _journey_step_time(step: Step) -> str:
+def _session_step_time(step: Step) -> str:
+    """When a step of a session's journey was."""
     return f"{step.time_ns / 1e6:9.3f} ms"

@@ -120,7 +120,7 @@ class GPUOptions:
             "gpu_host_mem_disallow_growth",
         )
         for name in names:
-            check_flag(name, getattr(self, name))
+            check_setting_flag(name, getattr(self, name))
         if not isinstance(self.visible_device_list, str):
             raise SettingError(
                 f"visible_device_list is {self.visible_device_list!r}; give text such as '1,0'"
@@ -154,8 +154,8 @@ def parse_visible_devices(text: str, count: int) -> list[int]:
     return order
 
 
-def check_flag(name: str, value: object) -> None:
-    """Raise SettingError if a value is not True or False."""
+def check_setting_flag(name: str, value: object) -> None:
+    """Raise SettingError if the value of a setting is not True or False."""
     if not isinstance(value, bool):
         raise SettingError(f"{name} is {value!r}; give True or False")
 
@@ -245,7 +245,7 @@ class State:
 
 
 class Limit(NamedTuple):
-    """Bytes a heap may take, bytes kept back for the system, and the reasons as sentences."""
+    """The limit that settings give a GPU's heap: its bytes, bytes kept back for the system, and the reasons."""
 
     num_bytes: int
     kept_back: int
@@ -328,7 +328,7 @@ def _limit_less_reserved(limit: Limit, available: int, mib: int, name: str) -> L
 
 @dataclass(frozen=True)
 class PlannedDevice:
-    """One planned device of the session.
+    """One device that the settings plan for the session, with the reasons.
 
     Attributes:
         name: its name.
@@ -435,6 +435,7 @@ def _logical_device_limits(state: State, gpu: PhysicalDevice) -> Iterator[Limit]
 
 
 def _crowded_gpu_warning(gpu: PhysicalDevice, state: State) -> Iterator[str]:
+    """A sentence if the settings' logical devices may take more than their GPU has."""
     together = sum(each.limit_bytes for each in state.logical.get(gpu, ()))
     if together > gpu.total_bytes:
         yield (
@@ -487,7 +488,7 @@ def _collects_garbage(state: State) -> bool:
 
 
 class Explanation(str):
-    """Text that a notebook shows without quotes."""
+    """The plan that the settings give, in words; a notebook shows it without quotes."""
 
     __slots__ = ()
 
@@ -495,8 +496,10 @@ class Explanation(str):
         printer.text(str(self))  # type: ignore[attr-defined]
 
 
-def explain(planned: Sequence[PlannedDevice], hidden: Sequence[str], notes: Sequence[str]) -> Explanation:
-    """One paragraph per device, and one for hidden devices.
+def explain_settings_plan(
+    planned: Sequence[PlannedDevice], hidden: Sequence[str], notes: Sequence[str]
+) -> Explanation:
+    """The plan that the settings give, in words: one paragraph per device, and one for hidden devices.
 
     Args:
         planned: the devices.
@@ -516,6 +519,7 @@ def explain(planned: Sequence[PlannedDevice], hidden: Sequence[str], notes: Sequ
 
 
 def _cpu_plan_text(each: PlannedDevice) -> str:
+    """What the settings plan for a CPU, in words."""
     return (
         f"{each.name.short} takes host memory as tensors need it, up to {format_bytes(each.memory_limit)}; a "
         "second pool holds memory for transfers to and from a GPU."
@@ -523,6 +527,7 @@ def _cpu_plan_text(each: PlannedDevice) -> str:
 
 
 def _gpu_plan_text(each: PlannedDevice) -> str:
+    """What the settings plan for a GPU, and why, in words."""
     gpu = each.physical
     how_much = (
         f"{each.name.short} takes {'up to ' if each.options.allow_growth else ''}{format_bytes(each.memory_limit)} "
@@ -541,6 +546,7 @@ def _gpu_plan_text(each: PlannedDevice) -> str:
 
 
 def _gpu_ordinal_text(each: PlannedDevice) -> str:
+    """For the settings in words: the machine's number of a GPU whose name does not tell it."""
     gpu = each.physical
     return "" if gpu.name.endswith(f":{gpu.ordinal}") else f", number {gpu.ordinal} of the machine"
 
@@ -566,7 +572,7 @@ def _when_gpu_takes_memory(each: PlannedDevice) -> str:
 
 
 class SettingIgnored(UserWarning):
-    """A setting has no effect."""
+    """One of the memory settings of the devices has no effect."""
 
 
 class Settings:
@@ -577,7 +583,7 @@ class Settings:
         environment: the variables (TF_FORCE_GPU_ALLOW_GROWTH, TF_ENABLE_GPU_GARBAGE_COLLECTION,
             TF_DEVICE_MIN_SYS_MEMORY_IN_MB, TF_GPU_HOST_MEM_LIMIT_IN_MB); None = those of the process, read when
             devices are created.
-        notes: the origin of the settings, for `explain`.
+        notes: the origin of the settings, for `explain_settings_plan`.
     """
 
     def __init__(
@@ -679,7 +685,7 @@ class Settings:
             )
         if device.device_type != "GPU":
             raise SettingError(f"memory growth cannot be set on {device.name}: only GPUs support it")
-        check_flag("memory growth", enable)
+        check_setting_flag("memory growth", enable)
         self._change("physical devices", growth=MappingProxyType({**self._state.growth, device: enable}))
 
     def get_logical_device_configuration(
@@ -759,7 +765,7 @@ class Settings:
         planned = self.plan()
         used = {each.physical for each in planned}
         hidden = [each.name for each in self._state.physical if each not in used]
-        return explain(planned, hidden, self._state.notes)
+        return explain_settings_plan(planned, hidden, self._state.notes)
 
     def initialise(self, planned: Sequence[PlannedDevice]) -> None:
         """Fix the settings after the devices are created, and warn of settings without effect."""
@@ -821,6 +827,7 @@ def jax_settings(
 
 
 def _jax_settings_note(found: Mapping[str, str], client: ClientSettings) -> str:
+    """Which of JAX's variables the settings of `jax_settings` come from, in words."""
     share = f"{client.fraction_name} is {client.fraction:g}"
     share += "" if found.get(client.fraction_name) else ", JAX's default"
     way = f"{PREALLOCATE} is {found[PREALLOCATE]!r}" if PREALLOCATE in found else f"{PREALLOCATE} is not set"

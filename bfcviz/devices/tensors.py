@@ -1,4 +1,4 @@
-"""Tensors in the memory of an allocator: types, places, buffers and views, and a log of their memory."""
+"""Tensors in the memory of an allocator: types, buffers and views, and a log of their memory."""
 
 import ctypes
 import operator
@@ -6,9 +6,8 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module
 from itertools import count
 from math import prod
 from types import MappingProxyType, TracebackType
@@ -18,104 +17,20 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from bfcviz.allocator.interface import AllocationAttributes, Allocator
-from bfcviz.allocator.sub_allocators.cuda import CudaSubAllocator
-from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.host_memory import PinnedSubAllocator
-from bfcviz.devices.physical import SimulatedGpuSubAllocator
+from bfcviz.devices.memory_access import (
+    HOST,
+    MemoryPlace,
+    array_interface,
+    cupy_array,
+    innermost,
+    load_cupy,
+    numpy_array,
+    place_of,
+)
 from bfcviz.errors import AllocatorError, InvalidFree, InvalidRequest
 from bfcviz.events.labels import Labels
-from bfcviz.extras import needed
 from bfcviz.live.labels import number_in
 from bfcviz.units import format_bytes
-
-# ------------------------------------------------------------------------------
-# Arrays over a tensor's memory: NumPy's and CuPy's, without a copy.
-
-
-class _ArrayOwner:
-    """Keeps `owner` alive for NumPy's array."""
-
-    def __init__(self, owner: object, interface: dict[str, Any]) -> None:
-        self.owner = owner
-        self.__array_interface__ = interface
-
-
-def array_interface(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> dict[str, Any]:
-    """The common part of NumPy's and CUDA's array interfaces, version 3."""
-    return {"version": 3, "shape": shape, "typestr": dtype.str, "data": (address, False), "strides": None}
-
-
-def numpy_array(owner: object, address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A NumPy array at a host address; the array and its views keep `owner`."""
-    if 0 in shape:
-        return np.empty(shape, dtype)
-    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    raw = np.asarray(_ArrayOwner(owner, array_interface(address, (nbytes,), np.dtype(np.uint8))))
-    return raw.view(dtype).reshape(shape)  # bytes first: typestr cannot express all dtypes
-
-
-def cupy_array(owner: object, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> Any:
-    """A CuPy array at a GPU address; the array and its views keep `owner`."""
-    cupy = load_cupy()
-    if 0 in shape:
-        return cupy.empty(shape, dtype)
-    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    memory = cupy.cuda.UnownedMemory(address, nbytes, owner, device)
-    return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(memory, 0))
-
-
-def load_cupy() -> Any:
-    """Import CuPy.
-
-    Raises:
-        MissingExtra: CuPy is not installed.
-    """
-    with needed("an array in a GPU's memory", "CuPy", "cuda12"):
-        return import_module("cupy")
-
-
-# ------------------------------------------------------------------------------
-# MemoryPlace: where a tensor's memory is, in host memory, on a GPU or nowhere.
-
-
-@dataclass(frozen=True)
-class MemoryPlace:
-    """Where memory is: on the host, on a GPU, or addresses without memory (`nowhere`)."""
-
-    kind: Literal["host", "cuda", "nowhere"]
-    device: int = 0
-
-    def active(self) -> AbstractContextManager[Any]:
-        """Make the GPU the current device while a `with` computes in its memory."""
-        return load_cupy().cuda.Device(self.device) if self.kind == "cuda" else nullcontext()
-
-    def __str__(self) -> str:
-        return {"host": "host memory", "cuda": f"memory of GPU {self.device}"}.get(
-            self.kind, "no real memory"
-        )
-
-
-HOST: Final = MemoryPlace("host")
-NOWHERE: Final = MemoryPlace("nowhere")
-
-
-def innermost(allocator: Any) -> Any:
-    """The allocator inside all wrappers."""
-    while (inner := getattr(allocator, "wrapped", None)) is not None:
-        allocator = inner
-    return allocator
-
-
-def place_of(allocator: Allocator) -> MemoryPlace:
-    """Where an allocator's memory is, from its sub-allocator; your own may declare `place = "host"`."""
-    heap = innermost(allocator)
-    source = getattr(heap, "sub_allocator", heap)
-    if isinstance(source, HostSubAllocator | PinnedSubAllocator) or getattr(source, "place", None) == "host":
-        return HOST
-    if isinstance(source, SimulatedGpuSubAllocator):
-        return HOST if source.memory.readable else NOWHERE
-    return MemoryPlace("cuda", source.device) if isinstance(source, CudaSubAllocator) else NOWHERE
-
 
 # ------------------------------------------------------------------------------
 # Element types: the size of an element, and how it is constructed and destroyed.
@@ -130,7 +45,7 @@ def place_of(allocator: Allocator) -> MemoryPlace:
 
 
 class ElementOperations(Protocol):
-    """Operations on the elements of one buffer that are more than plain bytes. An address is that of one element."""
+    """Operations on a tensor's elements that are more than plain bytes. An address is that of one element."""
 
     def construct(self, address: int) -> None:
         """Construct an element in raw memory."""
@@ -208,7 +123,7 @@ class Strings:
 
 
 class Handles:
-    """Python objects as numbers; 0 means None. An object lives as long as its element."""
+    """Tensor elements that are Python objects, as numbers; 0 means None. An object lives as long as its element."""
 
     def __init__(self) -> None:
         self._objects: dict[int, object] = {}
@@ -295,7 +210,7 @@ _names = Labels()  # labels of threads, for heaps without a label table
 
 
 class Record(NamedTuple):
-    """One line of the log; sizes in bytes. A `step` line has only its number.
+    """One line of the log of tensors' memory; sizes in bytes. A `step` line has only its number.
 
     `allocation_id` is None if the allocator does not track it.
     """
@@ -325,7 +240,7 @@ class Record(NamedTuple):
 
 
 class _CurrentStep(threading.local):
-    """The step each thread is in."""
+    """The step that each thread creates tensors in."""
 
     step = UNKNOWN_STEP
 
@@ -378,7 +293,7 @@ class MemoryLog:
 
 @contextmanager
 def step(number: int, *allocators: Allocator) -> Iterator[None]:
-    """Make this thread's work part of step `number`; add a mark to the traces of these heaps."""
+    """Make this thread's tensors part of step `number`; add a mark to the traces of these heaps."""
     before, _current.step = _current.step, number
     for allocator in allocators:
         mark(allocator, STEP, number)
@@ -391,7 +306,7 @@ def step(number: int, *allocators: Allocator) -> Iterator[None]:
 
 
 def mark(allocator: Allocator, name: str, value: int = 0) -> None:
-    """Add a mark to the trace of a heap, if it has one."""
+    """Add a mark to the trace of the heap that tensors come from, if it has one."""
     heap = innermost(allocator)
     if hasattr(heap, "mark"):
         heap.mark(name, value)
@@ -399,7 +314,7 @@ def mark(allocator: Allocator, name: str, value: int = 0) -> None:
 
 @contextmanager
 def phase(allocator: Allocator, name: str) -> Iterator[None]:
-    """Mark begin and end of a phase in the trace of a heap, as `bfcviz.phase` does."""
+    """Mark begin and end of a phase in the trace of the tensors' heap, as `bfcviz.phase` does."""
     heap = innermost(allocator)
     if not (hasattr(heap, "mark") and hasattr(heap, "labels")):
         yield
@@ -413,7 +328,7 @@ def phase(allocator: Allocator, name: str) -> Iterator[None]:
 
 
 def current_kernel() -> str:
-    """The name of this thread's innermost `bfcviz.label`."""
+    """The kernel that tensors created now belong to: the name of this thread's innermost `bfcviz.label`."""
     return _names.name(number_in(_names)) or UNKNOWN_KERNEL
 
 
@@ -430,7 +345,7 @@ def log_allocation(buffer: "TensorBuffer", kernel: str, shape: tuple[int, ...]) 
     if MemoryLog._active:  # noqa: SLF001
         heap = buffer.allocator
         tracked = heap.tracks_allocation_sizes() and buffer.address != 0
-        _add_to_active(
+        _add_to_memory_logs(
             Record(
                 "allocate",
                 _current.step,
@@ -450,10 +365,13 @@ def log_free(buffer: "TensorBuffer") -> None:
     """Record a free in all active logs."""
     if MemoryLog._active:  # noqa: SLF001
         name, element = buffer.allocator.name, buffer.element.name
-        _add_to_active(Record("free", _current.step, dtype=element, allocator=name, address=buffer.address))
+        _add_to_memory_logs(
+            Record("free", _current.step, dtype=element, allocator=name, address=buffer.address)
+        )
 
 
-def _add_to_active(record: Record) -> None:
+def _add_to_memory_logs(record: Record) -> None:
+    """Add a line on a tensor to all active logs."""
     for log in MemoryLog._active:  # noqa: SLF001
         log.add(record)
 

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from bfcviz.allocator.interface import Allocator
 from bfcviz.devices import tensors
-from bfcviz.devices.tensors import Tensor, load_cupy, place_of
+from bfcviz.devices.memory_access import load_cupy, place_of
+from bfcviz.devices.tensors import Tensor
 from bfcviz.errors import InvalidRequest, OutOfMemory
 
 # ------------------------------------------------------------------------------
@@ -132,7 +133,7 @@ class Deferred:
 
 
 def cuda_fence() -> Any:
-    """Record a CUDA event in the current stream."""
+    """A fence for a training's `Deferred` frees: record a CUDA event in the current stream."""
     event = load_cupy().cuda.Event(disable_timing=True)
     event.record()
     return event
@@ -722,6 +723,7 @@ def _filter_shifts(
 
 
 def _filter_shift_slices(by: int, length: int) -> tuple[slice, slice]:
+    """For a convolution of the training: the pixels that have a neighbour at a distance, and those neighbours."""
     first, last = max(0, -by), max(0, length - max(0, by))
     return slice(first, last), slice(first + by, last + by)
 
@@ -1032,6 +1034,7 @@ class Training:
 
 
 def _release_policy(wish: str | ReleasePolicy) -> ReleasePolicy:
+    """The policy by which a training frees its tensors, from its name."""
     if not isinstance(wish, str):
         return wish
     if wish not in RELEASES:

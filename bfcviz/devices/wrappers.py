@@ -29,7 +29,7 @@ from bfcviz.errors import (
     InvalidFree,
     InvalidRequest,
     OutOfMemory,
-    PoolTotals,
+    OutOfMemoryTotals,
 )
 from bfcviz.formats.tensorflow import round_up
 from bfcviz.native import MAX_REQUEST
@@ -178,7 +178,7 @@ class Tracked(NamedTuple):
 
 
 class Leak(NamedTuple):
-    """Memory of one label that was not freed: number of chunks, their bytes, and the oldest chunk."""
+    """What a `TrackingAllocator` found of one label, not freed: number of chunks, their bytes, and the oldest chunk."""
 
     label: str
     chunks: int
@@ -317,6 +317,7 @@ class TrackingAllocator(AllocatorWrapper):
 
 
 def _leaked_chunks_text(number: int) -> str:
+    """How many chunks a `TrackingAllocator` found not freed, in words."""
     return "1 chunk" if number == 1 else f"{number} chunks"
 
 
@@ -408,7 +409,7 @@ class LimitAllocator(AllocatorWrapper):
             if need <= left:
                 self.used += need
                 return
-        totals = PoolTotals(self.limit, self.limit - left, left, self.limit)
+        totals = OutOfMemoryTotals(self.limit, self.limit - left, left, self.limit)
         raise OutOfMemory.of(operator.index(num_bytes), totals)
 
     def _release(self, num_bytes: int) -> None:
@@ -500,7 +501,7 @@ MEASURES: Final[dict[str, Callable[[Stats], float]]] = {
 
 
 class Crossing(NamedTuple):
-    """A crossed threshold, the value, and the operation that crossed it."""
+    """What an `AlertAllocator` reports: a crossed threshold, the value, and the operation that crossed it."""
 
     threshold: Threshold
     value: float

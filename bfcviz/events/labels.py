@@ -16,7 +16,10 @@ from typing import Any, Final, NamedTuple
 
 from bfcviz import _forks
 from bfcviz.errors import TraceError
-from bfcviz.events.storage.files import MAX_JSON_VALUES, loads
+from bfcviz.events.highest_number import highest
+from bfcviz.events.row_copy import copied
+from bfcviz.events.schema import Events
+from bfcviz.events.storage.files import MAX_JSON_VALUES, parse_file_json
 
 MAX_LABELS = 1 << 32
 MAX_LABEL_BYTES = 1 << 24
@@ -107,7 +110,7 @@ class Labels:
                 return
             self.error = None
             for number in range(1, len(self._names)):
-                line = _label_line(number, self._names[number], self._details[number])
+                line = _encoded_label(number, self._names[number], self._details[number])
                 self._write(file, line, place)
                 place += len(line)
             self._place = place
@@ -130,7 +133,7 @@ class Labels:
         Raises:
             ValueError: the line is not a label, or too many are missing before it.
         """
-        entry = loads(line[max(line.rfind(_START), 0) :])
+        entry = parse_file_json(line[max(line.rfind(_START), 0) :])
         number = entry.get("id") if isinstance(entry, dict) else None
         if type(number) is not int or not 0 < number <= len(self._names) + most_missing:
             raise ValueError(f"is not label {len(self._names)}")
@@ -173,7 +176,7 @@ class Labels:
         Raises:
             ValueError: `text` is not such a table, or holds more than about `most` names and details.
         """
-        table = loads(text, most)
+        table = parse_file_json(text, most)
         if not isinstance(table, dict) or not isinstance(names := table.get("names"), list):
             raise ValueError("is not a table of labels")
         _expect_label_texts(names, "name")
@@ -207,7 +210,7 @@ class Labels:
             raise TraceError(f"a trace holds at most {MAX_LABELS} labels: use names with less detail")
         if self.error is not None and self._file is not None:
             return 0
-        line = None if self._file is None else _label_line(number, name, details)
+        line = None if self._file is None else _encoded_label(number, name, details)
         kept = MappingProxyType(details) if details else NO_DETAILS
         self._pending = (number, name, kept, key, line, self._place)
         return self._finish()
@@ -256,7 +259,8 @@ class Labels:
 _ENCODER = json.JSONEncoder(separators=(",", ":"))  # created once: json.dumps would create one for each label
 
 
-def _label_line(number: int, name: str, details: Mapping[str, str]) -> bytes:
+def _encoded_label(number: int, name: str, details: Mapping[str, str]) -> bytes:
+    """A label as a line of JSON."""
     entry: dict[str, Any] = {"id": number, "name": name}
     if details:
         entry["details"] = dict(details)
@@ -271,7 +275,7 @@ def _label_key(name: str, details: Mapping[str, str]) -> object:
 
 
 def without_surrogates(text: str) -> str:
-    """Text that every file format accepts: a lone surrogate becomes its escape."""
+    """Text as a label may hold it, which every file format accepts: a lone surrogate becomes its escape."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -291,3 +295,47 @@ def _checked_label_details(entry: object) -> Mapping[str, str]:
         raise ValueError("has details that are not an object")
     _expect_label_texts([*entry, *entry.values()], "detail")
     return entry
+
+
+def has_unknown_label(events: Events, num_labels: int) -> bool:
+    """Whether an event names a label that is not in the table."""
+    return highest(events["label"]) >= num_labels
+
+
+def without_unknown_labels(events: Events, num_labels: int) -> Events:
+    """A copy in which unknown labels are 0."""
+    events = copied(events)
+    forget_unknown_labels(events, num_labels)
+    return events
+
+
+def forget_unknown_labels(events: Events, num_labels: int) -> None:
+    """Set unknown labels to 0, in place."""
+    events["label"][events["label"] >= num_labels] = 0
+
+
+BEGINS: Final = "begins"
+"""The detail of a label whose mark begins the phase of this name."""
+
+ENDS: Final = "ends"
+"""The detail of a label whose mark ends the phase of this name."""
+
+
+class PhaseEnd(NamedTuple):
+    """What a mark does: `side` is `BEGINS` or `ENDS`, `name` the phase."""
+
+    side: str
+    name: str
+
+
+def phase_ends(marks: Events, labels: Labels) -> list[PhaseEnd | None]:
+    """For each of these MARK events: what it begins or ends; None for a plain mark."""
+    known: dict[int, PhaseEnd | None] = {0: None}
+    found = []
+    for label in marks["label"].tolist():
+        if label not in known:
+            details = labels[label].details
+            sides = (PhaseEnd(side, details[side]) for side in (BEGINS, ENDS) if side in details)
+            known[label] = next(sides, None)
+        found.append(known[label])
+    return found

@@ -79,7 +79,7 @@ def _new_chunk(address: int, size: int, handle: int, slot: int, before: int) -> 
 
 
 class ObservedRegion(NamedTuple):
-    """A region: `size` in bytes; `granted`: it was reported; otherwise it is a run of covered or used addresses."""
+    """A region in a ledger: `size` in bytes; `granted`: reported, not a run of covered or used addresses."""
 
     size: int
     slot: int
@@ -526,7 +526,7 @@ class Ledger:
 
 
 class SpareNumbers:
-    """Allocates numbers 0, 1, 2, ...; reuses returned numbers first, the latest first."""
+    """A ledger's numbers of chunks and regions: 0, 1, 2, ...; reuses returned numbers first, the latest first."""
 
     def __init__(self) -> None:
         self._next = 0

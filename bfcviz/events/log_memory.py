@@ -30,6 +30,7 @@ def no_window() -> Window:
 
 
 def is_no_window(window: Window) -> bool:
+    """Whether there is no window of a log's memory."""
     return window is None
 
 
@@ -55,6 +56,7 @@ class FileWindow:
 
 
 def record_at(window: Window, index: int) -> Any:
+    """The record at an index of a window of a log's memory, to write."""
     if not isinstance(window, FileWindow):
         return window[index]
     record = window.records[index]
@@ -63,10 +65,11 @@ def record_at(window: Window, index: int) -> Any:
 
 
 def prefetch(window: Window, index: int) -> None:
-    """No effect in Python."""
+    """Load a record of a log's memory into the processor's cache; no effect in Python."""
 
 
 def publish_kind(record: Any, kind: int) -> None:
+    """Write the kind of a record in a log's memory, which makes the record visible to readers."""
     record.kind = kind
     if record.place is not None:
         window, index = record.place
@@ -93,25 +96,31 @@ def unmap_window(window: Window, num_bytes: int) -> None:
 
 
 def is_cut(window: Window) -> bool:
+    """Whether the file of a log became shorter than the window of its memory."""
     return isinstance(window, FileWindow) and window.cut
 
 
 def file_size(fd: int) -> int:
+    """The bytes of the file that a log writes to."""
     return os.fstat(fd).st_size
 
 
 def cut_file(fd: int, num_bytes: int) -> None:
+    """Cut the file of a log after so many bytes, to whole records; it never grows."""
     with suppress(OSError):
         os.ftruncate(fd, min(file_size(fd), num_bytes) // RECORD * RECORD)
 
 
 def close_file(fd: int) -> None:
+    """Close the file that a log writes to."""
     os.close(fd)
 
 
 def last_error() -> int:
+    """The errno of the last window of a log's memory that could not be mapped; 0 if there is none."""
     return getattr(_errors, "last", 0)
 
 
 def is_limit() -> bool:
+    """Whether the memory of a log could not be mapped because its file may not be larger."""
     return last_error() == errno.EFBIG

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from bfcviz.errors import TraceError
 from bfcviz.events.schema import MAX_POOLS as MAX_POOLS
-from bfcviz.events.storage.files import loads
+from bfcviz.events.storage.files import parse_file_json
 from bfcviz.units import parse_bytes
 
 # ------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def later_reasons(details: Mapping[str, object], reasons: Iterable[str]) -> tupl
 
 @dataclass(frozen=True)
 class RecordedFailure:
-    """What a file says of a failed request, beyond its OOM event. Sizes are bytes, None where unknown.
+    """What an origin says of a failed request, beyond its OOM event. Sizes are bytes, None where unknown.
 
     Attributes:
         event: index of the OOM event.
@@ -290,7 +290,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, init=False)
 class Pool:
-    """The description of one heap in a trace.
+    """What an origin says of one heap of a trace.
 
     Args:
         name: of the heap.
@@ -367,7 +367,7 @@ def origin_from_json(text: bytes) -> tuple[Origin, dict[str, object]]:
     Raises:
         ValueError: `text` is not an origin, or of a later version.
     """
-    entry = _whole_characters(loads(text))
+    entry = _whole_characters(parse_file_json(text))
     if not isinstance(entry, dict) or "bfcviz" not in entry:
         raise ValueError("is not the origin of a bfcviz trace")
     if entry["bfcviz"] != VERSION:
@@ -392,7 +392,7 @@ def origin_from_json(text: bytes) -> tuple[Origin, dict[str, object]]:
 def _whole_characters(entry: object) -> object:
     """Replace lone surrogates by `?`: JSON and paths can hold them, but web pages and files cannot."""
     plain = json.dumps(entry, ensure_ascii=False)
-    return entry if plain.isascii() else loads(plain.encode("utf-8", "replace"))
+    return entry if plain.isascii() else parse_file_json(plain.encode("utf-8", "replace"))
 
 
 def _origin_pool(entry: object) -> Pool:

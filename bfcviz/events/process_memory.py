@@ -105,3 +105,13 @@ def _thinned_process_memory(
     stops = np.append(starts[1:], len(times))
     largest = [start + int(num_bytes[start:stop].argmax()) for start, stop in zip(starts, stops, strict=True)]
     return times[largest], num_bytes[largest]
+
+
+def peak_of_process() -> int | None:
+    """The most memory that this process had at once, in bytes: its resident set; None: not known."""
+    try:
+        # Not getrusage: it counts what the process that started this one had.
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:")), None)

@@ -22,21 +22,21 @@ def taken(table: Rows, which: NDArray[np.bool_] | NDArray[np.intp]) -> Rows:
 def copied(table: Rows) -> Rows:
     """A copy of all rows, contiguous in memory."""
     if _is_small_row_copy(table):
-        return np.frombuffer(bytearray(_row_bytes(table)), table.dtype)
+        return np.frombuffer(bytearray(_copied_row_bytes(table)), table.dtype)
     return whole(table).copy().view(table.dtype)
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
     """A copy of the rows of one or more tables of one dtype, concatenated."""
     if all(map(_is_small_row_copy, parts)) and sum(part.nbytes for part in parts) <= _SMALL:
-        return np.frombuffer(bytearray().join(map(_row_bytes, parts)), parts[0].dtype)
+        return np.frombuffer(bytearray().join(map(_copied_row_bytes, parts)), parts[0].dtype)
     return np.concatenate([whole(part) for part in parts]).view(parts[0].dtype)
 
 
 def move(table: Rows, into: Rows) -> None:
     """Copy the rows of `table` over the rows of `into`, of the same dtype and length."""
     if _is_small_row_copy(table) and _is_small_row_copy(into):
-        _row_bytes(into)[:] = _row_bytes(table)
+        _copied_row_bytes(into)[:] = _copied_row_bytes(table)
     else:
         whole(into)[:] = whole(table)
 
@@ -49,5 +49,6 @@ def _is_small_row_copy(table: Rows) -> bool:
     return table.nbytes <= _SMALL and table.flags.c_contiguous
 
 
-def _row_bytes(table: Rows) -> memoryview:
+def _copied_row_bytes(table: Rows) -> memoryview:
+    """The memory of rows, to copy it at once."""
     return table.view(np.uint8).data

@@ -113,7 +113,7 @@ class Flag(IntFlag):
 
 
 def bin_numbers(sizes: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """`bin_of` each size."""
+    """The value of an event's field `bin` for each size: its `bin_of`."""
     # From the last bin's start on the size does not matter; below it float64 is exact.
     units = np.clip(sizes // np.uint64(MIN_CHUNK), 1, 1 << (NUM_BINS - 1)).astype(np.float64)
     _, exponent = np.frexp(units)

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from bfcviz.errors import Lapped, TraceError
-from bfcviz.events.event_source import BLOCK, Source, forget_unknown_labels, has_unknown_label
-from bfcviz.events.labels import Labels
+from bfcviz.events.event_source import BLOCK, Source
+from bfcviz.events.labels import Labels, forget_unknown_labels, has_unknown_label
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin, Status

@@ -7,14 +7,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bfcviz.answers import Answer
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.event_source import BLOCK, ArraySource, Source
 from bfcviz.events.labels import Labels
-from bfcviz.events.origin import Origin, Pool, Status
+from bfcviz.events.origin import STATE_ONLY, Origin, Pool, Status
 from bfcviz.events.schema import Events
 from bfcviz.events.storage.blocks import MAGIC, BlockSource, Describe, write_blocks
-from bfcviz.events.storage.files import open_regular, reading, replacing
+from bfcviz.events.storage.files import open_regular, reading_file, replacing
 from bfcviz.events.storage.folder import FolderSource
 from bfcviz.extras import arrow, needed
 from bfcviz.units import format_bytes
@@ -27,7 +30,6 @@ Keyframes = Callable[["Trace", list[int]], Iterable[bytes]]
 """Given a trace and ascending steps, returns the state before each, one at a time."""
 
 __all__ = ["BLOCK", "Keyframes", "Origin", "Pool", "Status", "Trace"]
-
 
 _MOST_HEAPS: Final = 10
 """Heaps that the text of a trace names."""
@@ -77,10 +79,10 @@ class Trace(Answer):
             FileError: this is not a trace, or nothing of it can be read.
         """
         path = Path(path)
-        with reading(path):
+        with reading_file(path):
             if not path.exists():
                 raise FileError(path, "", "does not exist")
-            source: Source = FolderSource(path) if path.is_dir() else _trace_file_source(path)
+            source: Source = FolderSource(path) if path.is_dir() else _saved_trace_source(path)
         if check:
             source.cut_at_damage()
         return cls(source)
@@ -235,11 +237,11 @@ class Trace(Answer):
             MissingExtra: pyarrow is not installed.
         """
         pa = arrow("to_arrow()")
-        from bfcviz.events.storage.parquet import SCHEMA, LabelNames, table_of  # noqa: PLC0415  pyarrow, an extra
+        from bfcviz.events.storage.parquet import SCHEMA, ParquetLabelNames, parquet_table  # noqa: PLC0415  pyarrow, an extra
 
         stop = len(self)  # read before the labels: the table then has the labels of all these events
-        names = LabelNames(self.labels)
-        tables = [table_of(events, names) for events in self.blocks(stop=stop)]
+        names = ParquetLabelNames(self.labels)
+        tables = [parquet_table(events, names) for events in self.blocks(stop=stop)]
         return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
 
     def to_pandas(self) -> "pd.DataFrame":
@@ -254,7 +256,8 @@ class Trace(Answer):
         return frame
 
 
-def _trace_file_source(path: Path) -> Source:
+def _saved_trace_source(path: Path) -> Source:
+    """The source of a trace in one file, for `Trace.open`."""
     with open_regular(path) as file:
         head = file.read(len(MAGIC))
     if head == MAGIC:
@@ -266,3 +269,32 @@ def _trace_file_source(path: Path) -> Source:
 
 def _trace_extent_text(first: int, length: int) -> str:
     return f"that keeps only events {first} to {length - 1}" if first else f"of {length} events"
+
+
+def event_times(trace: Trace, seqs: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The times of events, in nanoseconds; reads only their blocks.
+
+    Events that the trace no longer has get the time of its first event.
+    """
+    seqs = np.maximum(seqs, np.uint64(trace.first))
+    blocks = seqs // np.uint64(BLOCK)
+    found = np.zeros(len(seqs), np.int64)
+    for block in np.unique(blocks).tolist():
+        at = np.flatnonzero(blocks == block)
+        first = max(block * BLOCK, trace.first)
+        events = trace.read(first, min((block + 1) * BLOCK, len(trace)))
+        found[at] = events["time"][(seqs[at] - np.uint64(first)).astype(np.intp)]
+    return found
+
+
+def check_history(trace: Trace, what: str) -> None:
+    """Check that the events of a trace tell a history.
+
+    Raises:
+        TraceError: they only build the state of one moment.
+    """
+    if trace.origin.details.get("history") == STATE_ONLY:
+        raise TraceError(
+            f"{what} were asked for, but {trace.origin.source or 'the trace'} holds the state of one moment and no "
+            "history: when each chunk was allocated is not known; record the run (bfcviz record, or a profile)"
+        )

@@ -12,10 +12,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.events.labels import phase_ends
 from bfcviz.events.mark_values import mark_value
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.model.navigation import events_of, phase_ends, phases_among
+from bfcviz.model.navigation import events_of, phases_among
 from bfcviz.model.timelines import timeline
 
 POINTS: Final = 3000

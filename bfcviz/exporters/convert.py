@@ -22,9 +22,9 @@ from bfcviz.exporters.chrome_counters import write_chrome_trace
 from bfcviz.exporters.torch_snapshot import write_snapshot
 from bfcviz.extras import needed
 from bfcviz.importers.heap_state import HEAP_CHUNK, HeapRegion, events_of_state
-from bfcviz.model.block_index import BlockDescriber
 from bfcviz.model.keyframe_bytes import keyframes
 from bfcviz.model.model import Model
+from bfcviz.model.trace_index import IndexBuilder
 
 # ------------------------------------------------------------------------------
 # Number the handles of chunks anew: a model takes no handle higher than the number of chunks that there can be.
@@ -32,7 +32,7 @@ from bfcviz.model.model import Model
 _SHIFT = np.uint64(32)
 
 
-def renumber_handles(events: Events, pool: int, present: NDArray[np.uint32]) -> None:
+def renumber_part_handles(events: Events, pool: int, present: NDArray[np.uint32]) -> None:
     """Change `chunk` and `other` of the events of one heap in place.
 
     Args:
@@ -111,7 +111,7 @@ def part_of(trace: Trace, start: int, stop: int) -> Trace:
     for pool in range(len(trace.origin.pools)):
         model = Model(trace, pool)
         model.seek(start)
-        renumber_handles(after, pool, model.chunks()["handle"])
+        renumber_part_handles(after, pool, model.chunks()["handle"])
         events, ids = _state_of(model, time)
         states.append(events)
         born.append(ids)
@@ -209,12 +209,12 @@ def write_csv(trace: Trace, start: int, stop: int, path: Path) -> list[str]:
     """Write the events [start, stop) to `path`; returns what the file does not say."""
     with needed("a CSV file", "pyarrow", "tables"):
         from pyarrow import csv  # noqa: PLC0415  an extra
-    from bfcviz.events.storage.parquet import SCHEMA, LabelNames, table_of, without_formulas  # noqa: PLC0415
+    from bfcviz.events.storage.parquet import SCHEMA, ParquetLabelNames, parquet_table, without_formulas  # noqa: PLC0415
 
-    names = LabelNames(trace.labels)
+    names = ParquetLabelNames(trace.labels)
     with csv.CSVWriter(path, without_formulas(SCHEMA.empty_table()).schema) as writer:
         for events in trace.blocks(start, stop):
-            writer.write_table(without_formulas(table_of(events, names)))
+            writer.write_table(without_formulas(parquet_table(events, names)))
     left_out = ["the names, limits and options of the heaps are left out"]
     if any(trace.labels[number].details for number in range(1, len(trace.labels))):
         left_out.append("details of labels, such as shapes and stacks, are left out")
@@ -277,7 +277,7 @@ def _convert_to_parquet(trace: Trace, start: int, stop: int, path: Path) -> Sequ
 
 def _convert_to_blocks(trace: Trace, start: int, stop: int, path: Path) -> Sequence[str]:
     part = part_of(trace, start, stop)
-    write_blocks(part.source, path, BlockDescriber(len(part.origin.pools)))
+    write_blocks(part.source, path, IndexBuilder(len(part.origin.pools)))
     return part.origin.reasons[len(trace.origin.reasons) :]
 
 

@@ -23,15 +23,16 @@ with needed("a question in SQL", "pyarrow", "sql"):
     import pyarrow.compute as pc
 
 from bfcviz.analysis.diagnosis_json import diagnosis_json
-from bfcviz.analysis.why import all_failures, opening
+from bfcviz.analysis.why import all_failures
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.origin import regions_known, requested_bytes_known
-from bfcviz.events.storage.parquet import SCHEMA, LabelNames, described, table_of
+from bfcviz.events.storage.parquet import SCHEMA, ParquetLabelNames, described, parquet_table
 from bfcviz.events.trace import Trace
 from bfcviz.model import lifetimes
 from bfcviz.model.address_layout import LONG_AGO, NEVER
 from bfcviz.model.holders import holders
 from bfcviz.model.model import Model
+from bfcviz.model.navigation import opening
 from bfcviz.model.timelines import RATIOS, timeline
 
 # ------------------------------------------------------------------------------
@@ -222,14 +223,14 @@ _HIGHEST: Final = 2**63 - 1
 
 
 def _sql_event_columns(trace: Trace, _: _Moment) -> Iterator[_Columns]:
-    names = LabelNames(trace.labels)
+    names = ParquetLabelNames(trace.labels)
     for block in trace.blocks(trace.first, len(trace)):
-        found = table_of(block, names)
+        found = parquet_table(block, names)
         yield {name: found[name] for name in SCHEMA.names}
 
 
 def _sql_allocation_columns(trace: Trace, _: _Moment) -> Iterator[_Columns]:
-    names = LabelNames(trace.labels)
+    names = ParquetLabelNames(trace.labels)
     for pool in range(len(trace.origin.pools)):
         found = lifetimes.find(trace, pool).lifetimes
         born, died = found["born_time"], found["died_time"]
@@ -240,7 +241,9 @@ def _sql_allocation_columns(trace: Trace, _: _Moment) -> Iterator[_Columns]:
         }
 
 
-def _sql_shared_columns(trace: Trace, pool: int, rows: NDArray[np.void], names: LabelNames) -> dict[str, Any]:
+def _sql_shared_columns(
+    trace: Trace, pool: int, rows: NDArray[np.void], names: ParquetLabelNames
+) -> dict[str, Any]:
     """The columns that chunks and allocations share."""
     unknown = np.full(len(rows), not requested_bytes_known(trace.origin.details, pool))
     return {
@@ -263,7 +266,7 @@ def _sql_heaps_at_moment(trace: Trace, moment: _Moment) -> Iterator[Model]:
 
 
 def _sql_chunk_columns(trace: Trace, moment: _Moment) -> Iterator[_Columns]:
-    names = LabelNames(trace.labels)
+    names = ParquetLabelNames(trace.labels)
     for model in _sql_heaps_at_moment(trace, moment):
         rows = model.chunks()
         free = ~rows["in_use"]

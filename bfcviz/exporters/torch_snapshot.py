@@ -12,13 +12,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.labels import Labels
+from bfcviz.events.labels import BEGINS, ENDS, Labels
 from bfcviz.events.origin import recorded_failures
 from bfcviz.events.row_copy import taken
 from bfcviz.events.schema import Events, Flag, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import BEGINS, ENDS
 
 # ------------------------------------------------------------------------------
 # The history of a trace as PyTorch's entries: one list a device, frames of labels, and annotations for marks.

@@ -15,32 +15,22 @@ from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
 from bfcviz.figures import timelines
-from bfcviz.figures.address_time import continued, life_text, window_of
-from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring
+from bfcviz.figures.address_time import continued, life_text
+from bfcviz.figures.boxes import fade_trace
+from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring, faded
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.text import axis_unit, fitted, harmless
 from bfcviz.figures.theme import Paint, Theme, contrasting, mixed
-from bfcviz.figures.timelines import StepAxis
-from bfcviz.figures.view import DashboardPlace, HeapData, Tab, View
-from bfcviz.figures.view_options import (
-    FADE,
-    PLAIN,
-    Look,
-    SearchChoice,
-    Selected,
-    choice_of,
-    fade_trace,
-    faded,
-    grouping_of,
-)
+from bfcviz.figures.timelines import StepAxis, timeline_steps
+from bfcviz.figures.view import DashboardPlace, HeapData, View, ViewTab
+from bfcviz.figures.view_options import FADE, PLAIN, Look, SearchChoice, Selected, choice_of
 from bfcviz.model import Model, timeline
 from bfcviz.model.address_layout import GRANT, NEVER, Layout
-from bfcviz.model.block_index import REST
 from bfcviz.model.filters import Filter, found_by, search_filter
-from bfcviz.model.grouping import members
+from bfcviz.model.grouping import grouping_of, members
 from bfcviz.model.lifetimes import LIFETIME, LifetimeReader
 from bfcviz.model.occupancy import Classes, OccupancyGrid, OccupancyReader
-from bfcviz.model.trace_index import LEAST_EVENTS, TraceIndex, known_index
+from bfcviz.model.trace_index import LEAST_EVENTS, REST, TraceIndex, known_index
 
 # ------------------------------------------------------------------------------
 # The bands of the active-memory timeline: stacked lifetimes, their outlines, names and hover texts.
@@ -79,7 +69,7 @@ class Stack:
 
 
 def stack(lifetimes: NDArray[np.void]) -> Stack:
-    """Stack an array of LIFETIME, ordered by `born`; memory grows with the square of its length."""
+    """The bands of an array of LIFETIME, ordered by `born`, stacked; memory grows with the square of its length."""
     moments, at = np.unique(np.concatenate([lifetimes["born"], lifetimes["died"]]), return_index=True)
     times = np.concatenate([lifetimes["born_time"], lifetimes["died_time"]])[at]
     first = np.searchsorted(moments, lifetimes["born"])
@@ -280,22 +270,22 @@ _LABEL_COLOURS: Final = ("holder", "label", "op", "stack")
 """Colourings whose classes follow from the label."""
 
 
-class _OnePosition(Layout):
-    """Every address at position 0: only the sizes matter."""
+class _AreaLayout(Layout):
+    """The layout that the areas are summed with: every address at position 0, as only the sizes matter."""
 
     def position(self, address: NDArray[np.uint64]) -> Floats:
         """Zeros."""
         return np.zeros(len(address))
 
 
-_ONE_POSITION: Final = _OnePosition(
+_ONE_POSITION: Final = _AreaLayout(
     np.zeros(0, GRANT), np.zeros(0, np.uint64), np.zeros(1, np.uint64), np.zeros(0)
 )
 
 
 @dataclass(frozen=True)
-class HeldByClass:
-    """Bytes in use by class, averaged over columns.
+class AreaBytes:
+    """Bytes in use by class, averaged over columns: what the areas of the active-memory timeline show.
 
     Attributes:
         edges: the ends of the columns in axis units, (columns + 1,).
@@ -315,10 +305,10 @@ class ClassReader:
     model: Model
     _known: tuple[object, OccupancyReader] | None = field(default=None, init=False)
 
-    def read(self, steps: tuple[int, int], step_axis: StepAxis, colours: Colouring) -> HeldByClass:
+    def read(self, steps: tuple[int, int], step_axis: StepAxis, colours: Colouring) -> AreaBytes:
         """The bytes of each class of `colours` in these steps."""
         start, stop = steps
-        index = stored_index(self.trace, self.pool, steps)
+        index = stored_area_index(self.trace, self.pool, steps)
         if index is not None and colours.name in _LABEL_COLOURS:
             return _held_from_index(index, steps, step_axis, colours)
 
@@ -332,11 +322,11 @@ class ClassReader:
         left, right = step_axis.position(start), step_axis.position(stop)
         edges = left + np.arange(found.grid.columns + 1) * (found.grid.width / step_axis.unit)
         edges[-1] = right
-        return HeldByClass(np.minimum(edges, right), found.by_class[:, 0, :].copy())
+        return AreaBytes(np.minimum(edges, right), found.by_class[:, 0, :].copy())
 
 
-def stored_index(trace: Trace, pool: int, steps: tuple[int, int]) -> TraceIndex | None:
-    """The index of a long range of steps that was stored with the trace; None: the events are read.
+def stored_area_index(trace: Trace, pool: int, steps: tuple[int, int]) -> TraceIndex | None:
+    """The stored index of a long range of steps, which areas are made of; None: the events are read.
 
     The areas of such a range are made of the index, and no allocation has a band: it would be too narrow to see.
     """
@@ -347,7 +337,7 @@ def stored_index(trace: Trace, pool: int, steps: tuple[int, int]) -> TraceIndex 
 
 def _held_from_index(
     index: TraceIndex, steps: tuple[int, int], step_axis: StepAxis, colours: Colouring
-) -> HeldByClass:
+) -> AreaBytes:
     """The bytes of each class, averaged over the parts of the trace that overlap the steps."""
     held = index.held_within(*steps)
     starts, column = np.unique(held["start"], return_inverse=True)
@@ -361,11 +351,11 @@ def _held_from_index(
     edges = np.clip(np.append(starts, stops[-1]).astype(np.float64), *steps)
     rows = index.rolling.series
     edges = step_axis.positions(edges, np.interp(edges, rows["step"], rows["time"]))
-    return HeldByClass(edges, sums / (stops - starts).astype(np.float64))
+    return AreaBytes(edges, sums / (stops - starts).astype(np.float64))
 
 
 def area_traces(
-    every: HeldByClass | None, bands: Bands, colours: Colouring, fills: list[str], divisor: int
+    every: AreaBytes | None, bands: Bands, colours: Colouring, fills: list[str], divisor: int
 ) -> list[dict[str, Any]]:
     """The areas of the smaller allocations as `MOST_AREAS` plotly traces; those without memory are empty.
 
@@ -396,7 +386,7 @@ def area_traces(
 
 
 def _small_allocation_areas(
-    every: HeldByClass, bands: Bands, fills: list[str], colours: Colouring
+    every: AreaBytes, bands: Bands, fills: list[str], colours: Colouring
 ) -> list[tuple[str, Floats, Floats]]:
     """The colour and the outline of each area, from the lowest up; x in axis units, y in bytes."""
     of_bands = _bytes_of_bands(bands, every.edges, colours, len(every.held))
@@ -430,8 +420,8 @@ def _stepped_area_outline(edges: Floats, low: Floats, high: Floats) -> tuple[Flo
     return x, y
 
 
-def fills_of(trace: Trace, pool: int, look: Look, colours: Colouring) -> list[str]:
-    """The colour of each class; faded where no label of it belongs to what the user chose."""
+def area_fills(trace: Trace, pool: int, look: Look, colours: Colouring) -> list[str]:
+    """The colour of the area of each class; faded where no label of it belongs to what the user chose."""
     fills = [paint.fill for paint in colours.paints]
     choice = choice_of(look)
     labels = np.zeros(len(trace.labels), LIFETIME)
@@ -492,7 +482,7 @@ class ActiveMemoryWindow:
     colours: Colouring
     reader: LifetimeReader = field(repr=False)
     class_reader: ClassReader = field(repr=False)
-    by_class: HeldByClass | None
+    by_class: AreaBytes | None
     names: int
     static_traces: tuple[Mapping[str, Any], ...] = ()
 
@@ -537,9 +527,9 @@ def active_memory_window(  # noqa: PLR0913  the caller passes what it already ha
         TraceError: the events up to the window contradict each other.
     """
     step_axis = StepAxis.of(trace, look.axis)
-    first, last = window_of(step_axis, look)
+    first, last = timeline_steps(step_axis, look)
     if series is None:
-        series = timeline(trace, pool, first, last, timelines.intervals(last - first))
+        series = timeline(trace, pool, first, last, timelines.drawn_intervals(last - first))
     reader, bands, others = _read_active_memory_bands(trace, pool, step_axis, (first, last), model, before)
     if colours is None or colours.name == "state":
         name = INSTEAD_OF_STATE if look.colour == "state" else look.colour
@@ -579,17 +569,17 @@ def _read_active_memory_bands(  # noqa: PLR0913, PLR0917  as `active_memory_wind
             return reader, before.bands, before.others
     else:
         reader = LifetimeReader(trace, pool, steps[0], largest=LARGEST, model=model)
-    if stored_index(trace, pool, steps) is not None:
+    if stored_area_index(trace, pool, steps) is not None:
         return (
             reader,
             bands_of(np.zeros(0, LIFETIME), step_axis, steps),
-            _allocation_count(trace, pool, steps, model),
+            _active_memory_allocations(trace, pool, steps, model),
         )
     found = reader.read_to(steps[1])
     return reader, bands_of(found.lifetimes, step_axis, steps), found.seen - len(found.lifetimes)
 
 
-def _allocation_count(trace: Trace, pool: int, steps: tuple[int, int], model: Model | None) -> int:
+def _active_memory_allocations(trace: Trace, pool: int, steps: tuple[int, int], model: Model | None) -> int:
     """How many allocations there were in these steps, beside those that were alive before."""
     counts = []
     for step in steps:
@@ -631,7 +621,7 @@ def _active_memory_traces(
             window.by_class,
             window.bands,
             grouped,
-            fills_of(window.trace, window.pool, window.look, grouped),
+            area_fills(window.trace, window.pool, window.look, grouped),
             window.divisor,
         ),
         *_band_class_traces(window, which, theme),
@@ -781,7 +771,7 @@ def _selected_band(window: ActiveMemoryWindow, look: Look, theme: Theme) -> dict
 
 
 def _active_memory_data(heap: HeapData, look: Look) -> ActiveMemoryWindow:
-    """Coloured by holder instead of by state, since all its chunks are in use."""
+    """What the active-memory timeline shows: coloured by holder, not by state, since all its chunks are in use."""
     colour = INSTEAD_OF_STATE if look.colour == "state" else look.colour
     look = replace(look, colour=colour, legend=look.legend and not heap.brief)
     colours, before = heap.colours(look), heap.previous("active_memory")
@@ -805,5 +795,5 @@ VIEW: Final = View(
     height=380,
     at=lambda window, _heap, _look, x, y: allocation_at(window, x, y),
     windows=("steps",),
-    dashboard=DashboardPlace(Tab("active_memory", "active memory", was="memory"), height=160),
+    dashboard=DashboardPlace(ViewTab("active_memory", "active memory", was="memory"), height=160),
 )

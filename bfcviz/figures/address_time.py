@@ -14,20 +14,21 @@ from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
 from bfcviz.figures import timelines
-from bfcviz.figures.boxes import Boxes, box_outlines, box_trace
-from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring
+from bfcviz.figures.boxes import Boxes, box_outlines, box_trace, fade_trace
+from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring, faded, with_faded
 from bfcviz.figures.panel import Panel
-from bfcviz.figures.png import data_uri
+from bfcviz.figures.raster_image import data_uri
 from bfcviz.figures.region_map.cells import choose_classes
-from bfcviz.figures.text import axis_unit, exact_bytes, harmless
+from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Paint, Theme, rgb
-from bfcviz.figures.timelines import StepAxis
-from bfcviz.figures.view import DashboardPlace, HeapData, Tab, View
-from bfcviz.figures.view_options import PLAIN, Look, Selected, choice_of, fade_trace, faded, with_faded
+from bfcviz.figures.timelines import StepAxis, timeline_steps
+from bfcviz.figures.view import DashboardPlace, HeapData, View, ViewTab
+from bfcviz.figures.view_options import PLAIN, Look, Selected, choice_of
 from bfcviz.model import Model
 from bfcviz.model.address_layout import NEVER, Layout, LayoutReader
 from bfcviz.model.lifetimes import Ends, Found, LifetimeReader, Wanted
 from bfcviz.model.occupancy import Classes, Occupancy, OccupancyGrid, OccupancyReader
+from bfcviz.units import exact_bytes
 
 # ------------------------------------------------------------------------------
 # Reads the events of the address-time map, each only once while the trace grows.
@@ -238,7 +239,7 @@ def read_window(  # noqa: PLR0913  the caller passes what it already has
     reader = before.reader if known and before else EventReader(trace, pool, model or Model(trace, pool))
     layout = reader.layout()
     colours = colours or colouring(trace, pool, look.colour, look.paints)
-    steps = window_of(step_axis, look)
+    steps = timeline_steps(step_axis, look)
     positions = look.addresses or (0.0, float(max(layout.total, 1)))
     found = reader.lifetimes(steps, layout, look)
     image_colours = with_faded(colours.for_images, trace, pool, look)
@@ -276,13 +277,6 @@ def chunk_at_time(window: AddressTimeWindow, x: float, y: float) -> Selected | N
         return None
     chunk = chunks[at]
     return Selected(int(chunk["address"]), int(chunk["born"]) if chunk["in_use"] else None)
-
-
-def window_of(step_axis: StepAxis, look: Look) -> tuple[int, int]:
-    """The steps that a look asks for, clipped to those of the trace."""
-    first, last = look.steps or (step_axis.first, step_axis.last)
-    first = min(max(first, step_axis.first), step_axis.last)
-    return first, min(max(last, first), step_axis.last)
 
 
 # ------------------------------------------------------------------------------
@@ -626,6 +620,7 @@ def _selected_lifetime_box(window: AddressTimeWindow, look: Look) -> Boxes:
 
 
 def _address_time_data(heap: HeapData, look: Look) -> AddressTimeWindow:
+    """The window that the address-time map shows; the last one, if nothing of it has changed."""
     colours, model, before = heap.colours(look), heap.model, heap.previous("address_time")
     look = replace(look, legend=look.legend and not heap.brief)
     key = (len(heap.trace), look.axis, look.steps, look.addresses, colours, choice_of(look))
@@ -645,5 +640,5 @@ VIEW: Final = View(
     height=420,
     at=lambda window, _heap, _look, x, y: chunk_at_time(window, x, y),
     windows=("steps", "addresses"),
-    dashboard=DashboardPlace(Tab("address_time", "address-time"), height=220),
+    dashboard=DashboardPlace(ViewTab("address_time", "address-time"), height=220),
 )

@@ -13,17 +13,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.analysis.search import Search
+from bfcviz.analysis.event_text import EventSearch
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events, bin_of
 from bfcviz.figures.free_chunk_ladder import TAB
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.region_map.rows import selected
-from bfcviz.figures.text import exact_bytes
 from bfcviz.figures.theme import Paint, Theme, translucent
 from bfcviz.figures.view import DashboardPlace, HeapData, View
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
-from bfcviz.units import format_bytes
+from bfcviz.units import exact_bytes, format_bytes
 
 # ------------------------------------------------------------------------------
 # Markers of the bin histogram: the searched bins, the chunk taken, this step, the selected chunk.
@@ -50,8 +49,8 @@ class Marks:
 
 
 @dataclass(frozen=True)
-class Scale:
-    """A logarithmic y axis from `foot` to `top`."""
+class BinScale:
+    """A logarithmic y axis of the bin histogram, from `foot` to `top`."""
 
     foot: float
     top: float
@@ -61,7 +60,7 @@ class Scale:
         return float(self.foot * (self.top / self.foot) ** part)
 
 
-def marks_of(model: Model, highlight: Events | None, look: Look, search: Search | None) -> Marks:
+def marks_of(model: Model, highlight: Events | None, look: Look, search: EventSearch | None) -> Marks:
     """The bins to mark at the model's step."""
     step: list[int] = []
     if highlight is not None:
@@ -81,7 +80,7 @@ def marks_of(model: Model, highlight: Events | None, look: Look, search: Search 
     )
 
 
-def pointers(marks: Marks, scale: Scale, theme: Theme) -> list[dict[str, Any]]:
+def pointers(marks: Marks, scale: BinScale, theme: Theme) -> list[dict[str, Any]]:
     """Marker traces: the chunk taken, this step, the selected chunk."""
     return [
         _bin_markers("taken", marks.taken, scale.at(0.94), ("star", 12, theme.highlight), marks.found),
@@ -90,7 +89,7 @@ def pointers(marks: Marks, scale: Scale, theme: Theme) -> list[dict[str, Any]]:
     ]
 
 
-def band(marks: Marks, scale: Scale, theme: Theme) -> dict[str, Any]:
+def band(marks: Marks, scale: BinScale, theme: Theme) -> dict[str, Any]:
     """The searched bins as one wide bar; it is drawn first, so it lies behind the other bars."""
     bins = np.empty((0, 2))
     if marks.first is not None and marks.last is not None:
@@ -154,7 +153,7 @@ class MarkedBins:
     marks: Marks
 
 
-def bins_of(heap: HeapData, look: Look) -> MarkedBins:
+def histogram_bins(heap: HeapData, look: Look) -> MarkedBins:
     """The bins of the heap; those of its last event, of the search it made and of the selected chunk are marked."""
     return MarkedBins(heap.model.bins(), marks_of(heap.model, heap.last_event, look, heap.search()))
 
@@ -166,7 +165,7 @@ def bin_panels(bins: MarkedBins, look: Look) -> list[Panel]:
 
 def _bin_bytes_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Panel:
     top = _bin_axis_top(float(bins["free_bytes"].sum() + bins["in_use_bytes"].sum()), 16, 1 << 20)
-    scale = Scale(_LEAST_BYTES, top)
+    scale = BinScale(_LEAST_BYTES, top)
     ticks = [256 * 16**power for power in range(12) if 256 * 16**power <= top]
     return Panel(
         name="bin_bytes",
@@ -196,7 +195,7 @@ def _bin_bytes_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Pane
 def _bin_chunks_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Panel:
     most = float(max(bins["free_chunks"].max(), bins["in_use_chunks"].max()))
     top = _bin_axis_top(most, 10, 10)
-    scale = Scale(_LEAST_COUNT, top)
+    scale = BinScale(_LEAST_COUNT, top)
     ticks = [10**power for power in range(12) if 10**power <= top]
     traces = [
         band(marks, scale, theme),
@@ -266,7 +265,7 @@ def _bin_axis() -> dict[str, Any]:
     }
 
 
-def _bin_amount_axis(title: str, scale: Scale, ticks: dict[int, str]) -> dict[str, Any]:
+def _bin_amount_axis(title: str, scale: BinScale, ticks: dict[int, str]) -> dict[str, Any]:
     return {
         "type": "log",
         "title": {"text": title},
@@ -305,7 +304,7 @@ def bin_table(found: MarkedBins) -> pa.Table:
 VIEW: Final = View(
     name="bin_histogram",
     title="bin histogram",
-    data=bins_of,
+    data=histogram_bins,
     panels=lambda bins, _heap, look: bin_panels(bins, look),
     table=bin_table,
     height=180,

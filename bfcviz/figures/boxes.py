@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.figures.theme import Paint
+from bfcviz.figures.theme import Paint, Theme, translucent
+from bfcviz.figures.view_options import FADE
 
 Floats = NDArray[np.float64]
 
@@ -62,5 +63,19 @@ def box_outlines(name: str, boxes: Boxes, colour: str, width: float) -> dict[str
         "x": x,
         "y": y,
         "line": {"color": colour, "width": width},
+        "hoverinfo": "skip",
+    }
+
+
+def fade_trace(x: Any, y: Any, theme: Theme) -> dict[str, Any]:
+    """A trace that fades what lies under these closed outlines."""
+    return {
+        "type": "scatter",
+        "mode": "none",
+        "x": x,
+        "y": y,
+        "fill": "toself",
+        "fillcolor": translucent(theme.paper, FADE),
+        "showlegend": False,
         "hoverinfo": "skip",
     }

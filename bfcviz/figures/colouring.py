@@ -1,13 +1,14 @@
 """Colouring: the classes that chunks in use are coloured by; a class means the same at every step of a trace.
 
 A class depends only on a record's own fields, so chunks of a model and lifetimes of a trace get the same colours. Only
-the colouring by holder depends on the step, too: its colours go to the largest holders there.
+the colouring by holder depends on the step, too: its colours go to the largest holders there; and that by growth, on
+the earlier step that it counts from. Each class has a faded one for what the user did not choose.
 """
 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -15,20 +16,23 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.analysis.what_grew import births_never_freed
+from bfcviz.code_places import place_in_code
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Kind, bin_of
 from bfcviz.events.trace import Trace
-from bfcviz.figures.text import LONGEST_SHORT_NAME, harmless, short_names
-from bfcviz.figures.theme import Paint, Theme
-from bfcviz.model.block_index import with_byte_steps
-from bfcviz.model.grouping import UNNAMED, Path, op_path, place_in_code
+from bfcviz.figures.text import LONGEST_SHORT_NAME, harmless, legend_texts
+from bfcviz.figures.theme import Paint, Theme, mixed
+from bfcviz.figures.view_options import FADE, Choice, Look, SearchChoice, choice_of
+from bfcviz.model.filters import found_by
+from bfcviz.model.grouping import UNNAMED, Path, grouping_of, members, op_path
 from bfcviz.model.kinds import MemoryKinds
-from bfcviz.model.lifetimes import in_use_at
-from bfcviz.model.trace_index import known_index
+from bfcviz.model.model import Model
+from bfcviz.model.occupancy import byte_steps
 from bfcviz.units import GiB, KiB, MiB, format_bytes
 
 # ------------------------------------------------------------------------------
-# LabelTree: the labels of a trace as a tree of holders, whose bytes at a step are quick to sum.
+# ColourTree: the labels of a trace as a tree of holders, whose bytes at a step are quick to sum.
 #
 # ::
 #
@@ -47,8 +51,8 @@ _NUMBER: Final = re.compile(r"(?:_\d+)+$")
 
 
 @dataclass(frozen=True)
-class LabelTree:
-    """Nodes are numbered; a node with a single child and no label of its own is left out.
+class ColourTree:
+    """The holders to colour as a tree of numbered nodes; one with a single child and no label is left out.
 
     Attributes:
         order: the label number at each place.
@@ -87,24 +91,24 @@ class LabelTree:
             node = int(self.parent[node])
 
 
-class _Branch:
+class _ColourBranch:
     """A node while the tree is made."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.labels: list[int] = []
-        self.below: dict[str | None, _Branch] = {}
+        self.below: dict[str | None, _ColourBranch] = {}
 
 
-def label_tree(labels: Labels, numbers: Iterable[int]) -> LabelTree:
+def colour_tree(labels: Labels, numbers: Iterable[int]) -> ColourTree:
     """The tree of the labels with these numbers."""
-    root = _Branch(())
+    root = _ColourBranch(())
     for number in numbers:
         node = root
         for part in colour_path(labels, number):
-            node = node.below.setdefault(part, _Branch((*node.path, part)))
+            node = node.below.setdefault(part, _ColourBranch((*node.path, part)))
         node.labels.append(number)
-    return _Builder(root).tree()
+    return _ColourTreeBuilder(root).tree()
 
 
 def colour_path(labels: Labels, number: int) -> Path:
@@ -116,10 +120,10 @@ def colour_path(labels: Labels, number: int) -> Path:
     return tuple(dict.fromkeys(part for part in (name, place) if part)) or (None,)
 
 
-class _Builder:
+class _ColourTreeBuilder:
     """Numbers the nodes: each before those below it, which take neighbouring places."""
 
-    def __init__(self, root: _Branch) -> None:
+    def __init__(self, root: _ColourBranch) -> None:
         self._order: list[int] = []
         self._start: list[int] = []
         self._stop: list[int] = []
@@ -129,17 +133,17 @@ class _Builder:
         self._nodes: dict[Path, int] = {}
         self._walk(root)
 
-    def tree(self) -> LabelTree:
+    def tree(self) -> ColourTree:
         """The finished tree."""
         start, stop, parent = (np.array(each, np.intp) for each in (self._start, self._stop, self._parent))
         children = [np.array(each, np.intp) for each in self._children]
-        return LabelTree(
+        return ColourTree(
             np.array(self._order, np.intp), start, stop, parent, children, self._paths, self._nodes
         )
 
-    def _walk(self, root: _Branch) -> None:
+    def _walk(self, root: _ColourBranch) -> None:
         # Without recursion: a path of a hostile file is 200 parts deep. None ends the node before it.
-        stack: list[tuple[_Branch, int] | None] = [(root, -1)]
+        stack: list[tuple[_ColourBranch, int] | None] = [(root, -1)]
         opened: list[int] = []
         while stack:
             item = stack.pop()
@@ -150,16 +154,16 @@ class _Builder:
             number = self._add(node, parent)
             opened.append(number)
             stack.append(None)
-            stack += [(child, number) for child in reversed(_grouped_label_branches(node))]
+            stack += [(child, number) for child in reversed(_grouped_colour_branches(node))]
 
-    def _single(self, node: _Branch, parent: int) -> tuple[_Branch, int]:
+    def _single(self, node: _ColourBranch, parent: int) -> tuple[_ColourBranch, int]:
         """The node, or the first one below it that has a label or several children."""
         while parent >= 0 and not node.labels and len(node.below) == 1:
             self._nodes[node.path] = len(self._start)
             (node,) = node.below.values()
         return node, parent
 
-    def _add(self, node: _Branch, parent: int) -> int:
+    def _add(self, node: _ColourBranch, parent: int) -> int:
         number = len(self._start)
         self._start.append(len(self._order))
         self._stop.append(len(self._order))
@@ -173,21 +177,21 @@ class _Builder:
         return number
 
 
-def _grouped_label_branches(node: _Branch) -> list[_Branch]:
+def _grouped_colour_branches(node: _ColourBranch) -> list[_ColourBranch]:
     """The children of a node; those of a crowd share a parent if only the number at the end of their names differs."""
     children = list(node.below.values())
     if len(children) <= _CROWD:
         return children
-    groups: dict[str, list[_Branch]] = {}
+    groups: dict[str, list[_ColourBranch]] = {}
     for child in children:
         groups.setdefault(_NUMBER.sub("", child.path[-1] or ""), []).append(child)
     found = []
-    for stem, members in groups.items():
-        if len(members) == 1 or len(groups) == 1:
-            found += members
+    for stem, alike in groups.items():
+        if len(alike) == 1 or len(groups) == 1:
+            found += alike
             continue
-        group = _Branch((*node.path, f"{stem}*"))
-        group.below = {member.path[-1]: member for member in members}
+        group = _ColourBranch((*node.path, f"{stem}*"))
+        group.below = {member.path[-1]: member for member in alike}
         found.append(group)
     return found
 
@@ -224,13 +228,13 @@ class HolderClasses:
         nodes: the class of a node of the tree -> hue * SHADES + shade; all nodes below have it too.
     """
 
-    tree: LabelTree
+    tree: ColourTree
     nodes: Mapping[int, int]
 
     def names(self) -> Iterator[tuple[int, str]]:
         """Each class with the name of its holder."""
         for node, number in self.nodes.items():
-            yield number, path_text(self.tree.paths[node])
+            yield number, colour_path_text(self.tree.paths[node])
 
     def by_label(self) -> NDArray[np.uint8]:
         """The class of each label number; a last entry for labels that the tree does not know."""
@@ -250,7 +254,7 @@ class HolderClasses:
         return next((self.nodes[each] for each in self.tree.above(node) if each in self.nodes), OTHER)
 
 
-def path_text(path: Path) -> str:
+def colour_path_text(path: Path) -> str:
     """A path in one line."""
     return "/".join(part or UNNAMED["op"] for part in path)
 
@@ -267,12 +271,12 @@ class HolderChooser:
         seen: path of a holder -> the class in which it was first seen, also by an earlier chooser of the heap.
     """
 
-    def __init__(self, tree: LabelTree, byte_steps: Floats, seen: dict[Path, int] | None = None) -> None:
+    def __init__(self, tree: ColourTree, byte_steps: Floats, seen: dict[Path, int] | None = None) -> None:
         self.tree = tree
         self.seen = {} if seen is None else seen
         self._usual_sums = tree.sums(byte_steps)
         self._usual: dict[int, int] = {}
-        self._usual = self._hues(largest_holders(tree, self._usual_sums, HUES), self._usual_sums)
+        self._usual = self._hues(largest_colour_nodes(tree, self._usual_sums, HUES), self._usual_sums)
 
     def at(self, by_label: Floats | None = None) -> HolderClasses:
         """The classes for these bytes by label number; None: those of the whole trace."""
@@ -293,7 +297,7 @@ class HolderChooser:
         """The holders with a hue for these bytes: the usual ones, unless others say more."""
         if self._suits(sums):
             return self._usual
-        chosen = largest_holders(self.tree, sums, HUES)
+        chosen = largest_colour_nodes(self.tree, sums, HUES)
         gain = _uncoloured_share(self.tree, self._usual, sums) - _uncoloured_share(self.tree, chosen, sums)
         return self._hues(chosen, sums) if gain >= _LEAST_GAIN else self._usual
 
@@ -323,7 +327,7 @@ class HolderChooser:
             path, taken = self.tree.paths[node], set(found.values())
             times = Counter(number // SHADES for number in self.seen.values())
             wanted = [
-                number // SHADES for each, number in self.seen.items() if _is_holder_inside_other(each, path)
+                number // SHADES for each, number in self.seen.items() if _is_colour_path_inside(each, path)
             ]
             wanted += sorted(range(HUES), key=lambda hue: times[hue])
             found[node] = next(hue for hue in wanted if hue not in taken)
@@ -353,13 +357,13 @@ class HolderChooser:
         return found
 
 
-def _is_holder_inside_other(one: Path, other: Path) -> bool:
+def _is_colour_path_inside(one: Path, other: Path) -> bool:
     """Whether one of two holders is inside the other."""
     common = min(len(one), len(other))
     return one[:common] == other[:common]
 
 
-def largest_holders(tree: LabelTree, sums: Floats, most: int) -> list[int]:
+def largest_colour_nodes(tree: ColourTree, sums: Floats, most: int) -> list[int]:
     """The largest nodes for these bytes, `most` at most; nodes inside others take their bytes from them."""
     total, done = sums[ROOT], set[int]()
     chosen: list[int] = []
@@ -378,7 +382,7 @@ def largest_holders(tree: LabelTree, sums: Floats, most: int) -> list[int]:
 
 
 def _next_coloured_holder(
-    tree: LabelTree, chosen: Iterable[int], done: set[int], sums: Floats, rest: Mapping[int, float]
+    tree: ColourTree, chosen: Iterable[int], done: set[int], sums: Floats, rest: Mapping[int, float]
 ) -> int | None:
     """The largest node to choose next, below the root or a large chosen one; None: there is none."""
     total = sums[ROOT]
@@ -393,13 +397,13 @@ def _next_coloured_holder(
     return max(candidates, key=lambda node: (sums[node], -node), default=None)
 
 
-def _largest_holder_child(tree: LabelTree, node: int, sums: Floats, taken: Iterable[int]) -> int | None:
+def _largest_holder_child(tree: ColourTree, node: int, sums: Floats, taken: Iterable[int]) -> int | None:
     children = tree.children[node]
     free = children[~np.isin(children, list(taken))]
     return int(free[sums[free].argmax()]) if len(free) else None
 
 
-def _own_bytes_of_chosen_holders(tree: LabelTree, chosen: Iterable[int], sums: Floats) -> dict[int, float]:
+def _own_bytes_of_chosen_holders(tree: ColourTree, chosen: Iterable[int], sums: Floats) -> dict[int, float]:
     """The bytes of each chosen node, and of the root, without those of the chosen nodes inside."""
     nodes = set(chosen)
     found = {node: float(sums[node]) for node in (ROOT, *nodes)}
@@ -409,7 +413,7 @@ def _own_bytes_of_chosen_holders(tree: LabelTree, chosen: Iterable[int], sums: F
     return found
 
 
-def _uncoloured_share(tree: LabelTree, chosen: Iterable[int], sums: Floats) -> float:
+def _uncoloured_share(tree: ColourTree, chosen: Iterable[int], sums: Floats) -> float:
     """The share of the bytes in no chosen node, and of those of the largest one above the limit."""
     total = max(float(sums[ROOT]), 1.0)
     rest = _own_bytes_of_chosen_holders(tree, chosen, sums)
@@ -417,7 +421,7 @@ def _uncoloured_share(tree: LabelTree, chosen: Iterable[int], sums: Floats) -> f
     return other + max(max(rest.values(), default=0.0) / total - _MOST_IN_ONE, 0.0)
 
 
-def _own_bytes_of_holders(tree: LabelTree, chosen: Iterable[int], sums: Floats) -> Floats:
+def _own_bytes_of_holders(tree: ColourTree, chosen: Iterable[int], sums: Floats) -> Floats:
     """The bytes of each node without those of the chosen nodes inside."""
     nodes, found = set(chosen), sums.copy()
     for node in nodes:
@@ -446,8 +450,8 @@ class HolderGroups:
         byte_steps: bytes times steps in use, by label number.
     """
 
-    def __init__(self, tree: LabelTree, byte_steps: NDArray[np.float64]) -> None:
-        nodes = sorted(largest_holders(tree, tree.sums(byte_steps), _MOST))
+    def __init__(self, tree: ColourTree, byte_steps: NDArray[np.float64]) -> None:
+        nodes = sorted(largest_colour_nodes(tree, tree.sums(byte_steps), _MOST))
         self._byte_steps = byte_steps
         self._count = len(nodes) + 1
         self._of_label = np.full(
@@ -480,24 +484,6 @@ class HolderGroups:
 
 
 # ------------------------------------------------------------------------------
-# Bytes times steps in use: how much memory, and how long, over a whole trace.
-
-
-def byte_steps(trace: Trace, pool: int, name: str) -> NDArray[np.float64]:
-    """Bytes in use times steps in use, summed over the trace, by the value of field `name`."""
-    index = known_index(trace, pool)
-    if index is not None and name == "label":
-        return index.byte_steps
-    carried = in_use_at(trace, pool, trace.first)
-    remaining = float(len(trace) - trace.first)
-    carried_over = np.bincount(carried[name], weights=carried["size"] * remaining)
-    totals: NDArray[np.float64] = carried_over.astype(np.float64)
-    for block in trace.blocks():
-        totals = with_byte_steps(totals, block, pool, name, len(trace))
-    return totals
-
-
-# ------------------------------------------------------------------------------
 # HolderPalette: the colouring by holder of one heap, kept from step to step.
 
 _GROWN: Final = 1.5
@@ -527,7 +513,7 @@ class HolderPalette:
         self.made: dict[tuple[str, HolderClasses], Colouring] = {}
         self.steps = len(trace)
         held = byte_steps(trace, pool, "label")
-        tree = label_tree(trace.labels, np.flatnonzero(held).tolist())
+        tree = colour_tree(trace.labels, np.flatnonzero(held).tolist())
         self._size = tree.size
         self.seen: dict[Path, int] = {} if before is None else before.seen
         self._chooser = HolderChooser(tree, held[: self._size], self.seen)
@@ -724,14 +710,17 @@ def _classes_by_bin(trace: Trace, pool: int) -> tuple[list[str], Classify]:
     width = -(-(high - low + 1) // FEW_CLASSES)
     starts = list(range(low, high + 1, width))
     edges = np.array([MIN_CHUNK << start for start in starts[1:]], np.uint64)
-    return [_bin_class_name(start, min(start + width, high + 1)) for start in starts], _size_classifier(edges)
+    return [_colour_class_of_bins(start, min(start + width, high + 1)) for start in starts], _size_classifier(
+        edges
+    )
 
 
-def _bin_class_name(start: int, stop: int) -> str:
+def _colour_class_of_bins(start: int, stop: int) -> str:
+    """The name of a class of the colouring by bin."""
     which = f"bin {start}" if stop == start + 1 else f"bins {start}-{stop - 1}"
     if stop == NUM_BINS:
         return f"{which} ({_class_size_text(MIN_CHUNK << start)}+)"
-    return f"{which} ({_class_size_range(MIN_CHUNK << start, MIN_CHUNK << stop)})"
+    return f"{which} ({_colour_class_size_range(MIN_CHUNK << start, MIN_CHUNK << stop)})"
 
 
 _SIZES = np.array([KiB, 16 * KiB, 256 * KiB, 4 * MiB, 64 * MiB, GiB, 16 * GiB], np.uint64)
@@ -745,7 +734,7 @@ def _classes_by_size(trace: Trace, pool: int) -> tuple[list[str], Classify]:
     edges = _SIZES.tolist()
     names = [
         f"under {_class_size_text(edges[0])}",
-        *(_class_size_range(a, b) for a, b in pairwise(edges)),
+        *(_colour_class_size_range(a, b) for a, b in pairwise(edges)),
         f"{_class_size_text(edges[-1])}+",
     ]
     return names[low : high + 1], _size_classifier(_SIZES[low:high])
@@ -820,7 +809,7 @@ def _class_size_text(num_bytes: int) -> str:
     return format_bytes(num_bytes).replace(".0 ", " ")
 
 
-def _class_size_range(low: int, high: int) -> str:
+def _colour_class_size_range(low: int, high: int) -> str:
     """`4-16 KiB`: the unit only once if both ends share it."""
     first, last = _class_size_text(low), _class_size_text(high)
     same = first.split()[1] == last.split()[1]
@@ -859,7 +848,7 @@ def _holder_names(chosen: HolderClasses) -> list[str]:
     names = dict(chosen.names())
     hues = [number for number in sorted(names) if number % SHADES == 0]
     whole = [names[number] for number in hues]
-    short = dict(zip(hues, short_names(whole), strict=True))
+    short = dict(zip(hues, legend_texts(whole), strict=True))
     if len({name.rpartition("/")[2] for name in whole}) < len(whole):  # the beginnings tell them apart
         short = {number: harmless(names[number], LONGEST_SHORT_NAME) for number in hues}
     return [*(short.get(number, "") for number in range(OTHER)), "other"]
@@ -873,15 +862,15 @@ def _by_most_bytes(trace: Trace, pool: int, name: str, theme: Theme) -> Colourin
     totals = byte_steps(trace, pool, name)
     by_name: dict[str, float] = {}
     for number in np.flatnonzero(totals).tolist():
-        text = _legend_name(trace, name, number)
+        text = _colour_legend_name(trace, name, number)
         by_name[text] = by_name.get(text, 0.0) + totals[number]
     most = sorted(by_name, key=lambda text: -by_name[text])[:_NAMED]
     classes = {text: place for place, text in enumerate(most)}
     # One more entry than numbers: values that a growing trace adds later belong to the others.
     table = np.full(len(totals) + 1, len(most), np.uint8)
     for number in np.flatnonzero(totals).tolist():
-        table[number] = classes.get(_legend_name(trace, name, number), len(most))
-    names, paints = short_names(most), list(theme.classes[: len(most)])
+        table[number] = classes.get(_colour_legend_name(trace, name, number), len(most))
+    names, paints = legend_texts(most), list(theme.classes[: len(most)])
     if len(by_name) > len(most) or not most or trace.following:
         names.append("other")
         paints.append(theme.other)
@@ -912,8 +901,97 @@ def _by_kind(trace: Trace, pool: int, theme: Theme) -> Colouring:
     )
 
 
-def _legend_name(trace: Trace, name: str, number: int) -> str:
+def _colour_legend_name(trace: Trace, name: str, number: int) -> str:
     """The legend's name of a value; labels with the same name and different details share one."""
     if name == "label":
         return trace.labels.name(number) or "no label"
     return f"{name} {number}"
+
+
+# ------------------------------------------------------------------------------
+# Fading: the chunks outside of the holder that the user points at or filters by, or that a search does not find.
+
+
+def faded(trace: Trace, pool: int, look: Look, records: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Which records in use are drawn faded; free chunks never are.
+
+    Args:
+        trace: the events.
+        pool: the heap of the trace, by number.
+        look: has the holder or the search.
+        records: chunks or lifetimes, with the fields address, size, label, thread, stream and born.
+    """
+    choice = choice_of(look)
+    if choice is None or not len(records):
+        return np.zeros(len(records), bool)
+    return _faded_outside_choice(trace, pool, choice, records)
+
+
+def _faded_outside_choice(
+    trace: Trace, pool: int, choice: Choice, records: NDArray[np.void]
+) -> NDArray[np.bool_]:
+    """Which records are faded, as they are outside of what the user chose."""
+    if isinstance(choice, SearchChoice):
+        belongs = found_by(trace.labels, choice.text)
+    else:
+        belongs = members(grouping_of(trace, pool, choice.by), choice)
+    outside = ~belongs(records)
+    return outside & records["in_use"] if "in_use" in (records.dtype.names or ()) else outside
+
+
+@dataclass(frozen=True)
+class _FadedClasses:
+    """The classes of a colouring, and after these one for the faded ones of each."""
+
+    classify: Classify
+    count: int
+    trace: Trace
+    pool: int
+    choice: Choice
+
+    def __call__(self, records: NDArray[np.void], step: int) -> NDArray[np.integer]:
+        pale = _faded_outside_choice(self.trace, self.pool, self.choice, records)
+        found: NDArray[np.integer] = self.classify(records, step) + self.count * pale.astype(np.uint8)
+        return found
+
+
+def with_faded(colours: Colouring, trace: Trace, pool: int, look: Look) -> Colouring:
+    """A colouring with a second class for the faded ones of each class; the same one if nothing is faded."""
+    choice = choice_of(look)
+    if choice is None:
+        return colours
+    number, paper = len(colours.paints), look.paints.paper
+    pale = [replace(paint, fill=mixed(paint.fill, paper, FADE)) for paint in colours.paints]
+    classify = _FadedClasses(colours.classify, number, trace, pool, choice)
+    return Colouring(colours.name, [*colours.names, *[""] * number], [*colours.paints, *pale], classify)
+
+
+# ------------------------------------------------------------------------------
+# What grew since an earlier step, as colours of chunks.
+
+NEVER_FREED: Final = "new, never freed"
+FREED_LATER: Final = "new, freed later"
+_BEFORE: Final = "in use before"
+
+
+@dataclass(frozen=True, eq=False)
+class _GrowthClasses:
+    """0: in use at the earlier step; 1: allocated since; 2: of these, in use at the end of the trace."""
+
+    since: int
+    at_end: NDArray[np.uint64] | None
+
+    def __call__(self, records: NDArray[np.void], _step: int) -> NDArray[np.integer]:
+        found = (records["born"] >= self.since).astype(np.uint8)
+        if self.at_end is not None:
+            found[np.isin(records["born"], self.at_end) & (found == 1)] = 2
+        return found
+
+
+def growth_colouring(model: Model, since: int, theme: Theme) -> Colouring:
+    """The colours of what was there at the step `since`, and of what is new."""
+    at_end = births_never_freed(model)
+    names, paints = [_BEFORE, "new"], [theme.other, theme.classes[0]]
+    if at_end is not None:
+        names, paints = [_BEFORE, FREED_LATER, NEVER_FREED], [*paints, theme.classes[1]]
+    return Colouring(f"what grew since step {since:,}", names, paints, _GrowthClasses(since, at_end))

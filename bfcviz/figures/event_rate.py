@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.timelines import History, step_line
-from bfcviz.figures.view import DashboardPlace, HeapData, Tab, View
+from bfcviz.figures.view import DashboardPlace, HeapData, View, ViewTab
 from bfcviz.figures.view_options import Look
 
 PARTS: Final = 240
@@ -87,5 +87,5 @@ VIEW: Final = View(
     table=rate_table,
     height=240,
     windows=("steps",),
-    dashboard=DashboardPlace(Tab("event_rate", "events/s", was="events", folded=True), height=120),
+    dashboard=DashboardPlace(ViewTab("event_rate", "events/s", was="events", folded=True), height=120),
 )

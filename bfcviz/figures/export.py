@@ -5,7 +5,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Final, Literal
 
 import plotly.graph_objects as go
@@ -13,16 +13,11 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from bfcviz.errors import BfcvizError
-from bfcviz.events.origin import facts_of as stated_facts
 from bfcviz.events.storage.parquet import without_formulas
-from bfcviz.events.trace import Trace
 from bfcviz.extras import needed
 from bfcviz.figures.panel import CONFIG, Picture
 from bfcviz.figures.paper import MM, PAGE_MM, paper
 from bfcviz.figures.plotly_script import is_drawn_by_it, plotly_script
-from bfcviz.figures.text import harmless
-from bfcviz.model import Model
-from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------
 # Write a figure to a file: an HTML page that works offline, an image, or its numbers.
@@ -96,7 +91,7 @@ def rendered(figure: go.Figure, suffix: str) -> bytes:
 
 def _figure_html(figure: go.Figure) -> bytes:
     ours = is_drawn_by_it(figure.data)
-    text: str = with_facts_below(figure).to_html(include_plotlyjs=not ours, full_html=True, config=CONFIG)
+    text: str = exported_with_facts(figure).to_html(include_plotlyjs=not ours, full_html=True, config=CONFIG)
     if ours:
         text = text.replace("<body>", f"<body><script>{plotly_script()}</script>", 1)
     facts = figure.facts if isinstance(figure, Picture) else ""
@@ -104,8 +99,8 @@ def _figure_html(figure: go.Figure) -> bytes:
     return text.replace("<head>", f"<head><title>{facts}</title>", 1).encode()
 
 
-def with_facts_below(figure: go.Figure) -> go.Figure:
-    """The figure with its line of facts at its lower edge; the figure itself where it has none."""
+def exported_with_facts(figure: go.Figure) -> go.Figure:
+    """The figure as it is exported: its line of facts at its lower edge; the figure itself where it has none."""
     facts = figure.facts if isinstance(figure, Picture) else ""
     if not facts:
         return figure
@@ -139,7 +134,7 @@ def _figure_image_for_print(figure: go.Figure, form: str) -> bytes:
 
 
 def _figure_image(figure: go.Figure, form: str) -> bytes:
-    figure = with_facts_below(figure)
+    figure = exported_with_facts(figure)
     return _rendered_by_browser(_with_rim(figure, _RIM) if form == "pdf" else figure, form)
 
 
@@ -226,38 +221,3 @@ def _write_figure_file(target: Path, body: bytes) -> None:
         no_folder = isinstance(error, FileNotFoundError | NotADirectoryError)
         advice = "; choose a path in a folder that exists" if no_folder else ""
         raise BfcvizError(f"cannot write {str(target)!r}: {error.strerror}{advice}") from error
-
-
-# ------------------------------------------------------------------------------
-# The facts of a picture in one line: file, step and totals, for files that leave the page they were drawn in.
-
-_LONGEST: Final = 60  # characters of a name
-
-
-def picture_facts(model: Model) -> str:
-    """The file, the step and the totals of the heap, escaped; numbers that the file does not give are left out."""
-    trace, table = model.trace, model.table
-    pool = trace.origin.pools[model.pool]
-    stated = stated_facts(trace.origin.details, model.pool)
-    totals = {
-        "bytes_in_use": ("in use", table.bytes_in_use),
-        "free_bytes": ("free", table.free_bytes),
-        "largest_free_chunk": ("largest free chunk", table.largest_free_chunk),
-        "pool_bytes": ("pool", table.pool_bytes),
-    }
-    known = [
-        f"{name} {format_bytes(size)}"
-        for key, (name, size) in totals.items()
-        if stated.get(key, size) is not None
-    ]
-    limit = [] if pool.limit is None else [f"limit {format_bytes(pool.limit)}"]
-    heap = [harmless(pool.name, _LONGEST)] if len(trace.origin.pools) > 1 else []
-    return " · ".join(
-        [file_name(trace), *heap, f"step {model.step:,} of {len(trace):,}", ", ".join([*known, *limit])]
-    )
-
-
-def file_name(trace: Trace) -> str:
-    """The name of the trace's file without its folder, escaped."""
-    name = PurePath(str(trace.path or trace.origin.source or "")).name
-    return harmless(name or "not from a file", _LONGEST)

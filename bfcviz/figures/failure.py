@@ -18,18 +18,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.analysis.diagnosis import Diagnosis, RunWithPins
-from bfcviz.analysis.short_names import counted, short_address
-from bfcviz.analysis.why import diagnose, failed_steps, without_failure, would_fit
+from bfcviz.analysis.diagnosis import Diagnosis, RunWithPins, without_failure
+from bfcviz.analysis.fit import would_fit
+from bfcviz.analysis.why import diagnose
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import Panel
-from bfcviz.figures.text import axis_unit, exact_bytes, harmless
+from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Paint
 from bfcviz.figures.view import HeapData, View
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
-from bfcviz.units import format_bytes
+from bfcviz.model.navigation import failed_steps
+from bfcviz.units import counted, exact_bytes, format_bytes, short_address
 
 # ------------------------------------------------------------------------------
 # The panel of the best runs: each a row of its chunks, from its start, all rows on one scale.
@@ -52,8 +53,8 @@ def runs_panel(found: Diagnosis, model: Model, look: Look) -> Panel:
     widest = max((run.size for run in runs), default=max(1, found.rounded))
     divisor, unit = axis_unit(widest)
     chunks = _chunks_at_failure(found, model)
-    free, used = (_Bars(divisor), _Bars(divisor))
-    rest = _Bars(divisor)
+    free, used = (_FailureRunBars(divisor), _FailureRunBars(divisor))
+    rest = _FailureRunBars(divisor)
     for row, run in enumerate(runs):
         mine = chunks[run.first : run.stop]
         large = np.sort(np.argsort(~mine["size"], kind="stable")[:MOST_BARS])
@@ -129,8 +130,8 @@ def _failure_caption(found: Diagnosis) -> str:
     return f"the first needs {format_bytes(run.bytes_in_use)} freed in {counted(run.chunks_in_use, 'chunk')}"
 
 
-class _Bars:
-    """Horizontal bars of one colour."""
+class _FailureRunBars:
+    """Chunks of the best runs as horizontal bars of one colour."""
 
     def __init__(self, divisor: int) -> None:
         self._divisor = divisor
@@ -239,11 +240,11 @@ def failure_to_show(model: Model, look: Look) -> Diagnosis:
         last = trace.read(step - 1, step)[0]
         if (last["kind"], last["pool"]) == (Kind.OOM, model.pool):
             return diagnose(trace, step - 1, model)
-    chosen = nearest_failure(trace, model.pool, step)
+    chosen = failure_step_to_show(trace, model.pool, step)
     return without_failure(trace, model.pool, model) if chosen is None else diagnose(trace, chosen - 1, model)
 
 
-def nearest_failure(trace: Trace, pool: int, step: int) -> int | None:
+def failure_step_to_show(trace: Trace, pool: int, step: int) -> int | None:
     """The step of the last failure at or before a step, else of the first after it; None where none failed."""
     steps = failed_steps(trace, pool)
     return max((each for each in steps if each <= step), default=steps[0]) if steps else None
@@ -318,6 +319,7 @@ class Failure:
 
 
 def _failure_data(heap: HeapData, look: Look) -> Failure:
+    """The failed request that the figure shows, with the runs worth showing."""
     found = failure_to_show(heap.model, look)
     return Failure(replace(found, runs=found.useful_runs or found.runs[:1]), heap.model)
 

@@ -11,9 +11,9 @@ from bfcviz.figures import timelines
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.theme import Theme, translucent
 from bfcviz.figures.timelines import History, step_line
-from bfcviz.figures.view import DashboardPlace, HeapData, Tab, View
+from bfcviz.figures.view import DashboardPlace, HeapData, View, ViewTab
 from bfcviz.figures.view_options import Look
-from bfcviz.model.timelines import DEFINITIONS
+from bfcviz.model.model import DEFINITIONS
 from bfcviz.units import format_bytes
 
 MEASURES: Final = {
@@ -40,7 +40,7 @@ _LINES: Final = {"external": 0, "internal": 0, "reserved_not_in_use": 1, TOO_SMA
 def fragmentation_panel(history: History, step: int | None, look: Look, *, brief: bool = False) -> Panel:
     """The timeline as a panel; only its last trace depends on `step`. `brief` shows definitions only on hover."""
     theme = look.paints
-    shown = MEASURES | {TOO_SMALL: _too_small_name(history.wanted)}
+    shown = MEASURES | {TOO_SMALL: _fragmentation_too_small_name(history.wanted)}
     lines = [
         _fragmentation_line(
             history, name, text.split(":")[0] if brief else text, _fragmentation_colours(theme)[name]
@@ -60,7 +60,7 @@ def fragmentation_panel(history: History, step: int | None, look: Look, *, brief
     )
 
 
-def measures_table(history: History) -> pa.Table:
+def fragmentation_table(history: History) -> pa.Table:
     """The measures at the end of each interval, with their least and greatest values in it."""
     columns = {"step": history.series["step"], "time": history.series["time"]}
     for name in _fragmentation_measures(history):
@@ -101,7 +101,8 @@ _TOO_SMALL_DEFINITION: Final = (
 )
 
 
-def _too_small_name(wanted: int | None) -> str:
+def _fragmentation_too_small_name(wanted: int | None) -> str:
+    """The name of the measure `too small` in the legend."""
     size = "" if wanted is None else f" for {format_bytes(wanted)}"
     return f"too small{size}: bytes in smaller chunks / free"
 
@@ -119,7 +120,7 @@ def _wrapped_fragmentation_text(text: str) -> str:
     return "<br> ".join(textwrap.wrap(text, 70))
 
 
-TAB: Final = Tab("fragmentation", "fragmentation")
+TAB: Final = ViewTab("fragmentation", "fragmentation")
 """The tab of the measures, with the totals that they are made of beside them."""
 
 VIEW: Final = View(
@@ -127,7 +128,7 @@ VIEW: Final = View(
     title="fragmentation timeline",
     data=HeapData.history,
     panels=lambda history, heap, look: [fragmentation_panel(history, heap.step, look, brief=heap.brief)],
-    table=measures_table,
+    table=fragmentation_table,
     height=320,
     windows=("steps",),
     dashboard=DashboardPlace(TAB),

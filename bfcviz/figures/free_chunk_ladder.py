@@ -19,16 +19,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.analysis.fit import Request, fit_of, request_at
-from bfcviz.analysis.short_names import counted
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import bin_numbers
 from bfcviz.figures.panel import Panel
-from bfcviz.figures.text import axis_unit, exact_bytes, harmless
+from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import TAKER, Paint, Theme, mixed
-from bfcviz.figures.view import DashboardPlace, Tab, View
+from bfcviz.figures.view import DashboardPlace, View, ViewTab
 from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model import Model
-from bfcviz.units import format_bytes
+from bfcviz.units import counted, exact_bytes, format_bytes
 
 # ------------------------------------------------------------------------------
 # The free chunks of a heap by size, and the request that they are compared with: the data of the ladder.
@@ -313,7 +312,7 @@ def _ladder_caption(found: Ladder) -> str:
     return f"{count}; {found.takers:,} of them would take it ({format_bytes(held)})"
 
 
-TAB: Final = Tab("free_chunks", "free chunks")
+TAB: Final = ViewTab("free_chunks", "free chunks")
 """The tab of the ladder, with the bins that these chunks are in beside it."""
 
 VIEW: Final = View(

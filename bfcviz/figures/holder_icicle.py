@@ -14,17 +14,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from bfcviz.analysis.short_names import shortened
+from bfcviz.analysis.short_names import shortened_name
 from bfcviz.figures.colouring import colouring
 from bfcviz.figures.panel import Panel, Picture
-from bfcviz.figures.text import axis_unit, exact_bytes, harmless
+from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Theme, contrasting
 from bfcviz.figures.view import HeapData, View
-from bfcviz.figures.view_options import Look, grouping_of
+from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
-from bfcviz.model.grouping import Grouping
-from bfcviz.model.holders import HolderIndex, HolderPart, Holders, holders, summary
-from bfcviz.units import format_bytes
+from bfcviz.model.grouping import Grouping, grouping_of
+from bfcviz.model.holders import HolderIndex, Holders, SummarizedHolder, holders, summary
+from bfcviz.units import exact_bytes, format_bytes
 
 MOST: Final = 150
 """Holders that are drawn by name; with those drawn together there are at most twice as many rectangles."""
@@ -66,7 +66,7 @@ class Icicle:
     """
 
     found: Holders
-    parts: Sequence[HolderPart]
+    parts: Sequence[SummarizedHolder]
     fills: Mapping[str, str]
 
     @property
@@ -111,7 +111,7 @@ def icicle_panel(icicle: Icicle, theme: Theme) -> Panel:
 
 
 def _icicle_bars(
-    parts: Sequence[HolderPart], found: Holders, fills: Mapping[str, str], divisor: int, theme: Theme
+    parts: Sequence[SummarizedHolder], found: Holders, fills: Mapping[str, str], divisor: int, theme: Theme
 ) -> dict[str, Any]:
     left, width = _icicle_part_sides(parts, divisor)
     coloured = [_icicle_part_fill(part, found, fills, theme) for part in parts]
@@ -137,7 +137,7 @@ def _icicle_bars(
 
 
 def _icicle_part_sides(
-    parts: Sequence[HolderPart], divisor: int
+    parts: Sequence[SummarizedHolder], divisor: int
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """The left edge and the width of each part, in axis units: side by side, from the left edge of the part around."""
     lefts, filled = [0] * len(parts), [0] * len(parts)
@@ -149,7 +149,7 @@ def _icicle_part_sides(
     return np.array(lefts, np.float64) / divisor, widths / divisor
 
 
-def _icicle_part_fill(part: HolderPart, found: Holders, fills: Mapping[str, str], theme: Theme) -> str:
+def _icicle_part_fill(part: SummarizedHolder, found: Holders, fills: Mapping[str, str], theme: Theme) -> str:
     """The colour of a part: that of the map; all memory, and small holders together, have none there."""
     if part.row < 0:
         return theme.other.fill
@@ -157,7 +157,7 @@ def _icicle_part_fill(part: HolderPart, found: Holders, fills: Mapping[str, str]
 
 
 def _icicle_part_texts(
-    parts: Sequence[HolderPart], widths: np.ndarray[Any, Any], found: Holders
+    parts: Sequence[SummarizedHolder], widths: np.ndarray[Any, Any], found: Holders
 ) -> list[str]:
     """Name, bytes and share, where the rectangle has room for them."""
     texts = []
@@ -182,14 +182,14 @@ def _shortened_holder_path(name: str, room: int, separator: str) -> str:
         return name
     first, _, _ = name.partition("/")
     best = first if separator == "/" else name.rpartition(separator)[2]
-    return shortened(best, max(room, 2))
+    return shortened_name(best, max(room, 2))
 
 
-def _icicle_part_name(part: HolderPart) -> str:
+def _icicle_part_name(part: SummarizedHolder) -> str:
     return part.name if part.row >= 0 else f"other ({part.holders:,})"
 
 
-def _icicle_part_hover(part: HolderPart, parts: Sequence[HolderPart], found: Holders) -> str:
+def _icicle_part_hover(part: SummarizedHolder, parts: Sequence[SummarizedHolder], found: Holders) -> str:
     share = 100 * part.bytes / max(found.bytes_in_use, 1)
     what = f"other: {part.holders:,} small {'holder' if part.holders == 1 else 'holders'} together"
     around = found.path(part.row) if part.row > 0 else part.name

@@ -11,7 +11,7 @@ from bfcviz.events.mark_values import FloatMarks, float_labels
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.text import harmless
 from bfcviz.figures.timelines import History, positions_of, step_line
-from bfcviz.figures.view import DashboardPlace, HeapData, Tab, View
+from bfcviz.figures.view import DashboardPlace, HeapData, View, ViewTab
 from bfcviz.figures.view_options import Look
 
 MOST_LINES: Final = 6
@@ -139,5 +139,5 @@ VIEW: Final = View(
     table=values_table,
     height=240,
     windows=("steps",),
-    dashboard=DashboardPlace(Tab("mark_values", "values", folded=True, when=FloatMarks), height=120),
+    dashboard=DashboardPlace(ViewTab("mark_values", "values", folded=True, when=FloatMarks), height=120),
 )

@@ -4,67 +4,20 @@ Every figure is first a list of `Panel`s, dictionaries in plotly's terms. The sa
 own or as one of several in a dashboard, and an update is the difference between two panels.
 """
 
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from importlib import import_module, metadata
-from importlib.util import find_spec
-from types import ModuleType
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import unescape
+from importlib import import_module
 from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
 import pyarrow as pa
 
+from bfcviz.figures.plotly_script import RENDERERS, import_renderers
+from bfcviz.figures.text import axis_unit
 from bfcviz.figures.theme import Theme, template
-
-# ------------------------------------------------------------------------------
-# Plotly's renderers and widget, imported without nbformat.
-#
-# Plotly imports nbformat beside them and asks only for its version. With nbformat come jsonschema and a parser of
-# web addresses that builds its grammar at import: as long as all other imports of an Inspector together.
-
-_RENDERERS: Final = "plotly.io._renderers"
-
-_OF_PAGES: Final = {"plotly_mimetype", "jupyterlab", "nteract", "vscode"}
-"""Renderers that give the page a figure as data; the page draws it."""
-
-
-class _OnFirstUse(ModuleType):
-    """A module that is imported when an attribute of it is first asked for, unless it is its version."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "__version__":
-            with suppress(metadata.PackageNotFoundError):  # a copy without metadata
-                return metadata.version(self.__name__)
-        elif name.startswith("__"):  # asked by the import system
-            raise AttributeError(name)
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-        return getattr(import_module(self.__name__), name)
-
-
-@contextmanager
-def _imported_on_first_use(name: str) -> Iterator[None]:
-    """An import of the module `name` inside gives one that is loaded on first use."""
-    if name in sys.modules or find_spec(name) is None:
-        yield
-        return
-    sys.modules[name] = stand_in = _OnFirstUse(name)
-    try:
-        yield
-    finally:
-        if sys.modules.get(name) is stand_in:
-            del sys.modules[name]
-
-
-def import_renderers() -> None:
-    """Import plotly's renderers; its `show` and `FigureWidget` then use these."""
-    if _RENDERERS not in sys.modules:
-        with _imported_on_first_use("nbformat"):
-            import_module(_RENDERERS)
-
 
 # ------------------------------------------------------------------------------
 # Panel: one set of axes as plain data; and the page (figure) that lays out several panels.
@@ -89,6 +42,9 @@ CONFIG: Final[dict[str, Any]] = {
     "modeBarButtonsToRemove": ["select2d", "lasso2d"],  # selecting points has no meaning here
 }
 """The configuration of plotly's script wherever a figure is shown."""
+
+_OF_PAGES: Final = {"plotly_mimetype", "jupyterlab", "nteract", "vscode"}
+"""Renderers that give the page a figure as data; the page draws it."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +181,7 @@ class Picture(go.Figure):  # type: ignore[misc]
         """Display the figure, and beside it the same without a script: for what shows a saved notebook."""
         import_renderers()
         still = self.still()
-        if not still or import_module(_RENDERERS).renderers.default not in _OF_PAGES:
+        if not still or import_module(RENDERERS).renderers.default not in _OF_PAGES:
             self.show()
             return
         from IPython.display import display  # noqa: PLC0415  slow, and there where a notebook asks
@@ -333,12 +289,16 @@ def _panel_traces(panel: Panel, number: int, *, visible: bool) -> list[dict[str,
     found = []
     for trace in panel.traces:
         legend = _panel_legend_name(number, trace.get("legend", 0))
-        hidden = {} if visible and not _draws_nothing(trace, legend=panel.legend) else {"visible": False}
+        hidden = (
+            {}
+            if visible and not _panel_trace_draws_nothing(trace, legend=panel.legend)
+            else {"visible": False}
+        )
         found.append({"visible": True, **trace, **hidden, "xaxis": x, "yaxis": y, "legend": legend})
     return found
 
 
-def _draws_nothing(trace: Mapping[str, Any], *, legend: bool) -> bool:
+def _panel_trace_draws_nothing(trace: Mapping[str, Any], *, legend: bool) -> bool:
     """Whether the trace has one point that is not a number and no entry in a legend; plotly would lay it out."""
     if legend and trace.get("showlegend", True):
         return False
@@ -416,3 +376,90 @@ def _panel_title(panel: Panel, x: str, y: str, theme: Theme) -> dict[str, Any]:
         "font": {"size": 13},
         "align": "left",
     }
+
+
+def panel_at_step(panel: Panel, step: int) -> Panel:
+    """The panel, whose caption says at which step it is drawn."""
+    return replace(panel, caption=f"step {step:,}" + f"; {panel.caption}" * bool(panel.caption))
+
+
+# ------------------------------------------------------------------------------
+# Fit a panel into its place on a stage: no text wider than the plot, and no text that another part shows.
+
+_SELDOM: Final = frozenset({"in use, but too narrow to see", "matches of the search", "selected"})
+"""Traces of the map that the legend seldom lists: last, so that it has no empty line between others."""
+
+_RANK: Final = 1000  # plotly's default
+
+
+def slim_panel(panel: Panel) -> Panel:
+    """`panel` beside others: without the titles of axes and the legends that another panel or a list shows."""
+    if panel.name == "region_map" or panel.title_names_y:
+        panel = replace(panel, yaxis={**panel.yaxis, "title": {"text": ""}})
+    if panel.title_names_y:  # what they draw fills their height
+        panel = replace(panel, yaxis={**panel.yaxis, "fixedrange": True})
+    if panel.name == "region_map":
+        unit = axis_unit(1024 * panel.x_unit)[1]
+        xaxis = {**panel.xaxis, "title": {"text": ""}, "ticksuffix": f" {unit}", "showticksuffix": "first"}
+        traces = [
+            {**trace, "legendrank": _RANK + 1} if trace.get("name") in _SELDOM else trace
+            for trace in panel.traces
+        ]
+        return replace(panel, xaxis=xaxis, traces=traces)
+    return replace(panel, legend=panel.legend and not panel.listed_elsewhere)
+
+
+# Pixels of the widest usual font: the kernel does not know which font the page uses.
+_LETTER: Final = 6.4  # of a legend or caption
+
+_BOLD: Final = 8.6  # of a title
+
+_SIGN: Final = 47  # of a legend entry, beside its name
+
+_CAPTION_SPACE: Final = 12  # between title and caption
+
+_FEWEST: Final = 12  # characters of a shortened caption; a shorter one is left out
+
+
+def fitted_panel(panel: Panel, pixels: float) -> Panel:
+    """`panel` with legend and caption no wider than its plot, which is `pixels` wide.
+
+    Every named trace keeps its place in the legend, even if the legend does not show it: so the number of lines
+    does not change with every step.
+    """
+    lines = _fitted_legend_lines(panel.traces, pixels)
+    if any(trace.get("legend", 0) != line for trace, line in zip(panel.traces, lines, strict=True)):
+        traces = [{**trace, "legend": line} for trace, line in zip(panel.traces, lines, strict=True)]
+        panel = replace(panel, traces=traces)
+    room = int((pixels - _BOLD * _visible_text_length(panel.title) - _CAPTION_SPACE) / _LETTER)
+    if len(panel.caption) <= room:
+        return panel
+    definition = "<br>".join(text for text in (panel.caption, panel.definition) if text)
+    return replace(panel, caption=_caption_cut_to_room(panel.caption, room), definition=definition)
+
+
+def _fitted_legend_lines(traces: Sequence[Mapping[str, Any]], pixels: float) -> list[int]:
+    """The legend line of each trace: a new line where the panel begins one, or where a line is full."""
+    order = sorted(
+        (trace.get("legend", 0), trace.get("legendrank", _RANK), number)
+        for number, trace in enumerate(traces)
+    )
+    found, line, before, filled = [0] * len(traces), 0, 0, 0.0
+    for legend, _, number in order:
+        name = traces[number].get("name", "")
+        wide = _SIGN + _LETTER * _visible_text_length(name) if name else 0.0
+        if filled and (legend != before or filled + wide > pixels):
+            line, filled = line + 1, 0.0
+        found[number], before, filled = line, legend, filled + wide
+    return found
+
+
+def _visible_text_length(text: str) -> int:
+    """The visible characters of a text with markup."""
+    return len(unescape(re.sub(r"<[^>]*>", "", text)))
+
+
+def _caption_cut_to_room(text: str, room: int) -> str:
+    """The first whole words of `text` and an ellipsis, `room` characters at most; empty if room is too small."""
+    words = text[: max(room, 0)].rsplit(" ", 1)[0].rstrip(" ,;:")
+    return f"{words}…" if room >= _FEWEST else ""

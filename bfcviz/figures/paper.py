@@ -54,7 +54,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Box:
+class PrintedBox:
     """A rectangle on the page, in pixels from the left and from above."""
 
     left: float
@@ -62,7 +62,7 @@ class Box:
     right: float
     bottom: float
 
-    def meets(self, other: "Box") -> bool:
+    def meets(self, other: "PrintedBox") -> bool:
         """Whether they have a point in common."""
         across = self.left < other.right and other.left < self.right
         return across and self.top < other.bottom and other.top < self.bottom
@@ -99,7 +99,7 @@ def _fill_edge_crossings(edges: Floats, x: float, y: float, *, along: int) -> Fl
 
 
 @dataclass(frozen=True)
-class _Plot:
+class _PrintedPlot:
     """The axes of some traces: axis units to pixels."""
 
     left: float
@@ -128,14 +128,14 @@ def fit_labels(drawn: go.Figure) -> go.Figure:
     """
     for bars in drawn.select_traces({"type": "bar"}):
         if bars.orientation == "h" and (plot := _plot_of(drawn, bars)) is not None:
-            _fit_bars(bars, plot)
+            _fit_printed_bars(bars, plot)
     taken = list(_printed_marker_boxes(drawn))
     for trace, plot in _printed_scatter_traces(drawn, "text"):
         _fit_printed_texts(drawn, trace, plot, taken)
     return drawn
 
 
-def _printed_scatter_traces(drawn: go.Figure, mode: str) -> Iterator[tuple[Any, _Plot]]:
+def _printed_scatter_traces(drawn: go.Figure, mode: str) -> Iterator[tuple[Any, _PrintedPlot]]:
     """The traces shown with this part in their mode, and their plots."""
     for trace in drawn.select_traces({"type": "scatter"}):
         if mode in (trace.mode or "") and trace.visible is not False and trace.x is not None:
@@ -144,7 +144,7 @@ def _printed_scatter_traces(drawn: go.Figure, mode: str) -> Iterator[tuple[Any, 
                 yield trace, plot
 
 
-def _fit_bars(bars: Any, plot: _Plot) -> None:
+def _fit_printed_bars(bars: Any, plot: _PrintedPlot) -> None:
     """Leave out the edges of horizontal bars that would be all edge, and fit the texts inside the bars."""
     widths = np.abs(plot.across(bars.x) - plot.across(np.zeros(len(bars.x)))).tolist()
     bars.marker.line.width = [0 if width < _NARROW else bars.marker.line.width for width in widths]
@@ -155,7 +155,7 @@ def _fit_bars(bars: Any, plot: _Plot) -> None:
         ]
 
 
-def _fit_printed_texts(drawn: go.Figure, trace: Any, plot: _Plot, taken: list[Box]) -> None:
+def _fit_printed_texts(drawn: go.Figure, trace: Any, plot: _PrintedPlot, taken: list[PrintedBox]) -> None:
     """Draw the texts of a trace again, as annotations: they can have a plate."""
     fills = _printed_plot_fills(drawn, trace.xaxis, plot)
     position = trace.textposition or "middle center"
@@ -169,7 +169,7 @@ def _fit_printed_texts(drawn: go.Figure, trace: Any, plot: _Plot, taken: list[Bo
         )
         box = _printed_text_box(at, name, position)
         shift = max(plot.left - box.left, 0.0) - max(box.right - plot.left - plot.width, 0.0)
-        box = Box(box.left + shift, box.top, box.right + shift, box.bottom)
+        box = PrintedBox(box.left + shift, box.top, box.right + shift, box.bottom)
         if not name or any(box.meets(other) for other in taken):
             continue
         taken.append(box)
@@ -197,7 +197,7 @@ def _printed_text_outside_fill(text: str, wide: float) -> str:
     return text if LETTER * _printed_letter_count(text) <= wide else text.partition("</b>")[0]
 
 
-def _printed_text_box(at: tuple[float, float], text: str, position: str) -> Box:
+def _printed_text_box(at: tuple[float, float], text: str, position: str) -> PrintedBox:
     """The box of a text whose anchor is `at`."""
     lines = text.split("<br>")
     wide = LETTER * max(_printed_letter_count(line) for line in lines)
@@ -205,7 +205,7 @@ def _printed_text_box(at: tuple[float, float], text: str, position: str) -> Box:
     vertical, horizontal = position.split()
     left = at[0] - {"left": 1.0, "center": 0.5, "right": 0.0}[horizontal] * wide
     top = at[1] - {"top": 1.0, "middle": 0.5, "bottom": 0.0}[vertical] * high
-    return Box(left, top, left + wide, top + high)
+    return PrintedBox(left, top, left + wide, top + high)
 
 
 def _printed_letter_count(line: str) -> int:
@@ -251,7 +251,7 @@ def _fill_below_printed_text(fills: Sequence[_Fill], x: float, y: float) -> tupl
     return None
 
 
-def _printed_plot_fills(drawn: go.Figure, xaxis: str, plot: _Plot) -> list[_Fill]:
+def _printed_plot_fills(drawn: go.Figure, xaxis: str, plot: _PrintedPlot) -> list[_Fill]:
     """The fills of one plot, from the lowest to the topmost."""
     found = []
     for trace in drawn.select_traces({"type": "scatter", "fill": "toself", "xaxis": xaxis}):
@@ -273,17 +273,17 @@ def _printed_fill_edges(x: Floats, y: Floats) -> Floats:
     return np.concatenate(parts)
 
 
-def _printed_marker_boxes(drawn: go.Figure) -> Iterator[Box]:
+def _printed_marker_boxes(drawn: go.Figure) -> Iterator[PrintedBox]:
     """The boxes of all markers."""
     for trace, plot in _printed_scatter_traces(drawn, "markers"):
         sizes = _USUAL if trace.marker.size is None else trace.marker.size
         halves = np.broadcast_to(sizes, len(trace.x)).astype(np.float64) / 2
         for x, y, half in zip(plot.across(trace.x), plot.down(trace.y), halves, strict=True):
             if 2 * half >= _MARKER and np.isfinite(x + y):
-                yield Box(x - half, y - half, x + half, y + half)
+                yield PrintedBox(x - half, y - half, x + half, y + half)
 
 
-def _plot_of(drawn: go.Figure, trace: Any) -> _Plot | None:
+def _plot_of(drawn: go.Figure, trace: Any) -> _PrintedPlot | None:
     """The plot of a trace; None where plotly chooses the range of an axis, or the axis has no numbers."""
     layout, margin = drawn.layout, drawn.layout.margin
     x, y = (layout[f"{name[0]}axis{name[1:]}"] for name in (trace.xaxis or "x", trace.yaxis or "y"))
@@ -291,7 +291,7 @@ def _plot_of(drawn: go.Figure, trace: Any) -> _Plot | None:
         return None
     wide, high = layout.width - margin.l - margin.r, layout.height - margin.t - margin.b
     (left, right), (low, top) = x.domain or (0, 1), y.domain or (0, 1)
-    return _Plot(
+    return _PrintedPlot(
         left=margin.l + left * wide,
         top=margin.t + (1 - top) * high,
         width=(right - left) * wide,
@@ -363,8 +363,8 @@ def in_greys(drawn: go.Figure) -> go.Figure:
     return drawn
 
 
-def grey_of(colour: str) -> str:
-    """The grey with the luminance of a colour."""
+def printed_grey(colour: str) -> str:
+    """The grey that a colour is printed as: that of its luminance."""
     red, green, blue = rgb(colour)
     level = round(0.299 * red + 0.587 * green + 0.114 * blue)
     return f"#{level:02X}{level:02X}{level:02X}"
@@ -453,7 +453,7 @@ def _printed_opaque_colour(colour: str | None) -> str | None:
 
 def _printed_light_grey(colour: str) -> str:
     """A light grey with the order of the colours' luminance: text on it is black."""
-    level = round(170 + int(grey_of(colour)[1:3], 16) / 3)
+    level = round(170 + int(printed_grey(colour)[1:3], 16) / 3)
     return f"#{level:02X}{level:02X}{level:02X}"
 
 
@@ -520,14 +520,14 @@ def paper(figure: go.Figure, width_mm: float = PAGE_MM) -> go.Figure:
         width=width,
         height=height,
         margin={"t": (margin.t or 0) - removed, "b": foot + legend + below, "r": _RIGHT},
-        legend=_legend_at(below / height),
+        legend=_paper_legend_at(below / height),
     )
     fit_labels(drawn)
     drawn.add_annotation(_caption_at(caption, 6 - (margin.l or 0), -foot - legend))
     return drawn
 
 
-def _legend_at(share: float) -> dict[str, Any]:
+def _paper_legend_at(share: float) -> dict[str, Any]:
     """A legend in rows, so far (as a share of the height) above the lower edge."""
     return {
         "orientation": "h",

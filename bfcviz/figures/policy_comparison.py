@@ -1,4 +1,6 @@
-"""Region maps of several heaps at the same moment, side by side: the same bytes a pixel, the same colours.
+"""Several allocators that served the same job, in pictures: bytes over the job, peak pool, region maps at one moment.
+
+The region maps are side by side: the same bytes a pixel, the same colours.
 
 All regions of a heap follow each other without gaps, like text: the area of a map is the size of the pool. Frames show
 where regions begin and end.
@@ -21,23 +23,23 @@ from bfcviz.figures.region_map import traces as hover
 from bfcviz.figures.region_map import traces as map_traces
 from bfcviz.figures.region_map.figure import EXACT_CHUNKS, chunk_table
 from bfcviz.figures.region_map.rows import Pieces, Rows
-from bfcviz.figures.region_map.traces import VisibleChunks, outline
-from bfcviz.figures.text import axis_unit, exact_bytes, harmless
+from bfcviz.figures.region_map.traces import VisibleChunks, map_outline
+from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Paint, Theme, translucent
 from bfcviz.figures.view_options import PLAIN, Look
 from bfcviz.model import Model
 from bfcviz.model.model import REGION
-from bfcviz.units import format_bytes
+from bfcviz.units import exact_bytes, format_bytes
 
 # ------------------------------------------------------------------------------
-# ComparedPolicy: what one allocator did with the requests of a job, as plain data.
+# DrawnPolicy: what one allocator did with the requests of a job, as plain data.
 
 _LONGEST: Final = 36  # characters of a line of a name
 
 
 @dataclass(frozen=True)
-class ComparedPolicy:
-    """One allocator.
+class DrawnPolicy:
+    """One allocator of a comparison of policies, as its pictures show it.
 
     Attributes:
         name: as it was asked for, such as `bfc:allow_growth=true`.
@@ -103,8 +105,8 @@ class ComparedPolicy:
 
 
 @dataclass(frozen=True)
-class ComparedJob:
-    """The job that all of them served.
+class DrawnJob:
+    """The job of a comparison of policies, as its pictures show it.
 
     Attributes:
         source: name of its trace.
@@ -121,10 +123,10 @@ class ComparedJob:
     verdict: str = ""
 
 
-def best_first(policies: Sequence[ComparedPolicy]) -> list[ComparedPolicy]:
-    """Allocators that serve the job by their peak pool, then those that fail, then plans and bounds."""
+def best_first(policies: Sequence[DrawnPolicy]) -> list[DrawnPolicy]:
+    """The rows of the picture: allocators that serve the job by peak pool, those that fail, then plans and bounds."""
 
-    def rank(policy: ComparedPolicy) -> tuple[int, int]:
+    def rank(policy: DrawnPolicy) -> tuple[int, int]:
         if not policy.is_allocator:
             return 3, -policy.peak_reserved
         if policy.message:
@@ -142,8 +144,8 @@ _FAR: Final = 1.6
 
 
 @dataclass(frozen=True)
-class ByteLevel:
-    """A number of bytes as a line: its name in the legend, in units of the axis (nan: no line), colour and dash."""
+class PolicyByteLevel:
+    """A level of bytes as a line in the panels of a comparison: name in the legend, value (nan: none), colour, dash."""
 
     name: str
     value: float
@@ -161,7 +163,7 @@ class ByteAxis:
     limit: int | None
 
     @classmethod
-    def of(cls, job: ComparedJob, policies: Sequence[ComparedPolicy]) -> "ByteAxis":
+    def of(cls, job: DrawnJob, policies: Sequence[DrawnPolicy]) -> "ByteAxis":
         """The axis for these policies; a limit far above all of them is not drawn."""
         top = max(1, job.live_bytes, *(policy.peak_reserved for policy in policies))
         limit = job.limit if job.limit is not None and job.limit <= _FAR * top else None
@@ -169,18 +171,18 @@ class ByteAxis:
         divisor, unit = axis_unit(top)
         return cls(divisor, unit, top / divisor, limit)
 
-    def least_possible(self, job: ComparedJob, theme: Theme) -> ByteLevel:
+    def least_possible(self, job: DrawnJob, theme: Theme) -> PolicyByteLevel:
         """The most requested bytes in use: no allocator can need less."""
         return self._level("least possible", job.live_bytes, theme.text, "dot")
 
-    def limit_line(self, theme: Theme) -> ByteLevel:
+    def limit_line(self, theme: Theme) -> PolicyByteLevel:
         """The memory limit."""
         return self._level("limit", self.limit, theme.limit, "dashdot")
 
-    def _level(self, name: str, num_bytes: int | None, colour: str, dash: str) -> ByteLevel:
+    def _level(self, name: str, num_bytes: int | None, colour: str, dash: str) -> PolicyByteLevel:
         if num_bytes is None:
-            return ByteLevel(name, float("nan"), colour, dash)
-        return ByteLevel(f"{name} {format_bytes(num_bytes)}", num_bytes / self.divisor, colour, dash)
+            return PolicyByteLevel(name, float("nan"), colour, dash)
+        return PolicyByteLevel(f"{name} {format_bytes(num_bytes)}", num_bytes / self.divisor, colour, dash)
 
 
 # ------------------------------------------------------------------------------
@@ -198,7 +200,7 @@ _HEAD: Final = 15  # of these, at the start of a name that is cut
 _MESSAGE_LINE, _MOST_LINES = 46, 4  # characters of a line of a message, and its lines
 
 
-def envelope(values: NDArray[np.uint64], columns: int = COLUMNS) -> NDArray[np.float64]:
+def policy_curve_envelope(values: NDArray[np.uint64], columns: int = COLUMNS) -> NDArray[np.float64]:
     """Start, least and greatest value of each of at most `columns` intervals, float64[3, intervals]."""
     starts = np.unique(np.linspace(0, len(values), min(columns, len(values)), endpoint=False).astype(np.intp))
     if not len(starts):
@@ -207,12 +209,12 @@ def envelope(values: NDArray[np.uint64], columns: int = COLUMNS) -> NDArray[np.f
     return np.array([starts, low, high], np.float64)
 
 
-def curve_table(policies: Sequence[ComparedPolicy]) -> pa.Table:
+def curve_table(policies: Sequence[DrawnPolicy]) -> pa.Table:
     """The points of the curves: one row per policy and interval of requests; sizes in bytes."""
     tables = []
     for policy in policies:
-        start, low, high = envelope(policy.in_use)
-        _, _, pool = envelope(policy.reserved)
+        start, low, high = policy_curve_envelope(policy.in_use)
+        _, _, pool = policy_curve_envelope(policy.reserved)
         columns = {"request": start, "least_in_use": low, "most_in_use": high, "pool_bytes": pool}
         numbers = {name: pa.array(column.astype(np.int64)) for name, column in columns.items()}
         tables.append(pa.table({"policy": pa.array([policy.name] * len(start), pa.string()), **numbers}))
@@ -223,12 +225,12 @@ def curve_table(policies: Sequence[ComparedPolicy]) -> pa.Table:
 class CurvePanels:
     """Panels on the same axes, for the policies of one job."""
 
-    job: ComparedJob
+    job: DrawnJob
     axis: ByteAxis
     theme: Theme
     failures: bool = True  # some policy fails: the legend says what a cross is
 
-    def panel(self, number: int, policy: ComparedPolicy, *, legend: bool | None) -> Panel:
+    def panel(self, number: int, policy: DrawnPolicy, *, legend: bool | None) -> Panel:
         """The panel of one policy.
 
         Args:
@@ -267,7 +269,7 @@ def _short_policy_name(name: str) -> str:
     return f"{name[:_HEAD]}…{name[_HEAD + 1 - _LONGEST_TITLE :]}"
 
 
-def _policy_caption(policy: ComparedPolicy) -> str:
+def _policy_caption(policy: DrawnPolicy) -> str:
     if policy.message:
         return "cannot serve this job"
     if policy.failed is not None:
@@ -275,9 +277,9 @@ def _policy_caption(policy: ComparedPolicy) -> str:
     return f"peak {format_bytes(policy.peak_reserved)}" + ("" if policy.is_compared else UNCOMPARED)
 
 
-def _policy_reserved_area(policy: ComparedPolicy, axis: ByteAxis, theme: Theme) -> dict[str, Any]:
+def _policy_reserved_area(policy: DrawnPolicy, axis: ByteAxis, theme: Theme) -> dict[str, Any]:
     """The area below the greatest reserved bytes of each interval."""
-    start, _, high = envelope(policy.reserved)
+    start, _, high = policy_curve_envelope(policy.reserved)
     line = {"color": theme.pool.line, "width": 1.4}
     area = {"fill": "tozeroy", "fillcolor": translucent(theme.pool.fill, 0.85)}
     found = _policy_step_curve(
@@ -286,9 +288,9 @@ def _policy_reserved_area(policy: ComparedPolicy, axis: ByteAxis, theme: Theme) 
     return found | area | _policy_curve_hover("pool", axis)
 
 
-def _policy_in_use_band(policy: ComparedPolicy, axis: ByteAxis, theme: Theme) -> list[dict[str, Any]]:
+def _policy_in_use_band(policy: DrawnPolicy, axis: ByteAxis, theme: Theme) -> list[dict[str, Any]]:
     """The area below the least bytes in use of each interval; a lighter one from there to the greatest."""
-    start, low, high = envelope(policy.in_use)
+    start, low, high = policy_curve_envelope(policy.in_use)
     ends = _policy_curve_x(start, len(policy.in_use))
     paint = theme.in_use
     least = _policy_step_curve(
@@ -329,14 +331,14 @@ def _policy_curve_hover(name: str, axis: ByteAxis) -> dict[str, Any]:
     return {"hoverinfo": "all", "hovertemplate": text}
 
 
-def _byte_level_on_curves(level: ByteLevel, job: ComparedJob) -> dict[str, Any]:
+def _byte_level_on_curves(level: PolicyByteLevel, job: DrawnJob) -> dict[str, Any]:
     """A horizontal line."""
     line = {"color": level.colour, "width": 1.4, "dash": level.dash}
     found = _policy_step_curve(level.name, [0, job.requests], [level.value, level.value], line)
     return found | {"showlegend": not np.isnan(level.value)}
 
 
-def _policy_failure_on_curve(policy: ComparedPolicy, axis: ByteAxis, theme: Theme) -> dict[str, Any]:
+def _policy_failure_on_curve(policy: DrawnPolicy, axis: ByteAxis, theme: Theme) -> dict[str, Any]:
     """The first failed request: a cross at the bytes in use that it would have needed."""
     x = y = float("nan")
     if policy.failed is not None:
@@ -355,9 +357,7 @@ def _policy_failure_on_curve(policy: ComparedPolicy, axis: ByteAxis, theme: Them
     }
 
 
-def _policy_message_text(
-    policy: ComparedPolicy, job: ComparedJob, axis: ByteAxis, theme: Theme
-) -> dict[str, Any]:
+def _policy_message_text(policy: DrawnPolicy, job: DrawnJob, axis: ByteAxis, theme: Theme) -> dict[str, Any]:
     """Why there is no curve."""
     lines = wrap(harmless(policy.message, _MOST_LINES * _MESSAGE_LINE), _MESSAGE_LINE)
     return {
@@ -425,12 +425,12 @@ class _Share:
     paint: Paint
 
 
-def row_height(policies: Sequence[ComparedPolicy]) -> int:
+def row_height(policies: Sequence[DrawnPolicy]) -> int:
     """Pixels of each row: that of the name with the most lines."""
     return max([_ROW, *(_LINE * len(policy.lines) + 4 for policy in policies)])
 
 
-def peaks_panel(job: ComparedJob, policies: Sequence[ComparedPolicy], theme: Theme) -> Panel:
+def peaks_panel(job: DrawnJob, policies: Sequence[DrawnPolicy], theme: Theme) -> Panel:
     """The peak pool of each policy, made of requested bytes, rounding and unused memory."""
     axis = ByteAxis.of(job, policies)
     requested = [policy.requested_at_peak for policy in policies]
@@ -442,8 +442,8 @@ def peaks_panel(job: ComparedJob, policies: Sequence[ComparedPolicy], theme: The
         _policy_bar_part("in use: requested", nothing, requested, theme.in_use, axis),
         _policy_bar_part("in use: rounding", requested, in_use, theme.waste, axis),
         _policy_bar_part("not in use", in_use, reserved, theme.pool, axis),
-        _byte_level_on_bars(axis.least_possible(job, theme), len(policies)),
-        _byte_level_on_bars(axis.limit_line(theme), len(policies)) | {"legend": 2},
+        _policy_level_on_bars(axis.least_possible(job, theme), len(policies)),
+        _policy_level_on_bars(axis.limit_line(theme), len(policies)) | {"legend": 2},
         _policy_failures_on_bars(policies, axis, theme),
         _policy_bar_end_column(policies, axis, theme),
     ]
@@ -463,7 +463,7 @@ def peaks_panel(job: ComparedJob, policies: Sequence[ComparedPolicy], theme: The
     )
 
 
-def shares_panel(policies: Sequence[ComparedPolicy], theme: Theme) -> Panel:
+def shares_panel(policies: Sequence[DrawnPolicy], theme: Theme) -> Panel:
     """Three measures of fragmentation of each policy, in percent."""
     served = [not policy.message for policy in policies]
     allocators = [each and policy.is_allocator for each, policy in zip(served, policies, strict=True)]
@@ -485,7 +485,7 @@ def shares_panel(policies: Sequence[ComparedPolicy], theme: Theme) -> Panel:
         title="Fragmentation (%)",
         caption="when most is in use",
         definition=_SHARE_DEFINITION,
-        traces=[*bars, _out_of_memory(failed, theme)],
+        traces=[*bars, _failed_policy_texts(failed, theme)],
         xaxis={"range": [0, 136], "title": {"text": "share (%)"}, "tickvals": [0, 25, 50, 75, 100]},
         yaxis=_policy_rows_axis(policies, names=False),
     )
@@ -495,7 +495,7 @@ def _known_policy_shares(known: Sequence[bool], values: Sequence[float | None]) 
     return [value if each else None for each, value in zip(known, values, strict=True)]
 
 
-def _policy_rows_axis(policies: Sequence[ComparedPolicy], *, names: bool) -> dict[str, Any]:
+def _policy_rows_axis(policies: Sequence[DrawnPolicy], *, names: bool) -> dict[str, Any]:
     return {
         "range": [len(policies), 0],
         "tickvals": [row + 0.5 for row in range(len(policies))],
@@ -527,7 +527,7 @@ def _policy_bar_part(
     }
 
 
-def _byte_level_on_bars(level: ByteLevel, rows: int) -> dict[str, Any]:
+def _policy_level_on_bars(level: PolicyByteLevel, rows: int) -> dict[str, Any]:
     """A vertical line through all rows."""
     return {
         "type": "scatter",
@@ -542,9 +542,7 @@ def _byte_level_on_bars(level: ByteLevel, rows: int) -> dict[str, Any]:
     }
 
 
-def _policy_failures_on_bars(
-    policies: Sequence[ComparedPolicy], axis: ByteAxis, theme: Theme
-) -> dict[str, Any]:
+def _policy_failures_on_bars(policies: Sequence[DrawnPolicy], axis: ByteAxis, theme: Theme) -> dict[str, Any]:
     """A cross at the end of each bar whose policy failed."""
     failed = [(row, policy) for row, policy in enumerate(policies) if policy.failed is not None]
     return {
@@ -560,9 +558,7 @@ def _policy_failures_on_bars(
     }
 
 
-def _policy_bar_end_column(
-    policies: Sequence[ComparedPolicy], axis: ByteAxis, theme: Theme
-) -> dict[str, Any]:
+def _policy_bar_end_column(policies: Sequence[DrawnPolicy], axis: ByteAxis, theme: Theme) -> dict[str, Any]:
     """The texts in a column beside the bars, where no line crosses them."""
     served = [not policy.message and not policy.has_failed for policy in policies]
     return {
@@ -579,7 +575,7 @@ def _policy_bar_end_column(
     }
 
 
-def _policy_bar_end_text(policy: ComparedPolicy) -> str:
+def _policy_bar_end_text(policy: DrawnPolicy) -> str:
     """The peak and the calls to the driver; or where it failed; or why there is no bar."""
     if policy.message:
         return f"cannot serve: {harmless(policy.message, _LONGEST_MESSAGE)}"
@@ -599,7 +595,7 @@ def _hatched_policy_bars(trace: dict[str, Any], failed: Sequence[bool]) -> dict[
     return {"marker": {**trace["marker"], "pattern": {**pattern, "size": 5}}}
 
 
-def _out_of_memory(failed: Sequence[bool], theme: Theme) -> dict[str, Any]:
+def _failed_policy_texts(failed: Sequence[bool], theme: Theme) -> dict[str, Any]:
     """Which rows end before the job does."""
     rows = [row for row, each in enumerate(failed) if each]
     return {
@@ -654,7 +650,7 @@ _PEAKS: Final = 0.62  # of the width
 
 
 def comparison_figure(
-    job: ComparedJob, policies: Sequence[ComparedPolicy], table: pa.Table | None = None, look: Look = PLAIN
+    job: DrawnJob, policies: Sequence[DrawnPolicy], table: pa.Table | None = None, look: Look = PLAIN
 ) -> Picture:
     """Peak pool, fragmentation and bytes over the job under each policy.
 
@@ -677,7 +673,7 @@ def comparison_figure(
     return picture if table is None else picture.with_table(table)
 
 
-def _add_verdict(picture: Picture, job: ComparedJob) -> None:
+def _add_verdict(picture: Picture, job: DrawnJob) -> None:
     """The verdict in a strip of its own above all panels; no title of plotly's, which an export uses for the facts."""
     if job.verdict:
         top = picture.layout.margin.t + _VERDICT
@@ -697,21 +693,21 @@ def _add_verdict(picture: Picture, job: ComparedJob) -> None:
         )
 
 
-def curves_figure(job: ComparedJob, policies: Sequence[ComparedPolicy], look: Look = PLAIN) -> Picture:
+def curves_figure(job: DrawnJob, policies: Sequence[DrawnPolicy], look: Look = PLAIN) -> Picture:
     """Bytes over the job under each policy, on the same axes; its table has the points."""
     panels, places = _policy_curve_panels(job, best_first(policies), look, 0)
     picture = compose(panels, places, look.paints, Margins(right=24)).with_facts(job_facts(job))
     return picture.with_table(curve_table(policies))
 
 
-def job_facts(job: ComparedJob) -> str:
+def job_facts(job: DrawnJob) -> str:
     """The job in one line, escaped."""
     limit = "no limit" if job.limit is None else f"limit {format_bytes(job.limit)}"
     return f"{harmless(job.source) or 'requests'} · {job.requests:,} requests · {limit}"
 
 
 def _policy_curve_panels(
-    job: ComparedJob, policies: Sequence[ComparedPolicy], look: Look, above: int
+    job: DrawnJob, policies: Sequence[DrawnPolicy], look: Look, above: int
 ) -> tuple[list[Panel], list[Place]]:
     """The panels of the allocators, in rows; the first one has the legend."""
     shown = [policy for policy in policies if policy.is_allocator] or list(policies)
@@ -755,8 +751,8 @@ _DEFINITION: Final = (
 
 
 @dataclass(frozen=True)
-class HeapAtStep:
-    """One of the heaps; all have the same labels, by number.
+class PolicyHeap:
+    """The heap of one policy at the moment that the maps compare; all have the same labels, by number.
 
     Attributes:
         name: of the policy.
@@ -773,8 +769,8 @@ class HeapAtStep:
     role: str = ""
 
 
-def maps_figure(heaps: Sequence[HeapAtStep], moment: str, look: Look | None = None) -> Picture:
-    """The heaps side by side.
+def policy_maps_figure(heaps: Sequence[PolicyHeap], moment: str, look: Look | None = None) -> Picture:
+    """The region maps of the heaps of several policies, side by side.
 
     Args:
         heaps: one or more.
@@ -785,14 +781,14 @@ def maps_figure(heaps: Sequence[HeapAtStep], moment: str, look: Look | None = No
         The figure; its table has one row per chunk, with the name of its policy.
     """
     look = look or replace(PLAIN, colour="holder")
-    models = [_heap_model_at_step(heap) for heap in heaps]
+    models = [_policy_heap_model(heap) for heap in heaps]
     colours = colouring(models[0].trace, 0, look.colour, look.paints, models[0].chunks())
-    sizes = [_compared_pool_bytes(model) for model in models]
-    width = _row_width(max(sizes))
+    sizes = [_policy_map_pool_bytes(model) for model in models]
+    width = _policy_map_row_width(max(sizes))
     rows = max(1, *(-(-size // width) for size in sizes))
     columns = min(_COLUMNS, len(heaps))
     height = _MAP_ROW * rows
-    maps = _Maps(look, colours, width, rows, (_PIXELS, height))
+    maps = _PolicyMaps(look, colours, width, rows, (_PIXELS, height))
     panels = [
         maps.panel(number, heap, model, legend=number == 0 if number < columns else None)
         for number, (heap, model) in enumerate(zip(heaps, models, strict=True))
@@ -802,24 +798,24 @@ def maps_figure(heaps: Sequence[HeapAtStep], moment: str, look: Look | None = No
         for heap, model in zip(heaps, models, strict=True)
     ]
     picture = compose(
-        panels, _compared_map_places(panels, columns, height), look.paints, Margins(left=60, right=24)
+        panels, _policy_map_places(panels, columns, height), look.paints, Margins(left=60, right=24)
     )
     return picture.with_table(pa.concat_tables(tables)).with_facts(
         f"{harmless(moment)} · shades of a colour: parts of that holder"
     )
 
 
-def _heap_model_at_step(heap: HeapAtStep) -> Model:
+def _policy_heap_model(heap: PolicyHeap) -> Model:
     model = Model(heap.trace)
     model.seek(heap.step)
     return model
 
 
-def _compared_pool_bytes(model: Model) -> int:
+def _policy_map_pool_bytes(model: Model) -> int:
     return int(model.regions()["size"].sum())
 
 
-def _row_width(most: int) -> int:
+def _policy_map_row_width(most: int) -> int:
     """Bytes of a row: the smallest power of two at which the largest heap has at most `MOST_ROWS`."""
     width = 256
     while width * MOST_ROWS < most:
@@ -827,7 +823,7 @@ def _row_width(most: int) -> int:
     return width
 
 
-def _compared_map_places(panels: Sequence[Panel], columns: int, height: int) -> list[Place]:
+def _policy_map_places(panels: Sequence[Panel], columns: int, height: int) -> list[Place]:
     width = (1 - _MAP_GAP * (columns - 1)) / columns
     places, top = [], panels[0].above
     for number, panel in enumerate(panels):
@@ -839,7 +835,7 @@ def _compared_map_places(panels: Sequence[Panel], columns: int, height: int) -> 
 
 
 @dataclass(frozen=True)
-class _Maps:
+class _PolicyMaps:
     """What all maps have in common: bytes of a row, rows, and pixels of a map."""
 
     look: Look
@@ -848,12 +844,12 @@ class _Maps:
     rows: int
     pixels: tuple[int, int]
 
-    def panel(self, number: int, heap: HeapAtStep, model: Model, *, legend: bool | None) -> Panel:
+    def panel(self, number: int, heap: PolicyHeap, model: Model, *, legend: bool | None) -> Panel:
         """The map of one heap; `legend` None: without room for one."""
         divisor, unit = axis_unit(self.width)
         regions = model.regions()
-        chunks, placed = model.chunks(), _in_one_row(model.chunks(), regions)
-        rows = _rows_of(regions, self.width)
+        chunks, placed = model.chunks(), _policy_map_chunks_in_one_row(model.chunks(), regions)
+        rows = _policy_map_rows(regions, self.width)
         visible = VisibleChunks(
             chunks=placed,
             rows=rows,
@@ -872,9 +868,9 @@ class _Maps:
         return Panel(
             name=f"map_{number}",
             title=name,
-            caption=_map_caption(model, heap),
+            caption=_policy_map_caption(model, heap),
             definition=_DEFINITION,
-            traces=traces if legend else [_map_trace_without_legend(trace) for trace in traces],
+            traces=traces if legend else [_policy_map_trace_without_legend(trace) for trace in traces],
             xaxis={
                 "title": {"text": f"offset in the row ({unit})"},
                 "range": [0, self.width / divisor],
@@ -900,7 +896,7 @@ class _Maps:
         labels = model.trace.labels
         exact = len(visible.chunks) + len(visible.rows) <= EXACT_CHUNKS
         shape = map_traces.exact_traces if exact else map_traces.image_traces
-        found = [*shape(visible, labels), _compared_region_frames(self._framed(regions, visible), visible)]
+        found = [*shape(visible, labels), _policy_map_region_frames(self._framed(regions, visible), visible)]
         if exact:
             wide = visible.pieces.right - visible.pieces.left > _HOVERED * visible.screen
             points = hover.points_in_pieces(chunks, visible.pieces.only(wide), visible.part, labels)
@@ -919,42 +915,42 @@ class _Maps:
         """The pieces of regions that are wider than their frame; None: there is no region."""
         if not len(regions):
             return None
-        pieces = visible.rows.pieces(_packed_starts(regions), regions["size"])
+        pieces = visible.rows.pieces(_policy_map_region_starts(regions), regions["size"])
         return pieces.only(regions["size"][pieces.source] >= _FRAMED * self.width)
 
 
-def _map_trace_without_legend(trace: dict[str, Any]) -> dict[str, Any]:
+def _policy_map_trace_without_legend(trace: dict[str, Any]) -> dict[str, Any]:
     """The trace without an entry in the legend; an image has none."""
     return trace if trace["type"] == "image" else {**trace, "showlegend": False}
 
 
-def _map_caption(model: Model, heap: HeapAtStep) -> str:
+def _policy_map_caption(model: Model, heap: PolicyHeap) -> str:
     """The totals, and whether a request failed; only what has room beside the name."""
     failed = "out of memory" if heap.failed else ""
-    totals = f"{format_bytes(int(model.table.bytes_in_use))} of {format_bytes(_compared_pool_bytes(model))}"
+    totals = f"{format_bytes(int(model.table.bytes_in_use))} of {format_bytes(_policy_map_pool_bytes(model))}"
     room = _PIXELS - _TITLE_LETTER * min(len(heap.role or heap.name), _LONGEST_NAME)
     both = "; ".join(filter(None, [failed, totals]))
     return next((text for text in (both, failed) if _MAP_LETTER * len(text) < room), "")
 
 
-def _packed_starts(regions: NDArray[np.void]) -> NDArray[np.uint64]:
+def _policy_map_region_starts(regions: NDArray[np.void]) -> NDArray[np.uint64]:
     """Where each region begins, if they follow each other without gaps."""
     sizes: NDArray[np.uint64] = regions["size"]
     return np.cumsum(sizes, dtype=np.uint64) - sizes
 
 
-def _in_one_row(chunks: NDArray[np.void], regions: NDArray[np.void]) -> NDArray[np.void]:
+def _policy_map_chunks_in_one_row(chunks: NDArray[np.void], regions: NDArray[np.void]) -> NDArray[np.void]:
     """The chunks, at their addresses if the regions follow each other without gaps."""
     placed = chunks.copy()
     if len(chunks):
         starts: NDArray[np.uint64] = regions["address"]
         region = np.searchsorted(starts, chunks["address"], side="right") - 1
-        moved = _packed_starts(regions) - starts
+        moved = _policy_map_region_starts(regions) - starts
         placed["address"] += moved[region]
     return placed
 
 
-def _rows_of(regions: NDArray[np.void], width: int) -> Rows:
+def _policy_map_rows(regions: NDArray[np.void], width: int) -> Rows:
     """The rows of all regions together, as of one."""
     whole = np.zeros(1 if len(regions) else 0, REGION)
     whole["size"] = regions["size"].sum()
@@ -963,7 +959,9 @@ def _rows_of(regions: NDArray[np.void], width: int) -> Rows:
     return Rows(width, whole["address"], whole["size"], whole["slot"], first, np.arange(len(whole)))
 
 
-def _compared_region_frames(pieces: Pieces | None, visible: VisibleChunks) -> dict[str, Any]:
+def _policy_map_region_frames(pieces: Pieces | None, visible: VisibleChunks) -> dict[str, Any]:
     """The edges of the regions."""
-    trace = outline("region", pieces, visible.divisor, visible.theme.text, 1.1) if pieces is not None else {}
+    trace = (
+        map_outline("region", pieces, visible.divisor, visible.theme.text, 1.1) if pieces is not None else {}
+    )
     return {"type": "scatter", "mode": "lines", **trace, "showlegend": False}

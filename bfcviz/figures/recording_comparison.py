@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from bfcviz.analysis.alignment import AlignedBy, PairedStep
 from bfcviz.analysis.comparison import AT_PEAK, PeakPart, RecordingComparison, parts_text, peaks_text
 from bfcviz.figures.panel import BELOW, Panel, Picture, Place, compose
-from bfcviz.figures.text import axis_unit, exact_bytes, harmless
+from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Paint, Theme, ThemeName, theme_of, translucent
-from bfcviz.units import format_bytes, signed_bytes
+from bfcviz.units import exact_bytes, format_bytes, signed_bytes
 
 # ------------------------------------------------------------------------------
 # Memory over time of two recordings, B laid over A: A, the recording before, is grey, and B has the colour of use.
@@ -30,7 +30,7 @@ def recording_curves_panel(found: RecordingComparison, theme: Theme) -> Panel:
     highest = max(
         [
             highest,
-            *(pool for pool in map(_recording_pool_bytes, found.series) if pool <= _POOL_REACH * highest),
+            *(pool for pool in map(_recording_pool_line_top, found.series) if pool <= _POOL_REACH * highest),
         ]
     )
     divisor, unit = axis_unit(highest)
@@ -62,7 +62,8 @@ def recording_curves_panel(found: RecordingComparison, theme: Theme) -> Panel:
     )
 
 
-def _recording_pool_bytes(series: NDArray[np.void]) -> float:
+def _recording_pool_line_top(series: NDArray[np.void]) -> float:
+    """The highest value of the line of the pool, in bytes."""
     return float(series["pool_bytes_max"].max(initial=0))
 
 
@@ -72,7 +73,7 @@ def _pool_line(
     """The pool; only the legend names it where it is above the axis."""
     highest, divisor = scale
     line = _recording_curve(found, letter, "pool_bytes", divisor, theme)
-    pool = _recording_pool_bytes(found.series["ab".index(letter)])
+    pool = _recording_pool_line_top(found.series["ab".index(letter)])
     if pool <= highest:
         return line
     return line | {"name": f"{line['name']} {format_bytes(pool)} (far above)", "y": line["y"] * np.nan}

@@ -87,7 +87,7 @@ _DEFINITION: Final = (
 )
 
 
-def series_table(history: History) -> pa.Table:
+def stats_table(history: History) -> pa.Table:
     """The intervals as a table; the columns are those of `timeline`."""
     names = [
         name
@@ -200,7 +200,7 @@ VIEW: Final = View(
     title="stats timeline",
     data=HeapData.history,
     panels=lambda history, heap, look: [stats_panel(history, heap.step, look)],
-    table=series_table,
+    table=stats_table,
     height=360,
     windows=("steps",),
     dashboard=DashboardPlace(TAB),

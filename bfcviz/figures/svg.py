@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.figures.panel import Page, Picture
+from bfcviz.figures.text import text_width
 from bfcviz.figures.theme import FONT, Theme, axis_style
 from bfcviz.figures.view import VIEWS
 from bfcviz.figures.view_options import Look
@@ -699,16 +700,3 @@ def _svg_legend_symbol(trace: Mapping[str, Any], x: float, y: float) -> str:
             _svg_marker(middle, y, each) for each in _svg_marker_symbols(marker, 1)[:1] if each.size
         )
     return found
-
-
-_NARROW, _WIDE = frozenset("ijlftrI.,:;|'!()[]{} /-"), frozenset("mwMWGOQ@%…")
-
-
-def text_width(text: str, size: float) -> float:
-    """Roughly the pixels of a line of text; markup has none."""
-    plain = unescape(re.sub("<[^>]*>", "", text))
-    parts = (
-        0.34 if each in _NARROW else 0.86 if each in _WIDE else 0.68 if each.isupper() else 0.59
-        for each in plain
-    )
-    return size * sum(parts)

@@ -12,10 +12,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from bfcviz.figures.panel import Margins, Panel, Picture, Place, compose
-from bfcviz.figures.text import LONGEST, exact_bytes, harmless
+from bfcviz.figures.text import LONGEST, harmless
 from bfcviz.figures.theme import Theme, mixed
 from bfcviz.figures.view_options import PLAIN, Look
-from bfcviz.units import format_bytes
+from bfcviz.units import exact_bytes, format_bytes
 
 MOST_ROWS: Final = 40
 MOST_COLUMNS: Final = 24

@@ -1,12 +1,20 @@
 """Texts in pictures: labels escaped, shortened and told apart, numbers with their units."""
 
+import re
 from collections.abc import Sequence
-from html import escape
+from html import escape, unescape
 from itertools import takewhile
+from pathlib import PurePath
 from typing import Final
 
-from bfcviz.analysis.short_names import shortened
+from bfcviz.analysis.short_names import shortened_name
+from bfcviz.events.origin import facts_of as stated_facts
+from bfcviz.events.trace import Trace
+from bfcviz.model import Model
 from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# Labels escaped, shortened and told apart; the units of numbers; the width of a text.
 
 LONGEST: Final = 90
 """Characters of a label on one line; op names of TensorFlow can have several hundred."""
@@ -51,14 +59,14 @@ def harmless(text: str, longest: int = LONGEST) -> str:
     return escaped if escaped.isascii() else f"{_ISOLATE}{escaped}{_END_ISOLATE}"
 
 
-def short_names(names: Sequence[str]) -> list[str]:
-    """Short forms of different names for a legend, escaped and all different.
+def legend_texts(names: Sequence[str]) -> list[str]:
+    """Different names as short texts for a legend, escaped and all different.
 
     Op names are paths: the leading parts that all of them share are left out. Names that look the same once
     their middle is cut out get a number.
     """
     paths = [name for name in names if "/" in name]
-    prefix = _common_path([name.split("/")[:-1] for name in paths]) if len(paths) > 1 else ""
+    prefix = _legend_text_prefix([name.split("/")[:-1] for name in paths]) if len(paths) > 1 else ""
     count: dict[str, int] = {}
     found = []
     for name in names:
@@ -68,7 +76,7 @@ def short_names(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _common_path(paths: Sequence[Sequence[str]]) -> str:
+def _legend_text_prefix(paths: Sequence[Sequence[str]]) -> str:
     """The leading parts that all paths share, each with its slash."""
     same = takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))
     return "".join(f"{parts[0]}/" for parts in same)
@@ -86,14 +94,7 @@ def fitted(name: str, room: int) -> str:
         best = f"{part}/{best}"
     if len(best) <= room:
         return best
-    return shortened(best, room) if room > _FEWEST_LETTERS else ""
-
-
-def exact_bytes(num_bytes: int) -> str:
-    """Bytes rounded and exact: `1.2 MiB (1,258,291 B)`; below 1 KiB only exact."""
-    if num_bytes < 1024:
-        return f"{num_bytes} B"
-    return f"{format_bytes(num_bytes)} ({num_bytes:,} B)"
+    return shortened_name(best, room) if room > _FEWEST_LETTERS else ""
 
 
 _SCALES = tuple(
@@ -107,3 +108,51 @@ def axis_unit(largest: float) -> tuple[int, str]:
         if largest < 2048 * divisor:
             return divisor, unit
     return _SCALES[-1]
+
+
+_NARROW, _WIDE = frozenset("ijlftrI.,:;|'!()[]{} /-"), frozenset("mwMWGOQ@%…")
+
+
+def text_width(text: str, size: float) -> float:
+    """Roughly the pixels of a line of text; markup has none."""
+    plain = unescape(re.sub("<[^>]*>", "", text))
+    parts = (
+        0.34 if each in _NARROW else 0.86 if each in _WIDE else 0.68 if each.isupper() else 0.59
+        for each in plain
+    )
+    return size * sum(parts)
+
+
+# ------------------------------------------------------------------------------
+# The facts of a picture in one line: file, step and totals, for files that leave the page they were drawn in.
+
+_LONGEST: Final = 60  # characters of a name
+
+
+def picture_facts(model: Model) -> str:
+    """The file, the step and the totals of the heap, escaped; numbers that the file does not give are left out."""
+    trace, table = model.trace, model.table
+    pool = trace.origin.pools[model.pool]
+    stated = stated_facts(trace.origin.details, model.pool)
+    totals = {
+        "bytes_in_use": ("in use", table.bytes_in_use),
+        "free_bytes": ("free", table.free_bytes),
+        "largest_free_chunk": ("largest free chunk", table.largest_free_chunk),
+        "pool_bytes": ("pool", table.pool_bytes),
+    }
+    known = [
+        f"{name} {format_bytes(size)}"
+        for key, (name, size) in totals.items()
+        if stated.get(key, size) is not None
+    ]
+    limit = [] if pool.limit is None else [f"limit {format_bytes(pool.limit)}"]
+    heap = [harmless(pool.name, _LONGEST)] if len(trace.origin.pools) > 1 else []
+    return " · ".join(
+        [file_name(trace), *heap, f"step {model.step:,} of {len(trace):,}", ", ".join([*known, *limit])]
+    )
+
+
+def file_name(trace: Trace) -> str:
+    """The name of the trace's file without its folder, escaped."""
+    name = PurePath(str(trace.path or trace.origin.source or "")).name
+    return harmless(name or "not from a file", _LONGEST)

@@ -12,7 +12,15 @@ from bfcviz.figures import timelines
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Theme, translucent
-from bfcviz.figures.timelines import History, Lanes, marks, phases, positions_of, step_line, without_phases
+from bfcviz.figures.timelines import (
+    History,
+    TimelineLanes,
+    marks,
+    phases,
+    positions_of,
+    step_line,
+    without_phases,
+)
 from bfcviz.figures.view import DashboardPlace, HeapData, View
 from bfcviz.figures.view_options import Look
 from bfcviz.units import format_bytes
@@ -20,7 +28,7 @@ from bfcviz.units import format_bytes
 WINDOW: Final = "shown window"
 """Name of the trace of the window's two ends; the page's script finds the strip and the window by it."""
 
-_LANES: Final = Lanes(count=2, share=0.2, width=11)
+_LANES: Final = TimelineLanes(count=2, share=0.2, width=11)
 _ABOVE_PHASES: Final = 1.65  # of the most memory in use: the end of the y axis, so that they have room
 _ABOVE_MARKS: Final = 1.3
 _ABOVE: Final = 1.1
@@ -52,7 +60,7 @@ def strip_traces(history: History, look: Look) -> list[Mapping[str, Any]]:
             "<extra></extra>",
         },
         marks(history, without_phases(history), top, theme),
-        _mark_names(history, top, theme),
+        _strip_mark_names(history, top, theme),
         phases(history, top, theme, _LANES),
         _strip_failure_lines(history, top, theme),
     ]
@@ -107,7 +115,7 @@ def _strip_axis_end(history: History) -> float:
     return _strip_peak(history) / axis_unit(_strip_peak(history))[0] * room
 
 
-def _mark_names(history: History, top: float, theme: Theme) -> dict[str, Any]:
+def _strip_mark_names(history: History, top: float, theme: Theme) -> dict[str, Any]:
     """The names of marks, right of their lines; a name that would cover the one before it is left out."""
     events = without_phases(history).events
     across = positions_of(history, events)

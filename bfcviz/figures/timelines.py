@@ -7,16 +7,18 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.events.labels import PhaseEnd, phase_ends
 from bfcviz.events.mark_values import float_labels, mark_value, value_text
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
-from bfcviz.figures.text import exact_bytes, harmless
+from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import Theme, translucent
 from bfcviz.figures.view_options import PLAIN, Axis, Look
 from bfcviz.model.equal_steps import step_marks
-from bfcviz.model.growing_timeline import NotableEvents, RollingTimeline
-from bfcviz.model.navigation import Phase, PhaseEnd, phase_ends, phases_among
+from bfcviz.model.navigation import Phase, phases_among
+from bfcviz.model.timelines import NotableTimelineEvents, RollingTimeline
 from bfcviz.model.trace_index import index_of
+from bfcviz.units import exact_bytes
 
 # ------------------------------------------------------------------------------
 # The x axis of all timelines: positions of steps, lines through intervals, the line at the step shown.
@@ -71,7 +73,7 @@ class StepAxis:
             axis,
             first,
             last,
-            *_time_unit(_axis_time_at_step(trace, last) - _axis_time_at_step(trace, first)),
+            *_step_axis_unit(_axis_time_at_step(trace, last) - _axis_time_at_step(trace, first)),
         )
 
     @property
@@ -151,18 +153,18 @@ def _axis_time_at_step(trace: Trace, step: int) -> int:
     return int(trace.read(event, event + 1)["time"][0])
 
 
-def _time_unit(span: float) -> tuple[float, str]:
-    """The largest unit of time of which `span` nanoseconds are at least two; its nanoseconds and its symbol."""
+def _step_axis_unit(span: float) -> tuple[float, str]:
+    """The unit of an axis of `span` nanoseconds, the largest of which it has two; its nanoseconds and its symbol."""
     return next(((unit, name) for unit, name in _NANOSECONDS if span >= 2 * unit), _NANOSECONDS[-1])
 
 
-def intervals(events: int) -> int:
-    """The intervals of a timeline of so many events: one per event, or `POINTS` / 2 with two points each."""
+def drawn_intervals(events: int) -> int:
+    """The intervals to draw of so many events: one per event, or `POINTS` / 2 with two points each."""
     return POINTS if events <= POINTS else POINTS // 2
 
 
 def is_exact(series: NDArray[np.void]) -> bool:
-    """Whether every interval is a single event: then least, greatest and last value are the same."""
+    """Whether every interval of a line is a single event: then least, greatest and last value are the same."""
     return not len(series) or int(series["events"].max()) == 1
 
 
@@ -212,6 +214,13 @@ def step_line(step_axis: StepAxis, step: int | None, top: float, theme: Theme) -
     }
 
 
+def timeline_steps(step_axis: StepAxis, look: Look) -> tuple[int, int]:
+    """The steps that the timelines of a look show: its window, clipped to the steps of the trace."""
+    first, last = look.steps or (step_axis.first, step_axis.last)
+    first = min(max(first, step_axis.first), step_axis.last)
+    return first, min(max(last, first), step_axis.last)
+
+
 # ------------------------------------------------------------------------------
 # The single events that timelines draw: marks and failed requests, evenly thinned if there are too many.
 
@@ -220,8 +229,8 @@ _FEW: Final = 2_000_000
 
 
 @dataclass(frozen=True)
-class ThinnedEvents:
-    """Events that timelines draw one by one, evenly thinned if there are too many.
+class DrawnEvents:
+    """Events that the pictures of timelines draw one by one, evenly thinned if there are too many.
 
     Attributes:
         events: the events that are left, in order.
@@ -231,21 +240,21 @@ class ThinnedEvents:
     events: Events
     every: int = 1
 
-    def between(self, start: int, stop: int) -> "ThinnedEvents":
+    def between(self, start: int, stop: int) -> "DrawnEvents":
         """Those with start <= seq < stop."""
         first, end = np.searchsorted(self.events["seq"], [start, stop])
-        return ThinnedEvents(self.events[first:end], self.every)
+        return DrawnEvents(self.events[first:end], self.every)
 
 
-def thinned_events(notes: NotableEvents, trace: Trace, start: int, stop: int) -> ThinnedEvents:
-    """The events with start <= seq < stop; they are read again if they were thinned and the window is small."""
-    found = ThinnedEvents(notes.events, notes.every).between(start, stop)
+def drawn_events(notes: NotableTimelineEvents, trace: Trace, start: int, stop: int) -> DrawnEvents:
+    """The events to draw with start <= seq < stop; read again if they were thinned and the window is small."""
+    found = DrawnEvents(notes.events, notes.every).between(start, stop)
     if notes.every == 1 or stop - start > _FEW:
         return found
-    again = NotableEvents(notes.kind, notes.pool)
+    again = NotableTimelineEvents(notes.kind, notes.pool)
     for block in trace.blocks(start, stop):
         again.take(block)
-    return ThinnedEvents(again.events, again.every)
+    return DrawnEvents(again.events, again.every)
 
 
 # ------------------------------------------------------------------------------
@@ -276,9 +285,9 @@ class History:
     steps: tuple[int, int] | None
     series: NDArray[np.void]
     peak_before: int
-    failed: ThinnedEvents
-    marks: ThinnedEvents
-    values: ThinnedEvents
+    failed: DrawnEvents
+    marks: DrawnEvents
+    values: DrawnEvents
     wanted: int | None
     running: RollingTimeline = field(repr=False)
 
@@ -313,7 +322,7 @@ def measure_history(
         index = None if wanted else index_of(trace, pool)
         running = RollingTimeline(pool, wanted=wanted) if index is None else index.rolling.copy()
     start, stop = _timeline_event_range(step_axis, look.steps)
-    points = intervals(stop - start)
+    points = drawn_intervals(stop - start)
     if running.wanted != wanted and running.holds(start, stop, points):
         running = RollingTimeline(pool, wanted=wanted)
     running.extend(trace)
@@ -328,9 +337,9 @@ def measure_history(
         steps=look.steps,
         series=part.series,
         peak_before=part.peak_before,
-        failed=thinned_events(running.failed, trace, start, stop),
-        marks=thinned_events(running.marks, trace, start, stop),
-        values=ThinnedEvents(running.values.events, running.values.every).between(start, stop),
+        failed=drawn_events(running.failed, trace, start, stop),
+        marks=drawn_events(running.marks, trace, start, stop),
+        values=DrawnEvents(running.values.events, running.values.every).between(start, stop),
         wanted=look.wanted,
         running=running,
     )
@@ -353,7 +362,7 @@ MOST_FAILURES: Final = 100
 """The same for OOMs."""
 
 
-def marks(history: History, thinned: ThinnedEvents, top: float, theme: Theme) -> dict[str, Any]:
+def marks(history: History, thinned: DrawnEvents, top: float, theme: Theme) -> dict[str, Any]:
     """A vertical line at each of these marks, up to `top`; a triangle at its upper end shows its label on hover."""
     events, name = _drawn_timeline_events(history, thinned, "mark", MOST_MARKS)
     across = positions_of(history, events)
@@ -401,7 +410,7 @@ def failures(history: History, divisor: int, theme: Theme) -> dict[str, Any]:
 
 
 def _drawn_timeline_events(
-    history: History, thinned: ThinnedEvents, name: str, parts: int
+    history: History, thinned: DrawnEvents, name: str, parts: int
 ) -> tuple[Events, str]:
     """The first event in each of so many parts of the window; and `name`, with the number left out, if any."""
     left, right = history.step_axis.range(history.steps)
@@ -432,8 +441,8 @@ def _timeline_mark_text(history: History, event: np.void) -> str:
 
 
 @dataclass(frozen=True)
-class Lanes:
-    """The lanes of bars, from the top of the plot; phases that find no free lane are counted, not drawn.
+class TimelineLanes:
+    """The lanes of phases along the top of a timeline; phases that find no free lane are counted, not drawn.
 
     Attributes:
         count: number of lanes.
@@ -449,7 +458,7 @@ class Lanes:
 _LETTER: Final = 0.012  # of the plot's width: about one letter of a name
 
 
-class PhaseBar(NamedTuple):
+class TimelinePhase(NamedTuple):
     """A phase, clipped to the window.
 
     Attributes:
@@ -464,20 +473,24 @@ class PhaseBar(NamedTuple):
     text: str
 
 
-def without_phases(history: History) -> ThinnedEvents:
+def without_phases(history: History) -> DrawnEvents:
     """The marks that neither begin nor end a phase, nor have a value that `mark_values` draws."""
     events = history.marks.events
     drawn = np.isin(events["label"], float_labels(history.trace.labels, events["label"]))
     ends = np.array([name is not None for name in _timeline_phase_ends(history)], bool)
-    return ThinnedEvents(events[~drawn & ~ends], history.marks.every)
+    return DrawnEvents(events[~drawn & ~ends], history.marks.every)
 
 
-_DEFAULT_LANES: Final = Lanes()
+_DEFAULT_LANES: Final = TimelineLanes()
 
 
-def phases(history: History, top: float, theme: Theme, lanes: Lanes = _DEFAULT_LANES) -> dict[str, Any]:
+def phases(
+    history: History, top: float, theme: Theme, lanes: TimelineLanes = _DEFAULT_LANES
+) -> dict[str, Any]:
     """Bars below the upper edge of the plot, at `top`; none if marks were thinned, because ends may be missing."""
-    found, missed = _in_lanes(_phase_bars(history), lanes.count) if history.marks.every == 1 else ([], 0)
+    found, missed = (
+        _timeline_phases_in_lanes(_phase_bars(history), lanes.count) if history.marks.every == 1 else ([], 0)
+    )
     any_phase = any(name is not None for name in _timeline_phase_ends(history))
     name = "phase" if not missed else f"phase ({missed:,} more)"
     if any_phase and history.marks.every > 1:
@@ -513,7 +526,7 @@ def _timeline_phase_ends(history: History) -> list[PhaseEnd | None]:
     return phase_ends(history.marks.events, history.trace.labels)
 
 
-def _phase_bars(history: History) -> list[PhaseBar]:
+def _phase_bars(history: History) -> list[TimelinePhase]:
     """All phases in the window, by their beginning, clipped to the window."""
     left, right = history.step_axis.range(history.steps)
     events = history.marks.events
@@ -523,7 +536,7 @@ def _phase_bars(history: History) -> list[PhaseBar]:
         begins = left if phase.begins is None else max(x[phase.begins], left)
         ends = right if phase.ends is None else min(x[phase.ends], right)
         if begins <= ends:
-            found.append(PhaseBar(phase.name, begins, ends, _timeline_phase_text(phase)))
+            found.append(TimelinePhase(phase.name, begins, ends, _timeline_phase_text(phase)))
     return sorted(found, key=lambda bar: (bar.left, -bar.right))
 
 
@@ -532,7 +545,9 @@ def _timeline_phase_text(phase: Phase) -> str:
     return f"<b>{harmless(phase.name)}</b><br>phase from step {first} to step {last}"
 
 
-def _in_lanes(found: list[PhaseBar], lanes: int) -> tuple[list[tuple[PhaseBar, int]], int]:
+def _timeline_phases_in_lanes(
+    found: list[TimelinePhase], lanes: int
+) -> tuple[list[tuple[TimelinePhase, int]], int]:
     """Each phase in the highest lane that is free where it begins; and the number of phases without a lane."""
     free = [-np.inf] * lanes
     placed, missed = [], 0

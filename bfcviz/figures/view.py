@@ -10,18 +10,17 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 import pyarrow as pa
 
-from bfcviz.analysis.search import Search, search_of
+from bfcviz.analysis.event_text import EventSearch, search_of
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.figures.colouring import Colouring, colouring
-from bfcviz.figures.export import picture_facts
-from bfcviz.figures.growth import growth_colouring
+from bfcviz.figures.colouring import Colouring, colouring, growth_colouring
 from bfcviz.figures.panel import Page, Panel, Picture, Place, below_each_other, compose, lay
-from bfcviz.figures.region_map.rows import last_event
+from bfcviz.figures.text import picture_facts
 from bfcviz.figures.timelines import History, StepAxis, measure_history
 from bfcviz.figures.view_options import PLAIN, Look, Selected
 from bfcviz.model import Model
+from bfcviz.model.navigation import last_event
 
 D = TypeVar("D")
 T = TypeVar("T")
@@ -66,7 +65,7 @@ class HeapData:
         """The event that led to the model's step, as an array of one; None at the first step."""
         return last_event(self.model)
 
-    def search(self) -> Search | None:
+    def search(self) -> EventSearch | None:
         """The search made by the operation whose event led to the model's step; None while the map is moving."""
         event = None if self.moving else self.last_event
         if event is None or event["kind"][0] not in (Kind.EXTEND, Kind.SPLIT, Kind.ALLOCATE, Kind.OOM):
@@ -135,8 +134,8 @@ class HeapData:
 
 
 @dataclass(frozen=True)
-class Tab:
-    """A tab of a dashboard.
+class ViewTab:
+    """The tab of a dashboard that a view is in.
 
     Attributes:
         name: its name, a value of `Inspector.views`.
@@ -163,7 +162,7 @@ class DashboardPlace:
         below: pixels under a plot: ticks, and the title of the axis.
     """
 
-    tab: Tab | None
+    tab: ViewTab | None
     height: int = 165
     below: int = 40
 

@@ -1,17 +1,10 @@
 """Look: the view options of a picture: theme, colouring, axis, window, selection; no state of the heap."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
-from weakref import WeakKeyDictionary
+from typing import Final, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from bfcviz.events.trace import Trace
-from bfcviz.figures.colouring import Classify, Colouring
-from bfcviz.figures.theme import Theme, ThemeName, mixed, theme_of, translucent
-from bfcviz.model.filters import found_by
-from bfcviz.model.grouping import Grouping, HolderChoice, grouping, members
+from bfcviz.figures.theme import Theme, ThemeName, theme_of
+from bfcviz.model.grouping import HolderChoice
 
 # ------------------------------------------------------------------------------
 # Look: the view options of a picture: theme, colouring, axis, window, selection; no state of the heap.
@@ -97,17 +90,15 @@ PLAIN = Look()
 
 
 # ------------------------------------------------------------------------------
-# Fading: the chunks outside of the holder that the user points at or filters by, or that a search does not find.
+# Choice: what is drawn in full colour, a holder or what a search finds; and a look with another step, or less chosen.
 
 FADE: Final = 0.78
 """The share of the paper's colour in a faded one."""
 
-_groupings: WeakKeyDictionary[Trace, dict[tuple[int, str], tuple[int, Grouping]]] = WeakKeyDictionary()
-
 
 @dataclass(frozen=True)
 class SearchChoice:
-    """The chunks that a search finds; see `bfcviz.model.filters.search_filter`."""
+    """The option of a look to fade all but what a search finds; see `bfcviz.model.filters.search_filter`."""
 
     text: str
 
@@ -121,77 +112,28 @@ def choice_of(look: Look) -> Choice | None:
     return look.hovered or look.holder or searched
 
 
-def faded(trace: Trace, pool: int, look: Look, records: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Which records in use are drawn faded; free chunks never are.
+_BEFORE: Final = 0.1  # of the window: what it shows before a step that it follows
 
-    Args:
-        trace: the events.
-        pool: the heap of the trace, by number.
-        look: has the holder or the search.
-        records: chunks or lifetimes, with the fields address, size, label, thread, stream and born.
+
+def with_step(look: Look, step: int, last: int) -> Look:
+    """`look` with its window of steps moved, where `step` lies outside: to just before it, or just after."""
+    if look.steps is None or look.steps[0] <= step <= look.steps[1]:
+        return look
+    length = look.steps[1] - look.steps[0]
+    behind = round(length * (_BEFORE if step > look.steps[1] else 1 - _BEFORE))
+    first = max(min(step - behind, last - length), 0)
+    return replace(look, steps=(first, first + length))
+
+
+def unmarked(look: Look) -> Look:
+    """`look` without what is hovered, and without the first of what is filtered by, searched, compared and selected.
+
+    What is hovered ends with the next move of the mouse: it must not use up the key that ends a choice.
     """
-    choice = choice_of(look)
-    if choice is None or not len(records):
-        return np.zeros(len(records), bool)
-    return _records_outside_choice(trace, pool, choice, records)
-
-
-def _records_outside_choice(
-    trace: Trace, pool: int, choice: Choice, records: NDArray[np.void]
-) -> NDArray[np.bool_]:
-    if isinstance(choice, SearchChoice):
-        belongs = found_by(trace.labels, choice.text)
-    else:
-        belongs = members(grouping_of(trace, pool, choice.by), choice)
-    outside = ~belongs(records)
-    return outside & records["in_use"] if "in_use" in (records.dtype.names or ()) else outside
-
-
-@dataclass(frozen=True)
-class _FadedClasses:
-    """The classes of a colouring, and after these one for the faded ones of each."""
-
-    classify: Classify
-    count: int
-    trace: Trace
-    pool: int
-    choice: Choice
-
-    def __call__(self, records: NDArray[np.void], step: int) -> NDArray[np.integer]:
-        pale = _records_outside_choice(self.trace, self.pool, self.choice, records)
-        found: NDArray[np.integer] = self.classify(records, step) + self.count * pale.astype(np.uint8)
-        return found
-
-
-def with_faded(colours: Colouring, trace: Trace, pool: int, look: Look) -> Colouring:
-    """A colouring with a second class for the faded ones of each class; the same one if nothing is faded."""
-    choice = choice_of(look)
-    if choice is None:
-        return colours
-    number, paper = len(colours.paints), look.paints.paper
-    pale = [replace(paint, fill=mixed(paint.fill, paper, FADE)) for paint in colours.paints]
-    classify = _FadedClasses(colours.classify, number, trace, pool, choice)
-    return Colouring(colours.name, [*colours.names, *[""] * number], [*colours.paints, *pale], classify)
-
-
-def grouping_of(trace: Trace, pool: int, by: str) -> Grouping:
-    """The grouping, made once for each length of the trace."""
-    known = _groupings.setdefault(trace, {})
-    found = known.get((pool, by))
-    if found is None or found[0] != len(trace):
-        found = known[pool, by] = len(trace), grouping(trace, pool, by)
-    return found[1]
-
-
-def fade_trace(x: Any, y: Any, theme: Theme) -> dict[str, Any]:
-    """A trace that fades what lies under these closed outlines."""
-    return {
-        "type": "scatter",
-        "mode": "none",
-        "x": x,
-        "y": y,
-        "fill": "toself",
-        "fillcolor": translucent(theme.paper, FADE),
-        "showlegend": False,
-        "hoverinfo": "skip",
-    }
+    if look.holder is not None:
+        return replace(look, hovered=None, holder=None)
+    if look.search is not None:
+        return replace(look, hovered=None, search=None)
+    if look.since is not None:
+        return replace(look, hovered=None, since=None)
+    return replace(look, hovered=None, selected=None)

@@ -14,7 +14,7 @@ UNIT: Final = 512
 
 
 def round_up(requested: int) -> int:
-    """Bytes of the chunk that serves a request of at least 1 byte."""
+    """Bytes of the chunk of CuPy's pool that serves a request of at least 1 byte."""
     return -(-requested // UNIT) * UNIT
 
 

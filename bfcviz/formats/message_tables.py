@@ -555,24 +555,24 @@ def page() -> str:
         lines += [f"### {framework}", ""]
         for entry in TABLES:
             if entry.framework == framework:
-                lines += _message_section(entry)
+                lines += _message_table_section(entry)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _message_section(entry: Message) -> list[str]:
-    begins = " or ".join(f"`{_message_text(text)}`" for text in entry.begins[:3])
+def _message_table_section(entry: Message) -> list[str]:
+    begins = " or ".join(f"`{_message_table_text(text)}`" for text in entry.begins[:3])
     lines = [f"**{begins}** ({entry.source}). {entry.means}", ""]
     if entry.numbers:
         lines += ["| number | what it counts | name in `--json` |", "| --- | --- | --- |"]
         lines += [
-            f"| `{_message_text(number.texts[0])}` | {number.counts} | `{number.name}` |"
+            f"| `{_message_table_text(number.texts[0])}` | {number.counts} | `{number.name}` |"
             for number in entry.numbers
         ]
         lines.append("")
     return lines
 
 
-def _message_text(text: str) -> str:
+def _message_table_text(text: str) -> str:
     """A template as a person reads it."""
     for place in ("{size}", "{number}", "{skip}", "{word}"):
         text = text.replace(place, "...")

@@ -24,52 +24,8 @@ _PLACES: Final = {
     r"\{word\}": r"\S{1,120}?",
     r"\{sep\}": r"['\":=,\s]{1,12}",
 }
-_PARTS: Final = re.compile(r"(-?\d[\d,]*)(\.\d+)?\s*([KMGTPE])?i?(?:B(?:ytes?)?|bytes?)?", re.IGNORECASE)
-_GROUPED: Final = re.compile(r"-?\d{1,3}(?:,\d{3})+")
-_DECIMAL_COMMA: Final = re.compile(r"(-?\d+),(\d{1,2})")
-_UNITS: Final = " KMGTPE"
 IMPOSSIBLE: Final = 1 << 50
 """No device has so much memory: drivers print it for `unlimited`, `unknown`, or a negative number."""
-
-
-@dataclass(frozen=True)
-class StatedSize:
-    """A printed number of bytes.
-
-    Attributes:
-        value: bytes, the nearest to the text.
-        slack: half of its last printed digit; 0 where it is exact.
-    """
-
-    value: int
-    slack: int
-
-
-def stated_size(text: str, unit: str = "") -> StatedSize | None:
-    """The size that a text states; None where it is none.
-
-    Args:
-        text: the number, with or without a unit.
-        unit: K, M, G or T for a number without one.
-    """
-    parts = _PARTS.fullmatch(text.strip())
-    if parts is None:
-        return None
-    whole, fraction, letter = parts[1], parts[2] or "", (parts[3] or unit).upper()
-    comma = _DECIMAL_COMMA.fullmatch(whole)
-    if comma is not None and letter and not fraction:  # of a system with a decimal comma
-        whole, fraction = comma[1], f".{comma[2]}"
-    if "," in whole and not _GROUPED.fullmatch(whole):
-        return None
-    scale = 1024 ** _UNITS.index(letter or " ")
-    digits = len(fraction) - 1 if fraction else 0
-    value = (
-        float(f"{whole.replace(',', '')}{fraction}") * scale
-        if letter or fraction
-        else int(whole.replace(",", ""))
-    )
-    slack = 0 if scale == 1 else int(scale * 0.5 * 10**-digits) + 1
-    return StatedSize(round(value), slack)
 
 
 def template(text: str, flags: int = 0) -> re.Pattern[str]:

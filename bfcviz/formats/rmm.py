@@ -25,7 +25,7 @@ UNIT: Final = 256
 
 
 def round_up(requested: int) -> int:
-    """Bytes that a request is rounded up to."""
+    """Bytes that RMM rounds a request up to."""
     return -(-requested // UNIT) * UNIT
 
 
@@ -41,7 +41,7 @@ WORDS: Final = SettingWords(
 )
 
 # ------------------------------------------------------------------------------
-# LogLines: parse the lines of RMM's log of requests.
+# RmmLogFormat: parse the lines of RMM's log of requests.
 
 ALLOCATE, FREE, FAIL, REALLOCATE = "allocate", "free", "allocate failure", "reallocate"
 
@@ -72,7 +72,7 @@ _NAMES: Final = {
 
 
 class RmmRequest(NamedTuple):
-    """One line. Bytes and nanoseconds; `pointer` is 0 for a null pointer, -1 where the log has no pointers.
+    """One line in RMM's format. Bytes and nanoseconds; `pointer` is 0 for a null pointer, -1 where unknown.
 
     Attributes:
         is_clock: whether `time` is a time of day, which restarts at midnight.
@@ -92,8 +92,8 @@ class RmmRequest(NamedTuple):
     location: str
 
 
-class LogLines:
-    """Parses lines by the last header."""
+class RmmLogFormat:
+    """The columns of RMM's log by its last header: parses lines of a file, or of a process at work."""
 
     def __init__(self) -> None:
         self._columns = self._columns_of(CURRENT_HEADER)
@@ -128,15 +128,15 @@ class LogLines:
             raise ValueError(f"there is no action {entry['action'][:40]!r}")
         return RmmRequest(
             action,
-            _rmm_log_time(entry["time"]),
-            _rmm_log_pointer(entry["pointer"]) if "pointer" in entry else -1,
-            _rmm_log_number(entry["size"]),
-            _rmm_log_pointer(entry["stream"]),
+            _time_in_rmm_format(entry["time"]),
+            _pointer_in_rmm_format(entry["pointer"]) if "pointer" in entry else -1,
+            _number_in_rmm_format(entry["size"]),
+            _pointer_in_rmm_format(entry["stream"]),
             entry.get("thread", ""),
             ":" in entry["time"],
-            _rmm_log_number(entry["device"]) if "device" in entry else None,
-            _rmm_log_number(entry.get("free memory", "0")),
-            _rmm_log_number(entry.get("total memory", "0")),
+            _number_in_rmm_format(entry["device"]) if "device" in entry else None,
+            _number_in_rmm_format(entry.get("free memory", "0")),
+            _number_in_rmm_format(entry.get("total memory", "0")),
             entry.get("location", ""),
         )
 
@@ -145,12 +145,12 @@ class LogLines:
         names = [name.strip().lower() for name in header.split(",")]
         columns = [_NAMES.get(name, name) for name in names]
         if any(columns.count(name) != 1 for name in ("time", "action", "size", "stream")):
-            return LogLines._columns_of(CURRENT_HEADER)
+            return RmmLogFormat._columns_of(CURRENT_HEADER)
         return columns
 
 
-class DayCount:
-    """Turns times of day into times that do not restart at midnight; nanoseconds."""
+class RmmDayCount:
+    """Turns the times of day in RMM's lines into times that do not restart at midnight; nanoseconds."""
 
     def __init__(self) -> None:
         self._last = -1
@@ -164,10 +164,10 @@ class DayCount:
         return time_of_day + self._midnights * _DAY_NS
 
 
-def _rmm_log_time(text: str) -> int:
+def _time_in_rmm_format(text: str) -> int:
     """Nanoseconds: of the day, from `16:53:04.281065` or `16:53:04:281065`; or from seconds, `1582062034.281065`."""
     if ":" not in text:
-        return _rmm_log_seconds(text)
+        return _seconds_in_rmm_format(text)
     hours, minutes, rest = text.split(":", 2)
     seconds, _, fraction = rest.replace(".", ":").partition(":")
     fraction_ns = int((fraction or "0").ljust(9, "0")[:9])
@@ -177,7 +177,7 @@ def _rmm_log_time(text: str) -> int:
     return found
 
 
-def _rmm_log_seconds(text: str) -> int:
+def _seconds_in_rmm_format(text: str) -> int:
     seconds = float(text)
     if not isfinite(seconds) or not 0 <= seconds < _MAX_SECONDS:
         raise ValueError(f"{text[:40]} seconds are no time")
@@ -187,18 +187,18 @@ def _rmm_log_seconds(text: str) -> int:
     return round(seconds * _NS)
 
 
-def _rmm_log_pointer(text: str) -> int:
+def _pointer_in_rmm_format(text: str) -> int:
     """A pointer or stream: `0x7f00`, `7f00`, `32512`, `(nil)`."""
     if text.lower() in ("(nil)", "nil", "null", "nullptr"):
         return 0
     match = _HEXADECIMAL.fullmatch(text)
-    found = int(match[1] or match[2], 16) if match else _rmm_log_number(text)
+    found = int(match[1] or match[2], 16) if match else _number_in_rmm_format(text)
     if found >= _HALF_SPACE:
         raise ValueError(f"{text[:40]} is no address")
     return found
 
 
-def _rmm_log_number(text: str) -> int:
+def _number_in_rmm_format(text: str) -> int:
     if not text.isdigit() or len(text) > 19 or (found := int(text)) >= _HALF_SPACE:
         raise ValueError(f"{text[:40]} is no number")
     return found

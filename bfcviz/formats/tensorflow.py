@@ -143,7 +143,7 @@ WORDS_1: Final = SettingWords(
 """In TensorFlow 1, which has no asynchronous allocator."""
 
 # ------------------------------------------------------------------------------
-# The folder of recorded windows: which are complete, and which files they consist of.
+# The folder of recorded windows: which are complete.
 
 WINDOW: Final = "window-"
 """The start of the folders' names; incomplete ones have a dot before it."""
@@ -153,28 +153,6 @@ def whole_windows(folder: Path) -> list[Path]:
     """The complete windows in a folder, the oldest first."""
     found = [each for each in folder.glob(f"{WINDOW}*") if each.name[len(WINDOW) :].isdecimal()]
     return sorted(found, key=lambda each: int(each.name[len(WINDOW) :]))
-
-
-def files_of_windows(folder: Path) -> list[Path]:
-    """The complete windows in a folder and their contents, the innermost first; empty if one has other files, too."""
-    found: list[Path] = []
-    for window in whole_windows(folder):
-        inside = sorted(window.rglob("*"), reverse=True)
-        files = [path for path in inside if path.is_symlink() or not path.is_dir()]
-        if not all(_is_of_profile(path) for path in files) or not any(map(_is_xplane_file, files)):
-            return []
-        found += [*inside, window]
-    return found
-
-
-def _is_xplane_file(path: Path) -> bool:
-    return path.name.endswith(".xplane.pb")
-
-
-def _is_of_profile(path: Path) -> bool:
-    """Whether the profiler, or TensorBoard when it shows a profile, writes files of such names."""
-    is_file = path.is_file() and not path.is_symlink()
-    return is_file and path.name.endswith((".pb", ".json.gz", ".json", ".profile-empty", ".SSTABLE"))
 
 
 # ------------------------------------------------------------------------------
@@ -375,3 +353,52 @@ TYPE_BYTES: Final = {
     "complex128": 16,
 }
 """Bytes of one element of each type."""
+
+
+# ------------------------------------------------------------------------------
+# TensorFlow's DataType numbers by name (tensorflow/core/framework/types.proto).
+
+_TYPE_NAMES = {
+    1: "float32",
+    2: "float64",
+    3: "int32",
+    4: "uint8",
+    5: "int16",
+    6: "int8",
+    7: "string",
+    8: "complex64",
+    9: "int64",
+    10: "bool",
+    11: "qint8",
+    12: "quint8",
+    13: "qint32",
+    14: "bfloat16",
+    15: "qint16",
+    16: "quint16",
+    17: "uint16",
+    18: "complex128",
+    19: "float16",
+    20: "resource",
+    21: "variant",
+    22: "uint32",
+    23: "uint64",
+    24: "float8_e5m2",
+    25: "float8_e4m3fn",
+    26: "float8_e4m3fnuz",
+    27: "float8_e4m3b11fnuz",
+    28: "float8_e5m2fnuz",
+    29: "int4",
+    30: "uint4",
+    31: "int2",
+    32: "uint2",
+}
+
+_REFERENCE_TYPE = 100  # added to the number of a type: a reference to that type
+
+
+def dtype_name(number: int) -> str:
+    """`float32` for 1, `float32_ref` for 101, empty for 0, `DataType 77` for an unknown number."""
+    if number == 0:
+        return ""
+    base, suffix = (number - _REFERENCE_TYPE, "_ref") if number > _REFERENCE_TYPE else (number, "")
+    return f"{_TYPE_NAMES[base]}{suffix}" if base in _TYPE_NAMES else f"DataType {number}"

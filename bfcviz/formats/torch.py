@@ -20,10 +20,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
-from bfcviz.code_places import UNKNOWN_FILE, CodePlace, holder_name
-from bfcviz.formats.messages import Message, Number, Role, SettingWords, StatedFailure
+from bfcviz.formats.messages import Message, Number, Role, SettingWords
 
 # ------------------------------------------------------------------------------
 # Rules: how PyTorch's caching allocator rounds and splits blocks, by its settings; its history omits this.
@@ -75,8 +74,8 @@ class Rules:
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
         """The rules in a snapshot's `allocator_settings`; PyTorch's default for each that is missing or impossible."""
-        largest = _torch_setting_number(settings.get("max_split_size"))
-        threshold = _torch_setting_number(settings.get("garbage_collection_threshold"))
+        largest = _torch_rule_number(settings.get("max_split_size"))
+        threshold = _torch_rule_number(settings.get("garbage_collection_threshold"))
         try:
             divisions = divisions_of(settings.get("roundup_power2_divisions", 0))
         except ValueError:
@@ -200,8 +199,8 @@ def _of_list(text: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _torch_setting_number(value: Any) -> float:
-    """A number of a file; 0: it is none."""
+def _torch_rule_number(value: Any) -> float:
+    """A number among the settings that `Rules` are made of; 0: it is none."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
 
 
@@ -224,19 +223,6 @@ NEW_CONF: Final = "PYTORCH_ALLOC_CONF"
 MPS_LIMIT: Final = "PYTORCH_MPS_HIGH_WATERMARK_RATIO"
 MPS_LOW: Final = "PYTORCH_MPS_LOW_WATERMARK_RATIO"
 """It must not be above `MPS_LIMIT`."""
-
-
-def setting_for(found: StatedFailure, value: str) -> str:
-    """A setting of the allocator, by a variable that the version and the platform of a text read.
-
-    Builds for CUDA and ROCm from 2.9 on read the older name, too (c10/cuda/CUDAAllocatorConfig.h).
-    """
-    if found.framework == "PyTorch NPU":
-        return f"{NPU_CONF}={value}"
-    if "conf" in found.marks or found.version == "2.9 or later":
-        return f"{NEW_CONF}={value} (its older name, {CONF}, is still read, too)"
-    return f"{HIP_CONF if 'hip_conf' in found.marks else CONF}={value}"
-
 
 NPU_CONF: Final = "PYTORCH_NPU_ALLOC_CONF"
 """The variable that torch_npu reads, the backend for Ascend."""
@@ -263,26 +249,11 @@ WORDS: Final = SettingWords(
 
 
 # ------------------------------------------------------------------------------
-# Names of allocations from PyTorch's frames, and numbers of its streams.
+# Metadata that a user set, as text, and numbers of PyTorch's streams.
 
 _LAST_STREAM: Final = 0xFFFF
 _LONGEST_JSON: Final = 1 << 16  # characters
 _NO_METADATA: Final = "N/A"
-
-
-class StackWords(NamedTuple):
-    """`name` of an allocation, and its whole `stack` as text, the innermost line first; empty where unknown."""
-
-    name: str
-    stack: str
-
-
-def stack_words(metadata: str, frames: Sequence[CodePlace]) -> StackWords:
-    """The name is the metadata that the user set, or that of the holder."""
-    return StackWords(
-        metadata or holder_name(frames),
-        "\n".join(frame.text for frame in frames if frame.file != UNKNOWN_FILE),
-    )
 
 
 def metadata_text(value: Any) -> str:
@@ -303,8 +274,8 @@ def metadata_text(value: Any) -> str:
     return f"{name} ({', '.join(others)})" if name and others else name or ", ".join(others)
 
 
-class StreamNumbers:
-    """Numbers CUDA's stream handles in the order of their first use; 0: the default stream."""
+class TorchStreamNumbers:
+    """Numbers the handles of PyTorch's streams in the order of their first use; 0: the default stream."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}

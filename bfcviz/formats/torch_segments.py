@@ -24,8 +24,8 @@ STATES: Final = {
 """Whether a block of each state is in use. A pending block was freed, but another stream may still use it."""
 
 
-class _Known(NamedTuple):
-    """A block in use: bytes, bytes requested, and the numbers of its label and stream."""
+class _KnownSegmentBlock(NamedTuple):
+    """A block of a segment in use: bytes, bytes requested, and the numbers of its label and stream."""
 
     size: int
     requested: int
@@ -33,7 +33,7 @@ class _Known(NamedTuple):
     stream: int
 
 
-class BlockReports(Protocol):
+class SegmentReports(Protocol):
     """Takes reports about another allocator, such as an `ObservedHeap`; `time` is in nanoseconds, None: now."""
 
     def allocate(  # noqa: PLR0913, PLR0917  what a ledger records of a block
@@ -51,7 +51,7 @@ class BlockReports(Protocol):
         """The grant at an address was released."""
 
 
-class Spans:
+class SegmentSpans:
     """A set of addresses, as disjoint half-open spans that ascend."""
 
     def __init__(self, spans: Iterable[tuple[int, int]] = ()) -> None:
@@ -87,18 +87,18 @@ class Spans:
 
 
 class Segments:
-    """Grants and blocks in use, by address, according to the events written so far.
+    """PyTorch's segments as grants, and their blocks in use, by address, according to the events written so far.
 
     An expandable segment may unmap a part of itself. A region cannot: it stays whole, and `unmapped` counts the bytes
     of the part until it is mapped again.
     """
 
-    def __init__(self, heap: BlockReports) -> None:
+    def __init__(self, heap: SegmentReports) -> None:
         self._heap = heap
         self._granted: dict[int, int] = {}  # start -> stop
         self._starts: list[int] = []  # ascending
-        self._used: dict[int, _Known] = {}  # by address
-        self._holes = Spans()  # unmapped parts: in a grant, and in no block
+        self._used: dict[int, _KnownSegmentBlock] = {}  # by address
+        self._holes = SegmentSpans()  # unmapped parts: in a grant, and in no block
 
     @property
     def unmapped(self) -> int:
@@ -110,7 +110,7 @@ class Segments:
     ) -> None:
         """A block came into use."""
         requested = min(requested, size)
-        self._used[address] = _Known(size, requested, label, stream)
+        self._used[address] = _KnownSegmentBlock(size, requested, label, stream)
         self._holes.discard(address, address + size)  # a block is mapped, even without an entry about it
         self._heap.allocate(address, size, requested, label, stream, time)
 
@@ -220,7 +220,7 @@ class Segments:
 
     @staticmethod
     def _is_other(
-        known: _Known,
+        known: _KnownSegmentBlock,
         block: Row,
         segment: Row,
         label_of: Callable[[Row], int],
@@ -231,7 +231,7 @@ class Segments:
         label = label_of(row) if row.get("frames") else known.label
         return (known.label, known.stream) != (label, stream_of(segment.get("stream", 0)))
 
-    def _not_in(self, spans: Sequence[tuple[int, int]]) -> Spans:
+    def _not_in(self, spans: Sequence[tuple[int, int]]) -> SegmentSpans:
         """The granted addresses outside of these spans, which are disjoint and ascending."""
         found = []
         for first in self._starts:
@@ -242,7 +242,7 @@ class Segments:
                 start = max(start, high)
             if start < stop:
                 found.append((start, stop))
-        return Spans(found)
+        return SegmentSpans(found)
 
     def _grants_in(self, start: int, stop: int) -> list[tuple[int, int]]:
         """The grants that overlap [start, stop)."""
@@ -318,7 +318,7 @@ _MAPS: Final = ("segment_alloc", "segment_map")
 _UNMAPS: Final = ("segment_free", "segment_unmap")
 
 
-class Change(NamedTuple):
+class SegmentChange(NamedTuple):
     """An entry of the history: its number, action, address, bytes and the handle of its stream."""
 
     row: int
@@ -328,8 +328,8 @@ class Change(NamedTuple):
     stream: int
 
 
-class OldBlock(NamedTuple):
-    """A block in use before the entries.
+class OldSegmentBlock(NamedTuple):
+    """A block of a segment that was in use before the entries.
 
     `size` is 0 while only `requested` is known. `row`: of its free; NEVER: it is there at the end, as `block` tells.
     """
@@ -341,7 +341,7 @@ class OldBlock(NamedTuple):
     segment: Row | None
 
 
-class MappedPiece(NamedTuple):
+class SegmentPiece(NamedTuple):
     """Memory [start, stop) that is granted and released as one. `ends`: row of its release; NEVER: still there.
 
     `grows`: it belongs to an expandable segment, so that pieces side by side with the same end are one region.
@@ -354,8 +354,8 @@ class MappedPiece(NamedTuple):
     grows: bool
 
 
-class Rewind:
-    """Undoes entries of the history.
+class SegmentRewind:
+    """Undoes entries of the history: from the segments at its end back to those before it.
 
     Args:
         changes: the entries, the last one first.
@@ -372,20 +372,22 @@ class Rewind:
         impossible: entries that do not fit the state after them.
     """
 
-    def __init__(self, changes: Iterable[Change], segments: Sequence[Row], rules: Rules, rows: range) -> None:
-        self.blocks: dict[int, OldBlock] = {}
-        self.granted: dict[int, list[MappedPiece]] = {}
-        self.released: dict[int, list[MappedPiece]] = {}
+    def __init__(
+        self, changes: Iterable[SegmentChange], segments: Sequence[Row], rules: Rules, rows: range
+    ) -> None:
+        self.blocks: dict[int, OldSegmentBlock] = {}
+        self.granted: dict[int, list[SegmentPiece]] = {}
+        self.released: dict[int, list[SegmentPiece]] = {}
         self.sizes: NDArray[np.uint64] = np.zeros(len(rows), np.uint64)
         self.impossible = 0
         self._first = rows.start
-        self._mapped: dict[int, MappedPiece] = {}
+        self._mapped: dict[int, SegmentPiece] = {}
         self._starts: list[int] = []  # of `_mapped`, ascending
         for segment in segments:
             self._add_piece(_piece_of_segment(segment))
             for address, block in blocks_in_use(segment):
                 size, requested = block_sizes(block)
-                self.blocks[address] = OldBlock(size, requested, NEVER, block, segment)
+                self.blocks[address] = OldSegmentBlock(size, requested, NEVER, block, segment)
         for change in changes:
             self._undo(*change)
         self.pieces = [self._mapped[start] for start in self._starts]
@@ -401,7 +403,7 @@ class Rewind:
                 self.sizes[row - self._first] = block.size
         elif action == "free_completed":
             self.impossible += address in self.blocks
-            self.blocks[address] = OldBlock(0, size, row, None, None)
+            self.blocks[address] = OldSegmentBlock(0, size, row, None, None)
         elif action in _MAPS or action in _UNMAPS:
             if not size or address + size > MAX_ADDRESS:
                 self.impossible += 1
@@ -411,19 +413,19 @@ class Rewind:
                 self.granted[row] = found
             else:
                 self.impossible += bool(self._cut_out(address, address + size))
-                self._add_piece(MappedPiece(address, address + size, row, stream, action == "segment_unmap"))
+                self._add_piece(SegmentPiece(address, address + size, row, stream, action == "segment_unmap"))
 
-    def _add_piece(self, piece: MappedPiece) -> None:
+    def _add_piece(self, piece: SegmentPiece) -> None:
         self._put(piece)
         if piece.ends != NEVER:
             self.released.setdefault(piece.ends, []).append(piece)
 
-    def _put(self, piece: MappedPiece) -> None:
+    def _put(self, piece: SegmentPiece) -> None:
         if piece.start not in self._mapped:
             insort(self._starts, piece.start)
         self._mapped[piece.start] = piece
 
-    def _cut_out(self, start: int, stop: int) -> list[MappedPiece]:
+    def _cut_out(self, start: int, stop: int) -> list[SegmentPiece]:
         """Remove [start, stop) from the mapped memory; returns what was there, in pieces."""
         found = []
         first = max(bisect_right(self._starts, start) - 1, 0)
@@ -460,15 +462,15 @@ class Rewind:
             self.blocks[address] = block._replace(size=size)
 
 
-def _piece_of_segment(segment: Row) -> MappedPiece:
+def _piece_of_segment(segment: Row) -> SegmentPiece:
     start = segment["address"]
     grows = bool(segment.get("is_expandable"))
-    return MappedPiece(start, start + segment["total_size"], NEVER, segment.get("stream", 0), grows)
+    return SegmentPiece(start, start + segment["total_size"], NEVER, segment.get("stream", 0), grows)
 
 
-def _joined_segment_pieces(pieces: Iterable[MappedPiece]) -> list[MappedPiece]:
+def _joined_segment_pieces(pieces: Iterable[SegmentPiece]) -> list[SegmentPiece]:
     """Spans that blocks may lie in: an expandable segment is one, a block never leaves another segment."""
-    found: list[MappedPiece] = []
+    found: list[SegmentPiece] = []
     for piece in pieces:
         before = found[-1] if found else None
         if (
@@ -483,13 +485,13 @@ def _joined_segment_pieces(pieces: Iterable[MappedPiece]) -> list[MappedPiece]:
     return found
 
 
-def rewound(segments: Sequence[Row], entries: Sequence[Row], rules: Rules) -> list[Row]:
+def rewound_segments(segments: Sequence[Row], entries: Sequence[Row], rules: Rules) -> list[Row]:
     """The segments before some entries of the history, which ended in the given segments."""
     changes = (
-        Change(row, entry["action"], entry.get("addr", 0), entry["size"], entry.get("stream", 0))
+        SegmentChange(row, entry["action"], entry.get("addr", 0), entry["size"], entry.get("stream", 0))
         for row, entry in zip(reversed(range(len(entries))), reversed(entries), strict=True)
     )
-    found = Rewind(changes, segments, rules, range(len(entries)))
+    found = SegmentRewind(changes, segments, rules, range(len(entries)))
     starts = sorted(found.blocks)
     return [
         {
@@ -509,7 +511,7 @@ def rewound(segments: Sequence[Row], entries: Sequence[Row], rules: Rules) -> li
     ]
 
 
-def _all_blocks_of_segment(span: MappedPiece, blocks: Iterable[tuple[int, OldBlock]]) -> list[Row]:
+def _all_blocks_of_segment(span: SegmentPiece, blocks: Iterable[tuple[int, OldSegmentBlock]]) -> list[Row]:
     """The blocks of a segment, with the free ones between them."""
     tiles: list[Row] = []
     start = span.start

@@ -122,7 +122,6 @@ WORDS: Final = SettingWords(
     history="jax.profiler.start_trace(logdir)",
 )
 
-
 REACTANT: Final = ".julia/packages/Reactant"
 """In the traces of logs of Reactant, the client of XLA in Julia."""
 

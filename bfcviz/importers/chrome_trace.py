@@ -25,7 +25,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.importers.file_content import MEMORY_EVENTS, UNPACKED_JSON, ContentPieces, Limits
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.join_heaps import by_time
-from bfcviz.importers.recorded_history import RecordedHistory, ReportRows, Reports, numbers_of
+from bfcviz.importers.recorded_history import RecordedHistory, RecordedReportRows, Reports, numbers_of
 from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ class KinetoEvents:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self.heaps: dict[KinetoHeap, ReportRows] = {}
+        self.heaps: dict[KinetoHeap, RecordedReportRows] = {}
         self.left_out = Counter[str]()
         self.threads: dict[str, int] = {}
         self._limits = limits
@@ -238,7 +238,7 @@ class KinetoEvents:
                 totals = [_chrome_trace_total(args.get(key)) for key in ("Total Allocated", "Total Reserved")]
                 rows.add(time, kind, address, abs(num_bytes), thread, 0, 0, *totals)
 
-    def _rows(self, item: dict[str, Any], args: dict[str, Any]) -> ReportRows | None:
+    def _rows(self, item: dict[str, Any], args: dict[str, Any]) -> RecordedReportRows | None:
         """The reports of the heap that an event belongs to; None if there are too many heaps."""
         number = args.get("Device Id", -1)
         device = args.get("Device Type", 0 if number == -1 else 1)
@@ -251,7 +251,7 @@ class KinetoEvents:
             if len(self.heaps) == MAX_POOLS:
                 self.left_out[f"memory events of devices after the first {MAX_POOLS}"] += 1
                 return None
-            self.heaps[key] = ReportRows()
+            self.heaps[key] = RecordedReportRows()
         return self.heaps[key]
 
 

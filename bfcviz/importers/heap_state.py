@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
-from bfcviz.events.row_copy import joined
+from bfcviz.events.row_copy import joined, taken
 from bfcviz.events.schema import EVENT, Events, Kind, bin_numbers
 from bfcviz.native import MAX_REGIONS
 
@@ -126,3 +126,44 @@ def failed_request(requested: int, free_bytes: int, largest_free_chunk: int, lab
     event["address"], event["size"] = free_bytes, largest_free_chunk
     event["bin"] = bin_numbers(np.array([max(1, requested)], np.uint64))
     return event
+
+
+def without_repeated_chunks(chunks: HeapChunks) -> NDArray[np.bool_]:
+    """Which chunks to keep, so that none stands there twice; `chunks` ascend."""
+    kept = np.ones(len(chunks), np.bool_)
+    address: NDArray[np.uint64] = chunks["address"]
+    size: NDArray[np.uint64] = chunks["size"]
+    kept[1:] = (address[1:] != address[:-1]) | (size[1:] != size[:-1])
+    return kept
+
+
+def without_overlapping_chunks(chunks: HeapChunks) -> NDArray[np.bool_]:
+    """Which chunks to keep, so that none overlaps another; of two, the one that another chunk follows directly."""
+    kept = np.ones(len(chunks), np.bool_)
+    stops = chunks["address"] + chunks["size"]
+    if not len(chunks) or not (chunks["address"][1:] < stops[:-1]).any():
+        return kept
+    starts, ends = chunks["address"].tolist(), stops.tolist()
+    known = set(starts)
+    before: list[int] = []
+    for at, start in enumerate(starts):
+        while before and ends[before[-1]] > start:
+            if ends[at] in known and ends[before[-1]] not in known:
+                kept[before.pop()] = False
+            else:
+                kept[at] = False
+                break
+        if kept[at]:
+            before.append(at)
+    return kept
+
+
+def with_gaps_as_chunks(chunks: HeapChunks) -> tuple[HeapChunks, int]:
+    """The chunks, and a free chunk for each gap between two of them."""
+    stops = (chunks["address"] + chunks["size"])[:-1]
+    where = np.flatnonzero(chunks["address"][1:] != stops)
+    free: HeapChunks = np.zeros(len(where), HEAP_CHUNK)
+    free["address"], free["size"] = stops[where], chunks["address"][1:][where] - stops[where]
+    free["requested"] = free["size"]
+    together = joined([chunks, free])
+    return taken(together, np.argsort(together["address"], kind="stable")), len(free)

@@ -10,6 +10,9 @@ from bfcviz.events.origin import MAX_POOLS
 from bfcviz.events.row_copy import joined, taken
 from bfcviz.events.schema import Events, Kind
 
+# ------------------------------------------------------------------------------
+# Join whole heaps: one after another, or by time.
+
 
 def one_after_another(logs: Sequence[Events]) -> Events:
     """The events of heap 0, then those of heap 1, ...: for states, or where there are no common times.
@@ -100,3 +103,24 @@ def in_record_order(logs: Sequence[Events], times: Sequence[int]) -> Events:
     else:
         events["time"] = 0
     return events
+
+
+# ------------------------------------------------------------------------------
+# Interleave the event logs of several heaps into one stream, in the order of the requests.
+
+
+def interleave(logs: Sequence[Events], marks: Events, times: NDArray[np.int64]) -> Events:
+    """One stream from the logs of pool 0, 1, ... and the marks.
+
+    Args:
+        logs: one per pool, complete and in order; their `time` is the index of the request.
+        marks: come before other events with the same index.
+        times: time of each request in nanoseconds, by index; replaces the index in `time`.
+    """
+    for pool, log in enumerate(logs):
+        log["pool"] = pool
+    together: Events = joined([marks, *logs])
+    order = np.argsort(together["time"], kind="stable")
+    woven = reordered(together, order, [len(log) for log in logs], first=len(marks))
+    woven["time"] = times[woven["time"]]
+    return woven

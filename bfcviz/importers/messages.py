@@ -18,17 +18,64 @@ from typing import Any, Final, NamedTuple
 from bfcviz.errors import FileError
 from bfcviz.formats import message_tables, tensorflow, torch, xla
 from bfcviz.formats.message_tables import ENTRIES, TABLES
-from bfcviz.formats.messages import (
-    IMPOSSIBLE,
-    TERMINAL_CODE,
-    Message,
-    Role,
-    StatedFailure,
-    StatedSize,
-    stated_size,
-)
+from bfcviz.formats.messages import IMPOSSIBLE, TERMINAL_CODE, Message, Role, StatedFailure
 from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces
 from bfcviz.importers.file_format import READABLE, detect_format, is_plain_text
+
+# ------------------------------------------------------------------------------
+# StatedSize: the bytes that a text states, as exactly as it prints them.
+
+_PARTS: Final = re.compile(r"(-?\d[\d,]*)(\.\d+)?\s*([KMGTPE])?i?(?:B(?:ytes?)?|bytes?)?", re.IGNORECASE)
+
+_GROUPED: Final = re.compile(r"-?\d{1,3}(?:,\d{3})+")
+
+_DECIMAL_COMMA: Final = re.compile(r"(-?\d+),(\d{1,2})")
+
+_UNITS: Final = " KMGTPE"
+
+
+@dataclass(frozen=True)
+class StatedSize:
+    """A printed number of bytes.
+
+    Attributes:
+        value: bytes, the nearest to the text.
+        slack: half of its last printed digit; 0 where it is exact.
+    """
+
+    value: int
+    slack: int
+
+
+def stated_size(text: str, unit: str = "") -> StatedSize | None:
+    """The size that a text states; None where it is none.
+
+    Args:
+        text: the number, with or without a unit.
+        unit: K, M, G or T for a number without one.
+    """
+    parts = _PARTS.fullmatch(text.strip())
+    if parts is None:
+        return None
+    whole, fraction, letter = parts[1], parts[2] or "", (parts[3] or unit).upper()
+    comma = _DECIMAL_COMMA.fullmatch(whole)
+    if comma is not None and letter and not fraction:  # of a system with a decimal comma
+        whole, fraction = comma[1], f".{comma[2]}"
+    if "," in whole and not _GROUPED.fullmatch(whole):
+        return None
+    scale = 1024 ** _UNITS.index(letter or " ")
+    digits = len(fraction) - 1 if fraction else 0
+    value = (
+        float(f"{whole.replace(',', '')}{fraction}") * scale
+        if letter or fraction
+        else int(whole.replace(",", ""))
+    )
+    slack = 0 if scale == 1 else int(scale * 0.5 * 10**-digits) + 1
+    return StatedSize(round(value), slack)
+
+
+# ------------------------------------------------------------------------------
+# What a file, or a pasted text, tells of memory that ran out.
 
 
 class StatedFailures(NamedTuple):
@@ -52,8 +99,8 @@ def read_messages(pieces: Iterable[bytes], name: str = "") -> StatedFailures:
         pieces: the text as bytes, in pieces of any length.
         name: of its file: it may name the program, too.
     """
-    reader = _Reader(name)
-    for text in _decoded_text_pieces(pieces):
+    reader = _MessageReader(name)
+    for text in _decoded_message_pieces(pieces):
         reader.take(text)
     return reader.end()
 
@@ -144,7 +191,7 @@ def _message_search_words() -> dict[str, list[tuple[int, int, Message]]]:
 _NEEDLES: Final = _message_search_words()
 
 
-class _Reader:
+class _MessageReader:
     """Takes a text in pieces."""
 
     def __init__(self, name: str) -> None:
@@ -208,7 +255,7 @@ def _message_beginnings(text: str, start: int) -> list[_Beginning]:
     return kept
 
 
-def _decoded_text_pieces(pieces: Iterable[bytes]) -> Iterator[str]:
+def _decoded_message_pieces(pieces: Iterable[bytes]) -> Iterator[str]:
     """Text of bounded length; bytes that are not text become replacement characters."""
     decoder: codecs.IncrementalDecoder | None = None
     for piece in pieces:
@@ -295,7 +342,7 @@ def _message_statement(found: _Beginning, buffer: str, first: int, last: int, li
     entry = found.entry
     window = buffer[first:last].replace("\\n", "\n")  # a notebook and JSON logs hold escapes
     lines = window.split("\n")
-    cleaned = [lines[0], *(part[_end_of_prefix(part) :] for part in lines[1:])]
+    cleaned = [lines[0], *(part[_end_of_message_prefix(part) :] for part in lines[1:])]
     flat, glued = " ".join(cleaned), "".join(cleaned)
     begun = buffer.rfind("\n", max(0, found.start - _WIDEST), found.start) + 1
     shown = buffer[max(begun, found.start - _WIDEST) : found.start + _WIDEST].split("\n", 1)[0]
@@ -320,7 +367,7 @@ def _rank_before(text: str) -> int | None:
     return next((int(match[1]) for pattern in _RANK if (match := pattern.search(text))), None)
 
 
-def _end_of_prefix(line: str) -> int:
+def _end_of_message_prefix(line: str) -> int:
     prefix = _PREFIX.match(line)
     return 0 if prefix is None else prefix.end()
 
@@ -501,7 +548,7 @@ def _failures_of_statements(
         for each in weak[1:]:
             _add_repeated_message(found[-1], each)
     made = [(join.is_soft, _stated_failure(join, hints)) for join in found]
-    return _distinct_stated_failures([each for soft, each in made if not soft]), _distinct_stated_failures(
+    return _distinct_message_failures([each for soft, each in made if not soft]), _distinct_message_failures(
         [each for soft, each in made if soft]
     )
 
@@ -667,7 +714,7 @@ def _framework_of_message(first: _Statement, hints: set[str]) -> str:
     return first.framework
 
 
-def _distinct_stated_failures(found: list[StatedFailure]) -> list[StatedFailure]:
+def _distinct_message_failures(found: list[StatedFailure]) -> list[StatedFailure]:
     """Equal failures once, in the order of their first."""
     kept: dict[tuple[object, ...], StatedFailure] = {}
     for each in found:
@@ -677,8 +724,8 @@ def _distinct_stated_failures(found: list[StatedFailure]) -> list[StatedFailure]
     return list(kept.values())
 
 
-def device_at_start(text: str) -> dict[str, Any]:
-    """What a log says of the device: `device_total` and `device_free_at_start`, where all its lines agree."""
+def device_of_messages(text: str) -> dict[str, Any]:
+    """What the messages of a text say of the device: `device_total` and `device_free_at_start`, where all agree."""
     entry = ENTRIES["tf-device"]
     said = [
         {name: size.value for name, size in _message_numbers(entry, near, near).items()}
@@ -707,8 +754,8 @@ _HEAP_WORDS: Final = (b" of size ", b"__LOG_MEMORY__", b"Extending allocation by
 _OVERLAP: Final = 200
 
 
-def holds_heap(pieces: Iterable[bytes]) -> bool:
-    """Whether a log has the chunks of a heap, or its history: then it opens as a trace."""
+def holds_more_than_messages(pieces: Iterable[bytes]) -> bool:
+    """Whether a text has the chunks of a heap, or its history: then it opens as a trace, not as messages."""
     tail = b""
     for piece in pieces:
         text = tail + piece
@@ -726,7 +773,7 @@ def read_message_file(path: Path) -> StatedFailures | None:
     Raises:
         FileError: the file cannot be read, or is a text that tells nothing and has no other format.
     """
-    if not is_plain_text(path) or holds_heap(ContentPieces(path, UNPACKED_TEXT)):
+    if not is_plain_text(path) or holds_more_than_messages(ContentPieces(path, UNPACKED_TEXT)):
         return None
     found = read_messages(ContentPieces(path, UNPACKED_TEXT), path.name)
     if found.failures or found.soft:
@@ -740,3 +787,61 @@ def read_message_file(path: Path) -> StatedFailures | None:
             f"this is a text file without an out-of-memory message, which `why` reads, too; {READABLE}",
         ) from None
     return None
+
+
+# ------------------------------------------------------------------------------
+# The buffers at the peak of an XLA program, which XLA and JAX print after a failed request (`BufferAssignment`).
+
+_BEGIN: Final = "BufferAssignment OOM Debugging."
+
+_ROW: Final = re.compile(
+    r"(parameter|constant|maybe_live_out|preallocated temp|total) (allocation|fragmentation):[ \t]{1,40}(\S{1,40})"
+)
+
+_BUFFER: Final = re.compile(r"\bBuffer \d{1,9}:")
+
+_FIELD: Final = re.compile(
+    r"(Size|XLA Label|Entry Parameter Subshape|Shape|op_name|source_file|source_line)[:=][ \t]{0,4}"
+    r"(\"[^\"\n\r]{0,1000}\"|[^\n\r]{1,1000})"
+)
+
+_NAMES: Final = {"Size": "size", "XLA Label": "label", "Shape": "shape", "Entry Parameter Subshape": "shape"}
+
+_MOST_TABLES, _MOST_BUFFERS, _LONGEST_NAME = 16, 200, 1 << 20
+
+
+def peak_buffer_tables(text: str) -> list[dict[str, Any]]:
+    """The tables of peak buffers that the messages in a text print, without repetitions, as JSON values.
+
+    Each has `stats`, sizes as printed by their name, and `buffers`, a list of mappings: `size`, `op_name`,
+    `source_file`, `source_line`, `label` and `shape`, as far as they are printed.
+    """
+    tables: list[dict[str, Any]] = []
+    begin = text.find(_BEGIN)
+    while begin >= 0 and len(tables) < _MOST_TABLES:
+        end = text.find(_BEGIN, begin + 1)
+        table = _peak_buffer_table(
+            text[begin : min(end, begin + _LONGEST_NAME) if end >= 0 else begin + _LONGEST_NAME]
+        )
+        if table not in tables:
+            tables.append(table)
+        begin = end
+    return tables
+
+
+def _peak_buffer_table(text: str) -> dict[str, Any]:
+    stats_text, _, buffers_text = text.partition("Peak buffers:")
+    stats = {f"{what} {kind}": size for what, kind, size in _ROW.findall(stats_text)}
+    starts = [found.end() for found in _BUFFER.finditer(buffers_text)][:_MOST_BUFFERS]
+    stops = [*starts[1:], len(buffers_text)]
+    return {
+        "stats": stats,
+        "buffers": [
+            _peak_buffer_fields(buffers_text[start:stop]) for start, stop in zip(starts, stops, strict=False)
+        ],
+    }
+
+
+def _peak_buffer_fields(text: str) -> dict[str, str]:
+    fields = _FIELD.findall(text.partition("=====")[0])
+    return {_NAMES.get(name, name): value.strip().strip('"').split('" ')[0] for name, value in fields}

@@ -161,7 +161,7 @@ _COUNTS: Final = ("allocations", "inuse_objects")
 
 
 def read_profile(path: Path) -> Trace:
-    """The trace in a profile: a pool for each device, and one for what belongs to none, such as executables.
+    """The trace in a memory profile of JAX (pprof): a pool for each device, and one for what belongs to none.
 
     Raises:
         FileError: it cannot be read, is corrupt, or is a profile of something other than memory.

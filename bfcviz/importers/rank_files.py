@@ -19,8 +19,7 @@ from typing import Final, NamedTuple
 
 from bfcviz.analysis.ranks import RankPlace
 from bfcviz.errors import FileError
-from bfcviz.events.storage.folder import EVENTS_FILE, ORIGIN_FILE
-from bfcviz.events.storage.recording_set import MAIN, in_order
+from bfcviz.events.storage.folder import EVENTS_FILE, MAIN, ORIGIN_FILE, folder_order
 from bfcviz.formats.tensorflow import whole_windows
 from bfcviz.importers.file_format import detect_format
 from bfcviz.importers.messages import read_message_file
@@ -68,10 +67,10 @@ def rank_files(sources: Sequence[Source]) -> RankFiles | None:
         if is_url(source):
             urls = files_at(str(source), _ENDINGS, MOST_FILES)
             is_one = is_one and urls == [source]
-            found |= dict.fromkeys(sorted(urls, key=in_order))
+            found |= dict.fromkeys(sorted(urls, key=folder_order))
             continue
         path = Path(source)
-        if _is_folder(path):
+        if _is_rank_folder(path):
             inside, left_out = _in_folder(path)
             is_one = is_one and (not inside or inside == [path])
             found |= dict.fromkeys(inside or [path])
@@ -86,7 +85,7 @@ def rank_files(sources: Sequence[Source]) -> RankFiles | None:
     return None if is_one else RankFiles(_ranks_by_file_names(list(found)), others)
 
 
-def _is_folder(path: Path) -> bool:
+def _is_rank_folder(path: Path) -> bool:
     try:
         return path.is_dir()
     except (OSError, ValueError):  # a text that is no path: too long, or with a zero
@@ -104,7 +103,7 @@ def _rank_files_of_pattern(pattern: Path) -> list[Path]:
     except (OSError, re.error):
         return []
     _check_rank_file_count(pattern, len(matches))
-    return sorted((each for each in matches if each.is_file() or each.is_dir()), key=in_order)
+    return sorted((each for each in matches if each.is_file() or each.is_dir()), key=folder_order)
 
 
 # ------------------------------------------------------------------------------
@@ -122,10 +121,10 @@ def _in_folder(folder: Path) -> tuple[list[Path], int]:
         if path.is_dir() or _is_readable_rank_file(path):
             readable.append(path)
         else:
-            (texts if _tells_of_failure(path) else unreadable).append(path)
+            (texts if _rank_file_tells_failure(path) else unreadable).append(path)
     endings = {_rank_file_ending(path) for path in readable if path.is_file()}
     damaged = [path for path in unreadable if _rank_file_ending(path) in endings]
-    return sorted([*readable, *texts, *damaged], key=in_order), len(unreadable) - len(damaged)
+    return sorted([*readable, *texts, *damaged], key=folder_order), len(unreadable) - len(damaged)
 
 
 def _walk_rank_folder(folder: Path) -> Iterator[Path]:
@@ -167,7 +166,7 @@ _LOG_ENDINGS: Final = re.compile(
 """Endings of logs, and of files without one: a source or a page that quotes an error is no rank."""
 
 
-def _tells_of_failure(path: Path) -> bool:
+def _rank_file_tells_failure(path: Path) -> bool:
     """Whether a log without a heap has an out-of-memory message."""
     if not _LOG_ENDINGS.fullmatch(_rank_file_ending(path)):
         return False

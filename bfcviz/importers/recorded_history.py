@@ -12,7 +12,7 @@ from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.native import MAX_REGIONS
 
 # ------------------------------------------------------------------------------
-# ReportRows: collects the allocations and frees of a file in little memory, before they are replayed.
+# RecordedReportRows: collects the allocations and frees of a file in little memory, before they are replayed.
 
 REPORT = np.dtype(
     [
@@ -35,8 +35,8 @@ Reports = NDArray[np.void]
 _BLOCK = 1 << 14
 
 
-class ReportRows:
-    """Grows by one row at a time; a row takes the bytes of a `REPORT`, not those of Python objects."""
+class RecordedReportRows:
+    """Collects what a file recorded, row by row; a row takes the bytes of a `REPORT`, not those of Python objects."""
 
     def __init__(self) -> None:
         self._blocks: list[Reports] = []

@@ -25,15 +25,15 @@ from bfcviz.formats.rmm import (
     FREE,
     REALLOCATE,
     UNIT,
-    DayCount,
-    LogLines,
+    RmmDayCount,
+    RmmLogFormat,
     RmmRequest,
     round_up,
 )
 from bfcviz.importers.file_content import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits, read_content
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.join_heaps import by_time
-from bfcviz.importers.recorded_history import RecordedHistory, ReportRows, Reports, numbers_of
+from bfcviz.importers.recorded_history import RecordedHistory, RecordedReportRows, Reports, numbers_of
 
 # ------------------------------------------------------------------------------
 # RmmFile: the requests of a file with one or more RMM logs, heap by heap.
@@ -89,7 +89,7 @@ class RmmFile:
         self.left_out = Counter[str]()
         self._path = path
         self._limits = limits
-        self._lines = LogLines()
+        self._lines = RmmLogFormat()
         self._sections: list[_Section] = []
 
     def read(self, data: bytes, *, is_cut: bool = False) -> None:
@@ -167,17 +167,17 @@ class _Section:
 
     def __init__(self, *, has_pointers: bool) -> None:
         self.has_pointers = has_pointers
-        self._days = DayCount()
+        self._days = RmmDayCount()
         self._is_clock = True
-        self._rows: dict[int | None, ReportRows] = {}
+        self._rows: dict[int | None, RecordedReportRows] = {}
         self._driver: dict[int | None, tuple[int, int]] = {}
-        self._made_up: dict[int | None, _MadeUpAddresses] = {}
+        self._made_up: dict[int | None, _RmmLogAddresses] = {}
 
     def add(self, request: RmmRequest, thread: int, stream: int, label: int) -> None:
         device = request.device
         if device not in self._rows:
-            self._rows[device], self._driver[device] = ReportRows(), (0, 0)
-            self._made_up[device] = _MadeUpAddresses()
+            self._rows[device], self._driver[device] = RecordedReportRows(), (0, 0)
+            self._made_up[device] = _RmmLogAddresses()
         time = self._days.time(request.time) if request.is_clock else request.time
         self._is_clock = request.is_clock
         address = request.pointer if self.has_pointers else self._made_up[device].address(request)
@@ -192,7 +192,7 @@ class _Section:
             yield RmmLogHeap(device, self.has_pointers, self._is_clock, rows.table(), *driver)
 
 
-class _MadeUpAddresses:
+class _RmmLogAddresses:
     """Addresses for a log without pointers: a free ends the latest allocation of the same size and stream."""
 
     def __init__(self) -> None:
@@ -297,7 +297,7 @@ def read_rmm_log(path: Path) -> Trace:
     left_out = found[MAX_POOLS:]
     heaps = found[:MAX_POOLS]
     start = min((int(heap.reports["time"].min()) for heap in heaps), default=0)
-    rebuilt = [_Rebuilt.of(heap, start) for heap in heaps]
+    rebuilt = [_RebuiltRmmHeap.of(heap, start) for heap in heaps]
     events = by_time([each.events for each in rebuilt]) if rebuilt else RecordedHistory().events()
     problems = [f"left out: {count:,} {what}" for what, count in file.left_out.items()]
     if left_out:
@@ -310,7 +310,7 @@ def read_rmm_log(path: Path) -> Trace:
 
 
 @dataclass
-class _Rebuilt:
+class _RebuiltRmmHeap:
     """One heap: its events, and what is to be said of it."""
 
     heap: RmmLogHeap
@@ -321,7 +321,7 @@ class _Rebuilt:
     totals: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, heap: RmmLogHeap, start: int) -> "_Rebuilt":
+    def of(cls, heap: RmmLogHeap, start: int) -> "_RebuiltRmmHeap":
         """Replay one heap; times count from `start`."""
         reports = heap.reports
         notes = [_DERIVED if heap.has_pointers else _NO_POINTERS]
@@ -375,7 +375,7 @@ def _replayed_rmm_heap(heap: RmmLogHeap, start: int, unit: int) -> tuple[Recorde
 
 
 def _rmm_log_origin(
-    path: Path, file: RmmFile, rebuilt: list[_Rebuilt], missing: list[str], problems: list[str]
+    path: Path, file: RmmFile, rebuilt: list[_RebuiltRmmHeap], missing: list[str], problems: list[str]
 ) -> Origin:
     problems = problems + [reason for each in rebuilt for reason in each.problems]
     notes = [note for each in rebuilt for note in each.notes]
@@ -400,7 +400,7 @@ def _rmm_log_origin(
     )
 
 
-def _rmm_log_pools(path: Path, file: RmmFile, rebuilt: list[_Rebuilt]) -> tuple[Pool, ...]:
+def _rmm_log_pools(path: Path, file: RmmFile, rebuilt: list[_RebuiltRmmHeap]) -> tuple[Pool, ...]:
     """Named as the live view names them; RMM writes a file a device, with the number in its name."""
     in_name = re.search(r"\.dev(\d{1,3})\b", path.name)
     pools, seen = [], Counter[str]()

@@ -15,7 +15,7 @@ from bfcviz.errors import FileError, TraceError
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_POOLS, STATE_ONLY, Origin, Pool, Status
 from bfcviz.events.schema import Events
-from bfcviz.events.storage.files import loads
+from bfcviz.events.storage.files import parse_file_json
 from bfcviz.events.trace import Trace
 from bfcviz.importers.file_content import LABELS, TEXT, Limits, read_content
 from bfcviz.importers.file_format import Format, json_encoding
@@ -204,7 +204,7 @@ class _VmaParts:
 def _parsed_vma_dump(path: Path, data: bytes) -> _Entry:
     encoding = json_encoding(data)
     try:
-        dump = loads(data.decode(encoding), _MOST_VALUES)
+        dump = parse_file_json(data.decode(encoding), _MOST_VALUES)
     except UnicodeDecodeError as error:
         raise FileError(path, f"byte {error.start}", f"corrupt dump: not {encoding} text") from None
     except ValueError as error:

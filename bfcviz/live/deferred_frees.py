@@ -20,7 +20,7 @@ class StreamEvent(Protocol):
 
 
 class RelaxedEvent:
-    """A CUDA event, queried in relaxed capture mode: in the default mode that breaks a capture in any stream.
+    """A CUDA event that deferred frees wait for, queried in relaxed mode: else that breaks a capture in any stream.
 
     Args:
         query: whether the work is done.

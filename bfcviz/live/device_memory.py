@@ -9,14 +9,14 @@ import ctypes
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, Final, NamedTuple, TypeVar
 
 from bfcviz.allocator.sub_allocators import cuda_driver
-from bfcviz.analysis.account import Account, DeviceAccount, DeviceFigures, PoolFigures, account_of
+from bfcviz.analysis.account import Account, AccountFigures, AccountPoolFigures, DeviceAccount, account_of
 from bfcviz.errors import DeviceError, MissingExtra
-from bfcviz.live.heap_provider import HeapProvider
+from bfcviz.live.heap_provider import active_providers
 from bfcviz.units import MiB
 
 T = TypeVar("T")
@@ -47,14 +47,15 @@ def account_now() -> Account:
 
 
 def _accounts_of_driver(driver: cuda_driver.Driver, nvml: "_Nvml | None") -> list[DeviceAccount]:
+    """The memory of each device of this process now, as the driver tells it."""
     return [
         _settled_account(lambda number=number: _driver_figures(driver, nvml, number))  # type: ignore[misc]
         for number in range(driver.device_count())
     ]
 
 
-def _settled_account(read: Callable[[], DeviceFigures]) -> DeviceAccount:
-    """The account of the figures of one moment, as far as some tries find it."""
+def _settled_account(read: Callable[[], AccountFigures]) -> DeviceAccount:
+    """The memory of a device at one moment, read again while the figures contradict each other, a few times."""
     for _ in range(_TRIES):
         found = account_of(read())
         if not found.contradictions:
@@ -62,7 +63,7 @@ def _settled_account(read: Callable[[], DeviceFigures]) -> DeviceAccount:
     return found
 
 
-def _driver_figures(driver: cuda_driver.Driver, nvml: "_Nvml | None", number: int) -> DeviceFigures:
+def _driver_figures(driver: cuda_driver.Driver, nvml: "_Nvml | None", number: int) -> AccountFigures:
     """What driver, NVML and frameworks say of a device. Only in a context the driver says what is free."""
     pools = tuple(_framework_pools(number))
     free, total = None, driver.total_memory(number)
@@ -81,7 +82,7 @@ def _driver_figures(driver: cuda_driver.Driver, nvml: "_Nvml | None", number: in
     if seen is not None and free is None:
         free, total, reserved = seen.free, seen.total, seen.reserved
     processes = {} if seen is None else seen.processes
-    return DeviceFigures(
+    return AccountFigures(
         device=f"device {number}" + (f" ({seen.name})" if seen is not None and seen.name else ""),
         number=number,
         total=total,
@@ -98,11 +99,11 @@ def _driver_figures(driver: cuda_driver.Driver, nvml: "_Nvml | None", number: in
 
 
 def _accounts_of_nvml(nvml: "_Nvml | None") -> list[DeviceAccount]:
-    """The devices of this machine, where this process uses none."""
+    """The memory of this machine's devices now, as NVML tells it, where this process uses none."""
     found = [] if nvml is None else nvml.devices()
     return [
         account_of(
-            DeviceFigures(
+            AccountFigures(
                 device=f"GPU {number}" + (f" ({each.name})" if each.name else ""),
                 total=each.total,
                 free=each.free,
@@ -209,14 +210,15 @@ class _Nvml:
 # The pools of this process on a device, by the counters of each framework that is loaded.
 
 
-def _framework_pools(device: int) -> Iterator[PoolFigures]:
+def _framework_pools(device: int) -> Iterator[AccountPoolFigures]:
+    """The pools in a device's memory now, of each framework that is loaded."""
     served = _served_heap_pools(device)
     torch = _told_by_framework(_torch_pool, device)
     if torch is not None:
         # PyTorch counts the chunks of heaps that serve its memory pool as its own segments.
         in_between = [each for each in served if each.name.startswith("torch")]
         served = [each for each in served if each not in in_between]
-        yield PoolFigures(
+        yield AccountPoolFigures(
             torch.name, torch.in_use, (torch.cached or 0) + sum(each.cached or 0 for each in in_between)
         )
     yield from served
@@ -234,7 +236,7 @@ def _told_by_framework(ask: Callable[[int], T | None], device: int) -> T | None:
         return None
 
 
-def _served_heap_pools(device: int) -> list[PoolFigures]:
+def _served_heap_pools(device: int) -> list[AccountPoolFigures]:
     """The heaps that serve a framework on a device."""
     found = []
     for provider in active_providers():
@@ -247,34 +249,29 @@ def _served_heap_pools(device: int) -> list[PoolFigures]:
     sizes: dict[str, Counter[str]] = {}
     for framework, used, free in found:
         sizes.setdefault(framework, Counter()).update(used=used, free=free)
-    return [PoolFigures(f"{name} on bfcviz", size["used"], size["free"]) for name, size in sizes.items()]
+    return [
+        AccountPoolFigures(f"{name} on bfcviz", size["used"], size["free"]) for name, size in sizes.items()
+    ]
 
 
-def active_providers(kind: type[HeapProvider] = HeapProvider) -> Iterable[HeapProvider]:
-    """Everything that serves or observes a framework now."""
-    for each in kind.__subclasses__():
-        yield from each.__dict__.get("_active", ())
-        yield from active_providers(each)
-
-
-def _torch_pool(device: int) -> PoolFigures | None:
+def _torch_pool(device: int) -> AccountPoolFigures | None:
     torch = _used_torch()
     if torch is None:
         return None
     counters = torch.cuda.memory.memory_stats_as_nested_dict(device)  # creates no context
     used = int(counters["allocated_bytes"]["all"]["current"])
     reserved = int(counters["reserved_bytes"]["all"]["current"])
-    return PoolFigures("PyTorch", used, max(reserved - used, 0)) if reserved else None
+    return AccountPoolFigures("PyTorch", used, max(reserved - used, 0)) if reserved else None
 
 
 def _used_torch() -> Any:
-    """PyTorch, if this process uses a GPU through it."""
+    """PyTorch, if this process has memory of a device through it."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and torch.cuda.is_initialized() else None
 
 
 def _accounts_of_torch() -> list[DeviceAccount]:
-    """The devices of a PyTorch on another driver than CUDA's (ROCm); NVML does not know them."""
+    """The memory of devices that only PyTorch knows: on another driver than CUDA's (ROCm), unknown to NVML."""
     torch = _told_by_framework(lambda _: _used_torch(), 0)
     if torch is None:
         return []
@@ -286,10 +283,10 @@ def _accounts_of_torch() -> list[DeviceAccount]:
     return [_settled_account(lambda number=number: _torch_figures(torch, number)) for number in numbers]  # type: ignore[misc]
 
 
-def _torch_figures(torch: Any, number: int) -> DeviceFigures:
+def _torch_figures(torch: Any, number: int) -> AccountFigures:
     pools = tuple(_framework_pools(number))
     free, total = torch.cuda.mem_get_info(number)  # the device has memory of PyTorch, so a context
-    return DeviceFigures(
+    return AccountFigures(
         device=f"device {number}",
         number=number,
         total=int(total),
@@ -299,7 +296,7 @@ def _torch_figures(torch: Any, number: int) -> DeviceFigures:
     )
 
 
-def _cupy_pool(device: int) -> PoolFigures | None:
+def _cupy_pool(device: int) -> AccountPoolFigures | None:
     """CuPy's default pool, which answers for the current device."""
     cupy = sys.modules.get("cupy")
     driver = cuda_driver.in_use()
@@ -308,11 +305,11 @@ def _cupy_pool(device: int) -> PoolFigures | None:
     with cupy.cuda.Device(device):
         pool = cupy.get_default_memory_pool()
         used, size = int(pool.used_bytes()), int(pool.total_bytes())
-    return PoolFigures("CuPy", used, max(size - used, 0))
+    return AccountPoolFigures("CuPy", used, max(size - used, 0))
 
 
-def _jax_pool(device: int) -> PoolFigures | None:
-    """The pool of JAX's client, if the program has started it."""
+def _jax_pool(device: int) -> AccountPoolFigures | None:
+    """The pool of JAX's client in a device's memory now, if the program has started it."""
     bridge, jax = sys.modules.get("jax._src.xla_bridge"), sys.modules.get("jax")
     if jax is None or bridge is None or not bridge.backends_are_initialized():
         return None
@@ -321,15 +318,17 @@ def _jax_pool(device: int) -> PoolFigures | None:
         if each.platform in ("gpu", "cuda", "rocm") and (each.id if number is None else number) == device:
             counters = each.memory_stats() or {}
             used, size = counters.get("bytes_in_use"), counters.get("pool_bytes")
-            return PoolFigures("JAX", used, None if used is None or size is None else max(size - used, 0))
+            return AccountPoolFigures(
+                "JAX", used, None if used is None or size is None else max(size - used, 0)
+            )
     return None
 
 
-def _tensorflow_pool(device: int) -> PoolFigures | None:
-    """What TensorFlow has in use, if the program has started it; it does not tell the size of its pool."""
+def _tensorflow_pool(device: int) -> AccountPoolFigures | None:
+    """What TensorFlow has of a device's memory now, if started; it does not tell the size of its pool."""
     tensorflow, context = sys.modules.get("tensorflow"), sys.modules.get("tensorflow.python.eager.context")
     if tensorflow is None or context is None or not context.context()._initialized:  # noqa: SLF001
         return None
-    return PoolFigures(
+    return AccountPoolFigures(
         "TensorFlow", int(tensorflow.config.experimental.get_memory_info(f"GPU:{device}")["current"])
     )

@@ -2,18 +2,20 @@
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from os import PathLike
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from bfcviz.errors import LiveError, OutOfMemory
+from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool
+from bfcviz.events.schema import MAX_POOLS
 from bfcviz.events.storage.recording import Recording
-from bfcviz.frameworks import FRAMEWORKS, WatchRequest, Way, WayName, way_of
-from bfcviz.live import headroom, labels
+from bfcviz.frameworks import FRAMEWORKS, WatchRequest, Way, WayName, is_on_host, way_of
+from bfcviz.live import labels, memory_limits
 from bfcviz.live.served_heap import OPTIONS
 from bfcviz.units import format_bytes
 
@@ -137,7 +139,7 @@ def _heap_name_and_limit(heap: Any) -> str:
 
 
 class ThreadStartHook:
-    """While active, a new thread calls `prepare` first if `is_wanted` was true in the thread that started it."""
+    """Extends a provider to new threads: they call `prepare` first if `is_wanted` was true where they were started."""
 
     def __init__(self, is_wanted: Callable[[], bool], prepare: Callable[[], object]) -> None:
         self._is_wanted = is_wanted
@@ -183,16 +185,16 @@ class ThreadStartHook:
 # Make the provider of a request: find and call `serve_<framework>` or `observe_<framework>`, by the table.
 
 
-def complete(request: WatchRequest) -> WatchRequest:
-    """The request, with a limit if the heap is in host memory; default: what is available now."""
+def complete_provider_request(request: WatchRequest) -> WatchRequest:
+    """The request for a heap provider, with a limit if its heap is in host memory; default: what is available now."""
     if not is_on_host(request) or request.options.get("limit") is not None:
         return request
-    return request._replace(options={**request.options, "limit": headroom.default_limit()})
+    return request._replace(options={**request.options, "limit": memory_limits.default_limit()})
 
 
-def check_limit(request: WatchRequest) -> None:
-    """Raise LiveError if the limit of a heap in host memory exceeds the machine's memory."""
-    limit, total = request.options.get("limit"), headroom.total_memory()
+def check_provider_limit(request: WatchRequest) -> None:
+    """Raise LiveError if the limit of a provider's heap in host memory exceeds the machine's memory."""
+    limit, total = request.options.get("limit"), memory_limits.total_memory()
     if limit is not None and is_on_host(request) and limit > total:
         raise LiveError(
             f"a heap of at most {format_bytes(limit)} was requested for {FRAMEWORKS[request.framework].title}, and "
@@ -200,13 +202,8 @@ def check_limit(request: WatchRequest) -> None:
         )
 
 
-def is_on_host(request: WatchRequest) -> bool:
-    """Whether the framework's memory is host memory, not a device's."""
-    return FRAMEWORKS[request.framework].memory == "host"
-
-
-def pool_of(request: WatchRequest) -> Pool:
-    """The pool that a recording names before the heap exists."""
+def provider_pool(request: WatchRequest) -> Pool:
+    """The pool that a recording names before the provider's heap exists."""
     options = request.options.get("options", OPTIONS) if is_on_host(request) else None
     limit = request.options.get("limit")
     return (
@@ -214,14 +211,8 @@ def pool_of(request: WatchRequest) -> Pool:
     )
 
 
-def details_of(request: WatchRequest) -> dict[str, Any]:
-    """The details of a recording: the way, and the mechanism if there is one."""
-    mechanism = request.options.get("mechanism")
-    return {"way": request.way} if mechanism is None else {"way": request.way, "mechanism": mechanism}
-
-
-def function_of(framework: str, way: Way) -> Callable[..., HeapProvider]:
-    """The function that serves or observes a framework: `<way>_<framework>` in `bfcviz.live.<framework>`.
+def provider_function(framework: str, way: Way) -> Callable[..., HeapProvider]:
+    """The function that makes a heap provider: `<way>_<framework>` in `bfcviz.live.<framework>`.
 
     A framework with several files is a folder: there it is in `bfcviz.live.<framework>.<way>`.
     """
@@ -232,12 +223,12 @@ def function_of(framework: str, way: Way) -> Callable[..., HeapProvider]:
     return function
 
 
-def source_of(
+def provider_of(
     request: WatchRequest,
     log: EventLog | Recording | None = None,
     folder: str | PathLike[str] | None = None,
 ) -> HeapProvider:
-    """The provider that watches the framework, not begun yet.
+    """The heap provider that watches the framework, not begun yet.
 
     Args:
         request: the framework, the way and the options.
@@ -248,7 +239,38 @@ def source_of(
         Exception: any error of the framework, or of the function for it.
     """
     way = way_of(request)
-    make = function_of(request.framework, way)
+    make = provider_function(request.framework, way)
     if not way.has_heaps:
         return make(folder, **request.options)
     return make(**{"log": log, **request.options})
+
+
+# ------------------------------------------------------------------------------
+# The providers that are active now; and the logs and labels of a provider's heaps.
+
+
+def active_providers(kind: type[HeapProvider] = HeapProvider) -> Iterable[HeapProvider]:
+    """Every provider that serves or observes a framework now."""
+    for each in kind.__subclasses__():
+        yield from each.__dict__.get("_active", ())
+        yield from active_providers(each)
+
+
+def log_and_labels(log: EventLog | Recording | None, labels: Labels | None) -> tuple[EventLog, Labels]:
+    """The log and labels of a provider's heaps: a recording has both; default: a ring in memory, and a new table."""
+    if isinstance(log, Recording):
+        return log.log, log.labels if labels is None else labels
+    return EventLog() if log is None else log, Labels() if labels is None else labels
+
+
+def logs_of_heaps(log: EventLog | None) -> Iterator[EventLog | None]:
+    """The log of each heap of a provider in turn; None: the heap makes a ring of its own.
+
+    All heaps write to a log on disk, as many as it takes. Of a ring in memory only the first one is sure to be read in
+    time: several would overwrite the events of each other.
+    """
+    yield log
+    while log is not None and log.path is not None and log.pools < MAX_POOLS:
+        yield log
+    while True:
+        yield None

@@ -8,15 +8,15 @@ from typing import Any, Final, NamedTuple
 from weakref import ref
 
 from bfcviz import _interrupts
-from bfcviz.code_places import CodePlace, own_place
+from bfcviz.code_places import CodePlace, own_place, shown_file
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import REGION_FACTS, KnownGaps
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.heap_provider import HeapProvider
-from bfcviz.live.observed_heap import ObservedHeap, Polling, log_and_labels, logs_of_heaps
-from bfcviz.live.stacks import DEEPEST, MOST, shown_file
+from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps
+from bfcviz.live.observed_heap import ObservedHeap, Polling
+from bfcviz.live.stacks import DEEPEST, MOST
 
 # ------------------------------------------------------------------------------
 # ArrayNames: the label of an array, from the Python stack that JAX keeps with it: `train.py:41 forward`.
@@ -93,7 +93,7 @@ FIRST: Final = 1 << 32
 
 
 class MadeUpAddresses:
-    """Gives out ranges of addresses that do not overlap, from `FIRST` up. Takes O(log n) comparisons for n gaps."""
+    """Makes up addresses for JAX's arrays: ranges that do not overlap, from `FIRST` up. Takes O(log n) for n gaps."""
 
     def __init__(self) -> None:
         self._top = FIRST

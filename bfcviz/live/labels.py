@@ -30,7 +30,7 @@ class _Tables:
 
 
 class _Work(NamedTuple):
-    """What a context is busy with.
+    """What a context is busy with: its label, and the labels around it.
 
     Attributes:
         number: of the table * 2^32 + of the label in it; 0: there is no table. C code reads it (thread_label.h).
@@ -53,7 +53,7 @@ _current: ContextVar[_Work | None] = ContextVar("bfcviz work", default=None)
 
 
 class Scope(AbstractContextManager[Any], ContextDecorator):
-    """A `with` that is a decorator as well, of coroutine functions too."""
+    """What `label` and `phase` have in common: a `with` that is a decorator as well, of coroutine functions too."""
 
     def __call__(self, function: Any) -> Any:
         """The function, run in this `with`."""
@@ -165,7 +165,6 @@ class Marked(Protocol):
 _sources: tuple[Marked, ...] = ()
 _numbers = count(1)
 
-
 _open: ContextVar[tuple[tuple[str, int], ...]] = ContextVar("bfcviz phases", default=())
 """The phases of this context that have begun, with their numbers; 0: no marks."""
 
@@ -264,7 +263,7 @@ def put_mark(sources: Iterable[Marked], name: str, value: float, **details: str)
 
 
 def _forget_parents() -> None:
-    """In a forked process: the heaps belong to the parent."""
+    """In a forked process: marks go into no heap any more, because the heaps belong to the parent."""
     global _sources  # noqa: PLW0603
     _sources = ()
 

@@ -21,8 +21,9 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.ledger import Ledger
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import KnownGaps, Pool, RecordedFailure
-from bfcviz.events.schema import MAX_POOLS, Kind, bin_of
-from bfcviz.events.storage.recording import Recording, join_log, recording_of
+from bfcviz.events.schema import Kind, bin_of
+from bfcviz.events.storage.recording import Recording, join_recorded_log, recording_of
+from bfcviz.live.heap_provider import log_and_labels
 from bfcviz.live.numpy.serve import unserved
 from bfcviz.periodic import Periodic
 
@@ -91,7 +92,7 @@ class ObservedHeap:
         self.options = ObservedOptions(unit)
         self.device_total = device_total
         self._recording = recording_of(self.log)
-        self.pool, _ = join_log(self.log, Pool(name, limit, vars(self.options)))
+        self.pool, _ = join_recorded_log(self.log, Pool(name, limit, vars(self.options)))
         self._ledger = Ledger(self.log, self.pool)
         self._lock = _forks.keep(threading.RLock())
 
@@ -121,7 +122,7 @@ class ObservedHeap:
         """
         size, asked = operator.index(size), operator.index(size if requested is None else requested)
         rounded = -(-size // self.options.unit) * self.options.unit
-        _check_reported_range("an allocation", address, rounded)
+        _check_observed_range("an allocation", address, rounded)
         if not 0 <= asked <= rounded or not 0 <= stream < 1 << 16:
             raise InvalidRequest(
                 f"{asked} requested bytes of {rounded} and stream {stream} were given; give at most the size, and a "
@@ -140,7 +141,7 @@ class ObservedHeap:
 
         `join` extends the grant that ends at `address`; both are then released as one.
         """
-        _check_reported_range("a grant", address, size)
+        _check_observed_range("a grant", address, size)
         self._report(time, partial(self._ledger.grant, address, size, join=join))
 
     def release(self, address: int, time: int | None = None) -> None:
@@ -160,7 +161,7 @@ class ObservedHeap:
         device_free: int | None = None,
     ) -> None:
         """A request of `requested` bytes failed, when the driver had `device_free` bytes; None: unknown."""
-        _check_reported_range("a failed request", 0, requested)
+        _check_observed_range("a failed request", 0, requested)
         number = self._label_id(label)
         self._report(time, partial(self._fail, requested, number, stream, device_free))
 
@@ -301,28 +302,8 @@ class ObservedHeap:
         return label
 
 
-def log_and_labels(log: EventLog | Recording | None, labels: Labels | None) -> tuple[EventLog, Labels]:
-    """The log and labels to write: a recording includes its labels; default: a ring in memory, and a new table."""
-    if isinstance(log, Recording):
-        return log.log, log.labels if labels is None else labels
-    return EventLog() if log is None else log, Labels() if labels is None else labels
-
-
-def logs_of_heaps(log: EventLog | None) -> Iterator[EventLog | None]:
-    """The log of each heap of a provider in turn; None: the heap makes a ring of its own.
-
-    All heaps write to a log on disk, as many as it takes. Of a ring in memory only the first one is sure to be read in
-    time: several would overwrite the events of each other.
-    """
-    yield log
-    while log is not None and log.path is not None and log.pools < MAX_POOLS:
-        yield log
-    while True:
-        yield None
-
-
 def devices_in_order(named: Iterable[int] | None, count: int, current: int) -> list[int]:
-    """The devices to observe, each once, the current one first; None: all.
+    """The devices whose heaps are observed, each once, the current one first; None: all.
 
     Raises:
         InvalidRequest: there is no such device, or the list is empty.
@@ -335,7 +316,8 @@ def devices_in_order(named: Iterable[int] | None, count: int, current: int) -> l
     return sorted(wanted, key=lambda device: (device != current, device))
 
 
-def _check_reported_range(what: str, address: int, size: int) -> None:
+def _check_observed_range(what: str, address: int, size: int) -> None:
+    """Raise InvalidRequest if memory that an observed heap is told of cannot exist."""
     if not 0 <= address < 1 << 63 or not 0 < size <= 1 << 62:
         raise InvalidRequest(
             f"{what} of {size} bytes at {address:#x} was reported; memory has 1 to 2^62 bytes, below 2^63"
@@ -347,7 +329,7 @@ def _check_reported_range(what: str, address: int, size: int) -> None:
 
 
 class Polling:
-    """Calls a function at regular intervals, never twice at a time; an error ends the polling and is kept.
+    """Polls for an observed heap: calls a function at intervals, never twice at a time; an error ends it and is kept.
 
     Args:
         poll: what to call.

@@ -17,15 +17,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from bfcviz import frameworks
 from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.labels import without_surrogates
 from bfcviz.events.origin import KEEP_BYTES, PROCESS_PEAK
-from bfcviz.events.storage.folder import remove_files
+from bfcviz.events.process_memory import peak_of_process
+from bfcviz.events.storage.folder import claim_subfolder, remove_files
 from bfcviz.events.storage.recording import Recording
-from bfcviz.events.storage.recording_set import claim_subfolder
 from bfcviz.frameworks import WatchRequest, resolve, way_of
 from bfcviz.live import heap_provider, labels
-from bfcviz.live.headroom import peak_of_process
 from bfcviz.live.heap_provider import HeapProvider
 from bfcviz.live.numpy import serve
 from bfcviz.live.startup.sitecustomize import UNWRITTEN, tell
@@ -87,6 +87,7 @@ def without_secrets(words: Sequence[str]) -> list[str]:
 
 
 def _masked_command_word(word: str) -> str:
+    """A word of the recorded process's command, with the secrets in it masked."""
     if whole := _WHOLE.fullmatch(word):
         return f"{whole[1]}{MASK}"
     word = _SAFE_URL.sub(MASK, word)
@@ -259,7 +260,7 @@ def begin(order: Order, framework: str) -> str:
         warnings.simplefilter("ignore")  # `bfcviz record` prints the messages of bfcviz
         try:
             recorded = (
-                _begin_process_recording(order, heap_provider.complete(request))
+                _begin_process_recording(order, heap_provider.complete_provider_request(request))
                 if way.has_heaps
                 else _begin_process_files(order, request)
             )
@@ -268,7 +269,7 @@ def begin(order: Order, framework: str) -> str:
     if recorded is None:
         return "other"
     recordings.append(recorded)
-    follow_forks(order, framework, is_on_host=way.has_heaps and heap_provider.is_on_host(request))
+    follow_forks(order, framework, is_on_host=way.has_heaps and frameworks.is_on_host(request))
     return "recorded"
 
 
@@ -317,7 +318,7 @@ def _discard_worker(order: Order, recording: Recording) -> None:
 
 def _begin_process_recording(order: Order, request: WatchRequest) -> ProcessRecording | None:
     """Begin a recording and its source, on failure remove both; None: enough processes are recorded."""
-    details = {**heap_provider.details_of(request), "process": os.getpid(), "host": platform.node()}
+    details = {**frameworks.details_of(request), "process": os.getpid(), "host": platform.node()}
     if rank := rank_of_process(os.environ):
         details["rank"] = int(rank)
     if order.get("command", True):
@@ -325,12 +326,12 @@ def _begin_process_recording(order: Order, request: WatchRequest) -> ProcessReco
     if (keep := order.get(KEEP_BYTES)) is not None:
         details[KEEP_BYTES] = keep
     details["started_ns"] = time.time_ns()
-    pools = [heap_provider.pool_of(request)]
+    pools = [heap_provider.provider_pool(request)]
     recording = begin_recording(Path(order["folder"]), lambda place: Recording(place, pools, details=details))
     if recording is None:
         return None
     try:
-        return ProcessRecording(order, heap_provider.source_of(request, recording), recording)
+        return ProcessRecording(order, heap_provider.provider_of(request, recording), recording)
     except BaseException:
         with suppress(FileError):
             recording.close()
@@ -346,7 +347,7 @@ def _begin_process_files(order: Order, request: WatchRequest) -> ProcessRecordin
     with claim.open("x", encoding="utf-8") as file:
         file.write(str(os.getpid()))
     try:
-        return ProcessRecording(order, heap_provider.source_of(request, folder=folder), None)
+        return ProcessRecording(order, heap_provider.provider_of(request, folder=folder), None)
     except BaseException:
         claim.unlink()
         raise

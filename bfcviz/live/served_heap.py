@@ -71,7 +71,7 @@ class HeapFactory(Generic[H]):
         framework: the start of their names.
         source: makes the sub-allocator of a device and a stream, within a budget.
         limit: returns the budget of a device in bytes; called once per device.
-        logs: the log of each heap in turn (`observed_heap.logs_of_heaps`).
+        logs: the log of each heap in turn (`heap_provider.logs_of_heaps`).
         labels: the label table of all heaps.
         options: the options of all heaps.
     """
@@ -111,7 +111,7 @@ IS_COMPILED: Final = all(_compiled.load(name) for name in ("bfcviz._heap", "bfcv
 
 
 def require_compiled(what: str) -> None:
-    """Refuse what only the compiled build can do; call this before anything changes.
+    """Refuse to serve, or what else the compiled build alone can do; call this before anything changes.
 
     Args:
         what: the request, as the subject of a sentence: "Serving NumPy".

@@ -37,7 +37,6 @@ GRANT = np.dtype(
 NEVER: Final = np.uint64(2**64 - 1)
 """The `seq` of an event that has not happened."""
 
-
 LONG_AGO: Final = -(2**63)
 """The time of an event that was not read, in nanoseconds."""
 

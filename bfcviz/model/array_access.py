@@ -30,14 +30,14 @@ HEAD_WORDS, SERIES_WORDS, TOTALS = 3, 7, 6
 # The layers of `figures.region_map.cells`; from FIRST_CLASS on, one for each class.
 HELD, WASTED, FIRST_CLASS = 0, 1, 2
 
-# How an event can contradict the state; `consistency.py` has a sentence for each.
+# How an event can contradict the state; `contradictions.py` has a sentence for each.
 FINE, WRONG_STEP, WRONG_POOL, UNKNOWN_KIND, ABSENT, NOT_FREE, NOT_IN_USE = range(7)
 OTHER_REGION, OTHER_PLACE, OTHER_OWNER, SHORT, EMPTY, TOO_LARGE, HANDLE_TAKEN = range(7, 14)
 HANDLE_TOO_HIGH, NOT_NEIGHBOURS, SLOT_TAKEN, SLOT_EMPTY, OVERLAP, NOT_AT_END = range(14, 20)
 
 
 def events(block: Any) -> list[Any]:
-    """The records of a contiguous array of `EVENT`."""
+    """Access to the records of a contiguous array of `EVENT`."""
     names = block.dtype.names
     return [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in block.tolist()]
 
@@ -58,17 +58,17 @@ def chunk(rows: list[Any], handle: int) -> Any:
 
 
 def regions(store: list[Any]) -> list[Any]:
-    """The rows of a store of `REGION_ROW`."""
+    """Access to the array of a store of `REGION_ROW`."""
     return store
 
 
 def region(rows: list[Any], slot: int) -> Any:
-    """One row of `regions`, to read and write."""
+    """Access to one row of `regions`, to read and write."""
     return rows[slot]
 
 
 def extremes(store: list[Any]) -> list[Any]:
-    """The rows of a store of `EXTREMES_ROW`."""
+    """Access to the array of a store of `EXTREMES_ROW`."""
     return store
 
 
@@ -78,12 +78,12 @@ def extreme(rows: list[Any], series: int) -> Any:
 
 
 def ratios(store: list[Any]) -> list[Any]:
-    """The rows of a store of `RATIO_ROW`."""
+    """Access to the array of a store of `RATIO_ROW`."""
     return store
 
 
 def ratio(rows: list[Any], series: int) -> Any:
-    """One row of `ratios`, to read and write."""
+    """Access to one row of `ratios`, to read and write."""
     return rows[series]
 
 

@@ -20,9 +20,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.events.labels import ENDS, phase_ends
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.model.navigation import ENDS, events_of, phase_ends
+from bfcviz.model.navigation import events_of
 from bfcviz.units import format_bytes
 
 FEWEST: Final = 4
@@ -100,9 +101,9 @@ def equal_steps(
         warm_up: equal steps to leave out at the beginning; None: a quarter of them, at least one.
     """
     marks = _step_boundaries(trace, pool)
-    chosen = chosen_name(marks, name)
+    chosen = step_marks_name(marks, name)
     if chosen is None:
-        return EqualSteps(name or "", reason=_no_step_marks_text(marks, name))
+        return EqualSteps(name or "", reason=_no_equal_steps_text(marks, name))
     seqs = np.array(marks[chosen], np.int64)
     work = _step_allocations(trace, pool, seqs)
     return _compared_equal_steps(EqualSteps(chosen), seqs, work, _alike_steps(work), warm_up)
@@ -205,22 +206,22 @@ def step_marks(trace: Trace, pool: int = 0) -> tuple[str, NDArray[np.int64]]:
     The name is empty if there are none.
     """
     marks = _step_boundaries(trace, pool)
-    chosen = chosen_name(marks, None)
+    chosen = step_marks_name(marks, None)
     return ("", np.zeros(0, np.int64)) if chosen is None else (chosen, np.array(marks[chosen], np.int64))
 
 
-def plain_name(name: str) -> str:
+def plain_step_name(name: str) -> str:
     """The name of a mark without a number at its end; the whole name if it is only a number."""
     return _NUMBER.sub("", name) or name
 
 
-def number_at_end(name: str) -> int | None:
+def step_mark_number(name: str) -> int | None:
     """The number at the end of the name of a mark; None where there is none, or one of more than 18 digits."""
     found = _NUMBER.search(name)
     return int(found[1]) if found is not None and len(found[1]) <= _MOST_DIGITS else None
 
 
-def chosen_name(marks: Mapping[str, Sequence[int]], name: str | None) -> str | None:
+def step_marks_name(marks: Mapping[str, Sequence[int]], name: str | None) -> str | None:
     """The name of the marks that separate steps, of all marks by their plain names; None if there is none.
 
     Args:
@@ -228,7 +229,7 @@ def chosen_name(marks: Mapping[str, Sequence[int]], name: str | None) -> str | N
         name: the one that the user asks for; None: one with `step`, `iteration`, `batch` or `epoch` in its name.
     """
     if name is not None:
-        return plain_name(name) if plain_name(name) in marks else None
+        return plain_step_name(name) if plain_step_name(name) in marks else None
     for word in _WORDS:
         # The word alone first, then the most frequent one.
         fits = [each for each in marks if word in each.casefold()]
@@ -240,8 +241,8 @@ def chosen_name(marks: Mapping[str, Sequence[int]], name: str | None) -> str | N
 _marks: WeakKeyDictionary[Trace, dict[int, tuple[int, int, Events]]] = WeakKeyDictionary()
 
 
-def _marks_of(trace: Trace, pool: int) -> Events:
-    """All marks of a pool; reads each event of a growing trace once."""
+def _known_step_marks(trace: Trace, pool: int) -> Events:
+    """All marks of a pool, of which some separate equal steps; reads each event of a growing trace once."""
     known = _marks.setdefault(trace, {})
     first, stop, marks = known.get(pool, (trace.first, trace.first, np.zeros(0, EVENT)))
     if first != trace.first:  # the trace dropped its first events
@@ -255,7 +256,7 @@ def _marks_of(trace: Trace, pool: int) -> Events:
 
 def _step_boundaries(trace: Trace, pool: int) -> Mapping[str, list[int]]:
     """The `seq` of each plain mark and of each end of a phase, by name without a number at its end."""
-    marks = _marks_of(trace, pool)
+    marks = _known_step_marks(trace, pool)
     found: dict[str, list[int]] = defaultdict(list)
     ends = phase_ends(marks, trace.labels)
     names: dict[str, str] = {}
@@ -265,11 +266,11 @@ def _step_boundaries(trace: Trace, pool: int) -> Mapping[str, list[int]]:
         text = trace.labels.name(label) if end is None else end.name
         if text.startswith(ALERT):
             continue
-        found[names.setdefault(text, plain_name(text))].append(seq)
+        found[names.setdefault(text, plain_step_name(text))].append(seq)
     return found
 
 
-def _no_step_marks_text(marks: Mapping[str, list[int]], name: str | None) -> str:
+def _no_equal_steps_text(marks: Mapping[str, list[int]], name: str | None) -> str:
     known = sorted(marks, key=lambda each: -len(marks[each]))[:5]
     asked = "no mark names the steps of the program" if name is None else f"there is no mark {name!r}"
     there = f"; there are marks {', '.join(map(repr, known))}" if known else ""

@@ -87,14 +87,14 @@ class Extremes:
 
 
 def downsample(rows: NDArray[np.void], points: int) -> NDArray[np.void]:
-    """At most `points` rows; each merges as nearly equally many of `rows` as possible."""
+    """At most `points` rows that keep all extremes; each merges as nearly equally many of `rows` as possible."""
     if len(rows) <= points:
         return rows
     return merge_rows(rows, np.arange(len(rows)) * points // len(rows))
 
 
 def merge_rows(rows: NDArray[np.void], groups: NDArray[Any]) -> NDArray[np.void]:
-    """Merge consecutive rows that have the same number in `groups`, shape (len(rows),).
+    """Merge the extremes of consecutive rows that have the same number in `groups`, shape (len(rows),).
 
     Returns `rows` itself where no two have.
     """
@@ -154,6 +154,6 @@ def fold(
 
 
 def _words_of(rows: NDArray[np.void]) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
-    """The words of each row, as integers and as floating-point numbers."""
+    """The words of each row of extremes, as integers and as floating-point numbers."""
     table = rows.view(np.uint64).reshape(len(rows), -1 if len(rows) else 1)
     return table, table.view(np.float64)

@@ -350,8 +350,8 @@ def order_chunks(  # noqa: PLR0913  the chunks, the filter and the order
     return ChunkOrder(chunks, at, keys)
 
 
-def waste_of(chunks: NDArray[np.void]) -> NDArray[np.uint64]:
-    """Bytes of each chunk in use beyond its request; 0 for free chunks."""
+def chunk_waste_keys(chunks: NDArray[np.void]) -> NDArray[np.uint64]:
+    """The keys that order chunks by waste: bytes of each in use beyond its request; 0 for free chunks."""
     sizes, requested = chunks["size"], chunks["requested"]
     return np.where(chunks["in_use"] & (requested < sizes), sizes - requested, np.uint64(0))
 
@@ -371,7 +371,7 @@ SORTS: Final[dict[str, Callable[[NDArray[np.void], Labels], NDArray[np.integer]]
     "address": lambda chunks, _: chunks["address"],
     "size": lambda chunks, _: chunks["size"],
     "requested": lambda chunks, _: chunks["requested"],
-    "waste": lambda chunks, _: waste_of(chunks),
+    "waste": lambda chunks, _: chunk_waste_keys(chunks),
     "state": lambda chunks, _: chunks["in_use"],
     "bin": lambda chunks, _: bin_numbers(chunks["size"]),
     "label": _chunk_order_by_label,

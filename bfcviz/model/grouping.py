@@ -6,18 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.code_places import holder_name, places_of, told_frames
+from bfcviz.code_places import place_in_code, told_frames
 from bfcviz.errors import TraceError
-from bfcviz.events.labels import Labels
+from bfcviz.events.labels import BEGINS, Labels, phase_ends
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.kinds import UNKNOWN as UNKNOWN_KIND
 from bfcviz.model.kinds import MemoryKinds
-from bfcviz.model.navigation import BEGINS, events_of, phase_ends
+from bfcviz.model.navigation import events_of
 from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------
@@ -34,7 +35,7 @@ _PAREN: Final = re.compile(r"[/()]")
 
 def op_path(name: str) -> Path:
     """The parts of a name between its slashes, but not those inside parentheses, as in `transpose(jvp(a/b))/dot`."""
-    parts = [part for part in _op_name_parts(name) if part]
+    parts = [part for part in _group_path_parts(name) if part]
     return _bounded_holder_path(parts, "/") if parts else (name or None,)
 
 
@@ -47,12 +48,8 @@ def stack_path(stack: str, name: str = "") -> Path:
     return _bounded_holder_path(frames[::-1], " > ") if frames else (None,)
 
 
-def place_in_code(stack: str) -> str:
-    """`train.py:42 step`: the innermost frame outside of libraries, or else the innermost one; empty for no stack."""
-    return holder_name(places_of(stack)) or stack.split("\n", 1)[0].strip()
-
-
-def _op_name_parts(name: str) -> list[str]:
+def _group_path_parts(name: str) -> list[str]:
+    """The parts of an op's name, for the path of its group."""
     if "(" not in name or "/" not in name:
         return name.split("/")
     parts, depth, start = [], 0, 0
@@ -236,6 +233,18 @@ def grouping(trace: Trace, pool: int, by: str) -> Grouping:
     )
 
 
+_groupings: WeakKeyDictionary[Trace, dict[tuple[int, str], tuple[int, Grouping]]] = WeakKeyDictionary()
+
+
+def grouping_of(trace: Trace, pool: int, by: str) -> Grouping:
+    """The grouping, made once for each length of the trace."""
+    known = _groupings.setdefault(trace, {})
+    found = known.get((pool, by))
+    if found is None or found[0] != len(trace):
+        found = known[pool, by] = len(trace), grouping(trace, pool, by)
+    return found[1]
+
+
 class _Sizes:
     """Numbers sizes in the order in which they are first seen: what tells memory without a name apart."""
 
@@ -295,7 +304,7 @@ _BY_LABEL: Final[dict[str, Callable[[Labels, int], Path]]] = {
 
 @dataclass(frozen=True)
 class HolderChoice:
-    """A holder and all holders below it.
+    """The group of a holder and all holders below it.
 
     Attributes:
         by: what holders are found by, one of `grouping.UNNAMED`.

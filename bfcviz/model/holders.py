@@ -1,4 +1,4 @@
-"""Holders: who holds the memory in use at one step."""
+"""Holders: who holds the memory in use at one step, what they gain from mark to mark, and for how long they hold it."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -12,20 +12,19 @@ from numpy.typing import NDArray
 
 from bfcviz.answers import Answer, AnswerTable
 from bfcviz.errors import TraceError
+from bfcviz.events.labels import phase_ends
 from bfcviz.events.origin import chunks_known, requested_bytes_known
 from bfcviz.events.row_copy import taken
 from bfcviz.events.schema import Events, Kind
-from bfcviz.events.trace import Trace
+from bfcviz.events.trace import Trace, check_history, event_times
 from bfcviz.extras import arrow
-from bfcviz.model.equal_steps import ALERT, chosen_name, plain_name
+from bfcviz.model.address_layout import NEVER
+from bfcviz.model.equal_steps import ALERT, plain_step_name, step_marks_name
 from bfcviz.model.grouping import UNNAMED, Grouping, Path, grouping
+from bfcviz.model.lifetimes import elapsed, find
 from bfcviz.model.model import Model
-from bfcviz.model.navigation import events_of, phase_ends
+from bfcviz.model.navigation import events_of
 from bfcviz.units import format_bytes
-
-# ------------------------------------------------------------------------------
-# Holders: who holds the memory in use at one step.
-
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -493,6 +492,13 @@ def holders(model: Model, by: str = "op", how: Grouping | None = None) -> Holder
     )
 
 
+def largest_holder_rows(found: Holders, most: int) -> list[int]:
+    """The rows of the holders with most bytes of their own, the largest first."""
+    own = found.rows["own_bytes"].astype(np.int64)
+    order = np.argsort(-own, kind="stable")[:most]
+    return [row for row in order.tolist() if own[row]]
+
+
 # ------------------------------------------------------------------------------
 # A summary of a tree of holders for a picture or a text: few parts, and "other" for what is left out of it.
 #
@@ -502,8 +508,8 @@ def holders(model: Model, by: str = "op", how: Grouping | None = None) -> Holder
 _WHOLE: Final = -1
 
 
-class HolderPart(NamedTuple):
-    """A holder, or several small ones around one holder.
+class SummarizedHolder(NamedTuple):
+    """A holder in the `summary` of `Holders`, or several small ones around one holder.
 
     Attributes:
         name: its name, with those of the holders that are one part with it.
@@ -536,16 +542,16 @@ _WIDTH: Final = 48  # characters of a name; the middle of a longer one is left o
 
 
 def holder_lines(found: Holders) -> list[str]:
-    """The largest holders as lines of text: bytes, share, chunks, and their names as a tree."""
+    """The text of `Holders`: the largest ones as lines with bytes, share, chunks, and their names as a tree."""
     parts = summary(found, _LINES, _LEAST_SHARE)
-    return [f"{'bytes':>11} {'share':>7} {'chunks':>8}", *(_holder_line(part, found) for part in parts)]
+    return [f"{'bytes':>11} {'share':>7} {'chunks':>8}", *(_holders_text_line(part, found) for part in parts)]
 
 
-def _holder_line(part: "HolderPart", found: Holders) -> str:
+def _holders_text_line(part: "SummarizedHolder", found: Holders) -> str:
     share = part.bytes / max(found.bytes_in_use, 1)
     name = _holder_part_name(part)
     if found.by == "stack":
-        name = _stack_line(name.split(found.separator), found.separator)
+        name = _holders_text_stack(name.split(found.separator), found.separator)
     elif len(name) > _WIDTH:
         name = f"{name[: _WIDTH // 3]}…{name[-(_WIDTH - _WIDTH // 3 - 1) :]}"
     return (
@@ -558,7 +564,7 @@ _FOLDER_OF_FRAME: Final = re.compile(r"\((?=[^()]*:\d+\)$)[^()]*/")
 _MOST_FRAMES: Final = 4
 
 
-def _stack_line(frames: list[str], separator: str) -> str:
+def _holders_text_stack(frames: list[str], separator: str) -> str:
     """Frames without the folders of their files; of many the outermost and the innermost ones, each whole."""
     shown = [_FOLDER_OF_FRAME.sub("(", frame) for frame in frames]
     if len(shown) > _MOST_FRAMES:
@@ -566,7 +572,7 @@ def _stack_line(frames: list[str], separator: str) -> str:
     return separator.join(shown)
 
 
-def _holder_part_name(part: HolderPart) -> str:
+def _holder_part_name(part: SummarizedHolder) -> str:
     if part.row >= 0:
         return part.name
     return f"other ({part.holders:,} {'holder' if part.holders == 1 else 'holders'})"
@@ -574,7 +580,7 @@ def _holder_part_name(part: HolderPart) -> str:
 
 def summary(
     found: Holders, most: int, least_share: float = 0.0, levels: int | None = None
-) -> list[HolderPart]:
+) -> list[SummarizedHolder]:
     """The largest holders of a tree, each before those in it, siblings by their bytes, small ones together last.
 
     Args:
@@ -583,7 +589,7 @@ def summary(
         least_share: do not name holders with less than this part (0..1) of all bytes in use.
         levels: parts around each other at most; None: all.
     """
-    rows, kept, parents, starts = _merged_holder_rows(found)
+    rows, kept, parents, starts = _summarized_holder_rows(found)
     sizes = rows["bytes"][kept]
     # A holder is at least as large as those in it and comes before them: the largest ones form a tree.
     chosen = np.sort(np.argsort(~sizes, kind="stable")[: max(most, 1)])
@@ -592,15 +598,15 @@ def summary(
     place[chosen] = np.arange(len(chosen))
     small = np.flatnonzero(place < 0)
     small = small[place[parents[small]] >= 0]
-    parts = [_holder_part(found, int(kept[each]), int(starts[each])) for each in chosen.tolist()]
+    parts = [_summarized_holder(found, int(kept[each]), int(starts[each])) for each in chosen.tolist()]
     inside: list[list[int]] = [[] for _ in parts]
     for part, each in enumerate(chosen.tolist()[1:], 1):
         inside[int(place[parents[each]])].append(part)
-    others = _other_holder_parts(rows[kept[small]], place[parents[small]])
+    others = _summarized_small_holders(rows[kept[small]], place[parents[small]])
     return _laid_out(parts, inside, others, levels)
 
 
-def _merged_holder_rows(
+def _summarized_holder_rows(
     found: Holders,
 ) -> tuple[NDArray[np.void], NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
     """The rows; those that are not merely around one other; for each of these its parent among them and first name."""
@@ -616,29 +622,36 @@ def _merged_holder_rows(
     return rows, kept, parents, starts
 
 
-def _holder_part(found: Holders, row: int, start: int) -> HolderPart:
+def _summarized_holder(found: Holders, row: int, start: int) -> SummarizedHolder:
     values = found.rows[row]
     names = ALL if row == 0 else found.separator.join(found.names[start : row + 1])
     amounts = (int(values[name]) for name in ("bytes", "own_bytes", "requested", "chunks"))
-    return HolderPart(names, _WHOLE, 0, row, 1, *amounts)
+    return SummarizedHolder(names, _WHOLE, 0, row, 1, *amounts)
 
 
-def _other_holder_parts(rows: NDArray[np.void], parents: NDArray[np.intp]) -> dict[int, HolderPart]:
+def _summarized_small_holders(
+    rows: NDArray[np.void], parents: NDArray[np.intp]
+) -> dict[int, SummarizedHolder]:
     """The small holders in each part that has some, together."""
     found = {}
     order = np.argsort(parents, kind="stable")
     for parent, few in zip(*np.unique(parents[order], return_index=True), strict=True):
         mine = rows[order[few : few + np.count_nonzero(parents == parent)]]
         size, requested, chunks = (int(mine[name].sum()) for name in ("bytes", "requested", "chunks"))
-        found[int(parent)] = HolderPart("other", _WHOLE, 0, -1, len(mine), size, size, requested, chunks)
+        found[int(parent)] = SummarizedHolder(
+            "other", _WHOLE, 0, -1, len(mine), size, size, requested, chunks
+        )
     return found
 
 
 def _laid_out(
-    parts: list[HolderPart], inside: list[list[int]], others: dict[int, HolderPart], levels: int | None
-) -> list[HolderPart]:
+    parts: list[SummarizedHolder],
+    inside: list[list[int]],
+    others: dict[int, SummarizedHolder],
+    levels: int | None,
+) -> list[SummarizedHolder]:
     """Parts in order, with their parents and depths; none deeper than so many levels."""
-    found: list[HolderPart] = []
+    found: list[SummarizedHolder] = []
     left = [(0, _WHOLE, 0)]  # part, parent, depth
     while left:
         part, parent, depth = left.pop()
@@ -669,8 +682,8 @@ def _laid_out(
 
 
 @dataclass(frozen=True)
-class NamedMark:
-    """A mark.
+class HolderMark:
+    """A mark at which holders are counted.
 
     Attributes:
         step: the step just after it.
@@ -682,8 +695,8 @@ class NamedMark:
 
 
 @dataclass(frozen=True)
-class MarkPair:
-    """Two marks that are compared.
+class HolderMarkPair:
+    """Two marks between which the growth of holders is measured.
 
     Attributes:
         first: the earlier one.
@@ -691,13 +704,13 @@ class MarkPair:
         apart: how many steps of the program lie between them: marks of this name, the last one included.
     """
 
-    first: NamedMark
-    last: NamedMark
+    first: HolderMark
+    last: HolderMark
     apart: int
 
 
-class MarkGrowth:
-    """The marks of one heap, and the growth of holders from one of them to another of the same name.
+class HolderMarkGrowth:
+    """The growth of `Holders` from one mark of a heap to another of the same name.
 
     Each event is read once to find marks, and a mark is visited once: a model of its own moves there.
 
@@ -712,11 +725,11 @@ class MarkGrowth:
         self._trace, self._pool = trace, pool
         self.phases = 0
         self._searched = trace.first
-        self._marks: dict[str, list[NamedMark]] = defaultdict(list)  # by name without a number at its end
+        self._marks: dict[str, list[HolderMark]] = defaultdict(list)  # by name without a number at its end
         self._model: Model | None = None
         self._bytes: dict[tuple[str, int], NDArray[np.int64]] = {}
 
-    def pair(self, step: int) -> MarkPair | None:
+    def pair(self, step: int) -> HolderMarkPair | None:
         """The marks to compare at a step: those that separate the steps of the program, else the most frequent ones.
 
         None: up to this step no name has two marks, or the trace has dropped them.
@@ -728,12 +741,12 @@ class MarkGrowth:
         repeated = {name: places for name, places in there.items() if len(places) > 1}
         if not repeated:
             return None
-        name = chosen_name(repeated, None) or max(repeated, key=lambda each: len(repeated[each]))
+        name = step_marks_name(repeated, None) or max(repeated, key=lambda each: len(repeated[each]))
         marks, places = self._marks[name], repeated[name]
         first, last = places[len(places) > 2], places[-1]
-        return MarkPair(marks[first], marks[last], last - first)
+        return HolderMarkPair(marks[first], marks[last], last - first)
 
-    def growth(self, pair: MarkPair, index: HolderIndex) -> NDArray[np.int64]:
+    def growth(self, pair: HolderMarkPair, index: HolderIndex) -> NDArray[np.int64]:
         """The bytes that each node of `index` gained from the first mark to the last, shape (nodes,)."""
         first, last = self._bytes_at(pair.first, index), self._bytes_at(pair.last, index)
         grown = np.zeros(len(index), np.int64)
@@ -741,7 +754,7 @@ class MarkGrowth:
         grown[: len(first)] -= first
         return grown
 
-    def _bytes_at(self, mark: NamedMark, index: HolderIndex) -> NDArray[np.int64]:
+    def _bytes_at(self, mark: HolderMark, index: HolderIndex) -> NDArray[np.int64]:
         """The bytes of each node at a mark; nodes that came later are left out."""
         key = index.how.by, mark.step
         known = self._bytes.pop(key, None)
@@ -774,15 +787,118 @@ class MarkGrowth:
             if name.startswith(ALERT):
                 continue
             if end is not None:
-                name, plain = (f"{each} {end.side}" for each in (end.name, plain_name(end.name)))
-            self._marks[plain_name(plain)].append(NamedMark(seq + 1, name))
+                name, plain = (f"{each} {end.side}" for each in (end.name, plain_step_name(end.name)))
+            self._marks[plain_step_name(plain)].append(HolderMark(seq + 1, name))
         self.phases += len(ends) - ends.count(None)
 
 
-def _holder_marks_between(marks: list[NamedMark], first: int, last: int) -> range:
-    """The places of the marks at these steps, or between them."""
+def _holder_marks_between(marks: list[HolderMark], first: int, last: int) -> range:
+    """The places of the marks for the growth of holders at these steps, or between them."""
 
-    def step_of(mark: NamedMark) -> int:
+    def step_of(mark: HolderMark) -> int:
         return mark.step
 
     return range(bisect_left(marks, first, key=step_of), bisect_right(marks, last, key=step_of))
+
+
+# ------------------------------------------------------------------------------
+# Holder lifetimes: how often each holder allocated in a range of steps, and for how long.
+
+HOLDER_LIFETIMES: Final = np.dtype(
+    [
+        ("count", "<u8"),  # allocations
+        ("bytes", "<u8"),  # of all of them together
+        ("alive", "<u8"),  # of them at the end of the range
+        ("alive_bytes", "<u8"),
+        ("median_events", "<u8"),
+        ("max_events", "<u8"),
+        ("median_ns", "<u8"),
+        ("max_ns", "<u8"),
+    ]
+)
+"""The lifetimes of one holder: events or nanoseconds from ALLOCATE to FREE.
+
+An allocation that is alive at the end of the range counts with its age there: its lifetime is at least that. The median
+of an even number of lifetimes is the lower of the two in the middle.
+"""
+
+
+@dataclass(frozen=True)
+class HolderLifetimes:
+    """The lifetimes of one heap in a range of steps, by holder.
+
+    Attributes:
+        start: the first step.
+        stop: the last step.
+        by: what the holders are found by.
+        rows: of `HOLDER_LIFETIMES`, by `bytes`, the largest first.
+        names: the path of each holder.
+    """
+
+    start: int
+    stop: int
+    by: str
+    rows: NDArray[np.void]
+    names: Sequence[str]
+
+    def to_arrow(self) -> "Table":
+        """One row a holder."""
+        pa = arrow("to_arrow()")
+        columns = {name: self.rows[name] for name in HOLDER_LIFETIMES.names or ()}
+        return pa.table({"holder": pa.array(list(self.names), pa.string()), **columns})
+
+
+def holder_lifetimes(  # noqa: PLR0913, PLR0917  the range, and what is known already
+    trace: Trace,
+    pool: int = 0,
+    by: str = "op",
+    start: int | None = None,
+    stop: int | None = None,
+    model: Model | None = None,
+) -> HolderLifetimes:
+    """The lifetimes of all allocations that are alive at any of the steps [start, stop], by holder.
+
+    Args:
+        trace: the events.
+        pool: index of the heap.
+        by: see `holders`; each whole path is one holder.
+        start: the first step; None: the first step of the trace.
+        stop: the last step; None: the last step of the trace.
+        model: a model of this trace and pool, to reach `start` sooner; it returns to its step.
+
+    Raises:
+        TraceError: the trace has no such steps, or holds the state of one moment only.
+        ValueError: `by` is no grouping.
+    """
+    check_history(trace, "lifetimes")
+    start = trace.first if start is None else start
+    stop = len(trace) if stop is None else stop
+    how = grouping(trace, pool, by)
+    lives = find(trace, pool, start, stop, model=model).lifetimes
+    numbers, paths = how.grouped(lives)
+    rows = np.zeros(len(paths), HOLDER_LIFETIMES)
+    alive = lives["died"] == NEVER
+    rows["count"] = np.bincount(numbers, minlength=len(paths))
+    rows["alive"] = np.bincount(numbers[alive], minlength=len(paths))
+    np.add.at(rows["bytes"], numbers, lives["size"])
+    np.add.at(rows["alive_bytes"], numbers[alive], lives["size"][alive])
+    born: NDArray[np.uint64] = lives["born"]
+    died: NDArray[np.uint64] = lives["died"]
+    _set_spans(rows, "events", numbers, np.where(alive, np.uint64(stop), died) - born)
+    ends = np.where(alive, np.uint64(max(stop - 1, trace.first)), died)
+    _set_spans(rows, "ns", numbers, elapsed(event_times(trace, born), event_times(trace, ends)))
+    order = np.lexsort([np.arange(len(rows)), ~rows["bytes"]])
+    return HolderLifetimes(start, stop, by, rows[order], [how.text(paths[row]) for row in order.tolist()])
+
+
+def _set_spans(
+    rows: NDArray[np.void], unit: str, numbers: NDArray[np.intp], spans: NDArray[np.uint64]
+) -> None:
+    """Set the median and the maximum of the spans of each holder; each has at least one."""
+    if not len(spans):
+        return
+    order = np.lexsort([spans, numbers])
+    counts = rows["count"].astype(np.intp)
+    ends = np.cumsum(counts)
+    rows[f"median_{unit}"] = spans[order[ends - counts + (counts - 1) // 2]]
+    rows[f"max_{unit}"] = spans[order[ends - 1]]

@@ -64,7 +64,7 @@ class _Counts(NamedTuple):
 
 
 def keyframes(trace: Trace, steps: Iterable[int]) -> Iterator[bytes]:
-    """The state of all pools at each of `steps`, which ascend; for `Trace.save(keyframes=...)`.
+    """The bytes of a keyframe at each of `steps`, which ascend: all pools; for `Trace.save(keyframes=...)`.
 
     Raises:
         TraceError: events contradict each other, or a step lies outside the trace.
@@ -102,17 +102,17 @@ def encode(snapshots: list[Snapshot]) -> bytes:
             )
         )
         columns += [
-            shuffled(snapshot.region_rows["address"], _U8),
-            shuffled(snapshot.region_rows["size"], _U8),
-            shuffled(snapshot.slots, _U2),
-            shuffled(rows["size"], _U8),
-            shuffled(rows["handle"], _U4),
+            shuffled_keyframe_column(snapshot.region_rows["address"], _U8),
+            shuffled_keyframe_column(snapshot.region_rows["size"], _U8),
+            shuffled_keyframe_column(snapshot.slots, _U2),
+            shuffled_keyframe_column(rows["size"], _U8),
+            shuffled_keyframe_column(rows["handle"], _U4),
             np.packbits(in_use).tobytes(),
-            shuffled(used["size"] - used["requested"], _U8),
-            shuffled(np.uint64(snapshot.step) - used["born"], _U8),
-            shuffled(used["label"], _U4),
-            shuffled(used["thread"], _U2),
-            shuffled(used["stream"], _U2),
+            shuffled_keyframe_column(used["size"] - used["requested"], _U8),
+            shuffled_keyframe_column(np.uint64(snapshot.step) - used["born"], _U8),
+            shuffled_keyframe_column(used["label"], _U4),
+            shuffled_keyframe_column(used["thread"], _U2),
+            shuffled_keyframe_column(used["stream"], _U2),
         ]
     header = HEADER.pack(MAGIC, VERSION, len(snapshots), snapshots[0].step)
     return header + b"".join(COUNTS.pack(*c) for c in counts) + _deflated_keyframe(b"".join(columns))
@@ -192,8 +192,10 @@ class _Columns:
         return np.unpackbits(packed, count=count).astype(np.bool_)
 
 
-def shuffled(column: NDArray[np.unsignedinteger], dtype: np.dtype[np.unsignedinteger]) -> bytes:
-    """The values of a column: all lowest bytes, then all second bytes, and so on."""
+def shuffled_keyframe_column(
+    column: NDArray[np.unsignedinteger], dtype: np.dtype[np.unsignedinteger]
+) -> bytes:
+    """The bytes of a column of a keyframe: all lowest bytes, then all second bytes, and so on."""
     plain = np.ascontiguousarray(column, dtype)
     return plain.view(np.uint8).reshape(len(plain), dtype.itemsize).T.tobytes()
 

@@ -14,6 +14,7 @@ What none of these decides is unknown. A buffer of a module counts as a paramete
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -21,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.code_places import holder_name, places_of
-from bfcviz.errors import BfcvizError
+from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import HISTORY_BEGINS, holds_only_states
 from bfcviz.events.schema import Kind
+from bfcviz.events.storage.files import read_small
 from bfcviz.events.trace import Trace
 from bfcviz.model.lifetimes import born_of
 
@@ -153,7 +155,9 @@ class MemoryKinds:
         self._of_label = np.zeros(0, np.uint16)
         self._is_own = np.zeros(0, bool)
         self._short = self._freed = np.zeros(0, np.uint64)
-        self._has_python = trace.origin.details.get("framework") == "torch" and _has_python(trace.labels)
+        self._has_python = trace.origin.details.get("framework") == "torch" and _has_code_for_kinds(
+            trace.labels
+        )
         self._begins = 0
         if not holds_only_states(trace.origin.details):
             self._read_lifetimes()
@@ -169,11 +173,13 @@ class MemoryKinds:
         ours = ~self._is_own[labels]
         number = self._numbers
         passes = (found == number[ACTIVATIONS]) | (found == number[GRADIENTS])
-        found[ours & passes & _is_in(born, self._short)] = number[WORKSPACE]
-        found[ours & (found == number[OPTIMIZER_STATE]) & _is_in(born, self._freed)] = number[WORKSPACE]
+        found[ours & passes & _is_in_kind_table(born, self._short)] = number[WORKSPACE]
+        found[ours & (found == number[OPTIMIZER_STATE]) & _is_in_kind_table(born, self._freed)] = number[
+            WORKSPACE
+        ]
         old = ours & (found == 0) & (born < self._begins)
         if len(self._parameter_sizes) and old.any():
-            found[old & _is_in(records["requested"], self._parameter_sizes)] = number[PARAMETERS]
+            found[old & _is_in_kind_table(records["requested"], self._parameter_sizes)] = number[PARAMETERS]
         return found
 
     def path(self, number: int) -> tuple[str | None, ...]:
@@ -239,7 +245,9 @@ class MemoryKinds:
             rows = block[at]
             self._learn(int(rows["label"].max(initial=0)))
             kinds = self._of_label[rows["label"]]
-            is_state = (kinds == self._numbers[OPTIMIZER_STATE]) & ~_is_in(rows["seq"], self._freed)
+            is_state = (kinds == self._numbers[OPTIMIZER_STATE]) & ~_is_in_kind_table(
+                rows["seq"], self._freed
+            )
             for counts, mine in ((old, (kinds == 0) & (rows["seq"] < self._begins)), (state, is_state)):
                 for size, count in zip(*np.unique(rows["requested"][mine], return_counts=True), strict=True):
                     counts[int(size)] = counts.get(int(size), 0) + int(count)
@@ -260,8 +268,8 @@ def _history_begin_for_kinds(trace: Trace, pool: int) -> int:
     return 0
 
 
-def _has_python(labels: Labels) -> bool:
-    """Whether any label has a frame of Python code."""
+def _has_code_for_kinds(labels: Labels) -> bool:
+    """Whether any label has a frame of Python code, by which kinds are told."""
     return any(".py:" in labels[number].details.get("stack", "") for number in range(len(labels)))
 
 
@@ -269,10 +277,34 @@ def _sorted_kind_births(parts: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
     return np.sort(np.concatenate([np.zeros(0, np.uint64), *parts]))
 
 
-def _is_in(values: NDArray[np.uint64], ordered: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Whether each value is in a sorted array."""
+def _is_in_kind_table(values: NDArray[np.uint64], ordered: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Whether each value is in a sorted array, such as the births or sizes of one kind."""
     if not len(ordered):
         return np.zeros(len(values), bool)
     at = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
     found: NDArray[np.bool_] = ordered[at] == values
     return found
+
+
+# ------------------------------------------------------------------------------
+# Rules of the user's own for the kinds of memory.
+
+_LONGEST_RULES: Final = 1 << 20  # bytes
+
+
+def kind_rules(path: str) -> KindRules:
+    """The rules of a file.
+
+    Raises:
+        FileError: it cannot be read, or a line is no rule.
+    """
+    try:
+        return KindRules.of_text(read_small(Path(path), _LONGEST_RULES).decode())
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(path, "", f"cannot be read as rules of kinds: {error}") from None
+
+
+def use_kinds(trace: Trace, path: str | None) -> None:
+    """Put the rules of a file before the built-in ones in every view of this trace. Raises as `kind_rules`."""
+    if path is not None:
+        use_rules(trace, kind_rules(path))

@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
-from bfcviz.events.event_source import BLOCK
 from bfcviz.events.row_copy import joined, taken
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.address_layout import LONG_AGO, NEVER
-from bfcviz.model.model import CHUNK, Model
+from bfcviz.model.model import Model, model_chunks_in_use
 
 # ------------------------------------------------------------------------------
 # Lifetimes: each allocation from its ALLOCATE event to its FREE event.
@@ -76,7 +75,7 @@ def find(  # noqa: PLR0913  each bounds the search in its own way
     most: int | None = None,
     model: Model | None = None,
 ) -> Found:
-    """Find the allocations that are alive at any of the steps [start, stop].
+    """Find the lifetimes of the allocations that are alive at any of the steps [start, stop].
 
     Args:
         trace: the events.
@@ -99,32 +98,6 @@ def find(  # noqa: PLR0913  each bounds the search in its own way
         )
     reader = LifetimeReader(trace, pool, start, largest=largest, wanted=wanted, most=most, model=model)
     return reader.read_to(stop)
-
-
-def in_use_at(trace: Trace, pool: int, step: int, model: Model | None = None) -> NDArray[np.void]:
-    """The chunks in use at a step, of CHUNK. Raises as `Model.seek`."""
-    if step == 0:
-        return np.zeros(0, CHUNK)
-    with (model or Model(trace, pool)).visiting(step) as there:
-        chunks = there.chunks()
-    used: NDArray[np.void] = chunks[chunks["in_use"]]
-    return used
-
-
-def times_of(trace: Trace, seqs: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """The times of events, in nanoseconds; reads only their blocks.
-
-    Events that the trace no longer has get the time of its first event.
-    """
-    seqs = np.maximum(seqs, np.uint64(trace.first))
-    blocks = seqs // np.uint64(BLOCK)
-    found = np.zeros(len(seqs), np.int64)
-    for block in np.unique(blocks).tolist():
-        at = np.flatnonzero(blocks == block)
-        first = max(block * BLOCK, trace.first)
-        events = trace.read(first, min((block + 1) * BLOCK, len(trace)))
-        found[at] = events["time"][(seqs[at] - np.uint64(first)).astype(np.intp)]
-    return found
 
 
 def of_chunks(chunks: NDArray[np.void]) -> NDArray[np.void]:
@@ -176,7 +149,7 @@ class LifetimeReader:
         self._trace, self._pool = trace, pool
         self._wanted, self._largest, self._most = wanted, largest, most
         self._floor = 0  # smaller allocations are not kept
-        carried = of_chunks(in_use_at(trace, pool, start, model))
+        carried = of_chunks(model_chunks_in_use(trace, pool, start, model))
         self._alive = taken(carried, self._selected(carried, np.arange(len(carried))))
         self._ended: list[NDArray[np.void]] = []
         self._seen = len(self._alive)
@@ -291,3 +264,10 @@ class Ends:
             if len(hits):
                 return int(block["seq"][hits[0]])
         return int(NEVER)
+
+
+def elapsed(begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Nanoseconds between times; 0 where a clock went back."""
+    # Unsigned: a difference may be more than int64 holds.
+    span = end.view(np.uint64) - begin.view(np.uint64)
+    return np.where(end > begin, span, np.uint64(0))

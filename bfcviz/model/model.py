@@ -76,8 +76,8 @@ class ModelStats:
     ooms: int
 
 
-def chunks_of(table: PoolState, near: NDArray[np.intp]) -> NDArray[np.void]:
-    """Every chunk by ascending address, shape (n,) of CHUNK; they tile every region.
+def model_chunks(table: PoolState, near: NDArray[np.intp]) -> NDArray[np.void]:
+    """Every chunk of a `Model` by ascending address, shape (n,) of CHUNK; they tile every region.
 
     Args:
         table: the state of the pool.
@@ -96,16 +96,16 @@ def chunks_of(table: PoolState, near: NDArray[np.intp]) -> NDArray[np.void]:
     return chunks
 
 
-def regions_of(table: PoolState) -> NDArray[np.void]:
-    """Every region by ascending address, shape (n,) of REGION."""
+def model_regions(table: PoolState) -> NDArray[np.void]:
+    """Every region of a `Model` by ascending address, shape (n,) of REGION."""
     rows, slots = table.region_rows()
     regions = np.empty(len(rows), REGION)
     regions["address"], regions["size"], regions["slot"] = rows["address"], rows["size"], slots
     return regions
 
 
-def bins_of(chunks: NDArray[np.void]) -> NDArray[np.void]:
-    """The 21 bins of an array of CHUNK."""
+def model_bins(chunks: NDArray[np.void]) -> NDArray[np.void]:
+    """The 21 bins of the chunks of a `Model`, of CHUNK."""
     bins = np.zeros(NUM_BINS, BIN)
     bins["bin"] = np.arange(NUM_BINS)
     cells = bin_numbers(chunks["size"]) + NUM_BINS * chunks["in_use"]
@@ -118,7 +118,7 @@ def bins_of(chunks: NDArray[np.void]) -> NDArray[np.void]:
 
 
 def stats_of(table: PoolState, bytes_limit: int | None) -> ModelStats:
-    """The totals. The peaks of `table` must be up to date (`peaks_step` is `step`)."""
+    """The totals of a `Model`. The peaks of `table` must be up to date (`peaks_step` is `step`)."""
     return ModelStats(
         num_allocs=table.num_allocs,
         bytes_in_use=table.bytes_in_use,
@@ -229,7 +229,7 @@ class Model:
     def chunks(self) -> NDArray[np.void]:
         """Every chunk by ascending address, shape (n,) of CHUNK, read-only; they tile every region."""
         if self._chunks is None or self._chunks[0] != self.step:
-            chunks = chunks_of(self._table, self._order)
+            chunks = model_chunks(self._table, self._order)
             self._order = chunks["handle"].astype(np.intp)
             chunks.flags.writeable = False
             self._chunks = (self.step, chunks)
@@ -242,11 +242,11 @@ class Model:
 
     def regions(self) -> NDArray[np.void]:
         """Every region by ascending address, shape (n,) of REGION."""
-        return regions_of(self._table)
+        return model_regions(self._table)
 
     def bins(self) -> NDArray[np.void]:
         """21 rows of BIN: free chunks and chunks in use by size class."""
-        return bins_of(self.chunks())
+        return model_bins(self.chunks())
 
     def stats(self) -> ModelStats:
         """The totals at this step, peaks up to this step."""
@@ -339,8 +339,56 @@ def _model_seek_cost(snapshot: Snapshot, step: int) -> int:
 def _model_running_total(
     start: int, kinds: NDArray[np.uint8], sizes: NDArray[np.uint64], plus: Kind, minus: Kind
 ) -> NDArray[np.uint64]:
-    """A total before the first and after each of the events that change it."""
+    """A total before the first and after each of the events that change it, for the peaks of a `Model`."""
     at = np.flatnonzero((kinds == plus) | (kinds == minus))
     # Unsigned sums may wrap in between: every total itself fits.
     changes = np.where(kinds[at] == plus, sizes[at], -sizes[at])
     return np.cumsum(np.concatenate([np.array([start], np.uint64), changes]), dtype=np.uint64)
+
+
+def model_chunks_in_use(trace: Trace, pool: int, step: int, model: Model | None = None) -> NDArray[np.void]:
+    """The chunks in use at a step, of CHUNK. Raises as `Model.seek`."""
+    if step == 0:
+        return np.zeros(0, CHUNK)
+    with (model or Model(trace, pool)).visiting(step) as there:
+        chunks = there.chunks()
+    used: NDArray[np.void] = chunks[chunks["in_use"]]
+    return used
+
+
+# ------------------------------------------------------------------------------
+# Three ratios of 0..1, each with its own name; other tools call all of them fragmentation.
+
+DEFINITIONS = {
+    "internal": "Internal fragmentation = 1 - requested_bytes_in_use / bytes_in_use: "
+    "the share of allocated memory that was not requested. 0 where nothing is in use.",
+    "external": "External fragmentation = 1 - largest_free_chunk / free_bytes (TensorFlow's): "
+    "the share of free memory outside its largest piece. 0 where nothing is free.",
+    "reserved_not_in_use": "Reserved-not-in-use = 1 - bytes_in_use / pool_bytes: "
+    "the share of the pool that no chunk in use covers. 0 where nothing is in use.",
+}
+"""What each function computes, for tooltips and captions."""
+
+
+def internal(stats: ModelStats) -> float:
+    """1 - requested_bytes_in_use / bytes_in_use, 0 where nothing is in use."""
+    return _model_stats_ratio(stats.bytes_in_use - stats.requested_bytes_in_use, stats.bytes_in_use)
+
+
+def external(stats: ModelStats) -> float:
+    """1 - largest_free_chunk / free_bytes, 0 where nothing is free."""
+    return _model_stats_ratio(stats.free_bytes - stats.largest_free_chunk, stats.free_bytes)
+
+
+def reserved_not_in_use(stats: ModelStats) -> float:
+    """1 - bytes_in_use / pool_bytes, 0 where nothing is in use."""
+    return (
+        _model_stats_ratio(stats.pool_bytes - stats.bytes_in_use, stats.pool_bytes)
+        if stats.bytes_in_use
+        else 0.0
+    )
+
+
+def _model_stats_ratio(part: int, whole: int) -> float:
+    # Not 1 - x / y, which rounds twice: `Extremes` divides in the same way and gets the same float.
+    return part / whole if whole else 0.0

@@ -1,6 +1,6 @@
-"""Find steps: the next event of a kind, the peak, failures. A step is the one just after its event."""
+"""Find steps: the next event of a kind, the peak, failures, phases. A step is the one just after its event."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -8,11 +8,18 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
 from bfcviz.events.event_source import BLOCK
-from bfcviz.events.labels import Labels
-from bfcviz.events.origin import BEGIN_MARKS, holds_only_states
+from bfcviz.events.labels import BEGINS, Labels, phase_ends
+from bfcviz.events.origin import (
+    BEGIN_MARKS,
+    STATE_ONLY,
+    RecordedFailure,
+    holds_only_states,
+    recorded_failures,
+)
 from bfcviz.events.row_copy import joined, taken
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
+from bfcviz.model import Model
 from bfcviz.model.timelines import timeline
 from bfcviz.model.trace_index import index_of, known_index, known_notable
 
@@ -20,16 +27,16 @@ from bfcviz.model.trace_index import index_of, known_index, known_notable
 # Find steps: the next event of a kind, the peak, failures. A step is the one just after its event.
 
 
-def _event_kind_mask(*kinds: Kind) -> NDArray[np.bool_]:
-    """Which values of `kind` are one of these."""
+def _matched_kind_mask(*kinds: Kind) -> NDArray[np.bool_]:
+    """Which values of `kind` a search for steps looks for."""
     values = np.zeros(256, bool)
     values[[int(kind) for kind in kinds]] = True
     return values
 
 
-_WITH_CHUNK: Final = ~_event_kind_mask(Kind.OOM, Kind.MARK)
-_WITH_OTHER: Final = _event_kind_mask(Kind.SPLIT, Kind.MERGE)
-_LABELLED: Final = _event_kind_mask(Kind.ALLOCATE, Kind.FREE, Kind.OOM, Kind.MARK)
+_WITH_CHUNK: Final = ~_matched_kind_mask(Kind.OOM, Kind.MARK)
+_WITH_OTHER: Final = _matched_kind_mask(Kind.SPLIT, Kind.MERGE)
+_LABELLED: Final = _matched_kind_mask(Kind.ALLOCATE, Kind.FREE, Kind.OOM, Kind.MARK)
 
 
 def next_step(  # noqa: PLR0913  six independent conditions
@@ -55,7 +62,7 @@ def next_step(  # noqa: PLR0913  six independent conditions
     Raises:
         TraceError: the trace has no such step.
     """
-    _check_step_exists(trace, step)
+    _check_search_start_exists(trace, step)
     for block in trace.blocks(step):
         found = matches(block, kinds, pool, chunk, label)
         if len(found):
@@ -73,7 +80,7 @@ def previous_step(  # noqa: PLR0913
     label: int | None = None,
 ) -> int | None:
     """The last step before `step` to which an event of one of `kinds` leads; arguments as for `next_step`."""
-    _check_step_exists(trace, step)
+    _check_search_start_exists(trace, step)
     stop = step - 1  # event `step - 1` leads to `step` itself
     while stop > trace.first:
         start = max((stop - 1) // BLOCK * BLOCK, trace.first)
@@ -147,6 +154,11 @@ def history_begins(trace: Trace, pool: int = 0) -> int:
     return int(found[0]) if len(found) else 0
 
 
+def step_of_pool(trace: Trace, pool: int, step: int) -> int:
+    """The step at which a heap is shown first: its state where the trace has no history, else `step`."""
+    return end_of_state(trace, pool) if holds_only_states(trace.origin.details) else step
+
+
 def peak(trace: Trace, pool: int = 0) -> int:
     """The first step at which bytes_in_use is at its highest; 0 for a trace without events.
 
@@ -171,14 +183,14 @@ def _first_highest_step(trace: Trace, pool: int, series: str) -> int:
     if index is None:
         rows = timeline(trace, pool, begins, points=1)
     else:
-        rows = _rows_from(trace, pool, index.rolling.series, begins)
+        rows = _highest_step_rows(trace, pool, index.rolling.series, begins)
     # Step 0, the empty heap, has 0 of everything: it is the answer where no value is above 0.
     if not len(rows) or not rows[f"{series}_max"].any():
         return begins
     return int(rows[f"{series}_max_step"][np.argmax(rows[f"{series}_max"])])
 
 
-def _rows_from(trace: Trace, pool: int, rows: NDArray[np.void], begins: int) -> NDArray[np.void]:
+def _highest_step_rows(trace: Trace, pool: int, rows: NDArray[np.void], begins: int) -> NDArray[np.void]:
     """The rows of a timeline from one event on; reads only the events of the row that this event divides."""
     starts = rows["step"] - rows["events"]
     later: NDArray[np.void] = rows[starts >= begins]
@@ -196,11 +208,11 @@ def matches(
     label: int | None = None,
 ) -> NDArray[np.intp]:
     """Indices of the events that match; the rarest condition is checked first, each on the remaining events."""
-    wanted = _event_kind_mask(*kinds)
+    wanted = _matched_kind_mask(*kinds)
     found: NDArray[np.intp]
     if chunk is not None:
         found = np.flatnonzero((block["chunk"] == chunk) | (block["other"] == chunk))
-        found = found[_events_about_chunk(block[found], chunk)]
+        found = found[_matched_chunk_events(block[found], chunk)]
     elif label is not None:
         found = np.flatnonzero(block["label"] == label)
     else:
@@ -213,7 +225,7 @@ def matches(
     return found
 
 
-def _events_about_chunk(events: Events, chunk: int) -> NDArray[np.bool_]:
+def _matched_chunk_events(events: Events, chunk: int) -> NDArray[np.bool_]:
     """Which of the events concern this chunk: `other` is a chunk for some kinds, an id or nothing for others."""
     kinds = events["kind"]
     mine: NDArray[np.bool_] = (events["chunk"] == chunk) & _WITH_CHUNK[kinds]
@@ -221,26 +233,23 @@ def _events_about_chunk(events: Events, chunk: int) -> NDArray[np.bool_]:
     return mine
 
 
-def _check_step_exists(trace: Trace, step: int) -> None:
+def _check_search_start_exists(trace: Trace, step: int) -> None:
+    """Raise where a search for the next or previous step starts at a step that the trace does not have."""
     if not trace.first <= step <= len(trace):
         raise TraceError(f"step {step} does not exist: the trace has steps {trace.first} to {len(trace)}")
 
 
+def last_event(model: Model) -> Events | None:
+    """The event before the model's step, shape (1,); None if there is none, or it did not happen in this heap."""
+    if model.step <= model.trace.first:
+        return None
+    event = model.trace.read(model.step - 1, model.step)
+    builds = model.trace.origin.details.get("history") == STATE_ONLY and event["kind"][0] != Kind.OOM
+    return event if int(event["pool"][0]) == model.pool and not builds else None
+
+
 # ------------------------------------------------------------------------------
 # Phases of a program: pairs of marks with the same value; the details of their labels name the phase.
-
-BEGINS: Final = "begins"
-"""The detail of a label whose mark begins the phase of this name."""
-
-ENDS: Final = "ends"
-"""The detail of a label whose mark ends the phase of this name."""
-
-
-class PhaseEnd(NamedTuple):
-    """What a mark does: `side` is `BEGINS` or `ENDS`, `name` the phase."""
-
-    side: str
-    name: str
 
 
 class Phase(NamedTuple):
@@ -280,19 +289,6 @@ def phases_among(marks: Events, labels: Labels) -> list[Phase]:
     return [*found, *begun.values()]
 
 
-def phase_ends(marks: Events, labels: Labels) -> list[PhaseEnd | None]:
-    """For each of these MARK events: what it begins or ends; None for a plain mark."""
-    known: dict[int, PhaseEnd | None] = {0: None}
-    found = []
-    for label in marks["label"].tolist():
-        if label not in known:
-            details = labels[label].details
-            sides = (PhaseEnd(side, details[side]) for side in (BEGINS, ENDS) if side in details)
-            known[label] = next(sides, None)
-        found.append(known[label])
-    return found
-
-
 # ------------------------------------------------------------------------------
 # The busy window: the steps of a trace after its set-up, where the training itself uses memory.
 
@@ -329,7 +325,7 @@ def _set_up_end_by_bytes(trace: Trace, pool: int) -> int:
     in_use = highest = 0
     steps, peaks = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for block in trace.blocks():
-        held = _bytes_in_use_after(block, pool, in_use)
+        held = _set_up_bytes_in_use(block, pool, in_use)
         peak = np.maximum.accumulate(np.append(highest, held))
         rises = np.flatnonzero(np.diff(peak))
         steps.append(block["seq"][rises].astype(np.int64) + 1)
@@ -348,12 +344,12 @@ def _set_up_end_in_rows(trace: Trace, pool: int, rows: NDArray[np.void]) -> int:
     row = int(np.argmax(rows["bytes_in_use_max"] >= BUSY * highest))
     start, stop = int(rows["step"][row] - rows["events"][row]), int(rows["step"][row])
     before = int(rows["bytes_in_use_last"][row - 1]) if row else 0
-    held = _bytes_in_use_after(trace.read(start, stop), pool, before)
+    held = _set_up_bytes_in_use(trace.read(start, stop), pool, before)
     return start + 1 + int(np.argmax(held >= BUSY * highest))
 
 
-def _bytes_in_use_after(events: Events, pool: int, before: int) -> NDArray[np.int64]:
-    """The bytes in use of a pool after each event."""
+def _set_up_bytes_in_use(events: Events, pool: int, before: int) -> NDArray[np.int64]:
+    """The bytes in use of a pool after each event, to find the end of the set-up."""
     sign = (events["kind"] == Kind.ALLOCATE).astype(np.int64) - (events["kind"] == Kind.FREE)
     changes: NDArray[np.int64] = np.where(events["pool"] == pool, sign, 0) * events["size"].astype(np.int64)
     return before + np.cumsum(changes)
@@ -368,3 +364,104 @@ def _set_up_end_by_time(trace: Trace) -> int:
         if len(later):
             return int(block["seq"][later[0]])
     return trace.first
+
+
+# ------------------------------------------------------------------------------
+# Failed requests: the steps just after them, and what the file says of each.
+
+MOST_FAILURES: Final = 1000
+"""Failures of a trace that are diagnosed: the first ones. Each diagnosis looks at all chunks of its moment."""
+
+
+def failed_steps(
+    trace: Trace, pool: int | None = None, start: int | None = None, stop: int | None = None
+) -> list[int]:
+    """The steps just after the requests that failed finally, and after those that the file names as failures.
+
+    The first `MOST_FAILURES` of the events [start, stop), by default of all.
+    """
+    recorded = {
+        step
+        for step in _recorded_failure_steps(trace, pool)
+        if (start is None or start < step) and (stop is None or step <= stop)
+    }
+    found = failures(trace, pool, MOST_FAILURES, start=start, stop=stop)
+    return sorted(set(found) | recorded)[:MOST_FAILURES]
+
+
+def failures_left_out(trace: Trace, pool: int | None = None) -> int:
+    """How many OOM events are not among `failed_steps` because there are more than `MOST_FAILURES`."""
+    later = events_of(trace, [Kind.OOM], pool)["seq"][MOST_FAILURES:]
+    return len(set(later.tolist()) - {step - 1 for step in failed_steps(trace, pool)}) if len(later) else 0
+
+
+def recorded_failures_by_event(trace: Trace) -> dict[int, RecordedFailure]:
+    """What the file says of its failures; of an event that it names twice, the first entry."""
+    return {each.event: each for each in reversed(recorded_failures(trace.origin.details))}
+
+
+def _recorded_failure_steps(trace: Trace, pool: int | None) -> set[int]:
+    """The steps after the failures that the file itself names."""
+    events = recorded_failures_by_event(trace)
+    there = sorted(event for event in events if trace.first <= event < len(trace))
+    rows = [trace.read(event, event + 1)[0] for event in there]
+    return {
+        int(row["seq"]) + 1 for row in rows if row["kind"] == Kind.OOM and pool in {None, int(row["pool"])}
+    }
+
+
+# ------------------------------------------------------------------------------
+# The first failed request of a trace, and the step at which a view of it opens.
+
+
+def opening(trace: Trace, pool: int | None = None) -> tuple[int, int]:
+    """The pool and the step of the first failed request; of the peak of the first pool where none failed.
+
+    A failure whose heap the file has comes before one that the file only names.
+
+    Args:
+        trace: the events.
+        pool: look only for this pool; None: for all.
+    """
+    return first_failure(trace, pool) or (pool or 0, peak(trace, pool or 0))
+
+
+def failing_pool(trace: Trace) -> int:
+    """The index of the heap whose request failed first; of the first heap where none failed."""
+    found = first_failure(trace) if len(trace.origin.pools) > 1 else None
+    return 0 if found is None else found[0]
+
+
+def first_failure(trace: Trace, pool: int | None = None) -> tuple[int, int] | None:
+    """The pool and the step of the first failed request; None where none failed.
+
+    As for `opening`, which also finds the peak and so may read the whole trace.
+    """
+    steps = failed_steps(trace, pool)
+    if not steps:
+        return None
+    bare = {each.event for each in recorded_failures(trace.origin.details) if not each.has_heap}
+    step = next((step for step in steps if step - 1 not in bare), steps[0])
+    return int(trace.read(step - 1, step)["pool"][0]), step
+
+
+# ------------------------------------------------------------------------------
+# Steps by name, as the command line and the public functions take them.
+
+
+def _first_failed_step(trace: Trace, pool: int) -> int:
+    steps = failed_steps(trace, pool)
+    if not steps:
+        raise TraceError(
+            f"no request of pool {pool} failed in this file; give the step peak, worst, last or a number"
+        )
+    return steps[0]
+
+
+NAMED_STEPS: Final[dict[str, Callable[[Trace, int], int]]] = {
+    "oom": _first_failed_step,
+    "worst": worst_fragmentation,
+    "peak": peak,
+    "last": lambda trace, _: len(trace),
+}
+"""Name -> a function that finds the step in a pool of a trace."""

@@ -25,8 +25,9 @@ from bfcviz.errors import TraceError
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.address_layout import Layout
-from bfcviz.model.lifetimes import born_by, born_of, in_use_at, of_chunks
-from bfcviz.model.model import Model
+from bfcviz.model.lifetimes import born_by, born_of, of_chunks
+from bfcviz.model.model import Model, model_chunks_in_use
+from bfcviz.model.trace_index import known_index, with_index_byte_steps
 
 # ------------------------------------------------------------------------------
 # A grid of sums, built from its second differences: cheap additions of large rectangles.
@@ -170,8 +171,8 @@ class Occupancy:
         return total
 
 
-class CellSums:
-    """The bytes of each cell, summed from ranges of positions that gain and lose bytes."""
+class OccupancySums:
+    """The bytes of each cell of an `OccupancyGrid`, summed from ranges of positions that gain and lose bytes."""
 
     def __init__(self, grid: OccupancyGrid, classes: int, columns: int) -> None:
         self._grid = grid
@@ -296,7 +297,7 @@ class OccupancyReader:
         self._cells = np.zeros((count, grid.lines, grid.columns + grid.columns % 2))  # pairs can become one
         self._columns = 0  # filled
         self._now = np.zeros((count, grid.lines))  # the column of the state at step `stop`
-        carried = of_chunks(in_use_at(trace, pool, grid.start, model))
+        carried = of_chunks(model_chunks_in_use(trace, pool, grid.start, model))
         which = classes.of(carried) if classes else None
         at_once, signs = np.zeros(len(carried)), np.ones(len(carried))
         self._add(_occupied_ranges(layout, carried), at_once, signs, which)
@@ -377,7 +378,7 @@ class OccupancyReader:
             return
         first = min(int(x.min()), columns - 1)
         last = max(min(int(x.max()) + 1, columns), self._columns, first + 1)
-        changes = CellSums(self._grid, len(self._now), last - first)
+        changes = OccupancySums(self._grid, len(self._now), last - first)
         changes.add(ranges, x - first, signs, which)
         sums = changes.sums()
         self._fill(last)
@@ -388,7 +389,7 @@ class OccupancyReader:
             np.maximum(rounded, 0.0, out=rounded)
 
     def _pool_bytes(self, grid: OccupancyGrid, layout: Layout) -> Floats:
-        held, grants = CellSums(grid, 1, grid.columns), layout.grants
+        held, grants = OccupancySums(grid, 1, grid.columns), layout.grants
         for end, sign in (("born", 1.0), ("died", -1.0)):
             records = grants[grants[end] < grid.stop]
             x = self._across(records[end], records[f"{end}_time"], grid.columns)
@@ -406,3 +407,21 @@ def _occupied_ranges(
         address, size = address[at], size[at]
     low = layout.position(address)
     return low, low + size.astype(np.float64)
+
+
+# ------------------------------------------------------------------------------
+# Bytes times steps in use: how much memory, and how long, over a whole trace.
+
+
+def byte_steps(trace: Trace, pool: int, name: str) -> NDArray[np.float64]:
+    """Bytes in use times steps in use, summed over the trace, by the value of field `name`."""
+    index = known_index(trace, pool)
+    if index is not None and name == "label":
+        return index.byte_steps
+    carried = model_chunks_in_use(trace, pool, trace.first)
+    remaining = float(len(trace) - trace.first)
+    carried_over = np.bincount(carried[name], weights=carried["size"] * remaining)
+    totals: NDArray[np.float64] = carried_over.astype(np.float64)
+    for block in trace.blocks():
+        totals = with_index_byte_steps(totals, block, pool, name, len(trace))
+    return totals

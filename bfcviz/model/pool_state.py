@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
 from bfcviz.events.schema import Events
-from bfcviz.model import array_access, consistency, row_storage
+from bfcviz.model import array_access, contradictions, row_storage
 from bfcviz.model.extremes import Extremes
 from bfcviz.model.rows import ChunkRows, RegionRows
 from bfcviz.model.snapshots import Snapshot
@@ -408,6 +408,6 @@ class PoolState:
         self._extremes.fold_free(self.free_bytes, free_sizes.largest(), free_sizes.below)
 
     def _refuse(self, code: int, record: np.void) -> Never:
-        """Raise the sentence of `consistency` about the record and the rows it names."""
+        """Raise the sentence of `contradictions` about the record and the rows it names."""
         chunk, other = (self._chunks.row(int(record[name])) for name in ("chunk", "other"))
-        raise TraceError(consistency.text(code, record, self.step, chunk, other))
+        raise TraceError(contradictions.text(code, record, self.step, chunk, other))

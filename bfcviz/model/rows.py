@@ -13,7 +13,7 @@ from bfcviz.model import array_access, row_storage
 
 
 class LargestFreeTree:
-    """One number a place, all 0 at first. Node 0 is the largest; node i is the largest of nodes 8i+1 .. 8i+8.
+    """One number a row, all 0 at first. Node 0 is the largest; node i is the largest of nodes 8i+1 .. 8i+8.
 
     A change climbs only while it changes the maximum: for most places not even one level, at most
     log8(places) levels.

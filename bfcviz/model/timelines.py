@@ -1,17 +1,26 @@
-"""Timelines: each total over a range of steps, in as many rows as a picture has pixels; three ratios of 0..1."""
+"""Timelines: each total over a range of steps, in as many rows as a picture has pixels; also of a trace that grows.
 
+The timeline of a trace that grows, by steps or by time, reads each event once, and its memory is bounded.
+"""
+
+import copy
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
-from bfcviz.events.schema import Events
+from bfcviz.events.labels import Labels
+from bfcviz.events.mark_values import valued_marks
+from bfcviz.events.row_copy import joined, taken
+from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.model import array_access
-from bfcviz.model.model import Model, ModelStats
+from bfcviz.model import array_access, extremes
+from bfcviz.model.model import Model
 from bfcviz.model.pool_state import PoolState
+from bfcviz.model.snapshots import Snapshots
 
 # ------------------------------------------------------------------------------
 # Every total over a range of steps, in as many rows as a picture has pixels; every extreme is kept.
@@ -104,11 +113,11 @@ def timeline(  # noqa: PLR0913  a range and how to measure it
     model = Model(trace, pool)
     model.table.watch(wanted)
     model.seek(start)
-    return measured(model, equal_parts(start, stop, points))
+    return measured(model, timeline_parts(start, stop, points))
 
 
-def equal_parts(start: int, stop: int, points: int) -> list[int]:
-    """The end of each of at most `points` buckets of equal length."""
+def timeline_parts(start: int, stop: int, points: int) -> list[int]:
+    """The end of each of at most `points` buckets of equal length of a timeline."""
     count = stop - start
     buckets = min(count, points)
     return [start + count * (i + 1) // buckets for i in range(buckets)]
@@ -153,39 +162,300 @@ def put_row(rows: NDArray[np.void], at: int, table: PoolState, begin: int, time:
     words[_TOTALS_END:] = ratios.view(np.uint64)
 
 
-# ------------------------------------------------------------------------------
-# Three ratios of 0..1, each with its own name; other tools call all of them fragmentation.
-
-DEFINITIONS = {
-    "internal": "Internal fragmentation = 1 - requested_bytes_in_use / bytes_in_use: "
-    "the share of allocated memory that was not requested. 0 where nothing is in use.",
-    "external": "External fragmentation = 1 - largest_free_chunk / free_bytes (TensorFlow's): "
-    "the share of free memory outside its largest piece. 0 where nothing is free.",
-    "reserved_not_in_use": "Reserved-not-in-use = 1 - bytes_in_use / pool_bytes: "
-    "the share of the pool that no chunk in use covers. 0 where nothing is in use.",
-}
-"""What each function computes, for tooltips and captions."""
-
-
-def internal(stats: ModelStats) -> float:
-    """1 - requested_bytes_in_use / bytes_in_use, 0 where nothing is in use."""
-    return _timeline_ratio(stats.bytes_in_use - stats.requested_bytes_in_use, stats.bytes_in_use)
-
-
-def external(stats: ModelStats) -> float:
-    """1 - largest_free_chunk / free_bytes, 0 where nothing is free."""
-    return _timeline_ratio(stats.free_bytes - stats.largest_free_chunk, stats.free_bytes)
-
-
-def reserved_not_in_use(stats: ModelStats) -> float:
-    """1 - bytes_in_use / pool_bytes, 0 where nothing is in use."""
-    return (
-        _timeline_ratio(stats.pool_bytes - stats.bytes_in_use, stats.pool_bytes)
-        if stats.bytes_in_use
-        else 0.0
+def highest_between(series: NDArray[np.void], steps: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """The most bytes in use after any event from each of these ascending steps to the next; a row ends at each."""
+    starts = np.searchsorted(series["step"], steps[:-1], side="right")
+    stops = np.searchsorted(series["step"], steps[1:], side="right")
+    values = series["bytes_in_use_max"]
+    return np.array(
+        [values[start:stop].max(initial=0) for start, stop in zip(starts, stops, strict=True)], np.uint64
     )
 
 
-def _timeline_ratio(part: int, whole: int) -> float:
-    # Not 1 - x / y, which rounds twice: `Extremes` divides in the same way and gets the same float.
-    return part / whole if whole else 0.0
+# ------------------------------------------------------------------------------
+# The timeline of a trace that grows: every event is read once, memory is bounded; and its notable events.
+
+MOST: Final = 1000
+"""The most events that are kept."""
+
+
+class NotableTimelineEvents:
+    """The events of one kind and pool that a timeline shows; thinned evenly where there are too many.
+
+    Attributes:
+        kind, pool: which events these are.
+        total: number of such events.
+        every: one of `every` events is kept.
+    """
+
+    def __init__(self, kind: Kind, pool: int, most: int = MOST) -> None:
+        self.kind, self.pool = kind, pool
+        self.total = 0
+        self.every = 1
+        self._most = most
+        self._kept = np.zeros(0, EVENT)
+
+    @property
+    def events(self) -> Events:
+        """The kept events in order: all, or every second, every fourth, ... one."""
+        return self._kept
+
+    def take(self, block: Events) -> None:
+        """Add the next events of the trace."""
+        found = taken(block, (block["kind"] == self.kind) & (block["pool"] == self.pool))
+        if not len(found):
+            return
+        self._kept = joined([self._kept, found[-self.total % self.every :: self.every]])
+        self.total += len(found)
+        while len(self._kept) > self._most:
+            self._kept = self._kept[::2]
+            self.every *= 2
+
+
+MOST_VALUES: Final = 1 << 17
+"""Marks with a measured value that are kept: 8 MiB."""
+
+POINTS: Final = 2400
+
+
+@dataclass(frozen=True)
+class TimelineRange:
+    """A timeline of a range of events.
+
+    Attributes:
+        series: rows of TIMELINE.
+        peak_before: the highest bytes_in_use before the first event.
+    """
+
+    series: NDArray[np.void]
+    peak_before: int
+
+
+class RollingTimeline:
+    """The series of one pool from the first step on, in at most `2 * points` rows of equally many events.
+
+    With no more events than that, each event has its row, as in `timeline`. With more, pairs of neighbouring rows
+    merge: a row then covers 2, 4, 8, ... events and keeps the lowest and highest value after any of them.
+
+    Args:
+        pool: which heap of the trace.
+        points: half the most rows.
+        wanted: size in bytes of the request for `too_small_bytes`.
+
+    Attributes:
+        step: events read.
+        length: events per row, a power of two; the last row may have fewer.
+        failed: the OOM events.
+        marks: the MARK events.
+        values: those of them with a measured value, such as a loss.
+    """
+
+    def __init__(self, pool: int = 0, points: int = POINTS, wanted: int = 0) -> None:
+        self.pool, self.points, self.wanted = pool, points, wanted
+        self.step = 0
+        self.length = 1
+        self.failed, self.marks = (
+            NotableTimelineEvents(Kind.OOM, pool),
+            NotableTimelineEvents(Kind.MARK, pool),
+        )
+        self.values = NotableTimelineEvents(Kind.MARK, pool, MOST_VALUES)
+        self._series = np.zeros(0, TIMELINE)
+        self._model: Model | None = None
+        self._states: Snapshots | None = None
+
+    @property
+    def series(self) -> NDArray[np.void]:
+        """The rows measured so far, of TIMELINE; events that the trace dropped unread leave a gap."""
+        return self._series
+
+    def extend(self, trace: Trace, look_at: Callable[[Events], object] | None = None) -> None:
+        """Read the new events of `trace`, which must be the same one each time.
+
+        Args:
+            trace: the events.
+            look_at: called with each block of new events.
+
+        Raises:
+            TraceError: events contradict each other; rows measured before are kept.
+        """
+        model = self._model_of(trace)
+        start, stop = max(self.step, trace.first), len(trace)
+        if start == stop:
+            return
+        model.seek(start)
+        length, rows = self._lengthened(stop)
+        ends = [*range((start // length + 1) * length, stop, length), stop]
+        seen: list[Events] = []
+
+        def look(block: Events) -> None:
+            seen.append(_notable_timeline_events(block))
+            if look_at is not None:
+                look_at(block)
+
+        new = measured(model, ends, look)
+        new = joined([rows[-1:], new])  # the last row may not have been full
+        self._series = joined([rows[:-1], extremes.merge_rows(new, _rolling_timeline_buckets(new, length))])
+        self.step, self.length = stop, length
+        for events in seen:
+            self.take(events, trace.labels)
+
+    def take(self, events: Events, labels: Labels) -> None:
+        """Keep the next OOMs and marks."""
+        self.failed.take(events)
+        self.marks.take(events)
+        self.values.take(valued_marks(labels, events))
+
+    def adopt(self, rows: NDArray[np.void], step: int) -> None:
+        """Take rows that were measured before, of TIMELINE: those of all events up to `step`."""
+        while -(-step // self.length) > 2 * self.points or self.length < int(rows["events"].max(initial=1)):
+            self.length *= 2
+        self._series = extremes.merge_rows(rows, _rolling_timeline_buckets(rows, self.length))
+        self.step = step
+
+    def copy(self) -> "RollingTimeline":
+        """A timeline with the same rows, to extend and measure independently; it refers to no trace yet."""
+        made = copy.copy(self)
+        made.failed, made.marks, made.values = map(copy.copy, (self.failed, self.marks, self.values))
+        vars(made).update(_states=self.snapshots(), _model=None)
+        return made
+
+    def snapshots(self) -> Snapshots | None:
+        """The states that the passes kept, for another model of the same heap; None before the first pass."""
+        if self._model is not None:
+            return self._model.snapshots()
+        return None if self._states is None else self._states.copy()
+
+    def holds(self, start: int, stop: int, points: int) -> bool:
+        """Whether `series` has enough rows of the events [start, stop) for a picture of `points`."""
+        return self.length == 1 or stop - start >= points * self.length
+
+    def part(self, start: int, stop: int, points: int) -> TimelineRange:
+        """The rows of `series` that cover the events [start, stop), merged to at most `points`."""
+        if start == stop:
+            return TimelineRange(self._series[:0], 0)
+        holding = np.searchsorted(self._series["step"], np.array([start, stop - 1], np.uint64), "right")
+        first, end = int(holding[0]), int(holding[1]) + 1
+        peak = int(self._series["bytes_in_use_max"][:first].max(initial=0))
+        return TimelineRange(extremes.downsample(self._series[first:end], points), peak)
+
+    def measure(self, trace: Trace, start: int, stop: int, points: int, wanted: int) -> TimelineRange:
+        """As `timeline`, but faster: after `extend` the model reaches `start` from a near snapshot."""
+        model = self._model_of(trace)
+        model.seek(start)
+        peak = model.stats().peak_bytes_in_use
+        model.table.watch(wanted)
+        try:
+            return TimelineRange(measured(model, timeline_parts(start, stop, points)), peak)
+        finally:
+            model.table.watch(self.wanted)
+
+    def _model_of(self, trace: Trace) -> Model:
+        if self._model is None or self._model.trace is not trace:
+            self._model = Model(trace, self.pool, self._states)
+            self._model.table.watch(self.wanted)
+        return self._model
+
+    def _lengthened(self, stop: int) -> tuple[int, NDArray[np.void]]:
+        """The row length needed for steps up to `stop`, and the rows so far merged to that length."""
+        length = self.length
+        while -(-stop // length) > 2 * self.points:
+            length *= 2
+        same = length == self.length
+        return length, self._series if same else extremes.merge_rows(
+            self._series, _rolling_timeline_buckets(self._series, length)
+        )
+
+
+def _rolling_timeline_buckets(rows: NDArray[np.void], length: int) -> NDArray[np.uint64]:
+    bucket: NDArray[np.uint64] = (rows["step"] - np.uint64(1)) // np.uint64(length)
+    return bucket
+
+
+def _notable_timeline_events(block: Events) -> Events:
+    return taken(block, block["kind"] >= Kind.OOM)
+
+
+# ------------------------------------------------------------------------------
+# The timeline of a trace that grows, by time: one row an interval; every event is read once, memory is bounded.
+#
+# `RollingTimeline` has rows of equally many events, which is right for one heap. Here all rows last equally long, so
+# that the timelines of several heaps can be drawn over one time axis.
+
+INTERVALS: Final = 100
+SHORTEST_NS: Final = 10_000_000
+"""The duration of a row at the beginning; it doubles as the trace grows."""
+
+MOST_EVENTS: Final = 1 << 20
+"""Events read by one call: a call takes a fraction of a second."""
+
+
+class TimeTimeline:
+    """The series of one pool in at most `2 * points` rows of equal duration; an interval without events has no row.
+
+    Args:
+        pool: which heap of the trace.
+        points: half the most rows.
+
+    Attributes:
+        step: events read.
+        width_ns: duration of a row.
+        failed: number of OOM events.
+        begin_ns: time of the first event; None before it.
+    """
+
+    def __init__(self, pool: int = 0, points: int = INTERVALS) -> None:
+        self.pool, self.points = pool, points
+        self.step = 0
+        self.width_ns = SHORTEST_NS
+        self.failed = 0
+        self.begin_ns: int | None = None
+        self._series = np.zeros(0, TIMELINE)
+        self._model: Model | None = None
+
+    @property
+    def series(self) -> NDArray[np.void]:
+        """The rows measured so far, of TIMELINE; `time` is that of the last event in the row."""
+        return self._series
+
+    def extend(self, trace: Trace, most: int = MOST_EVENTS) -> bool:
+        """Read new events of `trace`, which must be the same one each time, at most `most`; returns whether more wait.
+
+        Raises:
+            TraceError: events contradict each other; rows measured before are kept.
+        """
+        if self._model is None:
+            self._model = Model(trace, self.pool)
+        model = self._model
+        start = max(self.step, trace.first)
+        stop = min(start + most, len(trace))
+        if start == stop:
+            return False
+        if model.step != start:
+            model.seek(start)
+        self._widen(trace, start, stop)
+        for block in trace.blocks(start, stop):
+            self._take(model, block)
+        return stop < len(trace)
+
+    def _take(self, model: Model, block: Events) -> None:
+        times = np.maximum.accumulate(block["time"])  # threads may write their events a little out of order
+        cuts = np.flatnonzero(np.diff(times // self.width_ns)) + 1
+        ends = [model.step + int(cut) for cut in (*cuts, len(block))]
+        rows = joined([self._series[-1:], measured(model, ends)])  # the last row may continue
+        self._series = joined([self._series[:-1], extremes.merge_rows(rows, self._bucket(rows))])
+        self.failed += int(np.count_nonzero((block["kind"] == Kind.OOM) & (block["pool"] == self.pool)))
+        self.step = model.step
+
+    def _widen(self, trace: Trace, start: int, stop: int) -> None:
+        """Double the duration until all events before `stop` have room; merge the rows so far."""
+        if self.begin_ns is None:
+            self.begin_ns = int(trace.read(start, start + 1)["time"][0])
+        before, end = self.width_ns, int(trace.read(stop - 1, stop)["time"][0])
+        while (end - self.begin_ns) // self.width_ns >= 2 * self.points - 1:
+            self.width_ns *= 2
+        if self.width_ns != before and len(self._series):
+            self._series = extremes.merge_rows(self._series, self._bucket(self._series))
+
+    def _bucket(self, rows: NDArray[np.void]) -> NDArray[np.uint64]:
+        found: NDArray[np.uint64] = (np.maximum.accumulate(rows["time"]) // self.width_ns).view(np.uint64)
+        return found

@@ -28,8 +28,8 @@ from bfcviz.model.row_storage import CHUNK_ROW, REGION_ROW
 from bfcviz.model.snapshots import Snapshot
 
 
-class LiveHeapState(Protocol):
-    """A whole heap between two events, as `BFCAllocator.moment` returns it; arrays have named fields."""
+class SourceHeapState(Protocol):
+    """A heap, the source of a trace, between two events: `BFCAllocator.moment`; arrays have named fields."""
 
     @property
     def step(self) -> int:
@@ -60,15 +60,15 @@ class LiveHeapState(Protocol):
         """The highest pool_bytes ever."""
 
 
-def beginning(moment: LiveHeapState, log: EventLog) -> Beginning:
+def beginning(moment: SourceHeapState, log: EventLog) -> Beginning:
     """The state at an old event that `log` still has, and the events since; the state is undone from `moment`.
 
     OOMs count from that event. Peaks count from there, too, where the highest one lies in these events: the peak before
     them is then unknown. Beside a very fast writer there may be no events: the state is then `moment` itself.
     """
-    events = _events_before(log, moment.step)
+    events = _source_events_before(log, moment.step)
     table = PoolState()
-    table.restore(_live_heap_snapshot(moment, ooms=int(np.count_nonzero(events["kind"] == Kind.OOM))))
+    table.restore(_source_heap_snapshot(moment, ooms=int(np.count_nonzero(events["kind"] == Kind.OOM))))
     table.undo(events)
     table.recall_peaks(table.bytes_in_use, table.pool_bytes, _largest_chunk_at_beginning(table))
     first = table.snapshot()
@@ -81,7 +81,7 @@ def beginning(moment: LiveHeapState, log: EventLog) -> Beginning:
     return Beginning(first.step, encode([table.snapshot()]), events)
 
 
-def _events_before(log: EventLog, step: int) -> Events:
+def _source_events_before(log: EventLog, step: int) -> Events:
     """The events before `step` that the log still has, without the oldest: the next events would overwrite those."""
     reader = Reader(log)
     margin = log.capacity // 16
@@ -99,7 +99,7 @@ def _largest_chunk_at_beginning(table: PoolState) -> int:
     return int(rows["size"][rows["state"] == array_access.CHUNK_IN_USE].max(initial=0))
 
 
-def _live_heap_snapshot(moment: LiveHeapState, ooms: int) -> Snapshot:
+def _source_heap_snapshot(moment: SourceHeapState, ooms: int) -> Snapshot:
     chunks, regions = moment.chunks, moment.regions
     rows = np.zeros(len(chunks), CHUNK_ROW)
     for name in ("address", "size", "handle", "region"):
@@ -108,7 +108,7 @@ def _live_heap_snapshot(moment: LiveHeapState, ooms: int) -> Snapshot:
     rows["state"] = np.where(used, array_access.CHUNK_IN_USE, array_access.CHUNK_FREE)
     for name, source in (("requested", "requested_size"), *((n, n) for n in ("label", "thread", "stream"))):
         rows[name][used] = chunks[source][used]
-    rows["born"][used] = _whole_steps(chunks["born"][used].astype(np.uint64), moment.step)
+    rows["born"][used] = _source_birth_steps(chunks["born"][used].astype(np.uint64), moment.step)
     region_rows = np.zeros(len(regions), REGION_ROW)
     region_rows["address"], region_rows["size"] = regions["address"], regions["size"]
     region_rows["state"] = array_access.REGION_LIVE
@@ -116,7 +116,7 @@ def _live_heap_snapshot(moment: LiveHeapState, ooms: int) -> Snapshot:
     return Snapshot(moment.step, rows, region_rows, slots, num_allocs=moment.num_allocs, ooms=ooms)
 
 
-def _whole_steps(low: NDArray[np.uint64], step: int) -> NDArray[np.uint64]:
+def _source_birth_steps(low: NDArray[np.uint64], step: int) -> NDArray[np.uint64]:
     """The last steps before `step` that have these low 32 bits."""
     last = np.uint64(step - 1)
     age: NDArray[np.uint64] = (last - low) & np.uint64(0xFFFF_FFFF)
@@ -155,8 +155,8 @@ def trace_of(source: Any, keep: int = KEEP) -> Trace:
     )
 
 
-def name_of(source: Any, trace: Trace) -> str:
-    """The name of a source, for a menu."""
+def source_name(source: Any, trace: Trace) -> str:
+    """The name of the source of a trace, for a menu."""
     if isinstance(name := getattr(source, "name", None), str) and not isinstance(source, os.PathLike):
         return name
     return trace.origin.source or trace.origin.pools[0].name

@@ -1,31 +1,303 @@
-"""TraceIndex: what searches, timelines and colours need of all events of one heap, found in one pass.
+"""TraceIndex: what searches, timelines and colours need of all events of one heap, found in one pass, or stored.
 
 ::
 
-    events    |  65,536  |  65,536  |  65,536  |  ...      read once, block by block
+    block     |  262,144 events  |  262,144 events  |  ...
+    entry     rows of the timelines; OOMs and marks; bytes times steps of the largest labels; threads and streams
+    keyframe  the state before the block, where the heap is small against the events since the last one
     index     rows of every total; every OOM and MARK; bytes times steps of each label; states to seek from
 
 The peak, the worst fragmentation, marks, failures and the set-up of a program then cost no second pass. The index is
-of a trace that no longer grows; a live trace is followed by `growing_timeline`.
+of a trace that no longer grows; a live trace is followed by `RollingTimeline`.
+
+An entry is stored with each block of a trace: a header and columns packed by zlib. It comes from a file, so it is
+checked before it is used; where an entry is missing or damaged, the index is made of the events. The entry of a block
+needs the events before it, so an `IndexBuilder` sees all blocks of a trace in order.
 """
 
-from collections.abc import Collection
+import struct
+import zlib
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from threading import Lock
-from typing import Final
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import BfcvizError, TraceError
-from bfcviz.events.event_source import wrong_fields
+from bfcviz.events.inconsistencies import wrong_fields
 from bfcviz.events.row_copy import joined, taken
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.model.block_index import PARTS, REST, BlockEntry, entry_of, parts_of, with_byte_steps, with_sums
-from bfcviz.model.growing_timeline import RollingTimeline
-from bfcviz.model.snapshots import Snapshots
-from bfcviz.model.timelines import TIMELINE
+from bfcviz.model import array_access
+from bfcviz.model.keyframe_bytes import encode
+from bfcviz.model.pool_state import PoolState
+from bfcviz.model.snapshots import EMPTY, Snapshots
+from bfcviz.model.timelines import TIMELINE, RollingTimeline, put_row
+
+ROWS: Final = 32
+"""Rows of the timelines in a block, of all heaps together; each heap has at least `_LEAST_ROWS`."""
+
+_LEAST_ROWS: Final = 2
+_MOST_LABELS: Final = 128
+_MOST_NOTABLE_OF_BLOCK: Final = 4096
+_MOST_BYTES: Final = 1 << 24
+_EVENTS_A_CHUNK: Final = 10
+"""A keyframe is stored when there were this many events for each of its chunks since the last one."""
+
+_MAGIC: Final = b"BFCI"
+_VERSION: Final = 1
+_HEADER: Final = struct.Struct("<4sHHIIII")
+"""Magic, version, pools, rows of each, notable events, labels of all pools, bytes of the columns."""
+
+_POOL: Final = np.dtype(
+    [("labels", "<u4"), ("threads", "<u2", 2), ("streams", "<u2", 2), ("allocations", "<u4")], align=True
+)
+_LABEL: Final = np.dtype([("label", "<u4"), ("part", "<u4"), ("byte_steps", "<f4")])
+
+PARTS: Final = 4
+"""Equal parts of a block of which the bytes of the largest labels are known."""
+
+REST: Final = 0xFFFFFFFF
+"""In place of a label: all others."""
+
+
+class PoolIndexEntry(NamedTuple):
+    """What an index entry says of one heap.
+
+    Attributes:
+        rows: of TIMELINE.
+        labels: of each of `PARTS`, the labels with the most bytes times steps in use, and the `REST`.
+        ranges: the lowest and highest thread and stream of its allocations; empty where there is none.
+    """
+
+    rows: NDArray[np.void]
+    labels: NDArray[np.void]
+    ranges: dict[str, tuple[int, int]]
+
+
+class IndexEntry(NamedTuple):
+    """The entry of a block in the index: of each heap, and the OOMs and marks of all (None: they are too many)."""
+
+    pools: list[PoolIndexEntry]
+    notable: Events | None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        of_pools = sum(pool.rows.nbytes + pool.labels.nbytes for pool in self.pools)
+        return of_pools + (0 if self.notable is None else self.notable.nbytes)
+
+
+class IndexBuilder:
+    """Builds the index entry of each block of a trace, in order. For `Trace.save(describe=...)`.
+
+    Where events contradict each other it gives up, and describes no later block.
+
+    Args:
+        pools: of the trace; a recording may get more.
+    """
+
+    def __init__(self, pools: int) -> None:
+        self._tables = [PoolState(pool, pools) for pool in range(pools)]
+        self._since = 0  # events after the last keyframe
+        self._failed = False
+
+    def __call__(self, events: Events) -> tuple[bytes, bytes]:
+        """The entry and the keyframe of the next block."""
+        if self._failed:
+            return b"", b""
+        try:
+            self._follow(int(events["pool"].max(initial=0)) + 1)
+            keyframe = self._keyframe(len(events))
+            return self._entry(events), keyframe
+        except TraceError:
+            self._failed = True
+            return b"", b""
+
+    def _follow(self, pools: int) -> None:
+        """Describe so many heaps from here on: those that are new have no event yet."""
+        for pool in range(len(self._tables), pools):
+            made = PoolState(pool, pools)
+            made.restore(replace(EMPTY, step=self._tables[0].step))
+            self._tables.append(made)
+        for table in self._tables:
+            table.pools = len(self._tables)
+
+    def _keyframe(self, count: int) -> bytes:
+        chunks = sum(table.chunks_in_use + table.chunks_free for table in self._tables)
+        is_due = self._tables[0].step > 0 and self._since >= _EVENTS_A_CHUNK * chunks
+        self._since = count if is_due else self._since + count
+        return encode([table.snapshot() for table in self._tables]) if is_due else b""
+
+    def _entry(self, events: Events) -> bytes:
+        each = max(ROWS // len(self._tables), _LEAST_ROWS)
+        ends = [len(events) * (i + 1) // each for i in range(each)]
+        found = taken(events, events["kind"] >= Kind.OOM)
+        heads = np.zeros(len(self._tables), _POOL)
+        rows, labels = [], []
+        for table, head in zip(self._tables, heads, strict=True):
+            largest = joined(_largest_index_labels(table, events))
+            _note_index_numbers(head, events, table.pool)
+            head["labels"] = len(largest)
+            labels.append(largest)
+            rows.append(_measured_index_rows(table, events, ends))
+        notable = found if len(found) <= _MOST_NOTABLE_OF_BLOCK else found[:0]
+        columns = b"".join(
+            [
+                heads.tobytes(),
+                _shuffled_index_rows(joined(rows)),
+                _shuffled_index_rows(joined(labels)),
+                _shuffled_index_rows(notable),
+            ]
+        )
+        count = len(found) if len(found) <= _MOST_NOTABLE_OF_BLOCK else _MOST_NOTABLE_OF_BLOCK + 1
+        named = sum(map(len, labels))
+        head_bytes = _HEADER.pack(_MAGIC, _VERSION, len(heads), each, count, named, len(columns))
+        return head_bytes + zlib.compress(columns, 1)
+
+
+def index_parts(count: int) -> list[int]:
+    """Where the parts of a block of `count` events begin and end, as events of it: shape (PARTS + 1,)."""
+    return [count * part // PARTS for part in range(PARTS + 1)]
+
+
+def _largest_index_labels(table: PoolState, events: Events) -> list[NDArray[np.void]]:
+    """Bytes times steps in use within each part of these events; `table` is before them."""
+    rows = table.chunk_rows()
+    used = rows["state"] == array_access.CHUNK_IN_USE
+    held = with_index_sums(np.zeros(0), rows["label"][used], rows["size"][used].astype(np.float64))
+    found = []
+    for part, (start, stop) in enumerate(pairwise(index_parts(len(events)))):
+        labels, signed, seq = _index_byte_changes(events[start:stop], table.pool, "label")
+        sums = with_index_sums(held * (stop - start), labels, signed * (table.step + stop - seq))
+        held = with_index_sums(held, labels, signed)
+        numbers = np.flatnonzero(sums > 0)
+        largest = np.sort(numbers[np.argsort(-sums[numbers], kind="stable")[:_MOST_LABELS]])
+        kept = np.zeros(len(largest) + 1, _LABEL)
+        kept["part"], kept["label"], kept["byte_steps"] = (
+            part,
+            np.append(largest, REST),
+            np.append(sums[largest], 0),
+        )
+        kept["byte_steps"][-1] = max(sums.sum() - sums[largest].sum(), 0.0)
+        found.append(kept)
+    return found
+
+
+def with_index_byte_steps(
+    totals: NDArray[np.float64], block: Events, pool: int, name: str, length: int
+) -> NDArray[np.float64]:
+    """`totals` and bytes times steps up to step `length` of a block's events, by the value of field `name`."""
+    numbers, signed, seq = _index_byte_changes(block, pool, name)
+    # An ALLOCATE counts up to the end of the trace; its FREE subtracts the rest.
+    return with_index_sums(totals, numbers, signed * (length - seq))
+
+
+def _index_byte_changes(
+    block: Events, pool: int, name: str
+) -> tuple[NDArray[np.integer], NDArray[np.float64], NDArray[np.float64]]:
+    """Of each ALLOCATE and FREE of a heap the value of field `name`, the bytes that it adds, and its `seq`."""
+    kinds = np.where(block["pool"] == pool, block["kind"], 0)
+    at = np.flatnonzero((kinds == Kind.ALLOCATE) | (kinds == Kind.FREE))
+    sizes = block["size"][at].astype(np.float64)
+    signed = np.where(kinds[at] == Kind.FREE, -sizes, sizes)
+    return block[name][at], signed, block["seq"][at].astype(np.float64)
+
+
+def with_index_sums(
+    totals: NDArray[np.float64], numbers: NDArray[np.integer], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """`totals` and the sums of the weights by number."""
+    sums = np.bincount(numbers, weights=weights, minlength=len(totals))
+    found: NDArray[np.float64] = sums.astype(np.float64)  # integers where there are none
+    found[: len(totals)] += totals
+    return found
+
+
+def _measured_index_rows(table: PoolState, events: Events, ends: Sequence[int]) -> NDArray[np.void]:
+    rows = np.zeros(len(ends), TIMELINE)
+    table.extremes()
+    begin, start = table.step, 0
+    for at, end in enumerate(ends):
+        if end > start:
+            table.measure(events[start:end])
+            put_row(rows, at, table, begin, int(events["time"][end - 1]))
+            begin, start = table.step, end
+    return rows
+
+
+def _note_index_numbers(head: np.void, events: Events, pool: int) -> None:
+    made = (events["kind"] == Kind.ALLOCATE) & (events["pool"] == pool)
+    head["allocations"] = np.count_nonzero(made)
+    if head["allocations"]:
+        for name in ("thread", "stream"):
+            values = events[name][made]
+            head[f"{name}s"] = values.min(), values.max()
+
+
+def _shuffled_index_rows(rows: NDArray[np.void]) -> bytes:
+    """The bytes of equal fields beside each other."""
+    return rows.view(np.uint8).reshape(len(rows), rows.itemsize).T.tobytes() if len(rows) else b""
+
+
+def decoded_index_entry(data: bytes, pools: int) -> IndexEntry:
+    """Decode the index entry of a block of a trace with so many heaps.
+
+    Raises:
+        TraceError: it is damaged, or was written by another version.
+    """
+    try:
+        return _checked_index_entry(data, pools)
+    except (ValueError, struct.error, zlib.error) as error:
+        raise TraceError(f"the index of a block is damaged: {error}") from error
+
+
+def _checked_index_entry(data: bytes, pools: int) -> IndexEntry:
+    magic, version, of, each, count, named, length = _HEADER.unpack_from(data)
+    if (magic, version, of) != (_MAGIC, _VERSION, pools) or length > _MOST_BYTES:
+        raise ValueError(f"it begins with {data[:8].hex()}")
+    if each > ROWS or named > pools * PARTS * (_MOST_LABELS + 1):
+        raise ValueError(f"{each} rows and {named} labels are impossible")
+    inflate = zlib.decompressobj()
+    columns = inflate.decompress(data[_HEADER.size :], length + 1)
+    kept = count if count <= _MOST_NOTABLE_OF_BLOCK else 0
+    sizes = [
+        pools * _POOL.itemsize,
+        pools * each * TIMELINE.itemsize,
+        named * _LABEL.itemsize,
+        kept * EVENT.itemsize,
+    ]
+    if len(columns) != length or not inflate.eof or sum(sizes) != length:
+        raise ValueError(f"its columns do not have the {sum(sizes)} bytes that its header gives")
+    ends = np.cumsum([0, *sizes]).tolist()
+    parts = [columns[start:end] for start, end in pairwise(ends)]
+    heads = np.frombuffer(parts[0], _POOL)
+    rows = _unshuffled_index_rows(parts[1], TIMELINE, pools * each).reshape(pools, each)
+    labels = np.split(_unshuffled_index_rows(parts[2], _LABEL, named), np.cumsum(heads["labels"])[:-1])
+    entries = [
+        PoolIndexEntry(row[row["events"] > 0], label, _index_number_ranges(head))
+        for row, label, head in zip(rows, labels, heads, strict=True)
+    ]
+    notable = None if count > _MOST_NOTABLE_OF_BLOCK else _unshuffled_index_rows(parts[3], EVENT, count)
+    return IndexEntry(entries, notable)
+
+
+def _unshuffled_index_rows(data: bytes, dtype: np.dtype[np.void], count: int) -> NDArray[np.void]:
+    if not count:
+        return np.zeros(0, dtype)
+    table = np.frombuffer(data, np.uint8).reshape(dtype.itemsize, count)
+    return np.ascontiguousarray(table.T).view(dtype).reshape(count)
+
+
+def _index_number_ranges(head: np.void) -> dict[str, tuple[int, int]]:
+    if not head["allocations"]:
+        return {}
+    return {name: (int(head[f"{name}s"][0]), int(head[f"{name}s"][1])) for name in ("thread", "stream")}
+
 
 MOST_NOTABLE: Final = 1 << 18
 """OOMs and marks of all heaps that an index keeps (16 MiB); with more, they are searched in the events."""
@@ -61,7 +333,7 @@ class TraceIndex:
         self._found: list[Events] = []
         self._count = 0
         self._held = np.zeros(0, HELD)
-        entries = _stored_entries(trace) if self.length >= least else None
+        entries = _stored_index_entries(trace) if self.length >= least else None
         rolling = RollingTimeline(pool)
         if entries is None and trace.first:
             raise TraceError("the first events were dropped, and nothing is stored with the others")
@@ -108,7 +380,7 @@ class TraceIndex:
 
     def _look_at(self, block: Events) -> None:
         self._keep_notable(taken(block, block["kind"] >= Kind.OOM))
-        self.byte_steps = with_byte_steps(self.byte_steps, block, self.pool, "label", self.length)
+        self.byte_steps = with_index_byte_steps(self.byte_steps, block, self.pool, "label", self.length)
         if len(self.varied) < len(_NUMBERS):
             allocations = (block["kind"] == Kind.ALLOCATE) & (block["pool"] == self.pool)
             for name in _NUMBERS:
@@ -116,14 +388,14 @@ class TraceIndex:
                 if len(values):
                     self._widen(name, int(values.min()), int(values.max()))
 
-    def _take(self, entry: BlockEntry) -> None:
+    def _take(self, entry: IndexEntry) -> None:
         """As `_look_at`, from what is stored with a block."""
         found = entry.pools[self.pool]
         if entry.notable is not None:
             self._keep_notable(entry.notable)
         labels = found.labels[found.labels["label"] != REST]
         numbers, totals = labels["label"], labels["byte_steps"].astype(np.float64)
-        self.byte_steps = with_sums(self.byte_steps, numbers, totals)
+        self.byte_steps = with_index_sums(self.byte_steps, numbers, totals)
         for name, (low, high) in found.ranges.items():
             self._widen(name, low, high)
 
@@ -137,10 +409,10 @@ class TraceIndex:
         self._ranges[name] = min(low, least), max(high, most)
 
 
-def _indexed_held_labels(entry: BlockEntry, pool: int) -> NDArray[np.void]:
+def _indexed_held_labels(entry: IndexEntry, pool: int) -> NDArray[np.void]:
     rows, labels = entry.pools[pool].rows, entry.pools[pool].labels
     stop, count = int(rows["step"][-1]), int(rows["events"].sum())
-    edges = np.array(parts_of(count), np.uint64) + np.uint64(stop - count)
+    edges = np.array(index_parts(count), np.uint64) + np.uint64(stop - count)
     found = np.zeros(len(labels), HELD)
     found["start"], found["stop"] = edges[labels["part"]], edges[labels["part"] + 1]
     found["label"], found["byte_steps"] = labels["label"], labels["byte_steps"]
@@ -151,7 +423,7 @@ _MOST_ENTRIES: Final = 1 << 29
 """Bytes of all entries in memory: 25 kB for 262,144 events of one heap, where few are notable."""
 
 
-def _stored_entries(trace: Trace) -> list[BlockEntry] | None:
+def _stored_index_entries(trace: Trace) -> list[IndexEntry] | None:
     """What is stored with each block of a trace; None where something is missing, damaged or incomplete."""
     stored = trace.index_entries()
     if not stored:
@@ -159,10 +431,10 @@ def _stored_entries(trace: Trace) -> list[BlockEntry] | None:
     entries, stop, nbytes = [], trace.first, 0
     for each in stored:
         try:
-            entry = entry_of(each, len(trace.origin.pools))
+            entry = decoded_index_entry(each, len(trace.origin.pools))
         except TraceError:
             return None
-        start, stop = stop, _stop_of(entry)
+        start, stop = stop, _index_entry_stop(entry)
         nbytes += entry.nbytes
         is_next = start < stop <= len(trace)
         if nbytes > _MOST_ENTRIES or not is_next or not _is_whole(entry, start, stop, trace):
@@ -171,16 +443,19 @@ def _stored_entries(trace: Trace) -> list[BlockEntry] | None:
     return entries if stop == len(trace) else None
 
 
-def _stop_of(entry: BlockEntry) -> int:
-    """The last step of its rows."""
+def _index_entry_stop(entry: IndexEntry) -> int:
+    """The last step of the rows of an index entry."""
     return int(entry.pools[0].rows["step"].max(initial=0))
 
 
-def _is_whole(entry: BlockEntry, start: int, stop: int, trace: Trace) -> bool:
-    """Whether all that it says is possible for the events [start, stop): a file can say anything."""
+def _is_whole(entry: IndexEntry, start: int, stop: int, trace: Trace) -> bool:
+    """Whether all that an index entry says is possible for the events [start, stop): a file can say anything."""
     labels = len(trace.labels)
     return (
-        all(_has_rows(pool.rows, start, stop) and _has_labels(pool.labels, labels) for pool in entry.pools)
+        all(
+            _has_rows(pool.rows, start, stop) and _has_index_labels(pool.labels, labels)
+            for pool in entry.pools
+        )
         and entry.notable is not None
         and _are_notable(entry.notable, start, stop, trace)
     )
@@ -194,7 +469,7 @@ def _has_rows(rows: NDArray[np.void], start: int, stop: int) -> bool:
     return bool(all((rows[name] <= stop).all() for name in TIMELINE.names or () if name.endswith("_step")))
 
 
-def _has_labels(found: NDArray[np.void], labels: int) -> bool:
+def _has_index_labels(found: NDArray[np.void], labels: int) -> bool:
     """Whether parts and labels exist, and the sums are numbers."""
     known = (found["label"] == REST) | (found["label"] < labels)
     return bool((known & (found["part"] < PARTS) & np.isfinite(found["byte_steps"])).all())

@@ -1,21 +1,79 @@
-"""The card of a failed request, and that of a peak: at most 600 pixels tall where it is 880 wide."""
+"""Cards of a failed request and of a peak, at most 600 pixels tall where 880 wide; the opening of a dashboard."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, peak_headline, request_words
+from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, request_words
 from bfcviz.analysis.short_names import path_end
-from bfcviz.analysis.why import diagnose, first_failure, opening
+from bfcviz.analysis.why import diagnose
 from bfcviz.events.origin import facts_of, holds_only_states, regions_known
 from bfcviz.events.trace import Trace
 from bfcviz.figures.svg import SHOWN, picture
 from bfcviz.figures.text import harmless
-from bfcviz.figures.theme import following, holder_rules, holder_variables
+from bfcviz.figures.theme import following
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
-from bfcviz.report.coloured_holders import ColouredHolder, ColouredHolders, coloured_holders
-from bfcviz.report.page import SIZE_BAR_STYLE, SizeBar, size_bars
+from bfcviz.model.navigation import first_failure, opening
+from bfcviz.report.coloured_holders import (
+    ColouredHolder,
+    ColouredHolders,
+    coloured_holders,
+    holder_rules,
+    holder_variables,
+)
+from bfcviz.report.content import peak_headline
 from bfcviz.units import format_bytes
+
+# ------------------------------------------------------------------------------
+# Sizes as bars below each other on one scale: what was asked for, what is free, what is wasted.
+
+_UNKNOWN: Final = "unknown"
+
+
+class SizeBar(NamedTuple):
+    """One bar of a card, or of a dashboard's header: a size of the heap.
+
+    Attributes:
+        name: what the size is of.
+        size: bytes; None: unknown.
+        kind: its colour: `asked`, `free`, `waste`.
+        parts: bytes of the pieces to draw it in, side by side; empty: one piece.
+    """
+
+    name: str
+    size: int | None
+    kind: str
+    parts: Sequence[int] = ()
+
+
+SIZE_BAR_STYLE: Final = """
+.bfcviz-bars{display:grid;grid-template-columns:max-content minmax(60px,1fr) max-content;gap:2px 8px;
+  align-items:center;font-size:11px;line-height:12px;font-variant-numeric:tabular-nums}
+.bfcviz-bars .track{display:flex;height:9px}
+.bfcviz-bars .track span{box-sizing:border-box;height:100%;min-width:0;flex:1 1 0}
+.bfcviz-bars .free{background:var(--free);border:1px solid var(--free-line)}
+.bfcviz-bars .free+.free{border-left-width:0}
+.bfcviz-bars .waste{background:var(--waste)}
+.bfcviz-bars .asked{border:2px solid var(--text)}
+.bfcviz-bars .asked.failed{border-color:var(--oom)}
+.bfcviz-bars .value{text-align:right}
+"""
+
+
+def size_bars(bars: Sequence[SizeBar]) -> str:
+    """The bars of a card as HTML; the page must have `SIZE_BAR_STYLE` and the variables of `theme.following`."""
+    most = max([bar.size or 0 for bar in bars] + [1])
+    return f'<div class="bfcviz-bars">{"".join(_size_bar_row(bar, most) for bar in bars)}</div>'
+
+
+def _size_bar_row(bar: SizeBar, most: int) -> str:
+    """One bar of a card as HTML, between its name and its size."""
+    sizes = bar.parts or ([bar.size] if bar.size else [])
+    parts = "".join(f'<span class="{bar.kind}" style="flex-grow:{size}"></span>' for size in sizes)
+    track = f'<span class="track" style="width:{100 * (bar.size or 0) / most:.2f}%">{parts}</span>'
+    value = _UNKNOWN if bar.size is None else format_bytes(bar.size)
+    return f'<span>{bar.name}</span><span>{track}</span><span class="value">{value}</span>'
+
 
 # ------------------------------------------------------------------------------
 # The style of a card.
@@ -95,25 +153,25 @@ def peak_card(model: Model, says: str = "") -> str:
     return _heap_card(model, peak_headline(model), [fact for fact in facts if fact], None, "")
 
 
-class FirstScreen(NamedTuple):
-    """What a dashboard opens at: the verdict in one line, and the page of it until there are live figures, as HTML."""
+class OpeningCard(NamedTuple):
+    """The card that a dashboard opens at, as HTML until there are live figures; and its verdict in one line."""
 
     headline: str
     html: str
 
 
-def first_screen(trace: Trace) -> FirstScreen:
-    """What a dashboard of this trace opens at: the first failure, else the peak or the state."""
+def opening_card(trace: Trace) -> OpeningCard:
+    """The card that a dashboard of this trace opens at: of the first failure, else of the peak or the state."""
     pool, step = opening(trace)
     model = Model(trace, pool)
     if first_failure(trace) is None:
         model.seek(step)
-        return FirstScreen(peak_headline(model), peak_card(model) + _card_timeline(model))
+        return OpeningCard(peak_headline(model), peak_card(model) + _card_timeline(model))
     model.seek(step - 1)
     found = diagnose(trace, step - 1, model)
     card = failure_card(model, found)
     model.seek(step)
-    return FirstScreen(failure_headline(found), card + _card_timeline(model))
+    return OpeningCard(failure_headline(found), card + _card_timeline(model))
 
 
 def _card_timeline(model: Model) -> str:

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.figures.colouring import OTHER, SHADES, Colouring, HolderClasses, colouring, path_text
-from bfcviz.figures.theme import LIGHT
+from bfcviz.figures.colouring import OTHER, SHADES, Colouring, HolderClasses, colour_path_text, colouring
+from bfcviz.figures.theme import LIGHT, Theme
 from bfcviz.model.model import Model
 
 _MOST: Final = 8
@@ -53,7 +53,7 @@ class ColouredHolders:
         """The kind of the memory of an op's path in one line; None: it has several, or is not known."""
         if self._classes is None:
             return None
-        paths = (each for each in self._classes.tree.nodes if path_text(each) == path)
+        paths = (each for each in self._classes.tree.nodes if colour_path_text(each) == path)
         number = next((self._classes.of_path(each) for each in paths), None)
         return None if number is None else self.kinds[number]
 
@@ -85,3 +85,16 @@ def _coloured_holder_rows(
     ]
     rest = int(sizes.sum()) - sum(row.size for row in rows)
     return [*rows, ColouredHolder("other", kinds[-1], rest, rest / total)] if rest else rows
+
+
+def holder_variables(theme: Theme) -> str:
+    """The declarations of the colours of the classes of the colouring by holder: `--holder-0` and so on."""
+    return "".join(f"--holder-{number}:{paint.fill};" for number, paint in enumerate(theme.holders))
+
+
+def holder_rules(around: str = "") -> str:
+    """Rules that paint the elements of the classes `holder-0` and so on, inside of a selector."""
+    return "".join(
+        f"{around} .holder-{number}{{fill:var(--holder-{number});background:var(--holder-{number})}}"
+        for number in range(len(LIGHT.holders))
+    )

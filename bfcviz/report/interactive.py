@@ -1,12 +1,25 @@
 """The page without a kernel: the report of a file whose pictures the reader moves through, in one HTML file.
 
-It carries the events of one heap (`page_events`), what its labels, holders and colours are, and our figures without
+It carries the events of one heap (`packed_heap`), what its labels, holders and colours are, and our figures without
 their data; the scripts beside this file replay the events and fill the figures. It asks nothing of a network.
+
+The events are columns of small numbers, which `page_heap.js` reads.
+
+::
+
+    {"count": 3, "start": {...}, "columns": {"kind": "eJxj...", "time": "eJwz...", "SPLIT.kept": "eJw7...", ...}}
+
+A column is a base64 text of a zlib stream of numbers: each number is zigzag encoded (0, -1, 1, -2 are 0, 1, 2, 3), then
+written as a varint (seven bits a byte, low ones first, the eighth bit says that more follow). Each kind of event has
+columns of its own. What the state of the heap implies is left out: an ALLOCATE takes the address and the size of its
+free chunk, a FREE has the fields of its chunk, a MERGE those of the absorbed one, and a SPLIT says how many bytes its
+chunk keeps. `PoolState` has checked that the events say the same.
 """
 
 import json
 import os
 import re
+import zlib
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,16 +31,17 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis.diagnosis import Family
 from bfcviz.analysis.fit import fit_of
+from bfcviz.analysis.heap_settings import Family
 from bfcviz.analysis.ranks import RankSet
-from bfcviz.code_places import places_of
+from bfcviz.code_places import place_in_code, places_of
+from bfcviz.errors import BfcvizError
 from bfcviz.events.labels import STACK_DETAILS, Labels
 from bfcviz.events.origin import regions_known, requested_bytes_known
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events, Kind
 from bfcviz.events.storage.files import replacing
 from bfcviz.events.trace import Trace
-from bfcviz.figures.bin_histogram import bin_panels, bins_of
+from bfcviz.figures.bin_histogram import bin_panels, histogram_bins
 from bfcviz.figures.colouring import COLOURINGS, OTHER, colouring
 from bfcviz.figures.fragmentation_timeline import fragmentation_panel
 from bfcviz.figures.free_chunk_ladder import ladder_of, ladder_panel
@@ -35,14 +49,189 @@ from bfcviz.figures.panel import BELOW, Margins, Panel, below_each_other, lay
 from bfcviz.figures.plotly_script import plotly_script
 from bfcviz.figures.region_map.figure import region_panel
 from bfcviz.figures.stats_timeline import stats_panel
-from bfcviz.figures.theme import DARK, LIGHT, Theme, holder_variables, variables
+from bfcviz.figures.theme import DARK, LIGHT, Theme, variables
 from bfcviz.figures.view import HeapData
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
-from bfcviz.model.grouping import UNNAMED, grouping, place_in_code
+from bfcviz.model.grouping import UNNAMED, grouping
+from bfcviz.report.coloured_holders import holder_variables
 from bfcviz.report.content import HeapReport, report_of
 from bfcviz.report.page import LivePart, as_html
-from bfcviz.report.page_events import compressed, heap_events, packed, packed_heap
+
+Numbers = NDArray[np.int64]
+
+_EXACT: Final = 1 << 53
+"""Whole numbers below are exact in a page, which computes in float64."""
+
+_FIELDS: Final[dict[Kind, tuple[str, ...]]] = {
+    Kind.EXTEND: ("chunk", "address", "size", "region", "flags"),
+    Kind.SPLIT: ("chunk", "other", "kept", "flags"),
+    Kind.ALLOCATE: ("chunk", "waste", "label", "thread", "stream", "flags"),
+    Kind.FREE: ("chunk", "flags"),
+    Kind.MERGE: ("chunk", "other"),
+    Kind.RELEASE: ("chunk",),
+    Kind.OOM: ("address", "size", "requested", "label", "thread", "stream"),
+    Kind.MARK: ("size", "label", "thread"),
+}
+"""The columns of each kind: fields of the event; `kept` and `waste` are differences of bytes."""
+
+_BY_CHUNK_BEFORE: Final = {
+    (kind, "chunk") for kind in (Kind.EXTEND, Kind.SPLIT, Kind.ALLOCATE, Kind.MERGE, Kind.RELEASE)
+} | {(Kind.MERGE, "other")}
+"""Columns whose numbers are differences to `chunk` of the event before: one operation is about one chunk."""
+
+_BY_LAST: Final = {(Kind.EXTEND, "address"), (Kind.SPLIT, "other")}
+"""Columns whose numbers are differences to the number before in the same column."""
+
+
+def packed(values: NDArray[Any]) -> str:
+    """A column of an interactive page as text: whole numbers, of int64 or what fits into it."""
+    signed = values.astype(np.int64)
+    left = ((signed << 1) ^ (signed >> 63)).view(np.uint64)
+    lengths = np.ones(len(left), np.intp)
+    rest = left >> np.uint64(7)
+    while rest.any():
+        lengths += rest > 0
+        rest >>= np.uint64(7)
+    ends = np.cumsum(lengths)
+    found = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint8)
+    for nth in range(int(lengths.max(initial=0))):
+        mine = lengths > nth
+        more = np.where(lengths[mine] > nth + 1, 128, 0)
+        bits = (left[mine] >> np.uint64(7 * nth)).astype(np.int64) & 127
+        found[(ends - lengths)[mine] + nth] = bits | more
+    return compressed(found.tobytes())
+
+
+def compressed(content: bytes) -> str:
+    """Bytes in an interactive page: base64 text of their zlib stream."""
+    return b64encode(zlib.compress(content, 9)).decode()
+
+
+def heap_events(trace: Trace, pool: int, first: int, last: int) -> Events:
+    """The events that an interactive page replays: those of one heap in the steps [first, last]."""
+    found = [block[block["pool"] == pool] for block in trace.blocks(first, last)]
+    return np.concatenate(found) if found else trace.read(first, first)
+
+
+def packed_heap(model: Model, events: Events, first: int) -> dict[str, Any]:
+    """What an interactive page replays: the state of the heap at the step `first`, and its `events` from there.
+
+    Args:
+        model: the heap; it stays at its step.
+        events: as `heap_events` returns them.
+        first: the step before them.
+
+    Raises:
+        BfcvizError: an address or a size is too large for a page.
+    """
+    with model.visiting(first):
+        model.stats()  # finds the peaks, which a snapshot has
+        snapshot, used = model.table.snapshot(), model.table.requested_bytes_in_use
+    rows, regions = snapshot.chunk_rows, snapshot.region_rows
+    _check_page_numbers_exact(events, [*regions["address"], *(regions["address"] + regions["size"])])
+    handles = np.unique(
+        np.concatenate([rows["handle"], events["chunk"], _chunks_created_by_events(events)[1]])
+    )
+    dense = {name: np.searchsorted(handles, events[name]).astype(np.int64) for name in ("chunk", "other")}
+    columns = {
+        "handles": packed(np.diff(handles.astype(np.int64), prepend=0)),
+        "kind": packed(events["kind"]),
+        "seq": packed(np.diff(events["seq"].astype(np.int64), prepend=first - 1) - 1),
+        "time": packed(np.diff(events["time"], prepend=0)),
+        **dict(_packed_event_columns(events, dense, rows)),
+    }
+    start = {
+        "step": first,
+        "chunks": {
+            **{name: packed(rows[name]) for name in (*_ROW_FIELDS, "state")},
+            "handle": packed(np.searchsorted(handles, rows["handle"])),
+        },
+        "regions": {
+            "slot": packed(snapshot.slots),
+            **{name: packed(regions[name]) for name in ("address", "size")},
+        },
+        "num_allocs": snapshot.num_allocs,
+        "ooms": snapshot.ooms,
+        "peak_bytes_in_use": snapshot.peak_bytes_in_use,
+        "peak_pool_bytes": snapshot.peak_pool_bytes,
+        "largest_alloc_size": snapshot.largest_alloc_size,
+        "requested_bytes_in_use": used,
+    }
+    return {
+        "count": len(events),
+        "handles": len(handles),
+        "rows": len(rows),
+        "start": start,
+        "columns": columns,
+    }
+
+
+_ROW_FIELDS: Final = ("address", "size", "requested", "born", "label", "thread", "stream", "region")
+
+
+def _check_page_numbers_exact(events: Events, ends: list[Any]) -> None:
+    """Refuse addresses and sizes that the script of an interactive page cannot compute exactly."""
+    sizes = events[(events["kind"] != Kind.OOM) & (events["kind"] != Kind.MARK)]
+    highest = max(
+        [int(each) for each in ends] + [int(sizes[name].max(initial=0)) for name in ("address", "size")]
+    )
+    if highest >= _EXACT:
+        raise BfcvizError(
+            f"a page without a kernel holds addresses below 2^53, and this file has {highest:#x}; "
+            "`bfcviz view FILE` shows it"
+        )
+
+
+def _chunks_created_by_events(
+    events: Events,
+) -> tuple[NDArray[np.intp], NDArray[np.uint32], NDArray[np.uint64]]:
+    """For an interactive page: the places of the events that create a chunk, its handle, and its address."""
+    kinds = events["kind"]
+    at = np.flatnonzero((kinds == Kind.EXTEND) | (kinds == Kind.SPLIT))
+    made = events[at]
+    return at, np.where(made["kind"] == Kind.SPLIT, made["other"], made["chunk"]), made["address"]
+
+
+def _packed_event_columns(
+    events: Events, dense: dict[str, Numbers], rows: NDArray[np.void]
+) -> Iterator[tuple[str, str]]:
+    """The columns of an interactive page for each kind of event that occurs."""
+    before = np.concatenate([[0], dense["chunk"][:-1]])
+    for kind, names in _FIELDS.items():
+        at = np.flatnonzero(events["kind"] == kind)
+        if not len(at):
+            continue
+        for name in names:
+            if name == "kept":
+                values = _bytes_kept_by_splits(events, at, rows)
+            elif name == "waste":
+                values = events["size"][at].astype(np.int64) - events["requested"][at].astype(np.int64)
+            elif name in dense:
+                values = dense[name][at]
+            else:
+                values = events[name][at].astype(np.int64)
+            if (kind, name) in _BY_CHUNK_BEFORE:
+                values = values - before[at]
+            elif (kind, name) in _BY_LAST:
+                values = np.diff(values, prepend=0)
+            yield f"{kind.name}.{name}", packed(values)
+
+
+def _bytes_kept_by_splits(events: Events, splits: NDArray[np.intp], rows: NDArray[np.void]) -> Numbers:
+    """The column `kept` of an interactive page: bytes from the address of a SPLIT's chunk to its remainder."""
+    at, handles, addresses = _chunks_created_by_events(events)
+    at = np.concatenate([np.full(len(rows), -1), at])
+    handles = np.concatenate([rows["handle"], handles]).astype(np.int64)
+    addresses = np.concatenate([rows["address"], addresses])
+    order = np.lexsort((at, handles))
+    # One number for handle and place: the last one below that of a SPLIT created its chunk.
+    keys = handles * (len(events) + 1) + at + 1
+    asked = events["chunk"][splits].astype(np.int64) * (len(events) + 1) + splits
+    found = order[np.searchsorted(keys[order], asked, side="right") - 1]
+    kept: Numbers = (events["address"][splits] - addresses[found]).astype(np.int64)
+    return kept
+
 
 MOST_EVENTS: Final = 2_000_000
 """Events of a page, unless it is asked for others: a browser needs about 150 bytes for each."""
@@ -94,7 +283,7 @@ def save_page(  # noqa: PLR0913  three of them are the steps and the heap
     *,
     overwrite: bool = False,
 ) -> Path:
-    """Write the page of a trace, and return its path; `start`, `stop` and `pool` as for `report_of`.
+    """Write the interactive page of a trace, and return its path; `start`, `stop` and `pool` as for `report_of`.
 
     Raises:
         FileError: the file cannot be written.
@@ -139,6 +328,7 @@ def _page_script_json(value: object) -> str:
 
 
 def _page_json_value(value: Any) -> Any:
+    """A value of NumPy or plotly as it stands in the JSON of the interactive page."""
     if isinstance(value, np.ndarray):
         return [None if isinstance(each, float) and np.isnan(each) else each for each in value.tolist()]
     if isinstance(value, np.generic):
@@ -198,7 +388,7 @@ _OWNED: Final = np.dtype(
 
 
 def _page_chunks_in_use(model: Model, events: Events, first: int) -> NDArray[np.void]:
-    """The chunks in use that the page begins with (free ones as zeros), then those of each ALLOCATE; of `_OWNED`."""
+    """The chunks an interactive page begins with (free ones as zeros), then those of each ALLOCATE; of `_OWNED`."""
     with model.visiting(first):
         rows = model.table.chunk_rows()
     made = events[events["kind"] == Kind.ALLOCATE]
@@ -214,7 +404,7 @@ _MOST_FRAMES: Final = 200
 
 
 def _label_texts(labels: Labels, used: Sequence[int]) -> dict[str, Any]:
-    """The texts of these labels by number; frames of stacks once each."""
+    """The texts of these labels by number, for the interactive page; frames of stacks once each."""
     count = max(used, default=0) + 1
     names, places = [""] * count, [""] * count
     stacks: list[Sequence[int]] = [()] * count
@@ -243,6 +433,7 @@ def _label_texts(labels: Labels, used: Sequence[int]) -> dict[str, Any]:
 
 
 def _cut_page_text(text: str) -> str:
+    """A text of a label in the interactive page: without its middle where it is long."""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 3]}…{text[1 - 2 * _LONGEST // 3 :]}"
 
 
@@ -326,7 +517,7 @@ def _page_colourings(model: Model, owned: NDArray[np.void]) -> Iterator[dict[str
 
 
 def _page_class_table(values: NDArray[np.int64], classes: NDArray[np.uint8]) -> list[int]:
-    """The class of each value; for values that do not occur, the last one."""
+    """For a colouring of the interactive page: the class of each value; where it does not occur, the last one."""
     table = np.full(int(values.max(initial=0)) + 1, min(int(classes.max(initial=0)), OTHER), np.intp)
     table[values] = classes
     found: list[int] = table.tolist()
@@ -376,7 +567,7 @@ def _page_figures(model: Model, steps: tuple[int, int]) -> dict[str, Any]:
             "map": [_map_panel(model, look)],
             "stats": [stats],
             "fragmentation": [fragmentation_panel(history, None, look, brief=True)],
-            "bins": bin_panels(bins_of(heap, look), look),
+            "bins": bin_panels(histogram_bins(heap, look), look),
             "ladder": [ladder_panel(ladder_of(model, look), model.trace.labels, look)],
         }
         found[theme.name] = {name: _page_figure(name, each, theme) for name, each in panels.items()}
@@ -384,7 +575,7 @@ def _page_figures(model: Model, steps: tuple[int, int]) -> dict[str, Any]:
 
 
 def _map_panel(model: Model, look: Look) -> Panel:
-    """The map with its axes and nothing in it: the script paints the chunks."""
+    """The map of the interactive page, with its axes and nothing in it: the script paints the chunks."""
     nothing = {
         "type": "scatter",
         "mode": "none",
@@ -400,6 +591,7 @@ def _map_panel(model: Model, look: Look) -> Panel:
 
 
 def _page_figure(name: str, panels: Sequence[Panel], theme: Theme) -> dict[str, Any]:
+    """A figure of the interactive page, without the data that its script fills in."""
     margins = Margins(foot=_FOOTS.get(name, BELOW))
     page = lay(panels, below_each_other(panels, [_HEIGHTS[name]] * len(panels)), theme, margins)
     data = [

@@ -8,64 +8,12 @@ from bfcviz.analysis.ranks import RankSet
 from bfcviz.events.origin import regions_known
 from bfcviz.figures.svg import SHOWN, picture
 from bfcviz.figures.text import harmless
-from bfcviz.figures.theme import DARK, FONT, LIGHT, Theme, holder_rules, holder_variables, variables
+from bfcviz.figures.theme import DARK, FONT, LIGHT, Theme, variables
 from bfcviz.figures.view_options import Look
-from bfcviz.model.holders import Holders
-from bfcviz.report import words
-from bfcviz.report.coloured_holders import ColouredHolders, coloured_holders
-from bfcviz.report.content import HeapReport, largest
-from bfcviz.report.words import ReportRow
-from bfcviz.units import format_bytes
-
-# ------------------------------------------------------------------------------
-# Sizes as bars below each other on one scale: what was asked for, what is free, what is wasted.
-
-_UNKNOWN: Final = "unknown"
-
-
-class SizeBar(NamedTuple):
-    """One bar.
-
-    Attributes:
-        name: what the size is of.
-        size: bytes; None: unknown.
-        kind: its colour: `asked`, `free`, `waste`.
-        parts: bytes of the pieces to draw it in, side by side; empty: one piece.
-    """
-
-    name: str
-    size: int | None
-    kind: str
-    parts: Sequence[int] = ()
-
-
-SIZE_BAR_STYLE: Final = """
-.bfcviz-bars{display:grid;grid-template-columns:max-content minmax(60px,1fr) max-content;gap:2px 8px;
-  align-items:center;font-size:11px;line-height:12px;font-variant-numeric:tabular-nums}
-.bfcviz-bars .track{display:flex;height:9px}
-.bfcviz-bars .track span{box-sizing:border-box;height:100%;min-width:0;flex:1 1 0}
-.bfcviz-bars .free{background:var(--free);border:1px solid var(--free-line)}
-.bfcviz-bars .free+.free{border-left-width:0}
-.bfcviz-bars .waste{background:var(--waste)}
-.bfcviz-bars .asked{border:2px solid var(--text)}
-.bfcviz-bars .asked.failed{border-color:var(--oom)}
-.bfcviz-bars .value{text-align:right}
-"""
-
-
-def size_bars(bars: Sequence[SizeBar]) -> str:
-    """The bars as HTML; `SIZE_BAR_STYLE` and the variables of `css.following` must be in the page."""
-    most = max([bar.size or 0 for bar in bars] + [1])
-    return f'<div class="bfcviz-bars">{"".join(_size_bar_row(bar, most) for bar in bars)}</div>'
-
-
-def _size_bar_row(bar: SizeBar, most: int) -> str:
-    sizes = bar.parts or ([bar.size] if bar.size else [])
-    parts = "".join(f'<span class="{bar.kind}" style="flex-grow:{size}"></span>' for size in sizes)
-    track = f'<span class="track" style="width:{100 * (bar.size or 0) / most:.2f}%">{parts}</span>'
-    value = _UNKNOWN if bar.size is None else format_bytes(bar.size)
-    return f'<span>{bar.name}</span><span>{track}</span><span class="value">{value}</span>'
-
+from bfcviz.model.holders import Holders, largest_holder_rows
+from bfcviz.report import content
+from bfcviz.report.coloured_holders import ColouredHolders, coloured_holders, holder_rules, holder_variables
+from bfcviz.report.content import HeapReport, ReportRow, moment_words
 
 # ------------------------------------------------------------------------------
 # The style of the page: the colours of the figures' themes as variables, for light, dark and paper.
@@ -176,10 +124,10 @@ def as_html(report: HeapReport, ranks: RankSet | None = None, live: LivePart = _
     """
     name = _page_text(report.origin.source or "a trace")
     holders = coloured_holders(report.model)
-    sizes = words.sizes(report)
+    sizes = content.sizes(report)
     body = [
         "" if ranks is None else f"<h2>Ranks</h2>{ranks.html}<h2>{_page_text(ranks.worst_heap.name)}</h2>",
-        f'<header><span class="file">{name}</span> · {" · ".join(map(_page_text, words.facts(report)))}</header>',
+        f'<header><span class="file">{name}</span> · {" · ".join(map(_page_text, content.facts(report)))}</header>',
         _verdict_html(report),
         live.body,
         '<div class="two"><section>',
@@ -190,23 +138,23 @@ def as_html(report: HeapReport, ranks: RankSet | None = None, live: LivePart = _
         "</section></div>",
         _device_account_html(report),
         _in_the_way_html(report),
-        f'<div class="still"><h2>Memory map {_report_moment_words(report)}</h2>',
+        f'<div class="still"><h2>Memory map {moment_words(report)}</h2>',
         _region_map_html(report),
         _over_time_html(report),
         "</div>",
         _holders_html(report, holders),
         "<h2>Settings</h2>",
-        f'<div class="plain">{_rows_html(words.settings(report))}</div>',
-        _titled_table_html("All failed requests", words.other_failures(report)),
-        _titled_table_html("All heaps of the file, at the last step", words.other_heaps(report)),
+        f'<div class="plain">{_rows_html(content.settings(report))}</div>',
+        _titled_table_html("All failed requests", content.other_failures(report)),
+        _titled_table_html("All heaps of the file, at the last step", content.other_heaps(report)),
         "<h2>How complete the file is</h2>",
-        *(f"<p>{_page_text(text)}</p>" for text in words.completeness(report)),
+        *(f"<p>{_page_text(text)}</p>" for text in content.completeness(report)),
     ]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{live.policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{name}: {_page_text(words.title(report))}</title><style>{style()}{live.style}</style></head>"
+        f"<title>{name}: {_page_text(content.title(report))}</title><style>{style()}{live.style}</style></head>"
         f"<body>{''.join(body)}{live.scripts}</body></html>\n"
     )
 
@@ -216,27 +164,24 @@ def _page_text(text: str) -> str:
     return harmless(text, _LONGEST)
 
 
-def _report_moment_words(report: HeapReport) -> str:
-    return "at the failure" if report.has_failure else "at the peak" if report.has_history else ""
-
-
 def _verdict_html(report: HeapReport) -> str:
     calm = "" if report.has_failure else " calm"
-    parts = [f"<h1>{_page_text(words.title(report))}</h1>"]
-    if text := words.numbers(report):
+    parts = [f"<h1>{_page_text(content.title(report))}</h1>"]
+    if text := content.numbers(report):
         parts.append(f'<p class="numbers">{_page_text(text)}</p>')
-    parts += [f"<p>{_page_text(text)}</p>" for text in words.paragraphs(report)]
+    parts += [f"<p>{_page_text(text)}</p>" for text in content.paragraphs(report)]
     return f'<div class="verdict{calm}">{"".join(parts)}</div>'
 
 
 def _advice_html(report: HeapReport, holders: ColouredHolders) -> str:
-    texts = words.advice(report)
+    texts = content.advice(report)
     if texts:
         return f"<h2>What would help</h2><ol>{''.join(f'<li>{_page_text(text)}</li>' for text in texts)}</ol>"
     found = report.holders[0] if report.holders else None
-    kinds = _holder_row_kinds(found, holders) if found else ()
+    kinds = _page_bar_classes(found, holders) if found else ()
     rows = [
-        row._replace(note="") for row in (words.holder_rows(found) if found else words.by_size(report))[:6]
+        row._replace(note="")
+        for row in (content.holder_rows(found) if found else content.by_size(report))[:6]
     ]
     return f"<h2>Who holds most</h2>{_rows_html(rows, kinds[:6])}" if rows else ""
 
@@ -247,14 +192,14 @@ def _device_account_html(report: HeapReport) -> str:
     if account is None:
         return ""
     return (
-        f"<h2>Memory of the device {_report_moment_words(report)}</h2>"
+        f"<h2>Memory of the device {moment_words(report)}</h2>"
         f'<div class="bfcviz-account"><p>{_page_text(account.device)}: {account.short}</p>'
         f"{account_bar(account)}{account_table(account)}</div>"
     )
 
 
 def _in_the_way_html(report: HeapReport) -> str:
-    sentence, rows = words.pins(report)
+    sentence, rows = content.pins(report)
     if not rows:
         return ""
     return (
@@ -286,22 +231,22 @@ def _over_time_html(report: HeapReport) -> str:
     return f"<h2>Over time</h2>{''.join(f'<figure>{each}</figure>' for each in drawn)}"
 
 
-def _holder_row_kinds(found: Holders, holders: ColouredHolders) -> list[str]:
-    """The kind of each row of `words.holder_rows`: its colour in the map; `several` where it has more than one."""
-    rows = largest(found, words.MOST_ROWS)
+def _page_bar_classes(found: Holders, holders: ColouredHolders) -> list[str]:
+    """The CSS class of each bar beside `holder_rows`: its colour in the map; `several` where it has more than one."""
+    rows = largest_holder_rows(found, content.MOST_ROWS)
     paths = [found.path(row) if found.by == "op" else "" for row in rows]
     return [*(holders.kind_of(path) or "several" for path in paths), "several"]
 
 
 def _holders_html(report: HeapReport, holders: ColouredHolders) -> str:
-    parts = [f"<h2>Who holds the memory {_report_moment_words(report)}</h2>"]
+    parts = [f"<h2>Who holds the memory {moment_words(report)}</h2>"]
     parts += [
         f"<h3>By {_page_text(found.by.replace('_', ' '))}</h3>"
-        f"{_rows_html(words.holder_rows(found), _holder_row_kinds(found, holders))}"
+        f"{_rows_html(content.holder_rows(found), _page_bar_classes(found, holders))}"
         for found in report.holders
     ]
     if not report.holders:
-        parts.append(f'<p class="muted">{words.NO_HOLDERS}</p>{_rows_html(words.by_size(report))}')
+        parts.append(f'<p class="muted">{content.NO_HOLDERS}</p>{_rows_html(content.by_size(report))}')
     return "".join(parts)
 
 

@@ -18,7 +18,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.model import Model
 from bfcviz.model.equal_steps import ALERT
 from bfcviz.model.navigation import events_of
-from bfcviz.model.timelines import RATIOS, TIMELINE, equal_parts, measured
+from bfcviz.model.timelines import RATIOS, TIMELINE, measured, timeline_parts
 from bfcviz.periodic import Periodic
 from bfcviz.thresholds import Hysteresis, Threshold, Unit
 
@@ -183,7 +183,7 @@ class AlertMonitor:
         self._model.seek(start)
         marks = events_of(trace, [Kind.MARK], self._pool, start, stop)
         names = {int(mark["seq"]) + 1: trace.labels.name(int(mark["label"])) for mark in marks}
-        return measured(self._model, sorted({*names, *equal_parts(start, stop, _PARTS)})), names
+        return measured(self._model, sorted({*names, *timeline_parts(start, stop, _PARTS)})), names
 
     def _check_value(self, alert: Alert, state: _AlertState, rows: Any) -> Alarm | None:
         end = "max" if alert.is_upper else "min"
@@ -239,7 +239,7 @@ class AlertMonitor:
 
 
 class MonitorThread:
-    """A thread that calls a function every 0.1 s until it is stopped or a call fails.
+    """The thread that checks alerts: it calls a function every 0.1 s until it is stopped or a call fails.
 
     Start it where NumPy is not served (`bfcviz.live.numpy.serve.unserved`): its arrays do not belong to the workload.
 

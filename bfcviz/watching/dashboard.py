@@ -7,11 +7,12 @@ from typing import Any, Final, TypeVar
 import ipywidgets as widgets
 
 from bfcviz.dashboard import LiveDashboard
-from bfcviz.dashboard.live import RingReader, numbered
+from bfcviz.dashboard.controls import numbered
+from bfcviz.dashboard.live import RingReader
 from bfcviz.dashboard.renderer import Workload
 from bfcviz.events.trace import Trace
 from bfcviz.live.numpy.serve import unserved
-from bfcviz.model.trace_from_source import name_of
+from bfcviz.model.trace_from_source import source_name
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ class WatchDashboard(LiveDashboard):
             return
         self.stop()
         self.resume()
-        self.status_line.ending = _watch_ending(error)
+        self.status_line.ending = _watch_dashboard_ending(error)
         self.refresh()
         self.says_line.value = _watch_line_html(says)
         self.show_end()
@@ -89,7 +90,7 @@ class WatchDashboard(LiveDashboard):
             if running:
                 self._ring_reader.start()
                 self._device_reader.start()
-            names = [name_of(each, each) for each in self.traces]
+            names = [source_name(each, each) for each in self.traces]
             with self.menu.hold_trait_notifications():  # setting the options selects the first
                 chosen, self.menu.options = self.menu.value, numbered(names)
                 self.menu.value = chosen
@@ -108,7 +109,8 @@ class WatchDashboard(LiveDashboard):
         self.notice_box.value = f"<div role='alert' style='{style}'>{lines}</div>"
 
 
-def _watch_ending(error: BaseException | None) -> str:
+def _watch_dashboard_ending(error: BaseException | None) -> str:
+    """How a watch ended, in the status line of its dashboard."""
     if error is None:
         return "ended"
     return "interrupted" if isinstance(error, KeyboardInterrupt) else f"ended by {type(error).__name__}"

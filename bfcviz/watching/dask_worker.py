@@ -15,13 +15,14 @@ from typing import Any, Final, NamedTuple
 from distributed import Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from bfcviz.errors import LiveError
+from bfcviz import frameworks
+from bfcviz.events.storage.folder import claim_subfolder
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.storage.recording_copy import CopyPosition, Increment, read_increment
-from bfcviz.events.storage.recording_set import claim_subfolder
+from bfcviz.frameworks import Asked, title_of
 from bfcviz.live import heap_provider
 from bfcviz.live.heap_provider import HeapProvider
-from bfcviz.watching.session import Asked, Capture, open_source, plan, request_of, start_source, title_of
+from bfcviz.watching.session import Capture, open_source, start_source, watch_plan
 
 # ------------------------------------------------------------------------------
 # WorkerRecording: the part of `watch_workers` that runs in each worker; it knows nothing of Dask.
@@ -55,7 +56,7 @@ class WorkerOrder:
 
 
 def machine_id() -> str:
-    """A name of this machine since it was started."""
+    """A name of the machine of a Dask worker, or of its client, since it was started."""
     try:
         boot = _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
@@ -84,19 +85,19 @@ class WorkerRecording:
 
     def __init__(self, order: WorkerOrder, name: str, own_folder: str | os.PathLike[str]) -> None:
         self.token = secrets.token_hex(8)
-        requests = plan(order.asked, order.limit, order.capture).requests
-        request = heap_provider.complete(requests[0])
+        requests = watch_plan(order.asked, order.limit, order.capture).requests
+        request = heap_provider.complete_provider_request(requests[0])
         self.is_shared = _shares_folder_with_client(order)
         self.folder = claim_subfolder(Path(order.folder if self.is_shared else own_folder), name)
         details = {
             "framework": request.framework,
-            **heap_provider.details_of(request),
-            **_of_this_process(name),
+            **frameworks.details_of(request),
+            **_worker_process_details(name),
         }
         self._title = title_of(request)
         with ExitStack() as discard, ExitStack() as undo:
-            discard.callback(_remove_empty_folder, self.folder)
-            recording = Recording(self.folder, [heap_provider.pool_of(request)], details=details)
+            discard.callback(_remove_empty_worker_folder, self.folder)
+            recording = Recording(self.folder, [heap_provider.provider_pool(request)], details=details)
             undo.callback(recording.close)
             discard.callback(recording.discard)
             self._log = recording.log
@@ -116,35 +117,16 @@ class WorkerRecording:
         self._undo.close()
 
 
-def checked_order(asked: Mapping[str, Asked]) -> Mapping[str, Asked]:
-    """The frameworks to watch in each worker: one, or none for the default.
-
-    Raises:
-        LiveError: there are several, one is unknown or has an unknown option, or has its own log.
-    """
-    named = {name: value for name, value in asked.items() if value not in (None, False)}
-    if len(named) > 1:
-        raise LiveError(
-            f"{' and '.join(sorted(named))} were asked for; each worker has one trace: give one framework, or call "
-            "watch_workers once for each with its own client"
-        )
-    for value in named.values():
-        if isinstance(value, Mapping) and value.keys() & {"log", "labels"}:
-            raise LiveError("each worker records to a log of its own: remove log and labels from the options")
-    for name, value in named.items():
-        request_of(name, value)
-    return dict(asked)
-
-
 def _shares_folder_with_client(order: WorkerOrder) -> bool:
     return order.machine == machine_id() and (Path(order.folder) / order.token).exists()
 
 
-def _of_this_process(name: str) -> dict[str, Any]:
+def _worker_process_details(name: str) -> dict[str, Any]:
+    """The details of a Dask worker's recording: its name and its process."""
     return {"worker": name, "host": platform.node(), "process": os.getpid(), "started_ns": time.time_ns()}
 
 
-def _remove_empty_folder(folder: Path) -> None:
+def _remove_empty_worker_folder(folder: Path) -> None:
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
 

@@ -23,12 +23,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from bfcviz.errors import FileError, LiveError
+from bfcviz.errors import FileError, LiveError, system_error_cause
 from bfcviz.events.schema import EVENT
-from bfcviz.events.storage.files import PRIVATE_FILE, why
-from bfcviz.events.storage.recording_set import claim_subfolder, safe_name
-from bfcviz.frameworks import resolve
-from bfcviz.live.heap_provider import is_on_host
+from bfcviz.events.storage.files import PRIVATE_FILE
+from bfcviz.events.storage.folder import claim_subfolder, safe_folder_name
+from bfcviz.frameworks import is_on_host, is_out_of_memory, resolve
 from bfcviz.live.numpy.serve import unserved
 from bfcviz.live.recorded_process import (
     FLIGHT_FOLDER,
@@ -44,7 +43,6 @@ from bfcviz.periodic import Periodic
 from bfcviz.terminal import say
 from bfcviz.units import parse_bytes
 from bfcviz.watching.alerts import Alarm, Alert
-from bfcviz.watching.reports import is_out_of_memory
 from bfcviz.watching.session import Watch, watch
 
 _MOST_FILES: Final = 20
@@ -259,7 +257,9 @@ class FlightRecorder:
         try:
             parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise FileError(parent, "", f"cannot hold the flight recorder's files: {why(error)}") from error
+            raise FileError(
+                parent, "", f"cannot hold the flight recorder's files: {system_error_cause(error)}"
+            ) from error
         self.folder = claim_subfolder(parent, self.folder.name)
 
 
@@ -312,7 +312,7 @@ def flight_recorder(
 
     number = None if ask_by is None or signal.getsignal(ask_by) is not signal.SIG_DFL else ask_by
     name = f"{platform.node() or 'host'}-{name_of_process(os.environ) or f'process-{os.getpid()}'}"
-    return FlightRecorder(make, Path(folder) / safe_name(name), number)
+    return FlightRecorder(make, Path(folder) / safe_folder_name(name), number)
 
 
 def begin(order: Order, framework: str) -> str:

@@ -8,17 +8,16 @@ import numpy as np
 
 from bfcviz import notebook
 from bfcviz.analysis.diagnosis import Diagnosis, failure_headline
-from bfcviz.analysis.event_text import explain
+from bfcviz.analysis.event_text import explain_event
 from bfcviz.analysis.short_names import short_name
 from bfcviz.analysis.why import diagnose
+from bfcviz.code_places import place_in_code
 from bfcviz.events.origin import regions_known
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
-from bfcviz.model.grouping import place_in_code
-from bfcviz.model.model import ModelStats
+from bfcviz.model.model import ModelStats, external, internal, reserved_not_in_use
 from bfcviz.model.navigation import peak, previous_step
-from bfcviz.model.timelines import external, internal, reserved_not_in_use
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 
@@ -26,8 +25,8 @@ _MAX_HOLDERS: Final = 12
 """The report names this many holders and adds up the others."""
 
 
-class Holder(NamedTuple):
-    """A label that held chunks in use.
+class ReportHolder(NamedTuple):
+    """A line of a watch's `Report`: a label that held chunks in use.
 
     Attributes:
         name: the label, and the place in the code where a stack was recorded: `forward, train.py:41 step`.
@@ -60,7 +59,7 @@ class Report:
     heap: str
     step: int
     stats: ModelStats
-    holders: list[Holder]
+    holders: list[ReportHolder]
     model: Model = field(repr=False, compare=False)
     has_regions: bool = True
 
@@ -112,10 +111,11 @@ def report(trace: Trace, pool: int = 0, says: str = "") -> Report:
     model = Model(trace, pool)
     model.seek(peak(trace, pool))
     name, has_regions = trace.origin.pools[pool].name, regions_known(trace.origin.details, pool)
-    return Report(says, name, model.step, model.stats(), _report_holders(model), model, has_regions)
+    return Report(says, name, model.step, model.stats(), _watch_report_holders(model), model, has_regions)
 
 
-def _report_holders(model: Model) -> list[Holder]:
+def _watch_report_holders(model: Model) -> list[ReportHolder]:
+    """The holders in a watch's report: the largest, and the others together."""
     used = model.in_use()
     labels, at, chunks = np.unique(used["label"], return_inverse=True, return_counts=True)
     held = np.zeros(len(labels), np.uint64)
@@ -123,7 +123,7 @@ def _report_holders(model: Model) -> list[Holder]:
     total = int(held.sum())
     sums: dict[str, tuple[int, int]] = {}  # labels of several stacks or shapes may have one name
     for label, count, size in zip(labels.tolist(), chunks.tolist(), held.tolist(), strict=True):
-        name = _holder_name(model.trace, label)
+        name = _watch_report_holder_name(model.trace, label)
         before = sums.get(name, (0, 0))
         sums[name] = before[0] + count, before[1] + size
     rows = sorted(((name, *both) for name, both in sums.items()), key=lambda row: -row[2])
@@ -131,10 +131,10 @@ def _report_holders(model: Model) -> list[Holder]:
         others = rows[_MAX_HOLDERS:]
         name = f"{len(others)} others"
         rows = [*rows[:_MAX_HOLDERS], (name, sum(row[1] for row in others), sum(row[2] for row in others))]
-    return [Holder(name, count, size, size / total) for name, count, size in rows]
+    return [ReportHolder(name, count, size, size / total) for name, count, size in rows]
 
 
-def _holder_name(trace: Trace, label: int) -> str:
+def _watch_report_holder_name(trace: Trace, label: int) -> str:
     """The short name of a label, and its place in the code if that is known and not the name."""
     name, place = short_name(trace, label), place_in_code(trace.labels[label].details.get("stack", ""))
     return name if place in ("", trace.labels.name(label)) else f"{name}, {place}"
@@ -185,31 +185,6 @@ class OomReport:
         return self.card
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether a framework raises this error when memory runs out, or it came from one that a framework raised."""
-    seen: list[BaseException] = []
-    waiting: list[BaseException | None] = [error]
-    while waiting:
-        each = waiting.pop()
-        if each is None or any(each is before for before in seen):
-            continue
-        if _tells_out_of_memory(each):
-            return True
-        seen.append(each)
-        waiting += [each.__cause__, None if each.__suppress_context__ else each.__context__]
-    return False
-
-
-def _tells_out_of_memory(error: BaseException) -> bool:
-    # PyTorch and XLA raise RuntimeErrors: one of PyTorch has this name, others this text.
-    if isinstance(error, MemoryError) or type(error).__name__ in {
-        "OutOfMemoryError",
-        "ResourceExhaustedError",
-    }:
-        return True
-    return isinstance(error, RuntimeError) and "out of memory" in str(error).casefold()
-
-
 def last_failure(trace: Trace) -> OomReport | None:
     """The last request that failed; None where none failed, or its event is no longer kept."""
     end = len(trace)
@@ -225,7 +200,7 @@ def last_failure(trace: Trace) -> OomReport | None:
     return OomReport(
         step,
         failure_headline(found),
-        explain(trace, step - 1, model),
+        explain_event(trace, step - 1, model),
         [each.text for each in found.advice],
         model,
         found,

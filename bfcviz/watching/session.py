@@ -15,24 +15,36 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, ParamSpec, Self, TypeVar
 
-from bfcviz import notebook
+from bfcviz import frameworks, notebook
 from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.events.sliding_window import KEEP
 from bfcviz.events.storage.drain import FolderDrain
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
-from bfcviz.frameworks import FRAMEWORKS, WATCHABLE, WatchRequest, find, resolve, way_of
+from bfcviz.frameworks import (
+    FRAMEWORKS,
+    WATCHABLE,
+    Asked,
+    WatchRequest,
+    check_watchable_framework,
+    is_out_of_memory,
+    request_of,
+    resolve,
+    title_of,
+    unwatchable,
+    way_of,
+)
 from bfcviz.live import heap_provider, labels
 from bfcviz.live.heap_provider import HeapProvider
 from bfcviz.live.labels import checked_name
 from bfcviz.live.numpy.serve import unserved
 from bfcviz.live.stacks import Chosen, Stacks
-from bfcviz.model.block_index import BlockDescriber
 from bfcviz.model.trace_from_source import trace_of
+from bfcviz.model.trace_index import IndexBuilder
 from bfcviz.units import format_bytes, parse_bytes
 from bfcviz.watching.alerts import Alarm, Alert, AlertMonitor, MonitorThread, check_alerts
-from bfcviz.watching.reports import OomReport, Report, is_out_of_memory, last_failure, report
+from bfcviz.watching.reports import OomReport, Report, last_failure, report
 
 if TYPE_CHECKING:
     from bfcviz.watching.dashboard import WatchDashboard
@@ -43,9 +55,6 @@ T = TypeVar("T")
 # ------------------------------------------------------------------------------
 # Choose which frameworks to watch and how, from the arguments of `bfcviz.watch`; make and start the heap providers.
 
-Asked = bool | str | Mapping[str, Any] | None
-"""The value of a framework's argument. None: the default choice. True: the usual way. `serve` or `observe`: that way. A
-mapping: options of its function in `bfcviz.live`, and optionally `way`."""
 
 Capture = Chosen | Stacks
 """What is recorded with each allocation: `nothing`, `label`, `stack`, or which frames of it."""
@@ -69,8 +78,8 @@ class WatchSettings:
     keep: int
 
 
-def plan(asked: Mapping[str, Asked], limit: int | None = None, capture: Capture | None = None) -> Plan:
-    """Choose what to watch.
+def watch_plan(asked: Mapping[str, Asked], limit: int | None = None, capture: Capture | None = None) -> Plan:
+    """Choose what a `bfcviz.watch` watches.
 
     Args:
         asked: framework -> its argument; a missing one counts as None.
@@ -81,7 +90,7 @@ def plan(asked: Mapping[str, Asked], limit: int | None = None, capture: Capture 
         LiveError: an unknown framework, way or option, frameworks that exclude each other, or nothing to watch.
     """
     for name in asked:
-        _check_watchable(name)
+        check_watchable_framework(name)
     named = [name for name in FRAMEWORKS if asked.get(name) not in (None, False)]
     requests = [request_of(name, asked[name]) for name in named]
     allowed = [name for name in WATCHABLE if asked.get(name) is not False]
@@ -89,36 +98,11 @@ def plan(asked: Mapping[str, Asked], limit: int | None = None, capture: Capture 
     if not found.requests:
         raise LiveError(f"there is nothing to watch: remove `=False` from one of {', '.join(WATCHABLE)}")
     _check_sharing(found.requests)
-    requests = _with_capture(_with_limit(found.requests, limit), capture)
+    requests = _with_watch_capture(_with_limit(found.requests, limit), capture)
     serving = [request for request in requests if request.way == "serve"]
     if len(serving) == 1:  # else the limit may be meant for the larger memory
-        heap_provider.check_limit(serving[0])
+        heap_provider.check_provider_limit(serving[0])
     return found._replace(requests=requests)
-
-
-def title_of(request: WatchRequest) -> str:
-    """The usual name of the framework."""
-    return FRAMEWORKS[request.framework].title
-
-
-def _check_watchable(name: str) -> None:
-    if not find(name).is_watchable:
-        raise LiveError(
-            f"{FRAMEWORKS[name].title} cannot be watched from inside the program: record it with "
-            f"bfcviz record --{name}; bfcviz.watch takes {', '.join(WATCHABLE)}"
-        )
-
-
-def request_of(name: str, wanted: Asked) -> WatchRequest:
-    """The request for one framework.
-
-    Raises:
-        LiveError: the framework, way or option is unknown, or the framework cannot be watched from inside.
-    """
-    _check_watchable(name)
-    options = dict(wanted) if isinstance(wanted, Mapping) else {}
-    way = wanted if isinstance(wanted, str) else options.pop("way", None)
-    return resolve(name, way, options)
 
 
 def _check_sharing(requests: list[WatchRequest]) -> None:
@@ -147,8 +131,8 @@ def _with_limit(requests: list[WatchRequest], limit: int | None) -> list[WatchRe
     return [_with_default_option(request, "limit", limit) for request in requests]
 
 
-def _with_capture(requests: list[WatchRequest], capture: Capture | None) -> list[WatchRequest]:
-    """Add the capture to the requests that take one; refuse stacks for a way that cannot record them."""
+def _with_watch_capture(requests: list[WatchRequest], capture: Capture | None) -> list[WatchRequest]:
+    """Add the capture of a watch to the requests that take one; refuse stacks for a way without them."""
     if capture is None:
         return requests
     if capture not in ("nothing", "label"):
@@ -170,7 +154,7 @@ def _with_default_option(request: WatchRequest, name: str, value: object) -> Wat
 def _default_plan(names: list[str]) -> Plan:
     """CuPy where there is a GPU, else NumPy; also PyTorch, where it is imported and has a GPU."""
     requests, notes = [], []
-    problem = _why_no_cupy() if "cupy" in names else "cupy=False"
+    problem = _why_not_watch_cupy() if "cupy" in names else "cupy=False"
     if problem is None:
         requests.append(resolve("cupy"))
     elif "numpy" in names:
@@ -183,8 +167,8 @@ def _default_plan(names: list[str]) -> Plan:
     return Plan(requests, notes)
 
 
-def _why_no_cupy() -> str | None:
-    """Why CuPy cannot be watched; None where it can."""
+def _why_not_watch_cupy() -> str | None:
+    """Why a watch cannot choose CuPy; None where it can."""
     if find_spec("cupy") is None:
         return "it is not installed"
     try:
@@ -202,10 +186,10 @@ RING_EVENTS: Final = 1 << 18
 """Events in the ring that NumPy's heap writes to where nothing is recorded to disk: 16 MiB."""
 
 
-def make_source(
+def make_watch_source(
     request: WatchRequest, settings: WatchSettings, undo: ExitStack, discard: ExitStack
 ) -> HeapProvider:
-    """Make the heap provider of a framework, not started, and the log that it writes to.
+    """Make the heap provider of a watch for one framework, not started, and the log that it writes to.
 
     Args:
         request: the framework and how to watch it.
@@ -213,14 +197,14 @@ def make_source(
         undo: closes the log.
         discard: removes the recording, for a watch that cannot start.
     """
-    request = heap_provider.complete(request)
-    log: Recording | EventLog | None = EventLog(RING_EVENTS) if heap_provider.is_on_host(request) else None
+    request = heap_provider.complete_provider_request(request)
+    log: Recording | EventLog | None = EventLog(RING_EVENTS) if frameworks.is_on_host(request) else None
     if settings.path is not None:
         if "log" in request.options:
             raise LiveError(f"{title_of(request)} has its own log and path={settings.path}: give one of them")
         folder = settings.path if len(settings.plan.requests) == 1 else settings.path / request.framework
-        details = {"framework": request.framework, **heap_provider.details_of(request)}
-        log = undo.enter_context(Recording(folder, [heap_provider.pool_of(request)], details=details))
+        details = {"framework": request.framework, **frameworks.details_of(request)}
+        log = undo.enter_context(Recording(folder, [heap_provider.provider_pool(request)], details=details))
         discard.callback(log.discard)
     return open_source(request, log)
 
@@ -237,7 +221,7 @@ def open_source(request: WatchRequest, log: EventLog | Recording | None) -> Heap
         BfcvizError: another error of its module.
     """
     try:
-        source: HeapProvider = heap_provider.source_of(request, log)
+        source: HeapProvider = heap_provider.provider_of(request, log)
     except (BfcvizError, TypeError, ValueError):
         raise
     except Exception as error:  # frameworks raise many kinds without a GPU, driver or matching build
@@ -252,7 +236,7 @@ def start_order(
 
     NumPy's is the last, so that threads which the others start are not served.
     """
-    pairs = sorted(zip(sources, requests, strict=True), key=lambda pair: heap_provider.is_on_host(pair[1]))
+    pairs = sorted(zip(sources, requests, strict=True), key=lambda pair: frameworks.is_on_host(pair[1]))
     return [(source, title_of(request)) for source, request in pairs]
 
 
@@ -266,12 +250,6 @@ def start_source(source: HeapProvider, name: str, undo: ExitStack) -> None:
         raise unwatchable(name, error) from error
     labels.begin(source)
     undo.callback(labels.end, source)
-
-
-def unwatchable(name: str, error: Exception) -> LiveError:
-    """The error for a framework that failed to start with an error of its own."""
-    text = str(error).partition("\n")[0]
-    return LiveError(f"{name} cannot be watched here and stays unchanged: {type(error).__name__}: {text}")
 
 
 # ------------------------------------------------------------------------------
@@ -406,7 +384,7 @@ class Watch:
             undo.push(self._show_end)  # runs last, after the sources and the logs have ended
             undo.callback(self._run_safely, self._end_drain)
             for request in settings.plan.requests:
-                self.sources.append(make_source(request, settings, undo, discard))
+                self.sources.append(make_watch_source(request, settings, undo, discard))
             undo.callback(self._check_last)
             for source, name in start_order(self.sources, settings.plan.requests):
                 start_source(source, name, undo)
@@ -445,7 +423,7 @@ class Watch:
         """Start to read what the heaps write."""
         self._add_heaps()
         if self.folder is not None:
-            self._drain = FolderDrain(self.folder, BlockDescriber)
+            self._drain = FolderDrain(self.folder, IndexBuilder)
         if self._settings.dashboard and self._traces and notebook.has_kernel():
             self._dashboard = self._new_dashboard()
             notebook.show(self._dashboard)
@@ -618,7 +596,7 @@ def watch(  # noqa: PLR0913  the options, and every framework by its name
     most = None if limit is None else parse_bytes(limit, "limit")
     if twice := [name for name in names if name in frameworks]:
         raise LiveError(f"{twice[0]} was given twice, as a name and as an argument: give one of both")
-    found = plan({**dict.fromkeys(names, True), **frameworks}, most, capture)
+    found = watch_plan({**dict.fromkeys(names, True), **frameworks}, most, capture)
     folder = None if path is None else _unused_watch_folder(Path(path))
     return Watch(WatchSettings(found, folder, dashboard, check_alerts(alerts), keep))
 

@@ -12,6 +12,7 @@
 import atexit
 import os
 import tempfile
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import rmtree
@@ -22,21 +23,14 @@ from bfcviz import notebook
 from bfcviz._context_manager import Closing
 from bfcviz.errors import FileError, LiveError, MissingExtra
 from bfcviz.events.storage.files import PRIVATE_FOLDER
+from bfcviz.events.storage.folder import claim_subfolder
 from bfcviz.events.storage.recording_copy import CopyPosition, RecordingCopy
-from bfcviz.events.storage.recording_set import claim_subfolder
 from bfcviz.events.trace import Trace
+from bfcviz.frameworks import Asked, request_of
 from bfcviz.periodic import Periodic
 from bfcviz.units import parse_bytes
-from bfcviz.watching.dask_worker import (
-    AllocatorPlugin,
-    WorkerOrder,
-    WorkerReport,
-    checked_order,
-    end,
-    machine_id,
-    report,
-)
-from bfcviz.watching.session import Asked, Capture
+from bfcviz.watching.dask_worker import AllocatorPlugin, WorkerOrder, WorkerReport, end, machine_id, report
+from bfcviz.watching.session import Capture
 from bfcviz.watching.workers_dashboard import WorkersDashboard, WorkerTraces
 
 if TYPE_CHECKING:
@@ -304,3 +298,23 @@ def _new_folder(path: str | os.PathLike[str] | None) -> Path:
     if not is_empty:
         raise FileError(folder, "", "is not empty; give each watch a new folder")
     return folder
+
+
+def checked_order(asked: Mapping[str, Asked]) -> Mapping[str, Asked]:
+    """The frameworks to watch in each worker: one, or none for the default.
+
+    Raises:
+        LiveError: there are several, one is unknown or has an unknown option, or has its own log.
+    """
+    named = {name: value for name, value in asked.items() if value not in (None, False)}
+    if len(named) > 1:
+        raise LiveError(
+            f"{' and '.join(sorted(named))} were asked for; each worker has one trace: give one framework, or call "
+            "watch_workers once for each with its own client"
+        )
+    for value in named.values():
+        if isinstance(value, Mapping) and value.keys() & {"log", "labels"}:
+            raise LiveError("each worker records to a log of its own: remove log and labels from the options")
+    for name, value in named.items():
+        request_of(name, value)
+    return dict(asked)

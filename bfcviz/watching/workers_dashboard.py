@@ -18,11 +18,18 @@ from bfcviz.dashboard import LiveDashboard, widget_lifetime
 from bfcviz.dashboard.renderer import BUDGET, Renderer
 from bfcviz.errors import BfcvizError
 from bfcviz.events.origin import Status
-from bfcviz.events.storage.recording_set import recordings_in
+from bfcviz.events.storage.folder import recordings_in
 from bfcviz.events.trace import Trace
-from bfcviz.figures.workers import ORDERS, STYLE, WorkerRow, WorkerState, ordered, workers_html
+from bfcviz.figures.worker_rows import (
+    ORDERS,
+    STYLE,
+    WorkerRow,
+    WorkerRowState,
+    ordered_worker_rows,
+    workers_html,
+)
 from bfcviz.live.numpy.serve import unserved
-from bfcviz.model.growing_timeline import TimeTimeline
+from bfcviz.model.timelines import TimeTimeline
 
 # ------------------------------------------------------------------------------
 # WorkerTraces: the workers that record, or recorded, into a folder, and the numbers of each over time.
@@ -47,12 +54,12 @@ class WorkerTrace:
         self.problem = ""
 
     @property
-    def state(self) -> WorkerState:
+    def state(self) -> WorkerRowState:
         """Whether it records, has ended, or was lost before it could end."""
         origin = self.trace.origin
         if origin.status == Status.RECORDING:
-            return WorkerState.LIVE
-        return WorkerState.ENDED if origin.has_ended_whole else WorkerState.LOST
+            return WorkerRowState.LIVE
+        return WorkerRowState.ENDED if origin.has_ended_whole else WorkerRowState.LOST
 
     def update(self) -> bool:
         """Read new events, a limited number; returns whether more wait, or may come."""
@@ -296,7 +303,7 @@ class WorkersDashboard(widgets.VBox):  # type: ignore[misc]
     def _draw(self) -> None:
         rows = {each.name: each.row() for each in self.traces.workers}
         if time.monotonic() >= self._resort_at or {*self._sorted} != {*rows}:
-            self._sorted = [row.name for row in ordered([*rows.values()], self.order.value)]
+            self._sorted = [row.name for row in ordered_worker_rows([*rows.values()], self.order.value)]
             self._resort_at = time.monotonic() + _RESORT_S
         self.page.html = workers_html([rows[name] for name in self._sorted], self.shown)
 

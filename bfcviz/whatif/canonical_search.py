@@ -63,8 +63,8 @@ class PackingProblem:
         self.last = section[:count] + 1
         lengths = self.last - self.first
         blocks = np.repeat(np.arange(count), lengths)
-        self.members, self.members_at = _packing_blocks_by_group(
-            _packing_range_numbers(self.first, lengths), blocks, int(self.last.max(initial=0))
+        self.members, self.members_at = _canonical_blocks_by_group(
+            _canonical_range_numbers(self.first, lengths), blocks, int(self.last.max(initial=0))
         )
         sums = np.concatenate(([0], np.cumsum(self.size[self.members])))
         self.totals = np.diff(sums[self.members_at])
@@ -72,21 +72,21 @@ class PackingProblem:
         order = np.argsort(self.first, kind="stable")
         after = np.arange(1, count + 1)
         later = np.searchsorted(self.first[order], self.last[order]) - after
-        one, other = np.repeat(order, later), order[_packing_range_numbers(after, later)]
-        self.neighbours, self.neighbours_at = _packing_blocks_by_group(
+        one, other = np.repeat(order, later), order[_canonical_range_numbers(after, later)]
+        self.neighbours, self.neighbours_at = _canonical_blocks_by_group(
             np.concatenate((one, other)), np.concatenate((other, one)), count
         )
 
 
-def _packing_range_numbers(begin: NDArray[np.int64], length: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The numbers `begin`, `begin + 1`, ... of each range, one range after the other."""
+def _canonical_range_numbers(begin: NDArray[np.int64], length: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For `PackingProblem`: the numbers `begin`, `begin + 1`, ... of each range, one range after the other."""
     return np.arange(length.sum()) + np.repeat(begin - np.cumsum(length) + length, length)
 
 
-def _packing_blocks_by_group(
+def _canonical_blocks_by_group(
     group: NDArray[np.int64], block: NDArray[np.int64], groups: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Blocks by ascending group, then number; and where each group begins, and the last one ends."""
+    """For `PackingProblem`: blocks by ascending group, then number; and where each group begins."""
     begins = np.concatenate(([0], np.cumsum(np.bincount(group, minlength=groups))))
     return block[np.lexsort((block, group))].astype(np.int64), begins.astype(np.int64)
 

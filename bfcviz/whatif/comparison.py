@@ -23,9 +23,9 @@ from bfcviz.events.origin import BEGIN_MARKS
 from bfcviz.extras import arrow, arrow_schema
 from bfcviz.formats.tensorflow import COLLECTION
 from bfcviz.terminal import printable
-from bfcviz.units import format_bytes
+from bfcviz.units import bytes_range, format_bytes, seconds_text
 from bfcviz.whatif.outcome import FirstDifference, FreeMemory, Outcome, RecordedOutcome, first_difference
-from bfcviz.whatif.policy import Policy, checked_limit
+from bfcviz.whatif.policy_serving import Policy, checked_limit
 from bfcviz.whatif.policy_table import (
     BOUNDS,
     GROWING_BFC,
@@ -307,12 +307,12 @@ def compare(
         InvalidRequest: a name or an option does not exist, or is given twice. A policy that cannot serve the stream
             is a result with a message.
     """
-    served = [_policy_to_compare(policy, limit) for policy in policies]
+    served = [_asked_policy(policy, limit) for policy in policies]
     names = [each.name for each in served]
     if len(set(names)) < len(names):
         raise InvalidRequest(f"a policy is given twice: {', '.join(names)}; give each once")
     if bounds:
-        served += [_policy_to_compare(name, limit) for name in (*PLANS, *BOUNDS) if name not in names]
+        served += [_asked_policy(name, limit) for name in (*PLANS, *BOUNDS) if name not in names]
     own = next((policy for policy in policies if isinstance(policy, OwnRules)), None)
     results: list[PolicyResult] = []
     try:
@@ -326,7 +326,7 @@ def compare(
             each.name,
             None,
             "not served: the comparison was stopped",
-            _kind_of_compared_policy(each.policy),
+            _compared_policy_kind(each.policy),
             each.role,
         )
         for each in served[len(results) :]
@@ -343,15 +343,16 @@ class _Asked(NamedTuple):
     role: str = ""
 
 
-def _policy_to_compare(policy: str | Policy | OwnRules, limit: int | None) -> _Asked:
+def _asked_policy(policy: str | Policy | OwnRules, limit: int | None) -> _Asked:
+    """A policy that `compare` is asked for, with its name, limit and role."""
     if isinstance(policy, OwnRules):
         return _Asked(policy.text, policy.policy, policy.limit, policy.role)
     name = policy if isinstance(policy, str) else policy_text(policy.name, policy.options)
     return _Asked(name, policy_of(policy), limit)
 
 
-def _kind_of_compared_policy(policy: Policy) -> Kind:
-    """Rounded sizes make the lower bound a plan: an allocator may round less."""
+def _compared_policy_kind(policy: Policy) -> Kind:
+    """The `PolicyResult.kind` of a policy. Rounded sizes make the bound a plan: an allocator may round less."""
     if policy.name in PLANS:
         return "plan"
     if policy.name in BOUNDS:
@@ -360,7 +361,7 @@ def _kind_of_compared_policy(policy: Policy) -> Kind:
 
 
 def _compared_policy_result(asked: _Asked, stream: RequestStream) -> PolicyResult:
-    kind = _kind_of_compared_policy(asked.policy)
+    kind = _compared_policy_kind(asked.policy)
     is_allocator = kind == "allocator"
     record = len(stream) <= MOST_RECORDED and is_allocator
     try:
@@ -406,13 +407,13 @@ def failure_text(row: dict[str, Any]) -> str:
     event = f" (event {row['failed_event']:,})" if row["failed_event"] >= 0 else ""
     asked = format_bytes(row["failed_size"])
     return (
-        f"out of memory at request {row['failed_request']:,}{event}{_failure_moment_text(row)}: "
-        f"{asked} asked for {label}; {_failure_free_text(row)}; {_failure_growth_text(row)}"
+        f"out of memory at request {row['failed_request']:,}{event}{_compared_failure_moment(row)}: "
+        f"{asked} asked for {label}; {_compared_failure_free(row)}; {_compared_failure_growth(row)}"
     )
 
 
-def _failure_moment_text(row: dict[str, Any]) -> str:
-    """The last mark before the failure."""
+def _compared_failure_moment(row: dict[str, Any]) -> str:
+    """The last mark before the first failure of a compared policy."""
     name, value = row["failed_after_mark"], row["failed_after_mark_value"]
     if name is None or name in BEGIN_MARKS:
         return ""
@@ -426,15 +427,15 @@ def _failure_moment_text(row: dict[str, Any]) -> str:
     return f", after mark {row['marks_before_failure']:,} of the trace ({shown}{counted})"
 
 
-def _failure_free_text(row: dict[str, Any]) -> str:
-    """What is free in the pool."""
+def _compared_failure_free(row: dict[str, Any]) -> str:
+    """What is free in the pool of a compared policy at its first failure."""
     largest = row["failure_largest_free_bytes"]
     chunk = "" if largest is None else f", at most {format_bytes(largest)} in one chunk"
     return f"free in the pool: {format_bytes(row['failure_free_bytes'])}{chunk}"
 
 
-def _failure_growth_text(row: dict[str, Any]) -> str:
-    """What the limit leaves, and why no new region could serve the request."""
+def _compared_failure_growth(row: dict[str, Any]) -> str:
+    """What the limit leaves a compared policy, and why no new region could serve its request."""
     room, asked = row["failure_room_bytes"], row["failed_size"]
     if row["role"] == "as recorded":
         return "a new region was refused, as in the trace"
@@ -451,7 +452,7 @@ def _failure_growth_text(row: dict[str, Any]) -> str:
 # ------------------------------------------------------------------------------
 # A comparison as text: a row a policy, then the definition of each measure, the assumptions and what is missing.
 
-_WIDTH: Final = 110
+_WIDTH: Final = 80
 _NAME: Final = 14  # characters: a longer name of a policy has a line of its own
 
 _WORDS: Final = {
@@ -487,17 +488,27 @@ TRUST: Final = (
 
 COLUMNS: Final = ("policy", *_WORDS.values(), "result")
 
+_MEMORY: Final = ("policy", "peak pool", "in use", "not in use", "external", "internal", "result")
+_WORK: Final = ("policy", "splits", "merges", "calls", "stall")
+"""The columns of the two tables of a text: all in one are too wide for a terminal."""
+
 
 def comparison_text(comparison: Comparison, *, explain: bool = True) -> str:
-    """The whole comparison; `explain`: with the definition of each measure and the assumptions."""
-    lines = [
-        *wrap(_comparison_head(comparison), _WIDTH),
-        "",
-        *_comparison_table_lines(table_rows(comparison)),
-        "",
-    ]
+    """The comparison; `explain`: with what the rules did, the definition of each measure and the assumptions."""
+    rows = table_rows(comparison)
+    tables = [_MEMORY, _WORK] if explain else [_MEMORY]
+    lines = wrap(_comparison_head(comparison), _WIDTH)
+    lines += [line for columns in tables for line in ("", *_comparison_table_lines(rows, columns))]
+    lines.append("")
     failed = failures(comparison)
-    said = notes(comparison) if explain else [*remarks(comparison), "--explain says what each column means"]
+    said = (
+        notes(comparison)
+        if explain
+        else [
+            *remarks(comparison),
+            "--explain says what each column means, and counts splits, merges and calls",
+        ]
+    )
     found = [*failed, *([""] if failed else []), *said]
     return "\n".join([*lines, *(line for text in found for line in wrap(text, _WIDTH) or [""])])
 
@@ -601,7 +612,7 @@ def _range_of_orders(result: PolicyResult) -> str:
     most = orders.most if outcome.limit is None else min(orders.most, outcome.limit)
     fits = f"; it fits with {orders.fitting} of them" if 0 < orders.fitting < orders.tried else ""
     return (
-        f"{result.title}: peak pool {format_bytes(least)} to {format_bytes(most)}: {orders.by} decides between free "
+        f"{result.title}: peak pool {bytes_range(least, most)}: {orders.by} decides between free "
         f"blocks of one size; {orders.tried} orders tried, and a margin{fits}"
     )
 
@@ -656,7 +667,7 @@ def _comparison_row(result: PolicyResult, row: dict[str, Any]) -> tuple[str, ...
         result.title,
         format_bytes(row["peak_reserved"]),
         format_bytes(row["peak_in_use"]),
-        *(_comparison_percent_cell(row[share]) for share in shares),
+        *(_compared_share_cell(row[share]) for share in shares),
         *("" if row[kind] is None else f"{row[kind]:,}" for kind in ("splits", "merges")),
         "" if calls[0] is None else f"{sum(calls):,}",
         "" if stall is None else seconds_text(stall),
@@ -670,34 +681,32 @@ def _comparison_verdict(result: PolicyResult, *, fits: bool) -> str:
     return result.kind if fits else f"{result.kind}: above limit"
 
 
-def _comparison_percent_cell(share: float | None) -> str:
+def _compared_share_cell(share: float | None) -> str:
+    """A share in the table of compared policies, in percent; empty: not known."""
     return "" if share is None else f"{100 * share:.1f} %"
 
 
-def seconds_text(seconds: float) -> str:
-    """A duration in ms or s."""
-    return f"{1000 * seconds:,.1f} ms" if seconds < 1 else f"{seconds:,.1f} s"
-
-
-def _comparison_table_lines(rows: list[tuple[str, ...]]) -> list[str]:
-    """Aligned columns: the first and the last at their left, numbers at their right.
+def _comparison_table_lines(all_rows: list[tuple[str, ...]], columns: tuple[str, ...]) -> list[str]:
+    """Some columns, aligned: the names and the results at their left, numbers at their right.
 
     A long name has a line of its own. A word of the head with a space before its last word has two lines.
     """
-    head = [name.rpartition(" ") if name.startswith("not ") else ("", "", name) for name in COLUMNS]
-    heads = [tuple(over for over, _, _ in head), tuple(name for _, _, name in head)]
+    rows = [tuple(row[COLUMNS.index(name)] for name in columns) for row in all_rows]
+    head = [name.rpartition(" ") if name.startswith("not ") else ("", "", name) for name in columns]
+    heads = [tuple(name for _, _, name in head)]
+    if any(over for over, _, _ in head):
+        heads.insert(0, tuple(over for over, _, _ in head))
     lines = [*heads, *(("" if len(row[0]) > _NAME else row[0], *row[1:]) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(COLUMNS))]
-    found = [_comparison_table_line(line, widths) for line in lines]
-    for at in range(len(rows), 0, -1):
-        if len(rows[at - 1][0]) > _NAME:
-            found.insert(at + 1, rows[at - 1][0])
+    widths = [max(len(line[column]) for line in lines) for column in range(len(columns))]
+    found = [_comparison_table_line(line, widths, columns) for line in lines]
+    for at in range(len(rows) - 1, -1, -1):
+        if len(rows[at][0]) > _NAME:
+            found.insert(at + len(heads), rows[at][0])
     return found
 
 
-def _comparison_table_line(cells: tuple[str, ...], widths: list[int]) -> str:
-    last = len(widths) - 1
+def _comparison_table_line(cells: tuple[str, ...], widths: list[int], columns: tuple[str, ...]) -> str:
     return "  ".join(
-        cell.ljust(width) if column in (0, last) else cell.rjust(width)
-        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        cell.ljust(width) if name in ("policy", "result") else cell.rjust(width)
+        for cell, width, name in zip(cells, widths, columns, strict=True)
     ).rstrip()

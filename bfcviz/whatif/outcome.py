@@ -18,14 +18,14 @@ from bfcviz.model.lifetimes import born_of
 from bfcviz.model.model import Model
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
-from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream, are_pieces
+from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream, are_request_pieces
 
 # ------------------------------------------------------------------------------
 # Outcome: what happened when a policy served a request stream, and the measures of fragmentation.
 
 
 def failed_allocations(rows: NDArray[np.void], address: NDArray[np.integer]) -> NDArray[np.intp]:
-    """Indices of the requests for memory that got none.
+    """Of an outcome: indices of the requests for memory that got none.
 
     Args:
         rows: of `STREAM_ROW`, shape (n,).
@@ -43,7 +43,7 @@ class DriverCalls(NamedTuple):
 
 
 class FreeMemory(NamedTuple):
-    """Bytes of all free chunks, and of the largest one."""
+    """The free memory of an outcome after a request: bytes of all free chunks, and of the largest one."""
 
     total: int
     largest: int
@@ -274,7 +274,7 @@ class RecordedOutcome:
     def _heads(self) -> NDArray[np.intp]:
         """Of `_ends`, without the further pieces of blocks that lie across regions."""
         found = self._events[self._ends]
-        pieces = are_pieces(found)
+        pieces = are_request_pieces(found)
         frees = np.flatnonzero(found["kind"] == Kind.FREE)
         pieces[frees] = np.isin(born_of(found, frees), found["seq"][pieces])
         return np.flatnonzero(~pieces)
@@ -283,7 +283,7 @@ class RecordedOutcome:
     def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Region and offset of each request."""
         if self.outcome.ranges is not None:
-            return _places_in(self.outcome.ranges, self.outcome.address)
+            return _outcome_places(self.outcome.ranges, self.outcome.address)
         events, served = self._events, self.outcome.served
         granted = np.flatnonzero((events["kind"] == Kind.EXTEND) & (events["flags"] & Flag.GREW == 0))
         keys = events["region"][granted].astype(np.int64) * (len(events) + 1) + granted
@@ -301,10 +301,10 @@ class RecordedOutcome:
         return regions, offsets
 
 
-def _places_in(
+def _outcome_places(
     ranges: NDArray[np.uint64], address: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Number of the range, and offset in it, of each address; -1 where the address is 0."""
+    """Number of the range of an outcome, and offset in it, of each address; -1 where the address is 0."""
     at = np.searchsorted(ranges, address, "right") - 1
     base = ranges[at] if len(ranges) else address
     offsets = (address - base).astype(np.int64)
@@ -389,7 +389,7 @@ class FirstDifference:
 def first_difference(
     one: RecordedOutcome, other: RecordedOutcome, names: tuple[str, str] | None = None
 ) -> FirstDifference | None:
-    """The first allocation that the outcomes place differently, or that only one of them serves; None: there is none.
+    """The first allocation that two recorded outcomes place differently, or only one serves; None: there is none.
 
     A place is different if another block lies next below it, or if it is in another region. As long as all blocks had
     the same sizes in both outcomes, another offset in the region is different, too; after that, sizes and offsets are
@@ -408,7 +408,7 @@ def first_difference(
         raise InvalidRequest(
             "the two outcomes are of different streams; serve the same one under both policies"
         )
-    orders = (_BlockOrder(one), _BlockOrder(other))
+    orders = (_OutcomeBlocks(one), _OutcomeBlocks(other))
     served = min(one.outcome.served, other.outcome.served)
     rows, same_sizes = stream.rows[:served], True
     for i, (kind, block, size) in enumerate(rows[["kind", "block", "size"]].tolist()):
@@ -435,7 +435,7 @@ def first_difference(
     return None
 
 
-class _BlockOrder:
+class _OutcomeBlocks:
     """The blocks in use of one outcome, by region and offset."""
 
     def __init__(self, recorded: RecordedOutcome) -> None:

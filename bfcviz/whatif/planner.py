@@ -19,7 +19,7 @@ from bfcviz.whatif.canonical_search import FOUND, IMPOSSIBLE, CanonicalSearch, P
 from bfcviz.whatif.greedy_packing import Skyline, fill_gaps, first_overlap, stack
 from bfcviz.whatif.outcome import DriverCalls, Outcome, failed_allocations
 from bfcviz.whatif.policies.first_fit import FirstFitPool
-from bfcviz.whatif.policy import NO_LIMIT, Policy, PoolPolicy, checked_limit, origin_of
+from bfcviz.whatif.policy_serving import NO_LIMIT, Policy, PoolPolicy, checked_limit, policy_origin
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream
 
 if TYPE_CHECKING:
@@ -169,8 +169,8 @@ MOST_SECONDS: Final = 1e9
 """31 years: a search cannot take longer."""
 
 
-def check_seconds(seconds: float) -> None:
-    """Refuse a duration that no search can have.
+def check_plan_seconds(seconds: float) -> None:
+    """Refuse a duration that no search for a plan can have.
 
     Raises:
         InvalidRequest: it is below 0, above `MOST_SECONDS`, or not a number.
@@ -210,7 +210,7 @@ def _greedy_plan(stream: RequestStream, lifetimes: Lifetimes) -> PackingPlan:
     best = PackingPlan(lifetimes, _offsets_by_start(stream), "start", least)
     for name, order, exact in orders:
         if best.height > least:
-            offset = _greedy_plan_offsets(lifetimes, order[size[order] > 0], exact)
+            offset = _plan_offsets(lifetimes, order[size[order] > 0], exact)
             best = min(best, PackingPlan(lifetimes, offset, name, least), key=lambda each: each.height)
     return best
 
@@ -227,8 +227,8 @@ def _offsets_by_start(stream: RequestStream) -> NDArray[np.int64]:
     return offset
 
 
-def _greedy_plan_offsets(lifetimes: Lifetimes, order: NDArray[np.intp], exact: int) -> NDArray[np.int64]:
-    """Offsets: the first blocks of the order in the lowest gap, the others stacked on these, the longest first."""
+def _plan_offsets(lifetimes: Lifetimes, order: NDArray[np.intp], exact: int) -> NDArray[np.int64]:
+    """Offsets of a plan: the first blocks in the lowest gap, the others stacked on these, the longest first."""
     first, rest = order[:exact], order[exact:]
     offset = np.zeros(len(lifetimes.start), np.int64)
     low = np.zeros(len(first), np.int64)
@@ -426,8 +426,8 @@ BASE: Final = 0x7F0000000000
 _ALL_BITS: Final = (1 << 64) - 1
 
 
-class _Task(NamedTuple):
-    """What a policy is asked to serve."""
+class _PlannedTask(NamedTuple):
+    """What a plan or a lower bound is asked to serve."""
 
     policy: Policy
     stream: RequestStream
@@ -479,7 +479,7 @@ class LiveBytesPolicy:
             raise InvalidRequest(f"all blocks together have {total} bytes; at most 2^62 - 1 have addresses")
         placement = _Placement(BASE + np.cumsum(size) - size, size, None)
         return _planned_outcome(
-            _Task(self, stream, limit), placement, record=record, stop_at_failure=stop_at_failure
+            _PlannedTask(self, stream, limit), placement, record=record, stop_at_failure=stop_at_failure
         )
 
 
@@ -498,7 +498,7 @@ class PackedPolicy:
     name: str = "packed"
 
     def __post_init__(self) -> None:
-        check_seconds(self.options.get("seconds", SECONDS))
+        check_plan_seconds(self.options.get("seconds", SECONDS))
 
     def serve(
         self,
@@ -517,7 +517,7 @@ class PackedPolicy:
         region = int((plan.offset + size)[size > 0].max(initial=0))
         placement = _Placement(BASE + plan.offset, size, region)
         return _planned_outcome(
-            _Task(self, stream, limit), placement, record=record, stop_at_failure=stop_at_failure
+            _PlannedTask(self, stream, limit), placement, record=record, stop_at_failure=stop_at_failure
         )
 
 
@@ -548,7 +548,9 @@ def _served_sizes(stream: RequestStream, size: NDArray[np.int64], limit: int) ->
     return np.array(found, np.int64)
 
 
-def _planned_outcome(task: _Task, placement: _Placement, *, record: bool, stop_at_failure: bool) -> Outcome:
+def _planned_outcome(
+    task: _PlannedTask, placement: _Placement, *, record: bool, stop_at_failure: bool
+) -> Outcome:
     rows, region = task.stream.rows, placement.region
     size = np.where(rows["kind"] == MARK, 0, placement.size[rows["block"]])
     address = np.where(size > 0, placement.address[rows["block"]], 0)
@@ -574,7 +576,7 @@ def _planned_outcome(task: _Task, placement: _Placement, *, record: bool, stop_a
 
 
 def _planned_trace(
-    task: _Task, address: NDArray[np.uint64], size: NDArray[np.uint64], region: int | None
+    task: _PlannedTask, address: NDArray[np.uint64], size: NDArray[np.uint64], region: int | None
 ) -> Trace:
     """The events of an outcome: one region of so many bytes, or one a block if that is None."""
     rows = task.stream.rows[: len(address)]
@@ -609,5 +611,5 @@ def _planned_trace(
         elif kind == ALLOCATE and asked > 0:
             history.ledger.oom(asked, label, number)
     return Trace.from_events(
-        history.events(), task.stream.labels, origin_of(task.policy, task.stream, task.limit)
+        history.events(), task.stream.labels, policy_origin(task.policy, task.stream, task.limit)
     )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz import native
-from bfcviz.analysis.diagnosis import Family
+from bfcviz.analysis.heap_settings import Family
 from bfcviz.errors import InvalidRequest
 from bfcviz.formats.tensorflow import VERSIONS, round_up
 from bfcviz.formats.torch import LARGE_SEGMENT, Rules, divisions_of, divisions_text
@@ -19,7 +19,7 @@ from bfcviz.units import GiB, KiB, MiB, format_bytes, parse_bytes
 from bfcviz.whatif.planner import LIVE_OPTIONS, PACKED_OPTIONS, LiveBytesPolicy, PackedPolicy
 from bfcviz.whatif.policies.bfc import BFC_OPTIONS, MEMORY_OPTIONS, BFCPolicy
 from bfcviz.whatif.policies.xla_policy import XLA_OPTIONS, XLAPolicy
-from bfcviz.whatif.policy import NO_LIMIT, Policy, PoolPolicy
+from bfcviz.whatif.policy_serving import NO_LIMIT, Policy, PoolPolicy
 from bfcviz.whatif.requests import ALLOCATE, RequestStream
 from bfcviz.whatif.simulation import DriverMemory
 
@@ -168,7 +168,6 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
         {"release_threshold": None, "reuse_across_streams": True, "segment": 32 << 20},
     ),
 }
-
 
 PLANS: Final = ("packed",)
 """Policies that are plans, made with all lifetimes known: no allocators, and no bounds, since one may need less."""
@@ -334,7 +333,7 @@ def _policy_option_value(name: str, entry: PolicyEntry, key: str, value: Any) ->
         return value
     try:
         found = _parsed_policy_option(key, value, default) if isinstance(value, str) else value
-        if _is_possible(found, default):
+        if _is_policy_option_value(found, default):
             return found
     except (KeyError, ValueError):
         pass
@@ -353,7 +352,7 @@ def _parsed_policy_option(key: str, value: str, default: Any) -> Any:
     return value if isinstance(default, str) else parse_bytes(value, key)
 
 
-def _is_possible(value: Any, default: Any) -> bool:
+def _is_policy_option_value(value: Any, default: Any) -> bool:
     """Whether a value can be one of an option with this default."""
     if default is None or type(default) is int:
         if value is None:
@@ -381,14 +380,14 @@ BFC_SIGNS: Final = ("allow_growth", "allocator_name")
 """Options in the origin of a trace that only a BFC heap has: its own, and what TensorFlow's files say."""
 
 
-class OwnSettings(NamedTuple):
-    """The settings of the heap of a trace: `limit` in bytes, None: not known."""
+class OwnPolicy(NamedTuple):
+    """The policy of the heap of a trace, and its `limit` in bytes, None: not known."""
 
     policy: Policy
     limit: int | None
 
 
-def own_settings(stream: RequestStream) -> OwnSettings:
+def own_policy(stream: RequestStream) -> OwnPolicy:
     """The policy and limit of the trace's own heap; they serve its requests again as the trace has them.
 
     Options are those of the trace's origin. Where it has none, garbage collection was on if a region was released, and
@@ -414,14 +413,14 @@ def own_settings(stream: RequestStream) -> OwnSettings:
         "supports_coalescing": bool(granted["joined"].any()),
         **{key: origin[key] for key, default in BFC_OPTIONS.items() if _is_value(origin.get(key), default)},
     }
-    options["regions"] = "exact" if _has_requests(stream, granted) else "recorded"
+    options["regions"] = "exact" if _own_regions_match(stream, granted) else "recorded"
     if limit is None and not options["allow_growth"]:
         limit = int(granted["size"].sum()) or None
-    return OwnSettings(policy_of("bfc", **options), limit)
+    return OwnPolicy(policy_of("bfc", **options), limit)
 
 
-def _has_requests(stream: RequestStream, granted: NDArray[np.void]) -> bool:
-    """Whether each region was granted for the request that it is beside."""
+def _own_regions_match(stream: RequestStream, granted: NDArray[np.void]) -> bool:
+    """Whether each region of the trace's own heap was granted for the request that it is beside."""
     at = granted["request"]
     if not len(at) or int(at.max()) >= len(stream):
         return False
@@ -485,7 +484,7 @@ class OwnRules:
 
 
 def usual_policies(stream: RequestStream, limit: int | None) -> tuple[str | OwnRules, ...]:
-    """The job's own rules, if they are known, and those of `USUAL` that differ from them."""
+    """Policies of the table to serve a stream by: its own rules, if known, and those of `USUAL` that differ."""
     own = own_rules(stream, limit)
     if own is None:
         return USUAL
@@ -501,7 +500,7 @@ def own_rules(stream: RequestStream, limit: int | None) -> OwnRules | None:
             grant other regions than the recorded ones: it is simulated.
     """
     if any(key in stream.options for key in BFC_SIGNS):
-        return _bfc_rules(stream, limit)
+        return _own_bfc_rules(stream, limit)
     if stream.family == Family.TORCH:
         return _torch_rules(stream, limit)
     if stream.family == Family.CUPY:
@@ -509,30 +508,30 @@ def own_rules(stream: RequestStream, limit: int | None) -> OwnRules | None:
     return None
 
 
-def rules_to_fit(stream: RequestStream) -> OwnRules:
-    """The rules for which a limit is searched: the job's own, simulated; or those of `bfc` with growth off."""
+def own_or_bfc_rules(stream: RequestStream) -> OwnRules:
+    """The stream's own rules, simulated; those of `bfc` with growth off where they are not known."""
     own = own_rules(stream, None)
     if own is None:
         why = "the file does not say which allocator the job had: these are TensorFlow's rules, growth is off"
         return OwnRules(policy_of("bfc"), None, "", why)
-    return _simulated_bfc(stream, None) if own.role == AS_RECORDED else own
+    return _own_bfc_simulated(stream, None) if own.role == AS_RECORDED else own
 
 
-def _bfc_rules(stream: RequestStream, limit: int | None) -> OwnRules | None:
+def _own_bfc_rules(stream: RequestStream, limit: int | None) -> OwnRules | None:
     try:
-        policy, own_limit = own_settings(stream)
+        policy, own_limit = own_policy(stream)
     except InvalidRequest:  # a value of an option that no heap has
         return None
     is_same_limit = limit is None or limit in {stream.limit, own_limit}
-    if policy.options["regions"] != "exact" or not is_same_limit or _begins_late(stream):
-        return _simulated_bfc(stream, limit)
+    if policy.options["regions"] != "exact" or not is_same_limit or _own_regions_unknown(stream):
+        return _own_bfc_simulated(stream, limit)
     why = "the BFC heap of the trace with its settings; the driver grants what it granted then"
     return OwnRules(policy, own_limit, AS_RECORDED, why)
 
 
-def _simulated_bfc(stream: RequestStream, limit: int | None) -> OwnRules:
-    """The rules of a trace's BFC heap, with regions that the driver might grant."""
-    found = own_settings(stream).policy.options
+def _own_bfc_simulated(stream: RequestStream, limit: int | None) -> OwnRules:
+    """The own rules of a trace's BFC heap, with regions that the driver might grant."""
+    found = own_policy(stream).policy.options
     options = {key: value for key, value in found.items() if key != "regions"}
     assumed = "garbage_collection" not in stream.options and not options["garbage_collection"]
     if assumed:
@@ -542,13 +541,13 @@ def _simulated_bfc(stream: RequestStream, limit: int | None) -> OwnRules:
     if assumed:
         why += "; garbage collection is not in the file: on, as TensorFlow sets it for GPUs"
     policy = policy_of("bfc", **other_than_default("bfc", options))
-    return OwnRules(policy, limit, OWN_RULES, f"{why}{_recorded_pool(stream)}")
+    return OwnRules(policy, limit, OWN_RULES, f"{why}{_own_pool_text(stream)}")
 
 
-def _recorded_pool(stream: RequestStream) -> str:
-    """The most bytes of all regions in the trace, as the end of a sentence; empty where they are not known."""
+def _own_pool_text(stream: RequestStream) -> str:
+    """The most bytes that the trace's own heap had, as the end of `OwnRules.why`; empty where not known."""
     regions = stream.regions
-    if not len(regions) or regions["joined"].any() or _begins_late(stream):
+    if not len(regions) or regions["joined"].any() or _own_regions_unknown(stream):
         return ""
     sizes: dict[int, int] = {}
     pool = most = 0
@@ -559,8 +558,8 @@ def _recorded_pool(stream: RequestStream) -> str:
     return f"; in the trace its pool had at most {format_bytes(most)}"
 
 
-def _begins_late(stream: RequestStream) -> bool:
-    """Whether the first requests have no event, so that their regions are not known."""
+def _own_regions_unknown(stream: RequestStream) -> bool:
+    """Whether the first regions of the trace's own heap are not known: the first requests have no event."""
     return bool((stream.rows["event"] < 0).any())
 
 
@@ -584,5 +583,5 @@ def _torch_rules(stream: RequestStream, limit: int | None) -> OwnRules:
     told = (
         "its settings in the file" if "expandable_segments" in given else "its settings are not in the file"
     )
-    why = f"the trace is of PyTorch's caching allocator; {told}{_recorded_pool(stream)}"
+    why = f"the trace is of PyTorch's caching allocator; {told}{_own_pool_text(stream)}"
     return OwnRules(policy_of("torch", **options), limit, OWN_RULES, why)

@@ -1,5 +1,7 @@
-"""RequestStream: what a job asked of one heap, without any placement."""
+"""RequestStream: what a job asked of one heap, without any placement; `stream_of` any source."""
 
+import operator
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -9,13 +11,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis.diagnosis import settings_of
+from bfcviz.analysis.heap_settings import heap_settings_of
+from bfcviz.errors import InvalidRequest
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Status, holds_only_states, recorded_failures, requested_bytes_known
 from bfcviz.events.schema import EVENT, Events, Flag, Kind
 from bfcviz.events.trace import Trace
+from bfcviz.importers.open_trace import open_trace
 from bfcviz.model import Model
-from bfcviz.model.lifetimes import born_of, in_use_at
+from bfcviz.model.lifetimes import born_of
+from bfcviz.model.model import model_chunks_in_use
+from bfcviz.model.navigation import failing_pool
+from bfcviz.model.trace_from_source import trace_of
 from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------
@@ -33,14 +40,14 @@ REGION_ROW: Final = np.dtype(
 """One region that the heap was granted in the trace, or released."""
 
 
-def region_changes(events: Events, pool: int) -> Events:
-    """The regions granted and released among these events."""
+def request_region_changes(events: Events, pool: int) -> Events:
+    """The regions granted and released during requests, among these events."""
     changed: Events = events[(events["pool"] == pool) & np.isin(events["kind"], (Kind.EXTEND, Kind.RELEASE))]
     return changed
 
 
-def regions_of(changes: Events, event: NDArray[np.int64]) -> NDArray[np.void]:
-    """The regions granted and released, as rows of `REGION_ROW`; `event` is that of each request."""
+def request_regions(changes: Events, event: NDArray[np.int64]) -> NDArray[np.void]:
+    """The `regions` of a request stream, as rows of `REGION_ROW`; `event` is that of each request."""
     regions = np.zeros(len(changes), REGION_ROW)
     regions["request"] = np.searchsorted(event, changes["seq"].astype(np.int64))
     regions["address"] = changes["address"]
@@ -87,7 +94,7 @@ class RequestStream:
         source: name of the trace.
         limit: memory limit of the heap in bytes; None: not known.
         options: of the heap, as the trace's origin has them.
-        family: whose allocator the heap is, as `settings_of` says; empty: not known.
+        family: whose allocator the heap is, as `heap_settings_of` says; empty: not known.
         regions: of `REGION_ROW`, in order; those before the first step of the trace are missing.
         notes: what is missing or assumed, as sentences.
         left_out: how many requests that failed in the trace are not among these.
@@ -177,35 +184,35 @@ def requests_of(trace: Trace, pool: int = 0) -> RequestStream:
     for block in trace.blocks():
         found.append(_rows_of(block, pool))
         if failed < 0:
-            failed = _first_failure(block, pool)
-        changes.append(region_changes(block, pool))
-    rows, unknown = _numbered_request_blocks(_without_pieces(np.concatenate(found)))
+            failed = _first_failed_request(block, pool)
+        changes.append(request_region_changes(block, pool))
+    rows, unknown = _numbered_request_blocks(_joined_request_pieces(np.concatenate(found)))
     origin = trace.origin
     mine = origin.pools[pool]
-    limit, of_failure = (mine.limit, "") if mine.limit else _limit_at_failure(trace, pool, failed)
+    limit, of_failure = (mine.limit, "") if mine.limit else _request_stream_limit(trace, pool, failed)
     return RequestStream(
         rows=rows,
         labels=trace.labels,
         source=origin.source,
         limit=limit,
         options=mine.options,
-        family=str(settings_of(origin, pool).family),
-        regions=regions_of(np.concatenate(changes), rows["event"]),
+        family=str(heap_settings_of(origin, pool).family),
+        regions=request_regions(np.concatenate(changes), rows["event"]),
         notes=(
             *_request_stream_notes(origin, pool, rows, len(carried), unknown),
-            *filter(None, [of_failure, _note_on_the_end(trace, rows)]),
+            *filter(None, [of_failure, _request_stream_end_note(trace, rows)]),
         ),
     )
 
 
-def _first_failure(events: Events, pool: int) -> int:
-    """The index of the first event that says that a request failed; -1: there is none."""
+def _first_failed_request(events: Events, pool: int) -> int:
+    """The index of the first event of a request that failed, among these events; -1: there is none."""
     failed = np.flatnonzero((events["kind"] == Kind.OOM) & (events["pool"] == pool))
     return int(events["seq"][failed[0]]) if len(failed) else -1
 
 
-def _limit_at_failure(trace: Trace, pool: int, event: int) -> tuple[int | None, str]:
-    """The memory that a heap without a known limit had at this failure, and a note on it; -1: no request failed."""
+def _request_stream_limit(trace: Trace, pool: int, event: int) -> tuple[int | None, str]:
+    """The limit of a stream where the trace has none: what its heap had at this failure; and a note on it."""
     if event < 0 or holds_only_states(trace.origin.details):
         return None, ""
     with Model(trace, pool).visiting(event) as model:
@@ -221,7 +228,7 @@ def _limit_at_failure(trace: Trace, pool: int, event: int) -> tuple[int | None, 
     )
 
 
-def _note_on_the_end(trace: Trace, rows: NDArray[np.void]) -> str:
+def _request_stream_end_note(trace: Trace, rows: NDArray[np.void]) -> str:
     """What is missing where the last request for memory failed; empty where it did not."""
     made = rows["event"][rows["kind"] == ALLOCATE]
     if not len(made) or made[-1] < 0:
@@ -236,8 +243,8 @@ PIECE: Final = 3
 """While a stream is made: a further chunk of the allocation before, which lies across regions."""
 
 
-def _without_pieces(rows: NDArray[np.void]) -> NDArray[np.void]:
-    """The rows with one for each allocation: the first, with the bytes of all its chunks."""
+def _joined_request_pieces(rows: NDArray[np.void]) -> NDArray[np.void]:
+    """The requests with one row for each allocation: the first, with the bytes of all its chunks."""
     pieces = rows["kind"] == PIECE
     if not pieces.any():
         return rows
@@ -248,8 +255,8 @@ def _without_pieces(rows: NDArray[np.void]) -> NDArray[np.void]:
     return found
 
 
-def are_pieces(found: Events) -> NDArray[np.bool_]:
-    """Whether each event is an ALLOCATE of a further chunk of the allocation before (`Ledger.allocate`)."""
+def are_request_pieces(found: Events) -> NDArray[np.bool_]:
+    """Whether each event only adds a further chunk to the request before (`Ledger.allocate`)."""
     pieces: NDArray[np.bool_] = (found["kind"] == Kind.ALLOCATE) & ((found["flags"] & Flag.PIECE) != 0)
     return pieces
 
@@ -276,7 +283,7 @@ def _carried_over_requests(trace: Trace, pool: int) -> NDArray[np.void]:
     """Requests for the chunks in use at the first step, in the order of their allocation."""
     if not trace.first:
         return np.zeros(0, STREAM_ROW)
-    chunks = np.sort(in_use_at(trace, pool, trace.first), order="born")
+    chunks = np.sort(model_chunks_in_use(trace, pool, trace.first), order="born")
     rows = np.zeros(len(chunks), STREAM_ROW)
     rows["block"], rows["event"] = chunks["born"], -1
     rows["size"] = chunks["requested"]
@@ -297,7 +304,7 @@ def _rows_of(events: Events, pool: int) -> NDArray[np.void]:
     made = rows["kind"] == ALLOCATE
     requested: NDArray[np.uint64] = found["requested"][made]
     rows["size"][made] = np.minimum(requested, np.uint64(LARGEST_REQUEST))
-    rows["kind"][are_pieces(found)] = PIECE
+    rows["kind"][are_request_pieces(found)] = PIECE
     rows["event"] = rows["block"] = found["seq"]
     frees = found["kind"] == Kind.FREE
     rows["block"][frees] = born_of(found, np.flatnonzero(frees))
@@ -384,7 +391,7 @@ def without_failed(stream: RequestStream) -> RequestStream:
     place = np.maximum(np.cumsum(~failed) - 1, 0)
     at: NDArray[np.int64] = np.minimum(regions["request"], len(place) - 1)
     regions["request"] = place[at]
-    left_out = _failed_request_count(failed)
+    left_out = _count_failed_in_trace(failed)
     said = f"requests that failed in the trace, left out: {left_out:,}"
     notes = (*(note for note in stream.notes if note != failed_note(stream)), said)
     return replace(stream, rows=rows, regions=regions, notes=notes, left_out=left_out)
@@ -397,10 +404,69 @@ def failed_note(stream: RequestStream) -> str:
         return ""
     most = int(replace(stream, rows=stream.rows[~failed]).live_bytes.max(initial=0))
     return (
-        f"requests that failed in the trace: {_failed_request_count(failed):,}; served like all others, and freed at "
+        f"requests that failed in the trace: {_count_failed_in_trace(failed):,}; served like all others, and freed at "
         f"once. Without them at most {format_bytes(most)} are requested at once (`without_failed`, `--without-failed`)"
     )
 
 
-def _failed_request_count(failed: NDArray[np.bool_]) -> int:
+def _count_failed_in_trace(failed: NDArray[np.bool_]) -> int:
+    """How many requests failed in the trace itself; each has two rows, for it is freed at once."""
     return int(np.count_nonzero(failed)) // 2
+
+
+# ------------------------------------------------------------------------------
+# `stream_of`: the requests of one heap of any source: a path, a trace, a live heap.
+
+
+def stream_of(source: Any, pool: int | str | None = None) -> RequestStream:
+    """The requests of one heap of a source; those of a RequestStream itself.
+
+    Args:
+        source: as in `replay`.
+        pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
+            the first.
+
+    Raises:
+        InvalidRequest: the source has no such heap; a RequestStream has one only.
+        BfcvizError: `source` is none of those of `replay`, or cannot be read.
+    """
+    if isinstance(source, RequestStream):
+        if pool not in {None, 0, "0"}:
+            raise InvalidRequest(
+                f"pool={pool!r} was given with a stream of requests, which is of one heap; give the pool to "
+                "`requests_of`, or leave it out"
+            )
+        return source
+    trace = _trace_of_requests(source)
+    stream = requests_of(trace, failing_pool(trace) if pool is None else _number_of(pool, trace))
+    note = failed_note(stream)
+    return replace(stream, notes=(*stream.notes, note)) if note else stream
+
+
+def _number_of(pool: int | str, trace: Trace) -> int:
+    """The index of a heap.
+
+    Raises:
+        InvalidRequest: there is none of this index or name.
+    """
+    names = [each.name for each in trace.origin.pools]
+    if pool in names:
+        return names.index(str(pool))
+    try:
+        number = int(pool) if isinstance(pool, str) else operator.index(pool)
+    except (TypeError, ValueError):
+        number = -1
+    if not 0 <= number < len(names):
+        raise InvalidRequest(
+            f"the trace has no heap {pool!r}; it has {len(names)}, numbered from 0: {', '.join(names[:20])}"
+        )
+    return number
+
+
+def _trace_of_requests(source: Any) -> Trace:
+    """The trace of a source whose requests are asked for."""
+    if isinstance(source, str | os.PathLike):
+        return open_trace(source)
+    if isinstance(found := getattr(source, "trace", None), Trace):  # a Watch, an Outcome, a Model
+        return found
+    return trace_of(source)

@@ -29,7 +29,7 @@ SEGMENT_GAP = 1 << 30
 
 
 class DriverCall(NamedTuple):
-    """One granted or released segment.
+    """One segment that the driver of a simulated pool granted or released.
 
     Attributes:
         address: of its first byte.
@@ -155,12 +155,12 @@ class DriverMemory:
 
 
 def numbers_of(count: int) -> MutableSequence[int]:
-    """So many zeros."""
+    """So many zeros, for the tables and trees of a simulated pool."""
     return array("q", bytes(8 * count))
 
 
 def longer(numbers: MutableSequence[int]) -> MutableSequence[int]:
-    """The same numbers, and as many zeros."""
+    """The same numbers of a table or tree of a simulated pool, and as many zeros."""
     found = numbers_of(2 * len(numbers))
     for at in range(len(numbers)):
         found[at] = numbers[at]
@@ -172,7 +172,7 @@ def longer(numbers: MutableSequence[int]) -> MutableSequence[int]:
 
 
 class AddressTable:
-    """Numbers by address, both above 0: an open-addressing table, for the loops that a dict is too slow for.
+    """Numbers of simulated blocks by address, both above 0: an open-addressing table; a dict is too slow.
 
     A key lies at its home, or after it with no empty place between; so a lookup ends at an empty place.
     """
@@ -584,7 +584,7 @@ class FreeBlocks:
 
 
 class SegmentCache:
-    """Free blocks, and which segments are wholly free: a refusal looks at no other block.
+    """Free blocks of a simulated pool, and which segments are wholly free: a refusal looks at no other block.
 
     Args:
         free: the free blocks; this changes them.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from bfcviz.whatif.policies.torch_caching import MOST_SHUFFLED
-from bfcviz.whatif.policy import Policy
+from bfcviz.whatif.policy_serving import Policy
 from bfcviz.whatif.policy_table import is_of_table, policy_of
 
 MOST_REQUESTS: Final = 6_000_000

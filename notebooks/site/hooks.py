@@ -71,7 +71,7 @@ def linked(text, page, sections):
 def drawn(markdown):
     """The page with its pictures: its Python runs in order, each picture is of the heap at that point."""
     import bfcviz
-    from bfcviz.explain_and_draw import trace_from
+    from bfcviz.public_functions import trace_from
     from bfcviz.figures.svg import picture
     from bfcviz.figures.view_options import Look
 

@@ -36,7 +36,7 @@ from minimalloc import CAPACITY, INSTANCES, instance
 import bfcviz
 from bfcviz.events.labels import Labels
 from bfcviz.whatif.planner import pack
-from bfcviz.whatif.policy import NO_LIMIT
+from bfcviz.whatif.policy_serving import NO_LIMIT
 from bfcviz.whatif.policy_table import POLICIES, policy_of, policy_text, uncompared
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream, requests_of, without_failed
 from bfcviz.whatif.search.tune import setting_line, tune

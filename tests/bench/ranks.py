@@ -23,7 +23,7 @@ import bfcviz
 from bfcviz.allocator.replay import Replay
 from bfcviz.events.origin import Pool
 from bfcviz.events.storage.recording import Recording
-from bfcviz.model.block_index import BlockDescriber
+from bfcviz.model.trace_index import IndexBuilder
 
 LIMIT = 8 << 30
 LEAK = 2 << 30
@@ -49,7 +49,7 @@ def record(folder: Path, number: int, events: int, *, leaks: bool = False, fails
                 Replay(heap.heap, work).run()
             if fails is not None:
                 heap.try_allocate(LIMIT, label="logits")
-            return recording.trace().save(folder / f"{number}.bfc", describe=BlockDescriber(1))
+            return recording.trace().save(folder / f"{number}.bfc", describe=IndexBuilder(1))
 
 
 def make(folder: Path, ranks: int, distinct: int, events: int) -> int:

@@ -26,7 +26,7 @@ from bfcviz.events.origin import Pool
 from bfcviz.events.storage.drain import FolderDrain
 from bfcviz.events.storage.files import OpenFile
 from bfcviz.events.storage.recording import Recording
-from bfcviz.model.block_index import BlockDescriber
+from bfcviz.model.trace_index import IndexBuilder
 
 PAIRS, LIVE, LABELS = 400_000, 4000, 300
 
@@ -122,7 +122,7 @@ def used(folder: Path) -> int:
 def measure(folder: Path, length: int) -> None:
     """Record, pack, open; print a row of the table."""
     ring = run("--ring", length)
-    drain, cpu = FolderDrain(folder, BlockDescriber), time.process_time()
+    drain, cpu = FolderDrain(folder, IndexBuilder), time.process_time()
     words = [sys.executable, __file__, "--write", str(folder), str(length)]
     writer = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     most = 0

@@ -13,7 +13,7 @@ import bfcviz
 from bfcviz.events.labels import Labels
 from bfcviz.whatif.policy_table import POLICIES, policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, STREAM_ROW, RequestStream
-from bfcviz.whatif.search.trial import ResultCache
+from bfcviz.whatif.search.trial import TrialCache
 
 RUNS = 5
 LIMIT = 64 << 30
@@ -84,7 +84,7 @@ def limit(stream, name):
     """The columns of a search for the smallest limit."""
     begun = time.process_time()
     try:
-        found = bfcviz.smallest_limit(stream, name, cache=ResultCache())
+        found = bfcviz.smallest_limit(stream, name, cache=TrialCache())
     except bfcviz.BfcvizError as error:
         return f"{error} | | | "
     taken = time.process_time() - begun
@@ -107,11 +107,11 @@ def main():
     print("\n| search | s | replays | result |\n|---|---:|---:|---|")
     for name in ("bfc", "torch"):
         begun = time.process_time()
-        batch = bfcviz.largest_batch(stream, name, 2 * limited, batch=32, cache=ResultCache())
+        batch = bfcviz.largest_batch(stream, name, 2 * limited, batch=32, cache=TrialCache())
         taken = time.process_time() - begun
         print(f"| largest batch, {name} | {taken:.2f} | {batch.replays} | {batch.largest} from 32 |")
         begun = time.process_time()
-        best = bfcviz.best_options(stream, name, limited, cache=ResultCache())
+        best = bfcviz.best_options(stream, name, limited, cache=TrialCache())
         taken = time.process_time() - begun
         varied = {key: value for key, value in best.options.items() if value != POLICIES[name].options[key]}
         print(f"| best options, {name}, {best.method} | {taken:.2f} | {best.replays} | {varied} |")

@@ -15,8 +15,8 @@ from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.live.cupy import cupy_api
 from bfcviz.live.cupy.observe import observe_cupy
 from bfcviz.live.cupy.serve import serve_cupy
-from bfcviz.live.headroom import Room
 from bfcviz.live.jax import observe_jax
+from bfcviz.live.memory_limits import Room
 from bfcviz.live.numpy.serve import serve_numpy
 from bfcviz.live.rmm import serve as rmm_serve
 from bfcviz.live.rmm.observe import observe_rmm

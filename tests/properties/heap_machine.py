@@ -22,7 +22,7 @@ from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
-from bfcviz.model.model import chunks_of, regions_of, stats_of
+from bfcviz.model.model import model_chunks, model_regions, stats_of
 from bfcviz.model.pool_state import PoolState
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -325,8 +325,8 @@ class HeapMachine(RuleBasedStateMachine):
     @staticmethod
     def model_state(table):
         return {
-            "chunks": chunks_of(table, np.empty(0, np.intp)).tolist(),
-            "regions": regions_of(table).tolist(),
+            "chunks": model_chunks(table, np.empty(0, np.intp)).tolist(),
+            "regions": model_regions(table).tolist(),
             "stats": vars(stats_of(table, None)),
         }
 

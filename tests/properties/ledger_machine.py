@@ -12,7 +12,7 @@ from bfcviz.events.ledger import Ledger
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
-from bfcviz.model.model import chunks_of, regions_of
+from bfcviz.model.model import model_chunks, model_regions
 from bfcviz.model.pool_state import PoolState
 
 UNIT = 256
@@ -205,8 +205,8 @@ class LedgerMachine(RuleBasedStateMachine):
 
 def state_of(table):
     return {
-        "chunks": chunks_of(table, np.empty(0, np.intp)).tolist(),
-        "regions": regions_of(table).tolist(),
+        "chunks": model_chunks(table, np.empty(0, np.intp)).tolist(),
+        "regions": model_regions(table).tolist(),
         "totals": totals_of(table),
     }
 

@@ -8,8 +8,7 @@ from properties.growing_trace import cuts, grown, wanted_sizes
 
 from bfcviz.model import TIMELINE, timeline
 from bfcviz.model.extremes import downsample, merge_rows
-from bfcviz.model.growing_timeline import RollingTimeline
-from bfcviz.model.timelines import SERIES
+from bfcviz.model.timelines import SERIES, RollingTimeline
 
 
 @given(operations(), cuts, st.integers(1, 9), wanted_sizes)

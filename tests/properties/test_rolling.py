@@ -8,7 +8,7 @@ from properties.growing_trace import cuts, grown, wanted_sizes
 
 from bfcviz.events.schema import Kind
 from bfcviz.model import timeline
-from bfcviz.model.growing_timeline import RollingTimeline
+from bfcviz.model.timelines import RollingTimeline
 
 
 @given(operations(), cuts, wanted_sizes)

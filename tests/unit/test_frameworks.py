@@ -11,21 +11,21 @@ import pytest
 from bfcviz.cli.record import add_framework_arguments, selection_of
 from bfcviz.frameworks import FRAMEWORKS, OBJECT, SECONDS, WATCHABLE, Framework, Option, Way, resolve
 from bfcviz.live import heap_provider
-from bfcviz.watching.session import plan
+from bfcviz.watching.session import watch_plan
 
 WAYS = [(name, way) for name, framework in FRAMEWORKS.items() for way in framework.ways]
 
 
 @pytest.mark.parametrize(("name", "way"), WAYS, ids=[f"{name} {way.name}" for name, way in WAYS])
 def test_options_are_the_arguments_of_the_function(name, way):
-    function = heap_provider.function_of(name, way)
+    function = heap_provider.provider_function(name, way)
     arguments = set(inspect.signature(function).parameters)
     assert {option.name for option in way.options} == arguments - {"folder"}
 
 
 @pytest.mark.parametrize(("name", "way"), WAYS, ids=[f"{name} {way.name}" for name, way in WAYS])
 def test_defaults_are_values_of_the_type(name, way):
-    function = heap_provider.function_of(name, way)
+    function = heap_provider.provider_function(name, way)
     parameters = inspect.signature(function).parameters
     for option in way.options:
         default = parameters[option.name].default
@@ -59,7 +59,7 @@ def paddle(monkeypatch):
         "observe", "its totals", (Option("log", OBJECT), Option("every_s", SECONDS, "between readings"))
     )
     added = {**FRAMEWORKS, "paddle": Framework("paddle", "PaddlePaddle", (way,))}
-    for function in (resolve, selection_of, heap_provider.pool_of, plan):
+    for function in (resolve, selection_of, heap_provider.provider_pool, watch_plan):
         monkeypatch.setitem(function.__globals__, "FRAMEWORKS", added)
     made = []
     module = ModuleType("bfcviz.live.paddle")
@@ -73,7 +73,7 @@ def test_a_new_framework_is_one_entry(paddle):
     add_framework_arguments(parser)
     selection = selection_of(parser.parse_args(["--paddle", "--every", "0.5"]))
     assert selection == ("paddle", "observe", {"every_s": 0.5}, [])
-    heap_provider.source_of(resolve(*selection[:3]), None)
+    heap_provider.provider_of(resolve(*selection[:3]), None)
     assert paddle == [{"every_s": 0.5, "log": None}]
-    (request,) = plan({"paddle": {"every_s": 2}}).requests
+    (request,) = watch_plan({"paddle": {"every_s": 2}}).requests
     assert request == ("paddle", "observe", {"every_s": 2})

@@ -5,8 +5,8 @@ import pytest
 from processes import needs_compiled
 
 import bfcviz
-from bfcviz.analysis.why import opening
 from bfcviz.errors import LiveError
+from bfcviz.model.navigation import opening
 
 CONV = bfcviz.sample("conv")
 OOM = bfcviz.sample("oom_log")

@@ -6,7 +6,7 @@ from heaps import new_heap
 
 import bfcviz
 from bfcviz.devices.wrappers import GuardAllocator, LimitAllocator
-from bfcviz.units import format_bytes, parse_bytes, read_as
+from bfcviz.units import bytes_range, format_bytes, parse_bytes, read_as
 
 MIB = 1 << 20
 
@@ -82,3 +82,8 @@ def test_text_that_is_no_size_is_refused(name):
 def test_so_is_a_limit_of_what_is_served(serve):
     with pytest.raises(ValueError, match="limit='lots'"):
         serve("lots")
+
+
+def test_a_range_tells_its_ends_apart():
+    assert bytes_range(1 << 30, 2 << 30) == "1.0 GiB to 2.0 GiB"
+    assert bytes_range(55_253_663_744, 55_257_858_048) == "55,253,663,744 to 55,257,858,048 bytes"

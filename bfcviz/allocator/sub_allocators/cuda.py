@@ -45,7 +45,7 @@ _ALIGNED: Final = 256
 
 
 class Budget:
-    """A limit in bytes that several sub-allocators share."""
+    """A limit in bytes that several sub-allocators of GPU memory share."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -554,3 +554,18 @@ def cuda_sub_allocator(
         "device": DeviceSubAllocator, "managed": ManagedSubAllocator, "async": AsyncSubAllocator,
     }  # fmt: skip
     return kinds[memory](device, stream=stream, budget=budget, driver=driver)
+
+
+_PORTABLE: Final = 1  # pinned for every context, not only this device's
+
+
+class PinnedSubAllocator(CudaSubAllocator):
+    """Grants pinned host memory, through the driver of one GPU."""
+
+    def take(self, num_bytes: int) -> int:
+        """Allocate with cuMemHostAlloc."""
+        return self.ask_driver("cuMemHostAlloc", ctypes.c_size_t(num_bytes), _PORTABLE)
+
+    def give_up(self, where: int, num_bytes: int) -> None:  # noqa: ARG002  the driver knows the size
+        """Free with cuMemFreeHost, which waits for all work on the device."""
+        self.driver.call("cuMemFreeHost", ctypes.c_void_p(where))

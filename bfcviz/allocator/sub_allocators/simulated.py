@@ -15,7 +15,7 @@ Mode = Literal["contiguous", "gapped", "descending"]
 
 
 class Call(NamedTuple):
-    """One call of the sub-allocator; `kind` 0 granted, 1 refused, 2 released; sizes in bytes."""
+    """One call of a simulated sub-allocator; `kind` 0 granted, 1 refused, 2 released; sizes in bytes."""
 
     operation: int
     kind: int

@@ -483,7 +483,7 @@ _SIZES: Final = frozenset(1 << bits for bits in range(_MOST_ROWS.bit_length()))
 
 
 def _rows_for(events: Events) -> int:
-    """A power of two for the handles of these events."""
+    """Rows of the codec's table for the handles of these events, a power of two."""
     highest = int(events["chunk"].max(initial=0))
     splits = events["other"][events["kind"] == event_record.SPLIT]
     return min(1 << max(highest, int(splits.max(initial=0))).bit_length(), _MOST_ROWS)

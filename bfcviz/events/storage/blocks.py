@@ -40,7 +40,7 @@ from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, origin_from_json
 from bfcviz.events.row_copy import copied, joined
 from bfcviz.events.schema import Events
 from bfcviz.events.storage.block_codec import CODED, MOST_EVENTS, DamagedBlock, EventCodec
-from bfcviz.events.storage.files import OpenFile, end_of_hole, reading
+from bfcviz.events.storage.files import OpenFile, end_of_hole, reading_file
 from bfcviz.events.storage.packed_labels import MAX_LABELS_TEXT, pack_labels, unpack_labels
 
 MAGIC: Final = b"\x89BFCviz\n"
@@ -203,7 +203,7 @@ def _packed_block_streams(streams: list[NDArray[np.unsignedinteger]]) -> bytes:
 
 
 def _unpacked_block_streams(payload: bytes, count: int) -> list[NDArray[np.uint64]]:
-    """The streams that `_packed_block_streams` packed, of at most `count` numbers each.
+    """The streams of a payload in a file of blocks, at most `count` numbers each; undoes `_packed_block_streams`.
 
     Raises: errors of struct and zstd.
     """
@@ -313,7 +313,7 @@ class BlockSource(GroupSource):
     def __init__(self, path: Path) -> None:
         self.path: Path = path
         self._codec = EventCodec()
-        with reading(path):
+        with reading_file(path):
             self._file = OpenFile(path)
             found = _limited_block_sections(path, sections_of(self._file))
         origin, more = self._origin(found)
@@ -374,7 +374,7 @@ class BlockSource(GroupSource):
 
 def _read_block_events(file: OpenFile, path: Path, codec: EventCodec, found: Section) -> Events:
     """The events of a section. Raises FileError."""
-    with reading(path):
+    with reading_file(path):
         payload = file.read_at(found.payload_at, found.payload_bytes)
     try:
         return decoded(codec, found, payload)
@@ -391,7 +391,7 @@ def _keyframe_before(
     """
     for each in reversed(sections):
         if each is not None and each.first <= step and each.keyframe_bytes:
-            with reading(path):
+            with reading_file(path):
                 state = file.read_at(each.keyframe_at, each.keyframe_bytes)
             if each.start < end_of_hole(file.fd):
                 raise FileError(
@@ -407,7 +407,7 @@ def _block_index_entries(
     found = [each for each in sections if each is not None and each.index_bytes]
     if len(found) < len(sections) or sum(each.index_bytes for each in found) > _MOST_INDEXES:
         return None
-    with reading(path):
+    with reading_file(path):
         return [file.read_at(each.index_at, each.index_bytes) for each in found]
 
 
@@ -447,7 +447,7 @@ class BlockFile:
 
     def refresh(self) -> None:
         """Look for new blocks."""
-        with reading(self.path):
+        with reading_file(self.path):
             found = sections_of(self._file, max(self.end, end_of_hole(self._file.fd)))
             for each in _limited_block_sections(self.path, found, len(self._sections), self._events):
                 if each.kind == EVENTS and each.first >= self.stop:

@@ -45,6 +45,7 @@ NUM_KINDS = 1 << 12
 
 
 def _codec_table_structure(name: str, dtype: np.dtype[np.void]) -> Any:
+    """The ctypes structure of a row in a table of the codec's memory."""
     fields = [(field, np.ctypeslib.as_ctypes_type(dtype[field])) for field in dtype.names or ()]
     return type(name, (ctypes.Structure,), {"_fields_": fields})
 
@@ -57,12 +58,12 @@ def _codec_table_view(kind: Any, array: Any) -> Any:
 
 
 def events(array: Any) -> Any:
-    """The records of a contiguous array of EVENT; they may be read-only."""
+    """The memory of the codec's events: the records of a contiguous array of EVENT; they may be read-only."""
     return (Event * len(array)).from_address(array.ctypes.data)
 
 
 def rows(array: Any) -> Any:
-    """The rows of an array of ROW."""
+    """The memory of the codec's table of chunks: the rows of an array of ROW."""
     return _codec_table_view(_Row, array)
 
 
@@ -72,27 +73,27 @@ def habits(array: Any) -> Any:
 
 
 def words(array: Any) -> Any:
-    """The values of a contiguous array of 8-byte integers; they may be read-only."""
+    """The memory of the codec's words: the values of a contiguous array of 8-byte integers; they may be read-only."""
     return (ctypes.c_uint64 * (array.nbytes // 8)).from_address(array.ctypes.data)
 
 
 def handles(array: Any) -> Any:
-    """The values of an array of u4."""
+    """The memory of the codec's handles: the values of an array of u4."""
     return _codec_table_view(ctypes.c_uint32, array)
 
 
 def masks(array: Any) -> Any:
-    """The values of a contiguous array of u2; they may be read-only."""
+    """The memory of the codec's masks: the values of a contiguous array of u2; they may be read-only."""
     return (ctypes.c_uint16 * len(array)).from_address(array.ctypes.data)
 
 
 def event(table: Any, index: int) -> Any:
-    """One record, to read and write."""
+    """One record of the codec's events, to read and write."""
     return table[index]
 
 
 def row(table: Any, index: int) -> Any:
-    """One row, to read and write."""
+    """One row of the codec's table of chunks, to read and write."""
     return table[index]
 
 
@@ -102,5 +103,5 @@ def habit(table: Any, index: int) -> Any:
 
 
 def put(table: Any, index: int, record: Any) -> None:
-    """Copy one record into the table."""
+    """Copy one record into a table of the codec."""
     table[index] = record

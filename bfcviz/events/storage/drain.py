@@ -31,17 +31,16 @@ from bfcviz.events.process_memory import sample_process
 from bfcviz.events.schema import EVENT, Events
 from bfcviz.events.storage.block_codec import MOST_EVENTS, EventCodec
 from bfcviz.events.storage.blocks import BlockFile, Describe, event_section, is_keyframe_stored
-from bfcviz.events.storage.files import PRIVATE_FILE, OpenFile
+from bfcviz.events.storage.files import PRIVATE_FILE, OpenFile, try_lock
 from bfcviz.events.storage.folder import (
     BLOCKS_FILE,
     EVENTS_FILE,
     LAST_LOOK,
     RECORD,
-    find_end,
+    find_end_in_folder,
     read_origin,
-    try_lock,
+    recordings_in,
 )
-from bfcviz.events.storage.recording_set import recordings_in
 
 MakeDescribe = Callable[[int], Describe]
 """Given the number of heaps at first, returns what describes the blocks of a recording, and may get more heaps."""
@@ -50,8 +49,8 @@ _PAGE: Final = 4096
 _PUNCH: Final = 3  # FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE of linux/falloc.h
 
 
-class _Made(NamedTuple):
-    """A block as bytes: the step after its last event, and whether it has a keyframe."""
+class _DrainedBlock(NamedTuple):
+    """A block that a drain made, as bytes: the step after its last event, and whether it has a keyframe."""
 
     stop: int
     section: bytes
@@ -94,7 +93,7 @@ class Drain:
         pools = len(read_origin(folder).origin.pools)
         self._describe = None if make_describe is None or self.packed else make_describe(pools)
         self._keyframes = known.keyframe_places()
-        self._unwritten: _Made | None = None
+        self._unwritten: _DrainedBlock | None = None
 
     def step(self, *, has_ended: bool = False) -> bool:
         """Pack every whole block that there is; at the end of the recording also the rest. Returns whether it ended.
@@ -113,7 +112,7 @@ class Drain:
             return has_ended
         try:
             file = OpenFile(path)
-            end = find_end(file.fd, self.packed)
+            end = find_end_in_folder(file.fd, self.packed)
             while self.packed + (1 if has_ended else MOST_EVENTS) <= end:
                 if not self._pack(file, min(self.packed + MOST_EVENTS, end)):
                     return True
@@ -143,7 +142,7 @@ class Drain:
             raise
         self._unwritten, self.packed = None, made.stop
         with suppress(OSError, FileError):  # without it the file keeps its size until the end
-            _free_space(self.folder / EVENTS_FILE, (made.stop - LAST_LOOK) * RECORD)
+            _free_drained_space(self.folder / EVENTS_FILE, (made.stop - LAST_LOOK) * RECORD)
         if made.has_keyframe:
             self._keyframes.append(place)
         if self._keep is not None:
@@ -156,17 +155,19 @@ class Drain:
         at = min(bisect_left(places, begin), len(places) - 1)
         if begin > 0 and at >= 0:
             with suppress(OSError):
-                _free_space(self.folder / BLOCKS_FILE, places[at])
+                _free_drained_space(self.folder / BLOCKS_FILE, places[at])
             self._keyframes = places[at:]
 
-    def _make(self, file: OpenFile, stop: int) -> "_Made | None":
+    def _make(self, file: OpenFile, stop: int) -> "_DrainedBlock | None":
         """The block of the events up to `stop`; None if they are damaged."""
         data = file.read_at(self.packed * RECORD, (stop - self.packed) * RECORD)
         events = np.frombuffer(data, EVENT, len(data) // RECORD)
         if len(events) < stop - self.packed or not _are_drained_events_whole(events, self.packed):
             return None
         index, keyframe = (b"", b"") if self._describe is None else self._describe(events)
-        return _Made(stop, event_section(self._codec, events, index, keyframe), is_keyframe_stored(keyframe))
+        return _DrainedBlock(
+            stop, event_section(self._codec, events, index, keyframe), is_keyframe_stored(keyframe)
+        )
 
 
 _LOOK_S: Final = 0.2
@@ -241,27 +242,27 @@ def _are_drained_events_whole(events: Events, first: int) -> bool:
     return bool(events["kind"].all()) and bool((events["seq"] == expected).all())
 
 
-def can_free_space(folder: Path) -> bool:
-    """Whether the file system of a folder can free the beginning of a file, which `keep` needs. Raises OSError."""
+def can_drain_free_space(folder: Path) -> bool:
+    """Whether a drain can free the beginning of a file in this folder, which `keep` needs. Raises OSError."""
     with TemporaryFile(dir=folder) as file:
         file.write(bytes(_PAGE))
         file.flush()
-        return _free_file_beginning(file.fileno(), _PAGE)
+        return _free_drained_beginning(file.fileno(), _PAGE)
 
 
-def _free_space(path: Path, end: int) -> None:
-    """Make a hole of the file's first bytes, up to a page before `end`."""
+def _free_drained_space(path: Path, end: int) -> None:
+    """Make a hole of the first bytes of a file that a drain packed, up to a page before `end`."""
     num_bytes = end // _PAGE * _PAGE
     if num_bytes <= 0:
         return
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        _free_file_beginning(fd, num_bytes)
+        _free_drained_beginning(fd, num_bytes)
     finally:
         os.close(fd)
 
 
-def _free_file_beginning(fd: int, num_bytes: int) -> bool:
+def _free_drained_beginning(fd: int, num_bytes: int) -> bool:
     punch = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
     if punch is None:
         return False

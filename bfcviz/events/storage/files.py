@@ -1,10 +1,10 @@
-"""Read files of unknown origin safely, and replace a file atomically."""
+"""Read files of unknown origin safely, with the JSON in them; lock a file, and replace one atomically."""
 
-import errno
 import json
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
@@ -12,7 +12,12 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
-from bfcviz.errors import FileError
+from bfcviz.errors import FileError, system_error_cause
+
+try:
+    import fcntl
+except ImportError:  # Windows: readers cannot distinguish a recording in progress from an interrupted one
+    fcntl = None  # type: ignore[assignment]
 
 # ------------------------------------------------------------------------------
 # Read files of unknown origin safely, and replace a file atomically.
@@ -83,7 +88,7 @@ def read_small(path: Path, limit: int) -> bytes:
     Raises:
         FileError: it cannot be read, or is larger.
     """
-    with open_regular(path) as file, reading(path):
+    with open_regular(path) as file, reading_file(path):
         size = os.fstat(file.fileno()).st_size
         if size > limit:
             raise FileError(path, "", f"has {size} bytes, the limit is {limit}")
@@ -91,21 +96,12 @@ def read_small(path: Path, limit: int) -> bytes:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn each OSError of the block into a FileError that names `path`."""
+def reading_file(path: Path) -> Iterator[None]:
+    """Turn each OSError of the block, which reads a file, into a FileError that names `path`."""
     try:
         yield
     except OSError as error:
         raise FileError(path, "", f"cannot be read: {error.strerror or error}") from error
-
-
-def why(error: int | OSError) -> str:
-    """The cause of an error of the operating system, as a clause."""
-    number = error.errno if isinstance(error, OSError) else error
-    if not number:
-        return str(error)
-    limit = " (ulimit -f, or the file system, limits the size of files)" if number == errno.EFBIG else ""
-    return f"{os.strerror(number)}{limit}"
 
 
 @contextmanager
@@ -130,7 +126,7 @@ def replacing(path: Path, *, overwrite: bool, mode: int | None = None) -> Iterat
         _sync_file_to_disk(made)
         _publish_file(made, path, overwrite=overwrite)
     except OSError as error:
-        raise FileError(path, "", f"cannot be written: {why(error)}") from error
+        raise FileError(path, "", f"cannot be written: {system_error_cause(error)}") from error
     finally:
         with suppress(OSError):  # of a read-only file system: nothing was written, and the error says so
             made.unlink(missing_ok=True)
@@ -169,8 +165,8 @@ _NO_MARKS = bytes(set(range(256)) - set(b',{["'))
 _PIECE = 1 << 16
 
 
-def loads(text: str | bytes, most: int = MAX_JSON_VALUES) -> Any:
-    """Parse JSON in UTF-8; every error, and more than `most` values, is a ValueError."""
+def parse_file_json(text: str | bytes, most: int = MAX_JSON_VALUES) -> Any:
+    """Parse the JSON of a file, in UTF-8; every error, and more than `most` values, is a ValueError."""
     values = num_values(text, most)
     if values > most:
         raise ValueError(f"holds about {values:,} values, the limit is {most:,}")
@@ -216,3 +212,52 @@ def _finite_json_number(text: str) -> float:
 _DECODER = json.JSONDecoder(
     parse_constant=_refuse_json_constant, parse_float=_finite_json_number
 )  # created once: json.loads would create one for each line of labels
+
+
+# ------------------------------------------------------------------------------
+# Lock a file: the writer of a recording holds the lock until it ends.
+
+_TRIES = 200
+
+_PAUSE_S = 0.001
+
+
+def lock(file: FileIO) -> None:
+    """Lock the file until it is closed, or this process ends."""
+    for _ in range(_TRIES):  # `is_locked` of a reader may hold it for a moment
+        if try_lock(file.fileno()):
+            return
+        time.sleep(_PAUSE_S)
+
+
+def try_lock(fd: int) -> bool:
+    """Lock an open file; False if another process holds the lock."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass  # a file system without locks: readers cannot detect that the recording is in progress
+    return True
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock of the file.
+
+    Raises:
+        FileError: the file cannot be read.
+    """
+    try:
+        if fcntl is None or not path.is_file():
+            return False
+    except OSError as error:  # a folder without permission
+        raise FileError(path, "", f"cannot be read: {error.strerror or error}") from error
+    with open_regular(path) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False  # a file system without locks
+    return False

@@ -1,22 +1,32 @@
-"""The folder of a recording: its lock, its files, and how their events are read while it grows or after it ended.
+"""The folder of a recording, or of several: its lock, its files, and how their events are read, also while it grows.
 
 A label is written before the first event that names it, so the reader looks at the events first and at the labels
 after them: it then finds the label of every event.
+
+A folder may hold several recordings, one for each process: the workers of a cluster, or the ranks of a program.
+
+::
+
+    run.bfc/               may be a recording itself: of the process that started the others
+        rank-0/            origin.json, labels.jsonl, events.bin
+        rank-1/
 """
 
 import os
+import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from bfcviz.errors import FileError, FolderTaken
-from bfcviz.events.event_source import BLOCK, ArraySource, Fault
+from bfcviz.errors import BfcvizError, FileError, FolderTaken
+from bfcviz.events.event_source import BLOCK, ArraySource
+from bfcviz.events.inconsistencies import Fault
 from bfcviz.events.labels import MAX_LABEL_BYTES, SHORTEST_LINE, Labels
 from bfcviz.events.log import EVENTS_FILE as EVENTS_FILE
 from bfcviz.events.origin import KEEP_BYTES, MAX_ORIGIN_BYTES, Origin, Status, origin_from_json
@@ -29,34 +39,17 @@ from bfcviz.events.storage.files import (
     PRIVATE_FOLDER,
     OpenFile,
     end_of_hole,
+    is_locked,
+    lock,
     open_regular,
     read_small,
-    reading,
+    reading_file,
+    try_lock,
 )
 from bfcviz.units import format_bytes
 
 if TYPE_CHECKING:
     from bfcviz.events.storage.blocks import BlockFile
-
-# ------------------------------------------------------------------------------
-# A file lock that marks a recording in progress; the kernel releases it when the writer ends for any reason.
-
-try:
-    import fcntl
-except ImportError:  # Windows: readers cannot distinguish a recording in progress from an interrupted one
-    fcntl = None  # type: ignore[assignment]
-
-
-_TRIES = 200
-_PAUSE_S = 0.001
-
-
-def lock(file: FileIO) -> None:
-    """Lock the file until it is closed, or this process ends."""
-    for _ in range(_TRIES):  # `is_locked` of a reader may hold it for a moment
-        if try_lock(file.fileno()):
-            return
-        time.sleep(_PAUSE_S)
 
 
 @contextmanager
@@ -76,18 +69,6 @@ def hold_folder(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
-
-
-def try_lock(fd: int) -> bool:
-    """Lock an open file; False if another process holds the lock."""
-    if fcntl is not None:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:
-            pass  # a file system without locks: readers cannot detect that the recording is in progress
-    return True
 
 
 def claim_folder(folder: Path) -> FileIO:
@@ -112,27 +93,6 @@ def claim_folder(folder: Path) -> FileIO:
         raise FileError(folder, "", f"cannot hold a recording: {error.strerror}") from error
     lock(file)
     return file
-
-
-def is_locked(path: Path) -> bool:
-    """Whether a process holds the lock of the file.
-
-    Raises:
-        FileError: the file cannot be read.
-    """
-    try:
-        if fcntl is None or not path.is_file():
-            return False
-    except OSError as error:  # a folder without permission
-        raise FileError(path, "", f"cannot be read: {error.strerror or error}") from error
-    with open_regular(path) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False  # a file system without locks
-    return False
 
 
 # ------------------------------------------------------------------------------
@@ -193,11 +153,11 @@ def read_origin(folder: Path) -> StoredOrigin:
             raise
         raise FileError(path, "", str(error)) from error
     return StoredOrigin(
-        origin, _number_in_origin_file(path, rest, "events"), _number_in_origin_file(path, rest, "labels")
+        origin, _number_in_folder_origin(path, rest, "events"), _number_in_folder_origin(path, rest, "labels")
     )
 
 
-def _number_in_origin_file(path: Path, rest: Mapping[str, object], name: str) -> int | None:
+def _number_in_folder_origin(path: Path, rest: Mapping[str, object], name: str) -> int | None:
     number = rest.get(name)
     if number is None:
         return None
@@ -206,8 +166,8 @@ def _number_in_origin_file(path: Path, rest: Mapping[str, object], name: str) ->
     return number
 
 
-def find_end(fd: int, known: int) -> int:
-    """The number of events in a file of records, of which the first `known` were read before.
+def find_end_in_folder(fd: int, known: int) -> int:
+    """The number of events in the file of a recording's folder, of which the first `known` were read before.
 
     Valid records are a prefix (see `EventLog`), so a search finds its end in a few reads. The last records are then
     checked one by one, because the valid records of a damaged file may not be a prefix. A drain makes a hole of the
@@ -217,22 +177,23 @@ def find_end(fd: int, known: int) -> int:
     hole = end_of_hole(fd)
     known = max(known, min(-(-hole // RECORD), records))
     low, step = known, 1
-    while low + step <= records and _is_recorded_event(fd, low + step - 1):
+    while low + step <= records and _is_event_in_folder(fd, low + step - 1):
         low += step
         step *= 2
     high = min(low + step - 1, records)  # records low .. high - 1 are not known yet
     while low < high:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if _is_recorded_event(fd, middle) else (low, middle)
+        low, high = (middle + 1, high) if _is_event_in_folder(fd, middle) else (low, middle)
     if end_of_hole(fd) > hole:  # a drain freed records during the search, which so ended among zeros
-        return find_end(fd, known)
+        return find_end_in_folder(fd, known)
     start = max(known, low - LAST_LOOK)
     last = np.frombuffer(os.pread(fd, (low - start) * RECORD, start * RECORD), EVENT)
     bad = (last["kind"] == 0) | (last["seq"] != np.arange(start, start + len(last), dtype=np.uint64))
     return start + int(bad.argmax()) if bad.any() else start + len(last)
 
 
-def _is_recorded_event(fd: int, number: int) -> bool:
+def _is_event_in_folder(fd: int, number: int) -> bool:
+    """Whether the file of events in a recording's folder holds event `number`."""
     data = os.pread(fd, RECORD, number * RECORD)
     if len(data) < RECORD:
         return False  # the file became shorter
@@ -247,7 +208,6 @@ MAX_LABELS_BYTES = 1 << 30
 
 MAX_TAIL = 1 << 24
 """Bytes after the last event that are searched for remains of others."""
-
 
 _GONE = "is lost: the file became shorter"
 
@@ -319,14 +279,14 @@ class FolderSource(ArraySource):
         if not os.path.lexists(path):
             self.length = max(self.length, self._find_blocks())
             return 0  # the writer did not create the file yet, or was killed before; or all events are packed
-        with reading(path):
+        with reading_file(path):
             file = OpenFile(path)
             records = os.fstat(file.fd).st_size // RECORD
             if max(records, packed) < self.length:
                 self.degrade(f"{EVENTS_FILE} became shorter: of {self.length} events {records} can be read")
-            self.length = find_end(file.fd, max(self.length, packed))
+            self.length = find_end_in_folder(file.fd, max(self.length, packed))
             self._file = file
-            return 0 if self.following else _recording_tail_bytes(file.fd, self.length * RECORD)
+            return 0 if self.following else _folder_tail_bytes(file.fd, self.length * RECORD)
 
     def _find_blocks(self) -> int:
         """Look for packed events; returns how many there are."""
@@ -387,7 +347,7 @@ class FolderSource(ArraySource):
     def _from_file(self, start: int, stop: int, packed: Events) -> Events:
         """The packed events, the first ones of [start, stop), and those after them, which may be packed meanwhile."""
         at = start + len(packed)
-        with reading(self.path / EVENTS_FILE):
+        with reading_file(self.path / EVENTS_FILE):
             data = b"" if self._file is None else self._file.read_at(at * RECORD, (stop - at) * RECORD)
         events = np.frombuffer(data, EVENT, len(data) // RECORD)
         if self._packed < stop and not events["kind"].all() and self._find_blocks() > at:
@@ -400,7 +360,7 @@ class FolderSource(ArraySource):
         But not if the writer was killed and no event has that label: a name is written before the first event with it.
         """
         try:
-            with open_regular(path) as file, reading(path):
+            with open_regular(path) as file, reading_file(path):
                 file.seek(self._label_bytes)
                 rest = self._take_lines(file)
             if rest and not self.following and not (killed and self._most_label() < len(self.labels)):
@@ -466,7 +426,7 @@ class FolderSource(ArraySource):
             status = Status.RECORDING
         elif events != self.length or left_over:
             status = Status.TRUNCATED
-            reasons = (*reasons, _recording_shortfall_text(self.length, events, left_over))
+            reasons = (*reasons, _folder_shortfall_text(self.length, events, left_over))
         details = {**origin.details, **self._samples(origin)}
         if self.first:
             status = status if self.following else Status.TRUNCATED
@@ -492,19 +452,177 @@ class FolderSource(ArraySource):
         return f"{self._dropped[1]}{why}"
 
 
-def _recording_tail_bytes(fd: int, start: int) -> int:
+def _folder_tail_bytes(fd: int, start: int) -> int:
     tail = np.frombuffer(os.pread(fd, MAX_TAIL, start), np.uint8)
     used = np.flatnonzero(tail)
     return int(used[-1]) + 1 if len(used) else 0
 
 
-def _recording_shortfall_text(found: int, written: int | None, left_over: int) -> str:
+def _folder_shortfall_text(found: int, written: int | None, left_over: int) -> str:
     if written is None:
-        return f"recording did not end cleanly; {found} complete events read{_recording_tail_text(left_over)}"
-    return f"{written} events were recorded, {found} can be read{_recording_tail_text(left_over)}"
+        return f"recording did not end cleanly; {found} complete events read{_folder_tail_text(left_over)}"
+    return f"{written} events were recorded, {found} can be read{_folder_tail_text(left_over)}"
 
 
-def _recording_tail_text(num_bytes: int) -> str:
+def _folder_tail_text(num_bytes: int) -> str:
     return (
         f"; {num_bytes} byte{'s' * (num_bytes > 1)} after them are not a complete event" if num_bytes else ""
     )
+
+
+# ------------------------------------------------------------------------------
+# A folder with several recordings, one for each process: the workers of a cluster, or the ranks of a program.
+
+MAIN: Final = "main"
+"""The name of the recording that is the folder itself."""
+
+_LONGEST_NAME: Final = 80
+_MOST_TRIES: Final = 10_000
+
+
+def recordings_in(folder: Path) -> dict[str, Path]:
+    """The recordings in a folder by their names; `rank-10` comes after `rank-9`. Empty if there is no such folder."""
+    found = {MAIN: folder} if (folder / ORIGIN_FILE).is_file() else {}
+    for place in sorted(_recording_subfolders(folder), key=folder_order):
+        if (place / ORIGIN_FILE).is_file():
+            found[place.name] = place
+    return found
+
+
+def has_several(folder: Path) -> bool:
+    """Whether the folder has recordings in subfolders."""
+    return any((place / ORIGIN_FILE).is_file() for place in _recording_subfolders(folder))
+
+
+def has_folder_events(folder: Path) -> bool:
+    """Whether a recording in the folder has an event; False where none can be read."""
+    for place in recordings_in(folder).values():
+        if (place / BLOCKS_FILE).is_file():
+            return True
+        with suppress(OSError), (place / EVENTS_FILE).open("rb") as file:
+            if find_end_in_folder(file.fileno(), 0):
+                return True
+    return False
+
+
+def files_of_all(folder: Path) -> list[Path]:
+    """The files of all recordings in a folder, and their subfolders without other files, in the order of removal."""
+    found = files_of(folder) if _is_recording(folder) else []
+    for place in filter(_is_recording, _recording_subfolders(folder)):
+        own = files_of(place)
+        if {*place.iterdir()} == {*own}:
+            found += [*own, place]
+    return found
+
+
+def _is_recording(folder: Path) -> bool:
+    return (folder / ORIGIN_FILE).is_file() and (folder / LABELS_FILE).is_file()
+
+
+def safe_folder_name(name: str) -> str:
+    """A text as the name of a recording's folder: unsuitable characters become `_`, and it is not hidden."""
+    return re.sub(r"[^\w.+-]+", "_", name)[:_LONGEST_NAME].strip("._") or "worker"
+
+
+def claim_subfolder(folder: Path, name: str) -> Path:
+    """Make a new subfolder for the recording of one process: `name`, or `name-2`, `name-3` ... if it exists.
+
+    Args:
+        folder: the folder of all recordings.
+        name: of a worker or rank; `safe_folder_name` is applied to it.
+
+    Raises:
+        FileError: the subfolder cannot be made.
+    """
+    safe = safe_folder_name(name)
+    for number in range(1, _MOST_TRIES):
+        place = folder / (safe if number == 1 else f"{safe}-{number}")
+        try:
+            place.mkdir(PRIVATE_FOLDER)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise FileError(place, "", f"cannot hold a recording: {error.strerror}") from error
+        return place
+    raise FileError(folder, "", f"has {_MOST_TRIES} recordings of {safe} already; give another folder")
+
+
+def _recording_subfolders(folder: Path) -> Iterator[Path]:
+    with suppress(OSError):  # it does not exist, or was removed
+        for place in folder.iterdir():
+            if not place.name.startswith(".") and place.is_dir() and not place.is_symlink():
+                yield place
+
+
+def folder_order(place: Path | str) -> list[tuple[bool, int, str]]:
+    """A key that sorts the folders of recordings: numbers in their paths by value."""
+    parts = re.split(r"(\d+)", str(place))
+    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
+
+
+# ------------------------------------------------------------------------------
+# Wait until another process starts a recording.
+
+_LOOK_S: Final = 0.05
+
+
+def await_recording(path: Path, wait_s: float, begun: Callable[[Path], bool] | None = None) -> None:
+    """Wait until a folder holds a recording; it may also have ended already.
+
+    Args:
+        path: the folder, which may not exist yet.
+        wait_s: maximum wait in seconds.
+        begun: returns whether the recording has started; by default `has_begun`.
+
+    Raises:
+        FileError: the path holds something else.
+        BfcvizError: no recording started in that time.
+    """
+    until = time.monotonic() + wait_s
+    begun = begun or has_begun
+    while not begun(path):
+        left = until - time.monotonic()
+        if left <= 0:
+            raise BfcvizError(
+                f"{path}: no recording started there within {wait_s:g} s; it starts when the recorded program has "
+                "imported its framework. Start the program, or wait longer"
+            )
+        time.sleep(min(_LOOK_S, left))
+
+
+def has_begun(path: Path) -> bool:
+    """Whether a recording has started, also in a subfolder.
+
+    Raises:
+        FileError: the path holds something else, or cannot be read.
+    """
+    with reading_file(path):
+        return _has_folder_begun(path)
+
+
+def _has_folder_begun(path: Path) -> bool:
+    if not path.is_dir():
+        if path.is_symlink() and not path.exists():
+            raise FileError(
+                path, "", f"is a link to {path.readlink()}, which does not exist; give the folder itself"
+            )
+        if path.exists() and not path.is_dir():  # checked again: it may have been created meanwhile
+            raise FileError(path, "", "is a file, not a recording's folder; bfcviz view shows files")
+        return False
+    if (path / ORIGIN_FILE).exists() or has_several(path):
+        return True
+    if (path / LABELS_FILE).exists() or all(_is_being_created(place) for place in path.iterdir()):
+        return False
+    if (path / ORIGIN_FILE).exists() or has_several(path):  # created meanwhile
+        return True
+    raise FileError(
+        path,
+        "",
+        f"is not a recording: it has no {ORIGIN_FILE}; give the folder of `bfcviz record -o`, or one that is empty or "
+        "does not exist yet",
+    )
+
+
+def _is_being_created(place: Path) -> bool:
+    """Whether this is the subfolder of a process that is about to record."""
+    return place.is_dir() and all(each.name == LABELS_FILE for each in place.iterdir())

@@ -51,7 +51,7 @@ SCHEMA = pa.schema(
 """Columns of a table of events."""
 
 
-class LabelNames:
+class ParquetLabelNames:
     """The distinct names of a label table, for dictionary columns; labels may share a name.
 
     Args:
@@ -80,8 +80,8 @@ class LabelNames:
         return pa.DictionaryArray.from_arrays(indices, names)
 
 
-def table_of(events: Events, names: LabelNames, *, own: bool = False) -> pa.Table:
-    """These events as a table with the columns of `SCHEMA`; `own` as in `LabelNames.column`."""
+def parquet_table(events: Events, names: ParquetLabelNames, *, own: bool = False) -> pa.Table:
+    """These events as a table with the columns of a Parquet file, `SCHEMA`; `own` as in `ParquetLabelNames.column`."""
     columns = [pa.array(np.ascontiguousarray(events[field.name]), field.type) for field in FIELDS]
     kinds = pa.array(events["kind"].astype(np.int32) - min(Kind))
     columns.append(pa.DictionaryArray.from_arrays(kinds, pa.array([kind.name for kind in Kind], pa.string())))
@@ -135,7 +135,7 @@ MakeKeyframes = Callable[[list[int]], Iterable[bytes]]
 
 
 def pack(source: Source, path: Path, *, overwrite: bool, keyframes: MakeKeyframes | None) -> None:
-    """Write the trace that `source` reads to `path`.
+    """Write the trace that `source` reads to `path`, a Parquet file.
 
     Raises:
         FileError: `path` exists and `overwrite` is false, or it cannot be written; an existing file is not changed.
@@ -153,13 +153,13 @@ def write_parquet(source: Source, path: Path, keyframes: MakeKeyframes | None) -
         TraceError: there are too many labels for one file.
     """
     with _parquet_writer(path) as writer:
-        names = LabelNames(source.labels)
+        names = ParquetLabelNames(source.labels)
         length = source.length  # a recording in progress may grow meanwhile
         stored: list[int] = []
         for (start, stop), keyframe in zip(
             _row_group_ranges(length), _row_group_keyframes(source, length, keyframes), strict=True
         ):
-            table = table_of(source.read(start, stop), names, own=True)
+            table = parquet_table(source.read(start, stop), names, own=True)
             frames = pa.array([keyframe, *[None] * (stop - start - 1)], KEYFRAME.type)
             writer.write_table(table.append_column(KEYFRAME, frames), row_group_size=BLOCK)
             if keyframe is not None:
@@ -206,8 +206,8 @@ def _row_group_keyframes(source: Source, length: int, make: MakeKeyframes | None
         yield keyframe
 
 
-def keyframes_of(entry: object, length: int) -> list[int]:
-    """The steps of the stored keyframes, ascending, from the footer.
+def keyframes_in_footer(entry: object, length: int) -> list[int]:
+    """The steps of the keyframes in a Parquet file, ascending, from its footer.
 
     Raises:
         ValueError: the entry is not a list of steps of a trace of this length.
@@ -259,7 +259,7 @@ class ParquetSource(GroupSource):
             meta = self._file.metadata
             origin, more = _check_footer(self._file, size)
             starts = np.cumsum([0, *(meta.row_group(g).num_rows for g in range(meta.num_row_groups))])
-            self._keyframes = keyframes_of(more.get("keyframes"), meta.num_rows)
+            self._keyframes = keyframes_in_footer(more.get("keyframes"), meta.num_rows)
         except _ERRORS as error:
             raise _unreadable_parquet(path, "footer", error) from error
         super().__init__(self._unpack_labels(_label_count_in_footer(path, more)), origin, starts)

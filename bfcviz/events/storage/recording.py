@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from bfcviz._context_manager import Closing
-from bfcviz.errors import FileError
+from bfcviz.errors import FileError, system_error_cause
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import KnownGaps, Origin, Pool, RecordedFailure, Status
-from bfcviz.events.storage.files import PRIVATE_FILE, open_regular, replacing, why
+from bfcviz.events.storage.files import PRIVATE_FILE, open_regular, replacing
 from bfcviz.events.storage.folder import (
     EVENTS_FILE,
     LABELS_FILE,
     ORIGIN_FILE,
     claim_folder,
-    find_end,
+    find_end_in_folder,
     remove_files,
 )
 
@@ -148,7 +148,7 @@ class Recording(Closing):
         origin = self._without_unused(self._origin)
         origin = replace(origin, status=Status.DEGRADED if origin.reasons else Status.COMPLETE)
         if error:
-            reason = f"later events were not recorded: {why(error)}"
+            reason = f"later events were not recorded: {system_error_cause(error)}"
             origin = replace(origin, status=Status.TRUNCATED, reasons=(*origin.reasons, reason))
         if self._log is not None and self._log.truncated:
             reason = (
@@ -156,7 +156,7 @@ class Recording(Closing):
             )
             origin = replace(origin, status=Status.TRUNCATED, reasons=(*origin.reasons, reason))
         if self.labels.error is not None:
-            reason = f"later names were not recorded: {why(self.labels.error)}"
+            reason = f"later names were not recorded: {system_error_cause(self.labels.error)}"
             origin = replace(origin, status=Status.DEGRADED, reasons=(*origin.reasons, reason))
         try:
             if not self._is_there():
@@ -190,7 +190,7 @@ class Recording(Closing):
         if not self.events_path.exists():
             return 0
         with open_regular(self.events_path) as file:
-            return find_end(file.fileno(), 0)
+            return find_end_in_folder(file.fileno(), 0)
 
     def _write_origin(self, text: str) -> None:
         with replacing(self.folder / ORIGIN_FILE, overwrite=True, mode=PRIVATE_FILE) as made:
@@ -207,7 +207,7 @@ def recording_of(log: EventLog) -> Recording | None:
     return next((each for each in list(_UNDER_WAY) if each._log is log), None)  # noqa: SLF001
 
 
-def join_log(log: EventLog, heap: Pool) -> tuple[int, bool]:
+def join_recorded_log(log: EventLog, heap: Pool) -> tuple[int, bool]:
     """Let one more heap write to a log; the origin of its recording names the heap before the heap has an event.
 
     Returns:
@@ -224,7 +224,7 @@ def join_log(log: EventLog, heap: Pool) -> tuple[int, bool]:
     return pool, recording is not None
 
 
-def _leave_to_parent() -> None:
+def _leave_recordings_to_parent() -> None:
     """In a forked process: the recording belongs to the parent, and must look ended when the parent has ended."""
     for recording in _UNDER_WAY:
         recording.labels.after_fork()
@@ -234,4 +234,4 @@ def _leave_to_parent() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_to_parent)
+    os.register_at_fork(after_in_child=_leave_recordings_to_parent)

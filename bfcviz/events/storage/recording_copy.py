@@ -11,14 +11,21 @@ from typing import Final, NamedTuple
 
 from bfcviz._context_manager import Closing
 from bfcviz.events.origin import MAX_ORIGIN_BYTES
-from bfcviz.events.storage.files import PRIVATE_FILE, OpenFile, open_regular, read_small, reading, replacing
+from bfcviz.events.storage.files import (
+    PRIVATE_FILE,
+    OpenFile,
+    open_regular,
+    read_small,
+    reading_file,
+    replacing,
+)
 from bfcviz.events.storage.folder import (
     EVENTS_FILE,
     LABELS_FILE,
     ORIGIN_FILE,
     RECORD,
     claim_folder,
-    find_end,
+    find_end_in_folder,
     read_origin,
 )
 
@@ -69,15 +76,15 @@ def read_increment(folder: Path, start: CopyPosition, most: int = MOST_EVENTS) -
 def _increment_events(path: Path, start: int, most: int) -> tuple[bytes, bool]:
     if not path.exists():
         return b"", False
-    with reading(path):
+    with reading_file(path):
         file = OpenFile(path)
-        end = find_end(file.fd, start)
+        end = find_end_in_folder(file.fd, start)
         stop = min(end, start + most)
         return file.read_at(start * RECORD, (stop - start) * RECORD), stop < end
 
 
 def _increment_label_lines(path: Path, start: int) -> bytes:
-    with open_regular(path) as file, reading(path):
+    with open_regular(path) as file, reading_file(path):
         file.seek(start)
         new = file.readall()
     return new[: new.rfind(b"\n") + 1]

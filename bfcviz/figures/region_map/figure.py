@@ -4,7 +4,7 @@ Up to `EXACT_CHUNKS` pieces of chunks on screen are drawn as exact rectangles, o
 image, whose cost depends on its pixels.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -12,30 +12,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.analysis.fit import Fit, chunk_name, fit_of, fit_sentence, request_at
+from bfcviz.analysis.fit import fit_of, request_at
+from bfcviz.analysis.what_grew import growth_chunks_at
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import requested_bytes_known
 from bfcviz.events.schema import Events, bin_numbers
-from bfcviz.figures.boxes import box_outlines, box_trace
-from bfcviz.figures.colouring import COLOURINGS, Colouring, colouring
-from bfcviz.figures.growth import gone_chunks
+from bfcviz.figures.colouring import COLOURINGS, Colouring, colouring, faded
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.region_map import traces as map_traces
 from bfcviz.figures.region_map.live_map import LiveMap
-from bfcviz.figures.region_map.rows import (
-    SPAN,
-    Pieces,
-    Rows,
-    VisibleRows,
-    rows_of,
-    selected,
-    touched,
-)
-from bfcviz.figures.region_map.traces import VisibleChunks, boxes_of
-from bfcviz.figures.text import axis_unit, exact_bytes, harmless
-from bfcviz.figures.theme import Paint, translucent
+from bfcviz.figures.region_map.rows import SPAN, Rows, VisibleRows, rows_of, selected
+from bfcviz.figures.region_map.traces import VisibleChunks, map_fit_text, request_marks, touched
+from bfcviz.figures.text import axis_unit
 from bfcviz.figures.view import DashboardPlace, HeapData, View
-from bfcviz.figures.view_options import Look, Selected, faded
+from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model import Model
 from bfcviz.model.filters import found_by, search_filter
 from bfcviz.model.model import CHUNK
@@ -48,8 +38,8 @@ MOST_FOUND: Final = 300
 """Matches that are outlined; more of them cannot be told apart."""
 
 
-def matches(chunks: NDArray[np.void], labels: Labels, search: str | None) -> NDArray[np.void]:
-    """The chunks that a search finds, the largest `MOST_FOUND`; none for no text. Only an address finds free ones."""
+def map_search_matches(chunks: NDArray[np.void], labels: Labels, search: str | None) -> NDArray[np.void]:
+    """The chunks that a search outlines, the largest `MOST_FOUND`; only an address finds free ones."""
     if not search or not search.strip():
         return chunks[:0]
     is_address = search_filter(search).address is not None
@@ -58,116 +48,6 @@ def matches(chunks: NDArray[np.void], labels: Labels, search: str | None) -> NDA
         at = np.sort(at[np.argpartition(~chunks["size"][at], MOST_FOUND)[:MOST_FOUND]])
     found: NDArray[np.void] = chunks[at]
     return found
-
-
-# ------------------------------------------------------------------------------
-# Marks of a request on the region map: the free chunks that would take it, or the nearest miss and what blocks it.
-#
-# ::
-#
-#     [ free | in use ║ free ║ in use ]      would take it: filled and outlined; a star on the best fit
-#     [ ┌╌ free ╌ x in use x ╌ free ╌┐ ]     nearest miss: a dashed frame; a cross on each chunk that is in the way
-
-MOST_TAKERS: Final = 300
-"""Chunks that would take the request and are outlined, the best fits; more of them cannot be told apart."""
-
-MOST_BLOCKERS: Final = 60
-"""Chunks in the way that get a cross, the largest."""
-
-_LONGEST: Final = 200  # characters of the sentence
-
-_MARKER_INSET: Final = 0.012  # of the width of the map: the middle of a marker from the edge of its chunk
-
-
-def request_marks(visible: VisibleChunks, answer: Fit | None, labels: Labels) -> list[dict[str, Any]]:
-    """Three traces: chunks that would take it, the nearest miss, and markers; empty without a request."""
-    takers, miss, blockers = _NONE, _NONE, _NONE
-    if answer is not None:
-        takers = answer.takers[:MOST_TAKERS]
-        if answer.miss is not None and not answer.grows:
-            miss = np.array([(answer.miss.address, answer.miss.size)], SPAN)
-            blockers = answer.blockers[:MOST_BLOCKERS]
-    left = len(answer.takers) - len(takers) if answer is not None else 0
-    crosses = _map_in_the_way_crosses(visible, blockers, answer, labels)
-    return [
-        _map_taker_boxes(visible, takers, f" ({left:,} more)" if left else ""),
-        _map_nearest_miss(visible, miss),
-        _map_best_fit_star(visible, takers[:1]) if len(takers) else crosses,
-    ]
-
-
-def map_fit_caption(answer: Fit, labels: Labels) -> str:
-    """The answer as one line."""
-    return harmless(fit_sentence(answer, labels), _LONGEST)
-
-
-_NONE: Final = np.empty(0, SPAN)
-
-
-def _map_taker_boxes(visible: VisibleChunks, spans: NDArray[np.void], more: str) -> dict[str, Any]:
-    paint = Paint(translucent(visible.theme.fit, 0.4), visible.theme.fit)
-    boxes = boxes_of(visible.cut(spans["address"], spans["size"]), visible.divisor)
-    return box_trace("", boxes, paint, 3) | _in_legend(spans, f"would take it{more}")
-
-
-def _map_best_fit_star(visible: VisibleChunks, spans: NDArray[np.void]) -> dict[str, Any]:
-    pieces = visible.cut(spans["address"], spans["size"])
-    pieces = pieces.only(np.arange(len(pieces)) == 0)  # a chunk that continues in the next row has one star
-    text = f"<b>best fit</b>: the heap would take {_map_chunk_place_text(spans[0])}" if len(spans) else ""
-    theme = visible.theme
-    points = _marker_points(visible, pieces, ("star", 14, theme.fit, theme.text), [text] * len(pieces))
-    return points | {"name": "", "showlegend": False}
-
-
-def _map_nearest_miss(visible: VisibleChunks, spans: NDArray[np.void]) -> dict[str, Any]:
-    boxes = boxes_of(visible.cut(spans["address"], spans["size"]), visible.divisor)
-    trace = box_outlines("", boxes, visible.theme.fit, 3) | _in_legend(spans, "nearest miss")
-    trace["line"] |= {"dash": "5px,3px"}
-    return trace
-
-
-def _map_in_the_way_crosses(
-    visible: VisibleChunks, chunks: NDArray[np.void], answer: Fit | None, labels: Labels
-) -> dict[str, Any]:
-    pieces, theme = visible.cut(chunks["address"], chunks["size"]), visible.theme
-    texts = [_in_the_way(chunks[at], labels) for at in pieces.source.tolist()]
-    if answer is not None and texts:
-        texts = [f"{text}<br>{map_fit_caption(answer, labels)}" for text in texts]
-    colour = theme.oom if answer is not None and answer.failed else theme.text
-    points = _marker_points(visible, pieces, ("x", 10, colour, theme.paper), texts)
-    return points | _in_legend(chunks, "in the way")
-
-
-def _in_legend(spans: NDArray[np.void], name: str) -> dict[str, Any]:
-    """A name only where something is marked: a dashboard keeps room in the legend for every name."""
-    return {"name": name if len(spans) else "", "showlegend": len(spans) > 0}
-
-
-def _in_the_way(chunk: np.void, labels: Labels) -> str:
-    return f"<b>in the way</b>: {harmless(chunk_name(chunk, labels))}<br>{_map_chunk_place_text(chunk)}"
-
-
-def _map_chunk_place_text(chunk: np.void) -> str:
-    return f"{exact_bytes(int(chunk['size']))} at {int(chunk['address']):#x}"
-
-
-def _marker_points(
-    visible: VisibleChunks, pieces: Pieces, symbol: tuple[str, int, str, str], texts: Sequence[str]
-) -> dict[str, Any]:
-    """A marker near the left edge of each piece, or of its part on screen: its name is in the middle."""
-    shape, size, colour, rim = symbol
-    left = np.maximum(pieces.left, visible.part.left)
-    right = np.minimum(pieces.right, visible.part.right)
-    inset = np.minimum((right - left) / 2, _MARKER_INSET * (visible.part.right - visible.part.left))
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "x": (left + inset) / visible.divisor,
-        "y": pieces.row + 0.5,
-        "marker": {"symbol": shape, "size": size, "color": colour, "line": {"width": 1, "color": rim}},
-        "hovertext": texts,
-        "hoverinfo": "text",
-    }
 
 
 # ------------------------------------------------------------------------------
@@ -201,20 +81,20 @@ def region_panel(
     visible, exact = _visible_chunks(model, look, colours)
     chunks = visible.chunks
     chosen = selected(model.chunks(), look.selected)
-    found = matches(chunks, model.trace.labels, look.search)
+    found = map_search_matches(chunks, model.trace.labels, look.search)
     shape = map_traces.exact_traces if exact else map_traces.image_traces
     request = request_at(model, look.wanted)
     answer = fit_of(model, request.size) if request is not None else None
     traces = [
         *shape(visible, model.trace.labels),
-        map_traces.gone(visible, gone_chunks(model, look.since)),
+        map_traces.gone(visible, map_gone_chunks(model, look.since)),
         *request_marks(visible, answer, model.trace.labels),
         *map_traces.outlines(visible, touched(highlight, model.chunks(), model.regions()), chosen, found),
         map_traces.hover_points(visible, model.trace.labels, exact=exact),
         map_traces.note(visible),
     ]
     panel = _region_map_panel(visible, traces, look, exact=exact)
-    return panel if answer is None else replace(panel, caption=map_fit_caption(answer, model.trace.labels))
+    return panel if answer is None else replace(panel, caption=map_fit_text(answer, model.trace.labels))
 
 
 def _visible_chunks(model: Model, look: Look, colours: Colouring | None) -> tuple[VisibleChunks, bool]:
@@ -250,8 +130,8 @@ def image_panel(model: Model, look: Look, colours: Colouring) -> Panel:
     return _image_panel(visible, image, model.trace.labels, look)
 
 
-def live_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:
-    """The whole map of a running heap as an image, without the slow parts: hover texts and outlines.
+def moving_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:
+    """The map of a heap that is running as a panel: an image, without the slow parts: hover texts and outlines.
 
     Args:
         live_map: the map, up to date.
@@ -339,10 +219,10 @@ def chunk_at(model: Model, x: float, y: float, look: Look) -> np.void | None:
     mine = chunks[inside & (chunks["address"] < rows.address[region] + rows.size[region])]
     begin = (mine["address"] - rows.address[region]).astype(np.float64)
     at = int(np.searchsorted(begin, place, side="right")) - 1
-    return mine[_clicked_index(begin, mine, at, place, _REACH * span)]  # type: ignore[no-any-return]
+    return mine[_map_clicked_index(begin, mine, at, place, _REACH * span)]  # type: ignore[no-any-return]
 
 
-def _clicked_index(begin: Any, mine: Any, at: int, place: float, reach: float) -> int:
+def _map_clicked_index(begin: Any, mine: Any, at: int, place: float, reach: float) -> int:
     """The index of the chunk that a click at `place`, inside chunk `at`, selects."""
     if mine["size"][at] < 2 * reach:
         return at
@@ -407,7 +287,7 @@ def _row_names(rows: Rows, part: VisibleRows) -> tuple[list[float], list[str]]:
     """Tick labels of the rows: the region at its first row, else the offset; fewer if there are many rows."""
     divisor, unit = axis_unit(rows.width)
     if rows.are_by_size and len(part) > _MOST_TICKS:
-        return _size_names(rows, part)
+        return _region_map_size_ticks(rows, part)
     every = max(1, -(-len(part) // _MOST_TICKS))
     values, texts = [], []
     for row in range(part.first, part.first + len(part), every):
@@ -418,7 +298,7 @@ def _row_names(rows: Rows, part: VisibleRows) -> tuple[list[float], list[str]]:
     return values, texts
 
 
-def _size_names(rows: Rows, part: VisibleRows) -> tuple[list[float], list[str]]:
+def _region_map_size_ticks(rows: Rows, part: VisibleRows) -> tuple[list[float], list[str]]:
     """Tick labels of rows by size: how many regions have each size, beside the middle of their rows."""
     texts = [format_bytes(size).replace(".0 ", " ") for size in rows.size[rows.order].tolist()]
     begins = [at for at, text in enumerate(texts) if at == 0 or text != texts[at - 1]]
@@ -473,7 +353,7 @@ def map_panel(heap: HeapData, look: Look, live_map: LiveMap | None = None) -> Pa
     if heap.brief:
         look = replace(look, legend=look.colour != "holder" or look.since is not None)
     if live_map is not None:
-        return live_map_panel(live_map, heap.trace.labels, look)
+        return moving_map_panel(live_map, heap.trace.labels, look)
     return region_panel(heap.model, heap.last_event, look, heap.colours(look))
 
 
@@ -499,3 +379,21 @@ VIEW: Final = View(
     windows=("map_window",),
     dashboard=DashboardPlace(None, height=246, below=24),
 )
+
+
+# ------------------------------------------------------------------------------
+# The chunks that are gone since an earlier step.
+
+MOST_GONE: Final = 300
+"""Chunks that are gone and are outlined, the largest; more of them cannot be told apart."""
+
+
+def map_gone_chunks(model: Model, since: int | None) -> NDArray[np.void]:
+    """The chunks to shade as gone: in use at the step `since`, freed by now, the largest; none without a step."""
+    chunks: NDArray[np.void] = model.in_use()
+    if since is None or not model.trace.first <= since <= model.step:
+        return chunks[:0]
+    before = growth_chunks_at(model, since)
+    gone = before[np.isin(before["born"], chunks["born"], invert=True)]
+    largest: NDArray[np.void] = gone[np.argsort(~gone["size"], kind="stable")[:MOST_GONE]]
+    return largest

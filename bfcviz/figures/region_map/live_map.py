@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.schema import Events, Kind
+from bfcviz.figures import raster_image
 from bfcviz.figures.colouring import Colouring
-from bfcviz.figures.region_map import traces as map_traces
 from bfcviz.figures.region_map.cells import Cells
 from bfcviz.figures.region_map.rows import lay_out
 from bfcviz.figures.text import axis_unit
@@ -65,14 +65,14 @@ class LiveMap:
         """Apply `events`, those from `step` on."""
         self.step += len(events)
         if self.cells is not None:
-            self.cells.take(events, self._classes(events if self._by_state else chunks_of_events(events)))
+            self.cells.take(events, self._classes(events if self._by_state else live_map_chunks(events)))
 
     def image(self) -> dict[str, Any]:
         """The fields of plotly's image trace that change."""
         if self.cells is None:
             return {"visible": False}
         fills = [paint.fill for paint in self.colours.paints]
-        picture = map_traces.paint(
+        picture = raster_image.paint(
             self.cells.cell_bytes(), fills, self._theme, waste=self.colours.shows_waste
         )
         dx, dy = self.rows.width / self.divisor / self._columns, len(self.rows) / len(picture)
@@ -90,8 +90,8 @@ class LiveMap:
         return np.zeros(len(chunks), np.uint8) if self._by_state else self.colours.classes(chunks, self.step)
 
 
-def chunks_of_events(events: Events) -> NDArray[np.void]:
-    """The chunk of each ALLOCATE and FREE while in use, as CHUNK records; undefined for other events."""
+def live_map_chunks(events: Events) -> NDArray[np.void]:
+    """The chunk that each ALLOCATE and FREE adds to a live map, or takes from it, as CHUNK records in use."""
     chunks = np.zeros(len(events), CHUNK)
     for name in ("address", "size", "requested", "label", "thread", "stream"):
         chunks[name] = events[name]

@@ -14,8 +14,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.origin import STATE_ONLY
-from bfcviz.events.schema import Events, Kind
 from bfcviz.figures.view_options import MapWindow, Selected
 from bfcviz.model import Model
 
@@ -232,53 +230,20 @@ def _rows_needed(size: NDArray[np.uint64], width: int) -> NDArray[np.uint64]:
     return (size + np.uint64(width - 1)) // np.uint64(width)
 
 
+def row_pieces(rows: Rows, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
+    """`rows.pieces`, which also accepts no ranges at all."""
+    return rows.pieces(address, size) if len(address) else no_pieces()
+
+
+def no_pieces() -> Pieces:
+    """Empty pieces."""
+    return Pieces(np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0), np.empty(0))
+
+
 # ------------------------------------------------------------------------------
-# The chunks to highlight: those that an event touched, and the one that the user selected.
+# The span of a chunk to highlight, such as the one that the user selected.
 
 SPAN: Final = np.dtype([("address", "<u8"), ("size", "<u8")])
-
-
-def touched(events: Events | None, chunks: NDArray[np.void], regions: NDArray[np.void]) -> NDArray[np.void]:
-    """The spans to outline for `events`, as `SPAN` records; each lies inside one region of `regions`.
-
-    A SPLIT touches both parts, a MERGE the merged chunk, an EXTEND the new bytes of its region; an OOM the largest
-    free chunk, which was too small. A RELEASE and a MARK touch nothing.
-    """
-    spans: list[tuple[int, int]] = []
-    for event in events if events is not None else ():
-        spans += _touched_spans(event, chunks)
-    found = np.array(sorted(set(spans)), dtype=SPAN)
-    return found[_spans_inside_regions(found, regions)]
-
-
-def _touched_spans(event: np.void, chunks: NDArray[np.void]) -> list[tuple[int, int]]:
-    kind = Kind(int(event["kind"]))
-    own = [(int(event["address"]), int(event["size"]))]
-    if kind in (Kind.EXTEND, Kind.ALLOCATE, Kind.FREE):
-        return own
-    if kind in (Kind.SPLIT, Kind.MERGE):
-        both = chunks[chunks["handle"] == event["chunk"]]
-        parts = [(int(chunk["address"]), int(chunk["size"])) for chunk in both]
-        return parts + own if kind is Kind.SPLIT else parts
-    if kind is Kind.OOM:
-        free = chunks[~chunks["in_use"]]
-        return [_chunk_span(free[np.argmax(free["size"])])] if len(free) else []
-    return []
-
-
-def _chunk_span(chunk: np.void) -> tuple[int, int]:
-    return int(chunk["address"]), int(chunk["size"])
-
-
-def _spans_inside_regions(spans: NDArray[np.void], regions: NDArray[np.void]) -> NDArray[np.bool_]:
-    if not len(regions) or not len(spans):
-        return np.zeros(len(spans), dtype=bool)
-    starts: NDArray[np.uint64] = regions["address"]
-    ends: NDArray[np.uint64] = starts + regions["size"]
-    low: NDArray[np.uint64] = spans["address"]
-    high: NDArray[np.uint64] = low + spans["size"]
-    at = np.searchsorted(starts, low, side="right") - 1
-    return (at >= 0) & (high <= ends[at]) & (high > low)
 
 
 def selected(chunks: NDArray[np.void], chosen: Selected | None) -> NDArray[np.void]:
@@ -291,12 +256,3 @@ def selected(chunks: NDArray[np.void], chosen: Selected | None) -> NDArray[np.vo
     born = int(chunks["born"][at]) if chunks["in_use"][at] else None
     spans = [(chosen.address, int(chunks["size"][at]))] if born == chosen.born else []
     return np.array(spans, SPAN)
-
-
-def last_event(model: Model) -> Events | None:
-    """The event before the model's step, shape (1,); None if there is none, or it did not happen in this heap."""
-    if model.step <= model.trace.first:
-        return None
-    event = model.trace.read(model.step - 1, model.step)
-    builds = model.trace.origin.details.get("history") == STATE_ONLY and event["kind"][0] != Kind.OOM
-    return event if int(event["pool"][0]) == model.pool and not builds else None

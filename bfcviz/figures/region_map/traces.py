@@ -8,190 +8,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.analysis.fit import Fit, blocker_name, fit_sentence
 from bfcviz.code_places import telling_lines
 from bfcviz.events.labels import STACK_DETAILS, Labels
-from bfcviz.events.schema import bin_of
+from bfcviz.events.schema import Events, Kind, bin_of
 from bfcviz.figures.boxes import Boxes, box_outlines, box_trace
 from bfcviz.figures.colouring import FREE, MOST_CLASSES, Colouring
-from bfcviz.figures.png import data_uri
-from bfcviz.figures.region_map.cells import choose_classes, paint_cells
-from bfcviz.figures.region_map.rows import CellBytes, Pieces, Rows, VisibleRows
-from bfcviz.figures.text import exact_bytes, fitted, harmless
-from bfcviz.figures.theme import Paint, Theme, contrasting, mixed, rgb, translucent
+from bfcviz.figures.raster_image import RasterGrid, cell_bytes, data_uri, lone_raster_cells, paint
+from bfcviz.figures.region_map.rows import SPAN, CellBytes, Pieces, Rows, VisibleRows, no_pieces, row_pieces
+from bfcviz.figures.text import fitted, harmless
+from bfcviz.figures.theme import Paint, Theme, contrasting, mixed, translucent
 from bfcviz.figures.view_options import FADE
-from bfcviz.units import format_bytes
-
-# ------------------------------------------------------------------------------
-# Paint chunks as pixels: the cost depends on the pixels, not on the number of chunks.
-#
-# A pixel has the colour of one class of its bytes, paler by what is free. Running totals of bytes make a pixel two
-# look-ups a class, whether it shows a tenth of a chunk or ten thousand chunks.
-
-LINES = 480
-"""Pixel lines of an image at most, gaps between rows included; if there are more rows, rows share lines."""
-
-_FAINTEST = (
-    0.3  # a single chunk in an otherwise free pixel can keep gigabytes from being freed: it stays visible
-)
-_LINES_A_ROW = 12  # enough to show the gaps; fewer lines are faster to make, compress and send
-
-
-@dataclass(frozen=True)
-class RasterGrid:
-    """The cells of an image: `columns` cells in each row of `part`."""
-
-    rows: Rows
-    part: VisibleRows
-    columns: int
-
-
-@dataclass(frozen=True)
-class RasterImage:
-    """An image: each row of cells is several lines high, with a transparent gap around it if there is room.
-
-    Attributes:
-        pixels: (rows, columns, 4): red, green, blue and opacity, rows from the top.
-    """
-
-    pixels: NDArray[np.uint8]
-
-    @property
-    def high(self) -> int:
-        """Lines per row."""
-        return min(max(LINES // len(self.pixels), 1), _LINES_A_ROW)
-
-    def __len__(self) -> int:
-        return len(self.pixels) * self.high
-
-    def data_uri(self) -> str:
-        """The image as a data URI, plotly's `source`."""
-        gap = max(round(self.high * 0.08), 1) if self.high >= 3 else 0
-        return data_uri(self.pixels, self.high, gap)
-
-
-def cell_bytes(
-    chunks: NDArray[np.void], classes: NDArray[np.uint8], count: int, grid: RasterGrid
-) -> CellBytes:
-    """The bytes of each cell of `grid`.
-
-    Args:
-        chunks: CHUNK records, shape (n,), by address, n >= 1; must include all chunks on the grid.
-        classes: the class of each chunk, below `count`; ignored for free chunks.
-        count: how many classes there are.
-        grid: the cells to measure.
-    """
-    rows = grid.rows
-    # Position: bytes from the start of the first region, gaps between regions left out.
-    before = _raster_sums_before(rows.size.astype(np.float64))
-    begin = _raster_positions(np.ascontiguousarray(chunks["address"]), rows, before)
-    used = np.where(chunks["in_use"], chunks["size"], 0).astype(np.float64)
-    asked = np.minimum(chunks["requested"].astype(np.float64), used)
-
-    edge = _raster_cell_edges(grid, before)
-    at = np.maximum(np.searchsorted(begin, edge, side="right") - 1, 0)
-    inside = np.clip(edge - begin[at], 0.0, used[at])
-    # Waste begins inside a chunk: its total is constant up to `requested`, then rises to the chunk's end.
-    spilled = np.maximum(inside - asked[at], 0.0)
-    in_use = np.diff(_raster_sums_before(used)[at] + inside, axis=1)
-    by_class = np.zeros((count, *in_use.shape))
-    several = at[:, 1:] != at[:, :-1]
-    alone = ~several & (in_use > 0)
-    by_class[(classes[at[:, :-1][alone]], *np.nonzero(alone))] = in_use[alone]
-    (first, last), (begins, ends) = ((each[:, :-1][several], each[:, 1:][several]) for each in (at, inside))
-    for each in np.unique(classes[chunks["in_use"]]):
-        mine = classes == each
-        total = _raster_sums_before(np.where(mine, used, 0.0))
-        until_end = total[last] + np.where(mine[last], ends, 0.0)
-        by_class[each][several] = until_end - total[first] - np.where(mine[first], begins, 0.0)
-    return CellBytes(
-        in_use=in_use,
-        waste=np.diff(_raster_sums_before(used - asked)[at] + spilled, axis=1),
-        region=np.diff(edge, axis=1),
-        by_class=by_class,
-    )
-
-
-def _raster_positions(
-    address: NDArray[np.uint64], rows: Rows, before: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The positions of these addresses (ascending)."""
-    first = np.searchsorted(address, rows.address)
-    count = np.diff(np.append(first, len(address)))
-    positions: NDArray[np.float64] = (address - np.repeat(rows.address, count)).astype(np.float64)
-    positions += np.repeat(before[:-1], count)
-    return positions
-
-
-def _raster_cell_edges(grid: RasterGrid, before: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The positions between the cells of each row, (rows, columns + 1)."""
-    rows, part = grid.rows, grid.part
-    row = np.arange(part.first, part.stop)
-    region = rows.region_of(row)
-    row_begin = (row - rows.first[region]) * float(rows.width)
-    edge = row_begin[:, None] + np.linspace(part.left, part.right, grid.columns + 1)[None, :]
-    inside = np.minimum(edge, rows.size[region].astype(np.float64)[:, None])
-    positions: NDArray[np.float64] = before[region][:, None] + inside
-    return positions
-
-
-def _raster_sums_before(amounts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The sum of all amounts before each one, shape (n + 1,): the last entry is the total."""
-    sums = np.zeros(len(amounts) + 1)
-    np.cumsum(amounts, out=sums[1:])
-    return sums
-
-
-def paint(held: CellBytes, fills: Sequence[str], theme: Theme, *, waste: bool = True) -> RasterImage:
-    """The image of these cells.
-
-    Args:
-        held: the bytes of each cell.
-        fills: the colour of each class, `#RRGGBB`.
-        theme: the colours of free bytes and of waste.
-        waste: whether wasted bytes have their own colour, not that of their chunk.
-    """
-    merged = len(held.region) > LINES
-    held = _merged_raster_rows(held)
-    by_class, fills = held.by_class, list(fills)
-    if waste:
-        rest = 1.0 - np.clip(held.waste / np.maximum(held.in_use, 1e-9), 0.0, 1.0)
-        by_class = np.concatenate([by_class * rest, held.waste[None]])
-        fills += [theme.waste.fill]
-    chosen = np.empty(held.region.shape, np.uint8)
-    choose_classes(by_class, chosen, merged)
-    pixels = np.empty((*held.region.shape, 4), np.uint8)
-    colours = np.array([rgb(fill) for fill in (*fills, theme.free.fill)], np.float64)
-    paint_cells(held, chosen, colours, _FAINTEST, pixels)
-    return RasterImage(pixels)
-
-
-def lone_cells(held: CellBytes, apart: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Row and column of mostly free cells with some bytes in use, and none within `apart` cells on both sides."""
-    used = held.in_use > 0
-    totals = np.pad(np.cumsum(used, axis=1), ((0, 0), (apart + 1, apart)), mode="edge")
-    totals[:, : apart + 1] = 0
-    around: NDArray[np.int64] = totals[:, 2 * apart + 1 :] - totals[:, : -2 * apart - 1]
-    row, column = np.nonzero(used & (around == 1) & (held.in_use < _FAINTEST * held.region))
-    return row, column
-
-
-def _merged_raster_rows(held: CellBytes) -> CellBytes:
-    """Merge rows if there are more rows than lines, so that a lone chunk in any of them stays visible."""
-    rows = len(held.region)
-    if rows <= LINES:
-        return held
-    cut = np.linspace(0, rows, LINES + 1).astype(np.intp)
-    first, count = cut[:-1], np.diff(cut)
-
-    def sums(each: NDArray[np.float64]) -> NDArray[np.float64]:
-        total = each[..., first, :]
-        for more in range(1, int(count.max())):  # np.add.reduceat takes ten times as long
-            line = np.flatnonzero(count > more)
-            total[..., line, :] += each[..., first[line] + more, :]
-        return total
-
-    return CellBytes(*map(sums, (held.in_use, held.waste, held.region, held.by_class)))
-
+from bfcviz.units import exact_bytes, format_bytes
 
 # ------------------------------------------------------------------------------
 # Rectangles for pieces of rows: one trace, however many there are.
@@ -207,23 +35,13 @@ TOP, BOTTOM = 0.08, 0.92
 """The edges of a box, as parts of a row's height: they leave a gap between rows."""
 
 
-def pieces_of(rows: Rows, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
-    """`rows.pieces`, which also accepts no ranges at all."""
-    return rows.pieces(address, size) if len(address) else no_pieces()
-
-
-def no_pieces() -> Pieces:
-    """Empty pieces."""
-    return Pieces(np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0), np.empty(0))
-
-
 def boxes_of(pieces: Pieces, divisor: int) -> Boxes:
     """The rectangles of pieces, in axis units."""
     row = pieces.row.astype(np.float64)
     return Boxes(pieces.left / divisor, pieces.right / divisor, row + TOP, row + BOTTOM)
 
 
-def rectangles(
+def map_rectangles(
     name: str, pieces: Pieces, visible: "VisibleChunks", paint: Paint, border: float
 ) -> dict[str, Any]:
     """A trace of filled rectangles.
@@ -265,7 +83,7 @@ def _piece_corner_lines(
     return np.insert(x, breaks, np.nan), np.insert(y, breaks, np.nan)
 
 
-def outline(name: str, pieces: Pieces, divisor: int, colour: str, width: float) -> dict[str, Any]:
+def map_outline(name: str, pieces: Pieces, divisor: int, colour: str, width: float) -> dict[str, Any]:
     """A trace of unfilled rectangles, their lines `width` pixels wide."""
     return box_outlines(name, boxes_of(pieces, divisor), colour, width)
 
@@ -276,7 +94,7 @@ def outline(name: str, pieces: Pieces, divisor: int, colour: str, width: float) 
 
 @dataclass(frozen=True)
 class VisibleChunks:
-    """The chunks of a region map that are on screen.
+    """What the traces of a region map are drawn from: the chunks that are on screen, and their colours.
 
     Attributes:
         chunks: CHUNK records of the chunks at least partly on screen, by address.
@@ -331,7 +149,7 @@ class VisibleChunks:
 
     def cut(self, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
         """The pieces of these address ranges that are on screen."""
-        return pieces_of(self.rows, address, size).within(self.part)
+        return row_pieces(self.rows, address, size).within(self.part)
 
 
 # ------------------------------------------------------------------------------
@@ -379,7 +197,7 @@ def points_in_pieces(
     x = first[piece] + nth * (inner / np.maximum(along - 1, 1))[piece]
     full = np.zeros(len(chunks), dtype=bool)
     full[pieces.source[np.argsort(left - right, kind="stable")[:MOST_TEXTS]]] = True
-    at, level = _spread_hover_points(along[piece] == 1, _hover_point_heights(len(part)))
+    at, level = _spread_hover_points(along[piece] == 1, _map_hover_heights(len(part)))
     templates, meta = _chunk_hover_texts(chunks, full, labels)
     texts = [templates[i] for i in pieces.source[piece[at]].tolist()]
     return {"x": x[at], "y": pieces.row[piece[at]] + level, "hovertemplate": texts, "meta": meta}
@@ -403,8 +221,8 @@ def points_on_grid(chunks: NDArray[np.void], rows: Rows, part: VisibleRows, labe
     return {"x": x, "y": row + 0.5, "hovertemplate": [templates[i] for i in back.tolist()], "meta": meta}
 
 
-def _hover_point_heights(rows: int) -> NDArray[np.float64]:
-    """Heights (0..1) within a row that get points: a tall row needs more than one."""
+def _map_hover_heights(rows: int) -> NDArray[np.float64]:
+    """Heights (0..1) within a row of the map that get hover points: a tall row needs more than one."""
     count = max(1, min(5, 10 // max(rows, 1)))
     return (np.arange(count) + 0.5) / count
 
@@ -440,7 +258,7 @@ def _chunk_hover_texts(
         else f"%{{meta[{i}]}}<extra></extra>"
         for i, (name, label) in enumerate(zip(named, place.tolist(), strict=True))
     ]
-    return templates, meta + [_label_hover_text(labels, number) for number in used.tolist()]
+    return templates, meta + [_map_label_hover_text(labels, number) for number in used.tolist()]
 
 
 _KEPT_TEXTS = 1 << 14
@@ -468,20 +286,21 @@ def _short_hover_text(row: Sequence[Any]) -> str:
     return f"<b>{state}</b>, {format_bytes(size)}<br>chunk {handle} at {address:#x}<br>zoom in for details"
 
 
-def _label_hover_text(labels: Labels, number: int) -> str:
+def _map_label_hover_text(labels: Labels, number: int) -> str:
+    """The lines about a label in the hover text of a chunk of the map."""
     if number == 0:
         return "no label"
     label = labels[number]
     lines = [harmless(label.name)]
     for key, value in label.details.items():
         if key == "stack":
-            lines += _stack_lines(value)
+            lines += _map_stack_hover_lines(value)
         elif value and key not in STACK_DETAILS:
             lines.append(f"{harmless(key, 30)}: {harmless(value)}")
     return "<br>".join(lines)
 
 
-def _stack_lines(stack: str) -> list[str]:
+def _map_stack_hover_lines(stack: str) -> list[str]:
     """The most telling frames of a stack (one frame per line)."""
     frames, others = telling_lines(stack, MOST_FRAMES)
     return [harmless(frame) for frame in frames] + [f"… {others:,} more"] * (others > 0)
@@ -523,7 +342,9 @@ def names_in_boxes(visible: VisibleChunks, pieces: Pieces, labels: Labels) -> di
         chunk = chunks[pieces.source[piece]]
         number = int(classes[pieces.source[piece]])
         name = "free" if number == FREE else labels.name(int(chunk["label"]))
-        texts.append(_name_text(name, int(chunk["size"]), int(wide[piece] / _LETTER), two=high >= 2 * _LINE))
+        texts.append(
+            _map_box_text(name, int(chunk["size"]), int(wide[piece] / _LETTER), two=high >= 2 * _LINE)
+        )
         paint: Paint = visible.theme.free if number == FREE else visible.colours.paints[number]
         colours.append(contrasting(paint.fill))
     return {
@@ -563,7 +384,7 @@ def _with_room(pieces: Pieces, wide: NDArray[np.float64]) -> NDArray[np.intp]:
     return widest
 
 
-def _name_text(name: str, size: int, room: int, *, two: bool) -> str:
+def _map_box_text(name: str, size: int, room: int, *, two: bool) -> str:
     """Name and size in `room` letters, on one line or `two`; the size alone if there is no room for a name."""
     size_text = format_bytes(size).replace(".0 ", " ")
     left = room if two else room - len(size_text) - 2
@@ -576,7 +397,7 @@ def _name_text(name: str, size: int, room: int, *, two: bool) -> str:
 def gaps(visible: VisibleChunks, pieces: Pieces) -> dict[str, Any]:
     """A trace of lines in the paper's colour between neighbouring boxes that are wide enough to spare them.
 
-    It is one line a row, along the row's lower edge; see `rectangles`.
+    It is one line a row, along the row's lower edge; see `map_rectangles`.
     """
     pieces = pieces if visible.rows_have_room else no_pieces()
     x, y = _piece_gap_lines(visible, pieces, _GAP * visible.screen / visible.pixels[0])
@@ -654,19 +475,19 @@ def gone(visible: VisibleChunks, spans: NDArray[np.void]) -> dict[str, Any]:
 
 
 def outlines(
-    visible: VisibleChunks, touched: NDArray[np.void], chosen: NDArray[np.void], found: NDArray[np.void]
+    visible: VisibleChunks, highlighted: NDArray[np.void], chosen: NDArray[np.void], found: NDArray[np.void]
 ) -> list[dict[str, Any]]:
     """Traces: outlines of what a search found and of what this step touched, markers of narrow chunks, the selection.
 
     Args:
         visible: what is on screen.
-        touched: SPAN records of the chunks that this step touched.
+        highlighted: SPAN records of the chunks that this step touched.
         chosen: the same for the selected chunk.
         found: records of the chunks that match the search, with address and size.
     """
     theme, divisor = visible.theme, visible.divisor
     matches = visible.cut(found["address"], found["size"])
-    pieces = visible.cut(touched["address"], touched["size"])
+    pieces = visible.cut(highlighted["address"], highlighted["size"])
     clicked = visible.cut(chosen["address"], chosen["size"])
     colours = (theme.search, theme.highlight, theme.selection)
     tips = [_narrow_pieces(visible, each) for each in (matches, pieces, clicked)]
@@ -686,11 +507,11 @@ def outlines(
         "cliponaxis": False,
         "hoverinfo": "skip",
     }
-    found_trace = outline("matches of the search", matches, divisor, theme.search, 2)
-    chosen_trace = outline("selected", clicked, divisor, theme.selection, 2.5)
+    found_trace = map_outline("matches of the search", matches, divisor, theme.search, 2)
+    chosen_trace = map_outline("selected", clicked, divisor, theme.selection, 2.5)
     return [
         {**found_trace, "showlegend": len(matches) > 0},
-        outline("touched by this step", pieces, divisor, theme.highlight, 2.5),
+        map_outline("touched by this step", pieces, divisor, theme.highlight, 2.5),
         marker,
         {**chosen_trace, "showlegend": len(clicked) > 0},
     ]
@@ -714,7 +535,7 @@ def exact_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]
     """All chunks as rectangles with their names."""
     found = lone_pieces(visible)
     return [
-        _hidden_map_image(),
+        _hidden_map_image_trace(),
         *_chunk_class_rectangles(visible, visible.pieces),
         gaps(visible, visible.pieces),
         _faded_pieces_trace(visible, visible.pieces),
@@ -729,7 +550,7 @@ def image_traces(visible: VisibleChunks, labels: Labels) -> list[dict[str, Any]]
     held, fills = _map_image_cells(visible, _CELLS)
     image = _map_image_trace(visible, held, fills)
     columns = held.region.shape[1]
-    row, column = lone_cells(held, round(ALONE * columns))
+    row, column = lone_raster_cells(held, round(ALONE * columns))
     left = visible.part.left / visible.divisor
     marks = lone(visible, left + (column + 0.5) * image["dx"], visible.part.first + row)
     return [
@@ -761,7 +582,7 @@ def _map_image_trace(visible: VisibleChunks, held: CellBytes, fills: Sequence[st
     picture = paint(held, fills, visible.theme, waste=visible.shows_waste)
     dx, dy = (part.right - part.left) / divisor / held.region.shape[1], len(part) / len(picture)
     return {
-        **_hidden_map_image(),
+        **_hidden_map_image_trace(),
         "visible": True,
         "source": picture.data_uri(),
         "dx": dx,
@@ -784,7 +605,8 @@ def _with_faded_classes(visible: VisibleChunks) -> tuple[VisibleChunks, list[str
     return replace(visible, chunks=chunks, classes=classes), fills + pale
 
 
-def _hidden_map_image() -> dict[str, Any]:
+def _hidden_map_image_trace() -> dict[str, Any]:
+    """The trace of the image where there is none: it is not visible."""
     return {
         "type": "image",
         "hoverinfo": "skip",
@@ -805,17 +627,21 @@ def _chunk_class_rectangles(visible: VisibleChunks, pieces: Pieces) -> list[dict
     """Traces of free chunks, of each class of chunks in use, and of waste."""
     theme, colours = visible.theme, visible.colours
     classes = visible.classes[pieces.source]
-    # Lines run along the rows' lower edges too (see `rectangles`), where only frames hide them.
+    # Lines run along the rows' lower edges too (see `map_rectangles`), where only frames hide them.
     border = 0.7 if visible.rows_have_room else 0.0
-    traces = [rectangles("free", pieces.only(classes == FREE), visible, _edgeless_paint(theme.free), border)]
+    traces = [
+        map_rectangles("free", pieces.only(classes == FREE), visible, _edgeless_paint(theme.free), border)
+    ]
     for number in range(MOST_CLASSES):
         named = number < len(colours.names)
         mine = pieces.only(classes == number) if named else no_pieces()
         paint = _edgeless_paint(colours.paints[number] if named else theme.other)
-        trace = rectangles("", mine, visible, paint, border)
+        trace = map_rectangles("", mine, visible, paint, border)
         traces.append({**trace, **colours.legend(number, shown=visible.legend)})
     # No border: a border would show a few wasted bytes as a whole pixel.
-    waste = rectangles("waste (size - requested)", _waste_pieces(visible, pieces), visible, theme.waste, 0.0)
+    waste = map_rectangles(
+        "waste (size - requested)", _waste_pieces(visible, pieces), visible, theme.waste, 0.0
+    )
     return [*traces, {**waste, "showlegend": visible.shows_waste}]
 
 
@@ -835,14 +661,14 @@ def _waste_pieces(visible: VisibleChunks, pieces: Pieces) -> Pieces:
 def _faded_pieces_trace(visible: VisibleChunks, pieces: Pieces) -> dict[str, Any]:
     """The paper's colour over the faded boxes."""
     pieces = pieces.only(visible.faded[pieces.source])
-    trace = rectangles("", pieces, visible, visible.theme.pool, 0.0)
+    trace = map_rectangles("", pieces, visible, visible.theme.pool, 0.0)
     return {**trace, "fillcolor": translucent(visible.theme.paper, FADE), "showlegend": False}
 
 
 def _region_frames_trace(visible: VisibleChunks) -> dict[str, Any]:
     framed = len(visible.part) > 0 and visible.rows_have_room
     pieces = visible.rows.of_regions().within(visible.part) if framed else no_pieces()
-    return outline("region", pieces, visible.divisor, visible.theme.pool.line, 1)
+    return map_outline("region", pieces, visible.divisor, visible.theme.pool.line, 1)
 
 
 def hover_points(visible: VisibleChunks, labels: Labels, *, exact: bool) -> dict[str, Any]:
@@ -873,4 +699,161 @@ def note(visible: VisibleChunks) -> dict[str, Any]:
         "textfont": {"color": visible.theme.muted, "size": 13},
         "showlegend": False,
         "hoverinfo": "skip",
+    }
+
+
+# ------------------------------------------------------------------------------
+# The chunks to highlight: those that an event touched.
+
+
+def touched(events: Events | None, chunks: NDArray[np.void], regions: NDArray[np.void]) -> NDArray[np.void]:
+    """The spans to outline for `events`, as `SPAN` records; each lies inside one region of `regions`.
+
+    A SPLIT touches both parts, a MERGE the merged chunk, an EXTEND the new bytes of its region; an OOM the largest
+    free chunk, which was too small. A RELEASE and a MARK touch nothing.
+    """
+    spans: list[tuple[int, int]] = []
+    for event in events if events is not None else ():
+        spans += _touched_spans(event, chunks)
+    found = np.array(sorted(set(spans)), dtype=SPAN)
+    return found[_touched_spans_in_regions(found, regions)]
+
+
+def _touched_spans(event: np.void, chunks: NDArray[np.void]) -> list[tuple[int, int]]:
+    kind = Kind(int(event["kind"]))
+    own = [(int(event["address"]), int(event["size"]))]
+    if kind in (Kind.EXTEND, Kind.ALLOCATE, Kind.FREE):
+        return own
+    if kind in (Kind.SPLIT, Kind.MERGE):
+        both = chunks[chunks["handle"] == event["chunk"]]
+        parts = [(int(chunk["address"]), int(chunk["size"])) for chunk in both]
+        return parts + own if kind is Kind.SPLIT else parts
+    if kind is Kind.OOM:
+        free = chunks[~chunks["in_use"]]
+        return [_touched_chunk_span(free[np.argmax(free["size"])])] if len(free) else []
+    return []
+
+
+def _touched_chunk_span(chunk: np.void) -> tuple[int, int]:
+    return int(chunk["address"]), int(chunk["size"])
+
+
+def _touched_spans_in_regions(spans: NDArray[np.void], regions: NDArray[np.void]) -> NDArray[np.bool_]:
+    if not len(regions) or not len(spans):
+        return np.zeros(len(spans), dtype=bool)
+    starts: NDArray[np.uint64] = regions["address"]
+    ends: NDArray[np.uint64] = starts + regions["size"]
+    low: NDArray[np.uint64] = spans["address"]
+    high: NDArray[np.uint64] = low + spans["size"]
+    at = np.searchsorted(starts, low, side="right") - 1
+    return (at >= 0) & (high <= ends[at]) & (high > low)
+
+
+# ------------------------------------------------------------------------------
+# Marks of a request on the region map: the free chunks that would take it, or the nearest miss and what blocks it.
+#
+# ::
+#
+#     [ free | in use ║ free ║ in use ]      would take it: filled and outlined; a star on the best fit
+#     [ ┌╌ free ╌ x in use x ╌ free ╌┐ ]     nearest miss: a dashed frame; a cross on each chunk that is in the way
+
+MOST_TAKERS: Final = 300
+"""Chunks that would take the request and are outlined, the best fits; more of them cannot be told apart."""
+
+MOST_BLOCKERS: Final = 60
+"""Chunks in the way that get a cross, the largest."""
+
+_LONGEST: Final = 200  # characters of the sentence
+
+_MARKER_INSET: Final = 0.012  # of the width of the map: the middle of a marker from the edge of its chunk
+
+
+def request_marks(visible: VisibleChunks, answer: Fit | None, labels: Labels) -> list[dict[str, Any]]:
+    """Three traces: chunks that would take it, the nearest miss, and markers; empty without a request."""
+    takers, miss, blockers = _NONE, _NONE, _NONE
+    if answer is not None:
+        takers = answer.takers[:MOST_TAKERS]
+        if answer.miss is not None and not answer.grows:
+            miss = np.array([(answer.miss.address, answer.miss.size)], SPAN)
+            blockers = answer.blockers[:MOST_BLOCKERS]
+    left = len(answer.takers) - len(takers) if answer is not None else 0
+    crosses = _map_in_the_way_crosses(visible, blockers, answer, labels)
+    return [
+        _map_taker_boxes(visible, takers, f" ({left:,} more)" if left else ""),
+        _map_nearest_miss(visible, miss),
+        _map_best_fit_star(visible, takers[:1]) if len(takers) else crosses,
+    ]
+
+
+def map_fit_text(answer: Fit, labels: Labels) -> str:
+    """The answer as one line: for hover texts of the marks, and for the caption of the map."""
+    return harmless(fit_sentence(answer, labels), _LONGEST)
+
+
+_NONE: Final = np.empty(0, SPAN)
+
+
+def _map_taker_boxes(visible: VisibleChunks, spans: NDArray[np.void], more: str) -> dict[str, Any]:
+    filled = Paint(translucent(visible.theme.fit, 0.4), visible.theme.fit)
+    boxes = boxes_of(visible.cut(spans["address"], spans["size"]), visible.divisor)
+    return box_trace("", boxes, filled, 3) | _in_legend(spans, f"would take it{more}")
+
+
+def _map_best_fit_star(visible: VisibleChunks, spans: NDArray[np.void]) -> dict[str, Any]:
+    pieces = visible.cut(spans["address"], spans["size"])
+    pieces = pieces.only(np.arange(len(pieces)) == 0)  # a chunk that continues in the next row has one star
+    text = f"<b>best fit</b>: the heap would take {_map_chunk_place_text(spans[0])}" if len(spans) else ""
+    theme = visible.theme
+    points = _marker_points(visible, pieces, ("star", 14, theme.fit, theme.text), [text] * len(pieces))
+    return points | {"name": "", "showlegend": False}
+
+
+def _map_nearest_miss(visible: VisibleChunks, spans: NDArray[np.void]) -> dict[str, Any]:
+    boxes = boxes_of(visible.cut(spans["address"], spans["size"]), visible.divisor)
+    trace = box_outlines("", boxes, visible.theme.fit, 3) | _in_legend(spans, "nearest miss")
+    trace["line"] |= {"dash": "5px,3px"}
+    return trace
+
+
+def _map_in_the_way_crosses(
+    visible: VisibleChunks, chunks: NDArray[np.void], answer: Fit | None, labels: Labels
+) -> dict[str, Any]:
+    pieces, theme = visible.cut(chunks["address"], chunks["size"]), visible.theme
+    texts = [_in_the_way(chunks[at], labels) for at in pieces.source.tolist()]
+    if answer is not None and texts:
+        texts = [f"{text}<br>{map_fit_text(answer, labels)}" for text in texts]
+    colour = theme.oom if answer is not None and answer.failed else theme.text
+    points = _marker_points(visible, pieces, ("x", 10, colour, theme.paper), texts)
+    return points | _in_legend(chunks, "in the way")
+
+
+def _in_legend(spans: NDArray[np.void], name: str) -> dict[str, Any]:
+    """A name only where something is marked: a dashboard keeps room in the legend for every name."""
+    return {"name": name if len(spans) else "", "showlegend": len(spans) > 0}
+
+
+def _in_the_way(chunk: np.void, labels: Labels) -> str:
+    return f"<b>in the way</b>: {harmless(blocker_name(chunk, labels))}<br>{_map_chunk_place_text(chunk)}"
+
+
+def _map_chunk_place_text(chunk: np.void) -> str:
+    return f"{exact_bytes(int(chunk['size']))} at {int(chunk['address']):#x}"
+
+
+def _marker_points(
+    visible: VisibleChunks, pieces: Pieces, symbol: tuple[str, int, str, str], texts: Sequence[str]
+) -> dict[str, Any]:
+    """A marker near the left edge of each piece, or of its part on screen: its name is in the middle."""
+    shape, size, colour, rim = symbol
+    left = np.maximum(pieces.left, visible.part.left)
+    right = np.minimum(pieces.right, visible.part.right)
+    inset = np.minimum((right - left) / 2, _MARKER_INSET * (visible.part.right - visible.part.left))
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": (left + inset) / visible.divisor,
+        "y": pieces.row + 0.5,
+        "marker": {"symbol": shape, "size": size, "color": colour, "line": {"width": 1, "color": rim}},
+        "hovertext": texts,
+        "hoverinfo": "text",
     }

@@ -1,20 +1,47 @@
-"""One failed request of a log, with the dump of the heap that belongs to it."""
+"""The failed requests of a log: the dump of the heap that belongs to each, and the heap of a trace that it becomes.
+
+::
+
+    records --> DumpCollector: a `Dump` each --> attach_errors --> dumped_heap: chunks, regions --> check_dump
+                                                                                              `--> failed_pool: events
+"""
 
 import re
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final, NamedTuple
+from math import prod
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.origin import MAX_POOLS
+from bfcviz.events.labels import Labels
+from bfcviz.events.origin import MAX_POOLS, REGION_FACTS, Pool, RecordedFailure
 from bfcviz.events.row_copy import joined, taken
-from bfcviz.formats.tensorflow import UNIT
-from bfcviz.importers.bfc_log import grammar
-from bfcviz.importers.bfc_log.grammar import BFC_ALLOCATOR, LogRecord, PrintedSize, printed_size
-from bfcviz.importers.heap_state import HEAP_CHUNK, HeapChunks, HeapRegion
+from bfcviz.events.schema import EVENT, MIN_CHUNK, NUM_BINS, Events, Flag, Kind, bin_numbers
+from bfcviz.formats.tensorflow import LOG_FAILURES, TYPE_BYTES, UNIT, round_up
+from bfcviz.importers.bfc_log import log_lines
+from bfcviz.importers.bfc_log.log_lines import (
+    BFC_ALLOCATOR,
+    CENTRAL_GAP,
+    LogRecord,
+    PrintedSize,
+    log_line_size_text,
+    size_in_log_line,
+)
+from bfcviz.importers.heap_state import (
+    HEAP_CHUNK,
+    HeapChunks,
+    HeapRegion,
+    events_of_state,
+    failed_request,
+    with_gaps_as_chunks,
+    without_overlapping_chunks,
+    without_repeated_chunks,
+)
+from bfcviz.units import counted, format_bytes
 
 # ------------------------------------------------------------------------------
 # One failed request of a log, with the dump of the heap that belongs to it.
@@ -31,7 +58,7 @@ class Stage(IntEnum):
     STRIP = 5
 
 
-class BinLine(NamedTuple):
+class DumpBinLine(NamedTuple):
     """A line of one bin. Until 2017 (`only_free`) its counts are those of free chunks."""
 
     chunks: int
@@ -100,7 +127,7 @@ class Dump:
     tensor: str = ""
     message: str = ""
     stage: Stage = Stage.HEADER
-    bins: dict[int, BinLine] = field(default_factory=dict)
+    bins: dict[int, DumpBinLine] = field(default_factory=dict)
     bin_for: PrintedSize | None = None
     regions: list[int] = field(default_factory=list)
     chunks: ChunkLines = field(default_factory=ChunkLines)
@@ -112,7 +139,7 @@ class Dump:
     next_region: PrintedSize | None = None
     growth: bool | None = None
     end: str = ""
-    spatial: "SpatialSummary | None" = None
+    spatial: "DumpSpatialSummary | None" = None
     stats: dict[str, PrintedSize] = field(default_factory=dict)
     strip: str = ""
     has_warning: bool = False
@@ -129,7 +156,7 @@ class Dump:
         return self.has_warning or self.bin_for is not None or self.exact is not None or bool(self.tensor)
 
 
-class SpatialSummary(NamedTuple):
+class DumpSpatialSummary(NamedTuple):
     """The central gap, the largest hole of the end of the request, and the largest one of any end."""
 
     gap: PrintedSize
@@ -211,14 +238,14 @@ def dumped_heap(dump: Dump) -> DumpedHeap:
     chunks["requested"], chunks["in_use"] = chunks["size"], lines.in_use
     order = np.argsort(chunks["address"], kind="stable")
     chunks, slots = taken(chunks, order), np.array(lines.region, np.int64)[order]
-    kept = _without_repeated_chunks(chunks)
+    kept = without_repeated_chunks(chunks)
     repeated = count - int(kept.sum())
     chunks, slots = taken(chunks, kept), slots[kept]
-    kept = _without_overlapping_chunks(chunks)
+    kept = without_overlapping_chunks(chunks)
     overlapping = len(kept) - int(kept.sum())
     chunks, slots = taken(chunks, kept), slots[kept]
     if _lists_only_use(dump, chunks):
-        chunks, assumed = _with_gaps(chunks)
+        chunks, assumed = with_gaps_as_chunks(chunks)
         slots = np.full(len(chunks), -1)
         return DumpedHeap(chunks, _dumped_regions(chunks, slots), repeated, overlapping, assumed)
     regions = _dumped_regions(chunks, slots)
@@ -232,35 +259,6 @@ def dumped_heap(dump: Dump) -> DumpedHeap:
         gaps=len(regions) - named if dump.regions else 0,
         missing_bytes=max(0, sum(dump.regions) - listed),
     )
-
-
-def _without_repeated_chunks(chunks: HeapChunks) -> NDArray[np.bool_]:
-    kept = np.ones(len(chunks), np.bool_)
-    address: NDArray[np.uint64] = chunks["address"]
-    size: NDArray[np.uint64] = chunks["size"]
-    kept[1:] = (address[1:] != address[:-1]) | (size[1:] != size[:-1])
-    return kept
-
-
-def _without_overlapping_chunks(chunks: HeapChunks) -> NDArray[np.bool_]:
-    """Which chunks to keep, so that none overlaps another; of two, the one that another chunk follows directly."""
-    kept = np.ones(len(chunks), np.bool_)
-    stops = chunks["address"] + chunks["size"]
-    if not len(chunks) or not (chunks["address"][1:] < stops[:-1]).any():
-        return kept
-    starts, ends = chunks["address"].tolist(), stops.tolist()
-    known = set(starts)
-    before: list[int] = []
-    for at, start in enumerate(starts):
-        while before and ends[before[-1]] > start:
-            if ends[at] in known and ends[before[-1]] not in known:
-                kept[before.pop()] = False
-            else:
-                kept[at] = False
-                break
-        if kept[at]:
-            before.append(at)
-    return kept
 
 
 def _dumped_regions(chunks: HeapChunks, slots: NDArray[np.int64]) -> list[HeapRegion]:
@@ -285,17 +283,6 @@ def _lists_only_use(dump: Dump, chunks: HeapChunks) -> bool:
     in_bins = sum(line.chunks for line in lines if line.only_free)
     gaps = int((chunks["address"][1:] != (chunks["address"] + chunks["size"])[:-1]).sum())
     return bool(len(chunks)) and bool(chunks["in_use"].all()) and in_bins > 0 and gaps <= in_bins
-
-
-def _with_gaps(chunks: HeapChunks) -> tuple[HeapChunks, int]:
-    """The chunks, and a free chunk for each gap between two of them."""
-    stops = (chunks["address"] + chunks["size"])[:-1]
-    where = np.flatnonzero(chunks["address"][1:] != stops)
-    free: HeapChunks = np.zeros(len(where), HEAP_CHUNK)
-    free["address"], free["size"] = stops[where], chunks["address"][1:][where] - stops[where]
-    free["requested"] = free["size"]
-    together = joined([chunks, free])
-    return taken(together, np.argsort(together["address"], kind="stable")), len(free)
 
 
 # ------------------------------------------------------------------------------
@@ -354,7 +341,7 @@ class DumpCollector:
     def _take_line(self, record: LogRecord) -> bool:
         """Take a line of the allocator; returns whether it is one."""
         message = record.message
-        if grammar.CHUNK.match(message) is not None:
+        if log_lines.CHUNK.match(message) is not None:
             self._chunks(record)
             return True
         word = _FIRST_WORD.match(message)
@@ -366,7 +353,7 @@ class DumpCollector:
         return take(record)
 
     def _take_text(self, record: LogRecord) -> None:
-        refused = grammar.REFUSED.search(record.message)
+        refused = log_lines.REFUSED.search(record.message)
         if refused is not None:
             self._note(record, "", "the device had no memory for a region", int(refused["bytes"]))
         if not self.left_out and ("memory" in record.message or "OOM" in record.message):
@@ -399,13 +386,13 @@ class DumpCollector:
         return dump
 
     def _header(self, record: LogRecord) -> bool:
-        found = grammar.HEADER.match(record.message) or grammar.LATE_HEADER.match(record.message)
-        size = None if found is None else printed_size(found["size"])
+        found = log_lines.HEADER.match(record.message) or log_lines.LATE_HEADER.match(record.message)
+        size = None if found is None else size_in_log_line(found["size"])
         if found is None or size is None:
             return self._pool(record) or self._growth(record)
         parts = found.groupdict()
         name, rounded = parts.get("name") or "", parts.get("rounded")
-        if grammar.NOT_A_FAILURE.search(record.message):
+        if log_lines.NOT_A_FAILURE.search(record.message):
             self._note(record, name, f"a request for {size.text} found no memory (not a failure)", size.value)
             return True
         dump = self._of_late_header(record) if not name else None
@@ -414,7 +401,7 @@ class DumpCollector:
         dump.name = name or dump.name
         dump.rounded = None if rounded is None else int(rounded)
         dump.message = " ".join(record.message.split("\n", 1)[0].split())[:_LONGEST]
-        op = grammar.REQUESTED_BY.search(record.message)
+        op = log_lines.REQUESTED_BY.search(record.message)
         dump.op = "" if op is None else op["op"].partition(".  Current allocation")[0].strip()
         return True
 
@@ -432,13 +419,13 @@ class DumpCollector:
         self.notes.append(Note(record.line, record.time, name, record.writer, text, size, len(self.dumps)))
 
     def _garbage_collection(self, record: LogRecord) -> bool:
-        if not grammar.GARBAGE_COLLECTION.match(record.message):
+        if not log_lines.GARBAGE_COLLECTION.match(record.message):
             return False
         self._note(record, "", "garbage collection: free regions are returned", 0)
         return True
 
     def _dump_for(self, record: LogRecord) -> bool:
-        found = grammar.DUMP_FOR.match(record.message)
+        found = log_lines.DUMP_FOR.match(record.message)
         if found is None:
             return False
         dump = self._current(record, Stage.HEADER)
@@ -448,10 +435,10 @@ class DumpCollector:
         return True
 
     def _bin(self, record: LogRecord) -> bool:
-        found = grammar.BIN.match(record.message)
+        found = log_lines.BIN.match(record.message)
         if found is None:
             return self._bin_for(record)
-        bytes_, requested = printed_size(found["bytes"]), printed_size(found["requested"])
+        bytes_, requested = size_in_log_line(found["bytes"]), size_in_log_line(found["requested"])
         if bytes_ is None or requested is None:
             return False
         size = int(found["bin"])
@@ -460,19 +447,21 @@ class DumpCollector:
             dump = self._new(record)
             dump.stage = Stage.BINS
         dump.repeated += size in dump.bins
-        line = BinLine(int(found["chunks"]), int(found["used"]), bytes_, requested, found["old"] is not None)
+        line = DumpBinLine(
+            int(found["chunks"]), int(found["used"]), bytes_, requested, found["old"] is not None
+        )
         dump.bins.setdefault(size, line)
         return True
 
     def _bin_for(self, record: LogRecord) -> bool:
-        found = grammar.BIN_FOR.match(record.message)
+        found = log_lines.BIN_FOR.match(record.message)
         if found is None:
             return False
-        self._current(record, Stage.BINS).bin_for = printed_size(found["size"])
+        self._current(record, Stage.BINS).bin_for = size_in_log_line(found["size"])
         return True
 
     def _region(self, record: LogRecord) -> bool:
-        found = grammar.REGION.match(record.message)
+        found = log_lines.REGION.match(record.message)
         if found is None:
             return False
         self._current(record, Stage.CHUNKS).regions.append(int(found["size"]))
@@ -482,7 +471,7 @@ class DumpCollector:
         """Take the chunk lines of one record: one, or a run of them."""
         dump = self._current(record, Stage.CHUNKS)
         lines, region = dump.chunks, len(dump.regions) - 1
-        for word, address_text, size_text, tag, op, annotation in grammar.CHUNK.findall(record.message):
+        for word, address_text, size_text, tag, op, annotation in log_lines.CHUNK.findall(record.message):
             address, size = int(address_text, 16), int(size_text)
             if not size or address + size > _ADDRESSES:
                 lines.impossible += 1
@@ -497,7 +486,7 @@ class DumpCollector:
             lines.note.append(note)
 
     def _summary(self, record: LogRecord) -> bool:
-        found = grammar.SUMMARY.match(record.message)
+        found = log_lines.SUMMARY.match(record.message)
         if found is None:
             return False
         dump, size = self._current(record, Stage.SUMMARY), int(found["size"])
@@ -506,10 +495,10 @@ class DumpCollector:
         return True
 
     def _sum(self, record: LogRecord) -> bool:
-        found = grammar.SUM.match(record.message)
+        found = log_lines.SUM.match(record.message)
         if found is None:
             return False
-        self._current(record, Stage.SUMMARY).sum_in_use = printed_size(found["size"])
+        self._current(record, Stage.SUMMARY).sum_in_use = size_in_log_line(found["size"])
         return True
 
     def _summary_begins(self, record: LogRecord) -> bool:
@@ -517,44 +506,44 @@ class DumpCollector:
         return True
 
     def _pool(self, record: LogRecord) -> bool:
-        found = grammar.POOL.match(record.message) or grammar.MEMORY_SUMMARY.match(record.message)
+        found = log_lines.POOL.match(record.message) or log_lines.MEMORY_SUMMARY.match(record.message)
         if found is None:
             return False
         dump = self._current(record, Stage.SUMMARY)
-        dump.pool, dump.limit = printed_size(found["pool"]), printed_size(found["limit"])
-        dump.available = printed_size(found["available"])
+        dump.pool, dump.limit = size_in_log_line(found["pool"]), size_in_log_line(found["limit"])
+        dump.available = size_in_log_line(found["available"])
         dump.end = found.groupdict().get("end") or ""
         following = found.groupdict().get("next")
-        dump.next_region = None if following is None else printed_size(following)
+        dump.next_region = None if following is None else size_in_log_line(following)
         return True
 
     def _spatial(self, record: LogRecord) -> bool:
-        found = grammar.SPATIAL.match(record.message)
+        found = log_lines.SPATIAL.match(record.message)
         if found is None:
             return False
-        sizes = [printed_size(found[name]) for name in SpatialSummary._fields]
+        sizes = [size_in_log_line(found[name]) for name in DumpSpatialSummary._fields]
         known = [size for size in sizes if size is not None]
         if len(known) == len(sizes):
             dump = self._current(record, Stage.SUMMARY)
-            dump.end, dump.spatial = found["end"], SpatialSummary(*known)
+            dump.end, dump.spatial = found["end"], DumpSpatialSummary(*known)
         return True
 
     def _growth(self, record: LogRecord) -> bool:
-        found = grammar.GROWTH.search(record.message)
+        found = log_lines.GROWTH.search(record.message)
         if found is not None:
             self._current(record, Stage.SUMMARY).growth = found["growth"] == "enabled"
         return found is not None
 
     def _stats(self, record: LogRecord) -> bool:
         dump = self._current(record, Stage.STATS)
-        for name, text in grammar.STAT.findall(record.message):
-            size = printed_size(text)
+        for name, text in log_lines.STAT.findall(record.message):
+            size = size_in_log_line(text)
             if size is not None:
                 dump.stats.setdefault(name, size)
         return True
 
     def _strip(self, record: LogRecord) -> bool:
-        found = grammar.STRIP.match(record.message)
+        found = log_lines.STRIP.match(record.message)
         if found is None:
             return False
         dump = self._open.get((record.writer, record.thread))
@@ -562,3 +551,523 @@ class DumpCollector:
             dump = self._current(record, Stage.STRIP)
         dump.stage, dump.strip = Stage.STRIP, found[1]
         return True
+
+
+# ------------------------------------------------------------------------------
+# Compare the chunk lines of a dump with its own bins, sums and statistics, and say what is missing or wrong.
+
+_OTHER_END: Final = {"lower": "upper", "upper": "lower"}
+RERUN: Final = f"run again with {LOG_FAILURES} to get it"
+
+
+class DumpFindings(NamedTuple):
+    """What is wrong with a dump.
+
+    Attributes:
+        wrong: sentences about contradictions and missing parts.
+        cut: a sentence if its end is missing, "" otherwise.
+        is_whole: whether the chunk lines are all chunks of the heap, as far as the dump can tell.
+    """
+
+    wrong: list[str]
+    cut: str
+    is_whole: bool
+
+
+def check_dump(dump: Dump, heap: DumpedHeap) -> DumpFindings:
+    """Compare everything that a dump states twice."""
+    if not dump.chunks.address:
+        return _findings_without_chunks(dump)
+    contradictions = [
+        *_stats_contradictions(dump, heap),
+        *_size_sum_contradictions(dump, heap),
+        *_bin_line_contradictions(dump, heap),
+        *_two_end_contradictions(dump, heap),
+    ]
+    wrong = [*_lines_left_out(dump, heap), *_region_gap_findings(heap), *contradictions]
+    is_cut = dump.stage <= Stage.CHUNKS
+    has_bins = len(dump.bins) == NUM_BINS and not any(line.only_free for line in dump.bins.values())
+    confirmed = has_bins and not contradictions and not heap.missing_bytes
+    cut = ""
+    if is_cut and not confirmed:
+        cut = f"the dump ends after {len(dump.chunks.address):,} chunk lines; its end is not in the log"
+        wrong = _lines_left_out(dump, heap)
+    if not dump.failed:
+        wrong.append("the log does not say which request failed: the beginning of the dump is missing")
+    return DumpFindings(wrong, cut, not cut)
+
+
+def _findings_without_chunks(dump: Dump) -> DumpFindings:
+    if dump.strip and not dump.bins and not dump.stats:
+        why = (
+            "the log holds only the warning and the occupancy strip; the lines of the chunks are of level INFO: "
+            + RERUN
+        )
+        return DumpFindings([why], "", is_whole=False)
+    if not dump.bins and not dump.stats and not dump.failed:
+        why = "the log holds no dump of the heap; it only tells of requests that may fail, or of returned regions"
+        return DumpFindings([why], "", is_whole=False)
+    if not dump.bins and not dump.stats:
+        return DumpFindings(
+            [f"the log holds no dump of the heap for this failure; {RERUN}"], "", is_whole=False
+        )
+    if dump.ended:
+        return DumpFindings(["the dump lists no chunks: its numbers are all there is"], "", is_whole=False)
+    return DumpFindings([], "the dump ends before its first chunk line", is_whole=False)
+
+
+def _lines_left_out(dump: Dump, heap: DumpedHeap) -> list[str]:
+    counts = {
+        "chunk lines repeat another one": heap.repeated,
+        "chunk lines overlap others, as when two processes write into one log": heap.overlapping,
+        "chunk lines describe an impossible chunk": dump.chunks.impossible,
+        "lines of bins or sizes repeat another one": dump.repeated,
+    }
+    return [f"{count:,} {what}; they were left out" for what, count in counts.items() if count]
+
+
+def _region_gap_findings(heap: DumpedHeap) -> list[str]:
+    wrong = []
+    if heap.assumed_free:
+        wrong.append(
+            f"the log lists only chunks in use; {heap.assumed_free:,} gaps between them are shown as free chunks, and "
+            "free memory after the last one is not shown"
+        )
+    if heap.missing_bytes:
+        more = f"; regions are divided into parts by {counted(heap.gaps, 'gap')}" if heap.gaps > 0 else ""
+        wrong.append(
+            f"{format_bytes(heap.missing_bytes)} of the regions are in no chunk line ({heap.missing_bytes:,} bytes)"
+            + more
+        )
+    return wrong
+
+
+def _stats_contradictions(dump: Dump, heap: DumpedHeap) -> list[str]:
+    wrong = []
+    in_use = int(heap.in_use["size"].sum())
+    stated = dump.stats.get("InUse")
+    if stated is not None and not stated.means(in_use):
+        wrong.append(f"the chunk lines add up to {in_use:,} bytes in use, but Stats say {stated.text}")
+    pool = int(heap.chunks["size"].sum())
+    if dump.pool is not None and not heap.missing_bytes and not dump.pool.means(pool):
+        wrong.append(f"the chunk lines add up to a pool of {pool:,} bytes, but the log says {dump.pool.text}")
+    return wrong
+
+
+def _size_sum_contradictions(dump: Dump, heap: DumpedHeap) -> list[str]:
+    sizes, counts = np.unique(heap.in_use["size"], return_counts=True)
+    found = Counter(dict(zip(sizes.tolist(), counts.tolist(), strict=True)))
+    if dump.summary and found != dump.summary:
+        differing = sum((found - Counter(dump.summary)).values()) + sum(
+            (Counter(dump.summary) - found).values()
+        )
+        return [f"the chunk lines and the summary by size differ in {differing:,} chunks in use"]
+    in_use = int(heap.in_use["size"].sum())
+    if dump.sum_in_use is not None and not dump.sum_in_use.means(in_use):
+        return [
+            f"the chunk lines add up to {in_use:,} bytes in use, but their sum says {dump.sum_in_use.text}"
+        ]
+    return []
+
+
+def _bin_line_contradictions(dump: Dump, heap: DumpedHeap) -> list[str]:
+    if len(dump.bins) < NUM_BINS:
+        return []
+    gap = dump.chunks.notes.get(("", CENTRAL_GAP), -1)  # XLA keeps it in no bin
+    chunks = heap.chunks[~heap.chunks["in_use"] & (heap.chunks["label"] != gap)]
+    free, used = _dumped_chunks_by_bin(chunks["size"]), _dumped_chunks_by_bin(heap.in_use["size"])
+    differing = 0
+    for size, line in dump.bins.items():
+        # Until 2017 the bins held only free chunks; a dump of 2016 lists none of them.
+        total = free[size] if line.only_free else free[size] + used[size]
+        wrong_use = not line.only_free and line.used != used[size]
+        differing += (line.chunks != total and not heap.assumed_free) or wrong_use
+    return [f"the chunk lines and {differing} of the {len(dump.bins)} bin lines differ"] if differing else []
+
+
+def _two_end_contradictions(dump: Dump, heap: DumpedHeap) -> list[str]:
+    """What XLA's summary of a heap with two ends says otherwise."""
+    if dump.spatial is None:
+        return []
+    found = {
+        "the central gap": (dump.spatial.gap, _largest_free(dump, heap, {"lower", "upper", ""})),
+        f"the largest hole of the {dump.end} end": (
+            dump.spatial.same_end,
+            _largest_free(dump, heap, {CENTRAL_GAP, _OTHER_END.get(dump.end, "")}),
+        ),
+        "the largest hole": (dump.spatial.any_end, _largest_free(dump, heap, {CENTRAL_GAP})),
+    }
+    return [
+        f"by the chunk lines {what} has {size:,} bytes, but the log says {stated.text}"
+        for what, (stated, size) in found.items()
+        if not stated.means(size)
+    ]
+
+
+def _largest_free(dump: Dump, heap: DumpedHeap, without: Collection[str]) -> int:
+    """Bytes of the largest free chunk that has none of these tags; 0 if there is none."""
+    notes = [note for (_, tag), note in dump.chunks.notes.items() if tag in without]
+    free = ~heap.chunks["in_use"] & ~np.isin(heap.chunks["label"], notes)
+    return int(heap.chunks["size"][free].max(initial=0))
+
+
+def _dumped_chunks_by_bin(sizes: "np.ndarray[tuple[int], np.dtype[np.uint64]]") -> Counter[int]:
+    """Number of chunks by the smallest size of their bin."""
+    bins, counts = np.unique(bin_numbers(sizes), return_counts=True)
+    return Counter(
+        {MIN_CHUNK << number: count for number, count in zip(bins.tolist(), counts.tolist(), strict=True)}
+    )
+
+
+# ------------------------------------------------------------------------------
+# One dump as a heap of a trace: its events, its failure and what the log says of it.
+
+_UNKNOWN: Final = (*REGION_FACTS, "bytes_in_use", "chunks_in_use")
+_TOTALS: Final = {
+    "InUse": "bytes_in_use",
+    "MaxInUse": "peak_bytes_in_use",
+    "NumAllocs": "allocations",
+    "MaxAllocSize": "largest_allocation",
+    "Reserved": "bytes_reserved",
+    "PeakReserved": "peak_bytes_reserved",
+}
+_MOST: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class FailedPool:
+    """One heap of the trace.
+
+    Attributes:
+        pool: its name, limit and options.
+        events: as for `one_after_another`; the OOM event, if any, is the last one.
+        failure: what the log says of the failed request, with 0 for its event; None if none is known.
+        findings: what is wrong with the dump.
+        facts, totals: entries of `Origin.details`.
+        stats: the statistics as printed.
+    """
+
+    pool: Pool
+    events: Events
+    failure: RecordedFailure | None
+    findings: DumpFindings
+    facts: dict[str, Any]
+    totals: dict[str, int]
+    stats: dict[str, str]
+
+
+def failed_pool(dump: Dump, name: str, number: int, notes: list[Note], labels: Labels) -> FailedPool:
+    """The heap of a dump.
+
+    Args:
+        dump: what the log says.
+        name: of the pool.
+        number: of the dump, from 1, among those of its allocator.
+        notes: lines beside the dump that belong to this allocator, before the failure.
+        labels: gets the names of operations.
+
+    Raises:
+        TraceError: the dump has more regions than a trace can hold.
+    """
+    heap = dumped_heap(dump)
+    findings = check_dump(dump, heap)
+    known = findings.is_whole
+    free_bytes = int(heap.free_sizes.sum()) if known else 0
+    other_end = [_OTHER_END[dump.end]] if dump.end in _OTHER_END else []  # the request gets none of its holes
+    largest = _largest_free(dump, heap, other_end) if known else 0
+    logs = [_marks_before_dump(notes, labels), _failed_pool_state(dump, heap, labels)]
+    failure = None
+    if dump.failed:
+        failure = _failure_of_dump(dump, has_heap=known)
+        op = labels.intern(dump.op) if dump.op else 0
+        logs.append(failed_request(_failed_request_bytes(dump), free_bytes, largest, op))
+        logs[-1]["time"] = dump.time or 0
+    events: Events = joined(logs)
+    events["seq"] = np.arange(len(events), dtype=np.uint64)
+    stats = {key: size.text for key, size in dump.stats.items()}
+    return FailedPool(
+        Pool(name, _failed_pool_limit(dump, heap), _failed_pool_options(dump, number)),
+        events,
+        failure,
+        findings,
+        _failed_pool_facts(dump),
+        _failed_pool_totals(dump, heap),
+        stats,
+    )
+
+
+def _marks_before_dump(notes: list[Note], labels: Labels) -> Events:
+    marks: Events = np.zeros(len(notes), EVENT)
+    marks["kind"], marks["bin"] = Kind.MARK, -1
+    for mark, note in zip(marks, notes, strict=True):
+        mark["label"], mark["size"], mark["time"] = labels.intern(note.text), note.size, note.time or 0
+    return marks
+
+
+def _failed_pool_state(dump: Dump, heap: DumpedHeap, labels: Labels) -> Events:
+    numbers = [0]
+    for op, tag in list(dump.chunks.notes)[1:]:
+        details = {"tag": tag} if tag and tag != "lower" else {}
+        numbers.append(labels.intern(op, **details) if op or details else 0)
+    notes = heap.chunks["label"].copy()
+    heap.chunks["label"] = np.array(numbers, np.uint32)[notes]
+    events = events_of_state(heap.chunks, heap.regions)
+    events["time"] = dump.time or 0
+    flags = np.zeros(len(numbers), np.uint8)
+    for (_, tag), note in dump.chunks.notes.items():
+        flags[note] = {"upper": Flag.UPPER, CENTRAL_GAP: Flag.CENTRAL_GAP}.get(tag, 0)
+    used = events["kind"] == Kind.ALLOCATE
+    notes_in_use: NDArray[np.uint32] = notes[heap.chunks["in_use"]]
+    new_flags: NDArray[np.uint8] = flags[notes_in_use]
+    events["flags"][used] |= new_flags
+    return events
+
+
+def _failure_of_dump(dump: Dump, *, has_heap: bool) -> RecordedFailure:
+    """What a dump says of its failed request."""
+    return RecordedFailure(
+        0,
+        is_exact=dump.exact is not None or (dump.requested is not None and dump.requested.is_exact),
+        rounded=dump.rounded,
+        op=dump.op,
+        tensor=dump.tensor,
+        in_use_requested=_in_use_requested(dump),
+        room=None if dump.available is None else dump.available.value,
+        has_heap=has_heap,
+        message=dump.message,
+    )
+
+
+def _failed_request_bytes(dump: Dump) -> int:
+    """Bytes of the request: the best that the log says; 0 if nothing."""
+    if dump.exact is not None:
+        return dump.exact
+    if dump.requested is not None and dump.requested.is_exact:
+        return dump.requested.value
+    if dump.rounded is not None:
+        return min(dump.rounded, _MOST)
+    printed = dump.requested or dump.bin_for
+    return 0 if printed is None else printed.value
+
+
+def _in_use_requested(dump: Dump) -> int | None:
+    lines = dump.bins.values()
+    if len(lines) < NUM_BINS or any(line.only_free for line in lines):
+        return None
+    return min(_MOST, sum(line.requested.value for line in lines))
+
+
+def _failed_pool_limit(dump: Dump, heap: DumpedHeap) -> int | None:
+    for size in (dump.stats.get("Limit"), dump.limit):
+        if size is not None and size.is_exact and size.value:
+            return size.value
+    pool = int(heap.chunks["size"].sum())
+    if (
+        dump.available is not None
+        and not dump.available.value
+        and dump.pool is not None
+        and dump.pool.means(pool)
+    ):
+        return pool
+    printed = dump.limit or dump.stats.get("Limit")
+    return None if printed is None or not printed.value else printed.value
+
+
+def _failed_pool_options(dump: Dump, number: int) -> dict[str, object]:
+    options: dict[str, object] = {"allocator_name": dump.name, "dump": number}
+    if dump.writer:
+        options["writer"] = dump.writer
+    growth = dump.growth
+    if growth is None and dump.next_region is not None and dump.limit is not None:
+        # Without growth the first region is the whole limit, and the next one would be twice as large.
+        rounded = round_up(dump.limit.value)
+        growth = not (dump.next_region.value == 2 * rounded or dump.next_region.means(2 * rounded))
+    if growth is not None:
+        options["allow_growth"] = growth
+    if dump.spatial is not None:
+        options["spatial_partitioning"] = True
+    return options
+
+
+def _failed_pool_facts(dump: Dump) -> dict[str, Any]:
+    """Numbers that the events cannot give; the chunk lines never say what was requested for each chunk."""
+    facts: dict[str, Any] = dict.fromkeys(("requested_bytes_in_use", "peak_bytes_in_use"))
+    stated = {"MaxInUse": "peak_bytes_in_use"}
+    if not dump.chunks.address:
+        facts |= dict.fromkeys(_UNKNOWN)
+        stated["InUse"] = "bytes_in_use"
+    for name, key in stated.items():
+        size = dump.stats.get(name)
+        if size is not None and size.is_exact:
+            facts[key] = size.value
+    return facts
+
+
+def _failed_pool_totals(dump: Dump, heap: DumpedHeap) -> dict[str, int]:
+    stats = {name: size.value for name, size in dump.stats.items() if size.is_exact}
+    totals = {key: stats[name] for name, key in _TOTALS.items() if name in stats}
+    return totals | {
+        "chunk_lines": len(dump.chunks.address),
+        "left_out": heap.repeated + heap.overlapping + dump.chunks.impossible,
+    }
+
+
+# ------------------------------------------------------------------------------
+# Attach the errors that a framework raises after a failed request to the dump of that request.
+#
+# The same error is printed several times: by the runtime, by Python, and again in each traceback. An error without a
+# dump is a failed request of its own.
+
+_BEYOND: Final = 1 << 63
+_LONGEST_ERROR: Final = 1000  # characters of a message
+
+
+class AllocationError(NamedTuple):
+    """An error message about memory.
+
+    Attributes:
+        line, time, writer: of its record.
+        name: of the allocator, "" where it does not say it.
+        sizes: bytes of the request that the message allows; more than one where it does not say the type.
+        printed: the size as printed, None where it gives a tensor.
+        tensor: shape and type.
+        op: the node of the graph.
+        text: the message.
+    """
+
+    line: int
+    time: int | None
+    writer: str
+    name: str
+    sizes: tuple[int, ...]
+    printed: PrintedSize | None
+    tensor: str
+    op: str
+    text: str
+
+
+def attach_errors(dumps: list[Dump], texts: list[tuple[int, LogRecord]]) -> list[Dump]:
+    """Put what the errors say into the dumps; returns these and a `Dump` for each error without one, in order.
+
+    There are no new ones after the first `MAX_POOLS`.
+
+    Args:
+        dumps: changed in place.
+        texts: as `DumpCollector.texts`.
+    """
+    found: list[Dump] = []
+    passed = 0
+    for count, record in texts:
+        found += dumps[passed:count]
+        passed = count
+        for error in _errors_for_dumps(record):
+            if not _attach_error_to_dump(found, error) and len(found) <= MAX_POOLS:
+                found.append(_dump_of_lone_error(error))
+    return found + dumps[passed:]
+
+
+def _attach_error_to_dump(dumps: list[Dump], error: AllocationError) -> bool:
+    """Attach an error to the last dump that it fits; returns whether it tells of a known failure."""
+    fitting = [dump for dump in reversed(dumps[-_RECENT:]) if _is_error_of_dump(dump, error)]
+    for dump in fitting:
+        if error.tensor and dump.tensor == error.tensor:
+            return True
+        if error.printed is not None and error.printed.is_exact and dump.exact == error.printed.value:
+            return True
+        exact = _agreed_request_size(dump, error)
+        if exact is not None or (error.printed is not None and _dump_prints_size(dump, error.printed)):
+            dump.exact = exact if dump.exact is None else dump.exact
+            _describe_dump_by_error(dump, error)
+            return True
+    # An operation can ask for more than its tensor: the message then belongs to the failure just before it.
+    if error.tensor and fitting and fitting[0] is dumps[-1] and not fitting[0].tensor:
+        _describe_dump_by_error(fitting[0], error)
+        return True
+    return False
+
+
+_RECENT: Final = 64
+
+
+def _is_error_of_dump(dump: Dump, error: AllocationError) -> bool:
+    same_name = not (dump.name and error.name) or dump.name == error.name
+    return same_name and (not (dump.writer and error.writer) or dump.writer == error.writer)
+
+
+def _agreed_request_size(dump: Dump, error: AllocationError) -> int | None:
+    """The size that message and dump agree on; None if they do not."""
+    if dump.tensor and error.tensor:
+        return None
+    for size in error.sizes:
+        rounded = round_up(size)
+        if dump.rounded not in {None, rounded, size}:
+            continue
+        printed = dump.requested or dump.bin_for
+        if printed is None and dump.ended and not dump.failed and len(error.sizes) == 1:
+            return size  # of the dump just before it, whose beginning is missing
+        if printed is not None and (
+            printed.means(size) or (dump.requested is None and printed.means(rounded))
+        ):
+            return size
+    return None
+
+
+def _dump_prints_size(dump: Dump, printed: PrintedSize) -> bool:
+    return printed.text in {size.text for size in (dump.requested, dump.bin_for) if size is not None}
+
+
+def _describe_dump_by_error(dump: Dump, error: AllocationError) -> None:
+    dump.tensor, dump.op = dump.tensor or error.tensor, dump.op or error.op
+    dump.name = dump.name or error.name
+    dump.message = error.text
+
+
+def _dump_of_lone_error(error: AllocationError) -> Dump:
+    dump = Dump(error.line, error.time, error.name, error.writer, has_warning=True, requested=error.printed)
+    if len(error.sizes) == 1:
+        dump.exact = error.sizes[0]
+        dump.requested = size_in_log_line(log_line_size_text(dump.exact))
+    _describe_dump_by_error(dump, error)
+    return dump
+
+
+def _errors_for_dumps(record: LogRecord) -> Iterator[AllocationError]:
+    """The errors in one record that may belong to a dump, without those that repeat the one before."""
+    last = None
+    for found in _ERROR.finditer(record.message):
+        line = record.line + record.message.count("\n", 0, found.start())
+        rest = record.message[found.start() : found.start() + 2 * _LONGEST_ERROR]
+        node = log_lines.NODE.search(rest)
+        op = "" if node is None else node[1] or node[2]
+        text = " ".join(re.split(r"[\n\r]", rest, maxsplit=1)[0].split())[:_LONGEST_ERROR]
+        parts = found.groupdict()
+        if parts["size"]:
+            printed = size_in_log_line(parts["size"])
+            if printed is None:
+                continue
+            sizes: tuple[int, ...] = (printed.value,) if printed.is_exact else ()
+            error = AllocationError(line, record.time, record.writer, "", sizes, printed, "", op, text)
+        else:
+            tensor = _dump_tensor_text(parts["shape"], parts["type"])
+            sizes = _dump_tensor_bytes(parts["shape"], parts["type"])
+            name = parts["name"] or ""
+            error = AllocationError(line, record.time, record.writer, name, sizes, None, tensor, op, text)
+        key = (error.sizes, error.printed, error.tensor, error.name)
+        if key != last:
+            yield error
+        last = key
+
+
+_ERROR: Final = re.compile(rf"{log_lines.OOM_TENSOR.pattern}|{log_lines.OUT_OF_BYTES.pattern}")
+
+
+def _dump_tensor_text(shape: str, type_: str | None) -> str:
+    shape = "[" + ",".join(shape.replace(",", " ").split()) + "]"
+    return f"{type_} {shape}" if type_ else shape
+
+
+def _dump_tensor_bytes(shape: str, type_: str | None) -> tuple[int, ...]:
+    """Bytes of a tensor of this shape; without a type those of every element size, the usual one first."""
+    elements = prod(int(number[:19]) for number in shape.replace(",", " ").split())
+    widths = (4, 8, 2, 1, 16) if type_ is None else (TYPE_BYTES.get(type_),)
+    return tuple(elements * width for width in widths if width is not None and 0 < elements * width < _BEYOND)

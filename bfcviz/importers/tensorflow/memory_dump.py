@@ -22,7 +22,7 @@ from bfcviz.importers.file_format import Format
 from bfcviz.importers.heap_state import HEAP_CHUNK, HeapChunks, HeapRegion, events_of_state
 from bfcviz.importers.join_heaps import one_after_another
 from bfcviz.importers.protobuf_wire import LENGTH, VARINT, Field, Wire
-from bfcviz.importers.tensorflow.protobuf_messages import as_text, parse
+from bfcviz.importers.tensorflow.protobuf_messages import parse_protobuf_message, protobuf_message_text
 
 _NAME, _BIN_SUMMARY, _CHUNK, _SNAPSHOT, _STATS = 1, 2, 3, 4, 5
 _HALF_SPACE = 1 << 63  # processes use the lower half of all addresses
@@ -187,7 +187,7 @@ class _DumpReader:
 
     def _chunk(self, message: Field) -> tuple[Any, ...]:
         raw = self._wire.data[message.start : message.stop]
-        found = parse(self._wire, "MemChunk", raw, message.start, "a chunk")
+        found = parse_protobuf_message(self._wire, "MemChunk", raw, message.start, "a chunk")
         address, size, requested, in_use = found.address, found.size, found.requested_size, found.in_use != 0
         if not 0 < size <= _HALF_SPACE - address or (in_use and not 0 <= requested <= size):
             what = f"a chunk of {size} bytes at {address:#x}, of which {requested} were requested"
@@ -211,7 +211,7 @@ class _DumpReader:
             cause = f"corrupt memory dump: a name of {len(raw):,} bytes, the limit is {MAX_NAME_BYTES:,}"
             raise FileError(self._wire.path, "", cause)
         self._wire.limits.count(TEXT, len(raw))
-        return as_text(raw)
+        return protobuf_message_text(raw)
 
 
 def _memory_dump_events(dump: _Dump, path: Path, *, is_cut: bool) -> tuple[Events, list[str]]:

@@ -1,12 +1,9 @@
 """Read a profile of TensorFlow or XLA (`xplane.pb`, plain or gzip)."""
 
-import os
-import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,218 +12,28 @@ from bfcviz.errors import FileError
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.trace import Trace
-from bfcviz.formats.tensorflow import CPU_BFC, whole_windows
+from bfcviz.formats.tensorflow import CPU_BFC, dtype_name, whole_windows
 from bfcviz.importers.file_content import (
-    EVENTS,
     LABELS,
-    MAX_EVENT_BYTES,
     MAX_NAME_BYTES,
     MEMORY_EVENTS,
-    PARTS,
     STATS,
     TEXT,
     Limits,
     read_content,
 )
 from bfcviz.importers.file_format import Format, detect_format
-from bfcviz.importers.open_trace import open_trace
-from bfcviz.importers.protobuf_wire import LENGTH, Field, Wire
-from bfcviz.importers.tensorflow.protobuf_messages import as_text, parse
-from bfcviz.importers.tensorflow.reconstruct import reconstruct
-from bfcviz.importers.tensorflow.replay import ABSENT, REQUEST, RecordedRequests, Requests
-from bfcviz.importers.tensorflow.windows import join
-
-# ------------------------------------------------------------------------------
-# TensorFlow's DataType numbers by name (tensorflow/core/framework/types.proto).
-
-_NAMES = {
-    1: "float32",
-    2: "float64",
-    3: "int32",
-    4: "uint8",
-    5: "int16",
-    6: "int8",
-    7: "string",
-    8: "complex64",
-    9: "int64",
-    10: "bool",
-    11: "qint8",
-    12: "quint8",
-    13: "qint32",
-    14: "bfloat16",
-    15: "qint16",
-    16: "quint16",
-    17: "uint16",
-    18: "complex128",
-    19: "float16",
-    20: "resource",
-    21: "variant",
-    22: "uint32",
-    23: "uint64",
-    24: "float8_e5m2",
-    25: "float8_e4m3fn",
-    26: "float8_e4m3fnuz",
-    27: "float8_e4m3b11fnuz",
-    28: "float8_e5m2fnuz",
-    29: "int4",
-    30: "uint4",
-    31: "int2",
-    32: "uint2",
-}
-_REFERENCE = 100  # added to the number of a type: a reference to that type
-
-
-def dtype_name(number: int) -> str:
-    """`float32` for 1, `float32_ref` for 101, empty for 0, `DataType 77` for an unknown number."""
-    if number == 0:
-        return ""
-    base, suffix = (number - _REFERENCE, "_ref") if number > _REFERENCE else (number, "")
-    return f"{_NAMES[base]}{suffix}" if base in _NAMES else f"DataType {number}"
-
-
-# ------------------------------------------------------------------------------
-# Parse XSpace, the message in an `xplane.pb`: its planes, their names and their lines (threads).
-#
-# Field numbers: xla/tsl/profiler/protobuf/xplane.proto. Lines are parsed in pieces, and everything is counted (see
-# `limits`), so the parser needs memory for one piece beside the bytes of the file.
-
-_PLANES = 1
-_NAME, _LINES, _EVENT_METADATA, _STAT_METADATA = 2, 3, 4, 5
-_LINE_EVENTS = 4  # in a line
-
-_PIECE = 1 << 20
-"""Bytes of events that are parsed at once; each needs at most 40 bytes of memory."""
-
-_MAX_HEADER = 3 * MAX_NAME_BYTES
-"""Bytes of a line without its events: a number, a time and two names."""
-
-
-class LinePiece(NamedTuple):
-    """Some events of a line, as XEvent messages, and where their bytes begin in the file, for errors."""
-
-    start: int
-    events: Sequence[Any]
-
-
-class Line:
-    """A complete line of a plane: one thread. Its events are parsed during iteration, their stats are not.
-
-    Attributes:
-        what: it is, for errors.
-
-    Raises:
-        FileError: its bytes are corrupt, or the file holds too many events.
-    """
-
-    def __init__(self, wire: Wire, span: Field, what: str) -> None:
-        self._wire = wire
-        self.what = what
-        header, self._ranges = self._walk(span)
-        line = parse(wire, "XLine", header, span.start, what)
-        self.id: int = line.id
-        self.name: bytes = line.display_name or line.name
-        self.timestamp_ns: int = line.timestamp_ns
-
-    def pieces(self) -> Iterator[LinePiece]:
-        """Its events in file order, about 1 MiB of them at a time.
-
-        Raises:
-            FileError: an event is corrupt.
-        """
-        for start, stop in self._ranges:
-            line = parse(self._wire, "XLine", self._wire.data[start:stop], start, self.what)
-            yield LinePiece(start, line.events)
-
-    def _walk(self, span: Field) -> tuple[bytes, list[tuple[int, int]]]:
-        """The bytes that are not events, and the ranges of events. A message may be cut between fields."""
-        header, ranges = bytearray(), []
-        at = span.start
-        while at < span.stop:
-            start = at
-            at, count = self._wire.run(_LINE_EVENTS, at, span.stop, _PIECE)
-            if not count:
-                field = self._field(at, span.stop)
-                at, count = field.stop, 1
-            self._wire.limits.count(EVENTS, count, self.what)
-            if self._wire.data[start] == _LINE_EVENTS << 3 | LENGTH:
-                ranges.append((start, at))
-            else:
-                header += self._wire.data[start:at]
-            if at - start > _PIECE + MAX_EVENT_BYTES or len(header) > _MAX_HEADER:
-                raise self._wire.corrupt(start, f"{self.what} has an event or a name of {at - start} bytes")
-        return bytes(header), ranges
-
-    def _field(self, at: int, stop: int) -> Field:
-        try:
-            return self._wire.field(at, stop)
-        except FileError:
-            raise self._wire.corrupt(at, f"{self.what} cannot be decoded") from None
-
-
-@dataclass
-class Plane:
-    """One source of events; its metadata map the numbers in its events to names, as bytes (see `as_text`)."""
-
-    wire: Wire
-    name: str = ""
-    event_names: dict[int, bytes] = field(default_factory=dict)
-    stat_names: dict[int, bytes] = field(default_factory=dict)
-    spans: list[Field] = field(default_factory=list)
-
-    def lines(self) -> Iterator[Line]:
-        """Its complete lines.
-
-        Raises:
-            FileError: a line's bytes are corrupt, or the file holds too many events.
-        """
-        for span in self.spans:
-            yield Line(self.wire, span, f"a line of plane {self.name!r}")
-
-
-class XSpace(NamedTuple):
-    """The planes of a profile in file order; `cut` says what is missing at its end, None if nothing is."""
-
-    planes: list[Plane]
-    cut: str | None
-
-
-def read_space(wire: Wire) -> XSpace:
-    """Parse a profile; of a truncated plane, the part before the cut.
-
-    Raises:
-        FileError: the bytes are not an XSpace; says where.
-    """
-    planes = []
-    cut = None
-    for found in wire.fields(0, len(wire.data)):
-        wire.limits.count(PARTS, 1)
-        what = ""
-        if found.number == _PLANES and found.wire == LENGTH:
-            planes.append(_profile_plane(wire, found))
-            what = f" of plane {planes[-1].name!r}"
-        if found.missing:
-            lost = f"{found.missing} or more bytes{what} are missing"
-            cut = f"the profile is cut off at byte {len(wire.data)}: {lost}"
-    return XSpace(planes, cut)
-
-
-def _profile_plane(wire: Wire, found: Field) -> Plane:
-    plane = Plane(wire)
-    for part in wire.fields(found.start, found.stop):
-        wire.limits.count(PARTS, 1, f"plane {plane.name!r}")
-        if part.missing or part.wire != LENGTH:
-            continue
-        if part.number == _NAME:
-            plane.name = as_text(wire.data[part.start : min(part.stop, part.start + MAX_NAME_BYTES)])
-        elif part.number == _LINES:
-            plane.spans.append(part)
-        elif part.number in (_EVENT_METADATA, _STAT_METADATA):
-            raw = wire.data[part.start : part.stop]
-            entry = parse(wire, "Entry", raw, part.start, f"the metadata of plane {plane.name!r}")
-            names = plane.event_names if part.number == _EVENT_METADATA else plane.stat_names
-            names[entry.key] = entry.value.name
-    return plane
-
+from bfcviz.importers.protobuf_wire import Wire
+from bfcviz.importers.tensorflow.protobuf_messages import (
+    Line,
+    Plane,
+    XSpace,
+    parse_protobuf_message,
+    protobuf_message_text,
+    read_space,
+)
+from bfcviz.importers.tensorflow.reconstruct import ABSENT, REQUEST, RecordedRequests, Requests, reconstruct
+from bfcviz.importers.tensorflow.windows import join, profile_in
 
 # ------------------------------------------------------------------------------
 # Collect the MemoryAllocation and MemoryDeallocation events of a profile (`xplane.pb`) of TensorFlow or XLA.
@@ -321,7 +128,7 @@ def collect_requests(space: XSpace, path: object) -> RecordedRequests:
             thread = threads.get((number, line.id), len(threads) + 1)
             if reader.read(line, number, thread):
                 threads[number, line.id] = thread
-                names[thread] = as_text(line.name[:MAX_NAME_BYTES]) or f"thread {line.id}"
+                names[thread] = protobuf_message_text(line.name[:MAX_NAME_BYTES]) or f"thread {line.id}"
     if len(threads) > np.iinfo(REQUEST["thread"]).max:
         raise FileError(path, "", f"{len(threads)} threads allocated memory; a trace holds 65,535")
     table = rows.table()
@@ -386,7 +193,7 @@ class _Reader:
 
     def _parsed(self, raw: bytes, start: int, what: str) -> tuple[int, Any]:
         """The place and the value of a stat; they are remembered: most stats are equal to an earlier one."""
-        stat = parse(self._plane.wire, "XStat", raw, start, what)
+        stat = parse_protobuf_message(self._plane.wire, "XStat", raw, start, what)
         place = self._places.get(stat.metadata_id)
         found = (_IGNORED, None) if place is None else (place, self._value(stat, _ABSENT_VALUES[place]))
         if len(raw) <= _MAX_KNOWN_BYTES:
@@ -431,7 +238,7 @@ class _Reader:
                 f"corrupt profile: a name of {len(raw):,} bytes, the limit is {MAX_NAME_BYTES:,}; "
                 "record it again",
             )
-        return as_text(raw)
+        return protobuf_message_text(raw)
 
 
 class _Rows:
@@ -572,12 +379,12 @@ def read_profile(path: Path) -> Trace:
         FileError: it cannot be read, is corrupt, or holds no events of a BFC heap.
     """
     if path.is_dir():
-        return _read_windows(path)
+        return _read_profile_windows(path)
     recorded, missing = _read_profile_requests(path)
     return _trace_of_profile(path, recorded, missing, [])
 
 
-def _read_windows(folder: Path) -> Trace:
+def _read_profile_windows(folder: Path) -> Trace:
     """The windows in a folder as one trace; those that cannot be read are named."""
     windows: list[RecordedRequests] = []
     missing: list[str] = []
@@ -628,58 +435,3 @@ def _trace_of_profile(
         },
     )
     return Trace.from_events(rebuilt.events, recorded.labels, origin)
-
-
-# ------------------------------------------------------------------------------
-# Open the profiler windows that `bfcviz.live.tensorflow` records, as they appear in the folder.
-
-
-class ProfilerWindow(NamedTuple):
-    """A profiler window: its folder, and its trace or the error."""
-
-    path: Path
-    trace: Trace | None
-    error: FileError | None
-
-
-def open_windows(
-    folder: str | os.PathLike[str], *, every_s: float = 0.5, ended: threading.Event | None = None
-) -> Iterator[ProfilerWindow]:
-    """Yield the windows in a folder, the oldest first, then each new one, until `ended` is set.
-
-    Args:
-        folder: of the windows; it may not exist yet.
-        every_s: seconds between two checks of the folder.
-        ended: the caller sets it when no more windows will appear; by default there is no waiting.
-    """
-    seen: set[Path] = set()
-    while True:
-        is_last = ended is None or ended.is_set()
-        for path in whole_windows(Path(folder)):
-            if path not in seen:
-                seen.add(path)
-                yield _opened_profile_window(path)
-        if is_last:
-            return
-        if ended is not None:
-            ended.wait(every_s)
-
-
-def _opened_profile_window(window: Path) -> ProfilerWindow:
-    """Open the profile in a window."""
-    try:
-        return ProfilerWindow(window, open_trace(profile_in(window)), None)
-    except FileError as error:
-        return ProfilerWindow(window, None, error)
-
-
-def profile_in(window: Path) -> Path:
-    """The profile in a window; a process writes one profile.
-
-    Raises:
-        FileError: there is none.
-    """
-    found = sorted(window.rglob("*.xplane.pb"))
-    if not found:
-        raise FileError(window, "", "a window without a profile (*.xplane.pb)")
-    return found[0]

@@ -1,4 +1,4 @@
-"""Join the requests of the windows of one run, so that they read as one profile.
+"""The windows of one run: their files, their traces as they appear, and their requests joined as of one profile.
 
 ::
 
@@ -11,11 +11,14 @@ chunk that it frees was allocated, and one that a new chunk overlaps was freed. 
 known, nor what was allocated there and never freed.
 """
 
+import os
+import threading
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +26,13 @@ from bfcviz.errors import FileError
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_POOLS
 from bfcviz.events.row_copy import joined
-from bfcviz.importers.tensorflow.replay import ABSENT, REQUEST, RecordedRequests, Requests
+from bfcviz.events.trace import Trace
+from bfcviz.formats.tensorflow import whole_windows
+from bfcviz.importers.open_trace import open_trace
+from bfcviz.importers.tensorflow.reconstruct import ABSENT, REQUEST, RecordedRequests, Requests
+
+# ------------------------------------------------------------------------------
+# Join the windows: one table of requests, and what is inferred of the gaps.
 
 BETWEEN = "allocated between two windows"
 """The label of inferred allocations."""
@@ -178,3 +187,84 @@ class _Heap:
         if size is not None:
             del self.addresses[bisect_left(self.addresses, address)]
         return size
+
+
+# ------------------------------------------------------------------------------
+# The files that the complete windows of a folder consist of.
+
+
+def files_of_windows(folder: Path) -> list[Path]:
+    """The complete windows in a folder and their contents, the innermost first; empty if one has other files, too."""
+    found: list[Path] = []
+    for window in whole_windows(folder):
+        inside = sorted(window.rglob("*"), reverse=True)
+        files = [path for path in inside if path.is_symlink() or not path.is_dir()]
+        if not all(_is_of_profile(path) for path in files) or not any(map(_is_xplane_file, files)):
+            return []
+        found += [*inside, window]
+    return found
+
+
+def _is_xplane_file(path: Path) -> bool:
+    return path.name.endswith(".xplane.pb")
+
+
+def _is_of_profile(path: Path) -> bool:
+    """Whether the profiler, or TensorBoard when it shows a profile, writes files of such names."""
+    is_file = path.is_file() and not path.is_symlink()
+    return is_file and path.name.endswith((".pb", ".json.gz", ".json", ".profile-empty", ".SSTABLE"))
+
+
+# ------------------------------------------------------------------------------
+# Open the profiler windows that `bfcviz.live.tensorflow` records, as they appear in the folder.
+
+
+class ProfilerWindow(NamedTuple):
+    """A profiler window: its folder, and its trace or the error."""
+
+    path: Path
+    trace: Trace | None
+    error: FileError | None
+
+
+def open_windows(
+    folder: str | os.PathLike[str], *, every_s: float = 0.5, ended: threading.Event | None = None
+) -> Iterator[ProfilerWindow]:
+    """Yield the windows in a folder, the oldest first, then each new one, until `ended` is set.
+
+    Args:
+        folder: of the windows; it may not exist yet.
+        every_s: seconds between two checks of the folder.
+        ended: the caller sets it when no more windows will appear; by default there is no waiting.
+    """
+    seen: set[Path] = set()
+    while True:
+        is_last = ended is None or ended.is_set()
+        for path in whole_windows(Path(folder)):
+            if path not in seen:
+                seen.add(path)
+                yield _opened_profile_window(path)
+        if is_last:
+            return
+        if ended is not None:
+            ended.wait(every_s)
+
+
+def _opened_profile_window(window: Path) -> ProfilerWindow:
+    """Open the profile in a window."""
+    try:
+        return ProfilerWindow(window, open_trace(profile_in(window)), None)
+    except FileError as error:
+        return ProfilerWindow(window, None, error)
+
+
+def profile_in(window: Path) -> Path:
+    """The profile in a window; a process writes one profile.
+
+    Raises:
+        FileError: there is none.
+    """
+    found = sorted(window.rglob("*.xplane.pb"))
+    if not found:
+        raise FileError(window, "", "a window without a profile (*.xplane.pb)")
+    return found[0]

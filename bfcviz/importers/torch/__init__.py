@@ -3,7 +3,7 @@
 ::
 
     pickle --> pickle_reader --> allocation_history (entries of the traces, as columns; stacks, each once)
-                             `-> segments, settings --> snapshot_content (checked)
+                             `-> segments, settings --> snapshot (checked)
     the state at the end + trace --> Rewind (the state before the first entry) --> device_replay (events)
 
 Enters: a file that may be hostile. Leaves: a trace, one heap a device.

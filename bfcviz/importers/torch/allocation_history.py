@@ -28,7 +28,7 @@ _LIMIT: Final = 1 << 63
 
 
 class CodeFrame:
-    """One line of a stack.
+    """One line of a stack in the allocation history.
 
     Attributes:
         line: 0: unknown.
@@ -58,8 +58,8 @@ class TraceRange(NamedTuple):
     stop: int
 
 
-class EntrySource(NamedTuple):
-    """What several entries share: where they come from.
+class HistoryEntrySource(NamedTuple):
+    """What several entries of the history share: where they come from.
 
     `stack`: a number; 0: none. `forward`: of a gradient, the traceback of the forward pass.
     """
@@ -72,7 +72,7 @@ class EntrySource(NamedTuple):
 
 
 class TraceRows:
-    """Takes the lists and dicts of a snapshot when they are complete, and keeps the entries of traces as columns.
+    """Takes the values of a snapshot when complete; keeps its allocation history, the entries, as columns.
 
     Attributes:
         count: rows so far.
@@ -96,7 +96,7 @@ class TraceRows:
         self.stream = array("Q")
         self.time = array("q")
         self.source = array("I")
-        self.sources: list[EntrySource] = [EntrySource(0, "", "", "")]
+        self.sources: list[HistoryEntrySource] = [HistoryEntrySource(0, "", "", "")]
         self.stacks: list[tuple[CodeFrame, ...]] = [()]
         self.strange: dict[str, int] = {}
         self._frames: dict[tuple[str, int, str, str, str], CodeFrame] = {}
@@ -181,12 +181,12 @@ class TraceRows:
         known = self._sources.get(key)
         if known is None:
             known = self._sources[key] = len(self.sources)
-            self.sources.append(EntrySource(*key))
+            self.sources.append(HistoryEntrySource(*key))
         return known
 
 
 def number_of(frames: Any) -> int:
-    """The number of a stack in a snapshot; 0: there is none."""
+    """The number of a stack in the allocation history; 0: there is none."""
     if type(frames) is not FrameStack:
         return 0
     stack = frames
@@ -194,7 +194,7 @@ def number_of(frames: Any) -> int:
 
 
 def number_in(value: Any, what: str) -> int:
-    """A number of the file, from 0 to 2^63 - 1.
+    """A number of the history or its segments, from 0 to 2^63 - 1.
 
     Raises:
         ValueError: it is not one.
@@ -207,24 +207,24 @@ def number_in(value: Any, what: str) -> int:
 
 
 def is_entry(value: Any) -> bool:
-    """Whether a value stands for a row."""
+    """Whether a value stands for a row of the allocation history."""
     return value is TRACE_ENTRY
 
 
 def words_in(value: Any) -> str:
-    """A text of the file; empty if it has none, or PyTorch's word for none."""
+    """A text in an entry of the history; empty if it has none, or PyTorch's word for none."""
     return value if type(value) is str and value != "N/A" else ""
 
 
 def forward_in(value: Any) -> str:
-    """The lines of a traceback, which PyTorch has as a list of texts; the outermost first."""
+    """The forward pass of an entry of the history: the lines of a traceback, the outermost first."""
     if type(value) is not list:
         return ""
     return "".join([each for each in value if type(each) is str])
 
 
 def pool_words(value: Any) -> str:
-    """The id of a private pool, such as `0.1`; empty for the default pool (0, 0)."""
+    """The private pool of an entry of the history, such as `0.1`; empty for the default pool (0, 0)."""
     if type(value) is list:  # in JSON
         value = tuple(value)
     if type(value) is not tuple or len(value) != 2 or value == (0, 0):

@@ -1,26 +1,47 @@
-"""`read_snapshot`: a PyTorch memory snapshot as a trace, one heap a device."""
+"""`read_snapshot`: a PyTorch memory snapshot as a trace, one heap a device.
+
+Its parts are checked first (`SnapshotContent`); versions of PyTorch differ in keys, and no version number is read. The
+trace of a device is replayed from the state before it (`SnapshotDeviceReplay`) to the state that the file holds.
+"""
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.code_places import (
+    CodePlace,
+    name_beside_frames,
+    stack_of_traceback,
+    stack_words,
+)
 from bfcviz.errors import FileError, TraceError
-from bfcviz.events.labels import Labels
+from bfcviz.events.labels import MAX_LABEL_BYTES, Labels
 from bfcviz.events.origin import HISTORY_BEGINS, MAX_POOLS, STATE_ONLY, Origin, Pool, RecordedFailure, Status
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.sorted_addresses import SortedAddresses
-from bfcviz.events.storage.files import loads
+from bfcviz.events.storage.files import parse_file_json
 from bfcviz.events.trace import Trace
-from bfcviz.formats.torch import Rules, StreamNumbers
-from bfcviz.formats.torch_segments import MAX_ADDRESS, Change, MappedPiece, OldBlock, Rewind, Segments
-from bfcviz.importers.file_content import Content, read_content
+from bfcviz.formats.torch import Rules, TorchStreamNumbers, metadata_text
+from bfcviz.formats.torch_segments import (
+    MAX_ADDRESS,
+    STATES,
+    OldSegmentBlock,
+    SegmentChange,
+    SegmentPiece,
+    SegmentRewind,
+    Segments,
+    block_sizes,
+    with_frames,
+)
+from bfcviz.importers.file_content import TEXT, Content, read_content
 from bfcviz.importers.file_format import Format, json_encoding
+from bfcviz.importers.heap_state import HEAP_CHUNK, HeapChunks, HeapRegion, events_of_state
 from bfcviz.importers.join_heaps import by_time, one_after_another
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.importers.torch import allocation_history as rows_of
@@ -32,38 +53,367 @@ from bfcviz.importers.torch.allocation_history import (
     OOM,
     SEGMENT_MAP,
     CodeFrame,
+    HistoryEntrySource,
     TraceRange,
     TraceRows,
+    forward_in,
     is_entry,
+    number_in,
+    number_of,
     pool_words,
+    words_in,
 )
 from bfcviz.importers.torch.pickle_reader import PickleReader
-from bfcviz.importers.torch.snapshot_content import (
-    BEFORE,
-    BEFORE_KEPT,
-    Annotation,
-    SnapshotContent,
-    SnapshotLabels,
-    content_of,
-    state_events,
-    totals_of,
-)
 
 # ------------------------------------------------------------------------------
-# DeviceReplay: the events of one device, from the state before its trace to the state at its end.
+# SnapshotContent: the parts of a snapshot, checked. Versions of PyTorch differ in keys; no version number is read.
+
+# ruff: noqa: TRY004  all damage in a file is one error, a ValueError
+
+
+_NEEDED = ("device", "address", "total_size", "blocks")
+
+
+class Annotation(NamedTuple):
+    """The begin or end of a named range of the program.
+
+    `time`: microseconds; `number`: both ends of a range have the same, and no other range has it.
+    """
+
+    name: str
+    begins: bool
+    device: int
+    time: int
+    number: int
+
+
+@dataclass
+class SnapshotContent:
+    """What a snapshot holds.
+
+    Attributes:
+        segments: of each device, by ascending address; with the keys of the file.
+        traces: of each device that has entries.
+        cut_traces: devices whose trace is cut off, or missing because the file is cut off.
+        settings: of the allocator.
+        annotations: in the order of the file.
+        notes: what the snapshot holds that is left out.
+    """
+
+    segments: dict[int, list[Mapping[str, Any]]] = field(default_factory=dict)
+    traces: dict[int, TraceRange] = field(default_factory=dict)
+    cut_traces: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    annotations: list[Annotation] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def devices(self) -> list[int]:
+        """Numbers of the devices that hold anything, ascending."""
+        return sorted({*self.segments, *self.traces})
+
+
+def content_of(path: object, value: object, cut: str | None) -> SnapshotContent:
+    """The parts of what a pickle holds.
+
+    Args:
+        path: of the file, for errors.
+        value: a dict, or before PyTorch 2.0 a list of segments.
+        cut: why the end of the file is missing; `value` is then what is whole.
+
+    Raises:
+        FileError: it is no snapshot, its segments are missing, or a part of it is impossible.
+    """
+    whole = {"segments": value} if isinstance(value, list) else value
+    if not isinstance(whole, dict) or not isinstance(whole.get("segments"), list):
+        raise FileError(path, "", _why_no_snapshot(whole, cut))
+    found = SnapshotContent(cut_traces=cut is not None)
+    try:
+        for number, segment in enumerate(whole["segments"]):
+            device = _checked_segment(number, segment)
+            found.segments.setdefault(device, []).append(segment)
+        for segments in found.segments.values():
+            segments.sort(key=lambda segment: int(segment["address"]))
+            _check_segment_overlaps(segments)
+        _add_device_traces(found, whole.get("device_traces", []))
+        found.annotations += _snapshot_annotations(whole.get("external_annotations", []))
+    except ValueError as error:
+        raise FileError(path, "", str(error)) from None
+    settings = whole.get("allocator_settings")
+    found.settings = settings if isinstance(settings, dict) else {}
+    if whole.get("host_segments") or any(_list_in_snapshot(whole.get("host_traces"))):
+        found.notes.append(
+            "memory of the host (host_segments, host_traces) is left out: only devices are shown"
+        )
+    return found
+
+
+def _why_no_snapshot(whole: object, cut: str | None) -> str:
+    if cut is not None:
+        return (
+            f"{cut}, before the end of its segments: without them the heap is not known. Copy the file again"
+        )
+    keys = ", ".join(map(str, whole)) if isinstance(whole, dict) else ""
+    holds = f"a dict with the keys {keys[:200]}" if keys else f"a {type(whole).__name__}"
+    return (
+        f"this pickle holds {holds}, no PyTorch snapshot: that is a dict with segments and device_traces, "
+        "which torch.cuda.memory._dump_snapshot writes"
+    )
+
+
+def _checked_segment(number: int, segment: object) -> int:
+    """Check one segment and its blocks; returns its device."""
+    if not isinstance(segment, dict) or not all(key in segment for key in _NEEDED):
+        raise ValueError(f"segment {number} has not all of {', '.join(_NEEDED)}")
+    address, size = number_in(segment["address"], "address"), number_in(segment["total_size"], "total_size")
+    number_in(segment.get("stream", 0), "stream")
+    if not size or address + size > MAX_ADDRESS:
+        raise ValueError(f"segment {number} has {size} bytes at {address:#x}, which is no memory")
+    at, blocks = address, segment["blocks"]
+    if not isinstance(blocks, list):
+        raise ValueError(f"segment {number} has blocks that are not a list")
+    for place, block in enumerate(blocks):
+        at = _checked_snapshot_block(f"block {place} of segment {number}", block, at)
+    if at != address + size:
+        raise ValueError(
+            f"the blocks of segment {number}, at {address:#x}, have {at - address:,} bytes, the segment {size:,}"
+        )
+    return number_in(segment["device"], "device")
+
+
+def _checked_snapshot_block(what: str, block: object, at: int) -> int:
+    """Check a block that begins at `at`; returns where it ends."""
+    if not isinstance(block, dict) or not number_in(block.get("size"), f"size of {what}"):
+        raise ValueError(f"{what} has no size")
+    if block.get("address", at) != at:
+        raise ValueError(f"{what} does not begin where the block before it ends")
+    state = block.get("state")
+    if not isinstance(state, str) or state not in STATES:
+        raise ValueError(f"{what} has the unknown state {str(state)[:40]!r}")
+    number_in(block.get("requested_size", 0), f"requested_size of {what}")
+    return at + int(block["size"])
+
+
+def _check_segment_overlaps(segments: Sequence[Mapping[str, Any]]) -> None:
+    stop = 0
+    for segment in segments:
+        if segment["address"] < stop:
+            raise ValueError(f"the segment at {segment['address']:#x} overlaps the one before it")
+        stop = segment["address"] + segment["total_size"]
+
+
+def _add_device_traces(found: SnapshotContent, traces: object) -> None:
+    if isinstance(traces, TraceRange):  # the entries of one device, without the list around them
+        traces = [traces]
+    for device, trace in enumerate(_list_in_snapshot(traces)):
+        if isinstance(trace, TraceRange):
+            found.traces[device] = trace
+        elif trace:
+            raise ValueError(f"the trace of device {device} is no list of entries")
+
+
+def _snapshot_annotations(entries: object) -> list[Annotation]:
+    """The annotations; an end belongs to the newest begin of that name and device."""
+    found: list[Annotation] = []
+    open_ranges: dict[tuple[str, int], list[int]] = {}
+    for entry in _list_in_snapshot(entries):
+        if (
+            not isinstance(entry, dict)
+            or entry.get("stage") not in ("START", "END")
+            or "time_us" not in entry
+        ):
+            continue
+        device = number_in(entry.get("device", 0), "device of an annotation")
+        time = number_in(entry["time_us"], "time_us of an annotation")
+        name, begins = words_in(entry.get("name")), entry["stage"] == "START"
+        begun = open_ranges.setdefault((name, device), [])
+        number = len(found) + 1 if begins or not begun else begun.pop()
+        if begins:
+            begun.append(number)
+        found.append(Annotation(name, begins, device, time, number))
+    return found
+
+
+def _list_in_snapshot(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+# ------------------------------------------------------------------------------
+# The state of one device in a snapshot: its chunks, and what it holds in PyTorch's words.
+
+Segment = Mapping[str, Any]
+
+
+def snapshot_totals(segments: Sequence[Segment], entries: int) -> dict[str, int]:
+    """Sums over the blocks, by PyTorch's names; sizes in bytes.
+
+    `active` includes blocks that were freed while another stream may still use them; `allocated` does not.
+    """
+    blocks = [block for segment in segments for block in segment["blocks"]]
+    inactive = [block["size"] for block in blocks if not STATES[block["state"]]]
+    active = [block for block in blocks if STATES[block["state"]]]
+    return {
+        "segments": len(segments),
+        "blocks": len(blocks),
+        "reserved": sum(segment["total_size"] for segment in segments),
+        "allocated": sum(block["size"] for block in active if block["state"] == "active_allocated"),
+        "active": sum(block["size"] for block in active),
+        "requested": sum(block_sizes(block)[1] for block in active),
+        "inactive_blocks": len(inactive),
+        "inactive_bytes": sum(inactive),
+        "largest_inactive": max(inactive, default=0),
+        "trace_entries": entries,
+    }
+
+
+def state_events(
+    segments: Sequence[Segment],
+    label_of: Callable[[Mapping[str, Any], Segment], int],
+    stream_of: Callable[[int], int],
+) -> Events:
+    """Events that build exactly the blocks of a device.
+
+    Args:
+        segments: of the device, by ascending address.
+        label_of: the label of a block of a segment.
+        stream_of: the number of a stream.
+    """
+    regions = [HeapRegion(segment["address"], segment["total_size"]) for segment in segments]
+    return events_of_state(_snapshot_chunks(segments, label_of, stream_of), regions)
+
+
+def _snapshot_chunks(
+    segments: Sequence[Segment],
+    label_of: Callable[[Mapping[str, Any], Segment], int],
+    stream_of: Callable[[int], int],
+) -> HeapChunks:
+    rows = []
+    for segment in segments:
+        at, stream = segment["address"], stream_of(segment.get("stream", 0))
+        for block in segment["blocks"]:
+            size, requested = block_sizes(block)
+            in_use = STATES[block["state"]]
+            rows.append((at, size, requested, label_of(block, segment) if in_use else 0, stream, in_use))
+            at += size
+    return np.array(rows, HEAP_CHUNK)
+
+
+# ------------------------------------------------------------------------------
+# Names of memory without a stack that is older than the recorded entries.
+
+BEFORE: Final = "allocated before the recording began"
+"""The name of memory without a stack that is older than the first entry."""
+
+BEFORE_KEPT: Final = "allocated before the entries that were kept"
+"""The same, where PyTorch overwrote entries."""
+
+
+# ------------------------------------------------------------------------------
+# SnapshotLabels: the labels of a snapshot's allocations, each made once.
+
+_LONGEST: Final = MAX_LABEL_BYTES // 8  # JSON escapes a character with up to 6 bytes
+
+
+class SnapshotLabels:
+    """Interns where entries and blocks come from: name, stack, compile context, private pool.
+
+    Args:
+        labels: the table.
+        rows: has the stacks.
+        file_size: bytes; the text of all stacks together has a limit in proportion.
+        before: the name of memory without a stack that is older than the first entry.
+
+    Attributes:
+        without_stack: labels whose stack was left out, because of the limit.
+    """
+
+    def __init__(self, labels: Labels, rows: TraceRows, file_size: int, before: str = BEFORE) -> None:
+        self.without_stack = 0
+        self._labels = labels
+        self._before = before
+        self._rows = rows
+        self._most = TEXT.most(file_size)
+        self._characters = 0
+        self._numbers: dict[HistoryEntrySource, int] = {}
+
+    def of_block(self, block: Mapping[str, Any], segment: Mapping[str, Any]) -> int:
+        """The label of a block in use."""
+        return self.of(self._source(block, segment))
+
+    def of_old(self, block: Mapping[str, Any], segment: Mapping[str, Any], name: str = "") -> int:
+        """The label of a block that is older than the first entry; `name`: of a later annotation."""
+        source = self._source(block, segment)
+        metadata = name or source.metadata or ("" if source.stack else self._before)
+        return self.of(source._replace(metadata=metadata))
+
+    def _source(self, block: Mapping[str, Any], segment: Mapping[str, Any]) -> HistoryEntrySource:
+        stack = number_of(with_frames(block).get("frames"))
+        metadata, context = metadata_text(block.get("user_metadata")), words_in(block.get("compile_context"))
+        pool, forward = pool_words(segment.get("segment_pool_id")), forward_in(block.get("forward_frames"))
+        return HistoryEntrySource(stack, metadata, context, pool, forward)
+
+    def of_row(self, source: int, pool: str = "", name: str = "") -> int:
+        """The label of an entry, by its `TraceRows.source`.
+
+        Args:
+            source: its number.
+            pool: of its segment, if the entry does not say it.
+            name: of a later annotation.
+        """
+        found = self._rows.sources[source]
+        found = found._replace(metadata=name) if name else found
+        return self.of(found if found.pool or not pool else found._replace(pool=pool))
+
+    def of(self, source: HistoryEntrySource) -> int:
+        """The label of a source; 0 if nothing is known of it."""
+        known = self._numbers.get(source)
+        if known is None:
+            known = self._numbers[source] = self._intern(source)
+        return known
+
+    def _intern(self, source: HistoryEntrySource) -> int:
+        metadata, context = source.metadata, source.context
+        frames = self._rows.stacks[source.stack]
+        lines = [CodePlace(frame.name, frame.filename, frame.line) for frame in frames]
+        compiled = next((frame for frame in frames if frame.node or frame.origin), None)
+        node, origin = ("", "") if compiled is None else (compiled.node, compiled.origin)
+        forward = source.forward
+        if not self._fits(lines, metadata, context, node, origin, forward):
+            self.without_stack += 1
+            lines, node, origin, forward = lines[:1], "", "", ""
+            if not self._fits(lines, metadata, context):
+                lines, metadata, context = [], "", ""
+        name, stack = stack_words(metadata or name_beside_frames(lines, origin, forward), lines)
+        details = {"stack": stack, "compile_context": context, "private_pool": source.pool, "fx_node": node}
+        details |= {"fx_code": stack_of_traceback(origin), "forward_stack": stack_of_traceback(forward)}
+        details["no_stack"] = name if name == self._before else ""
+        details = {key: text for key, text in details.items() if text}
+        return self._labels.intern(name, **details) if name or details else 0
+
+    def _fits(self, lines: list[CodePlace], *texts: str) -> bool:
+        """Count the characters of a label, if the limits allow them."""
+        length = sum(len(line.file) + len(line.function) + 16 for line in lines) + sum(map(len, texts))
+        if length > _LONGEST or self._characters + length > self._most:
+            return False
+        self._characters += length
+        return True
+
+
+# ------------------------------------------------------------------------------
+# SnapshotDeviceReplay: the events of one device, from the state before its trace to the state at its end.
 
 MOST_FAILURES: Final = 1000  # each looks at all free chunks
 SNAPSHOT: Final = "snapshot"
 
 
-class RecordedBlocks:
+class SnapshotBlockReports:
     """Passes the reports of `Segments` on to a recorded history; without a time, at that of the last report."""
 
     def __init__(self, history: RecordedHistory) -> None:
         self._history = history
         self._ledger = history.ledger
 
-    def allocate(  # noqa: PLR0913, PLR0917  as `BlockReports`
+    def allocate(  # noqa: PLR0913, PLR0917  as `SegmentReports`
         self, address: int, size: int, requested: int, label: int, stream: int, time: int | None
     ) -> None:
         """Memory came into use."""
@@ -109,26 +459,28 @@ class SnapshotTables:
         return 0 if microseconds < 0 else (microseconds - self.start) * 1000
 
 
-def effective(rows: TraceRows, trace: TraceRange) -> NDArray[np.intp]:
-    """The rows of a trace that change the heap, ascending."""
+def changing_snapshot_rows(rows: TraceRows, trace: TraceRange) -> NDArray[np.intp]:
+    """The rows of a snapshot's trace that change the heap, ascending."""
     actions = np.frombuffer(rows.action, np.uint8)[trace.first : trace.stop]
     changes = (actions <= SEGMENT_MAP + 1) & (actions != FREE_REQUESTED)
     return np.flatnonzero(changes) + trace.first
 
 
-def _rewind_device_trace(
+def _rewound_snapshot_trace(
     tables: SnapshotTables, trace: TraceRange, segments: Sequence[Mapping[str, Any]]
-) -> Rewind:
+) -> SegmentRewind:
     """The state before a trace; `segments`: of its device at the end, by ascending address."""
     rows = tables.rows
     changes = (
-        Change(row, ACTIONS[rows.action[row]], rows.address[row], rows.size[row], rows.stream[row])
-        for row in reversed(effective(rows, trace).tolist())
+        SegmentChange(row, ACTIONS[rows.action[row]], rows.address[row], rows.size[row], rows.stream[row])
+        for row in reversed(changing_snapshot_rows(rows, trace).tolist())
     )
-    return Rewind(changes, segments, tables.rules, range(trace.first, trace.stop))
+    return SegmentRewind(changes, segments, tables.rules, range(trace.first, trace.stop))
 
 
-def _annotated_block_names(rows: TraceRows, trace: TraceRange, old: Mapping[int, OldBlock]) -> dict[int, str]:
+def _snapshot_block_names(
+    rows: TraceRows, trace: TraceRange, old: Mapping[int, OldSegmentBlock]
+) -> dict[int, str]:
     """The names that `annotate` entries give to blocks: row of the allocation -> name; -1 - address: of an old block.
 
     An entry names the block in use that its address lies in; a later name follows the earlier ones.
@@ -164,8 +516,8 @@ def _annotated_block_names(rows: TraceRows, trace: TraceRange, old: Mapping[int,
 _MOST_NAMES: Final = 8  # of one block
 
 
-class DeviceReplay:
-    """Writes the history of one device.
+class SnapshotDeviceReplay:
+    """Writes the events of one device of a snapshot, from its trace.
 
     Args:
         tables: of the snapshot.
@@ -192,10 +544,10 @@ class DeviceReplay:
         self._tables = tables
         self._trace = trace
         self._segments = segments
-        self._rewind = _rewind_device_trace(tables, trace, segments)
-        self._heap = Segments(RecordedBlocks(self.history))
-        self._streams = StreamNumbers()
-        self._names = _annotated_block_names(tables.rows, trace, self._rewind.blocks)
+        self._rewind = _rewound_snapshot_trace(tables, trace, segments)
+        self._heap = Segments(SnapshotBlockReports(self.history))
+        self._streams = TorchStreamNumbers()
+        self._names = _snapshot_block_names(tables.rows, trace, self._rewind.blocks)
         self._ends: dict[int, int] = {}  # where a region stops -> the row of its release
         self._private = [
             (segment["address"], segment["address"] + segment["total_size"], pool)
@@ -277,7 +629,7 @@ class DeviceReplay:
         stream = self._streams.of(self._rows.stream[row])
         self._heap.allocate(address, size, requested, label, stream, time)
 
-    def _grant(self, piece: MappedPiece, time: int) -> None:
+    def _grant(self, piece: SegmentPiece, time: int) -> None:
         """Pieces that are released together, side by side in an expandable segment, are one region."""
         joins = piece.grows and self._ends.pop(piece.start, None) == piece.ends
         if piece.grows:
@@ -326,7 +678,7 @@ def read_json(path: Path, data: bytes, rows: TraceRows) -> Any:
         FileError: it is damaged, cut off, or too large.
     """
     try:
-        value = loads(data.decode(json_encoding(data)), _MOST_VALUES)
+        value = parse_file_json(data.decode(json_encoding(data)), _MOST_VALUES)
         return _json_snapshot_value(value, rows, _DEEPEST)
     except UnicodeDecodeError as error:
         raise FileError(path, f"byte {error.start}", "corrupt snapshot: not text") from None
@@ -462,14 +814,14 @@ class _Importer:
         if trace is None:
             return False
         actions = np.frombuffer(self._rows.action, np.uint8)[trace.first : trace.stop]
-        return bool(len(effective(self._rows, trace)) or (actions == OOM).any())
+        return bool(len(changing_snapshot_rows(self._rows, trace)) or (actions == OOM).any())
 
     def _events(self, device: int, *, replayed: bool) -> Events:
         segments = self._found.segments.get(device, [])
         if not replayed:
-            return state_events(segments, self._tables.labels.of_block, StreamNumbers().of)
+            return state_events(segments, self._tables.labels.of_block, TorchStreamNumbers().of)
         trace = self._found.traces[device]
-        replay = DeviceReplay(self._tables, trace, segments)
+        replay = SnapshotDeviceReplay(self._tables, trace, segments)
         annotations = sorted(
             (each for each in self._found.annotations if each.device == device), key=lambda each: each.time
         )
@@ -478,7 +830,7 @@ class _Importer:
         self._add_doubts(device, replay)
         return events
 
-    def _add_doubts(self, device: int, replay: DeviceReplay) -> None:
+    def _add_doubts(self, device: int, replay: SnapshotDeviceReplay) -> None:
         name = f"cuda:{device}"
         if replay.differing:
             self._reasons.append(
@@ -500,7 +852,7 @@ class _Importer:
 
     def _totals(self, device: int) -> dict[str, int]:
         trace = self._found.traces.get(device, TraceRange(0, 0))
-        return totals_of(self._found.segments.get(device, []), trace.stop - trace.first)
+        return snapshot_totals(self._found.segments.get(device, []), trace.stop - trace.first)
 
     # -- all devices ----------------------------------------------------------------------------------------------
 
@@ -567,12 +919,14 @@ def _snapshot_pool_options(settings: Mapping[str, Any]) -> dict[str, object]:
     for name, value in list(settings.items())[:_MOST_OPTIONS]:
         if isinstance(value, str):
             options[name] = value[:_LONGEST_OPTION]
-        elif _is_setting_number(value):
+        elif _is_snapshot_number(value):
             options[name] = value
-        elif isinstance(value, dict) and any(value.values()) and all(map(_is_setting_number, value.values())):
+        elif (
+            isinstance(value, dict) and any(value.values()) and all(map(_is_snapshot_number, value.values()))
+        ):
             options[name] = dict(list(value.items())[:_MOST_OPTIONS])
     return options
 
 
-def _is_setting_number(value: object) -> bool:
+def _is_snapshot_number(value: object) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value) and abs(value) < _LATEST

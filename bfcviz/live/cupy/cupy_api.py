@@ -13,7 +13,7 @@ from bfcviz.allocator.sub_allocators.cuda import Budget, CudaSubAllocator, Memor
 from bfcviz.allocator.sub_allocators.cuda_driver import LEGACY, PER_THREAD
 from bfcviz.errors import DeviceError, LiveError, MissingExtra
 from bfcviz.live.deferred_frees import DelayedEvent, RelaxedEvent, StreamEvent
-from bfcviz.live.headroom import CAPABILITY_MAJOR, Room
+from bfcviz.live.memory_limits import CAPABILITY_MAJOR, Room
 
 HIDDEN: Final = ("cupy", "cupyx", "numpy")
 """Packages whose frames stacks leave out."""
@@ -245,6 +245,7 @@ def _cupy_capsule_signature(capsule: object) -> bytes:
 
 
 def _cupy_capsule_pointer(capsule: object, name: bytes) -> int:
+    """The address of a C function that CuPy exports, from its capsule."""
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     return int(get(capsule, name))
@@ -254,7 +255,7 @@ _kept: list[Any] = []
 
 
 def _address_of(function: Callable[[int], int], returned: Any) -> int:
-    """The address of a Python function for C callers, kept forever. An error is printed and returns 0."""
+    """The address of a Python function in place of one of CuPy's C functions, kept forever. An error returns 0."""
     made = ctypes.PYFUNCTYPE(returned, ctypes.c_int)(function)
     _kept.append(made)
     return ctypes.cast(made, ctypes.c_void_p).value or 0

@@ -16,8 +16,8 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.cupy import cupy_api
 from bfcviz.live.cupy.hook import HookReports
-from bfcviz.live.heap_provider import HeapProvider, ThreadStartHook
-from bfcviz.live.observed_heap import ObservedHeap, Polling, log_and_labels, logs_of_heaps
+from bfcviz.live.heap_provider import HeapProvider, ThreadStartHook, log_and_labels, logs_of_heaps
+from bfcviz.live.observed_heap import ObservedHeap, Polling
 from bfcviz.live.served_heap import IS_COMPILED
 from bfcviz.live.stacks import Capture, Captured
 
@@ -267,7 +267,7 @@ def _bytes_of_cupy_pool(pool: "ref[Any]") -> int:
 
 
 def _hook_class(cupy: Any, reports: HookReports | None) -> Any:
-    """A subclass of CuPy's MemoryHook. CuPy calls it at a free before the pool can reuse the memory.
+    """What observe_cupy hooks in: a subclass of CuPy's MemoryHook, called at a free before the pool reuses the memory.
 
     A pool allocates on the current device, but CuPy 14 passes hooks another one: the device that was current when the
     pools of all devices were made. At a free it passes the device of the memory.

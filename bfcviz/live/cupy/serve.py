@@ -31,9 +31,8 @@ from bfcviz.live.cupy import cupy_api
 from bfcviz.live.cupy.cupy_api import Cuda
 from bfcviz.live.cupy.hook import CupyHook
 from bfcviz.live.deferred_frees import DeferredFrees
-from bfcviz.live.headroom import Share
-from bfcviz.live.heap_provider import HeapProvider
-from bfcviz.live.observed_heap import log_and_labels, logs_of_heaps
+from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps
+from bfcviz.live.memory_limits import Share
 from bfcviz.live.served_heap import OPTIONS, HeapFactory, ServedHeap, require_compiled
 from bfcviz.live.stacks import Capture, Captured
 from bfcviz.units import format_bytes
@@ -47,12 +46,13 @@ if TYPE_CHECKING:
 
 
 def cupy_out_of_memory(theirs: type, numbers: OutOfMemory) -> OutOfMemory:
-    """Make an error with these numbers that programs catch as CuPy's error, `theirs`, too."""
+    """The error that a served CuPy raises, with these numbers; programs catch it as CuPy's, `theirs`, too."""
     return _class_of_both(theirs)(**numbers.numbers())
 
 
 @cache
 def _class_of_both(theirs: type) -> type[OutOfMemory]:
+    """The class of the error that a served CuPy raises: a subclass of bfcviz's and of CuPy's."""
     return type("OutOfMemory", (OutOfMemory, theirs), {"__module__": OutOfMemory.__module__})
 
 
@@ -73,17 +73,17 @@ def _class_of_both(theirs: type) -> type[OutOfMemory]:
 # release these, which for plain memory waits for the device, and the request is retried once.
 
 
-def _stream_entry_references(table: dict[Any, Any], key: object) -> int:
-    """Python's reference count of an entry; includes references of this function itself."""
+def _cupy_stream_references(table: dict[Any, Any], key: object) -> int:
+    """Python's reference count of a CuPy stream in a table; includes references of this function itself."""
     return sys.getrefcount(table[key])
 
 
-_ALONE = _stream_entry_references({0: object()}, 0)
+_ALONE = _cupy_stream_references({0: object()}, 0)
 """The reference count of an entry that only the table references."""
 
 
 class _HookReference:
-    """The owner for `DeferredFrees`: a weak reference to the hook."""
+    """The owner of deferred frees while CuPy is served: a weak reference to the hook."""
 
     def __init__(self, hook: "CupyHook") -> None:
         self._hook = ref(hook)
@@ -180,7 +180,7 @@ class CupyStreamHeaps:
     def _release(self, key: tuple[int, int]) -> bool:
         """Release the regions of a heap whose stream is destroyed and done, with no chunk in use; False: it is not."""
         heap = self.heaps[key]
-        if _stream_entry_references(self._streams, key) > _ALONE or heap.stats().chunks_in_use:
+        if _cupy_stream_references(self._streams, key) > _ALONE or heap.stats().chunks_in_use:
             return False
         if heap.stats().pool_bytes == 0:
             return True
@@ -438,7 +438,7 @@ def serve_cupy(
 
     Args:
         limit: of the heaps of one device together, in bytes or as text. Default: what is free once CuPy's own pool is
-            emptied, less a headroom (`shared.headroom`).
+            emptied, less a headroom (`memory_limits`).
         fraction: the limit as a share of the device's total memory; give at most one of the three.
         headroom: bytes, or text, of the free memory to leave free.
         log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
@@ -498,7 +498,7 @@ _EXIT_WAIT_S: Final = 5.0
 
 @atexit.register
 def _end_cupy_hooks_at_exit() -> None:
-    """Python exits: CuPy may free its last arrays when Python cannot run any more.
+    """Python exits while CuPy is served: it may free its last arrays when Python cannot run any more.
 
     A daemon thread that requests the GIL later is killed. Within a call of CuPy, which is C++, that would abort the
     process: so this waits until the running calls return.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class FailedRequest(NamedTuple):
-    """The last request that returned NULL, and the heap just after it; all but `number` in bytes."""
+    """NumPy's last request that its handler answered with NULL, and the heap just after; all but `number` in bytes."""
 
     number: int
     requested: int
@@ -74,13 +74,13 @@ class NumpyHandler:
 
 
 def label_words(context: object) -> tuple[int, int]:
-    """Called in a context: the word of this thread's state that points to it, and the next word; 0, 0: none does."""
+    """For NumPy's handler, in a context: the word of the thread's state that points to it, and the next; 0, 0: none."""
     at, version = numpy_functions.label_words(context)
     return at, version
 
 
 def begin_labels(variable: object, context_at: int) -> None:
-    """Read labels from a ContextVar: its value is None, or a tuple that begins with a label as `set_label` takes it.
+    """Let NumPy's handler read labels from a ContextVar: its value is None, or a tuple that begins with a label.
 
     `context_at` is the word that `label_words` found; 0: unknown, then it is read at each allocation.
     """
@@ -88,5 +88,5 @@ def begin_labels(variable: object, context_at: int) -> None:
 
 
 def set_label(value: int) -> None:
-    """The variable of this context was set to a label: number of the label table * 2^32 + number of the label."""
+    """Tell NumPy's handler the label of this context: number of the label table * 2^32 + number of the label."""
     numpy_functions.set_label(value)

@@ -14,11 +14,11 @@ from typing import Any
 
 from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.errors import InvalidRequest, OutOfMemory, PoolTotals
+from bfcviz.errors import InvalidRequest, OutOfMemory, OutOfMemoryTotals
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live import headroom
+from bfcviz.live import memory_limits
 from bfcviz.live.heap_provider import HeapProvider, ThreadStartHook
 from bfcviz.live.numpy.handler import NumpyHandler
 from bfcviz.live.served_heap import OPTIONS, ServedHeap, require_compiled
@@ -34,35 +34,37 @@ _SET_HANDLER, _GET_HANDLER, _DEFAULT_HANDLER = 304, 305, 306
 
 @cache
 def _numpy_api_table() -> Any:
+    """NumPy's own C functions, which serve_numpy calls to change what serves new arrays."""
     umath = import_module("numpy._core._multiarray_umath")
     pointer = _numpy_capsule_pointer(umath._ARRAY_API, None)  # noqa: SLF001  what C extensions read
     return ctypes.cast(pointer, ctypes.POINTER(ctypes.c_void_p))
 
 
 def _numpy_capsule_pointer(capsule: object, name: bytes | None) -> int:
+    """The C pointer in one of NumPy's capsules, which serve_numpy reads."""
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     return int(get(capsule, name))
 
 
 def set_handler(capsule: object) -> object:
-    """Set the handler of this context's new arrays; returns the capsule of the previous one."""
+    """Choose what serves this context's new arrays, a handler; returns the capsule of the previous one."""
     function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(_numpy_api_table()[_SET_HANDLER])
     return function(capsule)
 
 
 def get_handler() -> object:
-    """The capsule of this context's handler."""
+    """What serves this context's new arrays: the capsule of a handler."""
     return ctypes.PYFUNCTYPE(ctypes.py_object)(_numpy_api_table()[_GET_HANDLER])()
 
 
 def default_handler() -> object:
-    """The capsule of NumPy's initial handler, which lives as long as the process."""
+    """What serves arrays outside of serve_numpy: the capsule of NumPy's initial handler, which never ends."""
     return ctypes.cast(_numpy_api_table()[_DEFAULT_HANDLER], ctypes.POINTER(ctypes.py_object)).contents.value
 
 
 def address_of(capsule: object) -> int:
-    """The address of a handler's C struct."""
+    """The address of the C struct of what serves arrays: a handler."""
     return _numpy_capsule_pointer(capsule, b"mem_handler")
 
 
@@ -134,7 +136,7 @@ class NumpyServed(HeapProvider):
         if failure is None:
             return None
         limit = self.allocator.limit
-        totals = PoolTotals(failure.pool, failure.in_use, failure.largest_free_chunk, limit)
+        totals = OutOfMemoryTotals(failure.pool, failure.in_use, failure.largest_free_chunk, limit)
         return OutOfMemory.of(failure.requested, totals)
 
     def settle(self) -> None:
@@ -177,6 +179,7 @@ def unserved() -> Iterator[None]:
 
 
 def _is_current_handler(capsule: object) -> bool:
+    """Whether this context's new arrays are served by this handler."""
     return get_handler() is capsule
 
 
@@ -203,7 +206,7 @@ def serve_numpy(
     Args:
         limit: of the heap, in bytes or as text; beyond it NumPy raises MemoryError, but for
             arrays of at most 256 bytes, which NumPy itself then serves, unrecorded. Default: what is available now,
-            less an eighth of the machine's memory (`system_memory.default_limit`).
+            less an eighth of the machine's memory (`memory_limits.default_limit`).
         log: receives the events; a recording includes its labels. Default: a ring in memory.
         labels: interns the names of `labels.label`.
         small: NumPy itself serves smaller requests, in bytes or as text, unrecorded.
@@ -223,8 +226,8 @@ def serve_numpy(
         labels = log.labels if labels is None else labels
         log = log.log
     allocator = NumpyHeap(
-        HostSubAllocator(keep_available=headroom.reserve()),
-        headroom.default_limit() if limit is None else parse_bytes(limit, "limit"),
+        HostSubAllocator(keep_available=memory_limits.reserve()),
+        memory_limits.default_limit() if limit is None else parse_bytes(limit, "limit"),
         options,
         name="numpy",
         log=log,

@@ -14,10 +14,10 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import RMM_OBSERVED
 from bfcviz.events.storage.recording import Recording
-from bfcviz.formats.rmm import ALLOCATE, FREE, UNIT, DayCount, LogLines, RmmRequest
-from bfcviz.live.heap_provider import HeapProvider
-from bfcviz.live.observed_heap import ObservedHeap, Polling, devices_in_order, log_and_labels, logs_of_heaps
-from bfcviz.live.rmm.rmm_api import HIDDEN, Rmm, number_of
+from bfcviz.formats.rmm import ALLOCATE, FREE, UNIT, RmmDayCount, RmmLogFormat, RmmRequest
+from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps
+from bfcviz.live.observed_heap import ObservedHeap, Polling, devices_in_order
+from bfcviz.live.rmm.rmm_api import HIDDEN, Rmm, rmm_stream_number
 from bfcviz.live.rmm.uninterrupted_call import UninterruptedCall
 from bfcviz.live.stacks import Capture, Captured
 
@@ -44,8 +44,8 @@ class LogFile:
         self.unreadable = 0
         self._path = path
         self._offset_ns = offset_ns
-        self._lines = LogLines()
-        self._days = DayCount()
+        self._lines = RmmLogFormat()
+        self._days = RmmDayCount()
         self._place = 0
         self._rest = b""
         self._streams: dict[int, int] = {0: 0}
@@ -172,13 +172,14 @@ class RmmLogs:
 
 
 def _now_of(heap: ObservedHeap) -> int:
-    """The heap's clock now, in nanoseconds."""
+    """The clock now of a heap that observes RMM, in nanoseconds."""
     heap.mark(RMM_OBSERVED)
     heap.settle()
     return int(heap.log.copy(heap.log.head - 1, heap.log.head)["time"][0])
 
 
 def _time_of_day_ns() -> int:
+    """The time of day now, as in the log that RMM writes, in nanoseconds."""
     now = time.time_ns()
     local = time.localtime(now // 1_000_000_000)
     return ((local.tm_hour * 60 + local.tm_min) * 60 + local.tm_sec) * 1_000_000_000 + now % 1_000_000_000
@@ -270,7 +271,7 @@ class RmmDeviceRequests:
         self.tells_streams = hasattr(stream, "__cuda_stream__")
         if not self.tells_streams:
             return 0 if stream.is_default() else 1
-        handle = number_of(stream)
+        handle = rmm_stream_number(stream)
         if handle not in self._streams:
             self._streams[handle] = min(next(self._next_stream), 0xFFFF)
         return self._streams[handle]
@@ -418,7 +419,7 @@ class RmmCallbacks:
 
 
 def _resource_class(mr: Any) -> Any:
-    """A subclass of RMM's resource with a Python attribute for the one below it, and weak references."""
+    """What observe_rmm puts around RMM's resource: a subclass of its own, with an attribute for the one below it."""
 
     class Resource(mr.CallbackMemoryResource):  # type: ignore[misc]
         upstream: Any = None

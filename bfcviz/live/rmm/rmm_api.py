@@ -7,7 +7,7 @@ from bfcviz import native
 from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.errors import DeviceError, LiveError
 from bfcviz.live.deferred_frees import DelayedEvent, StreamEvent
-from bfcviz.live.headroom import CAPABILITY_MAJOR, Room
+from bfcviz.live.memory_limits import CAPABILITY_MAJOR, Room
 
 HIDDEN: Final = ("rmm", "cudf", "numpy")
 """Modules that recorded stacks leave out."""
@@ -70,15 +70,15 @@ class Rmm:
         except DeviceError:
             return True  # the query is not possible: assume that it is in use
 
-    def on(self, device: int) -> "_On":
+    def on(self, device: int) -> "_OnRmmDevice":
         """Make a device current in this thread within a `with`."""
-        return _On(self._gpu, device)
+        return _OnRmmDevice(self._gpu, device)
 
     # -- streams ------------------------------------------------------------------------------------------------
 
     def record(self, device: int, stream: int) -> StreamEvent:
         """Record an event behind all work in a stream so far; if a capture forbids it, after the capture."""
-        event = self._try_to_record(device, handle_of(stream))
+        event = self._try_to_record(device, rmm_stream_handle(stream))
         if event is not None:
             return event
         handle = LEGACY if stream < 0 else stream  # other threads have no handle of a thread's own stream
@@ -92,7 +92,7 @@ class Rmm:
                 raise LiveError(
                     f"cannot wait for device {device} while a CUDA graph is captured: end the capture first"
                 )
-            _checked_cuda_answer(self._runtime.cudaDeviceSynchronize())
+            _checked_rmm_answer(self._runtime.cudaDeviceSynchronize())
 
     def _try_to_record(self, device: int, handle: int) -> StreamEvent | None:
         driver = cuda_driver.load()
@@ -104,18 +104,20 @@ class Rmm:
         return event
 
 
-def number_of(stream: Any) -> int:
-    """The number of a stream: its handle; this thread's default stream has a negative number, unique to the thread."""
+def rmm_stream_number(stream: Any) -> int:
+    """The number of RMM's stream: its handle; negative for this thread's default stream, unique to the thread."""
     handle = int(stream.__cuda_stream__()[1])
     return -1 - native.thread_number() if handle == PER_THREAD else handle
 
 
-def handle_of(number: int) -> int:
-    """The handle of a stream number, valid in the thread of the stream."""
+def rmm_stream_handle(number: int) -> int:
+    """The handle of the number of RMM's stream, valid in the thread of the stream."""
     return PER_THREAD if number < 0 else number
 
 
-class _On:
+class _OnRmmDevice:
+    """Makes one of RMM's devices current in this thread, within a `with`."""
+
     def __init__(self, gpu: Any, device: int) -> None:
         self._gpu = gpu
         self._device = device
@@ -132,14 +134,14 @@ class _On:
 
 
 class _RmmEvent:
-    """A CUDA event."""
+    """A CUDA event, through the bindings that RMM uses."""
 
     def __init__(self, runtime: Any) -> None:
         self._runtime = runtime
-        self._event = _checked_cuda_answer(runtime.cudaEventCreateWithFlags(runtime.cudaEventDisableTiming))
+        self._event = _checked_rmm_answer(runtime.cudaEventCreateWithFlags(runtime.cudaEventDisableTiming))
 
     def record(self, stream: int) -> None:
-        _checked_cuda_answer(self._runtime.cudaEventRecord(self._event, self._runtime.cudaStream_t(stream)))
+        _checked_rmm_answer(self._runtime.cudaEventRecord(self._event, self._runtime.cudaStream_t(stream)))
 
     def query(self) -> bool:
         """Whether all work before it is done."""
@@ -150,14 +152,15 @@ class _RmmEvent:
     def synchronize(self) -> None:
         """Wait until that work is done."""
         with cuda_driver.load().relaxed():
-            _checked_cuda_answer(self._runtime.cudaEventSynchronize(self._event))
+            _checked_rmm_answer(self._runtime.cudaEventSynchronize(self._event))
 
     def __del__(self) -> None:
         if hasattr(self, "_event"):
             self._runtime.cudaEventDestroy(self._event)
 
 
-def _checked_cuda_answer(answer: tuple[Any, ...]) -> Any:
+def _checked_rmm_answer(answer: tuple[Any, ...]) -> Any:
+    """What a function of RMM's CUDA bindings returned; raises LiveError if it failed."""
     status, *values = answer
     if int(status):
         raise LiveError(f"CUDA answered {status.name}")

@@ -20,10 +20,9 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.deferred_frees import DeferredFrees
-from bfcviz.live.headroom import Share
-from bfcviz.live.heap_provider import HeapProvider
-from bfcviz.live.observed_heap import log_and_labels, logs_of_heaps
-from bfcviz.live.rmm.rmm_api import HIDDEN, Rmm, handle_of, number_of
+from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps
+from bfcviz.live.memory_limits import Share
+from bfcviz.live.rmm.rmm_api import HIDDEN, Rmm, rmm_stream_handle, rmm_stream_number
 from bfcviz.live.rmm.uninterrupted_call import UninterruptedCall
 from bfcviz.live.served_heap import OPTIONS, HeapFactory, ServedHeap
 from bfcviz.live.stacks import Capture, Captured
@@ -37,7 +36,7 @@ class RmmHeap(ServedHeap):
 
 
 class _ThreadToken:
-    """Lives as long as its thread."""
+    """Lives as long as a thread that is served through RMM."""
 
 
 class RmmDevice:
@@ -78,7 +77,7 @@ class RmmDevice:
         """Allocate `num_bytes`; RMM turns exceptions into MemoryError."""
         if num_bytes == 0:
             return 0
-        number = number_of(stream)
+        number = rmm_stream_number(stream)
         self._deferred.free_ready(0, self._device, number)
         heap = self.heap_of(number)
         label = self._capture.number()
@@ -96,7 +95,7 @@ class RmmDevice:
             self.lost_frees += address != 0
             return
         try:
-            number = number_of(stream)
+            number = rmm_stream_number(stream)
             is_held = number != owner and self._deferred.defer_until(address, self._device, owner, [number])
         except Exception:  # noqa: BLE001  CUDA failed: it stays in use, because a stream may still read it
             self.lost_frees += 1
@@ -269,7 +268,7 @@ def serve_rmm(
 
     Args:
         limit: of each device's heaps together, in bytes or as text. Default: what is free when its first heap is made,
-            less TensorFlow's reserve for CUDA's libraries and kernels (`shared.headroom`).
+            less TensorFlow's reserve for CUDA's libraries and kernels (`memory_limits`).
         fraction: the limit as a share of the device's total memory; give at most one of the three.
         headroom: bytes, or text, of the free memory to leave free.
         log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
@@ -289,7 +288,7 @@ def serve_rmm(
     first, table = log_and_labels(log, labels)
 
     def source(device: int, stream: int, budget: Budget) -> SubAllocator:
-        return cuda_sub_allocator(memory, device, handle_of(stream), budget=budget)
+        return cuda_sub_allocator(memory, device, rmm_stream_handle(stream), budget=budget)
 
     def limit_of(device: int) -> int:
         return share.of(device, rmm.room(device), memory)

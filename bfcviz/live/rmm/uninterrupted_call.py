@@ -44,7 +44,7 @@ class UninterruptedCall:
 
 
 def _block() -> type[BaseException] | None:
-    """Defer signals; returns the class of what a handler raised that had to run first, None: nothing."""
+    """Begin an uninterrupted call: defer signals; returns the class of what a handler raised that had to run first."""
     interrupt: type[BaseException] | None = None
     while True:
         try:
@@ -56,6 +56,6 @@ def _block() -> type[BaseException] | None:
 
 
 def _raise_later(kind: type[BaseException]) -> None:
-    """Raise it in this thread, once it runs Python again: another thread needs Python's lock to do that."""
+    """Raise after an uninterrupted call, in this thread: another thread needs Python's lock to do that."""
     here = ctypes.c_ulong(threading.get_ident())
     start_new_thread(ctypes.pythonapi.PyThreadState_SetAsyncExc, (here, ctypes.py_object(kind)))

@@ -30,7 +30,7 @@ UNWRITTEN = "unwritten"
 
 
 def tell(order: dict[str, Any], fact: str, why: str = "") -> None:
-    """Report a fact to `bfcviz record`."""
+    """Report from Python's startup to `bfcviz record`."""
     line = json.dumps({"fact": fact, "python": sys.executable, "why": why}) + "\n"
     place = os.path.join(order["told"], str(os.getpid()))  # noqa: PTH118
     try:
@@ -44,7 +44,7 @@ def tell(order: dict[str, Any], fact: str, why: str = "") -> None:
 
 
 def wanted(order: dict[str, Any]) -> str:
-    """The module whose import starts the recording."""
+    """The module that Python's startup waits for: its import starts the recording."""
     if order["framework"]:
         return str(order["framework"])
     has_gpu = os.path.exists("/dev/nvidiactl") or os.path.exists("/dev/dxg")  # noqa: PTH110
@@ -67,7 +67,7 @@ def import_recorder(module: str, home: str) -> Any:
 
 
 def begin(order: dict[str, Any], framework: str) -> None:
-    """Record this process from now on."""
+    """At Python's startup, after the awaited import: record this process from now on."""
     tell(order, "imported")
     try:
         fact = import_recorder(order["recorder"], order["home"]).begin(order, framework)

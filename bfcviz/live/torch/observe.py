@@ -14,16 +14,16 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast
 
 from bfcviz import _forks, _interrupts, native
 from bfcviz.allocator.bfc import whole
-from bfcviz.code_places import CodePlace
-from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory, PoolTotals
+from bfcviz.code_places import CodePlace, stack_words
+from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory, OutOfMemoryTotals
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import TORCH_OBSERVED
 from bfcviz.events.storage.recording import Recording
-from bfcviz.formats.torch import UNIT, Rules, StreamNumbers, line_number, metadata_text, stack_words
-from bfcviz.formats.torch_segments import Segments, bytes_in_use, rewound
-from bfcviz.live.heap_provider import HeapProvider
-from bfcviz.live.observed_heap import ObservedHeap, Polling, devices_in_order, log_and_labels, logs_of_heaps
+from bfcviz.formats.torch import UNIT, Rules, TorchStreamNumbers, line_number, metadata_text
+from bfcviz.formats.torch_segments import Segments, bytes_in_use, rewound_segments
+from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps
+from bfcviz.live.observed_heap import ObservedHeap, Polling, devices_in_order
 from bfcviz.live.stacks import Chosen
 from bfcviz.live.torch import torch_api
 
@@ -40,9 +40,6 @@ from bfcviz.live.torch import torch_api
 #
 # If entries were overwritten unread, the heap is set to the state before the oldest entry, which follows from the
 # state at S and the entries up to it; then all entries are carried out. Only what was overwritten is missing.
-
-# ------------------------------------------------------------------------------
-# DeviceHistory: PyTorch's memory history of one device, transferred into an ObservedHeap.
 
 Entry = Mapping[str, Any]
 
@@ -66,7 +63,7 @@ class Asked(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What one reading found of a device.
+    """What one reading of PyTorch's history, while it is observed, found of a device.
 
     Attributes:
         trace: the history, the oldest entry first.
@@ -92,7 +89,7 @@ _MOST_MARKS: Final = 100_000
 
 
 class MarkedHeap(ObservedHeap):
-    """An ObservedHeap that learns late what happened: a mark waits until what came before it is in the log.
+    """An observed heap of PyTorch's that learns late what happened: a mark waits until what came before is in the log.
 
     Args:
         arguments: of `ObservedHeap`.
@@ -163,7 +160,7 @@ class DeviceHistory:
         self._latest_us = 0  # of what the heap contains
         self._labels: dict[tuple[Any, ...], int] = {}
         self._by_frames: dict[tuple[Any, ...], int] = {}  # by the identity of frames, within a reading
-        self._streams = StreamNumbers()
+        self._streams = TorchStreamNumbers()
 
     @property
     def unmapped(self) -> int:
@@ -214,7 +211,7 @@ class DeviceHistory:
         if start < len(trace):
             self.write_marks(trace[start].get("time_us", 0))
         when = self._when(trace[start]) if start < len(trace) else None
-        before = rewound(segments, trace[start:], self._rules)
+        before = rewound_segments(segments, trace[start:], self._rules)
         self.mended += self._mend(before, when, relabel=True)
         return start
 
@@ -305,7 +302,7 @@ class DeviceHistory:
         free, pool = max(totals.free_bytes - self.unmapped, 0), totals.pool_bytes - self.unmapped
         limits = (pool + device_free, self._limit())
         limit = min(limit for limit in limits if limit is not None)
-        mapped = PoolTotals(pool, pool - free, min(totals.largest_free_chunk, free), limit)
+        mapped = OutOfMemoryTotals(pool, pool - free, min(totals.largest_free_chunk, free), limit)
         self.out_of_memory = OutOfMemory.of(requested, mapped, rounded=self._rules.round_up(requested))
 
     def _label_of(self, entry: Entry) -> int:
@@ -345,7 +342,7 @@ def carry_out(readings: Sequence[Iterator[int]]) -> None:
 
 
 def _state_in(trace: Sequence[Entry], start: int, in_use: int, asked: Asked) -> int | None:
-    """The index of the last entry of a state with so many bytes in use, which was asked for then; None: no such one."""
+    """In a reading of PyTorch's history: the last entry of a state with so many bytes in use, asked for then."""
     found = (
         at
         for at in range(len(trace) - 1, start - 1, -1)
@@ -355,6 +352,7 @@ def _state_in(trace: Sequence[Entry], start: int, in_use: int, asked: Asked) -> 
 
 
 def _history_entry_key(entry: Entry) -> tuple[Any, ...]:
+    """What tells an entry of an observed PyTorch's history in the next reading again."""
     return tuple(entry.get(field) for field in ("action", "addr", "size", "stream", "time_us"))
 
 

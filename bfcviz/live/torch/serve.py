@@ -29,15 +29,14 @@ from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda import Budget, Memory, cuda_sub_allocator
-from bfcviz.errors import BfcvizError, InvalidRequest, LiveError, OutOfMemory, PoolTotals
+from bfcviz.errors import BfcvizError, InvalidRequest, LiveError, OutOfMemory, OutOfMemoryTotals
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.formats.torch import CONF
 from bfcviz.live.deferred_frees import DeferredFrees
-from bfcviz.live.headroom import CAPABILITY_MAJOR, Room, Share
-from bfcviz.live.heap_provider import HeapProvider
-from bfcviz.live.observed_heap import log_and_labels, logs_of_heaps
+from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps
+from bfcviz.live.memory_limits import CAPABILITY_MAJOR, Room, Share
 from bfcviz.live.served_heap import OPTIONS, ServedHeap, require_compiled
 from bfcviz.live.stacks import Capture
 from bfcviz.live.torch import torch_api
@@ -49,8 +48,8 @@ from bfcviz.units import format_bytes
 # The heaps behind PyTorch's memory (Heaps); the pool by which PyTorch's own allocator uses them (TorchPool).
 
 
-class DeviceMemory(Protocol):
-    """The source of the heaps' memory."""
+class TorchHeapMemory(Protocol):
+    """Where the heaps that serve PyTorch take their memory from."""
 
     kind: Memory
 
@@ -64,8 +63,8 @@ class DeviceMemory(Protocol):
         """The sub-allocator of a heap; `stream` returns the handle of the stream that uses it."""
 
 
-class GpuMemory(DeviceMemory):
-    """Memory of the machine's GPUs, queried from the driver: a query through PyTorch would initialize CUDA."""
+class GpuMemory(TorchHeapMemory):
+    """The GPUs' memory for the heaps that serve PyTorch, from the driver: PyTorch would initialize CUDA."""
 
     def __init__(self, kind: Memory) -> None:
         self.kind = kind
@@ -102,7 +101,7 @@ class TorchHeap(ServedHeap):
 
 
 class Heaps:
-    """The heaps of one service, several for each device. The heaps of a device share one budget.
+    """The heaps that serve PyTorch, several for each device. The heaps of a device share one budget.
 
     A device's limit is determined with its first heap: when the service begins for the current device, and for others
     when PyTorch first requests memory there. Before that, a device has no context, and what is free is not known.
@@ -129,7 +128,7 @@ class Heaps:
         log: EventLog | None,
         labels: Labels,
         options: AllocatorOptions,
-        memory: DeviceMemory,
+        memory: TorchHeapMemory,
     ) -> None:
         self._table = table
         self._share = share
@@ -307,7 +306,7 @@ class Heaps:
             if each.device == taken.device and each.stream != taken.stream
         ]
         others = [(f"stream 0x{each.stream:x}", each.allocator.stats()) for each in there]
-        totals = PoolTotals(pool, in_use, largest, taken.allocator.limit)
+        totals = OutOfMemoryTotals(pool, in_use, largest, taken.allocator.limit)
         self._told = number, OutOfMemory.of(requested, totals, others=others)
         return self._told[1]
 
@@ -425,7 +424,6 @@ _DESCRIPTIONS: Final = {
     "use memory_allocated() and memory_reserved() of this object",
 }
 
-
 _NAMES: Final = (
     "Allocations are named by bfcviz.label and bfcviz.phase, not by lines of code: PyTorch allocates where no Python "
     "stack can be read; observed PyTorch has them"
@@ -452,7 +450,7 @@ class TorchServed(HeapProvider):
         log: EventLog | None,
         capture: Capture,
         options: AllocatorOptions,
-        memory: DeviceMemory,
+        memory: TorchHeapMemory,
     ) -> None:
         self.labels = capture.labels
         self._capture = capture
@@ -645,7 +643,7 @@ def serve_torch(
 
     Args:
         limit: of each device's heaps together, in bytes or as text. Default: what is free once PyTorch's own cache is
-            emptied, less TensorFlow's reserve for CUDA's libraries and kernels (`shared.headroom`).
+            emptied, less TensorFlow's reserve for CUDA's libraries and kernels (`memory_limits`).
         log: receives the events of all heaps if it is on disk, otherwise of the first: then the others get rings in
             memory. A recording includes its labels.
         labels: interns the names of `labels.label`.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class StreamHeap(NamedTuple):
-    """A heap that a stream uses.
+    """A heap in the table of PyTorch's streams.
 
     Attributes:
         allocator: the heap.

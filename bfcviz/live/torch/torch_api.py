@@ -200,7 +200,7 @@ class _NotImported(ModuleType):
 
 @contextmanager
 def _without_inductor(torch: Any) -> Iterator[None]:
-    """Keep a snapshot from importing torch._inductor.
+    """Keep PyTorch's private snapshot function from importing torch._inductor.
 
     To name lines of compiled code, PyTorch asks for `torch._inductor.codecache`, which imports the first, takes seconds
     and breaks an import of torch._dynamo in another thread, which `torch.optim.Adam` does. Where it was not imported,
@@ -285,7 +285,7 @@ def _torch_symbol_address(torch: Any, library: str, symbol: str) -> int:
 
 
 class TorchStreams:
-    """PyTorch's streams, by their CUDA handles."""
+    """PyTorch's functions on streams, by their CUDA handles."""
 
     def __init__(self, torch: Any) -> None:
         self._cuda = torch.cuda

@@ -27,7 +27,7 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.formats.tensorflow import FIRST_REGION, VERSIONS
 from bfcviz.whatif.outcome import DriverCalls, Outcome, failed_allocations
-from bfcviz.whatif.policy import checked_limit, origin_of
+from bfcviz.whatif.policy_serving import checked_limit, policy_origin
 from bfcviz.whatif.requests import MARK, RequestStream
 
 # ------------------------------------------------------------------------------
@@ -43,8 +43,8 @@ REGION_ALIGNMENT: Final = 2 << 20
 """Of the regions that are not recorded ones, in bytes, as CUDA's driver aligns large ones."""
 
 
-class CountedMemory(PythonSubAllocator):
-    """Counts its calls; a subclass defines `region` and `take`.
+class CountedBFCMemory(PythonSubAllocator):
+    """Memory below a BFC heap that counts its calls; a subclass defines `region` and `take`.
 
     Args:
         supports_coalescing: let the heap join adjacent regions.
@@ -93,14 +93,14 @@ class CountedMemory(PythonSubAllocator):
         raise NotImplementedError
 
 
-class RecordedMemory(CountedMemory):
+class RecordedBFCMemory(CountedBFCMemory):
     """Grants the address of the next recorded region of the same size; other sizes get addresses above all of these.
 
     Args:
         regions: of `REGION_ROW`.
         capacity: the most that is granted at one time, in bytes; None: no limit.
-        supports_coalescing: as in `CountedMemory`.
-        backs_off_once: as in `CountedMemory`.
+        supports_coalescing: as in `CountedBFCMemory`.
+        backs_off_once: as in `CountedBFCMemory`.
     """
 
     def __init__(
@@ -154,12 +154,12 @@ class RecordedMemory(CountedMemory):
         return address
 
 
-class ExactMemory(CountedMemory):
+class ExactBFCMemory(CountedBFCMemory):
     """Grants and refuses what the driver granted and refused in the trace, request by request.
 
     Args:
         regions: of `REGION_ROW`; what is not among them is refused.
-        supports_coalescing: as in `CountedMemory`.
+        supports_coalescing: as in `CountedBFCMemory`.
     """
 
     def __init__(self, regions: NDArray[np.void], *, supports_coalescing: bool = False) -> None:
@@ -279,7 +279,7 @@ class BFCPolicy:
             marks = served[served["kind"] == MARK]
             events["size"][events["kind"] == Kind.MARK] = marks["size"].view(np.uint64)
             known = BFCPolicy({**self.settings, **self.options})
-            trace = Trace.from_events(events, stream.labels, origin_of(known, stream, limit))
+            trace = Trace.from_events(events, stream.labels, policy_origin(known, stream, limit))
         return Outcome(
             self.name,
             self.options,
@@ -289,14 +289,14 @@ class BFCPolicy:
             size,
             in_use,
             reserved,
-            memory.driver_calls if isinstance(memory, CountedMemory) else _bfc_driver_calls(memory),
+            memory.driver_calls if isinstance(memory, CountedBFCMemory) else _bfc_driver_calls(memory),
             largest,
             trace,
         )
 
     def _heap(
         self, stream: RequestStream, limit: int | None, *, record: bool
-    ) -> tuple[BFCAllocator, SimulatedSubAllocator | CountedMemory]:
+    ) -> tuple[BFCAllocator, SimulatedSubAllocator | CountedBFCMemory]:
         settings = self.settings
         chosen = {key: settings[key] for key in BFC_OPTIONS}
         if limit is None and not chosen["allow_growth"]:
@@ -310,7 +310,7 @@ class BFCPolicy:
         return BFCAllocator(memory, most, AllocatorOptions(**chosen, honour_alignment=False), log=log), memory
 
 
-def _bfc_memory(options: dict[str, Any], stream: RequestStream) -> SimulatedSubAllocator | CountedMemory:
+def _bfc_memory(options: dict[str, Any], stream: RequestStream) -> SimulatedSubAllocator | CountedBFCMemory:
     """The memory below the heap; `options` has all of `MEMORY_OPTIONS`."""
     regions, once = options.pop("regions"), options.pop("backs_off_once")
     if regions == "simulated" and not once:
@@ -323,9 +323,9 @@ def _bfc_memory(options: dict[str, Any], stream: RequestStream) -> SimulatedSubA
         )
     joins = options["supports_coalescing"]
     if regions == "exact":
-        return ExactMemory(stream.regions, supports_coalescing=joins)
+        return ExactBFCMemory(stream.regions, supports_coalescing=joins)
     known = stream.regions if regions == "recorded" else stream.regions[:0]
-    return RecordedMemory(known, options["capacity"], supports_coalescing=joins, backs_off_once=once)
+    return RecordedBFCMemory(known, options["capacity"], supports_coalescing=joins, backs_off_once=once)
 
 
 def _bfc_operations(stream: RequestStream, stop: int) -> Operations:

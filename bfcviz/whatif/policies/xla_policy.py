@@ -26,7 +26,7 @@ import numpy as np
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.policies.xla import XLAPool
-from bfcviz.whatif.policy import PoolPolicy
+from bfcviz.whatif.policy_serving import PoolPolicy
 from bfcviz.whatif.requests import ALLOCATE, RequestStream
 from bfcviz.whatif.simulation import DriverMemory
 

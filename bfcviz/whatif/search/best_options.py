@@ -13,19 +13,20 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policies.bfc import MEMORY_OPTIONS
-from bfcviz.whatif.policy import NO_LIMIT, Policy
+from bfcviz.whatif.policy_serving import NO_LIMIT, Policy
 from bfcviz.whatif.policy_table import POLICIES, other_than_default, policy_of, policy_text, uncompared
-from bfcviz.whatif.replay import bytes_of, searchable, stream_of
-from bfcviz.whatif.requests import RequestStream
+from bfcviz.whatif.replay import replay_limit
+from bfcviz.whatif.requests import RequestStream, stream_of
 from bfcviz.whatif.search.smallest_limit import GRANULE, LimitSearch
 from bfcviz.whatif.search.trial import (
-    ResultCache,
     SearchControl,
     SearchStopped,
     Trial,
+    TrialCache,
     TrialRunner,
-    cache_of,
     effort_text,
+    searchable,
+    trial_cache,
 )
 
 # ------------------------------------------------------------------------------
@@ -145,7 +146,6 @@ GOALS: Final[Mapping[str, Callable[[Trial], float]]] = {
 SMALLEST_LIMIT: Final = "smallest_limit"
 """The goal for which each combination is searched for its smallest limit, up to the one given."""
 
-
 _MOST_ROWS: Final = 20
 """Rows of a text."""
 
@@ -222,7 +222,7 @@ def best_options(  # noqa: PLR0913  the question, and how to search
     goal: str = "reserved",
     pool: int | str | None = None,
     control: SearchControl | None = None,
-    cache: ResultCache | str | os.PathLike[str] | None = None,
+    cache: TrialCache | str | os.PathLike[str] | None = None,
 ) -> BestOptions:
     """Find the options of a policy that serve a trace under a limit with the least memory.
 
@@ -250,8 +250,8 @@ def best_options(  # noqa: PLR0913  the question, and how to search
         if name not in fixed.options
     }
     stream = searchable(stream_of(source, pool))
-    num_bytes = stream.limit if limit is None else bytes_of(limit)
-    runner = TrialRunner(cache_of(cache), control or SearchControl())
+    num_bytes = stream.limit if limit is None else replay_limit(limit)
+    runner = TrialRunner(trial_cache(cache), control or SearchControl())
     search = _OptionSearch(stream, fixed.name, fixed.options, num_bytes, goal, runner)
     method = "grid" if math.prod(map(len, values.values())) <= MOST_COMBINATIONS else "coordinate"
     begun, complete = time.perf_counter(), True
@@ -310,7 +310,7 @@ class _OptionSearch:
     def _try(self, options: Mapping[str, Any]) -> TriedOptions:
         key = tuple(options.values())
         if key not in self.tried:
-            shown = ", ".join(f"{name}={_option_value_text(value)}" for name, value in options.items())
+            shown = ", ".join(f"{name}={_tried_option_text(value)}" for name, value in options.items())
             given = {name: value for name, value in options.items() if value is not None}
             try:
                 policy = policy_of(self.policy, **{**self.fixed, **given})
@@ -348,7 +348,8 @@ def _option_goal_value(trial: Trial, goal: str) -> float:
     return trial.limit or 0 if goal == SMALLEST_LIMIT else GOALS[goal](trial)
 
 
-def _option_value_text(value: Any) -> str:
+def _tried_option_text(value: Any) -> str:
+    """The value of an option that `best_options` tries, as text."""
     return format_bytes(value) if type(value) is int and value >= 1024 else str(value).lower()
 
 

@@ -18,21 +18,22 @@ from bfcviz.answers import Answer
 from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
-from bfcviz.whatif.policy import Policy
+from bfcviz.whatif.policy_serving import Policy
 from bfcviz.whatif.policy_table import policy_of, policy_text, uncompared
-from bfcviz.whatif.replay import bytes_of, searchable, stream_of
-from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream
+from bfcviz.whatif.replay import replay_limit
+from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream, stream_of
 from bfcviz.whatif.search.trial import (
-    ResultCache,
     SearchControl,
     SearchStopped,
     Trial,
+    TrialCache,
     TrialRunner,
-    bisect,
-    cache_of,
+    bisect_trials,
     effort_text,
     expected_steps,
-    failure_text,
+    searchable,
+    trial_cache,
+    trial_failure_text,
 )
 
 # ------------------------------------------------------------------------------
@@ -223,7 +224,7 @@ def largest_batch(  # noqa: PLR0913  the question, and how to search
     labels: str | Sequence[str] | None = None,
     pool: int | str | None = None,
     control: SearchControl | None = None,
-    cache: ResultCache | str | os.PathLike[str] | None = None,
+    cache: TrialCache | str | os.PathLike[str] | None = None,
 ) -> LargestBatch:
     """Find how far the batch can grow, in proportion, before a request fails under a limit.
 
@@ -244,7 +245,7 @@ def largest_batch(  # noqa: PLR0913  the question, and how to search
         BfcvizError: `source` is none of these, or cannot be read.
     """
     chosen, stream = policy_of(policy), searchable(stream_of(source, pool))
-    num_bytes = stream.limit if limit is None else bytes_of(limit)
+    num_bytes = stream.limit if limit is None else replay_limit(limit)
     if num_bytes is None:
         raise InvalidRequest(
             "the trace does not say which memory limit it had; give one, such as limit='12GiB'"
@@ -253,7 +254,7 @@ def largest_batch(  # noqa: PLR0913  the question, and how to search
         raise InvalidRequest(
             f"the batch is {batch}; give the number of samples that the trace was recorded with"
         )
-    runner = TrialRunner(cache_of(cache), control or SearchControl())
+    runner = TrialRunner(trial_cache(cache), control or SearchControl())
     search = _BatchSearch(scaled_requests(stream, labels), chosen, num_bytes, batch, runner)
     begun, complete = time.perf_counter(), True
     try:
@@ -294,7 +295,7 @@ class _BatchSearch:
             if not self._fits(good):
                 raise InvalidRequest(self._refusal())
             self.runner.expected = self.runner.done + expected_steps(bad, good) + 1
-        bad, good = bisect(bad, good, self._fits)
+        bad, good = bisect_trials(bad, good, self._fits)
         self._fits(bad)
 
     def result(self, seconds: float, *, complete: bool) -> LargestBatch:
@@ -352,7 +353,7 @@ def batch_lines(found: LargestBatch) -> list[str]:
     else:
         lines.append(f"{name} serves {found.factor:.2f} times the recorded batch {within}")
     if found.next_factor is not None:
-        failure = failure_text(
+        failure = trial_failure_text(
             found.fails_at_request, found.fails_at_event, found.failed_size, found.failed_label
         )
         lines.append(f"with {found.next_factor:.4g} times the recorded batch {failure}")

@@ -16,22 +16,23 @@ from bfcviz.answers import Answer
 from bfcviz.errors import InvalidRequest
 from bfcviz.formats.tensorflow import UNIT
 from bfcviz.terminal import printable
-from bfcviz.units import format_bytes
-from bfcviz.whatif.policy import NO_LIMIT, Policy
-from bfcviz.whatif.policy_table import policy_of, policy_text, rules_to_fit, uncompared
-from bfcviz.whatif.replay import bytes_of, searchable, stream_of
-from bfcviz.whatif.requests import RequestStream
+from bfcviz.units import bytes_range, format_bytes
+from bfcviz.whatif.policy_serving import NO_LIMIT, Policy
+from bfcviz.whatif.policy_table import own_or_bfc_rules, policy_of, policy_text, uncompared
+from bfcviz.whatif.replay import replay_limit
+from bfcviz.whatif.requests import RequestStream, stream_of
 from bfcviz.whatif.search.trial import (
-    ResultCache,
     SearchControl,
     SearchStopped,
     Trial,
+    TrialCache,
     TrialRunner,
-    bisect,
-    cache_of,
+    bisect_trials,
     effort_text,
     expected_steps,
-    failure_text,
+    searchable,
+    trial_cache,
+    trial_failure_text,
 )
 from bfcviz.whatif.ties import InOrder, Orders, in_orders
 
@@ -103,14 +104,14 @@ def smallest_limit(  # noqa: PLR0913  the question, and how to search
     granule: int | str = GRANULE,
     at_most: int | str | None = None,
     control: SearchControl | None = None,
-    cache: ResultCache | str | os.PathLike[str] | None = None,
+    cache: TrialCache | str | os.PathLike[str] | None = None,
 ) -> SmallestLimit:
     """Find the smallest memory limit under which a policy serves all requests of a trace.
 
     Args:
         source: a path that `bfcviz.open` reads, a Trace, a RequestStream, or a live heap.
         policy: a name of the table of policies, a text such as `torch:max_split_size=128MiB`, or a Policy. None: the
-            job's own rules where the trace says them, else `bfc` (`usual_policies.rules_to_fit`).
+            job's own rules where the trace says them, else `bfc` (`policy_table.own_or_bfc_rules`).
         pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
             the first.
         granule: only multiples of this are tried: bytes, or text such as `2MiB`.
@@ -125,11 +126,11 @@ def smallest_limit(  # noqa: PLR0913  the question, and how to search
     """
     given = None if policy is None else policy_of(policy)  # before the file is read, which may take long
     stream = searchable(stream_of(source, pool))
-    chosen = given or rules_to_fit(stream).policy
-    step, most = bytes_of(granule, "granule"), bytes_of(at_most, "at_most")
+    chosen = given or own_or_bfc_rules(stream).policy
+    step, most = replay_limit(granule, "granule"), replay_limit(at_most, "at_most")
     if step is None:
         raise InvalidRequest(f"the granule is {granule}; give 1 byte or more, such as '2MiB'")
-    runner = TrialRunner(cache_of(cache), control or SearchControl())
+    runner = TrialRunner(trial_cache(cache), control or SearchControl())
 
     def search_of(rules: Policy) -> LimitSearch:
         return LimitSearch(stream, rules, step, NO_LIMIT if most is None else most, runner)
@@ -197,7 +198,7 @@ class LimitSearch:
         """
         bad, good = self._bracket()
         self.runner.expected = self.runner.done + expected_steps(bad, good)
-        bad, good = bisect(bad, good, self._fits)
+        bad, good = bisect_trials(bad, good, self._fits)
         if bad:
             self._fits(bad)  # the lower bound itself fits: its next smaller one is shown to fail, too
 
@@ -277,7 +278,7 @@ def limit_lines(found: SmallestLimit) -> list[str]:
         )
     lines += _lines_of_orders(found)
     if found.next_smaller is not None:
-        failure = failure_text(
+        failure = trial_failure_text(
             found.fails_at_request, found.fails_at_event, found.failed_size, found.failed_label
         )
         lines.append(f"under {found.next_smaller:,} bytes {failure}")
@@ -305,7 +306,7 @@ def _lines_of_orders(found: SmallestLimit) -> list[str]:
     failed = f"; {unfit} of them fit under no limit tried" if unfit else ""
     return [
         (
-            f"{format_bytes(min(known))} to {format_bytes(max(known))}: {orders.by} decides between free blocks of "
+            f"{bytes_range(min(known), max(known))}: {orders.by} decides between free blocks of "
             f"one size ({orders.tried} orders tried{failed}); give {max(known):,} bytes"
         )
     ]

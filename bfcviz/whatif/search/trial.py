@@ -12,14 +12,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bfcviz.errors import FileError
-from bfcviz.events.storage.files import loads, read_small, replacing
+from bfcviz.errors import FileError, InvalidRequest
+from bfcviz.events.storage.files import parse_file_json, read_small, replacing
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.outcome import Outcome
-from bfcviz.whatif.policy import Policy
+from bfcviz.whatif.policy_serving import Policy
 from bfcviz.whatif.policy_table import POLICIES, is_of_table
-from bfcviz.whatif.requests import RequestStream
+from bfcviz.whatif.requests import FREE, RequestStream, are_failed
 
 # ------------------------------------------------------------------------------
 # SearchControl: the progress of a search, and how to stop it.
@@ -67,7 +67,7 @@ class SearchControl:
 
 
 # ------------------------------------------------------------------------------
-# ResultCache: results of replays, by the digest of the requests, the policy, its options and the limit.
+# TrialCache: results of replays, by the digest of the requests, the policy, its options and the limit.
 
 MOST_KEPT: Final = 20_000
 """Results in memory; the oldest one is dropped."""
@@ -76,8 +76,8 @@ _MOST_BYTES: Final = 1 << 16
 """Of one file: a longer one was not written by this class."""
 
 
-class CacheKey(NamedTuple):
-    """What a result depends on.
+class TrialKey(NamedTuple):
+    """What the result of a trial depends on.
 
     Attributes:
         stream: digest of the requests.
@@ -92,8 +92,8 @@ class CacheKey(NamedTuple):
     limit: int | None
 
 
-class ResultCache:
-    """Keeps results in memory and, if a folder is given, one small JSON file each.
+class TrialCache:
+    """Keeps results of trials in memory and, if a folder is given, one small JSON file each.
 
     Several processes can use one folder. Files of another version of bfcviz, and damaged files, are not used.
 
@@ -105,7 +105,7 @@ class ResultCache:
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
-        self._known: dict[CacheKey, Mapping[str, Any]] = {}
+        self._known: dict[TrialKey, Mapping[str, Any]] = {}
         self._folder = None if folder is None else Path(folder)
         if self._folder is not None:
             try:
@@ -116,7 +116,7 @@ class ResultCache:
     def __len__(self) -> int:
         return len(self._known)
 
-    def get(self, key: CacheKey) -> Mapping[str, Any] | None:
+    def get(self, key: TrialKey) -> Mapping[str, Any] | None:
         """The result of this key; None: not known."""
         found = self._known.get(key)
         if found is None and self._folder is not None:
@@ -125,7 +125,7 @@ class ResultCache:
                 self._known[key] = found
         return found
 
-    def put(self, key: CacheKey, result: Mapping[str, Any]) -> None:
+    def put(self, key: TrialKey, result: Mapping[str, Any]) -> None:
         """Keep a result of numbers and texts.
 
         Raises:
@@ -142,13 +142,13 @@ class ResultCache:
                     json.dumps({"key": _trial_key_json(key), "result": dict(result)}), encoding="utf-8"
                 )
 
-    def _read(self, key: CacheKey) -> Mapping[str, Any] | None:
+    def _read(self, key: TrialKey) -> Mapping[str, Any] | None:
         assert self._folder is not None
         path = self._folder / _trial_file_name(key)
         if not path.exists():
             return None
         try:
-            found = loads(read_small(path, _MOST_BYTES))
+            found = parse_file_json(read_small(path, _MOST_BYTES))
         except (FileError, ValueError):
             return None
         if not isinstance(found, dict) or found.get("key") != _trial_key_json(key):
@@ -157,29 +157,29 @@ class ResultCache:
         return result if isinstance(result, dict) else None
 
 
-SHARED: Final = ResultCache()
+SHARED: Final = TrialCache()
 """The cache of searches without one of their own: in memory, until the process ends."""
 
 
-def cache_of(cache: ResultCache | str | os.PathLike[str] | None) -> ResultCache:
+def trial_cache(cache: TrialCache | str | os.PathLike[str] | None) -> TrialCache:
     """The cache itself, that of a folder, or the shared one."""
     if cache is None:
         return SHARED
-    return cache if isinstance(cache, ResultCache) else ResultCache(cache)
+    return cache if isinstance(cache, TrialCache) else TrialCache(cache)
 
 
-def table_options(policy: Policy) -> str | None:
-    """All options of a policy as JSON; None: it is not one of the table, so its name does not say its rules."""
+def trial_options(policy: Policy) -> str | None:
+    """All options of the policy of a trial as JSON; None: not of the table, so its name does not say its rules."""
     if not is_of_table(policy):
         return None
     return json.dumps({**POLICIES[policy.name].options, **policy.options}, sort_keys=True, default=str)
 
 
-def _trial_key_json(key: CacheKey) -> list[Any]:
+def _trial_key_json(key: TrialKey) -> list[Any]:
     return [version("bfcviz"), *key]
 
 
-def _trial_file_name(key: CacheKey) -> str:
+def _trial_file_name(key: TrialKey) -> str:
     return f"{blake2b(json.dumps(_trial_key_json(key)).encode(), digest_size=16).hexdigest()}.json"
 
 
@@ -255,7 +255,7 @@ class TrialRunner:
         replays: trials that were made.
     """
 
-    def __init__(self, cache: ResultCache, control: SearchControl) -> None:
+    def __init__(self, cache: TrialCache, control: SearchControl) -> None:
         self.expected = 0
         self.done = 0
         self.replays = 0
@@ -270,8 +270,8 @@ class TrialRunner:
             InvalidRequest: the policy cannot serve the stream, or not under such a limit.
         """
         self._control.report(self.done, self.expected, text)
-        options = table_options(policy)
-        key = None if options is None else CacheKey(stream.digest, policy.name, options, limit)
+        options = trial_options(policy)
+        key = None if options is None else TrialKey(stream.digest, policy.name, options, limit)
         made = None if key is None else _cached_trial(self._cache.get(key))
         if made is None:
             begun = time.perf_counter()
@@ -301,8 +301,8 @@ _NUMBERS: Final = {
 """The types of the fields that are numbers."""
 
 
-def failure_text(request: int | None, event: int | None, size: int, label: str) -> str:
-    """Which request failed: its number, its event in the trace, its bytes and its label."""
+def trial_failure_text(request: int | None, event: int | None, size: int, label: str) -> str:
+    """Which request failed in a trial: its number, its event in the trace, its bytes and its label."""
     name = printable(label) or "an allocation without label"
     name = name if len(name) <= _LONGEST else f"…{name[1 - _LONGEST :]}"
     at = "" if event is None else f" (event {event:,})"
@@ -318,8 +318,8 @@ def effort_text(replays: int, seconds: float) -> str:
 # Bisection between a number that fails and one that works.
 
 
-def bisect(bad: int, good: int, works: Callable[[int], bool]) -> tuple[int, int]:
-    """Two neighbours: the one on the side of `bad`, which does not work, and the other one, which does.
+def bisect_trials(bad: int, good: int, works: Callable[[int], bool]) -> tuple[int, int]:
+    """Two neighbours that trials find: on the side of `bad` one that does not work, and the other one, which does.
 
     Args:
         bad: does not work.
@@ -336,5 +336,27 @@ def bisect(bad: int, good: int, works: Callable[[int], bool]) -> tuple[int, int]
 
 
 def expected_steps(bad: int, good: int) -> int:
-    """How many numbers `bisect` tries, at most."""
+    """How many numbers `bisect_trials` tries, at most."""
     return max(abs(good - bad) - 1, 0).bit_length()
+
+
+# ------------------------------------------------------------------------------
+# Whether trials can find anything about a stream of requests.
+
+
+def searchable(stream: RequestStream) -> RequestStream:
+    """The same stream, if trials can find anything about it.
+
+    Raises:
+        InvalidRequest: no search can say anything about it: it allocates nothing, or frees nothing.
+    """
+    if not stream.allocations:
+        raise InvalidRequest(f"{stream.source or 'the trace'} has no allocation: there is nothing to serve")
+    if not ((stream.rows["kind"] == FREE) & ~are_failed(stream.rows)).any():
+        total = format_bytes(int(stream.live_bytes.max()))
+        raise InvalidRequest(
+            f"none of the {stream.allocations:,} allocations of {stream.source or 'the trace'} is freed: under any "
+            f"rules they need {total}, and what rounding adds, so that there is nothing to compare; record a "
+            "trace with frees (`bfcviz record`). `bfcviz why` says why a request failed, and what would have helped"
+        )
+    return stream

@@ -7,25 +7,24 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from bfcviz.analysis.diagnosis import Family
-from bfcviz.analysis.short_names import counted
+from bfcviz.analysis.heap_settings import Family
 from bfcviz.answers import Answer
 from bfcviz.errors import InvalidRequest
 from bfcviz.formats import cupy, rmm, tensorflow, torch, xla
-from bfcviz.units import MiB, format_bytes
-from bfcviz.whatif.policy import Policy
+from bfcviz.units import MiB, counted, format_bytes
+from bfcviz.whatif.policy_serving import Policy
 from bfcviz.whatif.policy_table import (
     OwnRules,
     on_device,
     other_than_default,
+    own_or_bfc_rules,
     policy_of,
     policy_text,
-    rules_to_fit,
     uncompared,
 )
 from bfcviz.whatif.requests import RequestStream, are_failed, without_failed
 from bfcviz.whatif.search.best_options import TriedOptions, best_options
-from bfcviz.whatif.search.trial import SearchControl, SearchStopped, Trial, TrialRunner, cache_of
+from bfcviz.whatif.search.trial import SearchControl, SearchStopped, Trial, TrialRunner, trial_cache
 
 ENOUGH: Final = 0.01
 """Settings within this share of the least memory count as equal: the one with the fewest options is proposed."""
@@ -111,14 +110,14 @@ class Tuned(Answer):
     why_not: str = ""
     notes: tuple[str, ...] = field(default=(), repr=False)
     newest: Trial | None = None
-    graph_pools: "GraphPools | None" = None
+    graph_pools: "TunedGraphPools | None" = None
 
     def __str__(self) -> str:
         return "\n".join(tuned_lines(self))
 
 
-class GraphPools(NamedTuple):
-    """The private pools of PyTorch that CUDA graphs are captured into; peaks in bytes.
+class TunedGraphPools(NamedTuple):
+    """What `tune` finds of the private pools of PyTorch that CUDA graphs are captured into; peaks in bytes.
 
     Attributes:
         number: how many there are.
@@ -152,11 +151,11 @@ def tune(
         InvalidRequest: the file does not say which allocator the job had, or that one has no options to choose.
     """
     asked = stream if with_failed else without_failed(stream)
-    own = rules_to_fit(asked)
+    own = own_or_bfc_rules(asked)
     resources = _tunable_resources(asked)
     spaces = () if resources else _tunable_option_spaces(stream, own)
     num_bytes = stream.limit if limit is None else limit
-    runner = TrialRunner(cache_of(None), control or SearchControl())
+    runner = TrialRunner(trial_cache(None), control or SearchControl())
     now, why_not, complete, pools = None, "", True, None
     rows: list[TriedOptions] = []
     try:
@@ -250,7 +249,7 @@ def _tunable_resources(stream: RequestStream) -> list[Policy]:
     return []
 
 
-def _graph_pools(stream: RequestStream, policy: Policy) -> GraphPools | None:
+def _graph_pools(stream: RequestStream, policy: Policy) -> TunedGraphPools | None:
     """Serve the requests with the graph pools apart, and with one for all: each pool has caches of its own."""
     names = [
         label.details.get("private_pool", "") for label in map(stream.labels.__getitem__, stream.label_names)
@@ -271,7 +270,7 @@ def _graph_pools(stream: RequestStream, policy: Policy) -> GraphPools | None:
             return None
         rows["stream"] = stream_of
         peaks.append(policy.serve(replace(stream, rows=rows)).peak_reserved)
-    return GraphPools(len(pools), *peaks)
+    return TunedGraphPools(len(pools), *peaks)
 
 
 def _refined_setting(  # noqa: PLR0913, PLR0917  what is searched, and where
@@ -382,6 +381,7 @@ def _current_setting_line(found: Tuned) -> str:
 
 
 def _graph_pool_lines(found: Tuned) -> list[str]:
+    """What `tuned_lines` says of the private pools of CUDA graphs."""
     if found.own.policy.name != "torch":
         return []
     pools = found.graph_pools
@@ -449,4 +449,5 @@ def _pytorch_for_setting(trial: Trial) -> str:
 
 
 def _tuned_limit_text(limit: int | None) -> str:
+    """The limit that a setting was searched for, in a line of `tuned_lines`."""
     return " without a limit" if limit is None else f" under {format_bytes(limit)}"

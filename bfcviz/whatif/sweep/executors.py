@@ -1,4 +1,4 @@
-"""`on_dask`: serve the points of a sweep on the workers of a Dask cluster.
+"""Where the points of a sweep are served: in this process, in others, or on a Dask cluster (`on_dask`).
 
 Dask gives the points of a worker that is lost to another one, and gives up a point after several workers; such a point
 is then submitted once more, alone. Requests that are sent lie in the workers' memory; if all workers that have them are
@@ -11,22 +11,43 @@ import signal
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from enum import Enum
+from pathlib import Path
 from secrets import token_hex
 from threading import Event
 from typing import TYPE_CHECKING, Final
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.extras import needed
+from bfcviz.whatif.policy_table import is_of_table, policy_key, policy_of
 from bfcviz.whatif.sweep.point import STREAMS, PointResult, SentStream, SweepPoint, serve_point
 
 if TYPE_CHECKING:
     from distributed import Client
     from distributed import Future as DaskFuture
+
+# ------------------------------------------------------------------------------
+# `in_process`: serve the points of a sweep one after the other, in this thread.
+
+
+def in_process(
+    points: Sequence[SweepPoint], streams: Mapping[str, SentStream], stop: Event
+) -> Iterator[tuple[int, PointResult]]:
+    """Index and result of each point.
+
+    Args:
+        points: what to serve.
+        streams: the requests of sources without a path, by the key of the source.
+        stop: set to end before the next point.
+    """
+    for point in points:
+        if stop.is_set():
+            return
+        yield point.index, serve_point(point, streams.get(point.source.key))
 
 
 # ------------------------------------------------------------------------------
@@ -171,6 +192,7 @@ def _prepare_sweep_process(streams: dict[str, SentStream]) -> None:
 
 
 def _end_with_parent() -> None:
+    """In a process of a sweep: end with the process that started it."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -315,3 +337,64 @@ def _dask_point_result(future: "DaskFuture[PointResult]", point: SweepPoint) -> 
 def _forget_on_dask_worker(prefix: str) -> None:
     """Run in each worker: drop the requests that it has read for this sweep."""
     STREAMS.forget(prefix)
+
+
+# ------------------------------------------------------------------------------
+# `serve_points`: the points of a sweep where they are asked for; and whether processes are worth their start.
+
+
+def serve_points(
+    points: Sequence[SweepPoint],
+    streams: Mapping[str, SentStream],
+    stop: Event,
+    client: "Client | str | None",
+    processes: int | None,
+) -> Generator[tuple[int, PointResult], None, None]:
+    """Serve points in this process, in others or on Dask: index and result of each, as they arrive."""
+    if not points:
+        return
+    if client is not None:
+        with connected(client) as cluster:
+            yield from on_dask(points, streams, stop, cluster)
+    elif processes is not None:
+        yield from in_processes(points, streams, stop, processes)
+    else:
+        yield from in_process(points, streams, stop)
+
+
+START_S: Final = 4.0
+"""What the start of processes costs, in seconds: each imports bfcviz, all at once."""
+
+_REQUEST_S: Final = 1e-6
+
+_POINT_S: Final = 0.005
+
+_READ_S: Final = 1e-7  # per byte of a file
+
+_BYTES_A_REQUEST: Final = 10  # of a file
+
+
+def processes_pay_off(
+    points: Sequence[SweepPoint], streams: Mapping[str, SentStream], processes: int
+) -> bool:
+    """Whether processes save more than their start costs; True where that is not known, or where they protect this one.
+
+    One process saves nothing: who asks for it wants points to end it instead of this process. Rules that are not of the
+    table can do that, too.
+    """
+    policies = {policy_key(point.policy): point.policy for point in points}.values()
+    if processes == 1 or not all(is_of_table(policy_of(policy)) for policy in policies):
+        return True
+    paths = {point.source.path for point in points if point.source.path}
+    try:
+        sizes = {path: Path(path).stat().st_size for path in paths}
+    except OSError:  # a URL, or a file that only workers can read
+        return True
+    if any(Path(path).is_dir() for path in paths):
+        return True
+    requests = {key: len(sent.rows) for key, sent in streams.items()}
+    needed = _READ_S * sum(sizes.values())
+    for point in points:
+        count = requests.get(point.source.key) or sizes[point.source.path] / _BYTES_A_REQUEST
+        needed += _POINT_S + _REQUEST_S * count
+    return needed * (1 - 1 / processes) > START_S

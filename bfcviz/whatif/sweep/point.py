@@ -14,10 +14,9 @@ from bfcviz.errors import BfcvizError, InvalidRequest
 from bfcviz.events.labels import Labels
 from bfcviz.units import parse_bytes
 from bfcviz.whatif.outcome import Outcome
-from bfcviz.whatif.policy import Policy
+from bfcviz.whatif.policy_serving import Policy
 from bfcviz.whatif.policy_table import policy_key, policy_of
-from bfcviz.whatif.replay import stream_of
-from bfcviz.whatif.requests import RequestStream
+from bfcviz.whatif.requests import RequestStream, stream_of
 
 # ------------------------------------------------------------------------------
 # The points of a sweep: one trace, one policy, one limit; and the numbers that a point results in.
@@ -239,14 +238,14 @@ MOST_BYTES: Final = 1 << 30
 
 
 class CachedStream(NamedTuple):
-    """A stream, and the most bytes that it requests at once."""
+    """What `StreamCache` keeps: a stream, and the most bytes that it requests at once."""
 
     stream: RequestStream
     peak_requested: int
 
 
-class _ReadTrace:
-    """What reading a trace gave."""
+class _StreamCacheEntry:
+    """An entry of `StreamCache`: what reading a trace gave."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()  # held while it is read: other threads wait, and do not read it again
@@ -266,7 +265,7 @@ class StreamCache:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._lock = threading.Lock()
-        self._entries: dict[str, _ReadTrace] = {}  # the one used last is the last
+        self._entries: dict[str, _StreamCacheEntry] = {}  # the one used last is the last
         self._most_bytes = most_bytes
 
     def get(self, key: str, read: Callable[[], RequestStream]) -> CachedStream:
@@ -276,7 +275,7 @@ class StreamCache:
             BfcvizError: what `read` raised the first time.
         """
         with self._lock:
-            entry = self._entries.pop(key, None) or _ReadTrace()
+            entry = self._entries.pop(key, None) or _StreamCacheEntry()
             self._entries[key] = entry
         with entry.lock:
             if entry.found is None and entry.error is None:

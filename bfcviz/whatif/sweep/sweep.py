@@ -10,13 +10,14 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from secrets import token_hex
+from textwrap import wrap
 from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, SupportsIndex
@@ -30,11 +31,10 @@ from bfcviz.extras import needed
 from bfcviz.importers.remote_file import is_url
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
-from bfcviz.whatif.policy import Policy
+from bfcviz.whatif.policy_serving import Policy
 from bfcviz.whatif.policy_table import is_of_table, policy_key, policy_of, uncompared
-from bfcviz.whatif.replay import stream_of
-from bfcviz.whatif.requests import RequestStream
-from bfcviz.whatif.sweep.executors import connected, in_processes, on_dask
+from bfcviz.whatif.requests import RequestStream, stream_of
+from bfcviz.whatif.sweep.executors import processes_pay_off, serve_points
 from bfcviz.whatif.sweep.point import (
     STREAMS,
     PointKey,
@@ -43,7 +43,6 @@ from bfcviz.whatif.sweep.point import (
     SweepLimit,
     SweepPoint,
     TraceSource,
-    serve_point,
 )
 
 with needed("a sweep", "pyarrow", "tables"):
@@ -185,21 +184,20 @@ class SweepResults:
         return f"<SweepResults: {self._summary()}>"
 
     def __str__(self) -> str:
-        """One line for each trace and policy: the smallest limit that fits, or what it needs without a limit."""
-        titles = ("trace", "policy", "fits", "smallest limit that fits", "most reserved", "unused", "message")
+        """Of each trace a row for each policy: the smallest limit that fits, or what it needs without a limit."""
         pairs: dict[tuple[str, str], list[PointResult]] = {}
         for point in self.points:
             pairs.setdefault((point.trace, point.policy), []).append(point)
         smallest = self.smallest_limits()
-        names = _short_names(trace for trace, _ in pairs)
-        lines: list[tuple[str, ...]] = [titles]
+        names = _sweep_trace_names(trace for trace, _ in pairs)
+        rows: dict[str, list[tuple[str, ...]]] = {}
         for (trace, policy), points in list(pairs.items())[:_MOST_ROWS]:
-            cells = (names[trace], policy, *_sweep_row(points, smallest))
-            lines.append(tuple(printable(cell) for cell in cells))
+            cells = (policy, *_sweep_row(points, smallest))
+            rows.setdefault(printable(names[trace]), []).append(tuple(printable(cell) for cell in cells))
         left_out = len(pairs) - _MOST_ROWS
         end = [f"... and {left_out:,} more: see to_pandas()"] if left_out > 0 else []
         end += uncompared(policy for _, policy in pairs)
-        return "\n".join([self._summary(), "", *_aligned_sweep_lines(lines), *end])
+        return "\n".join([self._summary(), "", *_sweep_results_lines(rows), *end])
 
     def _summary(self) -> str:
         outcomes = [point.outcome for point in self.points]
@@ -233,7 +231,7 @@ def _sweep_row(
     elif pair not in smallest:
         limit = "no limit given"
     else:
-        limit = "fits only without a limit" if fitting else "none of them"
+        limit = "no limit only" if fitting else "none of them"
     most = max((point.peak_reserved or 0 for point in fitting), default=None)
     unused = max((point.reserved_not_in_use or 0.0 for point in fitting), default=None)
     errors = list(dict.fromkeys(point.error for point in points if point.error))
@@ -248,22 +246,37 @@ def _sweep_row(
     )
 
 
-def _short_names(paths: Iterable[str]) -> dict[str, str]:
-    """The last part of each path, where no other path ends with it."""
+def _sweep_trace_names(paths: Iterable[str]) -> dict[str, str]:
+    """The names of traces in the text of a sweep: the last part of each path, where no other ends with it."""
     ends = {path: path.rstrip("/").rpartition("/")[2] for path in paths}
     count = Counter(ends.values())
     return {path: end if end and count[end] == 1 else path for path, end in ends.items()}
 
 
-def _aligned_sweep_lines(lines: Iterable[tuple[str, ...]]) -> list[str]:
-    lines = list(lines)
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]) - 1)]
-    return [
-        "  ".join(
-            [*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]]
-        ).rstrip()
-        for line in lines
+_WIDTH: Final = 80
+_NAME: Final = 14  # characters: a longer name of a policy has a line of its own
+
+
+def _sweep_results_lines(rows: Mapping[str, list[tuple[str, ...]]]) -> list[str]:
+    """The rows of the text of `SweepResults`, in columns, below the name of their trace; each with its message."""
+    titles = ("policy", "fits", "least limit", "most reserved", "unused", "")
+    cells = [
+        titles,
+        *(("" if len(row[0]) > _NAME else row[0], *row[1:]) for each in rows.values() for row in each),
     ]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(titles) - 1)]
+    aligned = (
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False)).rstrip()
+        for line in cells
+    )
+    found = [next(aligned)]
+    for trace, each in rows.items():
+        found.append(trace)
+        for policy, *_, message in each:
+            found += [f"  {policy}"] if len(policy) > _NAME else []
+            found.append(next(aligned))
+            found += wrap(message, _WIDTH, initial_indent="    ", subsequent_indent="    ")
+    return found
 
 
 # ------------------------------------------------------------------------------
@@ -297,7 +310,7 @@ def sources_of(
         if isinstance(trace, str | os.PathLike):
             path = os.fspath(trace)
             name = without_surrogates(path)  # as in saved results
-            version = "" if is_url(path) else _version_of_file(Path(path))
+            version = "" if is_url(path) else _sweep_source_version(Path(path))
             if not is_url(path):
                 path = os.path.abspath(path)  # noqa: PTH100  workers have other folders; `..` is not resolved
         else:
@@ -311,33 +324,13 @@ def sources_of(
     return prefix, sources, sent
 
 
-def _version_of_file(path: Path) -> str:
-    """Size and time of the last change of a file, or of the files in a folder; empty if this machine has none."""
+def _sweep_source_version(path: Path) -> str:
+    """The version of a source of a sweep: size and last change of its files; empty if this machine has none."""
     with suppress(OSError):
         files = sorted(path.iterdir()) if path.is_dir() else [path]
         states = [found.stat() for found in files]
         return f"{sum(each.st_size for each in states)} bytes, {max(each.st_mtime_ns for each in states)} ns"
     return ""
-
-
-# ------------------------------------------------------------------------------
-# `in_process`: serve the points of a sweep one after the other, in this thread.
-
-
-def in_process(
-    points: Sequence[SweepPoint], streams: Mapping[str, SentStream], stop: Event
-) -> Iterator[tuple[int, PointResult]]:
-    """Index and result of each point.
-
-    Args:
-        points: what to serve.
-        streams: the requests of sources without a path, by the key of the source.
-        stop: set to end before the next point.
-    """
-    for point in points:
-        if stop.is_set():
-            return
-        yield point.index, serve_point(point, streams.get(point.source.key))
 
 
 # ------------------------------------------------------------------------------
@@ -418,67 +411,15 @@ def sweep(  # noqa: PLR0913  what, where, and how to run
     points = _sweep_points(sources, policies, limits, stop_at_failure=stop_at_failure)
     collected = _Collected(points, results, progress, resume=resume)
     missing = [point for point in points if point.index not in collected.found]
-    if processes is not None and not _pays_off(missing, streams, processes):
+    if processes is not None and not processes_pay_off(missing, streams, processes):
         collected.note = "in this process: other processes would start later than it is done"
         processes = None
     try:
-        collected.collect(_serve_sweep_points(missing, streams, stop or Event(), client, processes))
+        collected.collect(serve_points(missing, streams, stop or Event(), client, processes))
     finally:
         STREAMS.forget(prefix)
         collected.save()
     return collected.results()
-
-
-def _serve_sweep_points(
-    points: Sequence[SweepPoint],
-    streams: Mapping[str, SentStream],
-    stop: Event,
-    client: "Client | str | None",
-    processes: int | None,
-) -> Generator[tuple[int, PointResult], None, None]:
-    """Index and result of each point, in the order in which they arrive."""
-    if not points:
-        return
-    if client is not None:
-        with connected(client) as cluster:
-            yield from on_dask(points, streams, stop, cluster)
-    elif processes is not None:
-        yield from in_processes(points, streams, stop, processes)
-    else:
-        yield from in_process(points, streams, stop)
-
-
-START_S: Final = 4.0
-"""What the start of processes costs, in seconds: each imports bfcviz, all at once."""
-
-_REQUEST_S: Final = 1e-6
-_POINT_S: Final = 0.005
-_READ_S: Final = 1e-7  # per byte of a file
-_BYTES_A_REQUEST: Final = 10  # of a file
-
-
-def _pays_off(points: Sequence[SweepPoint], streams: Mapping[str, SentStream], processes: int) -> bool:
-    """Whether processes save more than their start costs; True where that is not known, or where they protect this one.
-
-    One process saves nothing: who asks for it wants points to end it instead of this process. Rules that are not of the
-    table can do that, too.
-    """
-    policies = {policy_key(point.policy): point.policy for point in points}.values()
-    if processes == 1 or not all(is_of_table(policy_of(policy)) for policy in policies):
-        return True
-    paths = {point.source.path for point in points if point.source.path}
-    try:
-        sizes = {path: Path(path).stat().st_size for path in paths}
-    except OSError:  # a URL, or a file that only workers can read
-        return True
-    if any(Path(path).is_dir() for path in paths):
-        return True
-    requests = {key: len(sent.rows) for key, sent in streams.items()}
-    needed = _READ_S * sum(sizes.values())
-    for point in points:
-        count = requests.get(point.source.key) or sizes[point.source.path] / _BYTES_A_REQUEST
-        needed += _POINT_S + _REQUEST_S * count
-    return needed * (1 - 1 / processes) > START_S
 
 
 def _sweep_points(

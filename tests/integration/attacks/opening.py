@@ -11,7 +11,7 @@ from heaps import MIB, new_heap
 import bfcviz
 from bfcviz.analysis.diagnosis import failure_lines
 from bfcviz.analysis.diagnosis_json import diagnosis_json
-from bfcviz.analysis.event_text import explain
+from bfcviz.analysis.event_text import explain_event
 from bfcviz.analysis.why import all_failures
 from bfcviz.cli.info import info, info_lines
 from bfcviz.errors import BfcvizError
@@ -40,7 +40,7 @@ def verdict(path, rng, *, thorough=False):
     looks += [
         lambda pool=pool: _go_through(trace, pool, steps) for pool in range(min(3, len(trace.origin.pools)))
     ]
-    looks += [lambda step=step: explain(trace, step) for step in steps if step < len(trace)]
+    looks += [lambda step=step: explain_event(trace, step) for step in steps if step < len(trace)]
     looks += [lambda: "".join(trace.labels.names), lambda: trace.keyframe_before(len(trace))]
     if thorough:
         walked = len(trace.origin.pools) if len(trace) < LONG >> 4 else 1

@@ -21,7 +21,7 @@ from unit.importers.test_rmm_log import ERAS as RMM_ERAS
 from unit.importers.test_rmm_log import ROWS
 from unit.importers.test_vma import DUMP
 
-from bfcviz.model.block_index import BlockDescriber
+from bfcviz.model.trace_index import IndexBuilder
 
 REAL = {
     "log": ("logs/*.log", "logs/excerpts/*.log", "tensorflow/oom_transformer.log"),
@@ -123,7 +123,7 @@ def block_files(_rng):
     with TemporaryDirectory() as folder:
         for number, count in enumerate((40, 400, 3000)):
             trace = good_trace(count, number)
-            path = trace.save(Path(folder, f"{number}.bfc"), describe=BlockDescriber(len(trace.origin.pools)))
+            path = trace.save(Path(folder, f"{number}.bfc"), describe=IndexBuilder(len(trace.origin.pools)))
             yield path.read_bytes()
 
 

@@ -17,8 +17,7 @@ from bfcviz.analysis.fit import fit_of
 from bfcviz.cli import main
 from bfcviz.events.labels import Labels
 from bfcviz.model import Model
-from bfcviz.report.interactive import page_modules, save_page
-from bfcviz.report.page_events import heap_events, packed_heap
+from bfcviz.report.interactive import heap_events, packed_heap, page_modules, save_page
 
 pytestmark = pytest.mark.browser
 

@@ -18,7 +18,7 @@ from bfcviz.errors import FileError
 from bfcviz.events.origin import Status, process_peak
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.files import EARLIER
-from bfcviz.events.storage.recording_set import recordings_in
+from bfcviz.events.storage.folder import recordings_in
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model import Model

@@ -94,8 +94,8 @@ def test_a_file_that_changed_since_it_was_read_is_read_again(tmp_path):
     shutil.copy(bfcviz.sample("lstm"), file)
     view.prepare(str(file))
     (prepared,) = [trace for _, trace in view._prepared.values()]
-    assert view._open_prepared_trace(str(file)) is prepared
+    assert view._trace_to_view(str(file)) is prepared
     view.prepare(str(file))
     shutil.copy(bfcviz.sample("conv"), file)
-    assert view._open_prepared_trace(str(file)).path == file
+    assert view._trace_to_view(str(file)).path == file
     assert view._prepared == {}

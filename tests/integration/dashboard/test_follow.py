@@ -11,7 +11,7 @@ from shared import ROOT
 from unit.figures.synthetic import KiB, PlainHeap
 
 import bfcviz
-from bfcviz.dashboard.live import DashboardSeries
+from bfcviz.dashboard.live import LiveSeries
 from bfcviz.errors import BfcvizError
 
 LIMIT_S = 150
@@ -80,7 +80,7 @@ def trace(chunks):
 
 
 def test_the_newest_is_shown_until_the_user_chooses_another():
-    series = DashboardSeries("window", theme="dark")
+    series = LiveSeries("window", theme="dark")
     assert "waiting for the first window" in series.status.value
     assert series.inspector is None
     first, second, third = trace(1), trace(2), trace(3)

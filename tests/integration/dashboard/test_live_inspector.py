@@ -9,7 +9,7 @@ from heaps import MIB, new_heap
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
-from bfcviz.analysis.account import Account, DeviceFigures, account_of
+from bfcviz.analysis.account import Account, AccountFigures, account_of
 from bfcviz.dashboard import live as module
 from bfcviz.dashboard.controls import MOVES
 from bfcviz.dashboard.layouts import layouts, names_in
@@ -286,7 +286,7 @@ class Devices:
         with self.asked:
             self.count += 1
             self.asked.notify_all()
-        figures = [DeviceFigures(f"device {n}", n, 16 * MIB, (5 + n) * MIB) for n in range(2)]
+        figures = [AccountFigures(f"device {n}", n, 16 * MIB, (5 + n) * MIB) for n in range(2)]
         return Account(tuple(map(account_of, figures)))
 
     def wait_for(self, count):

@@ -19,7 +19,7 @@ from unit.dashboard.pages import tell_views
 import bfcviz
 from bfcviz.dashboard.figure_widget import PlotlyScript
 from bfcviz.dashboard.inspector import Inspector
-from bfcviz.dashboard.live import DashboardSeries, LiveDashboard
+from bfcviz.dashboard.live import LiveDashboard, LiveSeries
 from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
 
@@ -68,7 +68,7 @@ def watched(_=None):
 
 
 def series(trace):
-    made = DashboardSeries("window")
+    made = LiveSeries("window")
     made.add("one", trace)
     made.add("two", trace)
     return made, [made.inspector, made.inspector.panel_data.model]

@@ -10,7 +10,7 @@ import pytest
 
 from bfcviz.errors import FileError
 from bfcviz.events.origin import Status
-from bfcviz.events.storage.recording_set import await_recording
+from bfcviz.events.storage.folder import await_recording
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.samples import sample

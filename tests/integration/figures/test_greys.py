@@ -6,7 +6,7 @@ from unit.figures.synthetic import PlainHeap, busy_trace
 
 import bfcviz
 from bfcviz.figures import FIGURES, draw
-from bfcviz.figures.paper import grey_of, in_greys
+from bfcviz.figures.paper import in_greys, printed_grey
 from bfcviz.figures.theme import LIGHT, rgb
 
 
@@ -86,10 +86,10 @@ def test_the_same_fill_has_the_same_paint_in_every_panel():
 
 
 def test_a_grey_is_as_bright_as_its_colour():
-    assert [grey_of(colour) for colour in ("#000000", "#FFFFFF", "#00FF00")] == [
+    assert [printed_grey(colour) for colour in ("#000000", "#FFFFFF", "#00FF00")] == [
         "#000000",
         "#FFFFFF",
         "#969696",
     ]
     fills = [LIGHT.in_use.fill, LIGHT.waste.fill, LIGHT.free.fill]
-    assert sorted(fills, key=grey_of) == fills
+    assert sorted(fills, key=printed_grey) == fills

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from shared import SHARED, needs_shared
 
 from bfcviz.analysis.diagnosis import failure_lines
-from bfcviz.analysis.why import all_failures, would_fit
+from bfcviz.analysis.fit import would_fit
+from bfcviz.analysis.why import all_failures
 from bfcviz.cli.info import info, info_lines
 from bfcviz.errors import FileError
 from bfcviz.events.origin import Status

@@ -6,7 +6,7 @@ from unit.live.record_orders import facts, order
 
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
-from bfcviz.events.storage.recording_set import recordings_in
+from bfcviz.events.storage.folder import recordings_in
 from bfcviz.events.trace import Trace
 from bfcviz.frameworks import FRAMEWORKS
 

@@ -13,7 +13,7 @@ import bfcviz
 from bfcviz.errors import BfcvizError, FileError, LiveError, MissingExtra
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
-from bfcviz.figures.workers import WorkerState
+from bfcviz.figures.worker_rows import WorkerRowState
 from bfcviz.watching import watch_workers as module
 
 LIMIT_S = 150
@@ -116,8 +116,8 @@ def test_the_recording_of_a_killed_worker_stays_and_its_successor_gets_a_new_one
     w.stop()
     assert set.union(*map(requests_in, w.traces.values())) >= {LEAST + 1, LEAST + 2, LEAST + 3, LEAST + 4}
     states = {each.name: each.state for each in w.dashboard.traces.workers}
-    assert states.pop(lost) is WorkerState.LOST
-    assert {*states.values()} == {WorkerState.ENDED}
+    assert states.pop(lost) is WorkerRowState.LOST
+    assert {*states.values()} == {WorkerRowState.ENDED}
 
 
 @needs_compiled

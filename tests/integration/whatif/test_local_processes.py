@@ -9,13 +9,13 @@ from threading import Event, Timer
 from unit.whatif.sweep.streams import KillsItsProcess, numbers, random_stream, record
 
 import bfcviz
-from bfcviz.whatif.sweep import sweep
+from bfcviz.whatif.sweep import executors
 
 LIMITS = ["100%", "110%", "150%", "16MiB", None]
 
 
 def test_processes_give_the_same_numbers_also_when_one_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr(sweep, "START_S", -1.0)  # the points are few
+    monkeypatch.setattr(executors, "START_S", -1.0)  # the points are few
     traces = [random_stream(1), random_stream(2), record(tmp_path / "run"), tmp_path / "missing"]
     policies = ["bfc", "first_fit", "first_fit:granule=512"]
     killed = []

@@ -8,7 +8,7 @@ from heaps import GIB, KIB, MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
-from bfcviz.errors import OutOfMemory, PoolTotals
+from bfcviz.errors import OutOfMemory, OutOfMemoryTotals
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
 
@@ -77,18 +77,21 @@ def test_a_failure_has_the_thread_that_asked_and_comes_after_what_others_did_mea
 
 
 def test_it_is_made_from_totals():
-    error = OutOfMemory.of(1000, PoolTotals(8 * KIB, 5 * KIB, KIB, 16 * KIB))
+    error = OutOfMemory.of(1000, OutOfMemoryTotals(8 * KIB, 5 * KIB, KIB, 16 * KIB))
     assert error.numbers() == {
         "requested": 1000, "rounded": 1024, "free_bytes": 3 * KIB, "largest_free_chunk": KIB,
         "pool_bytes": 8 * KIB, "bytes_limit": 16 * KIB, "others": (),
     }  # fmt: skip
-    assert OutOfMemory.of(0, PoolTotals(0, 0, 0, 0)).rounded == 0
+    assert OutOfMemory.of(0, OutOfMemoryTotals(0, 0, 0, 0)).rounded == 0
     assert OutOfMemory.of(1000, new_heap().stats(), rounded=4096).rounded == 4096
 
 
 def test_others_are_those_that_hold_some_of_the_limit():
-    totals = PoolTotals(KIB, KIB, 0, 4 * KIB)
-    others = [("a", PoolTotals(2 * KIB, KIB, KIB, 4 * KIB)), ("b", PoolTotals(0, 0, 0, 4 * KIB))]
+    totals = OutOfMemoryTotals(KIB, KIB, 0, 4 * KIB)
+    others = [
+        ("a", OutOfMemoryTotals(2 * KIB, KIB, KIB, 4 * KIB)),
+        ("b", OutOfMemoryTotals(0, 0, 0, 4 * KIB)),
+    ]
     error = OutOfMemory.of(2 * KIB, totals, others=others)
     assert error.others == (("a", 2 * KIB, KIB),)
     alone = OutOfMemory.of(2 * KIB, totals)

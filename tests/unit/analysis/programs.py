@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from unit.figures.synthetic import KiB, MiB, PlainHeap
 
-from bfcviz.analysis.alignment import CommonHolders, RecordingSide
+from bfcviz.analysis.alignment import AlignedHolders, AlignedSide
 
 LEAK = 4 * KiB
 
@@ -60,10 +60,10 @@ class Training:
 
 def sides(a, b, by="op"):
     """The two sides of a comparison of two traces."""
-    return RecordingSide("A", a, 0, by), RecordingSide("B", b, 0, by)
+    return AlignedSide("A", a, 0, by), AlignedSide("B", b, 0, by)
 
 
 def common(a, b, by="op"):
     """The sides, and the holders of both."""
     found = sides(a, b, by)
-    return *found, CommonHolders(*found)
+    return *found, AlignedHolders(*found)

@@ -15,9 +15,9 @@ import bfcviz
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.analysis.account import (
-    DeviceFigures,
+    AccountFigures,
+    AccountPoolFigures,
     PartKind,
-    PoolFigures,
     account_at,
     account_of,
     figures_of_facts,
@@ -128,20 +128,20 @@ def test_a_listed_process_beside_an_unlisted_one_is_not_told_apart():
 
 
 def test_a_process_smaller_than_the_pools_is_another_one():
-    figures = DeviceFigures(
-        total=80 * GIB, free=GIB, processes={7: 2 * GIB}, pools=(PoolFigures("a", 30 * GIB, 0),)
+    figures = AccountFigures(
+        total=80 * GIB, free=GIB, processes={7: 2 * GIB}, pools=(AccountPoolFigures("a", 30 * GIB, 0),)
     )
     found = account_of(figures)
     assert (found.process, found.others) == (None, 2 * GIB)
 
 
 def test_of_two_processes_the_own_pid_counts():
-    figures = DeviceFigures(
+    figures = AccountFigures(
         total=80 * GIB,
         free=20 * GIB,
         processes={7: 40 * GIB, 8: 15 * GIB},
         pid=8,
-        pools=(PoolFigures("a", 10 * GIB, 0),),
+        pools=(AccountPoolFigures("a", 10 * GIB, 0),),
     )
     found = account_of(figures)
     assert (found.process, found.others, found.outside) == (15 * GIB, 40 * GIB, 5 * GIB)
@@ -217,11 +217,13 @@ sizes = st.one_of(
     st.none(), st.integers(0, 16 * GIB), st.sampled_from([0, 1, 8 * GIB, 2**64 - 1, -1, -(2**63), 1 << 50])
 )
 pools = st.lists(
-    st.builds(PoolFigures, st.sampled_from(["PyTorch", "<b>"]), in_use=sizes, cached=sizes, size=sizes),
+    st.builds(
+        AccountPoolFigures, st.sampled_from(["PyTorch", "<b>"]), in_use=sizes, cached=sizes, size=sizes
+    ),
     max_size=3,
 ).map(tuple)
 figures = st.builds(
-    DeviceFigures,
+    AccountFigures,
     total=sizes,
     free=sizes,
     process=sizes,
@@ -271,9 +273,9 @@ def test_figures_of_a_real_device_have_no_contradiction(data):
         "others": others,
         "reserved": reserved,
     }
-    given_figures = DeviceFigures(
+    given_figures = AccountFigures(
         **{name: numbers[name] for name, is_known in known.items() if is_known},
-        pools=(PoolFigures("PyTorch", used, cached),),
+        pools=(AccountPoolFigures("PyTorch", used, cached),),
     )
     found = account_of(given_figures)
     assert found.contradictions == ()

@@ -9,9 +9,11 @@ from unit.analysis.built import MIB, state
 
 import bfcviz
 from bfcviz.analysis.advice import WORDS
-from bfcviz.analysis.diagnosis import Family, Verdict, failure_lines, settings_of, verdict_sentence
+from bfcviz.analysis.diagnosis import Verdict, failure_lines, verdict_sentence
+from bfcviz.analysis.fit import would_fit
+from bfcviz.analysis.heap_settings import Family, heap_settings_of
 from bfcviz.analysis.served_again import requests_until_failure
-from bfcviz.analysis.why import all_failures, diagnose, would_fit
+from bfcviz.analysis.why import all_failures, diagnose
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.model.trace_from_source import trace_of
 
@@ -300,7 +302,7 @@ def test_a_question_that_fits_needs_no_advice():
     ],
 )
 def test_whose_settings_they_are(origin, family):
-    assert settings_of(origin, 0).family is family
+    assert heap_settings_of(origin, 0).family is family
 
 
 def test_of_a_heap_of_the_host_no_setting_of_a_gpu_is_advised():

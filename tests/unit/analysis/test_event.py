@@ -4,7 +4,7 @@ import pytest
 from naive_heap import NaiveHeap
 from unit.analysis.facts import has_facts
 
-from bfcviz.analysis.event_text import explain
+from bfcviz.analysis.event_text import explain_event
 from bfcviz.errors import TraceError
 from bfcviz.events.schema import Kind
 from bfcviz.model import Model
@@ -23,7 +23,7 @@ def heap():
 
 def explained(heap, step=-1, limit=8000 * KiB):
     """The explanation of an event, by default of the last one."""
-    return explain(heap.trace(NAMES, [limit]), step % len(heap.records))
+    return explain_event(heap.trace(NAMES, [limit]), step % len(heap.records))
 
 
 def test_extend_names_the_region_the_growth_and_the_limit(heap):
@@ -65,8 +65,8 @@ def test_events_of_another_heap_and_marks_do_not_interrupt_an_operation():
     heap.mark(0)
     heap.allocate(0, 1024 * KiB, label=3)
     trace = heap.trace(NAMES)
-    assert has_facts(explain(trace, 1), "1.0 MiB for Adam", "3.0 MiB", "bin 13")
-    assert has_facts(explain(trace, 4), "Adam", "free chunk of 4.0 MiB", "3.0 MiB", "bin 13")
+    assert has_facts(explain_event(trace, 1), "1.0 MiB for Adam", "3.0 MiB", "bin 13")
+    assert has_facts(explain_event(trace, 4), "Adam", "free chunk of 4.0 MiB", "3.0 MiB", "bin 13")
 
 
 def test_split_that_no_allocation_follows(heap):
@@ -182,10 +182,10 @@ def test_a_model_returns_to_its_step(full):
     model = Model(trace)
     model.seek(3)
     for step in range(len(trace)):
-        assert explain(trace, step, model) == explain(trace, step)
+        assert explain_event(trace, step, model) == explain_event(trace, step)
         assert model.step == 3
     other = Model(heap.trace(NAMES))
-    assert explain(trace, 1, other) == explain(trace, 1)
+    assert explain_event(trace, 1, other) == explain_event(trace, 1)
     assert other.step == 0
 
 
@@ -195,4 +195,4 @@ def test_an_event_that_contradicts_the_others_is_refused(full):
     with pytest.raises(TraceError, match="chunk 99 does not exist"):
         explained(heap)
     with pytest.raises(TraceError, match="chunk 99 does not exist"):
-        explain(heap.trace(NAMES), len(heap.records) - 1)
+        explain_event(heap.trace(NAMES), len(heap.records) - 1)

@@ -4,7 +4,7 @@ import pytest
 from naive_heap import NaiveHeap
 from unit.analysis.facts import has_facts
 
-from bfcviz.analysis.event_text import explain
+from bfcviz.analysis.event_text import explain_event
 
 KiB = 1024
 BASE = 0x7F1234567800
@@ -13,7 +13,7 @@ NAMES = ["", "train/MatMul", "gradient_tape/Relu", "Adam", "x" * 100]
 
 def explained(heap, limit=8000 * KiB):
     """The explanation of the last event."""
-    return explain(heap.trace(NAMES, [limit]), len(heap.records) - 1)
+    return explain_event(heap.trace(NAMES, [limit]), len(heap.records) - 1)
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ import pytest
 from unit.analysis.built import state
 from unit.figures.synthetic import MiB, PlainHeap
 
-from bfcviz.analysis.diagnosis import failure_headline, peak_headline
+from bfcviz.analysis.diagnosis import failure_headline
 from bfcviz.analysis.why import diagnose
 from bfcviz.model import Model
+from bfcviz.report.content import peak_headline
 
 
 def headline(regions, **options):

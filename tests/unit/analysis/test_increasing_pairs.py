@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.analysis.alignment import evenly, increasing, shared
+from bfcviz.analysis.alignment import aligned_pair_indices, increasing, shared
 
 
 def longest(values):
@@ -29,7 +29,7 @@ def test_no_selection_is_longer(values, random):
 
 @given(st.integers(0, 300), st.integers(1, 40))
 def test_even_indices_end_with_the_last_one(count, most):
-    found = evenly(count, most)
+    found = aligned_pair_indices(count, most)
     assert len(found) == min(count, most)
     assert found.tolist() == sorted(set(found.tolist()))
     if count:

@@ -8,7 +8,7 @@ from shared import SHARED, needs_shared
 from unit.analysis.built import MIB, state
 
 import bfcviz
-from bfcviz.analysis.alignment import paired_heaps
+from bfcviz.analysis.comparison import paired_heaps
 from bfcviz.events.origin import Pool
 from bfcviz.events.trace import Trace
 

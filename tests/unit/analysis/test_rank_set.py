@@ -19,8 +19,8 @@ from bfcviz.events.origin import Pool
 from bfcviz.events.storage import blocks
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
-from bfcviz.model import block_index
-from bfcviz.model.block_index import BlockDescriber
+from bfcviz.model import trace_index
+from bfcviz.model.trace_index import IndexBuilder
 
 
 @pytest.fixture
@@ -69,10 +69,10 @@ def test_what_differs_is_measured(job):
 @pytest.mark.parametrize("name", ["conv", "oom_log"])
 def test_a_summary_reads_the_index_and_not_all_events(name, tmp_path, monkeypatch):
     monkeypatch.setattr(blocks, "MOST_EVENTS", 300)
-    monkeypatch.setattr(block_index, "_EVENTS_A_CHUNK", 0)  # a keyframe in each block
+    monkeypatch.setattr(trace_index, "_EVENTS_A_CHUNK", 0)  # a keyframe in each block
     monkeypatch.setattr("bfcviz.model.model.BLOCK", 300)
     trace = bfcviz.open(bfcviz.sample(name))
-    path = trace.save(tmp_path / "rank0.bfc", describe=BlockDescriber(len(trace.origin.pools)))
+    path = trace.save(tmp_path / "rank0.bfc", describe=IndexBuilder(len(trace.origin.pools)))
     place, decoded = RankPlace(path, "rank 0"), []
     read = blocks._read_block_events
     monkeypatch.setattr(

@@ -8,9 +8,10 @@ from shared import sample_trace
 from unit.analysis.programs import Training, sides
 from unit.figures.synthetic import busy_trace
 
-from bfcviz.analysis.comparison import POINTS, highest_between, recording_totals, totals_table
+from bfcviz.analysis.comparison import POINTS, recording_totals, totals_table
 from bfcviz.events.schema import Kind
 from bfcviz.model import Model, navigation
+from bfcviz.model.timelines import highest_between
 
 
 def totals_of(trace, moments=()):

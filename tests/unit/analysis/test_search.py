@@ -7,7 +7,7 @@ import pytest
 from heaps import BASE, KIB, Scripted, new_heap
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
-from bfcviz.analysis.search import Cut, search_of
+from bfcviz.analysis.event_text import Cut, search_of
 from bfcviz.errors import TraceError
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from unit.analysis.facts import has_facts
 
-from bfcviz.analysis.search import Cut, Search, Taken, search_words
+from bfcviz.analysis.event_text import Cut, EventSearch, Taken, search_words
 
 KiB, MiB = 1 << 10, 1 << 20
 TAKEN = Taken(0x7F1234567800, 40 * KiB, 7, 0, 38 * KiB, split=True, cut=Cut.HALVES)
-SEARCH = Search(
+SEARCH = EventSearch(
     event=9,
     requested=2 * KiB,
     rounded=2 * KiB,

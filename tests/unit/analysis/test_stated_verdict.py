@@ -2,9 +2,9 @@
 
 import pytest
 
-from bfcviz.analysis.stated_advice import Requested, advise, requested
+from bfcviz.analysis.stated_advice import StatedAdviceSubject, advise, requested
 from bfcviz.analysis.stated_answer import StatedAnswer
-from bfcviz.analysis.stated_verdict import Cause, device_use, judge
+from bfcviz.analysis.stated_verdict import StatedCause, device_use, judge
 from bfcviz.formats.messages import StatedFailure
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -31,30 +31,39 @@ def kinds(found):
 @pytest.mark.parametrize(
     ("facts", "cause"),
     [
-        ({}, Cause.CAPACITY),
-        ({"requested": 17 * GIB, "device_free": 0}, Cause.REQUEST_EXCEEDS_DEVICE),
-        ({"device_free": 3 * GIB}, Cause.DRIVER_REFUSED),
-        ({"device_free": 20 * GIB}, Cause.DRIVER_REFUSED),  # free > total: the figures contradict each other
-        ({"reserved_unallocated": 2 * GIB, "allocated": 12 * GIB}, Cause.CACHED_FRAGMENTATION),
+        ({}, StatedCause.CAPACITY),
+        ({"requested": 17 * GIB, "device_free": 0}, StatedCause.REQUEST_EXCEEDS_DEVICE),
+        ({"device_free": 3 * GIB}, StatedCause.DRIVER_REFUSED),
+        (
+            {"device_free": 20 * GIB},
+            StatedCause.DRIVER_REFUSED,
+        ),  # free > total: the figures contradict each other
+        ({"reserved_unallocated": 2 * GIB, "allocated": 12 * GIB}, StatedCause.CACHED_FRAGMENTATION),
         (
             {"requested": 12 * GIB, "reserved_unallocated": 9 * GIB, "allocated": 5 * GIB},
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         ),  # with all of it
         (
             {"requested": GIB + MIB, "reserved_unallocated": 100 * MIB},
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         ),  # cache below 2 % of the pool
-        ({"allocated": 40 * GIB, "device_free": 0}, Cause.SPILLED),
-        ({"limit": 15 * GIB, "device_free": 3 * GIB}, Cause.CAP_BY_SETTING),
-        ({"limit": 16 * GIB, "device_free": 3 * GIB}, Cause.DRIVER_REFUSED),  # no limit below the device
-        ({"allocated": 5 * GIB}, Cause.OTHER_PROCESS),
-        ({"allocated": 5 * GIB, "process_in_use": 15 * GIB}, Cause.CAPACITY),  # a library of this process
-        ({"allocated": 5 * GIB, "process_in_use": 6 * GIB}, Cause.OTHER_PROCESS),
-        ({"process_in_use": 0}, Cause.CAPACITY),  # a driver that does not know the process
-        ({"private_pools": 2 * GIB}, Cause.PRIVATE_POOLS),
-        ({"device_total": None, "device_free": None}, Cause.UNKNOWN),
-        ({"allocated": None, "reserved_unallocated": None}, Cause.UNKNOWN),
-        ({"requested": None}, Cause.UNKNOWN),
+        ({"allocated": 40 * GIB, "device_free": 0}, StatedCause.SPILLED),
+        ({"limit": 15 * GIB, "device_free": 3 * GIB}, StatedCause.CAP_BY_SETTING),
+        (
+            {"limit": 16 * GIB, "device_free": 3 * GIB},
+            StatedCause.DRIVER_REFUSED,
+        ),  # no limit below the device
+        ({"allocated": 5 * GIB}, StatedCause.OTHER_PROCESS),
+        (
+            {"allocated": 5 * GIB, "process_in_use": 15 * GIB},
+            StatedCause.CAPACITY,
+        ),  # a library of this process
+        ({"allocated": 5 * GIB, "process_in_use": 6 * GIB}, StatedCause.OTHER_PROCESS),
+        ({"process_in_use": 0}, StatedCause.CAPACITY),  # a driver that does not know the process
+        ({"private_pools": 2 * GIB}, StatedCause.PRIVATE_POOLS),
+        ({"device_total": None, "device_free": None}, StatedCause.UNKNOWN),
+        ({"allocated": None, "reserved_unallocated": None}, StatedCause.UNKNOWN),
+        ({"requested": None}, StatedCause.UNKNOWN),
     ],
 )
 def test_pytorch_in_the_order_of_the_arithmetic(facts, cause):
@@ -63,9 +72,9 @@ def test_pytorch_in_the_order_of_the_arithmetic(facts, cause):
 
 def test_a_listed_process_that_leaves_nothing_is_this_one():
     own = torch(allocated=None, reserved_unallocated=None, processes={7: 15 * GIB})
-    assert judge(own).cause is Cause.CAPACITY
+    assert judge(own).cause is StatedCause.CAPACITY
     two = torch(allocated=4 * GIB, processes={7: 5 * GIB, 8: 10 * GIB})
-    assert judge(two).cause is Cause.OTHER_PROCESS
+    assert judge(two).cause is StatedCause.OTHER_PROCESS
     assert device_use(torch(processes={7: 15 * GIB})).own == 15 * GIB
 
 
@@ -111,13 +120,16 @@ def texts(found):
     [
         (
             {"requested": 2, "device_total": 15.56, "allocated": 13.1, "reserved_unallocated": 1.02},
-            Cause.UNKNOWN,
+            StatedCause.UNKNOWN,
         ),
         (
             {"requested": 4, "device_total": 15.56, "allocated": 13.1, "reserved_unallocated": 1.02},
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         ),
-        ({"requested": 1, "device_total": 15.56, "allocated": 2, "reserved_unallocated": 0}, Cause.UNKNOWN),
+        (
+            {"requested": 1, "device_total": 15.56, "allocated": 2, "reserved_unallocated": 0},
+            StatedCause.UNKNOWN,
+        ),
     ],
 )
 def test_xpu_without_its_free_memory(facts, cause):
@@ -135,7 +147,7 @@ def test_xpu_without_its_free_memory(facts, cause):
 @pytest.mark.parametrize(
     ("free", "live", "second"),
     [
-        (217.44, 10.03, Cause.CAPACITY),
+        (217.44, 10.03, StatedCause.CAPACITY),
         (217.44, 5, None),  # the device is not full
         (400, 10.03, None),  # more than a driver keeps for itself
     ],
@@ -148,13 +160,13 @@ def test_a_driver_needs_a_margin_of_a_full_device(free, live, second):
         device_total=10.76 * GIB,
         reserved_unallocated=9 * MIB,
     )
-    assert (judge(found).cause, judge(found).second) == (Cause.DRIVER_REFUSED, second)
-    assert ("smaller_request_or_batch" in kinds(found)) is (second is Cause.CAPACITY)
+    assert (judge(found).cause, judge(found).second) == (StatedCause.DRIVER_REFUSED, second)
+    assert ("smaller_request_or_batch" in kinds(found)) is (second is StatedCause.CAPACITY)
 
 
 def test_a_small_cache_asks_for_less_not_for_a_setting():
     found = torch(requested=20 * MIB, device_free=8 * MIB, allocated=12 * GIB, reserved_unallocated=300 * MIB)
-    assert judge(found).cause is Cause.CACHED_FRAGMENTATION
+    assert judge(found).cause is StatedCause.CACHED_FRAGMENTATION
     assert kinds(found)[0] == "smaller_request_or_batch"
     assert "max_split_size" not in kinds(found)
     assert "3.70 GiB" in judge(found).sentence  # in use outside of the allocator
@@ -168,14 +180,14 @@ def test_a_split_limit_does_nothing_for_small_segments():
 
 def test_a_cache_that_covers_the_request_is_not_too_little():
     found = torch(requested=136 * MIB, device_free=MIB, reserved_unallocated=184 * MIB, allocated=15 * GIB)
-    assert judge(found).cause is Cause.CAPACITY
+    assert judge(found).cause is StatedCause.CAPACITY
     assert "184.00 MiB" in judge(found).sentence
     assert "too little" not in judge(found).sentence
 
 
 def test_the_oldest_versions_have_no_settings_and_no_tables():
     found = torch(version="0.4.1 to 1.3", reserved_unallocated=None, cached=2 * GIB, allocated=12 * GIB)
-    assert judge(found).cause is Cause.CACHED_FRAGMENTATION
+    assert judge(found).cause is StatedCause.CACHED_FRAGMENTATION
     assert "max_split_size" not in kinds(found)
     assert not [word for word in ("ALLOC_CONF", "memory_summary", "empty_cache") if word in texts(found)]
 
@@ -189,7 +201,7 @@ def test_a_setting_that_is_set_is_not_advised_again():
 
 def test_the_advice_names_the_process_of_the_text():
     found = torch(allocated=5 * GIB, process_in_use=6 * GIB, processes={4711: 9 * GIB})
-    assert judge(found).cause is Cause.OTHER_PROCESS
+    assert judge(found).cause is StatedCause.OTHER_PROCESS
     assert "4711" in texts(found)
 
 
@@ -207,124 +219,148 @@ def test_empty_cache_never_helps_a_failed_request():
             "PyTorch MPS",
             {"allocated": 10 * GIB, "limit": 11 * GIB, "requested": 2 * GIB},
             (),
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         ),
         (
             "torch-mps",
             "PyTorch MPS",
             {"allocated": GIB, "limit": 11 * GIB, "requested": GIB},
             (),
-            Cause.DRIVER_REFUSED,
+            StatedCause.DRIVER_REFUSED,
         ),
         (
             "torch-summary",
             "PyTorch CUDA",
             {"peak": 4 * GIB, "peak_reserved": 12 * GIB, "num_ooms": 1},
             (),
-            Cause.CACHED_FRAGMENTATION,
+            StatedCause.CACHED_FRAGMENTATION,
         ),
         (
             "torch-stats",
             "PyTorch CUDA",
             {"peak": 11 * GIB, "peak_reserved": 12 * GIB, "num_ooms": 1},
             (),
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         ),
-        ("xla-bytes", "JAX", {"requested": GIB}, (), Cause.UNKNOWN),
-        ("xla-bytes", "JAX", {"requested": 40 * GIB, "limit": 12 * GIB}, (), Cause.REQUEST_EXCEEDS_DEVICE),
-        ("xla-bytes", "JAX", {"requested": 13 * GIB, "limit": 12 * GIB}, (), Cause.REQUEST_EXCEEDS_LIMIT),
-        ("xla-bytes", "JAX", {"requested": 1024 * GIB}, (), Cause.REQUEST_EXCEEDS_DEVICE),
+        ("xla-bytes", "JAX", {"requested": GIB}, (), StatedCause.UNKNOWN),
+        (
+            "xla-bytes",
+            "JAX",
+            {"requested": 40 * GIB, "limit": 12 * GIB},
+            (),
+            StatedCause.REQUEST_EXCEEDS_DEVICE,
+        ),
+        (
+            "xla-bytes",
+            "JAX",
+            {"requested": 13 * GIB, "limit": 12 * GIB},
+            (),
+            StatedCause.REQUEST_EXCEEDS_LIMIT,
+        ),
+        ("xla-bytes", "JAX", {"requested": 1024 * GIB}, (), StatedCause.REQUEST_EXCEEDS_DEVICE),
         (
             "tf-tensor",
             "TensorFlow",
             {"requested": 4 * GIB, "limit": 8 * GIB, "in_use": 5 * GIB},
             (),
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         ),
         (
             "tf-tensor",
             "TensorFlow",
             {"requested": 2 * GIB, "limit": 8 * GIB, "in_use": 5 * GIB},
             (),
-            Cause.CACHED_FRAGMENTATION,
+            StatedCause.CACHED_FRAGMENTATION,
         ),
-        ("tf-bfc", "TensorFlow", {"requested": GIB, "extension_refused": 8 * GIB}, (), Cause.OTHER_PROCESS),
+        (
+            "tf-bfc",
+            "TensorFlow",
+            {"requested": GIB, "extension_refused": 8 * GIB},
+            (),
+            StatedCause.OTHER_PROCESS,
+        ),
         (
             "tf-bfc",
             "TensorFlow",
             {"requested": GIB, "device_total": 8 * GIB, "device_free_at_start": GIB},
             (),
-            Cause.OTHER_PROCESS,
+            StatedCause.OTHER_PROCESS,
         ),
-        ("tf-bfc", "TensorFlow", {"requested": GIB}, ("host",), Cause.HOST_MEMORY),
+        ("tf-bfc", "TensorFlow", {"requested": GIB}, ("host",), StatedCause.HOST_MEMORY),
         (
             "tpu-compile",
             "JAX TPU",
             {"program": 20 * GIB, "limit": 15 * GIB},
             ("hbm",),
-            Cause.REQUEST_EXCEEDS_DEVICE,
+            StatedCause.REQUEST_EXCEEDS_DEVICE,
         ),
-        ("tpu-run", "JAX TPU", {"requested": 4 * GIB, "device_free": 2 * GIB}, (), Cause.CAPACITY),
-        ("tpu-run", "JAX TPU", {"requested": GIB, "device_free": 2 * GIB}, (), Cause.CACHED_FRAGMENTATION),
+        ("tpu-run", "JAX TPU", {"requested": 4 * GIB, "device_free": 2 * GIB}, (), StatedCause.CAPACITY),
+        (
+            "tpu-run",
+            "JAX TPU",
+            {"requested": GIB, "device_free": 2 * GIB},
+            (),
+            StatedCause.CACHED_FRAGMENTATION,
+        ),
         (
             "cupy",
             "CuPy",
             {"requested": GIB, "allocated": 9 * GIB, "limit": 10 * GIB},
             (),
-            Cause.CAP_BY_SETTING,
+            StatedCause.CAP_BY_SETTING,
         ),
-        ("cupy", "CuPy", {"requested": GIB, "allocated": 9 * GIB}, (), Cause.UNKNOWN),
+        ("cupy", "CuPy", {"requested": GIB, "allocated": 9 * GIB}, (), StatedCause.UNKNOWN),
         (
             "rmm-pool",
             "RMM",
             {"requested": 2 * GIB, "reserved": 9 * GIB, "limit": 10 * GIB},
             (),
-            Cause.CAP_BY_SETTING,
+            StatedCause.CAP_BY_SETTING,
         ),
         (
             "rmm-pool",
             "RMM",
             {"requested": 2 * GIB, "reserved": 5 * GIB, "limit": 10 * GIB},
             (),
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         ),
-        ("onnx-limit", "ONNX Runtime", {"requested": GIB, "available": MIB}, (), Cause.CAP_BY_SETTING),
-        ("onnx-driver", "ONNX Runtime", {"requested": GIB}, (), Cause.UNKNOWN),
+        ("onnx-limit", "ONNX Runtime", {"requested": GIB, "available": MIB}, (), StatedCause.CAP_BY_SETTING),
+        ("onnx-driver", "ONNX Runtime", {"requested": GIB}, (), StatedCause.UNKNOWN),
         (
             "ggml-buffer",
             "llama.cpp",
             {"requested": 4 * GIB, "device_free_at_start": 2 * GIB},
             (),
-            Cause.CAPACITY,
+            StatedCause.CAPACITY,
         ),
         (
             "vllm-start",
             "vLLM",
             {"requested": 9 * GIB, "device_free": GIB, "device_total": 10 * GIB},
             ("start",),
-            Cause.OTHER_PROCESS,
+            StatedCause.OTHER_PROCESS,
         ),
-        ("vllm-blocks", "vLLM", {}, ("kv",), Cause.CAP_BY_SETTING),
-        ("tf-context", "TensorFlow", {}, (), Cause.OTHER_PROCESS),
-        ("cuda-call", "CUDA", {}, (), Cause.UNKNOWN),
-        ("cuda-library", "CUDA", {}, ("torch",), Cause.UNKNOWN),
+        ("vllm-blocks", "vLLM", {}, ("kv",), StatedCause.CAP_BY_SETTING),
+        ("tf-context", "TensorFlow", {}, (), StatedCause.OTHER_PROCESS),
+        ("cuda-call", "CUDA", {}, (), StatedCause.UNKNOWN),
+        ("cuda-library", "CUDA", {}, ("torch",), StatedCause.UNKNOWN),
         (
             "cuda-shared",
             "Triton",
             {"requested": 2000, "limit": 1000},
             ("on_chip",),
-            Cause.REQUEST_EXCEEDS_LIMIT,
+            StatedCause.REQUEST_EXCEEDS_LIMIT,
         ),
-        ("host-worker", "PyTorch CPU", {}, ("host", "shared_memory"), Cause.HOST_MEMORY),
+        ("host-worker", "PyTorch CPU", {}, ("host", "shared_memory"), StatedCause.HOST_MEMORY),
         (
             "torch-xpu-block",
             "PyTorch XPU",
             {"requested": 6 * GIB, "limit": 4 * GIB, "device_total": 16 * GIB},
             (),
-            Cause.REQUEST_EXCEEDS_LIMIT,
+            StatedCause.REQUEST_EXCEEDS_LIMIT,
         ),
-        ("paddle", "PaddlePaddle", {"requested": GIB, "device_free": MIB}, (), Cause.CAPACITY),
-        ("paddle", "PaddlePaddle", {"requested": MIB, "device_free": GIB}, (), Cause.DRIVER_REFUSED),
+        ("paddle", "PaddlePaddle", {"requested": GIB, "device_free": MIB}, (), StatedCause.CAPACITY),
+        ("paddle", "PaddlePaddle", {"requested": MIB, "device_free": GIB}, (), StatedCause.DRIVER_REFUSED),
     ],
 )
 def test_the_other_frameworks(message, framework, facts, marks, cause):
@@ -345,13 +381,13 @@ def test_which_buffer_of_llama_cpp():
 def test_a_small_program_is_not_what_fills_the_device():
     found = StatedFailure("xla-bytes", "JAX", {"requested": 6 * MIB, "program_total": 12 * MIB})
     judged = judge(found)
-    assert (judged.cause, judged.second) == (Cause.UNKNOWN, Cause.OTHER_PROCESS)
+    assert (judged.cause, judged.second) == (StatedCause.UNKNOWN, StatedCause.OTHER_PROCESS)
     assert not {"smaller_model_or_precision", "smaller_request_or_batch"} & {*kinds(found)}
 
 
 @pytest.mark.parametrize(
     ("more", "cause"),
-    [({}, Cause.UNKNOWN), ({"largest_free": MIB}, Cause.CACHED_FRAGMENTATION)],
+    [({}, StatedCause.UNKNOWN), ({"largest_free": MIB}, StatedCause.CACHED_FRAGMENTATION)],
 )
 def test_pieces_are_told_only_where_the_text_shows_them(more, cause):
     facts = {"requested": GIB, "limit": 10 * GIB, "in_use": 2 * GIB, "peak": 2 * GIB}
@@ -367,19 +403,19 @@ def test_the_weights_of_a_convolution_have_no_batch():
 
 def test_no_other_process_helps_a_request_beyond_every_device():
     found = StatedFailure("onnx-driver", "ONNX Runtime", {"requested": 1 << 61})
-    assert judge(found).cause is Cause.REQUEST_EXCEEDS_DEVICE
+    assert judge(found).cause is StatedCause.REQUEST_EXCEEDS_DEVICE
     assert "free_other_processes" not in kinds(found)
 
 
 @pytest.mark.parametrize(
     ("op", "shape", "what"),
     [
-        ("", (64, 32, 32), Requested.BATCH),
-        ("", (1, 32, 32), Requested.UNKNOWN),
-        ("", (4096,), Requested.UNKNOWN),
-        ("training/Adam/dense_1/kernel/m/Initializer/zeros", (4096, 4096), Requested.VARIABLE),
-        ("_EagerConst", (60000, 784), Requested.CONSTANT),
-        ("gradients/conv_grad/Conv2DBackpropFilter", (3, 3, 512, 512), Requested.VARIABLE),
+        ("", (64, 32, 32), StatedAdviceSubject.BATCH),
+        ("", (1, 32, 32), StatedAdviceSubject.UNKNOWN),
+        ("", (4096,), StatedAdviceSubject.UNKNOWN),
+        ("training/Adam/dense_1/kernel/m/Initializer/zeros", (4096, 4096), StatedAdviceSubject.VARIABLE),
+        ("_EagerConst", (60000, 784), StatedAdviceSubject.CONSTANT),
+        ("gradients/conv_grad/Conv2DBackpropFilter", (3, 3, 512, 512), StatedAdviceSubject.VARIABLE),
     ],
 )
 def test_what_a_request_is(op, shape, what):

@@ -11,9 +11,9 @@ from bfcviz.analysis.comparison import (
     COUNT,
     SECONDS,
     SHARE,
+    compared_value_text,
     comparison_lines,
     headline,
-    value_text,
 )
 from bfcviz.units import signed_bytes
 
@@ -70,7 +70,7 @@ def test_every_measure_has_a_line():
     ],
 )
 def test_values_have_their_units(value, unit, change, text):
-    assert value_text(value, unit, change=change) == text
+    assert compared_value_text(value, unit, change=change) == text
 
 
 def test_signs():

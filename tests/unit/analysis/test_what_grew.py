@@ -12,7 +12,7 @@ import bfcviz
 from bfcviz.analysis.what_grew import first_moment, moments_of, what_grew
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import HISTORY_BEGINS
-from bfcviz.figures.growth import FREED_LATER, NEVER_FREED
+from bfcviz.figures.colouring import FREED_LATER, NEVER_FREED
 from bfcviz.model import Model
 from bfcviz.model.grouping import UNNAMED, grouping
 

@@ -10,7 +10,7 @@ from bfcviz.cli.common import add_request_arguments, asked_requests
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
 from bfcviz.policy_comparison import compare_policies
-from bfcviz.whatif.replay import stream_of
+from bfcviz.whatif.requests import stream_of
 from bfcviz.whatif.sweep.sweep import sweep
 
 

@@ -90,6 +90,6 @@ def test_an_interrupt_leaves_no_file(folder, tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bfcviz.events.storage.parquet.table_of", interrupted)
+    monkeypatch.setattr("bfcviz.events.storage.parquet.parquet_table", interrupted)
     assert convert(folder, tmp_path / "x.csv") == 130
     assert not any(tmp_path.iterdir())

@@ -6,11 +6,10 @@ import pytest
 from shared import sample_file, sample_trace
 
 import bfcviz
-from bfcviz.analysis.why import NAMED_STEPS
 from bfcviz.cli import main
 from bfcviz.figures import FIGURES
 from bfcviz.figures.colouring import COLOURINGS
-from bfcviz.model.navigation import peak, worst_fragmentation
+from bfcviz.model.navigation import NAMED_STEPS, peak, worst_fragmentation
 
 
 @pytest.fixture(scope="module")

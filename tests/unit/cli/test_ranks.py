@@ -136,14 +136,14 @@ def test_a_damaged_rank_is_a_line_and_only_damaged_ranks_an_error(job, capsys):
 
 
 def test_an_interrupt_tells_what_was_read(job, monkeypatch, capsys):
-    monkeypatch.setattr("bfcviz.explain_and_draw._rank_of_opened_file", _interrupted_at("rank1.parquet"))
+    monkeypatch.setattr("bfcviz.public_functions._rank_of_opened_file", _interrupted_at("rank1.parquet"))
     assert main(["info", str(job), "--json"]) == 130
     found = json.loads(capsys.readouterr().out)
     assert (len(found["ranks"]), found["files_not_read"]) == (1, 2)
 
 
 def _interrupted_at(name):
-    from bfcviz.explain_and_draw import _rank_of_opened_file  # noqa: PLC0415  before it is replaced
+    from bfcviz.public_functions import _rank_of_opened_file  # noqa: PLC0415  before it is replaced
 
     def summary(place, **options):
         if place.file.name == name:

@@ -9,13 +9,13 @@ from shared import sample_trace
 from unit.figures.synthetic import PlainHeap
 
 import bfcviz
-from bfcviz.analysis.why import failing_pool
 from bfcviz.cli import main
 from bfcviz.cli.common import pool_number
 from bfcviz.events.mark_values import packed_value
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
+from bfcviz.model.navigation import failing_pool
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.whatif import comparison, ties
 from bfcviz.whatif.policy_table import AS_RECORDED, POLICIES, USUAL, policy_of

@@ -108,9 +108,9 @@ def test_the_moving_map_copies_an_event_at_most_once_more(path, monkeypatch, col
         dashboard.inspector.colour = colour
         dashboard.inspector.trace_grew(moving=True)
         owned = []
-        make = live_map.chunks_of_events
+        make = live_map.live_map_chunks
         monkeypatch.setattr(
-            live_map, "chunks_of_events", lambda events: owned.append(make(events)) or owned[-1]
+            live_map, "live_map_chunks", lambda events: owned.append(make(events)) or owned[-1]
         )
         work(heap, 30)
         dashboard.trace.refresh()

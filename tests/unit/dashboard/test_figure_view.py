@@ -4,7 +4,7 @@ from unit.figures.synthetic import busy_trace
 
 from bfcviz.dashboard.figure_widget import FigureView, difference, relayouting, restyling
 from bfcviz.dashboard.layouts import names_in
-from bfcviz.dashboard.panel_data import PanelData
+from bfcviz.dashboard.panels_and_zoom import PanelData
 from bfcviz.figures.theme import DARK
 from bfcviz.figures.view_options import Look
 

@@ -7,9 +7,8 @@ from heaps import MIB, new_heap
 from unit.analysis.built import state
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
-from bfcviz.analysis.account import DeviceFigures, PoolFigures, account_of
-from bfcviz.analysis.event_text import explain
-from bfcviz.analysis.search import search_of
+from bfcviz.analysis.account import AccountFigures, AccountPoolFigures, account_of
+from bfcviz.analysis.event_text import explain_event, search_of
 from bfcviz.dashboard.header import Header, notice
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.trace import Trace
@@ -145,7 +144,7 @@ def test_the_details_open_on_request_and_stay_open():
     for step in (300, 301):
         shown(trace, step, header=header)
         assert "<details open>" in header.step_line.value
-        assert explain(trace, step - 1).replace("&", "&amp;").split(":")[0] in text(header.step_line)
+        assert explain_event(trace, step - 1).replace("&", "&amp;").split(":")[0] in text(header.step_line)
         assert "external fragmentation" in header.step_line.value
     header.toggle_details()
     assert " open" not in header.step_line.value
@@ -199,8 +198,8 @@ def test_a_file_of_one_state_says_that_it_has_no_history():
 def test_the_device_is_one_line_with_a_bar_until_nothing_is_known_of_it():
     header = Header()
     assert header.device.layout.display == "none"
-    pools = (PoolFigures("<script>", 4 * MIB, 2 * MIB),)
-    header.show_device(account_of(DeviceFigures("device 0", 0, 16 * MIB, 6 * MIB, pools=pools)))
+    pools = (AccountPoolFigures("<script>", 4 * MIB, 2 * MIB),)
+    header.show_device(account_of(AccountFigures("device 0", 0, 16 * MIB, 6 * MIB, pools=pools)))
     assert header.device.layout.display is None
     assert text(header.device) == "device 0: 6.0 MiB of 16.0 MiB free"
     assert re.findall('class="p-([a-z_]+)"', header.device.value) == [

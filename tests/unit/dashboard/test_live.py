@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from time import thread_time
 from types import SimpleNamespace
 
 import ipywidgets as widgets
@@ -17,7 +18,6 @@ from unit.dashboard.pages import tell_views
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
-from bfcviz.dashboard import header
 from bfcviz.dashboard import live as module
 from bfcviz.dashboard.header import notice
 from bfcviz.dashboard.live import LiveDashboard
@@ -197,7 +197,7 @@ def test_it_can_be_paused_and_resumed(watch):
 
 def test_what_came_in_a_pause_is_no_rate(watch, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(header, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0], thread_time=thread_time))
     heap = new_heap()
     dashboard = watch(heap, start=False)
     dashboard.refresh()

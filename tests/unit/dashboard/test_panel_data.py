@@ -4,7 +4,7 @@ import pytest
 from heaps import new_heap
 
 from bfcviz.dashboard.layouts import layouts, names_in
-from bfcviz.dashboard.panel_data import PanelData
+from bfcviz.dashboard.panels_and_zoom import PanelData
 from bfcviz.events.trace import Trace
 from bfcviz.figures import address_time
 from bfcviz.figures.view_options import Look, Selected

@@ -5,7 +5,7 @@ import weakref
 
 from heaps import new_heap
 
-from bfcviz.dashboard.live import LEAST_S, MOST_S, RingReader, read_once
+from bfcviz.dashboard.live import LEAST_S, MOST_S, RingReader, read_ring_once
 from bfcviz.events.log import EventLog
 from bfcviz.model.trace_from_source import trace_of
 
@@ -67,10 +67,10 @@ def test_where_nothing_can_be_lost_there_is_no_thread():
 
 
 def test_the_faster_the_heap_the_sooner_it_looks_again():
-    assert read_once(Fast(0), 0.02) == MOST_S
-    assert read_once(Fast(1), 0.02) == MOST_S
-    assert read_once(Fast(500), 0.04) == 0.02
-    assert read_once(Fast(5000), 0.04) == LEAST_S
+    assert read_ring_once(Fast(0), 0.02) == MOST_S
+    assert read_ring_once(Fast(1), 0.02) == MOST_S
+    assert read_ring_once(Fast(500), 0.04) == 0.02
+    assert read_ring_once(Fast(5000), 0.04) == LEAST_S
 
 
 def test_what_it_fetched_is_not_lost_however_far_the_ring_comes_round():

@@ -5,17 +5,16 @@ from dataclasses import replace
 from unit.analysis.built import state
 
 from bfcviz.analysis.diagnosis import failure_headline, failure_lines
-from bfcviz.analysis.event_text import explain
-from bfcviz.analysis.search import search_of
-from bfcviz.analysis.why import diagnose, first_failure, opening
+from bfcviz.analysis.event_text import explain_event, search_of
+from bfcviz.analysis.why import diagnose
 from bfcviz.dashboard import Inspector
-from bfcviz.dashboard.header import numbers_of, totals_line
+from bfcviz.dashboard.header import header_numbers, totals_line
 from bfcviz.events.origin import Pool
 from bfcviz.events.trace import Trace
 from bfcviz.figures.view_options import Selected
 from bfcviz.importers.join_heaps import one_after_another
 from bfcviz.model import Model
-from bfcviz.model.navigation import end_of_state, peak, worst_fragmentation
+from bfcviz.model.navigation import end_of_state, first_failure, opening, peak, worst_fragmentation
 
 
 def two_states():
@@ -58,9 +57,9 @@ def test_no_search_and_no_history_is_told_of_the_events_that_build_a_state():
     trace = state([[4, -4, 4, -4]], asked=6, limit=16)
     for event in range(len(trace) - 1):
         assert search_of(trace, event) is None
-        assert "only build the state" in explain(trace, event)
+        assert "only build the state" in explain_event(trace, event)
     assert search_of(trace, len(trace) - 1) is not None  # the failed request did search
-    assert "fragmented" in explain(trace, len(trace) - 1)
+    assert "fragmented" in explain_event(trace, len(trace) - 1)
 
 
 def test_the_timelines_do_not_claim_a_history():
@@ -85,10 +84,10 @@ def test_the_life_of_a_chunk_tells_no_age():
 
 def test_numbers_that_the_file_does_not_know_are_unknown():
     facts = {"requested_bytes_in_use": None, "peak_bytes_in_use": 12 << 20, "bytes_limit": None}
-    text = totals_line(numbers_of(Model(state([[4, -4]], facts=facts))))
+    text = totals_line(header_numbers(Model(state([[4, -4]], facts=facts))))
     assert "internal unknown" in text
     facts = {"free_bytes": None, "largest_free_chunk": None, "chunks_free": None}
-    text = totals_line(numbers_of(Model(state([[4, -4]], facts=facts))))
+    text = totals_line(header_numbers(Model(state([[4, -4]], facts=facts))))
     assert "free unknown, largest unknown" in text
     assert "external fragmentation unknown" in text
 
@@ -97,7 +96,7 @@ def test_the_peak_that_the_file_states_is_shown():
     trace = state([[4, -4]], facts={"peak_bytes_in_use": 12 << 20})
     model = Model(trace)
     model.seek(len(trace))
-    assert "(peak 12.0 MiB)" in totals_line(numbers_of(model))
+    assert "(peak 12.0 MiB)" in totals_line(header_numbers(model))
 
 
 def test_a_view_opens_at_the_pool_that_failed():
@@ -134,4 +133,4 @@ def test_a_request_of_unknown_size_is_not_a_request_of_0_bytes():
     found = diagnose(trace, 0)
     assert "does not say how many bytes" in failure_headline(found)
     assert "does not say how many bytes" in failure_lines(found)[0]
-    assert "0 B" not in explain(trace, 0)
+    assert "0 B" not in explain_event(trace, 0)

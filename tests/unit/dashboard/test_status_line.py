@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 from heaps import new_heap
 
-from bfcviz.dashboard import header as module
-from bfcviz.dashboard.header import StatusLine
+from bfcviz.dashboard import live as module
+from bfcviz.dashboard.live import StatusLine
 from bfcviz.model.trace_from_source import trace_of
 
 

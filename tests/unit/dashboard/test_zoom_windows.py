@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from unit.figures.synthetic import busy_trace
 
-from bfcviz.dashboard.panel_data import brushed, whole, zoomed
+from bfcviz.dashboard.panels_and_zoom import brushed, whole, zoomed
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.timelines import StepAxis
 from bfcviz.figures.view_options import Look, MapWindow

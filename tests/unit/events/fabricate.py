@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.events.storage.parquet import LABELS_KEY, ORIGIN_KEY, LabelNames, table_of
+from bfcviz.events.storage.parquet import LABELS_KEY, ORIGIN_KEY, ParquetLabelNames, parquet_table
 from bfcviz.events.trace import BLOCK, Trace
 
 SLOTS = 4000
@@ -62,7 +62,7 @@ def repacked(path, rows, *, labels=None, group=BLOCK, **changes):
     """A Parquet file of these events, packed by another program: `changes` replace what its origin says."""
     labels = fabricate_labels() if labels is None else labels
     origin = json.loads(Origin().to_json(events=len(rows), labels=len(labels), keyframes=[]))
-    table = table_of(rows, LabelNames(fabricate_labels()))
+    table = parquet_table(rows, ParquetLabelNames(fabricate_labels()))
     with pq.ParquetWriter(path, table.schema, use_dictionary=True) as writer:
         writer.write_table(table, row_group_size=group)
         packed = base64.b64encode(zlib.compress(labels.to_json().encode())).decode()

@@ -9,11 +9,12 @@ import pytest
 from shared import sample_trace
 
 import bfcviz
-from bfcviz.analysis.why import all_failures, failed_steps
+from bfcviz.analysis.why import all_failures
 from bfcviz.cli import main
 from bfcviz.errors import InvalidRequest, MissingExtra
 from bfcviz.events.schema import EVENT
 from bfcviz.exporters import sql as tables
+from bfcviz.model.navigation import failed_steps
 
 pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install 'bfcviz[sql]'")
 

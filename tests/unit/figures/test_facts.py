@@ -4,7 +4,7 @@ from shared import sample_trace
 
 from bfcviz.events.origin import Origin
 from bfcviz.events.trace import Trace
-from bfcviz.figures.export import picture_facts
+from bfcviz.figures.text import picture_facts
 from bfcviz.model import Model
 from bfcviz.units import format_bytes
 

@@ -13,7 +13,7 @@ from bfcviz.dashboard import Inspector
 from bfcviz.dashboard.layouts import layouts, tabs
 from bfcviz.figures import FIGURES, VIEWS, add_view
 from bfcviz.figures.panel import Panel
-from bfcviz.figures.view import DashboardPlace, Tab, View
+from bfcviz.figures.view import DashboardPlace, View, ViewTab
 from bfcviz.figures.view_options import Selected
 
 # ------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ VIEW = View(
     table=lambda streams: pa.table({"stream": streams.numbers, "bytes_in_use": streams.sizes}),
     height=200,
     at=lambda _streams, heap, _look, _x, _y: Selected(int(heap.model.in_use()["address"][0])),
-    dashboard=DashboardPlace(Tab("streams", "streams", was="queues"), height=100),
+    dashboard=DashboardPlace(ViewTab("streams", "streams", was="queues"), height=100),
 )
 
 # ------------------------------------------------------------------------------

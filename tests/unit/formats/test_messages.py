@@ -6,9 +6,10 @@ import pytest
 from shared import ROOT
 
 from bfcviz.analysis.stated_advice import advise
-from bfcviz.analysis.stated_verdict import Cause, judge, judge_soft
+from bfcviz.analysis.stated_verdict import StatedCause, judge, judge_soft
 from bfcviz.formats.message_tables import ENTRIES, TABLES, counts, page
-from bfcviz.formats.messages import Role, StatedFailure, stated_size, template
+from bfcviz.formats.messages import Role, StatedFailure, template
+from bfcviz.importers.messages import stated_size
 
 GIB = 1 << 30
 
@@ -48,11 +49,11 @@ def test_a_template_matches_wherever_the_text_was_wrapped():
 def test_each_text_has_a_verdict_and_advice_without_numbers_too(entry):
     found = StatedFailure(entry.name, entry.framework)
     if entry.role in {Role.SOFT, Role.BEFORE, Role.REPORT} or entry.name == "nvidia-smi":
-        assert judge_soft(found).cause is Cause.NOT_A_FAILURE
+        assert judge_soft(found).cause is StatedCause.NOT_A_FAILURE
     if entry.role in {Role.FAILURE, Role.REPORT}:
         judged = judge(found)
         assert judged.sentence
-        assert judged.cause is not Cause.NOT_A_FAILURE
+        assert judged.cause is not StatedCause.NOT_A_FAILURE
         assert advise(found, judged)
 
 

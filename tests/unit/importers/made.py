@@ -10,8 +10,9 @@ from unit.importers.profile_maker import PlaneMaker, memory
 
 from bfcviz.importers.file_content import read_content
 from bfcviz.importers.protobuf_wire import Wire
-from bfcviz.importers.tensorflow.profile import collect_requests, read_space
-from bfcviz.importers.tensorflow.replay import REQUEST, RecordedRequests, Requests
+from bfcviz.importers.tensorflow.profile import collect_requests
+from bfcviz.importers.tensorflow.protobuf_messages import read_space
+from bfcviz.importers.tensorflow.reconstruct import REQUEST, RecordedRequests, Requests
 
 REAL = SHARED / "real" / "tensorflow"
 

@@ -15,8 +15,7 @@ from bfcviz.cli import main
 from bfcviz.errors import FileError, InvalidRequest, MissingExtra
 from bfcviz.importers import remote_file
 from bfcviz.importers.remote_file import is_url, local_copy
-from bfcviz.whatif.replay import stream_of
-from bfcviz.whatif.requests import requests_of
+from bfcviz.whatif.requests import requests_of, stream_of
 
 fsspec = pytest.importorskip("fsspec")
 

@@ -13,7 +13,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.live.cupy import cupy_api
 from bfcviz.live.cupy.serve import serve_cupy
 from bfcviz.live.deferred_frees import DelayedEvent
-from bfcviz.live.headroom import Room
+from bfcviz.live.memory_limits import Room
 
 try:
     import cupy

@@ -12,7 +12,6 @@ from fake_cuda import FakeCuda
 import bfcviz
 from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.analysis.account import PartKind
-from bfcviz.live import device_memory
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -259,7 +258,7 @@ def test_the_heaps_that_serve_a_framework_are_its_pool(machine, monkeypatch):
     )
     provider = types.SimpleNamespace(way="serve", heaps=[heap, heap])
     put_nvml(monkeypatch, None)
-    monkeypatch.setattr(device_memory, "active_providers", lambda: [provider])
+    monkeypatch.setattr("bfcviz.live.device_memory.active_providers", lambda: [provider])
     first, second = bfcviz.account().devices
     assert [(pool.in_use, pool.cached) for pool in first.pools] == [(GIB, GIB)]
     assert second.pools == ()

@@ -6,7 +6,7 @@ from processes import needs_compiled
 from unit.live.cupy_stand_in import cupy, gpu, heap_of, needs_cupy, served
 
 from bfcviz.errors import InvalidRequest, LiveError
-from bfcviz.live.headroom import Room, Share
+from bfcviz.live.memory_limits import Room, Share
 
 __all__ = ["gpu"]
 GIB = 1 << 30

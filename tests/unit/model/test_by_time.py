@@ -9,7 +9,7 @@ from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.model.growing_timeline import SHORTEST_NS, TimeTimeline
+from bfcviz.model.timelines import SHORTEST_NS, TimeTimeline
 
 SECOND = 1_000_000_000
 

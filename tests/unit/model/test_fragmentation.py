@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from naive_heap import NaiveHeap
 
-from bfcviz.model import Model, timelines
+from bfcviz.model import Model, model
 
 
 @pytest.fixture
@@ -21,23 +21,23 @@ def stats():
 
 
 def test_each_measure_by_its_definition(stats):
-    assert timelines.internal(stats) == 36 / 1536
-    assert timelines.external(stats) == 512 / 2560
-    assert timelines.reserved_not_in_use(stats) == 2560 / 4096
+    assert model.internal(stats) == 36 / 1536
+    assert model.external(stats) == 512 / 2560
+    assert model.reserved_not_in_use(stats) == 2560 / 4096
 
 
 def test_each_measure_is_0_where_there_is_nothing_to_share(stats):
     nothing_free = replace(stats, free_bytes=0, largest_free_chunk=0)
-    assert timelines.external(nothing_free) == 0
+    assert model.external(nothing_free) == 0
     nothing_in_use = replace(stats, bytes_in_use=0, requested_bytes_in_use=0)
-    assert timelines.internal(nothing_in_use) == 0
-    assert timelines.reserved_not_in_use(nothing_in_use) == 0
+    assert model.internal(nothing_in_use) == 0
+    assert model.reserved_not_in_use(nothing_in_use) == 0
 
 
 def test_each_measure_has_a_definition_that_names_what_it_divides(stats):
-    assert set(timelines.DEFINITIONS) == {"internal", "external", "reserved_not_in_use"}
-    for name, text in timelines.DEFINITIONS.items():
-        assert callable(getattr(timelines, name))
+    assert set(model.DEFINITIONS) == {"internal", "external", "reserved_not_in_use"}
+    for name, text in model.DEFINITIONS.items():
+        assert callable(getattr(model, name))
         numerator, denominator = text.split(" = 1 - ")[1].split(" (")[0].split(":")[0].split(" / ")
         by_text = 1 - getattr(stats, numerator) / getattr(stats, denominator)
-        assert getattr(timelines, name)(stats) == pytest.approx(by_text)
+        assert getattr(model, name)(stats) == pytest.approx(by_text)

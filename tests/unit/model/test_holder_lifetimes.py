@@ -11,12 +11,12 @@ from unit.figures.synthetic import MiB, PlainHeap
 from unit.model.plain_holders import trace_of_heap
 
 import bfcviz
-from bfcviz.analysis.leaks import holder_lifetimes
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import STATE_ONLY
 from bfcviz.events.trace import Origin, Trace
 from bfcviz.model.address_layout import NEVER
 from bfcviz.model.grouping import UNNAMED, grouping
+from bfcviz.model.holders import holder_lifetimes
 from bfcviz.model.lifetimes import find
 
 

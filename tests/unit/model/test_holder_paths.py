@@ -2,7 +2,8 @@
 
 import pytest
 
-from bfcviz.model.grouping import op_path, place_in_code, stack_path
+from bfcviz.code_places import place_in_code
+from bfcviz.model.grouping import op_path, stack_path
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ from unit.figures.synthetic import KiB, MiB, PlainHeap, busy_trace
 
 from bfcviz.errors import TraceError
 from bfcviz.events.schema import Kind
+from bfcviz.events.trace import event_times
 from bfcviz.model import Model
 from bfcviz.model.address_layout import NEVER
-from bfcviz.model.lifetimes import Ends, find, times_of
+from bfcviz.model.lifetimes import Ends, find
 
 FIELDS = ("address", "size", "requested", "label", "thread", "stream", "region")
 
@@ -105,8 +106,8 @@ def test_the_end_of_one_lifetime_is_found_by_itself():
 
 def test_times_are_those_of_the_events():
     trace = busy_trace()
-    assert times_of(trace, np.array([5, 3, 600], np.uint64)).tolist() == [5000, 3000, 600_000]
-    assert len(times_of(trace, np.zeros(0, np.uint64))) == 0
+    assert event_times(trace, np.array([5, 3, 600], np.uint64)).tolist() == [5000, 3000, 600_000]
+    assert len(event_times(trace, np.zeros(0, np.uint64))) == 0
 
 
 def test_steps_that_are_not_there_are_an_error():

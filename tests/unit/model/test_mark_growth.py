@@ -3,11 +3,11 @@
 import numpy as np
 from unit.figures.synthetic import MiB, PlainHeap
 
+from bfcviz.events.labels import BEGINS, ENDS
 from bfcviz.events.schema import Kind
 from bfcviz.model import Model
 from bfcviz.model.grouping import grouping
-from bfcviz.model.holders import ROOT, HolderIndex, MarkGrowth, MarkPair, NamedMark
-from bfcviz.model.navigation import BEGINS, ENDS
+from bfcviz.model.holders import ROOT, HolderIndex, HolderMark, HolderMarkGrowth, HolderMarkPair
 
 
 def training(steps=4):
@@ -45,7 +45,7 @@ def growth_of(trace, marks, index):
 
 def test_what_is_kept_grows_and_what_comes_and_goes_does_not():
     trace = training()
-    marks, index = MarkGrowth(trace, 0), HolderIndex(grouping(trace, 0, "op"))
+    marks, index = HolderMarkGrowth(trace, 0), HolderIndex(grouping(trace, 0, "op"))
     model = Model(trace)
     model.seek(len(trace))
     assert "activations" in {trace.labels.name(int(each)) for each in model.in_use()["label"]}
@@ -64,18 +64,18 @@ def test_an_array_that_was_kept_once_stays_growth():
         heap.free(heap.allocate(MiB, "work"))
         heap.mark("epoch", step)
     trace = heap.trace()
-    marks, index = MarkGrowth(trace, 0), HolderIndex(grouping(trace, 0, "op"))
+    marks, index = HolderMarkGrowth(trace, 0), HolderIndex(grouping(trace, 0, "op"))
     assert growth_of(trace, marks, index)["cache"] == 4 * MiB
 
 
 def test_the_first_step_is_a_warm_up_once_there_are_three_marks():
     trace = training()
-    marks, ends = MarkGrowth(trace, 0), steps_after_marks(trace)
-    named = [NamedMark(end, "step") for end in ends]
+    marks, ends = HolderMarkGrowth(trace, 0), steps_after_marks(trace)
+    named = [HolderMark(end, "step") for end in ends]
     assert marks.pair(ends[1] - 1) is None
-    assert marks.pair(ends[1]) == MarkPair(named[0], named[1], 1)
-    assert marks.pair(ends[2]) == MarkPair(named[1], named[2], 1)
-    assert marks.pair(len(trace)) == MarkPair(named[1], named[3], 2)
+    assert marks.pair(ends[1]) == HolderMarkPair(named[0], named[1], 1)
+    assert marks.pair(ends[2]) == HolderMarkPair(named[1], named[2], 1)
+    assert marks.pair(len(trace)) == HolderMarkPair(named[1], named[3], 2)
 
 
 def test_marks_of_one_name_are_compared_and_numbers_do_not_matter():
@@ -87,13 +87,13 @@ def test_marks_of_one_name_are_compared_and_numbers_do_not_matter():
         heap.mark("alert: growth of bytes in use per step above 1 MiB")
     heap.mark("once")
     trace = heap.trace()
-    pair = MarkGrowth(trace, 0).pair(len(trace))
+    pair = HolderMarkGrowth(trace, 0).pair(len(trace))
     assert (pair.first.name, pair.last.name, pair.apart) == ("epoch 1", "epoch 2", 1)
 
 
 def test_a_phase_is_compared_at_its_begins_or_at_its_ends():
     trace = phased()
-    marks = MarkGrowth(trace, 0)
+    marks = HolderMarkGrowth(trace, 0)
     pair = marks.pair(len(trace))
     assert {pair.first.name, pair.last.name} == {"forward begins"}
     assert marks.phases == 4
@@ -106,12 +106,12 @@ def test_marks_that_name_nothing_twice_are_not_compared():
     heap.allocate(MiB, "a")
     heap.mark("end")
     trace = heap.trace()
-    assert MarkGrowth(trace, 0).pair(len(trace)) is None
+    assert HolderMarkGrowth(trace, 0).pair(len(trace)) is None
 
 
 def test_a_mark_is_visited_once_and_events_are_searched_once(monkeypatch):
     trace = training()
-    marks, index = MarkGrowth(trace, 0), HolderIndex(grouping(trace, 0, "op"))
+    marks, index = HolderMarkGrowth(trace, 0), HolderIndex(grouping(trace, 0, "op"))
     first = growth_of(trace, marks, index)
     sought, read = [], []
     seek, blocks = Model.seek, type(trace).blocks

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.model.growing_timeline import NotableEvents
+from bfcviz.model.timelines import NotableTimelineEvents
 
 
 def marks(count, start=0):
@@ -16,7 +16,7 @@ def marks(count, start=0):
 
 @pytest.mark.parametrize("pieces", [[5000], [1] * 300, [999, 1, 1, 1500, 3], [0, 2500, 0, 1]])
 def test_events_are_thinned_evenly_in_any_division_into_blocks(pieces):
-    notable, at = NotableEvents(Kind.MARK, 0, most=100), 0
+    notable, at = NotableTimelineEvents(Kind.MARK, 0, most=100), 0
     for count in pieces:
         notable.take(marks(count, at))
         at += count
@@ -29,6 +29,6 @@ def test_events_are_of_one_kind_and_pool():
     events = marks(9)
     events["pool"][::2] = 1
     events["kind"][1] = Kind.OOM
-    notable = NotableEvents(Kind.MARK, 0)
+    notable = NotableTimelineEvents(Kind.MARK, 0)
     notable.take(events)
     assert notable.events["seq"].tolist() == [3, 5, 7]

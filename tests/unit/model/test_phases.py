@@ -2,7 +2,8 @@
 
 from unit.figures.synthetic import KiB, MiB, PlainHeap
 
-from bfcviz.model.navigation import BEGINS, ENDS, Phase, PhaseEnd, phase_ends, phases
+from bfcviz.events.labels import BEGINS, ENDS, PhaseEnd, phase_ends
+from bfcviz.model.navigation import Phase, phases
 
 
 def test_pairs_are_found_by_name_and_value_and_ends_may_be_missing():

@@ -10,7 +10,7 @@ from bfcviz.errors import TraceError
 from bfcviz.events.sliding_window import follow
 from bfcviz.events.trace import Origin, Pool, Trace
 from bfcviz.model import keyframes, timeline
-from bfcviz.model.growing_timeline import RollingTimeline
+from bfcviz.model.timelines import RollingTimeline
 
 
 def test_memory_stays_bounded_however_long_it_runs():

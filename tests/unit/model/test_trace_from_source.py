@@ -12,7 +12,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool, Status
 from bfcviz.events.storage.recording import Recording
 from bfcviz.model import Model
-from bfcviz.model.trace_from_source import name_of, trace_of
+from bfcviz.model.trace_from_source import source_name, trace_of
 
 
 def same(one, other):
@@ -23,7 +23,7 @@ def test_a_heap_with_a_ring():
     heap = new_heap(allow_growth=True)
     heap.allocate(1000, label="a")
     trace = trace_of(heap)
-    assert (len(trace), trace.following, name_of(heap, trace)) == (3, True, "bfc")
+    assert (len(trace), trace.following, source_name(heap, trace)) == (3, True, "bfc")
     pool = trace.origin.pools[0]
     assert (pool.limit, pool.options["allow_growth"]) == (MIB, True)
     heap.allocate(2000)
@@ -73,7 +73,7 @@ def test_a_recording_in_all_its_forms(tmp_path):
         for trace in traces:
             assert (trace.refresh(), len(trace), trace.first) == (2, 5, 0)
             assert same(trace, traces[0])
-        assert [name_of(each, trace) for each, trace in zip(forms, traces, strict=True)] == ["bfc"] + [
+        assert [source_name(each, trace) for each, trace in zip(forms, traces, strict=True)] == ["bfc"] + [
             "run"
         ] * 5
         heap.close()

@@ -13,10 +13,10 @@ from unit.figures.synthetic import busy_trace
 import bfcviz
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.figures.colouring import byte_steps
 from bfcviz.figures.timelines import measure_history
 from bfcviz.model import Model, timeline
 from bfcviz.model.navigation import busy_window, events_of, failures, peak, worst_fragmentation
+from bfcviz.model.occupancy import byte_steps
 from bfcviz.model.trace_index import index_of, known_index
 
 

@@ -7,11 +7,11 @@ from heaps import MIB, new_heap
 from unit.analysis.built import state
 from unit.figures.synthetic import MiB, PlainHeap
 
-from bfcviz.analysis.why import diagnose, failed_steps
+from bfcviz.analysis.why import diagnose
 from bfcviz.figures.colouring import colouring
 from bfcviz.figures.theme import DARK, LIGHT, THEMES
 from bfcviz.model import Model
-from bfcviz.model.navigation import peak
+from bfcviz.model.navigation import failed_steps, peak
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.report.card import STYLE, failure_card, peak_card
 from bfcviz.report.coloured_holders import coloured_holders

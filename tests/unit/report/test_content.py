@@ -16,15 +16,15 @@ from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 import bfcviz
 from bfcviz.analysis.diagnosis import failure_lines
 from bfcviz.analysis.growths import growths
-from bfcviz.analysis.why import diagnose, opening
+from bfcviz.analysis.why import diagnose
 from bfcviz.cli.report import FORMATS, rendered
 from bfcviz.events.origin import Pool
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import colouring
 from bfcviz.figures.theme import LIGHT
-from bfcviz.model.navigation import peak
+from bfcviz.model.navigation import opening, peak
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.report import words
+from bfcviz.report import content
 from bfcviz.report.content import report_of
 from bfcviz.units import format_bytes
 
@@ -57,12 +57,12 @@ def test_a_pool_that_grew_while_enough_was_free_leads():
     worst = growths(trace).worst
     assert report.worst_growth == worst
     assert worst.requested == 3 * MiB
-    name, value, share, _ = words.pins(report)[1][0]
+    name, value, share, _ = content.pins(report)[1][0]
     assert (name, value) == (worst.pins[0].line, format_bytes(worst.pins[0].stranded))
     assert share == worst.pins[0].stranded / worst.free
     for form in ("md", "html"):
         page = rendered(report, form)
-        assert page.index(words.title(report)) < page.index("3.0 MiB") < page.index(words.summary(report))
+        assert page.index(content.title(report)) < page.index("3.0 MiB") < page.index(content.summary(report))
     told = json.loads(rendered(report, "json"))
     assert told["growths"][0]["step"] == worst.step
     part = report_of(trace, 0, len(trace) - 1)  # growths are looked for in a whole trace
@@ -79,19 +79,19 @@ def test_it_shows_the_failure():
         len(trace),
     )
     assert report.shown == diagnose(trace, len(trace) - 1)
-    assert words.title(report).startswith("Fragmentation")
+    assert content.title(report).startswith("Fragmentation")
     told = f"at step {opening(trace)[1]:,}"  # where the Inspector opens
-    assert f"{told} of {len(trace):,}" in words.summary(report)
+    assert f"{told} of {len(trace):,}" in content.summary(report)
     assert f"{told}:" in failure_lines(report.shown)[0]
-    assert words.numbers(report) == "3.0 MiB asked for, 6.0 MiB free, largest free chunk 2.0 MiB"
-    assert [row.name for row in words.pins(report)[1]] == ["layer_2/<b>op</b>"]
+    assert content.numbers(report) == "3.0 MiB asked for, 6.0 MiB free, largest free chunk 2.0 MiB"
+    assert [row.name for row in content.pins(report)[1]] == ["layer_2/<b>op</b>"]
 
 
 def test_without_a_failure_it_shows_the_peak():
     trace = sample_trace("lstm")
     report = report_of(trace)
     assert (report.has_failure, report.model.step) == (False, peak(trace))
-    assert words.title(report) == "No request failed"
+    assert content.title(report) == "No request failed"
 
 
 def test_only_the_range_counts():
@@ -113,7 +113,7 @@ def test_the_holders_are_those_of_the_step_shown():
     (by_op, *_) = report.holders
     rows = report.model.in_use()
     assert by_op.bytes_in_use == int(rows["size"].sum())
-    assert sum(row.share for row in words.holder_rows(by_op)) == pytest.approx(1.0)
+    assert sum(row.share for row in content.holder_rows(by_op)) == pytest.approx(1.0)
 
 
 def test_chunks_without_a_label_are_told_by_size():
@@ -123,8 +123,8 @@ def test_chunks_without_a_label_are_told_by_size():
     heap.allocate(512)
     report = report_of(heap.trace())
     assert report.holders == []
-    assert words.by_size(report)[0][:2] == ("3 x 1.0 MiB", "3.0 MiB")
-    assert words.NO_HOLDERS in rendered(report, "html")
+    assert content.by_size(report)[0][:2] == ("3 x 1.0 MiB", "3.0 MiB")
+    assert content.NO_HOLDERS in rendered(report, "html")
 
 
 def test_json_holds_the_same_numbers():
@@ -245,7 +245,7 @@ def test_it_shows_who_held_the_memory_of_the_device():
     page = rendered(report, "html")
     assert page.count('class="bfcviz-account-table"') == 1
     assert page.count('class="p-') == len([part for part in account.parts if part.size])
-    assert all(words.escaped(part.name) in rendered(report, "md") for part in account.parts)
+    assert all(content.escaped(part.name) in rendered(report, "md") for part in account.parts)
     assert json.loads(rendered(report, "json"))["shown"]["account"]["not_accounted_for_bytes"] == 20 * MiB
 
 

@@ -13,13 +13,13 @@ from bfcviz.events.schema import Kind
 from bfcviz.frameworks import WATCHABLE, WatchRequest
 from bfcviz.model.navigation import events_of
 from bfcviz.watching import session as plan_module
-from bfcviz.watching.session import plan
+from bfcviz.watching.session import watch_plan
 
 NOTHING = dict.fromkeys(WATCHABLE)
 
 
 def requests(**asked):
-    return [(request.framework, request.way) for request in plan(NOTHING | asked).requests]
+    return [(request.framework, request.way) for request in watch_plan(NOTHING | asked).requests]
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def torch(*, has_gpu):
 
 
 def test_by_default_numpy_is_served_where_there_is_no_gpu(no_cupy):
-    assert plan(NOTHING) == ([WatchRequest("numpy", "serve", {})], [])
+    assert watch_plan(NOTHING) == ([WatchRequest("numpy", "serve", {})], [])
 
 
 def test_by_default_cupy_is_served_where_there_is_a_gpu(cupy):
@@ -60,7 +60,7 @@ def no_driver():
 @pytest.mark.parametrize("is_available", [lambda: False, no_driver])
 def test_a_note_says_why_an_installed_cupy_is_not_watched(cupy, is_available):
     cupy.cuda.is_available = is_available
-    (note,) = plan(NOTHING).notes
+    (note,) = watch_plan(NOTHING).notes
     assert "CuPy" in note
     assert "no GPU" in note
 
@@ -68,7 +68,7 @@ def test_a_note_says_why_an_installed_cupy_is_not_watched(cupy, is_available):
         raise ImportError("libcudart.so.12: cannot open shared object file")
 
     cupy.cuda.is_available = broken
-    found = plan(NOTHING)
+    found = watch_plan(NOTHING)
     assert [request.framework for request in found.requests] == ["numpy"]
     (note,) = found.notes
     assert "ImportError" in note
@@ -85,10 +85,10 @@ def test_by_default_pytorch_is_observed_where_it_is_imported_and_has_a_gpu(no_cu
 def test_only_the_named_frameworks_are_watched():
     assert requests(torch=True) == [("torch", "observe")]
     assert requests(cupy="observe", numpy=True, rmm=False) == [("numpy", "serve"), ("cupy", "observe")]
-    assert plan(NOTHING | {"cupy": {"memory": "managed"}}).requests == [
+    assert watch_plan(NOTHING | {"cupy": {"memory": "managed"}}).requests == [
         WatchRequest("cupy", "serve", {"memory": "managed"})
     ]
-    assert plan({"torch": {"way": "serve", "fraction": 0.5}}).requests == [
+    assert watch_plan({"torch": {"way": "serve", "fraction": 0.5}}).requests == [
         WatchRequest("torch", "serve", {"fraction": 0.5})
     ]
 
@@ -105,7 +105,7 @@ def test_only_the_named_frameworks_are_watched():
 )
 def test_wrong_arguments_are_refused(asked, facts):
     with pytest.raises(LiveError, match=facts):
-        plan(NOTHING | asked)
+        watch_plan(NOTHING | asked)
 
 
 def test_a_limit_for_an_observed_framework_is_refused():
@@ -115,7 +115,7 @@ def test_a_limit_for_an_observed_framework_is_refused():
 
 def test_a_frameworks_own_limit_and_capture_take_precedence():
     own = {"way": "serve", "limit": "1MiB", "capture": "nothing"}
-    requests = plan({"torch": own, "cupy": True, "jax": True}, 4096, "label").requests
+    requests = watch_plan({"torch": own, "cupy": True, "jax": True}, 4096, "label").requests
     assert requests == [
         WatchRequest("cupy", "serve", {"limit": 4096, "capture": "label"}),
         WatchRequest("torch", "serve", {"limit": 1 << 20, "capture": "nothing"}),

@@ -7,7 +7,7 @@ from unit.whatif.streams import MiB, holes
 import bfcviz
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.policy_table import policy_of
-from bfcviz.whatif.search.trial import ResultCache
+from bfcviz.whatif.search.trial import TrialCache
 
 
 class Waits:
@@ -27,7 +27,7 @@ class Waits:
 
 
 def test_it_shows_the_result_at_the_end():
-    view = bfcviz.follow_search(bfcviz.smallest_limit, holes(), "first_fit:granule=1", cache=ResultCache())
+    view = bfcviz.follow_search(bfcviz.smallest_limit, holes(), "first_fit:granule=1", cache=TrialCache())
     found = view.result(30)
     assert found.limit_bytes == 6 * MiB
     assert (view.running, view.button.disabled, view.bar.value) == (False, True, view.bar.max)
@@ -42,7 +42,7 @@ async def _awaited(view):
 
 def test_its_button_stops_the_search_which_returns_what_it_knows():
     policy = Waits()
-    view = bfcviz.follow_search(bfcviz.smallest_limit, holes(), policy, cache=ResultCache())
+    view = bfcviz.follow_search(bfcviz.smallest_limit, holes(), policy, cache=TrialCache())
     assert policy.reached.wait(30)
     view.draw_frame()
     assert (view.running, view.bar.value) == (True, 2)
@@ -55,7 +55,7 @@ def test_its_button_stops_the_search_which_returns_what_it_knows():
 
 
 def test_an_error_is_shown_escaped_and_raised():
-    view = bfcviz.follow_search(bfcviz.smallest_limit, holes(), "<b>", cache=ResultCache())
+    view = bfcviz.follow_search(bfcviz.smallest_limit, holes(), "<b>", cache=TrialCache())
     with pytest.raises(InvalidRequest):
         view.result(30)
     view.draw_frame()

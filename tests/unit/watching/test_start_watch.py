@@ -7,7 +7,7 @@ import pytest
 import bfcviz
 from bfcviz.errors import LiveError
 from bfcviz.frameworks import FRAMEWORKS, WATCHABLE
-from bfcviz.live import headroom
+from bfcviz.live import memory_limits
 
 
 def test_watch_names_every_framework():
@@ -18,7 +18,7 @@ def test_watch_names_every_framework():
 
 def test_a_limit_above_the_machines_memory_is_refused():
     with pytest.raises(LiveError, match=r"this machine has .* of memory"):
-        bfcviz.watch(numpy=True, limit=headroom.total_memory() + 1)
+        bfcviz.watch(numpy=True, limit=memory_limits.total_memory() + 1)
 
 
 @pytest.mark.parametrize("limit", ["much", 1.5e9, float("nan")])

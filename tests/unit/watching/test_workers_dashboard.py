@@ -9,7 +9,7 @@ from bfcviz.cli import attach
 from bfcviz.dashboard import LiveDashboard
 from bfcviz.events.origin import Pool
 from bfcviz.events.storage.recording import Recording
-from bfcviz.figures.workers import WorkerState
+from bfcviz.figures.worker_rows import WorkerRowState
 from bfcviz.watching import workers_dashboard
 from bfcviz.watching.workers_dashboard import WorkersDashboard, follow_workers
 
@@ -60,7 +60,7 @@ def test_workers_that_begin_later_get_a_row(ranks, board):
     assert board.menu.options == ("all workers", "rank-0", "rank-1")
     first.end()
     board.refresh()
-    assert [row.state for row in rows(board).values()] == [WorkerState.ENDED, WorkerState.LIVE]
+    assert [row.state for row in rows(board).values()] == [WorkerRowState.ENDED, WorkerRowState.LIVE]
 
 
 def test_the_numbers_are_those_of_the_heap(ranks, board):
@@ -150,6 +150,6 @@ def test_attach_shows_several_processes_together_and_one_alone(ranks, tmp_path):
     assert together.detail.inspector.theme == "dark"
     for each in (alone, together):
         each.close()
-    assert attach._has_begun(tmp_path / "many")
+    assert attach._can_attach(tmp_path / "many")
     (tmp_path / "soon" / "rank-0").mkdir(parents=True)
-    assert not attach._has_begun(tmp_path / "soon")
+    assert not attach._can_attach(tmp_path / "soon")

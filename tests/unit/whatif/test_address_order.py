@@ -13,7 +13,7 @@ from bfcviz.whatif.policies.torch_caching import TorchCachingPool
 from bfcviz.whatif.policy_table import policy_of, policy_text
 from bfcviz.whatif.replay import replay
 from bfcviz.whatif.search.smallest_limit import smallest_limit
-from bfcviz.whatif.search.trial import ResultCache
+from bfcviz.whatif.search.trial import TrialCache
 from bfcviz.whatif.simulation import DriverMemory
 from bfcviz.whatif.ties import LEAST_ORDERS, MOST_REQUESTS, TIES, InOrder, in_orders
 
@@ -54,8 +54,8 @@ def test_a_comparison_and_a_limit_say_the_range_of_all_orders(policy):
     assert found in " ".join(comparison_text(result, explain=False).split())
     given = policy_text(policy, TIES[policy].orders[1])
     assert " to " not in " ".join(comparison_text(compare(stream, [given]), explain=False).split())
-    limit = smallest_limit(stream, policy, granule="1MiB", cache=ResultCache())
-    alone = smallest_limit(stream, asked[0], granule="1MiB", cache=ResultCache())
+    limit = smallest_limit(stream, policy, granule="1MiB", cache=TrialCache())
+    alone = smallest_limit(stream, asked[0], granule="1MiB", cache=TrialCache())
     assert limit.orders is not None
     assert alone.orders is not None
     assert limit.orders.found[1].amount == alone.limit_bytes

@@ -6,8 +6,8 @@ from heaps import MIB
 
 import bfcviz
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.whatif.replay import replay, stream_of
-from bfcviz.whatif.requests import FREE, are_failed, failed_note, without_failed
+from bfcviz.whatif.replay import replay
+from bfcviz.whatif.requests import FREE, are_failed, failed_note, stream_of, without_failed
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Kind
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.whatif.policy_table import own_settings, policy_of
+from bfcviz.whatif.policy_table import own_policy, policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream, requests_of
 
 MiB = 1 << 20
@@ -18,7 +18,7 @@ MiB = 1 << 20
 
 def served_again(trace):
     stream = requests_of(trace)
-    policy, limit = own_settings(stream)
+    policy, limit = own_policy(stream)
     return policy.serve(stream, limit)
 
 
@@ -66,7 +66,7 @@ def test_tensorflow_profiles_have_no_difference(name):
 
 def test_the_regions_of_a_profile_decide_ties_of_equal_chunks():
     stream = requests_of(sample_trace("conv"))
-    exact = own_settings(stream).policy.serve(stream, stream.limit)
+    exact = own_policy(stream).policy.serve(stream, stream.limit)
     recorded = policy_of("bfc:allow_growth=true,regions=recorded").serve(stream, stream.limit)
     elsewhere = policy_of("bfc:allow_growth=true").serve(stream, stream.limit)
     assert (recorded.address == exact.address).all()
@@ -104,21 +104,21 @@ def test_the_trace_of_an_outcome_has_its_settings():
 
 @pytest.mark.parametrize("name", ["oom_dump", "oom_log"])
 def test_a_dump_of_one_moment_takes_its_regions_by_size(name):
-    settings = own_settings(requests_of(sample_trace(name)))
+    settings = own_policy(requests_of(sample_trace(name)))
     assert settings.policy.options["regions"] == "recorded"
 
 
 def test_a_heap_of_another_allocator_is_refused():
     stream = RequestStream(np.zeros(0, STREAM_ROW), Labels(), "snapshot", options={"max_split_size": -1})
     with pytest.raises(InvalidRequest, match="max_split_size"):
-        own_settings(stream)
+        own_policy(stream)
 
 
 def test_options_of_a_damaged_origin_are_left_out_or_named():
     rows = np.zeros(0, STREAM_ROW)
     odd = {"allow_growth": True, "fragmentation_fraction": [1], "first_region": 1.5}
-    options = own_settings(RequestStream(rows, Labels(), options=odd)).policy.options
+    options = own_policy(RequestStream(rows, Labels(), options=odd)).policy.options
     assert "fragmentation_fraction" not in options
     assert "first_region" not in options
     with pytest.raises(InvalidRequest, match="perhaps"):
-        own_settings(RequestStream(rows, Labels(), options={"allow_growth": "perhaps"}))
+        own_policy(RequestStream(rows, Labels(), options={"allow_growth": "perhaps"}))

@@ -1,20 +1,20 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.whatif.policy import pieces_of
+from bfcviz.whatif.policy_serving import policy_region_pieces
 from bfcviz.whatif.simulation import DriverCall
 
 
 def test_grants_that_are_released_as_they_are_stay_as_they_are():
     calls = [DriverCall(0, 100, False), DriverCall(200, 50, False), DriverCall(0, -100, False)]
-    found = pieces_of(calls)
+    found = policy_region_pieces(calls)
     assert found[:2] == [[calls[0]], [calls[1]]]
     assert [call.address for call in found[2]] == [0]
 
 
 def test_a_hole_becomes_a_region_of_its_own():
     calls = [DriverCall(0, 100, True), DriverCall(40, -20, False), DriverCall(40, 20, True)]
-    found = pieces_of(calls)
+    found = policy_region_pieces(calls)
     assert found[0] == [DriverCall(0, 40, False), DriverCall(40, 20, False), DriverCall(60, 40, False)]
     assert [call.address for call in found[1]] == [40]
     assert found[2] == [DriverCall(40, 20, True)]  # it joins the first: neither is released
@@ -22,7 +22,7 @@ def test_a_hole_becomes_a_region_of_its_own():
 
 def test_what_is_mapped_in_turn_and_released_at_once_is_one_region():
     calls = [DriverCall(at, 10, True) for at in (0, 10, 20)] + [DriverCall(10, -20, False)]
-    found = pieces_of(calls)
+    found = policy_region_pieces(calls)
     assert found[:3] == [[DriverCall(0, 10, False)], [DriverCall(10, 10, False)], [DriverCall(20, 10, True)]]
     assert [call.address for call in found[3]] == [10]
 
@@ -39,7 +39,7 @@ def test_each_release_is_one_of_whole_regions(steps):
             calls.append(DriverCall(start, -count, False))
             mapped -= run
     regions = {}
-    for call, pieces in zip(calls, pieces_of(calls), strict=True):
+    for call, pieces in zip(calls, policy_region_pieces(calls), strict=True):
         for piece in pieces:
             if piece.size < 0:
                 assert regions.pop(piece.address) <= set(range(call.address, call.address - call.size))

@@ -11,9 +11,9 @@ from bfcviz.whatif.policy_table import (
     GROWING_BFC,
     OWN_RULES,
     USUAL,
+    own_or_bfc_rules,
     own_rules,
     policy_of,
-    rules_to_fit,
     usual_policies,
 )
 from bfcviz.whatif.requests import ALLOCATE, STREAM_ROW, RequestStream, requests_of
@@ -81,14 +81,14 @@ def test_rules_that_are_not_known_are_none():
     plain = stream_of([(ALLOCATE, 0, MiB)])
     assert own_rules(plain, None) is None
     assert usual_policies(plain, None) == USUAL
-    assert rules_to_fit(plain).text == "bfc"
+    assert own_or_bfc_rules(plain).text == "bfc"
     strange = RequestStream(plain.rows, plain.labels, options={"allow_growth": "perhaps"})
     assert own_rules(strange, None) is None
 
 
 def test_a_limit_is_searched_with_a_simulated_driver(requests):
-    assert rules_to_fit(requests).text == GROWING_BFC
-    assert rules_to_fit(torch_stream(expandable_segments=True)).text == "torch:expandable_segments=true"
+    assert own_or_bfc_rules(requests).text == GROWING_BFC
+    assert own_or_bfc_rules(torch_stream(expandable_segments=True)).text == "torch:expandable_segments=true"
 
 
 def test_a_heap_whose_beginning_is_missing_is_simulated(requests):

@@ -13,7 +13,8 @@ from bfcviz import devices
 from bfcviz.allocator.interface import AllocatorAttributes
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.tensors import HOST, MemoryLog, Tensor, place_of
+from bfcviz.devices.memory_access import HOST, place_of
+from bfcviz.devices.tensors import MemoryLog, Tensor
 from bfcviz.devices.training import MLP, ConvNet, Training
 from bfcviz.devices.wrappers import GuardAllocator
 from bfcviz.errors import AllocatorError, GuardOverrun, InvalidRequest

@@ -95,7 +95,7 @@ def test_a_drain_that_was_killed_anywhere_loses_nothing(recording):
     """The file of blocks is cut at random places, as by a kill during a write; another drain continues."""
     random, folder = Random(3), recording.folder
     write(recording, 0, len(EVENTS))
-    drain_module._free_space, free = lambda *_: None, drain_module._free_space
+    drain_module._free_drained_space, free = lambda *_: None, drain_module._free_drained_space
     try:
         for _ in range(sized(20, 5)):
             drain = Drain(folder, describe)
@@ -105,7 +105,7 @@ def test_a_drain_that_was_killed_anywhere_loses_nothing(recording):
             os.truncate(path, random.randrange(path.stat().st_size))
             assert_read(Trace.open(folder), len(EVENTS))
     finally:
-        drain_module._free_space = free
+        drain_module._free_drained_space = free
     recording.close()
     drain = Drain(folder)
     assert drain.step() is True
@@ -143,7 +143,7 @@ def test_space_that_is_freed_during_the_search_for_the_end_hides_no_event(record
 
     with recording.events_path.open("rb") as file:
         monkeypatch.setattr(folder_module, "end_of_hole", freed_after_the_first_look)
-        assert folder_module.find_end(file.fileno(), 0) == len(EVENTS)
+        assert folder_module.find_end_in_folder(file.fileno(), 0) == len(EVENTS)
     assert looks[0] < max(looks)
     drain.close()
 

@@ -9,7 +9,7 @@ from unit.events.fabricate import fabricate
 
 from bfcviz.errors import FileError
 from bfcviz.events.schema import EVENT
-from bfcviz.events.storage.folder import find_end
+from bfcviz.events.storage.folder import find_end_in_folder
 from bfcviz.events.trace import Trace
 
 
@@ -20,7 +20,7 @@ def test_the_end_is_found_from_anywhere(tmp_path, count, ahead):
     np.concatenate([fabricate(max(count, 1))[:count], np.zeros(ahead, EVENT)]).tofile(path)
     with path.open("rb") as file:
         for known in {0, count // 2, count}:
-            assert find_end(file.fileno(), known) == count
+            assert find_end_in_folder(file.fileno(), known) == count
 
 
 def test_a_folder_that_is_none(tmp_path):

@@ -13,12 +13,12 @@ from bfcviz.events.origin import Pool, Status
 from bfcviz.events.storage import blocks as blocks_module
 from bfcviz.events.storage import drain as drain_module
 from bfcviz.events.storage.blocks import MAGIC, BlockFile
-from bfcviz.events.storage.drain import Drain, can_free_space
+from bfcviz.events.storage.drain import Drain, can_drain_free_space
 from bfcviz.events.storage.folder import BLOCKS_FILE
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model, trace_index
-from bfcviz.model.block_index import BlockDescriber
+from bfcviz.model.trace_index import IndexBuilder
 
 SIZE = 2048
 KEEP = 64 * KIB
@@ -26,7 +26,7 @@ KEEP = 64 * KIB
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch, tmp_path):
-    if not can_free_space(tmp_path):
+    if not can_drain_free_space(tmp_path):
         pytest.skip("no holes in files here")
     monkeypatch.setattr(drain_module, "MOST_EVENTS", SIZE)
     monkeypatch.setattr(drain_module, "LAST_LOOK", 64)
@@ -41,7 +41,7 @@ class Job:
         self.held = []
         self.heaps = []
         self.add_heap()
-        self.drain = Drain(self.recording.folder, BlockDescriber, KEEP)
+        self.drain = Drain(self.recording.folder, IndexBuilder, KEEP)
 
     def add_heap(self):
         self.heaps.append(new_heap(64 * MIB, log=self.recording.log, labels=self.recording.labels))
@@ -236,7 +236,7 @@ def test_the_beginning_is_dropped_after_a_full_disk_too(job, monkeypatch):
 def test_a_drain_that_goes_on_after_another_loses_nothing(job):
     job.work(12)
     job.drain.close()
-    job.drain = Drain(job.folder, BlockDescriber, KEEP)
+    job.drain = Drain(job.folder, IndexBuilder, KEEP)
     job.work(6)
     trace = job.assert_reads_right()
     assert trace.keyframe_before(trace.first)[0] == trace.first

@@ -12,8 +12,8 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.origin import KnownGaps, Pool, RecordedFailure, Status, recorded_failures
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage import recording as recording_module
+from bfcviz.events.storage.folder import claim_subfolder
 from bfcviz.events.storage.recording import Recording
-from bfcviz.events.storage.recording_set import claim_subfolder
 from bfcviz.events.trace import Trace
 
 POOLS = (Pool("gpu", 1 << 30, {"allow_growth": True}),)

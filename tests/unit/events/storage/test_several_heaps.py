@@ -13,7 +13,8 @@ from bfcviz.events.origin import Pool, Status
 from bfcviz.events.schema import MAX_POOLS, Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
-from bfcviz.live.observed_heap import ObservedHeap, logs_of_heaps
+from bfcviz.live.heap_provider import logs_of_heaps
+from bfcviz.live.observed_heap import ObservedHeap
 from bfcviz.model import Model
 from bfcviz.model.trace_from_source import trace_of
 

@@ -3,8 +3,8 @@ import threading
 import pytest
 
 from bfcviz.errors import BfcvizError, FileError
+from bfcviz.events.storage.folder import await_recording, has_begun
 from bfcviz.events.storage.recording import Recording
-from bfcviz.events.storage.recording_set import await_recording, has_begun
 
 
 def test_a_recording_is_awaited_from_its_very_beginning(tmp_path):

@@ -3,7 +3,7 @@ import base64
 import numpy as np
 import pytest
 from unit.figures.drawn import address_time
-from unit.figures.style.test_png import decode
+from unit.figures.style.test_raster_image import decode
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.events.schema import EVENT

@@ -12,7 +12,7 @@ from bfcviz.figures.theme import LIGHT, Paint
 from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model import Model
 from bfcviz.model.grouping import HolderChoice
-from bfcviz.model.lifetimes import in_use_at
+from bfcviz.model.model import model_chunks_in_use
 from bfcviz.model.occupancy import Occupancy, OccupancyGrid
 
 
@@ -65,7 +65,7 @@ def test_other_colours_of_holders_read_no_event_again(monkeypatch, choice):
             heap.free(address)
     trace = heap.trace()
     look = Look(colour="holder", holder=choice)
-    colours = [colouring(trace, 0, "holder", LIGHT, in_use_at(trace, 0, step)) for step in steps]
+    colours = [colouring(trace, 0, "holder", LIGHT, model_chunks_in_use(trace, 0, step)) for step in steps]
     counted = []
     blocks = Trace.blocks
     monkeypatch.setattr(Trace, "blocks", lambda *of: counted.extend(each := list(blocks(*of))) or each)

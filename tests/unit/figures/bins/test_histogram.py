@@ -4,7 +4,7 @@ from unit.figures.drawn import bin_histogram
 from unit.figures.synthetic import busy_trace
 
 from bfcviz.events.schema import Kind
-from bfcviz.figures.bin_histogram import bin_panels, bins_of
+from bfcviz.figures.bin_histogram import bin_panels, histogram_bins
 from bfcviz.figures.view import HeapData
 from bfcviz.figures.view_options import PLAIN, Look
 from bfcviz.model import Model
@@ -51,10 +51,10 @@ def test_axes_hold_every_bar_and_name_their_unit(model):
 def test_panels_have_the_same_traces_whatever_is_marked(model):
     names = [
         [trace["name"] for trace in panel.traces]
-        for panel in bin_panels(bins_of(HeapData(model), PLAIN), PLAIN)
+        for panel in bin_panels(histogram_bins(HeapData(model), PLAIN), PLAIN)
     ]
     model.seek(next_step(model.trace, 200, [Kind.ALLOCATE]))
-    panels = bin_panels(bins_of(HeapData(model), PLAIN), PLAIN)
+    panels = bin_panels(histogram_bins(HeapData(model), PLAIN), PLAIN)
     assert [[trace["name"] for trace in panel.traces] for panel in panels] == names
     for panel in panels:
         for trace in panel.traces:

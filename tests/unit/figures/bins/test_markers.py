@@ -5,12 +5,11 @@ import pytest
 from unit.figures.drawn import bin_histogram
 from unit.figures.synthetic import busy_trace
 
-from bfcviz.analysis.search import search_of
+from bfcviz.analysis.event_text import search_of
 from bfcviz.events.schema import Kind, bin_of
-from bfcviz.figures.region_map.rows import last_event
 from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model import Model
-from bfcviz.model.navigation import next_step
+from bfcviz.model.navigation import last_event, next_step
 
 
 @pytest.fixture

@@ -5,7 +5,14 @@ import re
 import numpy as np
 import pytest
 
-from bfcviz.figures.workers import MOST_ROWS, ORDERS, WorkerRow, WorkerState, ordered, workers_html
+from bfcviz.figures.worker_rows import (
+    MOST_ROWS,
+    ORDERS,
+    WorkerRow,
+    WorkerRowState,
+    ordered_worker_rows,
+    workers_html,
+)
 from bfcviz.units import MiB
 
 
@@ -13,7 +20,7 @@ def row(name, **facts):
     times = np.array(facts.pop("times", [0.0, 1.0, 2.0]))
     use = np.full(len(times), facts.get("in_use", 10 * MiB))
     plain = {
-        "state": WorkerState.LIVE,
+        "state": WorkerRowState.LIVE,
         "in_use": 10 * MiB,
         "pool": 40 * MiB,
         "free": 30 * MiB,
@@ -43,7 +50,7 @@ WORKERS = [
     row("tight", pool=60 * MiB, largest_free=2 * MiB, free=3 * MiB, in_use=57 * MiB),
     row("roomy"),
     row("fragmented", largest_free=1 * MiB),
-    row("gone", state=WorkerState.LOST, limit=None, largest_free=0),
+    row("gone", state=WorkerRowState.LOST, limit=None, largest_free=0),
 ]
 
 
@@ -57,7 +64,7 @@ WORKERS = [
     ],
 )
 def test_the_worst_live_worker_is_the_first(order, names):
-    assert [each.name for each in ordered(WORKERS, order)] == names
+    assert [each.name for each in ordered_worker_rows(WORKERS, order)] == names
     assert order in ORDERS
 
 
@@ -79,7 +86,7 @@ def test_every_worker_has_a_row_and_the_chosen_one_is_marked():
 
 def test_all_workers_share_one_time_axis():
     early, late = row("early", times=[0.0, 5.0]), row("late", started_s=1005.0, times=[0.0, 5.0])
-    unknown = row("unknown", started_s=None, times=[0.0, 10.0], state=WorkerState.ENDED)
+    unknown = row("unknown", started_s=None, times=[0.0, 10.0], state=WorkerRowState.ENDED)
     found = path_of(workers_html([early, late, unknown]), "in-use")
     assert found == [[0.0, 300.0, 600.0], [300.0, 600.0, 600.0], [0.0, 600.0, 600.0]]
 
@@ -99,7 +106,7 @@ def test_many_workers_are_cut_and_their_number_is_told():
 def test_no_worker_and_a_worker_without_events():
     assert names_in(workers_html([])) == []
     quiet = row(
-        "quiet", times=[], pool=0, in_use=0, free=0, largest_free=0, limit=None, state=WorkerState.ENDED
+        "quiet", times=[], pool=0, in_use=0, free=0, largest_free=0, limit=None, state=WorkerRowState.ENDED
     )
     assert names_in(workers_html([quiet])) == ["quiet"]
 

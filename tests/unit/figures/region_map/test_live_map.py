@@ -2,13 +2,13 @@ import base64
 
 import numpy as np
 import pytest
-from unit.figures.style.test_png import decode
+from unit.figures.style.test_raster_image import decode
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures.colouring import COLOURINGS, colouring
-from bfcviz.figures.region_map.figure import live_map_panel, region_panel
-from bfcviz.figures.region_map.live_map import LiveMap, chunks_of_events
+from bfcviz.figures.region_map.figure import moving_map_panel, region_panel
+from bfcviz.figures.region_map.live_map import LiveMap, live_map_chunks
 from bfcviz.figures.theme import LIGHT, rgb
 from bfcviz.figures.view_options import PLAIN, Look, MapWindow
 from bfcviz.model import Model
@@ -68,7 +68,7 @@ def test_the_moving_map_has_the_traces_of_the_one_at_rest(step):
     trace = busy_trace()
     rest = region_panel(at_step(trace, step), None, PLAIN)
     look = Look(map_window=MapWindow((0.0, 4096.0), (0.0, 1.0)))
-    moving = live_map_panel(live_map_at(trace, step), trace.labels, look)
+    moving = moving_map_panel(live_map_at(trace, step), trace.labels, look)
     assert [each["type"] for each in moving.traces] == [each["type"] for each in rest.traces]
     assert [each.get("name") for each in moving.traces] == [each.get("name") for each in rest.traces]
     assert moving.xaxis["range"] == rest.xaxis["range"]
@@ -82,4 +82,4 @@ def test_the_birth_of_a_freed_chunk_is_exact_past_two_to_the_32():
     events["kind"] = [Kind.ALLOCATE, Kind.FREE, Kind.FREE]
     events["seq"] = [(1 << 32) + 5, (1 << 32) + 9, (1 << 32) + 9]
     events["other"] = [0, 5, 0xFFFF_FFF0]
-    assert chunks_of_events(events)["born"].tolist() == [(1 << 32) + 5, (1 << 32) + 5, 0xFFFF_FFF0]
+    assert live_map_chunks(events)["born"].tolist() == [(1 << 32) + 5, (1 << 32) + 5, 0xFFFF_FFF0]

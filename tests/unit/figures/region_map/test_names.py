@@ -6,12 +6,12 @@ import sys
 import numpy as np
 import pytest
 from unit.figures.region_map.drawn_map import at_step, ends
-from unit.figures.style.test_png import decode
+from unit.figures.style.test_raster_image import decode
 from unit.figures.synthetic import KiB, MiB, PlainHeap
 
 import bfcviz
 from bfcviz.figures.colouring import COLOURINGS
-from bfcviz.figures.region_map.figure import matches, region_panel
+from bfcviz.figures.region_map.figure import map_search_matches, region_panel
 from bfcviz.figures.theme import DARK, LIGHT, contrasting, mixed, rgb, translucent
 from bfcviz.figures.view_options import FADE, Look
 from bfcviz.model.filters import found_by
@@ -183,7 +183,7 @@ def test_a_search_fades_what_it_does_not_find_and_an_address_finds_free_memory()
     ):
         assert boxes_of_fade(region_panel(model, None, Look(search=search))) == pale
     free = model.chunks()[~model.chunks()["in_use"]][0]
-    chunks = matches(model.chunks(), model.trace.labels, f"{int(free['address']) + 1:#x}")
+    chunks = map_search_matches(model.chunks(), model.trace.labels, f"{int(free['address']) + 1:#x}")
     assert chunks["address"].tolist() == [free["address"]]
 
 

@@ -13,16 +13,17 @@ from unit.figures.region_map.drawn_map import (
     hover_texts,
     rectangles,
 )
-from unit.figures.style.test_png import decode
+from unit.figures.style.test_raster_image import decode
 from unit.figures.synthetic import KiB, MiB, PlainHeap, busy_trace
 
 from bfcviz.figures.colouring import COLOURINGS, colouring
+from bfcviz.figures.raster_image import LINES
 from bfcviz.figures.region_map.figure import EXACT_CHUNKS, region_panel
-from bfcviz.figures.region_map.rows import last_event, lay_out
-from bfcviz.figures.region_map.traces import LINES
+from bfcviz.figures.region_map.rows import lay_out
 from bfcviz.figures.theme import DARK, LIGHT, rgb
 from bfcviz.figures.view_options import Look, MapWindow
 from bfcviz.model import Model
+from bfcviz.model.navigation import last_event
 
 
 def test_the_legend_is_always_the_same():

@@ -15,8 +15,8 @@ from bfcviz.figures.colouring import (
     HolderChooser,
     HolderPalette,
     colour_path,
+    colour_tree,
     colouring,
-    label_tree,
 )
 from bfcviz.figures.theme import LIGHT
 from bfcviz.model import Model
@@ -26,7 +26,7 @@ def chooser(held, usual=None):
     """A chooser for labels with these bytes by name; `usual`: those times steps, where they differ."""
     labels = Labels()
     numbers = [labels.intern(name) for name in held]
-    tree = label_tree(labels, numbers)
+    tree = colour_tree(labels, numbers)
     weights = np.zeros(len(labels))
     weights[numbers] = list((usual or held).values())
     now = np.zeros(len(labels))
@@ -169,7 +169,7 @@ def test_paths_of_labels():
 def test_the_tree_sums_what_is_below_and_leaves_out_single_parents():
     labels = Labels()
     numbers = [labels.intern(name) for name in ("a/b/c", "a/b/d", "a", "e/f")]
-    tree = label_tree(labels, numbers)
+    tree = colour_tree(labels, numbers)
     by_label = np.zeros(len(labels))
     by_label[numbers] = [1, 2, 4, 8]
     sums = tree.sums(by_label)

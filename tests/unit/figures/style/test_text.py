@@ -1,14 +1,7 @@
 import pytest
 
-from bfcviz.figures.text import (
-    LONGEST,
-    LONGEST_SHORT_NAME,
-    axis_unit,
-    exact_bytes,
-    fitted,
-    harmless,
-    short_names,
-)
+from bfcviz.figures.text import LONGEST, LONGEST_SHORT_NAME, axis_unit, fitted, harmless, legend_texts
+from bfcviz.units import exact_bytes
 
 
 @pytest.mark.parametrize(
@@ -56,23 +49,23 @@ def test_axis_units_keep_numbers_short(largest, unit):
 
 def test_short_names_leave_out_the_common_path():
     names = ["model/layer_1/conv/weights", "model/layer_1/dense", "loss", "model/layer_1/density"]
-    assert short_names(names) == ["conv/weights", "dense", "loss", "density"]
+    assert legend_texts(names) == ["conv/weights", "dense", "loss", "density"]
 
 
 def test_a_single_path_stays_whole():
-    assert short_names(["model/dense", "loss"]) == ["model/dense", "loss"]
+    assert legend_texts(["model/dense", "loss"]) == ["model/dense", "loss"]
 
 
 def test_short_names_that_look_the_same_get_a_number():
-    one, two = short_names([f"{'x' * 50}{number}{'y' * 50}" for number in "12"])
+    one, two = legend_texts([f"{'x' * 50}{number}{'y' * 50}" for number in "12"])
     assert one != two
     assert two == f"{one} (2)"
     assert len(one.strip("\u2068\u2069")) == LONGEST_SHORT_NAME
 
 
 def test_short_names_are_harmless():
-    assert short_names(["<b>"]) == ["&lt;b&gt;"]
-    assert short_names([]) == []
+    assert legend_texts(["<b>"]) == ["&lt;b&gt;"]
+    assert legend_texts([]) == []
 
 
 def test_a_name_keeps_the_parts_at_its_end():

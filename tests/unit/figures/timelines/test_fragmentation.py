@@ -8,7 +8,7 @@ from bfcviz.figures import timelines
 from bfcviz.figures.fragmentation_timeline import MEASURES
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
-from bfcviz.model import timelines as fragmentation
+from bfcviz.model import model as fragmentation
 
 
 def named(figure, start):

@@ -10,7 +10,8 @@ from bfcviz.figures import timelines
 from bfcviz.figures.stats_timeline import stats_panel
 from bfcviz.figures.timelines import measure_history
 from bfcviz.figures.view_options import Look
-from bfcviz.model import Model, growing_timeline, timeline
+from bfcviz.model import Model, timeline
+from bfcviz.model import timelines as series
 
 
 def named(panel, start):
@@ -22,8 +23,8 @@ def named(panel, start):
 def coarse(monkeypatch):
     """Pictures of 50 points, from series of at most 200 rows."""
     monkeypatch.setattr(timelines, "POINTS", 50)
-    monkeypatch.setattr(growing_timeline, "POINTS", 100)
-    monkeypatch.setattr(growing_timeline.RollingTimeline.__init__, "__defaults__", (0, 100, 0))
+    monkeypatch.setattr(series, "POINTS", 100)
+    monkeypatch.setattr(series.RollingTimeline.__init__, "__defaults__", (0, 100, 0))
 
 
 def test_a_narrow_window_is_exact_and_reaches_over_both_edges(coarse):

@@ -8,7 +8,7 @@ from bfcviz.errors import FileError
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.importers.bfc_log.grammar import tensor_memory
+from bfcviz.importers.bfc_log.log_lines import tensor_memory_line
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.model import Model
 
@@ -118,8 +118,8 @@ def test_a_log_without_an_allocation_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_record_without_a_message_is_none() -> None:
-    assert tensor_memory("AllocateRaw GPU_0_bfc  8") is None
-    found = tensor_memory(allocation(7, 4096, 256).split("] ", 1)[1])
+    assert tensor_memory_line("AllocateRaw GPU_0_bfc  8") is None
+    found = tensor_memory_line(allocation(7, 4096, 256).split("] ", 1)[1])
     assert found is not None
     assert (found.kind, found.allocation_id, found.address, found.is_whole) == (
         "TensorAllocation",

@@ -1,7 +1,7 @@
 """ONNX Runtime's arena prints its chunks as TensorFlow's allocator does: its log opens as a heap."""
 
 import bfcviz
-from bfcviz.analysis.diagnosis import Family
+from bfcviz.analysis.heap_settings import Family
 from bfcviz.importers.messages import read_message_file
 from bfcviz.model import Model
 

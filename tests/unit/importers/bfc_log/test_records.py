@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.importers.bfc_log.grammar import LogRecord, log_text, records
+from bfcviz.importers.bfc_log.log_lines import LogRecord, log_text, records
 
 SECOND = 10**9
 NOVEMBER_6 = 1_509_926_400 * SECOND  # 2017

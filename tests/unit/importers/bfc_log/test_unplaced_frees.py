@@ -1,7 +1,7 @@
-from bfcviz.importers.bfc_log.vlog import Act, PlacedFrees, VlogOperation, place_frees
+from bfcviz.importers.bfc_log.vlog import Act, PlacedVlogFrees, VlogOperation, place_frees
 
 
-def placed(*operations: tuple[str, int, int]) -> tuple[PlacedFrees, list[int]]:
+def placed(*operations: tuple[str, int, int]) -> tuple[PlacedVlogFrees, list[int]]:
     """Addresses of the frees; an operation is `a` or `f`, its address and its size."""
     acts = {"a": Act.ALLOCATE, "f": Act.FREE}
     made = [VlogOperation(acts[act], order, at, size) for order, (act, at, size) in enumerate(operations)]

@@ -15,7 +15,7 @@ from bfcviz.errors import FileError
 from bfcviz.events.origin import Status, recorded_failures
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.importers.bfc_log.grammar import log_text, records
+from bfcviz.importers.bfc_log.log_lines import log_text, records
 from bfcviz.importers.bfc_log.vlog import holds_regions, holds_requests, read_vlog
 from bfcviz.importers.file_content import UNPACKED_TEXT, read_content
 from bfcviz.importers.file_format import Format, detect_format

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bfcviz.importers.tensorflow.replay import ABSENT, REQUEST, Rebuilt, Requests, compare
+from bfcviz.importers.tensorflow.reconstruct import ABSENT, REQUEST, Rebuilt, Requests, compare
 
 
 def requests_and_rebuilt(count: int = 4) -> tuple[Requests, Rebuilt]:

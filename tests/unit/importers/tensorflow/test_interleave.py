@@ -1,8 +1,8 @@
 import numpy as np
 
 from bfcviz.events.schema import EVENT, Events, Kind
-from bfcviz.importers.tensorflow.reconstruct import interleave, step_marks
-from bfcviz.importers.tensorflow.replay import REQUEST, Requests
+from bfcviz.importers.join_heaps import interleave
+from bfcviz.importers.tensorflow.reconstruct import REQUEST, Requests, step_marks
 
 
 def log(*entries: tuple[Kind, int, int]) -> Events:

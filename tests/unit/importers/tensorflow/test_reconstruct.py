@@ -7,8 +7,13 @@ from unit.importers.naive_view import view_of
 
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Kind
-from bfcviz.importers.tensorflow.reconstruct import Reconstruction, reconstruct
-from bfcviz.importers.tensorflow.replay import ABSENT, RecordedRequests, Requests
+from bfcviz.importers.tensorflow.reconstruct import (
+    ABSENT,
+    Reconstruction,
+    RecordedRequests,
+    Requests,
+    reconstruct,
+)
 
 SEEDS = range(4)
 

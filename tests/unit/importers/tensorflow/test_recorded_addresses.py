@@ -6,8 +6,7 @@ from unit.importers.naive_bfc import NaiveBFC
 from unit.importers.naive_view import view_of
 
 from bfcviz.events.schema import Kind
-from bfcviz.importers.tensorflow.reconstruct import PlacedChunks, place_chunks
-from bfcviz.importers.tensorflow.replay import ABSENT, REQUEST, Requests
+from bfcviz.importers.tensorflow.reconstruct import ABSENT, REQUEST, PlacedChunks, Requests, place_chunks
 
 
 def rows(*entries: tuple[bool, int, int, int]) -> Requests:

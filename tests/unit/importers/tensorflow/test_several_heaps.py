@@ -13,8 +13,13 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.importers.tensorflow.reconstruct import Reconstruction, heaps_of, reconstruct
-from bfcviz.importers.tensorflow.replay import RecordedRequests, Requests
+from bfcviz.importers.tensorflow.reconstruct import (
+    Reconstruction,
+    RecordedRequests,
+    Requests,
+    heaps_of,
+    reconstruct,
+)
 
 COUNT = 400
 

@@ -8,7 +8,7 @@ import bfcviz
 from bfcviz.errors import FileError
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_POOLS, Status
-from bfcviz.importers.tensorflow.replay import REQUEST, RecordedRequests
+from bfcviz.importers.tensorflow.reconstruct import REQUEST, RecordedRequests
 from bfcviz.importers.tensorflow.windows import BETWEEN, join
 
 START = 1 << 40

@@ -20,7 +20,7 @@ from bfcviz.allocator.interface import AllocatorOptions
 from bfcviz.errors import AllocatorError, BfcvizError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live import headroom
+from bfcviz.live import memory_limits
 from bfcviz.live.numpy import serve
 from bfcviz.live.numpy.serve import serve_numpy, unserved
 from bfcviz.model import Model
@@ -167,8 +167,8 @@ def test_what_cannot_be_is_refused(arguments, error):
 
 def test_the_limit_leaves_the_machine_room_unless_told():
     heap = serve_numpy().allocator
-    assert 64 * MIB <= heap.limit <= headroom.total_memory() * 7 // 8
-    assert heap.sub_allocator.keep_available == headroom.total_memory() // 32
+    assert 64 * MIB <= heap.limit <= memory_limits.total_memory() * 7 // 8
+    assert heap.sub_allocator.keep_available == memory_limits.total_memory() // 32
 
 
 def test_deleted_arrays_leave_the_memory_of_the_process():

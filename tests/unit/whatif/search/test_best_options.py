@@ -4,17 +4,17 @@ from unit.whatif.streams import MiB, holes
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.policy_table import policy_of
-from bfcviz.whatif.replay import stream_of as stream_from
+from bfcviz.whatif.requests import stream_of as stream_from
 from bfcviz.whatif.search import best_options as module
 from bfcviz.whatif.search.best_options import GOALS, best_options
 from bfcviz.whatif.search.smallest_limit import smallest_limit
-from bfcviz.whatif.search.trial import ResultCache, SearchControl
+from bfcviz.whatif.search.trial import SearchControl, TrialCache
 
 GRANULES = {"granule": ["4MiB", "1MiB", "16MiB"]}
 
 
 def search(policy="first_fit", limit="64MiB", **options):
-    return best_options(holes(), policy, limit, cache=ResultCache(), **{"options": GRANULES, **options})
+    return best_options(holes(), policy, limit, cache=TrialCache(), **{"options": GRANULES, **options})
 
 
 def test_all_combinations_are_ranked_by_the_goal():
@@ -27,7 +27,7 @@ def test_all_combinations_are_ranked_by_the_goal():
 
 
 def test_what_fails_comes_after_what_fits_and_none_may_fit():
-    found = best_options(holes(), "bfc", "6.5MiB", options=["allow_growth"], cache=ResultCache())
+    found = best_options(holes(), "bfc", "6.5MiB", options=["allow_growth"], cache=TrialCache())
     assert found.options == {"allow_growth": False}
     assert [row.trial.fits for row in found.table] == [True, False]
     none = search(limit="5MiB")
@@ -35,7 +35,7 @@ def test_what_fails_comes_after_what_fits_and_none_may_fit():
 
 
 def test_a_policy_that_refuses_is_a_row_with_its_message():
-    found = best_options(holes(), "bfc", options=["allow_growth"], cache=ResultCache())
+    found = best_options(holes(), "bfc", options=["allow_growth"], cache=TrialCache())
     assert found.options == {"allow_growth": True}
     refused = found.table[-1]
     assert (refused.trial, refused.options) == (None, {"allow_growth": False})
@@ -45,16 +45,16 @@ def test_a_policy_that_refuses_is_a_row_with_its_message():
 @pytest.mark.parametrize("goal", GOALS)
 def test_a_coordinate_search_finds_the_same_where_options_do_not_depend_on_each_other(goal, monkeypatch):
     stream = stream_from(sample_trace("lstm"))
-    grid = best_options(stream, "bfc", "24MiB", goal=goal, cache=ResultCache())
+    grid = best_options(stream, "bfc", "24MiB", goal=goal, cache=TrialCache())
     monkeypatch.setattr(module, "MOST_COMBINATIONS", 2)
-    found = best_options(stream, "bfc", "24MiB", goal=goal, cache=ResultCache())
+    found = best_options(stream, "bfc", "24MiB", goal=goal, cache=TrialCache())
     assert (grid.method, found.method) == ("grid", "coordinate")
     assert GOALS[goal](found.best.trial) == GOALS[goal](grid.best.trial)
     assert found.replays < len(grid.table)
 
 
 def test_options_that_are_given_stay():
-    found = best_options(holes(), "bfc:allow_growth=true", "64MiB", cache=ResultCache())
+    found = best_options(holes(), "bfc:allow_growth=true", "64MiB", cache=TrialCache())
     assert "allow_growth" not in found.options
     assert all(row.trial.options["allow_growth"] for row in found.table)
 
@@ -62,10 +62,10 @@ def test_options_that_are_given_stay():
 def test_the_smallest_limit_is_a_goal():
     stream = stream_from(sample_trace("lstm"))
     found = best_options(
-        stream, "bfc", "24MiB", options=["allow_growth"], goal="smallest_limit", cache=ResultCache()
+        stream, "bfc", "24MiB", options=["allow_growth"], goal="smallest_limit", cache=TrialCache()
     )
     expected = {
-        value: smallest_limit(stream, policy_of("bfc", allow_growth=value), cache=ResultCache()).limit_bytes
+        value: smallest_limit(stream, policy_of("bfc", allow_growth=value), cache=TrialCache()).limit_bytes
         for value in (False, True)
     }
     assert {row.options["allow_growth"]: row.trial.limit for row in found.table} == expected

@@ -4,9 +4,9 @@ from unit.whatif.streams import MiB, stream_of
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.policy_table import policy_of
-from bfcviz.whatif.replay import stream_of as stream_from
+from bfcviz.whatif.requests import stream_of as stream_from
 from bfcviz.whatif.search.largest_batch import largest_batch, scaled_requests
-from bfcviz.whatif.search.trial import ResultCache, SearchControl
+from bfcviz.whatif.search.trial import SearchControl, TrialCache
 
 FIRST_FIT = "first_fit:granule=1"
 
@@ -17,7 +17,7 @@ def training(limit=None):
 
 
 def search(limit, **options):
-    return largest_batch(training(), FIRST_FIT, limit, cache=ResultCache(), **options)
+    return largest_batch(training(), FIRST_FIT, limit, cache=TrialCache(), **options)
 
 
 def test_the_largest_batch_and_the_failure_of_the_next_one():
@@ -40,7 +40,7 @@ def test_a_batch_that_does_not_fit_shrinks():
 
 
 def test_the_limit_of_the_trace_is_the_default():
-    found = largest_batch(training(18 * MiB), FIRST_FIT, batch=1, cache=ResultCache())
+    found = largest_batch(training(18 * MiB), FIRST_FIT, batch=1, cache=TrialCache())
     assert (found.limit, found.largest) == (18 * MiB, 2)
     with pytest.raises(InvalidRequest, match="limit"):
         largest_batch(training(), FIRST_FIT)
@@ -70,7 +70,7 @@ def test_a_stopped_search_returns_what_it_knows(after):
 
 def test_a_sample_grows_until_the_next_batch_fails():
     stream, policy = stream_from(sample_trace("lstm")), policy_of("bfc:allow_growth=true")
-    found = largest_batch(stream, policy, "24MiB", batch=32, cache=ResultCache())
+    found = largest_batch(stream, policy, "24MiB", batch=32, cache=TrialCache())
     scaled = scaled_requests(stream)
     assert policy.serve(scaled.times(found.largest, 32), 24 * MiB).fits
     assert policy.serve(scaled.times(found.largest + 1, 32), 24 * MiB).failures[0] == found.fails_at_request

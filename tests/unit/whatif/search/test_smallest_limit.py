@@ -8,15 +8,15 @@ from unit.whatif.streams import MiB, holes, stream_of
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.policy_table import policy_of
-from bfcviz.whatif.replay import stream_of as stream_from
+from bfcviz.whatif.requests import stream_of as stream_from
 from bfcviz.whatif.search.smallest_limit import smallest_limit
-from bfcviz.whatif.search.trial import ResultCache, SearchControl
+from bfcviz.whatif.search.trial import SearchControl, TrialCache
 
 FIRST_FIT = "first_fit:granule=1"
 
 
 def search(source, policy=FIRST_FIT, **options):
-    return smallest_limit(source, policy, cache=ResultCache(), **options)
+    return smallest_limit(source, policy, cache=TrialCache(), **options)
 
 
 def test_the_limit_of_a_stream_with_a_hole():

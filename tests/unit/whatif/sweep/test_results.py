@@ -58,10 +58,18 @@ def test_the_text_names_every_trace_and_policy_once():
     assert "one.parquet" in text
     assert "there is no file" in text
     assert "4.0 MiB" in text
-    assert len(text.splitlines()) == 2 + 1 + 2
+    assert [text.count(name) for name in ("one.parquet", "two.parquet")] == [1, 1]
+    assert len(text.splitlines()) == 2 + 1 + 2 + 3  # summary, titles, two traces, their rows and the message
     many = SweepResults([point(trace=f"trace_{number}") for number in range(100)])
-    assert len(str(many).splitlines()) < 70
+    assert len(str(many).splitlines()) < 130
     assert "40 more" in str(many)
+
+
+def test_the_text_is_at_most_80_columns_wide():
+    policy = "bfc:allow_growth=true,garbage_collection=true,fragmentation_fraction=0.25"
+    text = str(SweepResults([point(policy=policy, error="a cause " * 30), point(), failed()]))
+    assert max(map(len, text.splitlines())) <= 80
+    assert policy in text
 
 
 def test_names_of_files_cannot_control_a_terminal():
@@ -72,8 +80,8 @@ def test_names_of_files_cannot_control_a_terminal():
 def test_what_fits_only_without_a_limit_says_so():
     none = str(SweepResults([failed()]))
     unlimited = str(SweepResults([failed(), point(limit=None)]))
-    assert ("none of them" in none, "without a limit" in none) == (True, False)
-    assert ("none of them" in unlimited, "without a limit" in unlimited) == (False, True)
+    assert ("none of them" in none, "no limit only" in none) == (True, False)
+    assert ("none of them" in unlimited, "no limit only" in unlimited) == (False, True)
 
 
 def test_files_that_are_no_results_are_refused(tmp_path):

@@ -9,8 +9,7 @@ import bfcviz
 from bfcviz.errors import BfcvizError, FileError, InvalidRequest
 from bfcviz.events.labels import Labels
 from bfcviz.whatif.policy_table import POLICIES, policy_of
-from bfcviz.whatif.replay import stream_of
-from bfcviz.whatif.requests import ALLOCATE, FREE, RequestStream
+from bfcviz.whatif.requests import ALLOCATE, FREE, RequestStream, stream_of
 from bfcviz.whatif.sweep.point import STREAMS
 from bfcviz.whatif.sweep.sweep import SweepResults, sweep
 

@@ -2,20 +2,20 @@
 
 import numpy as np
 
-from bfcviz.figures.policy_comparison import ComparedJob, ComparedPolicy
+from bfcviz.figures.policy_comparison import DrawnJob, DrawnPolicy
 
 MiB = 1 << 20
-JOB = ComparedJob("a job", 5, 5 * MiB, 16 * MiB)
+JOB = DrawnJob("a job", 5, 5 * MiB, 16 * MiB)
 
 
 def _bytes(*sizes):
     return np.array(sizes, np.uint64) * np.uint64(MiB)
 
 
-FITS = ComparedPolicy(
+FITS = DrawnPolicy(
     "fits", _bytes(8, 12, 12, 12, 4), _bytes(4, 8, 6, 2, 0), requested_at_peak=6 * MiB, scattered_share=0.25
 )
-FAILS = ComparedPolicy(
+FAILS = DrawnPolicy(
     "fails:option=1",
     _bytes(8, 16, 16, 16),
     _bytes(4, 8, 6, 6),
@@ -24,4 +24,4 @@ FAILS = ComparedPolicy(
     failed=3,
     failed_size=7 * MiB,
 )
-REFUSED = ComparedPolicy("refused", _bytes(), _bytes(), message="needs a limit <b>")
+REFUSED = DrawnPolicy("refused", _bytes(), _bytes(), message="needs a limit <b>")

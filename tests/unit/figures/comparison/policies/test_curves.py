@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.figures.comparison.policies.compared import FAILS, FITS, JOB, REFUSED
 
-from bfcviz.figures.policy_comparison import COLUMNS, ByteAxis, CurvePanels, curve_table, envelope
+from bfcviz.figures.policy_comparison import (
+    COLUMNS,
+    ByteAxis,
+    CurvePanels,
+    curve_table,
+    policy_curve_envelope,
+)
 from bfcviz.figures.theme import LIGHT
 
 CURVES = CurvePanels(JOB, ByteAxis.of(JOB, [FITS, FAILS]), LIGHT)
@@ -15,7 +21,7 @@ CURVES = CurvePanels(JOB, ByteAxis.of(JOB, [FITS, FAILS]), LIGHT)
 
 @given(st.lists(st.integers(0, 1 << 40), max_size=300), st.integers(1, 50))
 def test_each_interval_has_its_least_and_greatest_value(values, columns):
-    start, low, high = envelope(np.array(values, np.uint64), columns)
+    start, low, high = policy_curve_envelope(np.array(values, np.uint64), columns)
     assert len(start) == min(columns, len(values))
     ends = [*start[1:].astype(int), len(values)][: len(start)]
     for begin, end, least, most in zip(start.astype(int), ends, low, high, strict=True):
@@ -24,8 +30,8 @@ def test_each_interval_has_its_least_and_greatest_value(values, columns):
 
 def test_the_points_do_not_depend_on_the_number_of_requests():
     many = np.arange(1_000_000, dtype=np.uint64)
-    assert envelope(many).shape == (3, COLUMNS)
-    assert envelope(many)[2, -1] == 999_999
+    assert policy_curve_envelope(many).shape == (3, COLUMNS)
+    assert policy_curve_envelope(many)[2, -1] == 999_999
 
 
 def test_a_failure_is_where_the_request_would_have_ended():

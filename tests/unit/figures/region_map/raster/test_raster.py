@@ -2,12 +2,12 @@ import base64
 
 import numpy as np
 import pytest
-from unit.figures.style.test_png import decode
+from unit.figures.style.test_raster_image import decode
 
-from bfcviz.figures.region_map import traces
+from bfcviz.figures import raster_image
+from bfcviz.figures.raster_image import LINES, RasterGrid, cell_bytes, lone_raster_cells
 from bfcviz.figures.region_map.cells import CellBytes
 from bfcviz.figures.region_map.rows import lay_out
-from bfcviz.figures.region_map.traces import LINES, RasterGrid, cell_bytes, lone_cells
 from bfcviz.figures.theme import LIGHT, rgb
 from bfcviz.figures.view_options import MapWindow
 from bfcviz.model import CHUNK, REGION
@@ -34,7 +34,7 @@ STATES = [LIGHT.in_use.fill]
 
 def paint(held, theme, fills=STATES, **options):
     """The lines of the picture as a page gets them."""
-    picture = traces.paint(held, fills, theme, **options)
+    picture = raster_image.paint(held, fills, theme, **options)
     lines = decode(base64.b64decode(picture.data_uri().partition(",")[2]))
     assert len(lines) == len(picture)
     return lines
@@ -115,7 +115,7 @@ def test_no_pixel_has_a_colour_that_is_not_one_of_its_classes_and_each_class_has
     rows = lay_out(table, wrapped_rows=16)
     grid = RasterGrid(rows, rows.part(None), 32)
     held = cell_bytes(chunks, np.array([0, 1] * 2048, np.uint8), 2, grid)
-    picture = traces.paint(held, ["#000000", "#6496C8"], LIGHT, waste=False)
+    picture = raster_image.paint(held, ["#000000", "#6496C8"], LIGHT, waste=False)
     colours, count = np.unique(picture.pixels.reshape(-1, 4), axis=0, return_counts=True)
     assert colours.tolist() == [[0, 0, 0, 255], [100, 150, 200, 255]]
     assert count[0] == 3 * count[1]
@@ -126,7 +126,7 @@ def test_waste_has_its_share_of_the_pixels():
     rows = lay_out(table, wrapped_rows=16)
     held = cell_bytes(chunks, np.zeros(2048, np.uint8), 1, RasterGrid(rows, rows.part(None), 32))
     colours, count = np.unique(
-        traces.paint(held, STATES, LIGHT).pixels.reshape(-1, 4), axis=0, return_counts=True
+        raster_image.paint(held, STATES, LIGHT).pixels.reshape(-1, 4), axis=0, return_counts=True
     )
     expected = {(*rgb(LIGHT.in_use.fill), 255): 3, (*rgb(LIGHT.waste.fill), 255): 1}
     assert {
@@ -139,7 +139,7 @@ def test_lone_cells_are_those_with_free_space_around():
     used[0, [3, 20, 22]] = used[1, [0, 39]] = 256.0
     used[1, 20] = 4096.0  # wide enough to be seen
     held = CellBytes(used, np.zeros((2, 40)), np.full((2, 40), 4096.0), used[None])
-    row, column = lone_cells(held, 5)
+    row, column = lone_raster_cells(held, 5)
     assert list(zip(row.tolist(), column.tolist(), strict=True)) == [(0, 3), (1, 0), (1, 39)]
 
 
@@ -198,6 +198,6 @@ def test_of_rows_that_share_lines_each_line_has_one_colour():
     chunks, table = heap([4096] * 1920, [1] * 1920, [4096] * 1920, [4096] * 1920)
     rows = lay_out(table)
     held = cell_bytes(chunks, np.array([0, 1] * 960, np.uint8), 2, RasterGrid(rows, rows.part(None), 16))
-    pixels = traces.paint(held, ["#000000", "#6496C8"], LIGHT, waste=False).pixels
+    pixels = raster_image.paint(held, ["#000000", "#6496C8"], LIGHT, waste=False).pixels
     assert (pixels == pixels[:, :1]).all()
     assert np.unique(pixels[:, 0, 0], return_counts=True)[1].tolist() == [240, 240]

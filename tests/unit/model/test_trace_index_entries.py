@@ -18,10 +18,9 @@ from bfcviz.events.storage import blocks
 from bfcviz.events.trace import Trace
 from bfcviz.figures import active_memory
 from bfcviz.figures.active_memory import active_memory_window
-from bfcviz.model import Model, block_index, trace_index
-from bfcviz.model.block_index import BlockDescriber, entry_of
+from bfcviz.model import Model, trace_index
 from bfcviz.model.navigation import peak, worst_fragmentation
-from bfcviz.model.trace_index import index_of
+from bfcviz.model.trace_index import IndexBuilder, decoded_index_entry, index_of
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -29,7 +28,7 @@ def small_blocks():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "MOST_EVENTS", 300)
         patch.setattr(trace_index, "LEAST_EVENTS", 1)
-        patch.setattr(block_index, "_MOST_LABELS", 10_000)
+        patch.setattr(trace_index, "_MOST_LABELS", 10_000)
         patch.setattr(active_memory, "LEAST_EVENTS", 1)
         yield
 
@@ -41,7 +40,7 @@ def folder(tmp_path_factory):
 
 def stored(trace, folder):
     """The trace as a file of blocks that are described."""
-    describe = BlockDescriber(len(trace.origin.pools))
+    describe = IndexBuilder(len(trace.origin.pools))
     return Trace.open(trace.save(folder / "trace.bfc", overwrite=True, describe=describe))
 
 
@@ -107,14 +106,14 @@ def test_events_that_contradict_each_other_have_no_index(folder):
 
 def test_a_damaged_entry_is_an_error_and_the_events_are_read(folder):
     trace = busy_trace()
-    entry, _ = BlockDescriber(1)(trace.read(0, 300))
-    assert entry_of(entry, 1).pools[0].rows["step"][-1] == 300
+    entry, _ = IndexBuilder(1)(trace.read(0, 300))
+    assert decoded_index_entry(entry, 1).pools[0].rows["step"][-1] == 300
     for damaged in (b"", entry[:40], entry[:-3], entry[:30] + b"x" + entry[31:], b"x" + entry[1:]):
         with pytest.raises(TraceError):
-            entry_of(damaged, 1)
+            decoded_index_entry(damaged, 1)
     with pytest.raises(TraceError):
-        entry_of(entry, 2)
-    assert block_index.parts_of(5) == [0, 1, 2, 3, 5]
+        decoded_index_entry(entry, 2)
+    assert trace_index.index_parts(5) == [0, 1, 2, 3, 5]
     saved = stored(trace, folder)
     saved.source.index_entries = lambda: [b"damaged"]
     assert index_of(saved).rolling.series["step"][-1] == len(trace)
@@ -134,7 +133,7 @@ def shifted(entry):
     [
         (True, lambda _: None),
         (False, lambda entry: set_all(entry.pools[0].labels, "label", 1 << 20)),
-        (False, lambda entry: set_all(entry.pools[0].labels, "part", block_index.PARTS)),
+        (False, lambda entry: set_all(entry.pools[0].labels, "part", trace_index.PARTS)),
         (False, lambda entry: set_all(entry.pools[0].labels, "byte_steps", np.nan)),
         (False, lambda entry: set_all(entry.pools[0].rows, "step", 3)),
         (False, lambda entry: set_all(entry.pools[0].rows, "step", (1 << 64) - 1)),
@@ -153,13 +152,13 @@ def shifted(entry):
 )
 def test_an_impossible_entry_is_not_used(folder, monkeypatch, is_used, change):
     def changed(data, pools):
-        found = entry_of(data, pools)
+        found = decoded_index_entry(data, pools)
         each = [pool._replace(rows=pool.rows.copy(), labels=pool.labels.copy()) for pool in found.pools]
         entry = found._replace(pools=each, notable=found.notable.copy())
         change(entry)
         return entry
 
-    monkeypatch.setattr(trace_index, "entry_of", changed)
+    monkeypatch.setattr(trace_index, "decoded_index_entry", changed)
     saved = stored(busy_trace(), folder)
     index = index_of(saved)
     assert index.knows_holders == is_used
@@ -173,9 +172,9 @@ def test_entries_that_are_missing_or_too_large_are_not_used(folder, monkeypatch)
     assert not index_of(saved).knows_holders
     monkeypatch.setattr(trace_index, "_MOST_ENTRIES", 10_000)
     assert not index_of(stored(busy_trace(), folder)).knows_holders
-    monkeypatch.setattr(block_index, "ROWS", 1)
+    monkeypatch.setattr(trace_index, "ROWS", 1)
     with pytest.raises(TraceError):
-        entry_of(entries[0], 1)
+        decoded_index_entry(entries[0], 1)
 
 
 def test_forged_headers_and_entries_are_one_error_or_none(folder):

@@ -79,8 +79,8 @@ _FAR: Final = 1.6  # a limit this many times above all pools would flatten every
 _ROOM: Final = 1.04
 
 
-class WorkerState(StrEnum):
-    """What a worker does."""
+class WorkerRowState(StrEnum):
+    """What a worker does, as its row says."""
 
     LIVE = "live"
     ENDED = "ended"
@@ -104,7 +104,7 @@ class WorkerRow:
     """
 
     name: str
-    state: WorkerState
+    state: WorkerRowState
     in_use: int
     pool: int
     free: int
@@ -152,12 +152,12 @@ ORDERS: Final[Mapping[str, Callable[[WorkerRow], Any]]] = {
 """The measures that say which worker is the worst -> a key to sort by. Live workers come before ended ones."""
 
 
-def ordered(rows: Sequence[WorkerRow], order: str) -> list[WorkerRow]:
+def ordered_worker_rows(rows: Sequence[WorkerRow], order: str) -> list[WorkerRow]:
     """The rows, the worst first by one of `ORDERS`; with `name` as they are."""
     if order == "name":
         return list(rows)
     key = ORDERS[order]
-    return sorted(rows, key=lambda row: (row.state is not WorkerState.LIVE, key(row)))
+    return sorted(rows, key=lambda row: (row.state is not WorkerRowState.LIVE, key(row)))
 
 
 def workers_html(rows: Sequence[WorkerRow], chosen: str | None = None) -> str:
@@ -174,7 +174,8 @@ def workers_html(rows: Sequence[WorkerRow], chosen: str | None = None) -> str:
     lines = "".join(_worker_row_html(row, scale, is_chosen=row.name == chosen) for row in shown)
     more = len(rows) - len(shown)
     rest = f"<p class='none'>{more} more workers: choose one from the menu.</p>" if more else ""
-    return f"{_workers_headline(rows)}{_KEY}<div class='workers' role='list'>{_workers_head(scale)}{lines}</div>{rest}"
+    listed = f"<div class='workers' role='list'>{_worker_rows_head(scale)}{lines}</div>"
+    return f"{_workers_headline(rows)}{_KEY}{listed}{rest}"
 
 
 _KEY: Final = (
@@ -221,11 +222,11 @@ def _workers_headline(rows: Sequence[WorkerRow]) -> str:
     """How many workers do what, and which live one has the least room."""
     counts = [
         f"{sum(row.state is state for row in rows)} {state}"
-        for state in WorkerState
+        for state in WorkerRowState
         if any(row.state is state for row in rows)
     ]
     parts = [f"{len(rows)} worker{'s' * (len(rows) > 1)}: {', '.join(counts)}"]
-    if live := [row for row in rows if row.state is WorkerState.LIVE]:
+    if live := [row for row in rows if row.state is WorkerRowState.LIVE]:
         worst = min(live, key=ORDERS["least head room"])
         parts.append(
             f"<b>{harmless(worst.name)}</b> has the least head room: the largest request that fits has "
@@ -238,7 +239,8 @@ def _workers_headline(rows: Sequence[WorkerRow]) -> str:
     return f"<p class='line' role='status'>{'. '.join(parts)}.</p>"
 
 
-def _workers_head(scale: _WorkerAxes) -> str:
+def _worker_rows_head(scale: _WorkerAxes) -> str:
+    """The line of titles above the rows."""
     seconds, top = scale.end - scale.begin, format_bytes(scale.top / _ROOM)
     return (
         "<div class='head'><span>worker</span><span>now, 0 to "
@@ -283,7 +285,7 @@ def _worker_bar(row: WorkerRow, scale: _WorkerAxes) -> str:
 
 def _worker_timeline(row: WorkerRow, scale: _WorkerAxes) -> str:
     x = scale.across(row)
-    end = float(_WIDTH if row.state is WorkerState.LIVE else x[-1]) if len(x) else 0.0
+    end = float(_WIDTH if row.state is WorkerRowState.LIVE else x[-1]) if len(x) else 0.0
     paths = [
         _worker_timeline_area("pool", x, row.pool_most / scale.top, end),
         _worker_timeline_area("in-use", x, row.in_use_most / scale.top, end),
@@ -291,7 +293,7 @@ def _worker_timeline(row: WorkerRow, scale: _WorkerAxes) -> str:
     if row.limit is not None and row.limit <= scale.top:
         y = _HEIGHT * (1 - scale.share(row.limit))
         paths.append(f"<path class='limit' d='M0 {y:.1f}H{_WIDTH}'/>")
-    if row.state is not WorkerState.LIVE and len(x):
+    if row.state is not WorkerRowState.LIVE and len(x):
         paths.append(f"<path class='end {row.state}' d='M{end:.1f} 0V{_HEIGHT}'/>")
     return f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' preserveAspectRatio='none' aria-hidden='true'>{''.join(paths)}</svg>"
 

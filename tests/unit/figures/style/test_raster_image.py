@@ -4,7 +4,7 @@ import zlib
 
 import numpy as np
 
-from bfcviz.figures.png import data_uri, encode_png
+from bfcviz.figures.raster_image import data_uri, encode_png
 
 
 def decode(body):

@@ -9,7 +9,7 @@ from bfcviz.events.origin import holds_only_states
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring
-from bfcviz.figures.panel import Panel
+from bfcviz.figures.panel import Panel, panel_at_step
 from bfcviz.figures.region_map.figure import image_panel, map_panel
 from bfcviz.figures.region_map.live_map import LiveMap
 from bfcviz.figures.timelines import StepAxis
@@ -54,7 +54,7 @@ class PanelData(HeapData):
             panels = [replace(panel, caption=_NO_HISTORY) for panel in panels]
         # Above the tabs, the map shows the newest step and the strip marks its own.
         if self.moving and view.dashboard is not None and view.dashboard.tab is not None:
-            panels = [_with_step(panel, self.step) for panel in panels]
+            panels = [panel_at_step(panel, self.step) for panel in panels]
         return panels
 
     def held_map(self, look: Look) -> dict[str, Panel]:
@@ -98,16 +98,10 @@ class PanelData(HeapData):
         return (int(at[0]), None) if len(at) else (None, None)
 
 
-def _with_step(panel: Panel, step: int) -> Panel:
-    """The panel, which says at which step it is drawn."""
-    return replace(panel, caption=f"step {step:,}" + f"; {panel.caption}" * bool(panel.caption))
-
-
 # ------------------------------------------------------------------------------
 # Convert a zoom in the page, in a panel's units, to the part of the heap that is shown, and undo it.
 
 _SAME: Final = 1e-3  # of a range: smaller differences are rounding by the page
-_BEFORE: Final = 0.1  # of the window: what it shows before a step that it follows
 
 
 def zoomed(
@@ -128,9 +122,9 @@ def zoomed(
         now = ranges.get(name)
         if now is None:
             continue
-        x, y = _allowed_axis_range(panel.xaxis, now["x"]), _allowed_axis_range(panel.yaxis, now["y"])
-        x_changed, y_changed = _axis_range_changed(panel.xaxis, x), _axis_range_changed(panel.yaxis, y)
-        x_whole, y_whole = _is_whole(panel.xaxis, x), _is_whole(panel.yaxis, y)
+        x, y = _allowed_zoom_range(panel.xaxis, now["x"]), _allowed_zoom_range(panel.yaxis, now["y"])
+        x_changed, y_changed = _zoom_range_changed(panel.xaxis, x), _zoom_range_changed(panel.yaxis, y)
+        x_whole, y_whole = _is_whole_zoom_range(panel.xaxis, x), _is_whole_zoom_range(panel.yaxis, y)
         windows = view_of(name).windows
         if "map_window" in windows and (x_changed or y_changed):
             window = None if x_whole and y_whole else _zoomed_map_window(panel, x, y)
@@ -143,55 +137,32 @@ def zoomed(
 
 
 def whole(look: Look, panel: str | None = None) -> Look:
-    """`look` without the window of this panel; None: without any window."""
+    """`look` without the zoom of this panel; None: without any zoom."""
     windows = ("map_window", "steps", "addresses") if panel is None else view_of(panel).windows
     nothing: dict[str, Any] = dict.fromkeys(windows)
     return replace(look, **nothing)
 
 
 def brushed(look: Look, ends: Sequence[float] | None, clock: StepAxis) -> Look:
-    """`look` with the window between these positions on the strip's axis; None: without a window."""
+    """`look` zoomed to the steps between these positions on the strip's axis; None: without a window."""
     return replace(look, steps=None if ends is None else _zoomed_steps(sorted(map(float, ends)), clock))
 
 
-def with_step(look: Look, step: int, last: int) -> Look:
-    """`look` with its window of steps moved, where `step` lies outside: to just before it, or just after."""
-    if look.steps is None or look.steps[0] <= step <= look.steps[1]:
-        return look
-    length = look.steps[1] - look.steps[0]
-    behind = round(length * (_BEFORE if step > look.steps[1] else 1 - _BEFORE))
-    first = max(min(step - behind, last - length), 0)
-    return replace(look, steps=(first, first + length))
-
-
-def unmarked(look: Look) -> Look:
-    """`look` without what is hovered, and without the first of what is filtered by, searched, compared and selected.
-
-    What is hovered ends with the next move of the mouse: it must not use up the key that ends a choice.
-    """
-    if look.holder is not None:
-        return replace(look, hovered=None, holder=None)
-    if look.search is not None:
-        return replace(look, hovered=None, search=None)
-    if look.since is not None:
-        return replace(look, hovered=None, since=None)
-    return replace(look, hovered=None, selected=None)
-
-
-def _allowed_axis_range(axis: Mapping[str, Any], ends: Sequence[float]) -> Sequence[float]:
+def _allowed_zoom_range(axis: Mapping[str, Any], ends: Sequence[float]) -> Sequence[float]:
     """The part of a range that the axis allows; the drawn range if there is none."""
     low, high = float(axis.get("minallowed", -inf)), float(axis.get("maxallowed", inf))
     found = [min(max(float(end), low), high) for end in ends]
     return found if found[0] != found[1] else [float(end) for end in axis["range"]]
 
 
-def _is_whole(axis: Mapping[str, Any], ends: Sequence[float]) -> bool:
+def _is_whole_zoom_range(axis: Mapping[str, Any], ends: Sequence[float]) -> bool:
     """Whether a range is all that the axis allows."""
     whole = [float(axis.get("minallowed", -inf)), float(axis.get("maxallowed", inf))]
-    return not _axis_range_changed({"range": whole}, sorted(ends)) if all(map(isfinite, whole)) else False
+    return not _zoom_range_changed({"range": whole}, sorted(ends)) if all(map(isfinite, whole)) else False
 
 
-def _axis_range_changed(axis: Mapping[str, Any], now: Sequence[float]) -> bool:
+def _zoom_range_changed(axis: Mapping[str, Any], now: Sequence[float]) -> bool:
+    """Whether the range of an axis in the page differs from the drawn one."""
     drawn = [float(end) for end in axis["range"]]
     least = _SAME * max(abs(drawn[1] - drawn[0]), 1e-12)
     return any(abs(one - float(other)) > least for one, other in zip(drawn, now, strict=True))

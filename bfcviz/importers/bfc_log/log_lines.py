@@ -40,10 +40,10 @@ class PrintedSize(NamedTuple):
 
     def means(self, size: int) -> bool:
         """Whether TensorFlow prints `size` bytes like this."""
-        return size == self.value if self.is_exact else print_size(size) == self.text
+        return size == self.value if self.is_exact else log_line_size_text(size) == self.text
 
 
-def print_size(size: int) -> str:
+def log_line_size_text(size: int) -> str:
     """Bytes as TensorFlow's `HumanReadableNumBytes` prints them; it cuts remainders off before the last division."""
     if size < 1024:
         return f"{size}B"
@@ -54,7 +54,7 @@ def print_size(size: int) -> str:
     return f"{size / 1024:.1f}KiB" if unit == 0 else f"{size / 1024:.2f}{_UNITS[unit]}iB"
 
 
-def printed_size(text: str) -> PrintedSize | None:
+def size_in_log_line(text: str) -> PrintedSize | None:
     """The size that `text` prints; None if it is none, or larger than any memory."""
     parts = _PARTS.fullmatch(text)
     if parts is None:
@@ -193,28 +193,28 @@ def log_text(data: bytes) -> LogText:
     """The text of a file; bytes that are not text become replacement characters."""
     text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8", "replace")
     text = as_tensorflow(text.replace("\r\n", "\n"))
-    if _is_json(text):
-        text = _without_escapes(text)
+    if _is_json_log(text):
+        text = _without_log_escapes(text)
     if "\x1b" in text:
         text = TERMINAL_CODE.sub("", text)
     return _unwrapped_log_text(text)
 
 
-def _is_json(text: str) -> bool:
+def _is_json_log(text: str) -> bool:
     """Whether this is a notebook, or JSON lines of a log collector."""
     start = text[: 1 << 16].lstrip("\ufeff \t\n")
     return start[:1] in ("{", "[") and "\\n" in text and _JSON_KEY.search(start) is not None
 
 
-def _without_escapes(text: str) -> str:
+def _without_log_escapes(text: str) -> str:
     """The text with the characters that JSON escapes mean; a line break becomes a carriage return."""
     text = text.replace("\0", "").replace("\\\\", "\0")  # an escaped backslash begins no escape
     for escape, character in _ESCAPED.items():
         text = text.replace(escape, character)
-    return _UNICODE_ESCAPE.sub(_escaped_character, text).replace("\0", "\\")
+    return _UNICODE_ESCAPE.sub(_escaped_log_character, text).replace("\0", "\\")
 
 
-def _escaped_character(escape: re.Match[str]) -> str:
+def _escaped_log_character(escape: re.Match[str]) -> str:
     number = int(escape[1], 16)
     if number == 0x0A:
         return "\r"
@@ -462,8 +462,8 @@ _SHAPE = re.compile(r"\bshape \{([^\n]*?)\} (?:allocation_description|\})")
 _SIZE = re.compile(r"\bsize: (-?\d{1,20})")
 
 
-class TensorMemory(NamedTuple):
-    """One message. Numbers are 0 and texts "" where they are left out.
+class TensorMemoryLine(NamedTuple):
+    """One `__LOG_MEMORY__` line of a log. Numbers are 0 and texts "" where they are left out.
 
     Attributes:
         kind: `TensorAllocation`, `TensorDeallocation`, `TensorOutput`, `RawAllocation`, `RawDeallocation`, `Step`.
@@ -508,8 +508,8 @@ class TensorMemory(NamedTuple):
         return number
 
 
-def tensor_memory(message: str) -> TensorMemory | None:
-    """The message in a log record; None if it has none."""
+def tensor_memory_line(message: str) -> TensorMemoryLine | None:
+    """The `__LOG_MEMORY__` line in a log record; None if it has none."""
     found = _MESSAGE.match(message)
     if found is None:
         return None
@@ -518,7 +518,7 @@ def tensor_memory(message: str) -> TensorMemory | None:
     texts = {name: value[:MAX_NAME_BYTES] for name, value in _TEXT.findall(text)}
     dtype, shape = _DTYPE.search(text), _SHAPE.search(text)
     requested = numbers.get("requested_bytes", numbers.get("num_bytes", 0))
-    return TensorMemory(
+    return TensorMemoryLine(
         kind=found[1],
         step=numbers.get("step_id", 0),
         requested=requested,

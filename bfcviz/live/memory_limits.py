@@ -29,7 +29,7 @@ def reserve() -> int:
 
 
 def available_memory() -> int:
-    """Bytes that can be allocated now without swapping: MemAvailable, within the control group's limit."""
+    """Bytes that can be allocated now without swapping: MemAvailable, within the limit of the control group."""
     left = [max(limit - used, 0) for limit, used in _group_limits()]
     return min([pages.available_memory(), total_memory(), *left])
 
@@ -44,22 +44,13 @@ def default_limit() -> int:
     return max(limit // (64 * MiB) * 64 * MiB, 64 * MiB)
 
 
-def peak_of_process() -> int | None:
-    """The most memory that this process had at once, in bytes: its resident set; None: not known."""
-    try:
-        # Not getrusage: it counts what the process that started this one had.
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:")), None)
-
-
 def _installed_memory() -> int:
+    """Memory of the machine, before the limits of this process."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _group_limits() -> Iterator[tuple[int, int]]:
-    """Limit and unreclaimable use of each control group of this process."""
+    """The memory limit of each control group of this process, and its unreclaimable use."""
     for folder in _group_folders():
         for limit_name, used_name in _LIMITS:
             limit = _control_group_number(folder / limit_name)
@@ -69,7 +60,7 @@ def _group_limits() -> Iterator[tuple[int, int]]:
 
 
 def _group_folders() -> Iterator[Path]:
-    """The folders of this process's memory control groups, from the innermost to the root."""
+    """The folders with the memory limits of this process's control groups, from the innermost to the root."""
     for controllers, path in _group_paths():
         if controllers in ("", "memory"):
             inside = Path(path.lstrip("/"))
@@ -77,7 +68,7 @@ def _group_folders() -> Iterator[Path]:
 
 
 def _group_paths() -> list[tuple[str, str]]:
-    """Controllers (none: version 2) and path of each control group of this process."""
+    """The control groups that limit this process: controllers (none: version 2) and path of each."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -87,7 +78,7 @@ def _group_paths() -> list[tuple[str, str]]:
 
 
 def _page_cache(folder: Path) -> int:
-    """Bytes of files that the kernel can drop at once."""
+    """Bytes that do not count towards a control group's limit: of files, which the kernel can drop at once."""
     try:
         lines = (folder / "memory.stat").read_text().splitlines()
     except OSError:
@@ -96,7 +87,7 @@ def _page_cache(folder: Path) -> int:
 
 
 def _control_group_number(file: Path) -> int | None:
-    """The number in a file; None: the file is absent or contains `max`."""
+    """The number in a file of a control group's limits; None: the file is absent or contains `max`."""
     try:
         return int(file.read_text())
     except (OSError, ValueError):

@@ -18,23 +18,15 @@ from bfcviz.analysis import growths as growth_search
 from bfcviz.analysis import leaks as leak_search
 from bfcviz.analysis import what_grew as growth_between
 from bfcviz.analysis.account import Account, account_at, account_of, figures_of_facts
-from bfcviz.analysis.alignment import paired_heaps
-from bfcviz.analysis.comparison import RecordingComparison
-from bfcviz.analysis.diagnosis import Diagnosis
+from bfcviz.analysis.comparison import RecordingComparison, paired_heaps
+from bfcviz.analysis.diagnosis import Diagnosis, without_failure
+from bfcviz.analysis.fit import would_fit
 from bfcviz.analysis.growths import Growths
 from bfcviz.analysis.leaks import Leaks
 from bfcviz.analysis.ranks import Rank, RankPlace, RankSet, rank_of, rank_of_text, rank_set
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.what_grew import WhatGrew, moments_between
-from bfcviz.analysis.why import (
-    NAMED_STEPS,
-    diagnose,
-    failed_steps,
-    failing_pool,
-    opening,
-    without_failure,
-    would_fit,
-)
+from bfcviz.analysis.why import diagnose
 from bfcviz.errors import BfcvizError, FileError, TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import setting
@@ -49,6 +41,7 @@ from bfcviz.model.grouping import grouping
 from bfcviz.model.holders import Holders
 from bfcviz.model.kinds import KindRules, use_rules
 from bfcviz.model.model import Model
+from bfcviz.model.navigation import NAMED_STEPS, failed_steps, failing_pool, opening
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.units import format_bytes, parse_bytes
 
@@ -82,7 +75,7 @@ def explain(source: Any, event: int | None = None) -> str:
     trace = trace_from(source)
     if event is None and len(trace) == trace.first:
         raise TraceError("the trace has no event yet: give a trace with events, or record some first")
-    return event_text.explain(trace, len(trace) - 1 if event is None else event)
+    return event_text.explain_event(trace, len(trace) - 1 if event is None else event)
 
 
 @_unrecorded_while_explaining()
@@ -158,7 +151,7 @@ def replayed_saving(trace: Trace, found: Growths) -> str:
     if found.worst is None or len(trace) > _MOST_REPLAYED:
         return ""
     from bfcviz.whatif.policy_table import own_rules, policy_of  # noqa: PLC0415  only a growth needs the rules
-    from bfcviz.whatif.replay import stream_of  # noqa: PLC0415
+    from bfcviz.whatif.requests import stream_of  # noqa: PLC0415
 
     stream = stream_of(trace, found.pool)
     rules = own_rules(stream, None)
@@ -384,7 +377,7 @@ def holders(
         step = "last" if trace.path is None or trace.following else "peak"
     pool = failing_pool(trace) if pool is None else pool
     holder_tree.require_chunks(trace, pool)
-    step = _step_to_explain(trace, step, pool)
+    step = _step_of_source(trace, step, pool)
     if kinds is not None:
         use_rules(trace, KindRules.of(kinds))
     model = Model(trace, pool)
@@ -399,7 +392,7 @@ def _draw_holders(model: Model, by: str, **look: Any) -> "Picture":
     return draw_holders(model, by, Look(**look))
 
 
-def _step_to_explain(trace: Trace, step: int | str | None, pool: int) -> int | None:
+def _step_of_source(trace: Trace, step: int | str | None, pool: int) -> int | None:
     if not isinstance(step, str):
         return step
     if step not in NAMED_STEPS:
@@ -467,7 +460,7 @@ def what_grew(
     trace = trace_from(source)
     pool = failing_pool(trace) if pool is None else pool
     if isinstance(last, str) and last in NAMED_STEPS:
-        last = _step_to_explain(trace, last, pool)
+        last = _step_of_source(trace, last, pool)
     begin, end = moments_between(trace, pool, first, last)
     model = Model(trace, pool)
     model.seek(end)
@@ -606,7 +599,7 @@ def sql(source: Any, query: str, step: int | str | None = None, by: str = "op") 
     from bfcviz.exporters import sql as tables  # noqa: PLC0415  only a query needs them
 
     trace = trace_from(source)
-    return tables.query(trace, query, _step_to_explain(trace, step, 0), by)
+    return tables.query(trace, query, _step_of_source(trace, step, 0), by)
 
 
 def trace_from(source: Any) -> Trace:

@@ -1,8 +1,8 @@
 import pytest
 
 from bfcviz.errors import FileError
+from bfcviz.events.storage.folder import MAIN, claim_subfolder, has_several, recordings_in
 from bfcviz.events.storage.recording import Recording
-from bfcviz.events.storage.recording_set import MAIN, claim_subfolder, has_several, recordings_in
 
 
 def test_recordings_are_found_in_the_order_of_their_numbers(tmp_path):

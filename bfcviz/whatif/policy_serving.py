@@ -31,20 +31,20 @@ from bfcviz.whatif.simulation import DriverCall, DriverMemory, SimulatedPool, se
 # regions.
 
 
-class Piece(NamedTuple):
-    """Memory [start, stop) that is released at once, by the call with index `end`."""
+class PolicyRegionPiece(NamedTuple):
+    """Memory [start, stop) that the driver of a policy takes back at once, by the call with index `end`."""
 
     start: int
     stop: int
     end: int
 
 
-def pieces_of(calls: Sequence[DriverCall]) -> list[list[DriverCall]]:
-    """What each call means for regions: one or more calls, such that each release is that of a whole region."""
+def policy_region_pieces(calls: Sequence[DriverCall]) -> list[list[DriverCall]]:
+    """What each call to a policy's driver is in its trace: calls such that each release is of a whole region."""
     found: list[list[DriverCall]] = []
-    regions: dict[int, Piece] = {}  # by their end
+    regions: dict[int, PolicyRegionPiece] = {}  # by their end
     starts: defaultdict[int, list[int]] = defaultdict(list)  # of the regions that a call releases
-    for at, (call, pieces) in enumerate(zip(calls, _driver_grant_pieces(calls), strict=True)):
+    for at, (call, pieces) in enumerate(zip(calls, _policy_grant_pieces(calls), strict=True)):
         if call.size < 0:
             found.append([DriverCall(start, -1, False) for start in starts.pop(at, [])])
             continue
@@ -60,37 +60,39 @@ def pieces_of(calls: Sequence[DriverCall]) -> list[list[DriverCall]]:
     return found
 
 
-def _driver_grant_pieces(calls: Sequence[DriverCall]) -> list[list[Piece]]:
+def _policy_grant_pieces(calls: Sequence[DriverCall]) -> list[list[PolicyRegionPiece]]:
     """The pieces of each grant: looking back from the last call, the end of each piece is known."""
-    later: list[Piece] = []  # memory that is released, disjoint and ascending
-    found: list[list[Piece]] = []
+    later: list[PolicyRegionPiece] = []  # memory that is released, disjoint and ascending
+    found: list[list[PolicyRegionPiece]] = []
     for at in range(len(calls) - 1, -1, -1):
         address, size, _ = calls[at]
         if size < 0:
-            insort(later, Piece(address, address - size, at))
+            insort(later, PolicyRegionPiece(address, address - size, at))
             found.append([])
         else:
-            found.append(_take_released_pieces(later, address, address + size, len(calls)))
+            found.append(_take_policy_pieces(later, address, address + size, len(calls)))
     return found[::-1]
 
 
-def _take_released_pieces(later: list[Piece], start: int, stop: int, never: int) -> list[Piece]:
-    """Remove [start, stop) from the released memory; returns it in pieces, with those that are never released."""
+def _take_policy_pieces(
+    later: list[PolicyRegionPiece], start: int, stop: int, never: int
+) -> list[PolicyRegionPiece]:
+    """Remove [start, stop) from memory that is released; returns its pieces, with those that are never released."""
     low = bisect_left(later, (start,))
     low -= low > 0 and later[low - 1].stop > start
     high = bisect_left(later, (stop,))
     found, at, rest = [], start, []
     for piece in later[low:high]:
         if at < piece.start:
-            found.append(Piece(at, piece.start, never))
-        found.append(Piece(max(piece.start, start), min(piece.stop, stop), piece.end))
+            found.append(PolicyRegionPiece(at, piece.start, never))
+        found.append(PolicyRegionPiece(max(piece.start, start), min(piece.stop, stop), piece.end))
         at = min(piece.stop, stop)
         if piece.start < start:
-            rest.append(Piece(piece.start, start, piece.end))
+            rest.append(PolicyRegionPiece(piece.start, start, piece.end))
         if piece.stop > stop:
-            rest.append(Piece(stop, piece.stop, piece.end))
+            rest.append(PolicyRegionPiece(stop, piece.stop, piece.end))
     if at < stop:
-        found.append(Piece(at, stop, never))
+        found.append(PolicyRegionPiece(at, stop, never))
     later[low:high] = rest
     return found
 
@@ -103,7 +105,6 @@ BATCH: Final = 65_536
 
 NO_LIMIT: Final = 1 << 46
 """The limit where none is given: 64 TiB."""
-
 
 _ALL_BITS: Final = (1 << 64) - 1
 
@@ -142,7 +143,7 @@ class Policy(Protocol):
 
 @dataclass(frozen=True)
 class PoolPolicy:
-    """The rules of a simulated pool.
+    """The policy of a simulated pool: its rules serve a request stream.
 
     Attributes:
         name: as in the table of policies.
@@ -167,13 +168,15 @@ class PoolPolicy:
         granted = NO_LIMIT if limit is None else limit
         driver = DriverMemory(granted)
         driver.keeps_calls = record
-        pool, columns = self.make(driver, **self.options), _RequestColumns.of(stream)
+        pool, columns = self.make(driver, **self.options), _ServedColumns.of(stream)
         stop = _policy_requests_served(pool, columns, stop_at_failure=stop_at_failure)
         trace = None
         if record:
             again = self.make(DriverMemory(granted), **self.options)
-            history = _recorded_policy_history(again, stream, columns, stop, pieces_of(driver.calls))
-            trace = Trace.from_events(history.events(), stream.labels, origin_of(self, stream, limit))
+            history = _recorded_policy_history(
+                again, stream, columns, stop, policy_region_pieces(driver.calls)
+            )
+            trace = Trace.from_events(history.events(), stream.labels, policy_origin(self, stream, limit))
         return Outcome(
             policy=self.name,
             options=self.options,
@@ -199,8 +202,8 @@ def checked_limit(limit: int | None) -> None:
 
 
 @dataclass(frozen=True)
-class _RequestColumns:
-    """The requests of a stream, and what `serve_requests` says of each: int64[n].
+class _ServedColumns:
+    """The requests that a pool policy serves, and what `serve_requests` says of each: int64[n].
 
     Attributes:
         rows: of the stream.
@@ -216,7 +219,7 @@ class _RequestColumns:
     largest_free: NDArray[np.int64]
 
     @classmethod
-    def of(cls, stream: RequestStream) -> "_RequestColumns":
+    def of(cls, stream: RequestStream) -> "_ServedColumns":
         results = (np.zeros(len(stream), np.int64) for _ in range(5))
         return cls(stream.rows, np.zeros(stream.blocks, np.int64), *results)
 
@@ -232,7 +235,7 @@ class _RequestColumns:
         return tuple(map(memoryview, columns))
 
 
-def _policy_requests_served(pool: SimulatedPool, columns: _RequestColumns, *, stop_at_failure: bool) -> int:
+def _policy_requests_served(pool: SimulatedPool, columns: _ServedColumns, *, stop_at_failure: bool) -> int:
     """Serve all requests; returns the index after the last one that was served."""
     start, n = 0, len(columns.rows)
     while start < n:
@@ -245,7 +248,7 @@ def _policy_requests_served(pool: SimulatedPool, columns: _RequestColumns, *, st
     return start
 
 
-def _policy_request_failed(columns: _RequestColumns, at: int) -> bool:
+def _policy_request_failed(columns: _ServedColumns, at: int) -> bool:
     row = columns.rows[at]
     return bool(row["kind"] == ALLOCATE and row["size"] > 0 and columns.address[at] == 0)
 
@@ -253,7 +256,7 @@ def _policy_request_failed(columns: _RequestColumns, at: int) -> bool:
 def _recorded_policy_history(
     pool: SimulatedPool,
     stream: RequestStream,
-    columns: _RequestColumns,
+    columns: _ServedColumns,
     stop: int,
     pieces: Sequence[Sequence[DriverCall]],
 ) -> RecordedHistory:
@@ -294,8 +297,8 @@ def _report_policy_regions(pieces: Sequence[DriverCall], history: RecordedHistor
             history.ledger.grant(address, size, join=join)
 
 
-def origin_of(policy: Policy, stream: RequestStream, limit: int | None) -> Origin:
-    """The origin of the trace of an outcome."""
+def policy_origin(policy: Policy, stream: RequestStream, limit: int | None) -> Origin:
+    """The origin of the trace of what a policy served."""
     name = f"{stream.source or 'requests'} under {policy.name}"
     pool = Pool(policy.name, limit, dict(policy.options))
     return Origin(source=name, pools=(pool,), details={"whatif": policy.name})

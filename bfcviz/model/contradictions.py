@@ -51,20 +51,20 @@ def text(code: int, record: np.void, event: int, chunk: np.void | None, other: n
             | {
                 "kind_number": fields["kind"],
                 "other_number": fields["other"],
-                "chunk": _inconsistent_chunk_text(fields["chunk"], chunk),
-                "other": _inconsistent_chunk_text(fields["other"], other) if second else "",
+                "chunk": _contradiction_chunk_text(fields["chunk"], chunk),
+                "other": _contradiction_chunk_text(fields["other"], other) if second else "",
             }
         )
     )
-    kind = _inconsistent_kind_text(fields["kind"])
+    kind = _contradiction_kind_text(fields["kind"])
     return f"event {event} ({kind} of chunk {fields['chunk']}): {described.removesuffix('; ')}"
 
 
-def _inconsistent_kind_text(number: int) -> str:
+def _contradiction_kind_text(number: int) -> str:
     return Kind(number).name if number in set(Kind) else f"kind {number}"
 
 
-def _inconsistent_chunk_text(handle: int, row: np.void | None) -> str:
+def _contradiction_chunk_text(handle: int, row: np.void | None) -> str:
     if row is None or row["state"] == array_access.NOTHING:
         return f"chunk {handle} does not exist"
     words = (

@@ -1,0 +1,130 @@
+"""The settings of a heap, by their names in its framework, and whose allocator it is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from bfcviz.events.origin import Origin
+from bfcviz.formats import cupy, rmm, tensorflow
+from bfcviz.formats.torch import DEFAULTS as TORCH_DEFAULTS
+from bfcviz.formats.torch import SMALL, SMALL_SEGMENT, Rules
+
+
+class Family(StrEnum):
+    """Whose settings a heap has: those of a framework, or our own."""
+
+    TENSORFLOW = "tensorflow"
+    JAX = "jax"
+    REACTANT = "reactant"
+    TORCH = "torch"
+    RMM = "rmm"
+    CUPY = "cupy"
+    VULKAN = "vulkan"
+    ONNX = "onnxruntime"
+    OWN = "bfcviz"  # our own heap, whatever allocates from it
+
+
+_BY_FORMAT: Final = {"xplane": Family.TENSORFLOW, "tensorflow": Family.TENSORFLOW, "torch": Family.TORCH}
+
+_BY_FORMAT_MORE: Final = {"jax": Family.JAX, "rmm": Family.RMM, "vma": Family.VULKAN, "chrome": Family.TORCH}
+
+
+@dataclass(frozen=True)
+class HeapSettings:
+    """The settings of a heap, as far as they are known. None: unknown.
+
+    Attributes:
+        family: whose settings they are.
+        framework: import name of the framework whose memory it is, "" if unknown.
+        allow_growth: the pool grows region by region.
+        version: of the framework, as far as it changes the names of settings; "" if unknown.
+        garbage_collection: wholly free regions are released before a request fails.
+        fragmentation_fraction: share of the limit at which waste is split off; 0: at 128 MiB.
+        torch: the rules of PyTorch's allocator; its defaults where the file has no settings.
+        host_limit: what limits a heap of TensorFlow in the host's memory; "" for other heaps.
+    """
+
+    family: Family
+    framework: str = ""
+    version: str = ""
+    allow_growth: bool | None = None
+    garbage_collection: bool | None = None
+    fragmentation_fraction: float | None = None
+    torch: Rules = TORCH_DEFAULTS
+    host_limit: str = ""
+
+    def rounded(self, requested: int) -> int:
+        """The bytes that a chunk for this request needs."""
+        if self.family is Family.TORCH:
+            return self.torch.round_up(requested)
+        rules = {Family.CUPY: cupy.round_up, Family.RMM: rmm.round_up}
+        round_up = rules.get(self.family)
+        return tensorflow.round_up(max(requested, 1)) if round_up is None else round_up(max(requested, 1))
+
+    def growth(self, rounded: int, tail: int = 0) -> int:
+        """The bytes by which the pool grows for a request of this rounded size, at most.
+
+        Args:
+            rounded: bytes of its chunk.
+            tail: free bytes at the end of an expandable segment, which grows in place.
+        """
+        if self.family is not Family.TORCH:
+            return rounded
+        if not self.torch.expandable:
+            return self.torch.segment(rounded)
+        granule = SMALL_SEGMENT if rounded <= SMALL else self.torch.large_segment
+        return -(-max(0, rounded - tail) // granule) * granule
+
+    @property
+    def releases_free_regions(self) -> bool:
+        """Whether wholly free regions are released before a request fails; then it is tried again."""
+        return self.family in {Family.TORCH, Family.CUPY} or self.garbage_collection is True
+
+
+def heap_settings_of(origin: Origin, pool: int) -> HeapSettings:
+    """The settings of one heap of a trace."""
+    options = origin.pools[pool].options
+    name = options.get("allocator_name", origin.pools[pool].name)
+    family = _allocator_family(origin, pool)
+    framework, version = origin.details.get("framework"), origin.details.get("framework_version")
+    return HeapSettings(
+        family=family,
+        framework=framework if isinstance(framework, str) else "",
+        version=version if isinstance(version, str) else "",
+        allow_growth=_flag_setting(options.get("allow_growth")),
+        garbage_collection=_flag_setting(options.get("garbage_collection")),
+        fragmentation_fraction=_number_setting(options.get("fragmentation_fraction")),
+        torch=Rules.of(options),
+        host_limit=tensorflow.HOST_LIMITS.get(str(name), "") if family is Family.TENSORFLOW else "",
+    )
+
+
+def _allocator_family(origin: Origin, pool: int) -> Family:
+    """From the way it was recorded, the framework that the file names, its format, and the heap's name."""
+    if origin.details.get("way") == "serve":
+        return Family.OWN
+    framework = origin.details.get("framework")
+    if isinstance(framework, str) and framework in list(Family):
+        return Family(framework)
+    for start, family in (_BY_FORMAT | _BY_FORMAT_MORE).items():
+        if origin.format.startswith(start):
+            return family
+    if _has_own_settings(origin.pools[pool].options):
+        return Family.OWN
+    name = origin.pools[pool].name
+    return next((family for family in Family if name.startswith((f"{family} ", f"{family}:"))), Family.OWN)
+
+
+def _has_own_settings(options: Mapping[str, Any]) -> bool:
+    """Whether these are the options of our heap."""
+    return "honour_alignment" in options
+
+
+def _flag_setting(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _number_setting(value: object) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number else None  # type: ignore[return-value]

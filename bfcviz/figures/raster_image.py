@@ -1,0 +1,234 @@
+"""Raster images: the bytes in each cell, the colour of each pixel, and the PNG that plotly shows.
+
+The cost depends on the pixels, not on the number of chunks. A line equal to the one above it is
+stored as zero differences (filter type Up): a row of a map is several equal lines.
+"""
+
+import base64
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.figures.region_map.cells import choose_classes, paint_cells
+from bfcviz.figures.region_map.rows import CellBytes, Rows, VisibleRows
+from bfcviz.figures.theme import Theme, rgb
+
+# ------------------------------------------------------------------------------
+# Encode an image as PNG: 8 bits each of red, green, blue and opacity, compressed by zlib.
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_RGBA_8_BIT = (8, 6, 0, 0, 0)
+_PLAIN, _UP = 0, 2  # filters
+_FAST = 1  # flat colours compress well at any level, and low levels are fast
+
+
+def encode_png(pixels: NDArray[np.uint8], high: int = 1, gap: int = 0) -> bytes:
+    """`pixels` (height, width, 4) as a PNG file.
+
+    Args:
+        pixels: red, green, blue and opacity.
+        high: lines of the image per line of `pixels`.
+        gap: of these lines, how many are transparent at the top and at the bottom each; fewer than half.
+    """
+    height, width, _ = pixels.shape
+    # Each line begins with the number of its filter type.
+    if high > 1:
+        clear, same = bytes(1 + 4 * width), bytes([_UP]) + bytes(4 * width)
+        before, after = clear * gap + bytes([_PLAIN]), same * (high - 2 * gap - 1) + clear * gap
+        lines = b"".join(before + line.tobytes() + after for line in pixels)
+    else:
+        flat = np.ascontiguousarray(pixels).reshape(height, 4 * width)
+        repeats = np.zeros(height, dtype=bool)
+        repeats[1:] = (flat[1:] == flat[:-1]).all(axis=1)
+        table = np.zeros((height, 1 + 4 * width), dtype=np.uint8)
+        table[:, 0] = np.where(repeats, _UP, _PLAIN)
+        table[~repeats, 1:] = flat[~repeats]
+        lines = table.tobytes()
+    header = struct.pack(">IIBBBBB", width, height * high, *_RGBA_8_BIT)
+    body = zlib.compress(lines, _FAST)
+    return _SIGNATURE + _png_chunk(b"IHDR", header) + _png_chunk(b"IDAT", body) + _png_chunk(b"IEND", b"")
+
+
+def data_uri(pixels: NDArray[np.uint8], high: int = 1, gap: int = 0) -> str:
+    """The PNG of `encode_png` as a data URI, plotly's `source` of an image."""
+    return "data:image/png;base64," + base64.b64encode(encode_png(pixels, high, gap)).decode("ascii")
+
+
+def _png_chunk(name: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
+# ------------------------------------------------------------------------------
+# Paint chunks as pixels: the cost depends on the pixels, not on the number of chunks.
+#
+# A pixel has the colour of one class of its bytes, paler by what is free. Running totals of bytes make a pixel two
+# look-ups a class, whether it shows a tenth of a chunk or ten thousand chunks.
+
+LINES = 480
+"""Pixel lines of an image at most, gaps between rows included; if there are more rows, rows share lines."""
+
+# A single chunk in an otherwise free pixel can keep gigabytes from being freed: it stays visible.
+_FAINTEST = 0.3
+
+_LINES_A_ROW = 12  # enough to show the gaps; fewer lines are faster to make, compress and send
+
+
+@dataclass(frozen=True)
+class RasterGrid:
+    """The cells of an image: `columns` cells in each row of `part`."""
+
+    rows: Rows
+    part: VisibleRows
+    columns: int
+
+
+@dataclass(frozen=True)
+class RasterImage:
+    """An image: each row of cells is several lines high, with a transparent gap around it if there is room.
+
+    Attributes:
+        pixels: (rows, columns, 4): red, green, blue and opacity, rows from the top.
+    """
+
+    pixels: NDArray[np.uint8]
+
+    @property
+    def high(self) -> int:
+        """Lines per row."""
+        return min(max(LINES // len(self.pixels), 1), _LINES_A_ROW)
+
+    def __len__(self) -> int:
+        return len(self.pixels) * self.high
+
+    def data_uri(self) -> str:
+        """The image as a data URI, plotly's `source`."""
+        gap = max(round(self.high * 0.08), 1) if self.high >= 3 else 0
+        return data_uri(self.pixels, self.high, gap)
+
+
+def cell_bytes(
+    chunks: NDArray[np.void], classes: NDArray[np.uint8], count: int, grid: RasterGrid
+) -> CellBytes:
+    """The bytes of each cell of a raster `grid`, from all chunks on it.
+
+    Args:
+        chunks: CHUNK records, shape (n,), by address, n >= 1; must include all chunks on the grid.
+        classes: the class of each chunk, below `count`; ignored for free chunks.
+        count: how many classes there are.
+        grid: the cells to measure.
+    """
+    rows = grid.rows
+    # Position: bytes from the start of the first region, gaps between regions left out.
+    before = _raster_sums_before(rows.size.astype(np.float64))
+    begin = _raster_positions(np.ascontiguousarray(chunks["address"]), rows, before)
+    used = np.where(chunks["in_use"], chunks["size"], 0).astype(np.float64)
+    asked = np.minimum(chunks["requested"].astype(np.float64), used)
+
+    edge = _raster_cell_edges(grid, before)
+    at = np.maximum(np.searchsorted(begin, edge, side="right") - 1, 0)
+    inside = np.clip(edge - begin[at], 0.0, used[at])
+    # Waste begins inside a chunk: its total is constant up to `requested`, then rises to the chunk's end.
+    spilled = np.maximum(inside - asked[at], 0.0)
+    in_use = np.diff(_raster_sums_before(used)[at] + inside, axis=1)
+    by_class = np.zeros((count, *in_use.shape))
+    several = at[:, 1:] != at[:, :-1]
+    alone = ~several & (in_use > 0)
+    by_class[(classes[at[:, :-1][alone]], *np.nonzero(alone))] = in_use[alone]
+    (first, last), (begins, ends) = ((each[:, :-1][several], each[:, 1:][several]) for each in (at, inside))
+    for each in np.unique(classes[chunks["in_use"]]):
+        mine = classes == each
+        total = _raster_sums_before(np.where(mine, used, 0.0))
+        until_end = total[last] + np.where(mine[last], ends, 0.0)
+        by_class[each][several] = until_end - total[first] - np.where(mine[first], begins, 0.0)
+    return CellBytes(
+        in_use=in_use,
+        waste=np.diff(_raster_sums_before(used - asked)[at] + spilled, axis=1),
+        region=np.diff(edge, axis=1),
+        by_class=by_class,
+    )
+
+
+def _raster_positions(
+    address: NDArray[np.uint64], rows: Rows, before: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The positions of these addresses (ascending)."""
+    first = np.searchsorted(address, rows.address)
+    count = np.diff(np.append(first, len(address)))
+    positions: NDArray[np.float64] = (address - np.repeat(rows.address, count)).astype(np.float64)
+    positions += np.repeat(before[:-1], count)
+    return positions
+
+
+def _raster_cell_edges(grid: RasterGrid, before: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The positions between the cells of each row, (rows, columns + 1)."""
+    rows, part = grid.rows, grid.part
+    row = np.arange(part.first, part.stop)
+    region = rows.region_of(row)
+    row_begin = (row - rows.first[region]) * float(rows.width)
+    edge = row_begin[:, None] + np.linspace(part.left, part.right, grid.columns + 1)[None, :]
+    inside = np.minimum(edge, rows.size[region].astype(np.float64)[:, None])
+    positions: NDArray[np.float64] = before[region][:, None] + inside
+    return positions
+
+
+def _raster_sums_before(amounts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sum of all amounts before each one, shape (n + 1,): the last entry is the total."""
+    sums = np.zeros(len(amounts) + 1)
+    np.cumsum(amounts, out=sums[1:])
+    return sums
+
+
+def paint(held: CellBytes, fills: Sequence[str], theme: Theme, *, waste: bool = True) -> RasterImage:
+    """The raster image of these cells.
+
+    Args:
+        held: the bytes of each cell.
+        fills: the colour of each class, `#RRGGBB`.
+        theme: the colours of free bytes and of waste.
+        waste: whether wasted bytes have their own colour, not that of their chunk.
+    """
+    merged = len(held.region) > LINES
+    held = _merged_raster_rows(held)
+    by_class, fills = held.by_class, list(fills)
+    if waste:
+        rest = 1.0 - np.clip(held.waste / np.maximum(held.in_use, 1e-9), 0.0, 1.0)
+        by_class = np.concatenate([by_class * rest, held.waste[None]])
+        fills += [theme.waste.fill]
+    chosen = np.empty(held.region.shape, np.uint8)
+    choose_classes(by_class, chosen, merged)
+    pixels = np.empty((*held.region.shape, 4), np.uint8)
+    colours = np.array([rgb(fill) for fill in (*fills, theme.free.fill)], np.float64)
+    paint_cells(held, chosen, colours, _FAINTEST, pixels)
+    return RasterImage(pixels)
+
+
+def lone_raster_cells(held: CellBytes, apart: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Row and column of mostly free cells with some bytes in use, and none within `apart` cells on both sides."""
+    used = held.in_use > 0
+    totals = np.pad(np.cumsum(used, axis=1), ((0, 0), (apart + 1, apart)), mode="edge")
+    totals[:, : apart + 1] = 0
+    around: NDArray[np.int64] = totals[:, 2 * apart + 1 :] - totals[:, : -2 * apart - 1]
+    row, column = np.nonzero(used & (around == 1) & (held.in_use < _FAINTEST * held.region))
+    return row, column
+
+
+def _merged_raster_rows(held: CellBytes) -> CellBytes:
+    """Merge rows if there are more rows than lines, so that a lone chunk in any of them stays visible."""
+    rows = len(held.region)
+    if rows <= LINES:
+        return held
+    cut = np.linspace(0, rows, LINES + 1).astype(np.intp)
+    first, count = cut[:-1], np.diff(cut)
+
+    def sums(each: NDArray[np.float64]) -> NDArray[np.float64]:
+        total = each[..., first, :]
+        for more in range(1, int(count.max())):  # np.add.reduceat takes ten times as long
+            line = np.flatnonzero(count > more)
+            total[..., line, :] += each[..., first[line] + more, :]
+        return total
+
+    return CellBytes(*map(sums, (held.in_use, held.waste, held.region, held.by_class)))
