@@ -81,28 +81,37 @@ class Growth:
     """Compares the files, threads, mappings and memory of this process with those after its first cases."""
 
     FIRST = 14  # cases in which caches and arenas fill
+    PATIENCE_S = 10
     ROOM = {"files": 0, "threads": 0, "mappings": 40, "memory": 64 << 20}  # noqa: RUF012  constant
 
     def __init__(self):
         self.cases, self.most = 0, dict.fromkeys(self.ROOM, 0)
 
-    def check(self):
+    def now(self):
         gc.collect()
-        now = {
+        return {
             "files": len(os.listdir("/proc/self/fd")),  # noqa: PTH208  a path would open another
             "threads": len(os.listdir("/proc/self/task")),  # noqa: PTH208
             "mappings": Path("/proc/self/maps").read_text().count("\n"),
             "memory": int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize(),
         }
+
+    def grown(self):
+        return {
+            name: (self.most[name], now)
+            for name, now in self.now().items()
+            if now > self.most[name] + self.ROOM[name]
+        }
+
+    def check(self):
         self.cases += 1
         if self.cases <= self.FIRST:
-            self.most = {name: max(self.most[name], now[name]) for name in now}
+            self.most = {name: max(self.most[name], now) for name, now in self.now().items()}
             return
-        grown = {
-            name: (self.most[name], now[name])
-            for name in now
-            if now[name] > self.most[name] + self.ROOM[name]
-        }
+        until = time.monotonic() + self.PATIENCE_S
+        while self.grown() and time.monotonic() < until:  # the kernel still ends a thread that was joined
+            time.sleep(0.01)
+        grown = self.grown()
         assert not grown, f"after {self.cases} cases this process has grown: {grown}"
 
 
