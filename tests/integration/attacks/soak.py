@@ -436,8 +436,10 @@ def _with_child(rng, folder, *, is_killed):
     for _ in range(rng.randrange(3) if is_killed else 4):
         time.sleep(rng.random() * 0.02)
         os.kill(child, signal.SIGSTOP)
-        reader.look()
-        os.kill(child, signal.SIGCONT)
+        try:
+            reader.look()
+        finally:  # a child that stays stopped keeps the pipes of this process open after its end
+            os.kill(child, signal.SIGCONT)
         stops += 1
     if is_killed:
         time.sleep(rng.random() ** 2 * 0.1)
