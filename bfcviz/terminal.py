@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections.abc import Collection, Sequence
 from shutil import get_terminal_size
 from textwrap import wrap
 from typing import Any, Final, TextIO
@@ -61,6 +62,32 @@ def wrapped_lines(line: str, columns: int) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """A line for each row of a table: columns two spaces apart; `right` are those that end at the same place."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if place in right else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+_LONGEST_NAME: Final = 14  # columns of a name in a table
+
+
+def named_rows(rows: Sequence[Sequence[str]], right: Collection[int], columns: int) -> list[list[str]]:
+    """The lines of each row of a table, as `aligned`: its name, the first cell, has a line of its own if it is long.
+
+    A name is also long where its column would make the table wider than `columns`.
+    """
+    others = zip(*(row[1:] for row in rows), strict=True)
+    room = min(_LONGEST_NAME, columns - sum(2 + max(map(len, column)) for column in others))
+    lines = aligned([("" if len(row[0]) > room else row[0], *row[1:]) for row in rows], right)
+    return [[row[0], line] if len(row[0]) > room else [line] for row, line in zip(rows, lines, strict=True)]
 
 
 def say(*lines: str, file: TextIO | None = None, whole: bool = False) -> None:

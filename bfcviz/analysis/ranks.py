@@ -28,7 +28,7 @@ from bfcviz.model.model import Model
 from bfcviz.model.navigation import end_of_state, failed_steps, worst_fragmentation
 from bfcviz.model.timelines import measured
 from bfcviz.model.trace_index import summary_index_of
-from bfcviz.terminal import printable
+from bfcviz.terminal import aligned, printable
 from bfcviz.units import bytes_range, counted, format_bytes, listed
 
 # ------------------------------------------------------------------------------
@@ -680,8 +680,8 @@ class RankSet:
     def table_lines(self) -> list[str]:
         """A row a rank, the worst first, then a line for each file that cannot be read."""
         rows = self.rows[: _MOST_ROWS + 1]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        found = ["  ".join(_padded_rank_cells(row, widths)).rstrip() for row in rows] if len(rows) > 1 else []
+        last = len(rows[0]) - 1  # the file, which the sizes stand before
+        found = aligned(rows, range(last - _SIZES, last)) if len(rows) > 1 else []
         rest = self.known[_MOST_ROWS:]
         if rest:
             peaks = [rank.peak or 0 for rank in rest]
@@ -807,15 +807,6 @@ def _rank_table_cells(rank: Rank) -> tuple[str, ...]:
     texts = ("unknown" if size is None else format_bytes(size) for size in sizes)
     file = shortened_name(str(rank.place.file), _LONGEST_FILE)
     return rank.name, rank.place.host, verdict, *texts, file
-
-
-def _padded_rank_cells(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """The cells: texts to the left; sizes, which lie before the file, to the right."""
-    sizes = range(len(row) - 1 - _SIZES, len(row) - 1)
-    return [
-        cell.rjust(width) if place in sizes else cell.ljust(width)
-        for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-    ]
 
 
 def _rank_html_text(text: str) -> str:

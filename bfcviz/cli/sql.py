@@ -20,7 +20,7 @@ from bfcviz.events.storage.parquet import without_formulas
 from bfcviz.exporters.sql import COLUMNS, TABLES, query
 from bfcviz.model.grouping import UNNAMED
 from bfcviz.model.navigation import NAMED_STEPS
-from bfcviz.terminal import json_text, printable, say
+from bfcviz.terminal import aligned, json_text, printable, say
 
 _WIDEST: Final = 80  # characters of a cell
 
@@ -116,15 +116,12 @@ def row_lines(found: pa.Table, most: int) -> list[str]:
         [name, *map(_sql_cell_text, column.to_pylist())]
         for name, column in zip(found.column_names, shown.columns, strict=True)
     ]
-    widths = [max(map(len, column), default=0) for column in cells]
-    right = [pa.types.is_integer(field.type) or pa.types.is_floating(field.type) for field in found.schema]
-    lines = [
-        "  ".join(
-            text.rjust(width) if is_right else text.ljust(width)
-            for text, width, is_right in zip(row, widths, right, strict=True)
-        ).rstrip()
-        for row in zip(*cells, strict=True)
+    numbers = [
+        place
+        for place, field in enumerate(found.schema)
+        if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
     ]
+    lines = aligned(list(zip(*cells, strict=True)), numbers)
     left = len(found) - len(shown)
     return [*lines, f"... and {left:,} more rows: --most, --csv or --json"] if left else lines
 

@@ -22,7 +22,7 @@ from bfcviz.events.mark_values import mark_value, value_text
 from bfcviz.events.origin import BEGIN_MARKS
 from bfcviz.extras import arrow, arrow_schema
 from bfcviz.formats.tensorflow import COLLECTION
-from bfcviz.terminal import printable
+from bfcviz.terminal import named_rows, printable
 from bfcviz.units import bytes_range, format_bytes, seconds_text
 from bfcviz.whatif.outcome import FirstDifference, FreeMemory, Outcome, RecordedOutcome, first_difference
 from bfcviz.whatif.policy_serving import Policy, checked_limit
@@ -453,7 +453,6 @@ def _compared_failure_growth(row: dict[str, Any]) -> str:
 # A comparison as text: a row a policy, then the definition of each measure, the assumptions and what is missing.
 
 _WIDTH: Final = 80
-_NAME: Final = 14  # characters: a longer name of a policy has a line of its own
 
 _WORDS: Final = {
     "peak_reserved": "peak pool",
@@ -693,20 +692,7 @@ def _comparison_table_lines(all_rows: list[tuple[str, ...]], columns: tuple[str,
     """
     rows = [tuple(row[COLUMNS.index(name)] for name in columns) for row in all_rows]
     head = [name.rpartition(" ") if name.startswith("not ") else ("", "", name) for name in columns]
-    heads = [tuple(name for _, _, name in head)]
-    if any(over for over, _, _ in head):
-        heads.insert(0, tuple(over for over, _, _ in head))
-    lines = [*heads, *(("" if len(row[0]) > _NAME else row[0], *row[1:]) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(columns))]
-    found = [_comparison_table_line(line, widths, columns) for line in lines]
-    for at in range(len(rows) - 1, -1, -1):
-        if len(rows[at][0]) > _NAME:
-            found.insert(at + len(heads), rows[at][0])
-    return found
-
-
-def _comparison_table_line(cells: tuple[str, ...], widths: list[int], columns: tuple[str, ...]) -> str:
-    return "  ".join(
-        cell.ljust(width) if name in ("policy", "result") else cell.rjust(width)
-        for cell, width, name in zip(cells, widths, columns, strict=True)
-    ).rstrip()
+    over, below = (tuple(each[place] for each in head) for place in (0, 2))
+    numbers = [place for place, name in enumerate(columns) if name not in ("policy", "result")]
+    found = named_rows([*([over] if any(over) else []), below, *rows], numbers, _WIDTH)
+    return [line for lines in found for line in lines]

@@ -16,7 +16,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
-from bfcviz.terminal import json_text, printable, say
+from bfcviz.terminal import aligned, json_text, named_rows, printable, say
 from bfcviz.watching.reports import OomReport, report
 
 EVIL = "a\x1b[2J\x1b]0;owned\x07\r\nb\x7f\x9b31m\u202e\u2066\u2028"
@@ -128,3 +128,14 @@ def test_json_on_a_terminal_is_harmless_and_finite():
     assert json.loads(text) == {"label": EVIL + "\x7f", "size": 1}
     with pytest.raises(ValueError, match="not JSON compliant"):
         json_text({"size": float("nan")})
+
+
+def test_columns_are_aligned_at_either_side():
+    assert aligned([("a", "1", "x"), ("bcd", "23", "")], [1]) == ["a     1  x", "bcd  23"]
+    assert aligned([]) == []
+
+
+def test_a_long_name_has_a_line_of_its_own():
+    rows = [("name", "1"), ("n" * 20, "2")]
+    assert named_rows(rows, [1], 80) == [["name  1"], ["n" * 20, "      2"]]
+    assert named_rows(rows, [1], 6) == [["name", "  1"], ["n" * 20, "  2"]]

@@ -17,7 +17,6 @@ from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from secrets import token_hex
-from textwrap import wrap
 from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, SupportsIndex
@@ -29,7 +28,7 @@ from bfcviz.events.storage.files import replacing
 from bfcviz.events.trace import Trace
 from bfcviz.extras import needed
 from bfcviz.importers.remote_file import is_url
-from bfcviz.terminal import printable
+from bfcviz.terminal import named_rows, printable, wrapped_lines
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policy_serving import Policy
 from bfcviz.whatif.policy_table import is_of_table, policy_key, policy_of, uncompared
@@ -254,28 +253,19 @@ def _sweep_trace_names(paths: Iterable[str]) -> dict[str, str]:
 
 
 _WIDTH: Final = 80
-_NAME: Final = 14  # characters: a longer name of a policy has a line of its own
 
 
 def _sweep_results_lines(rows: Mapping[str, list[tuple[str, ...]]]) -> list[str]:
     """The rows of the text of `SweepResults`, in columns, below the name of their trace; each with its message."""
-    titles = ("policy", "fits", "least limit", "most reserved", "unused", "")
-    cells = [
-        titles,
-        *(("" if len(row[0]) > _NAME else row[0], *row[1:]) for each in rows.values() for row in each),
-    ]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(titles) - 1)]
-    aligned = (
-        "  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False)).rstrip()
-        for line in cells
-    )
-    found = [next(aligned)]
+    titles = ("policy", "fits", "least limit", "most reserved", "unused")
+    cells = [row[:-1] for each in rows.values() for row in each]
+    lines = ([f"  {line}" for line in each] for each in named_rows([titles, *cells], (), _WIDTH - 2))
+    found = next(lines)
     for trace, each in rows.items():
         found.append(trace)
-        for policy, *_, message in each:
-            found += [f"  {policy}"] if len(policy) > _NAME else []
-            found.append(next(aligned))
-            found += wrap(message, _WIDTH, initial_indent="    ", subsequent_indent="    ")
+        for *_, message in each:
+            found += next(lines)
+            found += wrapped_lines(f"    {message}", _WIDTH) if message else []
     return found
 
 

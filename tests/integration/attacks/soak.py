@@ -109,9 +109,8 @@ class Growth:
             self.most = {name: max(self.most[name], now) for name, now in self.now().items()}
             return
         until = time.monotonic() + self.PATIENCE_S
-        while self.grown() and time.monotonic() < until:  # the kernel still ends a thread that was joined
+        while (grown := self.grown()) and time.monotonic() < until:  # the kernel still ends a joined thread
             time.sleep(0.01)
-        grown = self.grown()
         assert not grown, f"after {self.cases} cases this process has grown: {grown}"
 
 

@@ -78,6 +78,13 @@ def test_a_text_is_at_most_80_columns_wide(explain):
     assert ("splits" in text.split()) == explain
 
 
+def test_wide_sizes_leave_less_room_for_names():
+    text = comparison_text(compare(stream_of([(ALLOCATE, 0, 1010 * MiB)]), ["stream_ordered"], 4 * MiB))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "1010.0 MiB  1010.0 MiB" in text
+    assert "bound: above limit" in text
+
+
 @pytest.mark.parametrize(
     ("limit", "expected"),
     [
