@@ -38,7 +38,6 @@ from bfcviz.events.storage.files import (
     PRIVATE_FILE,
     PRIVATE_FOLDER,
     OpenFile,
-    end_of_hole,
     is_locked,
     lock,
     open_regular,
@@ -170,12 +169,10 @@ def find_end_in_folder(fd: int, known: int) -> int:
     """The number of events in the file of a recording's folder, of which the first `known` were read before.
 
     Valid records are a prefix (see `EventLog`), so a search finds its end in a few reads. The last records are then
-    checked one by one, because the valid records of a damaged file may not be a prefix. A drain makes a hole of the
-    first ones: these are counted, too.
+    checked one by one, because the valid records of a damaged file may not be a prefix. A drain makes a hole of what it
+    has packed: the search must begin after it.
     """
     records = os.fstat(fd).st_size // RECORD
-    hole = end_of_hole(fd)
-    known = max(known, min(-(-hole // RECORD), records))
     low, step = known, 1
     while low + step <= records and _is_event_in_folder(fd, low + step - 1):
         low += step
@@ -184,8 +181,6 @@ def find_end_in_folder(fd: int, known: int) -> int:
     while low < high:
         middle = (low + high) // 2
         low, high = (middle + 1, high) if _is_event_in_folder(fd, middle) else (low, middle)
-    if end_of_hole(fd) > hole:  # a drain freed records during the search, which so ended among zeros
-        return find_end_in_folder(fd, known)
     start = max(known, low - LAST_LOOK)
     last = np.frombuffer(os.pread(fd, (low - start) * RECORD, start * RECORD), EVENT)
     bad = (last["kind"] == 0) | (last["seq"] != np.arange(start, start + len(last), dtype=np.uint64))
@@ -284,7 +279,13 @@ class FolderSource(ArraySource):
             records = os.fstat(file.fd).st_size // RECORD
             if max(records, packed) < self.length:
                 self.degrade(f"{EVENTS_FILE} became shorter: of {self.length} events {records} can be read")
-            self.length = find_end_in_folder(file.fd, max(self.length, packed))
+            length = find_end_in_folder(file.fd, max(self.length, packed))
+            while (
+                more := self._find_blocks()
+            ) > packed:  # a drain freed records, and the search ended among zeros
+                packed = more
+                length = find_end_in_folder(file.fd, max(self.length, packed))
+            self.length = length
             self._file = file
             return 0 if self.following else _folder_tail_bytes(file.fd, self.length * RECORD)
 
@@ -497,11 +498,11 @@ def has_several(folder: Path) -> bool:
 def has_folder_events(folder: Path) -> bool:
     """Whether a recording in the folder has an event; False where none can be read."""
     for place in recordings_in(folder).values():
-        if (place / BLOCKS_FILE).is_file():
-            return True
         with suppress(OSError), (place / EVENTS_FILE).open("rb") as file:
             if find_end_in_folder(file.fileno(), 0):
                 return True
+        if (place / BLOCKS_FILE).is_file():  # looked for last: a drain makes it before it frees an event
+            return True
     return False
 
 

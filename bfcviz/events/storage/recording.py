@@ -189,8 +189,10 @@ class Recording(Closing):
     def _count(self) -> int:
         if not self.events_path.exists():
             return 0
+        # A drain may have freed the first ones, so those of the own log are not searched for.
+        known = 0 if self._log is None or self._log.truncated else self._log.on_disk
         with open_regular(self.events_path) as file:
-            return find_end_in_folder(file.fileno(), 0)
+            return find_end_in_folder(file.fileno(), known)
 
     def _write_origin(self, text: str) -> None:
         with replacing(self.folder / ORIGIN_FILE, overwrite=True, mode=PRIVATE_FILE) as made:

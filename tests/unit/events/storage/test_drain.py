@@ -8,6 +8,8 @@ import pytest
 from processes import sized
 from unit.events.fabricate import fabricate, fabricate_labels
 
+from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.errors import FileError
 from bfcviz.events.origin import Status
 from bfcviz.events.storage import drain as drain_module
@@ -37,6 +39,7 @@ def recording(tmp_path):
 def write(recording, start, stop):
     with recording.events_path.open("ab") as file:
         file.write(EVENTS[start:stop].tobytes())
+    recording._count = lambda: stop  # as the log of a real writer knows
 
 
 def assert_read(trace, count):
@@ -130,22 +133,47 @@ def test_a_killed_writer_has_all_whole_events_packed(recording):
 
 
 def test_space_that_is_freed_during_the_search_for_the_end_hides_no_event(recording, monkeypatch):
-    write(recording, 0, len(EVENTS))
+    # All of it is freed, so no event stands after the hole.
+    write(recording, 0, 4 * SIZE)
     drain = Drain(recording.folder)
-    looked, looks = folder_module.end_of_hole, []
+    search, found = folder_module.find_end_in_folder, []
 
-    def freed_after_the_first_look(fd):
-        found = looked(fd)
-        looks.append(found)
-        if len(looks) == 1:
+    def freed_before_the_first_search(fd, known):
+        if not found:
             drain.step()
-        return found
+        found.append(search(fd, known))
+        return found[-1]
 
-    with recording.events_path.open("rb") as file:
-        monkeypatch.setattr(folder_module, "end_of_hole", freed_after_the_first_look)
-        assert folder_module.find_end_in_folder(file.fileno(), 0) == len(EVENTS)
-    assert looks[0] < max(looks)
+    monkeypatch.setattr(folder_module, "find_end_in_folder", freed_before_the_first_search)
+    assert_read(Trace.open(recording.folder), 4 * SIZE)
+    assert found[0] < 4 * SIZE
     drain.close()
+
+
+def test_a_hole_that_no_drain_made_is_not_taken_for_events(recording):
+    # As a page looks for a moment that a log has just made.
+    os.truncate(recording.events_path, SIZE * 64)
+    with recording.events_path.open("r+b") as file:
+        file.seek(SIZE * 32)
+        file.write(bytes(SIZE * 32))
+    trace = Trace.open(recording.folder)
+    assert len(trace) == 0
+    assert trace.read(0, 0).size == 0
+
+
+def test_a_log_that_is_drained_to_its_end_knows_how_many_events_it_had(tmp_path):
+    with Recording(tmp_path / "run") as recording:
+        heap = BFCAllocator(SimulatedSubAllocator(), 1 << 30, log=recording.log)
+        while recording.log.head < 2 * SIZE:
+            heap.mark("step")
+        drain = Drain(recording.folder)
+        drain.step()
+        assert drain.packed == 2 * SIZE
+    assert drain.step() is True
+    drain.close()
+    trace = Trace.open(recording.folder)
+    assert (len(trace), trace.origin.status) == (2 * SIZE, Status.COMPLETE)
+    assert not recording.events_path.exists()
 
 
 def test_two_drains_do_not_pack_one_recording(recording):

@@ -108,6 +108,7 @@ class FullLog:
     error = errno.ENOSPC
     truncated = False
     used_pools = 0
+    on_disk = 0
 
     def __init__(self, folder):
         self.folder = folder
