@@ -12,11 +12,13 @@ from typing import Any, Final
 from bfcviz.analysis.diagnosis import Advice, AdviceKind, Diagnosis, Verdict, shape_of
 from bfcviz.analysis.heap_settings import Family, HeapSettings
 from bfcviz.analysis.served_again import requests_until_failure
+from bfcviz.analysis.short_names import cut
 from bfcviz.analysis.stated_advice import StatedAdviceSubject, requested
 from bfcviz.analysis.stated_verdict import SMALLEST_DEVICE
 from bfcviz.events.trace import Trace
 from bfcviz.formats import cupy, onnxruntime, rmm, tensorflow, torch, xla
 from bfcviz.formats.messages import SettingWords
+from bfcviz.model.grouping import UNNAMED
 from bfcviz.units import MiB, counted, format_bytes
 
 # ------------------------------------------------------------------------------
@@ -514,6 +516,25 @@ def _other_users_advice(found: Diagnosis) -> Advice | None:
     )
 
 
+def _largest_holder_advice(found: Diagnosis) -> Advice | None:
+    """Where to begin in a full pool: at the holder that alone has more than what is missing."""
+    missing = found.rounded - found.free_bytes
+    if found.event is None or found.verdict is not Verdict.CAPACITY or not found.held_by:
+        return None
+    most = found.held_by[0]
+    if most.bytes < missing or most.name == UNNAMED["op"]:
+        return None
+    recompute = words_of(found.settings).recompute
+    again = f"; in training, {recompute} computes values again instead of keeping them" if recompute else ""
+    return Advice(
+        AdviceKind.LARGEST_HOLDER,
+        f"Begin where most memory is: {cut(most.name)} holds {format_bytes(most.bytes)} in "
+        f"{counted(most.chunks, 'chunk')}, {format_bytes(missing)} are missing. Let it allocate less, such as by a "
+        f"smaller batch, or free what is not used any more{again}.",
+        {"bytes": most.bytes, "chunks": most.chunks, "missing": missing},
+    )
+
+
 def _whole_array_advice(found: Diagnosis) -> Advice | None:
     """A constant is a whole array that is copied to the device: no batch makes it smaller."""
     op = found.recorded.op or found.label
@@ -556,6 +577,7 @@ _RULES: Final[tuple[Callable[[Diagnosis], Advice | None], ...]] = (
     _whole_array_advice,
     _model_variable_advice,
     batch_advice,
+    _largest_holder_advice,
     _larger_limit_advice,
 )
 _OF_DEVICE: Final = frozenset({_taken_at_start_advice, _other_users_advice})

@@ -17,6 +17,8 @@ from bfcviz.events.event_source import BLOCK
 from bfcviz.events.origin import STATE_ONLY, Origin, RecordedFailure, Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace, event_times
+from bfcviz.model.grouping import UNNAMED
+from bfcviz.model.holders import holders, largest_holder_rows
 from bfcviz.model.lifetimes import born_of
 from bfcviz.model.model import Model
 from bfcviz.terminal import wrapped_lines
@@ -271,6 +273,7 @@ class AdviceKind(StrEnum):
     LARGER_LIMIT = "larger_limit"
     OTHER_USERS = "other_users"
     BATCH_SIZE = "batch_size"
+    LARGEST_HOLDER = "largest_holder"
     FEED_IN_PARTS = "feed_in_parts"
     OPTIMIZER_STATE = "optimizer_state"
     RERUN = "rerun"
@@ -360,6 +363,7 @@ class Diagnosis(Answer):
         is_state_only: whether the file holds states, and no history.
         gaps: what the file says is missing of this heap, or contradicts it: what follows from its chunks may be wrong.
         unknown: names of numbers, as in `bfcviz info --json`, that the file cannot give: their values mean nothing.
+        held_by: who held most of the bytes in use, then all others together.
         advice: what would have helped.
         account: who held the memory of the device, where the file says anything of it.
         usable_chunk: of a question, the largest free chunk that the allocator's rules allow; None: any free chunk.
@@ -393,6 +397,7 @@ class Diagnosis(Answer):
     is_state_only: bool
     unknown: frozenset[str] = frozenset()
     gaps: tuple[str, ...] = ()
+    held_by: "tuple[HeldBy, ...]" = ()
     advice: tuple[Advice, ...] = ()
     account: "DeviceAccount | None" = None
     usable_chunk: int | None = None
@@ -503,8 +508,10 @@ class Diagnosis(Answer):
             for pin in sorted(run.pins, key=_largest_pin_first)
         ]
         sizes = AnswerTable(("memory", ""), _diagnosed_size_rows(self))
+        held = [(each.name, format_bytes(each.bytes), f"{each.chunks:,}") for each in self.held_by]
         return [
             sizes,
+            *([AnswerTable(("held by", "bytes", "chunks"), held)] if held else []),
             *([AnswerTable(("in the way of the best place", "bytes", "address"), pins)] if pins else []),
         ]
 
@@ -515,6 +522,48 @@ class Diagnosis(Answer):
 
     def __str__(self) -> str:
         return "\n".join(part for line in self.unwrapped for part in wrapped_lines(line, _WIDTH))
+
+
+# ------------------------------------------------------------------------------
+# Who held the heap when the request failed.
+
+_HOLDERS_SHOWN: Final = 3
+
+
+class HeldBy(NamedTuple):
+    """What one holder, or all others together, had in use: its name, bytes, and chunks."""
+
+    name: str
+    bytes: int
+    chunks: int
+
+
+def held_by(model: Model) -> tuple[HeldBy, ...]:
+    """The holders of most bytes at the model's step, by the names of their labels, then the others; () without names."""
+    found = holders(model)
+    sizes, counts = found.rows["own_bytes"], found.rows["own_chunks"]
+    rows = largest_holder_rows(found, len(found))
+    shown = rows if len(rows) == _HOLDERS_SHOWN + 1 else rows[:_HOLDERS_SHOWN]
+    named = [HeldBy(found.path(row), int(sizes[row]), int(counts[row])) for row in shown]
+    if all(each.name == UNNAMED["op"] for each in named):
+        return ()
+    rest = rows[len(shown) :]
+    if rest:
+        named.append(HeldBy(f"{len(rest):,} others", int(sizes[rest].sum()), int(counts[rest].sum())))
+    return tuple(named)
+
+
+def holder_rows_of_failure(found: Diagnosis) -> list[str]:
+    """Who held most bytes; the first row has the name of all."""
+    return [
+        line
+        for number, each in enumerate(found.held_by)
+        for line in _diagnosis_text_row("" if number else "held by", _held_by_text(each))
+    ]
+
+
+def _held_by_text(each: HeldBy) -> str:
+    return f"{format_bytes(each.bytes):>10}  {cut(each.name)} ({counted(each.chunks, 'chunk')})"
 
 
 # ------------------------------------------------------------------------------
@@ -712,6 +761,7 @@ def failure_lines(found: Diagnosis) -> list[str]:
         *recorded_rows(found),
         *size_rows(found),
         *diagnosed_waste_row(found),
+        *holder_rows_of_failure(found),
         *region_row(found),
         *diagnosed_account_rows(found),
         *(line for number, run in enumerate(found.useful_runs, 1) for line in _pinned_run_lines(number, run)),

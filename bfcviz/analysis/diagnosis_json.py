@@ -113,6 +113,7 @@ def diagnosis_json(found: Diagnosis) -> dict[str, Any]:
         "device_bytes_free": found.recorded.device_free,
         "device_bytes": found.recorded.device_total,
         "account": None if found.account is None else found.account.to_json(),
+        "held_by": [each._asdict() for each in found.held_by],
         "pinned_by": [_pin_json(pin) for pin in found.pinned_by],
         "runs": [_pinned_run_json(run) for run in found.runs],
         "advice": [

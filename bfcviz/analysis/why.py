@@ -8,6 +8,7 @@ from bfcviz.analysis.diagnosis import (
     Verdict,
     diagnosed_runs,
     diagnosed_verdict,
+    held_by,
     model_to_diagnose,
     undecided_diagnosis,
 )
@@ -97,7 +98,7 @@ def judged_diagnosis(model: Model, found: Diagnosis, runs: int, *, tries: bool =
         return found
     has_chunks = found.knows("largest_free_chunk")
     if has_chunks and found.verdict not in {Verdict.ABOVE_LIMIT, Verdict.NO_FAILURE}:
-        found = replace(found, runs=diagnosed_runs(model, found.rounded, runs))
+        found = replace(found, runs=diagnosed_runs(model, found.rounded, runs), held_by=held_by(model))
     from bfcviz.analysis.advice import advice_for  # noqa: PLC0415  with the tables of all messages: `info` needs none
 
     return replace(found, advice=tuple(advice_for(found, model.trace if tries else None)))

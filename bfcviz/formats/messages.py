@@ -205,6 +205,7 @@ class SettingWords:
         fraction: sets the share of the limit at which waste is split off; `{fraction}` is from 0 to 1.
         heap: makes the next run record the chunks of a failure.
         history: makes the next run record every allocation, with its name and time.
+        recompute: in training, computes values again for the gradient instead of keeping them.
     """
 
     title: str
@@ -216,3 +217,4 @@ class SettingWords:
     fraction: str = ""
     heap: str = ""
     history: str = ""
+    recompute: str = ""

@@ -245,6 +245,7 @@ WORDS: Final = SettingWords(
     other=setting("backend", "cudaMallocAsync"),
     heap="torch.cuda.memory._dump_snapshot(path) after the failure",
     history="torch.cuda.memory._record_memory_history() at the start, or bfcviz record --torch",
+    recompute="torch.utils.checkpoint",
 )
 
 

@@ -120,6 +120,7 @@ WORDS: Final = SettingWords(
     other=tensorflow.ASYNC,
     heap=tensorflow.LOG_FAILURES,
     history="jax.profiler.start_trace(logdir)",
+    recompute="jax.checkpoint",
 )
 
 REACTANT: Final = ".julia/packages/Reactant"
