@@ -466,6 +466,15 @@ class RankSet:
         """The ranks that can be read."""
         return tuple(rank for rank in self.ranks if not rank.problem)
 
+    @cached_property
+    def is_one_job(self) -> bool:
+        """Whether the files can be those of one job: heaps in files of different formats are not compared."""
+        return len({rank.format for rank in self.known if rank.has_heap}) < 2
+
+    @property
+    def _noun(self) -> str:
+        return "rank" if self.is_one_job else "file"
+
     @property
     def worst(self) -> Rank:
         """The rank to look at first.
@@ -547,8 +556,8 @@ class RankSet:
     @cached_property
     def spreads(self) -> tuple[RankSpread, ...]:
         """The measures that differ between ranks by more than 1 % of their median."""
-        found = []
-        for measure in _MEASURES:
+        found: list[RankSpread] = []
+        for measure in _MEASURES if self.is_one_job else ():
             values = [(getattr(rank, measure), rank.name) for rank in self._used]
             stated = sorted((value, name) for value, name in values if value is not None)
             if len(stated) < 2:
@@ -580,7 +589,7 @@ class RankSet:
     def only(self) -> tuple[RankHolder, ...]:
         """The holders with at least 1 % of the memory of one rank that no other rank has."""
         in_use = {rank.name: rank.in_use for rank in self._used if rank.has_heap}
-        if len(in_use) < 2:
+        if len(in_use) < 2 or not self.is_one_job:
             return ()
         return tuple(
             each for each in self.holders if each.ranks == 1 and each.most >= _ALONE * in_use[each.rank]
@@ -597,12 +606,13 @@ class RankSet:
     def headline(self) -> str:
         """How many ranks there are, and how many of them ran out of memory."""
         known, failed = len(self.known), sum(bool(rank.failures) for rank in self.known)
+        all_of_them = counted(known, self._noun)
         if len(self.ranks) == known == 1:  # a folder with one file, such as that of `record --on-oom`
             what = "a request failed in its only file" if failed else "no request failed in its only file"
         elif failed:
-            what = f"{failed:,} of {counted(known, 'rank')} had a failed request"
+            what = f"{failed:,} of {all_of_them} had a failed request"
         else:
-            what = f"no request failed in {counted(known, 'rank')}"
+            what = f"no request failed in {all_of_them}"
         killed = sum(not rank.ended for rank in self.known)
         parts = [what]
         if killed:
@@ -641,6 +651,8 @@ class RankSet:
         used = self._used
         if len(used) < 2:
             return []
+        if not self.is_one_job:
+            return ["files of different formats: not compared with each other as the ranks of one job"]
         found = [_rank_spread_line(each) for each in self.spreads]
         heaps = [rank for rank in used if rank.has_heap]
         if len(heaps) > 1 and not any(each.measure == "peak" for each in self.spreads):
@@ -686,7 +698,7 @@ class RankSet:
         if rest:
             peaks = [rank.peak or 0 for rank in rest]
             found.append(
-                f"{counted(len(rest), 'more rank')} with peaks from {format_bytes(min(peaks))} to "
+                f"{counted(len(rest), f'more {self._noun}')} with peaks from {format_bytes(min(peaks))} to "
                 f"{format_bytes(max(peaks))}"
             )
         return [*found, *self.problem_lines]
@@ -702,7 +714,7 @@ class RankSet:
     @property
     def holder_lines(self) -> list[str]:
         """The largest holders: the least, the median and the most that a rank has, and which one that is."""
-        what = f"the holders of {counted(len(self._used), 'rank')}, by {self.by.replace('_', ' ')}"
+        what = f"the holders of {counted(len(self._used), self._noun)}, by {self.by.replace('_', ' ')}"
         found = [what, f"{'least':>11} {'median':>11} {'most':>11}  in"]
         for each in self.holders[:_MOST_ROWS]:
             sizes = " ".join(f"{format_bytes(size):>11}" for size in (each.least, each.median, each.most))

@@ -244,3 +244,14 @@ def test_real_logs_state_their_peaks():
     assert peaks["tf2.14_2023-10_cifar10.log"] == 3288551168
     assert peaks["jax_2024-05_16_001.log"] is None
     assert sum(bool(rank.failures) for rank in found.ranks) == 10
+
+
+@needs_shared
+def test_files_of_different_formats_are_not_compared_as_ranks(tmp_path):
+    for name in ("logs/tf1.4_2017-11_alexnet_k40c.log", "snapshots/torch_magma_cs336.pickle"):
+        (tmp_path / Path(name).name).symlink_to(SHARED / "real" / name)
+    found = bfcviz.open_all(tmp_path)
+    assert not found.is_one_job
+    assert (found.spreads, found.only) == ((), ())
+    assert (len(found.failures), "1 of 2 files" in found.headline) == (1, True)
+    assert len(found.rows) == 3
