@@ -39,7 +39,7 @@ class BfcvizError(Exception):
     """The base of every error of this package."""
 
 
-class Totals(Protocol):
+class OutOfMemoryStats(Protocol):
     """What `OutOfMemory.of` reads of a heap, in bytes; an allocator's `Stats` have these fields."""
 
     @property
@@ -60,7 +60,7 @@ class Totals(Protocol):
 
 
 class OutOfMemoryTotals(NamedTuple):
-    """`Totals` for `OutOfMemory.of`, of a heap without `Stats`, in bytes."""
+    """`OutOfMemoryStats` of a heap without `Stats`, in bytes."""
 
     pool_bytes: int
     bytes_in_use: int
@@ -115,10 +115,10 @@ class OutOfMemory(BfcvizError, MemoryError):
     def of(
         cls,
         requested: int,
-        totals: Totals,
+        totals: OutOfMemoryStats,
         *,
         rounded: int | None = None,
-        others: Iterable[tuple[str, Totals]] = (),
+        others: Iterable[tuple[str, OutOfMemoryStats]] = (),
     ) -> "OutOfMemory":
         """The error for a failed request; every allocator and observer makes it here.
 
@@ -158,7 +158,7 @@ class OutOfMemory(BfcvizError, MemoryError):
         """The same failure with the size that the caller of a wrapper requested; `rounded` stays."""
         return OutOfMemory(**{**self.numbers(), "requested": requested})
 
-    def beside(self, others: Iterable[tuple[str, Totals]]) -> "OutOfMemory":
+    def beside(self, others: Iterable[tuple[str, OutOfMemoryStats]]) -> "OutOfMemory":
         """The same failure with the heaps that share the limit: name and totals of each."""
         return OutOfMemory(**{**self.numbers(), "others": _out_of_memory_heaps(others)})
 
@@ -170,7 +170,7 @@ def _out_of_memory(numbers: dict[str, Any]) -> OutOfMemory:
     return OutOfMemory(**numbers)
 
 
-def _out_of_memory_heaps(heaps: Iterable[tuple[str, Totals]]) -> list[tuple[str, int, int]]:
+def _out_of_memory_heaps(heaps: Iterable[tuple[str, OutOfMemoryStats]]) -> list[tuple[str, int, int]]:
     """What `OutOfMemory` says of other heaps in `others`: those whose pool is not empty."""
     return [(name, totals.pool_bytes, totals.bytes_in_use) for name, totals in heaps if totals.pool_bytes]
 

@@ -314,7 +314,7 @@ def main_parts(paths: Sequence[Path], changes: Sequence[int], most: int = 3) -> 
         changes: bytes in B less bytes in A, of each.
         most: parts to name.
     """
-    root = _holder_change_tree(paths, changes)
+    root = _compared_holder_tree(paths, changes)
     parts = sorted(
         (part for name, child in root.children.items() for part in _parts_below((name,), child)),
         key=lambda part: -abs(part.bytes),
@@ -329,7 +329,7 @@ def spread_parts(paths: Sequence[Path], changes: Sequence[int], most: int) -> tu
     The part with the largest changes is replaced by the parts below it, as long as there are at most `most`; parts with
     less than a hundredth of all changes are left out. Arguments as for `main_parts`.
     """
-    root = _holder_change_tree(paths, changes)
+    root = _compared_holder_tree(paths, changes)
     parts = _compared_parts_below((), root, root.changes)[:most]
     while True:
         room = most - len(parts) + 1
@@ -366,7 +366,7 @@ def _compared_parts_below(
     return sorted(kept, key=lambda part: -part[1].changes)
 
 
-def _holder_change_tree(paths: Sequence[Path], changes: Sequence[int]) -> _ComparedPartSum:
+def _compared_holder_tree(paths: Sequence[Path], changes: Sequence[int]) -> _ComparedPartSum:
     root = _ComparedPartSum()
     for path, change in zip(paths, changes, strict=True):
         node = root

@@ -539,7 +539,7 @@ class HeldBy(NamedTuple):
 
 
 def held_by(model: Model) -> tuple[HeldBy, ...]:
-    """The holders of most bytes at the model's step, by the names of their labels, then the others; () without names."""
+    """The holders of most bytes at the model's step, by their labels, then the others together; () without names."""
     found = holders(model)
     sizes, counts = found.rows["own_bytes"], found.rows["own_chunks"]
     rows = largest_holder_rows(found, len(found))

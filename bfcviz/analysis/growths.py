@@ -195,7 +195,7 @@ def growths(trace: Trace, pool: int = 0) -> Growths:
     details = trace.origin.details
     if holds_only_states(details) or not regions_known(details, pool):
         return _growths_of_state(trace, pool, name)
-    search = _Search(trace, pool)
+    search = _GrowthSearch(trace, pool)
     found = search.all()
     origin = trace.origin
     cut = tuple(origin.reasons) if origin.status in {Status.TRUNCATED, Status.DEGRADED} else ()
@@ -221,7 +221,7 @@ def _growths_of_state(trace: Trace, pool: int, name: str) -> Growths:
     )
 
 
-class _Search:
+class _GrowthSearch:
     """Counts the free bytes of each share of one pool at each growth."""
 
     def __init__(self, trace: Trace, pool: int) -> None:
@@ -470,7 +470,7 @@ def _with_times(trace: Trace, found: Growths) -> Growths:
 # The chunks in the way: those in use in regions that have free memory of the share.
 
 
-def _with_pins(trace: Trace, search: _Search, found: Growths) -> Growths:
+def _with_pins(trace: Trace, search: _GrowthSearch, found: Growths) -> Growths:
     """With the pins of the growths that have the most free bytes."""
     model = Model(trace, found.pool)
     order = sorted(range(len(found.found)), key=lambda at: -found.found[at].free)[:_MOST_LOOKED_UP]

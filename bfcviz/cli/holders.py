@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--since",
-        type=_parse_growth_start,
+        type=_parse_holders_since,
         metavar="N",
         help="show what grew from here to --step: how many events have happened, or the name of a mark or phase",
     )
@@ -129,7 +129,7 @@ def _print_what_grew(trace: Trace, arguments: argparse.Namespace) -> None:
         say(*str(found).splitlines())
 
 
-def _parse_growth_start(text: str) -> int | str:
+def _parse_holders_since(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 

@@ -445,7 +445,7 @@ def _nearest_toolbar_size(num_bytes: int) -> int:
     )
 
 
-class Size(traitlets.Int[int, int | str]):
+class ToolbarSize(traitlets.Int[int, int | str]):
     """The trait of a size that the toolbar takes: bytes, or text such as `64MiB`."""
 
     def validate(self, obj: Any, value: Any) -> int:

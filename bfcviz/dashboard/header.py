@@ -115,8 +115,8 @@ def tiles(numbers: Numbers) -> str:
         ),
         (
             "waste",
-            _wasted_byte_total(numbers),
-            _header_share_text(_wasted_byte_total(numbers), numbers["bytes_in_use"], "of in use"),
+            _header_wasted_bytes(numbers),
+            _header_share_text(_header_wasted_bytes(numbers), numbers["bytes_in_use"], "of in use"),
             "bytes of chunks in use that were not requested; the share is 1 - requested / in use",
         ),
     ]
@@ -134,7 +134,7 @@ def bars(numbers: Numbers, asked: int, *, failed: bool) -> str:
             SizeBar("asked", asked, "asked failed" if failed else "asked"),
             SizeBar("largest free", numbers["largest_free_chunk"], "free"),
             SizeBar("free", numbers["free_bytes"], "free"),
-            SizeBar("wasted", _wasted_byte_total(numbers), "waste"),
+            SizeBar("wasted", _header_wasted_bytes(numbers), "waste"),
         ]
     )
 
@@ -144,7 +144,7 @@ def totals_line(numbers: Numbers) -> str:
     free, largest, used, wasted = (
         *_free_byte_totals(numbers),
         numbers["bytes_in_use"],
-        _wasted_byte_total(numbers),
+        _header_wasted_bytes(numbers),
     )
     apart = None if free is None or largest is None else free - largest
     fragmentation, waste = _header_ratio_text(apart, free), _header_ratio_text(wasted, used)
@@ -171,7 +171,7 @@ def _header_ratio_text(part: int | None, whole: int | None) -> str:
     return f"{part / whole if whole else 0.0:.1%}"
 
 
-def _wasted_byte_total(numbers: Numbers) -> int | None:
+def _header_wasted_bytes(numbers: Numbers) -> int | None:
     used, requested = numbers["bytes_in_use"], numbers["requested_bytes_in_use"]
     return None if used is None or requested is None else max(used - requested, 0)
 

@@ -22,7 +22,7 @@ from bfcviz.dashboard.controls import (
     ExportRow,
     Player,
     Position,
-    Size,
+    ToolbarSize,
     bind,
     destination,
     search_hits_text,
@@ -153,7 +153,7 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
     views = traitlets.Unicode("active_memory")
     colour = traitlets.Enum(list(COLOURINGS), "holder")
     axis = traitlets.Enum(["step", "time", "mark"], "step")
-    wanted = Size(0, min=0)
+    wanted = ToolbarSize(0, min=0)
     follow = traitlets.Bool(False)  # noqa: FBT003  its initial value
     look = traitlets.Instance(Look, ())
     page_theme = traitlets.Enum(["light", "dark"], "light")

@@ -270,7 +270,7 @@ _LABEL_COLOURS: Final = ("holder", "label", "op", "stack")
 """Colourings whose classes follow from the label."""
 
 
-class _AreaLayout(Layout):
+class _ActiveMemoryLayout(Layout):
     """The layout that the areas are summed with: every address at position 0, as only the sizes matter."""
 
     def position(self, address: NDArray[np.uint64]) -> Floats:
@@ -278,7 +278,7 @@ class _AreaLayout(Layout):
         return np.zeros(len(address))
 
 
-_ONE_POSITION: Final = _AreaLayout(
+_ONE_POSITION: Final = _ActiveMemoryLayout(
     np.zeros(0, GRANT), np.zeros(0, np.uint64), np.zeros(1, np.uint64), np.zeros(0)
 )
 

@@ -28,7 +28,7 @@ from bfcviz.model.row_storage import CHUNK_ROW, REGION_ROW
 from bfcviz.model.snapshots import Snapshot
 
 
-class SourceHeapState(Protocol):
+class TraceSourceMoment(Protocol):
     """A heap, the source of a trace, between two events: `BFCAllocator.moment`; arrays have named fields."""
 
     @property
@@ -60,7 +60,7 @@ class SourceHeapState(Protocol):
         """The highest pool_bytes ever."""
 
 
-def beginning(moment: SourceHeapState, log: EventLog) -> Beginning:
+def beginning(moment: TraceSourceMoment, log: EventLog) -> Beginning:
     """The state at an old event that `log` still has, and the events since; the state is undone from `moment`.
 
     OOMs count from that event. Peaks count from there, too, where the highest one lies in these events: the peak before
@@ -99,7 +99,7 @@ def _largest_chunk_at_beginning(table: PoolState) -> int:
     return int(rows["size"][rows["state"] == array_access.CHUNK_IN_USE].max(initial=0))
 
 
-def _source_heap_snapshot(moment: SourceHeapState, ooms: int) -> Snapshot:
+def _source_heap_snapshot(moment: TraceSourceMoment, ooms: int) -> Snapshot:
     chunks, regions = moment.chunks, moment.regions
     rows = np.zeros(len(chunks), CHUNK_ROW)
     for name in ("address", "size", "handle", "region"):

@@ -251,12 +251,12 @@ def decoded_index_entry(data: bytes, pools: int) -> IndexEntry:
         TraceError: it is damaged, or was written by another version.
     """
     try:
-        return _checked_index_entry(data, pools)
+        return _checked_trace_index_entry(data, pools)
     except (ValueError, struct.error, zlib.error) as error:
         raise TraceError(f"the index of a block is damaged: {error}") from error
 
 
-def _checked_index_entry(data: bytes, pools: int) -> IndexEntry:
+def _checked_trace_index_entry(data: bytes, pools: int) -> IndexEntry:
     magic, version, of, each, count, named, length = _HEADER.unpack_from(data)
     if (magic, version, of) != (_MAGIC, _VERSION, pools) or length > _MOST_BYTES:
         raise ValueError(f"it begins with {data[:8].hex()}")

@@ -118,11 +118,11 @@ def collect_requests(space: XSpace, path: object) -> RecordedRequests:
     """
     threads: dict[tuple[int, int], int] = {}
     names: dict[int, str] = {}
-    rows = _Rows(path, space.planes)
+    rows = _ProfileRows(path, space.planes)
     for number, plane in enumerate(space.planes):
         if not has_memory_events(plane):
             continue
-        reader = _Reader(plane, rows)
+        reader = _ProfileReader(plane, rows)
         for line in plane.lines():
             # Lines with the same id are one thread.
             thread = threads.get((number, line.id), len(threads) + 1)
@@ -142,10 +142,10 @@ def collect_requests(space: XSpace, path: object) -> RecordedRequests:
     return RecordedRequests(requests, pool_names, labels, names, dict(rows.left_out))
 
 
-class _Reader:
+class _ProfileReader:
     """Reads the memory events of one plane into `rows`."""
 
-    def __init__(self, plane: Plane, rows: "_Rows") -> None:
+    def __init__(self, plane: Plane, rows: "_ProfileRows") -> None:
         self._plane = plane
         self._rows = rows
         self._limits = plane.wire.limits
@@ -241,7 +241,7 @@ class _Reader:
         return protobuf_message_text(raw)
 
 
-class _Rows:
+class _ProfileRows:
     """Collects memory events and the names they refer to; `table` returns those with enough data for a replay."""
 
     def __init__(self, path: object, planes: Sequence[Plane]) -> None:

@@ -89,10 +89,10 @@ class LogFile:
 
 
 # ------------------------------------------------------------------------------
-# RmmLogs: record RMM's requests by its logging adaptor, whose log a thread reads as it grows.
+# ObservedRmmLogs: record RMM's requests by its logging adaptor, whose log a thread reads as it grows.
 
 
-class RmmLogs:
+class ObservedRmmLogs:
     """Observes RMM through one log file for each device, in a temporary folder. The log names no caller.
 
     Args:
@@ -603,7 +603,7 @@ def observe_rmm(
         )
 
     if mechanism == "log":
-        return RmmObserved(rmm, RmmLogs(rmm, EVERY_S if every_s is None else every_s), make, devices)
+        return RmmObserved(rmm, ObservedRmmLogs(rmm, EVERY_S if every_s is None else every_s), make, devices)
     return RmmObserved(rmm, RmmCallbacks(rmm, Capture(table, capture, hide=HIDDEN)), make, devices)
 
 

@@ -39,7 +39,7 @@ class _ThreadToken:
     """Lives as long as a thread that is served through RMM."""
 
 
-class RmmDevice:
+class ServedRmmDevice:
     """One device's memory: RMM's CallbackMemoryResource calls `allocate` and `free`.
 
     Memory belongs to the stream it was allocated for. A free on another stream is deferred until that stream has done
@@ -193,12 +193,12 @@ class RmmServed(HeapProvider):
         self.labels = capture.labels
         self._capture = capture
         self._rmm = rmm
-        self.devices: dict[int, RmmDevice] = {}
+        self.devices: dict[int, ServedRmmDevice] = {}
         self._resources: dict[int, Any] = {}
         self._before: dict[int, Any] = {}
         current = rmm.device()
         for number in sorted(range(rmm.devices), key=lambda number: number != current):
-            device = self.devices[number] = RmmDevice(number, rmm, partial(make, number), capture)
+            device = self.devices[number] = ServedRmmDevice(number, rmm, partial(make, number), capture)
             self._resources[number] = rmm.mr.CallbackMemoryResource(
                 UninterruptedCall(device.allocate), UninterruptedCall(device.free)
             )
