@@ -147,6 +147,24 @@ class Bands:
         """Where each band begins and ends, in axis units."""
         return self.x[self.stack.first], self.x[self.stack.last]
 
+    def level_part(self, life: int) -> tuple[float, float]:
+        """The longest part of a band, in axis units, in which its height changes by at most a quarter of its own."""
+        turns = self._visible(self.stack.turns(life))
+        edges = [*self.x[turns].tolist(), float(self.x[self.stack.last[life]])]
+        spare = float(self.lifetimes["size"][life]) / 4
+        best = begin = edges[0], edges[0]
+        lowest = highest = float(self.stack.below[life, turns[0]])
+        for height, start, end in zip(
+            self.stack.below[life, turns].tolist(), edges[:-1], edges[1:], strict=True
+        ):
+            lowest, highest = min(lowest, height), max(highest, height)
+            if highest - lowest > spare:
+                lowest = highest = height
+                begin = start, start
+            begin = begin[0], end
+            best = max(best, begin, key=lambda part: part[1] - part[0])
+        return best
+
     def _alive(self, life: int) -> Floats:
         at = np.arange(len(self.x))
         alive = (self.stack.first[life] <= at) & (at < self.stack.last[life])
@@ -194,15 +212,19 @@ def names_on_bands(
         reach: the end of the y axis, in its units.
         fills: the colour of each band; empty for one that carries no name.
     """
-    left, right = bands.ends()
-    wide = (right - left) >= _SHORTEST * max(bands.sides[1] - bands.sides[0], 1e-9)
+    width = max(bands.sides[1] - bands.sides[0], 1e-9)
     high = bands.lifetimes["size"] >= _LOWEST * reach * divisor
     drawn = np.array([bool(fill) for fill in fills], bool)
-    room = np.flatnonzero(wide & high & drawn & (bands.lifetimes["label"] > 0))
-    room = room[np.argsort(-(bands.lifetimes["size"][room] * (right - left)[room]), kind="stable")][:_NAMED]
-    x = (left[room] + right[room]) / 2
+    room = np.flatnonzero(high & drawn & (bands.lifetimes["label"] > 0))
+    # A name that reached over a step of its band would lie on other bands.
+    left, right = np.array([bands.level_part(band) for band in room.tolist()]).reshape(-1, 2).T
+    wide = (right - left) >= _SHORTEST * width
+    room, left, right = room[wide], left[wide], right[wide]
+    most = np.argsort(-(bands.lifetimes["size"][room] * (right - left)), kind="stable")[:_NAMED]
+    room, left, right = room[most], left[most], right[most]
+    x = (left + right) / 2
     names = [trace.labels.name(number) for number in bands.lifetimes["label"][room].tolist()]
-    letters = (right - left)[room] / (max(bands.sides[1] - bands.sides[0], 1e-9) * _LETTER)
+    letters = (right - left) / (width * _LETTER)
     below = [fills[band] for band in room.tolist()]
     return {
         "type": "scatter",
