@@ -578,7 +578,7 @@ def _above_limit_verdict(found: StatedFailure) -> Judgement | None:
     limit = None if found.message == "tf-refused" else found.fact("limit")  # a growth is no request
     name = "requested" if found.facts.get("requested") is not None else "program_io"
     size = found.facts.get(name)
-    if limit is None or size is None or not _is_fact_above(found, name, limit, "limit"):
+    if not limit or size is None or not _is_fact_above(found, name, limit, "limit"):
         return None
     # A pool takes at least about two thirds of its device, if no smaller limit was set.
     beyond = size > 1.5 * limit and found.fact("device_total") is None

@@ -52,7 +52,7 @@ def test_a_holder_of_less_than_is_missing_is_no_place_to_begin():
     assert AdviceKind.LARGEST_HOLDER not in {each.kind for each in found.advice}
 
 
-def test_without_names_nobody_is_named():
+def test_without_names_there_is_no_holder():
     assert failure_of(("", 12 * MIB)).held_by == ()
 
 
