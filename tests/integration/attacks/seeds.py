@@ -11,15 +11,15 @@ from tempfile import TemporaryDirectory
 from integration.attacks.opening import good_trace
 from shared import SHARED
 from unit.importers.bfc_log.log_maker import ERAS, SETTINGS, MadeChunk, MadeHeap, make_log
-from unit.importers.bfc_log.test_log_memory import LOG as LOG_MEMORY
+from unit.importers.bfc_log.tensor_lines import LOG as LOG_MEMORY
 from unit.importers.bfc_log.vlog_maker import RecordingBFC, VlogMaker, random_run
+from unit.importers.chrome_events import EVENTS, text_of
 from unit.importers.made import profile
-from unit.importers.tensorflow.test_memory_dump import HEAP, dump
-from unit.importers.test_chrome_trace import EVENTS, text_of
-from unit.importers.test_pprof import HOLDERS, made
-from unit.importers.test_rmm_log import ERAS as RMM_ERAS
-from unit.importers.test_rmm_log import ROWS
-from unit.importers.test_vma import DUMP
+from unit.importers.pprof_maker import HOLDERS, made
+from unit.importers.rmm_lines import ERAS as RMM_ERAS
+from unit.importers.rmm_lines import ROWS
+from unit.importers.tensorflow.dump_maker import HEAP, dump
+from unit.importers.vma_dump import DUMP
 
 from bfcviz.model.trace_index import IndexBuilder
 

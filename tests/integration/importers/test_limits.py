@@ -4,15 +4,25 @@ import gzip
 import json
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from unit.importers.pprof_maker import made
 from unit.importers.profile_maker import PlaneMaker, chunk, memory, number, varint
+from unit.importers.rmm_lines import current
+from unit.importers.tensorflow.dump_maker import BASE, mem_chunk
+from unit.importers.vma_dump import DUMP
 
 from bfcviz.cli.info import info
 from bfcviz.errors import FileError
+from bfcviz.importers import file_content
 from bfcviz.importers.open_trace import open_trace
+from bfcviz.importers.tensorflow.memory_dump import read_memory_dump
+from bfcviz.importers.torch.allocation_history import TraceRows
+from bfcviz.importers.torch.pickle_reader import PickleReader
 
 ALLOCATE, FREE = "MemoryAllocation", "MemoryDeallocation"
 MiB = 1 << 20
@@ -184,3 +194,73 @@ def test_what_is_no_file_on_a_disk_is_one_error_and_is_not_read(path: str) -> No
         pytest.skip("not on this machine")
     with pytest.raises(FileError):
         open_trace(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "limit"),
+    [
+        (lambda: b'{"traceEvents": [' + b" " * 50_000_000, "unpacked bytes"),
+        (lambda: json.dumps([{"name": "[memory]", "ph": 0, "ts": 0}] * 100_000).encode(), "memory events"),
+        (
+            lambda: made([]) + 20 * chunk(2, chunk(1, varint(1) * 60_000) + chunk(2, varint(1) * 2)),
+            "the limit",
+        ),
+        (lambda: made([]) + b"\x12\x00" * 200_000, "the limit"),
+        ((current([]) + "1,10:00:00.1,free,0x1,2,0\n" * 150_000).encode, "memory events"),
+    ],
+    ids=["blanks", "chrome events", "pprof locations", "pprof samples", "rmm lines"],
+)
+def test_a_bomb_of_another_format_is_one_error(
+    tmp_path: Path, content: Callable[[], bytes], limit: str
+) -> None:
+    (tmp_path / "bomb").write_bytes(gzip.compress(content()))
+    with pytest.raises(FileError, match=limit):
+        open_trace(tmp_path / "bomb")
+
+
+def test_more_regions_than_a_trace_holds_are_one_error(tmp_path: Path) -> None:
+    dump = DUMP | {"DefaultPools": {"Type 0": {"DedicatedAllocations": [{"Size": 1}] * 70_000}}}
+    (tmp_path / "dump.json").write_text(json.dumps(dump))
+    with pytest.raises(FileError, match="70000 regions were given"):
+        open_trace(tmp_path / "dump.json")
+
+
+def test_more_threads_than_a_trace_holds_are_one_error(tmp_path: Path) -> None:
+    plane = PlaneMaker()
+    event = plane.event(ALLOCATE, 0, memory("a", 512, 256, 256))
+    plane.lines = b"".join(chunk(3, number(1, i) + event) for i in range(65_536))
+    (tmp_path / "threads").write_bytes(plane.to_bytes())
+    with pytest.raises(FileError, match="65536 threads"):
+        open_trace(tmp_path / "threads")
+
+
+def test_too_many_chunks_for_the_size_of_a_memory_dump(tmp_path: Path) -> None:
+    many = file_content.CHUNKS.floor + 1
+    path = tmp_path / "bomb"
+    path.write_bytes(gzip.compress(chunk(1, b"GPU_0_bfc") + mem_chunk(BASE, 1) * many))
+    with pytest.raises(FileError, match=f"more than {file_content.CHUNKS.floor:,} chunks"):
+        read_memory_dump(path)
+
+
+PICKLES = {
+    "lists": b"\x80\x04" + b"]" * 2_000_000,
+    "memo": b"\x80\x04N" + b"\x94" * 2_000_000,
+    "tuples": b"\x80\x04)" + b"\x85" * 1_000_000,
+    "nested lists": b"\x80\x02" + b"]" * 1_000_000 + b"a" * 999_999 + b".",
+    "marks": b"\x80\x04" + b"(" * 1_000_000,
+    "texts": b"\x80\x04(" + b"".join(b"\x8c\x04%04x" % number for number in range(1 << 16)) * 4,
+    "numbers": b"\x80\x04(" + b"M\xff\xff" * 700_000,
+}
+
+
+@pytest.mark.parametrize("name", PICKLES)
+def test_the_memory_that_a_pickle_takes_is_bounded_by_the_file(name: str) -> None:
+    data = PICKLES[name]
+    tracemalloc.start()
+    try:
+        with suppress(FileError):  # or the file is cut off
+            PickleReader("file", data, TraceRows()).read()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20 * len(data) + (64 << 20)

@@ -97,3 +97,24 @@ service.allocator.check_invariants()
 print("whole")
 """
     assert run_code("import warnings; warnings.simplefilter('ignore')\n" + BEGIN + code) == "whole\n"
+
+
+def test_a_finalizer_that_allocates_while_a_stack_is_told_does_not_wait_for_ever():
+    code = """
+import gc
+import numpy as np
+from bfcviz import serve_numpy
+class Late:
+    def __init__(self): self.me = self
+    def __del__(self): np.empty(100); made.append(1)
+made = []
+gc.set_threshold(1, 1, 1)
+with serve_numpy("64MiB", capture="stack") as service:
+    for number in range(300):
+        Late()
+        exec(f"np.empty({number + 1}, np.uint8)")
+gc.collect()
+service.allocator.check_invariants()
+print(len(made))
+"""
+    assert run_code(code) == "300\n"

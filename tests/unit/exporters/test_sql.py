@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 from shared import sample_trace
+from unit.figures.synthetic import busy_trace
 
 import bfcviz
 from bfcviz.analysis.why import all_failures
@@ -22,6 +23,11 @@ pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install 'bfcv
 @pytest.fixture(scope="module")
 def trace():
     return sample_trace("lstm")
+
+
+@pytest.fixture(scope="module")
+def small():
+    return busy_trace(60)
 
 
 def only(trace, query, **options):
@@ -98,15 +104,15 @@ def test_a_failure_is_a_row_and_what_its_file_lacks_is_null():
     ) == (0, True)
 
 
-def test_every_column_has_a_unit_and_a_meaning_and_is_there(trace):
+def test_every_column_has_a_unit_and_a_meaning_and_is_there(small):
     known = bfcviz.sql(
-        trace,
+        small,
         'select "table", list("column") as names, min(length(meaning)) as least from columns group by 1',
     )
     named = {row["table"]: (row["names"], row["least"]) for row in known.to_pylist()}
     assert named.keys() == tables.TABLES.keys()
     for name, (columns, least) in named.items():
-        assert bfcviz.sql(trace, f"from {name} limit 0").column_names == columns
+        assert bfcviz.sql(small, f"from {name} limit 0").column_names == columns
         assert least > 3
 
 
@@ -143,16 +149,16 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("query", HOSTILE)
-def test_a_query_reads_and_writes_nothing_else(query, trace, tmp_path):
+def test_a_query_reads_and_writes_nothing_else(query, small, tmp_path):
     there, new = tmp_path / "there.csv", tmp_path / "new"
     there.write_text("a,b\n1,2\n")
     with pytest.raises(InvalidRequest, match="columns"):
-        bfcviz.sql(trace, query.format(there=there, folder=tmp_path, new=new))
+        bfcviz.sql(small, query.format(there=there, folder=tmp_path, new=new))
     assert list(tmp_path.iterdir()) == [there]
 
 
-def test_duckdb_writes_no_temporary_files(trace):
-    assert only(trace, "select current_setting('temp_directory')") == ("",)
+def test_duckdb_writes_no_temporary_files(small):
+    assert only(small, "select current_setting('temp_directory')") == ("",)
 
 
 def test_without_duckdb_the_command_names_the_extra(trace, monkeypatch):
@@ -162,9 +168,9 @@ def test_without_duckdb_the_command_names_the_extra(trace, monkeypatch):
 
 
 @pytest.fixture
-def said(trace, tmp_path, capsys):
+def said(small, tmp_path, capsys):
     """What the command prints with these words."""
-    file = str(trace.save(tmp_path / "lstm.parquet"))
+    file = str(small.save(tmp_path / "small.parquet"))
 
     def said(*words):
         assert main(["sql", file, *map(str, words)]) == 0
@@ -173,9 +179,9 @@ def said(trace, tmp_path, capsys):
     return said
 
 
-def test_the_command_prints_a_table_csv_or_json(said, trace):
+def test_the_command_prints_a_table_csv_or_json(said, small):
     query = "select kind_name, count(*) as n from events group by all order by n desc"
-    counts = trace.to_pandas()["kind_name"].value_counts()
+    counts = small.to_pandas()["kind_name"].value_counts()
     rows = [(name, int(number)) for name, number in counts.items() if number]
     assert [(row["kind_name"], row["n"]) for row in json.loads(said(query, "--json"))] == rows
     assert [

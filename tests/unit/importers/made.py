@@ -1,6 +1,7 @@
 """Requests for tests: by hand, from a naive heap, or from the real profiles."""
 
 import random
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +18,13 @@ from bfcviz.importers.tensorflow.reconstruct import REQUEST, RecordedRequests, R
 REAL = SHARED / "real" / "tensorflow"
 
 
+@cache
 def recorded(name: str) -> RecordedRequests:
+    """A real profile, read once in this process."""
     path: Path = REAL / f"{name}.xplane.pb.gz"
-    return collect_requests(read_space(Wire(path, read_content(path).data)), path)
+    found = collect_requests(read_space(Wire(path, read_content(path).data)), path)
+    found.requests.flags.writeable = False
+    return found
 
 
 def requests_of(heap: NaiveBFC, count: int, seed: int, address: int = 1 << 40) -> Requests:

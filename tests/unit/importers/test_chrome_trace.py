@@ -4,8 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from unit.importers.chrome_events import BASE, EVENTS, OTHER, event, text_of
 
 from bfcviz.cli.info import info
 from bfcviz.errors import FileError
@@ -13,55 +12,6 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Status, Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.model import Model
-
-BASE = 0x7F0000000000
-
-
-def event(ts: float, address: int, num_bytes: int, allocated: int, *, device: int = 0, pid: int = 1) -> dict:
-    args = {
-        "Addr": address, "Bytes": num_bytes, "Total Allocated": allocated, "Total Reserved": 2 << 20,
-        "Device Type": 1, "Device Id": device, "Ev Idx": 3,
-    }  # fmt: skip
-    return {
-        "ph": "i",
-        "cat": "cpu_instant_event",
-        "s": "t",
-        "name": "[memory]",
-        "pid": pid,
-        "tid": 5,
-        "ts": ts,
-        "args": args,
-    }
-
-
-EVENTS = [
-    event(1000.5, BASE, 1024, 1024),
-    event(1001.25, BASE + 1024, 512, 1536),
-    event(1002.0, BASE, -1024, 512),
-    event(1003, BASE, 512, 1024),
-]
-OTHER = {
-    "ph": "X",
-    "cat": "cpu_op",
-    "name": "aten::mm",
-    "pid": 1,
-    "tid": 5,
-    "ts": 999.0,
-    "dur": 4.0,
-    "args": {"x": [1, [2]]},
-}
-
-
-def text_of(events: list[dict], **more: object) -> str:
-    return json.dumps(
-        {
-            "schemaVersion": 1,
-            "deviceProperties": [{"id": 0}],
-            **more,
-            "traceEvents": [OTHER, *events],
-            "traceName": "x",
-        }
-    )
 
 
 def opened(path: Path, text: str | bytes) -> Trace:
@@ -192,15 +142,11 @@ def test_keys_that_occur_twice_are_both_read(tmp_path: Path) -> None:
 def test_a_cut_trace_keeps_the_events_before(tmp_path: Path) -> None:
     text = text_of(EVENTS)
     starts = [at for at in range(len(text)) if text.startswith('{"ph": "i"', at)]
-    for keep in range(text.index('"traceEvents"') + 20, len(text)):
-        whole = sum(start < keep for start in starts) - 1
-        try:
+    for whole, start in enumerate(starts[1:], 1):
+        for keep in (start - 1, start, start + 40):
             trace = opened(tmp_path, text[:keep])
-        except FileError:
-            assert whole < 1
-            continue
-        assert trace.origin.reasons[0].startswith("the trace is cut off at character"), keep
-        assert trace.origin.details["totals"][0]["allocations"] >= min(whole, 2)  # type: ignore[index]
+            assert trace.origin.reasons[0].startswith("the trace is cut off at character"), keep
+            assert trace.origin.details["totals"][0]["allocations"] >= min(whole, 2)  # type: ignore[index]
     packed = gzip.compress(text.encode())
     assert "gzip file is cut off" in opened(tmp_path, packed[:-3]).origin.reasons[0]
 
@@ -226,41 +172,3 @@ def test_damaged_json_is_one_error_with_its_place(tmp_path: Path, text: str, cau
     with pytest.raises(FileError, match="character") as caught:
         opened(tmp_path, text)
     assert cause in str(caught.value)
-
-
-def test_bombs_are_one_error(tmp_path: Path) -> None:
-    blank = '{"traceEvents": [' + " " * 50_000_000
-    with pytest.raises(FileError, match="unpacked bytes"):
-        opened(tmp_path, gzip.compress(blank.encode()))
-    many = json.dumps([{"name": "[memory]", "ph": 0, "ts": 0}] * 100_000)
-    with pytest.raises(FileError, match="memory events"):
-        opened(tmp_path, gzip.compress(many.encode()))
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
-@given(data=st.data())
-def test_changed_bytes_are_one_error_or_a_trace_that_holds_together(tmp_path: Path, data) -> None:
-    raw = bytearray(text_of(EVENTS).encode())
-    for place in data.draw(st.lists(st.integers(0, len(raw) - 1), min_size=1, max_size=4)):
-        raw[place] ^= data.draw(st.integers(1, 255))
-    try:
-        trace = opened(tmp_path, bytes(raw))
-    except FileError:
-        return
-    json.dumps(info(trace), allow_nan=False)
-    trace.origin.to_json()
-
-
-_NUMBERS = st.one_of(
-    st.integers(-(1 << 70), 1 << 70), st.floats(), st.text(max_size=5), st.none(), st.booleans()
-)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(rows=st.lists(st.tuples(_NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS), max_size=6))
-def test_any_numbers_are_one_error_or_a_trace_that_holds_together(tmp_path: Path, rows: list) -> None:
-    keys = ("Addr", "Bytes", "Total Allocated", "Device Type", "Device Id")
-    made = [{"name": "[memory]", "ts": ts, "args": dict(zip(keys, args, strict=True))} for ts, *args in rows]
-    trace = opened(tmp_path, text_of([*EVENTS, *made]))
-    json.dumps(info(trace), allow_nan=False)
-    trace.origin.to_json()

@@ -1,7 +1,7 @@
+import random
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bfcviz.errors import TraceError
 from bfcviz.events.labels import Labels
@@ -30,22 +30,21 @@ def model_of(chunks: HeapChunks, regions: list[HeapRegion]) -> Model:
     return model
 
 
-@st.composite
-def heaps(draw: st.DrawFn) -> tuple[HeapChunks, list[HeapRegion]]:
+def random_heap(rng: random.Random) -> tuple[HeapChunks, list[HeapRegion]]:
     rows, regions, at = [], [], 256
-    for sizes in draw(st.lists(st.lists(st.integers(1, 1 << 31), min_size=1, max_size=6), max_size=4)):
-        start = at = at + 256 * draw(st.integers(1, 9))
-        for size in sizes:
-            rows.append((at, 256 * size, draw(st.booleans())))
-            at += 256 * size
+    for _ in range(rng.randrange(5)):
+        start = at = at + 256 * rng.randint(1, 9)
+        for _ in range(rng.randint(1, 6)):
+            size = 256 * rng.choice((1, 1 << 31, rng.randint(1, 9), rng.randint(1, 1 << 31)))
+            rows.append((at, size, rng.random() < 0.5))
+            at += size
         regions.append(HeapRegion(start, at - start))
     return chunks_of(*rows), regions
 
 
-@settings(max_examples=100)
-@given(heaps())
-def test_the_model_has_exactly_the_chunks_and_regions(heap: tuple[HeapChunks, list[HeapRegion]]) -> None:
-    chunks, regions = heap
+@pytest.mark.parametrize("seed", range(60))
+def test_the_model_has_exactly_the_chunks_and_regions(seed: int) -> None:
+    chunks, regions = random_heap(random.Random(seed))
     model = model_of(chunks, regions)
     found = model.chunks()
     for field in ("address", "size", "in_use"):

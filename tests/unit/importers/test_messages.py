@@ -477,11 +477,12 @@ def test_hard_wrapped_lines(width):
 
 
 def test_pieces_of_any_length_make_no_difference():
-    text = ("x" * 5000 + "\n" + CUDA_2 + "\n").encode() * 3
-    whole = read_messages([text])
-    for size in (7, 999, 4096):
-        assert read_messages([text[at : at + size] for at in range(0, len(text), size)]) == whole
-    assert whole.failures[0].count == 3
+    for before, sizes in ((5000, (99, 999, 4096)), (60, (7,))):
+        text = ("x" * before + "\n" + CUDA_2 + "\n").encode() * 3
+        whole = read_messages([text])
+        for size in sizes:
+            assert read_messages([text[at : at + size] for at in range(0, len(text), size)]) == whole
+        assert whole.failures[0].count == 3
 
 
 def test_utf_16_of_powershell(tmp_path):
@@ -773,6 +774,13 @@ def test_figures_that_cannot_be_are_left_out():
     assert "other_allocations" not in found.facts
 
 
+def test_a_limit_of_nothing_is_judged():
+    (text,) = (case[1] for case in CASES if case[0] == "TensorFlow with counters")
+    found = only(text.replace("10000", "0"))
+    assert found.facts["limit"] == 0
+    assert "6.84 KiB are in use" in judge(found).sentence
+
+
 def test_a_pasted_text_is_told_from_a_file(tmp_path):
     path = tmp_path / "a file"
     path.write_text(CUDA_2)
@@ -811,9 +819,9 @@ def test_mutated_texts_end_in_one_answer(parts, random_):
     "text", ["CUDA out of memory ", "9" * 20, "failed to allocate ", "Limit: ", "|", "a " * 50, "Buffer 1: "]
 )
 def test_time_is_bounded(text):
-    begun = time.perf_counter()
-    read(text * (400_000 // len(text)))
-    assert time.perf_counter() - begun < 20
+    begun = time.process_time()
+    read(text * (100_000 // len(text)))
+    assert time.process_time() - begun < 2
 
 
 def test_random_bytes():

@@ -8,7 +8,7 @@ from bfcviz.model.model import Model
 
 def test_more_events_than_the_ring_keeps_are_all_there() -> None:
     history = RecordedHistory()
-    rounds = 1 << 19
+    rounds = 5 << 16
     for n in range(rounds):
         history.at(2 * n)
         history.ledger.allocate(0x1000, 512, 512)

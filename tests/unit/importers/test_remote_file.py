@@ -49,7 +49,7 @@ def test_a_recording_at_a_url_is_read(url, tmp_path):
 def test_a_trace_at_a_url_is_opened_and_its_copy_goes_with_it(url, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "copies"))
     (tmp_path / "copies").mkdir()
-    trace = bfcviz.open(bfcviz.sample("conv"))
+    trace = bfcviz.open(record(tmp_path / "run"))
     fsspec.filesystem("memory").put_file(str(trace.save(tmp_path / "run.bfc")), f"{url}/run.bfc")
     remote = bfcviz.open(f"{url}/run.bfc")
     assert remote.read(0, len(remote)).tobytes() == trace.read(0, len(trace)).tobytes()

@@ -1,92 +1,16 @@
 import gzip
-import json
+import random
 import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from unit.importers.rmm_lines import ERAS, ROWS, Row, current, of_2020, of_cnmem
 
 from bfcviz.cli.info import info
-from bfcviz.errors import FileError
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Status, Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.model import Model
-
-Row = tuple[str, int, int, int]
-"""Action, address, size, stream."""
-
-ROWS: list[Row] = [
-    ("allocate", 0x7F0000001000, 1000, 0),
-    ("allocate", 0x7F0000001400, 256, 0x55AA),
-    ("free", 0x7F0000001000, 1000, 0),
-    ("allocate failure", 0, 1 << 30, 0),
-    ("allocate", 0x7F0000001000, 300, 0x2),
-]
-
-
-def clock(second: int, separator: str) -> str:
-    return f"{second // 3600 % 24:02}:{second // 60 % 60:02}:{second % 60:02}{separator}{second % 10:06}"
-
-
-def current(rows: list[Row], start: int = 50_000) -> str:
-    """RMM since 2024-11: dots in times, `(nil)`, streams `0` or `0x..`."""
-    lines = ["Thread,Time,Action,Pointer,Size,Stream"]
-    for at, (action, address, size, stream) in enumerate(rows):
-        pointer, handle = hex(address) if address else "(nil)", hex(stream) if stream else "0"
-        lines.append(f"{13_395 + at % 2},{clock(start + at, '.')},{action},{pointer},{size},{handle}")
-    return "\n".join(lines) + "\n"
-
-
-def of_2020(rows: list[Row], start: int = 50_000) -> str:
-    """RMM 0.15: colons in times; pointers and streams with `0x`."""
-    lines = ["Thread,Time,Action,Pointer,Size,Stream"]
-    lines += [
-        f"7,{clock(start + at, ':')},{action},{address:#x},{size},{stream:#x}"
-        for at, (action, address, size, stream) in enumerate(rows)
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def without_thread(rows: list[Row]) -> str:
-    return current(rows).replace("Thread,", "").replace("13395,", "").replace("13396,", "")
-
-
-def thread_not_in_header(rows: list[Row]) -> str:
-    return current(rows).replace("Thread,", "")
-
-
-def of_the_docs(rows: list[Row]) -> str:
-    """The example in the documentation: seconds, `deallocate`, and decimal numbers."""
-    lines = ["Thread,Time,Action,Pointer,Size,Stream"]
-    for at, (action, address, size, stream) in enumerate(rows):
-        name = "deallocate" if action == "free" else action
-        lines.append(f"1,{1_582_062_034 + at}.250000,{name},{address},{size},{stream}")
-    return "\n".join(lines) + "\n"
-
-
-def of_cnmem(rows: list[Row], location: bool = True) -> str:
-    """RMM up to 0.13: sizes of frees are 0, and there are no failures."""
-    header = "Event Type,Device ID,Address,Stream,Size (bytes),Free Memory,Total Memory,Current Allocs"
-    header += ",Start,End,Elapsed"
-    lines = [header + ",Location" * location]
-    for at, (action, address, size, stream) in enumerate(rows):
-        if action == "allocate failure":
-            continue
-        name = {"allocate": "Alloc", "free": "Free"}[action]
-        end = ",/a/driver.py:683" * location
-        lines.append(
-            f"{name},0,{address:#x},{stream},{size if name == 'Alloc' else 0},{1000 - at},16000,1,"
-            f"{at}.10549,1.1074,0.0019{end}"
-        )
-    return "\n".join(lines) + "\n"
-
-
-ERAS = {
-    make.__name__: make
-    for make in (current, of_2020, without_thread, thread_not_in_header, of_the_docs, of_cnmem)
-}
 
 
 def opened(path: Path, text: str | bytes, name: str = "rmm.csv") -> Trace:
@@ -208,21 +132,21 @@ def test_a_repeated_header_goes_on_with_the_heap_where_it_can(tmp_path: Path) ->
 def test_the_time_is_proportional_to_the_number_of_headers(tmp_path: Path) -> None:
     """A header before each request: the requests before it are not read again."""
     header, *lines = current(
-        [("allocate", 0x7F0000000000 + at * 512, 256, 0) for at in range(10_000)]
+        [("allocate", 0x7F0000000000 + at * 512, 256, 0) for at in range(3000)]
     ).splitlines()
     begun = time.process_time()
     trace = opened(tmp_path, "".join(f"{header}\n{line}\n" for line in lines))
-    assert time.process_time() - begun < 20  # it took many minutes
+    assert time.process_time() - begun < 10  # it took half a minute
     assert len(trace.origin.pools) == 1
-    assert counts(trace)[Kind.ALLOCATE] == 10_000
+    assert counts(trace)[Kind.ALLOCATE] == 3000
 
 
 def test_allocations_over_very_many_regions_in_use_are_left_out_in_time(tmp_path: Path) -> None:
-    rows = [("allocate", (1 << 30) + at * 1024, 512, 0) for at in range(8000)]
+    rows = [("allocate", (1 << 30) + at * 1024, 512, 0) for at in range(3000)]
     begun = time.process_time()
-    trace = opened(tmp_path, current(rows + [("allocate", 1 << 30, 1 << 32, 0)] * 8000))
-    assert time.process_time() - begun < 15  # it took minutes
-    assert "8,000 allocations over memory whose free was not seen" in trace.origin.reasons[0]
+    trace = opened(tmp_path, current(rows + [("allocate", 1 << 30, 1 << 32, 0)] * 3000))
+    assert time.process_time() - begun < 8  # it took far longer
+    assert "3,000 allocations over memory whose free was not seen" in trace.origin.reasons[0]
 
 
 def test_logs_of_several_runs_in_one_file_are_pools(tmp_path: Path) -> None:
@@ -283,53 +207,31 @@ def test_a_log_of_nothing_is_an_empty_trace(tmp_path: Path) -> None:
     assert (len(trace), trace.origin.status, trace.origin.reasons) == (0, Status.COMPLETE, ())
 
 
-def test_a_bomb_is_one_error(tmp_path: Path) -> None:
-    line = "1,10:00:00.1,free,0x1,2,0\n"
-    with pytest.raises(FileError, match="memory events"):
-        opened(tmp_path, gzip.compress((current([]) + line * 150_000).encode()))
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
-@given(data=st.data())
-def test_damaged_logs_are_one_error_or_a_trace_that_holds_together(tmp_path: Path, data) -> None:
-    raw = bytearray(ERAS[data.draw(st.sampled_from(sorted(ERAS)))](ROWS * 3).encode())
-    for place in data.draw(st.lists(st.integers(0, len(raw) - 1), max_size=6)):
-        raw[place] ^= data.draw(st.integers(1, 255))
-    cut = data.draw(st.integers(0, len(raw)))
-    try:
-        trace = opened(tmp_path, bytes(raw[:cut] + raw[data.draw(st.integers(cut, len(raw))) :]))
-    except FileError:
-        return
-    json.dumps(info(trace), allow_nan=False)
-    trace.origin.to_json()
-
-
-@st.composite
-def requests(draw: st.DrawFn) -> list[Row]:
+def requests(rng: random.Random) -> list[Row]:
     """What a first-fit heap of 64 slots was asked for."""
     rows: list[Row] = []
     live: dict[int, int] = {}
-    for _ in range(draw(st.integers(0, 40))):
-        if live and draw(st.booleans()):
-            address = draw(st.sampled_from(sorted(live)))
+    for _ in range(rng.randrange(41)):
+        if live and rng.random() < 0.5:
+            address = rng.choice(sorted(live))
             rows.append(("free", address, live.pop(address), 0))
         else:
-            slot = draw(st.integers(0, 63))
-            address = 0x7F0000000000 + 4096 * slot
+            address = 0x7F0000000000 + 4096 * rng.randrange(64)
             if address not in live:
-                live[address] = draw(st.integers(1, 4096))
-                rows.append(("allocate", address, live[address], draw(st.integers(0, 3))))
+                live[address] = rng.choice((1, 4096, rng.randint(1, 4096)))
+                rows.append(("allocate", address, live[address], rng.randrange(4)))
     return rows
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(rows=requests(), era=st.sampled_from(sorted(ERAS)))
-def test_round_trip(tmp_path: Path, rows: list[Row], era: str) -> None:
-    live: dict[int, int] = {}
-    for action, address, size, _ in rows:
-        if action == "free":
-            del live[address]
-        else:
-            live[address] = size
-    trace = opened(tmp_path, ERAS[era](rows))
-    assert [(address, requested) for address, _, requested in in_use(trace)] == sorted(live.items())
+@pytest.mark.parametrize("era", ERAS)
+def test_round_trip(tmp_path: Path, era: str) -> None:
+    for seed in range(10):
+        rows = requests(random.Random(f"{era} {seed}"))
+        live: dict[int, int] = {}
+        for action, address, size, _ in rows:
+            if action == "free":
+                del live[address]
+            else:
+                live[address] = size
+        trace = opened(tmp_path, ERAS[era](rows))
+        assert [(address, requested) for address, _, requested in in_use(trace)] == sorted(live.items()), seed

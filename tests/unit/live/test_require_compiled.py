@@ -7,7 +7,6 @@ import pytest
 from fake_cuda import FakeCuda
 from fake_rmm import FakeRmm
 from fake_torch import FakeTorch, HostMemory
-from processes import run_code
 from unit.live.cupy_stand_in import cupy, gpu, needs_cupy
 
 import bfcviz
@@ -101,26 +100,3 @@ def test_the_error_says_what_to_do(monkeypatch, tmp_path, environment, home, adv
     with pytest.raises(LiveError) as caught:
         served_heap.require_compiled("Serving NumPy")
     assert advice in str(caught.value)
-
-
-PLAIN = """
-import importlib, pkgutil, sys
-import bfcviz, bfcviz.live
-from bfcviz.live import labels
-from bfcviz.live.numpy import serve as numpy_api
-for module in pkgutil.walk_packages(bfcviz.live.__path__, "bfcviz.live."):
-    if "startup" not in module.name:
-        importlib.import_module(module.name)
-before = numpy_api.get_handler()
-try:
-    bfcviz.serve_numpy("1MiB")
-except bfcviz.BfcvizError as error:
-    print(type(error).__name__, numpy_api.get_handler() is before)
-with labels.label("encoder"):
-    print(labels.number_in(bfcviz.events.labels.Labels()))
-print(any(name.startswith("bfcviz._live") for name in sys.modules))
-"""
-
-
-def test_the_plain_modules_can_all_be_imported():
-    assert run_code(PLAIN, plain=True).splitlines() == ["LiveError True", "1", "False"]

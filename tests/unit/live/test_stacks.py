@@ -10,7 +10,7 @@ from io import FileIO
 
 import numpy as np
 import pytest
-from processes import needs_compiled, run_code
+from processes import needs_compiled
 
 import bfcviz
 from bfcviz.errors import LiveError
@@ -231,11 +231,10 @@ def test_stacks_of_code_that_is_gone_are_not_mixed_up():
 def test_many_stacks_keep_apart():
     """More than the table begins with."""
     many = 3000
-    code = compile("\n".join(f"if n == {n}: layer()" for n in range(many)), "many.py", "exec")
+    code = compile("layer()\n" * many, "many.py", "exec")
     with serve_numpy("16MiB", log=EventLog(1 << 16), capture="stack") as service:
         for _ in range(2):
-            for n in range(many):
-                exec(code, {"n": n, "layer": layer})  # noqa: S102
+            exec(code, {"layer": layer})  # noqa: S102
     lines = [told.details["stack"].split("\n")[1] for told in labels_of(service)]
     assert lines == [f"<module> (many.py:{n + 1})" for n in range(many)] * 2
     assert service.capture.walker.stacks >= many
@@ -288,27 +287,6 @@ def test_a_finalizer_that_runs_while_a_label_is_interned_goes_without(tmp_path):
         labels.append_to(None)
     assert set(numbers) == {0}
     assert labels.intern("inside") == 2
-
-
-def test_a_finalizer_that_allocates_does_not_wait_for_ever():
-    code = """
-import gc
-import numpy as np
-from bfcviz import serve_numpy
-class Late:
-    def __init__(self): self.me = self
-    def __del__(self): np.empty(100); made.append(1)
-made = []
-gc.set_threshold(1, 1, 1)
-with serve_numpy("64MiB", capture="stack") as service:
-    for number in range(300):
-        Late()
-        exec(f"np.empty({number + 1}, np.uint8)")
-gc.collect()
-service.allocator.check_invariants()
-print(len(made))
-"""
-    assert run_code(code) == "300\n"
 
 
 def test_ctrl_c_while_a_stack_is_named_reaches_the_program():

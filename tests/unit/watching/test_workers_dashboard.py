@@ -2,51 +2,14 @@
 
 import os
 
-import pytest
-from heaps import MIB, new_heap
+from heaps import MIB
+from unit.watching.ranks import board, ranks, rows
 
-from bfcviz.cli import attach
-from bfcviz.dashboard import LiveDashboard
-from bfcviz.events.origin import Pool
-from bfcviz.events.storage.recording import Recording
 from bfcviz.figures.worker_rows import WorkerRowState
 from bfcviz.watching import workers_dashboard
-from bfcviz.watching.workers_dashboard import WorkersDashboard, follow_workers
+from bfcviz.watching.workers_dashboard import follow_workers
 
-
-class Rank:
-    """A process that records: a heap of 8 MiB at most."""
-
-    def __init__(self, folder, limit=8 * MIB):
-        self.recording = Recording(folder, [Pool("numpy", limit)], details={"started_ns": 1})
-        self.heap = new_heap(limit, log=self.recording.log, labels=self.recording.labels)
-
-    def end(self):
-        self.recording.close()
-
-
-@pytest.fixture
-def ranks(tmp_path):
-    made = []
-
-    def make(name, **options):
-        made.append(Rank(tmp_path / name, **options))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.end()
-
-
-@pytest.fixture
-def board(tmp_path):
-    found = WorkersDashboard(tmp_path, start=False)
-    yield found
-    found.close()
-
-
-def rows(board):
-    return {each.name: each.row() for each in board.traces.workers}
+__all__ = ["board", "ranks"]
 
 
 def test_workers_that_begin_later_get_a_row(ranks, board):
@@ -89,21 +52,6 @@ def test_the_worst_is_the_first_and_the_menu_changes_the_measure(ranks, board):
     assert board._sorted == ["a", "b"]
 
 
-def test_one_worker_is_opened_and_replaced_by_another(ranks, board, tmp_path):
-    for name in ("a", "b"):
-        ranks(name).heap.allocate(MIB)
-    board.refresh()
-    board.show("a")
-    first = board.detail
-    assert (first.trace.path, board.shown) == (tmp_path / "a", "a")
-    board.show("b")
-    assert (first.closed, board.detail.trace.path) == (True, tmp_path / "b")
-    board.show("nothing")
-    assert board.shown == "b"
-    board.close()
-    assert (board.detail, board.closed, board.draw_frame()) == (None, True, False)
-
-
 def test_a_recording_that_contradicts_itself_is_marked_and_the_others_go_on(ranks, board, tmp_path):
     for name in ("bad", "good"):
         ranks(name).heap.allocate(MIB)
@@ -138,18 +86,3 @@ def test_a_thread_draws_until_it_is_closed(ranks, tmp_path):
     board.close()
     thread.join(60)
     assert not thread.is_alive()
-
-
-def test_attach_shows_several_processes_together_and_one_alone(ranks, tmp_path):
-    ranks("one")
-    ranks("many/rank-0")
-    alone, together = (attach.dashboard(str(tmp_path / name), "dark") for name in ("one", "many"))
-    assert (type(alone), type(together)) == (LiveDashboard, WorkersDashboard)
-    together.refresh()
-    together.show("rank-0")
-    assert together.detail.inspector.theme == "dark"
-    for each in (alone, together):
-        each.close()
-    assert attach._can_attach(tmp_path / "many")
-    (tmp_path / "soon" / "rank-0").mkdir(parents=True)
-    assert not attach._can_attach(tmp_path / "soon")

@@ -1,6 +1,7 @@
 """Logs of every era, made from a heap, and the ways in which a log is damaged on its way to a reader."""
 
 import json
+import random
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -320,17 +321,21 @@ SETTINGS = {
 """Where a log comes from: name -> text as it is found there."""
 
 
-@st.composite
-def heaps(draw: st.DrawFn) -> MadeHeap:
+def heap_of(rng: random.Random) -> MadeHeap:
     """Regions with gaps between them; each begins with a chunk in use, so that no gap is ambiguous."""
-    regions, address = [], 0x7F0000000000 if draw(st.booleans()) else 0x880
-    sizes = st.integers(1, 1 << 21) | st.sampled_from([1, 2, 4, 1 << 20])
-    for _ in range(draw(st.integers(1, 3))):
+    regions, address = [], rng.choice((0x880, 0x7F0000000000))
+    for _ in range(rng.randint(1, 3)):
         chunks = []
-        for units in draw(st.lists(sizes, min_size=1, max_size=9)):
-            used = not chunks or draw(st.booleans())
-            op = draw(st.sampled_from(["", "Fill", "model/dense/MatMul"])) if used else ""
-            chunks.append(MadeChunk(256 * units, 256 * units - draw(st.integers(0, 255)), used, op))
+        for _ in range(rng.randint(1, 9)):
+            units = rng.choice((1, 2, 4, 1 << 20, rng.randint(1, 9), rng.randint(1, 1 << 21)))
+            used = not chunks or rng.random() < 0.5
+            op = rng.choice(("", "Fill", "model/dense/MatMul")) if used else ""
+            unused = rng.choice((0, 255, rng.randint(0, 255)))
+            chunks.append(MadeChunk(256 * units, 256 * units - unused, used, op))
         regions.append((address, chunks))
-        address += sum(chunk.size for chunk in chunks) + 256 * draw(st.integers(1, 1 << 20))
-    return MadeHeap(regions, draw(st.integers(1, 1 << 33)))
+        address += sum(chunk.size for chunk in chunks) + 256 * rng.choice((1, rng.randint(1, 1 << 20)))
+    return MadeHeap(regions, rng.choice((1, 256, 257, rng.randint(1, 1 << 16), rng.randint(1, 1 << 33))))
+
+
+def heaps() -> st.SearchStrategy[MadeHeap]:
+    return st.integers(0, (1 << 32) - 1).map(lambda seed: heap_of(random.Random(seed)))

@@ -1,8 +1,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from unit.importers.bfc_log.tensor_lines import BASE, LOG, PREFIX, allocation, free
 
 from bfcviz.errors import FileError
 from bfcviz.events.origin import Status
@@ -11,42 +10,6 @@ from bfcviz.events.trace import Trace
 from bfcviz.importers.bfc_log.log_lines import tensor_memory_line
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.model import Model
-
-PREFIX = "2017-01-26 10:13:30: I tensorflow/core/framework/log_memory.cc:35] __LOG_MEMORY__ "
-BASE = 0x1_0200_0000
-
-
-def allocation(
-    number: int, address: int, requested: int, kernel: str = "a0", allocator: str = "gpu_bfc"
-) -> str:
-    allocated = -(-requested // 256) * 256
-    return (
-        f'{PREFIX}MemoryLogTensorAllocation {{ step_id: 2 kernel_name: "{kernel}" tensor {{ dtype: DT_FLOAT shape '
-        f"{{ dim {{ size: 250 }} dim {{ size: 4 }} }} allocation_description {{ requested_bytes: {requested} "
-        f'allocated_bytes: {allocated} allocator_name: "{allocator}" allocation_id: {number} '
-        f"has_single_reference: true ptr: {address} }} }} }}\n"
-    )
-
-
-def free(number: int, allocator: str = "gpu_bfc") -> str:
-    return (
-        f'{PREFIX}MemoryLogTensorDeallocation {{ allocation_id: {number} allocator_name: "{allocator}" }}\n'
-    )
-
-
-LOG = (
-    f'{PREFIX}MemoryLogStep {{ step_id: 1 handle: "->Print:0//0/;0" }}\n'
-    + allocation(1, 0x5000, 12, "Unknown (from Proto)", "cpu")
-    + allocation(1, BASE, 1000)
-    + f'{PREFIX}MemoryLogTensorAllocation {{ step_id: 2 kernel_name: "g/Args" tensor {{ dtype: DT_INT32 shape '
-    "{ dim { } } } }\n"
-    + f'{PREFIX}MemoryLogStep {{ step_id: 2 handle: "->Print:0//0/;0" }}\n'
-    + allocation(2, BASE + 1024, 5000, "conv")
-    + "some text of the program\n"
-    + free(1)
-    + f'{PREFIX}MemoryLogRawAllocation {{ step_id: -3 operation: "TF_AllocateTensor" num_bytes: 512 ptr: {BASE} '
-    'allocation_id: 3 allocator_name: "gpu_bfc" }\n'
-)
 
 
 def read(tmp_path: Path, text: str) -> Trace:
@@ -127,21 +90,3 @@ def test_a_record_without_a_message_is_none() -> None:
         4096,
         True,
     )
-
-
-@settings(max_examples=150)
-@given(st.data())
-def test_damage_is_an_error_or_a_trace(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    whole = bytearray((LOG + free(2) + allocation(9, BASE, 300)).encode())
-    for _ in range(data.draw(st.integers(0, 8))):
-        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.sampled_from(b'0919 \nx{}":-\xff'))
-    path = tmp_path_factory.mktemp("damage") / "log"
-    path.write_bytes(whole[: data.draw(st.integers(0, len(whole)))])
-    try:
-        trace = open_trace(path)
-    except FileError:
-        return
-    for pool in range(len(trace.origin.pools)):
-        model = Model(trace, pool)
-        model.seek(len(trace))
-        assert model.stats().bytes_in_use <= model.stats().pool_bytes

@@ -122,8 +122,8 @@ def test_every_character_is_in_at_most_one_message(text: str) -> None:
     "piece", [".cc:1]", "I .cc:1]", "\n", "a", " ", "\n> ", "2017-11-06 08:55:24.9: ", "\x1b[", "\\n"]
 )
 def test_the_time_is_proportional_to_the_length(piece: str) -> None:
-    text = '{"a":1' + piece * (400_000 // len(piece))
+    text = '{"a":1' + piece * (150_000 // len(piece))
     begin = time.process_time()
     for _ in records(log_text(text.encode())):
         pass
-    assert time.process_time() - begin < 8
+    assert time.process_time() - begin < 2

@@ -1,51 +1,21 @@
 import gzip
 import re
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from shared import needs_shared
 from unit.importers.made import REAL
 from unit.importers.profile_maker import chunk, number
+from unit.importers.tensorflow.dump_maker import BASE, HEAP, dump, mem_chunk
 
 from bfcviz.errors import FileError
 from bfcviz.events.origin import STATE_ONLY, Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.importers import file_content
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.importers.tensorflow import memory_dump
-from bfcviz.importers.tensorflow.memory_dump import read_memory_dump
 from bfcviz.model.model import Model
-
-BASE = 0x7F00_0000_0000
-
-
-def mem_chunk(address: int, size: int, requested: int = 0, name: str = "", **more: int) -> bytes:
-    """A chunk is in use if it has a `requested` size. `more`: freed_at_count, action_count, step_id."""
-    out = number(1, address) + number(2, size) + number(3, requested) + number(4, -1 if requested else 0)
-    if name:
-        out += chunk(5, name.encode())
-    for key, field in (("freed_at_count", 6), ("action_count", 7), ("step_id", 9)):
-        if key in more:
-            out += number(field, more[key])
-    return chunk(3, out + number(8, 1) * bool(requested))
-
-
-def dump(*chunks: bytes, name: str = "GPU_0_bfc", stats: tuple[int, ...] = ()) -> bytes:
-    sums = b"".join(number(field, value) for field, value in enumerate(stats, 1))
-    return chunk(1, name.encode()) + b"".join(chunks) + (chunk(5, sums) if stats else b"")
-
-
-HEAP = (
-    mem_chunk(BASE, 512, 400, "conv", action_count=7, step_id=3),
-    mem_chunk(BASE + 512, 1536),
-    mem_chunk(BASE + 2048, 2048),  # the heap merges free neighbours of one region
-    mem_chunk(BASE + 8192, 256, 1),
-)
 
 
 def opened(tmp_path: Path, data: bytes) -> Trace:
@@ -152,28 +122,6 @@ def test_a_cut_gives_the_chunks_before_it(tmp_path: Path) -> None:
     assert len(model_of(trace).chunks()) == 3
     trace = opened(tmp_path, gzip.compress(dump(*HEAP))[:-12])
     assert "the gzip file is cut off" in trace.origin.reasons[0]
-
-
-def test_too_many_chunks_for_the_size_of_the_file(tmp_path: Path) -> None:
-    many = file_content.CHUNKS.floor + 1
-    path = tmp_path / "bomb"
-    path.write_bytes(gzip.compress(chunk(1, b"GPU_0_bfc") + mem_chunk(BASE, 1) * many))
-    with pytest.raises(FileError, match=f"more than {file_content.CHUNKS.floor:,} chunks"):
-        read_memory_dump(path)
-
-
-@settings(max_examples=300)
-@given(st.data())
-def test_damage_is_an_error_or_a_trace(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    whole = bytearray(dump(*HEAP, chunk(2, number(2, 768)), stats=(9, 768, 5000, 4096)))
-    for _ in range(data.draw(st.integers(0, 3))):
-        whole[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    path = tmp_path_factory.mktemp("damage") / "dump"
-    path.write_bytes(whole[: data.draw(st.integers(0, len(whole)))])
-    with suppress(FileError):
-        trace = read_memory_dump(path)
-        model = model_of(trace)
-        assert sum(model.chunks()["size"]) == model.stats().pool_bytes
 
 
 @needs_shared

@@ -66,7 +66,7 @@ def test_events_of_a_real_profile_fit_each_other() -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_heap_from_its_beginning_is_rebuilt_exactly(seed: int, *, allow_growth: bool) -> None:
     heap = NaiveBFC(300 << 20, allow_growth)
-    result = rebuilt(requests_of(heap, 1500, seed))
+    result = rebuilt(requests_of(heap, 700, seed))
     assert result.checks[0]["differing"] == 0
     assert result.checks[0]["allow_growth"] is allow_growth
     assert result.pools[0].options["allow_growth"] is allow_growth
@@ -117,7 +117,7 @@ def test_what_was_not_recorded_is_not_compared() -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_heap_from_its_middle_is_tiled_and_says_so(seed: int) -> None:
     heap = NaiveBFC(1 << 30)
-    requests = requests_of(heap, 1500, seed)[700:]
+    requests = requests_of(heap, 800, seed)[400:]
     result = rebuilt(requests)
     assert result.checks[0]["method"] == "tiled"
     assert "was in use before the profile began" in result.reasons[0]

@@ -21,7 +21,7 @@ from bfcviz.importers.tensorflow.reconstruct import (
     reconstruct,
 )
 
-COUNT = 400
+COUNT = 250
 
 
 def run(number: int, name: str) -> tuple[NaiveBFC, list[tuple[str, int, dict[str, object]]]]:

@@ -6,11 +6,9 @@ import pickle
 import pickletools
 import re
 import struct
-import tracemalloc
-from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from shared import ROOT
 
@@ -46,17 +44,17 @@ plain = st.recursive(
 )  # fmt: skip
 
 
-@given(plain, st.sampled_from([0, 1, 2, 3, 4, 5]))
-def test_plain_values_of_every_protocol(value, protocol):
-    has_globals = any(
-        op.name in ("GLOBAL", "REDUCE") for op, *_ in pickletools.genops(pickle.dumps(value, protocol))
-    )
-    if has_globals:  # bytes and sets, in protocols that have no opcode for them
-        with pytest.raises(FileError):
-            read(pickle.dumps(value, protocol))
-    else:
-        again = read(pickle.dumps(value, protocol))
-        assert again == value or "action" in str(value)
+@settings(max_examples=40)
+@given(plain)
+def test_plain_values_of_every_protocol(value):
+    for protocol in range(6):
+        data = pickle.dumps(value, protocol)
+        if any(op.name in ("GLOBAL", "REDUCE") for op, *_ in pickletools.genops(data)):
+            # bytes and sets, in protocols that have no opcode for them
+            with pytest.raises(FileError):
+                read(data)
+        else:
+            assert read(data) == value or "action" in str(value)
 
 
 @pytest.mark.parametrize("protocol", range(6))
@@ -189,30 +187,6 @@ def test_an_error_names_the_opcode_and_its_place():
         read(b"\x80\x02cos\nsystem\n.")
 
 
-BOMBS = {
-    "lists": b"\x80\x04" + b"]" * 2_000_000,
-    "memo": b"\x80\x04N" + b"\x94" * 2_000_000,
-    "tuples": b"\x80\x04)" + b"\x85" * 1_000_000,
-    "nested lists": b"\x80\x02" + b"]" * 1_000_000 + b"a" * 999_999 + b".",
-    "marks": b"\x80\x04" + b"(" * 1_000_000,
-    "texts": b"\x80\x04(" + b"".join(b"\x8c\x04%04x" % number for number in range(1 << 16)) * 4,
-    "numbers": b"\x80\x04(" + b"M\xff\xff" * 700_000,
-}
-
-
-@pytest.mark.parametrize("name", BOMBS)
-def test_memory_is_bounded_by_the_file(name):
-    data = BOMBS[name]
-    tracemalloc.start()
-    try:
-        with suppress(FileError):  # or the file is cut off
-            read(data)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 20 * len(data) + (64 << 20)
-
-
 def test_lists_that_share_lists_are_not_copied():
     value = []
     for _ in range(60):
@@ -228,7 +202,7 @@ def test_a_file_that_is_cut_off_gives_what_is_whole(protocol):
     segments = [{"address": 1}]
     value = {"segments": segments, "device_traces": [[entry(addr=n) for n in range(1500)], [entry()]]}
     data, seen = pickle.dumps(value, protocol), set()
-    stops = {*range(3, 80), *range(3, len(data), len(data) // 60), len(data) - 1}
+    stops = {*range(3, 80), *range(3, len(data), len(data) // 15), len(data) - 1}
     for stop in sorted(stops):
         reader = PickleReader("file", data[:stop], TraceRows())
         found = reader.read()

@@ -71,8 +71,8 @@ def test_results_are_those_of_plain_numpy():
     assert_model_agrees(service.allocator)
 
 
-def test_a_million_allocations_and_none_lost(tmp_path):
-    number, chooser, held = 1_000_000, random.Random(1), [None] * 500
+def test_hundreds_of_thousands_of_allocations_and_none_lost(tmp_path):
+    number, chooser, held = 300_000, random.Random(1), [None] * 500
     places = [chooser.randrange(500) for _ in range(1000)]
     sizes = [chooser.choice((8, 100, 1000, 30_000)) for _ in range(997)]
     with Recording(tmp_path / "run") as recording:
@@ -177,10 +177,10 @@ def test_deleted_arrays_leave_the_memory_of_the_process():
 
     with serve_numpy("1GiB"):
         before = resident()
-        arrays = [np.ones(5 * MIB // 8) for _ in range(60)]
-        assert resident() - before > 280 * MIB
+        arrays = [np.ones(5 * MIB // 8) for _ in range(20)]
+        assert resident() - before > 90 * MIB
         arrays.clear()
-        assert resident() - before < 100 * MIB
+        assert resident() - before < 40 * MIB
 
 
 # -- arrays that outlive it -----------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The functions of PyTorch that bfcviz uses: its errors, its backend, its allocator, and what is missing."""
 
 import ctypes
+import shutil
 import subprocess
 import sys
 import types
@@ -47,14 +48,23 @@ extern "C" int call(void *(*alloc)(ssize_t, int, void *), ssize_t size, char *te
 """The classes of PyTorch's libc10 that matter, and a caller that tells which exception came."""
 
 
+@pytest.fixture(scope="module")
+def libc10(tmp_path_factory):
+    """The library, built once."""
+    folder = tmp_path_factory.mktemp("c10")
+    (folder / "c10.cpp").write_text(C10)
+    library = folder / "libc10.so"
+    subprocess.run(["g++", "-shared", "-fPIC", "-O1", "-o", library, folder / "c10.cpp"], check=True)
+    return library
+
+
 @pytest.fixture
-def c10(tmp_path):
+def c10(libc10, tmp_path):
     """A folder like PyTorch's, and its library loaded."""
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "c10.cpp").write_text(C10)
     library = tmp_path / "lib" / "libc10.so"
-    subprocess.run(["g++", "-shared", "-fPIC", "-O1", "-o", library, tmp_path / "c10.cpp"], check=True)
-    (tmp_path / "lib" / "libc10_cuda.so").symlink_to(library)
+    library.parent.mkdir()
+    shutil.copy(libc10, library)
+    library.with_name("libc10_cuda.so").symlink_to(library)
     loaded = ctypes.CDLL(str(library))
     loaded.call.argtypes = [ctypes.c_size_t, ctypes.c_ssize_t, ctypes.c_char_p]
     return types.SimpleNamespace(__file__=str(tmp_path / "__init__.py")), loaded
