@@ -17,14 +17,38 @@ needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="no ../shared besi
 
 
 @cache
-def sample_file(name):
-    """A bundled run as Parquet, which opens in a tenth of the time of its profile."""
+def _folder():
     folder = tempfile.mkdtemp(prefix="bfcviz-tests-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return sample_trace(name).save(Path(folder) / f"{name}.parquet")
+    return Path(folder)
+
+
+@cache
+def sample_file(name):
+    """A bundled run as Parquet, which opens in a tenth of the time of its profile."""
+    return sample_trace(name).save(_folder() / f"{name}.parquet")
 
 
 @cache
 def sample_trace(name):
     """A bundled run or failure, opened once in this process; no test changes it."""
     return bfcviz.open(bfcviz.sample(name))
+
+
+@cache
+def short_trace(name, events=4000):
+    """The first events of a bundled run, for tests that serve it many times; no test changes it."""
+    trace = sample_trace(name)
+    return bfcviz.Trace.from_events(trace.read(0, events), trace.labels, trace.origin)
+
+
+@cache
+def short_file(name, events=4000):
+    """`short_trace` as Parquet."""
+    return short_trace(name, events).save(_folder() / f"{name}_{events}.parquet")
+
+
+@cache
+def snapshot_trace(name):
+    """A snapshot of real/snapshots in the shared data, opened once in this process; no test changes it."""
+    return bfcviz.open(SHARED / "real" / "snapshots" / f"{name}.pickle")

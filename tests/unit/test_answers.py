@@ -1,38 +1,44 @@
 """What a result shows at a prompt and in a notebook: a short text with the answer first, and the same as HTML."""
 
 import re
+from functools import cache
 from html import unescape
 
 import numpy as np
 import pytest
+from shared import sample_file, sample_trace
 from unit.figures.synthetic import PlainHeap
 
 import bfcviz
 from bfcviz.answers import MOST_LINES, Answer
 from bfcviz.errors import BfcvizError
 
-CONV = bfcviz.sample("conv")
 GROWS = "bfc:allow_growth=true"
 MAKERS = {
     "why": lambda: bfcviz.why(bfcviz.sample("oom_log")),
-    "why of a question": lambda: bfcviz.why(CONV, size="1GiB"),
+    "why of a question": lambda: bfcviz.why(sample_trace("conv"), size="1GiB"),
     "why of a text": lambda: bfcviz.why(
         "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 4.00 GiB total)"
     ),
-    "holders": lambda: bfcviz.holders(CONV, "peak"),
-    "leaks": lambda: bfcviz.leaks(CONV),
-    "growths": lambda: bfcviz.growths(CONV),
-    "what grew": lambda: bfcviz.what_grew(CONV, 33_000),
-    "trace": lambda: bfcviz.open(CONV),
-    "replay": lambda: bfcviz.replay(CONV, GROWS),
-    "compare": lambda: bfcviz.compare_recordings(CONV, CONV),
-    "limit": lambda: bfcviz.smallest_limit(CONV, GROWS),
+    "holders": lambda: bfcviz.holders(sample_trace("conv"), "peak"),
+    "leaks": lambda: bfcviz.leaks(sample_trace("conv")),
+    "growths": lambda: bfcviz.growths(sample_trace("conv")),
+    "what grew": lambda: bfcviz.what_grew(sample_trace("conv"), 33_000),
+    "trace": lambda: sample_trace("conv"),
+    "replay": lambda: bfcviz.replay(sample_trace("conv"), GROWS),
+    "compare": lambda: bfcviz.compare_recordings(sample_trace("conv"), sample_file("conv")),
+    "limit": lambda: bfcviz.smallest_limit(sample_trace("conv"), GROWS),
 }
 
 
-@pytest.fixture(scope="module", params=MAKERS)
+@cache
+def made(name):
+    return MAKERS[name]()
+
+
+@pytest.fixture(params=MAKERS)
 def answer(request):
-    return MAKERS[request.param]()
+    return made(request.param)
 
 
 def test_a_prompt_shows_a_few_lines(answer):
@@ -54,7 +60,7 @@ def test_a_notebook_shows_the_whole_text(answer):
 
 @pytest.mark.parametrize("name", ["why", "holders", "leaks", "compare", "what grew"])
 def test_a_notebook_shows_tables_and_a_figure(name):
-    answer = MAKERS[name]()
+    answer = made(name)
     cells = [re.findall(r"<td[^>]*>([^<]*)</td>", table.html) for table in answer.tables]
     assert all(cells)
     assert answer._repr_html_().count("<table") == len(cells)
@@ -64,7 +70,7 @@ def test_a_notebook_shows_tables_and_a_figure(name):
 
 
 def test_numbers_of_a_figure_and_of_the_answer_agree_to_the_digit():
-    failed = MAKERS["why"]()
+    failed = made("why")
     shown = " ".join(str(each.text) for each in failed.figure().data if each.type == "bar")
     sizes = dict(failed.tables[0].rows)
     assert sizes["largest free chunk"].split(",")[0] in shown
@@ -73,12 +79,12 @@ def test_numbers_of_a_figure_and_of_the_answer_agree_to_the_digit():
 
 def test_a_text_has_nothing_to_draw():
     with pytest.raises(BfcvizError, match=r"bfcviz\.draw"):
-        MAKERS["why of a text"]().figure()
+        made("why of a text").figure()
 
 
 @pytest.mark.parametrize("name", ["holders", "leaks", "trace"])
 def test_as_a_data_frame(name):
-    answer = MAKERS[name]()
+    answer = made(name)
     assert len(answer.to_pandas()) == len(answer.to_arrow())
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 from heaps import new_heap
+from shared import sample_trace
 
 import bfcviz
 from bfcviz.errors import BfcvizError, TraceError
@@ -43,7 +44,7 @@ def test_a_path_a_trace_and_a_model_give_the_same(folder):
 
 def test_a_profile_is_read_too():
     path = bfcviz.sample("lstm")
-    assert bfcviz.peak(path) == navigation.peak(bfcviz.open(path))
+    assert bfcviz.peak(path) == navigation.peak(sample_trace("lstm"))
 
 
 def test_a_live_heap_is_a_source():

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from processes import needs_compiled
+from shared import sample_trace
 
 import bfcviz
 from bfcviz.errors import LiveError
 from bfcviz.model.navigation import opening
 
-CONV = bfcviz.sample("conv")
 OOM = bfcviz.sample("oom_log")
 
 
@@ -16,32 +16,32 @@ def test_a_picture_of_a_file_alone_is_where_the_inspector_opens():
     failed = bfcviz.open(OOM)
     pool, step = opening(failed)
     assert bfcviz.draw(OOM).facts == bfcviz.draw("region_map", failed, step, pool=pool).facts
-    trace = bfcviz.open(CONV)
+    trace = sample_trace("conv")
     assert bfcviz.draw(trace).facts == bfcviz.draw("region_map", trace, bfcviz.peak(trace)).facts
 
 
 def test_a_picture_in_either_order():
-    trace = bfcviz.open(CONV)
+    trace = sample_trace("conv")
     one, other = bfcviz.draw("bin_histogram", trace, 1000), bfcviz.draw(trace, "bin_histogram", 1000)
     assert one.to_json() == other.to_json()
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "json"])
 def test_a_trace_is_exported(suffix, tmp_path):
-    path = bfcviz.export(bfcviz.open(CONV), tmp_path / f"events.{suffix}", start=0, stop=100)
+    path = bfcviz.export(sample_trace("conv"), tmp_path / f"events.{suffix}", start=0, stop=100)
     assert path.stat().st_size > 0
     if suffix == "parquet":
         assert len(bfcviz.open(path)) == 100
 
 
 def test_a_figure_is_exported_as_before(tmp_path):
-    path = bfcviz.export(bfcviz.draw(CONV), tmp_path / "map.csv")
+    path = bfcviz.export(bfcviz.draw(sample_trace("conv")), tmp_path / "map.csv")
     assert path.read_text().count("\n") > 10
 
 
 def test_save_says_where_other_formats_are_written(tmp_path):
     with pytest.raises(bfcviz.BfcvizError, match=r"bfcviz\.export"):
-        bfcviz.open(CONV).save(tmp_path / "x.csv")
+        sample_trace("conv").save(tmp_path / "x.csv")
 
 
 @pytest.mark.parametrize("name", ["compare", "info", "load", "record", "save", "view"])

@@ -1,7 +1,7 @@
 """`bfcviz.compare_policies`: table, text, figures."""
 
 import pytest
-from shared import sample_trace
+from shared import short_file, short_trace
 from unit.whatif.labelled_streams import MiB, stream_of
 
 import bfcviz
@@ -16,7 +16,7 @@ REQUESTS = [(ALLOCATE, 0, 3 * MiB), (ALLOCATE, 1, 3 * MiB), (FREE, 0, 0), (ALLOC
 @pytest.fixture(autouse=True)
 def few_orders(monkeypatch):
     """The other orders of ties have tests of their own."""
-    monkeypatch.setattr(ties, "MOST_REQUESTS", 200_000)
+    monkeypatch.setattr(ties, "MOST_REQUESTS", 20_000)
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def compared():
 
 
 def test_a_sample_is_compared_under_the_usual_policies():
-    found = bfcviz.compare_policies(bfcviz.sample("lstm"))
+    found = bfcviz.compare_policies(short_file("lstm"))
     allocators = [row for row in found.table.to_pylist() if row["kind"] == "allocator"]
     assert allocators[0]["role"] == AS_RECORDED
     assert [row["policy"] for row in allocators[1:]] == list(USUAL)
@@ -85,7 +85,7 @@ def test_a_wrong_limit_is_refused(limit):
 
 
 def test_a_heap_has_a_name_and_a_stream_has_one_only():
-    trace = sample_trace("lstm")
+    trace = short_trace("lstm")
     name = trace.origin.pools[0].name
     by_name = bfcviz.compare_policies(trace, "torch", pool=name)
     assert by_name.table.equals(bfcviz.compare_policies(trace, "torch").table)

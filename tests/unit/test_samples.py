@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from shared import sample_trace
 
 import bfcviz
 from bfcviz import samples
@@ -21,7 +22,7 @@ def test_every_file_has_a_name() -> None:
 
 @pytest.mark.parametrize("name", samples.names())
 def test_every_sample_opens(name: str) -> None:
-    assert bfcviz.open(bfcviz.sample(name)).origin.format == FORMATS.get(name, Format.XPLANE)
+    assert sample_trace(name).origin.format == FORMATS.get(name, Format.XPLANE)
 
 
 def test_runs_have_a_history() -> None:
@@ -47,7 +48,7 @@ def test_a_run_is_found_in_the_second_wheel(tmp_path: Path, monkeypatch: pytest.
 def test_the_log_and_the_dump_are_one_heap() -> None:
     heaps = []
     for name in FORMATS:
-        trace = bfcviz.open(bfcviz.sample(name))
+        trace = sample_trace(name)
         model = bfcviz.Model(trace)
         model.seek(len(trace))
         heaps.append(model.chunks()[["address", "size", "in_use"]].tolist())
@@ -58,7 +59,7 @@ def test_the_log_and_the_dump_are_one_heap() -> None:
 def test_the_request_that_failed_is_in_the_profile_of_the_same_program() -> None:
     failed = bfcviz.why(bfcviz.sample("oom_log"))
     assert failed.verdict is Verdict.FRAGMENTATION
-    trace = bfcviz.open(bfcviz.sample("transformer"))
+    trace = sample_trace("transformer")
     events = trace.read(0, len(trace))
     same = events[events["requested"] == 424 * 500 * 4]  # float [424,500], as the log prints
     assert {trace.labels.name(int(label)) for label in same["label"]} >= {failed.recorded.op}

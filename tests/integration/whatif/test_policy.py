@@ -3,47 +3,21 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from shared import sample_trace
+from unit.whatif.labelled_streams import LIMIT, MiB, stream_of, streams
 
 import bfcviz
 from bfcviz.errors import InvalidRequest
-from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Kind
 from bfcviz.whatif.policy_table import POLICIES, policy_of
-from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream, requests_of
+from bfcviz.whatif.requests import ALLOCATE, FREE, requests_of
 
-MiB = 1 << 20
-LIMIT = 64 * MiB
 CHOICES = [
     *POLICIES,
     "torch:expandable_segments=true",
     "torch:max_split_size=20MiB,garbage_collection_threshold=0.5,roundup_power2_divisions=4",
     "stream_ordered:release_threshold=2MiB,reuse_across_streams=false,segment=2MiB",
 ]
-
-
-def stream_of(requests):
-    """A stream of (kind, block, size)."""
-    rows = np.zeros(len(requests), STREAM_ROW)
-    for at, (kind, block, size) in enumerate(requests):
-        rows[at]["kind"], rows[at]["block"], rows[at]["size"], rows[at]["time"] = kind, block, size, at
-    return RequestStream(rows, Labels(), "test")
-
-
-@st.composite
-def streams(draw):
-    live, requests, made = [], [], 0
-    for _ in range(draw(st.integers(0, 60))):
-        if live and draw(st.booleans()):
-            requests.append((FREE, live.pop(draw(st.integers(0, len(live) - 1))), 0))
-        else:
-            requests.append(
-                (ALLOCATE, made, draw(st.sampled_from([1, 300, 5_000, 70_000, 3 * MiB, 30 * MiB])))
-            )
-            live.append(made)
-            made += 1
-    return stream_of(requests)
 
 
 def assert_outcome_is_possible(outcome):

@@ -6,6 +6,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.origin import STATE_ONLY, Origin, Pool, RecordedFailure, Status
 from bfcviz.events.trace import Trace
 from bfcviz.importers.heap_state import HEAP_CHUNK, HeapRegion, events_of_state, failed_request
+from bfcviz.importers.join_heaps import one_after_another
 
 MIB = 1 << 20
 BASE = 0x7F0000000000
@@ -72,3 +73,26 @@ def state(
     return Trace.from_events(
         events, labels, Origin("tensorflow-log", "a.log", Status.DEGRADED, reasons, (pool,), details)
     )
+
+
+def save_job(folder):
+    """Three ranks in a new folder: 1 and 2 fail alike; 0 holds one more chunk."""
+    folder.mkdir()
+    state([[3, 1, 4]], limit=11).save(folder / "rank0.parquet")
+    for rank in (1, 2):
+        state([[-2, 3, -3, 1, -2]], 5, 11).save(folder / f"rank{rank}.parquet")
+    return folder
+
+
+def two_states():
+    """The state of a full heap, then that of a fragmented one, each with its failed request."""
+    first, second = state([[10]], asked=1, limit=10), state([[4, -4, 4, -4]], asked=6, limit=16)
+    events = one_after_another([first.read(0, len(first)).copy(), second.read(0, len(second)).copy()])
+    details = first.origin.details | {"failures": []}
+    origin = first.origin.__class__(
+        "tensorflow-log",
+        "two.log",
+        pools=(Pool("a", 10 << 20), Pool("b", 16 << 20)),
+        details=details,
+    )
+    return Trace.from_events(events, first.labels, origin), len(first)

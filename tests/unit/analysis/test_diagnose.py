@@ -246,9 +246,9 @@ def test_of_very_many_failures_the_first_are_diagnosed(monkeypatch):
 
 
 def test_the_time_is_proportional_to_the_number_of_failures():
-    """The file names 20,000 failures: each is looked up once, not in a list of all."""
+    """The file names 10,000 failures: each is looked up once, not in a list of all."""
     heap = new_heap(MIB)
-    for _ in range(20_000):
+    for _ in range(10_000):
         heap.try_allocate(2 * MIB)
     trace = trace_of(heap)
     events = trace.read(0, len(trace))
@@ -258,4 +258,4 @@ def test_the_time_is_proportional_to_the_number_of_failures():
     many = Trace.from_events(events, trace.labels, replace(trace.origin, details={"failures": named}))
     begun = time.process_time()
     assert len(all_failures(many, runs=0)) == MOST_FAILURES
-    assert time.process_time() - begun < 10  # it took minutes
+    assert time.process_time() - begun < 5  # it took a minute

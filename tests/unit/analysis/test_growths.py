@@ -10,7 +10,7 @@ from heap_strategies import operations, run
 from heaps import KIB, MIB, new_heap
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shared import SHARED, needs_shared
+from shared import SHARED, needs_shared, snapshot_trace
 
 import bfcviz
 from bfcviz.analysis.growths import growth_verdict, growths, growths_json
@@ -21,7 +21,6 @@ from bfcviz.events.origin import BEGIN_MARKS, Origin, Pool, Status
 from bfcviz.events.schema import Flag, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import Rules
-from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.trace_from_source import trace_of
 
 SNAPSHOTS = SHARED / "real" / "snapshots"
@@ -96,7 +95,7 @@ def plain_request(rows, at):
     """The ALLOCATE that takes memory of an EXTEND soon after it, and its bytes."""
     grant = rows[at]
     requests = []
-    for row in rows[at:]:
+    for row in rows[at : at + 64]:
         if row["kind"] == Kind.ALLOCATE and row["seq"] < grant["seq"] + 64:
             requests += [] if row["flags"] & Flag.PIECE and requests else [[]]
             requests[-1].append(row)
@@ -127,7 +126,7 @@ def assert_equal(found, plain):
 
 
 @given(operations(max_size=150))
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_like_a_plain_count(steps):
     heap = run(steps)
     pools = tuple(Pool(f"pool {number}", None, {}) for number in range(2))
@@ -140,7 +139,7 @@ requests = st.lists(st.tuples(st.integers(1, 40), st.booleans(), st.integers(0, 
 
 
 @given(requests)
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_a_heap_that_grows(steps):
     heap = new_heap(1 << 30, log=EventLog(1 << 14), allow_growth=True)
     held = []
@@ -190,9 +189,9 @@ def test_a_history_that_was_cut_is_told_so():
 
 
 @needs_shared
-@pytest.mark.parametrize("name", sorted(path.name for path in SNAPSHOTS.glob("*.pickle")))
+@pytest.mark.parametrize("name", sorted(path.stem for path in SNAPSHOTS.glob("*.pickle")))
 def test_real_snapshots(name):
-    trace = open_trace(SNAPSHOTS / name)
+    trace = snapshot_trace(name)
     for number, pool in enumerate(trace.origin.pools):
         found = growths(trace, number)
         if not found.has_history:
@@ -209,7 +208,7 @@ def test_real_snapshots(name):
 
 @needs_shared
 def test_the_snapshot_that_strands_most():
-    found = growths(open_trace(SNAPSHOTS / "torch_cs336_ctx128_fullstep.pickle"))
+    found = growths(snapshot_trace("torch_cs336_ctx128_fullstep"))
     assert (len(found.found), found.times) == (768, 782)
     assert found.peak_pool == 61_111_009_280
     worst = found.worst
@@ -240,13 +239,13 @@ def test_why_without_a_failure_leads_with_the_growth(tmp_path, capsys):
 
 
 @needs_shared
-def test_what_expandable_segments_save_is_replayed(capsys):
-    path = SNAPSHOTS / "torch_cs336_ctx128_fullstep.pickle"
-    assert main(["why", str(path)]) == 0
+def test_what_expandable_segments_save_is_replayed(tmp_path, capsys):
+    trace = snapshot_trace("torch_cs336_ctx128_fullstep")
+    assert main(["why", str(trace.save(tmp_path / "fullstep.parquet"))]) == 0
     (line,) = [each for each in capsys.readouterr().out.splitlines() if "replayed" in each]
     peaks = [
-        bfcviz.replay(path, policy).reserved.max() for policy in ("torch:expandable_segments=true", "torch")
+        bfcviz.replay(trace, policy).reserved.max() for policy in ("torch:expandable_segments=true", "torch")
     ]
     assert [f"{peak / (1 << 30):.1f} GiB" in line for peak in peaks] == [True, True]
     assert peaks[0] < peaks[1]
-    assert line.strip() in " ".join(str(bfcviz.why(path)).split())
+    assert line.strip() in " ".join(str(bfcviz.why(trace)).split())

@@ -1,15 +1,13 @@
 """The ranks of one job: their order, what differs, each failure once, as data, text, JSON and HTML."""
 
 import json
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shared import SHARED, needs_shared
+from shared import SHARED, needs_shared, sample_trace
 from unit.analysis.built import MIB, state
 
 import bfcviz
@@ -71,7 +69,8 @@ def test_a_summary_reads_the_index_and_not_all_events(name, tmp_path, monkeypatc
     monkeypatch.setattr(blocks, "MOST_EVENTS", 300)
     monkeypatch.setattr(trace_index, "_EVENTS_A_CHUNK", 0)  # a keyframe in each block
     monkeypatch.setattr("bfcviz.model.model.BLOCK", 300)
-    trace = bfcviz.open(bfcviz.sample(name))
+    whole = sample_trace(name)
+    trace = Trace.from_events(whole.read(0, min(12_000, len(whole))), whole.labels, whole.origin)
     path = trace.save(tmp_path / "rank0.bfc", describe=IndexBuilder(len(trace.origin.pools)))
     place, decoded = RankPlace(path, "rank 0"), []
     read = blocks._read_block_events
@@ -90,12 +89,6 @@ def test_a_folder_with_one_file_is_not_told_as_a_rank(job):
     text = str(bfcviz.open_all(job))
     assert "1 of 1" not in text
     assert "1 rank" not in text.splitlines()[0]
-
-
-def test_an_executor_reads_the_files(job):
-    with ProcessPoolExecutor(1, get_context("spawn")) as executor:
-        found = bfcviz.open_all(job, executor=executor)
-    assert found.ranks == bfcviz.open_all(job).ranks
 
 
 def test_equal_ranks_differ_in_nothing(tmp_path):

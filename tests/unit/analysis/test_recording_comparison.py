@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from heaps import new_heap
-from shared import ROOT, SHARED, sample_trace
+from shared import ROOT, SHARED, sample_trace, snapshot_trace
 from unit.analysis.programs import LEAK, Training
 from unit.figures.odd_traces import ODD, empty
 from unit.figures.synthetic import KiB, MiB, busy_trace
@@ -200,7 +200,7 @@ SNAPSHOTS = sorted((SHARED / "real" / "snapshots").glob("*.pickle"))
 
 @pytest.mark.skipif(not SNAPSHOTS, reason="no real snapshots beside this checkout")
 def test_real_snapshots_are_compared_with_each_other():
-    traces = [bfcviz.open(path) for path in SNAPSHOTS]
+    traces = [snapshot_trace(path.stem) for path in SNAPSHOTS]
     for a, b in itertools.pairwise(traces):
         found = bfcviz.compare_recordings(a, b)
         change = found.moments["bytes_change"][0].as_py()

@@ -26,7 +26,7 @@ def trace_of_heap(heap, **details):
     )
 
 
-def worked(seed, *, alignments=(1,), timestamps=False, operations=400, **options):
+def worked(seed, *, alignments=(1,), timestamps=False, operations=250, **options):
     """A heap after random requests."""
     chance = random.Random(seed)
     heap = new_heap(4 * 1024 * KIB, log=EventLog(1 << 14), timestamps=timestamps, **options)
@@ -119,7 +119,7 @@ def test_with_timestamps_chunks_freed_too_late_are_passed_over():
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_search_counts_the_free_chunks_of_each_bin_it_looked_at(seed):
-    trace = busy_trace(seed=seed)
+    trace = busy_trace(250, seed)
     for event, search, model in searches(trace):
         assert len(search.free_chunks) == search.last_bin - search.first_bin + 1
         begin = int(event["seq"]) - (search.taken is not None and search.taken.split) - (search.extended > 0)

@@ -1,8 +1,5 @@
 """The command line: its help, errors and exit statuses."""
 
-import os
-import subprocess
-import sys
 import warnings
 
 import pytest
@@ -12,10 +9,6 @@ from bfcviz.cli import command, main
 from bfcviz.errors import FileError
 
 SAMPLE = str(bfcviz.sample("lstm"))
-
-
-def bfcviz_process(*words, **options):
-    return subprocess.Popen([sys.executable, "-m", "bfcviz", *words], text=True, **options)
 
 
 def test_version(capsys):
@@ -103,26 +96,6 @@ def test_a_warning_is_one_line(monkeypatch, capsys):
     main(["info", "x"])
     assert capsys.readouterr().err.splitlines()[0] == "bfcviz: warning: runs uncompiled"
     assert warnings.showwarning is showing
-
-
-def test_a_closed_pipe_is_not_an_error():
-    reading, writing = os.pipe()
-    os.close(reading)
-    with bfcviz_process("info", SAMPLE, stdout=writing, stderr=subprocess.PIPE) as process:
-        os.close(writing)
-        _, err = process.communicate(timeout=150)
-    assert (process.returncode, err) == (0, "")
-
-
-def test_help_loads_nothing_heavy():
-    code = (
-        "import sys; from bfcviz.cli import main\n"
-        "try: main(['--help'])\n"
-        "except SystemExit: pass\n"
-        "print('loaded:', {'numpy', 'plotly', 'pyarrow', 'ipywidgets'} & {*sys.modules})"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout.endswith("loaded: set()\n"), done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

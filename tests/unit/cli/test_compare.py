@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from shared import sample_file
 from unit.analysis.programs import LEAK, Training
 
 import bfcviz
@@ -89,7 +90,7 @@ def test_what_cannot_be_compared_is_an_error(files, tmp_path, capsys):
 
 
 def test_a_comment_for_a_pull_request(capsys):
-    files = [str(bfcviz.sample("conv")), str(bfcviz.sample("lstm"))]
+    files = [str(sample_file("conv")), str(sample_file("lstm"))]
     main(["compare", *files, "--markdown"])
     text = capsys.readouterr().out
     assert text.startswith("**B needs ")

@@ -4,19 +4,17 @@ import csv
 import re
 
 import pytest
+from shared import sample_file, sample_trace
 
 import bfcviz
 from bfcviz.cli import main
 from bfcviz.exporters.convert import SUFFIXES
 
-SAMPLE = bfcviz.sample("lstm")
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where the sample lies as Parquet, which opens faster than a profile."""
     folder = tmp_path_factory.mktemp("convert")
-    assert main(["convert", str(SAMPLE), "-o", str(folder / "whole.parquet")]) == 0
+    assert main(["convert", str(sample_file("lstm")), "-o", str(folder / "whole.parquet")]) == 0
     return folder
 
 
@@ -26,7 +24,7 @@ def convert(folder, out, *words):
 
 def test_parquet_and_blocks_hold_the_same_events(folder, tmp_path):
     assert convert(folder, tmp_path / "whole.bfc") == 0
-    one = bfcviz.open(SAMPLE)
+    one = sample_trace("lstm")
     for path in (folder / "whole.parquet", tmp_path / "whole.bfc"):
         other = bfcviz.open(path)
         assert (one.read(0, len(one)) == other.read(0, len(other))).all()

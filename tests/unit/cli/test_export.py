@@ -3,7 +3,7 @@
 import csv
 
 import pytest
-from shared import sample_file, sample_trace
+from shared import short_file, short_trace
 
 import bfcviz
 from bfcviz.cli import main
@@ -14,11 +14,11 @@ from bfcviz.model.navigation import NAMED_STEPS, peak, worst_fragmentation
 
 @pytest.fixture(scope="module")
 def trace():
-    return sample_trace("lstm")
+    return short_trace("lstm", 2000)
 
 
 def export(*words):
-    return main(["export", str(sample_file("lstm")), *map(str, words)])
+    return main(["export", str(short_file("lstm", 2000)), *map(str, words)])
 
 
 def heap_in(path):
@@ -95,7 +95,7 @@ def test_paper_needs_a_vector_and_a_width(tmp_path, capsys):
 @pytest.mark.parametrize("name", list(FIGURES))
 def test_every_figure_becomes_a_page(name, tmp_path):
     path = tmp_path / "figure.html"
-    file = bfcviz.sample("oom_log") if name == "failure" else sample_file("lstm")
+    file = bfcviz.sample("oom_log") if name == "failure" else short_file("lstm", 2000)
     words = ["export", str(file), "--figure", name.replace("_", "-"), "--out", str(path), "--theme", "dark"]
     assert main(words) == 0
     assert path.read_text().startswith("<!doctype html>")
@@ -149,7 +149,7 @@ def test_a_step_is_a_number_or_a_name(step, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "fact"),
     [
-        (("--step", "32002", "--out", "map.csv"), "step 32002 "),
+        (("--step", "2001", "--out", "map.csv"), "step 2001 "),
         (("--step", "-1", "--out", "map.csv"), "step -1 "),
         (("--pool", "1", "--out", "map.csv"), "pool 1 "),
         (("--step", "0", "--pool", "-1", "--out", "map.csv"), "pool -1 "),
@@ -166,7 +166,7 @@ def test_a_picture_that_cannot_be_drawn_leaves_no_file(words, fact, tmp_path, mo
 
 
 def test_a_trace_is_never_replaced_by_its_own_numbers(tmp_path, capsys):
-    packed = sample_trace("lstm").save(tmp_path / "run.parquet")
+    packed = short_trace("lstm", 2000).save(tmp_path / "run.parquet")
     (tmp_path / "link.parquet").symlink_to(packed)
     before = packed.read_bytes()
     for out in (packed, tmp_path / "link.parquet"):

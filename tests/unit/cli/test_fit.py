@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from shared import sample_trace
+from shared import short_file
 
 import bfcviz
 from bfcviz.cli import common, main
@@ -11,10 +11,8 @@ from bfcviz.whatif.replay import replay
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("fit") / "lstm.parquet"
-    sample_trace("lstm").save(path)
-    return str(path)
+def file():
+    return str(short_file("lstm"))
 
 
 def test_the_object_has_a_limit_that_fits_and_one_that_fails(file, capsys):
@@ -63,7 +61,7 @@ def test_the_rules_of_the_job_are_the_default_and_are_said(file, capsys):
     [
         (["--policy", "worst_fit"], "worst_fit"),
         (["--policy", "bfc:colour=red"], "colour"),
-        (["--at-most", "1MiB"], "1.0 MiB"),
+        (["--at-most", "512KiB"], "512.0 KiB"),
         (["--at-most", "much"], "much"),
         (["--granule", "0"], "0"),
         (["--pool", "gpu"], "gpu"),

@@ -4,7 +4,7 @@ import json
 from itertools import cycle
 
 import pytest
-from shared import SHARED, needs_shared, sample_trace
+from shared import SHARED, needs_shared, sample_file, sample_trace, snapshot_trace
 
 import bfcviz
 from bfcviz.cli import main
@@ -18,11 +18,8 @@ def trace():
 
 
 @pytest.fixture(scope="module")
-def file(trace, tmp_path_factory):
-    """The trace as Parquet, which is opened faster as the profile."""
-    path = tmp_path_factory.mktemp("holders") / "transformer.parquet"
-    trace.save(path)
-    return str(path)
+def file():
+    return str(sample_file("transformer"))
 
 
 @pytest.fixture
@@ -87,8 +84,8 @@ def test_what_grew_since_a_step(trace, said):
 
 
 @needs_shared
-def test_the_heap_that_failed_is_shown_and_a_name_chooses_another(capsys):
-    file = str(SHARED / "real" / "snapshots" / "torch_code_location_2.6M.pickle")
+def test_the_heap_that_failed_is_shown_and_a_name_chooses_another(tmp_path, capsys):
+    file = str(snapshot_trace("torch_code_location_2.6M").save(tmp_path / "code.parquet"))
     assert main(["holders", file]) == 0
     assert capsys.readouterr().out.startswith("cuda:1 at step")
     assert bfcviz.holders(file).pool == 1

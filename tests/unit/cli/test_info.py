@@ -1,11 +1,10 @@
 """`bfcviz info`: its object, and the same as text."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
-from shared import SHARED, needs_shared
+from shared import sample_file, sample_trace
 
 import bfcviz
 from bfcviz.cli import main
@@ -13,7 +12,6 @@ from bfcviz.cli.info import info, info_lines
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Origin, Pool, Status, Trace
-from bfcviz.importers.open_trace import open_trace
 
 SAMPLE = bfcviz.sample("lstm")
 UNKNOWN = dict.fromkeys(
@@ -116,9 +114,8 @@ def test_a_trace_still_recorded_is_not_complete() -> None:
     assert "recorded" in found["reasons"][0]  # type: ignore[index]
 
 
-@needs_shared
-def test_a_real_profile_in_numbers(tmp_path: Path) -> None:
-    trace = open_trace(SHARED / "real" / "tensorflow" / "conv.xplane.pb.gz")
+def test_a_real_profile_in_numbers() -> None:
+    trace = sample_trace("conv")
     found = info(trace)
     (allocator,) = found["allocators"]  # type: ignore[misc]
     assert (found["format"], found["status"]) == ("xplane", "complete")
@@ -126,15 +123,15 @@ def test_a_real_profile_in_numbers(tmp_path: Path) -> None:
     assert (allocator["bytes_limit"], allocator["pool_bytes"]) == (4000 << 20, 126 << 20)
     assert (allocator["regions"], allocator["chunks_in_use"]) == (6, 17_578 - 16_926)
     assert allocator["bytes_in_use"] + allocator["free_bytes"] == allocator["pool_bytes"]
-    assert info(open_trace(trace.save(tmp_path / "a.parquet"))) == found
+    assert info(bfcviz.open(sample_file("conv"))) == found
 
 
 # -- the command ---------------------------------------------------------------------------------------------
 
 
 def test_json_is_the_object_and_nothing_else(capsys):
-    assert main(["info", str(SAMPLE), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == info(bfcviz.open(SAMPLE))
+    assert main(["info", str(sample_file("lstm")), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == info(sample_trace("lstm"))
 
 
 def test_the_text_shows_the_same_numbers_with_units(capsys):
@@ -152,14 +149,14 @@ def test_the_text_shows_the_same_numbers_with_units(capsys):
 
 
 def test_the_heading_is_the_file_that_was_opened(tmp_path, capsys):
-    path = tmp_path / "converted.bfc"
-    assert main(["convert", str(SAMPLE), "-o", str(path)]) == 0
+    sample, path = bfcviz.sample("oom_log"), tmp_path / "converted.bfc"
+    assert main(["convert", str(sample), "-o", str(path)]) == 0
     capsys.readouterr()
-    for file, named in ((path, {path.name, SAMPLE.name}), (SAMPLE, {SAMPLE.name})):
+    for file, named in ((path, {path.name, sample.name}), (sample, {sample.name})):
         assert main(["info", str(file)]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines[0] == file.name
-        assert {name for name in (path.name, SAMPLE.name) if any(name in line for line in lines)} == named
+        assert {name for name in (path.name, sample.name) if any(name in line for line in lines)} == named
 
 
 def test_reasons_follow_the_status():

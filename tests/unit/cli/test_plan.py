@@ -4,7 +4,7 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from shared import sample_file
+from shared import short_file
 
 from bfcviz.cli import main, plan
 from bfcviz.whatif.planner import pack
@@ -13,16 +13,16 @@ from bfcviz.whatif.replay import replay
 
 def test_the_plan_is_written_with_what_it_saves(tmp_path, capsys):
     out = tmp_path / "plan.parquet"
-    assert main(["plan", str(sample_file("lstm")), "-o", str(out), "--json"]) == 0
+    assert main(["plan", str(short_file("lstm")), "-o", str(out), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     table = pq.read_table(out).to_pandas()
     assert found["plan_bytes"] == (table["offset"] + table["size"]).max()
     assert found["allocations"] == len(table)
     assert found["least_bytes"] <= found["plan_bytes"] < found["reserved_bytes"]
-    own = replay(sample_file("lstm"), "bfc:allow_growth=true")
+    own = replay(short_file("lstm"), "bfc:allow_growth=true")
     assert found["reserved_bytes"] == own.peak_reserved
     assert found["complete"]
-    assert main(["plan", str(sample_file("lstm")), "-o", str(out)]) == 1
+    assert main(["plan", str(short_file("lstm")), "-o", str(out)]) == 1
     assert "--force" in capsys.readouterr().err
 
 
@@ -33,7 +33,7 @@ def test_after_an_interrupt_the_best_plan_so_far_is_kept(tmp_path, monkeypatch, 
 
     monkeypatch.setattr(plan, "pack", interrupted)
     out = tmp_path / "plan.parquet"
-    assert main(["plan", str(sample_file("lstm")), "-o", str(out), "--json"]) == 130
+    assert main(["plan", str(short_file("lstm")), "-o", str(out), "--json"]) == 130
     assert not json.loads(capsys.readouterr().out)["complete"]
     assert pq.read_table(out).num_rows
 

@@ -1,50 +1,17 @@
 """Several files on the command line: the ranks of one job in `why`, `info`, `holders`, `report`, `compare`, `view`."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
-from processes import COMPILED
-from shared import ROOT
-from unit.analysis.built import MIB, state
+from unit.analysis.built import MIB, save_job, state
 
 import bfcviz
 from bfcviz.cli import main
-from bfcviz.cli.view import dashboard, prepare
-
-WORKERS = """
-import multiprocessing, numpy
-def work(number):
-    kept = []
-    try:
-        for _ in range(40 if number == 3 else 4):
-            kept.append(numpy.ones(1 << 20, numpy.uint8))
-    except MemoryError:
-        pass
-if __name__ == "__main__":
-    processes = [multiprocessing.Process(target=work, args=(number,)) for number in range(8)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-"""
 
 
 @pytest.fixture
 def job(tmp_path):
-    """Three ranks: 1 and 2 fail alike; 0 holds one more chunk."""
-    traces = [
-        state([[3, 1, 4]], limit=11),
-        state([[-2, 3, -3, 1, -2]], 5, 11),
-        state([[-2, 3, -3, 1, -2]], 5, 11),
-    ]
-    folder = tmp_path / "job"
-    folder.mkdir()
-    for rank, trace in enumerate(traces):
-        trace.save(folder / f"rank{rank}.parquet")
-    return folder
+    return save_job(tmp_path / "job")
 
 
 def answer(capsys, *words):
@@ -151,54 +118,6 @@ def _interrupted_at(name):
         return _rank_of_opened_file(place, **options)
 
     return summary
-
-
-def test_the_page_of_several_ranks_opens_the_worst(job):
-    for file in (str(job), "\n".join(str(job / f"rank{rank}.parquet") for rank in (0, 2))):
-        prepare(file)
-        page = dashboard(file, "light")
-        worst = page.ranks.worst.name
-        assert (page.menu.value, page.inspector._trace.path) == (worst, page.ranks.worst.place.file)
-        page.menu.value = "rank 0"
-        assert page.inspector._trace.path == job / "rank0.parquet"
-        (job / "rank0.parquet").rename(job / "gone")
-        page.menu.value = worst
-        page.menu.value = "rank 0"
-        assert (page.inspector, "rank0.parquet" in page.status.value) == (None, True)
-        (job / "gone").rename(job / "rank0.parquet")
-        page.close()
-        page.close()
-
-
-def test_a_worker_that_ran_out_of_memory_is_told(tmp_path, capsys):
-    """Eight processes under `bfcviz record`: one has a failed request, their parent allocates nothing."""
-    (tmp_path / "work.py").write_text(WORKERS)
-    folder = tmp_path / "run.bfc"
-    command = [
-        "record",
-        "-o",
-        folder,
-        "--numpy",
-        "--limit",
-        "16MiB",
-        "--",
-        sys.executable,
-        tmp_path / "work.py",
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)} | ({} if COMPILED else {"BFCVIZ_UNCOMPILED": "1"})
-    run = subprocess.run(
-        [sys.executable, "-m", "bfcviz", *command],
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert "out of memory: Process-4" in run.stderr
-    found = answer(capsys, "why", folder)
-    assert [(each["verdict"], each["ranks"]) for each in found["failures"]] == [("capacity", ["Process-4"])]
-    assert (len(found["ranks"]), found["ranks"][0]["rank"]) == (9, 4)
-    assert {rank["host"] for rank in found["ranks"]} == {os.uname().nodename}
 
 
 # -- texts -----------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from shared import sample_file
+from shared import short_file
 
 from bfcviz.cli import main, sweep
 from bfcviz.whatif.replay import replay
@@ -13,7 +13,7 @@ POLICY = "bfc:allow_growth=true"
 
 
 def test_each_point_has_the_numbers_of_a_replay_and_is_kept(tmp_path, capsys):
-    path, out = str(sample_file("lstm")), tmp_path / "results.parquet"
+    path, out = str(short_file("lstm")), tmp_path / "results.parquet"
     words = [
         "sweep",
         path,
@@ -73,7 +73,7 @@ def test_what_cannot_be_is_refused_before_a_file_is_read(words, capsys):
 
 def test_a_file_to_read_is_not_replaced_by_the_results(tmp_path, capsys):
     path = tmp_path / "run.parquet"
-    path.write_bytes(sample_file("lstm").read_bytes())
+    path.write_bytes(short_file("lstm").read_bytes())
     assert main(["sweep", str(path), "-o", str(path), "--force"]) == 1
     assert path.stat().st_size
     assert "overwritten" in capsys.readouterr().err

@@ -4,7 +4,7 @@ import json
 import shlex
 
 import pytest
-from shared import sample_trace
+from shared import short_file
 from unit.figures.synthetic import MiB, PlainHeap
 
 from bfcviz.cli import main
@@ -120,9 +120,8 @@ def test_a_shell_reads_the_line_as_it_is_meant():
     assert shlex.split(line) == ["export", "PYTORCH_CUDA_ALLOC_CONF=roundup_power2_divisions:[4:1,>:4]"]
 
 
-def test_tensorflow_s_settings_are_its_variables(tmp_path, capsys):
-    path = str(sample_trace("lstm").save(tmp_path / "lstm.parquet"))
-    found = said(capsys, path)
+def test_tensorflow_s_settings_are_its_variables(capsys):
+    found = said(capsys, str(short_file("lstm")))
     assert found["rules_of_the_job"]["policy"].startswith("bfc")
     assert found["line"] is None or found["line"].startswith("export TF_")
 

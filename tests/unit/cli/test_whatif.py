@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from heaps import new_heap
-from shared import sample_trace
+from shared import short_file
 from unit.figures.synthetic import PlainHeap
 
 import bfcviz
@@ -27,14 +27,12 @@ MiB = 1 << 20
 @pytest.fixture(autouse=True)
 def few_orders(monkeypatch):
     """The other orders of ties have tests of their own."""
-    monkeypatch.setattr(ties, "MOST_REQUESTS", 200_000)
+    monkeypatch.setattr(ties, "MOST_REQUESTS", 20_000)
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("whatif") / "lstm.parquet"
-    sample_trace("lstm").save(path)
-    return str(path)
+def file():
+    return str(short_file("lstm"))
 
 
 @pytest.fixture
@@ -80,7 +78,7 @@ def test_a_policy_that_cannot_serve_is_a_row_with_its_message(said):
 
 
 def test_the_text_has_a_row_for_each_policy(file, capsys):
-    assert main(["whatif", file, "--policy", "bfc", "--policy", "first_fit", "--limit", "3MiB"]) == 0
+    assert main(["whatif", file, "--policy", "bfc", "--policy", "first_fit", "--limit", "700KiB"]) == 0
     text = capsys.readouterr().out
     assert [line.split()[0] for line in text.splitlines() if line.endswith("out of memory")] == [
         "bfc",

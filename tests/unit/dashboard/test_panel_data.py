@@ -43,14 +43,14 @@ def test_a_refresh_reads_the_new_events_only(axis, as_image, events_read, monkey
             heap.free(held[place * 7 % 60])
             held[place * 7 % 60] = heap.allocate(1000 + 256 * (place % 11))
 
-    work(2000)
+    work(1200)
     trace = trace_of(heap)
     data, look = PanelData(trace, 0), Look(axis=axis, colour="label")
     data.model.seek(len(trace))
     chunk = data.model.chunks()[0]
     look = Look(axis=axis, colour="label", selected=Selected(int(chunk["address"]), int(chunk["born"])))
     data.panels(PANELS, look)
-    for operations in (10, 40, 160):
+    for operations in (5, 20, 80):
         work(operations)
         new = trace.refresh()
         events_read[0] = 0

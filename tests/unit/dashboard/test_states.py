@@ -1,50 +1,14 @@
 """A dashboard of a file that holds states and no history."""
 
-from dataclasses import replace
-
-from unit.analysis.built import state
+from unit.analysis.built import state, two_states
 
 from bfcviz.analysis.diagnosis import failure_headline, failure_lines
 from bfcviz.analysis.event_text import explain_event, search_of
 from bfcviz.analysis.why import diagnose
-from bfcviz.dashboard import Inspector
 from bfcviz.dashboard.header import header_numbers, totals_line
-from bfcviz.events.origin import Pool
 from bfcviz.events.trace import Trace
-from bfcviz.figures.view_options import Selected
-from bfcviz.importers.join_heaps import one_after_another
 from bfcviz.model import Model
-from bfcviz.model.navigation import end_of_state, first_failure, opening, peak, worst_fragmentation
-
-
-def two_states():
-    """The state of a full heap, then that of a fragmented one, each with its failed request."""
-    first, second = state([[10]], asked=1, limit=10), state([[4, -4, 4, -4]], asked=6, limit=16)
-    events = one_after_another([first.read(0, len(first)).copy(), second.read(0, len(second)).copy()])
-    details = first.origin.details | {"failures": []}
-    origin = first.origin.__class__(
-        "tensorflow-log",
-        "two.log",
-        pools=(Pool("a", 10 << 20), Pool("b", 16 << 20)),
-        details=details,
-    )
-    return Trace.from_events(events, first.labels, origin), len(first)
-
-
-def test_an_inspector_opens_at_the_state_and_not_at_an_empty_heap():
-    trace = state([[4, -4, 4, -4]])
-    inspector = Inspector(trace)
-    assert inspector.step == len(trace)
-    assert "no history" in inspector.header.notice.value
-
-
-def test_another_pool_is_shown_at_its_own_state():
-    trace, end = two_states()
-    inspector = Inspector(trace, pool=0)
-    assert inspector.step == end == end_of_state(trace, 0)
-    inspector.pool = 1
-    assert inspector.step == len(trace) == end_of_state(trace, 1)
-    assert inspector.panel_data.model.stats().bytes_in_use == 8 << 20
+from bfcviz.model.navigation import first_failure, opening, peak, worst_fragmentation
 
 
 def test_the_peak_and_the_worst_fragmentation_are_those_of_the_state():
@@ -60,26 +24,6 @@ def test_no_search_and_no_history_is_told_of_the_events_that_build_a_state():
         assert "only build the state" in explain_event(trace, event)
     assert search_of(trace, len(trace) - 1) is not None  # the failed request did search
     assert "fragmented" in explain_event(trace, len(trace) - 1)
-
-
-def test_the_timelines_do_not_claim_a_history():
-    inspector = Inspector(state([[4, -4]]), views="everything")
-    panels = inspector.panel_data.panels(
-        ["stats_timeline", "event_rate", "address_time", "region_map"], inspector.look
-    )
-    told = {name for name, panel in panels.items() if "no history" in panel.caption}
-    assert told == {"stats_timeline", "event_rate", "address_time"}
-
-
-def test_the_life_of_a_chunk_tells_no_age():
-    trace = state([[4, -4]])
-    inspector = Inspector(trace)
-    chunk = inspector.panel_data.model.chunks()[0]
-    inspector.go(look=replace(inspector.look, selected=Selected(int(chunk["address"]), int(chunk["born"]))))
-    shown = inspector.chunk.text.value
-    assert "4.0 MiB" in shown
-    assert "ago" not in shown
-    assert "allocated" not in shown
 
 
 def test_numbers_that_the_file_does_not_know_are_unknown():

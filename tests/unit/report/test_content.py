@@ -205,10 +205,14 @@ def map_legend(page, theme):
     return {name: colour for colour, name in found}
 
 
+@pytest.fixture(scope="module")
+def page_of_conv():
+    return rendered(report_of(sample_trace("conv")), "html")
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_map_has_the_colours_and_the_legend_of_the_dashboard(theme):
-    trace = sample_trace("conv")
-    page = rendered(report_of(trace), "html")
+def test_the_map_has_the_colours_and_the_legend_of_the_dashboard(theme, page_of_conv):
+    trace, page = sample_trace("conv"), page_of_conv
     figure = bfcviz.draw("region_map", trace, peak(trace), colour="holder", theme=theme)
     drawn = {
         each.name: each.fillcolor for each in figure.select_traces({"fill": "toself", "showlegend": True})
@@ -218,9 +222,8 @@ def test_the_map_has_the_colours_and_the_legend_of_the_dashboard(theme):
     assert {"functional_1", "no label", "adam", "other"} <= legend.keys()
 
 
-def test_a_holder_has_the_colour_of_its_memory_in_the_map():
-    page = rendered(report_of(sample_trace("conv")), "html")
-    table = page.partition("<h3>By op</h3>")[2].partition("</table>")[0]
+def test_a_holder_has_the_colour_of_its_memory_in_the_map(page_of_conv):
+    table = page_of_conv.partition("<h3>By op</h3>")[2].partition("</table>")[0]
     found = dict(re.findall(r'class="name">([^<]*)</td>.*?class="bar ([\w-]*)"', table))
     trace = sample_trace("conv")
     names = dict(colouring(trace, 0, "holder", LIGHT, report_of(trace).model.chunks()).holders.names())

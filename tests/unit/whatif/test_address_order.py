@@ -8,6 +8,7 @@ from unit.whatif.streams import MiB, stream_of
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.units import format_bytes
+from bfcviz.whatif import ties as ties_module
 from bfcviz.whatif.comparison import compare, comparison_text
 from bfcviz.whatif.policies.torch_caching import TorchCachingPool
 from bfcviz.whatif.policy_table import policy_of, policy_text
@@ -41,7 +42,7 @@ def ties():
 
 
 @pytest.mark.parametrize("policy", ["torch", "cupy"])
-def test_a_comparison_and_a_limit_say_the_range_of_all_orders(policy):
+def test_a_comparison_and_a_limit_say_the_range_of_all_orders(policy, monkeypatch):
     stream = ties()
     asked = [policy_of(policy, **order) for order in TIES[policy].orders[:LEAST_ORDERS]]
     peaks = [replay(stream, policy).peak_reserved, *(replay(stream, rules).peak_reserved for rules in asked)]
@@ -54,10 +55,12 @@ def test_a_comparison_and_a_limit_say_the_range_of_all_orders(policy):
     assert found in " ".join(comparison_text(result, explain=False).split())
     given = policy_text(policy, TIES[policy].orders[1])
     assert " to " not in " ".join(comparison_text(compare(stream, [given]), explain=False).split())
+    monkeypatch.setattr(ties_module, "MOST_REQUESTS", 400 * len(stream))  # each order is a search
     limit = smallest_limit(stream, policy, granule="1MiB", cache=TrialCache())
     alone = smallest_limit(stream, asked[0], granule="1MiB", cache=TrialCache())
     assert limit.orders is not None
     assert alone.orders is not None
+    assert limit.orders.tried > 10
     assert limit.orders.found[1].amount == alone.limit_bytes
     assert alone.orders.tried == 1
     assert f"{max(each.amount for each in limit.orders.found):,} bytes" in str(limit)

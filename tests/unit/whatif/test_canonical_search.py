@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from integration.whatif.test_policy import stream_of, streams
 from minimalloc import CAPACITY, instance
+from unit.whatif.labelled_streams import stream_of, streams
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif import planner
@@ -19,16 +19,14 @@ from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE
 
 
-@st.composite
-def blocks(draw, most=6):
-    """Start, stop and size of a few blocks."""
-    rows = draw(
-        st.lists(
-            st.tuples(st.integers(0, 8), st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=most
-        )
-    )
-    start, length, size = np.array(rows, np.int64).T
+def random_blocks(number, seed):
+    """Start, stop and size of blocks."""
+    start, length, size = np.random.default_rng(seed).integers([[0], [1], [1]], [[9], [7], [7]], (3, number))
     return start, start + length, size
+
+
+def blocks(most=6):
+    return st.builds(random_blocks, st.integers(1, most), st.integers(0, 1 << 32))
 
 
 def least_height(start, stop, size):
@@ -75,7 +73,7 @@ def assert_valid(start, stop, size, offset, height):
             assert apart or offset[a] + size[a] <= offset[b] or offset[b] + size[b] <= offset[a]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 @given(problem=blocks(), by_total=st.booleans(), backwards=st.booleans(), steps=st.integers(1, 5))
 def test_the_least_height_is_found_and_the_one_below_is_impossible(problem, by_total, backwards, steps):
     least = least_height(*problem)

@@ -1,12 +1,14 @@
+import numpy as np
 import pytest
 from hypothesis import given, settings
-from integration.whatif.test_policy import LIMIT, stream_of, streams
 from shared import sample_trace
+from unit.whatif.labelled_streams import LIMIT, stream_of, streams
 
 from bfcviz.errors import InvalidRequest
+from bfcviz.events.labels import Labels
 from bfcviz.whatif import planner
 from bfcviz.whatif.policy_table import policy_of
-from bfcviz.whatif.requests import ALLOCATE, FREE, requests_of
+from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream, requests_of
 
 KiB, MiB = 1 << 10, 1 << 20
 
@@ -64,7 +66,9 @@ def test_bound_and_plan_stand_below_the_real_heap_of_a_sample():
 
 
 def test_too_many_blocks_for_a_trace_are_named():
-    requests = stream_of([(ALLOCATE, at, 1) for at in range(65_536)])
+    rows = np.zeros(65_536, STREAM_ROW)
+    rows["kind"], rows["size"], rows["block"] = ALLOCATE, 1, np.arange(len(rows))
+    requests = RequestStream(rows, Labels())
     assert policy_of("live_bytes").serve(requests).peak_in_use == 65_536
     with pytest.raises(InvalidRequest, match="65,536"):
         policy_of("live_bytes").serve(requests, record=True)

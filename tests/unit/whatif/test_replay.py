@@ -1,5 +1,5 @@
 import pytest
-from shared import sample_trace
+from shared import sample_file, sample_trace
 from unit.whatif.streams import MiB, holes, stream_of
 
 import bfcviz
@@ -11,7 +11,7 @@ from bfcviz.whatif.search.trial import searchable
 
 
 def test_a_path_a_trace_and_a_stream_give_the_same():
-    path = bfcviz.sample("lstm")
+    path = sample_file("lstm")
     trace = bfcviz.open(path)
     found = [replay(source, "bfc:allow_growth=true", "12MiB") for source in (path, trace, stream_from(trace))]
     assert {(each.fits, each.peak_reserved, each.limit) for each in found} == {

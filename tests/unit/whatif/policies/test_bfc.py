@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from integration.whatif.test_policy import stream_of
 from shared import needs_shared
 from unit.whatif.golden import Golden, golden_files, shared_files
+from unit.whatif.labelled_streams import stream_of
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.formats.tensorflow import VERSIONS

@@ -4,9 +4,8 @@ from functools import cache
 
 import pytest
 from bench.policy_speed import training_like
-from shared import SHARED, needs_shared, sample_trace
+from shared import needs_shared, sample_trace, snapshot_trace
 
-import bfcviz
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.requests import requests_of
 
@@ -20,8 +19,7 @@ DEVICES = [(name, device) for name, (_, devices) in SNAPSHOTS.items() for device
 
 @cache
 def recorded(name, device):
-    trace = bfcviz.open(SHARED / "real" / "snapshots" / f"{SNAPSHOTS[name][0]}.pickle")
-    return requests_of(trace, device)
+    return requests_of(snapshot_trace(SNAPSHOTS[name][0]), device)
 
 
 @cache

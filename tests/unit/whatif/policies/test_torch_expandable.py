@@ -84,7 +84,7 @@ def churn(seed, count, live, largest):
     ("seed", "live", "largest"), [(1, 60, 200 * MiB), (2, 200, 4 * MiB), (3, 25, 40 * MiB)]
 )
 def test_each_step_is_that_of_the_plain_rules(meaning, share, seed, live, largest):
-    requests = list(churn(seed, 1500, live, largest))
+    requests = list(churn(seed, 800, live, largest))
     in_use, most, sizes = 0, 0, {}
     for request in requests:
         if isinstance(request, tuple):

@@ -1,12 +1,19 @@
 """The policy `torch` decides as PyTorch did, in the histories of real snapshots."""
 
+from functools import cache
+
 import pytest
-from bench.torch_policy import compared
+from bench import torch_policy
 from shared import SHARED, needs_shared
 
 FOLDER = SHARED / "real" / "snapshots"
 
 pytestmark = needs_shared
+
+
+@cache
+def compared(name):
+    return torch_policy.compared(FOLDER / f"{name}.pickle")
 
 
 @pytest.mark.parametrize(
@@ -21,7 +28,7 @@ pytestmark = needs_shared
     ],
 )
 def test_reserved_memory_is_the_same_after_every_request(name, devices):
-    found = compared(FOLDER / f"{name}.pickle")
+    found = compared(name)
     assert [device.blocks for device in found] == devices
     for device in found:
         assert (device.worst, device.our_peak) == (0, device.real_peak)
@@ -30,20 +37,20 @@ def test_reserved_memory_is_the_same_after_every_request(name, devices):
 
 @pytest.mark.parametrize("name", ["torch_code_location_2.6M", "torch_octree_nca_67k"])
 def test_every_block_lies_where_pytorch_put_it(name):
-    for device in compared(FOLDER / f"{name}.pickle"):
+    for device in compared(name):
         assert device.same_size == device.same_segment == device.same_place == device.blocks > 0
 
 
 def test_where_the_driver_chose_addresses_nearly_every_block_lies_in_a_segment_of_the_same_kind():
-    (device,) = compared(FOLDER / "torch_cs336_ctx128_fullstep.pickle")
+    (device,) = compared("torch_cs336_ctx128_fullstep")
     assert device.before > 0  # their segments are not known as they were made
     assert device.same_size > 0.999 * device.blocks
     assert device.same_segment > 0.998 * device.blocks
 
 
 def test_without_a_history_blocks_in_use_need_at_most_what_was_reserved():
-    (kept,) = compared(FOLDER / "torch_oom_snapshot_llminf.pickle")
+    (kept,) = compared("torch_oom_snapshot_llminf")
     assert kept.our_peak == kept.real_peak
-    (cached,) = compared(FOLDER / "torch_select_n_10k.pickle")
+    (cached,) = compared("torch_select_n_10k")
     assert 0 < cached.our_peak < cached.real_peak
     assert cached.blocks == 0

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from integration.whatif.test_policy import stream_of
+from unit.whatif.labelled_streams import stream_of
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.labels import Labels

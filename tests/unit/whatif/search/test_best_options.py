@@ -1,5 +1,5 @@
 import pytest
-from shared import sample_trace
+from shared import short_trace
 from unit.whatif.streams import MiB, holes
 
 from bfcviz.errors import InvalidRequest
@@ -44,7 +44,7 @@ def test_a_policy_that_refuses_is_a_row_with_its_message():
 
 @pytest.mark.parametrize("goal", GOALS)
 def test_a_coordinate_search_finds_the_same_where_options_do_not_depend_on_each_other(goal, monkeypatch):
-    stream = stream_from(sample_trace("lstm"))
+    stream = stream_from(short_trace("lstm", 20_000))
     grid = best_options(stream, "bfc", "24MiB", goal=goal, cache=TrialCache())
     monkeypatch.setattr(module, "MOST_COMBINATIONS", 2)
     found = best_options(stream, "bfc", "24MiB", goal=goal, cache=TrialCache())
@@ -60,7 +60,7 @@ def test_options_that_are_given_stay():
 
 
 def test_the_smallest_limit_is_a_goal():
-    stream = stream_from(sample_trace("lstm"))
+    stream = stream_from(short_trace("lstm", 20_000))
     found = best_options(
         stream, "bfc", "24MiB", options=["allow_growth"], goal="smallest_limit", cache=TrialCache()
     )
