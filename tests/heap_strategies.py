@@ -1,5 +1,7 @@
 """Hypothesis strategies for streams of events that a heap could have written, and for damage to them."""
 
+from random import Random
+
 from hypothesis import strategies as st
 from naive_heap import NaiveHeap
 
@@ -12,6 +14,19 @@ def operations(max_size=60):
     """What `run` carries out: names with two numbers, whose meaning depends on what is there by then."""
     step = st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 40), st.integers(0, 1000), st.integers(0, 1))
     return st.lists(step, max_size=max_size)
+
+
+def seeded_operations():
+    """As `operations`, of a seed: drawn at once, and on average twice as many; shrunk only to fewer."""
+    return st.builds(_operations_of, st.sampled_from([0, 1, 2, 3, 5, 8, 13, 21, 34, 60]), st.integers(0, 999))
+
+
+def _operations_of(count, seed):
+    random = Random(seed)
+    return [
+        (random.choice(OPERATIONS), random.randint(0, 40), random.randint(0, 1000), random.randint(0, 1))
+        for _ in range(count)
+    ]
 
 
 def run(steps, pools=2):

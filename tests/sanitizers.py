@@ -20,7 +20,11 @@ MODULES = ("_heap", "_model", "_storage")
 TESTS = (
     "tests/unit/allocator",
     "tests/unit/events",
-    "tests/unit/model/test_pool_state.py",
+    "tests/integration/allocator/test_finalizer.py",
+    "tests/integration/events/test_damaged_blocks.py",
+    "tests/integration/events/test_hostile_parquet.py",
+    "tests/integration/events/test_log_processes.py",
+    "tests/properties/test_pool_state.py",
     "tests/conformance",
     "tests/contracts/test_allocator.py",
 )

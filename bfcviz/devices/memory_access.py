@@ -184,11 +184,13 @@ def _fill_in_pieces(access: Access, address: int, num_bytes: int, pattern: bytes
 
 def _pages_of(address: int, num_bytes: int) -> list[tuple[int, int, int]]:
     """The pages of an address range: number of the page, begin and end of the range in it."""
-    end = address + num_bytes
-    return [
-        (page, max(address - page * PAGE, 0), min(end - page * PAGE, PAGE))
-        for page in range(address // PAGE, -(-end // PAGE))
-    ]
+    first, end = address // PAGE, address + num_bytes
+    pages = [(page, 0, PAGE) for page in range(first, -(-end // PAGE))]
+    if pages:
+        pages[0] = (first, address - first * PAGE, PAGE)
+        last, low, _ = pages[-1]
+        pages[-1] = (last, low, end - last * PAGE)
+    return pages
 
 
 # ------------------------------------------------------------------------------

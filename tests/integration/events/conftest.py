@@ -1,1 +1,1 @@
-from unit.events.conftest import folder  # noqa: F401  a fixture of both
+from unit.events.conftest import folder, whole_recording  # noqa: F401  fixtures of both

@@ -5,7 +5,7 @@ import time
 
 import pytest
 from heaps import KIB, new_heap
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bfcviz.allocator.interface import DEFAULT, AllocationAttributes, AllocatorAttributes
@@ -35,6 +35,7 @@ def test_bits_are_tensorflows(attributes, value):
     assert AllocatorAttributes.from_value(value) == attributes
 
 
+@settings(max_examples=50)
 @given(unscoped)
 def test_a_value_tells_all_but_the_scope(attributes):
     assert AllocatorAttributes.from_value(attributes.value) == attributes
@@ -53,6 +54,7 @@ def test_numbers_that_do_not_fit_are_refused(wrong):
         AllocatorAttributes(**wrong)
 
 
+@settings(max_examples=50)
 @given(unscoped, unscoped, unscoped)
 def test_merge_is_the_least_upper_bound(a, b, c):
     both = a.merge(b)
@@ -65,6 +67,7 @@ def test_merge_is_the_least_upper_bound(a, b, c):
     assert a.merge(DEFAULT) == a == a.merge(a)
 
 
+@settings(max_examples=50)
 @given(unscoped, unscoped)
 def test_the_order_is_one(a, b):
     assert a.is_equal_or_less_restrictive(a)
@@ -74,6 +77,7 @@ def test_the_order_is_one(a, b):
     assert a.is_equal_or_less_restrictive(b) == (a.merge(b) == b)
 
 
+@settings(max_examples=50)
 @given(scoped, scoped)
 def test_one_scope_at_most_survives_a_merge(a, b):
     if a.scope_id and b.scope_id and a.scope_id != b.scope_id:

@@ -170,13 +170,13 @@ def test_it_can_be_interrupted():
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    n = sized(5_000_000, 50_000)
+    n = sized(2_000_000, 50_000)
     heap = new_heap()
     kinds = np.arange(n) % 2
     replay = Replay(heap.heap, Operations(kinds, np.arange(n) // 2, 1000 * (1 - kinds)))
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.03)
+        signal.setitimer(signal.ITIMER_REAL, 0.005)
         with pytest.raises(KeyboardInterrupt):
             replay.run()
     finally:

@@ -3,6 +3,7 @@
 import base64
 import json
 import zlib
+from functools import cache, lru_cache
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -14,11 +15,16 @@ from bfcviz.events.storage.parquet import LABELS_KEY, ORIGIN_KEY, ParquetLabelNa
 from bfcviz.events.trace import BLOCK, Trace
 
 SLOTS = 4000
-NAMES = 800
+NAMES = 200
 
 
 def fabricate(count, seed=0):
     """`count` events in the usual order of a heap: split, allocate, free, merge; labels below NAMES."""
+    return _fabricated(count, seed).copy()
+
+
+@lru_cache(maxsize=8)
+def _fabricated(count, seed):
     rng = np.random.default_rng(seed)
     sizes = (rng.lognormal(9, 2.5, SLOTS).astype(np.int64) // 256 + 1) * 256
     starts = 0x7F00_0000_0000 + np.cumsum(sizes) - sizes
@@ -54,15 +60,21 @@ def fabricate_labels(count=NAMES):
     return labels
 
 
+@cache
+def _usual_labels():
+    return fabricate_labels()
+
+
 def fabricate_trace(count, seed=0, **origin):
     return Trace.from_events(fabricate(count, seed), fabricate_labels(), Origin(**origin))
 
 
 def repacked(path, rows, *, labels=None, group=BLOCK, **changes):
     """A Parquet file of these events, packed by another program: `changes` replace what its origin says."""
-    labels = fabricate_labels() if labels is None else labels
+    usual = _usual_labels()
+    labels = usual if labels is None else labels
     origin = json.loads(Origin().to_json(events=len(rows), labels=len(labels), keyframes=[]))
-    table = parquet_table(rows, ParquetLabelNames(fabricate_labels()))
+    table = parquet_table(rows, ParquetLabelNames(usual))
     with pq.ParquetWriter(path, table.schema, use_dictionary=True) as writer:
         writer.write_table(table, row_group_size=group)
         packed = base64.b64encode(zlib.compress(labels.to_json().encode())).decode()
@@ -76,3 +88,13 @@ def alike(count):
     events["seq"] = np.arange(count)
     events["kind"] = Kind.MARK
     return events
+
+
+def read_all(path):
+    """Open a trace and read everything that a viewer reads."""
+    trace = Trace.open(path)
+    for _ in trace.blocks():
+        pass
+    trace.keyframe_before(len(trace))
+    trace.labels.names  # noqa: B018
+    return trace

@@ -1,8 +1,5 @@
 """EventLog and Reader: a ring that overwrites, a file that only grows, and errors for readers that missed events."""
 
-import errno
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -95,44 +92,6 @@ def test_a_file_is_never_overwritten(tmp_path):
     EventLog(CAPACITY, folder=tmp_path).close()
     with pytest.raises(FileExistsError):
         EventLog(CAPACITY, folder=tmp_path)
-
-
-FULL = """
-import resource, signal, sys
-from bfcviz import BFCAllocator, EventLog, SimulatedSubAllocator
-from bfcviz.events.log_reader import Reader
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 200, 64 * 200))
-log = EventLog(64, folder=sys.argv[1])
-heap = BFCAllocator(SimulatedSubAllocator(), 1 << 20, log=log)
-for number in range(230):
-    heap.mark("mark", number)
-heap.check_invariants()
-seen = Reader(log, 0).read(1 << 20)
-assert seen["size"].tolist() == list(range(230)), seen["size"]
-print(log.error, log.on_disk, log.head)
-"""
-
-
-def test_a_full_disk_ends_the_file_and_not_the_heap(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    error, on_disk, head = map(int, done.stdout.split())
-    assert (error, on_disk, head) == (errno.EFBIG, 192, 230)  # three whole windows fit
-
-
-def test_a_limit_of_file_sizes_is_used_up(tmp_path):
-    """The window does not fit, half of it does, then a quarter: whole pages of 64 records up to the limit."""
-    code = FULL.replace("EventLog(64,", "EventLog(256,")
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    error, on_disk, head = map(int, done.stdout.split())
-    assert (error, on_disk, head) == (errno.EFBIG, 192, 230)
-    assert (tmp_path / "events.bin").stat().st_size == 192 * 64
 
 
 def test_two_heaps_keep_their_own_logs():

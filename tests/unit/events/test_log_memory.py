@@ -5,7 +5,6 @@ import os
 import numpy as np
 import pytest
 from heaps import new_heap
-from processes import run_code, run_python
 from unit.events.fabricate import fabricate
 
 from bfcviz.errors import FileError, Lapped
@@ -16,11 +15,6 @@ from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 
 CAPACITY = 1024  # 16 pages
-LOG = """
-import faulthandler, os, signal, sys
-from bfcviz.events.log import EventLog
-from heaps import new_heap
-"""
 
 
 def marks(log, start, stop):
@@ -104,70 +98,6 @@ def test_many_logs_of_which_one_is_truncated(tmp_path):
     assert all(log.on_disk == CAPACITY + 2 for number, log in enumerate(logs) if number not in {3, 7})
 
 
-FOREIGN = """
-import mmap
-def fault():
-    with open(sys.argv[1] + "/mine", "wb+") as file:
-        file.truncate(8192)
-        mine = mmap.mmap(file.fileno(), 8192)
-        file.truncate(0)
-        mine[5000]
-def write(count=10):
-    for _ in range(count):
-        heap.mark("mark")
-"""
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "{new}; write(); fault()",
-        "faulthandler.enable(); {new}; write(); fault()",
-        "{new}; write(); faulthandler.enable(); fault()",
-        "{new}; write(); faulthandler.enable(); write(5000); fault()",
-        "faulthandler.disable(); {new}; write(); fault()",
-        "faulthandler.enable(); {new}; write(); log.close(); fault()",
-        "{new}; write(); faulthandler.enable(); write(5000); os.kill(os.getpid(), signal.SIGBUS)",
-    ],
-)
-@pytest.mark.timeout(60)
-def test_a_fault_that_is_not_of_a_window_ends_the_process_as_ever(code, tmp_path):
-    new = "log = EventLog(64, folder=sys.argv[1]); heap = new_heap(log=log)"
-    done = run_python("-c", LOG + FOREIGN + code.format(new=new), tmp_path)
-    assert done.returncode == -7
-    assert done.stderr.count("Fatal Python error: Bus error") == ("disable" not in code)
-
-
-def test_the_handler_goes_with_the_last_file_and_others_are_kept(tmp_path):
-    code = f"""
-import ctypes
-libc = ctypes.CDLL(None)
-libc.signal.restype = ctypes.c_void_p
-def handler():
-    now = libc.signal(signal.SIGBUS, None)
-    libc.signal(signal.SIGBUS, ctypes.c_void_p(now))
-    return now or 0
-faulthandler.disable()
-came = []
-before = handler()
-os.makedirs("{tmp_path}/2")
-logs = [EventLog(64, folder="{tmp_path}"), EventLog(64, folder="{tmp_path}/2")]
-for log in logs:
-    new_heap(log=log).mark("mark")
-logs[0].close()
-logs[1].close()
-print(handler() == before)
-signal.signal(signal.SIGBUS, lambda *_: came.append(1))
-os.makedirs("{tmp_path}/3")
-log = EventLog(64, folder="{tmp_path}/3")
-new_heap(log=log).mark("mark")
-os.kill(os.getpid(), signal.SIGBUS)
-os.kill(os.getpid(), signal.SIGBUS)
-print(len(came))
-"""
-    assert run_code(LOG + code) == "True\n2\n"
-
-
 @pytest.mark.parametrize("kept", [0, 64 * 10 + 3])
 def test_a_trace_of_a_folder_that_is_truncated_is_an_error_that_says_so(kept, tmp_path):
     with Recording(tmp_path / "run") as recording:
@@ -182,20 +112,3 @@ def test_a_trace_of_a_folder_that_is_truncated_is_an_error_that_says_so(kept, tm
         assert trace.refresh() == 0
         assert "shorter" in "; ".join(trace.origin.reasons)
         assert trace.origin.status is Status.DEGRADED
-
-
-def test_a_packed_trace_that_is_truncated_is_an_error_that_says_so(tmp_path):
-    with Recording(tmp_path / "run") as recording:
-        fabricate(200_000).tofile(recording.events_path)
-    code = f"""
-import os, bfcviz
-from bfcviz.errors import FileError
-trace = bfcviz.open({str(tmp_path / "run.parquet")!r})
-os.truncate(trace.path, 4096)
-try:
-    trace.read(150_000, 150_010)
-except FileError:
-    print("told")
-"""
-    Trace.open(tmp_path / "run").save(tmp_path / "run.parquet")
-    assert run_code(code) == "told\n"

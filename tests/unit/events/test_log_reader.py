@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from heaps import new_heap
-from processes import run_code
 
 from bfcviz.errors import Lapped
 from bfcviz.events.log import EventLog
@@ -78,31 +77,3 @@ def test_a_file_is_read_from_anywhere(tmp_path):
             assert got == list(range(1000))[start : start + limit]
         if not closed:
             heap.close()
-
-
-def test_after_a_full_disk_a_slow_reader_is_told_what_it_missed(tmp_path):
-    code = f"""
-import resource, signal
-from heaps import new_heap
-from bfcviz.errors import Lapped
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 100, 64 * 100))
-heap = new_heap(log=EventLog(64, {str(tmp_path)!r}))
-reader = Reader(heap.log)
-for number in range(127):
-    heap.mark("mark", number)
-assert reader.read()["size"].tolist() == list(range(127))
-for number in range(127, 500):
-    heap.mark("mark", number)
-try:
-    reader.read()
-except Lapped as lapped:
-    print(lapped.missed, lapped.resume_at)
-reader.resync()
-print(reader.read()["size"].tolist() == list(range(437, 500)), heap.log.error != 0)
-heap.close()
-"""
-    assert run_code(code).split() == ["310", "437", "True", "True"]
-    assert (tmp_path / "events.bin").stat().st_size == 64 * 64

@@ -10,7 +10,7 @@ from bfcviz.events.origin import Origin, Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import BLOCK, Trace
 
-COUNT = 2 * BLOCK + 100
+COUNT = BLOCK + 100
 
 
 def damaged(step, count=COUNT, **fields):

@@ -3,6 +3,8 @@
 A plain best-fit heap records the events: slow, small and independent of bfcviz.allocator.
 """
 
+from functools import lru_cache
+
 import numpy as np
 
 from bfcviz.events.labels import Labels
@@ -149,6 +151,13 @@ def trace_of(events, labels=None, pools=1):
 
 def busy_trace(operations=400, seed=0, region_bytes=64 * MiB, regions=2):
     """Random sizes, some of them freed again; the last event is an OOM."""
+    events, labels = _busy_events(operations, seed, region_bytes, regions)
+    return trace_of(events.copy(), Labels.from_json(labels))
+
+
+@lru_cache(maxsize=32)
+def _busy_events(operations, seed, region_bytes, regions):
+    """The events, and the labels as text."""
     random = np.random.default_rng(seed)
     heap = PlainHeap(region_bytes, regions)
     held = []
@@ -161,7 +170,7 @@ def busy_trace(operations=400, seed=0, region_bytes=64 * MiB, regions=2):
             if address is not None:
                 held.append(address)
     heap.allocate(region_bytes * regions, "too/large")
-    return heap.trace()
+    return np.array(heap.events, EVENT), heap.labels.to_json()
 
 
 def marked_trace(count=5, every=40, label="<b>epoch</b> \u05d0"):

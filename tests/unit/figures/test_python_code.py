@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from shared import sample_trace
 from unit.figures.synthetic import busy_trace
 
 import bfcviz
@@ -42,9 +43,14 @@ def file(tmp_path_factory):
     "look",
     [
         Look(),
-        Look(theme="dark", axis="time"),
-        Look(steps=(10, 200), wanted=1 << 20),
-        Look(map_window=WINDOW, selected=Selected(4096, 12)),
+        Look(
+            theme="dark",
+            axis="time",
+            steps=(10, 200),
+            wanted=1 << 20,
+            map_window=WINDOW,
+            selected=Selected(4096, 12),
+        ),
     ],
 )
 def test_the_code_makes_the_same_figure(name, look, file, run):
@@ -83,8 +89,8 @@ def test_what_was_chosen_is_named_one_a_line_where_it_is_much():
 
 
 def test_a_sample_is_opened_by_its_name_on_every_machine(run):
-    code = code_for("bin_histogram", bfcviz.open(bfcviz.sample("lstm")).path, 500)
-    assert 'bfcviz.open(bfcviz.sample("lstm"))' in code
+    code = code_for("bin_histogram", sample_trace("oom_log").path, 5)
+    assert 'bfcviz.open(bfcviz.sample("oom_log"))' in code
     assert run(code).table.num_rows > 0
 
 

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from shared import sample_file, sample_trace
+from unit.figures.synthetic import busy_trace
 
 import bfcviz
 from bfcviz.cli import main
@@ -102,12 +103,12 @@ def test_the_command_exports_it(added, tmp_path):
     assert "Bytes by stream" in (tmp_path / "streams.html").read_text()
 
 
-def test_an_inspector_has_it_in_its_menu_its_tabs_and_its_page(added, trace):
-    inspector = Inspector(trace, 1000, views="queues")
+def test_an_inspector_has_it_in_its_menu_its_tabs_and_its_page(added):
+    inspector = Inspector(busy_trace(), 400, views="queues")
     assert inspector.views == "streams"
     assert dict(inspector.export_row.figure.options)["bytes by stream"] == "streams"
     figure, name = inspector.draw_for_export("streams")
-    assert (name, figure.table.num_rows) == ("bfcviz-streams-step1000", 1)
+    assert (name, figure.table.num_rows) == ("bfcviz-streams-step400", 1)
     assert tabs()["streams"] == "streams"
     assert ">streams</button>" in inspector.stage.tabs.value
     shown = inspector.view.stage.places["streams"]
@@ -126,8 +127,8 @@ def test_without_that_line_it_is_unknown(trace):
 
 
 @pytest.mark.parametrize(("was", "name"), [("memory", "active_memory"), ("events", "event_rate")])
-def test_an_earlier_name_of_a_tab_is_accepted(was, name, trace):
-    inspector = Inspector(trace, 10, views=was)
+def test_an_earlier_name_of_a_tab_is_accepted(was, name):
+    inspector = Inspector(busy_trace(), 10, views=was)
     assert inspector.views == name
     inspector.views = "export"
     inspector.receive({"do": "views", "views": was})

@@ -1,8 +1,8 @@
 """The tree of holders that grows from step to step: the same bytes as a tree of each step alone."""
 
 import numpy as np
-from heap_strategies import operations
-from hypothesis import given
+from heap_strategies import seeded_operations
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.figures.synthetic import MiB, PlainHeap
 from unit.model.plain_holders import trace_of_heap
@@ -18,7 +18,12 @@ def held(index, amounts):
     return {index.text(index.path(node)): row for node, row in enumerate(rows) if row[2]}
 
 
-@given(operations(), st.lists(st.integers(0, 10_000), min_size=1, max_size=4), st.sampled_from(list(UNNAMED)))
+@settings(max_examples=50)
+@given(
+    seeded_operations(),
+    st.lists(st.integers(0, 10_000), min_size=1, max_size=4),
+    st.sampled_from(list(UNNAMED)),
+)
 def test_it_counts_as_a_tree_of_the_step_alone_does(steps, places, by):
     trace = trace_of_heap(steps)
     model = Model(trace)
@@ -63,7 +68,12 @@ def test_a_node_has_the_class_of_most_of_its_bytes():
     assert none.tolist() == [-1] * len(index)
 
 
-@given(operations(), st.lists(st.integers(0, 10_000), min_size=2, max_size=8), st.sampled_from(list(UNNAMED)))
+@settings(max_examples=50)
+@given(
+    seeded_operations(),
+    st.lists(st.integers(0, 10_000), min_size=2, max_size=8),
+    st.sampled_from(list(UNNAMED)),
+)
 def test_sums_that_follow_the_steps_are_those_of_each_step(steps, places, by):
     trace = trace_of_heap(steps)
     model = Model(trace)

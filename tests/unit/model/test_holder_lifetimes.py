@@ -3,8 +3,8 @@
 from collections import defaultdict
 
 import pytest
-from heap_strategies import operations
-from hypothesis import given
+from heap_strategies import seeded_operations
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from shared import sample_trace
 from unit.figures.synthetic import MiB, PlainHeap
@@ -20,8 +20,9 @@ from bfcviz.model.holders import holder_lifetimes
 from bfcviz.model.lifetimes import find
 
 
+@settings(max_examples=50)
 @given(
-    operations(),
+    seeded_operations(),
     st.integers(0, 10_000),
     st.integers(0, 10_000),
     st.integers(0, 1),

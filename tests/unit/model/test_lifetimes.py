@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from heap_strategies import operations, run
-from hypothesis import given
+from heap_strategies import run, seeded_operations
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.figures.synthetic import KiB, MiB, PlainHeap, busy_trace
 
@@ -31,7 +31,8 @@ def expected(heap, pool, start, stop):
     return sorted(found, key=lambda life: life[0])
 
 
-@given(operations(), st.integers(0, 10_000), st.integers(0, 10_000), st.integers(0, 1))
+@settings(max_examples=50)
+@given(seeded_operations(), st.integers(0, 10_000), st.integers(0, 10_000), st.integers(0, 1))
 def test_lifetimes_are_those_of_every_single_event(steps, one, other, pool):
     heap = run(steps)
     start, stop = sorted((one % (len(heap.records) + 1), other % (len(heap.records) + 1)))
@@ -43,7 +44,8 @@ def test_lifetimes_are_those_of_every_single_event(steps, one, other, pool):
         assert found[name].tolist() == [record.get(name, 0) for _, _, record in lives]
 
 
-@given(operations(), st.integers(0, 12), st.integers(0, 10_000))
+@settings(max_examples=50)
+@given(seeded_operations(), st.integers(0, 12), st.integers(0, 10_000))
 def test_the_largest_are_the_first_of_the_largest_sizes(steps, largest, place):
     heap = run(steps)
     start = place % (len(heap.records) + 1)

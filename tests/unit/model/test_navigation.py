@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from heap_strategies import operations, run
-from hypothesis import given
+from heap_strategies import run, seeded_operations
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
@@ -33,8 +33,9 @@ def about(record, chunk):
     return chunk in handles + ([record["other"]] if kind in (Kind.SPLIT, Kind.MERGE) else [])
 
 
+@settings(max_examples=50)
 @given(
-    operations(),
+    seeded_operations(),
     st.sets(st.sampled_from(Kind), min_size=1),
     st.integers(0, 10_000),
     st.sampled_from([None, 0, 1]),

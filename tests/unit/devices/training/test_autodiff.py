@@ -47,7 +47,7 @@ def test_gradients_of_models_are_those_of_the_loss(model):
     for name, value in values.items():
         gradient = gradients[value.key].numpy()
         weight = training.weights[name].numpy()
-        for place in chance.integers(0, weight.size, 4):
+        for place in chance.integers(0, weight.size, 2):
             there = np.unravel_index(place, weight.shape)
             assert gradient[there] == pytest.approx(slope(training, weight, there), rel=1e-4, abs=1e-8), name
 

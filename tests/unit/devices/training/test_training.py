@@ -39,7 +39,7 @@ def requests(heap):
 
 
 def test_it_learns(model):
-    losses = Training(model, host_heap(), optimizer=Adam(0.02)).run(80)
+    losses = Training(model, host_heap(), optimizer=Adam(0.02)).run(40)
     assert losses[0] > 0.5
     assert np.mean(losses[-8:]) < 0.4 * np.mean(losses[:8])
 
@@ -82,7 +82,7 @@ def test_many_steps_leak_nothing(release):
     names = len(heap.labels)
     before, chunks = heap.stats(), heap.memory_map()["in_use"].sum()
     with MemoryLog() as log:
-        training.run(100)
+        training.run(50)
         training.finish()
         assert log.alive == []
     after = heap.stats()
@@ -90,7 +90,7 @@ def test_many_steps_leak_nothing(release):
     assert (after.pool_bytes, after.peak_bytes_in_use) == (before.pool_bytes, before.peak_bytes_in_use)
     assert heap.memory_map()["in_use"].sum() == chunks
     assert len(heap.labels) == names
-    assert after.num_allocs - before.num_allocs > 2_000
+    assert after.num_allocs - before.num_allocs > 1_000
     heap.check_invariants()
 
 

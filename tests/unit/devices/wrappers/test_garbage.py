@@ -22,14 +22,19 @@ class Owner:
         self.allocator.free(self.address)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def little_garbage():
-    thresholds = gc.get_threshold()
     gc.collect()
     gc.freeze()  # so that collecting takes no time
     yield
-    gc.set_threshold(*thresholds)
     gc.unfreeze()
+
+
+@pytest.fixture
+def own_thresholds(little_garbage):
+    thresholds = gc.get_threshold()
+    yield
+    gc.set_threshold(*thresholds)
     gc.enable()
 
 
@@ -41,7 +46,7 @@ def use(allocator):
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.usefixtures("little_garbage")
+@pytest.mark.usefixtures("own_thresholds")
 @pytest.mark.parametrize("names", [*((name,) for name in WRAPPERS), tuple(WRAPPERS)], ids=" in ".join)
 def test_garbage_that_frees_is_collected_at_any_moment(names):
     allocator = wrapped(new_heap(MIB), names)

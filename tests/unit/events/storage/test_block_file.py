@@ -1,11 +1,10 @@
 """Traces as .bfc files: what was saved comes back; damage is one error, and loses nothing of other blocks."""
 
-from random import Random
-
 import numpy as np
 import pytest
 from processes import sized
 from unit.events.fabricate import fabricate, fabricate_labels, fabricate_trace
+from unit.events.storage.block_sections import describe
 
 from bfcviz.errors import FileError
 from bfcviz.events.origin import Origin, Pool, Status
@@ -22,11 +21,6 @@ COUNT = 4 * SIZE + 7
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     monkeypatch.setattr(blocks, "MOST_EVENTS", SIZE)
-
-
-def describe(events):
-    """Something that says which block it is of."""
-    return b"index of %d" % events["seq"][0], b"state at %d" % events["seq"][0] if events["seq"][0] else b""
 
 
 @pytest.fixture
@@ -83,31 +77,6 @@ def test_a_damaged_block_loses_nothing_of_the_others(saved, place):
         assert trace.index_entries() is None
     checked = Trace.open(saved, check=True)
     assert len(checked) == 2 * SIZE
-
-
-def test_any_damage_is_one_error_or_none(saved):
-    """Every read gives the right events or a FileError."""
-    random, whole = Random(2), saved.read_bytes()
-    refused = 0
-    for _ in range(sized(150, 10)):
-        data = bytearray(whole)
-        for _ in range(random.choice([1, 1, 3])):
-            data[random.randrange(len(data))] = random.randrange(256)
-        saved.write_bytes(data[: random.randrange(len(data))] if random.random() < 0.2 else data)
-        try:
-            trace = Trace.open(saved)
-        except FileError:
-            refused += 1
-            continue
-        trace.keyframe_before(len(trace))
-        for start in range(0, len(trace), SIZE):
-            stop = min(start + SIZE, len(trace))
-            try:
-                events = trace.read(start, stop)
-            except FileError:
-                continue
-            assert np.array_equal(events["size"], fabricate(COUNT)[start:stop]["size"])
-    assert refused
 
 
 def test_too_many_small_blocks_are_refused(saved, monkeypatch):

@@ -5,7 +5,7 @@ from itertools import count
 import numpy as np
 import pytest
 from heaps import KIB, MIB, new_heap
-from unit.model.test_trace_index import check
+from unit.model.index_answers import check
 
 import bfcviz
 from bfcviz.errors import FileError, TraceError
@@ -20,8 +20,8 @@ from bfcviz.events.trace import Trace
 from bfcviz.model import Model, trace_index
 from bfcviz.model.trace_index import IndexBuilder
 
-SIZE = 2048
-KEEP = 64 * KIB
+SIZE = 1024
+KEEP = 32 * KIB
 
 
 @pytest.fixture(autouse=True)
@@ -49,9 +49,10 @@ class Job:
 
     def work(self, blocks):
         """Write so many blocks of events; the drain packs each."""
-        stop = self.recording.log.head + blocks * SIZE
+        log = self.recording.log
+        stop = log.head + blocks * SIZE
         for number in count():
-            if self.recording.log.head >= stop:
+            if log.head >= stop:
                 break
             heap, held = self.heaps[number % len(self.heaps)], self.held[number % len(self.heaps)]
             if len(held) > 40:
@@ -115,7 +116,7 @@ def test_a_long_job_takes_no_more_and_says_what_was_dropped(job):
     assert origin.status is Status.TRUNCATED
     (reason,) = origin.reasons
     assert f"{trace.first:,} events" in reason
-    assert "64.0 KiB" in reason
+    assert "32.0 KiB" in reason
     assert origin.has_ended_whole  # as it was asked
     with pytest.raises(TraceError):
         trace.read(trace.first - 1, len(trace))

@@ -1,16 +1,15 @@
 """Parquet files of other programs, truncated or damaged: one clear FileError each, for any damage."""
 
-import json
 import os
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from unit.events.fabricate import alike, fabricate, fabricate_labels, fabricate_trace, repacked
+from unit.events.fabricate import alike, fabricate, fabricate_labels, fabricate_trace, read_all, repacked
 
 from bfcviz.cli.info import info
-from bfcviz.errors import BfcvizError, FileError
+from bfcviz.errors import FileError
 from bfcviz.events import event_source
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Status
@@ -20,7 +19,7 @@ from bfcviz.events.storage.parquet import LABELS_KEY, ORIGIN_KEY, pack
 from bfcviz.events.trace import BLOCK, Trace
 from bfcviz.importers.open_trace import open_trace
 
-COUNT = BLOCK + 500
+COUNT, FEW = BLOCK + 500, 300
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +27,10 @@ def good(tmp_path_factory):
     return fabricate_trace(COUNT).save(tmp_path_factory.mktemp("good") / "good.parquet")
 
 
-def use_all(path):
-    """Open a trace and read everything that a viewer reads."""
-    trace = Trace.open(path)
-    for _ in trace.blocks():
-        pass
-    trace.keyframe_before(len(trace))
-    trace.labels.names  # noqa: B018
-    return trace
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """A file of FEW events."""
+    return fabricate_trace(FEW).save(tmp_path_factory.mktemp("few") / "few.parquet")
 
 
 def rewritten(good, path, *, table=None, origin=None, labels=None):
@@ -72,24 +67,6 @@ def test_every_cut_is_one_error(good, tmp_path):
         path.write_bytes(data[:size])
         with pytest.raises(FileError, match=r"cut\.parquet"):
             Trace.open(path)
-
-
-def test_any_changed_byte_is_found_or_harmless(good, tmp_path):
-    data = bytearray(good.read_bytes())
-    path = tmp_path / "bent.parquet"
-    rng = np.random.default_rng(3)
-    expected, found = fabricate(COUNT), 0
-    for place in [*range(8), *rng.integers(0, len(data), 60), *range(len(data) - 300, len(data), 7)]:
-        bent = data.copy()
-        bent[place] ^= 1 << int(rng.integers(8))
-        path.write_bytes(bent)
-        try:
-            trace = use_all(path)
-            same = np.array_equal(trace.read(0, len(trace)), expected[: len(trace)])
-            assert same, f"byte {place} changed the events unseen"
-        except FileError:
-            found += 1
-    assert found > 40
 
 
 def test_damaged_rows_are_left_out_when_asked(good, tmp_path):
@@ -130,11 +107,11 @@ def test_a_pipe_does_not_hang(tmp_path):
         Trace.open(tmp_path / "x.parquet")
 
 
-def test_columns_that_are_missing_or_of_another_type(good, tmp_path):
-    table = pq.read_table(good)
+def test_columns_that_are_missing_or_of_another_type(few, tmp_path):
+    table = pq.read_table(few)
     for wrong in (table.drop_columns(["size"]), table.set_column(0, "seq", table["seq"].cast(pa.int64()))):
         with pytest.raises(FileError, match="has no column"):
-            Trace.open(rewritten(good, tmp_path / "x.parquet", table=wrong))
+            Trace.open(rewritten(few, tmp_path / "x.parquet", table=wrong))
 
 
 def test_values_that_are_missing(good, tmp_path):
@@ -142,7 +119,7 @@ def test_values_that_are_missing(good, tmp_path):
     holed = pa.array([None, *range(1, COUNT)], pa.uint64())
     path = rewritten(good, tmp_path / "x.parquet", table=table.set_column(0, "seq", holed))
     with pytest.raises(FileError, match="column seq has missing values"):
-        use_all(path)
+        read_all(path)
 
 
 @pytest.mark.parametrize(
@@ -156,42 +133,42 @@ def test_events_that_cannot_be_right(good, tmp_path, name, value, why):
     bent = table.set_column(table.column_names.index(name), name, pa.array(column))
     path = rewritten(good, tmp_path / "x.parquet", table=bent)
     with pytest.raises(FileError, match=rf"event {BLOCK + 7}: .*{why}.*check=True"):
-        use_all(path)
+        read_all(path)
     assert len(Trace.open(path, check=True)) == BLOCK + 7
 
 
-def test_labels_that_are_not_there(good, tmp_path):
-    few = packed_labels.pack_labels(fabricate_labels(5))
+def test_labels_that_are_not_there(few, tmp_path):
     origin = (
-        pq.ParquetFile(good).metadata.metadata[ORIGIN_KEY.encode()].replace(b'"labels": 800', b'"labels": 5')
+        pq.ParquetFile(few).metadata.metadata[ORIGIN_KEY.encode()].replace(b'"labels": 200', b'"labels": 100')
     )
-    trace = use_all(rewritten(good, tmp_path / "x.parquet", labels=few, origin=origin))
+    labels = packed_labels.pack_labels(fabricate_labels(100))
+    trace = read_all(rewritten(few, tmp_path / "x.parquet", labels=labels, origin=origin))
     assert trace.origin.status is Status.DEGRADED
-    assert trace.read(0, COUNT)["label"].max() == 4
-    assert len(trace.to_pandas()) == COUNT
+    assert 50 < trace.read(0, FEW)["label"].max() < 100
+    assert len(trace.to_pandas()) == FEW
 
 
 @pytest.mark.parametrize(
     "labels", ["", "not base64!", "AAAA", packed_labels.pack_labels(fabricate_labels())[:-40]]
 )
-def test_a_label_table_that_cannot_be_unpacked(good, tmp_path, labels):
+def test_a_label_table_that_cannot_be_unpacked(few, tmp_path, labels):
     with pytest.raises(FileError, match="labels"):
-        use_all(rewritten(good, tmp_path / "x.parquet", labels=labels))
+        read_all(rewritten(few, tmp_path / "x.parquet", labels=labels))
 
 
 def test_a_label_table_that_would_fill_the_memory(good, monkeypatch):
     monkeypatch.setattr(packed_labels, "MAX_UNPACKED_LABELS", 1000)
     with pytest.raises(FileError, match="more than 1000 bytes"):
-        use_all(good)
+        read_all(good)
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ('"labels": 800', '"labels": 9'),
-        ('"labels": 800', '"labels": -1'),
-        ('"labels": 800', '"labels": "many"'),
-        (f'"events": {COUNT}', '"events": 5'),
+        ('"labels": 200', '"labels": 9'),
+        ('"labels": 200', '"labels": -1'),
+        ('"labels": 200', '"labels": "many"'),
+        (f'"events": {FEW}', '"events": 5'),
         ('"keyframes": []', '"keyframes": [-1]'),
         ('"keyframes": []', f'"keyframes": [{1 << 70}]'),
         ('"keyframes": []', '"keyframes": {}'),
@@ -199,16 +176,16 @@ def test_a_label_table_that_would_fill_the_memory(good, monkeypatch):
         ('"pools": [', '"pools": [4, '),
     ],
 )
-def test_a_footer_that_contradicts_itself(good, tmp_path, old, new):
-    text = pq.ParquetFile(good).metadata.metadata[ORIGIN_KEY.encode()].decode()
+def test_a_footer_that_contradicts_itself(few, tmp_path, old, new):
+    text = pq.ParquetFile(few).metadata.metadata[ORIGIN_KEY.encode()].decode()
     assert old in text
     with pytest.raises(FileError):
-        use_all(rewritten(good, tmp_path / "x.parquet", origin=text.replace(old, new)))
+        read_all(rewritten(few, tmp_path / "x.parquet", origin=text.replace(old, new)))
 
 
-def test_a_keyframe_that_is_not_there(good, tmp_path):
-    text = pq.ParquetFile(good).metadata.metadata[ORIGIN_KEY.encode()].decode()
-    path = rewritten(good, tmp_path / "x.parquet", origin=text.replace('"keyframes": []', '"keyframes": [5]'))
+def test_a_keyframe_that_is_not_there(few, tmp_path):
+    text = pq.ParquetFile(few).metadata.metadata[ORIGIN_KEY.encode()].decode()
+    path = rewritten(few, tmp_path / "x.parquet", origin=text.replace('"keyframes": []', '"keyframes": [5]'))
     assert Trace.open(path).keyframe_before(9) is None
 
 
@@ -229,25 +206,12 @@ def test_packing_says_where_it_could_not_write(tmp_path):
         pack(source, tmp_path / "x.parquet", overwrite=True, keyframes=None)
 
 
-def test_a_row_group_larger_than_memory_should_hold_is_refused(tmp_path):
-    path = repacked(tmp_path / "t.parquet", alike(parquet.MAX_GROUP + 1), group=parquet.MAX_GROUP + 1)
-    with pytest.raises(FileError, match="row groups") as caught:
-        open_trace(path)
-    assert f"{parquet.MAX_GROUP:,}" in str(caught.value)
-
-
 def test_decoded_row_groups_are_kept_by_their_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(event_source, "CACHED_BYTES", BLOCK * EVENT.itemsize)
     trace = Trace.open(repacked(tmp_path / "t.parquet", alike(4 * BLOCK), group=BLOCK // 2))
     for _ in trace.blocks():
         assert trace.source.cached_bytes <= BLOCK * EVENT.itemsize
     assert trace.source.cached_bytes == BLOCK * EVENT.itemsize
-
-
-def test_many_tiny_row_groups_are_refused(tmp_path):
-    path = repacked(tmp_path / "t.parquet", alike(2000), group=1)
-    with pytest.raises(FileError, match="2,000 row groups"):
-        open_trace(path)
 
 
 def test_more_events_than_the_file_can_hold_are_refused(tmp_path, monkeypatch):
@@ -276,33 +240,9 @@ def test_labels_that_are_none_are_refused_at_opening(tmp_path, text):
         open_trace(repacked(tmp_path / "t.parquet", alike(3), labels=labels))
 
 
-def test_labels_that_unpack_to_much_are_refused(tmp_path):
-    labels = fabricate_labels(2)
-    labels.to_json = lambda: '{"names":["",' + '"aa",' * 3_000_000 + '"b"],"details":{}}'
-    with pytest.raises(FileError, match="labels"):
-        open_trace(repacked(tmp_path / "t.parquet", alike(3), labels=labels))
-
-
 def test_info_says_that_labels_are_missing_which_reading_found(tmp_path):
     events = fabricate(3)
-    events["kind"], events["label"] = Kind.MARK, 700
+    events["kind"], events["label"] = Kind.MARK, 150
     found = info(open_trace(repacked(tmp_path / "t.parquet", events, labels=Labels())))
     assert found["status"] == Status.DEGRADED
     assert found["reasons"]
-
-
-def test_bent_footers_raise_nothing_but_our_errors(tmp_path):
-    data = fabricate_trace(300).save(tmp_path / "good.parquet").read_bytes()
-    rng = np.random.default_rng(7)
-    path = tmp_path / "bent.parquet"
-    for _ in range(150):
-        bent = bytearray(data)
-        for place in rng.integers(0, len(data), int(rng.integers(1, 6))):
-            bent[place] = rng.integers(256)
-        path.write_bytes(bent)
-        try:
-            trace = open_trace(path)
-            trace.read(0, len(trace))
-            json.dumps(info(trace), allow_nan=False)
-        except BfcvizError:
-            continue

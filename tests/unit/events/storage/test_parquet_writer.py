@@ -18,7 +18,7 @@ from bfcviz.events.schema import EVENT, NUM_BINS, Kind
 from bfcviz.events.storage import packed_labels, parquet
 from bfcviz.events.trace import BLOCK, Trace
 
-COUNT = 3 * BLOCK + 100
+COUNT = 2 * BLOCK + 100
 ORIGIN = Origin(
     format="xplane",
     source="host.xplane.pb",
@@ -79,7 +79,7 @@ records = st.binary(max_size=64 * 60).map(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 @given(events=records, names=st.lists(st.text(), max_size=5), pools=st.integers(1, 256))
 def test_any_events_round_trip(tmp_path_factory, events, names, pools):
     labels = Labels()
@@ -115,12 +115,12 @@ def test_other_readers_see_columns_and_names(packed):
 def test_keyframes_stand_at_row_groups_and_are_found_from_any_step(tmp_path):
     path = fabricate_trace(COUNT).save(tmp_path / "t.parquet", keyframes=stamps(50))
     trace = Trace.open(path)
-    expected = {BLOCK - 1: None, BLOCK: BLOCK, 2 * BLOCK - 1: BLOCK, COUNT - 1: 3 * BLOCK, COUNT: 3 * BLOCK}
+    expected = {BLOCK - 1: None, BLOCK: BLOCK, 2 * BLOCK - 1: BLOCK, COUNT - 1: 2 * BLOCK, COUNT: 2 * BLOCK}
     for step, at in expected.items():
         found = trace.keyframe_before(step)
         assert found == (None if at is None else (at, str(at).encode().ljust(50)))
     column = pq.read_table(path, columns=["keyframe"]).column(0)
-    assert column.null_count == COUNT - 3
+    assert column.null_count == COUNT - 2
 
 
 def test_large_keyframes_are_stored_less_often(tmp_path):
@@ -133,7 +133,7 @@ def test_large_keyframes_are_stored_less_often(tmp_path):
 def test_keyframes_are_kept_when_a_packed_trace_is_packed_again(tmp_path):
     first = fabricate_trace(COUNT).save(tmp_path / "a.parquet", keyframes=stamps(9))
     second = Trace.open(Trace.open(first).save(tmp_path / "b.parquet"))
-    assert second.keyframe_before(COUNT) == (3 * BLOCK, str(3 * BLOCK).encode().ljust(9))
+    assert second.keyframe_before(COUNT) == (2 * BLOCK, str(2 * BLOCK).encode().ljust(9))
 
 
 def test_files_of_larger_row_groups_open(tmp_path, monkeypatch):
@@ -225,7 +225,7 @@ def test_no_folder_to_save_into(tmp_path):
 
 def test_labels_that_do_not_fit_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(packed_labels, "MAX_LABELS_TEXT", 100)
-    with pytest.raises(TraceError, match="800 labels pack to"):
+    with pytest.raises(TraceError, match="200 labels pack to"):
         fabricate_trace(1).save(tmp_path / "t.parquet")
     assert list(tmp_path.iterdir()) == []
 
@@ -244,10 +244,13 @@ def saved_again(path, labels):
     return [again[number] for number in range(len(again))]
 
 
-def test_names_full_of_commas_and_brackets_are_no_reason_to_refuse_a_trace(tmp_path):
+def test_names_full_of_commas_and_brackets_are_no_reason_to_refuse_a_trace(tmp_path, monkeypatch):
+    monkeypatch.setattr(packed_labels, "MAX_JSON_VALUES", 20_000)
+    monkeypatch.setattr(packed_labels, "VALUES_A_BYTE", 0)
     labels = fabricate_labels()
-    for number in range(18_000):
+    for number in range(2000):
         labels.intern(f"tuple.{number}=(" + ",".join(["f32[128,1024]{1,0}"] * 30) + ')"\\')
+    assert labels.to_json().count(",") > 20_000
     assert saved_again(tmp_path / "t.parquet", labels) == [labels[number] for number in range(len(labels))]
 
 
@@ -255,7 +258,7 @@ def test_stacks_that_pack_very_tightly_are_opened_again(tmp_path, monkeypatch):
     monkeypatch.setattr(packed_labels, "LEAST_UNPACKED", 1 << 16)
     monkeypatch.setattr(packed_labels, "UNPACKED_A_BYTE", 100)  # as zlib gives 165 here
     labels = fabricate_labels()
-    for number in range(100):
+    for number in range(40):
         labels.intern(f"op{number}", stack="/home/user/walk.py:12 in walk\n" * (2000 + number))
     table = labels.to_json().encode()
     tight = base64.b64encode(zlib.compress(table))

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from heap_strategies import operations, run
-from hypothesis import given
+from heap_strategies import run, seeded_operations
+from hypothesis import given, settings
 from unit.figures.active_memory.outlines import area, polygons, three_steps
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
@@ -59,7 +59,29 @@ def test_wide_bands_carry_their_names_and_points_tell_the_rest():
     assert "<b>b</b>" not in str(names) + str(points["hovertext"]).replace("<b>&lt;b&gt;", "")
 
 
-@given(operations())
+def test_a_name_stays_on_the_longest_level_of_its_band():
+    # The band comes down when the one below it ends: at its middle no name has room on either side.
+    heap = PlainHeap(64 * MiB)
+    below = heap.allocate(8 * MiB)
+    heap.allocate(4 * MiB, "layer_1/MatMul")
+    begin = len(heap.trace())
+    for _ in range(11):
+        heap.free(heap.allocate(256))
+    heap.free(below)
+    step = len(heap.trace())
+    for _ in range(12):
+        heap.free(heap.allocate(256))
+    trace = heap.trace()
+    seen = active_memory_window(trace)
+    (names,) = [each for each in active_memory_panel(seen, None, Look()).traces if each.get("mode") == "text"]
+    assert names["text"] == ["layer_1/MatMul"]
+    half = len("layer_1/MatMul") * module._LETTER * len(trace) / 2
+    assert begin < step < names["x"][0] - half < names["x"][0] + half < len(trace)
+    assert names["y"][0] * seen.divisor == 2 * MiB
+
+
+@settings(max_examples=50)
+@given(seeded_operations())
 def test_every_lifetime_lies_on_those_that_began_before_it(steps):
     lives = find(run(steps).trace(), 0).lifetimes
     found = stack(lives)

@@ -121,10 +121,11 @@ def test_a_click_selects_the_chunk_of_the_hover_text():
     for window in (None, MapWindow((0.0, 2.0 * MiB), (0.0, 4.0))):
         look = Look(map_window=window)
         figure = region_map(model, look=look)
-        assert hover_texts(figure)
-        for x, y, text in hover_texts(figure):
+        texts, width = hover_texts(figure), figure.layout.xaxis.range[1] * unit(figure)
+        assert texts
+        for x, y, text in texts:
             chunk = chunk_at(model, x, y, look)
-            narrow = int(chunk["size"]) < figure.layout.xaxis.range[1] * unit(figure) / 50
+            narrow = int(chunk["size"]) < width / 50
             assert narrow or f"{int(chunk['address']):#x}" in text
     for x, y in ((-1, 0), (0, -1), (0, 99), (1e9, 0)):
         assert chunk_at(model, x, y, Look()) is None

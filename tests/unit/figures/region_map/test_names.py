@@ -131,7 +131,7 @@ def test_an_image_fades_the_same_chunks(monkeypatch):
     for name in ("a", "b"):
         look = Look(colour="size", hovered=HolderChoice("op", (name,)))
         source = region_panel(model, None, look).traces[0]["source"]
-        colours = np.unique(decode_source(source).reshape(-1, 4)[:, :3], axis=0)
+        colours = np.unique(decode_source(source).view("<u4")).view(np.uint8).reshape(-1, 4)[:, :3]
         pixels[name] = {tuple(colour) for colour in colours.tolist()}
     fill = next(paint.fill for paint in LIGHT.ramp if rgb(paint.fill) in pixels["a"])
     pale = np.array(rgb(mixed(fill, LIGHT.paper, FADE)))

@@ -68,7 +68,7 @@ def test_few_bytes_for_long_count_more_than_many_bytes_for_a_moment():
         heap.free(heap.allocate(MiB, "scratch"))
         heap.free(heap.allocate(256, "other work"))
     assert list(colouring(heap.trace(), 0, "label", LIGHT).names)[:2] == ["scratch", "kept"]
-    for _ in range(10_000):
+    for _ in range(4000):
         heap.free(heap.allocate(256, "other work"))
     assert colouring(heap.trace(), 0, "label", LIGHT).names[0] == "kept"
 

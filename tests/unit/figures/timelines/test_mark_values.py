@@ -7,6 +7,7 @@ import pytest
 from heaps import KIB
 from hypothesis import given
 from hypothesis import strategies as st
+from unit.figures.synthetic import marked_trace
 
 import bfcviz
 from bfcviz.analysis.event_text import short_words
@@ -119,7 +120,7 @@ def test_such_marks_are_no_vertical_lines_and_read_as_numbers():
 
 
 def test_without_such_marks_the_picture_says_how_to_make_one():
-    picture = bfcviz.draw("mark_values", bfcviz.sample("conv"))
+    picture = bfcviz.draw("mark_values", marked_trace())
     assert not any(line.showlegend for line in picture.data)
     assert "bfcviz.mark(" in caption(picture)
 
@@ -130,7 +131,7 @@ def test_whole_numbers_of_other_libraries_stay_whole():
 
 
 def test_a_dashboard_offers_the_tab_where_there_is_a_value():
-    for trace, is_offered in ((trained(steps=2), True), (bfcviz.open(bfcviz.sample("conv")), False)):
+    for trace, is_offered in ((trained(steps=2), True), (marked_trace(), False)):
         inspector = bfcviz.Inspector(trace)
         assert (">values</button>" in inspector.stage.tabs.value) == is_offered
         inspector.close()
