@@ -1,4 +1,4 @@
-"""Holders: who holds the memory in use at one step, what they gain from mark to mark, and for how long they hold it."""
+"""Holders: who holds the memory in use at one step, and what they gain from mark to mark."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -16,12 +16,10 @@ from bfcviz.events.labels import phase_ends
 from bfcviz.events.origin import chunks_known, requested_bytes_known
 from bfcviz.events.row_copy import taken
 from bfcviz.events.schema import Events, Kind
-from bfcviz.events.trace import Trace, check_history, event_times
+from bfcviz.events.trace import Trace
 from bfcviz.extras import arrow
-from bfcviz.model.address_layout import NEVER
 from bfcviz.model.equal_steps import ALERT, plain_step_name, step_marks_name
 from bfcviz.model.grouping import UNNAMED, Grouping, Path, grouping
-from bfcviz.model.lifetimes import elapsed, find
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import events_of
 from bfcviz.units import format_bytes
@@ -799,106 +797,3 @@ def _holder_marks_between(marks: list[HolderMark], first: int, last: int) -> ran
         return mark.step
 
     return range(bisect_left(marks, first, key=step_of), bisect_right(marks, last, key=step_of))
-
-
-# ------------------------------------------------------------------------------
-# Holder lifetimes: how often each holder allocated in a range of steps, and for how long.
-
-HOLDER_LIFETIMES: Final = np.dtype(
-    [
-        ("count", "<u8"),  # allocations
-        ("bytes", "<u8"),  # of all of them together
-        ("alive", "<u8"),  # of them at the end of the range
-        ("alive_bytes", "<u8"),
-        ("median_events", "<u8"),
-        ("max_events", "<u8"),
-        ("median_ns", "<u8"),
-        ("max_ns", "<u8"),
-    ]
-)
-"""The lifetimes of one holder: events or nanoseconds from ALLOCATE to FREE.
-
-An allocation that is alive at the end of the range counts with its age there: its lifetime is at least that. The median
-of an even number of lifetimes is the lower of the two in the middle.
-"""
-
-
-@dataclass(frozen=True)
-class HolderLifetimes:
-    """The lifetimes of one heap in a range of steps, by holder.
-
-    Attributes:
-        start: the first step.
-        stop: the last step.
-        by: what the holders are found by.
-        rows: of `HOLDER_LIFETIMES`, by `bytes`, the largest first.
-        names: the path of each holder.
-    """
-
-    start: int
-    stop: int
-    by: str
-    rows: NDArray[np.void]
-    names: Sequence[str]
-
-    def to_arrow(self) -> "Table":
-        """One row a holder."""
-        pa = arrow("to_arrow()")
-        columns = {name: self.rows[name] for name in HOLDER_LIFETIMES.names or ()}
-        return pa.table({"holder": pa.array(list(self.names), pa.string()), **columns})
-
-
-def holder_lifetimes(  # noqa: PLR0913, PLR0917  the range, and what is known already
-    trace: Trace,
-    pool: int = 0,
-    by: str = "op",
-    start: int | None = None,
-    stop: int | None = None,
-    model: Model | None = None,
-) -> HolderLifetimes:
-    """The lifetimes of all allocations that are alive at any of the steps [start, stop], by holder.
-
-    Args:
-        trace: the events.
-        pool: index of the heap.
-        by: see `holders`; each whole path is one holder.
-        start: the first step; None: the first step of the trace.
-        stop: the last step; None: the last step of the trace.
-        model: a model of this trace and pool, to reach `start` sooner; it returns to its step.
-
-    Raises:
-        TraceError: the trace has no such steps, or holds the state of one moment only.
-        ValueError: `by` is no grouping.
-    """
-    check_history(trace, "lifetimes")
-    start = trace.first if start is None else start
-    stop = len(trace) if stop is None else stop
-    how = grouping(trace, pool, by)
-    lives = find(trace, pool, start, stop, model=model).lifetimes
-    numbers, paths = how.grouped(lives)
-    rows = np.zeros(len(paths), HOLDER_LIFETIMES)
-    alive = lives["died"] == NEVER
-    rows["count"] = np.bincount(numbers, minlength=len(paths))
-    rows["alive"] = np.bincount(numbers[alive], minlength=len(paths))
-    np.add.at(rows["bytes"], numbers, lives["size"])
-    np.add.at(rows["alive_bytes"], numbers[alive], lives["size"][alive])
-    born: NDArray[np.uint64] = lives["born"]
-    died: NDArray[np.uint64] = lives["died"]
-    _set_spans(rows, "events", numbers, np.where(alive, np.uint64(stop), died) - born)
-    ends = np.where(alive, np.uint64(max(stop - 1, trace.first)), died)
-    _set_spans(rows, "ns", numbers, elapsed(event_times(trace, born), event_times(trace, ends)))
-    order = np.lexsort([np.arange(len(rows)), ~rows["bytes"]])
-    return HolderLifetimes(start, stop, by, rows[order], [how.text(paths[row]) for row in order.tolist()])
-
-
-def _set_spans(
-    rows: NDArray[np.void], unit: str, numbers: NDArray[np.intp], spans: NDArray[np.uint64]
-) -> None:
-    """Set the median and the maximum of the spans of each holder; each has at least one."""
-    if not len(spans):
-        return
-    order = np.lexsort([spans, numbers])
-    counts = rows["count"].astype(np.intp)
-    ends = np.cumsum(counts)
-    rows[f"median_{unit}"] = spans[order[ends - counts + (counts - 1) // 2]]
-    rows[f"max_{unit}"] = spans[order[ends - 1]]
