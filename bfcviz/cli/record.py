@@ -18,7 +18,7 @@ import bfcviz
 from bfcviz.cli.command import DONE, FAILED
 from bfcviz.errors import BfcvizError, FileError, LiveError, OtherFiles
 from bfcviz.events.origin import KEEP_BYTES, Origin, Status, later_reasons, process_peak
-from bfcviz.events.storage.drain import FolderDrain, can_drain_free_space
+from bfcviz.events.storage.drain import FolderDrain, check_can_free_space
 from bfcviz.events.storage.files import EARLIER, PRIVATE_FOLDER, is_locked
 from bfcviz.events.storage.folder import (
     LABELS_FILE,
@@ -717,13 +717,8 @@ def run(arguments: argparse.Namespace) -> int:
         request = _recording_request(selection, folder, reports, keeps_command=arguments.keeps_command)
         request[KEEP_BYTES] = arguments.keep
         try:
-            if arguments.keep is not None and not can_drain_free_space(folder):
-                raise FileError(
-                    folder,
-                    "",
-                    "is on a file system that cannot free the beginning of a file, as --keep needs; choose another "
-                    "folder with -o, or leave --keep out",
-                )
+            if arguments.keep is not None:
+                check_can_free_space(folder, "--keep")
             drain = FolderDrain(folder, IndexBuilder, arguments.keep)
             try:
                 status = run_program(words, _recording_environment(request), mask)

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, ParamSpec, S
 from bfcviz import frameworks, notebook
 from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.events.log import EventLog
+from bfcviz.events.origin import KEEP_BYTES
+from bfcviz.events.schema import EVENT
 from bfcviz.events.sliding_window import KEEP
-from bfcviz.events.storage.drain import FolderDrain
+from bfcviz.events.storage.drain import FolderDrain, check_can_free_space
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 from bfcviz.frameworks import (
@@ -76,6 +78,7 @@ class WatchSettings:
     dashboard: bool
     alerts: tuple[Alert, ...]
     keep: int
+    keep_bytes: int | None = None  # of packed events on disk; None: all
 
 
 def watch_plan(asked: Mapping[str, Asked], limit: int | None = None, capture: Capture | None = None) -> Plan:
@@ -204,8 +207,12 @@ def make_watch_source(
             raise LiveError(f"{title_of(request)} has its own log and path={settings.path}: give one of them")
         folder = settings.path if len(settings.plan.requests) == 1 else settings.path / request.framework
         details = {"framework": request.framework, **frameworks.details_of(request)}
+        if settings.keep_bytes is not None:
+            details[KEEP_BYTES] = settings.keep_bytes
         log = undo.enter_context(Recording(folder, [heap_provider.provider_pool(request)], details=details))
         discard.callback(log.discard)
+        if settings.keep_bytes is not None:
+            check_can_free_space(folder, "keep")
     return open_source(request, log)
 
 
@@ -423,7 +430,7 @@ class Watch:
         """Start to read what the heaps write."""
         self._add_heaps()
         if self.folder is not None:
-            self._drain = FolderDrain(self.folder, IndexBuilder)
+            self._drain = FolderDrain(self.folder, IndexBuilder, self._settings.keep_bytes)
         if self._settings.dashboard and self._traces and notebook.has_kernel():
             self._dashboard = self._new_dashboard()
             notebook.show(self._dashboard)
@@ -562,7 +569,7 @@ def watch(  # noqa: PLR0913  the options, and every framework by its name
     path: str | os.PathLike[str] | None = None,
     dashboard: bool = True,
     alerts: Iterable[Alert] = (),
-    keep: int = KEEP,
+    keep: int | str = KEEP,
     **frameworks: Asked,
 ) -> Watch:
     """Watch frameworks' memory in a `with`: *serve* them from our own heap, or *observe* what they report.
@@ -585,20 +592,28 @@ def watch(  # noqa: PLR0913  the options, and every framework by its name
             are kept in memory.
         dashboard: in a notebook: display the live view under the cell.
         alerts: thresholds; see `Alert`.
-        keep: events kept of each heap where nothing is recorded to disk; 64 bytes each.
+        keep: how many of the newest events of each heap are kept in memory where nothing is recorded to disk, 64 bytes
+            each; or their size as text, such as "64MiB". With `path` only a size counts: that of the packed events
+            which each recording keeps on disk. By default it keeps all.
 
     Raises:
         LiveError: the arguments contradict each other or are unknown. When the `with` begins, also: a framework cannot
             be watched here; it stays unchanged.
-        ValueError: the limit is not a size.
-        FileError: when the `with` begins: the folder is not empty.
+        ValueError: the limit is not a size, or `keep` is none.
+        FileError: when the `with` begins: the folder is not empty, or its file system cannot free what is not kept.
     """
     most = None if limit is None else parse_bytes(limit, "limit")
     if twice := [name for name in names if name in frameworks]:
         raise LiveError(f"{twice[0]} was given twice, as a name and as an argument: give one of both")
     found = watch_plan({**dict.fromkeys(names, True), **frameworks}, most, capture)
     folder = None if path is None else _unused_watch_folder(Path(path))
-    return Watch(WatchSettings(found, folder, dashboard, check_alerts(alerts), keep))
+    kept = _kept_events(keep) if folder is None else KEEP
+    kept_bytes = parse_bytes(keep, "keep") if folder is not None and isinstance(keep, str) else None
+    return Watch(WatchSettings(found, folder, dashboard, check_alerts(alerts), kept, kept_bytes))
+
+
+def _kept_events(keep: int | str) -> int:
+    return max(parse_bytes(keep, "keep") // EVENT.itemsize, 1) if isinstance(keep, str) else keep
 
 
 def _unused_watch_folder(folder: Path | None) -> Path | None:

@@ -242,12 +242,18 @@ def _are_drained_events_whole(events: Events, first: int) -> bool:
     return bool(events["kind"].all()) and bool((events["seq"] == expected).all())
 
 
-def can_drain_free_space(folder: Path) -> bool:
-    """Whether a drain can free the beginning of a file in this folder, which `keep` needs. Raises OSError."""
+def check_can_free_space(folder: Path, option: str) -> None:
+    """Raise FileError where a drain cannot free the beginning of a file in this folder, as `option` needs."""
     with TemporaryFile(dir=folder) as file:
         file.write(bytes(_PAGE))
         file.flush()
-        return _free_drained_beginning(file.fileno(), _PAGE)
+        if not _free_drained_beginning(file.fileno(), _PAGE):
+            raise FileError(
+                folder,
+                "",
+                f"is on a file system that cannot free the beginning of a file, as {option} needs; choose another "
+                f"folder, or leave {option} out",
+            )
 
 
 def _free_drained_space(path: Path, end: int) -> None:

@@ -14,8 +14,10 @@ import bfcviz
 from bfcviz.errors import FileError, LiveError
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
+from bfcviz.events.storage import drain as drain_module
 from bfcviz.model import Model
 from bfcviz.model.navigation import events_of
+from bfcviz.watching import session
 
 __all__ = ["as_it_was"]
 
@@ -225,3 +227,32 @@ def test_thirty_in_a_row_leave_nothing_behind():
         with contextlib.suppress(ValueError), watched(limit="1MiB"):
             np.ones(1000)
             raise ValueError
+
+
+def test_it_keeps_the_newest_events_on_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(drain_module, "MOST_EVENTS", 1024)
+    monkeypatch.setattr(drain_module, "LAST_LOOK", 64)
+    monkeypatch.setattr(drain_module, "_LOOK_S", 0.001)
+    with watched(path=tmp_path / "run", keep="4KiB") as w:
+        rounds = 0
+        while not w.trace.first and rounds < 10_000:
+            for _ in range(1000):
+                np.zeros(1000)
+            rounds += 1
+            w.trace.refresh()
+        live = w.trace.first
+    trace = bfcviz.open(w.folder)
+    assert 0 < live <= trace.first < len(trace)
+    assert trace.origin.details["keep_bytes"] == 4096
+    assert (trace.origin.status, len(trace.origin.reasons)) == (Status.TRUNCATED, 1)
+    assert agrees(w)
+
+
+def test_without_a_folder_a_size_is_a_number_of_events(monkeypatch):
+    monkeypatch.setattr(session, "Watch", lambda settings: settings)
+    assert [(each.keep, each.keep_bytes) for each in (watched(keep="64KiB"), watched(keep=7))] == [
+        (1024, None),
+        (7, None),
+    ]
+    with pytest.raises(ValueError, match="keep"):
+        watched(keep="many")

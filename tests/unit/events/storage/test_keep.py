@@ -13,7 +13,7 @@ from bfcviz.events.origin import Pool, Status
 from bfcviz.events.storage import blocks as blocks_module
 from bfcviz.events.storage import drain as drain_module
 from bfcviz.events.storage.blocks import MAGIC, BlockFile
-from bfcviz.events.storage.drain import Drain, can_drain_free_space
+from bfcviz.events.storage.drain import Drain, check_can_free_space
 from bfcviz.events.storage.folder import BLOCKS_FILE
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
@@ -26,7 +26,9 @@ KEEP = 32 * KIB
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch, tmp_path):
-    if not can_drain_free_space(tmp_path):
+    try:
+        check_can_free_space(tmp_path, "keep")
+    except FileError:
         pytest.skip("no holes in files here")
     monkeypatch.setattr(drain_module, "MOST_EVENTS", SIZE)
     monkeypatch.setattr(drain_module, "LAST_LOOK", 64)
