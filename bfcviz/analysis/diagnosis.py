@@ -808,7 +808,12 @@ def _refused_reason(found: Diagnosis) -> str:
 
 
 def _capacity_reason(found: Diagnosis) -> str:
-    return f"the pool of {format_bytes(found.pool_bytes)} is full"
+    full = f"the pool of {format_bytes(found.pool_bytes)} is full"
+    if not found.held_by or found.held_by[0].name == UNNAMED["op"]:
+        return full
+    most = found.held_by[0]
+    name = path_end(most.name, LONGEST_IN_HEADLINE)
+    return f"{full}, {most.bytes / found.pool_bytes:.0%} of it held by {name}"
 
 
 def _regions_reason(found: Diagnosis) -> str:

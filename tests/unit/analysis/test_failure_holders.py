@@ -7,7 +7,7 @@ from heaps import MIB, new_heap
 from shared import SHARED, needs_shared
 
 import bfcviz
-from bfcviz.analysis.diagnosis import AdviceKind, Verdict
+from bfcviz.analysis.diagnosis import AdviceKind, Verdict, failure_headline
 from bfcviz.analysis.diagnosis_json import diagnosis_json
 from bfcviz.analysis.why import all_failures
 from bfcviz.errors import OutOfMemory
@@ -37,6 +37,7 @@ def test_the_largest_are_named_and_the_others_counted_together():
     )
     assert [each["name"] for each in diagnosis_json(found)["held_by"]] == ["a", "b", "c", "2 others"]
     assert found.verdict is Verdict.CAPACITY
+    assert failure_headline(found).endswith(f" {6 / 16:.0%} of it held by a")
     (advice,) = (each for each in found.advice if each.kind is AdviceKind.LARGEST_HOLDER)
     assert advice.numbers == {"bytes": 6 * MIB, "chunks": 2, "missing": 6 * MIB}
 
