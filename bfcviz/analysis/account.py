@@ -658,6 +658,8 @@ def _rest_note(known: AccountFigures, pools: Sequence[AccountPoolFigures]) -> st
         may_be.append("free memory")
     if known.process is None:
         may_be.append("this process outside its pools" if pools else "this process")
+    if any(pool.size is None and pool.cached is None for pool in pools):
+        may_be.append("cached in its pools")
     if _other_processes_bytes(known) is None:
         may_be.append("other processes")
     if known.reserved is None:

@@ -11,9 +11,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from bfcviz.analysis.stated_verdict import SLIVER, Judgement, StatedCause, buffer_of, device_use, is_padded
+from bfcviz.analysis.stated_verdict import (
+    PINNED_POOLS,
+    SLIVER,
+    Judgement,
+    StatedCause,
+    buffer_of,
+    device_use,
+    has_own_allocator,
+    is_padded,
+)
 from bfcviz.formats import tensorflow, torch, xla
-from bfcviz.formats.messages import StatedFailure
+from bfcviz.formats.messages import IMPOSSIBLE, StatedFailure
 from bfcviz.formats.torch import CONF, HIP_CONF, NEW_CONF, NPU_CONF
 from bfcviz.units import GiB, format_bytes
 
@@ -25,6 +34,7 @@ class StatedAdviceWord(StrEnum):
     SMALLER_MODEL = "smaller_model_or_precision"
     SEQUENCE = "sequence_or_context_length"
     KV_CACHE = "kv_cache_size"
+    DEVICES = "share_of_each_device"
     CHECKPOINTING = "gradient_checkpointing"
     ACCUMULATION = "gradient_accumulation"
     OPTIMIZER = "optimizer_offload_or_shard"
@@ -60,17 +70,7 @@ Rule = Callable[[StatedFailure, Judgement], Iterator[StatedAdvice]]
 
 def advise(found: StatedFailure, judged: Judgement) -> tuple[StatedAdvice, ...]:
     """What to do about a failure, or about a refusal that is none; the one thing to do first."""
-    rule = _mps_advice if found.message.startswith("torch-mps") else _GROUPS[found.message.partition("-")[0]]
-    if found.message == "tf-context":
-        rule = _driver_call_advice
-    elif found.message == "cuda-shared":
-        rule = _kernel_advice
-    elif found.message == "torch-xpu-block":
-        rule = _torch_refused_advice
-    if judged.cause is StatedCause.HOST_MEMORY:
-        rule = _host_memory_advice
-    elif judged.cause is StatedCause.NOT_A_FAILURE:
-        rule = _soft_failure_advice
+    rule = _advice_rule(found, judged)
     kinds: dict[StatedAdviceWord, StatedAdvice] = {}
     if (
         judged.cause is StatedCause.REQUEST_EXCEEDS_DEVICE
@@ -83,9 +83,27 @@ def advise(found: StatedFailure, judged: Judgement) -> tuple[StatedAdvice, ...]:
         kinds[StatedAdviceWord.SHAPE_BUG] = StatedAdvice(StatedAdviceWord.SHAPE_BUG, text)
     for each in rule(found, judged):
         kinds.setdefault(each.kind, each)
+    look = StatedAdviceWord.OTHER_PROCESSES
     if judged.cause is StatedCause.REQUEST_EXCEEDS_DEVICE:  # too large for an empty device
-        kinds.pop(StatedAdviceWord.OTHER_PROCESSES, None)
+        kinds.pop(look, None)
+    if found.message == "tf-async":  # it takes only what it needs
+        kinds.pop(StatedAdviceWord.PREALLOCATION, None)
+    if judged.cause is StatedCause.UNKNOWN and _is_tiny(found) and look in kinds:
+        kinds = {look: kinds[look]} | kinds
     return tuple(kinds.values())
+
+
+def _advice_rule(found: StatedFailure, judged: Judgement) -> Rule:
+    """The rule that knows what to do: that of the cause, else that of the text, else that of its group."""
+    if "below_zero" in found.marks:
+        return _below_zero_advice
+    if judged.cause is StatedCause.HOST_MEMORY:
+        return _host_memory_advice
+    if judged.cause is StatedCause.CAP_BY_SETTING and PINNED_POOLS & found.marks:
+        return _pinned_pool_advice
+    if judged.cause is StatedCause.NOT_A_FAILURE:
+        return _soft_failure_advice
+    return _OF_TEXT.get(found.message) or _GROUPS[found.message.partition("-")[0]]
 
 
 # ------------------------------------------------------------------------------
@@ -130,11 +148,22 @@ def _is_filter(shape: tuple[int, ...]) -> bool:
 _WIDEST_FILTER: Final = 11
 
 
+_TINY: Final = 64 << 10
+
+
+def _is_tiny(found: StatedFailure) -> bool:
+    """Whether a request has so few bytes that a smaller one would be refused, too: the rest fills the device."""
+    return (found.fact("requested") or _TINY) < _TINY
+
+
 def _smaller_request(found: StatedFailure, words: str = "") -> Iterator[StatedAdvice]:
     """A smaller request, in the words of what it is."""
     what = StatedAdviceSubject.VARIABLE if "initializer" in found.marks else requested(found.op, found.shape)
     subject = found.op or "The tensor"
-    if what is not StatedAdviceSubject.CONSTANT and _is_filter(found.shape):
+    if _is_tiny(found):
+        text = words or "Reduce the batch, or the size of one input."
+        yield StatedAdvice(StatedAdviceWord.SMALLER_REQUEST, text)
+    elif what is not StatedAdviceSubject.CONSTANT and _is_filter(found.shape):
         yield StatedAdvice(
             StatedAdviceWord.SMALLER_MODEL,
             f"The tensor {list(found.shape)} has the shape of a convolution's weights: its size is that of the model, "
@@ -190,7 +219,7 @@ _OLDEST: Final = "0.4.1 to 1.3"
 """Versions without settings of the allocator and without memory_summary()."""
 
 _SERVERS: Final = frozenset({"vllm", "sglang"})
-_INFERENCE: Final = frozenset({"vllm", "sglang", "comfyui", "llamacpp", "ollama", "inference"})
+_INFERENCE: Final = frozenset({"vllm", "sglang", "comfyui", "llamacpp", "ollama", "tgi", "inference"})
 
 
 def _torch_backend(found: StatedFailure) -> str:
@@ -198,20 +227,32 @@ def _torch_backend(found: StatedFailure) -> str:
     return {"PyTorch XPU": "xpu", "PyTorch NPU": "npu"}.get(found.framework, "cuda")
 
 
+_DRIVER_TOOL: Final = "the tool of the device's driver names them"
+_WHO_BY_FRAMEWORK: Final = {
+    **dict.fromkeys(("ROCm", "PyTorch ROCm"), "rocm-smi --showpids"),
+    **dict.fromkeys(("Vulkan", "OpenCL"), _DRIVER_TOOL),
+    **dict.fromkeys(("PyTorch XPU", "oneAPI"), "xpu-smi ps"),
+    "PyTorch NPU": "npu-smi info",
+    "Windows": "Task Manager lists them",
+}
+_WHO_BY_MARK: Final = {
+    "rocm": "rocm-smi --showpids",
+    "metal": "Activity Monitor lists them",
+    "directml": "Task Manager lists them",
+    "no_pool": f"{_DRIVER_TOOL}; on a Mac, Activity Monitor lists them",
+    "vulkan": _DRIVER_TOOL,
+    "sycl": _DRIVER_TOOL,
+}
+"""What a text says of the device -> what names the processes on it, where the framework does not decide."""
+
+
 def _who_holds_command(found: StatedFailure) -> str:
     """The command that names the processes on the device."""
+    if found.framework in _WHO_BY_FRAMEWORK:
+        return _WHO_BY_FRAMEWORK[found.framework]
     marks = frozenset[str]() if found.framework.startswith("PyTorch") else found.marks
-    if "ROCm" in found.framework or "rocm" in marks:
-        return "rocm-smi --showpids"
-    if "metal" in marks:
-        return "Activity Monitor lists them"
-    if found.framework == "Vulkan" or "vulkan" in marks:
-        return "the tool of the device's driver names them"
-    if found.framework in {"PyTorch XPU", "oneAPI"}:
-        return "xpu-smi ps"
-    if found.framework == "PyTorch NPU":
-        return "npu-smi info"
-    return "nvidia-smi --query-compute-apps=pid,used_memory --format=csv"
+    nvidia = "nvidia-smi --query-compute-apps=pid,used_memory --format=csv"
+    return next((text for mark, text in _WHO_BY_MARK.items() if mark in marks), nvidia)
 
 
 def _look_for_others_advice(found: StatedFailure) -> StatedAdvice:
@@ -225,6 +266,10 @@ def _stop_others_advice(found: StatedFailure) -> StatedAdvice:
 
 
 def _torch_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    if "tgi" in found.marks and judged.cause is not StatedCause.OTHER_PROCESS:
+        yield from _tgi_tokens_advice(found)
+    if "max_requests" in found.facts and judged.cause is not StatedCause.OTHER_PROCESS:
+        yield from _vllm_warmup_advice(found)
     yield from _TORCH[judged.cause](found, judged)
     if judged.cause in {
         StatedCause.CAPACITY,
@@ -236,6 +281,12 @@ def _torch_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdv
 
 
 def _torch_recording_text(found: StatedFailure) -> str:
+    if "async" in found.marks:
+        return (
+            "To see how much the driver's pool keeps for this process: print torch.cuda.memory_stats() before the step "
+            "that fails (reserved_bytes.all.current less allocated_bytes.all.current). This allocator records no "
+            "history."
+        )
     if found.framework == "PyTorch XPU":
         return (
             "To see how much tensors and the cache hold: print torch.xpu.memory_stats() before the step that fails "
@@ -263,6 +314,10 @@ def _torch_shape_advice(found: StatedFailure, judged: Judgement) -> Iterator[Sta
     del judged
     request, total = found.facts.get("requested", 0), found.fact("device_total") or 1
     is_nothing = found.fact("allocated") == 0
+    if found.message == "torch-size":
+        text = "Print the shape of the tensor where it fails, and the sizes that make it: one is wrong."
+        yield StatedAdvice(StatedAdviceWord.SHAPE_BUG, text)
+        return
     if found.framework == "PyTorch ROCm" and is_nothing:
         yield StatedAdvice(
             StatedAdviceWord.DRIVER_BUG,
@@ -312,9 +367,17 @@ def _torch_spilled_advice(found: StatedFailure, judged: Judgement) -> Iterator[S
     )
 
 
+_WORTH_A_LOOK: Final = 0.25
+"""Of the device: with so much outside of the pool another process is likely."""
+
+
 def _torch_refused_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if judged.second is StatedCause.CAPACITY:  # the device is nearly full
         yield from _torch_full_advice(found, judged)
+        return
+    if judged.second is StatedCause.OTHER_PROCESS:  # the same, and others hold much of it
+        yield from _torch_others_advice(found, judged)
+        yield from _smaller_request(found)
         return
     request, free = found.fact("requested") or 0, found.fact("device_free") or 0
     is_xpu = found.framework == "PyTorch XPU"
@@ -331,18 +394,34 @@ def _torch_refused_advice(found: StatedFailure, judged: Judgement) -> Iterator[S
         )
         yield StatedAdvice(
             StatedAdviceWord.NO_EMPTY_CACHE,
-            "empty_cache(), which the text offers, does not help: PyTorch returned its cache before it raised.",
+            "empty_cache() does not help: PyTorch returned its cache before it raised.",
         )
         return
     if found.framework == "PyTorch NPU":
         text = "Test the driver alone with a few lines of torch.empty; look at npu-smi info, and for an earlier error."
         yield StatedAdvice(StatedAdviceWord.DRIVER_BUG, text)
         return
+    others = device_use(found).others or 0
+    if others >= _WORTH_A_LOOK * (found.fact("device_total") or IMPOSSIBLE):
+        text = "Look whether another process takes memory of the device at the same time"
+        yield StatedAdvice(
+            StatedAdviceWord.OTHER_PROCESSES,
+            f"{text}: {_who_holds_command(found)}.{_others_hold_text(found, others)}",
+        )
+    is_windows = "windows" in found.marks
+    if is_windows or "async" in found.marks:
+        on_linux = "" if is_windows else " On Linux look at ulimit -v."
+        yield StatedAdvice(
+            StatedAdviceWord.SYSTEM_MEMORY,
+            "On Windows make the page file larger: memory of the GPU counts against what the system can commit, and "
+            f"the driver refuses when that ends.{on_linux}",
+        )
     yield StatedAdvice(
         StatedAdviceWord.DRIVER_BUG,
         (
-            "Test the driver alone with a few lines of torch.empty; look at ulimit -v, nvidia-smi -q -d COMPUTE "
-            "(exclusive mode), an earlier error of the same process, and whether driver and toolkit fit."
+            f"Test the driver alone with a few lines of torch.empty; look at {'' if is_windows else 'ulimit -v, '}"
+            "nvidia-smi -q -d COMPUTE (exclusive mode), an earlier error of the same process, and whether driver and "
+            "toolkit fit."
             if found.framework != "PyTorch ROCm"
             else f"{_small_apu_advice_text(found)}Test the runtime alone with a few lines of torch.empty; compare "
             "rocminfo with the total in the text, and try a newer ROCm or kernel (ttm.pages_limit on devices that "
@@ -373,7 +452,8 @@ def _torch_fragmented_advice(found: StatedFailure, judged: Judgement) -> Iterato
     counters = found.message in {"torch-summary", "torch-stats"}
     use = device_use(found)
     is_sliver = not counters and _is_sliver(found)
-    if is_sliver:
+    is_near = request <= torch.LARGE_SEGMENT or request - free <= SLIVER * request or found.version == _OLDEST
+    if is_sliver and is_near:
         yield from _smaller_request(found, _missing_bytes_advice_text(request, free))
         yield from _torch_full_advice(found, judged)
     if found.version == _OLDEST:
@@ -388,7 +468,8 @@ def _torch_fragmented_advice(found: StatedFailure, judged: Judgement) -> Iterato
     can_expand = has_settings and found.version not in _OLD and "windows" not in found.marks and not is_amd
     can_expand = can_expand and "expandable_set" not in is_set and found.framework != "PyTorch NPU"
     # Segments for requests up to `LARGE_SEGMENT` have that size: no split limit above it changes them.
-    can_split = has_settings and not is_set and (counters or request > torch.LARGE_SEGMENT) and not is_sliver
+    can_split = has_settings and not is_set and (counters or request > torch.LARGE_SEGMENT)
+    can_split = can_split and not (is_sliver and is_near)
     if can_expand:
         yield StatedAdvice(
             StatedAdviceWord.EXPANDABLE,
@@ -419,12 +500,14 @@ def _torch_fragmented_advice(found: StatedFailure, judged: Judgement) -> Iterato
         )
     if not counters and request > free:
         yield from _smaller_request(found, _missing_bytes_advice_text(request, free))
+    if is_sliver:
+        yield from _torch_full_advice(found, judged)
 
 
 def _missing_bytes_advice_text(request: int, free: int) -> str:
     """How much less would have fitted; segments of fixed size do not shrink with the tensor."""
     less = format_bytes(max(0, request - free), 2)
-    if request <= torch.LARGE_SEGMENT:
+    if request <= torch.LARGE_SEGMENT or free < request // 2:
         return f"Have {less} more free at this step: a smaller batch, or smaller inputs."
     return f"Reduce the batch, or one input: a request that is {less} smaller would have fitted."
 
@@ -452,7 +535,7 @@ def _torch_private_pool_advice(found: StatedFailure, judged: Judgement) -> Itera
         (
             "Capture fewer CUDA graphs, let them share one pool (torch.cuda.graph_pool_handle), or run without: "
             + (
-                "--enforce-eager."
+                _GRAPHS_OFF[_server_of(found)]
                 if found.marks & _SERVERS
                 else "torch.compile without mode='reduce-overhead'."
             )
@@ -461,19 +544,29 @@ def _torch_private_pool_advice(found: StatedFailure, judged: Judgement) -> Itera
     yield from _smaller_request(found)
 
 
+def _others_hold_text(found: StatedFailure, others: int | None) -> str:
+    """How much other processes hold; without their list this process's context and libraries are in the number."""
+    if others is None:
+        return ""
+    size = format_bytes(others, 2)
+    if device_use(found).is_listed:
+        return f" They hold {size}."
+    shared = "; on an APU the system is in it, too" if found.framework == "PyTorch ROCm" else ""
+    return f" They hold up to {size}: this process's context and libraries are in that number{shared}."
+
+
 def _torch_others_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    held = "" if judged.others is None else f" They hold {format_bytes(judged.others, 2)}."
     yield StatedAdvice(
         StatedAdviceWord.OTHER_PROCESSES,
-        f"Stop the other processes on this device: {_who_holds_command(found)}.{held}"
-        f"{_listed_processes_advice_text(found)}",
+        f"Stop the other processes on this device: {_who_holds_command(found)}."
+        f"{_others_hold_text(found, judged.others)}{_listed_processes_advice_text(found)}",
     )
     yield StatedAdvice(
         StatedAdviceWord.RAISE_LIMIT,
         (
             "If both shall run: set the share of each so that both fit, "
             + (
-                "--gpu-memory-utilization (vLLM) or --mem-fraction-static (SGLang)."
+                {"vllm": "--gpu-memory-utilization.", "sglang": "--mem-fraction-static."}[_server_of(found)]
                 if found.marks & _SERVERS
                 else "such as gpu_memory_utilization of an engine, or "
                 f"torch.{_torch_backend(found)}.set_per_process_memory_fraction."
@@ -485,19 +578,7 @@ def _torch_others_advice(found: StatedFailure, judged: Judgement) -> Iterator[St
 def _torch_full_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
     if found.marks & _SERVERS:
-        yield StatedAdvice(
-            StatedAdviceWord.KV_CACHE,
-            ("Give the KV cache less: a lower --gpu-memory-utilization, or --kv-cache-dtype fp8."),
-        )
-        yield StatedAdvice(StatedAdviceWord.SEQUENCE, "Lower --max-model-len and --max-num-seqs.")
-        yield StatedAdvice(
-            StatedAdviceWord.GRAPH_POOLS,
-            ("CUDA graphs need memory outside of that share: --enforce-eager, or fewer sizes."),
-        )
-        yield StatedAdvice(
-            StatedAdviceWord.SMALLER_MODEL, "Use a quantized model, or more devices (--tensor-parallel-size)."
-        )
-        yield from _smaller_request(found, "Lower --max-num-batched-tokens.")
+        yield from _server_full_advice(found)
         return
     if "comfyui" in found.marks:
         yield from _smaller_request(
@@ -530,7 +611,65 @@ def _torch_full_advice(found: StatedFailure, judged: Judgement) -> Iterator[Stat
         )
 
 
+def _server_of(found: StatedFailure) -> str:
+    """The server that printed a text. SGLang's tracebacks hold files of vLLM, too."""
+    return "sglang" if "sglang" in found.marks else "vllm"
+
+
+_GRAPHS_OFF: Final = {"vllm": "--enforce-eager.", "sglang": "--disable-cuda-graph."}
+"""A server -> its option to run without graphs."""
+
+_MORE_DEVICES: Final = {"vllm": "--tensor-parallel-size", "sglang": "--tp-size"}
+"""A server -> its option for the number of devices."""
+
+
+def _server_full_advice(found: StatedFailure) -> Iterator[StatedAdvice]:
+    """What a server of language models can give up on a device that it fills, with the names of its options."""
+    server = _server_of(found)
+    smaller = f"Use a quantized model, or more devices ({_MORE_DEVICES[server]})"
+    if {"loading", "loaded"} & found.marks == {"loading"}:
+        text = f"{smaller}: the traceback is in load_model, where the weights are loaded and no KV cache exists yet."
+        yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, text)
+        text = "Or leave a part of the weights in system memory, which is slower: --cpu-offload-gb."
+        yield StatedAdvice(StatedAdviceWord.SYSTEM_MEMORY, text)
+        return
+    if server == "sglang":
+        dtype = "" if found.framework == "PyTorch NPU" else ", or --kv-cache-dtype fp8_e5m2 or fp8_e4m3"
+        text = f"Give the KV cache less: a lower --mem-fraction-static{dtype}."
+        yield StatedAdvice(StatedAdviceWord.KV_CACHE, text)
+        text = "Lower --max-running-requests, and --context-length if no request needs so much."
+        yield StatedAdvice(StatedAdviceWord.SEQUENCE, text)
+        text = (
+            "Graphs need memory outside of that share: a lower --cuda-graph-max-bs, or --disable-cuda-graph."
+        )
+        yield StatedAdvice(StatedAdviceWord.GRAPH_POOLS, text)
+        yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, f"{smaller}.")
+        yield from _smaller_request(found, "Lower --chunked-prefill-size: 4096 or 2048.")
+        return
+    yield StatedAdvice(
+        StatedAdviceWord.KV_CACHE,
+        ("Give the KV cache less: a lower --gpu-memory-utilization, or --kv-cache-dtype fp8."),
+    )
+    yield StatedAdvice(StatedAdviceWord.SEQUENCE, "Lower --max-model-len and --max-num-seqs.")
+    yield StatedAdvice(
+        StatedAdviceWord.GRAPH_POOLS,
+        ("CUDA graphs need memory outside of that share: --enforce-eager, or fewer sizes."),
+    )
+    yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, f"{smaller}.")
+    yield from _smaller_request(found, "Lower --max-num-batched-tokens.")
+
+
 def _torch_unknown_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    if found.message == "torch-nvml":
+        text = (
+            "Print torch.cuda.mem_get_info() and torch.cuda.memory_summary() before the step that fails: they say how "
+            "much the device, or the MIG slice, has, what is free, and what PyTorch holds."
+        )
+        yield StatedAdvice(StatedAdviceWord.RECORD, text)
+        yield from _smaller_request(found, "Need less: a smaller batch, smaller inputs or a smaller model.")
+        text = "On MIG: check that CUDA_VISIBLE_DEVICES names the slice that was meant (nvidia-smi -L)."
+        yield StatedAdvice(StatedAdviceWord.OTHER_PROCESSES, text)
+        return
     if found.marks & _SERVERS:
         yield from _torch_full_advice(found, judged)
     if "async" in found.marks:
@@ -568,9 +707,20 @@ _TORCH: Final[Mapping[StatedCause, Rule]] = {
 }
 
 
+_MPS_SHARE: Final = 1.7
+"""The default of PYTORCH_MPS_HIGH_WATERMARK_RATIO."""
+
+_LEAST_SHARED: Final = 7.5 * GiB
+"""A smaller limit is not that of Apple silicon: it has 7 GB or more, and Metal recommends two thirds of that."""
+
+
 def _mps_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    if found.message == "metal-command":
+    if found.message in {"metal-command", "metal-refused"}:
         yield from _metal_command_advice(found)
+        return
+    if found.message == "metal-buffer" and "ggml" in found.marks:
+        text = "Use a newer llama.cpp, which lays the weights in several buffers, or a model of fewer bits."
+        yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, text)
         return
     if judged.cause in {StatedCause.REQUEST_EXCEEDS_LIMIT, StatedCause.REQUEST_EXCEEDS_DEVICE}:
         yield from _smaller_request(found, "Split the tensor: a smaller batch, tiles, or a lower resolution.")
@@ -592,27 +742,38 @@ def _mps_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
             f"{torch.MPS_LIMIT}=0.0 switches the test against the counters off; the system may then freeze.",
         )
         return
+    limit = found.fact("limit")
+    has_own = limit is not None and limit < _LEAST_SHARED
+    recommended = format_bytes((limit or 0) / _MPS_SHARE, 2)
     yield StatedAdvice(
         StatedAdviceWord.SMALLER_MODEL,
-        ("Use a smaller model, or weights of fewer bits: memory is shared with the system."),
+        "Use a smaller model, or weights of fewer bits: "
+        + (
+            f"the limit is that of a GPU with {recommended} (if the ratio is the default), most likely its own."
+            if has_own
+            else "on Apple silicon memory is shared with the system."
+        ),
     )
     yield from _smaller_request(found)
+    shared = "" if has_own else ": on Apple silicon memory is shared"
     yield StatedAdvice(
         StatedAdviceWord.SYSTEM_MEMORY,
-        ("Close other programs, and models that this process still holds: memory is shared."),
+        f"Close other programs, and models that this process still holds{shared}.",
     )
+    then = "what the GPU cannot hold then lies in system memory" if has_own else "then the system swaps"
     yield StatedAdvice(
         StatedAdviceWord.RAISE_LIMIT,
-        f"{torch.MPS_LIMIT}=0.0 removes the limit; then the system swaps, and may freeze. Set "
+        f"{torch.MPS_LIMIT}=0.0 removes the limit; {then}, and the Mac may freeze. Set "
         f"{torch.MPS_LOW}=0.0 with it.",
     )
 
 
 def _metal_command_advice(found: StatedFailure) -> Iterator[StatedAdvice]:
     if "ggml" in found.marks:
-        yield StatedAdvice(StatedAdviceWord.SEQUENCE, "Lower the context: -c.")
-        yield StatedAdvice(StatedAdviceWord.SMALLER_REQUEST, _SMALLER_UBATCH)
-        fewer = "Use a model of fewer bits, or put fewer layers on the GPU (-ngl)."
+        words = _ggml_words(found)
+        yield StatedAdvice(StatedAdviceWord.SEQUENCE, f"Lower the context: {words.context}.")
+        yield words.smaller_batch
+        fewer = f"Use a model of fewer bits, or put fewer layers on the GPU ({words.layers})."
     else:
         yield from _smaller_request(found, "Reduce the batch, the context, or the size of one input.")
         fewer = "Use a smaller model, or weights of fewer bits: memory is shared with the system."
@@ -661,16 +822,77 @@ def _driver_call_advice(found: StatedFailure, judged: Judgement) -> Iterator[Sta
             f"{tensorflow.FORCE_GROWTH}=true (1.14 or later), or in TensorFlow 1 "
             "config.gpu_options.allow_growth = True.",
         )
+    if not has_own_allocator(found) and "nccl" not in found.marks and found.message == "cuda-call":
+        yield from _smaller_request(found, _LESS_AT_ONCE)
     yield StatedAdvice(
         StatedAdviceWord.OTHER_PROCESSES,
         f"Look before the start whether another process holds the device: {_who_holds_command(found)}.",
     )
-    if "torch" in found.marks and found.framework != "PyTorch XPU":
+    if "torch" in found.marks and has_own_allocator(found) and found.framework != "PyTorch XPU":
         wait = "AMD_SERIALIZE_KERNEL=3" if "ROCm" in found.framework else "CUDA_LAUNCH_BLOCKING=1"
         yield StatedAdvice(
             StatedAdviceWord.RECORD, f"Find the call: {wait} makes the traceback name the true line."
         )
     yield from _smaller_request(found, "Leave more of the device to libraries: a smaller batch or model.")
+
+
+_LESS_AT_ONCE: Final = "Give the program less to hold at once: a smaller problem, batch, image or model."
+
+_LESS_FOR: Final = {
+    "CUDA.jl": "Use smaller arrays or a smaller batch; CUDA.unsafe_free!(x) frees an array as soon as it is used.",
+    "XGBoost": "Train with less at once: a lower max_bin or max_depth, a QuantileDMatrix, or fewer rows and columns.",
+    "CatBoost": "Train with less at once: a lower border_count or depth; with many categorical features also "
+    "gpu_cat_features_storage='CpuPinnedMemory' and a lower max_ctr_complexity.",
+    "Theano": "Reduce the batch, or the size of one input.",
+    "OpenCL": "Give the program less to hold at once, or several smaller buffers: clinfo names the largest (Max memory "
+    "allocation).",
+}
+"""A library or program -> how it needs less memory."""
+
+_LIMIT_OF: Final = {
+    "CUDA.jl": "JULIA_CUDA_HARD_MEMORY_LIMIT, in older versions JULIA_CUDA_MEMORY_LIMIT or CUARRAYS_MEMORY_LIMIT",
+    "PaddlePaddle": "FLAGS_gpu_memory_limit_mb",
+}
+"""A library -> the variable that sets its limit."""
+
+
+def _program_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    yield from _raise_limit_advice(found, judged)
+    if judged.cause is StatedCause.DRIVER_REFUSED:
+        text = "Test the driver alone with one allocation of this size; look at ulimit -v and at an earlier error."
+        yield StatedAdvice(StatedAdviceWord.DRIVER_BUG, text)
+        return
+    if judged.cause is StatedCause.OTHER_PROCESS:
+        yield _stop_others_advice(found)
+    yield from _smaller_request(found, _LESS_FOR.get(found.framework, _LESS_AT_ONCE))
+    if judged.cause in {StatedCause.CAPACITY, StatedCause.UNKNOWN}:
+        yield _look_for_others_advice(found)
+    if found.framework == "CatBoost":
+        text = "Let the pool take more of the device, if it is free: gpu_ram_part (the default is 0.95)."
+        yield StatedAdvice(StatedAdviceWord.RAISE_LIMIT, text)
+    if found.framework == "Windows":
+        text = "If system memory is full: close other programs, or let Windows make its page file larger."
+        yield StatedAdvice(StatedAdviceWord.SYSTEM_MEMORY, text)
+
+
+def _raise_limit_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    """Where a limit ends the process: the variable that sets it."""
+    is_limited = judged.cause in {StatedCause.CAP_BY_SETTING, StatedCause.REQUEST_EXCEEDS_LIMIT}
+    if is_limited and found.fact("limit"):
+        name = _LIMIT_OF.get(found.framework, "")
+        text = f"Raise or remove the limit, if the device has more{f': {name}' if name else ''}."
+        yield StatedAdvice(StatedAdviceWord.RAISE_LIMIT, text)
+
+
+def _no_context_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    del judged
+    yield _stop_others_advice(found)
+    yield StatedAdvice(
+        StatedAdviceWord.PREALLOCATION,
+        "If the other program uses TensorFlow, too, and both shall run: it takes the device whole at the start, unless "
+        f"it has {tensorflow.FORCE_GROWTH}=true (1.14 or later), or in TensorFlow 1 "
+        "config.gpu_options.allow_growth = True.",
+    )
 
 
 def _kernel_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
@@ -683,8 +905,10 @@ def _paddle_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAd
     if judged.cause is StatedCause.DRIVER_REFUSED:
         yield StatedAdvice(StatedAdviceWord.DRIVER_BUG, "Test the device alone: paddle.utils.run_check().")
         return
+    yield from _raise_limit_advice(found, judged)
     yield from _smaller_request(found, "Reduce the batch, or the size of one input.")
-    yield _look_for_others_advice(found)
+    if found.fact("limit") is None or judged.cause is StatedCause.UNKNOWN:
+        yield _look_for_others_advice(found)
     yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, "Use a smaller model, or paddle.amp.auto_cast.")
     yield StatedAdvice(
         StatedAdviceWord.RECORD,
@@ -697,7 +921,18 @@ def _paddle_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAd
 
 
 def _bfc_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    yield from _BFC.get(found.framework, _tensorflow_advice)(found, judged)
+    is_plugin = found.framework == "TensorFlow" and {*tensorflow.ALLOCATORS.values()} & found.marks
+    rule = _tensorflow_plugin_advice if is_plugin else _BFC.get(found.framework, _tensorflow_advice)
+    yield from rule(found, judged)
+
+
+def _tensorflow_plugin_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    """An allocator of a plugin refused: it has neither the settings nor the log of the BFC pool."""
+    if judged.cause in {StatedCause.REQUEST_EXCEEDS_DEVICE, StatedCause.REQUEST_EXCEEDS_LIMIT}:
+        yield StatedAdvice(StatedAdviceWord.SHAPE_BUG, "Print the shape of the tensor.")
+    yield from _smaller_request(found)
+    yield _look_for_others_advice(found)
+    yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, "Use a smaller model.")
 
 
 def _tensorflow_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
@@ -720,9 +955,7 @@ def _tensorflow_advice(found: StatedFailure, judged: Judgement) -> Iterator[Stat
                 ("The device has more than the limit: raise or remove the limit that was set."),
             )
     elif cause is StatedCause.OTHER_PROCESS:
-        yield _stop_others_advice(found)
-        yield StatedAdvice(StatedAdviceWord.PREALLOCATION, f"Let the pool take only what it needs: {growth}.")
-        yield from _smaller_request(found)
+        yield from _tensorflow_others_advice(found, judged, growth)
     elif cause is StatedCause.CACHED_FRAGMENTATION:
         if not is_old:
             yield StatedAdvice(
@@ -739,18 +972,37 @@ def _tensorflow_advice(found: StatedFailure, judged: Judgement) -> Iterator[Stat
         if cause is StatedCause.UNKNOWN:
             yield _look_for_others_advice(found)
             yield StatedAdvice(StatedAdviceWord.PREALLOCATION, f"If two programs share the device: {growth}.")
-    yield StatedAdvice(
-        StatedAdviceWord.RECORD,
-        (
-            "To see who holds it: "
-            + (
-                "RunOptions(report_tensor_allocations_upon_oom=True), and the whole log with its Bin and Chunk "
-                "lines."
-                if is_old
-                else f"run with {tensorflow.LOG_FAILURES} and keep the whole log: bfcviz opens its Bin and Chunk "
-                "lines."
-            )
-        ),
+    yield StatedAdvice(StatedAdviceWord.RECORD, _tensorflow_recording_text(found))
+
+
+def _tensorflow_others_advice(found: StatedFailure, judged: Judgement, growth: str) -> Iterator[StatedAdvice]:
+    """Others hold the device, or a small share of it is set; `growth` lets a pool take only what it needs."""
+    yield _stop_others_advice(found)
+    pool = "Let the pool"
+    if judged.second is StatedCause.CAP_BY_SETTING:
+        pool = "If the other program is TensorFlow, too, let its pool"
+        names = f"{'' if found.version == '1.x' else 'memory_limit, '}per_process_gpu_memory_fraction"
+        text = f"If the program sets a limit or a share of the device ({names}), raise it."
+        yield StatedAdvice(StatedAdviceWord.RAISE_LIMIT, text)
+    yield StatedAdvice(StatedAdviceWord.PREALLOCATION, f"{pool} take only what it needs: {growth}.")
+    yield from _smaller_request(found)
+
+
+def _tensorflow_recording_text(found: StatedFailure) -> str:
+    """How to see who holds a pool of TensorFlow, where its allocator prints that."""
+    if "async" in found.marks:
+        return (
+            "To see who holds it: run once without the asynchronous allocator, which prints no chunks "
+            f"(without {tensorflow.ASYNC}), with {tensorflow.LOG_FAILURES}, and keep the whole log."
+        )
+    if found.version == "1.x":
+        return (
+            "To see who holds it: RunOptions(report_tensor_allocations_upon_oom=True), and the whole log with its Bin "
+            "and Chunk lines."
+        )
+    return (
+        f"To see who holds it: run with {tensorflow.LOG_FAILURES} and keep the whole log: bfcviz opens its Bin and "
+        "Chunk lines."
     )
 
 
@@ -766,10 +1018,15 @@ def _jax_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
         yield StatedAdvice(StatedAdviceWord.OPTIMIZER, "Shard the arrays over more devices (jax.sharding).")
     elif cause is StatedCause.OTHER_PROCESS:
         yield _stop_others_advice(found)
+        is_set = judged.second is StatedCause.CAP_BY_SETTING
+        other = "If the other program is JAX, too, let it take" if is_set else "Take"
         yield StatedAdvice(
             StatedAdviceWord.PREALLOCATION,
-            (f"Take less at the start: {xla.PREALLOCATE}=false, or {xla.SHARE_NAMES}."),
+            f"{other} less at the start: {xla.PREALLOCATE}=false, or {xla.SHARE_NAMES}.",
         )
+        if is_set:
+            text = f"If this program sets a share of the device ({xla.SHARE_NAMES}), raise it."
+            yield StatedAdvice(StatedAdviceWord.RAISE_LIMIT, text)
         yield from _smaller_request(found)
     elif cause is StatedCause.CACHED_FRAGMENTATION:
         yield StatedAdvice(
@@ -838,7 +1095,43 @@ _BFC: Final[Mapping[str, Rule]] = {"JAX": _jax_advice, "Reactant": _reactant_adv
 """Of the frameworks with TensorFlow's allocator; all others are TensorFlow."""
 
 
+@dataclass(frozen=True)
+class _TpuWords:
+    """What helps on a TPU, as one client of XLA spells it.
+
+    Attributes:
+        shard: in brackets, what spreads arrays over the cores.
+        recompute: what computes values again in the backward pass.
+        sizes: what else says the sizes of a program, after a semicolon.
+    """
+
+    shard: str
+    recompute: str
+    sizes: str = ""
+
+
+_JAX_TPU: Final = _TpuWords(
+    " (FSDP, jax.sharding)",
+    "jax.checkpoint (remat)",
+    "; of a program that fits, jax.jit(f).lower(*args).compile().memory_analysis() says its sizes",
+)
+_TPU_WORDS: Final = {
+    "PyTorch/XLA TPU": _TpuWords(
+        " (FSDP of torch_xla 1.13 or later)", "torch_xla.utils.checkpoint (1.13 or later)"
+    ),
+    "TensorFlow TPU": _TpuWords("", "tf.recompute_grad"),
+}
+"""Framework -> its words; all others are JAX."""
+
+
 def _tpu_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    if "smem" in found.marks:
+        yield StatedAdvice(
+            StatedAdviceWord.SMALLER_REQUEST,
+            "Give the kernels fewer scalars at once, such as tables of pages and indices (in Pallas what is prefetched "
+            "as scalars): call a kernel for parts of the batch, or with shorter sequences.",
+        )
+        return
     if "vmem" in found.marks:
         yield from _smaller_request(found, "Use smaller blocks in the kernel.")
         yield StatedAdvice(
@@ -856,31 +1149,32 @@ def _tpu_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
             "Change the shape or the order of dimensions of the largest buffer: a TPU fills up the last two "
             "dimensions of a layout to whole tiles (T(8,128) in the shape), so both should be large.",
         )
+    words = _TPU_WORDS.get(found.framework, _JAX_TPU)
+    has_table = found.fact("largest_buffer") is not None
     too_much, limit = found.fact("exceeded"), found.fact("limit")
     if limit is None or too_much is None or 2 * too_much < limit:  # a smaller batch may do
         yield from _smaller_request(found, "Reduce the batch of one core.")
     yield StatedAdvice(
         StatedAdviceWord.OPTIMIZER,
-        "Shard parameters and optimizer state over the cores (FSDP, jax.sharding).",
+        f"Shard parameters and optimizer state over the cores{words.shard}.",
     )
     yield from _smaller_request(found, "Reduce the batch of one core.")
     yield StatedAdvice(
         StatedAdviceWord.SMALLER_MODEL,
-        "Use bfloat16 for what the table lists as float32, or a smaller model.",
+        f"Use bfloat16 {'for what the table lists as' if has_table else 'instead of'} float32, or a smaller model.",
     )
     yield StatedAdvice(
         StatedAdviceWord.SEQUENCE, "Use shorter sequences, or attention that does not store its matrix."
     )
     yield StatedAdvice(
         StatedAdviceWord.CHECKPOINTING,
-        "In training: jax.checkpoint (remat) keeps fewer values for the gradient.",
+        f"In training: {words.recompute} keeps fewer values for the gradient.",
     )
     if judged.cause is StatedCause.REQUEST_EXCEEDS_DEVICE:
-        yield StatedAdvice(
-            StatedAdviceWord.RECORD,
-            "The lines below (Largest program allocations in hbm) name the arrays; so does "
-            "jax.jit(f).lower(*args).compile().memory_analysis().",
-        )
+        table = "The lines below (Largest program allocations in hbm) name the arrays"
+        if not has_table:
+            table = "Keep the lines after the error: a table in them (Largest program allocations in hbm) names the arrays"
+        yield StatedAdvice(StatedAdviceWord.RECORD, f"{table}{words.sizes}.")
 
 
 # ------------------------------------------------------------------------------
@@ -888,6 +1182,9 @@ def _tpu_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
 
 
 def _cupy_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    if judged.second is StatedCause.REQUEST_EXCEEDS_DEVICE:
+        text = "Print the shape and the type of the array, and the size that they make: a broadcast makes such sizes."
+        yield StatedAdvice(StatedAdviceWord.SHAPE_BUG, text)
     if judged.cause is StatedCause.CAP_BY_SETTING:
         yield StatedAdvice(
             StatedAdviceWord.RAISE_LIMIT,
@@ -939,57 +1236,159 @@ def _onnx_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvi
         "than needed.",
     )
     if judged.cause is not StatedCause.CAP_BY_SETTING:
-        look = f"Look who holds the device, also other sessions of this process: {_who_holds_command(found)}."
+        look = (
+            "If the model runs on a GPU, look who holds it, also other sessions of this process: "
+            f"{_who_holds_command(found)}."
+        )
         yield StatedAdvice(StatedAdviceWord.OTHER_PROCESSES, look)
     yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, "Use float16 or a quantized model.")
 
 
-_FLASH: Final = "-fa on (builds before September 2025: -fa)"
-_SMALLER_UBATCH: Final = "Lower the physical batch: -ub 256 or less (the default is 512)."
+@dataclass(frozen=True)
+class _GgmlWords:
+    """The settings of a program on ggml, as its user types them.
+
+    Attributes:
+        layers: how many layers lie on the devices.
+        context: the length of the context.
+        parallel: sequences at once.
+        batch: tokens that are computed at once.
+        cache: a quantized KV cache.
+        flash: attention that does not store its matrix.
+        unmapped: switches off that weights are mapped from their file.
+        split: the share of each device; "": there is no such setting.
+    """
+
+    layers: str
+    context: str
+    parallel: str
+    batch: str
+    cache: str
+    flash: str
+    unmapped: str
+    split: str = ""
+
+    @property
+    def smaller_batch(self) -> StatedAdvice:
+        """Compute fewer tokens at once."""
+        text = f"Lower the physical batch: {self.batch} 256 or less (the default is 512)."
+        return StatedAdvice(StatedAdviceWord.SMALLER_REQUEST, text)
+
+
+_LLAMA_CPP: Final = _GgmlWords(
+    layers="-ngl",
+    context="-c",
+    parallel="-np",
+    batch="-ub",
+    cache="-ctk q8_0 -ctv q8_0",
+    flash="-fa on (builds before September 2025: -fa)",
+    unmapped="--no-mmap",
+    split="-ts",
+)
+_OLLAMA: Final = _GgmlWords(
+    layers="num_gpu",
+    context="num_ctx",
+    parallel="OLLAMA_NUM_PARALLEL",
+    batch="num_batch",
+    cache="OLLAMA_KV_CACHE_TYPE=q8_0",
+    flash="OLLAMA_FLASH_ATTENTION=1",
+    unmapped="use_mmap false",
+)
+
+
+def _ggml_words(found: StatedFailure) -> _GgmlWords:
+    """The settings of the program that printed a text of ggml."""
+    return _OLLAMA if "ollama" in found.marks else _LLAMA_CPP
+
+
+def _ggml_split_advice(found: StatedFailure) -> Iterator[StatedAdvice]:
+    """How to put less on the device that a text names, where its number shows that there are several."""
+    device, split = max(found.devices, default=0), _ggml_words(found).split
+    if device and split:
+        text = f"Put less of the model on device {device} and more on the others: {split}."
+        yield StatedAdvice(StatedAdviceWord.DEVICES, text)
+
+
+def _ggml_host_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    """A buffer in system memory was refused: layers on a device take less of it, not more."""
+    words = _ggml_words(found)
+    yield StatedAdvice(StatedAdviceWord.SYSTEM_MEMORY, "Close other programs, or add memory to the system.")
+    if buffer_of(found) in {"compute", "kv"}:
+        yield from _ggml_advice(found, judged)
+    yield StatedAdvice(
+        StatedAdviceWord.SMALLER_MODEL,
+        "Use a smaller model, or one of fewer bits; where a GPU has room, put more layers there "
+        f"({words.layers}). Weights that are mapped from their file need not be in memory all at once: leave out "
+        f"{words.unmapped}.",
+    )
 
 
 def _ggml_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
+    words = _ggml_words(found)
     buffer = "compute" if "pool" in found.marks else buffer_of(found)
     if buffer == "compute":
         yield StatedAdvice(
-            StatedAdviceWord.SEQUENCE, f"Lower the context: -c; with {_FLASH} the buffer grows less with it."
+            StatedAdviceWord.SEQUENCE,
+            f"Lower the context: {words.context}; with {words.flash} the buffer grows less with it.",
         )
-        yield StatedAdvice(StatedAdviceWord.SMALLER_REQUEST, _SMALLER_UBATCH)
+        yield words.smaller_batch
         if "pool" in found.marks:
             yield StatedAdvice(
                 StatedAdviceWord.SMALLER_MODEL,
-                "Leave the pool more of the device: put fewer layers on it (-ngl), or use a model of fewer bits.",
+                f"Leave the pool more of the device: put fewer layers on it ({words.layers}), or use a model of fewer "
+                "bits.",
             )
+        yield from _ggml_split_advice(found)
         return
     if buffer == "kv":
         yield StatedAdvice(
-            StatedAdviceWord.SEQUENCE, "Lower the context: -c, or the number of parallel sequences: -np."
+            StatedAdviceWord.SEQUENCE,
+            f"Lower the context: {words.context}, or the number of parallel sequences: {words.parallel}.",
         )
         yield StatedAdvice(
-            StatedAdviceWord.KV_CACHE, f"Use a quantized KV cache: -ctk q8_0 -ctv q8_0, with {_FLASH}."
+            StatedAdviceWord.KV_CACHE, f"Use a quantized KV cache: {words.cache}, with {words.flash}."
         )
+        yield from _ggml_split_advice(found)
         return
     yield StatedAdvice(
-        StatedAdviceWord.SMALLER_MODEL, "Put fewer layers on the device (-ngl), or use a model of fewer bits."
+        StatedAdviceWord.SMALLER_MODEL,
+        f"Put fewer layers on the device ({words.layers}), or use a model of fewer bits.",
     )
+    yield from _ggml_split_advice(found)
     if not buffer:
-        yield StatedAdvice(StatedAdviceWord.SEQUENCE, "Lower the context: -c.")
-        yield StatedAdvice(StatedAdviceWord.SMALLER_REQUEST, _SMALLER_UBATCH)
+        yield StatedAdvice(StatedAdviceWord.SEQUENCE, f"Lower the context: {words.context}.")
+        yield words.smaller_batch
     yield _look_for_others_advice(found)
 
 
+def _vllm_warmup_advice(found: StatedFailure) -> Iterator[StatedAdvice]:
+    requests = found.facts.get("max_requests", 0)
+    text = f"Lower --max-num-seqs{f' below {requests:,}' if requests else ''}."
+    yield StatedAdvice(StatedAdviceWord.SMALLER_REQUEST, text)
+    text = "Or give the KV cache less, so that more is left for this step: a lower --gpu-memory-utilization."
+    yield StatedAdvice(StatedAdviceWord.KV_CACHE, text)
+
+
 def _vllm_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    if judged.cause is StatedCause.OTHER_PROCESS:
-        yield StatedAdvice(
-            StatedAdviceWord.OTHER_PROCESSES,
-            f"Stop what else runs on the device, also an engine that did not end: {_who_holds_command(found)}.",
-        )
+    if found.message == "vllm-warmup":
+        yield from _vllm_warmup_advice(found)
+        yield from _torch_full_advice(found, judged)
+        text = "Look for PyTorch's own message before this one in the log: it says how much was free, and who held it."
+        yield StatedAdvice(StatedAdviceWord.RECORD, text)
+        return
+    if "start" in found.marks:
         total, free = found.fact("device_total"), found.fact("device_free")
-        share = "" if not total or free is None else f" {int(100 * free / total) / 100:.2f} would fit now."
-        yield StatedAdvice(
-            StatedAdviceWord.RAISE_LIMIT, f"Or lower --gpu-memory-utilization so that both fit.{share}"
-        )
+        is_near = total and free is not None and 2 * free >= (found.fact("requested") or 0)
+        share = f" {int(100 * (free or 0) / total) / 100:.2f} would fit now." if total and is_near else ""
+        lower = f"Lower --gpu-memory-utilization, so that it fits.{share}"
+        limit = StatedAdvice(StatedAdviceWord.RAISE_LIMIT, lower)
+        stop = f"Stop what else runs on it, also an engine that did not end: {_who_holds_command(found)}."
+        others = StatedAdvice(StatedAdviceWord.OTHER_PROCESSES, stop)
+        yield from (limit, others) if judged.cause is StatedCause.CAP_BY_SETTING else (others, limit)
+        return
+    if judged.cause is StatedCause.OTHER_PROCESS:
+        yield _stop_others_advice(found)
         return
     if "length" in found.marks:
         yield StatedAdvice(
@@ -998,12 +1397,7 @@ def _vllm_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvi
             + (f" to {found.facts['kv_tokens']:,} or less." if "kv_tokens" in found.facts else "."),
         )
     yield StatedAdvice(
-        StatedAdviceWord.RAISE_LIMIT,
-        (
-            "Raise --mem-fraction-static."
-            if found.framework == "SGLang"
-            else "Raise --gpu-memory-utilization, if the device has more."
-        ),
+        StatedAdviceWord.RAISE_LIMIT, "Raise --gpu-memory-utilization, if the device has more."
     )
     yield StatedAdvice(
         StatedAdviceWord.KV_CACHE, "Make the KV cache smaller: --kv-cache-dtype fp8, fewer --max-num-seqs."
@@ -1017,19 +1411,75 @@ def _vllm_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvi
     )
 
 
+def _sglang_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    del found, judged
+    yield StatedAdvice(StatedAdviceWord.RAISE_LIMIT, "Raise --mem-fraction-static.")
+    yield StatedAdvice(
+        StatedAdviceWord.SMALLER_MODEL,
+        "Use a quantized model, or more devices (--tp-size): the weights take the share.",
+    )
+
+
+_FAR_ABOVE: Final = 2
+"""Times what is free: other programs rarely hold what is missing of a need that is larger."""
+
+
+def _tgi_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    if found.fact("requested") is not None:
+        yield from _torch_advice(found, judged)
+        return
+    yield from _tgi_tokens_advice(found)
+    yield _look_for_others_advice(found)
+
+
+def _tgi_tokens_advice(found: StatedFailure) -> Iterator[StatedAdvice]:
+    tokens, total = found.facts.get("prefill_tokens"), found.facts.get("total_tokens")
+    if total is not None:
+        text = f"Lower --max-batch-total-tokens below {total:,}, or --max-batch-prefill-tokens."
+        yield StatedAdvice(StatedAdviceWord.KV_CACHE, text)
+    else:
+        below = "" if tokens is None else f" below {tokens:,}"
+        yield StatedAdvice(
+            StatedAdviceWord.SMALLER_REQUEST,
+            f"Lower --max-batch-prefill-tokens{below}. It may not be less than the longest prompt "
+            "(--max-input-tokens, in older versions --max-input-length): lower that, too.",
+        )
+    yield StatedAdvice(
+        StatedAdviceWord.SMALLER_MODEL, "Use a quantized model (--quantize), or more devices (--num-shard)."
+    )
+
+
+def _bitsandbytes_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    del judged
+    system = StatedAdvice(
+        StatedAdviceWord.SYSTEM_MEMORY,
+        "With a paged optimizer (paged_adamw_8bit ...): look at free -g, and in WSL at memory= in .wslconfig, or use "
+        "the optimizer that is not paged (adamw_8bit).",
+    )
+    if "managed" in found.marks:
+        yield system
+    yield _look_for_others_advice(found)
+    yield from _smaller_request(found, "Leave more of the device free: a smaller batch or model.")
+    yield system
+
+
 def _host_memory_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if found.message == "ggml-buffer":
-        yield from _ggml_advice(found, judged)
-        yield StatedAdvice(
-            StatedAdviceWord.SYSTEM_MEMORY, "Close other programs, or put more layers on the GPU (-ngl)."
-        )
+        yield from _ggml_host_advice(found, judged)
         return
     if found.message == "ollama-system":
+        needed, free = found.fact("requested") or 0, found.fact("available") or 0
+        close = StatedAdvice(StatedAdviceWord.SYSTEM_MEMORY, "Close other programs, or add memory.")
+        smaller = StatedAdvice(StatedAdviceWord.SMALLER_MODEL, "Use a smaller model, or one of fewer bits.")
+        yield from (smaller, close) if needed > _FAR_ABOVE * free else (close, smaller)
+        return
+    if found.message.startswith("onnx-"):
+        yield from _smaller_request(found, "Reduce the batch or the input.")
         yield StatedAdvice(
             StatedAdviceWord.SYSTEM_MEMORY,
-            ("Close other programs, or add memory; a part of the model runs on the CPU."),
+            "Close other programs, or add memory; SessionOptions.enable_cpu_mem_arena = False lets a session return "
+            "what it does not use.",
         )
-        yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, "Use a smaller model, or one of fewer bits.")
         return
     if found.message == "tf-host":
         yield StatedAdvice(
@@ -1055,10 +1505,40 @@ def _host_memory_advice(found: StatedFailure, judged: Judgement) -> Iterator[Sta
     )
 
 
+def _below_zero_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    """A size below zero: find where it is computed."""
+    del found, judged
+    yield StatedAdvice(
+        StatedAdviceWord.SHAPE_BUG,
+        "Print the shape of the array, and the product of its dimensions: none may be negative, and with 2^31 elements "
+        "or more a newer version of the library may be needed.",
+    )
+    yield StatedAdvice(
+        StatedAdviceWord.SMALLER_REQUEST, "Split the array into parts of fewer than 2^31 elements."
+    )
+
+
+def _pinned_pool_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    """A pool of pinned system memory at its limit: the variable that sets it."""
+    del judged
+    name = next(pool for pool in tensorflow.PINNED_POOLS if pool in found.marks)
+    setting, unit = tensorflow.PINNED_POOL_LIMITS[name]
+    limit = format_bytes(found.fact("limit") or 0, 2)
+    yield StatedAdvice(
+        StatedAdviceWord.RAISE_LIMIT,
+        f"Raise the limit of the pool, now {limit}, as far as system memory allows: {setting}, in {unit}, before the "
+        "start.",
+    )
+    yield StatedAdvice(
+        StatedAdviceWord.SMALLER_REQUEST,
+        "Copy less to the GPU at once: arrays that wait for a copy lie in this pool.",
+    )
+
+
 def _soft_failure_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     """Only what helps if it fails after all."""
     if found.message == "ggml-buffer":
-        yield from _ggml_advice(found, judged)
+        yield from (_ggml_host_advice if "host" in found.marks else _ggml_advice)(found, judged)
 
 
 _PLAIN: Final = frozenset({_cupy_advice, _rmm_advice, _onnx_advice})
@@ -1076,15 +1556,26 @@ _GROUPS: Final[Mapping[str, Rule]] = {
     "onnx": _onnx_advice,
     "ggml": _ggml_advice,
     "paddle": _paddle_advice,
+    "program": _program_advice,
     "trt": _tensorrt_advice,
     "flashinfer": _flashinfer_advice,
     "vllm": _vllm_advice,
-    "sglang": _vllm_advice,
+    "sglang": _sglang_advice,
+    "tgi": _tgi_advice,
+    "bnb": _bitsandbytes_advice,
     "host": _host_memory_advice,
     "ollama": _host_memory_advice,
     "nvidia": _soft_failure_advice,
 }
 """First part of an entry's name -> its advice."""
+
+_OF_TEXT: Final[Mapping[str, Rule]] = {
+    "tf-context": _no_context_advice,
+    "cuda-shared": _kernel_advice,
+    "torch-xpu-block": _torch_refused_advice,
+    **dict.fromkeys(("torch-mps", "torch-mps-buffer"), _mps_advice),
+}
+"""Name of an entry -> its advice, where it is not that of its group."""
 
 
 def setting_for(found: StatedFailure, value: str) -> str:

@@ -16,7 +16,10 @@ from bfcviz.formats.messages import StatedFailure
 from bfcviz.units import counted, format_bytes, listed
 
 _WIDTH: Final = 110  # characters of a line in a notebook
-_COUNTS: Final = {"num_ooms", "num_retries", "num_allocs", "max_tokens", "kv_tokens"}
+_COUNTS: Final = {
+    "num_ooms", "num_retries", "num_allocs", "max_tokens", "kv_tokens", "prefill_tokens", "total_tokens",
+    "max_requests",
+}  # fmt: skip
 """Facts that are no bytes."""
 
 
@@ -108,6 +111,9 @@ class StatedFailureAnswer:
             rows.append(f"  {'tensor':<22}{stated.dtype} {list(stated.shape)}")
         if stated.op:
             rows.append(f"  {'operation':<22}{stated.op}")
+        if stated.devices:
+            name = "devices" if len(stated.devices) > 1 else "device"
+            rows.append(f"  {name:<22}{listed(list(map(str, stated.devices)))}")
         return rows
 
     def to_json(self) -> dict[str, Any]:
@@ -129,6 +135,7 @@ class StatedFailureAnswer:
             "line": stated.line,
             "count": stated.count,
             "ranks": list(stated.ranks),
+            "devices": list(stated.devices),
         }
 
 

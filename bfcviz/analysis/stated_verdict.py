@@ -11,6 +11,7 @@ from enum import StrEnum
 from math import prod
 from typing import Final
 
+from bfcviz.formats import tensorflow
 from bfcviz.formats.message_tables import ENTRIES
 from bfcviz.formats.messages import IMPOSSIBLE, Role, StatedFailure
 from bfcviz.units import GiB, MiB, counted, format_bytes
@@ -58,8 +59,16 @@ class Judgement:
 
 def judge(found: StatedFailure) -> Judgement:
     """The verdict on a failure."""
+    if "below_zero" in found.marks:
+        below = found.facts.get("below_zero")
+        amount = "" if below is None else f", {below:,} bytes below zero"
+        return Judgement(
+            StatedCause.REQUEST_EXCEEDS_DEVICE,
+            f"The size of the request is negative{amount}, which the text prints as a number near 2^64: the program "
+            "computed it wrong. Most often an array has 2^31 elements or more, and a number of 32 bits overflows.",
+        )
     if "host" in found.marks:
-        return _host_memory_verdict(found)
+        return _pinned_pool_verdict(found) or _host_memory_verdict(found)
     total, request = found.fact("device_total"), found.facts.get("requested")
     if request is not None and total and _is_fact_above(found, "requested", total, "device_total"):
         return _beyond_device_verdict(found, request, total)
@@ -99,6 +108,9 @@ def _is_fact_above(found: StatedFailure, name: str, other: int, *names: str) -> 
 
 _CONTEXT: Final = 0.25
 """Of the device: what others must hold at least to be the cause. Contexts and displays hold less."""
+
+_CONTEXT_AND_CACHE: Final = 0.5
+"""The same where the text does not say how much the pool of this process caches."""
 
 _LEAST_CACHE: Final = 0.02
 """Of the pool: a smaller cache is only the rest of rounding."""
@@ -224,6 +236,31 @@ def _torch_verdict(found: StatedFailure) -> Judgement:
     return _torch_full_verdict(found, request, use)
 
 
+def _live_tensors(found: StatedFailure) -> int | None:
+    """Bytes of live tensors: PyTorch counts the free blocks of private pools as allocated, too."""
+    allocated = found.fact("allocated")
+    return None if allocated is None else max(0, allocated - (found.fact("private_pools") or 0))
+
+
+def _torch_size_verdict(found: StatedFailure) -> Judgement:
+    del found
+    return Judgement(
+        StatedCause.REQUEST_EXCEEDS_DEVICE,
+        "The request is 1 EiB or more: a size is negative or overflowed, or the shape is wrong. PyTorch did not ask "
+        "the driver, and the memory of the device has nothing to do with it.",
+    )
+
+
+def _torch_nvml_verdict(found: StatedFailure) -> Judgement:
+    del found
+    return Judgement(
+        StatedCause.UNKNOWN,
+        "PyTorch's allocator was refused, and NVML refused the query for the message, as on a MIG slice, in a "
+        "container or on a Jetson. There is no number in the text.",
+        StatedCause.CAPACITY,
+    )
+
+
 def _torch_unknown_free_verdict(found: StatedFailure, request: int, total: int, use: DeviceUse) -> Judgement:
     """Of a text that does not say what is free, as of PyTorch's older versions for XPU: what is free at most."""
     pool, cached, live = use.pool or 0, use.cached or 0, found.fact("allocated")
@@ -245,7 +282,7 @@ def _torch_unknown_free_verdict(found: StatedFailure, request: int, total: int, 
             "how much is.",
             StatedCause.CAPACITY,
         )
-    is_one_buffer = found.framework == "PyTorch XPU" and request >= _ONE_BUFFER and pool < _CONTEXT * total
+    is_one_buffer = _is_one_large_buffer(found, request, total, use)
     return Judgement(
         StatedCause.UNKNOWN,
         f"{_size(request)} were refused. {held}: the other {_size(most)} are free or in use outside of PyTorch; the "
@@ -256,6 +293,11 @@ def _torch_unknown_free_verdict(found: StatedFailure, request: int, total: int, 
         if most > _CONTEXT * total
         else StatedCause.CAPACITY,
     )
+
+
+def _is_one_large_buffer(found: StatedFailure, request: int, total: int, use: DeviceUse) -> bool:
+    """Whether a driver of Intel may have refused a request for its size, on a device that is not full."""
+    return found.framework == "PyTorch XPU" and request >= _ONE_BUFFER and (use.pool or 0) < _CONTEXT * total
 
 
 _ONE_BUFFER: Final = 1 * GiB
@@ -286,6 +328,11 @@ def _outside_torch_sentence(found: StatedFailure, use: DeviceUse) -> str:
     outside = total - free - use.pool
     if outside < _WORTH_A_WORD * total:
         return ""
+    if "async" in found.marks:  # the text does not say what the pool of the driver holds
+        return (
+            f" {_size(outside)} more of the device are in use, but are not live tensors: what the driver's pool keeps "
+            "for this process, its context, or other processes."
+        )
     return f" {_size(outside)} more of the device are in use outside of PyTorch's allocator."
 
 
@@ -323,13 +370,16 @@ def _torch_refused_verdict(found: StatedFailure, request: int, use: DeviceUse) -
         return None
     if total is not None and free > total * 1.01:
         which = f" The figures contradict each other: more is free than the {_size(total)} of the device."
-    elif total is not None and _is_nearly_full(found, request, free, total):
+    elif total is not None and _is_nearly_full(found, request, free, total, use):
+        live = _live_tensors(found)
+        tensors = "" if live is None else f" {_size(live)} of {_size(total)} are live tensors."
+        is_of_others = use.others is not None and use.others >= _CONTEXT * total
         return Judgement(
             StatedCause.DRIVER_REFUSED,
             f"{_size(request)} were refused with {_size(free)} free: {_size(free - request)} more than that, which "
-            f"the driver may need itself. {_size(found.facts['allocated'])} of {_size(total)} are live tensors: the "
-            f"device is nearly full.{_outside_torch_sentence(found, use)}",
-            StatedCause.CAPACITY,
+            f"the driver may need itself. With this request the device is full.{tensors}"
+            f"{_outside_torch_sentence(found, use)}",
+            StatedCause.OTHER_PROCESS if is_of_others else StatedCause.CAPACITY,
             use.others,
         )
     elif use.pool:
@@ -342,17 +392,18 @@ def _torch_refused_verdict(found: StatedFailure, request: int, use: DeviceUse) -
     )
 
 
-def _is_nearly_full(found: StatedFailure, request: int, free: int, total: int) -> bool:
-    """Whether so little is free beyond a request that a driver may refuse it, on a device full of live tensors."""
-    margin = max(_LEAST_MARGIN, total // 100)
-    return free - request < margin and (found.fact("allocated") or 0) >= _FULL * total
+def _is_nearly_full(found: StatedFailure, request: int, free: int, total: int, use: DeviceUse) -> bool:
+    """Whether so little is free beyond a request that a driver may need it, on a device that is in use."""
+    if not use.pool or _is_one_large_buffer(found, request, total, use):
+        return False
+    return free - request < max(_LEAST_MARGIN, total // 100)
 
 
 def _torch_fragmented_verdict(found: StatedFailure, request: int, use: DeviceUse) -> Judgement | None:
     free = found.fact("device_free")
     if free is None or use.cached is None or use.pool is None:
         return None
-    if free + use.cached < request or use.cached < _LEAST_CACHE * use.pool:
+    if not _would_fit_with_cache(request, free, use) or _is_held_by_others(found, request, free, use):
         return None
     others = _stated_others_of(found, use)
     beside = f" Other processes hold {_size(others)}." if others else ""
@@ -364,6 +415,21 @@ def _torch_fragmented_verdict(found: StatedFailure, request: int, use: DeviceUse
         StatedCause.CAPACITY,
         use.others,
     )
+
+
+def _would_fit_with_cache(request: int, free: int, use: DeviceUse) -> bool:
+    """Whether the cache is more than the rest of rounding, and with what is free enough for a request."""
+    if use.cached is None or use.pool is None:
+        return False
+    return free + use.cached >= request and use.cached >= _LEAST_CACHE * use.pool
+
+
+def _is_held_by_others(found: StatedFailure, request: int, free: int, use: DeviceUse) -> bool:
+    """Whether others hold so much of the device that a small cache, or a small pool, is not the cause."""
+    total = found.fact("device_total")
+    if total is None or use.others is None or use.others < max(_CONTEXT * total, request - free):
+        return False
+    return (use.cached or 0) < SLIVER * total or use.others > (use.pool or 0)
 
 
 def _torch_private_pool_verdict(found: StatedFailure, request: int, use: DeviceUse) -> Judgement | None:
@@ -392,18 +458,24 @@ def _stated_others_of(found: StatedFailure, use: DeviceUse) -> int:
 def _torch_full_verdict(found: StatedFailure, request: int, use: DeviceUse) -> Judgement:
     """Not even the cache would do: the device is full, by this process or by others."""
     total, free = found.facts["device_total"], found.facts["device_free"]
-    missing = _size(request - free)
-    if use.others is not None and use.others >= max(_CONTEXT * total, request - free):
+    missing, is_async = _size(request - free), "async" in found.marks
+    least = _CONTEXT_AND_CACHE if is_async else _CONTEXT
+    if use.others is not None and use.others >= max(least * total, request - free):
         who = (
             "belong to other processes"
             if use.is_listed
+            else "are not live tensors of this process: another process, a library, or what the driver's pool keeps"
+            if is_async
             else "lie outside of this pool: another process, or a library"
         )
-        held = "" if use.pool is None else f"This pool holds {_size(use.pool)} of {_size(total)}. "
+        holder = "The live tensors of this process hold" if is_async else "This pool holds"
+        held = "" if use.pool is None else f"{holder} {_size(use.pool)} of {_size(total)}. "
         return Judgement(
             StatedCause.OTHER_PROCESS,
             f"{missing} are missing. {held}{_size(use.others)} {who}.",
-            StatedCause.CAPACITY,
+            StatedCause.CACHED_FRAGMENTATION
+            if _would_fit_with_cache(request, free, use)
+            else StatedCause.CAPACITY,
             use.others,
         )
     if use.pool is None and use.own is None:
@@ -421,17 +493,20 @@ def _torch_full_verdict(found: StatedFailure, request: int, use: DeviceUse) -> J
             StatedCause.OTHER_PROCESS,
             use.others,
         )
-    live = found.fact("allocated")
+    live = _live_tensors(found)
     tensors = live if live is not None else use.pool
     is_sliver = use.cached is not None and free + use.cached >= request
     why = "pieces of segments in which live tensors lie" if is_sliver else "too little even with them"
     cached = "" if use.cached is None else f", {_size(use.cached)} are cached: {why}"
     is_sum = tensors < total / 2 < tensors + request
     both = f" With the request they would be {_size(tensors + request)}." if is_sum else ""
+    private = found.fact("private_pools")
+    graphs = "" if not private else f" {_size(private)} are free in private pools, as of CUDA graphs."
+    setting = "" if is_sliver or is_async else " No setting of the allocator helps."
     return Judgement(
         StatedCause.CAPACITY,
-        f"{missing} are missing: {_size(tensors)} of {_size(total)} are live tensors of this process{cached}.{both}"
-        f"{_outside_torch_sentence(found, use)}{'' if is_sliver else ' No setting of the allocator helps.'}",
+        f"{missing} are missing: {_size(tensors)} of {_size(total)} are live tensors of this process{cached}."
+        f"{both}{graphs}{_outside_torch_sentence(found, use)}{setting}",
         StatedCause.OTHER_PROCESS if use.others and use.others > 0.1 * total else None,
         use.others,
     )
@@ -529,6 +604,7 @@ def _bfc_verdict(found: StatedFailure) -> Judgement:
 
 def _bfc_rules_verdict(found: StatedFailure) -> Judgement:
     for rule in (
+        _async_refused_verdict,
         _taken_at_start_verdict,
         _above_limit_verdict,
         _pool_full_verdict,
@@ -544,28 +620,72 @@ def _bfc_rules_verdict(found: StatedFailure) -> Judgement:
     if request is None and found.shape:
         size = _size(min(4 * prod(found.shape), IMPOSSIBLE))
         what = f"A tensor {list(found.shape)} was refused, {size} if its elements have 4 bytes"
+    used = found.fact("in_use")
     known = [
+        *([f"{_size(used)} of the pool are in use"] if used else []),
         *([f"the pool may have {_size(limit)}"] if limit else []),
         *([f"the device has {_size(total)}"] if total else []),
     ]
-    said = f" {' and '.join(known).capitalize()}, but" if known else " The text says neither the limit nor"
-    rest = " what was in use is not in the text." if known else " what was in use."
-    return Judgement(StatedCause.UNKNOWN, f"{what}.{said}{rest}", StatedCause.CAPACITY)
+    said = " and ".join(known)
+    missing = "how much the pool may have" if used else "what was in use"
+    rest = (
+        f"{said[0].upper()}{said[1:]}, but {missing} is not in the text."
+        if said
+        else "The text says neither the limit nor what was in use."
+    )
+    return Judgement(StatedCause.UNKNOWN, f"{what}. {rest}", StatedCause.CAPACITY)
+
+
+def _async_refused_verdict(found: StatedFailure) -> Judgement | None:
+    """The text of the asynchronous allocator of CUDA says what is free on the device."""
+    request, free, total = found.fact("requested"), found.fact("device_free"), found.fact("device_total")
+    if request is None or free is None or total is None:
+        return None
+    if free >= request:
+        return Judgement(
+            StatedCause.DRIVER_REFUSED,
+            f"{_size(request)} were refused with {_size(free)} of {_size(total)} free on the device.",
+            StatedCause.CAPACITY,
+        )
+    used, missing = found.fact("in_use"), _size(request - free)
+    asked = f"{missing} are missing ({_size(request)} asked, {_size(free)} of {_size(total)} free)"
+    if used is None:
+        said = f"{asked}. Who holds the rest is not in the text."
+        return Judgement(StatedCause.UNKNOWN, said, StatedCause.CAPACITY)
+    others = max(0, total - free - used)
+    if others >= max(_CONTEXT * total, request - free):
+        return Judgement(
+            StatedCause.OTHER_PROCESS,
+            f"{asked}. This pool has {_size(used)} in use; the other {_size(others)} lie outside of it: another "
+            "process, or a library.",
+            StatedCause.CAPACITY,
+            others,
+        )
+    return Judgement(StatedCause.CAPACITY, f"{asked}: {_size(used)} are in use by this pool.")
 
 
 def _taken_at_start_verdict(found: StatedFailure) -> Judgement | None:
     """Others held the device before the program began."""
     total, start, limit = found.fact("device_total"), found.fact("device_free_at_start"), found.fact("limit")
-    is_small = "start_limit" in found.marks and limit is not None and limit < SMALLEST_DEVICE
+    # A limit that was set has whole MiB.
+    is_found = "start_limit" in found.marks or (limit is not None and limit % MiB > 0)
+    is_small = is_found and limit is not None and limit < SMALLEST_DEVICE
     taken = None if total is None or start is None else total - start
     if not is_small and (taken is None or total is None or taken < _CONTEXT * total or found.fact("in_use")):
         return None
-    held = "" if taken is None else f" Others hold {_size(taken)} of {_size(total or 0)}."
-    left = start if start is not None else limit or 0
+    if taken is None:
+        left = limit if start is None else start
+        return Judgement(
+            StatedCause.OTHER_PROCESS,
+            f"The pool may take only {_size(left or 0)}: nearly nothing of the device was free when the program "
+            "started, because another program holds it, or a small share of the device is set.",
+            StatedCause.CAP_BY_SETTING,
+        )
     return Judgement(
         StatedCause.OTHER_PROCESS,
-        f"Only {_size(left)} of the device were left when the program started.{held}",
-        StatedCause.CAPACITY if taken is not None else StatedCause.REQUEST_EXCEEDS_LIMIT,
+        f"Only {_size(start or 0)} of the device were left when the program started. Others hold {_size(taken)} of "
+        f"{_size(total or 0)}.",
+        StatedCause.CAPACITY,
         taken,
     )
 
@@ -720,13 +840,18 @@ def _largest_on_tpu(found: StatedFailure) -> str:
     return f" Its largest buffer, {_size(size)}, is {found.largest}{filled}."
 
 
+_ON_CHIP: Final = {"vmem": "vector memory (VMEM) of a core", "smem": "scalar memory (SMEM) of a core"}
+
+
 def _tpu_verdict(found: StatedFailure) -> Judgement:
     program, limit = found.fact("program"), found.fact("limit")
-    if "vmem" in found.marks:
+    on_chip = next((name for mark, name in _ON_CHIP.items() if mark in found.marks), "")
+    if on_chip:
+        above = found.fact("exceeded")
         return Judgement(
             StatedCause.REQUEST_EXCEEDS_LIMIT,
-            f"A kernel needs {_size(program or 0)} of the {_size(limit or 0)} of the on-chip memory that it may "
-            "use.",
+            f"The program needs {_size(program or 0)} of the {_size(limit or 0)} that it may use of the {on_chip}, "
+            f"which lies on the chip{'' if above is None else f': {_size(above)} too much'}.",
             StatedCause.REQUEST_EXCEEDS_DEVICE,
         )
     if program is not None and limit is not None:
@@ -772,12 +897,23 @@ def _cupy_verdict(found: StatedFailure) -> Judgement:
             StatedCause.CAPACITY,
         )
     held = "" if pool is None else f" with {_size(pool)} in CuPy's pool"
+    refused = f"{_size(request)} were refused{held}, and no limit is set: the device has not so much free."
+    if pool is not None and request > _LARGE_DEVICE and pool < SLIVER * request:
+        return Judgement(
+            StatedCause.UNKNOWN,
+            f"{refused} CuPy holds next to nothing, so the request is probably more than the whole device. How large "
+            "it is is not in the text.",
+            StatedCause.REQUEST_EXCEEDS_DEVICE,
+        )
     return Judgement(
         StatedCause.UNKNOWN,
-        f"{_size(request)} were refused{held}, and no limit is set: the device is full. By whom, and how large it "
-        "is, is not in the text.",
+        f"{refused} How large it is, and who holds it, is not in the text.",
         StatedCause.CAPACITY,
     )
+
+
+_LARGE_DEVICE: Final = 32 * GiB
+"""Most devices have less."""
 
 
 def _rmm_verdict(found: StatedFailure) -> Judgement:
@@ -826,8 +962,8 @@ def _onnx_verdict(found: StatedFailure) -> Judgement:
         )
     return Judgement(
         StatedCause.UNKNOWN,
-        f"{_size(request)} were refused by the device, also after the arena asked for less. How much the device has "
-        "and who holds it is not in the text.",
+        f"{_size(request)} were refused, also after the arena asked for less. Whether it is the arena of a GPU or that "
+        "of system memory is not in the text, nor how much is free there.",
         StatedCause.CAPACITY,
     )
 
@@ -857,15 +993,28 @@ def _ggml_verdict(found: StatedFailure) -> Judgement:
     )
 
 
+def _ggml_nil_verdict(found: StatedFailure) -> Judgement:
+    del found
+    return Judgement(
+        StatedCause.UNKNOWN,
+        "ggml found no Metal buffer that holds a tensor: a buffer before it was refused or is too small; a fault of "
+        "the program says the same. There is no number in this line.",
+        StatedCause.CAPACITY,
+    )
+
+
 def _vllm_verdict(found: StatedFailure) -> Judgement:
     free, total, wanted = found.fact("device_free"), found.fact("device_total"), found.fact("requested")
     if "start" in found.marks and free is not None and total is not None:
+        held = total - free
+        causes = [StatedCause.CAP_BY_SETTING, StatedCause.OTHER_PROCESS]
+        cause, second = causes if held < _CONTEXT * total else reversed(causes)
         return Judgement(
-            StatedCause.OTHER_PROCESS,
+            cause,
             f"vLLM shall take {_size(wanted or 0)} of {_size(total)}, but {_size(free)} are free before it loads "
-            f"anything: others hold {_size(total - free)}.",
-            StatedCause.CAP_BY_SETTING,
-            total - free,
+            f"anything: {_size(held)} are in use already, by others and by this process's own context.",
+            second,
+            held,
         )
     if "profiling" in found.marks:
         return Judgement(
@@ -905,6 +1054,58 @@ def _vllm_verdict(found: StatedFailure) -> Judgement:
     )
 
 
+def _vllm_warmup_verdict(found: StatedFailure) -> Judgement:
+    if found.fact("requested") is not None:  # PyTorch's message stands in the text, too
+        return _torch_verdict(found)
+    requests = counted(found.facts.get("max_requests", 0), "made-up request")
+    return Judgement(
+        StatedCause.UNKNOWN,
+        f"vLLM tried its sampler with {requests} at once, and PyTorch was refused memory. How much the device has and "
+        "who holds it is not in the text.",
+        StatedCause.CAPACITY,
+    )
+
+
+def _sglang_verdict(found: StatedFailure) -> Judgement:
+    del found
+    return Judgement(
+        StatedCause.CAP_BY_SETTING,
+        "The share of the device that --mem-fraction-static allows, less the weights, leaves nothing for the KV "
+        "cache. The device refused nothing.",
+        StatedCause.CAPACITY,
+    )
+
+
+def _tgi_verdict(found: StatedFailure) -> Judgement:
+    if found.fact("requested") is not None:  # the error of PyTorch stands in the text, too
+        return _torch_verdict(found)
+    tokens, total = found.facts.get("prefill_tokens"), found.facts.get("total_tokens")
+    what = "of a batch" if tokens is None else f"of {tokens:,} prefill tokens"
+    what = what if total is None else f"with a KV cache for {total:,} tokens"
+    return Judgement(
+        StatedCause.UNKNOWN,
+        f"The trial run {what} at the start did not fit the device beside the weights. How much the device has and "
+        "who holds it is not in the text.",
+        StatedCause.CAPACITY,
+    )
+
+
+def _bitsandbytes_verdict(found: StatedFailure) -> Judgement:
+    if "managed" in found.marks:
+        return Judgement(
+            StatedCause.UNKNOWN,
+            "bitsandbytes asked for managed memory, which a paged optimizer uses: it needs system memory, too. There "
+            "is no number in the text.",
+            StatedCause.HOST_MEMORY,
+        )
+    return Judgement(
+        StatedCause.UNKNOWN,
+        "A call of bitsandbytes returned out of memory: too little of the device is free or, with a paged optimizer, "
+        "of the system. There is no number in the text.",
+        StatedCause.CAPACITY,
+    )
+
+
 def _driver_call_verdict(found: StatedFailure) -> Judgement:
     if {"ggml", "pool"} <= found.marks:
         return Judgement(
@@ -913,10 +1114,47 @@ def _driver_call_verdict(found: StatedFailure) -> Judgement:
             "much, and how much was free, is not in the text.",
             StatedCause.CAPACITY,
         )
+    if "nccl" in found.marks:
+        return _nccl_verdict(found)
+    if has_own_allocator(found):
+        return Judgement(
+            StatedCause.UNKNOWN,
+            "A call outside of the framework's allocator returned out of memory: for a context, a workspace, a graph, "
+            "or pinned memory. There is no number in the text.",
+            StatedCause.OTHER_PROCESS,
+        )
+    what = (
+        "MXNet's pool asked the driver for more, and was refused."
+        if "mxnet_pool" in found.marks
+        else "The driver refused memory to the program, or to a library that it uses."
+    )
     return Judgement(
         StatedCause.UNKNOWN,
-        "A call outside of the framework's allocator returned out of memory: for a context, a workspace, a graph, "
-        "or pinned memory. There is no number in the text.",
+        f"{what} How much was asked, and how much was free, is not in the text.",
+        StatedCause.CAPACITY,
+    )
+
+
+_OWN_ALLOCATOR: Final = frozenset(
+    {"torch", "onnx", "jax", "tensorflow", "reactant", "vllm", "sglang", "comfyui"}
+)
+"""Marks of frameworks that print their own text where their allocator fails."""
+
+
+def has_own_allocator(found: StatedFailure) -> bool:
+    """Whether a refused call of the driver was one outside of the framework's allocator."""
+    if "saver" in found.marks:  # torch_memory_saver allocates in PyTorch's place
+        return False
+    return bool(_OWN_ALLOCATOR & found.marks) or found.framework.startswith("PyTorch")
+
+
+def _nccl_verdict(found: StatedFailure) -> Judgement:
+    request = found.fact("requested")
+    what = "memory" if request is None else f"{_size(request)} for its own buffers"
+    return Judgement(
+        StatedCause.UNKNOWN,
+        f"NCCL asked the driver for {what}, outside of the framework's allocator, and was refused. How much was free, "
+        "and who holds the rest, is not in the text.",
         StatedCause.OTHER_PROCESS,
     )
 
@@ -948,12 +1186,34 @@ def _metal_command_verdict(found: StatedFailure) -> Judgement:
     )
 
 
-def _tensorrt_verdict(found: StatedFailure) -> Judgement:
-    del found
+def _metal_refused_verdict(found: StatedFailure) -> Judgement:
     return Judgement(
         StatedCause.UNKNOWN,
-        "The driver refused memory for an engine, its weights or its workspace. How much, and who holds the device, is "
-        "not in the text.",
+        f"{_size(found.fact('requested') or 0)} of the memory that the GPU shares with the system were refused. How "
+        "much is in use, and how much the system leaves to the GPU, is not in the text.",
+        StatedCause.CAPACITY,
+    )
+
+
+def _tensorrt_verdict(found: StatedFailure) -> Judgement:
+    request = found.fact("requested")
+    much = "memory" if request is None else _size(request)
+    rest = "How much, and who holds the device," if request is None else "Who holds the device"
+    return Judgement(
+        StatedCause.UNKNOWN,
+        f"The driver refused {much} for an engine, its weights or its workspace. {rest} is not in the text.",
+        StatedCause.CAPACITY,
+    )
+
+
+def _tensorrt_build_verdict(found: StatedFailure) -> Judgement:
+    """A builder that left out ways to compute a layer until none was left."""
+    request = found.fact("requested")
+    much = "" if request is None else f" of {_size(request)}"
+    return Judgement(
+        StatedCause.UNKNOWN,
+        f"TensorRT left out ways to compute a layer for which it got no workspace{much}, and found no other: no engine "
+        "was built. Whether the device is too small or others hold it is not in the text.",
         StatedCause.CAPACITY,
     )
 
@@ -968,23 +1228,127 @@ def _flashinfer_verdict(found: StatedFailure) -> Judgement:
     )
 
 
-def _paddle_verdict(found: StatedFailure) -> Judgement:
+def _stated_free_verdict(found: StatedFailure) -> Judgement:
+    """Of a text that states the request and what the driver has free."""
     request, free, used = found.fact("requested"), found.fact("device_free"), found.fact("device_used")
-    if request is None or free is None:
+    if request is None:
         return Judgement(
             StatedCause.UNKNOWN, "The numbers of this failure are not in the text.", StatedCause.CAPACITY
         )
+    limited = _stated_limit_verdict(found, request)
+    if limited is not None:
+        return limited
+    if free is None:
+        return Judgement(
+            StatedCause.UNKNOWN,
+            f"{_size(request)} were refused. How much was free, and who holds the device, is not in the text.",
+            StatedCause.CAPACITY,
+        )
+    use = device_use(found)
+    if free < request and use.pool is not None:
+        return _stated_pool_verdict(found, request - free, use)
     if free >= request:
         return Judgement(
             StatedCause.DRIVER_REFUSED,
             f"{_size(request)} were refused with {_size(free)} free on the device.",
         )
-    rest = "" if used is None else f" {_size(used)} are in use, by this process and others together."
+    rest = (
+        " Who holds the device"
+        if used is None
+        else f" {_size(used)} are in use, by this process and others together. Who holds them"
+    )
     return Judgement(
         StatedCause.CAPACITY,
-        f"{_size(request - free)} are missing ({_size(request)} asked, {_size(free)} free).{rest} Who holds them is "
-        "not in the text.",
+        f"{_size(request - free)} are missing ({_size(request)} asked, {_size(free)} free).{rest} is not in "
+        "the text.",
         StatedCause.OTHER_PROCESS,
+    )
+
+
+def _stated_limit_verdict(found: StatedFailure, request: int) -> Judgement | None:
+    """A limit that was set ends this process before the device does."""
+    limit, free = found.fact("limit"), found.fact("device_free")
+    held = found.fact("allocated")
+    if limit is None:
+        return None
+    if _is_fact_above(found, "requested", limit, "limit"):
+        return Judgement(
+            StatedCause.REQUEST_EXCEEDS_LIMIT,
+            f"{_size(request)} are more than the whole {_size(limit)} that this process may use: it can never fit.",
+            StatedCause.CAP_BY_SETTING,
+        )
+    if held is None:  # what is free is that of the limit
+        held = found.fact("device_used")
+        if free is not None and free >= request:
+            return Judgement(
+                StatedCause.UNKNOWN,
+                f"{_size(request)} were refused, though the limit leaves this process {_size(free)}: the device itself "
+                "had less. Who holds it is not in the text.",
+                StatedCause.OTHER_PROCESS,
+            )
+        passes = free is not None
+        rest = ""
+    else:  # a pool asks the driver for larger pieces than a request needs
+        passes = held + request > limit - _LEAST_MARGIN and (free is None or free >= request)
+        rest = "" if free is None else f" {_size(free)} of the device are free."
+    if not passes or held is None:
+        return None
+    return Judgement(
+        StatedCause.CAP_BY_SETTING,
+        f"This process may use {_size(limit)}, and holds {_size(held)} of it: too little is left for {_size(request)}, "
+        f"or for the piece that the pool takes for it.{rest}",
+        StatedCause.CAPACITY,
+    )
+
+
+def _stated_pool_verdict(found: StatedFailure, missing: int, use: DeviceUse) -> Judgement:
+    """Of a text that also states what the pool of this process holds."""
+    request, free, total = found.facts["requested"], found.facts["device_free"], found.fact("device_total")
+    pool, cached, others = use.pool or 0, use.cached or 0, use.others or 0
+    said = f"{_size(missing)} are missing ({_size(request)} asked, {_size(free)} free). The pool holds {_size(pool)}"
+    part = f", {_size(cached)} of it cached" if cached else ""
+    if total is not None and others >= max(_CONTEXT * total, missing):
+        cause = StatedCause.OTHER_PROCESS
+        rest = f", and {_size(others)} lie outside of it: another process, or a library."
+    elif cached >= missing:
+        cause, rest = StatedCause.CACHED_FRAGMENTATION, ", in pieces that did not serve this request."
+    else:
+        cause, rest = StatedCause.CAPACITY, "."
+    second = StatedCause.OTHER_PROCESS if cause is StatedCause.CAPACITY else StatedCause.CAPACITY
+    return Judgement(cause, f"{said}{part}{rest}", second, others or None)
+
+
+def _catboost_verdict(found: StatedFailure) -> Judgement:
+    request, free = found.fact("requested"), found.fact("available")
+    if request is None or free is None:
+        return Judgement(
+            StatedCause.UNKNOWN, "The numbers of this failure are not in the text.", StatedCause.CAPACITY
+        )
+    return Judgement(
+        StatedCause.CAPACITY,
+        f"{_size(max(0, request - free))} are missing: {_size(request)} were asked, and {_size(free)} are free at the "
+        "end of CatBoost's pool, which takes most of the free part of the device at the start.",
+        StatedCause.OTHER_PROCESS,
+    )
+
+
+def _opencl_verdict(found: StatedFailure) -> Judgement:
+    request = found.fact("requested")
+    return Judgement(
+        StatedCause.UNKNOWN,
+        f"OpenCL could not allocate {'a buffer' if request is None else f'a buffer of {_size(request)}'}: the device "
+        "is full, or one buffer may not be so large there. The text does not say which.",
+        StatedCause.CAPACITY,
+    )
+
+
+def _windows_verdict(found: StatedFailure) -> Judgement:
+    del found
+    return Judgement(
+        StatedCause.UNKNOWN,
+        "A call of Windows returned E_OUTOFMEMORY: memory of the GPU, or of the system, ran out. The text does not say "
+        "which, and holds no number.",
+        StatedCause.CAPACITY,
     )
 
 
@@ -996,6 +1360,24 @@ def _no_context_verdict(found: StatedFailure) -> Judgement:
         f"The driver could not make a context on the device{size}: it was full before this program allocated "
         "anything.",
         StatedCause.DRIVER_REFUSED,
+    )
+
+
+PINNED_POOLS: Final = frozenset(tensorflow.PINNED_POOLS)
+
+
+def _pinned_pool_verdict(found: StatedFailure) -> Judgement | None:
+    """A pool of pinned system memory has a limit of its own, 64 GiB where no other is set."""
+    request, limit, used = found.fact("requested"), found.fact("limit"), found.fact("in_use")
+    if not PINNED_POOLS & found.marks or request is None or limit is None or used is None:
+        return None
+    if request <= limit - used:
+        return None
+    return Judgement(
+        StatedCause.CAP_BY_SETTING,
+        f"The pool of pinned system memory is at its limit: {_size(used)} of {_size(limit)} are in use, and "
+        f"{_size(request)} more were asked. It is not memory of a GPU.",
+        StatedCause.HOST_MEMORY,
     )
 
 
@@ -1104,22 +1486,27 @@ _SOFT: Final[Mapping[str, Callable[[StatedFailure], str]]] = {
     "ggml-pinned": _soft_pinned_verdict,
     "ggml-wired": _soft_wired_verdict,
     "trt-tactic": _soft_tactic_verdict,
+    "trt-skipped": _soft_tactic_verdict,
     "trt-memory": _soft_tactic_verdict,
 }
 
 _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
     "torch-cuda": _torch_verdict,
     "torch-cut": _torch_verdict,
+    "torch-size": _torch_size_verdict,
+    "torch-nvml": _torch_nvml_verdict,
     "torch-xpu-block": _largest_buffer_verdict,
     "torch-async": _torch_verdict,
     "torch-mps": _mps_verdict,
     "torch-mps-buffer": _mps_verdict,
     "metal-buffer": _mps_verdict,
+    "metal-refused": _metal_refused_verdict,
     "torch-cpu": _host_memory_verdict,
     "torch-summary": _torch_counters_verdict,
     "torch-stats": _torch_counters_verdict,
     **dict.fromkeys(
-        ("tf-bfc", "tf-tensor", "tf-refused", "tf-stats", "tf-pool", "tf-copy", "xla-bytes"), _bfc_verdict
+        ("tf-async", "tf-bfc", "tf-tensor", "tf-refused", "tf-stats", "tf-pool", "tf-copy", "xla-bytes"),
+        _bfc_verdict,
     ),
     **dict.fromkeys(("xla-program", "xla-io", "tf-device", "tf-limit"), _bfc_verdict),
     **dict.fromkeys(("tf-host", "ollama-system"), _host_memory_verdict),
@@ -1129,17 +1516,24 @@ _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
     **dict.fromkeys(("rmm-pool", "rmm-limit", "rmm-driver"), _rmm_verdict),
     **dict.fromkeys(("onnx-limit", "onnx-driver", "onnx-arena"), _onnx_verdict),
     "ggml-buffer": _ggml_verdict,
-    **dict.fromkeys(
-        ("vllm-blocks", "vllm-length", "vllm-start", "vllm-profiling", "sglang-fraction"), _vllm_verdict
-    ),
+    "ggml-nil": _ggml_nil_verdict,
+    **dict.fromkeys(("vllm-blocks", "vllm-length", "vllm-start", "vllm-profiling"), _vllm_verdict),
     "vllm-profile": _vllm_verdict,
+    "vllm-warmup": _vllm_warmup_verdict,
+    "sglang-fraction": _sglang_verdict,
+    "tgi-tokens": _tgi_verdict,
+    "bnb-call": _bitsandbytes_verdict,
     "cuda-call": _driver_call_verdict,
     **dict.fromkeys(("cuda-library", "cuda-algorithm"), _cuda_library_verdict),
     "metal-command": _metal_command_verdict,
     "trt-memory": _tensorrt_verdict,
+    **dict.fromkeys(("trt-tactic", "trt-skipped"), _tensorrt_build_verdict),
     "flashinfer-workspace": _flashinfer_verdict,
     "cuda-shared": _largest_buffer_verdict,
-    "paddle": _paddle_verdict,
+    **dict.fromkeys(("paddle", "program-julia", "program-theano", "program-xgboost"), _stated_free_verdict),
+    "program-catboost": _catboost_verdict,
+    "program-opencl": _opencl_verdict,
+    "program-windows": _windows_verdict,
     **dict.fromkeys(("host-numpy", "host-killed", "host-worker", "host-signal"), _host_memory_verdict),
 }
 """The rule for each text; a test holds it against the tables."""

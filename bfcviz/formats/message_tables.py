@@ -18,23 +18,68 @@ SYSTEM: Final = (
         "metal-buffer",
         "Metal",
         "One buffer is larger than Metal allows for any.",
-        ("Attempting to allocate {number} bytes which is greater than the maximum allowed buffer size",),
-        "mlx/backend/metal/allocator.cpp",
+        (
+            "Attempting to allocate {number} bytes which is greater than the maximum allowed buffer size",
+            "buffer '{word}' size {number} is larger than buffer maximum of {number}",
+        ),
+        "mlx/backend/metal/allocator.cpp; ggml-metal.m (June 2023)",
         family="mps",
         numbers=(
-            Number("requested", "bytes of the buffer", ("allocate {number} bytes",)),
-            Number("limit", "the largest buffer of this device", ("buffer size of {number} bytes",)),
+            Number(
+                "requested", "bytes of the buffer", ("allocate {number} bytes", "size {number} is larger")
+            ),
+            Number(
+                "limit",
+                "the largest buffer of this device",
+                ("buffer size of {number} bytes", "buffer maximum of {number}"),
+            ),
         ),
-        marks={"buffer": "one_buffer"},
+        marks={"buffer": "one_buffer", "ggml_metal": "ggml"},
+        behind=60,
+    ),
+    Message(
+        "metal-refused",
+        "MLX",
+        "MLX asked for memory that GPU and system share, also with swapping, and was refused.",
+        (
+            "[malloc_or_wait] Unable to allocate {number} bytes",
+            "[malloc] Unable to allocate {number} bytes",
+        ),
+        "mlx/allocator.cpp",
+        family="mps",
+        numbers=(Number("requested", "bytes of the buffer", ("Unable to allocate {number} bytes",)),),
+    ),
+    Message(
+        "bnb-call",
+        "bitsandbytes",
+        "A call of the CUDA runtime returned out of memory. In pythonInterface it is the one for managed memory, which "
+        "a paged optimizer uses, and which needs system memory, too.",
+        ("Error out of memory at line {number} in file {word}bitsandbytes",),
+        "bitsandbytes/csrc/ops.cuh, CUDA_CHECK_RETURN",
+        family="cuda",
+        marks={"pythonInterface": "managed"},
+        is_weak=True,
     ),
     Message(
         "cuda-call",
         "CUDA",
-        "A call of the CUDA or HIP runtime, or of cuBLAS, cuDNN or NCCL, returned out of memory, outside of the "
-        "framework's allocator: for a context, a workspace, a graph, or pinned memory. With `in function alloc` it is "
-        "ggml's pool for intermediate results. There is no number in it.",
+        "A call of the CUDA or HIP runtime, or of cuBLAS, cuDNN or NCCL, returned out of memory. In PyTorch it is one "
+        "outside of its allocator: for a context, a workspace, a graph, or pinned memory. With `in function alloc` it "
+        "is ggml's pool for intermediate results. Only NCCL prints how much it asked for.",
         (
             "CUDA error: out of memory",
+            "CUDA Error: out of memory",
+            "Error out of memory at line {number} in file",
+            "CUDA error !!!!! <out of memory>",
+            "CUDA failed with error out of memory",
+            "cuda failed with error 2 out of memory",
+            "cuMemAlloc failed: out of memory",
+            "cuMemAllocPitch failed: out of memory",
+            "error == cudaSuccess (2 vs. 0) out of memory",
+            "CudaMalloc_impl.hpp({number}): error: out of memory",
+            "CUresult error result=2 file=",
+            "pooled_storage_manager.h:{number}: Memory allocation failed",
+            "vkAllocateMemory failed -2",
             "HIP error: out of memory",
             "ROCm error: out of memory",
             "cuda runtime error (2) : out of memory",
@@ -54,6 +99,13 @@ SYSTEM: Final = (
         ),
         "CUDA runtime and driver, cudaErrorMemoryAllocation (2)",
         family="cuda",
+        numbers=(
+            Number(
+                "requested",
+                "bytes that NCCL asked for",
+                ("Failed to CUDA calloc {number} bytes", "Failed to CUDA calloc async {number} bytes"),
+            ),
+        ),
         marks={
             "torch": "torch",
             "TORCH_USE_CUDA_DSA": "torch",
@@ -64,8 +116,16 @@ SYSTEM: Final = (
             "llama": "ggml",
             "in function alloc": "pool",
             "onnxruntime": "onnx",
+            "NCCL WARN C": "nccl",
+            "NCCL WARN Failed to C": "nccl",
+            "mxnet": "mxnet",
+            "MXNet": "mxnet",
+            "torch_memory_saver": "saver",
+            "pooled_storage_manager": "mxnet_pool",
+            "MXNetError: cudaMalloc": "mxnet_pool",
         },
         behind=400,
+        device=("current device: {number}, in function", "[{number}] {word} NCCL WARN"),
         is_weak=True,
     ),
     Message(
@@ -103,7 +163,7 @@ SYSTEM: Final = (
         "Metal",
         "Metal could not keep the buffers of a running command in memory: those of the program are together more than "
         "the system leaves to the GPU.",
-        ("kIOGPUCommandBufferCallbackErrorOutOfMemory",),
+        ("kIOGPUCommandBufferCallbackErrorOutOfMemory", "Insufficient Memory (IOAF code 8)"),
         "Metal; ggml-metal.m and mlx/backend/metal/eval.cpp print it",
         family="mps",
         marks={"ggml": "ggml", "llama": "ggml"},
@@ -113,41 +173,81 @@ SYSTEM: Final = (
         "trt-tactic",
         "TensorRT",
         "While it builds an engine, TensorRT tries ways to compute a layer, and leaves out one that needs too much.",
-        ("Requested amount of GPU memory ({number} bytes) could not be allocated",),
+        (
+            "Requested amount of GPU memory ({number} bytes) could not be allocated",
+            "user allocator error allocating {number}-byte buffer",
+            "Tactic Device request: {size} Available: {size}",
+        ),
         "TensorRT, the builder",
         role=Role.SOFT,
         family="trt",
         numbers=(
-            Number("requested", "workspace of one way to compute a layer", ("GPU memory ({number} bytes)",)),
+            Number(
+                "requested",
+                "workspace of one way to compute a layer",
+                ("GPU memory ({number} bytes)", "allocating {number}-byte", "Tactic Device request: {size}"),
+            ),
+            Number(
+                "available",
+                "what the builder may use, as it counts it",
+                ("Tactic Device request: {skip} Available: {size}",),
+            ),
         ),
     ),
     Message(
         "trt-skipped",
         "TensorRT",
         "The builder left out a way to compute a layer: the failure before is none.",
-        ("Skipping tactic {number} due to insufficient memory",),
+        (
+            "Skipping tactic {number} due to insufficient memory",
+            "Skipping tactic {number} due to insuficient memory",
+        ),
         "TensorRT, the builder",
         role=Role.RETRY,
         family="trt",
     ),
     Message(
+        "trt-build",
+        "TensorRT",
+        "The builder found no way to compute a layer, after it left out some that need too much: no engine was built. "
+        "Without such lines before it, memory is not the reason, and bfcviz leaves it out.",
+        ("Could not find any implementation for node",),
+        "TensorRT, the builder, Error Code 10",
+        role=Role.AFTER_ALL,
+        family="trt",
+        marks={"Could not find": "after_all"},
+    ),
+    Message(
         "trt-memory",
         "TensorRT",
-        "The driver refused memory for an engine, its weights or its workspace. There is no number in the text.",
+        "The driver refused memory for an engine, its weights or its workspace.",
         (
             "Error Code 2: OutOfMemory",
             "DefaultAllocator::allocate: 2 (out of memory)",
             "Cuda Error in allocate: 2 (out of memory)",
+            "Requested amount of memory ({number} bytes) could not be allocated",
+            "OutOfMemory Error in allocate: 0",
+            "Error Code 2: out of Memory (Requested size was {number} bytes",
         ),
         "TensorRT, virtualMemoryBuffer.cpp, safeRuntime.cpp",
         family="trt",
+        numbers=(
+            Number(
+                "requested",
+                "bytes that the driver refused",
+                ("Requested size was {number} bytes", "Requested amount of memory ({number} bytes)"),
+            ),
+        ),
     ),
     Message(
         "cuda-shared",
         "Triton",
         "A kernel needs more of the memory inside a multiprocessor than there is. The memory of the device has nothing "
         "to do with it.",
-        ("out of resource: shared memory, Required: {number}",),
+        (
+            "out of resource: shared memory, Required: {number}",
+            "out of resource: shared memory Required: {number}",
+        ),
         "triton/runtime/errors.py",
         family="kernel",
         numbers=(
@@ -235,6 +335,7 @@ CALLS: Final = {
     "ROCm": "ROCm",
     "UR_RESULT": "oneAPI",
     "ErrorOutOfDeviceMemory": "Vulkan",
+    "vkAllocateMemory": "Vulkan",
 }
 """How the error of a call begins -> whose it is; all others are CUDA's."""
 
@@ -265,14 +366,20 @@ GGML: Final = (
             "failed to allocate buffer, size = {number} MiB",
             "failed to allocate compute buffers",
             "failed to allocate buffer for kv cache",
+            "can't allocate {number} Bytes of memory on device",
         ),
-        "ggml/src/ggml-cuda/ggml-cuda.cu, ggml-alloc.c, ggml-vulkan.cpp, ggml-metal.m; src/llama-context.cpp",
+        "ggml/src/ggml-cuda/ggml-cuda.cu, ggml-alloc.c, ggml-vulkan.cpp, ggml-sycl.cpp, ggml-metal.m; "
+        "src/llama-context.cpp",
         family="ggml",
         numbers=(
             Number(
                 "requested",
                 "the whole buffer",
-                ("buffer of size {number}", "allocation of size {number} failed"),
+                (
+                    "buffer of size {number}",
+                    "allocation of size {number} failed",
+                    "can't allocate {number} Bytes",
+                ),
             ),
             Number(
                 "requested_printed",
@@ -281,9 +388,14 @@ GGML: Final = (
                 unit="M",
             ),
         ),
+        device=(
+            "on device {number}:",
+            *(f"allocate {name}{{number}} buffer" for name in ("CUDA", "ROCm", "Vulkan", "SYCL")),
+        ),
         marks={
             "cpu_buffer_type": "host",
             "allocate CPU buffer": "host",
+            "Bytes of memory on device": "sycl",
             "compute": "compute",
             "graph_reserve": "compute",
             "gallocr_reserve": "compute",
@@ -331,6 +443,14 @@ GGML: Final = (
         behind=60,
     ),
     Message(
+        "ggml-nil",
+        "llama.cpp",
+        "No Metal buffer holds a tensor that is to be computed: its buffer was refused, or is too small.",
+        ("ggml_metal_get_buffer: error: buffer is nil",),
+        "ggml-metal.m (until 2024)",
+        family="ggml",
+    ),
+    Message(
         "ollama-system",
         "Ollama",
         "The model needs more system memory than is free.",
@@ -370,22 +490,150 @@ PADDLE: Final = (
         "paddle",
         "PaddlePaddle",
         "The driver refused a request. What has been allocated is what all processes hold together, as the driver "
-        "counts it.",
+        "counts it; if a limit is set, what this process holds of it. Both numbers together are the device, or the "
+        "limit.",
         ("Out of memory error on GPU {number}. Cannot allocate {size}",),
         "paddle/phi/core/memory/allocation/cuda_allocator.cc",
         family="paddle",
+        device=("error on GPU {number}.",),
         numbers=(
             Number("requested", "bytes that were asked of the driver", ("Cannot allocate {size}",)),
             Number(
                 "device_used",
-                "in use on the device by all processes (2.0 and later)",
+                "in use on the device by all processes, or of the limit by this one (2.0 and later)",
                 ("{size} memory has been allocated",),
             ),
-            Number("device_free", "free on the device", ("available memory is only {size}",)),
+            Number(
+                "device_free",
+                "free on the device, or below the limit",
+                ("available memory is only {size}", "available memory is {size}"),
+            ),
+            Number(
+                "limit",
+                "FLAGS_gpu_memory_limit_mb: what this process may use",
+                ("`FLAGS_gpu_memory_limit_mb` is {number}",),
+                unit="M",
+            ),
         ),
     ),
 )
 """Texts of PaddlePaddle."""
+
+
+# ------------------------------------------------------------------------------
+# Libraries and programs with an allocator of their own, of which bfcviz knows only the text.
+
+PROGRAMS: Final = (
+    Message(
+        "program-julia",
+        "CUDA.jl",
+        "CUDA.jl collected garbage, returned its cache, asked again, and was refused by the driver or by its limit.",
+        ("Out of GPU memory trying to allocate {size}",),
+        "CUDA.jl/src/pool.jl, OutOfGPUMemoryError",
+        family="julia",
+        numbers=(
+            Number("requested", "bytes of the request", ("trying to allocate {size}",)),
+            Number(
+                "device_used",
+                "in use on the device by all processes",
+                ("Effective GPU memory usage: {skip} ({size}/",),
+            ),
+            Number(
+                "device_total", "the whole device", ("Effective GPU memory usage: {skip} ({skip}/{size})",)
+            ),
+            Number(
+                "allocated",
+                "what CUDA.jl holds, or of its pool what arrays use",
+                (
+                    "CUDA allocator usage: {size}",
+                    "GPU memory usage: {size} (capped",
+                    "Memory pool usage: {size}",
+                ),
+            ),
+            Number("reserved", "what the pool holds", ("Memory pool usage: {skip} ({size} reserved)",)),
+            Number(
+                "limit",
+                "the limit that was set",
+                (
+                    "(capped at {size})",
+                    "Memory limit: hard = {size}",
+                    "Memory limit: {skip} hard = {size}",
+                ),
+            ),
+        ),
+    ),
+    Message(
+        "program-julia-retry",
+        "CUDA.jl",
+        "The driver refused a request; CUDA.jl frees what it can, and asks again.",
+        ("CUDA memory allocation failed; attempting to free up memory",),
+        "CUDA.jl/src/pool.jl",
+        role=Role.SOFT,
+        family="julia",
+    ),
+    Message(
+        "program-theano",
+        "Theano",
+        "The driver refused a request.",
+        ("Error allocating {number} bytes of device memory",),
+        "theano/sandbox/cuda/cuda_ndarray.cu",
+        family="theano",
+        numbers=(
+            Number("requested", "bytes of the request", ("allocating {number} bytes of device",)),
+            Number("device_free", "free on the device", ("Driver report {number} bytes free",)),
+            Number("device_total", "the whole device", ("bytes free and {number} bytes total",)),
+        ),
+    ),
+    Message(
+        "program-xgboost",
+        "XGBoost",
+        "The driver refused a request.",
+        ("Memory allocation error on worker {number}:", "- Free memory: {size} - Requested memory: {size}"),
+        "xgboost/src/common/device_helpers.cu",
+        family="xgboost",
+        numbers=(
+            Number("requested", "bytes of the request", ("Requested memory: {size}",)),
+            Number("device_free", "free on the device", ("Free memory: {size}",)),
+        ),
+    ),
+    Message(
+        "program-catboost",
+        "CatBoost",
+        "CatBoost takes most of the device at the start, as one pool. A request was larger than the block at the end "
+        "of the pool that is free.",
+        (
+            "Error: Out of memory. Requested {number} MB; Free {number}",
+            "Out of memory. Requested {number}; Free",
+        ),
+        "catboost/cuda/cuda_lib/memory_pool/stack_like_memory_pool.h",
+        family="catboost",
+        numbers=(
+            Number("requested", "bytes of the request", ("Out of memory. Requested {number}",), unit="M"),
+            Number("available", "the free block at the end of the pool", ("; Free {number}",), unit="M"),
+        ),
+    ),
+    Message(
+        "program-opencl",
+        "OpenCL",
+        "OpenCL could not allocate a buffer: the device is full, or one buffer is larger than it allows for any.",
+        ("CL_MEM_OBJECT_ALLOCATION_FAILURE", "Memory Object Allocation Failure"),
+        "OpenCL, error -4",
+        family="opencl",
+        numbers=(Number("requested", "bytes of the buffer", ("clCreateBuffer({skip}, {number},",)),),
+        behind=200,
+        is_weak=True,
+    ),
+    Message(
+        "program-windows",
+        "Windows",
+        "A call returned E_OUTOFMEMORY, as Direct3D and DirectML do when memory of the GPU or of the system runs out.",
+        ("8007000E Not enough memory resources are available",),
+        "Windows, E_OUTOFMEMORY",
+        family="windows",
+        is_weak=True,
+    ),
+)
+"""Texts of libraries and programs with an allocator of their own."""
 
 
 # ------------------------------------------------------------------------------
@@ -466,7 +714,8 @@ VLLM: Final = (
     Message(
         "vllm-start",
         "vLLM",
-        "Before anything was loaded, less was free on the device than the share that vLLM is told to take.",
+        "Before anything was loaded, less was free on the device than the share that vLLM is told to take. vLLM looks "
+        "after it made its own context on the device.",
         ("is less than desired GPU memory utilization",),
         "vllm/v1/worker/gpu_worker.py",
         family="vllm",
@@ -477,6 +726,22 @@ VLLM: Final = (
         ),
         marks={"less than desired": "start"},
         behind=120,
+        device=("on device cuda:{number} (",),
+    ),
+    Message(
+        "vllm-warmup",
+        "vLLM",
+        "vLLM tried its sampler at the start, with so many made-up requests at once, and PyTorch was refused memory.",
+        (
+            "CUDA out of memory occurred when warming up sampler with {number} dummy requests",
+            "CUDA out of memory occurred when warming up pooler {skip} with {number} dummy requests",
+        ),
+        "vllm/v1/worker/gpu_model_runner.py",
+        family="torch",
+        numbers=(
+            Number("max_requests", "requests at once (--max-num-seqs)", ("with {number} dummy requests",)),
+        ),
+        marks={"warming up": "vllm"},
     ),
     Message(
         "vllm-profiling",
@@ -499,6 +764,25 @@ VLLM: Final = (
         "sglang/srt/model_executor/model_runner.py",
         family="vllm",
         marks={"mem-fraction-static": "kv"},
+    ),
+    Message(
+        "tgi-tokens",
+        "Text Generation Inference",
+        "The trial run at the start found too little memory for the tokens of a batch that the options allow. The "
+        "error of PyTorch before it has the numbers of the device.",
+        (
+            "Not enough memory to handle {number} prefill tokens",
+            "Not enough memory to handle {number} total tokens",
+        ),
+        "text_generation_server/models/flash_causal_lm.py, warmup",
+        family="torch",
+        numbers=(
+            Number("prefill_tokens", "tokens of the prompts of the trial run", ("{number} prefill tokens",)),
+            Number(
+                "total_tokens", "tokens for which the KV cache shall have room", ("{number} total tokens",)
+            ),
+        ),
+        marks={"Not enough memory to handle": "tgi"},
     ),
     Message(
         "flashinfer-workspace",
@@ -528,9 +812,10 @@ TABLES: Final[tuple[Message, ...]] = (
     *rmm.MESSAGES,
     *GGML,
     *PADDLE,
+    *PROGRAMS,
     *VLLM,
 )
-"""Of two texts that begin at one place, the first counts."""
+"""Of two texts that begin at one place, the longer counts, of two of one length the first."""
 
 ENTRIES: Final = {entry.name: entry for entry in TABLES}
 """Name of an entry -> the entry."""
@@ -544,8 +829,21 @@ def counts(message: str, fact: str) -> str:
         fact: name of the number.
     """
     mine = ENTRIES[message]
-    near = [mine, *(entry for entry in TABLES if entry.family and entry.family == mine.family), *TABLES]
-    return next((number.counts for entry in near for number in entry.numbers if number.name == fact), "")
+    family = [entry for entry in TABLES if entry.family and entry.family == mine.family]
+    near = [mine, *(entry for entry in family if entry.framework == mine.framework), *family]
+    own, others = (
+        next((number.counts for entry in entries for number in entry.numbers if number.name == fact), "")
+        for entries in (near, TABLES)
+    )
+    return own or _DERIVED.get(fact, others)
+
+
+_DERIVED: Final = {
+    "device_total": "the whole device",
+    "device_free": "free on the device",
+    "below_zero": "how far the size of the request is below zero",
+}
+"""Numbers that follow from others, where no table of the framework has them."""
 
 
 def page() -> str:
@@ -574,6 +872,6 @@ def _message_table_section(entry: Message) -> list[str]:
 
 def _message_table_text(text: str) -> str:
     """A template as a person reads it."""
-    for place in ("{size}", "{number}", "{skip}", "{word}"):
+    for place in ("{size}", "{bytes}", "{number}", "{skip}", "{word}"):
         text = text.replace(place, "...")
     return text.replace("{sep}", ": ").replace("|", r"\|")

@@ -16,9 +16,10 @@ from typing import Final
 # Sizes as frameworks print them: `4.22 GiB`, `530.00M`, `0 bytes`, `25,600,000 bytes`, `1062 MB`. All are binary.
 
 _DIGITS: Final = r"-?\d(?:[\d,]{0,30}\d)?(?:\.\d{1,9})?"
-_SIZE: Final = rf"({_DIGITS}\s{{0,3}}(?:(?:[KMGTPE]i?)?B(?:ytes?)?\b|bytes?\b|[KMGTPE]\b)?)"
+_UNIT: Final = r"\s{0,3}(?:(?:[KMGTPE]i?)?B(?:ytes?)?\b|bytes?\b|[KMGTPE]\b)"
 _PLACES: Final = {
-    r"\{size\}": _SIZE,
+    r"\{size\}": f"({_DIGITS}(?:{_UNIT})?)",
+    r"\{bytes\}": f"({_DIGITS}{_UNIT})",
     r"\{number\}": f"({_DIGITS})",
     r"\{skip\}": r"[^|;\n]{1,40}?",
     r"\{word\}": r"\S{1,120}?",
@@ -31,8 +32,9 @@ IMPOSSIBLE: Final = 1 << 50
 def template(text: str, flags: int = 0) -> re.Pattern[str]:
     """The pattern of a template; its first group is the number.
 
-    White space of the template matches any, also none: a line may be cut at any place. `{skip}` is a short text,
-    `{word}` one word, `{sep}` what stands between a name and its value.
+    White space of the template matches any, also none: a line may be cut at any place. `{bytes}` is a size whose
+    unit is always printed, so that a number that was cut before its unit is none; `{skip}` is a short text, `{word}`
+    one word, `{sep}` what stands between a name and its value.
     """
     pattern = r"\s{0,40}".join(re.escape(word) for word in text.split())
     for place, meaning in _PLACES.items():
@@ -45,6 +47,9 @@ TERMINAL_CODE: Final = re.compile(
 )
 """What sets colours and moves the cursor of a terminal."""
 
+BOLD_NUMBER: Final = re.compile(r"(?<![\w)])\*\*(\d[^*\n]{0,40})\*\*(?!\w)")
+"""A number that people print bold, as Markdown has it: `**2.25GiB**`."""
+
 
 # ------------------------------------------------------------------------------
 # The tables: what a framework prints, and what each of its numbers counts.
@@ -56,6 +61,7 @@ class Role(StrEnum):
     FAILURE = "failure"  # a request failed, and the program was told so
     SOFT = "soft"  # a request was refused, and the framework goes on: it tries less, or another way
     RETRY = "retry"  # the failure just before was soft
+    AFTER_ALL = "after_all"  # the soft refusal just before ended the program
     REPORT = "report"  # a table of counters: a failure only if it counts one
     BEFORE = (
         "before"  # numbers that belong to the failures after it, such as those of the driver at the start
@@ -101,6 +107,7 @@ class Message:
         marks: words in the text -> a mark of the failure, such as `host`.
         versions: words in the text -> the versions that print them; the first that fits.
         behind: characters before the beginning that belong to it, too.
+        device: templates of the number of the device that refused; the first that fits counts.
         is_weak: it says least: read only where no other text tells of a failure.
     """
 
@@ -115,12 +122,18 @@ class Message:
     marks: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     behind: int = 0
+    device: tuple[str, ...] = ()
     is_weak: bool = False
 
     @cached_property
     def patterns(self) -> tuple[re.Pattern[str], ...]:
         """Find its beginning."""
         return tuple(map(template, self.begins))
+
+    @cached_property
+    def device_patterns(self) -> tuple[re.Pattern[str], ...]:
+        """Find the number of its device."""
+        return tuple(map(template, self.device))
 
 
 # ------------------------------------------------------------------------------
@@ -144,6 +157,7 @@ class StatedFailure:
         processes: pid -> bytes of each process that the text lists.
         largest: shape, operator and line of the largest buffer of a program; "" where the text does not say it.
         ranks: of the job that had it, where the lines of several are one text; the numbers are of the first.
+        devices: numbers of the devices that refused, as the program counts them; empty where the text names none.
         line: of the text, from 1, where it begins.
         count: how often the text tells it.
         text: its first line.
@@ -161,6 +175,7 @@ class StatedFailure:
     processes: Mapping[int, int] = field(default_factory=dict)
     largest: str = ""
     ranks: tuple[int, ...] = ()
+    devices: tuple[int, ...] = ()
     line: int = 1
     count: int = 1
     text: str = ""
@@ -171,11 +186,11 @@ class StatedFailure:
         return None if value is None or not 0 <= value < IMPOSSIBLE else value
 
     def joined(self, other: "StatedFailure") -> "StatedFailure":
-        """This failure, with the ranks and the count of another that is the same."""
-        ranks = tuple(dict.fromkeys((*self.ranks, *other.ranks)))
+        """This failure, with the ranks, the devices and the count of another that is the same."""
         return replace(
             self,
-            ranks=ranks,
+            ranks=tuple(dict.fromkeys((*self.ranks, *other.ranks))),
+            devices=tuple(dict.fromkeys((*self.devices, *other.devices))),
             count=self.count + other.count,
             op=self.op or other.op,
             version=self.version or other.version,

@@ -30,6 +30,7 @@ MESSAGES: Final = (
         _SOURCE,
         family="onnx",
         numbers=(Number("requested", "bytes of the request, rounded to 256", ("buffer of size {number}",)),),
+        marks={"_nchwc'": "host"},  # a layout that only the CPU has
         behind=300,
     ),
     Message(

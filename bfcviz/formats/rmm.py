@@ -247,7 +247,11 @@ MESSAGES: Final = (
         "rmm-driver",
         "RMM",
         "The driver refused the request.",
-        ("out_of_memory: CUDA error", "RMM_ERROR_OUT_OF_MEMORY"),
+        (
+            "out_of_memory: CUDA error",
+            "bad_alloc: CUDA error at: {word}rmm/{word} cudaErrorMemoryAllocation",
+            "RMM_ERROR_OUT_OF_MEMORY",
+        ),
         "rmm/detail/error.hpp, RMM_CUDA_TRY_ALLOC",
         family="rmm",
         numbers=(Number("requested", "bytes of the request", ("(failed to allocate {size}",)),),

@@ -111,6 +111,23 @@ HOST_LIMITS: Final = {
 Source: process_state.cc and gpu_process_state.cc of tensorflow/core/common_runtime (cuda_host_bfc: TensorFlow 1).
 """
 
+PINNED_POOLS: Final = {
+    "xla_gpu_host_bfc": "xla_gpu_host_",
+    "gpu_host_bfc": "gpu_host_",
+    "cuda_host_bfc": "cuda_host_",
+}
+"""Pools of pinned system memory -> how their names begin; the first that fits. XLA's is that of JAX, too."""
+
+PINNED_POOL_LIMITS: Final = {
+    "xla_gpu_host_bfc": ("XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB", "GiB"),
+    "gpu_host_bfc": (POOL_LIMIT, "MiB"),
+    "cuda_host_bfc": (HOST_LIMITS["cuda_host_bfc"], "MiB"),
+}
+"""A pool of pinned system memory -> the variable that limits it, and its unit.
+
+Source: xla/pjrt/gpu/gpu_helpers.cc; gpu_process_state.cc of TensorFlow.
+"""
+
 ASYNC: Final = "TF_GPU_ALLOCATOR=cuda_malloc_async"
 CPU_BFC: Final = "TF_CPU_ALLOCATOR_USE_BFC=true TF_CPU_BFC_MEM_LIMIT_IN_MB=4000"
 """Gives the CPU a BFC heap, too."""
@@ -163,7 +180,13 @@ _BFC_SOURCE: Final = (
 )
 _DRIVER_SOURCE: Final = "xla/stream_executor/cuda/cuda_driver.cc (until 2023 tensorflow/stream_executor)"
 _DEVICE_SOURCE: Final = "tensorflow/core/common_runtime/gpu/gpu_device.cc"
-_HOST_POOLS: Final = {"gpu_host_bfc": "host", "cuda_host_bfc": "host", "(mklcpu)": "host", "(cpu)": "host"}
+_HOST_POOLS: Final = {
+    "gpu_host_bfc": "host",
+    "cuda_host_bfc": "host",
+    "(mklcpu)": "host",
+    "(cpu)": "host",
+    **{word: name for name, word in PINNED_POOLS.items()},
+}
 
 MESSAGES: Final = (
     Message(
@@ -179,19 +202,36 @@ MESSAGES: Final = (
             Number("rounded", "the same as the pool rounds it, to 256 bytes", ("(rounded to {number})",)),
         ),
         marks={"this is not a failure": "soft", "freed_by_count": "soft"} | _HOST_POOLS,
+        device=("(GPU_{number}_bfc)",),
         versions={"TF_GPU_ALLOCATOR": "2.5 or later", "tsl/framework": "2.12 or later"},
         behind=160,
+    ),
+    Message(
+        "tf-async",
+        "TensorFlow",
+        "The asynchronous allocator of CUDA refused a request. The text says what is free on the device.",
+        ("cuMemAllocAsync failed to allocate {number}",),
+        "xla/stream_executor/gpu/gpu_cudamallocasync_allocator.cc (until 2023 tensorflow/core/common_runtime/gpu)",
+        family="bfc",
+        numbers=(
+            Number("requested", "bytes of the request", ("failed to allocate {number}",)),
+            Number("device_free", "free on the device", ("Free memory/Total memory: {number}/",)),
+            Number("device_total", "the whole device", ("Free memory/Total memory: {skip}/{number}",)),
+        ),
+        marks={"cuMemAllocAsync": "async"},
+        device=("gpu_async_{number} cuMemAllocAsync",),
+        behind=30,
     ),
     Message(
         "tf-tensor",
         "TensorFlow",
         "An operation could not allocate its output. The size is the product of the shape and the width of the type.",
-        ("OOM when allocating tensor",),
+        ("OOM when allocating tensor", "ResourceExhaustedError: failed to allocate memory [Op:"),
         "tensorflow/core/framework/op_kernel.cc",
         family="bfc",
         marks={"by allocator cpu": "host", "by allocator mklcpu": "host", "device:CPU": "host"} | _HOST_POOLS,
         versions={"[[Node:": "1.x", "[[{{node": "1.12 or later"},
-        behind=40,
+        device=("device:GPU:{number} by allocator", "device:DML:{number} by allocator"),
     ),
     Message(
         "tf-refused",
@@ -277,7 +317,7 @@ MESSAGES: Final = (
         "tf-device",
         "TensorFlow",
         "The device when the program started: its size, and what was free then.",
-        ("totalMemory: {size}", "Total memory: {size}"),
+        ("totalMemory: {size}", "Total memory: {number} GiB", "Total memory: {number} MiB"),
         _DEVICE_SOURCE,
         role=Role.BEFORE,
         family="bfc",
@@ -326,9 +366,10 @@ MESSAGES: Final = (
         "tf-copy",
         "TensorFlow",
         "A copy to the GPU found no memory for its target. The reason stands in the lines of the allocator before it.",
-        ("Dst tensor is not initialized",),
-        "tensorflow/core/common_runtime/gpu/gpu_util.cc",
+        ("Dst tensor is not initialized", "SameWorkerRecvDone unable to allocate output tensor"),
+        "tensorflow/core/common_runtime/gpu/gpu_util.cc, rendezvous_mgr.cc",
         family="bfc",
+        marks={"device:CPU:0;edge": "host"},
     ),
 )
 """Texts of TensorFlow."""
@@ -338,6 +379,12 @@ TENSOR: Final = re.compile(
     r"(?:\s{1,9}on\s{1,9}\S{1,200})?(?:\s{1,9}by\s{1,9}allocator\s{1,9}(?P<name>[^\s\"\\]{1,200}))?"
 )
 """The tensor in an error of TensorFlow."""
+
+ALLOCATORS: Final = {"Simple": "no_pool", "Dml": "directml"}
+"""How the name of an allocator begins that is no BFC pool of a GPU -> the mark of the failure.
+
+`Simple allocator` is that of a plugin without a pool, such as tensorflow-metal; `DmlAllocator` is that of DirectML.
+"""
 
 REQUESTED_BY: Final = re.compile(r"requested\s{1,9}by\s{1,9}op\s{1,9}(?P<op>[A-Za-z_][\w./:-]{0,300})")
 """The operation in a warning of the pool; empty in XLA and JAX."""

@@ -299,49 +299,50 @@ _CUDA_SOURCE: Final = "c10/cuda/CUDACachingAllocator.cpp (hipified for ROCm), c1
 _REQUESTED: Final = Number(
     "requested",
     "the segment that was asked of the driver, not the tensor: 2 MiB for up to 1 MiB, 20 MiB for up to 10 MiB, "
-    "above that the next multiple of 2 MiB",
-    ("Tried to allocate {size}",),
+    "above that the next multiple of 2 MiB; up to version 1.0 the next multiple of 128 KiB",
+    ("Tried to allocate {bytes}",),
 )
 _CUDA_NUMBERS: Final = (
     _REQUESTED,
     Number(
         "device_total",
         "the whole device, as the driver says",
-        ("total capacity of {size}", "total capacty of {size}", "{size} total capacity"),
+        ("total capacity of {bytes}", "total capacty of {bytes}", "{bytes} total capacity"),
     ),
     Number(
         "device_free",
         "free on the device after PyTorch returned its unused segments",
-        ("of which {size} is free", "{size} free;"),
+        ("of which {bytes} is free", "{bytes} free;"),
     ),
     Number(
         "limit",
         "what torch.cuda.set_per_process_memory_fraction allows this process",
-        ("{size} allowed;",),
+        ("{bytes} allowed;",),
     ),
     Number(
         "process_in_use",
         "this process as the driver counts it: the allocator, and the context, libraries and graphs",
-        ("this process has {size} memory in use",),
+        ("this process has {bytes} memory in use",),
     ),
     Number(
         "allocated",
         "live tensors",
-        ("{size} is allocated by PyTorch", "{size} already allocated"),
+        ("{bytes} is allocated by PyTorch", "{bytes} already allocated"),
     ),
     Number(
         "private_pools",
         "free memory that only CUDA graphs and MemPools may use",
-        ("with {size} allocated in private pools",),
+        ("with {bytes} allocated in private pools",),
     ),
     Number(
         "reserved_unallocated",
         "held by PyTorch and free, in segments that a live tensor keeps from being returned",
-        ("{size} is reserved by PyTorch but unallocated",),
+        ("{bytes} is reserved by PyTorch but unallocated",),
     ),
-    Number("reserved", "all segments that PyTorch holds", ("{size} reserved in total by PyTorch",)),
-    Number("cached", "held by PyTorch and free (versions up to 1.3)", ("{size} cached",)),
+    Number("reserved", "all segments that PyTorch holds", ("{bytes} reserved in total by PyTorch",)),
+    Number("cached", "held by PyTorch and free (versions up to 1.3)", ("{bytes} cached",)),
 )
+_DEVICE: Final = ("GPU {number} has a total", "(GPU {number};", "(NPU {number};")
 _VERSIONS: Final = {
     "total capacty": "2.1",
     NEW_CONF: "2.9 or later",
@@ -357,6 +358,19 @@ _VERSIONS: Final = {
 
 MESSAGES: Final = (
     Message(
+        "torch-size",
+        "PyTorch CUDA",
+        "PyTorch refuses such a size before it asks the driver: negative, overflowed, or wrong. That is the whole "
+        "message.",
+        tuple(
+            f"{word} out of memory. Tried to allocate more than 1EB memory" for word in ("CUDA", "HIP", "NPU")
+        ),
+        _CUDA_SOURCE,
+        family="torch",
+        versions={"torch.OutOfMemoryError": "2.5 or later", "torch.cuda.OutOfMemoryError": "1.13 or later"},
+        behind=40,
+    ),
+    Message(
         "torch-cuda",
         "PyTorch CUDA",
         "The caching allocator of PyTorch asked the driver for a segment, gave back every segment that was wholly "
@@ -367,6 +381,7 @@ MESSAGES: Final = (
         numbers=_CUDA_NUMBERS,
         marks={NEW_CONF: "conf", HIP_CONF: "hip_conf"},
         versions=_VERSIONS,
+        device=_DEVICE,
         behind=40,
     ),
     Message(
@@ -379,6 +394,25 @@ MESSAGES: Final = (
         numbers=_CUDA_NUMBERS,
         marks={NEW_CONF: "conf", HIP_CONF: "hip_conf"},
         versions=_VERSIONS,
+        device=_DEVICE,
+        is_weak=True,
+    ),
+    Message(
+        "torch-nvml",
+        "PyTorch CUDA",
+        "The driver refused a segment, and so did NVML when PyTorch asked it for the processes on the device, which "
+        "stand in its message: on a MIG slice, in a container, on a Jetson. So there is no number in the text.",
+        tuple(
+            f"NVML_SUCCESS == {asked} INTERNAL ASSERT FAILED at {{word}}CUDACachingAllocator.cpp"
+            for asked in (
+                "r",
+                "DriverAPI::get()->nvmlInit_v2_()",
+                "DriverAPI::get()->nvmlDeviceGetHandleByPciBusId_v2_( pci_id, &nvml_device)",
+            )
+        ),
+        _CUDA_SOURCE,
+        family="torch",
+        versions={"NVML_SUCCESS": "2.1 or later"},
         is_weak=True,
     ),
     Message(
@@ -389,9 +423,9 @@ MESSAGES: Final = (
         "intel-extension-for-pytorch, csrc/gpu/runtime/CachingDeviceAllocator.cpp",
         family="torch",
         numbers=(
-            Number("requested", "the segment that was asked of the driver", ("Tried to allocate {size}",)),
-            Number("limit", "the largest buffer", ("size larger than {size}",)),
-            Number("device_total", "the whole device", ("{size} total capacity",)),
+            Number("requested", "the segment that was asked of the driver", ("Tried to allocate {bytes}",)),
+            Number("limit", "the largest buffer", ("size larger than {bytes}",)),
+            Number("device_total", "the whole device", ("{bytes} total capacity",)),
         ),
     ),
     Message(
@@ -403,17 +437,18 @@ MESSAGES: Final = (
         "c10/cuda/CUDAMallocAsyncAllocator.cpp",
         family="torch",
         numbers=(
-            Number("allocated", "live tensors", ("Currently allocated : {size}",)),
-            Number("requested", "bytes of the tensor", ("Requested : {size}",)),
-            Number("device_total", "the whole device", ("Device limit : {size}",)),
-            Number("device_free", "free on the device", ("Free (according to CUDA): {size}",)),
+            Number("allocated", "live tensors", ("Currently allocated : {bytes}",)),
+            Number("requested", "bytes of the tensor", ("Requested : {bytes}",)),
+            Number("device_total", "the whole device", ("Device limit : {bytes}",)),
+            Number("device_free", "free on the device", ("Free (according to CUDA): {bytes}",)),
             Number(
                 "limit",
                 "what set_per_process_memory_fraction allows; 17179869184 GiB means: no limit",
-                ("PyTorch limit (set by user-supplied memory fraction) : {size}",),
+                ("PyTorch limit (set by user-supplied memory fraction) : {bytes}",),
             ),
         ),
         marks={"Allocation on device": "async"},
+        device=("Allocation on device {number} would",),
         versions={"torch.OutOfMemoryError": "2.5 or later"},
         behind=40,
     ),
@@ -421,26 +456,26 @@ MESSAGES: Final = (
         "torch-mps",
         "PyTorch MPS",
         "PyTorch on a Mac passed its own limit: a share (default 1.7) of the memory that Metal recommends for one "
-        "process. Memory is shared with the system.",
+        "process. On Apple silicon memory is shared with the system.",
         ("MPS backend out of memory",),
         "aten/src/ATen/mps/MPSAllocator.mm",
         family="mps",
         numbers=(
-            Number("allocated", "heaps of PyTorch's pools", ("MPS allocated: {size}",)),
+            Number("allocated", "heaps of PyTorch's pools", ("MPS allocated: {bytes}",)),
             Number(
                 "other_allocations",
                 "what this process holds of Metal's memory outside these pools; not other programs",
-                ("other allocations: {size}",),
+                ("other allocations: {bytes}",),
             ),
             Number(
                 "limit",
                 f"{MPS_LIMIT} x the recommended working set",
-                ("max allowed: {size}",),
+                ("max allowed: {bytes}",),
             ),
             Number(
                 "requested",
                 "the buffer of the tensor, its size rounded up to what Metal allocates",
-                ("Tried to allocate {size}",),
+                ("Tried to allocate {bytes}",),
             ),
         ),
         marks={"MPS backend": "unified"},
@@ -452,7 +487,7 @@ MESSAGES: Final = (
         ("Invalid buffer size: {size}",),
         "aten/src/ATen/mps/MPSAllocator.mm",
         family="mps",
-        numbers=(Number("requested", "bytes of the tensor", ("Invalid buffer size: {size}",)),),
+        numbers=(Number("requested", "bytes of the tensor", ("Invalid buffer size: {bytes}",)),),
         marks={"Invalid buffer": "one_buffer"},
     ),
     Message(
@@ -463,11 +498,12 @@ MESSAGES: Final = (
             "DefaultCPUAllocator: can't allocate memory",
             "DefaultCPUAllocator: not enough memory",
             "Torch: not enough memory",
+            "posix_memalign(&data, gAlignment, nbytes) == 0. 12 vs 0",
         ),
         "c10/core/impl/alloc_cpu.cpp",
         family="host",
-        numbers=(Number("requested", "bytes of the tensor", ("you tried to allocate {size}",)),),
-        marks={"memory": "host"},
+        numbers=(Number("requested", "bytes of the tensor", ("you tried to allocate {bytes}",)),),
+        marks={"memory": "host", "posix_memalign": "host"},
     ),
     Message(
         "torch-summary",
@@ -484,16 +520,16 @@ MESSAGES: Final = (
                 "times that PyTorch returned its cache and asked again",
                 ("cudaMalloc retries: {number}",),
             ),
-            Number("allocated", "live tensors now", ("Allocated memory | {size}",)),
-            Number("peak", "the most live tensors there were", ("Allocated memory | {skip} | {size}",)),
-            Number("reserved", "all segments now", ("GPU reserved memory | {size}",)),
+            Number("allocated", "live tensors now", ("Allocated memory | {bytes}",)),
+            Number("peak", "the most live tensors there were", ("Allocated memory | {skip} | {bytes}",)),
+            Number("reserved", "all segments now", ("GPU reserved memory | {bytes}",)),
             Number(
-                "peak_reserved", "the most segments there were", ("GPU reserved memory | {skip} | {size}",)
+                "peak_reserved", "the most segments there were", ("GPU reserved memory | {skip} | {bytes}",)
             ),
             Number(
                 "non_releasable",
                 "free inside segments that a live tensor keeps",
-                ("Non-releasable memory | {size}",),
+                ("Non-releasable memory | {bytes}",),
             ),
         ),
         marks={" MB |": "summary_mb"},

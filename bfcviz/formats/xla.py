@@ -252,7 +252,7 @@ MESSAGES: Final = (
                 ("Extra memory due to padding: {size}",),
             ),
         ),
-        marks={"memory space vmem": "vmem", "memory space smem": "vmem", "memory space hbm": "hbm"},
+        marks={"memory space vmem": "vmem", "memory space smem": "smem", "memory space hbm": "hbm"},
     ),
     Message(
         "tpu-usage",
@@ -336,5 +336,19 @@ JAX_WORDS: Final = (
 )
 """Words of a log that only JAX, or XLA without TensorFlow, writes."""
 
+TORCH_WORDS: Final = (
+    "torch_xla",
+    "_XLAC",
+    "xla_client/",
+    "XRTExecute",
+    "/job:tpu_worker",
+    "/job:localservice",
+    "Bad StatusOr access",
+)
+"""Words of a log that PyTorch/XLA writes; on a TPU they decide before those of TensorFlow and JAX."""
+
 TENSORFLOW_WORDS: Final = ("OP_REQUIRES", "/job:", "tensorflow.python", "tensorflow/python", "op_kernel.cc")
 """Words of a log that only TensorFlow writes; they decide before those of JAX."""
+
+TPU_CLIENTS: Final = {"torch_xla": "PyTorch/XLA TPU", "tensorflow": "TensorFlow TPU"}
+"""What the words of a log say -> the client of XLA on a TPU; the first that fits, else it is JAX."""

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from bfcviz.errors import FileError
 from bfcviz.formats import message_tables, tensorflow, torch, xla
 from bfcviz.formats.message_tables import ENTRIES, TABLES
-from bfcviz.formats.messages import IMPOSSIBLE, TERMINAL_CODE, Message, Role, StatedFailure
+from bfcviz.formats.messages import BOLD_NUMBER, IMPOSSIBLE, TERMINAL_CODE, Message, Role, StatedFailure
 from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces
 from bfcviz.importers.file_format import READABLE, detect_format, is_plain_text
 
@@ -176,6 +176,9 @@ class _Statement:
     framework: str = ""
     largest: str = ""
     rank: int | None = None
+    device: int | None = None
+    is_part: bool = False
+    is_raised: bool = False
 
 
 def _message_search_words() -> dict[str, list[tuple[int, int, Message]]]:
@@ -197,6 +200,7 @@ class _MessageReader:
     def __init__(self, name: str) -> None:
         self._buffer = ""
         self._done = 0  # before it, every message of the buffer is read
+        self._ended = 0  # where the beginning of the last message ends; below 0: before the buffer
         self._line = 1  # of the file, where the buffer begins
         self._statements: list[_Statement] = []
         self._left_out = 0
@@ -205,7 +209,7 @@ class _MessageReader:
     def take(self, piece: str) -> None:
         """The next part of the text."""
         self._hints |= hints_of(piece)
-        self._buffer += TERMINAL_CODE.sub("", piece.replace("\r\n", "\n"))
+        self._buffer += BOLD_NUMBER.sub(r"\1", TERMINAL_CODE.sub("", piece.replace("\r\n", "\n")))
         self._read(max(self._done, len(self._buffer) - _REACH))
 
     def end(self) -> StatedFailures:
@@ -230,12 +234,17 @@ class _MessageReader:
             first = max(previous, each.start - each.entry.behind, 0) if each.entry.behind else each.start
             last = min(strong[after], each.start + _REACH)
             line = self._line + buffer.count("\n", 0, each.start)
-            self._statements.append(_message_statement(each, buffer, first, last, line))
-            previous = each.stop
+            read = _message_statement(each, buffer, first, last, line)
+            before = self._statements[-1] if self._statements else None
+            is_near = each.start - self._ended <= _WIDEST
+            if before is not None and is_near:
+                read.is_part = _is_part(before, read, buffer[self._ended : each.start])
+            self._statements.append(read)
+            previous = self._ended = each.stop
         self._done = stop
         kept = max(0, stop - _BEHIND)
         self._line += buffer.count("\n", 0, kept)
-        self._buffer, self._done = buffer[kept:], self._done - kept
+        self._buffer, self._done, self._ended = buffer[kept:], self._done - kept, self._ended - kept
 
 
 def _message_beginnings(text: str, start: int) -> list[_Beginning]:
@@ -247,7 +256,7 @@ def _message_beginnings(text: str, start: int) -> list[_Beginning]:
         for order, variant, entry in entries:
             matches = entry.patterns[variant].finditer(text, start)
             found += [_Beginning(match.start(), match.end(), order, variant, entry) for match in matches]
-    found.sort(key=lambda each: (each.start, each.order))
+    found.sort(key=lambda each: (each.start, -each.stop, each.order))
     kept: list[_Beginning] = []
     for each in found:
         if not kept or each.start >= kept[-1].stop:
@@ -274,11 +283,14 @@ _HINTS: Final = {
     "gpu-memory-utilization": "vllm",
     "mem-fraction-static": "sglang",
     "sglang": "sglang",
+    "in load_model": "loading",
+    "load weight end": "loaded",
     "comfy": "comfyui",
     "llama.cpp": "llamacpp",
     "llamacpp": "llamacpp",
     "ollama": "ollama",
     "variables_initializer": "initializer",
+    "[[node: ": "tensorflow_1",
     ".backward(": "training",
     "optimizer.step": "training",
     "optim/": "training",
@@ -287,6 +299,7 @@ _HINTS: Final = {
     "no_grad": "inference",
     "generate(": "inference",
     "/opt/rocm": "rocm",
+    "hipmalloc": "rocm",
     "hiperror": "rocm",
     "rocblas": "rocm",
     "miopen": "rocm",
@@ -307,6 +320,7 @@ def hints_of(text: str) -> set[str]:
     if "alloc_conf" in lower:
         for match in torch.SET.finditer(text):
             found |= {mark for word, mark in torch.SET_MARKS.items() if word in match[1]}
+    found |= {"torch_xla"} if any(word in text for word in xla.TORCH_WORDS) else set()
     found |= {"reactant"} if xla.REACTANT in text else set()
     return found | ({"jax"} if any(word in text for word in xla.JAX_WORDS) else set())
 
@@ -327,6 +341,9 @@ _PREFIX: Final = re.compile(
     r"|\d{1,7}:(?=\D))*"
 )
 """What ranks, loggers and quotations put before a line."""
+
+_RAISED: Final = re.compile(r"\braise\s{1,9}[\w.]{1,80}\(\s{0,9}[frFR]{0,2}[\"']\s{0,9}$")
+"""What stands before a text in the line of a program that prints it, as a traceback shows it."""
 
 _RANK: Final = (
     re.compile(r"\brank[ _-]?(\d{1,5})\b\]?:", re.IGNORECASE),
@@ -357,14 +374,30 @@ def _message_statement(found: _Beginning, buffer: str, first: int, last: int, li
         next((version for word, version in entry.versions.items() if word in near), ""),
         framework=entry.framework,
         rank=_rank_before(buffer[max(begun, found.start - _WIDEST) : found.start]),
+        device=_device_of_message(entry, flat),
+        is_raised=_RAISED.search(buffer[max(begun, found.start - _WIDEST) : found.start]) is not None,
     )
     _take_message_details(statement, buffer[found.start : min(last, found.start + _WIDEST)], flat)
     return statement
 
 
+def _is_part(before: _Statement, each: _Statement, between: str) -> bool:
+    """Whether a weak text is a part of the message before it: on its line, or with no word between both."""
+    if not each.entry.is_weak or (before.entry.is_weak and not before.is_part):
+        return False
+    return "\n" not in between.replace("\\n", "\n") or between.upper() == between
+
+
 def _rank_before(text: str) -> int | None:
     """The rank that the beginning of a line names; None where it names none."""
     return next((int(match[1]) for pattern in _RANK if (match := pattern.search(text))), None)
+
+
+def _device_of_message(entry: Message, flat: str) -> int | None:
+    """The number of the device that a message names; None where it names none."""
+    found = (match for pattern in entry.device_patterns if (match := pattern.search(flat)))
+    number = next((match[1] for match in found), "")
+    return int(number) if number.isdecimal() else None
 
 
 def _end_of_message_prefix(line: str) -> int:
@@ -390,10 +423,13 @@ def _message_numbers(entry: Message, flat: str, glued: str) -> dict[str, StatedS
 def _take_message_details(statement: _Statement, begins: str, flat: str) -> None:
     """What a table cannot say: the tensor, the processes of the driver's list."""
     name = statement.entry.name
-    if name in {"torch-cuda", "torch-cut"}:
+    if name in {"torch-cuda", "torch-cut", "torch-size"}:
         backend = begins[:4].strip("o ")
         statement.framework = torch.BACKENDS.get(backend, statement.framework)
-        if backend == "NPU":  # torch_npu keeps an old text
+        is_old = statement.version.startswith(("0.", "1."))
+        if backend == "NPU" or (
+            backend == "XPU" and is_old
+        ):  # torch_npu and Intel's extension keep an old text
             statement.version = ""
         for pid, size in torch.PROCESS.findall(flat):
             stated = stated_size(size)
@@ -442,6 +478,8 @@ def _take_failed_tensor(statement: _Statement, flat: str) -> None:
     statement.op = "" if node is None else node[1] or node[2]
     if tensor is None:
         return
+    allocator = tensor["name"] or ""
+    statement.marks |= {mark for name, mark in tensorflow.ALLOCATORS.items() if allocator.startswith(name)}
     statement.shape = tuple(int(part[:18]) for part in tensor["shape"].replace(",", " ").split())
     statement.dtype = tensor["type"] or ""
     width = tensorflow.TYPE_BYTES.get(statement.dtype)
@@ -477,6 +515,9 @@ _ZERO_IF_UNKNOWN: Final = {"largest_free"}
 _KEPT: Final = {"tf-device", "tf-limit", "ggml-device"}
 """Numbers of the start, which belong to every later failure."""
 
+_REFUSALS: Final = {"trt-skipped"}
+"""They tell of a refusal, too, where no text before them does."""
+
 _UNIT: Final = 256
 """The pool rounds requests up to it."""
 
@@ -500,9 +541,14 @@ class _Joined:
     shape: tuple[int, ...] = ()
     dtype: str = ""
     largest: str = ""
+    devices: list[int] = field(default_factory=list)
+    passed: int = 0
+    """The line on which the program went on, another way."""
 
     def agrees(self, statement: _Statement) -> bool:
-        """Whether both can tell of the same failure: no number contradicts."""
+        """Whether both can tell of the same failure: no number contradicts, nor the shape."""
+        if self.shape and statement.shape and self.shape != statement.shape:
+            return False
         return all(
             abs(size.value - self.facts[name].value) <= size.slack + self.facts[name].slack
             for name, size in statement.facts.items()
@@ -518,6 +564,8 @@ class _Joined:
                 self.facts[name] = size
         self.marks |= statement.marks
         self.rank = statement.rank if self.rank is None else self.rank
+        if statement.device is not None and statement.device not in self.devices:
+            self.devices.append(statement.device)
         self.versions.append(statement.version)
         if statement.entry.name != "nvidia-smi":  # the table of another moment; it lists this process, too
             self.processes = statement.processes | self.processes
@@ -531,7 +579,7 @@ def _failures_of_statements(
 ) -> tuple[list[StatedFailure], list[StatedFailure]]:
     found: list[_Joined] = []
     waiting: list[_Statement] = []
-    weak = [each for each in statements if each.entry.is_weak]
+    weak = [each for each in statements if each.entry.is_weak and not each.is_part]
     for each in statements:
         if not each.entry.is_weak:
             _take_statement(each, found, waiting)
@@ -542,9 +590,10 @@ def _failures_of_statements(
                 join.fill(each)
                 break
     found += _failures_of_lone_numbers(rest)
-    told = any(not join.is_soft or join.first.entry.role is Role.FAILURE for join in found)
-    if weak and not told and not _has_refused_extension(rest):
-        found.append(_begun_failure(weak[0]))
+    if weak and all(join.is_soft for join in found):
+        passed = [range(join.first.line, join.passed + 1) for join in found if join.passed]
+        weak = [each for each in weak if not any(each.line in lines for lines in passed)]
+        found += [_begun_failure(each) for each in weak[:1]]
         for each in weak[1:]:
             _add_repeated_message(found[-1], each)
     made = [(join.is_soft, _stated_failure(join, hints)) for join in found]
@@ -561,17 +610,16 @@ def _take_statement(each: _Statement, found: list[_Joined], waiting: list[_State
     elif role is Role.AFTER and same is not None:
         same.fill(each)
     elif role is Role.RETRY:
-        failed = (join for join in reversed(found) if not join.is_soft and _of_family(join, each))
-        before = next(failed, None)
-        if before is not None:
-            before.is_soft = True
+        _take_retry(each, found, same)
+    elif role is Role.AFTER_ALL:
+        if same is not None and same.is_soft:
+            same.fill(each)
+            same.is_soft = False
     elif role is Role.REPORT and same is not None and same.first.entry.role is not Role.REPORT:
         same.fill(each)
     else:
-        is_soft = role is Role.SOFT or "soft" in each.marks
-        if role is Role.REPORT:
-            ooms = each.facts.get("num_ooms")
-            is_soft = ooms is None or ooms.value == 0
+        ooms = each.facts.get("num_ooms", StatedSize(0, 0)).value
+        is_soft = ooms == 0 if role is Role.REPORT else role is Role.SOFT or "soft" in each.marks
         if same is not None and same.is_soft == is_soft and same.agrees(each):
             _add_repeated_message(same, each)
             return
@@ -581,6 +629,17 @@ def _take_statement(each: _Statement, found: list[_Joined], waiting: list[_State
             for other in reversed(mine):
                 found[-1].fill(other)
             waiting[:] = [other for other in waiting if other not in mine or other.entry.name in _KEPT]
+
+
+def _take_retry(each: _Statement, found: list[_Joined], same: _Joined | None) -> None:
+    """A program that goes on, another way: the failure before is soft, unless it ended the program after all."""
+    failed = (join for join in reversed(found) if not join.is_soft and _of_family(join, each))
+    before = next((join for join in failed if "after_all" not in join.marks), None)
+    if before is not None:
+        before.is_soft = True
+        before.passed = each.line
+    elif same is None and each.entry.name in _REFUSALS:
+        found.append(_begun_failure(each, is_soft=True))
 
 
 def _of_family(join: _Joined, each: _Statement) -> bool:
@@ -604,12 +663,18 @@ def _begun_failure(each: _Statement, *, is_soft: bool = False) -> _Joined:
         each.rank,
     )
     join.op, join.shape, join.dtype, join.largest = each.op, each.shape, each.dtype, each.largest
+    join.devices = [] if each.device is None else [each.device]
     return join
 
 
 def _add_repeated_message(join: _Joined, each: _Statement) -> None:
     """Another message of the same failure."""
     join.fill(each)
+    if each.is_raised:  # the same line of the program tells it, not another failure
+        return
+    if join.first.is_raised and join.first.entry is each.entry:
+        join.first = each
+        return
     key = (each.entry.name, each.variant)
     join.told[key] = join.told.get(key, 0) + 1
 
@@ -638,8 +703,8 @@ def _failures_of_lone_numbers(rest: list[_Statement]) -> list[_Joined]:
     return found
 
 
-def _has_refused_extension(rest: list[_Statement]) -> bool:
-    return any(each.entry.name == "tf-refused" for each in rest)
+_FIRST_NEGATIVE: Final = 1 << 63
+"""Programs print a negative size as a number without a sign: from this on."""
 
 
 def _stated_failure(join: _Joined, hints: set[str]) -> StatedFailure:
@@ -650,10 +715,16 @@ def _stated_failure(join: _Joined, hints: set[str]) -> StatedFailure:
         if 0 <= size.value < (1 << 62 if name == "requested" else IMPOSSIBLE)
     }
     false = {"false_figures"} if any(name not in kept for name in facts if name != "limit") else set()
+    asked = facts.get("requested")
+    if asked is not None and _FIRST_NEGATIVE <= asked.value <= 2 * _FIRST_NEGATIVE:
+        false.add("below_zero")
     framework = _framework_of_message(join.first, hints)
     is_jax = framework.startswith("JAX")
+    versions = [*join.versions, *(["1.x"] if framework == "TensorFlow" and "tensorflow_1" in hints else [])]
     slack = {name: size.slack for name, size in kept.items() if size.slack}
     values = {name: size.value for name, size in kept.items()}
+    if asked is not None and "below_zero" in false and not asked.slack:
+        values["below_zero"] = 2 * _FIRST_NEGATIVE - asked.value
     if join.processes and join.first.entry.name in {"torch-cuda", "torch-cut"} and "process_in_use" in values:
         values["other_processes"] = sum(join.processes.values())
     return StatedFailure(
@@ -662,13 +733,14 @@ def _stated_failure(join: _Joined, hints: set[str]) -> StatedFailure:
         facts=values,
         slack=slack,
         marks=frozenset(join.marks | hints | false),
-        version=next((each for each in join.versions if each and ("jaxlib" in each) is is_jax), ""),
+        version=next((each for each in versions if each and ("jaxlib" in each) is is_jax), ""),
         op=join.op,
         shape=join.shape,
         dtype=join.dtype,
         processes=dict(join.processes),
         largest=join.largest,
         ranks=() if join.rank is None else (join.rank,),
+        devices=tuple(join.devices),
         line=join.first.line,
         count=max(join.told.values()),
         text=join.first.text,
@@ -689,6 +761,10 @@ def _exact_stated_sizes(facts: Mapping[str, StatedSize]) -> dict[str, StatedSize
     total, request = found.get("total_with_request"), found.get("requested")
     if total is not None and request is not None:
         found.setdefault("allocated", StatedSize(max(0, total.value - request.value), 0))
+    limit, used = found.get("limit"), found.get("in_use")
+    if limit is not None and used is not None and limit.value == 0 < used.value:  # 0 is printed for no limit
+        del found["limit"]
+    found |= _driver_sizes(found)
     for name in _ZERO_IF_UNKNOWN & found.keys():
         if found[name].value == 0:
             del found[name]
@@ -698,6 +774,21 @@ def _exact_stated_sizes(facts: Mapping[str, StatedSize]) -> dict[str, StatedSize
     return found
 
 
+def _driver_sizes(facts: Mapping[str, StatedSize]) -> dict[str, StatedSize]:
+    """What the driver's number of bytes in use and one more say of the third: the total, or what is free."""
+    used, free, total = (facts.get(f"device_{name}") for name in ("used", "free", "total"))
+    if used is None:
+        return {}
+    if free is not None and total is None:
+        # The driver never says that nothing is in use: then it is a limit of this process.
+        name = "limit" if used.value == 0 or "limit" in facts else "device_total"
+        whole = StatedSize(used.value + free.value, used.slack + free.slack)
+        return {} if name in facts else {name: whole}
+    if total is not None and free is None and "device_free_at_start" not in facts:
+        return {"device_free": StatedSize(max(0, total.value - used.value), used.slack + total.slack)}
+    return {}
+
+
 def _framework_of_message(first: _Statement, hints: set[str]) -> str:
     """Whose text it is: the BFC allocator is that of TensorFlow and of JAX."""
     if first.entry.family == "bfc":
@@ -705,8 +796,17 @@ def _framework_of_message(first: _Statement, hints: set[str]) -> str:
             return "Reactant"
         is_xla = "jax" in hints or first.entry.name.startswith("xla-")
         return "JAX" if is_xla and "tensorflow" not in hints else "TensorFlow"
-    if first.entry.name in {"cuda-call", "metal-command"} and "ggml" in first.marks:
+    if first.entry.family == "tpu":
+        return next((name for hint, name in xla.TPU_CLIENTS.items() if hint in hints), first.framework)
+    return _framework_of_call(first)
+
+
+def _framework_of_call(first: _Statement) -> str:
+    """Whose call of a driver failed, by the words around it."""
+    if first.entry.name in {"cuda-call", "metal-command", "metal-buffer"} and "ggml" in first.marks:
         return "llama.cpp"
+    if first.entry.name == "cuda-call" and {"mxnet", "mxnet_pool"} & first.marks:
+        return "MXNet"
     if first.entry.name == "cuda-library" and "tf" in first.marks:
         return "TensorFlow"
     if first.entry.name in {"cuda-call", "cuda-library"} and "torch" in first.marks:
@@ -718,9 +818,9 @@ def _distinct_message_failures(found: list[StatedFailure]) -> list[StatedFailure
     """Equal failures once, in the order of their first."""
     kept: dict[tuple[object, ...], StatedFailure] = {}
     for each in found:
-        key = (each.message, each.framework, *sorted(each.facts.items()), *sorted(each.processes.items()))
-        before = kept.pop(key, None)
-        kept[key] = each if before is None else before.joined(each)
+        numbers = (*sorted(each.facts.items()), *sorted(each.processes.items()))
+        key = (each.message, each.framework, each.shape, *numbers)
+        kept[key] = kept[key].joined(each) if key in kept else each
     return list(kept.values())
 
 

@@ -148,7 +148,7 @@ def test_xpu_without_its_free_memory(facts, cause):
     ("free", "live", "second"),
     [
         (217.44, 10.03, StatedCause.CAPACITY),
-        (217.44, 5, None),  # the device is not full
+        (217.44, 5, StatedCause.OTHER_PROCESS),  # the device is as full, of others
         (400, 10.03, None),  # more than a driver keeps for itself
     ],
 )
@@ -161,7 +161,96 @@ def test_a_driver_needs_a_margin_of_a_full_device(free, live, second):
         reserved_unallocated=9 * MIB,
     )
     assert (judge(found).cause, judge(found).second) == (StatedCause.DRIVER_REFUSED, second)
-    assert ("smaller_request_or_batch" in kinds(found)) is (second is StatedCause.CAPACITY)
+    assert ("smaller_request_or_batch" in kinds(found)) is (second is not None)
+    first = {
+        StatedCause.CAPACITY: "smaller_request_or_batch",
+        StatedCause.OTHER_PROCESS: "free_other_processes",
+        None: "driver_or_runtime_bug",
+    }
+    assert kinds(found)[0] == first[second]
+    assert ("the device is full" in judge(found).sentence) is (second is not None)
+
+
+@pytest.mark.parametrize(
+    ("framework", "live"), [("PyTorch XPU", 0), ("PyTorch XPU", 0.1), ("PyTorch CUDA", 0)]
+)
+def test_one_buffer_of_a_whole_device_is_refused_for_its_size(framework, live):
+    facts = {"device_free": 14.05 * GIB, "allocated": live * GIB, "reserved_unallocated": 0}
+    found = torch(framework=framework, requested=14 * GIB, **facts)
+    assert (judge(found).cause, judge(found).second) == (StatedCause.DRIVER_REFUSED, None)
+    assert "device is full" not in judge(found).sentence
+
+
+@pytest.mark.parametrize(
+    ("live", "cached", "cause", "second"),
+    [
+        (0.5, 0.03, StatedCause.OTHER_PROCESS, StatedCause.CACHED_FRAGMENTATION),
+        (5, 0.2, StatedCause.OTHER_PROCESS, StatedCause.CACHED_FRAGMENTATION),
+        (4, 2, StatedCause.OTHER_PROCESS, StatedCause.CACHED_FRAGMENTATION),  # others hold more than PyTorch
+        (8, 2, StatedCause.CACHED_FRAGMENTATION, StatedCause.CAPACITY),
+        (13, 0.5, StatedCause.CACHED_FRAGMENTATION, StatedCause.CAPACITY),
+    ],
+)
+def test_a_device_that_others_hold_is_not_in_pieces(live, cached, cause, second):
+    found = torch(
+        requested=20 * MIB,
+        device_free=9 * MIB,
+        allocated=live * GIB,
+        reserved_unallocated=None,
+        reserved=(live + cached) * GIB,
+    )
+    assert (judge(found).cause, judge(found).second) == (cause, second)
+    assert (kinds(found)[0] == "free_other_processes") is (cause is StatedCause.OTHER_PROCESS)
+
+
+@pytest.mark.parametrize(
+    ("request_mib", "free_mib", "framework", "first"),
+    [
+        (96, 8, "PyTorch NPU", "max_split_size"),
+        (96, 8, "PyTorch CUDA", "expandable_segments"),
+        (96, 92, "PyTorch CUDA", "smaller_request_or_batch"),  # so little is missing
+    ],
+)
+def test_a_small_cache_may_do_where_much_of_the_request_is_missing(request_mib, free_mib, framework, first):
+    found = torch(
+        version="",
+        framework=framework,
+        requested=request_mib * MIB,
+        device_free=free_mib * MIB,
+        allocated=14.5 * GIB,
+        reserved_unallocated=500 * MIB,
+    )
+    assert judge(found).cause is StatedCause.CACHED_FRAGMENTATION
+    assert kinds(found)[0] == first
+    assert {"max_split_size", "expandable_segments"} & set(kinds(found))
+    assert ("88.00 MiB smaller" in texts(found)) is False
+    assert ("4.00 MiB smaller" in texts(found)) is (free_mib == 92)
+
+
+def test_free_blocks_of_private_pools_are_no_live_tensors():
+    found = torch(private_pools=GIB // 2)
+    assert judge(found).cause is StatedCause.CAPACITY
+    assert "13.50 GiB of 16.00 GiB are live tensors" in judge(found).sentence
+    assert "512.00 MiB are free in private pools" in judge(found).sentence
+
+
+@pytest.mark.parametrize(
+    ("free", "cause", "first", "share"),
+    [
+        (21.5, StatedCause.CAP_BY_SETTING, "raise_limit_or_fraction", "0.89 would fit"),
+        (4, StatedCause.OTHER_PROCESS, "free_other_processes", ""),
+        (16, StatedCause.OTHER_PROCESS, "free_other_processes", "0.66 would fit"),
+    ],
+)
+def test_a_server_that_starts_on_a_device_in_use(free, cause, first, share):
+    facts = {"requested": int(21.6 * GIB), "device_free": int(free * GIB), "device_total": 24 * GIB}
+    found = StatedFailure("vllm-start", "vLLM", facts, marks=frozenset({"start"}))
+    assert judge(found).cause is cause
+    assert "others and by this process's own context" in judge(found).sentence
+    assert kinds(found)[0] == first
+    assert set(kinds(found)) == {"free_other_processes", "raise_limit_or_fraction"}
+    assert share in texts(found)
+    assert ("would fit" in texts(found)) is bool(share)
 
 
 def test_a_small_cache_asks_for_less_not_for_a_setting():

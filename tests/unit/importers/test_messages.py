@@ -9,9 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bfcviz.analysis.stated_advice import advise
+from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.stated_verdict import judge
 from bfcviz.errors import FileError
-from bfcviz.importers.messages import is_pasted, read_message_file, read_messages, read_pasted
+from bfcviz.formats.message_tables import counts
+from bfcviz.importers.messages import (
+    device_of_messages,
+    is_pasted,
+    read_message_file,
+    read_messages,
+    read_pasted,
+)
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -418,6 +426,106 @@ CASES = [
         "PyTorch CUDA",
         {},
     ),
+    (
+        "CatBoost",
+        "stack_like_memory_pool.h:303: Error: Out of memory. Requested 3072 MB; Free 1024.5 MB",
+        "CatBoost",
+        {"requested": 3 * GIB, "available": GIB + MIB // 2},
+    ),
+    (
+        "CatBoost of 2018",
+        "stack_like_memory_pool.h:305: Error: Out of memory. Requested 3072.5; Free 1024",
+        "CatBoost",
+        {"requested": 3 * GIB + MIB // 2, "available": GIB},
+    ),
+    (
+        "Theano",
+        (
+            "Error allocating 8388608 bytes of device memory (out of memory). Driver report 4194304 bytes free and "
+            "4294967296 bytes total"
+        ),
+        "Theano",
+        {"requested": 8 * MIB, "device_free": 4 * MIB, "device_total": 4 * GIB},
+    ),
+    (
+        "CUDA.jl",
+        (
+            "ERROR: Out of GPU memory trying to allocate 6.000 GiB\nEffective GPU memory usage: 75.00% "
+            "(6.000 GiB/8.000 GiB)\nMemory pool usage: 4.000 GiB (5.000 GiB reserved)\n"
+        ),
+        "CUDA.jl",
+        {
+            "requested": 6 * GIB,
+            "device_used": 6 * GIB,
+            "device_total": 8 * GIB,
+            "device_free": 2 * GIB,
+            "allocated": 4 * GIB,
+            "reserved": 5 * GIB,
+        },
+    ),
+    (
+        "XGBoost",
+        (
+            "device_helpers.cuh:431: Memory allocation error on worker 1: std::bad_alloc: cudaErrorMemoryAllocation: "
+            "out of memory\n- Free memory: 4194304\n- Requested memory: 67108864\n"
+        ),
+        "XGBoost",
+        {"requested": 64 * MIB, "device_free": 4 * MIB},
+    ),
+    (
+        "NCCL",
+        (
+            "n1:7:9 [2] include/alloc.h:178 NCCL WARN Cuda failure 'out of memory'\n\n"
+            "n1:7:9 [2] include/alloc.h:185 NCCL WARN Failed to CUDA calloc 4194304 bytes\n"
+        ),
+        "CUDA",
+        {"requested": 4 * MIB},
+    ),
+    (
+        "TensorRT 10",
+        "[virtualMemoryBuffer.cpp::x::140] Error Code 2: out of Memory (Requested size was 2097152 bytes.)",
+        "TensorRT",
+        {"requested": 2 * MIB},
+    ),
+    (
+        "TensorRT 7",
+        (
+            "ERROR: Requested amount of memory (1048576 bytes) could not be allocated.\n"
+            "ERROR: ../rtSafe/WeightsPtr.cpp (92) - OutOfMemory Error in allocate: 0\n"
+        ),
+        "TensorRT",
+        {"requested": MIB},
+    ),
+    (
+        "ggml's first Metal",
+        "ggml_metal_add_buffer: buffer 'data' size 2147483648 is larger than buffer maximum of 1073741824",
+        "llama.cpp",
+        {"requested": 2 * GIB, "limit": GIB},
+    ),
+    (
+        "ggml's SYCL",
+        "ggml_backend_sycl_buffer_type_alloc_buffer: can't allocate 3145728 Bytes of memory on device",
+        "llama.cpp",
+        {"requested": 3 * MIB},
+    ),
+    (
+        "MLX",
+        "std::runtime_error: [malloc_or_wait] Unable to allocate 1073741824 bytes.",
+        "MLX",
+        {"requested": GIB},
+    ),
+    (
+        "OpenCL",
+        "Failed to clCreateBuffer(ctx, CL_MEM_READ_WRITE, 1048576, nullptr)\nCL_MEM_OBJECT_ALLOCATION_FAILURE",
+        "OpenCL",
+        {"requested": MIB},
+    ),
+    (
+        "paddle, older",
+        "Out of memory error on GPU 1. Cannot allocate 9.500000MB GPU memory, available memory is 4.000000MB.",
+        "PaddlePaddle",
+        {"device_free": 4 * MIB},
+    ),
 ]
 IDS = [case[0] for case in CASES]
 
@@ -608,8 +716,8 @@ def test_a_setting_that_the_text_shows_as_set(around, marks):
 def test_several_failures_each_once_in_their_order():
     other = CUDA_2.replace("3.00 GiB.", "4.00 GiB.")
     found = read(f"{CUDA_2}\n{other}\n{CUDA_2}\nCUDA out of memory")
-    assert [(each.facts["requested"], each.count) for each in found.failures] == [(4 * GIB, 1), (3 * GIB, 3)]
-    assert found.failures[0].line == 2
+    assert [(each.facts["requested"], each.count) for each in found.failures] == [(3 * GIB, 3), (4 * GIB, 1)]
+    assert [each.line for each in found.failures] == [1, 2]
 
 
 def test_lines_of_one_failure_are_joined():
@@ -674,7 +782,7 @@ def test_what_is_no_failure():
         ("api:failed (exitcode: -9) local_rank: 3 (pid: 7) of binary: python", "Linux", "host_memory"),
         ("[launch.py:321:sigkill_handler] ['python'] exits with return code = -9", "Linux", "host_memory"),
         ("[TRT] [E] 2: [x.cpp::resize::1] Error Code 2: OutOfMemory (no more)", "TensorRT", "unknown"),
-        ("MXNetError: cudaMalloc retry failed: out of memory", "CUDA", "unknown"),
+        ("MXNetError: cudaMalloc retry failed: out of memory", "MXNet", "unknown"),
         (
             "MPS backend out of memory (MPS allocated: 9.00 GiB, other allocations: 0 bytes, max allowed: 9.50 GiB)",
             "PyTorch MPS",
@@ -730,9 +838,244 @@ def test_padding_of_the_largest_buffer_on_a_tpu():
     assert advise(far, judge(far))[0].kind == "optimizer_offload_or_shard"
 
 
+@pytest.mark.parametrize(
+    ("text", "framework"),
+    [
+        (" CUDA Error: out of memory\nCUDA Error: out of memory: No error", "CUDA"),
+        ("RuntimeError: CUDA failed with error out of memory", "CUDA"),
+        ("MemoryError: cuMemAlloc failed: out of memory", "CUDA"),
+        ("x.cpp:5] Check failed: error == cudaSuccess (2 vs. 0)  out of memory", "CUDA"),
+        ("cuda failed with error 2 out of memory. use", "CUDA"),
+        ("CUDA error !!!!! <out of memory> !!!!!", "CUDA"),
+        ("what(): /x/SimpleCudaMalloc_impl.hpp(7):\nerror: out of memory", "CUDA"),
+        ("[torch_memory_saver.cpp] CUresult error  result=2 file=x.cpp", "PyTorch CUDA"),
+        ("numba: [2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY", "CUDA"),
+        ("src/storage/./pooled_storage_manager.h:3: Memory allocation failed.", "MXNet"),
+        ("src/storage/./pooled_storage_manager.h:3: cudaMalloc failed: out of memory", "MXNet"),
+        ("vkAllocateMemory failed -2", "Vulkan"),
+        ("boost: Memory Object Allocation Failure", "OpenCL"),
+        ("x.cpp(7): 8007000E Not enough memory resources are available to complete", "Windows"),
+        ("std::bad_alloc: CUDA error at: ../rmm/mr/x.hpp7: cudaErrorMemoryAllocation out of memory", "RMM"),
+    ],
+)
+def test_a_program_without_an_allocator_that_bfcviz_knows(text, framework):
+    (found,) = read_pasted(f"{text}\n").failures
+    judged = judge(found)
+    assert (found.framework, judged.cause, judged.second) == (framework, "unknown", "capacity")
+    assert "outside of the framework" not in judged.sentence
+    first, *_ = advise(found, judged)
+    assert first.kind == "smaller_request_or_batch"
+
+
+def test_a_call_beside_the_allocator_of_a_framework():
+    (found,) = read_pasted("RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be\n").failures
+    assert "outside of the framework's allocator" in judge(found).sentence
+    (nccl,) = read_pasted({name: text for name, text, *_ in CASES}["NCCL"]).failures
+    assert "4.00 MiB for its own buffers" in judge(nccl).sentence
+    assert nccl.devices == (2,)
+
+
+JULIA = "Out of GPU memory trying to allocate {}\nEffective GPU memory usage: 70.00% ({}/8.000 GiB)\n{}\n"
+PADDLE = (
+    "Out of memory error on GPU 0. Cannot allocate {} memory on GPU 0, {} memory has been allocated and available "
+    "memory is only {}.\n{}"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "words"),
+    [
+        (  # the pool takes larger pieces than were asked
+            JULIA.format("4.000 MiB", "6.000 GiB", "CUDA allocator usage: 3.990 GiB (capped at 4.000 GiB)"),
+            "cap_by_setting",
+            ("2.00 GiB of the device are free", "JULIA_CUDA_MEMORY_LIMIT"),
+        ),
+        (
+            JULIA.format("3.000 GiB", "7.000 GiB", "Memory pool usage: 1.000 MiB (512.000 MiB reserved)"),
+            "other_process",
+            ("6.50 GiB lie outside of it",),
+        ),
+        (
+            JULIA.format("3.000 GiB", "7.000 GiB", "Memory pool usage: 6.000 GiB (6.500 GiB reserved)"),
+            "capacity",
+            ("2.00 GiB are missing", "CUDA.unsafe_free!"),
+        ),
+        (
+            JULIA.format("3.000 GiB", "7.000 GiB", "Memory pool usage: 4.000 GiB (6.500 GiB reserved)"),
+            "cached_fragmentation",
+            ("2.50 GiB of it cached",),
+        ),
+        (JULIA.format("9.000 GiB", "81.920 MiB", ""), "request_exceeds_device", ("8.00 GiB of the device",)),
+        (
+            "Out of memory. Requested 3072 MB; Free 1024 MB",
+            "capacity",
+            ("2.00 GiB are missing", "border_count"),
+        ),
+        (
+            PADDLE.format("4.000000GB", "0.000000B", "2.000000GB", ""),
+            "request_exceeds_limit",
+            ("the whole 2.00 GiB", "FLAGS_gpu_memory_limit_mb"),
+        ),
+        (
+            PADDLE.format(
+                "1.000000GB", "1.500000GB", "512.000000MB", "`FLAGS_gpu_memory_limit_mb` is 2048, so"
+            ),
+            "cap_by_setting",
+            ("holds 1.50 GiB of it", "FLAGS_gpu_memory_limit_mb"),
+        ),
+        (
+            PADDLE.format(
+                "1.000000GB", "1.500000GB", "2.500000GB", "`FLAGS_gpu_memory_limit_mb` is 4096, so"
+            ),
+            "unknown",
+            ("the limit leaves this process 2.50 GiB", "another process"),
+        ),
+        (
+            PADDLE.format("9.000000GB", "1.500000GB", "6.500000GB", ""),
+            "request_exceeds_device",
+            ("8.00 GiB of the device",),
+        ),
+        (
+            "buffer 'data' size 2147483648 is larger than buffer maximum of 1073741824",
+            "request_exceeds_limit",
+            ("1.00 GiB",),
+        ),
+    ],
+)
+def test_what_the_numbers_of_a_library_decide(text, cause, words):
+    (found,) = read_pasted(f"Error: {text}\n").failures
+    judged = judge(found)
+    assert judged.cause == cause
+    said = " ".join([judged.sentence, *(each.text for each in advise(found, judged))])
+    assert [word for word in words if word not in said] == []
+
+
+def test_what_a_library_tries_again_is_no_failure():
+    text = "WARNING: CUDA memory allocation failed; attempting to free up memory...\n"
+    found = read_pasted(f"{text}[TRT] Tactic Device request: 9385MB Available: 7649MB. Device memory\n")
+    assert not found.failures
+    assert [each.framework for each in found.soft] == ["CUDA.jl", "TensorRT"]
+    assert found.soft[1].facts["available"] == 7649 * MIB
+
+
+def test_a_copy_without_memory_for_its_target():
+    text = "SameWorkerRecvDone unable to allocate output tensor. Key: /job:x/device:CPU:0;1;/job:x/device:GPU:0;edge_7"
+    (found,) = read_pasted(f"{text}\n").failures
+    assert (found.framework, judge(found).cause) == ("TensorFlow", "unknown")
+    (host,) = read_pasted(f"{text.replace('GPU:0;edge', 'CPU:0;edge')}\n").failures
+    assert judge(host).cause == "host_memory"
+    (plain,) = read_pasted("ResourceExhaustedError: failed to allocate memory [Op:AddV2]\n").failures
+    assert plain.framework == "TensorFlow"
+
+
 def test_a_signal_is_told_only_where_nothing_else_tells_more():
     (found,) = read_pasted(f"{CUDA_2}\nexitcode  : -9 (pid: 4)\n").failures
     assert found.message == "torch-cuda"
+
+
+_CUT = "CUDA out of memory. Tried to allocate 3.00 GiB. GPU 1 has a total capacity of 8.00 GiB of "
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("CUDA out of memory. Tried to allocate 12.50", set()),
+        (
+            "CUDA out of memory. Tried to allocate 12.50 GiB. GPU 0 has a total capacity of 23.00",
+            {"requested"},
+        ),
+        (f"{_CUT}which 1", {"requested", "device_total"}),
+        (f"{_CUT}which 1.00 is free", {"requested", "device_total"}),
+        (f"{_CUT}which 0 bytes is free", {"requested", "device_total", "device_free"}),
+        (
+            "HIP out of memory. Tried to allocate 2.00 MiB (GPU 0; 4.00 GiB total capacity; 3.00",
+            {"requested", "device_total"},
+        ),
+    ],
+)
+def test_a_number_that_was_cut_before_its_unit_is_none(text, known):
+    (found,) = read_pasted(f"{text}\n").failures
+    assert set(found.facts) == known
+    assert judge(found).cause in {"unknown", "other_process"}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "r",
+        "DriverAPI::get()->nvmlInit_v2_()",
+        "DriverAPI::get()->nvmlDeviceGetHandleByPciBusId_v2_( pci_id, &nvml_device)",
+    ],
+)
+def test_a_refusal_whose_message_nvml_refused(asked):
+    text = f'NVML_SUCCESS == {asked} INTERNAL ASSERT FAILED at "/pytorch/c10/cuda/CUDACachingAllocator.cpp":1, please'
+    (found,) = read_pasted(f"RuntimeError: {text} report\n").failures
+    judged = judge(found)
+    assert (found.framework, judged.cause, judged.second) == ("PyTorch CUDA", "unknown", "capacity")
+    said = " ".join(each.text for each in advise(found, judged))
+    assert "NVML" in judged.sentence
+    assert "torch.cuda.mem_get_info()" in advise(found, judged)[0].text
+    assert "CUDA_VISIBLE_DEVICES" in said
+    assert "whole message" not in said
+
+
+@pytest.mark.parametrize("word", ["CUDA", "HIP"])
+def test_a_size_that_overflowed(word):
+    (found,) = read_pasted(f"{word} out of memory. Tried to allocate more than 1EB memory.\n").failures
+    assert found.framework == {"CUDA": "PyTorch CUDA", "HIP": "PyTorch ROCm"}[word]
+    assert judge(found).cause == "request_exceeds_device"
+    assert "negative" in judge(found).sentence
+    assert [str(each.kind) for each in advise(found, judge(found))] == ["check_shape_bug"]
+
+
+_WARM = "RuntimeError: CUDA out of memory occurred when warming up sampler with 300 dummy requests. Please try lowering"
+
+
+def test_a_server_that_tries_its_sampler():
+    (found,) = read_pasted(f"{_WARM}\n").failures
+    assert (found.framework, found.facts, judge(found).second) == ("vLLM", {"max_requests": 300}, "capacity")
+    advice = advise(found, judge(found))
+    assert advice[0].text == "Lower --max-num-seqs below 300."
+    assert not [each.text for each in advice if "whole message" in each.text]
+    (both,) = read_pasted(f"{CUDA_2}\n\n{_WARM}\n").failures
+    assert (both.framework, both.facts["max_requests"]) == ("PyTorch CUDA", 300)
+    assert advise(both, judge(both))[0].text == "Lower --max-num-seqs below 300."
+    assert "missing" in judge(both).sentence or "pass it" in judge(both).sentence
+    pooler = _WARM.replace("sampler", "pooler (task='classify')")
+    assert read_pasted(f"{pooler}\n").failures[0].facts == {"max_requests": 300}
+
+
+def test_the_line_of_the_program_is_no_second_failure():
+    raised = '    raise ValueError("No available memory for the cache blocks. "\n'
+    error = "ValueError: No available memory for the cache blocks. Try\n"
+    (found,) = read_pasted(f"{raised}{error}").failures
+    assert (found.count, found.line) == (1, 2)
+    (two,) = read_pasted(f"{raised}{error}{raised}{error}").failures
+    assert (two.count, two.line) == (2, 2)
+    (alone,) = read_pasted(raised).failures
+    assert (alone.count, alone.line) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "framework", "cause", "facts"),
+    [
+        (
+            "OutOfResources: out of resource: shared memoryRequired: 131072Hardware limit: 101376",
+            "Triton",
+            "request_exceeds_limit",
+            {"requested": 131072, "limit": 101376},
+        ),
+        (
+            "[enforce fail at CPUAllocator.cpp:1] posix_memalign(&data, gAlignment, nbytes) == 0. 12 vs 0",
+            "PyTorch CPU",
+            "host_memory",
+            {},
+        ),
+    ],
+)
+def test_forms_of_old_versions(text, framework, cause, facts):
+    (found,) = read_pasted(f"{text}\n").failures
+    assert (found.framework, judge(found).cause, found.facts) == (framework, cause, facts)
 
 
 def test_a_builder_that_leaves_out_a_tactic_did_not_fail():
@@ -777,8 +1120,199 @@ def test_figures_that_cannot_be_are_left_out():
 def test_a_limit_of_nothing_is_judged():
     (text,) = (case[1] for case in CASES if case[0] == "TensorFlow with counters")
     found = only(text.replace("10000", "0"))
-    assert found.facts["limit"] == 0
-    assert "6.84 KiB are in use" in judge(found).sentence
+    assert "limit" not in found.facts
+    assert "6.84 KiB of the pool are in use" in judge(found).sentence
+
+
+ASYNC = """E gpu_cudamallocasync_allocator.cc:3] gpu_async_{device} cuMemAllocAsync failed to allocate {asked} bytes: X
+ Reported by CUDA: Free memory/Total memory: 4294967296/17179869184
+Stats: Limit: 0
+InUse:        {used}
+MaxInUse:     {used}
+NumAllocs:    2
+MaxAllocSize: 1024
+"""
+
+
+@pytest.mark.parametrize(
+    ("gib", "used", "cause"),
+    [
+        (2000, 2, "request_exceeds_device"),
+        (2, 2, "driver_refused_with_memory_free"),
+        (5, 11, "capacity"),
+        (5, 2, "other_process"),
+    ],
+)
+def test_the_asynchronous_allocator_says_what_is_free(gib, used, cause):
+    text = "".join(ASYNC.format(device=device, asked=gib * GIB, used=used * GIB) for device in (3, 5))
+    (found,) = read_pasted(text).failures
+    assert (found.facts["device_free"], found.facts["device_total"]) == (4 * GIB, 16 * GIB)
+    assert (found.devices, "limit" in found.facts) == ((3, 5), False)
+    assert judge(found).cause == cause
+    told = " ".join(each.text for each in advise(found, judge(found)))
+    assert "Bin and Chunk" not in told
+    assert "memory_growth" not in told
+
+
+def test_the_free_memory_of_another_text_is_no_size_of_the_device():
+    assert device_of_messages("Free memory/Total memory: 1024/4096\nTotal memory: 2.00GiB\n") == {
+        "device_total": 2 * GIB
+    }
+
+
+def test_a_sentence_keeps_the_case_of_a_unit():
+    text = "totalMemory: 8.00GiB freeMemory: 7.57GiB\nOOM when allocating tensor with shape[64,3]"
+    assert "The device has 8.00 GiB, but" in judge(only(text)).sentence
+
+
+SOFT = (
+    "W bfc_allocator.cc:239] Allocator (GPU_0_bfc) ran out of memory trying to allocate 1.00GiB with freed_by_count=0. "
+    "The caller indicates that this is not a failure\n"
+)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        SOFT,
+        "".join(
+            f"failed to allocate 1G ({n} bytes) from device: CUDA_ERROR_OUT_OF_MEMORY\n" for n in (90, 80)
+        ),
+        "Requested amount of GPU memory (4096 bytes) could not be allocated.\n",
+        (
+            "allocating 10.00 MiB on device 1: cudaMalloc failed: out of memory\nfailed to allocate CUDA1 buffer of "
+            "size 10485760\nretrying without pipeline parallelism\n"
+        ),
+    ],
+)
+def test_a_call_that_fails_after_a_soft_refusal_is_a_failure(before):
+    assert not read(before).failures
+    found = read(f"{before}E tensorflow: Could not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED\n")
+    assert [each.message for each in found.failures] == ["cuda-library"]
+    assert found.soft
+
+
+@pytest.mark.parametrize("between", [" ", "\n", ": RESOURCE_EXHAUSTED: :\n> "])
+def test_a_code_at_the_end_of_a_soft_refusal_is_its_part(between):
+    text = "".join(
+        f"failed to allocate 1G ({n} bytes) from device{between}CUDA_ERROR_OUT_OF_MEMORY: x\n"
+        for n in (90, 80)
+    )
+    assert not read(text).failures
+    for length in (1, 7, 64):
+        pieces = [text[at : at + length].encode() for at in range(0, len(text), length)]
+        assert not read_messages(pieces).failures
+
+
+def test_a_builder_without_any_tactic_left_failed():
+    skipped = "[TRT] [W] Skipping tactic 0 due to insuficient memory on requested size of 1048576 detected\n"
+    end = "[TRT] [E] 10: Error Code 10: Internal Error (Could not find any implementation for node {x}.)\n"
+    asked = "[TRT] Requested amount of GPU memory (1048576 bytes) could not be allocated.\n"
+    refused = "ERROR: safeRuntime.cpp (25) - Cuda Error in allocate: 2 (out of memory)\n"
+    for text, request in ((skipped + end, None), (asked + skipped + end + skipped, MIB)):
+        (found,) = read_pasted(text).failures
+        assert (found.framework, found.fact("requested")) == ("TensorRT", request)
+        assert "no engine was built" in judge(found).sentence
+    for text in (skipped, asked + skipped, refused + skipped):
+        assert not read_pasted(text).failures
+    assert not read(end).failures  # without a word of memory
+
+
+def test_a_pool_of_pinned_memory_at_its_limit():
+    stats = "Stats:\nLimit: 68719476736\nInUse: 68719476736\nMaxInUse: 68719476736\nNumAllocs: 3\nMaxAllocSize: 9\n"
+    names = {
+        "cuda_host_bfc": "TF_CUDA_HOST_MEM_LIMIT_IN_MB",
+        "gpu_host_bfc": "TF_GPU_HOST_MEM_LIMIT_IN_MB",
+        "xla_gpu_host_bfc": "XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB",
+    }
+    for name, setting in names.items():
+        found = only(f"{stats}Allocator ({name}) ran out of memory trying to allocate 2.00GiB.\n")
+        judged = judge(found)
+        assert (judged.cause, "64.00 GiB" in judged.sentence) == ("cap_by_setting", True)
+        first = advise(found, judged)[0]
+        assert (str(first.kind), setting in first.text) == ("raise_limit_or_fraction", True)
+        assert "device" not in counts(found.message, "limit")
+        lone = only(f"Allocator ({name}) ran out of memory trying to allocate 2.00GiB.\n")
+        assert judge(lone).cause == "host_memory"
+
+
+def test_a_pool_that_found_nearly_nothing():
+    stats = "Stats:\nLimit: {limit}\nInUse: 8017152\nMaxInUse: 8017152\nNumAllocs: 3\nMaxAllocSize: 9\n"
+    text = f"{stats}OOM when allocating tensor with shape[1024,1024] and type float\n"
+    judged = judge(found := only(text.format(limit=8716288)))
+    assert (judged.cause, judged.second) == ("other_process", "cap_by_setting")
+    told = {str(each.kind): each.text for each in advise(found, judged)}
+    assert next(iter(told)) == "free_other_processes"
+    assert "memory_limit" in told["raise_limit_or_fraction"]
+    assert judge(only(text.format(limit=8 * MIB))).cause == "capacity"  # whole MiB: a limit that was set
+
+
+@pytest.mark.parametrize(
+    ("text", "below"),
+    [
+        (
+            (
+                "[metal::malloc] Attempting to allocate 18446744073709549568 bytes which is greater than the maximum "
+                "allowed buffer size of 1073741824 bytes."
+            ),
+            2048,
+        ),
+        ("bfc_arena.cc:1 Failed to allocate memory for requested buffer of size 18446744073709551488", 128),
+        ("alloc_tensor_range: failed to allocate CUDA0 buffer of size 18446744073709551360", 256),
+        ("CUDA out of memory. Tried to allocate 17179869184.00 GiB (GPU 0; 8.00 GiB total capacity)", None),
+    ],
+)
+def test_a_size_below_zero(text, below):
+    found = only(text)
+    judged = judge(found)
+    assert (judged.cause, found.facts.get("below_zero")) == ("request_exceeds_device", below)
+    assert "negative" in judged.sentence
+    assert below is None or f"{below:,} bytes below zero" in judged.sentence
+    assert [str(each.kind) for each in advise(found, judged)] == [
+        "check_shape_bug",
+        "smaller_request_or_batch",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gib", "held", "second", "first"),
+    [
+        (150, 512, "request_exceeds_device", "check_shape_bug"),
+        (150, 100 * GIB, "capacity", "free_other_processes"),
+        (2, 512, "capacity", "free_other_processes"),
+    ],
+)
+def test_a_request_that_an_empty_pool_of_cupy_refuses(gib, held, second, first):
+    found = only(
+        f"OutOfMemoryError: Out of memory allocating {gib * GIB:,} bytes (allocated so far: {held:,} bytes)."
+    )
+    judged = judge(found)
+    assert (judged.cause, judged.second) == ("unknown", second)
+    assert advise(found, judged)[0].kind == first
+    assert "is full" not in judged.sentence
+
+
+def test_an_arena_of_onnx_runtime_is_that_of_the_system_where_the_text_shows_it():
+    text = (
+        "running Conv node. Name:'{name}' Status: bfc_arena.cc:3 Failed to allocate memory for requested buffer of "
+        "size 4096"
+    )
+    cpu, either = (only(text.format(name=name)) for name in ("7_nchwc", "7"))
+    assert (judge(cpu).cause, judge(either).cause) == ("host_memory", "unknown")
+    assert "nvidia-smi" not in " ".join(each.text for each in advise(cpu, judge(cpu)))
+    assert "by the device" not in judge(either).sentence
+
+
+def test_tensors_of_two_shapes_are_two_failures():
+    text = (
+        "OOM when allocating tensor with shape[4,8]\nOOM when allocating tensor with shape[4,9]\n"
+        " [[Node: b/BiasAdd = BiasAdd[T=DT_FLOAT](x)]]\nOOM when allocating tensor with shape[4,8]\n"
+    )
+    found = read_pasted(text).failures
+    assert [(each.shape, each.op, each.count, each.version) for each in found] == [
+        ((4, 8), "", 2, "1.x"),
+        ((4, 9), "b/BiasAdd", 1, "1.x"),
+    ]
 
 
 def test_a_pasted_text_is_told_from_a_file(tmp_path):
@@ -843,3 +1377,221 @@ def test_equal_failures_of_several_ranks_are_one(prefix):
     text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB.\n"
     (found,) = read_messages(["".join(prefix.format(rank) + text for rank in (3, 0, 11)).encode()]).failures
     assert (found.ranks, found.count) == ((3, 0, 11), 3)
+
+
+def advice_of(found):
+    return [(str(each.kind), each.text) for each in advise(found, judge(found))]
+
+
+def told_advice(found):
+    return " ".join(text for _, text in advice_of(found))
+
+
+_TPU_RUN = "Attempting to reserve 3.00G at the bottom of memory. That was not possible. There are 1.00G free."
+
+
+@pytest.mark.parametrize(
+    ("text", "framework", "names", "not_there"),
+    [
+        (
+            f"E tensorflow/compiler/xla/xla_client/xla_util.cc:1] OP_REQUIRES failed at x.cc: {_TPU_RUN}",
+            "PyTorch/XLA TPU",
+            "torch_xla.utils.checkpoint",
+            "jax",
+        ),
+        (
+            (
+                "RuntimeError: Bad StatusOr access: RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used "
+                "9.00G of 8.00G hbm. Exceeded hbm capacity by 1.00G."
+            ),
+            "PyTorch/XLA TPU",
+            "Keep the lines after the error",
+            "jax",
+        ),
+        (
+            (
+                "W op_kernel.cc:1] Resource exhausted: Compilation failure: Ran out of memory in memory space hbm. "
+                "Used 9.00G of 8.00G hbm. Exceeded hbm capacity by 1.00G."
+            ),
+            "TensorFlow TPU",
+            "tf.recompute_grad",
+            "jax",
+        ),
+        (f"jaxlib: RESOURCE_EXHAUSTED: {_TPU_RUN}", "JAX TPU", "jax.sharding", "torch"),
+    ],
+)
+def test_the_advice_on_a_tpu_is_that_of_its_client(text, framework, names, not_there):
+    found = only(text)
+    assert found.framework == framework
+    assert names in told_advice(found)
+    assert not_there not in told_advice(found)
+
+
+def test_the_table_of_a_tpu_is_named_only_where_it_is_there():
+    assert "The lines below" in told_advice(only(TPU))
+    assert "The lines below" not in told_advice(only(TPU.partition("\n")[0]))
+
+
+def test_scalar_memory_of_a_tpu_has_no_setting():
+    found = only(
+        "Ran out of memory in memory space smem. Used 1.00M of 1.00M smem. Exceeded smem capacity by 2.5K."
+    )
+    assert (judge(found).cause, found.facts["exceeded"]) == ("request_exceeds_limit", 2560)
+    assert "2.50 KiB too much" in judge(found).sentence
+    assert "scalar memory" in judge(found).sentence
+    assert "vmem" not in told_advice(found)
+    vector = only(
+        "Ran out of memory in memory space vmem. Used 20.00M of 16.00M vmem. Exceeded vmem capacity by 4.00M."
+    )
+    assert "4.00 MiB too much" in judge(vector).sentence
+    assert "--xla_tpu_scoped_vmem_limit_kib" in told_advice(vector)
+
+
+_ON_DEVICE = (
+    "{}ggml_backend_cuda_buffer_type_alloc_buffer: allocating 512.00 MiB on device {}: cudaMalloc failed: out of "
+    "memory\n"
+    "{}ggml_gallocr_reserve_n: failed to allocate CUDA{} buffer of size 536870912\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "not_there"),
+    [
+        (
+            _ON_DEVICE.format("ollama[7]: ", 0, "ollama[7]: ", 0),
+            {"num_ctx", "num_batch"},
+            {"-ub", "-c;", "-ngl"},
+        ),
+        (_ON_DEVICE.format("", 0, "", 0), {"-c;", "-ub"}, {"num_ctx", "OLLAMA"}),
+        (
+            "CUDA error: out of memory\n  current device: 0, in function alloc at /ollama/ggml-cuda.cu:1\n  hipMalloc(",
+            {"num_gpu", "OLLAMA_FLASH_ATTENTION"},
+            {"-ngl", "nvidia-smi"},
+        ),
+    ],
+)
+def test_the_settings_of_a_program_on_ggml(text, words, not_there):
+    told = told_advice(only(text))
+    assert all(word in told for word in words)
+    assert not any(word in told for word in not_there)
+
+
+def test_layers_do_not_go_into_system_memory_that_is_full():
+    found = only(
+        "ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate buffer of size 4096000\n"
+        "alloc_tensor_range: failed to allocate CPU buffer of size 4096000\n"
+    )
+    assert (judge(found).cause, advice_of(found)[0][0]) == ("host_memory", "system_memory")
+    assert "put more layers there (-ngl)" in told_advice(found)
+    assert not any(word in told_advice(found) for word in ("fewer layers", "nvidia-smi"))
+
+
+@pytest.mark.parametrize(
+    ("free", "first"), [(10, "smaller_model_or_precision"), (30, "system_memory")], ids=["far", "near"]
+)
+def test_other_programs_hold_no_more_than_what_is_missing(free, first):
+    found = only(f"Error: model requires more system memory (40.0 GiB) than is available ({free}.0 GiB)")
+    assert advice_of(found)[0][0] == first
+    assert "CPU" not in told_advice(found)
+
+
+def test_a_tensor_without_a_buffer_of_metal_is_a_failure():
+    found = read(
+        "ggml_metal_add_buffer: ( 5000.50 /  4096.00)x: warning: current allocated size is greater than the "
+        "recommended max working set size\nggml_metal_get_buffer: error: buffer is nil\n"
+    )
+    (failed,), (warned,) = found.failures, found.soft
+    assert (failed.framework, judge(failed).cause, judge(failed).second) == (
+        "llama.cpp",
+        "unknown",
+        "capacity",
+    )
+    assert warned.message == "ggml-wired"
+    assert "Activity Monitor" in told_advice(failed)
+
+
+@pytest.mark.parametrize(
+    ("text", "devices"),
+    [
+        (CUDA_2, (1,)),
+        (_ON_DEVICE.format("", 4, "", 4), (4,)),
+        (_ON_DEVICE.format("", 1, "", 1) + _ON_DEVICE.format("", 2, "", 2), (1, 2)),
+        (
+            "OOM when allocating tensor with shape[9] and type float on /device:GPU:3 by allocator GPU_3_bfc",
+            (3,),
+        ),
+        (
+            "W x] Allocator (GPU_2_bfc) ran out of memory trying to allocate 1.00GiB (rounded to 1073741824)",
+            (2,),
+        ),
+        ("OOM when allocating tensor with shape[9] and type float on /device:CPU:0 by allocator cpu", ()),
+        (
+            "Out of memory error on GPU 5. Cannot allocate 1.000000GB memory on GPU 5, 1.0GB memory has been",
+            (5,),
+        ),
+    ],
+)
+def test_the_number_of_the_device(text, devices):
+    found = only(text)
+    assert found.devices == devices
+    answer = StatedAnswer.of([found], [])
+    assert answer.to_json()["failures"][0]["devices"] == list(devices)
+    assert any(
+        line.split()[0].startswith("device") and "the whole" not in line for line in answer.lines
+    ) == bool(devices)
+
+
+def test_less_of_a_model_on_the_device_that_is_full():
+    assert "less of the model on device 4 and more on the others: -ts" in told_advice(
+        only(_ON_DEVICE.format("", 4, "", 4))
+    )
+    assert "-ts" not in told_advice(only(_ON_DEVICE.format("", 0, "", 0)))
+    assert "-ts" not in told_advice(only(_ON_DEVICE.format("ollama: ", 4, "", 4)))
+
+
+def test_a_number_in_bold():
+    soft = "Allocator (GPU_0_bfc) ran out of memory trying to allocate **1.50GiB** with freed_by_count=0. It says that"
+    (found,) = read(soft).soft
+    assert found.facts["requested"] == 3 * GIB // 2
+    assert only("CUDA out of memory. Tried to allocate **2.00 GiB**. GPU 0").facts["requested"] == 2 * GIB
+    assert "2**31" in only("a = 2**31 bytes, b = 2**32; CUDA out of memory. Tried to allocate 2.00 GiB.").text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Out of memory while trying to allocate 24 bytes. jaxlib",
+        "OOM when allocating tensor with shape[] and type int32 on /device:GPU:0 by allocator GPU_0_bfc",
+        "OOM when allocating tensor with shape[100,2] and type float on /device:GPU:0 by allocator GPU_0_bfc",
+    ],
+)
+def test_a_request_of_some_bytes_cannot_shrink(text):
+    found = only(text)
+    assert advice_of(found)[0][0] == "free_other_processes"
+    assert "dimension" not in told_advice(found)
+
+
+def test_a_context_that_the_driver_refused_needs_another_program_to_end():
+    found = only(
+        "failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY; total memory reported: 4294967296"
+    )
+    assert judge(found).cause == "other_process"
+    (first, text), (second, _) = advice_of(found)
+    assert (first, second) == ("free_other_processes", "preallocation_off_or_fraction")
+    assert text.startswith("Stop other programs")
+
+
+@pytest.mark.parametrize(
+    ("where", "tool"),
+    [
+        ("device:DML:0 by allocator DmlAllocator", "Task Manager"),
+        ("device:GPU:0 by allocator Simple allocator", "Activity Monitor"),
+    ],
+)
+def test_an_allocator_of_a_plugin_has_not_the_settings_of_the_pool(where, tool):
+    found = only(
+        f"OOM when allocating tensor with shape[64,900,900] and type float on /job:localhost/{where}"
+    )
+    assert tool in told_advice(found)
+    assert not any(word in told_advice(found) for word in ("nvidia-smi", "growth", "GROWTH", "Chunk", "cuda"))
+    assert found.facts["requested"] == 64 * 900 * 900 * 4

@@ -1,0 +1,229 @@
+"""What a text of PyTorch, or of a server on it, is advised: with the names of that server, device and system."""
+
+import pytest
+
+from bfcviz.analysis.stated_answer import StatedAnswer
+from bfcviz.analysis.stated_verdict import StatedCause
+from bfcviz.importers.messages import read_messages
+
+FULL = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 320.00 MiB. GPU 0 has a total capacity of 47.50 GiB "
+    "of which 200.00 MiB is free. Process 71 has 47.20 GiB memory in use. Of the allocated memory 46.00 GiB is "
+    "allocated by PyTorch, and 60.00 MiB is reserved by PyTorch but unallocated.\n"
+)
+ASYNC = (
+    "Allocation on device 0 would exceed allowed memory. (out of memory)\n"
+    "Currently allocated     : {allocated}\nRequested               : {requested}\n"
+    "Device limit            : 12.00 GiB\nFree (according to CUDA): {free}\n"
+    "PyTorch limit (set by user-supplied memory fraction)\n                        : 17179869184.00 GiB\n"
+)
+MPS = (
+    "RuntimeError: MPS backend out of memory (MPS allocated: 2.10 GB, other allocations: {limit} GB, max allowed: "
+    "{limit} GB). Tried to allocate 900.00 MB on private pool.\n"
+)
+
+
+def told(text):
+    """The one failure of a text, judged and advised."""
+    found = read_messages([text.encode()])
+    (failure,) = StatedAnswer.of(found.failures, found.soft).failures
+    return failure
+
+
+def words(failure):
+    return " ".join(each.text for each in failure.advice)
+
+
+def kinds(failure):
+    return [str(each.kind) for each in failure.advice]
+
+
+@pytest.mark.parametrize(
+    ("program", "device", "first", "others"),
+    [
+        (
+            "python -m sglang.launch_server",
+            "CUDA",
+            "--mem-fraction-static",
+            ["--tp-size", "--cuda-graph-max-bs"],
+        ),
+        ("python -m sglang.launch_server", "NPU", "--mem-fraction-static", ["--chunked-prefill-size"]),
+        ('File "vllm/core.py"\nFile "sglang/srt/a.py"', "CUDA", "--mem-fraction-static", ["fp8_e5m2"]),
+        ("vllm serve", "CUDA", "--gpu-memory-utilization", ["--max-model-len", "--tensor-parallel-size"]),
+    ],
+)
+def test_a_full_device_gets_the_options_of_its_server(program, device, first, others):
+    failure = told(f"{program}\n{FULL.replace('CUDA', device)}")
+    assert failure.judgement.cause is StatedCause.CAPACITY
+    assert first in failure.advice[0].text
+    said = words(failure)
+    assert all(each in said for each in others)
+    names = ("--max-num-seqs", "--enforce-eager", "--gpu-memory-utilization", "--max-model-len")
+    assert any(name in said for name in names) is ("sglang" not in program)
+    assert "fp8" not in said or device == "CUDA"
+
+
+@pytest.mark.parametrize(
+    ("before", "is_loading"),
+    [
+        ('File "vllm/v1/worker/gpu_worker.py", line 9, in load_model\n', True),
+        ('File "sglang/srt/model_executor/model_runner.py", line 9, in load_model\n', True),
+        ('sglang Load weight end.\nFile "sglang/srt/eagle_worker.py", line 9, in load_model\n', False),
+        ('File "vllm/v1/worker/gpu_worker.py", line 9, in execute_model\n', False),
+    ],
+)
+def test_weights_that_do_not_fit_leave_no_cache_to_shrink(before, is_loading):
+    failure = told(before + FULL)
+    assert (kinds(failure)[0] == "smaller_model_or_precision") is is_loading
+    assert ("kv_cache_size" in kinds(failure)) is not is_loading
+    assert ("load_model" in words(failure)) is is_loading
+
+
+def test_sglang_without_room_for_its_cache():
+    failure = told("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.")
+    assert failure.judgement.cause is StatedCause.CAP_BY_SETTING
+    assert "trial run" not in failure.judgement.sentence
+    assert failure.advice[0].text == "Raise --mem-fraction-static."
+    assert "--tp-size" in words(failure)
+    assert not [word for word in ("--max-num-seqs", "--max-model-len", "--tensor") if word in words(failure)]
+
+
+@pytest.mark.parametrize(
+    ("text", "facts", "first"),
+    [
+        (
+            "RuntimeError: Not enough memory to handle 6144 prefill tokens. You need to decrease `--max-batch-p...`",
+            {"prefill_tokens": 6144},
+            "--max-batch-prefill-tokens below 6,144",
+        ),
+        (
+            "RuntimeError: Not enough memory to handle 24000 total tokens with 4 prefill tokens. You need to decrease",
+            {"prefill_tokens": 4, "total_tokens": 24000},
+            "--max-batch-total-tokens below 24,000",
+        ),
+    ],
+)
+def test_text_generation_inference_names_what_to_lower(text, facts, first):
+    failure = told(text)
+    assert (failure.stated.framework, failure.stated.facts) == ("Text Generation Inference", facts)
+    assert (failure.judgement.cause, failure.judgement.second) == (StatedCause.UNKNOWN, StatedCause.CAPACITY)
+    assert first in failure.advice[0].text
+    both = told(f"{FULL}\nThe above exception was the direct cause of the following exception:\n{text}")
+    assert (both.stated.framework, both.judgement.cause) == ("PyTorch CUDA", StatedCause.CAPACITY)
+    assert first in both.advice[0].text
+    assert "In training" not in words(both)
+
+
+@pytest.mark.parametrize(
+    ("file", "framework", "second", "first"),
+    [
+        (
+            "/src/bitsandbytes/csrc/pythonInterface.c",
+            "bitsandbytes",
+            StatedCause.HOST_MEMORY,
+            "system_memory",
+        ),
+        (
+            "D:\\a\\bitsandbytes-win\\csrc\\ops.cu",
+            "bitsandbytes",
+            StatedCause.CAPACITY,
+            "free_other_processes",
+        ),
+        ("../src/solver.cu", "CUDA", None, None),
+    ],
+)
+def test_a_call_of_cuda_at_a_line_of_a_file(file, framework, second, first):
+    failure = told(f"Error out of memory at line 77 in file {file}")
+    assert (failure.stated.framework, failure.judgement.cause) == (framework, StatedCause.UNKNOWN)
+    if second is not None:
+        assert (failure.judgement.second, kinds(failure)[0]) == (second, first)
+        assert "paged" in words(failure)
+
+
+@pytest.mark.parametrize(
+    ("listed", "said"),
+    [
+        ("", "up to 38.50 GiB"),
+        ("Including non-PyTorch memory, this process has 8.50 GiB memory in use. ", "They hold 38.00 GiB"),
+    ],
+)
+def test_others_hold_at_most_what_lies_outside_of_the_pool(listed, said):
+    text = (
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 47.50 GiB of which 1.00 GiB is "
+        f"free. {listed}Of the allocated memory 8.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch "
+        "but unallocated."
+    )
+    failure = told(text)
+    assert failure.judgement.cause is StatedCause.OTHER_PROCESS
+    assert said in failure.advice[0].text
+    assert ("APU" in words(told(text.replace("CUDA", "HIP")))) is not listed
+
+
+def test_a_refusal_beside_others_looks_for_them_first():
+    text = (
+        "CUDA out of memory. Tried to allocate 300.00 MiB (GPU 0; 23.00 GiB total capacity; {live} GiB already "
+        "allocated; 800.00 MiB free; {live} GiB reserved in total by PyTorch)"
+    )
+    failure = told(text.format(live="12.00"))
+    assert failure.judgement.cause is StatedCause.DRIVER_REFUSED
+    assert kinds(failure)[:2] == ["free_other_processes", "driver_or_runtime_bug"]
+    assert "nvidia-smi --query-compute-apps" in failure.advice[0].text
+    assert "free_other_processes" not in kinds(told(text.format(live="21.50")))
+
+
+def test_a_refusal_on_windows_is_told_of_the_page_file():
+    text = ASYNC.format(allocated="5.00 GiB", requested="16.00 MiB", free="6.00 GiB")
+    failure = told(text)
+    assert failure.judgement.cause is StatedCause.DRIVER_REFUSED
+    assert kinds(failure)[0] == "system_memory"
+    assert "page file" in failure.advice[0].text
+    assert "ulimit" in words(failure)  # the text does not say which system it is
+    assert "ulimit" not in words(told(f'File "C:\\ComfyUI\\execution.py", line 2\n{text}'))
+    linux = (
+        "CUDA out of memory. Tried to allocate 8.00 MiB (GPU 0; 12.00 GiB total capacity; 5.00 GiB already "
+    )
+    failure = told(f"{linux}allocated; 6.00 GiB free; 5.00 GiB reserved in total by PyTorch)")
+    assert "page file" not in words(failure)
+
+
+def test_what_the_pool_of_the_driver_keeps_is_not_told_as_others():
+    failure = told(ASYNC.format(allocated="9.00 GiB", requested="2.00 GiB", free="0 bytes"))
+    assert failure.judgement.cause is StatedCause.CAPACITY
+    said = failure.judgement.sentence
+    assert (
+        "3.00 GiB more of the device are in use, but are not live tensors: what the driver's pool keeps"
+        in said
+    )
+    assert "No setting" not in said
+    assert "cached in its pools" in str(failure.account)
+    assert "reserved_bytes.all.current" in words(failure)
+    assert "_record_memory_history" not in words(failure)  # this allocator refuses to record
+    others = told(ASYNC.format(allocated="2.00 GiB", requested="1.00 GiB", free="0 bytes"))
+    assert others.judgement.cause is StatedCause.OTHER_PROCESS
+    assert "10.00 GiB are not live tensors of this process" in others.judgement.sentence
+
+
+@pytest.mark.parametrize(("limit", "size"), [("6.80", "4.00 GiB"), ("9.07", ""), ("27.20", "")])
+def test_memory_of_a_mac_is_shared_only_on_apple_silicon(limit, size):
+    failure = told(MPS.format(limit=limit))
+    assert failure.judgement.cause is StatedCause.CAPACITY
+    said = words(failure)
+    assert (f"GPU with {size}" in said) is bool(size)
+    assert ("on Apple silicon memory is shared" in said) is not size
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        (
+            "(GPU 0; 15.50 GiB total capacity; 9.00 GiB already allocated; 9.50 GiB reserved in total by PyTorch)",
+            "",
+        ),
+        ("GPU 0 has a total capacity of 15.50 GiB. Of the allocated memory 9.00 GiB is", "2.2 or later"),
+    ],
+)
+def test_old_words_of_xpu_tell_no_version(text, version):
+    assert (
+        told(f"RuntimeError: XPU out of memory. Tried to allocate 8.00 GiB {text}").stated.version == version
+    )
+    assert told(f"RuntimeError: CUDA out of memory. Tried to allocate 8.00 GiB {text}").stated.version
