@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from bfcviz.analysis.stated_verdict import (
-    PINNED_POOLS,
+    CONTEXT,
     SLIVER,
     Judgement,
     StatedCause,
@@ -22,7 +22,7 @@ from bfcviz.analysis.stated_verdict import (
     is_padded,
 )
 from bfcviz.formats import tensorflow, torch, xla
-from bfcviz.formats.messages import IMPOSSIBLE, StatedFailure
+from bfcviz.formats.messages import StatedFailure
 from bfcviz.formats.torch import CONF, HIP_CONF, NEW_CONF, NPU_CONF
 from bfcviz.units import GiB, format_bytes
 
@@ -99,7 +99,7 @@ def _advice_rule(found: StatedFailure, judged: Judgement) -> Rule:
         return _below_zero_advice
     if judged.cause is StatedCause.HOST_MEMORY:
         return _host_memory_advice
-    if judged.cause is StatedCause.CAP_BY_SETTING and PINNED_POOLS & found.marks:
+    if judged.cause is StatedCause.CAP_BY_SETTING and tensorflow.PINNED_POOLS.keys() & found.marks:
         return _pinned_pool_advice
     if judged.cause is StatedCause.NOT_A_FAILURE:
         return _soft_failure_advice
@@ -233,8 +233,11 @@ _WHO_BY_FRAMEWORK: Final = {
     **dict.fromkeys(("Vulkan", "OpenCL"), _DRIVER_TOOL),
     **dict.fromkeys(("PyTorch XPU", "oneAPI"), "xpu-smi ps"),
     "PyTorch NPU": "npu-smi info",
-    "Windows": "Task Manager lists them",
+    **dict.fromkeys(("Windows", "DirectML", "Unreal Engine"), "Task Manager lists them"),
+    **dict.fromkeys(("WebGPU", "hashcat", "LAMMPS"), _DRIVER_TOOL),
 }
+"""A framework -> what names the processes on its device."""
+
 _WHO_BY_MARK: Final = {
     "rocm": "rocm-smi --showpids",
     "metal": "Activity Monitor lists them",
@@ -243,11 +246,11 @@ _WHO_BY_MARK: Final = {
     "vulkan": _DRIVER_TOOL,
     "sycl": _DRIVER_TOOL,
 }
-"""What a text says of the device -> what names the processes on it, where the framework does not decide."""
+"""The same by a mark of the text, where the framework does not decide; the first that fits."""
 
 
 def _who_holds_command(found: StatedFailure) -> str:
-    """The command that names the processes on the device."""
+    """The command, or the words on a tool, that names the processes on the device."""
     if found.framework in _WHO_BY_FRAMEWORK:
         return _WHO_BY_FRAMEWORK[found.framework]
     marks = frozenset[str]() if found.framework.startswith("PyTorch") else found.marks
@@ -269,7 +272,7 @@ def _torch_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdv
     if "tgi" in found.marks and judged.cause is not StatedCause.OTHER_PROCESS:
         yield from _tgi_tokens_advice(found)
     if "max_requests" in found.facts and judged.cause is not StatedCause.OTHER_PROCESS:
-        yield from _vllm_warmup_advice(found)
+        yield from _vllm_requests_advice(found)
     yield from _TORCH[judged.cause](found, judged)
     if judged.cause in {
         StatedCause.CAPACITY,
@@ -310,14 +313,16 @@ def _torch_recording_text(found: StatedFailure) -> str:
     )
 
 
+def _torch_size_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    del found, judged
+    text = "Print the shape of the tensor where it fails, and the sizes that make it: one is wrong."
+    yield StatedAdvice(StatedAdviceWord.SHAPE_BUG, text)
+
+
 def _torch_shape_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
     request, total = found.facts.get("requested", 0), found.fact("device_total") or 1
     is_nothing = found.fact("allocated") == 0
-    if found.message == "torch-size":
-        text = "Print the shape of the tensor where it fails, and the sizes that make it: one is wrong."
-        yield StatedAdvice(StatedAdviceWord.SHAPE_BUG, text)
-        return
     if found.framework == "PyTorch ROCm" and is_nothing:
         yield StatedAdvice(
             StatedAdviceWord.DRIVER_BUG,
@@ -367,10 +372,6 @@ def _torch_spilled_advice(found: StatedFailure, judged: Judgement) -> Iterator[S
     )
 
 
-_WORTH_A_LOOK: Final = 0.25
-"""Of the device: with so much outside of the pool another process is likely."""
-
-
 def _torch_refused_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     if judged.second is StatedCause.CAPACITY:  # the device is nearly full
         yield from _torch_full_advice(found, judged)
@@ -401,8 +402,8 @@ def _torch_refused_advice(found: StatedFailure, judged: Judgement) -> Iterator[S
         text = "Test the driver alone with a few lines of torch.empty; look at npu-smi info, and for an earlier error."
         yield StatedAdvice(StatedAdviceWord.DRIVER_BUG, text)
         return
-    others = device_use(found).others or 0
-    if others >= _WORTH_A_LOOK * (found.fact("device_total") or IMPOSSIBLE):
+    others, total = device_use(found).others, found.fact("device_total")
+    if others is not None and total is not None and others >= CONTEXT * total:
         text = "Look whether another process takes memory of the device at the same time"
         yield StatedAdvice(
             StatedAdviceWord.OTHER_PROCESSES,
@@ -450,7 +451,6 @@ def _torch_fragmented_advice(found: StatedFailure, judged: Judgement) -> Iterato
     request, free = found.fact("requested") or 0, found.fact("device_free") or 0
     is_amd = found.framework == "PyTorch ROCm"
     counters = found.message in {"torch-summary", "torch-stats"}
-    use = device_use(found)
     is_sliver = not counters and _is_sliver(found)
     is_near = request <= torch.LARGE_SEGMENT or request - free <= SLIVER * request or found.version == _OLDEST
     if is_sliver and is_near:
@@ -474,7 +474,7 @@ def _torch_fragmented_advice(found: StatedFailure, judged: Judgement) -> Iterato
         yield StatedAdvice(
             StatedAdviceWord.EXPANDABLE,
             f"Set {setting_for(found, 'expandable_segments:True')} before the start: segments then grow in "
-            "place, and the cached memory is usable for this request (Linux).",
+            "place, and whole pages of the cached memory can serve this request (Linux).",
         )
     if can_expand and can_split and not counters:
         yield StatedAdvice(
@@ -491,17 +491,25 @@ def _torch_fragmented_advice(found: StatedFailure, judged: Judgement) -> Iterato
             f"Set {setting_for(found, 'max_split_size_mb:128')}{since}: large segments are then not cut for "
             f"small tensors{newer}.",
         )
-    worth = max(request - free, 0.02 * (found.fact("device_total") or 0))
-    if judged.others and use.is_listed and judged.others >= worth:
-        yield StatedAdvice(
-            StatedAdviceWord.OTHER_PROCESSES,
-            f"Other processes hold {format_bytes(judged.others, 2)}, enough for what is missing: "
-            f"{_who_holds_command(found)}.{_listed_processes_advice_text(found)}",
-        )
+    yield from _enough_others_advice(found, judged)
     if not counters and request > free:
         yield from _smaller_request(found, _missing_bytes_advice_text(request, free))
     if is_sliver:
         yield from _torch_full_advice(found, judged)
+
+
+def _enough_others_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    """Other processes that a text tells apart from this one, where they hold enough for what is missing."""
+    missing = (found.fact("requested") or 0) - (found.fact("device_free") or 0)
+    worth = max(missing, 0.02 * (found.fact("device_total") or 0))
+    use = device_use(found)
+    others = (use.listed or judged.others) if judged.others and use.is_listed else None
+    if others is not None and others >= worth:
+        yield StatedAdvice(
+            StatedAdviceWord.OTHER_PROCESSES,
+            f"Other processes hold {format_bytes(others, 2)}, enough for what is missing: "
+            f"{_who_holds_command(found)}.{_listed_processes_advice_text(found)}",
+        )
 
 
 def _missing_bytes_advice_text(request: int, free: int) -> str:
@@ -535,7 +543,7 @@ def _torch_private_pool_advice(found: StatedFailure, judged: Judgement) -> Itera
         (
             "Capture fewer CUDA graphs, let them share one pool (torch.cuda.graph_pool_handle), or run without: "
             + (
-                _GRAPHS_OFF[_server_of(found)]
+                f"{_server_words(found).no_graphs}."
                 if found.marks & _SERVERS
                 else "torch.compile without mode='reduce-overhead'."
             )
@@ -566,7 +574,7 @@ def _torch_others_advice(found: StatedFailure, judged: Judgement) -> Iterator[St
         (
             "If both shall run: set the share of each so that both fit, "
             + (
-                {"vllm": "--gpu-memory-utilization.", "sglang": "--mem-fraction-static."}[_server_of(found)]
+                f"{_server_words(found).share}."
                 if found.marks & _SERVERS
                 else "such as gpu_memory_utilization of an engine, or "
                 f"torch.{_torch_backend(found)}.set_per_process_memory_fraction."
@@ -575,15 +583,30 @@ def _torch_others_advice(found: StatedFailure, judged: Judgement) -> Iterator[St
     )
 
 
+def _torch_capacity_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    """Advice for a device that is full: less of this process first, then others that hold enough, then the cache."""
+    request, free = found.fact("requested") or 0, found.fact("device_free") or 0
+    is_close = judged.second is StatedCause.CACHED_FRAGMENTATION and request > free
+    if is_close:
+        yield from _smaller_request(found, _missing_bytes_advice_text(request, free))
+    first, *rest = _torch_full_advice(found, judged)
+    yield first
+    yield from _enough_others_advice(found, judged)
+    yield from rest
+    if is_close:
+        yield from _torch_fragmented_advice(found, judged)
+
+
 def _torch_full_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del judged
     if found.marks & _SERVERS:
         yield from _server_full_advice(found)
         return
+    if found.framework == "PyTorch ROCm" and (share := _small_apu_advice_text(found)):
+        yield StatedAdvice(StatedAdviceWord.SYSTEM_MEMORY, share.rstrip())
     if "comfyui" in found.marks:
-        yield from _smaller_request(
-            found, "Lower the resolution, the frames or the batch; decode with a tiled VAE."
-        )
+        tiles = "" if "tiled" in found.marks else "; decode with a tiled VAE"
+        yield from _smaller_request(found, f"Lower the resolution, the frames or the batch{tiles}.")
         yield StatedAdvice(
             StatedAdviceWord.SMALLER_MODEL,
             ("Use weights of fewer bits (fp8, GGUF), or start ComfyUI with --lowvram."),
@@ -611,65 +634,99 @@ def _torch_full_advice(found: StatedFailure, judged: Judgement) -> Iterator[Stat
         )
 
 
-def _server_of(found: StatedFailure) -> str:
-    """The server that printed a text. SGLang's tracebacks hold files of vLLM, too."""
-    return "sglang" if "sglang" in found.marks else "vllm"
+@dataclass(frozen=True)
+class _ServerWords:
+    """The options of a server of language models.
+
+    Attributes:
+        share: the share of the device that it takes.
+        devices: how many devices share the model.
+        cache: the type of the KV cache, with what makes it smaller.
+        requests: requests at once.
+        length: of a request with its answer.
+        batch: tokens that are computed at once.
+        batches: good values of it, after a colon.
+        graphs: what makes CUDA graphs need less.
+        no_graphs: runs without them.
+    """
+
+    share: str
+    devices: str
+    cache: str
+    requests: str
+    length: str
+    batch: str
+    batches: str
+    graphs: str
+    no_graphs: str
 
 
-_GRAPHS_OFF: Final = {"vllm": "--enforce-eager.", "sglang": "--disable-cuda-graph."}
-"""A server -> its option to run without graphs."""
+_VLLM: Final = _ServerWords(
+    share="--gpu-memory-utilization",
+    devices="--tensor-parallel-size",
+    cache="--kv-cache-dtype fp8",
+    requests="--max-num-seqs",
+    length="--max-model-len",
+    batch="--max-num-batched-tokens",
+    batches="",
+    graphs="fewer sizes",
+    no_graphs="--enforce-eager",
+)
+_SGLANG: Final = _ServerWords(
+    share="--mem-fraction-static",
+    devices="--tp-size",
+    cache="--kv-cache-dtype fp8_e5m2 or fp8_e4m3",
+    requests="--max-running-requests",
+    length="--context-length",
+    batch="--chunked-prefill-size",
+    batches=": 4096 or 2048",
+    graphs="a lower --cuda-graph-max-bs",
+    no_graphs="--disable-cuda-graph",
+)
 
-_MORE_DEVICES: Final = {"vllm": "--tensor-parallel-size", "sglang": "--tp-size"}
-"""A server -> its option for the number of devices."""
+
+def _server_words(found: StatedFailure) -> _ServerWords:
+    """The options of the server that printed a text. SGLang's tracebacks hold files of vLLM, too."""
+    return _SGLANG if "sglang" in found.marks else _VLLM
 
 
 def _server_full_advice(found: StatedFailure) -> Iterator[StatedAdvice]:
-    """What a server of language models can give up on a device that it fills, with the names of its options."""
-    server = _server_of(found)
-    smaller = f"Use a quantized model, or more devices ({_MORE_DEVICES[server]})"
+    """What a server of language models can give up on a device that it fills."""
+    words = _server_words(found)
+    smaller = f"Use a quantized model, or more devices ({words.devices})"
     if {"loading", "loaded"} & found.marks == {"loading"}:
         text = f"{smaller}: the traceback is in load_model, where the weights are loaded and no KV cache exists yet."
         yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, text)
         text = "Or leave a part of the weights in system memory, which is slower: --cpu-offload-gb."
         yield StatedAdvice(StatedAdviceWord.SYSTEM_MEMORY, text)
         return
-    if server == "sglang":
-        dtype = "" if found.framework == "PyTorch NPU" else ", or --kv-cache-dtype fp8_e5m2 or fp8_e4m3"
-        text = f"Give the KV cache less: a lower --mem-fraction-static{dtype}."
-        yield StatedAdvice(StatedAdviceWord.KV_CACHE, text)
-        text = "Lower --max-running-requests, and --context-length if no request needs so much."
-        yield StatedAdvice(StatedAdviceWord.SEQUENCE, text)
-        text = (
-            "Graphs need memory outside of that share: a lower --cuda-graph-max-bs, or --disable-cuda-graph."
-        )
-        yield StatedAdvice(StatedAdviceWord.GRAPH_POOLS, text)
-        yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, f"{smaller}.")
-        yield from _smaller_request(found, "Lower --chunked-prefill-size: 4096 or 2048.")
-        return
+    dtype = "" if found.framework == "PyTorch NPU" else f", or {words.cache}"
+    yield StatedAdvice(StatedAdviceWord.KV_CACHE, f"Give the KV cache less: a lower {words.share}{dtype}.")
     yield StatedAdvice(
-        StatedAdviceWord.KV_CACHE,
-        ("Give the KV cache less: a lower --gpu-memory-utilization, or --kv-cache-dtype fp8."),
+        StatedAdviceWord.SEQUENCE,
+        f"Lower {words.requests}, and {words.length} if no request needs so much.",
     )
-    yield StatedAdvice(StatedAdviceWord.SEQUENCE, "Lower --max-model-len and --max-num-seqs.")
     yield StatedAdvice(
         StatedAdviceWord.GRAPH_POOLS,
-        ("CUDA graphs need memory outside of that share: --enforce-eager, or fewer sizes."),
+        f"Graphs need memory outside of that share: {words.graphs}, or {words.no_graphs}.",
     )
     yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, f"{smaller}.")
-    yield from _smaller_request(found, "Lower --max-num-batched-tokens.")
+    yield from _smaller_request(found, f"Lower {words.batch}{words.batches}.")
+
+
+def _torch_nvml_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    del judged
+    text = (
+        "Print torch.cuda.mem_get_info() and torch.cuda.memory_summary() before the step that fails: they say how much "
+        "the device, or the MIG slice, has, what is free, and what PyTorch holds."
+    )
+    yield StatedAdvice(StatedAdviceWord.RECORD, text)
+    yield from _smaller_request(found, "Need less: a smaller batch, smaller inputs or a smaller model.")
+    text = "On MIG: check that CUDA_VISIBLE_DEVICES names the slice that was meant (nvidia-smi -L)."
+    yield StatedAdvice(StatedAdviceWord.OTHER_PROCESSES, text)
 
 
 def _torch_unknown_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    if found.message == "torch-nvml":
-        text = (
-            "Print torch.cuda.mem_get_info() and torch.cuda.memory_summary() before the step that fails: they say how "
-            "much the device, or the MIG slice, has, what is free, and what PyTorch holds."
-        )
-        yield StatedAdvice(StatedAdviceWord.RECORD, text)
-        yield from _smaller_request(found, "Need less: a smaller batch, smaller inputs or a smaller model.")
-        text = "On MIG: check that CUDA_VISIBLE_DEVICES names the slice that was meant (nvidia-smi -L)."
-        yield StatedAdvice(StatedAdviceWord.OTHER_PROCESSES, text)
-        return
     if found.marks & _SERVERS:
         yield from _torch_full_advice(found, judged)
     if "async" in found.marks:
@@ -689,8 +746,7 @@ def _torch_unknown_advice(found: StatedFailure, judged: Judgement) -> Iterator[S
         yield StatedAdvice(StatedAdviceWord.RECORD, f"{whole} {_torch_recording_text(found)}")
     if not found.marks & _SERVERS:
         yield from _smaller_request(found)
-        look = f"Look whether another process holds the device: {_who_holds_command(found)}."
-        yield StatedAdvice(StatedAdviceWord.OTHER_PROCESSES, look)
+        yield _look_for_others_advice(found)
 
 
 _TORCH: Final[Mapping[StatedCause, Rule]] = {
@@ -702,7 +758,7 @@ _TORCH: Final[Mapping[StatedCause, Rule]] = {
     StatedCause.CACHED_FRAGMENTATION: _torch_fragmented_advice,
     StatedCause.PRIVATE_POOLS: _torch_private_pool_advice,
     StatedCause.OTHER_PROCESS: _torch_others_advice,
-    StatedCause.CAPACITY: _torch_full_advice,
+    StatedCause.CAPACITY: _torch_capacity_advice,
     StatedCause.UNKNOWN: _torch_unknown_advice,
 }
 
@@ -715,9 +771,6 @@ _LEAST_SHARED: Final = 7.5 * GiB
 
 
 def _mps_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    if found.message in {"metal-command", "metal-refused"}:
-        yield from _metal_command_advice(found)
-        return
     if found.message == "metal-buffer" and "ggml" in found.marks:
         text = "Use a newer llama.cpp, which lays the weights in several buffers, or a model of fewer bits."
         yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, text)
@@ -768,7 +821,8 @@ def _mps_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
     )
 
 
-def _metal_command_advice(found: StatedFailure) -> Iterator[StatedAdvice]:
+def _metal_command_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    del judged
     if "ggml" in found.marks:
         words = _ggml_words(found)
         yield StatedAdvice(StatedAdviceWord.SEQUENCE, f"Lower the context: {words.context}.")
@@ -806,21 +860,40 @@ def _flashinfer_advice(found: StatedFailure, judged: Judgement) -> Iterator[Stat
     yield StatedAdvice(StatedAdviceWord.RAISE_LIMIT, f"Make the workspace larger: {names}.")
     yield StatedAdvice(
         StatedAdviceWord.SMALLER_REQUEST,
-        "Or compute less at once: fewer requests and tokens a step (SGLang: --max-running-requests, "
-        "--chunked-prefill-size; vLLM: --max-num-seqs, --max-num-batched-tokens).",
+        "Or compute less at once: fewer requests and tokens a step "
+        f"(SGLang: {_SGLANG.requests}, {_SGLANG.batch}; vLLM: {_VLLM.requests}, {_VLLM.batch}).",
     )
 
 
+_GROWTH_1: Final = "config.gpu_options.allow_growth = True"
+_GROWTH: Final = f"{tensorflow.FORCE_GROWTH}=true (1.14 or later), or in TensorFlow 1 {_GROWTH_1}"
+"""Lets the pool of a TensorFlow of any version take only what it needs."""
+
+
+def _earlier_error_advice(found: StatedFailure) -> Iterator[StatedAdvice]:
+    """What to do where a library could not start for a reason that is not memory."""
+    if "kernel_error" in found.marks:
+        yield StatedAdvice(
+            StatedAdviceWord.SHAPE_BUG,
+            "Find the kernel that failed first: with CUDA_LAUNCH_BLOCKING=1, or on the CPU, the traceback names its "
+            "line. Most often an index is out of range: a token or a label that is not below the size of its table.",
+        )
+        return
+    text = "Install the cuDNN of the version that the program was built with, and look that no other is found first."
+    yield StatedAdvice(StatedAdviceWord.DRIVER_BUG, text)
+
+
 def _driver_call_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    if judged.second is StatedCause.DRIVER_REFUSED:  # the text names another reason
+        yield from _earlier_error_advice(found)
+        return
     if "ggml" in found.marks:
         yield from _ggml_advice(found, judged)
         return
     if found.framework == "TensorFlow":
         yield StatedAdvice(
             StatedAdviceWord.PREALLOCATION,
-            "Leave libraries a part of the device, which TensorFlow takes whole at the start: "
-            f"{tensorflow.FORCE_GROWTH}=true (1.14 or later), or in TensorFlow 1 "
-            "config.gpu_options.allow_growth = True.",
+            f"Leave libraries a part of the device, which TensorFlow takes whole at the start: {_GROWTH}.",
         )
     if not has_own_allocator(found) and "nccl" not in found.marks and found.message == "cuda-call":
         yield from _smaller_request(found, _LESS_AT_ONCE)
@@ -844,6 +917,18 @@ _LESS_FOR: Final = {
     "CatBoost": "Train with less at once: a lower border_count or depth; with many categorical features also "
     "gpu_cat_features_storage='CpuPinnedMemory' and a lower max_ctr_complexity.",
     "Theano": "Reduce the batch, or the size of one input.",
+    "FAISS": "Keep less on the GPU: an index of fewer bits (IVFPQ, useFloat16), identifiers in system memory "
+    "(indicesOptions = faiss.INDICES_CPU), shards on several GPUs, or less scratch memory (setTempMemory).",
+    "PhysX": "Simulate fewer environments, or make the buffers of the GPU smaller: max_gpu_contact_pairs in Isaac Gym, "
+    "gpu_*_capacity in Isaac Lab.",
+    "RELION": "Run fewer MPI ranks and threads on this GPU, each rank has a pool of its own; or leave out padding "
+    "(--pad 1), or use smaller boxes.",
+    "COLMAP": "Match fewer features of an image: lower --SiftMatching.max_num_matches.",
+    "hashcat": "Lower the workload (-w 1), or -n and -T; in a virtual machine, give it more memory.",
+    "LAMMPS": "Give each GPU fewer atoms: more GPUs, or a smaller system.",
+    "Blender": "Render with less at once: smaller textures (Simplify), less subdivision, smaller tiles.",
+    "Unreal Engine": "Lower the resolution, the quality of textures, or the size of the texture pool "
+    "(r.Streaming.PoolSize).",
     "OpenCL": "Give the program less to hold at once, or several smaller buffers: clinfo names the largest (Max memory "
     "allocation).",
 }
@@ -875,6 +960,33 @@ def _program_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedA
         yield StatedAdvice(StatedAdviceWord.SYSTEM_MEMORY, text)
 
 
+def _exllama_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    del judged
+    yield StatedAdvice(
+        StatedAdviceWord.KV_CACHE,
+        "Make the cache smaller: fewer tokens (cache_size, max_seq_len), or fewer bits (cache_mode).",
+    )
+    yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, "Use a smaller model, or weights of fewer bits.")
+    yield StatedAdvice(
+        StatedAdviceWord.DEVICES,
+        "If a device has more free than its share: raise it in gpu_split, or lower autosplit_reserve.",
+    )
+    yield _look_for_others_advice(found)
+
+
+def _encoder_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    del found, judged
+    yield StatedAdvice(
+        StatedAdviceWord.OTHER_PROCESSES,
+        "Close other programs that encode on this GPU, such as recorders and streams: nvidia-smi encodersessions lists "
+        "them.",
+    )
+    yield StatedAdvice(StatedAdviceWord.SMALLER_REQUEST, "Encode fewer videos at once.")
+    yield StatedAdvice(
+        StatedAdviceWord.DRIVER_BUG, "Use a newer driver: it allows more sessions on a GeForce."
+    )
+
+
 def _raise_limit_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     """Where a limit ends the process: the variable that sets it."""
     is_limited = judged.cause in {StatedCause.CAP_BY_SETTING, StatedCause.REQUEST_EXCEEDS_LIMIT}
@@ -890,8 +1002,7 @@ def _no_context_advice(found: StatedFailure, judged: Judgement) -> Iterator[Stat
     yield StatedAdvice(
         StatedAdviceWord.PREALLOCATION,
         "If the other program uses TensorFlow, too, and both shall run: it takes the device whole at the start, unless "
-        f"it has {tensorflow.FORCE_GROWTH}=true (1.14 or later), or in TensorFlow 1 "
-        "config.gpu_options.allow_growth = True.",
+        f"it has {_GROWTH}.",
     )
 
 
@@ -939,7 +1050,7 @@ def _tensorflow_advice(found: StatedFailure, judged: Judgement) -> Iterator[Stat
     is_old = found.version == "1.x"
     cause = judged.cause
     growth = (
-        "config.gpu_options.allow_growth = True"
+        _GROWTH_1
         if is_old
         else f"tf.config.experimental.set_memory_growth(gpu, True), or {tensorflow.FORCE_GROWTH}=true"
     )
@@ -1133,11 +1244,15 @@ def _tpu_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
         )
         return
     if "vmem" in found.marks:
-        yield from _smaller_request(found, "Use smaller blocks in the kernel.")
+        if "stack" not in found.marks or "kernel" in found.marks:  # else an operation of XLA itself
+            yield from _smaller_request(found, "Use smaller blocks in the kernel.")
         yield StatedAdvice(
             StatedAdviceWord.RAISE_LIMIT,
             ("Raise --xla_tpu_scoped_vmem_limit_kib in LIBTPU_INIT_ARGS, up to what the chip has."),
         )
+        if "stack" in found.marks and "kernel" not in found.marks:
+            text = "Use a newer libtpu, or report it to XLA, which chose the blocks of this operation itself."
+            yield StatedAdvice(StatedAdviceWord.DRIVER_BUG, text)
         return
     if found.message == "tpu-buffer":
         yield StatedAdvice(
@@ -1171,10 +1286,9 @@ def _tpu_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
         f"In training: {words.recompute} keeps fewer values for the gradient.",
     )
     if judged.cause is StatedCause.REQUEST_EXCEEDS_DEVICE:
-        table = "The lines below (Largest program allocations in hbm) name the arrays"
-        if not has_table:
-            table = "Keep the lines after the error: a table in them (Largest program allocations in hbm) names the arrays"
-        yield StatedAdvice(StatedAdviceWord.RECORD, f"{table}{words.sizes}.")
+        lines = "The lines below" if has_table else "Keep the lines after the error: those"
+        text = f"{lines} (Largest program allocations in hbm) name the arrays{words.sizes}."
+        yield StatedAdvice(StatedAdviceWord.RECORD, text)
 
 
 # ------------------------------------------------------------------------------
@@ -1362,66 +1476,64 @@ def _ggml_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvi
     yield _look_for_others_advice(found)
 
 
-def _vllm_warmup_advice(found: StatedFailure) -> Iterator[StatedAdvice]:
+def _vllm_requests_advice(found: StatedFailure) -> Iterator[StatedAdvice]:
+    """A trial run with many requests at once failed."""
     requests = found.facts.get("max_requests", 0)
-    text = f"Lower --max-num-seqs{f' below {requests:,}' if requests else ''}."
+    text = f"Lower {_VLLM.requests}{f' below {requests:,}' if requests else ''}."
     yield StatedAdvice(StatedAdviceWord.SMALLER_REQUEST, text)
-    text = "Or give the KV cache less, so that more is left for this step: a lower --gpu-memory-utilization."
+    text = f"Or give the KV cache less, so that more is left for this step: a lower {_VLLM.share}."
     yield StatedAdvice(StatedAdviceWord.KV_CACHE, text)
 
 
+def _vllm_warmup_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    if found.fact("requested") is not None:  # PyTorch's message stands in the text, too
+        yield from _torch_advice(found, judged)
+        return
+    yield from _vllm_requests_advice(found)
+    yield from _torch_full_advice(found, judged)
+    text = "Look for PyTorch's own message before this one in the log: it says how much was free, and who held it."
+    yield StatedAdvice(StatedAdviceWord.RECORD, text)
+
+
+def _vllm_start_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    total, free = found.fact("device_total"), found.fact("device_free")
+    is_near = total and free is not None and 2 * free >= (found.fact("requested") or 0)
+    share = f" {int(100 * (free or 0) / total) / 100:.2f} would fit now." if total and is_near else ""
+    limit = StatedAdvice(StatedAdviceWord.RAISE_LIMIT, f"Lower {_VLLM.share}, so that it fits.{share}")
+    stop = f"Stop what else runs on it, also an engine that did not end: {_who_holds_command(found)}."
+    others = StatedAdvice(StatedAdviceWord.OTHER_PROCESSES, stop)
+    yield from (limit, others) if judged.cause is StatedCause.CAP_BY_SETTING else (others, limit)
+
+
 def _vllm_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    if found.message == "vllm-warmup":
-        yield from _vllm_warmup_advice(found)
-        yield from _torch_full_advice(found, judged)
-        text = "Look for PyTorch's own message before this one in the log: it says how much was free, and who held it."
-        yield StatedAdvice(StatedAdviceWord.RECORD, text)
-        return
-    if "start" in found.marks:
-        total, free = found.fact("device_total"), found.fact("device_free")
-        is_near = total and free is not None and 2 * free >= (found.fact("requested") or 0)
-        share = f" {int(100 * (free or 0) / total) / 100:.2f} would fit now." if total and is_near else ""
-        lower = f"Lower --gpu-memory-utilization, so that it fits.{share}"
-        limit = StatedAdvice(StatedAdviceWord.RAISE_LIMIT, lower)
-        stop = f"Stop what else runs on it, also an engine that did not end: {_who_holds_command(found)}."
-        others = StatedAdvice(StatedAdviceWord.OTHER_PROCESSES, stop)
-        yield from (limit, others) if judged.cause is StatedCause.CAP_BY_SETTING else (others, limit)
-        return
     if judged.cause is StatedCause.OTHER_PROCESS:
         yield _stop_others_advice(found)
         return
     if "length" in found.marks:
         yield StatedAdvice(
             StatedAdviceWord.SEQUENCE,
-            "Lower --max-model-len"
+            f"Lower {_VLLM.length}"
             + (f" to {found.facts['kv_tokens']:,} or less." if "kv_tokens" in found.facts else "."),
         )
+    yield StatedAdvice(StatedAdviceWord.RAISE_LIMIT, f"Raise {_VLLM.share}, if the device has more.")
     yield StatedAdvice(
-        StatedAdviceWord.RAISE_LIMIT, "Raise --gpu-memory-utilization, if the device has more."
+        StatedAdviceWord.KV_CACHE, f"Make the KV cache smaller: {_VLLM.cache}, fewer {_VLLM.requests}."
     )
     yield StatedAdvice(
-        StatedAdviceWord.KV_CACHE, "Make the KV cache smaller: --kv-cache-dtype fp8, fewer --max-num-seqs."
+        StatedAdviceWord.SEQUENCE, f"Lower {_VLLM.length}: the trial run then needs less, too."
     )
-    yield StatedAdvice(
-        StatedAdviceWord.SEQUENCE, "Lower --max-model-len: the trial run then needs less, too."
-    )
-    yield StatedAdvice(
-        StatedAdviceWord.SMALLER_MODEL,
-        ("Use a quantized model, or more devices (--tensor-parallel-size): the weights take the share."),
-    )
+    yield _smaller_weights_advice(_VLLM)
 
 
 def _sglang_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     del found, judged
-    yield StatedAdvice(StatedAdviceWord.RAISE_LIMIT, "Raise --mem-fraction-static.")
-    yield StatedAdvice(
-        StatedAdviceWord.SMALLER_MODEL,
-        "Use a quantized model, or more devices (--tp-size): the weights take the share.",
-    )
+    yield StatedAdvice(StatedAdviceWord.RAISE_LIMIT, f"Raise {_SGLANG.share}.")
+    yield _smaller_weights_advice(_SGLANG)
 
 
-_FAR_ABOVE: Final = 2
-"""Times what is free: other programs rarely hold what is missing of a need that is larger."""
+def _smaller_weights_advice(words: _ServerWords) -> StatedAdvice:
+    text = f"Use a quantized model, or more devices ({words.devices}): the weights take the share."
+    return StatedAdvice(StatedAdviceWord.SMALLER_MODEL, text)
 
 
 def _tgi_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
@@ -1463,7 +1575,18 @@ def _bitsandbytes_advice(found: StatedFailure, judged: Judgement) -> Iterator[St
     yield system
 
 
+_FAR_ABOVE: Final = 2
+"""Times what is free: other programs rarely hold what is missing of a need that is larger."""
+
+
 def _host_memory_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+    if found.message == "host-paging":
+        yield StatedAdvice(
+            StatedAdviceWord.SYSTEM_MEMORY,
+            "Let Windows make its page file larger, with enough room on its disk, and close other programs; in Python, "
+            "start fewer worker processes: each takes memory for its own libraries.",
+        )
+        return
     if found.message == "ggml-buffer":
         yield from _ggml_host_advice(found, judged)
         return
@@ -1498,11 +1621,23 @@ def _host_memory_advice(found: StatedFailure, judged: Judgement) -> Iterator[Sta
     if found.message == "host-signal":
         text = "Ask the system: dmesg -T | grep -i -E 'oom|killed process', or the batch system's report of the job."
         yield StatedAdvice(StatedAdviceWord.RECORD, text)
-    yield StatedAdvice(
-        StatedAdviceWord.SYSTEM_MEMORY,
-        "Use less system memory: fewer workers of the data loader, data in parts, float32 instead of float64; or "
-        "add memory.",
-    )
+    if found.op and found.message == "host-killed" and not found.op.startswith(_PYTHON_PROGRAMS):
+        yield StatedAdvice(
+            StatedAdviceWord.SYSTEM_MEMORY,
+            "Look at who holds system memory (ps aux --sort=-rss | head; the kernel's lines before this one list it, "
+            f"too). Let {found.op}, or the largest of them, use less, or add memory.",
+        )
+    else:
+        first = "If system memory ran out, use" if found.message == "host-signal" else "Use"
+        yield StatedAdvice(
+            StatedAdviceWord.SYSTEM_MEMORY,
+            f"{first} less system memory: fewer workers of the data loader, data in parts, float32 instead of "
+            "float64; or add memory.",
+        )
+
+
+_PYTHON_PROGRAMS: Final = ("python", "pt_", "ray", "jupyter", "ipython", "torchrun", "accelerate")
+"""How the names of processes begin that are most often Python programs."""
 
 
 def _below_zero_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
@@ -1521,8 +1656,7 @@ def _below_zero_advice(found: StatedFailure, judged: Judgement) -> Iterator[Stat
 def _pinned_pool_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
     """A pool of pinned system memory at its limit: the variable that sets it."""
     del judged
-    name = next(pool for pool in tensorflow.PINNED_POOLS if pool in found.marks)
-    setting, unit = tensorflow.PINNED_POOL_LIMITS[name]
+    setting, unit = next(said for name, said in tensorflow.PINNED_POOLS.items() if name in found.marks)
     limit = format_bytes(found.fact("limit") or 0, 2)
     yield StatedAdvice(
         StatedAdviceWord.RAISE_LIMIT,
@@ -1572,8 +1706,15 @@ _GROUPS: Final[Mapping[str, Rule]] = {
 _OF_TEXT: Final[Mapping[str, Rule]] = {
     "tf-context": _no_context_advice,
     "cuda-shared": _kernel_advice,
+    "program-exllama": _exllama_advice,
+    "program-encoder": _encoder_advice,
     "torch-xpu-block": _torch_refused_advice,
+    "torch-size": _torch_size_advice,
+    "torch-nvml": _torch_nvml_advice,
     **dict.fromkeys(("torch-mps", "torch-mps-buffer"), _mps_advice),
+    **dict.fromkeys(("metal-command", "metal-refused"), _metal_command_advice),
+    "vllm-start": _vllm_start_advice,
+    "vllm-warmup": _vllm_warmup_advice,
 }
 """Name of an entry -> its advice, where it is not that of its group."""
 

@@ -110,7 +110,8 @@ class StatedFailureAnswer:
         if stated.shape:
             rows.append(f"  {'tensor':<22}{stated.dtype} {list(stated.shape)}")
         if stated.op:
-            rows.append(f"  {'operation':<22}{stated.op}")
+            what = "program" if stated.message == "host-killed" else "operation"
+            rows.append(f"  {what:<22}{stated.op}")
         if stated.devices:
             name = "devices" if len(stated.devices) > 1 else "device"
             rows.append(f"  {name:<22}{listed(list(map(str, stated.devices)))}")

@@ -64,10 +64,11 @@ def judge(found: StatedFailure) -> Judgement:
         amount = "" if below is None else f", {below:,} bytes below zero"
         return Judgement(
             StatedCause.REQUEST_EXCEEDS_DEVICE,
-            f"The size of the request is negative{amount}, which the text prints as a number near 2^64: the program "
-            "computed it wrong. Most often an array has 2^31 elements or more, and a number of 32 bits overflows.",
+            f"The size of the request is negative{amount}, which the text prints as a number of 2^63 or more: the "
+            "program computed it wrong. Most often an array has 2^31 elements or more, and a number of 32 bits "
+            "overflows.",
         )
-    if "host" in found.marks:
+    if {"host", *tensorflow.PINNED_POOLS} & found.marks:
         return _pinned_pool_verdict(found) or _host_memory_verdict(found)
     total, request = found.fact("device_total"), found.facts.get("requested")
     if request is not None and total and _is_fact_above(found, "requested", total, "device_total"):
@@ -94,8 +95,19 @@ _LARGEST_DEVICE: Final = 512 * GiB
 """More than any single device has in 2026."""
 
 
+_NO_NUMBERS: Final = Judgement(
+    StatedCause.UNKNOWN, "The text lacks numbers of this failure.", StatedCause.CAPACITY
+)
+
+
 def _size(number: int) -> str:
     return format_bytes(number, 2)
+
+
+def _request_words(found: StatedFailure, what: str = "A request") -> str:
+    """What was refused, with its size where the text states it."""
+    size = found.fact("requested")
+    return what if size is None else f"{what} of {_size(size)}"
 
 
 def _is_fact_above(found: StatedFailure, name: str, other: int, *names: str) -> bool:
@@ -106,7 +118,7 @@ def _is_fact_above(found: StatedFailure, name: str, other: int, *names: str) -> 
 # ------------------------------------------------------------------------------
 # Who holds the device, from the numbers of one process.
 
-_CONTEXT: Final = 0.25
+CONTEXT: Final = 0.25
 """Of the device: what others must hold at least to be the cause. Contexts and displays hold less."""
 
 _CONTEXT_AND_CACHE: Final = 0.5
@@ -172,7 +184,10 @@ def device_use(found: StatedFailure) -> DeviceUse:
     listed = dict(found.processes)
     if own is None and used is not None and total is not None:
         # In a container the pid that the driver lists is not the one that the process knows.
-        alone = [pid for pid, held in listed.items() if used - held < _SELF * total and held >= (pool or 0)]
+        large = [pid for pid, held in listed.items() if held >= (pool or 0)]
+        alone = [pid for pid in large if used - listed[pid] < _SELF * total]
+        if pool and len(large) == 1 and pool + sum(listed.values()) > used:  # the pool is one of those listed
+            alone = large
         own = listed.pop(alone[0]) if alone else None
     others = None if used is None else max(0, used - (own if own is not None else (pool or 0)))
     if used is None and listed:
@@ -272,7 +287,7 @@ def _torch_unknown_free_verdict(found: StatedFailure, request: int, total: int, 
             StatedCause.CAPACITY,
             f"At least {_size(request - most)} are missing: {held}. The text does not say how much of the rest is "
             "free, but all of it and the cache together would be too little.",
-            StatedCause.OTHER_PROCESS if most > _CONTEXT * total else None,
+            StatedCause.OTHER_PROCESS if most > CONTEXT * total else None,
         )
     if request > most:
         return Judgement(
@@ -290,14 +305,14 @@ def _torch_unknown_free_verdict(found: StatedFailure, request: int, total: int, 
         StatedCause.DRIVER_REFUSED
         if is_one_buffer
         else StatedCause.OTHER_PROCESS
-        if most > _CONTEXT * total
+        if most > CONTEXT * total
         else StatedCause.CAPACITY,
     )
 
 
 def _is_one_large_buffer(found: StatedFailure, request: int, total: int, use: DeviceUse) -> bool:
     """Whether a driver of Intel may have refused a request for its size, on a device that is not full."""
-    return found.framework == "PyTorch XPU" and request >= _ONE_BUFFER and (use.pool or 0) < _CONTEXT * total
+    return found.framework == "PyTorch XPU" and request >= _ONE_BUFFER and (use.pool or 0) < CONTEXT * total
 
 
 _ONE_BUFFER: Final = 1 * GiB
@@ -306,16 +321,18 @@ _ONE_BUFFER: Final = 1 * GiB
 
 def _largest_buffer_verdict(found: StatedFailure) -> Judgement:
     """One buffer is larger than the driver, or the memory inside a multiprocessor, allows."""
-    request, limit = found.fact("requested") or 0, found.fact("limit") or 0
+    request, limit = found.fact("requested"), found.fact("limit")
+    most = "" if limit is None else f", {_size(limit)}"
     if "on_chip" in found.marks:
+        needed = "more" if request is None else _size(request)
         what = (
-            f"A kernel needs {_size(request)} of the {_size(limit)} of shared memory that it may use, which lies "
-            "inside each multiprocessor: the memory of the device is not short."
+            f"A kernel needs {needed} of shared memory, more than it may use{most}. It lies inside each "
+            "multiprocessor: the memory of the device is not short."
         )
         return Judgement(StatedCause.REQUEST_EXCEEDS_LIMIT, what)
     return Judgement(
         StatedCause.REQUEST_EXCEEDS_LIMIT,
-        f"One buffer of {_size(request)} is more than the driver allows for any, {_size(limit)}.",
+        f"{_request_words(found, 'One buffer')} is more than the driver allows for any{most}.",
         StatedCause.DRIVER_REFUSED,
     )
 
@@ -373,7 +390,7 @@ def _torch_refused_verdict(found: StatedFailure, request: int, use: DeviceUse) -
     elif total is not None and _is_nearly_full(found, request, free, total, use):
         live = _live_tensors(found)
         tensors = "" if live is None else f" {_size(live)} of {_size(total)} are live tensors."
-        is_of_others = use.others is not None and use.others >= _CONTEXT * total
+        is_of_others = use.others is not None and use.others >= CONTEXT * total
         return Judgement(
             StatedCause.DRIVER_REFUSED,
             f"{_size(request)} were refused with {_size(free)} free: {_size(free - request)} more than that, which "
@@ -405,6 +422,8 @@ def _torch_fragmented_verdict(found: StatedFailure, request: int, use: DeviceUse
         return None
     if not _would_fit_with_cache(request, free, use) or _is_held_by_others(found, request, free, use):
         return None
+    if _is_cache_about_the_gap(found, request, free, use):
+        return None
     others = _stated_others_of(found, use)
     beside = f" Other processes hold {_size(others)}." if others else ""
     return Judgement(
@@ -424,10 +443,21 @@ def _would_fit_with_cache(request: int, free: int, use: DeviceUse) -> bool:
     return free + use.cached >= request and use.cached >= _LEAST_CACHE * use.pool
 
 
+def _is_cache_about_the_gap(found: StatedFailure, request: int, free: int, use: DeviceUse) -> bool:
+    """Whether the cache is as much as is missing, as far as the digits of the text tell."""
+    if use.cached is None or use.pool is None or use.cached < _LEAST_CACHE * use.pool:
+        return False
+    stated = next(
+        (each for each in ("reserved_unallocated", "cached") if found.fact(each) is not None), "reserved"
+    )
+    names = {"requested", "device_free", stated, *(["allocated"] if stated == "reserved" else [])}
+    return abs(free + use.cached - request) < sum(found.slack.get(name, 0) for name in names)
+
+
 def _is_held_by_others(found: StatedFailure, request: int, free: int, use: DeviceUse) -> bool:
     """Whether others hold so much of the device that a small cache, or a small pool, is not the cause."""
     total = found.fact("device_total")
-    if total is None or use.others is None or use.others < max(_CONTEXT * total, request - free):
+    if total is None or use.others is None or use.others < max(CONTEXT * total, request - free):
         return False
     return (use.cached or 0) < SLIVER * total or use.others > (use.pool or 0)
 
@@ -459,7 +489,7 @@ def _torch_full_verdict(found: StatedFailure, request: int, use: DeviceUse) -> J
     """Not even the cache would do: the device is full, by this process or by others."""
     total, free = found.facts["device_total"], found.facts["device_free"]
     missing, is_async = _size(request - free), "async" in found.marks
-    least = _CONTEXT_AND_CACHE if is_async else _CONTEXT
+    least = _CONTEXT_AND_CACHE if is_async else CONTEXT
     if use.others is not None and use.others >= max(least * total, request - free):
         who = (
             "belong to other processes"
@@ -495,21 +525,36 @@ def _torch_full_verdict(found: StatedFailure, request: int, use: DeviceUse) -> J
         )
     live = _live_tensors(found)
     tensors = live if live is not None else use.pool
-    is_sliver = use.cached is not None and free + use.cached >= request
-    why = "pieces of segments in which live tensors lie" if is_sliver else "too little even with them"
+    is_close = _is_cache_about_the_gap(found, request, free, use)
+    is_sliver = use.cached is not None and (is_close or free + use.cached >= request)
+    why = (
+        "about as much as is missing, so nearly all of them would have to serve this request"
+        if is_close
+        else "pieces of segments in which live tensors lie"
+        if is_sliver
+        else "too little even with them"
+    )
     cached = "" if use.cached is None else f", {_size(use.cached)} are cached: {why}"
     is_sum = tensors < total / 2 < tensors + request
     both = f" With the request they would be {_size(tensors + request)}." if is_sum else ""
     private = found.fact("private_pools")
     graphs = "" if not private else f" {_size(private)} are free in private pools, as of CUDA graphs."
     setting = "" if is_sliver or is_async else " No setting of the allocator helps."
+    is_of_others = use.others is not None and use.others > 0.1 * total
     return Judgement(
         StatedCause.CAPACITY,
         f"{missing} are missing: {_size(tensors)} of {_size(total)} are live tensors of this process{cached}."
-        f"{both}{graphs}{_outside_torch_sentence(found, use)}{setting}",
-        StatedCause.OTHER_PROCESS if use.others and use.others > 0.1 * total else None,
+        f"{both}{graphs}{_outside_torch_sentence(found, use)}{_listed_others_sentence(found, use)}{setting}",
+        StatedCause.CACHED_FRAGMENTATION if is_close else StatedCause.OTHER_PROCESS if is_of_others else None,
         use.others,
     )
+
+
+def _listed_others_sentence(found: StatedFailure, use: DeviceUse) -> str:
+    """A sentence on the other processes that the text lists, where they could close the gap; else ""."""
+    if not use.listed or not _stated_others_of(found, use):
+        return ""
+    return f" Other processes that the text lists hold {_size(use.listed)}."
 
 
 def _mps_verdict(found: StatedFailure) -> Judgement:
@@ -522,9 +567,7 @@ def _mps_verdict(found: StatedFailure) -> Judgement:
             StatedCause.REQUEST_EXCEEDS_DEVICE,
         )
     if limit is None:
-        return Judgement(
-            StatedCause.UNKNOWN, "The numbers of this failure are not in the text.", StatedCause.CAPACITY
-        )
+        return _NO_NUMBERS
     if request is None:
         return _mps_no_request_verdict(found, limit)
     if _is_fact_above(found, "requested", limit, "limit"):
@@ -653,7 +696,7 @@ def _async_refused_verdict(found: StatedFailure) -> Judgement | None:
         said = f"{asked}. Who holds the rest is not in the text."
         return Judgement(StatedCause.UNKNOWN, said, StatedCause.CAPACITY)
     others = max(0, total - free - used)
-    if others >= max(_CONTEXT * total, request - free):
+    if others >= max(CONTEXT * total, request - free):
         return Judgement(
             StatedCause.OTHER_PROCESS,
             f"{asked}. This pool has {_size(used)} in use; the other {_size(others)} lie outside of it: another "
@@ -671,7 +714,7 @@ def _taken_at_start_verdict(found: StatedFailure) -> Judgement | None:
     is_found = "start_limit" in found.marks or (limit is not None and limit % MiB > 0)
     is_small = is_found and limit is not None and limit < SMALLEST_DEVICE
     taken = None if total is None or start is None else total - start
-    if not is_small and (taken is None or total is None or taken < _CONTEXT * total or found.fact("in_use")):
+    if not is_small and (taken is None or total is None or taken < CONTEXT * total or found.fact("in_use")):
         return None
     if taken is None:
         left = limit if start is None else start
@@ -850,7 +893,8 @@ def _tpu_verdict(found: StatedFailure) -> Judgement:
         above = found.fact("exceeded")
         return Judgement(
             StatedCause.REQUEST_EXCEEDS_LIMIT,
-            f"The program needs {_size(program or 0)} of the {_size(limit or 0)} that it may use of the {on_chip}, "
+            f"{'One operation' if 'stack' in found.marks else 'The program'} needs {_size(program or 0)} of the "
+            f"{_size(limit or 0)} that it may use of the {on_chip}, "
             f"which lies on the chip{'' if above is None else f': {_size(above)} too much'}.",
             StatedCause.REQUEST_EXCEEDS_DEVICE,
         )
@@ -866,9 +910,7 @@ def _tpu_verdict(found: StatedFailure) -> Judgement:
         )
     request, free = found.fact("requested"), found.fact("device_free")
     if request is None or free is None:
-        return Judgement(
-            StatedCause.UNKNOWN, "The numbers of this failure are not in the text.", StatedCause.CAPACITY
-        )
+        return _NO_NUMBERS
     if free >= request:
         return Judgement(
             StatedCause.CACHED_FRAGMENTATION,
@@ -918,7 +960,7 @@ _LARGE_DEVICE: Final = 32 * GiB
 
 def _rmm_verdict(found: StatedFailure) -> Judgement:
     request, pool, limit = found.fact("requested"), found.fact("reserved"), found.fact("limit")
-    asked = "A request" if request is None else f"A request of {_size(request)}"
+    asked = _request_words(found)
     if pool is not None and limit is not None and request is not None:
         if pool + request > limit:
             return Judgement(
@@ -952,17 +994,16 @@ def _rmm_verdict(found: StatedFailure) -> Judgement:
 
 
 def _onnx_verdict(found: StatedFailure) -> Judgement:
-    request, available = found.fact("requested") or 0, found.fact("available")
+    asked, available = _request_words(found), found.fact("available")
     if available is not None:
         return Judgement(
             StatedCause.CAP_BY_SETTING,
-            f"{_size(request)} were asked, and the limit that the program set leaves {_size(available)} for the "
-            "arena.",
+            f"{asked} was refused: the limit that the program set leaves {_size(available)} for the arena.",
             StatedCause.CAPACITY,
         )
     return Judgement(
         StatedCause.UNKNOWN,
-        f"{_size(request)} were refused, also after the arena asked for less. Whether it is the arena of a GPU or that "
+        f"{asked} was refused, also after the arena asked for less. Whether it is the arena of a GPU or that "
         "of system memory is not in the text, nor how much is free there.",
         StatedCause.CAPACITY,
     )
@@ -978,8 +1019,7 @@ def buffer_of(found: StatedFailure) -> str:
 
 def _ggml_verdict(found: StatedFailure) -> Judgement:
     request, free = found.fact("requested"), found.fact("device_free_at_start")
-    what = _BUFFERS.get(buffer_of(found), "buffer")
-    asked = f"A {what}" if request is None else f"A {what} of {_size(request)}"
+    asked = _request_words(found, f"A {_BUFFERS.get(buffer_of(found), 'buffer')}")
     if request is not None and free is not None and request > free:
         return Judgement(
             StatedCause.CAPACITY,
@@ -1003,26 +1043,35 @@ def _ggml_nil_verdict(found: StatedFailure) -> Judgement:
     )
 
 
-def _vllm_verdict(found: StatedFailure) -> Judgement:
+def _vllm_start_verdict(found: StatedFailure) -> Judgement:
     free, total, wanted = found.fact("device_free"), found.fact("device_total"), found.fact("requested")
-    if "start" in found.marks and free is not None and total is not None:
-        held = total - free
-        causes = [StatedCause.CAP_BY_SETTING, StatedCause.OTHER_PROCESS]
-        cause, second = causes if held < _CONTEXT * total else reversed(causes)
+    if free is None or total is None or wanted is None:
         return Judgement(
-            cause,
-            f"vLLM shall take {_size(wanted or 0)} of {_size(total)}, but {_size(free)} are free before it loads "
-            f"anything: {_size(held)} are in use already, by others and by this process's own context.",
-            second,
-            held,
+            StatedCause.CAP_BY_SETTING,
+            "vLLM shall take a larger share of the device than is free before it loads anything. How much is free is "
+            "not in the text.",
+            StatedCause.OTHER_PROCESS,
         )
+    held = total - free
+    is_of_others = held >= CONTEXT * total
+    return Judgement(
+        StatedCause.OTHER_PROCESS if is_of_others else StatedCause.CAP_BY_SETTING,
+        f"vLLM shall take {_size(wanted)} of {_size(total)}, but {_size(free)} are free before it loads anything: "
+        f"{_size(held)} are in use already, by others and by this process's own context.",
+        StatedCause.CAP_BY_SETTING if is_of_others else StatedCause.OTHER_PROCESS,
+        held,
+    )
+
+
+def _vllm_verdict(found: StatedFailure) -> Judgement:
+    total, needed = found.fact("device_total"), found.fact("requested")
     if "profiling" in found.marks:
         return Judgement(
             StatedCause.OTHER_PROCESS,
             "Another process took or freed memory while vLLM measured its own peak.",
             StatedCause.UNKNOWN,
         )
-    left, needed = found.fact("kv_available"), wanted
+    left = found.fact("kv_available")
     if needed is not None and left is not None:
         return Judgement(
             StatedCause.CAP_BY_SETTING,
@@ -1060,7 +1109,7 @@ def _vllm_warmup_verdict(found: StatedFailure) -> Judgement:
     requests = counted(found.facts.get("max_requests", 0), "made-up request")
     return Judgement(
         StatedCause.UNKNOWN,
-        f"vLLM tried its sampler with {requests} at once, and PyTorch was refused memory. How much the device has and "
+        f"vLLM made a trial run with {requests} at once, and PyTorch was refused memory. How much the device has and "
         "who holds it is not in the text.",
         StatedCause.CAPACITY,
     )
@@ -1106,7 +1155,29 @@ def _bitsandbytes_verdict(found: StatedFailure) -> Judgement:
     )
 
 
+def _earlier_error_verdict(found: StatedFailure) -> Judgement | None:
+    """A library failed for a reason that the text names, and that is not memory."""
+    if "kernel_error" in found.marks:
+        return Judgement(
+            StatedCause.UNKNOWN,
+            "The text tells of a kernel that failed: every call of CUDA in its process fails after that. Memory is "
+            "most likely not the reason.",
+            StatedCause.DRIVER_REFUSED,
+        )
+    if "library_mismatch" in found.marks:
+        return Judgement(
+            StatedCause.UNKNOWN,
+            "The cuDNN that was loaded is not of the version that the program was built with, as the text says. Memory "
+            "is not the reason.",
+            StatedCause.DRIVER_REFUSED,
+        )
+    return None
+
+
 def _driver_call_verdict(found: StatedFailure) -> Judgement:
+    earlier = _earlier_error_verdict(found) if "library" in found.marks else None
+    if earlier is not None:
+        return earlier
     if {"ggml", "pool"} <= found.marks:
         return Judgement(
             StatedCause.UNKNOWN,
@@ -1126,6 +1197,8 @@ def _driver_call_verdict(found: StatedFailure) -> Judgement:
     what = (
         "MXNet's pool asked the driver for more, and was refused."
         if "mxnet_pool" in found.marks
+        else "Torch asked the driver for the storage of a tensor, and was refused."
+        if "storage" in found.marks
         else "The driver refused memory to the program, or to a library that it uses."
     )
     return Judgement(
@@ -1143,7 +1216,7 @@ _OWN_ALLOCATOR: Final = frozenset(
 
 def has_own_allocator(found: StatedFailure) -> bool:
     """Whether a refused call of the driver was one outside of the framework's allocator."""
-    if "saver" in found.marks:  # torch_memory_saver allocates in PyTorch's place
+    if {"saver", "storage"} & found.marks:  # torch_memory_saver allocates in PyTorch's place
         return False
     return bool(_OWN_ALLOCATOR & found.marks) or found.framework.startswith("PyTorch")
 
@@ -1160,6 +1233,9 @@ def _nccl_verdict(found: StatedFailure) -> Judgement:
 
 
 def _cuda_library_verdict(found: StatedFailure) -> Judgement:
+    earlier = _earlier_error_verdict(found)
+    if earlier is not None:
+        return earlier
     if found.message == "cuda-algorithm":
         return Judgement(
             StatedCause.UNKNOWN,
@@ -1189,8 +1265,8 @@ def _metal_command_verdict(found: StatedFailure) -> Judgement:
 def _metal_refused_verdict(found: StatedFailure) -> Judgement:
     return Judgement(
         StatedCause.UNKNOWN,
-        f"{_size(found.fact('requested') or 0)} of the memory that the GPU shares with the system were refused. How "
-        "much is in use, and how much the system leaves to the GPU, is not in the text.",
+        f"{_request_words(found, 'A buffer')} was refused in the memory that the GPU shares with the system. How much "
+        "is in use, and how much the system leaves to the GPU, is not in the text.",
         StatedCause.CAPACITY,
     )
 
@@ -1208,12 +1284,11 @@ def _tensorrt_verdict(found: StatedFailure) -> Judgement:
 
 def _tensorrt_build_verdict(found: StatedFailure) -> Judgement:
     """A builder that left out ways to compute a layer until none was left."""
-    request = found.fact("requested")
-    much = "" if request is None else f" of {_size(request)}"
+    workspace = _request_words(found, "no workspace")
     return Judgement(
         StatedCause.UNKNOWN,
-        f"TensorRT left out ways to compute a layer for which it got no workspace{much}, and found no other: no engine "
-        "was built. Whether the device is too small or others hold it is not in the text.",
+        f"TensorRT left out ways to compute a layer for which it got {workspace}, and found no other: no engine was "
+        "built. Whether the device is too small or others hold it is not in the text.",
         StatedCause.CAPACITY,
     )
 
@@ -1232,9 +1307,7 @@ def _stated_free_verdict(found: StatedFailure) -> Judgement:
     """Of a text that states the request and what the driver has free."""
     request, free, used = found.fact("requested"), found.fact("device_free"), found.fact("device_used")
     if request is None:
-        return Judgement(
-            StatedCause.UNKNOWN, "The numbers of this failure are not in the text.", StatedCause.CAPACITY
-        )
+        return _NO_NUMBERS
     limited = _stated_limit_verdict(found, request)
     if limited is not None:
         return limited
@@ -1267,8 +1340,7 @@ def _stated_free_verdict(found: StatedFailure) -> Judgement:
 
 def _stated_limit_verdict(found: StatedFailure, request: int) -> Judgement | None:
     """A limit that was set ends this process before the device does."""
-    limit, free = found.fact("limit"), found.fact("device_free")
-    held = found.fact("allocated")
+    limit, free, held = found.fact("limit"), found.fact("device_free"), found.fact("allocated")
     if limit is None:
         return None
     if _is_fact_above(found, "requested", limit, "limit"):
@@ -1277,22 +1349,21 @@ def _stated_limit_verdict(found: StatedFailure, request: int) -> Judgement | Non
             f"{_size(request)} are more than the whole {_size(limit)} that this process may use: it can never fit.",
             StatedCause.CAP_BY_SETTING,
         )
-    if held is None:  # what is free is that of the limit
-        held = found.fact("device_used")
-        if free is not None and free >= request:
-            return Judgement(
-                StatedCause.UNKNOWN,
-                f"{_size(request)} were refused, though the limit leaves this process {_size(free)}: the device itself "
-                "had less. Who holds it is not in the text.",
-                StatedCause.OTHER_PROCESS,
-            )
-        passes = free is not None
-        rest = ""
-    else:  # a pool asks the driver for larger pieces than a request needs
+    if held is not None:  # a pool asks the driver for larger pieces than a request needs
         passes = held + request > limit - _LEAST_MARGIN and (free is None or free >= request)
         rest = "" if free is None else f" {_size(free)} of the device are free."
+    else:  # where the size of the device is not known, what is in use and free is that of the limit
+        held, rest = found.fact("device_used"), ""
+        passes = free is not None and found.fact("device_total") is None
     if not passes or held is None:
         return None
+    if not rest and free is not None and free >= request:
+        return Judgement(
+            StatedCause.UNKNOWN,
+            f"{_size(request)} were refused, though the limit leaves this process {_size(free)}: the device itself had "
+            "less. Who holds it is not in the text.",
+            StatedCause.OTHER_PROCESS,
+        )
     return Judgement(
         StatedCause.CAP_BY_SETTING,
         f"This process may use {_size(limit)}, and holds {_size(held)} of it: too little is left for {_size(request)}, "
@@ -1307,7 +1378,7 @@ def _stated_pool_verdict(found: StatedFailure, missing: int, use: DeviceUse) -> 
     pool, cached, others = use.pool or 0, use.cached or 0, use.others or 0
     said = f"{_size(missing)} are missing ({_size(request)} asked, {_size(free)} free). The pool holds {_size(pool)}"
     part = f", {_size(cached)} of it cached" if cached else ""
-    if total is not None and others >= max(_CONTEXT * total, missing):
+    if total is not None and others >= max(CONTEXT * total, missing):
         cause = StatedCause.OTHER_PROCESS
         rest = f", and {_size(others)} lie outside of it: another process, or a library."
     elif cached >= missing:
@@ -1321,9 +1392,7 @@ def _stated_pool_verdict(found: StatedFailure, missing: int, use: DeviceUse) -> 
 def _catboost_verdict(found: StatedFailure) -> Judgement:
     request, free = found.fact("requested"), found.fact("available")
     if request is None or free is None:
-        return Judgement(
-            StatedCause.UNKNOWN, "The numbers of this failure are not in the text.", StatedCause.CAPACITY
-        )
+        return _NO_NUMBERS
     return Judgement(
         StatedCause.CAPACITY,
         f"{_size(max(0, request - free))} are missing: {_size(request)} were asked, and {_size(free)} are free at the "
@@ -1333,11 +1402,10 @@ def _catboost_verdict(found: StatedFailure) -> Judgement:
 
 
 def _opencl_verdict(found: StatedFailure) -> Judgement:
-    request = found.fact("requested")
     return Judgement(
         StatedCause.UNKNOWN,
-        f"OpenCL could not allocate {'a buffer' if request is None else f'a buffer of {_size(request)}'}: the device "
-        "is full, or one buffer may not be so large there. The text does not say which.",
+        f"OpenCL could not allocate {_request_words(found, 'a buffer')}: the device is full, or one buffer may not be "
+        "so large there. The text does not say which.",
         StatedCause.CAPACITY,
     )
 
@@ -1348,6 +1416,74 @@ def _windows_verdict(found: StatedFailure) -> Judgement:
         StatedCause.UNKNOWN,
         "A call of Windows returned E_OUTOFMEMORY: memory of the GPU, or of the system, ran out. The text does not say "
         "which, and holds no number.",
+        StatedCause.CAPACITY,
+    )
+
+
+def _program_call_verdict(found: StatedFailure) -> Judgement:
+    """Of a program that prints no number: what it says beyond a refusal."""
+    said = next((text for mark, text in _PROGRAM_CALLS.items() if mark in found.marks), "")
+    return Judgement(
+        StatedCause.UNKNOWN,
+        f"{said or f'{found.framework} was refused memory of the GPU.'} How much was asked, and how much was free, is "
+        "not in the text.",
+        StatedCause.CAPACITY,
+    )
+
+
+_PROGRAM_CALLS: Final = {
+    "counted": "hashcat counted that the attack needs more memory than the device, a GPU or the processor, lets it "
+    "allocate.",
+    "shared_host": "Blender got no memory of the GPU, nor any of the system that the GPU could read instead.",
+}
+"""A mark of a text -> what it says."""
+
+
+def _exllama_verdict(found: StatedFailure) -> Judgement:
+    del found
+    return Judgement(
+        StatedCause.UNKNOWN,
+        "ExLlama puts layers and cache on one device after the other, and the last had too little for the rest: of its "
+        "free memory, or of the share of it that is set. The text does not say which, and holds no number.",
+        StatedCause.CAPACITY,
+    )
+
+
+def _resources_verdict(found: StatedFailure) -> Judgement:
+    del found
+    return Judgement(
+        StatedCause.UNKNOWN,
+        "Level Zero returned `out of resources`: most often memory of the device, else something that a kernel needs. "
+        "There is no number in the text.",
+        StatedCause.CAPACITY,
+    )
+
+
+def _encoder_verdict(found: StatedFailure) -> Judgement:
+    del found
+    return Judgement(
+        StatedCause.UNKNOWN,
+        "NVENC opened no session and called it `out of memory`. On a GeForce the driver allows a few sessions at once, "
+        "of all programs together, and returns this error above that; memory is rarely the reason.",
+        StatedCause.CAP_BY_SETTING,
+    )
+
+
+def _relion_verdict(found: StatedFailure) -> Judgement:
+    """Of RELION's pool, whose text has what is free in it, and the largest piece of that."""
+    request, free, largest = found.fact("requested"), found.fact("available"), found.fact("largest_free") or 0
+    if request is None or free is None:
+        return _NO_NUMBERS
+    said = f"{_size(request)} were asked, and RELION's pool has {_size(free)} free"
+    if request > free:
+        return Judgement(
+            StatedCause.CAPACITY,
+            f"{said}: {_size(request - free)} are missing, even if all of it were one piece.",
+            StatedCause.OTHER_PROCESS,
+        )
+    return Judgement(
+        StatedCause.CACHED_FRAGMENTATION,
+        f"{said}, but at most {_size(largest)} in one piece.",
         StatedCause.CAPACITY,
     )
 
@@ -1363,13 +1499,10 @@ def _no_context_verdict(found: StatedFailure) -> Judgement:
     )
 
 
-PINNED_POOLS: Final = frozenset(tensorflow.PINNED_POOLS)
-
-
 def _pinned_pool_verdict(found: StatedFailure) -> Judgement | None:
     """A pool of pinned system memory has a limit of its own, 64 GiB where no other is set."""
     request, limit, used = found.fact("requested"), found.fact("limit"), found.fact("in_use")
-    if not PINNED_POOLS & found.marks or request is None or limit is None or used is None:
+    if not tensorflow.PINNED_POOLS.keys() & found.marks or request is None or limit is None or used is None:
         return None
     if request <= limit - used:
         return None
@@ -1391,10 +1524,18 @@ def _host_memory_verdict(found: StatedFailure) -> Judgement:
         return Judgement(StatedCause.HOST_MEMORY, f"{why[0].upper()}{why[1:]}: not GPU memory.")
     if found.message == "host-signal":
         return Judgement(
-            StatedCause.HOST_MEMORY,
-            "A process was ended by SIGKILL (signal 9): most often by the system because system memory, not GPU "
-            "memory, ran out, or by the limit of a container or a batch system. The text does not say which.",
             StatedCause.UNKNOWN,
+            "A process was ended by SIGKILL (signal 9): by the system because system memory, not GPU memory, ran out, "
+            "by the limit of a container or a batch system, by its launcher, or by a person. The text does not say "
+            "which.",
+            StatedCause.HOST_MEMORY,
+        )
+    if found.message == "host-killed":
+        where = " of a container or a job reached its limit" if "cgroup" in found.marks else " ran out"
+        rest = f" If {found.op} is not your program, yours may still run." if found.op else ""
+        return Judgement(
+            StatedCause.HOST_MEMORY,
+            f"The system ended {found.op or 'a process'} because system memory{where}. It is not GPU memory.{rest}",
         )
     request = found.fact("requested")
     what = (
@@ -1414,6 +1555,8 @@ def _soft_request_verdict(found: StatedFailure) -> str:
         return "numbers of the program: not a failure"
     request = found.fact("requested")
     what = "a request" if request is None else f"a request of {_size(request)}"
+    if "left_out" in found.marks:
+        return f"{what} was refused, and the program left the batch out: not a failure"
     return f"{what} was refused, and the caller goes on with less: not a failure, at most slower"
 
 
@@ -1468,10 +1611,16 @@ def _soft_wired_verdict(found: StatedFailure) -> str:
     return f"more is allocated than Metal recommends for one process{sizes}: a warning, not a failure"
 
 
+def _soft_kernel_verdict(found: StatedFailure) -> str:
+    return (
+        f"one way to compute a kernel needs {_size(found.fact('requested') or 0)} of shared memory, more than a kernel "
+        "may use, and the compiler leaves it out: not a failure"
+    )
+
+
 def _soft_tactic_verdict(found: StatedFailure) -> str:
-    request = found.fact("requested")
-    much = "" if request is None else f" of {_size(request)}"
-    return f"a workspace{much} was refused, and the builder leaves out that way to compute a layer: not a failure"
+    workspace = _request_words(found, "a workspace")
+    return f"{workspace} was refused, and the builder leaves out that way to compute a layer: not a failure"
 
 
 _SOFT: Final[Mapping[str, Callable[[StatedFailure], str]]] = {
@@ -1485,6 +1634,7 @@ _SOFT: Final[Mapping[str, Callable[[StatedFailure], str]]] = {
     "xla-remat": _soft_program_verdict,
     "ggml-pinned": _soft_pinned_verdict,
     "ggml-wired": _soft_wired_verdict,
+    "cuda-shared": _soft_kernel_verdict,
     "trt-tactic": _soft_tactic_verdict,
     "trt-skipped": _soft_tactic_verdict,
     "trt-memory": _soft_tactic_verdict,
@@ -1517,8 +1667,8 @@ _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
     **dict.fromkeys(("onnx-limit", "onnx-driver", "onnx-arena"), _onnx_verdict),
     "ggml-buffer": _ggml_verdict,
     "ggml-nil": _ggml_nil_verdict,
-    **dict.fromkeys(("vllm-blocks", "vllm-length", "vllm-start", "vllm-profiling"), _vllm_verdict),
-    "vllm-profile": _vllm_verdict,
+    **dict.fromkeys(("vllm-blocks", "vllm-length", "vllm-profile", "vllm-profiling"), _vllm_verdict),
+    "vllm-start": _vllm_start_verdict,
     "vllm-warmup": _vllm_warmup_verdict,
     "sglang-fraction": _sglang_verdict,
     "tgi-tokens": _tgi_verdict,
@@ -1531,9 +1681,17 @@ _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
     "flashinfer-workspace": _flashinfer_verdict,
     "cuda-shared": _largest_buffer_verdict,
     **dict.fromkeys(("paddle", "program-julia", "program-theano", "program-xgboost"), _stated_free_verdict),
+    **dict.fromkeys(("program-faiss", "program-warp", "program-kaldi"), _stated_free_verdict),
+    **dict.fromkeys(("program-physx", "program-directml"), _stated_free_verdict),
+    "program-call": _program_call_verdict,
+    "program-exllama": _exllama_verdict,
+    "program-resources": _resources_verdict,
+    "program-encoder": _encoder_verdict,
+    "program-relion": _relion_verdict,
     "program-catboost": _catboost_verdict,
     "program-opencl": _opencl_verdict,
     "program-windows": _windows_verdict,
     **dict.fromkeys(("host-numpy", "host-killed", "host-worker", "host-signal"), _host_memory_verdict),
+    **dict.fromkeys(("host-library", "host-paging"), _host_memory_verdict),
 }
 """The rule for each text; a test holds it against the tables."""

@@ -85,6 +85,18 @@ SYSTEM: Final = (
             "cuda runtime error (2) : out of memory",
             "cuda runtime err(2): out of memory",
             "CUDA failure 2: out of memory",
+            "CUDA runtime error: out of memory",
+            "CUDA error 2: out of memory",
+            "CUDA Error 2, out of memory",
+            "CUDA error at {word} - out of memory",
+            "Cuda error in func {word} at line {number}: out of memory",
+            "CUDA: out of memory",
+            "CUDA malloc failed: out of memory",
+            ") failed with error out of memory",
+            "error=2 : out of memory",
+            "'. Reason:out of memory",
+            "ERROR: out of memory in {word} at line {number} (error-code 2)",
+            "cublas runtime error : resource allocation failed",
             "Cuda failure 'out of memory'",
             "cudaMalloc failed: out of memory",
             "cudaMalloc retry failed: out of memory",
@@ -111,6 +123,9 @@ SYSTEM: Final = (
             "TORCH_USE_CUDA_DSA": "torch",
             "TORCH_USE_HIP_DSA": "torch",
             "THC": "torch",
+            "THCStorage": "storage",
+            "CUBLAS_STATUS": "library",
+            "CUDNN_STATUS": "library",
             "CUDA kernel errors might be": "torch",
             "ggml": "ggml",
             "llama": "ggml",
@@ -247,6 +262,7 @@ SYSTEM: Final = (
         (
             "out of resource: shared memory, Required: {number}",
             "out of resource: shared memory Required: {number}",
+            "out of resource: triton_{word} Required: {number}",
         ),
         "triton/runtime/errors.py",
         family="kernel",
@@ -258,7 +274,29 @@ SYSTEM: Final = (
                 ("Hardware limit: {number}", "Hardware limitation: {number}"),
             ),
         ),
-        marks={"shared memory": "on_chip"},
+        marks={"out of resource": "on_chip", "_inductor/select_algorithm.py:": "soft"},
+    ),
+    Message(
+        "cuda-shared-skipped",
+        "PyTorch Inductor",
+        "The compiler of PyTorch tries ways to compute a kernel, and left out the one of the line before: the failure "
+        "before is none.",
+        ("Ignoring this choice.",),
+        "torch/_inductor/select_algorithm.py",
+        role=Role.RETRY,
+        family="kernel",
+        within=6,
+    ),
+    Message(
+        "cuda-shared-none",
+        "PyTorch Inductor",
+        "The compiler of PyTorch left out every way to compute a kernel. Without such lines before it, bfcviz leaves "
+        "it out.",
+        ("No choices to select",),
+        "torch/_inductor/select_algorithm.py, NoValidChoicesError",
+        role=Role.AFTER_ALL,
+        family="kernel",
+        marks={"No choices": "after_all"},
     ),
     Message(
         "host-worker",
@@ -277,8 +315,8 @@ SYSTEM: Final = (
     Message(
         "host-signal",
         "Linux",
-        "A process was ended by SIGKILL, which it cannot catch: most often by the system because system memory ran "
-        "out, or by a limit of a container or a batch system.",
+        "A process was ended by SIGKILL, which it cannot catch: by the system because system memory ran out, by a "
+        "limit of a container or a batch system, by its launcher, or by a person.",
         (
             "exitcode: -9",
             "exitcode : -9",
@@ -301,6 +339,27 @@ SYSTEM: Final = (
         marks={"allocate": "host"},
     ),
     Message(
+        "host-library",
+        "oneMKL",
+        "System memory was refused, not GPU memory.",
+        ("mkl_malloc: failed to allocate memory",),
+        "programs on oneMKL",
+        family="host",
+        marks={"mkl_malloc": "host"},
+    ),
+    Message(
+        "host-paging",
+        "Windows",
+        "Windows refused system memory: what all programs asked for is as much as memory and page file together.",
+        ("paging file is too small for this operation to complete",),
+        "Windows, ERROR_COMMITMENT_LIMIT (1455)",
+        family="host",
+        numbers=(Number("requested", "bytes of the request", ("Ran out of memory allocating {number}",)),),
+        marks={"paging file": "host"},
+        behind=200,
+        is_weak=True,
+    ),
+    Message(
         "host-killed",
         "Linux",
         "The system killed a process because system memory, not GPU memory, ran out.",
@@ -313,7 +372,13 @@ SYSTEM: Final = (
         "mm/oom_kill.c",
         family="host",
         numbers=(Number("process_in_use", "system memory of the killed process", ("anon-rss:{size}",)),),
-        marks={"ill": "host", "oom": "host", "total-vm": "host"},
+        marks={
+            "ill": "host",
+            "oom": "host",
+            "total-vm": "host",
+            "emory cgroup": "cgroup",
+            "CONSTRAINT_MEMCG": "cgroup",
+        },
     ),
     Message(
         "nvidia-smi",
@@ -336,8 +401,18 @@ CALLS: Final = {
     "UR_RESULT": "oneAPI",
     "ErrorOutOfDeviceMemory": "Vulkan",
     "vkAllocateMemory": "Vulkan",
+    "WebGPU": "WebGPU",
+    "Out of memory in": "Blender",
+    "System is out of GPU": "Blender",
+    "returned (2)": "OptiX",
+    "cuda_malloc()": "Mitsuba 2",
+    "cuMemAlloc()": "hashcat",
+    "Not enough allocatable": "hashcat",
+    "Not enough GPU memory to match": "COLMAP",
+    "Insufficient memory on accelerator": "LAMMPS",
+    "out of video memory": "Unreal Engine",
 }
-"""How the error of a call begins -> whose it is; all others are CUDA's."""
+"""How the error of a call begins -> whose it is; the first that fits, all others are CUDA's."""
 
 SMI_DEVICE: Final = re.compile(r"(\d{1,9})MiB\s{0,9}/\s{0,9}(\d{1,9})MiB")
 """A device in nvidia-smi's table: MiB in use, and in all."""
@@ -347,6 +422,12 @@ SMI_PROCESS: Final = re.compile(
     r"(?P<used>\d{1,9})MiB\s{0,3}\|"
 )
 """A process in nvidia-smi's table."""
+
+
+KILLED: Final = re.compile(
+    r"Kill(?:ed)? process \d{1,10},?(?: UID \d{1,10},)? \(([^)\n]{1,64})\)|\btask=([^,\n]{1,64}),pid="
+)
+"""The name of the process that the system killed."""
 
 
 # ------------------------------------------------------------------------------
@@ -366,6 +447,7 @@ GGML: Final = (
             "failed to allocate buffer, size = {number} MiB",
             "failed to allocate compute buffers",
             "failed to allocate buffer for kv cache",
+            "ggml_aligned_malloc: insufficient memory",
             "can't allocate {number} Bytes of memory on device",
         ),
         "ggml/src/ggml-cuda/ggml-cuda.cu, ggml-alloc.c, ggml-vulkan.cpp, ggml-sycl.cpp, ggml-metal.m; "
@@ -384,7 +466,7 @@ GGML: Final = (
             Number(
                 "requested_printed",
                 "the same, rounded",
-                ("allocating {number} MiB", "size = {number} MiB"),
+                ("allocating {number} MiB", "size = {number} MiB", "attempted to allocate {number} MB"),
                 unit="M",
             ),
         ),
@@ -394,6 +476,7 @@ GGML: Final = (
         ),
         marks={
             "cpu_buffer_type": "host",
+            "ggml_aligned_malloc": "host",
             "allocate CPU buffer": "host",
             "Bytes of memory on device": "sycl",
             "compute": "compute",
@@ -616,11 +699,138 @@ PROGRAMS: Final = (
         "program-opencl",
         "OpenCL",
         "OpenCL could not allocate a buffer: the device is full, or one buffer is larger than it allows for any.",
-        ("CL_MEM_OBJECT_ALLOCATION_FAILURE", "Memory Object Allocation Failure"),
+        ("MEM_OBJECT_ALLOCATION_FAILURE", "Memory Object Allocation Failure"),
         "OpenCL, error -4",
         family="opencl",
         numbers=(Number("requested", "bytes of the buffer", ("clCreateBuffer({skip}, {number},",)),),
         behind=200,
+        is_weak=True,
+    ),
+    Message(
+        "program-call",
+        "GPU program",
+        "A program that computes or draws on the GPU was refused memory of the device, or counted that it would be. "
+        "There is no number in the text.",
+        (
+            "WebGPU device error(2): Out of memory",
+            "Out of memory in cu{word}(",
+            "Out of memory in hip{word}(",
+            "System is out of GPU memory",
+            "System is out of GPU and shared host memory",
+            "returned (2): Out of memory",
+            "cuda_malloc(): out of memory",
+            "cuMemAlloc(): out of memory",
+            "Not enough allocatable device memory",
+            "Not enough GPU memory to match {number} features",
+            "Insufficient memory on accelerator",
+            "out of video memory trying to allocate a rendering resource",
+        ),
+        "onnxruntime and others (WebGPU), Blender, OptiX, Mitsuba 2, hashcat, COLMAP, LAMMPS, Unreal Engine",
+        family="program",
+        marks={"Not enough allocatable": "counted", "shared host memory": "shared_host"},
+        is_weak=True,
+    ),
+    Message(
+        "program-faiss",
+        "FAISS",
+        "The driver refused a request: for vectors, or for the scratch memory that FAISS takes at the start.",
+        ("failed to cudaMalloc {number} bytes", "size {number} bytes (cudaMalloc error out of memory"),
+        "faiss/gpu/StandardGpuResources.cpp",
+        family="faiss",
+        numbers=(
+            Number("requested", "bytes of the request", ("cudaMalloc {number}", "size {number} bytes (cuda")),
+        ),
+        behind=120,
+        device=("dev {number} space",),
+    ),
+    Message(
+        "program-warp",
+        "Warp",
+        "The driver refused a request.",
+        (
+            "Memory allocation failed on device: cuda{word} for {number} bytes",
+            "Memory allocation failed on device: cuda for {number} bytes",
+            "Failed to allocate {number} bytes on device 'cuda",
+        ),
+        "warp/types.py, warp/context.py",
+        family="warp",
+        numbers=(
+            Number("requested", "bytes of the array", ("for {number} bytes", "allocate {number} bytes")),
+        ),
+    ),
+    Message(
+        "program-kaldi",
+        "Kaldi",
+        "The driver refused a region for Kaldi's pool.",
+        ("Failed to allocate a memory region of {number} bytes",),
+        "kaldi/src/cudamatrix/cu-allocator.cc",
+        family="kaldi",
+        numbers=(
+            Number("requested", "bytes of the region", ("region of {number} bytes",)),
+            Number("device_free", "free on the device", ("free:{size}",)),
+            Number("device_used", "in use on the device by all processes", ("used:{size}",)),
+            Number("device_total", "the whole device", ("total:{size}",)),
+        ),
+    ),
+    Message(
+        "program-physx",
+        "PhysX",
+        "The driver refused a buffer of the simulation.",
+        ("PxgCudaDeviceMemoryAllocator fail to allocate memory {number} bytes",),
+        "PhysX/source/gpucommon",
+        family="physx",
+        numbers=(Number("requested", "bytes of the buffer", ("allocate memory {number} bytes",)),),
+    ),
+    Message(
+        "program-directml",
+        "DirectML",
+        "Direct3D refused memory for a tensor.",
+        ("Could not allocate tensor with {number} bytes. There is not enough GPU video memory",),
+        "torch-directml",
+        family="directml",
+        numbers=(Number("requested", "bytes of the tensor", ("tensor with {number} bytes",)),),
+    ),
+    Message(
+        "program-relion",
+        "RELION",
+        "RELION takes most of what is free on the device at the start, as one pool for each process. The pool had no "
+        "piece that was large enough.",
+        ("udaCustomAllocator out of memory",),
+        "relion/src/acc/cuda/custom_allocator.cuh",
+        family="relion",
+        numbers=(
+            Number("requested", "bytes of the request", ("requestedSpace: {size}",)),
+            Number("largest_free", "the largest free piece of the pool", ("ContinuousFreeSpace: {size}",)),
+            Number("available", "free in the pool, in all pieces", ("totalFreeSpace: {size}",)),
+        ),
+    ),
+    Message(
+        "program-exllama",
+        "ExLlama",
+        "ExLlama puts layers and cache on one device after the other, and there was too little on the last for the "
+        "rest: of its free memory, or of the share of it that is set.",
+        ("Insufficient VRAM in split for model and cache", "Insufficient VRAM for model and cache"),
+        "exllamav3/model/model.py, exllamav2/model.py",
+        family="exllama",
+        is_weak=True,
+    ),
+    Message(
+        "program-resources",
+        "oneAPI",
+        "Level Zero returned `out of resources`: most often memory of the device, or what a kernel needs.",
+        ("UR_RESULT_ERROR_OUT_OF_RESOURCES", "PI_ERROR_OUT_OF_RESOURCES"),
+        "oneAPI, Unified Runtime",
+        family="program",
+        is_weak=True,
+    ),
+    Message(
+        "program-encoder",
+        "NVENC",
+        "The encoder of the GPU opened no session. Drivers allow a few sessions at once on a GeForce, and return this "
+        "error above that; memory is rarely the reason.",
+        ("OpenEncodeSessionEx failed: out of memory (10)",),
+        "ffmpeg, libavcodec/nvenc.c",
+        family="encoder",
         is_weak=True,
     ),
     Message(
@@ -724,14 +934,13 @@ VLLM: Final = (
             Number("device_total", "the whole device", ("/{number} GiB)",), unit="G"),
             Number("requested", "gpu_memory_utilization x the device", ("utilization ({skip}, {size})",)),
         ),
-        marks={"less than desired": "start"},
         behind=120,
         device=("on device cuda:{number} (",),
     ),
     Message(
         "vllm-warmup",
         "vLLM",
-        "vLLM tried its sampler at the start, with so many made-up requests at once, and PyTorch was refused memory.",
+        "vLLM made a trial run at the start, with so many made-up requests at once, and PyTorch was refused memory.",
         (
             "CUDA out of memory occurred when warming up sampler with {number} dummy requests",
             "CUDA out of memory occurred when warming up pooler {skip} with {number} dummy requests",
@@ -749,6 +958,7 @@ VLLM: Final = (
         "Another process took or freed memory of the device while vLLM measured its own peak.",
         ("Error in memory profiling",),
         "vllm/v1/worker/gpu_worker.py",
+        is_alone=True,
         family="vllm",
         numbers=(Number("device_free", "free after the trial run", ("current free memory {size}",)),),
         marks={"profiling": "profiling"},

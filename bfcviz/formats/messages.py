@@ -16,7 +16,7 @@ from typing import Final
 # Sizes as frameworks print them: `4.22 GiB`, `530.00M`, `0 bytes`, `25,600,000 bytes`, `1062 MB`. All are binary.
 
 _DIGITS: Final = r"-?\d(?:[\d,]{0,30}\d)?(?:\.\d{1,9})?"
-_UNIT: Final = r"\s{0,3}(?:(?:[KMGTPE]i?)?B(?:ytes?)?\b|bytes?\b|[KMGTPE]\b)"
+_UNIT: Final = r"\s{0,3}(?i:(?:[KMGTPE]i?)?B(?:ytes?)?\b|bytes?\b|[KMGTPE]\b)"
 _PLACES: Final = {
     r"\{size\}": f"({_DIGITS}(?:{_UNIT})?)",
     r"\{bytes\}": f"({_DIGITS}{_UNIT})",
@@ -109,6 +109,8 @@ class Message:
         behind: characters before the beginning that belong to it, too.
         device: templates of the number of the device that refused; the first that fits counts.
         is_weak: it says least: read only where no other text tells of a failure.
+        is_alone: no word in small letters follows its beginning: with one it is a sentence of a person.
+        within: of `RETRY`: lines from the end of the failure up to it; 0: any number.
     """
 
     name: str
@@ -124,6 +126,8 @@ class Message:
     behind: int = 0
     device: tuple[str, ...] = ()
     is_weak: bool = False
+    is_alone: bool = False
+    within: int = 0
 
     @cached_property
     def patterns(self) -> tuple[re.Pattern[str], ...]:
@@ -131,9 +135,14 @@ class Message:
         return tuple(map(template, self.begins))
 
     @cached_property
+    def small_patterns(self) -> tuple[re.Pattern[str], ...]:
+        """Find its beginning in a text that is in small letters."""
+        return tuple(template(text.lower()) for text in self.begins)
+
+    @cached_property
     def device_patterns(self) -> tuple[re.Pattern[str], ...]:
         """Find the number of its device."""
-        return tuple(map(template, self.device))
+        return tuple(template(text, re.IGNORECASE) for text in self.device)
 
 
 # ------------------------------------------------------------------------------

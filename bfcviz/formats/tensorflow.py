@@ -112,20 +112,13 @@ Source: process_state.cc and gpu_process_state.cc of tensorflow/core/common_runt
 """
 
 PINNED_POOLS: Final = {
-    "xla_gpu_host_bfc": "xla_gpu_host_",
-    "gpu_host_bfc": "gpu_host_",
-    "cuda_host_bfc": "cuda_host_",
-}
-"""Pools of pinned system memory -> how their names begin; the first that fits. XLA's is that of JAX, too."""
-
-PINNED_POOL_LIMITS: Final = {
     "xla_gpu_host_bfc": ("XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB", "GiB"),
     "gpu_host_bfc": (POOL_LIMIT, "MiB"),
     "cuda_host_bfc": (HOST_LIMITS["cuda_host_bfc"], "MiB"),
 }
-"""A pool of pinned system memory -> the variable that limits it, and its unit.
+"""A pool of pinned system memory -> the variable that limits it, and its unit; of a text, the first that it names.
 
-Source: xla/pjrt/gpu/gpu_helpers.cc; gpu_process_state.cc of TensorFlow.
+XLA's is that of JAX, too. Source: xla/pjrt/gpu/gpu_helpers.cc; gpu_process_state.cc of TensorFlow.
 """
 
 ASYNC: Final = "TF_GPU_ALLOCATOR=cuda_malloc_async"
@@ -180,13 +173,7 @@ _BFC_SOURCE: Final = (
 )
 _DRIVER_SOURCE: Final = "xla/stream_executor/cuda/cuda_driver.cc (until 2023 tensorflow/stream_executor)"
 _DEVICE_SOURCE: Final = "tensorflow/core/common_runtime/gpu/gpu_device.cc"
-_HOST_POOLS: Final = {
-    "gpu_host_bfc": "host",
-    "cuda_host_bfc": "host",
-    "(mklcpu)": "host",
-    "(cpu)": "host",
-    **{word: name for name, word in PINNED_POOLS.items()},
-}
+_HOST_POOLS: Final = {"(mklcpu)": "host", "(cpu)": "host", **{name: name for name in PINNED_POOLS}}
 
 MESSAGES: Final = (
     Message(

@@ -435,6 +435,7 @@ MESSAGES: Final = (
         "cut the numbers off.",
         ("Allocation on device",),
         "c10/cuda/CUDAMallocAsyncAllocator.cpp",
+        is_alone=True,
         family="torch",
         numbers=(
             Number("allocated", "live tensors", ("Currently allocated : {bytes}",)),
@@ -506,6 +507,52 @@ MESSAGES: Final = (
         marks={"memory": "host", "posix_memalign": "host"},
     ),
     Message(
+        "torch-retry",
+        "PyTorch CUDA",
+        "The program goes on with less at once: the failure just before is none.",
+        (
+            "Ran out of memory when regular VAE decoding, retrying with tiled VAE",
+            "Ran out of memory when regular VAE encoding, retrying with tiled VAE",
+            "Decreasing batch size to: {number}",
+            "Batch size {number} failed, trying batch size {number}",
+        ),
+        "comfy/sd.py; training loops that look for a batch size; pytorch_lightning/tuner/batch_size_scaling.py",
+        role=Role.RETRY,
+        family="torch",
+        within=3,
+    ),
+    Message(
+        "torch-no-batch",
+        "PyTorch CUDA",
+        "No batch was small enough: the failure before, after which the program had tried a smaller one, ended it.",
+        ("No executable batch size found, reached zero",),
+        "accelerate/utils/memory.py, find_executable_batch_size",
+        role=Role.AFTER_ALL,
+        family="torch",
+        marks={"No executable": "after_all"},
+    ),
+    Message(
+        "torch-recovered",
+        "PyTorch CUDA",
+        "fairseq left out the batch, and the next line is of a later step: the failure before is none.",
+        ("attempting to recover from OOM in forward/backward pass {word} {word} | INFO | train",),
+        "fairseq/trainer.py, train_step",
+        role=Role.RETRY,
+        family="torch",
+        marks={"attempting to recover": "left_out"},
+    ),
+    Message(
+        "torch-skipped",
+        "PyTorch CUDA",
+        "fairseq, or a program like it, left out a batch for which memory ran out.",
+        ("WARNING: ran out of memory on GPU #{number}, skipping batch", "ran out of memory, skipping batch"),
+        "fairseq/trainer.py (2018 and 2019)",
+        role=Role.RETRY,
+        family="torch",
+        marks={"skipping batch": "left_out"},
+        within=3,
+    ),
+    Message(
         "torch-summary",
         "PyTorch CUDA",
         "The counters of the allocator. They tell of a failure only if they count one (CUDA OOMs).",
@@ -571,7 +618,8 @@ MESSAGES: Final = (
 """Texts of PyTorch. The entry for CUDA stands for ROCm and XPU, too: they print the same with another name."""
 
 PROCESS: Final = re.compile(
-    r"Process\s{0,40}(\d{1,10})\s{0,40}has\s{0,40}(\d[\d.,]{0,30}\s{0,3}(?:[KMGT]i?)?[Bb](?:ytes)?)\s{0,40}memory"
+    r"Process\s{0,40}(\d{1,10})\s{0,40}has\s{0,40}(\d[\d.,]{0,30}\s{0,3}(?:[KMGT]i?)?[Bb](?:ytes)?)\s{0,40}memory",
+    re.IGNORECASE,
 )
 """A process in the list of the driver: its pid and its bytes. In a container the own process stands there, too."""
 

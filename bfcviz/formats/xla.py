@@ -160,6 +160,7 @@ MESSAGES: Final = (
             "Failed to allocate {number} bytes for new constant",
         ),
         "xla/stream_executor/integrations/tf_allocator_adapter.cc, xla/pjrt",
+        is_alone=True,
         family="bfc",
         numbers=(
             Number(
@@ -227,17 +228,20 @@ MESSAGES: Final = (
         "tpu-compile",
         "JAX TPU",
         "The compiler refused the program: it needs more than the memory of one core has, whatever else runs.",
-        ("Ran out of memory in memory space {word}.",),
+        (
+            "Ran out of memory in memory space {word}.",
+            "Ran out of memory in memory space {word} while allocating on stack for",
+        ),
         _TPU_SOURCE,
         family="tpu",
         numbers=(
-            Number("program", "what the program needs", ("Used {size} of",)),
+            Number("program", "what the program needs", ("Used {size} of", "allocation with size {size}")),
             Number(
                 "limit",
                 "what a program may use: the memory less what the system reserves",
-                ("Used {skip} of {size}",),
+                ("Used {skip} of {size}", "and limit {size} exceeded"),
             ),
-            Number("exceeded", "the difference", ("capacity by {size}",)),
+            Number("exceeded", "the difference", ("capacity by {size}", "limit by {size}")),
             Number("total_usage", "program, arguments and reserved memory", ("usage >= {size}",)),
             Number(
                 "system_reserved",
@@ -252,7 +256,13 @@ MESSAGES: Final = (
                 ("Extra memory due to padding: {size}",),
             ),
         ),
-        marks={"memory space vmem": "vmem", "memory space smem": "smem", "memory space hbm": "hbm"},
+        marks={
+            "memory space vmem": "vmem",
+            "memory space smem": "smem",
+            "memory space hbm": "hbm",
+            "allocating on stack": "stack",
+            "custom-call": "kernel",
+        },
     ),
     Message(
         "tpu-usage",

@@ -8,6 +8,7 @@ agree.
 
 import codecs
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -143,7 +144,10 @@ MOST: Final = 5000
 _REACH: Final = 12_000
 """Characters after its beginning that may belong to a message: the longest is the table of a program."""
 
-_BEHIND: Final = max(entry.behind for entry in TABLES)
+_WIDEST: Final = 400
+"""Characters of the longest line of interest: before a message, and of its own."""
+
+_BEHIND: Final = max(_WIDEST, *(entry.behind for entry in TABLES))
 _PIECE: Final = 1 << 20
 _PLACE: Final = re.compile(r"\{\w+\}")
 
@@ -179,15 +183,22 @@ class _Statement:
     device: int | None = None
     is_part: bool = False
     is_raised: bool = False
+    is_quoted: bool = False
+    is_named: bool = False
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether it counts only where no other text tells of a failure."""
+        return self.entry.is_weak or self.is_named
 
 
 def _message_search_words() -> dict[str, list[tuple[int, int, Message]]]:
-    """The longest word of each beginning, which a text must hold, and what begins with it."""
+    """The longest word of each beginning in small letters, which a text must hold, and what begins with it."""
     found: dict[str, list[tuple[int, int, Message]]] = {}
     for order, entry in enumerate(TABLES):
         for variant, begins in enumerate(entry.begins):
             words = [part for word in begins.split() for part in _PLACE.split(word)]
-            found.setdefault(max(words, key=len), []).append((order, variant, entry))
+            found.setdefault(max(words, key=len).lower(), []).append((order, variant, entry))
     return found
 
 
@@ -235,10 +246,8 @@ class _MessageReader:
             last = min(strong[after], each.start + _REACH)
             line = self._line + buffer.count("\n", 0, each.start)
             read = _message_statement(each, buffer, first, last, line)
-            before = self._statements[-1] if self._statements else None
-            is_near = each.start - self._ended <= _WIDEST
-            if before is not None and is_near:
-                read.is_part = _is_part(before, read, buffer[self._ended : each.start])
+            if self._statements and each.start - self._ended <= _WIDEST:
+                read.is_part = _is_part(self._statements[-1], read, buffer[self._ended : each.start])
             self._statements.append(read)
             previous = self._ended = each.stop
         self._done = stop
@@ -248,20 +257,39 @@ class _MessageReader:
 
 
 def _message_beginnings(text: str, start: int) -> list[_Beginning]:
-    """Where messages begin, from `start` on, without overlaps."""
+    """Where messages begin, from `start` on, without overlaps; those in the case of the table count first."""
+    small = text.replace("\u0130", "I").lower()  # the only letter that has more than one small one
     found = []
     for needle, entries in _NEEDLES.items():
-        if text.find(needle, start) < 0:
+        if small.find(needle, start) < 0:
             continue
         for order, variant, entry in entries:
-            matches = entry.patterns[variant].finditer(text, start)
+            matches = entry.small_patterns[variant].finditer(small, start)
             found += [_Beginning(match.start(), match.end(), order, variant, entry) for match in matches]
-    found.sort(key=lambda each: (each.start, -each.stop, each.order))
-    kept: list[_Beginning] = []
-    for each in found:
-        if not kept or each.start >= kept[-1].stop:
-            kept.append(each)
-    return kept
+    exact = [each for each in found if each.entry.patterns[each.variant].match(text, each.start)]
+    kept = _without_overlaps(exact, [])
+    others = [each for each in found if _is_in_other_case(each, text)]
+    return _without_overlaps(others, kept)
+
+
+def _without_overlaps(found: list[_Beginning], kept: list[_Beginning]) -> list[_Beginning]:
+    """The beginnings that are kept already, and of the others the first and longest, in the order of the text."""
+    taken = [each.start for each in kept]
+    result, end = [], 0
+    for each in sorted(found, key=lambda each: (each.start, -each.stop, each.order, each.variant)):
+        after = bisect_left(taken, each.stop)
+        if each.start >= end and (after == 0 or kept[after - 1].stop <= each.start):
+            result.append(each)
+            end = each.stop
+    return sorted([*kept, *result], key=lambda each: each.start)
+
+
+def _is_in_other_case(found: _Beginning, text: str) -> bool:
+    """Whether a beginning in other letters than the table's may be a message: its number follows, or it is weak."""
+    return found.entry.is_weak or _NUMBER_NEAR.match(text, found.stop) is not None
+
+
+_NUMBER_NEAR: Final = re.compile(r"[^\d\n]{0,40}\d")
 
 
 def _decoded_message_pieces(pieces: Iterable[bytes]) -> Iterator[str]:
@@ -298,6 +326,11 @@ _HINTS: Final = {
     "train.py": "training",
     "no_grad": "inference",
     "generate(": "inference",
+    "device-side assert triggered": "kernel_error",
+    "] assertion `": "kernel_error",
+    "an illegal memory access was encountered": "kernel_error",
+    "but source was compiled with": "library_mismatch",
+    "retrying with tiled vae": "tiled",
     "/opt/rocm": "rocm",
     "hipmalloc": "rocm",
     "hiperror": "rocm",
@@ -311,18 +344,23 @@ _HINTS: Final = {
 }
 """A word of a text, in lower case -> what it says of the program."""
 
+_CLIENTS: Final = {
+    "tensorflow": xla.TENSORFLOW_WORDS,
+    "torch_xla": xla.TORCH_WORDS,
+    "reactant": (xla.REACTANT,),
+    "jax": xla.JAX_WORDS,
+}
+"""A client of XLA -> the words that only it writes."""
+
 
 def hints_of(text: str) -> set[str]:
     """What the words of a text say of the program: which one it is, where it runs."""
     lower = text.lower()
     found = {hint for word, hint in _HINTS.items() if word in lower}
-    found |= {"tensorflow"} if any(word in text for word in xla.TENSORFLOW_WORDS) else set()
     if "alloc_conf" in lower:
         for match in torch.SET.finditer(text):
             found |= {mark for word, mark in torch.SET_MARKS.items() if word in match[1]}
-    found |= {"torch_xla"} if any(word in text for word in xla.TORCH_WORDS) else set()
-    found |= {"reactant"} if xla.REACTANT in text else set()
-    return found | ({"jax"} if any(word in text for word in xla.JAX_WORDS) else set())
+    return found | {hint for hint, words in _CLIENTS.items() if any(word in text for word in words)}
 
 
 # ------------------------------------------------------------------------------
@@ -352,8 +390,6 @@ _RANK: Final = (
 )
 """The rank before a line: as PyTorch and launchers put it, as mpirun does, and as torchrun does: that of its node."""
 
-_WIDEST: Final = 400
-
 
 def _message_statement(found: _Beginning, buffer: str, first: int, last: int, line: int) -> _Statement:
     entry = found.entry
@@ -361,28 +397,30 @@ def _message_statement(found: _Beginning, buffer: str, first: int, last: int, li
     lines = window.split("\n")
     cleaned = [lines[0], *(part[_end_of_message_prefix(part) :] for part in lines[1:])]
     flat, glued = " ".join(cleaned), "".join(cleaned)
-    begun = buffer.rfind("\n", max(0, found.start - _WIDEST), found.start) + 1
-    shown = buffer[max(begun, found.start - _WIDEST) : found.start + _WIDEST].split("\n", 1)[0]
-    near = f"{shown}\n{window[: found.stop - first + 2000]}"
+    before = buffer[max(0, found.start - _WIDEST) : found.start].rpartition("\n")[2]
+    shown = (before + buffer[found.start : found.start + _WIDEST]).split("\n", 1)[0]
+    letters = str if entry.patterns[found.variant].match(buffer, found.start) else str.lower
+    near = letters(f"{shown}\n{window[: found.stop - first + 2000]}")
     statement = _Statement(
         entry,
         found.variant,
         line,
         " ".join(shown.split())[:_WIDEST],
         _message_numbers(entry, flat, glued),
-        {mark for word, mark in entry.marks.items() if word in near},
-        next((version for word, version in entry.versions.items() if word in near), ""),
+        {mark for word, mark in entry.marks.items() if letters(word) in near},
+        next((version for word, version in entry.versions.items() if letters(word) in near), ""),
         framework=entry.framework,
-        rank=_rank_before(buffer[max(begun, found.start - _WIDEST) : found.start]),
+        rank=_rank_before(before),
         device=_device_of_message(entry, flat),
-        is_raised=_RAISED.search(buffer[max(begun, found.start - _WIDEST) : found.start]) is not None,
+        is_raised=_RAISED.search(before) is not None,
     )
     _take_message_details(statement, buffer[found.start : min(last, found.start + _WIDEST)], flat)
+    _take_mention(statement, found, buffer)
     return statement
 
 
 def _is_part(before: _Statement, each: _Statement, between: str) -> bool:
-    """Whether a weak text is a part of the message before it: on its line, or with no word between both."""
+    """Whether a weak text is a part of the message before it: on its line, or with no small letter between both."""
     if not each.entry.is_weak or (before.entry.is_weak and not before.is_part):
         return False
     return "\n" not in between.replace("\\n", "\n") or between.upper() == between
@@ -424,12 +462,10 @@ def _take_message_details(statement: _Statement, begins: str, flat: str) -> None
     """What a table cannot say: the tensor, the processes of the driver's list."""
     name = statement.entry.name
     if name in {"torch-cuda", "torch-cut", "torch-size"}:
-        backend = begins[:4].strip("o ")
+        backend = begins[:4].upper().strip("O ")
         statement.framework = torch.BACKENDS.get(backend, statement.framework)
-        is_old = statement.version.startswith(("0.", "1."))
-        if backend == "NPU" or (
-            backend == "XPU" and is_old
-        ):  # torch_npu and Intel's extension keep an old text
+        # torch_npu keeps an old text, and Intel's extension a very old one.
+        if backend == "NPU" or (backend == "XPU" and statement.version.startswith(("0.", "1."))):
             statement.version = ""
         for pid, size in torch.PROCESS.findall(flat):
             stated = stated_size(size)
@@ -437,12 +473,12 @@ def _take_message_details(statement: _Statement, begins: str, flat: str) -> None
                 statement.processes[int(pid)] = stated.value
     elif name == "tf-tensor":
         _take_failed_tensor(statement, flat)
-    elif name == "tf-bfc":
-        op = tensorflow.REQUESTED_BY.search(begins.partition("\n")[0])
-        statement.op = op["op"] if op else ""
+    elif name in _OPS:
+        op = _OPS[name].search(begins.partition("\n")[0])
+        statement.op = op[op.lastindex or 0] if op else ""
     elif name in xla.LARGEST_BUFFER:
         _take_largest_buffer(statement, xla.LARGEST_BUFFER[name].search(flat))
-    elif name == "cuda-call":
+    elif name in {"cuda-call", "program-call"}:
         words = begins[:_LONGEST_CALL]
         statement.framework = next(
             (message_tables.CALLS[word] for word in message_tables.CALLS if words.startswith(word)), "CUDA"
@@ -450,6 +486,9 @@ def _take_message_details(statement: _Statement, begins: str, flat: str) -> None
     elif name == "nvidia-smi":
         _take_nvidia_smi_table(statement, flat)
 
+
+_OPS: Final = {"tf-bfc": tensorflow.REQUESTED_BY, "host-killed": message_tables.KILLED}
+"""Name of an entry -> the operation, or the program, that its first line names."""
 
 _LONGEST_CALL: Final = 60  # characters of the name of an error
 
@@ -507,6 +546,85 @@ def _take_nvidia_smi_table(statement: _Statement, flat: str) -> None:
 
 
 # ------------------------------------------------------------------------------
+# Texts that tell of no failure: a line of a program or of its documentation, and a sentence that names an error.
+
+_QUOTES: Final = "\"'`"
+
+_CODE_BEFORE: Final = re.compile(
+    r"(?:\b(?:if|elif|case|and|or|not|in|return|assert)[ \t]{1,9}\(?|[=!]=[ \t]{0,9}"
+    r"|\b[a-z_]\w{0,60}\((?:\w{1,20},[ \t])?)[fr]?[\"']$"
+)
+"""What stands in code before a text in quotation marks."""
+
+_NAME_BEFORE: Final = re.compile(r"(?:\bcase[ \t]{1,9}|[=!]=[ \t]{0,9})$")
+"""What stands in code before the name of an error."""
+
+_MATCH_BEFORE: Final = re.compile(r"\bmatch[ \t]{0,9}=[ \t]{0,9}[fr]?[\"']$")
+"""What stands before the text that a test expects; such a text may have numbers."""
+
+_ENUM_AFTER: Final = re.compile(r"[ \t]{0,60}=[ \t]{0,9}\d{1,4}[ \t]{0,9},?[ \t]{0,9}(?:$|//|/\*|#)")
+"""What follows the name of an error where it is declared."""
+
+_UNFINISHED: Final = re.compile(r"[Tt]r(?:ied|ying) to allocate[ \t]{0,3}[\"'{%<$]|shape ?\[[^\d\s\]]")
+"""A text with a place for a number, as the source of a program and its documentation have it."""
+
+_CITED_AFTER: Final = re.compile(r"[.!…]?[ \t]?[\"'][ \t]{1,9}[a-z]|[.!…]?[ \t]?[\"'],?[ \t]{1,9}(?:#|//)")
+"""What follows a text in quotation marks that is a part of a sentence, or has a comment."""
+
+_WORD_AND_QUOTE: Final = re.compile(r"[A-Za-z,][ \t]{1,3}[\"']$")
+_LABEL_AND_QUOTE: Final = re.compile(r"\w=[\"']$")
+_ERROR_IN_QUOTES: Final = re.compile(r"\w(?:Error|Exception): [^\"'`]{0,200}$")
+_SMALL_WORD_BEFORE: Final = re.compile(r"\b[a-z]{1,30},?[ \t]{1,3}$")
+_SMALL_WORD_AFTER: Final = re.compile(r"[ \t]{1,3}[a-z]")
+_DIFF: Final = re.compile(r"[+-][ \t]{1,80}")
+_IN_TRACEBACK: Final = re.compile(r"\bFile [\"'][^\n]{1,300}$|^[ \t]{0,20}-{1,20}>")
+
+
+def _take_mention(statement: _Statement, found: _Beginning, buffer: str) -> None:
+    """Mark a text that no program printed: one that code or documentation quotes, and one that a sentence names."""
+    *above, before = buffer[max(0, found.start - _WIDEST) : found.start].rsplit("\n", 2)
+    after = buffer[found.stop : found.stop + _WIDEST].partition("\n")[0]
+    words = buffer[found.start : found.stop]
+    if statement.facts:
+        statement.is_quoted = _MATCH_BEFORE.search(before) is not None
+        return
+    is_executed = _IN_TRACEBACK.search(above[-1] if above else "") or _IN_TRACEBACK.match(before)
+    entry = statement.entry
+    statement.is_quoted = (
+        (statement.is_raised and _DIFF.match(before) is not None)
+        or (entry.is_alone and _SMALL_WORD_AFTER.match(after) is not None)
+        or _is_in_code(words, before, after)
+        or _is_cited(words, before, after)
+        or not (entry.is_weak or entry.patterns[found.variant].match(words))
+    )
+    is_in_sentence = entry.name == "torch-cuda" and _SMALL_WORD_BEFORE.search(before) is not None
+    statement.is_named = is_in_sentence or (statement.is_raised and not is_executed)
+
+
+def _is_in_code(words: str, before: str, after: str) -> bool:
+    """Whether the line around a text is one of a program."""
+    is_name = " " not in words
+    return (
+        _UNFINISHED.search(words + after) is not None
+        or _CODE_BEFORE.search(before) is not None
+        or _MATCH_BEFORE.search(before) is not None
+        or (is_name and _NAME_BEFORE.search(before) is not None)
+        or (is_name and not before.strip() and _ENUM_AFTER.match(after) is not None)
+    )
+
+
+def _is_cited(words: str, before: str, after: str) -> bool:
+    """Whether a text stands in quotation marks within a sentence; programs put the names of errors into them, too."""
+    if before[-1:] == "`":
+        outside = f"{before[:-1]}{after.partition('`')[2]}"
+        return any(letter.isalpha() or letter == "|" for letter in outside)
+    is_open = any(before.count(quote) % 2 for quote in _QUOTES[:2])
+    if " " not in words or not is_open or _LABEL_AND_QUOTE.search(before) or _ERROR_IN_QUOTES.search(before):
+        return False
+    return _CITED_AFTER.match(after) is not None or _WORD_AND_QUOTE.search(before) is not None
+
+
+# ------------------------------------------------------------------------------
 # Join the messages that tell of one failure.
 
 _ZERO_IF_UNKNOWN: Final = {"largest_free"}
@@ -515,7 +633,7 @@ _ZERO_IF_UNKNOWN: Final = {"largest_free"}
 _KEPT: Final = {"tf-device", "tf-limit", "ggml-device"}
 """Numbers of the start, which belong to every later failure."""
 
-_REFUSALS: Final = {"trt-skipped"}
+_REFUSALS: Final = {"trt-skipped", "torch-skipped"}
 """They tell of a refusal, too, where no text before them does."""
 
 _UNIT: Final = 256
@@ -544,6 +662,8 @@ class _Joined:
     devices: list[int] = field(default_factory=list)
     passed: int = 0
     """The line on which the program went on, another way."""
+    last: int = 0
+    """The line on which its last text begins."""
 
     def agrees(self, statement: _Statement) -> bool:
         """Whether both can tell of the same failure: no number contradicts, nor the shape."""
@@ -579,9 +699,11 @@ def _failures_of_statements(
 ) -> tuple[list[StatedFailure], list[StatedFailure]]:
     found: list[_Joined] = []
     waiting: list[_Statement] = []
-    weak = [each for each in statements if each.entry.is_weak and not each.is_part]
+    statements = [each for each in statements if not each.is_quoted]
+    weak = [each for each in statements if each.entry.is_weak and not each.is_part and not each.is_named]
+    named = [each for each in statements if each.is_named and not each.is_part]
     for each in statements:
-        if not each.entry.is_weak:
+        if not each.is_weak:
             _take_statement(each, found, waiting)
     rest = [each for each in waiting if not any(_of_family(join, each) for join in found)]
     for each in waiting:
@@ -590,16 +712,24 @@ def _failures_of_statements(
                 join.fill(each)
                 break
     found += _failures_of_lone_numbers(rest)
-    if weak and all(join.is_soft for join in found):
-        passed = [range(join.first.line, join.passed + 1) for join in found if join.passed]
-        weak = [each for each in weak if not any(each.line in lines for lines in passed)]
-        found += [_begun_failure(each) for each in weak[:1]]
-        for each in weak[1:]:
-            _add_repeated_message(found[-1], each)
+    if all(join.is_soft for join in found):
+        found += _failure_of_weak_texts(weak or named, found)
     made = [(join.is_soft, _stated_failure(join, hints)) for join in found]
     return _distinct_message_failures([each for soft, each in made if not soft]), _distinct_message_failures(
         [each for soft, each in made if soft]
     )
+
+
+def _failure_of_weak_texts(weak: list[_Statement], soft: list[_Joined]) -> list[_Joined]:
+    """Weak texts tell of one failure, without those that stand where the program went on, another way."""
+    passed = [
+        range(join.first.line - join.first.entry.within, join.passed + 1) for join in soft if join.passed
+    ]
+    left = [each for each in weak if not any(each.line in lines for lines in passed)]
+    found = [_begun_failure(each) for each in left[:1]]
+    for each in left[1:]:
+        _add_repeated_message(found[0], each)
+    return found
 
 
 def _take_statement(each: _Statement, found: list[_Joined], waiting: list[_Statement]) -> None:
@@ -628,18 +758,23 @@ def _take_statement(each: _Statement, found: list[_Joined], waiting: list[_State
             mine = [other for other in waiting if _of_family(found[-1], other)]
             for other in reversed(mine):
                 found[-1].fill(other)
-            waiting[:] = [other for other in waiting if other not in mine or other.entry.name in _KEPT]
+            waiting[:] = [
+                other for other in waiting if other.entry.name in _KEPT or not _of_family(found[-1], other)
+            ]
 
 
 def _take_retry(each: _Statement, found: list[_Joined], same: _Joined | None) -> None:
     """A program that goes on, another way: the failure before is soft, unless it ended the program after all."""
     failed = (join for join in reversed(found) if not join.is_soft and _of_family(join, each))
     before = next((join for join in failed if "after_all" not in join.marks), None)
-    if before is not None:
+    within = each.entry.within
+    if before is not None and (not within or each.line - before.last <= within):
         before.is_soft = True
         before.passed = each.line
-    elif same is None and each.entry.name in _REFUSALS:
+        before.marks |= each.marks
+    elif (same is None or within) and each.entry.name in _REFUSALS:
         found.append(_begun_failure(each, is_soft=True))
+        found[-1].passed = each.line if within else 0
 
 
 def _of_family(join: _Joined, each: _Statement) -> bool:
@@ -662,6 +797,7 @@ def _begun_failure(each: _Statement, *, is_soft: bool = False) -> _Joined:
         [each.version],
         each.rank,
     )
+    join.last = each.line
     join.op, join.shape, join.dtype, join.largest = each.op, each.shape, each.dtype, each.largest
     join.devices = [] if each.device is None else [each.device]
     return join
@@ -670,6 +806,7 @@ def _begun_failure(each: _Statement, *, is_soft: bool = False) -> _Joined:
 def _add_repeated_message(join: _Joined, each: _Statement) -> None:
     """Another message of the same failure."""
     join.fill(each)
+    join.last = each.line
     if each.is_raised:  # the same line of the program tells it, not another failure
         return
     if join.first.is_raised and join.first.entry is each.entry:
@@ -683,7 +820,7 @@ def _failures_of_lone_numbers(rest: list[_Statement]) -> list[_Joined]:
     """Numbers without the failure that they belong to."""
     refused = [each for each in rest if each.entry.name == "tf-refused"]
     counters = [each for each in rest if each.entry.name in {"tf-stats", "tf-pool"}]
-    others = [each for each in rest if each not in refused and each not in counters]
+    others = [each for each in rest if each.entry.name not in {"tf-refused", "tf-stats", "tf-pool"}]
     found: list[_Joined] = []
     if counters:  # the pool prints them only when a request fails
         found.append(_begun_failure(counters[0]))
@@ -720,7 +857,8 @@ def _stated_failure(join: _Joined, hints: set[str]) -> StatedFailure:
         false.add("below_zero")
     framework = _framework_of_message(join.first, hints)
     is_jax = framework.startswith("JAX")
-    versions = [*join.versions, *(["1.x"] if framework == "TensorFlow" and "tensorflow_1" in hints else [])]
+    is_tensorflow_1 = framework == "TensorFlow" and "tensorflow_1" in hints
+    versions = [*join.versions, "1.x" if is_tensorflow_1 else ""]
     slack = {name: size.slack for name, size in kept.items() if size.slack}
     values = {name: size.value for name, size in kept.items()}
     if asked is not None and "below_zero" in false and not asked.slack:

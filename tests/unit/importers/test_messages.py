@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bfcviz.analysis.stated_advice import advise
 from bfcviz.analysis.stated_answer import StatedAnswer
-from bfcviz.analysis.stated_verdict import judge
+from bfcviz.analysis.stated_verdict import Judgement, StatedCause, judge
 from bfcviz.errors import FileError
 from bfcviz.formats.message_tables import counts
 from bfcviz.importers.messages import (
@@ -779,8 +779,8 @@ def test_what_is_no_failure():
             "unknown",
         ),
         ("ERROR: Unexpected bus error encountered in worker. (shm)", "PyTorch CPU", "host_memory"),
-        ("api:failed (exitcode: -9) local_rank: 3 (pid: 7) of binary: python", "Linux", "host_memory"),
-        ("[launch.py:321:sigkill_handler] ['python'] exits with return code = -9", "Linux", "host_memory"),
+        ("api:failed (exitcode: -9) local_rank: 3 (pid: 7) of binary: python", "Linux", "unknown"),
+        ("[launch.py:321:sigkill_handler] ['python'] exits with return code = -9", "Linux", "unknown"),
         ("[TRT] [E] 2: [x.cpp::resize::1] Error Code 2: OutOfMemory (no more)", "TensorRT", "unknown"),
         ("MXNetError: cudaMalloc retry failed: out of memory", "MXNet", "unknown"),
         (
@@ -854,6 +854,37 @@ def test_padding_of_the_largest_buffer_on_a_tpu():
         ("src/storage/./pooled_storage_manager.h:3: cudaMalloc failed: out of memory", "MXNet"),
         ("vkAllocateMemory failed -2", "Vulkan"),
         ("boost: Memory Object Allocation Failure", "OpenCL"),
+        ("pyopencl._cl.MemoryError: clX failed: MEM_OBJECT_ALLOCATION_FAILURE", "OpenCL"),
+        ("[TM][ERROR] CUDA runtime error: out of memory x.cu:7", "CUDA"),
+        ("Warp CUDA error 2: out of memory (in function x)", "CUDA"),
+        ("CUDA Error 2, out of memory", "CUDA"),
+        ("CUDA error at /x/gpu.h:7 - out of memory", "CUDA"),
+        ('Cuda error in func "start" at line 7: out of memory.', "CUDA"),
+        ("Check failed: e == cudaSuccess CUDA: out of memory", "CUDA"),
+        ("ERROR (x[5.5]:Malloc():x.cc:7) CUDA malloc failed: out of memory", "CUDA"),
+        ("x.h:7 cudaMalloc(&p, n) failed with error out of memory", "CUDA"),
+        ("file=x.hpp line=7: FAIL: call='cudaMalloc(&p, n)'. Reason:out of memory", "CUDA"),
+        ("ERROR: out of memory in /x/y.h at line 7 (error-code 2)", "CUDA"),
+        ("WebGPU device error(2): Out of memory", "WebGPU"),
+        ("[E:onnxruntime:Default, x.cc:7] WebGPU device error(2): Out of memory", "WebGPU"),
+        ("Out of memory in cuMemAlloc(&p, n) (x.cpp:7)", "Blender"),
+        ("Out of memory in hipMalloc(&p, n) (x.cpp:7)", "Blender"),
+        ("System is out of GPU and shared host memory", "Blender"),
+        ("CuDevicePrimaryCtxRetain( &context, x ) returned (2): Out of memory", "OptiX"),
+        ("exception: cuda_malloc(): out of memory!", "Mitsuba 2"),
+        ("cuMemAlloc(): out of memory", "hashcat"),
+        ("* Device #1: Not enough allocatable device memory for this attack.", "hashcat"),
+        ("ERROR: Insufficient memory on accelerator (x.h:7)", "LAMMPS"),
+        ("Error, out of video memory trying to allocate a rendering resource", "Unreal Engine"),
+        ("ERROR: Not enough GPU memory to match 700 features. Reduce", "COLMAP"),
+        ("Native API returns: 40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)", "oneAPI"),
+        (
+            "Could not allocate tensor with 7000000 bytes. There is not enough GPU video memory available!",
+            "DirectML",
+        ),
+        ("PxgCudaDeviceMemoryAllocator fail to allocate memory 7000000 bytes!! Result = 2", "PhysX"),
+        ("x.cpp:7: Error: failed to cudaMalloc 7000000 bytes (error 2 out of memory)", "FAISS"),
+        ("Memory allocation failed on device: cuda:0 for 7000000 bytes", "Warp"),
         ("x.cpp(7): 8007000E Not enough memory resources are available to complete", "Windows"),
         ("std::bad_alloc: CUDA error at: ../rmm/mr/x.hpp7: cudaErrorMemoryAllocation out of memory", "RMM"),
     ],
@@ -876,6 +907,10 @@ def test_a_call_beside_the_allocator_of_a_framework():
 
 
 JULIA = "Out of GPU memory trying to allocate {}\nEffective GPU memory usage: 70.00% ({}/8.000 GiB)\n{}\n"
+RELION = (
+    "CudaCustomAllocator out of memory\n [requestedSpace:             {} B]\n"
+    " [largestContinuousFreeSpace: {} B]\n [totalFreeSpace:             {} B]"
+)
 PADDLE = (
     "Out of memory error on GPU 0. Cannot allocate {} memory on GPU 0, {} memory has been allocated and available "
     "memory is only {}.\n{}"
@@ -910,6 +945,48 @@ PADDLE = (
             "Out of memory. Requested 3072 MB; Free 1024 MB",
             "capacity",
             ("2.00 GiB are missing", "border_count"),
+        ),
+        (
+            RELION.format(8 * GIB, 3 * GIB, 4 * GIB),
+            "capacity",
+            ("4.00 GiB free: 4.00 GiB are missing", "fewer MPI ranks"),
+        ),
+        (RELION.format(2 * GIB, GIB, 3 * GIB), "cached_fragmentation", ("at most 1.00 GiB in one piece",)),
+        (RELION.format(1 << 63, GIB, GIB), "request_exceeds_device", ("a number of 2^63 or more",)),
+        (
+            "Failed to allocate a memory region of 7340032 bytes.  Memory info: free:3M, used:1021M, total:1024M, x",
+            "capacity",
+            ("4.00 MiB are missing", "1021.00 MiB are in use"),
+        ),
+        (
+            "OutOfMemoryError: out of resource: triton_mm Required: 65536 Hardware limit:32768 Reducing block sizes",
+            "request_exceeds_limit",
+            ("64.00 KiB of shared memory", "32.00 KiB", "num_stages"),
+        ),
+        (
+            "x_nvenc: OpenEncodeSessionEx failed: out of memory (10): (no details)",
+            "unknown",
+            ("a few sessions at once", "memory is rarely the reason", "encodersessions"),
+        ),
+        (
+            "Insufficient VRAM in split for model and cache",
+            "unknown",
+            ("the last had too little", "cache_size"),
+        ),
+        (
+            "ggml_aligned_malloc: insufficient memory (attempted to allocate 2048.00 MB)",
+            "host_memory",
+            ("2.00 GiB of system memory", "-ngl"),
+        ),
+        (
+            "RuntimeError: mkl_malloc: failed to allocate memory",
+            "host_memory",
+            ("System memory was refused",),
+        ),
+        (
+            "Ran out of memory allocating 2097152 bytes. The paging file is too small for this operation to complete.",
+            "host_memory",
+            ("2.00 MiB of system memory", "page file larger"),
         ),
         (
             PADDLE.format("4.000000GB", "0.000000B", "2.000000GB", ""),
@@ -948,6 +1025,21 @@ def test_what_the_numbers_of_a_library_decide(text, cause, words):
     assert judged.cause == cause
     said = " ".join([judged.sentence, *(each.text for each in advise(found, judged))])
     assert [word for word in words if word not in said] == []
+
+
+def test_the_device_of_faiss():
+    size = "stream 0 size 2147483648 bytes (cudaMalloc error out of memory [2])"
+    text = f"alloc fail type FlatData dev 2 space Device {size}"
+    (found,) = read_pasted(f"Error: {text}\n").failures
+    assert (found.framework, found.facts, found.devices) == ("FAISS", {"requested": 2 * GIB}, (2,))
+    assert "setTempMemory" in told_advice(found)
+
+
+def test_the_library_of_pytorch_that_had_no_memory():
+    (found,) = read_pasted(
+        "RuntimeError: cublas runtime error : resource allocation failed at THC.cpp:7\n"
+    ).failures
+    assert (found.framework, judge(found).second) == ("PyTorch CUDA", "other_process")
 
 
 def test_what_a_library_tries_again_is_no_failure():
@@ -1041,8 +1133,39 @@ def test_a_server_that_tries_its_sampler():
     assert (both.framework, both.facts["max_requests"]) == ("PyTorch CUDA", 300)
     assert advise(both, judge(both))[0].text == "Lower --max-num-seqs below 300."
     assert "missing" in judge(both).sentence or "pass it" in judge(both).sentence
-    pooler = _WARM.replace("sampler", "pooler (task='classify')")
-    assert read_pasted(f"{pooler}\n").failures[0].facts == {"max_requests": 300}
+    pooler = only(_WARM.replace("sampler", "pooler (task='classify')"))
+    assert (pooler.facts, "sampler" in judge(pooler).sentence) == ({"max_requests": 300}, False)
+
+
+def test_a_server_whose_trial_run_names_the_numbers_after_it():
+    found = only(f"{_WARM}\n\n{CUDA_2}\n")
+    judged = judge(found)
+    told = advise(found, judged)
+    assert (found.message, told[0].text) == ("vllm-warmup", "Lower --max-num-seqs below 300.")
+    assert not [each.text for each in told if "Look for PyTorch's own message" in each.text]
+    other = StatedCause.OTHER_PROCESS
+    assert str(advise(found, Judgement(other, ""))[0].kind) == "free_other_processes"
+
+
+@pytest.mark.parametrize(
+    ("text", "false"),
+    [
+        ("Free memory on device is less than desired GPU memory utilization", "KV cache"),
+        ("out of resource: shared memory, Required: 131072", "0 B"),
+        ("Current platform can NOT allocate memory block with size larger than 4.00 GiB", "0 B"),
+        ("BFC Arena ran out of memory trying to allocate", "0 B"),
+        ("Available memory of 1024 is smaller than requested bytes of", "0 B"),
+        (
+            (
+                "Out of GPU memory trying to allocate 2.000 GiB\n"
+                "Effective GPU memory usage: 10.00% (1.000 GiB/10.000 GiB)\nMemory limit: hard = 4.000 GiB\n"
+            ),
+            "the limit leaves this process",
+        ),
+    ],
+)
+def test_no_sentence_makes_up_what_the_text_lacks(text, false):
+    assert false not in judge(only(text)).sentence
 
 
 def test_the_line_of_the_program_is_no_second_failure():
@@ -1445,6 +1568,21 @@ def test_scalar_memory_of_a_tpu_has_no_setting():
     )
     assert "4.00 MiB too much" in judge(vector).sentence
     assert "--xla_tpu_scoped_vmem_limit_kib" in told_advice(vector)
+
+
+def test_vector_memory_of_a_tpu_on_the_stack():
+    text = (
+        "RESOURCE_EXHAUSTED: Ran out of memory in memory space vmem while allocating on stack for %x.1 = u32[8] {}(). "
+        "Scoped allocation with size 20.00M and limit 16.00M exceeded scoped vmem limit by 4.00M."
+    )
+    found = only(text.format("reduce-window"))
+    numbers = {"program": 20 * MIB, "limit": 16 * MIB, "exceeded": 4 * MIB}
+    assert (judge(found).cause, found.facts) == ("request_exceeds_limit", numbers)
+    assert "One operation needs 20.00 MiB of the 16.00 MiB" in judge(found).sentence
+    first, second = advise(found, judge(found))
+    assert (first.kind, second.kind) == ("raise_limit_or_fraction", "driver_or_runtime_bug")
+    kernel = only(text.format("custom-call"))
+    assert advise(kernel, judge(kernel))[0].text == "Use smaller blocks in the kernel."
 
 
 _ON_DEVICE = (

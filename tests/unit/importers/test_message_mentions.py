@@ -1,0 +1,173 @@
+"""Texts that name an error and tell of no failure, texts in other letters, and processes that a signal ended."""
+
+import time
+
+import pytest
+
+from bfcviz.analysis.stated_advice import advise
+from bfcviz.analysis.stated_verdict import judge
+from bfcviz.importers.messages import read_messages, read_pasted
+
+MIB = 1 << 20
+
+
+def told(text):
+    """The failures of a text, also of one without any."""
+    return read_messages([text.encode()]).failures
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '    if "CUDA out of memory" in str(error):\n        size //= 2',
+        'except RuntimeError as e:\n    if x and "CUDNN_STATUS_ALLOC_FAILED" in str(e): raise',
+        '        "CUDA out of memory. Tried to allocate ",\n        format_size(size),',
+        'f"CUDA out of memory. Tried to allocate {size} bytes"',
+        'with raises(RuntimeError, match="CUDA out of memory. Tried to allocate 3.00 GiB"):',
+        'known = [\n    "CUDA out of memory.",  # GPU\n    "DefaultCPUAllocator: can\'t allocate memory",  # C',
+        "    CUDA_ERROR_OUT_OF_MEMORY   = 2,",
+        "  cudaErrorMemoryAllocation = 2, // enough",
+        '    case CUBLAS_STATUS_NOT_INITIALIZED: return "CUBLAS_STATUS_NOT_INITIALIZED";',
+        "if (status == cudaErrorMemoryAllocation) retry();",
+        'logger.warning("CUDA out of memory, once more")',
+        '-    raise RuntimeError("CUDA error: out of memory")\n+    raise RuntimeError("CUDA error: out of memory!")',
+    ],
+)
+def test_lines_of_programs_are_no_failures(text):
+    assert told(f"{text}\n") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| `CUDA_ERROR_OUT_OF_MEMORY` | 2 | too little memory |",
+        "- Fix `CUDA error: out of memory` of the second model",
+        "- Handle RESOURCE_EXHAUSTED: Out of memory while trying to allocate in the server",
+        'XLA_FLAG=.5: where you see "RESOURCE_EXHAUSTED: Out of memory while trying to allocate" errors, lower it.',
+        "For example, OOM when allocating tensor with shape[...]",
+        'I read that "CUDA out of memory" can come from a large batch.',
+        "  --retry   once more when `CUDA out of memory` is raised",
+        '--share  If you see "No available memory for the cache blocks", raise it.',
+        "Error in memory profiling can come from another process.",
+        'Known: "No available memory for the cache blocks" means: raise it.\nRuntimeError: no kernel image',
+        "If it prints `exitcode: -9`, read on.",
+        "Memory: Allocation on device is lazy; see Allocation on device and host.",
+        "memory allocation on device is lazy",
+        'No "CUDA out of memory" here, but\nRuntimeError: CUDA error: device-side assert triggered',
+    ],
+)
+def test_documentation_and_prose_are_no_failures(text):
+    assert told(f"{text}\n") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("CUDA out of memory.", "torch-cuda"),
+        ("RuntimeError: CUDA out of memory", "torch-cuda"),
+        ("I get CUDA out of memory", "torch-cuda"),
+        ('"RuntimeError: CUDA out of memory"', "torch-cuda"),
+        ("RuntimeError('CUDA out of memory')", "torch-cuda"),
+        ('{"error": "CUDA out of memory", "step": 4}', "torch-cuda"),
+        ('level=ERROR error="CUDA out of memory" source=server.go', "torch-cuda"),
+        ('cuMemAlloc failed with "CUDA_ERROR_OUT_OF_MEMORY" (2)', "cuda-call"),
+        ("I read `RuntimeError: CUDA error: out of memory` in the log", "cuda-call"),
+        ("Allocation on device \nThis error means that memory is full", "torch-async"),
+        ("Allocation on device 0 would exceed allowed memory. (out of memory)", "torch-async"),
+        ('  File "a.py", line 3, in f\n    raise RuntimeError("CUDA out of memory")', "torch-cuda"),
+        ("OOM when allocating tensor with shape[8,4] and type q", "tf-tensor"),
+    ],
+)
+def test_errors_without_numbers_are_failures(text, message):
+    (found,) = read_pasted(f"{text}\n").failures
+    assert found.message == message
+
+
+def test_a_sentence_does_not_hide_what_a_program_printed():
+    signal = "launch: ['python', 'a.py'] exits with return code = -9\n"
+    (found,) = told(f"I never see any CUDA out of memory, it just ends:\n{signal}")
+    assert (found.message, found.line) == ("host-signal", 2)
+    code = '  File "a.py", line 9, in f\n    if "CUDA out of memory" in str(e): raise\n'
+    (found,) = told(
+        f"{code}RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(h)`\n"
+    )
+    assert (found.message, found.line) == ("cuda-call", 3)
+    (found,) = told(f"RuntimeError: CUDA out of memory\n{signal}")
+    assert found.message == "torch-cuda"
+
+
+OLD = (
+    "RuntimeError: CUDA out of memory. Tried to allocate 48.00 MiB (GPU 0; 6.00 GiB total capacity; 5.00 GiB already "
+    "allocated; 0 bytes free; 5.50 GiB reserved in total by PyTorch)"
+)
+
+
+@pytest.mark.parametrize(
+    "text", [OLD.lower(), OLD.upper(), f"\u0130 {OLD.lower()}"], ids=["small", "capital", "wide"]
+)
+def test_a_text_in_other_letters_is_read(text):
+    (found,) = read_pasted(f"{text}\n").failures
+    (same,) = read_pasted(f"{OLD}\n").failures
+    assert (found.message, found.framework, found.facts) == (same.message, same.framework, same.facts)
+    assert found.facts["requested"] == 48 * MIB
+
+
+def test_other_letters_do_not_hide_a_message():
+    (found,) = told("runtimeerror: cuda error: out of memory\n")
+    assert (found.message, judge(found).second) == ("cuda-call", "capacity")
+    (found,) = told(f"cuda out of memory\n{OLD}\n")
+    assert (found.line, found.facts["requested"], found.count) == (2, 48 * MIB, 1)
+
+
+def test_a_long_text_of_mentions_takes_time_by_its_length():
+    lines = (
+        "allocation on device and cuda out of memory\n",
+        '"CUDA out of memory" in \' x `\n',
+        "error(error(error(",
+    )
+    for line in lines:
+        start = time.process_time()
+        assert len(told(line * (2 * MIB // len(line)))) <= 1
+        assert time.process_time() - start < 20
+
+
+def test_a_signal_does_not_say_who_sent_it():
+    (found,) = told("$ kill -9 77\nexitcode: -9\n")
+    judged = judge(found)
+    assert (judged.cause, judged.second) == ("unknown", "host_memory")
+    assert "by a person" in judged.sentence
+    first, second = advise(found, judged)
+    assert "dmesg" in first.text
+    assert second.text.startswith("If system memory ran out")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (
+            "kernel: Out of memory: Killed process 12 (mysqld) total-vm:8kB, anon-rss:4kB, file-rss:0kB",
+            "mysqld",
+        ),
+        ("Out of memory: Kill process 12 (java) score 800 or sacrifice child", "java"),
+        ("Memory cgroup out of memory: Killed process 12 (redis server) total-vm:8kB", "redis server"),
+        ("oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),task=nginx,pid=12,uid=0", "nginx"),
+    ],
+)
+def test_the_system_names_what_it_ended(text, name):
+    (found,) = read_pasted(f"{text}\n").failures
+    judged = judge(found)
+    assert (judged.cause, found.op) == ("host_memory", name)
+    assert f"ended {name} because" in judged.sentence
+    assert f"If {name} is not your program" in judged.sentence
+    assert ("reached its limit" in judged.sentence) == ("cgroup" in text)
+    (advice,) = advise(found, judged)
+    assert name in advice.text
+    assert "data loader" not in advice.text
+
+
+def test_a_python_program_that_the_system_ended():
+    (found,) = told(
+        "Out of memory: Killed process 12 (python3.11) total-vm:8kB, anon-rss:4kB, file-rss:0kB\n"
+    )
+    (advice,) = advise(found, judge(found))
+    assert "data loader" in advice.text
