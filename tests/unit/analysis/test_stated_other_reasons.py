@@ -1,6 +1,7 @@
 """What a text says of recovered refusals, of other reasons than memory, and of numbers that leave it open."""
 
 import pytest
+from unit.analysis.told_failure import kinds, told, words
 
 from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.stated_verdict import StatedCause
@@ -24,21 +25,6 @@ RECOVERING = (
     "forward/backward pass\n"
 )
 STARTED = "RuntimeError: CUDA error: {name} when calling `cublasCreate(handle)`\n"
-
-
-def told(text):
-    """The one failure of a text, judged and advised."""
-    found = read_messages([text.encode()])
-    (failure,) = StatedAnswer.of(found.failures, found.soft).failures
-    return failure
-
-
-def words(failure):
-    return " ".join(each.text for each in failure.advice)
-
-
-def kinds(failure):
-    return [str(each.kind) for each in failure.advice]
 
 
 @pytest.mark.parametrize(

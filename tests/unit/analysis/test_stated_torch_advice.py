@@ -1,10 +1,9 @@
 """What a text of PyTorch, or of a server on it, is advised: with the names of that server, device and system."""
 
 import pytest
+from unit.analysis.told_failure import kinds, told, words
 
-from bfcviz.analysis.stated_answer import StatedAnswer
 from bfcviz.analysis.stated_verdict import StatedCause
-from bfcviz.importers.messages import read_messages
 
 FULL = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 320.00 MiB. GPU 0 has a total capacity of 47.50 GiB "
@@ -21,21 +20,6 @@ MPS = (
     "RuntimeError: MPS backend out of memory (MPS allocated: 2.10 GB, other allocations: {limit} GB, max allowed: "
     "{limit} GB). Tried to allocate 900.00 MB on private pool.\n"
 )
-
-
-def told(text):
-    """The one failure of a text, judged and advised."""
-    found = read_messages([text.encode()])
-    (failure,) = StatedAnswer.of(found.failures, found.soft).failures
-    return failure
-
-
-def words(failure):
-    return " ".join(each.text for each in failure.advice)
-
-
-def kinds(failure):
-    return [str(each.kind) for each in failure.advice]
 
 
 @pytest.mark.parametrize(
