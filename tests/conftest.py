@@ -26,6 +26,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 if find_spec("bfcviz._heap") is None:
     os.environ["BFCVIZ_UNCOMPILED"] = "1"
 
+gc.disable()  # until all tests are there: to look through them and their modules takes a third of that time
+
 settings.register_profile("bfcviz", deadline=None, print_blob=True)
 settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, max_examples=30)
 settings.load_profile("ci" if os.environ.get("CI") else "bfcviz")
@@ -93,10 +95,12 @@ def pytest_collection_modifyitems(items):
     items.sort(key=rank)
 
 
-def pytest_collection_finish():
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop():
     """Garbage is then looked for among what the tests make, not among some 300,000 objects of modules and tests."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -21,11 +21,11 @@ LAYOUTS = tuple(layouts())
 
 def looked_at_from_all_sides(inspector, steps, shown=LAYOUTS):
     """Every view, step, colouring and axis, without all of their products."""
-    axes = cycle(("step", "time"))
+    axes, turns = cycle(("step", "time")), cycle(steps)
     for views in shown:
         inspector.views = views
-        for step, axis in zip(steps, axes, strict=False):
-            inspector.axis = axis
+        for step in steps if len(shown) == 1 or views == "everything" else (next(turns),):
+            inspector.axis = next(axes)
             inspector.step = step
         assert_fit_for_a_page(inspector)
         inspector.axis = "time" if inspector.axis == "step" else "step"
