@@ -884,7 +884,7 @@ def _earlier_error_advice(found: StatedFailure) -> Iterator[StatedAdvice]:
 
 
 def _driver_call_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    if judged.second is StatedCause.DRIVER_REFUSED:  # the text names another reason
+    if StatedCause.NOT_LACK_OF_MEMORY in {judged.cause, judged.second}:
         yield from _earlier_error_advice(found)
         return
     if "ggml" in found.marks:

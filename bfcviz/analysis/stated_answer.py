@@ -76,7 +76,9 @@ class StatedFailureAnswer:
             judged.second not in {None, StatedCause.UNKNOWN} and judged.cause is not StatedCause.UNKNOWN
         )
         second = f" Second candidate: {(judged.second or '').replace('_', ' ')}." if is_second else ""
-        head = f"{stated.framework} failed to allocate{asked}: {self._cause}."
+        is_other = StatedCause.NOT_LACK_OF_MEMORY in {judged.cause, judged.second}
+        what = "failed" if is_other else f"failed to allocate{asked}"
+        head = f"{stated.framework} {what}: {self._cause}."
         return [
             *([judged.sentence] if self.is_soft else [head, f"  {judged.sentence}{second}"]),
             *([f"  To do: {self.advice[0].text}"] if self.advice else []),

@@ -36,6 +36,7 @@ class StatedCause(StrEnum):
     OTHER_PROCESS = "other_process"  # others hold what is missing
     CAPACITY = "capacity"  # full by this process
     HOST_MEMORY = "host_memory"  # system memory, not GPU memory
+    NOT_LACK_OF_MEMORY = "not_lack_of_memory"  # the text names another reason
     NOT_A_FAILURE = "not_a_failure"
     UNKNOWN = "unknown"  # the numbers that decide are not in the text
 
@@ -1162,14 +1163,12 @@ def _earlier_error_verdict(found: StatedFailure) -> Judgement | None:
             StatedCause.UNKNOWN,
             "The text tells of a kernel that failed: every call of CUDA in its process fails after that. Memory is "
             "most likely not the reason.",
-            StatedCause.DRIVER_REFUSED,
+            StatedCause.NOT_LACK_OF_MEMORY,
         )
     if "library_mismatch" in found.marks:
         return Judgement(
-            StatedCause.UNKNOWN,
-            "The cuDNN that was loaded is not of the version that the program was built with, as the text says. Memory "
-            "is not the reason.",
-            StatedCause.DRIVER_REFUSED,
+            StatedCause.NOT_LACK_OF_MEMORY,
+            "The cuDNN that was loaded is not of the version that the program was built with, as the text says.",
         )
     return None
 
