@@ -18,7 +18,6 @@ from bfcviz.analysis.stated_verdict import SMALLEST_DEVICE
 from bfcviz.events.trace import Trace
 from bfcviz.formats import cupy, onnxruntime, rmm, tensorflow, torch, xla
 from bfcviz.formats.messages import SettingWords
-from bfcviz.model.grouping import UNNAMED
 from bfcviz.units import MiB, counted, format_bytes
 
 # ------------------------------------------------------------------------------
@@ -518,11 +517,8 @@ def _other_users_advice(found: Diagnosis) -> Advice | None:
 
 def _largest_holder_advice(found: Diagnosis) -> Advice | None:
     """Where to begin in a full pool: at the holder that alone has more than what is missing."""
-    missing = found.rounded - found.free_bytes
-    if found.event is None or found.verdict is not Verdict.CAPACITY or not found.held_by:
-        return None
-    most = found.held_by[0]
-    if most.bytes < missing or most.name == UNNAMED["op"]:
+    missing, most = found.rounded - found.free_bytes, found.largest_holder
+    if found.event is None or found.verdict is not Verdict.CAPACITY or most is None or most.bytes < missing:
         return None
     recompute = words_of(found.settings).recompute
     again = f"; in training, {recompute} computes values again instead of keeping them" if recompute else ""

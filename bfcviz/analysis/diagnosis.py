@@ -18,7 +18,7 @@ from bfcviz.events.origin import STATE_ONLY, Origin, RecordedFailure, Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace, event_times
 from bfcviz.model.grouping import UNNAMED
-from bfcviz.model.holders import holders, largest_holder_rows
+from bfcviz.model.holders import holders, largest_holder_rows, other_holders
 from bfcviz.model.lifetimes import born_of
 from bfcviz.model.model import Model
 from bfcviz.terminal import wrapped_lines
@@ -500,8 +500,14 @@ class Diagnosis(Answer):
         return self.runs[0].pins if self.runs and splits else ()
 
     @property
+    def largest_holder(self) -> "HeldBy | None":
+        """Who held most; None where that is not known, or has no name."""
+        named = (each for each in self.held_by[:1] if each.name != UNNAMED["op"])
+        return next(named, None)
+
+    @property
     def tables(self) -> Sequence[AnswerTable]:
-        """The sizes, and what is in the way of the request."""
+        """The sizes, who held them, and what is in the way of the request."""
         pins = [
             (_pin_name(pin), format_bytes(pin.size), f"{pin.address:#x}")
             for run in self.useful_runs[:1]
@@ -542,15 +548,15 @@ def held_by(model: Model) -> tuple[HeldBy, ...]:
     """The holders of most bytes at the model's step, by their labels, then the others together; () without names."""
     found = holders(model)
     sizes, counts = found.rows["own_bytes"], found.rows["own_chunks"]
-    rows = largest_holder_rows(found, len(found))
-    shown = rows if len(rows) == _HOLDERS_SHOWN + 1 else rows[:_HOLDERS_SHOWN]
-    named = [HeldBy(found.path(row), int(sizes[row]), int(counts[row])) for row in shown]
+    rows = largest_holder_rows(found, _HOLDERS_SHOWN + 1)
+    if other_holders(found, rows).holders:  # "1 others" would take the line of its name
+        rows = rows[:_HOLDERS_SHOWN]
+    named = [HeldBy(found.path(row), int(sizes[row]), int(counts[row])) for row in rows]
     if all(each.name == UNNAMED["op"] for each in named):
         return ()
-    rest = rows[len(shown) :]
-    if rest:
-        named.append(HeldBy(f"{len(rest):,} others", int(sizes[rest].sum()), int(counts[rest].sum())))
-    return tuple(named)
+    rest = other_holders(found, rows)
+    others = [HeldBy(f"{rest.holders:,} others", rest.bytes, rest.chunks)] if rest.holders else []
+    return (*named, *others)
 
 
 def holder_rows_of_failure(found: Diagnosis) -> list[str]:
@@ -808,10 +814,9 @@ def _refused_reason(found: Diagnosis) -> str:
 
 
 def _capacity_reason(found: Diagnosis) -> str:
-    full = f"the pool of {format_bytes(found.pool_bytes)} is full"
-    if not found.held_by or found.held_by[0].name == UNNAMED["op"]:
+    full, most = f"the pool of {format_bytes(found.pool_bytes)} is full", found.largest_holder
+    if most is None:
         return full
-    most = found.held_by[0]
     name = path_end(most.name, LONGEST_IN_HEADLINE)
     return f"{full}, {most.bytes / found.pool_bytes:.0%} of it held by {name}"
 

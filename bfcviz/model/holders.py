@@ -497,6 +497,24 @@ def largest_holder_rows(found: Holders, most: int) -> list[int]:
     return [row for row in order.tolist() if own[row]]
 
 
+class OtherHolders(NamedTuple):
+    """The holders beside some, together: how many, with the bytes and chunks of their own."""
+
+    holders: int
+    bytes: int
+    chunks: int
+
+
+def other_holders(found: Holders, rows: Sequence[int]) -> OtherHolders:
+    """What the holders beside those of `largest_holder_rows` have."""
+    own, chunks = found.rows["own_bytes"], found.rows["own_chunks"]
+    return OtherHolders(
+        int(np.count_nonzero(own)) - len(rows),
+        found.bytes_in_use - sum(int(own[row]) for row in rows),
+        found.chunks_in_use - sum(int(chunks[row]) for row in rows),
+    )
+
+
 # ------------------------------------------------------------------------------
 # A summary of a tree of holders for a picture or a text: few parts, and "other" for what is left out of it.
 #

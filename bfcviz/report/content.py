@@ -33,7 +33,7 @@ from bfcviz.code_places import place_in_code
 from bfcviz.events.origin import STATE_ONLY, Origin, Status, regions_known
 from bfcviz.events.trace import Trace
 from bfcviz.model.grouping import UNNAMED
-from bfcviz.model.holders import Holders, holders, largest_holder_rows
+from bfcviz.model.holders import Holders, holders, largest_holder_rows, other_holders
 from bfcviz.model.model import Model, ModelStats
 from bfcviz.model.navigation import failed_steps
 from bfcviz.model.timelines import TIMELINE, timeline
@@ -494,12 +494,11 @@ def holder_rows(found: Holders) -> list[ReportRow]:
         name, callers = _holder_name(found, row)
         note = _in_count_text(int(chunks[row]), "chunk") + (f", called by {callers}" if callers else "")
         lines.append(ReportRow(name, format_bytes(int(own[row])), int(own[row]) / whole, note))
-    rest = found.bytes_in_use - sum(int(own[row]) for row in rows)
-    if rest:
-        others = len(largest_holder_rows(found, len(found))) - len(rows)
-        left = found.chunks_in_use - sum(int(chunks[row]) for row in rows)
+    rest = other_holders(found, rows)
+    if rest.bytes:
+        note = _in_count_text(rest.chunks, "chunk")
         lines.append(
-            ReportRow(f"{others:,} others", format_bytes(rest), rest / whole, _in_count_text(left, "chunk"))
+            ReportRow(f"{rest.holders:,} others", format_bytes(rest.bytes), rest.bytes / whole, note)
         )
     return lines
 

@@ -24,7 +24,6 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from bfcviz.errors import FileError, LiveError, system_error_cause
-from bfcviz.events.schema import EVENT
 from bfcviz.events.storage.files import PRIVATE_FILE
 from bfcviz.events.storage.folder import claim_subfolder, safe_folder_name
 from bfcviz.frameworks import is_on_host, is_out_of_memory, resolve
@@ -41,9 +40,8 @@ from bfcviz.live.recorded_process import (
 )
 from bfcviz.periodic import Periodic
 from bfcviz.terminal import say
-from bfcviz.units import parse_bytes
 from bfcviz.watching.alerts import Alarm, Alert
-from bfcviz.watching.session import Watch, watch
+from bfcviz.watching.session import Watch, events_in, watch
 
 _MOST_FILES: Final = 20
 """Of a process; those of signals, and of the request that ends the program, are written in any case."""
@@ -298,7 +296,7 @@ def flight_recorder(
         raise LiveError(
             "the flight recorder starts in the main thread, which gets signals and errors: start it there"
         )
-    events = max(parse_bytes(keep, "keep") // EVENT.itemsize, 1)
+    events = events_in(keep)
 
     def make(recorder: FlightRecorder) -> Watch:
         alerts = []

@@ -607,13 +607,14 @@ def watch(  # noqa: PLR0913  the options, and every framework by its name
         raise LiveError(f"{twice[0]} was given twice, as a name and as an argument: give one of both")
     found = watch_plan({**dict.fromkeys(names, True), **frameworks}, most, capture)
     folder = None if path is None else _unused_watch_folder(Path(path))
-    kept = _kept_events(keep) if folder is None else KEEP
+    kept = KEEP if folder is not None else keep if isinstance(keep, int) else events_in(keep)
     kept_bytes = parse_bytes(keep, "keep") if folder is not None and isinstance(keep, str) else None
     return Watch(WatchSettings(found, folder, dashboard, check_alerts(alerts), kept, kept_bytes))
 
 
-def _kept_events(keep: int | str) -> int:
-    return max(parse_bytes(keep, "keep") // EVENT.itemsize, 1) if isinstance(keep, str) else keep
+def events_in(keep: int | str) -> int:
+    """How many events a ring of this size has, in bytes or as text."""
+    return max(parse_bytes(keep, "keep") // EVENT.itemsize, 1)
 
 
 def _unused_watch_folder(folder: Path | None) -> Path | None:

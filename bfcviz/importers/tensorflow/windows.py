@@ -54,7 +54,7 @@ def join(windows: Sequence[RecordedRequests], path: object) -> tuple[RecordedReq
         FileError: together they have more heaps or threads than a trace holds.
     """
     labels, pools, threads = Labels(), dict[str, int](), dict[tuple[str, int], int]()
-    heaps: dict[int, _Heap] = {}
+    heaps: dict[int, _WindowHeap] = {}
     inferred = Counter[str]()
     between = labels.intern(BETWEEN) if len(windows) > 1 else 0
     parts: list[Requests] = []
@@ -65,7 +65,7 @@ def join(windows: Sequence[RecordedRequests], path: object) -> tuple[RecordedReq
         begin = int(rows["time"][-1]) + 1
         for pool in sorted({*rows["pool"].tolist()}):
             mine = rows[rows["pool"] == pool]
-            found = heaps.setdefault(pool, _Heap()).read(mine, is_first=number == 0)
+            found = heaps.setdefault(pool, _WindowHeap()).read(mine, is_first=number == 0)
             if len(found):
                 found["time"], found["pool"] = rows["time"][0], pool
                 found["label"] = np.where(found["free"], 0, between)
@@ -126,7 +126,7 @@ def _renumbered_window_requests(
 
 
 @dataclass
-class _Heap:
+class _WindowHeap:
     """What one heap has in use after the windows so far.
 
     Attributes:

@@ -1,6 +1,14 @@
 """A memory profile as JAX writes it, made byte by byte."""
 
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
 from unit.importers.profile_maker import chunk, number, varint
+
+from bfcviz.cli.info import info
+from bfcviz.errors import FileError
+from bfcviz.importers.open_trace import open_trace
 
 FRAMES = [("compile", "/jax/compiler.py", 288), ("step", "/my/train.py", 7), ("main", "/my/train.py", 90)]
 
@@ -41,3 +49,17 @@ HOLDERS = [
     ("buffer", "cuda:0", 1, 0),
     ("buffer", "cuda:0", 1, 4096),
 ]
+
+
+def said_to_be_cut(folder: Path, data: bytes, lengths: Iterable[int]) -> int:
+    """How many beginnings of a profile, of these lengths, open and say where it is cut off; others are one error."""
+    said, path = 0, folder / "cut.prof"
+    for keep in lengths:
+        path.write_bytes(data[:keep])
+        try:
+            trace = open_trace(path)
+        except FileError:
+            continue
+        json.dumps(info(trace), allow_nan=False)
+        said += trace.origin.reasons[0] == f"the profile is cut off at byte {keep}"
+    return said
