@@ -81,7 +81,7 @@ def judge(found: StatedFailure) -> Judgement:
             "must be split.",
             StatedCause.REQUEST_EXCEEDS_LIMIT,
         )
-    return _RULES[found.message](found)
+    return _FIXED.get(found.message) or _RULES[found.message](found)
 
 
 def judge_soft(found: StatedFailure) -> Judgement:
@@ -256,25 +256,6 @@ def _live_tensors(found: StatedFailure) -> int | None:
     """Bytes of live tensors: PyTorch counts the free blocks of private pools as allocated, too."""
     allocated = found.fact("allocated")
     return None if allocated is None else max(0, allocated - (found.fact("private_pools") or 0))
-
-
-def _torch_size_verdict(found: StatedFailure) -> Judgement:
-    del found
-    return Judgement(
-        StatedCause.REQUEST_EXCEEDS_DEVICE,
-        "The request is 1 EiB or more: a size is negative or overflowed, or the shape is wrong. PyTorch did not ask "
-        "the driver, and the memory of the device has nothing to do with it.",
-    )
-
-
-def _torch_nvml_verdict(found: StatedFailure) -> Judgement:
-    del found
-    return Judgement(
-        StatedCause.UNKNOWN,
-        "PyTorch's allocator was refused, and NVML refused the query for the message, as on a MIG slice, in a "
-        "container or on a Jetson. There is no number in the text.",
-        StatedCause.CAPACITY,
-    )
 
 
 def _torch_unknown_free_verdict(found: StatedFailure, request: int, total: int, use: DeviceUse) -> Judgement:
@@ -1034,16 +1015,6 @@ def _ggml_verdict(found: StatedFailure) -> Judgement:
     )
 
 
-def _ggml_nil_verdict(found: StatedFailure) -> Judgement:
-    del found
-    return Judgement(
-        StatedCause.UNKNOWN,
-        "ggml found no Metal buffer that holds a tensor: a buffer before it was refused or is too small; a fault of "
-        "the program says the same. There is no number in this line.",
-        StatedCause.CAPACITY,
-    )
-
-
 def _vllm_start_verdict(found: StatedFailure) -> Judgement:
     free, total, wanted = found.fact("device_free"), found.fact("device_total"), found.fact("requested")
     if free is None or total is None or wanted is None:
@@ -1112,16 +1083,6 @@ def _vllm_warmup_verdict(found: StatedFailure) -> Judgement:
         StatedCause.UNKNOWN,
         f"vLLM made a trial run with {requests} at once, and PyTorch was refused memory. How much the device has and "
         "who holds it is not in the text.",
-        StatedCause.CAPACITY,
-    )
-
-
-def _sglang_verdict(found: StatedFailure) -> Judgement:
-    del found
-    return Judgement(
-        StatedCause.CAP_BY_SETTING,
-        "The share of the device that --mem-fraction-static allows, less the weights, leaves nothing for the KV "
-        "cache. The device refused nothing.",
         StatedCause.CAPACITY,
     )
 
@@ -1247,16 +1208,6 @@ def _cuda_library_verdict(found: StatedFailure) -> Judgement:
         StatedCause.UNKNOWN,
         "A library of CUDA could not start. Most often too little of the device is free for it; an earlier error of a "
         "kernel or a driver that does not fit says the same. There is no number in the text.",
-        StatedCause.CAPACITY,
-    )
-
-
-def _metal_command_verdict(found: StatedFailure) -> Judgement:
-    del found
-    return Judgement(
-        StatedCause.UNKNOWN,
-        "Metal could not keep all buffers of a running command in memory: weights, caches and intermediate results are "
-        "together more than the system leaves to the GPU. There is no number in the text.",
         StatedCause.CAPACITY,
     )
 
@@ -1409,16 +1360,6 @@ def _opencl_verdict(found: StatedFailure) -> Judgement:
     )
 
 
-def _windows_verdict(found: StatedFailure) -> Judgement:
-    del found
-    return Judgement(
-        StatedCause.UNKNOWN,
-        "A call of Windows returned E_OUTOFMEMORY: memory of the GPU, or of the system, ran out. The text does not say "
-        "which, and holds no number.",
-        StatedCause.CAPACITY,
-    )
-
-
 def _program_call_verdict(found: StatedFailure) -> Judgement:
     """Of a program that prints no number: what it says beyond a refusal."""
     said = next((text for mark, text in _PROGRAM_CALLS.items() if mark in found.marks), "")
@@ -1436,36 +1377,6 @@ _PROGRAM_CALLS: Final = {
     "shared_host": "Blender got no memory of the GPU, nor any of the system that the GPU could read instead.",
 }
 """A mark of a text -> what it says."""
-
-
-def _exllama_verdict(found: StatedFailure) -> Judgement:
-    del found
-    return Judgement(
-        StatedCause.UNKNOWN,
-        "ExLlama puts layers and cache on one device after the other, and the last had too little for the rest: of its "
-        "free memory, or of the share of it that is set. The text does not say which, and holds no number.",
-        StatedCause.CAPACITY,
-    )
-
-
-def _resources_verdict(found: StatedFailure) -> Judgement:
-    del found
-    return Judgement(
-        StatedCause.UNKNOWN,
-        "Level Zero returned `out of resources`: most often memory of the device, else something that a kernel needs. "
-        "There is no number in the text.",
-        StatedCause.CAPACITY,
-    )
-
-
-def _encoder_verdict(found: StatedFailure) -> Judgement:
-    del found
-    return Judgement(
-        StatedCause.UNKNOWN,
-        "NVENC opened no session and called it `out of memory`. On a GeForce the driver allows a few sessions at once, "
-        "of all programs together, and returns this error above that; memory is rarely the reason.",
-        StatedCause.CAP_BY_SETTING,
-    )
 
 
 def _relion_verdict(found: StatedFailure) -> Judgement:
@@ -1639,11 +1550,66 @@ _SOFT: Final[Mapping[str, Callable[[StatedFailure], str]]] = {
     "trt-memory": _soft_tactic_verdict,
 }
 
+_FIXED: Final[Mapping[str, Judgement]] = {
+    "torch-size": Judgement(
+        StatedCause.REQUEST_EXCEEDS_DEVICE,
+        "The request is 1 EiB or more: a size is negative or overflowed, or the shape is wrong. PyTorch did not ask "
+        "the driver, and the memory of the device has nothing to do with it.",
+    ),
+    "torch-nvml": Judgement(
+        StatedCause.UNKNOWN,
+        "PyTorch's allocator was refused, and NVML refused the query for the message, as on a MIG slice, in a "
+        "container or on a Jetson. There is no number in the text.",
+        StatedCause.CAPACITY,
+    ),
+    "ggml-nil": Judgement(
+        StatedCause.UNKNOWN,
+        "ggml found no Metal buffer that holds a tensor: a buffer before it was refused or is too small; a fault of "
+        "the program says the same. There is no number in this line.",
+        StatedCause.CAPACITY,
+    ),
+    "sglang-fraction": Judgement(
+        StatedCause.CAP_BY_SETTING,
+        "The share of the device that --mem-fraction-static allows, less the weights, leaves nothing for the KV "
+        "cache. The device refused nothing.",
+        StatedCause.CAPACITY,
+    ),
+    "metal-command": Judgement(
+        StatedCause.UNKNOWN,
+        "Metal could not keep all buffers of a running command in memory: weights, caches and intermediate results are "
+        "together more than the system leaves to the GPU. There is no number in the text.",
+        StatedCause.CAPACITY,
+    ),
+    "program-windows": Judgement(
+        StatedCause.UNKNOWN,
+        "A call of Windows returned E_OUTOFMEMORY: memory of the GPU, or of the system, ran out. The text does not say "
+        "which, and holds no number.",
+        StatedCause.CAPACITY,
+    ),
+    "program-exllama": Judgement(
+        StatedCause.UNKNOWN,
+        "ExLlama puts layers and cache on one device after the other, and the last had too little for the rest: of its "
+        "free memory, or of the share of it that is set. The text does not say which, and holds no number.",
+        StatedCause.CAPACITY,
+    ),
+    "program-resources": Judgement(
+        StatedCause.UNKNOWN,
+        "Level Zero returned `out of resources`: most often memory of the device, else something that a kernel needs. "
+        "There is no number in the text.",
+        StatedCause.CAPACITY,
+    ),
+    "program-encoder": Judgement(
+        StatedCause.UNKNOWN,
+        "NVENC opened no session and called it `out of memory`. On a GeForce the driver allows a few sessions at once, "
+        "of all programs together, and returns this error above that; memory is rarely the reason.",
+        StatedCause.CAP_BY_SETTING,
+    ),
+}
+"""The verdicts on texts that say the same each time."""
+
 _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
     "torch-cuda": _torch_verdict,
     "torch-cut": _torch_verdict,
-    "torch-size": _torch_size_verdict,
-    "torch-nvml": _torch_nvml_verdict,
     "torch-xpu-block": _largest_buffer_verdict,
     "torch-async": _torch_verdict,
     "torch-mps": _mps_verdict,
@@ -1665,16 +1631,13 @@ _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
     **dict.fromkeys(("rmm-pool", "rmm-limit", "rmm-driver"), _rmm_verdict),
     **dict.fromkeys(("onnx-limit", "onnx-driver", "onnx-arena"), _onnx_verdict),
     "ggml-buffer": _ggml_verdict,
-    "ggml-nil": _ggml_nil_verdict,
     **dict.fromkeys(("vllm-blocks", "vllm-length", "vllm-profile", "vllm-profiling"), _vllm_verdict),
     "vllm-start": _vllm_start_verdict,
     "vllm-warmup": _vllm_warmup_verdict,
-    "sglang-fraction": _sglang_verdict,
     "tgi-tokens": _tgi_verdict,
     "bnb-call": _bitsandbytes_verdict,
     "cuda-call": _driver_call_verdict,
     **dict.fromkeys(("cuda-library", "cuda-algorithm"), _cuda_library_verdict),
-    "metal-command": _metal_command_verdict,
     "trt-memory": _tensorrt_verdict,
     **dict.fromkeys(("trt-tactic", "trt-skipped"), _tensorrt_build_verdict),
     "flashinfer-workspace": _flashinfer_verdict,
@@ -1683,14 +1646,10 @@ _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
     **dict.fromkeys(("program-faiss", "program-warp", "program-kaldi"), _stated_free_verdict),
     **dict.fromkeys(("program-physx", "program-directml"), _stated_free_verdict),
     "program-call": _program_call_verdict,
-    "program-exllama": _exllama_verdict,
-    "program-resources": _resources_verdict,
-    "program-encoder": _encoder_verdict,
     "program-relion": _relion_verdict,
     "program-catboost": _catboost_verdict,
     "program-opencl": _opencl_verdict,
-    "program-windows": _windows_verdict,
     **dict.fromkeys(("host-numpy", "host-killed", "host-worker", "host-signal"), _host_memory_verdict),
     **dict.fromkeys(("host-library", "host-paging"), _host_memory_verdict),
 }
-"""The rule for each text; a test holds it against the tables."""
+"""The rule for each other text; a test holds both against the tables."""
