@@ -15,6 +15,7 @@ a keyframe, the state from which its events can be understood. Readers see by it
 
 import ctypes
 import os
+import sys
 from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,7 +28,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from bfcviz.errors import FileError
-from bfcviz.events.process_memory import sample_process
+from bfcviz.events.process_memory import SAMPLE_EVERY_S, sample_process
 from bfcviz.events.schema import EVENT, Events
 from bfcviz.events.storage.block_codec import MOST_EVENTS, EventCodec
 from bfcviz.events.storage.blocks import BlockFile, Describe, event_section, is_keyframe_stored
@@ -38,9 +39,11 @@ from bfcviz.events.storage.folder import (
     LAST_LOOK,
     RECORD,
     find_end_in_folder,
+    nothing_dropped_text,
     read_origin,
     recordings_in,
 )
+from bfcviz.terminal import say
 
 MakeDescribe = Callable[[int], Describe]
 """Given the number of heaps at first, returns what describes the blocks of a recording, and may get more heaps."""
@@ -67,6 +70,7 @@ class Drain:
 
     Attributes:
         packed: how many events are packed.
+        undescribed: the first step that nothing describes, so that it and later ones cannot be dropped; None: none.
 
     Raises:
         FileError: another process drains the recording, or its files cannot be read or written.
@@ -92,6 +96,7 @@ class Drain:
         # The describer needs all events before a block: a second drain stores none.
         pools = len(read_origin(folder).origin.pools)
         self._describe = None if make_describe is None or self.packed else make_describe(pools)
+        self.undescribed: int | None = None
         self._keyframes = known.keyframe_places()
         self._unwritten: _DrainedBlock | None = None
 
@@ -165,12 +170,11 @@ class Drain:
         if len(events) < stop - self.packed or not _are_drained_events_whole(events, self.packed):
             return None
         index, keyframe = (b"", b"") if self._describe is None else self._describe(events)
+        if not index and self._describe is not None and self.undescribed is None:
+            self.undescribed = self.packed
         return _DrainedBlock(
             stop, event_section(self._codec, events, index, keyframe), is_keyframe_stored(keyframe)
         )
-
-
-_LOOK_S: Final = 0.2
 
 
 class FolderDrain:
@@ -188,6 +192,7 @@ class FolderDrain:
         self._folder, self._make_describe, self._keep = folder, make_describe, keep
         self._drains: dict[Path, Drain] = {}
         self._processes: dict[Path, int | None] = {}  # None: not known, or it has ended
+        self._growing: set[Path] = set()  # those of which nothing is dropped any more
         self._process = os.getpid()
         self._has_ended = Event()
         self._thread = Thread(target=self._run, name="bfcviz-drain", daemon=True)
@@ -204,7 +209,7 @@ class FolderDrain:
             drain.close()
 
     def _run(self) -> None:
-        while not self._has_ended.wait(_LOOK_S):
+        while not self._has_ended.wait(SAMPLE_EVERY_S):
             self._look()
 
     def _look(self, *, has_ended: bool = False) -> None:
@@ -215,10 +220,21 @@ class FolderDrain:
                     self._drains[place] = Drain(place, self._make_describe, self._keep)
                 if (drain := self._drains.get(place)) is not None:
                     drain.step(has_ended=has_ended)
+                    self._say_if_growing(drain)
             except (FileError, OSError):
                 # The disk is full, the folder is gone, or another process packs: what is not packed stays as it is, and
                 # the next look tries again.
                 continue
+
+    def _say_if_growing(self, drain: Drain) -> None:
+        if self._keep is None or drain.undescribed is None or drain.folder in self._growing:
+            return
+        self._growing.add(drain.folder)
+        say(
+            f"bfcviz: {drain.folder}: {nothing_dropped_text(drain.undescribed)}; end the program before the disk is "
+            "full, and use the flight recorder (bfcviz record --on-oom), which keeps the newest events in memory",
+            file=sys.stderr,
+        )
 
     def _sample(self, place: Path) -> None:
         if place not in self._processes:
