@@ -1,6 +1,7 @@
 """How long `bfcviz view FILE` takes to its page and to its picture, and where the time goes.
 
     python tests/bench/first_picture.py [FILE ...] [--runs 5] [--slow 6] [--mbit 10] [--against CHECKOUT]
+        [--memory-viz FOLDER --torch PYTHON]
 
 The browser (headless Chromium) is open before the command starts. "Listening" is when the command prints its address,
 "first screen" when the browser has painted verdict, numbers, map, timeline and holders ("from the page": since its
@@ -8,11 +9,18 @@ request), "complete" when the HTML has ended, "picture" when plotly has drawn ev
 processor by a factor, `--mbit` its link, with 40 ms. With `--against` each run is done in turn with another
 checkout, which needs compiled modules. The second table has the processor time of what the two processes do, each
 measured in a process of its own.
+
+With `--memory-viz` each run is done in turn with PyTorch's viewer, of which nothing is here: FOLDER has its scripts and
+`d3.js`, one ES module of the whole of d3; PYTHON has torch. "Listening" is then when `trace_plot` has written the page.
+The page and the scripts come compressed from this machine, and "first screen" is its timeline, painted.
 """
 
 import argparse
+import gzip
+import json
 import os
 import re
+import resource
 import signal
 import statistics
 import subprocess
@@ -20,7 +28,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 HERE = Path(__file__).resolve()
 ROOT = HERE.parents[2]
@@ -44,6 +57,7 @@ FLAGS = (
 STAGES = ("listening", "first screen", "from the page", "complete", "picture")
 PAINTED = "performance.getEntriesByName('first-contentful-paint').length > 0"
 LATENCY_MS = 40
+VIEWER = "MemoryViz.js"
 
 
 def processor_time(pid: int) -> float:
@@ -113,6 +127,69 @@ def first_picture(
             context.close()
             process.send_signal(signal.SIGINT)
             process.wait(timeout=LIMIT_S)
+
+
+@contextmanager
+def served(files: Mapping[str, bytes]) -> Iterator[str]:
+    """Serve these compressed files by their names; gives the address."""
+
+    class Answer(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            body = files.get(self.path[1:])
+            self.send_response(200 if body else 404)
+            kind = "text/javascript" if self.path.endswith(".js") else "text/html"
+            headers = {"Content-Type": kind, "Content-Encoding": "gzip", "Content-Length": len(body or b"")}
+            for name, value in headers.items():
+                self.send_header(name, str(value))
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, *words: object) -> None:
+            """Write nothing among the tables."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def page_of_memory_viz(written: str, viewer: str) -> bytes:
+    """The page that `trace_plot` has written, with its imports from the network led to `served` files."""
+    at = dict.fromkeys(re.findall(rf'from "(https://[^"]*{VIEWER})"', written), f"/{VIEWER}")
+    at |= dict.fromkeys(re.findall(r'from "(https://[^"]+)"', viewer), "/d3.js")
+    assert at, "trace_plot writes other pages now"
+    led = f'<head><script type="importmap">{json.dumps({"imports": at})}</script>'
+    return gzip.compress(written.replace("<head>", led, 1).encode())
+
+
+def memory_viz(
+    browser: Browser, folder: Path, python: str, file: Path, *, slow: float = 0, mbit: float = 0
+) -> dict[str, float]:
+    """As `first_picture`, of PyTorch's viewer; what prepares its page for this machine does not count."""
+    with tempfile.TemporaryDirectory() as home:
+        command = ["-W", "ignore", "-m", "torch.cuda._memory_viz", "trace_plot"]
+        words = [python, *command, str(file), "-o", "page.html"]
+        own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        used, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        subprocess.run(words, cwd=home, env=own, check=True)
+        written, total = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+        scripts = {path.name: path.read_bytes() for path in folder.glob("*.js")}
+        files = {name: gzip.compress(script) for name, script in scripts.items()}
+        files["page.html"] = page_of_memory_viz(Path(home, "page.html").read_text(), scripts[VIEWER].decode())
+    with served(files) as address, browser.new_context(viewport={"width": 1400, "height": 1000}) as context:
+        page = context.new_page()
+        page.set_default_timeout(LIMIT_S * 1000)
+        slowed(page, slow, mbit)
+        asked = time.monotonic()
+        page.goto(f"{address}/page.html", wait_until="commit")
+        page.wait_for_function(f"{PAINTED} && document.querySelector('polygon')")
+        drawn = time.monotonic() - asked
+    whole = written + drawn
+    processor = total.ru_utime + total.ru_stime - used.ru_utime - used.ru_stime
+    found = {"listening": written, "from the page": drawn, "processor": processor}
+    return dict.fromkeys(STAGES, whole) | found
 
 
 def imports(code: str, checkout: Path) -> tuple[float, Counter[str]]:
@@ -219,23 +296,30 @@ def main() -> None:
     )
     parser.add_argument("--mbit", type=float, default=0, help="Mbit/s of the page's link")
     parser.add_argument("--against", type=Path)
+    parser.add_argument("--memory-viz", type=Path, metavar="FOLDER")
+    parser.add_argument("--torch", default=sys.executable, metavar="PYTHON")
     arguments = parser.parse_args()
     checkouts = ({"before": arguments.against.resolve()} if arguments.against else {}) | {"now": ROOT}
     files = [file.resolve() for file in arguments.files] or [ROOT / "bfcviz/samples/conv.xplane.pb.gz"]
-    columns = [(file, name) for file in files for name in checkouts]
-    runs: dict[tuple[Path, str], list[dict[str, float]]] = {column: [] for column in columns}
+    runs: dict[tuple[Path, str], list[dict[str, float]]] = {}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_browser(), args=list(FLAGS))
-        for checkout in checkouts.values():
-            first_picture(browser, checkout, files[0])  # compiles modules
+        ways: dict[str, Callable[..., dict[str, float]]] = {
+            name: partial(first_picture, browser, checkout) for name, checkout in checkouts.items()
+        }
+        if arguments.memory_viz:
+            ways["memory_viz"] = partial(memory_viz, browser, arguments.memory_viz, arguments.torch)
+        columns = [(file, name) for file in files for name in ways]
+        for way in ways.values():
+            way(files[0])  # compiles modules
         for _ in range(arguments.runs):
             for file, name in columns:
-                found = first_picture(browser, checkouts[name], file, arguments.slow, arguments.mbit)
-                runs[file, name].append(found)
+                found = ways[name](file, slow=arguments.slow, mbit=arguments.mbit)
+                runs.setdefault((file, name), []).append(found)
         browser.close()
     conditions = f"processor / {arguments.slow:g}, {arguments.mbit:g} Mbit/s (0: as it is)"
     print(f"{conditions}; median (worst) of {arguments.runs}, load {os.getloadavg()[0]:.0f}\n")
-    names = [f"{file.name} {name}" if len(checkouts) > 1 else file.name for file, name in columns]
+    names = [f"{file.name} {name}" if len(ways) > 1 else file.name for file, name in columns]
     print(f"| seconds until | {' | '.join(names)} |\n|---|{'---:|' * len(columns)}")
     for stage in (*STAGES, "processor"):
         seconds = [[run[stage] for run in runs[column]] for column in columns]

@@ -1,9 +1,10 @@
 """What a long recording costs while it is written, on disk, and when it is opened.
 
-    python tests/bench/recording.py [--millions 1 10 100]
+    python tests/bench/recording.py [--millions 1 3 10 30 100] [--picture]
 
 A process runs a heap (random sizes, 4,000 live chunks, 300 labels) that records to a folder; this process packs the
 folder meanwhile, as `bfcviz record` does. Then a new process opens it, makes an Inspector, and goes to random steps.
+With `--picture` the rows are drawn into recording.svg, beside this file.
 """
 
 import argparse
@@ -27,6 +28,10 @@ from bfcviz.events.storage.drain import FolderDrain
 from bfcviz.events.storage.files import OpenFile
 from bfcviz.events.storage.recording import Recording
 from bfcviz.model.trace_index import IndexBuilder
+
+if "--picture" in sys.argv:  # not in the processes that are measured
+    from bfcviz.figures.panel import Margins, Panel, Place, compose
+    from bfcviz.figures.theme import LIGHT
 
 PAIRS, LIVE, LABELS = 400_000, 4000, 300
 
@@ -76,9 +81,8 @@ def most_memory() -> int:
     return int(found[1]) if found else 0
 
 
-def show(folder: str) -> None:
-    """Open the folder, make an Inspector and go to random steps; print what it cost."""
-    begun, cpu = time.perf_counter(), time.process_time()
+def show(folder: str, begun: float) -> None:
+    """Open the folder, make an Inspector and go to random steps; print what it cost since this process was started."""
     import bfcviz  # noqa: PLC0415  its import is measured
     from bfcviz.model import Model  # noqa: PLC0415
 
@@ -92,8 +96,8 @@ def show(folder: str) -> None:
     trace = bfcviz.open(folder)
     bfcviz.Inspector(trace)
     found = {
-        "first": time.perf_counter() - begun,
-        "first_cpu": time.process_time() - cpu,
+        "first": time.monotonic() - begun,
+        "first_cpu": time.process_time(),
         "mib": most_memory() / 1024,
         "read": count[0],
     }
@@ -119,8 +123,8 @@ def used(folder: Path) -> int:
     return sum(path.stat().st_blocks * 512 for path in folder.iterdir())
 
 
-def measure(folder: Path, length: int) -> None:
-    """Record, pack, open; print a row of the table."""
+def measure(folder: Path, length: int) -> dict[str, float]:
+    """Record, pack, open."""
     ring = run("--ring", length)
     drain, cpu = FolderDrain(folder, IndexBuilder), time.process_time()
     words = [sys.executable, __file__, "--write", str(folder), str(length)]
@@ -132,42 +136,106 @@ def measure(folder: Path, length: int) -> None:
     wrote = json.loads(writer.communicate()[0])
     begun = time.perf_counter()
     drain.end()
-    late, cpu = time.perf_counter() - begun, time.process_time() - cpu
-    events, size = wrote["events"], used(folder)
-    opened = run("--show", folder)
-    share = 100 * opened["read"] / size
-    print(
-        f"| {events / 1e6:.0f} M | {events / wrote['seconds'] / 1e6:.1f} | {ring['ns']:.0f} | {wrote['ns']:.0f} | "
-        f"{cpu / events * 1e9:.0f} | {most / events:.1f} | {late:.1f} | {size / events:.2f} | "
-        f"{opened['first']:.1f} ({opened['first_cpu']:.1f}) | {opened['mib']:.0f} | {share:.2f} | "
-        f"{opened['step']:.0f}, {opened['slowest']:.0f} |",
-        flush=True,
+    packed = {"late": time.perf_counter() - begun, "cpu": time.process_time() - cpu}
+    sizes = {"most": most, "size": used(folder), "ring": ring["ns"]}
+    return wrote | packed | sizes | run("--show", folder, time.monotonic())
+
+
+def row(found: dict[str, float]) -> str:
+    """A row of the table."""
+    events, size = found["events"], found["size"]
+    cells = (
+        f"{events / 1e6:.1f} M",
+        f"{found['seconds']:.1f} ({events / found['seconds'] / 1e6:.1f})",
+        f"{found['ring']:.0f}",
+        f"{found['ns']:.0f}",
+        f"{found['cpu'] / events * 1e9:.0f}",
+        f"{found['most'] / events:.1f}",
+        f"{found['late']:.1f}",
+        f"{size / events:.2f}",
+        f"{found['first']:.1f} ({found['first_cpu']:.1f})",
+        f"{found['mib']:.0f}",
+        f"{100 * found['read'] / size:.2f}",
+        f"{found['step']:.0f}, {found['slowest']:.0f}",
     )
+    return f"| {' | '.join(cells)} |"
+
+
+def decades(values: list[float], room: float = 1) -> dict[str, object]:
+    """A logarithmic axis around these values, which leaves a factor of room at its end."""
+    first, last = np.floor(np.log10(min(values))), np.log10(max(values) * room)
+    ticks = [10.0**power for power in range(int(first), int(np.ceil(last)) + 1)]
+    texts = [f"{tick / 1e6:g} M" if tick >= 1e6 else f"{tick:,g}" for tick in ticks]
+    return {"type": "log", "range": [first, last], "tickvals": ticks, "ticktext": texts}
+
+
+def plot(name: str, events: list[float], lines: dict[str, list[float]]) -> "Panel":
+    """Lines against the number of events, the last value of each as text."""
+    traces = []
+    for number, (line, values) in enumerate(lines.items()):
+        colour = LIGHT.classes[number].line
+        points = {"type": "scatter", "mode": "lines+markers+text", "x": events, "y": values, "name": line}
+        drawn = {"line": {"color": colour}, "marker": {"color": colour, "size": 7}, "cliponaxis": False}
+        last = f"{values[-1]:,.0f}" if values[-1] >= 10 else f"{values[-1]:.2g}"
+        ends = {"text": [*[""] * (len(values) - 1), last], "textposition": "middle right"}
+        traces.append(points | drawn | ends | {"textfont": {"color": LIGHT.text, "size": 11}})
+    across = decades(events, 2.5) | {"title": {"text": "events"}}
+    along = decades([value for values in lines.values() for value in values], 2)
+    return Panel(name, name, "", traces, across, along)
+
+
+def picture(rows: list[dict[str, float]]) -> str:
+    """What the rows cost against their events, both logarithmic, as SVG."""
+
+    def column(name: str, unit: float = 1) -> list[float]:
+        return [found[name] / unit for found in rows]
+
+    mib = 1 << 20
+    seconds = {
+        "record": column("seconds"),
+        "first picture": column("first"),
+        "a step": column("step", 1000),
+    }
+    memory = {
+        "disk, meanwhile": column("most", mib),
+        "disk, at rest": column("size", mib),
+        "memory": column("mib"),
+        "read": column("read", mib),
+    }
+    panels = [plot("Seconds", column("events"), seconds), plot("MiB", column("events"), memory)]
+    places = [Place(left, left + 0.44, panels[0].above, 330) for left in (0, 0.56)]
+    still = compose(panels, places, LIGHT, Margins(60, 20, 50)).still()
+    return still.replace(">", f'><rect width="100%" height="100%" fill="{LIGHT.paper}"/>', 1) + "\n"
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--millions", type=float, nargs="+", default=[1, 10, 100])
+    parser.add_argument("--millions", type=float, nargs="+", default=[1, 3, 10, 30, 100])
+    parser.add_argument("--picture", action="store_true")
     parser.add_argument("--ring", type=int)
     parser.add_argument("--write", nargs=2)
-    parser.add_argument("--show")
+    parser.add_argument("--show", nargs=2)
     words = parser.parse_args()
     if words.ring:
         write(None, words.ring)
     elif words.write:
         write(words.write[0], int(words.write[1]))
     elif words.show:
-        show(words.show)
+        show(words.show[0], float(words.show[1]))
     else:
         print(
-            "| events | M events/s | ring, ns a pair | recorded, ns a pair | drain, ns an event | most bytes an event "
-            "on disk | packed, s after the end | bytes an event | first picture, s (CPU) | MiB | % read | a step, ms "
-            "(median, slowest of 40) |\n|" + "---:|" * 12
+            "| events | recorded, s (M events/s) | ring, ns a pair | recorded, ns a pair | drain, ns an event | "
+            "most bytes an event on disk | packed, s after the end | bytes an event | first picture, s (CPU) | MiB | "
+            "% read | a step, ms (median, slowest of 40) |\n|" + "---:|" * 12
         )
+        rows = []
         for millions in words.millions:
             with tempfile.TemporaryDirectory(dir=os.environ.get("BFCVIZ_BENCH")) as place:
-                measure(Path(place, "run"), int(millions * 1e6))
+                rows.append(measure(Path(place, "run"), int(millions * 1e6)))
+            print(row(rows[-1]), flush=True)
+        if words.picture:
+            Path(__file__).with_suffix(".svg").write_text(picture(rows))
 
 
 if __name__ == "__main__":
