@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bfcviz._context_manager import Closing
+from bfcviz.events.event_file import EventFile
 from bfcviz.events.origin import MAX_ORIGIN_BYTES
 from bfcviz.events.storage.files import (
     PRIVATE_FILE,
-    OpenFile,
     open_regular,
     read_small,
     reading_file,
@@ -25,7 +25,6 @@ from bfcviz.events.storage.folder import (
     ORIGIN_FILE,
     RECORD,
     claim_folder,
-    find_end_in_folder,
     read_origin,
 )
 
@@ -77,10 +76,10 @@ def _increment_events(path: Path, start: int, most: int) -> tuple[bytes, bool]:
     if not path.exists():
         return b"", False
     with reading_file(path):
-        file = OpenFile(path)
-        end = find_end_in_folder(file.fd, start)
+        file = EventFile(path)
+        end = file.find_end(start)
         stop = min(end, start + most)
-        return file.read_at(start * RECORD, (stop - start) * RECORD), stop < end
+        return file.read(start, stop).tobytes(), stop < end
 
 
 def _increment_label_lines(path: Path, start: int) -> bytes:
