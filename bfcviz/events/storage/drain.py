@@ -55,6 +55,13 @@ class _DrainedBlock(NamedTuple):
     has_keyframe: bool
 
 
+class DrainMemory:
+    """What is needed to pack one block at a time, about 60 MiB: drains in one thread share it."""
+
+    def __init__(self) -> None:
+        self.codec, self.events = EventCodec(), np.empty(MOST_EVENTS, EVENT)
+
+
 class Drain:
     """Packs one recording; `step` does what there is to do.
 
@@ -62,6 +69,7 @@ class Drain:
         folder: of the recording, which has begun.
         make_describe: what to store with the blocks; None: nothing.
         keep: bytes of blocks to keep, the newest; those from the last keyframe on stay in any case. None: all.
+        memory: of its own by default.
 
     Attributes:
         packed: how many events are packed.
@@ -71,7 +79,11 @@ class Drain:
     """
 
     def __init__(
-        self, folder: Path, make_describe: MakeDescribe | None = None, keep: int | None = None
+        self,
+        folder: Path,
+        make_describe: MakeDescribe | None = None,
+        keep: int | None = None,
+        memory: DrainMemory | None = None,
     ) -> None:
         self.folder, self._keep = folder, keep
         try:
@@ -86,7 +98,7 @@ class Drain:
         self.packed = known.stop
         os.ftruncate(fd, known.end)  # a drain that was killed may have left a part of a block
         os.lseek(fd, known.end, os.SEEK_SET)
-        self._codec, self._events = EventCodec(), np.empty(MOST_EVENTS, EVENT)
+        self._memory = memory or DrainMemory()
         # The describer needs all events before a block: a second drain stores none.
         pools = len(read_origin(folder).origin.pools)
         self._describe = None if make_describe is None or self.packed else make_describe(pools)
@@ -158,12 +170,12 @@ class Drain:
 
     def _make(self, file: EventFile, stop: int) -> "_DrainedBlock | None":
         """The block of the events up to `stop`; None if they are damaged."""
-        events = self._events[: stop - self.packed]
+        events = self._memory.events[: stop - self.packed]
         if file.copy_into(events, self.packed) < len(events):
             return None
         index, keyframe = (b"", b"") if self._describe is None else self._describe(events)
         return _DrainedBlock(
-            stop, event_section(self._codec, events, index, keyframe), is_keyframe_stored(keyframe)
+            stop, event_section(self._memory.codec, events, index, keyframe), is_keyframe_stored(keyframe)
         )
 
 
@@ -184,6 +196,7 @@ class FolderDrain:
     def __init__(self, folder: Path, make_describe: MakeDescribe, keep: int | None = None) -> None:
         self._folder, self._make_describe, self._keep = folder, make_describe, keep
         self._drains: dict[Path, Drain] = {}
+        self._memory = DrainMemory()
         self._processes: dict[Path, int | None] = {}  # None: not known, or it has ended
         self._next_sample = 0.0
         self._process = os.getpid()
@@ -193,7 +206,7 @@ class FolderDrain:
 
     def end(self) -> None:
         """At the end of the program: pack what is left. A process that was forked meanwhile packs nothing."""
-        if os.getpid() != self._process:
+        if os.getpid() != self._process or self._has_ended.is_set():
             return
         self._has_ended.set()
         self._thread.join()
@@ -218,7 +231,7 @@ class FolderDrain:
                 self._sample(place)
             try:
                 if place not in self._drains and _is_long_enough_to_drain(place):
-                    self._drains[place] = Drain(place, self._make_describe, self._keep)
+                    self._drains[place] = Drain(place, self._make_describe, self._keep, self._memory)
                 if (drain := self._drains.get(place)) is not None:
                     drain.step(has_ended=has_ended)
             except (FileError, OSError):
