@@ -23,6 +23,8 @@ if (
 # The tests run beside each other: a second thread of linear algebra would only wait, and keep a core busy with it.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+os.environ["BFCVIZ_CACHE"] = "off"  # a test imports what it opens, and leaves nothing in the user's home
+
 if find_spec("bfcviz._heap") is None:
     os.environ["BFCVIZ_UNCOMPILED"] = "1"
 

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis.short_names import shortened_name
+from bfcviz.analysis.short_names import path_end, shortened_name
 from bfcviz.answers import Answer, AnswerTable
 from bfcviz.errors import TraceError
 from bfcviz.events.labels import phase_ends
@@ -178,6 +178,18 @@ class WhatGrew(Answer):
             f"{found}; of the new, {'all is' if never == new else format_bytes(never) + ' is'} never freed."
         )
 
+    @property
+    def headline(self) -> str:
+        """What grew most, in one short line."""
+        between = f"step {self.first:,} to {self.last:,}"
+        if not len(self.rows):
+            return f"Nothing changed from {between}"
+        found = f"{signed_bytes(self.total('grew'))} from {between}"
+        most = int(self.rows["grew"][0])
+        if most <= 0:
+            return f"{found}: no holder grew"
+        return f"{found}; most: {path_end(self.names[0], _LONGEST_NAME)}, {signed_bytes(most)}"
+
     def __str__(self) -> str:
         return "\n".join([self.sentence, *_what_grew_lines(self)])
 
@@ -236,6 +248,7 @@ def what_grew(model: Model, first: int, how: Grouping) -> WhatGrew:
     )
 
 
+_LONGEST_NAME: Final = 48  # characters, in the headline
 _MOST_LINES: Final = 30
 _WIDTH: Final = 34  # characters of a name: a line has 80
 

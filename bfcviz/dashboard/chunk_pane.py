@@ -41,10 +41,11 @@ from bfcviz.dashboard.table import (
     row,
     show_all,
     status_html,
+    thread_cell,
 )
 from bfcviz.errors import BfcvizError
-from bfcviz.events.labels import STACK_DETAILS, Labels
-from bfcviz.events.origin import holds_only_states, requested_bytes_known
+from bfcviz.events.labels import STACK_DETAILS
+from bfcviz.events.origin import holds_only_states, requested_bytes_known, thread_text
 from bfcviz.events.schema import Kind, bin_of
 from bfcviz.events.trace import Trace
 from bfcviz.figures.region_map.traces import touched
@@ -80,12 +81,12 @@ class ChunkListRows:
 
     Args:
         step: the step.
-        labels: the names of their `label` numbers.
+        trace: has the names of their labels and threads.
         search: text to mark in labels.
     """
 
-    def __init__(self, step: int, labels: Labels, search: str = "") -> None:
-        self._step, self._labels, self._search = step, labels, search
+    def __init__(self, step: int, trace: Trace, search: str = "") -> None:
+        self._step, self._trace, self._search = step, trace, search
 
     def row(self, chunk: np.void, *, here: bool = False, selected: bool = False) -> Row:
         """The row of a chunk, a record of dtype CHUNK; `here`: the event before the step touched it."""
@@ -109,10 +110,10 @@ class ChunkListRows:
         return {
             "requested": bytes_cell(fields["requested"]),
             "waste": bytes_cell(max(fields["size"] - fields["requested"], 0)),
-            "label": label_cell(self._labels, fields["label"], self._search),
+            "label": label_cell(self._trace.labels, fields["label"], self._search),
             "born": button({"do": "step", "step": born}, f"{born:,}", hint),
             "age": f"{self._step - born:,}",
-            "thread": f"{fields['thread']}",
+            "thread": thread_cell(self._trace, fields["thread"]),
             "stream": f"{fields['stream']}",
         }
 
@@ -145,7 +146,7 @@ class ChunkList:
     def __init__(self, trace: Trace, pool: int = 0) -> None:
         self._lock = RLock()  # a kernel with subshells runs callbacks in threads
         self._chunks: NDArray[np.void] = np.zeros(0, CHUNK)
-        self._labels, self._step = trace.labels, 0
+        self._trace, self._labels, self._step = trace, trace.labels, 0
         self._pool_text = _chunk_list_pool_text(trace, pool)
         self._look, self._selected = PLAIN, PLAIN.selected
         self._touched: frozenset[int] = frozenset()  # addresses of the chunks of the event before the step
@@ -164,6 +165,7 @@ class ChunkList:
         with self._lock:
             self._chunks, self._step = model.chunks(), model.step
             self._pool_text = _chunk_list_pool_text(model.trace, model.pool)
+            self._trace = model.trace
             if self._labels is not model.trace.labels:
                 self._labels = model.trace.labels
                 self._search = LabelSearch(self._labels, self._filter.text)
@@ -242,12 +244,11 @@ class ChunkList:
         return place
 
     def _is_selected(self, chunk: np.void) -> bool:
-        born = int(chunk["born"]) if chunk["in_use"] else None
-        return self._selected == Selected(int(chunk["address"]), born)
+        return self._selected == Selected.of(chunk)
 
     def _draw(self) -> None:
         view = self._view
-        makes = ChunkListRows(self._step, self._labels, self._look.search or "")
+        makes = ChunkListRows(self._step, self._trace, self._look.search or "")
         rows = [
             makes.row(chunk, here=int(chunk["address"]) in self._touched, selected=self._is_selected(chunk))
             for chunk in self.listed.page(view.made.start, view.made.stop)
@@ -449,7 +450,8 @@ def _selected_chunk_facts(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
     place = f"<code>{life.address:#x}</code>, region {life.region}, bin {bin_of(life.size)}"
     yield "address", place
     if facts.thread is not None:
-        yield "thread", f"{facts.thread[0]}, stream {facts.thread[1]}"
+        thread = harmless(thread_text(trace.origin.details, facts.thread[0]), _LONGEST)
+        yield "thread", f"{thread}, stream {facts.thread[1]}"
     for key, value in details.items():
         if key not in STACK_DETAILS:
             yield harmless(key, 20).replace("_", " "), harmless(value, _LONGEST)

@@ -25,6 +25,7 @@ from bfcviz.dashboard.table import (
     row,
     show_all,
     status_html,
+    thread_cell,
 )
 from bfcviz.errors import BfcvizError
 from bfcviz.events.labels import Labels
@@ -68,9 +69,8 @@ class EventListRows:
     """Makes the rows of an `EventList`."""
 
     def __init__(self, trace: Trace) -> None:
+        self._trace = trace
         self._labels: Labels = trace.labels
-        names = trace.origin.details.get("threads")
-        self._threads: Mapping[str, object] = names if isinstance(names, dict) else {}
 
     def row(
         self,
@@ -100,15 +100,11 @@ class EventListRows:
             bytes_cell(event["requested"]) if requested else NOTHING,
             hinted(words, words),
             f"{event['address']:#x}" if placed else NOTHING,
-            self._thread(event["thread"]),
+            thread_cell(self._trace, event["thread"]),
             f"{event['stream']}",
         )
         does = {"do": "step", "step": step}
         return Row(cells, does, mark == "here", mark == "after-here", selected)
-
-    def _thread(self, number: int) -> str:
-        name = self._threads.get(str(number))
-        return f"{number}" if name is None else hinted(f"{number}", f"{number}: {name}")
 
 
 # ------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import ipywidgets as widgets
 from bfcviz.analysis.account import ACCOUNT_STYLE, DeviceAccount, account_bar
 from bfcviz.analysis.diagnosis import Diagnosis, failure_headline
 from bfcviz.analysis.event_text import EventSearch, explain_step, search_words, step_line
+from bfcviz.analysis.what_grew import WhatGrew
 from bfcviz.analysis.why import diagnose
 from bfcviz.events.origin import Origin, Status, facts_of, holds_only_states, recorded_failures
 from bfcviz.events.trace import Trace
@@ -34,7 +35,8 @@ _RULES: Final = """
 .bfcviz-headline .text{font-size:15px;font-weight:600;line-height:20px;padding:1px 0 1px 10px;
   border-left:4px solid var(--free-line);overflow-wrap:anywhere}
 .bfcviz-headline .failed{border-color:var(--oom);color:var(--oom)}
-.bfcviz-headline a{font-weight:400;font-size:13px;white-space:nowrap;margin-left:6px;cursor:pointer;
+.bfcviz-growth .text{padding-left:14px;overflow-wrap:anywhere}
+.bfcviz-headline a,.bfcviz-growth a{font-weight:400;font-size:13px;white-space:nowrap;margin-left:6px;cursor:pointer;
   color:var(--jp-content-link-color,var(--in-use));text-decoration:underline}
 .bfcviz-numbers .all{display:flex;flex-wrap:wrap;gap:4px 20px;align-items:center}
 .bfcviz-numbers .tiles{flex:6 1 420px;max-width:900px;display:grid;grid-template-columns:repeat(4,auto);gap:0 12px;
@@ -311,6 +313,9 @@ def notice(origin: Origin) -> tuple[str, str]:
 _LONGEST: Final = 20_000  # characters of a paragraph: labels in it are already cut
 _LONGEST_FILE: Final = 40
 _MARK: Final = "what this file lacks"
+_GROWTH_LINK: Final = (
+    '<a role=\'link\' tabindex=\'0\' data-bfcviz=\'{"do":"holders_as","as":"what grew"}\'>show what grew</a>'
+)
 
 
 class Header:
@@ -318,19 +323,23 @@ class Header:
 
     Attributes:
         widget: the whole widget.
-        headline, notice, numbers, device, step_line: its parts, as HTML.
+        headline, notice, growth, numbers, device, step_line: its parts, as HTML.
     """
 
     def __init__(self) -> None:
-        parts = {name: widgets.HTML() for name in ("headline", "notice", "numbers", "device", "step-line")}
+        parts = {
+            name: widgets.HTML()
+            for name in ("headline", "notice", "growth", "numbers", "device", "step-line")
+        }
         for name, part in parts.items():
             part.add_class(f"bfcviz-{name}")
-        self.headline, self.notice, self.numbers, self.device, self.step_line = parts.values()
-        self.notice.layout.display = self.device.layout.display = "none"
+        self.headline, self.notice, self.growth, self.numbers, self.device, self.step_line = parts.values()
+        for hidden in (self.notice, self.growth, self.device):
+            hidden.layout.display = "none"
         style = widgets.HTML(STYLE, layout={"display": "none"})
         first = widgets.HBox([self.headline, self.notice])
         first.add_class("bfcviz-first-line")
-        below = [self.numbers, self.device, self.step_line]
+        below = [self.growth, self.numbers, self.device, self.step_line]
         self.widget = widgets.VBox([style, first, *below], layout={"grid_gap": "2px"})
         self.widget.add_class("bfcviz-header")
         self._finder: HeadlineFinder | None = None
@@ -350,6 +359,21 @@ class Header:
         self._shown = (model, search, numbers)
         self.numbers.value = f'<div class="all"><div class="tiles">{tiles(numbers)}</div>{compared}</div>'
         self._show_step_line()
+
+    def show_growth(self, found: WhatGrew | None, *, is_shown: bool) -> None:
+        """Show what grew most between two moments; None: none are compared.
+
+        Args:
+            found: what grew.
+            is_shown: whether the views show it; else a link does it.
+        """
+        self.growth.layout.display = "none" if found is None else None
+        link = "" if is_shown else _GROWTH_LINK
+        self.growth.value = (
+            ""
+            if found is None
+            else f'<div class="text" role="status">{harmless(found.headline, _LONGEST)}{link}</div>'
+        )
 
     def show_device(self, account: DeviceAccount | None) -> None:
         """Show who holds the memory of the heap's device now; None: nothing is known."""

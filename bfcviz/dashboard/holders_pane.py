@@ -14,7 +14,7 @@ from bfcviz.analysis.short_names import shortened_name
 from bfcviz.analysis.what_grew import Moments, WhatGrew, moments_of, what_grew
 from bfcviz.dashboard.table import SIDE_STYLE
 from bfcviz.errors import BfcvizError, TraceError
-from bfcviz.events.origin import requested_bytes_known
+from bfcviz.events.origin import holds_only_states, requested_bytes_known
 from bfcviz.events.row_copy import taken
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
@@ -50,6 +50,9 @@ class PaneGroupings:
     """The groupings that the pane of holders offers for one heap; each is made once.
 
     Labels and events are looked at once: a growing trace may get more groupings.
+
+    Attributes:
+        mostly_unnamed: whether most memory has no label, so that a list by label is one row that says nothing.
     """
 
     def __init__(self, trace: Trace, pool: int, marks: HolderMarkGrowth) -> None:
@@ -58,6 +61,7 @@ class PaneGroupings:
         self._first: dict[str, int] = {}  # the thread and the stream of the first allocation
         self._found: set[str] = set()
         self._made: dict[str, tuple[int, Grouping]] = {}
+        self.mostly_unnamed = False
         self._of_torch = trace.origin.details.get("framework") == "torch"
 
     def update(self) -> None:
@@ -96,7 +100,12 @@ class PaneGroupings:
             self._found.add("kind")
         order = ("op", "kind", "stack", "phase", "shape", "data_type", "thread", "stream")
         found = [name for name in order if name in self._found]
-        return found if self._found & {"op", "stack"} else ["size", *found]  # memory without names
+        return found if self.has_names and not self.mostly_unnamed else ["size", *found]
+
+    @property
+    def has_names(self) -> bool:
+        """Whether any memory has a name."""
+        return bool(self._found & {"op", "stack"})
 
     def get(self, by: str) -> tuple[Grouping, bool]:
         """A grouping, and whether it is a new one: later phases need one, and kinds after `_KINDS_LAST` events."""
@@ -191,6 +200,9 @@ class PaneHolderCounts:
         """
         marks = self._marks.pair(model.step)
         self.groupings.update()
+        if holds_only_states(self.trace.origin.details):  # of a history it would differ from step to step
+            bytes_by_label = self._index("op")[1].at(model)[0]
+            self.groupings.mostly_unnamed = 2 * int(bytes_by_label[:1].sum()) > int(bytes_by_label.sum())
         names = self.groupings.names
         index, running = self._index(by if by in names else names[0])
         by_code = running.at(model)
@@ -729,6 +741,7 @@ _NOTHING: Final = "<div class='none'>Nothing is in use at this step.</div>"
 _SAME: Final = "<div class='none'>The same chunks are in use at both steps.</div>"
 _BRUSH: Final = "Drag over the time strip to choose two moments."
 _NO_NAMES: Final = "No chunk has a name. "
+_FEW_NAMES: Final = "Most memory has no name. "
 _MOST_MOMENTS: Final = 500
 
 
@@ -757,6 +770,7 @@ class HoldersPane:
         self._numbers: dict[HolderChoice, int] = {}
         self.head, self.body = widgets.HTML(), widgets.HTML()
         self._compare = compare
+        self._grew: tuple[object, WhatGrew] | None = None  # of which steps and holders, and what grew
         self._moments_of: tuple[Trace, int, int] | None = None
         self.moments = widgets.Dropdown(
             layout={"display": "none", "width": "100%"}, tooltip="compare two marks, or the ends of a phase"
@@ -785,6 +799,32 @@ class HoldersPane:
             self._source, self._look = (model, colours), look
             self._show_moments(model)
             self._draw()
+
+    def growth(self, moments: tuple[int, int] | None) -> WhatGrew | None:
+        """What grew, as the pane shows it; where it shows the holders of one step, what grew between two moments.
+
+        None: there are no two moments to compare.
+        """
+        with self._lock:
+            if self._source is None or self._found is None:
+                return None
+            model, since = self._source[0], self._look.since
+            if since is not None:
+                moments = since, model.step
+            if moments is None:
+                return None
+            try:
+                return self._what_grew(model, moments, self._found.index.how)
+            except TraceError:  # the pane says why
+                return None
+
+    def _what_grew(self, model: Model, moments: tuple[int, int], how: Grouping) -> WhatGrew:
+        """What grew between two moments; found once."""
+        key = model.trace, model.trace.following, model.pool, moments, how
+        if self._grew is None or self._grew[0] != key:
+            with model.visiting(moments[1]):
+                self._grew = key, what_grew(model, moments[0], how)
+        return self._grew[1]
 
     def choice(self, row: int) -> HolderChoice | None:
         """The holder of a row, by its number in the messages of the page; None: there is no such row."""
@@ -869,7 +909,13 @@ class HoldersPane:
             note, self.body.value = self._growth(self._source[0], self._look.since, found.index.how)
             self.head.value = head_html(by, names, GREW, filtered, note)
             return
-        unnamed = _NO_NAMES if names[:1] == ["size"] else ""
+        unnamed = (
+            ""
+            if names[:1] != ["size"]
+            else _FEW_NAMES
+            if counts and counts.groupings.has_names
+            else _NO_NAMES
+        )
         self.head.value = head_html(by, names, self._kind, filtered, step + unnamed + _CLICK)
         if not found.total:
             self.body.value = _NOTHING
@@ -881,7 +927,7 @@ class HoldersPane:
     def _growth(self, model: Model, since: int, how: Grouping) -> tuple[str, str]:
         """The sentence and the list of what grew from a step to the model's step."""
         try:
-            found = what_grew(model, since, how)
+            found = self._what_grew(model, (since, model.step), how)
         except TraceError as error:
             return _BRUSH, f"<div class='none'>{harmless(str(error), _LONGEST_NOTE)}</div>"
         if not len(found.rows):

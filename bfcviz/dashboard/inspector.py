@@ -35,6 +35,7 @@ from bfcviz.dashboard.header import Header
 from bfcviz.dashboard.holders_pane import GREW, HoldersPane
 from bfcviz.dashboard.layouts import EVERYTHING, StageBox, layout_name, layouts, map_pixels, names_in
 from bfcviz.dashboard.layouts import STYLE as STAGE_STYLE
+from bfcviz.dashboard.map_cursor import MapCursor
 from bfcviz.dashboard.panels_and_zoom import PanelData, brushed, whole, zoomed
 from bfcviz.errors import BfcvizError
 from bfcviz.events.schema import Kind
@@ -66,6 +67,7 @@ from bfcviz.report.card import opening_card
 # `whole`    a double click on a panel: show its whole range
 # `zoom`     the ranges of all axes, after a zoom or pan has ended
 # `brush`    `from` and `to` on the strip's axis: the window of steps; without them: all steps
+# `cursor`   the way that the cursor of the map goes, see `MapCursor.move`
 # `hover`    the number of the row of holders that the mouse points at; without it: none
 # `scroll`   the user scrolled a list: its name, and the row at its upper edge
 # others     the `data-bfcviz` attribute of the clicked element
@@ -86,6 +88,12 @@ _STYLE: Final = """
 .bfcviz-spoken {
   position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap;
 }
+.bfcviz-map { position: absolute; pointer-events: none; overflow: clip; overflow-clip-margin: 6px }
+.bfcviz-map i {
+  position: absolute; outline: 2px solid var(--jp-ui-font-color0, #000);
+  box-shadow: 0 0 0 4px var(--jp-layout-color0, #fff);
+}
+.bfcviz-map:not(:focus) i { display: none }
 @media (prefers-reduced-motion: reduce) {
   .bfcviz-dashboard, .bfcviz-dashboard * {
     animation: none !important; transition: none !important; scroll-behavior: auto !important;
@@ -123,13 +131,14 @@ _FREED: Final = (
     "chunk_list",
     "event_list",
     "_trace",
-    "_fails",
+    "_failed",
     "page",
     "export_row",
     "header",
     "holders",
     "chunk",
     "fit",
+    "cursor",
 )
 """Attributes that `close` removes: everything that refers to events, figures or tables."""
 
@@ -376,6 +385,10 @@ def _handle_click(view: "Inspector", message: PageMessage) -> None:
     view.go(step, replace(view.look, selected=selected))
 
 
+def _handle_cursor(view: "Inspector", message: PageMessage) -> None:
+    view.look = view.cursor.move(view.panel_data.model, view.look, message.text("way"))
+
+
 def _handle_zoom(view: "Inspector", message: PageMessage) -> None:
     names = list(view.view.panels)
     ranges = {
@@ -448,6 +461,7 @@ def _handle_holders_sort(view: "Inspector", message: PageMessage) -> None:
 def _handle_holders_by(view: "Inspector", message: PageMessage) -> None:
     """The message to the Inspector to find holders by another property."""
     view.holders.find_by(message.text("by"))
+    view.show_growth()
 
 
 def _handle_holders_as(view: "Inspector", message: PageMessage) -> None:
@@ -483,6 +497,7 @@ HANDLERS: Final[Mapping[str, Callable[["Inspector", PageMessage], None]]] = {
     "key": _handle_key,
     "release": _handle_release,
     "click": _handle_click,
+    "cursor": _handle_cursor,
     "zoom": _handle_zoom,
     "whole": _handle_whole,
     "step": _handle_step,
@@ -535,8 +550,8 @@ class Inspector(ViewState):
         moments: the two steps that the user brushed on the time strip; None: the whole trace.
         page_theme, width: theme and width of the page, sent by it.
         lock: hold it to change anything from another thread.
-        panel_data, view, stage, header, holders, chunk, fit, controls, chunk_list, event_list, export_row, below, page,
-            player: its parts.
+        panel_data, view, stage, header, holders, chunk, fit, cursor, controls, chunk_list, event_list, export_row,
+            below, page, player: its parts.
 
     Raises:
         BfcvizError: `trace` is neither a trace nor a path, or the file cannot be read.
@@ -558,13 +573,15 @@ class Inspector(ViewState):
         self._auto_move = self._ended = False
         self._held = False  # a key is held: of the figure only the map follows
         self.moments: tuple[int, int] | None = None
-        self._fails: tuple[tuple[Trace, int, int], bool] | None = None
+        self._failed: tuple[tuple[Trace, int], int, int] | None = (
+            None  # the heap, events read, the last failure
+        )
         self._map_image: str | None = (
             None  # while a frame is drawn that changes only the map's image in the figure
         )
         self.controls = Controls([each.name for each in trace.origin.pools], self.act, self._ask)
         self.player = Player(self._advance, lambda: self.controls.show_playing(playing=False))
-        self.fit = FitPane()
+        self.fit, self.cursor = FitPane(), MapCursor()
         self.header, self.holders, self.chunk = Header(), HoldersPane(self.compare_moments), ChunkPane()
         names = {"everything shown": EVERYTHING} | {kind.title: name for name, kind in FIGURES.items()}
         self.export_row = ExportRow(names, self.draw_for_export, self._code, self._page_without_kernel)
@@ -611,7 +628,7 @@ class Inspector(ViewState):
         self.below = widgets.VBox(self._tables())
         self.page = PageWidget(self.receive)
         above = [self.header.widget, *self.controls.rows, self.fit.widget]
-        self.children = [*above, self.page, self.stage.widget, self.below]
+        self.children = [*above, self.page, self.cursor.widget, self.stage.widget, self.below]
 
     def _tables(self) -> list[widgets.Widget]:
         return [self.chunk_list.widget, self.event_list.widget, self.export_row.row]
@@ -632,7 +649,7 @@ class Inspector(ViewState):
         """All widgets of the page, also if only some were made."""
         made = [
             self.__dict__.get(name)
-            for name in ("chunk_list", "event_list", "view", "header", "holders", "chunk", "fit")
+            for name in ("chunk_list", "event_list", "view", "header", "holders", "chunk", "fit", "cursor")
         ]
         parts = [part.widget for part in made if part is not None]
         return [*self.controls.inputs(), *self.controls.rows, self.export_row.row, *parts]
@@ -652,14 +669,21 @@ class Inspector(ViewState):
             self.view.show_image("region_map", self._map_image, step=self.step)
         self._show_controls()
         self.fit.show(model, self.look)
+        self.cursor.show(model, self.look)
         self.header.show(model, self.look, self.panel_data.search())
         if (
             self._map_image is None and not self._held
         ):  # else rows would change too often to be read or clicked
             at_step = self.step if self.panel_data.moving else None
             self.holders.show(model, self.look, self.panel_data.colours(self.look), at_step)
+            self.show_growth()
             self.chunk.show(model, self.look)
         self._show_table()
+
+    def show_growth(self) -> None:
+        """Say in the header what grew: as the pane of holders shows it, else between the moments that were brushed."""
+        brushed_now = self.moments if self.moments == self.look.steps else None
+        self.header.show_growth(self.holders.growth(brushed_now), is_shown=self.look.since is not None)
 
     def _panels(self) -> dict[str, Panel]:
         """The panels of the layout, with names in the map where they have room."""
@@ -676,21 +700,25 @@ class Inspector(ViewState):
         controls.show_following(self.follow, growing=self._trace.following and not self._ended)
         controls.show_wanted(self.wanted)
         controls.show_width(self.width)
-        controls.show_failures(some=self._may_fail())
+        failed = self._last_failed_step()
+        controls.show_failures(some=self._trace.following or failed > 0)
         controls.search.value = self.look.search or ""
         controls.show_hits(search_hits_text(self.panel_data.model, self.look.search))
         ahead, behind = self.step < self._last, self.step > first
         enabled = {"first": behind, "back": behind, "play": ahead, "forward": ahead, "last": ahead}
-        controls.set_enabled(enabled)
+        controls.set_enabled(enabled | {"oom": self.step < failed})
 
-    def _may_fail(self) -> bool:
-        """Whether the heap has failed requests, or may get some."""
-        if self._trace.following:
-            return True
-        key = self._trace, self.pool, len(self._trace)
-        if self._fails is None or self._fails[0] != key:
-            self._fails = key, len(events_of(self._trace, [Kind.OOM], self.pool)) > 0
-        return self._fails[1]
+    def _last_failed_step(self) -> int:
+        """The step just after the last failed request so far; 0: none failed. It reads only what is new of a trace."""
+        trace, key = self._trace, (self._trace, self.pool)
+        read, step = trace.first, 0
+        if self._failed is not None and self._failed[0] == key:
+            _, read, step = self._failed
+        if read < len(trace):
+            found = events_of(trace, [Kind.OOM], self.pool, max(read, trace.first))
+            self._failed = key, len(trace), int(found["seq"][-1]) + 1 if len(found) else step
+            step = self._failed[2]
+        return step
 
     def _show_table(self) -> None:
         """Show the table of the open tab; the others are updated when their tab is opened."""

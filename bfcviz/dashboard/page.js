@@ -19,6 +19,7 @@ export default {
     let plot = null;
     let check_steps = null;
     let speak = null;
+    let show_cursor = null;
     let width = 0; // of this element, in pixels
     let sent_width = 0; // the last one sent to Python
 
@@ -36,6 +37,7 @@ export default {
         plot.setAttribute("role", "figure");
         plot.setAttribute("aria-label", "pictures of the heap; the text above, the list and the tables tell the same");
       }
+      if (plot) (show_cursor ??= map_cursor(root, send))(plot);
       if (width) fit_width(plot, width);
     };
     let requested_frame = 0; // at most one update per animation frame
@@ -139,6 +141,57 @@ function speaker(root, signal) {
     said = line;
     clearTimeout(timer);
     timer = setTimeout(() => (spoken.textContent = line), REST_MS);
+  };
+}
+
+// The keys on the region map: its arrow keys go from chunk to chunk, and Python says which one they are at. Only Tab
+// leads there: after a click on the map the arrow keys step, as everywhere else.
+const WAYS = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down", Enter: "choose", " ": "choose" };
+
+function map_cursor(root, send) {
+  const map = document.createElement("div");
+  map.className = "bfcviz-map";
+  map.tabIndex = 0;
+  map.setAttribute("role", "application"); // else a screen reader keeps the arrow keys
+  map.setAttribute("aria-label", "region map: arrow keys go from chunk to chunk, Enter selects one, Escape leaves the map");
+  const spoken = document.createElement("span");
+  spoken.className = "bfcviz-spoken";
+  spoken.setAttribute("role", "status");
+  map.append(spoken);
+  const go = (way) => send({ do: "cursor", way });
+  map.addEventListener("focus", () => go("here"));
+  map.addEventListener("blur", ({ relatedTarget }) => relatedTarget && go("leave")); // null also where the page is closed
+  map.addEventListener("keydown", (event) => {
+    const { key } = event;
+    if (event.ctrlKey || event.altKey || event.metaKey || !(key in WAYS || key === "Escape")) return;
+    event.preventDefault();
+    event.stopPropagation(); // else it steps
+    if (key === "Escape") focus(root);
+    else go(WAYS[key]);
+  });
+  let shown = "";
+  return (plot) => {
+    const stage = plot.querySelector(".plot-container");
+    if (map.parentElement !== stage) stage.append(map);
+    const told = document.activeElement === map ? root.querySelector("[data-bfcviz-cursor]") : null;
+    const { xaxis, yaxis } = plot._fullLayout; // the map is the first panel
+    const boxes = JSON.parse(told?.dataset.bfcvizCursor ?? "[]").map(([left, right, row]) => {
+      const [from, to] = [left, right].map((share) => xaxis.d2p(share * xaxis.maxallowed));
+      const [top, bottom] = [row, row + 1].map((edge) => yaxis.d2p(edge));
+      return `left:${from}px;top:${top}px;width:${Math.max(to - from, 1)}px;height:${Math.max(bottom - top, 1)}px`;
+    });
+    const [x, y] = [xaxis, yaxis].map(({ _offset, _length }) => [_offset, _length]);
+    const wanted = JSON.stringify([boxes, told?.textContent, x, y]);
+    if (wanted === shown) return; // each change here calls this once more
+    shown = wanted;
+    map.style.cssText = `left:${x[0]}px;top:${y[0]}px;width:${x[1]}px;height:${y[1]}px`;
+    if (told) spoken.textContent = told.textContent;
+    const elements = boxes.map((style) => {
+      const box = document.createElement("i");
+      box.style.cssText = style;
+      return box;
+    });
+    map.replaceChildren(spoken, ...elements);
   };
 }
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 import ipywidgets as widgets
 
 from bfcviz.events.labels import Labels
+from bfcviz.events.origin import thread_text
 from bfcviz.events.trace import Trace
 from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import DARK, LIGHT, Theme, translucent
@@ -459,6 +460,12 @@ def hinted(text: str, hint: str) -> str:
 def bytes_cell(num_bytes: int) -> str:
     """A rounded number of bytes, the exact number on hover."""
     return hinted(format_bytes(num_bytes), exact_bytes(num_bytes))
+
+
+def thread_cell(trace: Trace, number: int) -> str:
+    """The number of a thread, its name on hover."""
+    text = thread_text(trace.origin.details, number)
+    return text if text == f"{number}" else hinted(f"{number}", text)
 
 
 def label_cell(labels: Labels, number: int, search: str = "") -> str:

@@ -231,10 +231,8 @@ class PhysicalDevice:
         """Free bytes now. For a real GPU this asks CUDA, which creates a context there."""
         if self.driver is None:
             return self.total_bytes - self.taken_bytes
-        free, total = ctypes.c_size_t(), ctypes.c_size_t()
-        with self.driver.on(self.ordinal):
-            self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-        return free.value
+        free, _ = self.driver.memory_now(self.ordinal)
+        return free
 
     @property
     def details(self) -> dict[str, object]:

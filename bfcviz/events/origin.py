@@ -209,6 +209,21 @@ def check_details(details: Mapping[str, object], pools: int, *, guessed: bool) -
         raise ValueError("has threads that are not a table of names")
 
 
+THREADS: Final = "threads"
+
+
+def thread_name(details: Mapping[str, object], number: int) -> str:
+    """The name of a thread; empty where the trace does not have it."""
+    names = details.get(THREADS)
+    return str(names.get(str(number), "")) if isinstance(names, dict) else ""
+
+
+def thread_text(details: Mapping[str, object], number: int) -> str:
+    """A thread by its number, and its name where the trace has it."""
+    name = thread_name(details, number)
+    return f"{number}: {name}" if name else f"{number}"
+
+
 KEEP_BYTES: Final = "keep_bytes"
 """The detail with how many bytes of packed events a recording keeps, the newest ones."""
 

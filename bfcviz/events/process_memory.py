@@ -1,9 +1,12 @@
-"""The memory of a recorded process as a whole, of which a heap is a part: sampled from outside, drawn beside the heap.
+"""The memory of a recorded process and of its devices, of which a heap is a part: sampled, drawn beside the heap.
 
 `bfcviz record` reads the resident set of each process that it records, five times a second, and appends a row to a file
-in the recording's folder; the recorded process does nothing for it. A trace has the samples in its origin's details::
+in the recording's folder; the recorded process does nothing for it. What all processes use of a device only a process
+with a context on it can ask: a recorded process whose heap is on a device appends that to a second file, as often. A
+trace has the samples in its origin's details, those of devices by number::
 
     "process_memory": {"time_ns": [0, 204118033, ...], "resident_bytes": [51380224, 248512512, ...]}
+    "device_memory": {"0": {"time_ns": [0, 200117204, ...], "used_bytes": [523239424, 2670723072, ...]}}
 
 Times are those of the events: nanoseconds since the log began.
 """
@@ -18,37 +21,56 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-PROCESS_FILE: Final = "process.bin"
-PROCESS_MEMORY: Final = "process_memory"
-"""The detail of an origin that has the samples."""
+from bfcviz.events.storage.files import append
 
-_SAMPLE: Final = np.dtype([("time_ns", "<i8"), ("resident_bytes", "<u8")])
-"""A row of the file; its time is that of the calendar."""
+PROCESS_FILE: Final = "process.bin"
+DEVICE_FILE: Final = "device.bin"
+SAMPLE_FILES: Final = (PROCESS_FILE, DEVICE_FILE)
+
+PROCESS_MEMORY: Final = "process_memory"
+DEVICE_MEMORY: Final = "device_memory"
+"""The details of an origin that have the samples."""
+
+SAMPLE_EVERY_S: Final = 0.2
+
+_RESIDENT: Final = np.dtype([("time_ns", "<i8"), ("resident_bytes", "<u8")])
+_USED: Final = np.dtype([("time_ns", "<i8"), ("used_bytes", "<u8"), ("device", "<u8")])
+"""A row of each file; its time is that of the calendar."""
 
 MOST_SAMPLES: Final = 1000
-"""Of a trace: of more, the largest of each equal part is kept."""
+"""Of a process or a device in a trace: of more, the largest of each equal part is kept."""
 
-_MOST_BYTES: Final = 1 << 24  # of the file: 58 hours; later samples are not read
+_MOST_BYTES: Final = 1 << 24  # of a file: 58 hours of a process, 38 of a device; later samples are not read
+_MOST_DEVICES: Final = 64
 
 
-class ProcessMemory(NamedTuple):
-    """Samples of a process, at least one.
+class MemorySamples(NamedTuple):
+    """Samples of a process or a device, at least one.
 
     Attributes:
         times: i8[n], ascending, nanoseconds since the log began.
-        num_bytes: u8[n], the resident set.
+        num_bytes: u8[n], the resident set, or what all processes use of the device.
     """
 
     times: NDArray[np.int64]
     num_bytes: NDArray[np.uint64]
 
 
-def process_memory(details: Mapping[str, object]) -> ProcessMemory | None:
-    """The samples in the details of an origin; None: there are none, or they cannot be right."""
-    found = details.get(PROCESS_MEMORY)
+def process_memory(details: Mapping[str, object]) -> MemorySamples | None:
+    """The samples of the process in the details of an origin; None: there are none, or they cannot be right."""
+    return _memory_samples(details.get(PROCESS_MEMORY), "resident_bytes")
+
+
+def device_memory(details: Mapping[str, object], device: int | None) -> MemorySamples | None:
+    """The samples of a device, as `process_memory`."""
+    found = details.get(DEVICE_MEMORY)
+    return _memory_samples(found.get(str(device)), "used_bytes") if isinstance(found, dict) else None
+
+
+def _memory_samples(found: object, column: str) -> MemorySamples | None:
     if not isinstance(found, dict):
         return None
-    columns = [found.get("time_ns"), found.get("resident_bytes")]
+    columns = [found.get("time_ns"), found.get(column)]
     if not all(isinstance(column, list) and 0 < len(column) <= MOST_SAMPLES for column in columns):
         return None
     try:
@@ -57,7 +79,7 @@ def process_memory(details: Mapping[str, object]) -> ProcessMemory | None:
         return None
     if times.shape != num_bytes.shape or times.ndim != 1 or (np.diff(times) < 0).any():
         return None
-    return ProcessMemory(times, num_bytes)
+    return MemorySamples(times, num_bytes)
 
 
 def sample_process(process: int, folder: Path) -> None:
@@ -69,15 +91,20 @@ def sample_process(process: int, folder: Path) -> None:
     resident = int(Path(f"/proc/{process}/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     if not resident:  # it has ended, and its parent did not ask how
         return
-    row = np.array([(time.time_ns(), resident)], _SAMPLE)
-    with os.fdopen(
-        os.open(folder / PROCESS_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab"
-    ) as file:
-        file.write(row.tobytes())
+    append(folder / PROCESS_FILE, np.array([(time.time_ns(), resident)], _RESIDENT).tobytes())
+
+
+def add_device_sample(folder: Path, device: int, used: int) -> None:
+    """Append how much of a device all processes use now to the file in the folder of a recording.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    append(folder / DEVICE_FILE, np.array([(time.time_ns(), used, device)], _USED).tobytes())
 
 
 def read_samples(folder: Path, started_ns: object) -> dict[str, Any]:
-    """The detail of the samples in a recording's folder, as the item of a dict; empty: there are none.
+    """The details of the samples in a recording's folder; empty: there are none.
 
     Args:
         folder: of the recording.
@@ -85,18 +112,34 @@ def read_samples(folder: Path, started_ns: object) -> dict[str, Any]:
     """
     if not isinstance(started_ns, int) or not 0 <= started_ns < 1 << 62:
         return {}
+    process = _samples_as_detail(_sample_rows(folder / PROCESS_FILE, _RESIDENT), started_ns)
+    rows = _sample_rows(folder / DEVICE_FILE, _USED)
+    devices = {
+        str(device): found
+        for device in np.unique(rows["device"])[:_MOST_DEVICES]
+        if (found := _samples_as_detail(rows[rows["device"] == device], started_ns))
+    }
+    return {name: found for name, found in ((PROCESS_MEMORY, process), (DEVICE_MEMORY, devices)) if found}
+
+
+def _sample_rows(path: Path, row: np.dtype[np.void]) -> NDArray[np.void]:
     data = b""
-    with suppress(OSError), (folder / PROCESS_FILE).open("rb") as file:
+    with suppress(OSError), path.open("rb") as file:
         data = file.read(_MOST_BYTES)
-    rows = np.frombuffer(data, _SAMPLE, len(data) // _SAMPLE.itemsize)
-    rows = rows[rows["time_ns"] >= 0]
-    times, num_bytes = _thinned_process_memory(rows["time_ns"] - np.int64(started_ns), rows["resident_bytes"])
-    if not len(times) or (np.diff(times) < 0).any():  # the calendar was set back
+    rows = np.frombuffer(data, row, len(data) // row.itemsize)
+    return rows[rows["time_ns"] >= 0]
+
+
+def _samples_as_detail(rows: NDArray[np.void], started_ns: int) -> dict[str, list[int]]:
+    """The samples of a process or a device; empty: there are none, or the calendar was set back."""
+    column = str((rows.dtype.names or ())[1])
+    times, num_bytes = _thinned_samples(rows["time_ns"] - np.int64(started_ns), rows[column])
+    if not len(times) or (np.diff(times) < 0).any():
         return {}
-    return {PROCESS_MEMORY: {"time_ns": times.tolist(), "resident_bytes": num_bytes.tolist()}}
+    return {"time_ns": times.tolist(), column: num_bytes.tolist()}
 
 
-def _thinned_process_memory(
+def _thinned_samples(
     times: NDArray[np.int64], num_bytes: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
     if len(times) <= MOST_SAMPLES:

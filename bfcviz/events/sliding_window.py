@@ -22,9 +22,10 @@ from bfcviz.events.event_source import BLOCK, Source
 from bfcviz.events.labels import Labels, forget_unknown_labels, has_unknown_label
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
-from bfcviz.events.origin import Origin, Status
+from bfcviz.events.origin import THREADS, Origin, Status
 from bfcviz.events.row_copy import joined, move
 from bfcviz.events.schema import EVENT, Events
+from bfcviz.events.thread_names import names_of_threads
 from bfcviz.events.trace import Keyframes, Trace
 
 KEEP: Final = 1 << 20
@@ -162,6 +163,9 @@ class WindowSource(Source):
                     break
                 recovered = True
                 self._recover()
+        names = names_of_threads()
+        if names and names != self.origin.details.get(THREADS):
+            self.origin = replace(self.origin, details={**self.origin.details, THREADS: names})
         return self.length - before
 
     def fetch(self) -> int:

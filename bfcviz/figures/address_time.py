@@ -275,8 +275,7 @@ def chunk_at_time(window: AddressTimeWindow, x: float, y: float) -> Selected | N
     at = int(np.searchsorted(chunks["address"], np.uint64(address), side="right")) - 1
     if at < 0 or address >= int(chunks["address"][at]) + int(chunks["size"][at]):
         return None
-    chunk = chunks[at]
-    return Selected(int(chunk["address"]), int(chunk["born"]) if chunk["in_use"] else None)
+    return Selected.of(chunks[at])
 
 
 # ------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ MOST_POINTS: Final = 2000
 
 _DEFINITION: Final = (
     "the values of marks that have one with a decimal point, such as bfcviz.mark('loss', 0.5);"
+    "<br>whole numbers count, as those of steps: give float(3) to draw a 3;"
     "<br>a line begins at the first mark of its name in the window, and keeps its value until the next"
 )
 
@@ -109,7 +110,7 @@ def values_panel(history: History, step: int | None, look: Look) -> Panel:
 
 def _mark_values_caption(series: Sequence[MarkedSeries], every: int) -> str:
     if not series:
-        return 'no mark has a value such as bfcviz.mark("loss", 0.5)'
+        return 'no mark has a value such as bfcviz.mark("loss", 0.5); whole numbers count: give float(3) to draw a 3'
     parts = [f"the {MOST_LINES} names with the most marks of {len(series)}"] * (len(series) > MOST_LINES)
     if every > 1:
         parts.append(f"of very many marks one of {every:,} is kept")

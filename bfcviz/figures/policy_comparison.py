@@ -859,6 +859,7 @@ class _PolicyMaps:
             colours=self.colours,
             classes=self.colours.classes(placed, model.step),
             faded=np.zeros(len(placed), bool),
+            found=np.zeros(len(placed), bool),
             shows_waste=self.colours.shows_waste,
             legend=self.look.legend,
             pixels=(self.pixels[0], self.pixels[1] * len(rows) // self.rows),

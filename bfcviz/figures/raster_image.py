@@ -182,7 +182,9 @@ def _raster_sums_before(amounts: NDArray[np.float64]) -> NDArray[np.float64]:
     return sums
 
 
-def paint(held: CellBytes, fills: Sequence[str], theme: Theme, *, waste: bool = True) -> RasterImage:
+def paint(
+    held: CellBytes, fills: Sequence[str], theme: Theme, *, waste: bool = True, lit: int | None = None
+) -> RasterImage:
     """The raster image of these cells.
 
     Args:
@@ -190,6 +192,7 @@ def paint(held: CellBytes, fills: Sequence[str], theme: Theme, *, waste: bool = 
         fills: the colour of each class, `#RRGGBB`.
         theme: the colours of free bytes and of waste.
         waste: whether wasted bytes have their own colour, not that of their chunk.
+        lit: the height of the plot in pixels: each pixel with any bytes of the last class lights up; None: none does.
     """
     merged = len(held.region) > LINES
     held = _merged_raster_rows(held)
@@ -203,7 +206,18 @@ def paint(held: CellBytes, fills: Sequence[str], theme: Theme, *, waste: bool = 
     pixels = np.empty((*held.region.shape, 4), np.uint8)
     colours = np.array([rgb(fill) for fill in (*fills, theme.free.fill)], np.float64)
     paint_cells(held, chosen, colours, _FAINTEST, pixels)
+    if lit is not None:
+        pixels[_lit_cells(held.by_class[-1], lit), :3] = colours[len(held.by_class) - 1]
     return RasterImage(pixels)
+
+
+def _lit_cells(held: NDArray[np.float64], high: int) -> NDArray[np.bool_]:
+    """The cells with bytes, and those below that share their pixel: a browser shows only one line of an image there."""
+    found = held >= 0.5  # of a byte: sums of parts are not exact
+    lit = found.copy()
+    for below in range(1, -(-len(found) // max(high, 1))):
+        lit[below:] |= found[:-below]
+    return lit
 
 
 def lone_raster_cells(held: CellBytes, apart: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -7,8 +7,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bfcviz.analysis.account import device_number
 from bfcviz.events.origin import process_peak
-from bfcviz.events.process_memory import process_memory
+from bfcviz.events.process_memory import MemorySamples, device_memory, process_memory
 from bfcviz.figures import timelines
 from bfcviz.figures.fragmentation_timeline import TAB
 from bfcviz.figures.panel import Panel
@@ -59,6 +60,7 @@ def stats_panel(history: History, step: int | None, look: Look) -> Panel:
         _stats_peak_line(history, scale, theme),
         _stats_limit_line(history, scale, theme),
         _stats_process_line(history, scale, theme),
+        _stats_device_line(history, scale, theme),
         marks(history, without_phases(history), scale.reach, theme) | {"legend": 1},
         phases(history, scale.reach, theme) | {"legend": 1},
         failures(history, scale.divisor, theme) | {"legend": 1},
@@ -84,6 +86,7 @@ _DEFINITION: Final = (
     "<br>largest free chunk: a larger request fails or extends the pool"
     "<br>peak so far: the highest bytes_in_use since the first event<br>limit: the memory limit of the heap"
     "<br>process: the resident set of the whole recorded process, sampled five times a second"
+    "<br>device used by all processes: its total less its free memory (cudaMemGetInfo), sampled as often"
 )
 
 
@@ -105,10 +108,15 @@ def _stats_axis_scale(history: History) -> _Scale:
     # A limit far above the pool would flatten everything else: then only the legend shows it.
     limit = history.bytes_limit
     drawn = limit if limit is not None and limit <= 1.6 * top else None
-    process = process_memory(history.step_axis.trace.origin.details)
-    if process is not None and (most := float(process.num_bytes.max())) <= _MOST_ABOVE * top:
-        top = max(top, most)
+    beside = (process_memory(history.trace.origin.details), _samples_of_device(history))
+    most = [float(each.num_bytes.max()) for each in beside if each is not None]
+    top = max(top, *(each for each in most if each <= _MOST_ABOVE * top), 0.0)
     return _Scale(divisor, unit, 1.08 * max(top, float(drawn or 0)) / divisor, drawn)
+
+
+def _samples_of_device(history: History) -> MemorySamples | None:
+    """The samples of the heap's device."""
+    return device_memory(history.trace.origin.details, device_number(history.trace, history.pool))
 
 
 def _stats_area(  # noqa: PLR0913, PLR0917  the options of an area
@@ -173,26 +181,43 @@ def _stats_limit_line(history: History, scale: _Scale, theme: Theme) -> dict[str
 
 
 _MOST_ABOVE: Final = 8
-"""Times the pool: a process that is larger would flatten the heap, so only the legend tells of it."""
+"""Times the pool: what is larger would flatten the heap, so only the legend tells of it."""
 
 
 def _stats_process_line(history: History, scale: _Scale, theme: Theme) -> dict[str, Any]:
-    """The memory of the whole process; where it was not sampled, a trace without points and name."""
-    details, series = history.step_axis.trace.origin.details, history.series
-    found, x, y, name = process_memory(details), np.zeros(0), np.zeros(0), ""
-    if found is not None and len(series):
-        most = int(found.num_bytes.max())
-        name = f"process, peak {format_bytes(max(process_peak(details) or 0, most))}"
-        if most > scale.reach * scale.divisor:
-            name += " (far above)"
-        else:
-            inside = (found.times >= series["time"][0]) & (found.times <= series["time"][-1])
-            steps = np.interp(found.times[inside], series["time"], series["step"])
-            x = history.step_axis.positions(steps, found.times[inside])
-            y = found.num_bytes[inside].astype(np.float64)
-    trace = _stats_step_line(history, scale, name, x, y) | {"legend": 1}
+    """The memory of the whole process."""
+    details = history.trace.origin.details
+    found, peak = process_memory(details), process_peak(details) or 0
+    trace = _stats_sampled_line(history, scale, "process", found, peak)
     trace["line"] |= {"color": theme.text, "width": 1.2, "dash": "dot"}
-    return trace if name else trace | _UNNAMED
+    return trace
+
+
+def _stats_device_line(history: History, scale: _Scale, theme: Theme) -> dict[str, Any]:
+    """What all processes use of the heap's device."""
+    found = _samples_of_device(history)
+    trace = _stats_sampled_line(history, scale, "device used by all processes", found)
+    trace["line"] |= {"color": theme.muted, "width": 1.5, "dash": "longdash"}
+    return trace
+
+
+def _stats_sampled_line(
+    history: History, scale: _Scale, name: str, found: MemorySamples | None, peak: int = 0
+) -> dict[str, Any]:
+    """A line through samples of known times; where there are none, a trace without points and name."""
+    series, x, y = history.series, np.zeros(0), np.zeros(0)
+    if found is None or not len(series):
+        return _stats_step_line(history, scale, "", x, y) | {"legend": 1} | _UNNAMED
+    most = int(found.num_bytes.max())
+    name = f"{name}, peak {format_bytes(max(peak, most))}"
+    if most > scale.reach * scale.divisor:
+        name += " (far above)"
+    else:
+        inside = (found.times >= series["time"][0]) & (found.times <= series["time"][-1])
+        steps = np.interp(found.times[inside], series["time"], series["step"])
+        x = history.step_axis.positions(steps, found.times[inside])
+        y = found.num_bytes[inside].astype(np.float64)
+    return _stats_step_line(history, scale, name, x, y) | {"legend": 1}
 
 
 VIEW: Final = View(

@@ -1,7 +1,7 @@
 """Look: the view options of a picture: theme, colouring, axis, window, selection; no state of the heap."""
 
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from bfcviz.figures.theme import Theme, ThemeName, theme_of
 from bfcviz.model.grouping import HolderChoice
@@ -35,6 +35,11 @@ class Selected:
 
     address: int
     born: int | None = None
+
+    @classmethod
+    def of(cls, chunk: Any) -> "Selected":
+        """The chunk of a CHUNK record."""
+        return cls(int(chunk["address"]), int(chunk["born"]) if chunk["in_use"] else None)
 
 
 @dataclass(frozen=True)

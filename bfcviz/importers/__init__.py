@@ -4,9 +4,11 @@
 framework has a folder: `tensorflow` reads profiles. A profile holds only allocations and frees. `reconstruct` replays
 them in our own heap, compares every recorded number with the replay, and reports the differences.
 
+`import_cache` keeps a copy of what a long import gave, for the next time.
+
 `rmm_log`, `vma`, `pprof` and `chrome_trace` read a format each.
 
-May import: errors, units, events, and `formats`, where the rules of the frameworks' allocators stand; only
+May import: errors, units, periodic, events, and `formats`, where the rules of the frameworks' allocators stand; only
 `tensorflow.replay` imports the allocator, and none imports `live`.
 This package is loaded when the first file is opened.
 """

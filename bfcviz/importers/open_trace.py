@@ -11,6 +11,7 @@ from weakref import finalize
 from bfcviz.errors import FileError
 from bfcviz.events.trace import Trace
 from bfcviz.importers.file_format import Format, detect_format
+from bfcviz.importers.import_cache import imported
 from bfcviz.importers.remote_file import is_url, local_copy
 
 
@@ -25,7 +26,7 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
         return _open_remote_trace(str(path))
     path = Path(path)
     try:
-        trace = _trace_reader_of_format(_format_of(path))(path)
+        trace = imported(path, lambda: _trace_reader_of_format(_format_of(path))(path))
     except MemoryError:
         raise FileError(
             path,

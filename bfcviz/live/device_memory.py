@@ -5,7 +5,6 @@ told by NVML, and a framework only by the counters that it keeps anyway. NVML (`
 the other processes are not known.
 """
 
-import ctypes
 import os
 import sys
 from collections import Counter
@@ -66,13 +65,12 @@ def _settled_account(read: Callable[[], AccountFigures]) -> DeviceAccount:
 def _driver_figures(driver: cuda_driver.Driver, nvml: "_Nvml | None", number: int) -> AccountFigures:
     """What driver, NVML and frameworks say of a device. Only in a context the driver says what is free."""
     pools = tuple(_framework_pools(number))
-    free, total = None, driver.total_memory(number)
+    free: int | None = None
     uses_device = driver.has_context(number)
     if uses_device:
-        memory = ctypes.c_size_t(), ctypes.c_size_t()
-        with driver.on(number):
-            driver.call("cuMemGetInfo_v2", ctypes.byref(memory[0]), ctypes.byref(memory[1]))
-        free, total = memory[0].value, memory[1].value
+        free, total = driver.memory_now(number)
+    else:
+        total = driver.total_memory(number)
     seen = None if nvml is None else nvml.device(driver.pci_bus(number))
     reserved = None
     if seen is not None and not seen.is_whole_of(

@@ -13,7 +13,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool
 from bfcviz.events.schema import MAX_POOLS
-from bfcviz.events.storage.recording import Recording
+from bfcviz.events.storage.recording import Recording, add_threads_to_recordings, name_thread_in_recordings
 from bfcviz.frameworks import FRAMEWORKS, WatchRequest, Way, WayName, is_on_host, way_of
 from bfcviz.live import labels, memory_limits
 from bfcviz.live.served_heap import OPTIONS
@@ -101,6 +101,9 @@ class HeapProvider(ABC):
         self._start()
         cls = type(self)
         cls._active = (*cls._active, self)
+        add_threads_to_recordings()
+        self._thread_names = ThreadStartHook(lambda: True, name_thread_in_recordings)
+        self._thread_names.begin()
         labels.begin(self)
         return self
 
@@ -108,6 +111,7 @@ class HeapProvider(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         labels.end(self)
+        self._thread_names.end()
         cls = type(self)
         cls._active = tuple(each for each in cls._active if each is not self)
         self._stop(error)
@@ -158,7 +162,7 @@ class ThreadStartHook:
             try:
                 original(thread)
             except BaseException:  # it runs already, or no thread can start
-                del thread.run
+                vars(thread).pop("run", None)
                 raise
 
         self._start = start
@@ -174,7 +178,8 @@ class ThreadStartHook:
         run = thread.run
 
         def prepared() -> None:
-            del thread.run  # a thread that references itself would be freed late
+            # A thread that references itself would be freed late. The hook of another provider may have done so.
+            vars(thread).pop("run", None)
             self._prepare()
             run()
 

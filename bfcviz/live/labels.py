@@ -194,11 +194,12 @@ def mark(name: str, value: float = 0) -> None:
 
         bfcviz.mark("step", 3)
         bfcviz.mark("loss", 0.5)
+        bfcviz.mark("queue", float(len(queue)))
 
     Args:
         name: use few different names: each is kept forever. Give a counter as the value.
-        value: a whole number from 0 to 2^64 - 1, or any floating-point number: the figure `mark_values` draws these as
-            lines, one a name.
+        value: a whole number from 0 to 2^64 - 1 counts, as steps do, and 0 is no value. A floating-point number is
+            measured: the figure `mark_values` draws a line through those of each name. Give `float(3)` to draw a 3.
 
     Raises:
         LiveError: the name is not text.

@@ -263,7 +263,8 @@ class ObservedHeap:
                 ledger.busy = native.thread_number()
                 try:
                     time, carry_out = ledger.waiting.popleft()
-                    ledger.thread = self.log.begin_operation(time)
+                    # What is reported late was done by another thread, of which nothing is known.
+                    ledger.thread = self.log.begin_operation(time, -1 if time < 0 else 0)
                     carry_out()
                 finally:
                     ledger.busy = 0

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from bfcviz import frameworks
+from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.labels import without_surrogates
 from bfcviz.events.origin import KEEP_BYTES, PROCESS_PEAK
-from bfcviz.events.process_memory import peak_of_process
+from bfcviz.events.process_memory import SAMPLE_EVERY_S, add_device_sample, peak_of_process
 from bfcviz.events.storage.folder import claim_subfolder, remove_files
 from bfcviz.events.storage.recording import Recording
 from bfcviz.frameworks import WatchRequest, resolve, way_of
@@ -30,6 +31,7 @@ from bfcviz.live.heap_provider import HeapProvider
 from bfcviz.live.numpy import serve
 from bfcviz.live.startup.sitecustomize import UNWRITTEN, tell
 from bfcviz.live.startup.sitecustomize import begin as begin_and_tell
+from bfcviz.periodic import PATIENCE_S, Periodic
 
 # ------------------------------------------------------------------------------
 # `without_secrets`: a command line without the values that look like keys, tokens or passwords.
@@ -183,11 +185,19 @@ class ProcessRecording:
     Attributes:
         source: serves or observes the framework.
         recording: receives the events; None: the source writes its own files.
+        device_sampler: samples the devices of the heaps; None: they are on the host.
     """
 
-    def __init__(self, order: Order, source: HeapProvider, recording: Recording | None) -> None:
+    def __init__(
+        self,
+        order: Order,
+        source: HeapProvider,
+        recording: Recording | None,
+        device_sampler: Periodic | None = None,
+    ) -> None:
         self.source = source
         self.recording = recording
+        self.device_sampler = device_sampler
         self._order = dict(order)
         self._process = os.getpid()
         self._has_ended = False
@@ -196,6 +206,8 @@ class ProcessRecording:
         labels.begin(source)
         atexit.register(self.end)
         self.end_with_worker()
+        if device_sampler is not None:
+            device_sampler.start(SAMPLE_EVERY_S)
 
     @property
     def is_mine(self) -> bool:
@@ -213,6 +225,8 @@ class ProcessRecording:
         if not self.is_mine or self._has_ended:
             return
         self._has_ended = True
+        if self.device_sampler is not None:
+            self.device_sampler.stop(PATIENCE_S)
         labels.end(self.source)
         if serve.get_handler() is not self._handler:
             tell(
@@ -330,14 +344,32 @@ def _begin_process_recording(order: Order, request: WatchRequest) -> ProcessReco
     recording = begin_recording(Path(order["folder"]), lambda place: Recording(place, pools, details=details))
     if recording is None:
         return None
+    sampler = None if frameworks.is_on_host(request) else device_sampler(recording.folder)
     try:
-        return ProcessRecording(order, heap_provider.provider_of(request, recording), recording)
+        return ProcessRecording(order, heap_provider.provider_of(request, recording), recording, sampler)
     except BaseException:
         with suppress(FileError):
             recording.close()
         remove_files(recording.folder)
         _discard_worker(order, recording)
         raise
+
+
+def device_sampler(folder: Path) -> Periodic:
+    """Samples what all processes use of each device with a context of this process, in a recording's folder.
+
+    It starts CUDA and creates contexts nowhere; an error of the device or of the disk ends it.
+    """
+
+    def sample() -> float:
+        driver = cuda_driver.in_use()
+        for device in range(0 if driver is None else driver.device_count()):
+            if driver is not None and driver.has_context(device):
+                free, total = driver.memory_now(device)
+                add_device_sample(folder, device, total - free)
+        return SAMPLE_EVERY_S
+
+    return Periodic(sample, "bfcviz-device", failed=lambda _: None)
 
 
 def _begin_process_files(order: Order, request: WatchRequest) -> ProcessRecording:

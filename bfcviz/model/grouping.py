@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bfcviz.code_places import place_in_code, told_frames
 from bfcviz.errors import TraceError
 from bfcviz.events.labels import BEGINS, Labels, phase_ends
+from bfcviz.events.origin import thread_name
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.kinds import UNKNOWN as UNKNOWN_KIND
@@ -226,10 +227,9 @@ def grouping(trace: Trace, pool: int, by: str) -> Grouping:
     if by in _BY_LABEL:
         labels, path = trace.labels, _BY_LABEL[by]
         return Grouping(by, lambda records: records["label"], lambda number: path(labels, number))
-    names = trace.origin.details.get("threads", {}) if by == "thread" else {}
-    known = names if isinstance(names, Mapping) else {}
+    details = trace.origin.details if by == "thread" else {}
     return Grouping(
-        by, lambda records: records[by], lambda number: (_numbered_group_name(by, number, known),)
+        by, lambda records: records[by], lambda number: (_numbered_group_name(by, number, details),)
     )
 
 
@@ -284,8 +284,8 @@ def _group_by_detail(name: str) -> Callable[[Labels, int], Path]:
     return lambda labels, number: (labels[number].details.get(name) or None,)
 
 
-def _numbered_group_name(what: str, number: int, names: Mapping[str, str]) -> str:
-    name = names.get(str(number))
+def _numbered_group_name(what: str, number: int, details: Mapping[str, object]) -> str:
+    name = thread_name(details, number)
     return f"{name} ({what} {number})" if name else f"{what} {number}"
 
 

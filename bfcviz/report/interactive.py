@@ -667,7 +667,8 @@ aria-label="one event forward">▶</button>
 """
 
 _MAP: Final = """
-<div id="map"><canvas id="canvas" aria-hidden="true"></canvas>
+<div id="map"><canvas id="canvas" tabindex="0" role="application" aria-label="region map: arrow keys go from chunk to
+chunk, Enter chooses one, Escape leaves the map"></canvas>
 <div id="map-plot"></div><div id="tip" role="tooltip" hidden></div></div>
 """
 

@@ -67,9 +67,12 @@ function pieces(layout, region, address, size, each) {
 //
 // Two colours mixed can look like a third that means something else, such as free. So of neighbours that hold several,
 // each colour has its share (ordered dithering): of 4 by 4 cells, or of 16 lines where each stands for several rows.
+//
+// A pixel that holds any of what lights up has its colour.
 function pixels_of(found, region, free, { lines, across, rows }) {
   const pixels = new Uint8ClampedArray(4 * lines * across);
   const held = new Float64Array(found.length);
+  const lit = found.findIndex((each) => each.lit);
   let to = 0;
   for (let line = 0; line < lines; line += 1) {
     const base = line * (across + 2);
@@ -83,8 +86,10 @@ function pixels_of(found, region, free, { lines, across, rows }) {
       }
       all += region[base + column];
       if (all < ROUNDING) continue;
-      const taken = used === 0 ? 0 : Math.min(Math.max(used / all, FAINTEST), 1);
-      const colour = taken === 0 ? free : found[choose(held, used, line, rows > 1 ? line >> 2 : column)].rgb;
+      const lights = lit >= 0 && held[lit] > ROUNDING;
+      const taken = lights ? 1 : used === 0 ? 0 : Math.min(Math.max(used / all, FAINTEST), 1);
+      const shown = lights ? lit : choose(held, used, line, rows > 1 ? line >> 2 : column);
+      const colour = taken === 0 ? free : found[shown].rgb;
       for (let part = 0; part < 3; part += 1) pixels[to + part] = colour[part] * taken + free[part] * (1 - taken);
       pixels[to + 3] = 255 * Math.min(rows > 1 ? all * rows : all, 1);
     }
@@ -125,7 +130,7 @@ export class MapCanvas {
   // Paint the chunks.
   //
   // view: {left, right} in bytes, {top, bottom} in rows, {width, height} of the canvas in pixels of the page.
-  // look: {theme, fills, class_of(chunk), waste, is_faded(chunk) or null, name_of(chunk), outlines: [{spans, colour,
+  // look: {theme, fills, class_of(chunk), waste, is_faded(chunk) or null, is_found(chunk) or null, name_of(chunk), outlines: [{spans, colour,
   // width, dash, fill}]}; spans are [{address, size, region}].
   paint(view, look) {
     const { canvas } = this;
@@ -156,12 +161,17 @@ export class MapCanvas {
   // A range of cells adds its bytes where it begins and takes them away where it ends; running sums along each line then
   // give what a cell has of each colour. So a chunk costs the same however wide it is.
   cells(layout, view, look, { first, stop, wide, high }) {
-    const lines = Math.min(stop - first, high);
+    // No more than whole pixels, else one line in a few hundred would not be drawn.
+    const room = Math.floor(((stop - first) * high) / (view.bottom - view.top));
+    const lines = Math.min(stop - first, Math.max(room, 1));
     const across = Math.min(wide, Math.ceil(MOST_CELLS / lines));
     const count = lines * (across + 2); // two more: where ranges end
     const fills = look.fills.map(rgb);
     const paper = rgb(look.theme.paper);
-    const colours = [...fills, ...fills.map((fill) => mixed(fill, paper, FADE)), rgb(look.theme.waste)];
+    const colours = [...fills, ...fills.map((fill) => mixed(fill, paper, FADE)), rgb(look.theme.waste), rgb(look.theme.search)];
+    const [waste, lit] = [colours.length - 2, colours.length - 1];
+    // In rows too low to outline all that a search finds, it lights up.
+    const is_found = high / (view.bottom - view.top) < LEAST_GAPS ? look.is_found : null;
     const sums = colours.map(() => null); // of colours that occur
     const region = new Float64Array(count);
     const scale = across / (view.right - view.left);
@@ -194,8 +204,9 @@ export class MapCanvas {
       const end = begin + size[chunk];
       const in_use = state[chunk] === IN_USE;
       const faded = in_use && is_faded !== null && is_faded(chunk);
-      const colour = in_use ? class_of(chunk) + (faded ? fills.length : 0) : null;
-      const asked = in_use && look.waste && !faded ? begin + requested[chunk] : end;
+      const lights = in_use && is_found !== null && is_found(chunk);
+      const colour = lights ? lit : in_use ? class_of(chunk) + (faded ? fills.length : 0) : null;
+      const asked = in_use && look.waste && !faded && !lights ? begin + requested[chunk] : end;
       for (let row = Math.floor(begin / width); row * width < end; row += 1) {
         const shown = place.first + row;
         if (shown < first || shown >= stop) continue;
@@ -204,10 +215,10 @@ export class MapCanvas {
         const right = Math.min(end - base, width);
         const middle = Math.min(Math.max(asked - base, 0), right);
         cover(line, Math.max(begin - base, 0), middle, colour);
-        if (middle < right) cover(line, Math.max(begin - base, middle), right, colours.length - 1);
+        if (middle < right) cover(line, Math.max(begin - base, middle), right, waste);
       }
     }
-    const found = colours.flatMap((rgb, at) => (sums[at] === null ? [] : [{ rgb, sums: sums[at] }]));
+    const found = colours.flatMap((rgb, at) => (sums[at] === null ? [] : [{ rgb, sums: sums[at], lit: at === lit }]));
     const size_of = { lines, across, rows: (stop - first) / lines };
     return { pixels: pixels_of(found, region, rgb(look.theme.free), size_of), lines, across };
   }
@@ -322,9 +333,9 @@ export class MapCanvas {
     const layout = this.rows;
     const across = (view.right - view.left) / view.width;
     const row = Math.floor(view.top + (y * (view.bottom - view.top)) / view.height);
-    const region = layout.regions.findLast((each) => each.first <= row);
     const offset = view.left + x * across;
-    if (!region || row < 0 || offset < 0 || offset >= layout.width) return -1;
+    if (row < 0 || row >= layout.rows || offset < 0 || offset >= layout.width) return -1;
+    const region = region_of(layout, row);
     const wanted = region.address + (row - region.first) * layout.width + offset;
     if (wanted >= region.address + region.size) return -1;
     const { state, address, size, region: slots } = heap.chunks;
@@ -340,4 +351,55 @@ export class MapCanvas {
     }
     return found;
   }
+
+  // The chunk that has the byte at an address: its row in the heap, or -1.
+  chunk_of(address) {
+    const { state, address: begins, size } = this.heap.chunks;
+    return state.findIndex((each, at) => each !== NOTHING && begins[at] <= address && address < begins[at] + size[at]);
+  }
+
+  // The row of an address, and its bytes from the left edge.
+  place_of(address) {
+    const { width, by_slot } = this.rows;
+    const { first, address: begin } = by_slot.get(this.heap.chunks.region[this.chunk_of(address)]);
+    return [first + Math.floor((address - begin) / width), (address - begin) % width];
+  }
+
+  // The address at a place; the last one of the row where it is behind the end of the region.
+  address_at(row, offset) {
+    const { address, size, first } = region_of(this.rows, row);
+    return address + Math.min((row - first) * this.rows.width + Math.floor(offset), size - 1);
+  }
+
+  // The address that an arrow key goes to: in the chunk before or after, else in the nearest row with another chunk there.
+  // As bfcviz/dashboard/map_cursor.py.
+  beside(address, way) {
+    const here = this.chunk_of(address);
+    if (way === "left" || way === "right") {
+      const order = this.heap.by_address();
+      const next = order[order.indexOf(here) + (way === "left" ? -1 : 1)];
+      return next === undefined ? address : this.middle_of(next);
+    }
+    let [row, offset] = this.place_of(address);
+    for (row += way === "up" ? -1 : 1; row >= 0 && row < this.rows.rows; row += way === "up" ? -1 : 1) {
+      const there = this.address_at(row, offset);
+      if (this.chunk_of(there) !== here) return there;
+    }
+    return address;
+  }
+
+  // The address in the middle of the widest piece of a chunk.
+  middle_of(chunk) {
+    const { address, size, region } = this.heap.chunks;
+    let widest = [0, 0, -1];
+    pieces(this.rows, this.rows.by_slot.get(region[chunk]), address[chunk], size[chunk], (row, left, right) => {
+      if (right - left > widest[1] - widest[2]) widest = [row, right, left];
+    });
+    return this.address_at(widest[0], (widest[1] + widest[2]) / 2);
+  }
+}
+
+// The region that has a row.
+function region_of(layout, row) {
+  return layout.regions.findLast((each) => each.first <= row);
 }

@@ -20,6 +20,8 @@ const MOST_TAKERS = 300;
 const MOST_BLOCKERS = 60;
 const SMALL = 1 << 20; // PyTorch keeps requests up to this size apart
 const SMALL_SEGMENT = 2 << 20;
+const WAYS = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down" }; // on the map
+const MAP_KEYS = ["Enter", " ", "Escape"];
 const CONFIG = { displaylogo: false, responsive: true, showSendToCloud: false, typesetMath: false };
 CONFIG.modeBarButtonsToRemove = ["select2d", "lasso2d", "toImage"];
 
@@ -309,8 +311,10 @@ class Page {
     Object.assign(this, { data, plotly, heap: data.heap });
     this.ids = Object.fromEntries(IDS.split(" ").map((id) => [id, document.getElementById(id)]));
     this.selected = null; // {address, born or null, event, chunk}
+    this.cursor = null; // the address that the arrow keys are at, while the map has the focus
     this.holder = null; // {by, path}
     this.search = null;
+    this.step_told = "";
     this.wanted = null;
     this.drawn = {}; // figure -> whether plotly drew it
     this.frame = 0;
@@ -404,7 +408,8 @@ class Page {
     this.draw_hits();
     this.draw_answer();
     this.draw_map();
-    this.ids.told.textContent = `Step ${counted(this.step)}: ${this.event_text()}. ${format_bytes(this.heap.bytes_in_use)} in use.`;
+    const told = `Step ${counted(this.step)}: ${this.event_text()}. ${format_bytes(this.heap.bytes_in_use)} in use.`;
+    if (told !== this.step_told) this.ids.told.textContent = this.step_told = told; // else the chunk at the cursor stays
   }
 
   draw_all() {
@@ -443,6 +448,7 @@ class Page {
       fills: colouring.fills[this.theme_name],
       class_of,
       waste: colouring.waste && data.requested_known,
+      is_found: this.search,
       is_faded: holder === null ? null : (chunk) => !this.holds(chunk),
       text_of: (chunk, room) => this.box_text(chunk, room),
       outlines: this.outlines(),
@@ -491,6 +497,11 @@ class Page {
     if (touched.length) found.push({ spans: touched, colour: theme.highlight, width: 2 });
     const chosen = this.selected_chunk();
     if (chosen >= 0) found.push({ spans: [this.span(chosen)], colour: theme.selection, width: STRONG });
+    const pointed = this.cursor === null ? -1 : this.map.chunk_of(this.cursor);
+    if (pointed >= 0) {
+      const outline = { spans: [this.span(pointed)], marker: false };
+      found.push({ ...outline, colour: theme.paper, width: 6 }, { ...outline, colour: theme.text, width: 2 });
+    }
     return found.map((each) => ({ ...each, spans: each.spans.filter(({ region }) => heap.regions.has(region)) }));
   }
 
@@ -1028,8 +1039,55 @@ class Page {
     new ResizeObserver(() => this.soon()).observe(ids.app);
   }
 
+  // An arrow key on the map, or Enter and the space bar, which choose.
+  map_key(key) {
+    const { map, ids } = this;
+    if (this.cursor !== null && map.chunk_of(this.cursor) < 0) this.cursor = null; // its region is gone
+    if (this.cursor === null) {
+      const chosen = this.selected_chunk();
+      if (!map.rows.rows) return;
+      this.cursor = chosen >= 0 ? map.middle_of(chosen) : map.address_at(Math.max(Math.floor(map.view.top), 0), map.view.left);
+    } else if (key in WAYS) this.cursor = map.beside(this.cursor, WAYS[key]);
+    const chunk = map.chunk_of(this.cursor);
+    if (key === "Enter" || key === " ") this.choose(chunk);
+    const [row, offset] = map.place_of(this.cursor);
+    const name = this.heap.chunks.state[chunk] === FREE_CHUNK ? "free" : this.data.name_of(this.heap.chunks.label[chunk]) || "no label";
+    const chosen = chunk === this.selected_chunk() ? ", chosen" : "";
+    ids.told.textContent = `${name}, ${format_bytes(this.heap.chunks.size[chunk])}${chosen}, row ${counted(row + 1)} of ${counted(map.rows.rows)}`;
+    this.bring_into_view(row, offset);
+    this.draw_map();
+  }
+
+  // Move a zoomed map to a place that it does not show.
+  bring_into_view(row, offset) {
+    const { left, right, top, bottom } = this.view();
+    const { rows, width } = this.map.rows;
+    const moved = (low, high, place, whole) => {
+      if (low <= place && place < high) return [low, high];
+      const begin = Math.min(Math.max(place - (high - low) / 2, 0), Math.max(whole - (high - low), 0));
+      return [begin, begin + high - low];
+    };
+    const [from, to] = moved(left, right, offset, width);
+    const [above, below] = moved(top, bottom, row + 0.5, rows);
+    if (from === left && above === top) return;
+    const x = [from, to].map((each) => each / this.divisor);
+    this.plotly.relayout(this.ids["map-plot"], { "xaxis.range": x, "yaxis.range": [below, above] });
+  }
+
   listen_to_map() {
     const { ids, map } = this;
+    ids.canvas.addEventListener("focus", () => this.map_key(""));
+    ids.canvas.addEventListener("blur", () => {
+      this.cursor = null;
+      this.draw_map();
+    });
+    ids.canvas.addEventListener("keydown", (event) => {
+      if (event.altKey || event.ctrlKey || event.metaKey || !(event.key in WAYS || MAP_KEYS.includes(event.key))) return;
+      event.preventDefault();
+      event.stopPropagation(); // else it steps
+      if (event.key === "Escape") ids.canvas.blur();
+      else this.map_key(event.key);
+    });
     const box = ids["map-plot"];
     for (const what of ["plotly_relayouting", "plotly_relayout", "plotly_afterplot"]) {
       box.on(what, () => {

@@ -1,5 +1,6 @@
 """How long a log with the chunk lines of a large heap takes to open: `python tests/bench/log_open.py [CHUNKS]`."""
 
+import os
 import random
 import sys
 import tempfile
@@ -33,6 +34,7 @@ def large_heap(count):
 
 def main():
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+    os.environ["BFCVIZ_CACHE"] = "off"  # a copy from an earlier run is opened faster
     heap = large_heap(count)
     print(f"| log of {count:,} chunks | MB | open, s (CPU) | MB/s |\n|---|---:|---:|---:|")
     with tempfile.TemporaryDirectory() as folder:

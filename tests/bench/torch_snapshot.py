@@ -8,6 +8,7 @@ Each measurement is a process of its own.
 """
 
 import json
+import os
 import pickle
 import random
 import subprocess
@@ -144,7 +145,8 @@ def measured_open(path):
 
 def in_its_own_process(what, path):
     command = [sys.executable, __file__, what, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    no_copy = {**os.environ, "BFCVIZ_CACHE": "off"}  # of the same snapshot, from an earlier run
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=no_copy)
     return json.loads(done.stdout)
 
 

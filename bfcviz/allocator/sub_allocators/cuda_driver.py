@@ -218,6 +218,13 @@ class Driver:
         self.call("cuDeviceTotalMem_v2", ctypes.byref(total), self._handle(device))
         return total.value
 
+    def memory_now(self, device: int) -> tuple[int, int]:
+        """Free and total bytes of a device, as all processes see it (cudaMemGetInfo); creates a context there."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        with self.on(device):
+            self.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value, total.value
+
     def attribute(self, number: int, device: int) -> int:
         """Value of an attribute of a device, by CUdevice_attribute."""
         value = ctypes.c_int()

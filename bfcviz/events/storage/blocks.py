@@ -457,6 +457,11 @@ class BlockFile:
             if self._is_cut:
                 self._drop_before(end_of_hole(self._file.fd))  # a drain may have freed more meanwhile
 
+    @property
+    def undescribed(self) -> int | None:
+        """The first step of the first block without an index: what describes them gave up. None: all have one."""
+        return next((each.first for each in self._sections if not each.index_bytes), None)
+
     def keyframe_places(self) -> list[int]:
         """Where the blocks with a keyframe begin, in bytes."""
         return [each.start for each in self._sections if each.keyframe_bytes]

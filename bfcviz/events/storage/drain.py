@@ -14,6 +14,7 @@ a keyframe, the state from which its events can be understood. Readers see by it
 """
 
 import os
+import sys
 from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,7 +29,7 @@ import numpy as np
 
 from bfcviz.errors import FileError
 from bfcviz.events.event_file import EventFile, free_space
-from bfcviz.events.process_memory import sample_process
+from bfcviz.events.process_memory import SAMPLE_EVERY_S, sample_process
 from bfcviz.events.schema import EVENT
 from bfcviz.events.storage.block_codec import MOST_EVENTS, EventCodec
 from bfcviz.events.storage.blocks import BlockFile, Describe, event_section, is_keyframe_stored
@@ -37,9 +38,11 @@ from bfcviz.events.storage.folder import (
     BLOCKS_FILE,
     EVENTS_FILE,
     RECORD,
+    nothing_dropped_text,
     read_origin,
     recordings_in,
 )
+from bfcviz.terminal import say
 
 MakeDescribe = Callable[[int], Describe]
 """Given the number of heaps at first, returns what describes the blocks of a recording, and may get more heaps."""
@@ -73,6 +76,7 @@ class Drain:
 
     Attributes:
         packed: how many events are packed.
+        undescribed: the first step that nothing describes, so that it and later ones cannot be dropped; None: none.
 
     Raises:
         FileError: another process drains the recording, or its files cannot be read or written.
@@ -102,6 +106,7 @@ class Drain:
         # The describer needs all events before a block: a second drain stores none.
         pools = len(read_origin(folder).origin.pools)
         self._describe = None if make_describe is None or self.packed else make_describe(pools)
+        self.undescribed: int | None = None
         self._keyframes = known.keyframe_places()
         self._unwritten: _DrainedBlock | None = None
 
@@ -174,12 +179,11 @@ class Drain:
         if file.copy_into(events, self.packed) < len(events):
             return None
         index, keyframe = (b"", b"") if self._describe is None else self._describe(events)
+        if not index and self._describe is not None and self.undescribed is None:
+            self.undescribed = self.packed
         return _DrainedBlock(
             stop, event_section(self._memory.codec, events, index, keyframe), is_keyframe_stored(keyframe)
         )
-
-
-_LOOK_S: Final = 0.2
 
 
 class FolderDrain:
@@ -199,6 +203,7 @@ class FolderDrain:
         self._memory = DrainMemory()
         self._processes: dict[Path, int | None] = {}  # None: not known, or it has ended
         self._next_sample = 0.0
+        self._growing: set[Path] = set()  # those of which nothing is dropped any more
         self._process = os.getpid()
         self._has_ended = Event()
         self._thread = Thread(target=self._run, name="bfcviz-drain", daemon=True)
@@ -215,9 +220,9 @@ class FolderDrain:
             drain.close()
 
     def _run(self) -> None:
-        wait_s = _LOOK_S
+        wait_s = SAMPLE_EVERY_S
         while not self._has_ended.wait(wait_s):
-            wait_s = 0 if self._look() else _LOOK_S
+            wait_s = 0 if self._look() else SAMPLE_EVERY_S
 
     def _look(self, *, has_ended: bool = False) -> bool:
         """Pack what there is; returns whether there was anything, and so may be more by now."""
@@ -225,7 +230,7 @@ class FolderDrain:
             sum(drain.packed for drain in self._drains.values()),
             monotonic() >= self._next_sample,
         )
-        self._next_sample = monotonic() + _LOOK_S if is_time else self._next_sample
+        self._next_sample = monotonic() + SAMPLE_EVERY_S if is_time else self._next_sample
         for place in recordings_in(self._folder).values():
             if is_time:
                 self._sample(place)
@@ -234,11 +239,22 @@ class FolderDrain:
                     self._drains[place] = Drain(place, self._make_describe, self._keep, self._memory)
                 if (drain := self._drains.get(place)) is not None:
                     drain.step(has_ended=has_ended)
+                    self._say_if_growing(drain)
             except (FileError, OSError):
                 # The disk is full, the folder is gone, or another process packs: what is not packed stays as it is, and
                 # the next look tries again.
                 continue
         return sum(drain.packed for drain in self._drains.values()) > before
+
+    def _say_if_growing(self, drain: Drain) -> None:
+        if self._keep is None or drain.undescribed is None or drain.folder in self._growing:
+            return
+        self._growing.add(drain.folder)
+        say(
+            f"bfcviz: {drain.folder}: {nothing_dropped_text(drain.undescribed)}; end the program before the disk is "
+            "full, and use the flight recorder (bfcviz record --on-oom), which keeps the newest events in memory",
+            file=sys.stderr,
+        )
 
     def _sample(self, place: Path) -> None:
         if place not in self._processes:

@@ -56,6 +56,17 @@ def open_regular(path: Path) -> FileIO:
     return file
 
 
+def append(path: Path, data: bytes) -> None:
+    """Append to a file that only this user can read, in one write; it is made where it is missing.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    with FileIO(os.open(path, flags, PRIVATE_FILE), "ab") as file:
+        file.write(data)
+
+
 class OpenFile:
     """An open file for reading. It is closed with its last reference, so that other threads can still read from it."""
 

@@ -28,10 +28,10 @@ from bfcviz.errors import BfcvizError, FileError, FolderTaken
 from bfcviz.events.event_file import EventFile
 from bfcviz.events.event_source import BLOCK, ArraySource
 from bfcviz.events.inconsistencies import Fault
-from bfcviz.events.labels import MAX_LABEL_BYTES, SHORTEST_LINE, Labels
+from bfcviz.events.labels import MAX_LABEL_BYTES, SHORTEST_LINE, Labels, without_surrogates
 from bfcviz.events.log import EVENTS_FILE as EVENTS_FILE
-from bfcviz.events.origin import KEEP_BYTES, MAX_ORIGIN_BYTES, Origin, Status, origin_from_json
-from bfcviz.events.process_memory import PROCESS_FILE, read_samples
+from bfcviz.events.origin import KEEP_BYTES, MAX_ORIGIN_BYTES, THREADS, Origin, Status, origin_from_json
+from bfcviz.events.process_memory import SAMPLE_FILES, read_samples
 from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import EVENT, Events
 from bfcviz.events.storage.files import (
@@ -41,6 +41,7 @@ from bfcviz.events.storage.files import (
     is_locked,
     lock,
     open_regular,
+    parse_file_json,
     read_small,
     reading_file,
     try_lock,
@@ -99,6 +100,8 @@ def claim_folder(folder: Path) -> FileIO:
 
 ORIGIN_FILE = "origin.json"
 LABELS_FILE = "labels.jsonl"
+THREADS_FILE = "threads.jsonl"
+"""The names of the process's threads, a line for each; missing where none has events."""
 BLOCKS_FILE = "events.bfc"
 """What a drain has packed of the events, from the first one on; EVENTS_FILE has the others."""
 RECORD = EVENT.itemsize
@@ -107,8 +110,9 @@ RECORD = EVENT.itemsize
 def files_of(folder: Path) -> list[Path]:
     """The files of a recording in the folder, in the order of their removal: the origin last."""
     parts = folder.glob(f".{ORIGIN_FILE}.*.partial")  # `replacing` was killed
-    names = (folder / name for name in (PROCESS_FILE, EVENTS_FILE, BLOCKS_FILE, LABELS_FILE, ORIGIN_FILE))
-    return [path for path in (*parts, *names) if path.is_symlink() or path.is_file()]
+    names = (*SAMPLE_FILES, THREADS_FILE, EVENTS_FILE, BLOCKS_FILE, LABELS_FILE, ORIGIN_FILE)
+    paths = (*parts, *(folder / name for name in names))
+    return [path for path in paths if path.is_symlink() or path.is_file()]
 
 
 def remove_files(folder: Path) -> None:
@@ -167,6 +171,8 @@ def _number_in_folder_origin(path: Path, rest: Mapping[str, object], name: str) 
 
 MAX_LABELS_BYTES = 1 << 30
 
+_MOST_THREAD_BYTES: Final = 1 << 22
+
 MAX_TAIL = 1 << 24
 """Bytes after the last event that are searched for remains of others."""
 
@@ -192,10 +198,10 @@ class FolderSource(ArraySource):
             0,
             np.zeros(0, EVENT),
         )  # the events read last, and the number of the first
-        self._sampled: tuple[int, dict[str, Any]] = (
-            0,
+        self._sampled: tuple[list[int], dict[str, Any]] = (
+            [],
             {},
-        )  # bytes of the samples' file, and the detail made of it
+        )  # bytes of the files beside the events, and the details made of them
         self._label_bytes = 0  # of labels.jsonl read so far
         self._label_lines = 0
         self._missing_names = 0
@@ -375,14 +381,15 @@ class FolderSource(ArraySource):
         many = f"{count} name{'s' * (count != 1)} missing"
         return (f"{LABELS_FILE} {self._bad_line}: {many}" if self._bad_line else f"{LABELS_FILE}: {many}",)
 
-    def _samples(self, origin: Origin) -> dict[str, Any]:
-        """The samples of the process, read again where there are more."""
-        try:
-            size = (self.path / PROCESS_FILE).stat().st_size
-        except OSError:
-            return {}
-        if size != self._sampled[0]:
-            self._sampled = size, read_samples(self.path, origin.details.get("started_ns"))
+    def _beside_events(self, origin: Origin) -> dict[str, Any]:
+        """The samples of the process and its devices and the names of its threads, read again where there are more."""
+        sizes = []
+        for name in (*SAMPLE_FILES, THREADS_FILE):
+            with suppress(OSError):
+                sizes.append((self.path / name).stat().st_size)
+        if sizes != self._sampled[0]:
+            samples = read_samples(self.path, origin.details.get("started_ns"))
+            self._sampled = sizes, samples | _read_thread_names(self.path / THREADS_FILE)
         return self._sampled[1]
 
     def _update_origin(self, origin: Origin, events: int | None, left_over: int) -> None:
@@ -393,13 +400,17 @@ class FolderSource(ArraySource):
         elif events != self.length or left_over:
             status = Status.TRUNCATED
             reasons = (*reasons, _folder_shortfall_text(self.length, events, left_over))
-        details = {**origin.details, **self._samples(origin)}
+        details = {**origin.details, **self._beside_events(origin)}
+        dropping = []
         if self.first:
             status = status if self.following else Status.TRUNCATED
-            dropped = self._what_was_dropped(details)
-            reasons = (*reasons, dropped)
+            dropping.append(self._what_was_dropped(details))
+        if KEEP_BYTES in details and self._blocks is not None and self._blocks.undescribed is not None:
+            dropping.append(nothing_dropped_text(self._blocks.undescribed))
+        if dropping:
+            reasons = (*reasons, *dropping)
             gaps = details.get("known_gaps")
-            details["known_gaps"] = [*(gaps if isinstance(gaps, list) else []), dropped]
+            details["known_gaps"] = [*(gaps if isinstance(gaps, list) else []), *dropping]
         damage = (*self._label_damage(), *self._damage)
         if damage:
             status = Status.DEGRADED
@@ -416,6 +427,25 @@ class FolderSource(ArraySource):
         keep = details.get(KEEP_BYTES)
         why = f": at most {format_bytes(keep)} were to be kept" if isinstance(keep, int) and keep > 0 else ""
         return f"{self._dropped[1]}{why}"
+
+
+def nothing_dropped_text(step: int) -> str:
+    """Why a recording that keeps its newest events only grows: what describes blocks gave up at one from `step` on."""
+    return f"events after step {step:,} contradict each other: from there on none are dropped, although keep was given"
+
+
+def _read_thread_names(path: Path) -> dict[str, Any]:
+    """The detail with the names of the threads, without damaged lines; empty: there are none."""
+    names, data = {}, b""
+    with suppress(OSError), path.open("rb") as file:
+        data = file.read(_MOST_THREAD_BYTES)
+    for line in data.splitlines():
+        with suppress(ValueError, TypeError, KeyError):
+            found = parse_file_json(line)
+            number, name = found["thread"], found["name"]
+            if type(number) is int and isinstance(name, str):
+                names[str(number)] = without_surrogates(name)
+    return {THREADS: names} if names else {}
 
 
 def _folder_shortfall_text(found: int, written: int | None, left_over: int) -> str:

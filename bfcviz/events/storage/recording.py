@@ -1,5 +1,6 @@
 """Recording: writes a heap's events, labels and origin to a folder while the heap works."""
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,14 +15,16 @@ from bfcviz.events.event_file import EventFile
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import KnownGaps, Origin, Pool, RecordedFailure, Status
-from bfcviz.events.storage.files import PRIVATE_FILE, replacing
+from bfcviz.events.storage.files import PRIVATE_FILE, append, replacing
 from bfcviz.events.storage.folder import (
     EVENTS_FILE,
     LABELS_FILE,
     ORIGIN_FILE,
+    THREADS_FILE,
     claim_folder,
     remove_files,
 )
+from bfcviz.events.thread_names import name_thread, names_of_threads
 
 if TYPE_CHECKING:
     from bfcviz.events.trace import Trace
@@ -125,6 +128,13 @@ class Recording(Closing):
         """Keep a further fact about the run, a JSON value; `close` writes it."""
         self._origin = replace(self._origin, details={**self._origin.details, name: value})
 
+    def add_threads(self, names: Mapping[str, str]) -> None:
+        """Keep the names of threads by number, for readers from now on; a disk that is full loses them."""
+        lines = [json.dumps({"thread": int(number), "name": name}) + "\n" for number, name in names.items()]
+        if lines and not self._lock.closed:
+            with suppress(OSError):
+                append(self.folder / THREADS_FILE, "".join(lines).encode())
+
     def trace(self) -> "Trace":
         """The trace of what was recorded so far, as another process would read it."""
         # A process that records may run in a Python without zstd, which traces need.
@@ -206,6 +216,20 @@ def recording_of(log: EventLog) -> Recording | None:
     if log.path is None:
         return None
     return next((each for each in list(_UNDER_WAY) if each._log is log), None)  # noqa: SLF001
+
+
+def name_thread_in_recordings() -> None:
+    """Keep the name of this thread for the events of this process, also in the recordings under way."""
+    if named := name_thread():
+        for recording in list(_UNDER_WAY):
+            recording.add_threads(dict([named]))
+
+
+def add_threads_to_recordings() -> None:
+    """Keep the names of all threads that are known in the recordings under way, and that of this one."""
+    name_thread()
+    for recording in list(_UNDER_WAY):
+        recording.add_threads(names_of_threads())
 
 
 def join_recorded_log(log: EventLog, heap: Pool) -> tuple[int, bool]:

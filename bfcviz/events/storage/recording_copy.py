@@ -14,6 +14,7 @@ from bfcviz.events.event_file import EventFile
 from bfcviz.events.origin import MAX_ORIGIN_BYTES
 from bfcviz.events.storage.files import (
     PRIVATE_FILE,
+    append,
     open_regular,
     read_small,
     reading_file,
@@ -24,6 +25,7 @@ from bfcviz.events.storage.folder import (
     LABELS_FILE,
     ORIGIN_FILE,
     RECORD,
+    THREADS_FILE,
     claim_folder,
     read_origin,
 )
@@ -37,6 +39,7 @@ class CopyPosition(NamedTuple):
 
     events: int = 0
     label_bytes: int = 0
+    thread_bytes: int = 0
 
 
 class Increment(NamedTuple):
@@ -45,7 +48,7 @@ class Increment(NamedTuple):
     Attributes:
         start: where it begins.
         events: whole records.
-        labels: whole lines.
+        labels, threads: whole lines.
         origin: the whole file, as it is now.
         is_last: whether the recording has ended, and this is its end.
         has_more: whether more events were there than fit into an increment.
@@ -54,6 +57,7 @@ class Increment(NamedTuple):
     start: CopyPosition
     events: bytes
     labels: bytes
+    threads: bytes
     origin: bytes
     is_last: bool
     has_more: bool
@@ -76,8 +80,11 @@ def read_increment(
     is_over = read_origin(folder).events is not None  # looked at first: then the files below are final
     origin = read_small(folder / ORIGIN_FILE, MAX_ORIGIN_BYTES)
     events, has_more = _increment_events(folder / EVENTS_FILE, start.events, most, free=free)
-    labels = _increment_label_lines(folder / LABELS_FILE, start.label_bytes)
-    return Increment(start, events, labels, origin, is_over and not has_more, has_more)
+    labels = _increment_lines(folder / LABELS_FILE, start.label_bytes)
+    threads = b""
+    if (folder / THREADS_FILE).exists():
+        threads = _increment_lines(folder / THREADS_FILE, start.thread_bytes)
+    return Increment(start, events, labels, threads, origin, is_over and not has_more, has_more)
 
 
 def _increment_events(path: Path, start: int, most: int, *, free: bool) -> tuple[bytes, bool]:
@@ -92,7 +99,7 @@ def _increment_events(path: Path, start: int, most: int, *, free: bool) -> tuple
         return file.read(start, stop).tobytes(), stop < end
 
 
-def _increment_label_lines(path: Path, start: int) -> bytes:
+def _increment_lines(path: Path, start: int) -> bytes:
     with open_regular(path) as file, reading_file(path):
         file.seek(start)
         new = file.readall()
@@ -134,13 +141,17 @@ class RecordingCopy(Closing):
         """
         if self.closed or increment.start != self.position:
             return
-        events, label_bytes = self.position
+        events, label_bytes, thread_bytes = self.position
+        if increment.threads:
+            append(self.folder / THREADS_FILE, increment.threads)
         _write_to_copy(self._labels.fileno(), increment.labels, label_bytes)
         if increment.origin != self._origin and not increment.is_last:
             self._write_origin(increment.origin)
         _write_to_copy(self._events, increment.events, events * RECORD)
         self.position = CopyPosition(
-            events + len(increment.events) // RECORD, label_bytes + len(increment.labels)
+            events + len(increment.events) // RECORD,
+            label_bytes + len(increment.labels),
+            thread_bytes + len(increment.threads),
         )
         if increment.is_last:
             self._write_origin(increment.origin)

@@ -38,12 +38,18 @@ MOST_FOUND: Final = 300
 """Matches that are outlined; more of them cannot be told apart."""
 
 
-def map_search_matches(chunks: NDArray[np.void], labels: Labels, search: str | None) -> NDArray[np.void]:
-    """The chunks that a search outlines, the largest `MOST_FOUND`; only an address finds free ones."""
+def map_search_matches(chunks: NDArray[np.void], labels: Labels, search: str | None) -> NDArray[np.bool_]:
+    """Which chunks a search finds; only an address finds free ones."""
     if not search or not search.strip():
-        return chunks[:0]
+        return np.zeros(len(chunks), bool)
     is_address = search_filter(search).address is not None
-    at = np.flatnonzero(found_by(labels, search)(chunks) & (chunks["in_use"] | is_address))
+    matches: NDArray[np.bool_] = found_by(labels, search)(chunks) & (chunks["in_use"] | is_address)
+    return matches
+
+
+def _outlined_matches(chunks: NDArray[np.void], matches: NDArray[np.bool_]) -> NDArray[np.void]:
+    """The matches of a search that are outlined, the largest `MOST_FOUND`."""
+    at = np.flatnonzero(matches)
     if len(at) > MOST_FOUND:
         at = np.sort(at[np.argpartition(~chunks["size"][at], MOST_FOUND)[:MOST_FOUND]])
     found: NDArray[np.void] = chunks[at]
@@ -81,7 +87,7 @@ def region_panel(
     visible, exact = _visible_chunks(model, look, colours)
     chunks = visible.chunks
     chosen = selected(model.chunks(), look.selected)
-    found = map_search_matches(chunks, model.trace.labels, look.search)
+    found = _outlined_matches(chunks, visible.found)
     shape = map_traces.exact_traces if exact else map_traces.image_traces
     request = request_at(model, look.wanted)
     answer = fit_of(model, request.size) if request is not None else None
@@ -115,6 +121,7 @@ def _visible_chunks(model: Model, look: Look, colours: Colouring | None) -> tupl
         colours=colours,
         classes=colours.classes(chunks, model.step),
         faded=faded(model.trace, model.pool, look, chunks),
+        found=map_search_matches(chunks, model.trace.labels, look.search),
         shows_waste=colours.shows_waste and requested_bytes_known(model.trace.origin.details, model.pool),
         legend=look.legend,
         pixels=look.map_pixels,
@@ -148,6 +155,7 @@ def moving_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:
         colours=live_map.colours,
         classes=np.empty(0, np.uint8),
         faded=np.empty(0, bool),
+        found=np.empty(0, bool),
         shows_waste=live_map.colours.shows_waste,
         legend=look.legend,
         pixels=look.map_pixels,
@@ -157,8 +165,9 @@ def moving_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:
 
 def _image_panel(visible: VisibleChunks, image: Mapping[str, Any], labels: Labels, look: Look) -> Panel:
     """The map with this image, the fields of its trace that change, and without chunks in any other trace."""
+    nothing = np.empty(0, bool)
     visible = replace(
-        visible, chunks=np.empty(0, CHUNK), classes=np.empty(0, np.uint8), faded=np.empty(0, bool)
+        visible, chunks=np.empty(0, CHUNK), classes=np.empty(0, np.uint8), faded=nothing, found=nothing
     )
     empty, *others = map_traces.exact_traces(visible, labels)
     no_spans = np.empty(0, SPAN)
@@ -363,9 +372,7 @@ def _region_map_height(model: Model, look: Look) -> list[int]:
 
 def _map_selection_at(model: Model, _: HeapData, look: Look, x: float, y: float) -> Selected | None:
     chunk = chunk_at(model, x, y, look)
-    if chunk is None:
-        return None
-    return Selected(int(chunk["address"]), int(chunk["born"]) if chunk["in_use"] else None)
+    return None if chunk is None else Selected.of(chunk)
 
 
 VIEW: Final = View(

@@ -105,6 +105,7 @@ class VisibleChunks:
         colours: the colouring of chunks in use.
         classes: the class of each chunk; see `Colouring.classes`.
         faded: which chunks are drawn faded.
+        found: which chunks a search finds.
         shows_waste: whether bytes that were not requested have their own colour.
         legend: whether the classes are named in the legend.
         pixels: width and height of the plot.
@@ -118,6 +119,7 @@ class VisibleChunks:
     colours: Colouring
     classes: NDArray[np.uint8]
     faded: NDArray[np.bool_]
+    found: NDArray[np.bool_]
     shows_waste: bool
     legend: bool
     pixels: tuple[int, int]
@@ -141,6 +143,11 @@ class VisibleChunks:
     def rows_have_room(self) -> bool:
         """Whether rows are high enough for lines along their edges, which would cover lower rows."""
         return self.box_height >= _GAP
+
+    @property
+    def lights_matches(self) -> bool:
+        """Whether what a search finds has a colour of its own: rows are too low to outline all of it."""
+        return not self.rows_have_room and bool((self.found & self.chunks["in_use"]).any())
 
     @property
     def rows_share_pixels(self) -> bool:
@@ -572,14 +579,15 @@ def image(visible: VisibleChunks) -> dict[str, Any]:
 def _map_image_cells(visible: VisibleChunks, most: int) -> tuple[CellBytes, list[str]]:
     """The cells of an image, about `most`, unless very many rows need more; and the colours of all classes."""
     columns = int(np.clip(most // len(visible.part), _FEWEST_COLUMNS * most // _CELLS, COLUMNS))
-    visible, fills = _with_faded_classes(visible)
+    visible, fills = _with_lit_class(*_with_faded_classes(visible))
     grid = RasterGrid(visible.rows, visible.part, columns)
     return cell_bytes(visible.chunks, visible.classes, len(fills), grid), fills
 
 
 def _map_image_trace(visible: VisibleChunks, held: CellBytes, fills: Sequence[str]) -> dict[str, Any]:
     part, divisor = visible.part, visible.divisor
-    picture = paint(held, fills, visible.theme, waste=visible.shows_waste)
+    lit = visible.pixels[1] if visible.lights_matches else None
+    picture = paint(held, fills, visible.theme, waste=visible.shows_waste, lit=lit)
     dx, dy = (part.right - part.left) / divisor / held.region.shape[1], len(part) / len(picture)
     return {
         **_hidden_map_image_trace(),
@@ -603,6 +611,14 @@ def _with_faded_classes(visible: VisibleChunks) -> tuple[VisibleChunks, list[str
     classes = np.where(faded, visible.classes + len(fills), visible.classes).astype(np.uint8)
     pale = [mixed(fill, visible.theme.paper, FADE) for fill in fills]
     return replace(visible, chunks=chunks, classes=classes), fills + pale
+
+
+def _with_lit_class(visible: VisibleChunks, fills: list[str]) -> tuple[VisibleChunks, list[str]]:
+    """The chunks, where those that light up have a class of their own, the last one; and the colours of all classes."""
+    if not visible.lights_matches:
+        return visible, fills
+    classes = np.where(visible.found, len(fills), visible.classes).astype(np.uint8)
+    return replace(visible, classes=classes), [*fills, visible.theme.search]
 
 
 def _hidden_map_image_trace() -> dict[str, Any]:

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heapreplace
 from itertools import chain
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast
 
-from bfcviz import _forks, _interrupts, native
+from bfcviz import _forks, _interrupts
 from bfcviz.allocator.bfc import whole
 from bfcviz.code_places import CodePlace, stack_words
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory, OutOfMemoryTotals
@@ -20,6 +20,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import TORCH_OBSERVED
 from bfcviz.events.storage.recording import Recording
+from bfcviz.events.thread_names import number_of_thread
 from bfcviz.formats.torch import UNIT, Rules, TorchStreamNumbers, line_number, metadata_text
 from bfcviz.formats.torch_segments import Segments, bytes_in_use, rewound_segments
 from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heaps
@@ -103,7 +104,7 @@ class MarkedHeap(ObservedHeap):
     def mark(self, label: str | int, value: int = 0) -> None:
         """Keep a mark, its time and its thread, for `write_marks`."""
         number = self._label_id(label)
-        self._waiting.append((time.time_ns(), native.thread_number(), number, whole(value, "a mark's value")))
+        self._waiting.append((time.time_ns(), number_of_thread(), number, whole(value, "a mark's value")))
 
     def write_marks(self, until_ns: int, offset_ns: int) -> None:
         """Write the marks that were set before a time by Python's clock; `offset_ns` leads to the log's."""

@@ -15,7 +15,6 @@ wheels raises a RuntimeError.
 """
 
 import atexit
-import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -76,10 +75,8 @@ class GpuMemory(TorchHeapMemory):
     def room(self, device: int) -> Room:
         """The memory of a device now. Only in a context the driver says what other processes left free."""
         driver = cuda_driver.load()
-        free, total = ctypes.c_size_t(), ctypes.c_size_t()
-        with driver.on(device):
-            driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-        return Room(total.value, free.value, driver.attribute(CAPABILITY_MAJOR, device))
+        free, total = driver.memory_now(device)
+        return Room(total, free, driver.attribute(CAPABILITY_MAJOR, device))
 
     def source(self, device: int, budget: Budget, stream: Callable[[], int]) -> SubAllocator:
         """The sub-allocator of a heap."""

@@ -202,13 +202,14 @@ def test_a_holder_chosen_with_a_key_keeps_the_focus(view):
     view.view.locator(".bfcviz-holders .chosen").first.wait_for(state="detached")
 
 
+PARTS = ["header", "toolbar", "map", "side", "tabs"]
 FOCUSED = """() => {
   const { activeElement } = document;
   const style = getComputedStyle(activeElement);
   const { y } = activeElement.getBoundingClientRect();
-  const part = activeElement.closest(PARTS.join())?.className.match(/bfcviz-(header|toolbar|side|tabs)/)?.[1];
+  const part = activeElement.closest(PARTS.join())?.className.match(/bfcviz-(header|toolbar|map|side|tabs)/)?.[1];
   return [part ?? activeElement.localName, style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0, y];
-}""".replace("PARTS", "['.bfcviz-header', '.bfcviz-toolbar', '.bfcviz-side', '.bfcviz-tabs']")
+}""".replace("PARTS", "['.bfcviz-header', '.bfcviz-toolbar', '.bfcviz-map', '.bfcviz-side', '.bfcviz-tabs']")
 
 
 def test_the_tab_key_goes_through_the_parts_in_order_and_the_focus_is_seen(view):
@@ -220,9 +221,54 @@ def test_the_tab_key_goes_through_the_parts_in_order_and_the_focus_is_seen(view)
         assert len(passed) < 120, passed
     assert [each for each in passed if not each[1]] == []
     parts = [part for part, *_ in passed]
-    order = list(dict.fromkeys(part for part in parts if part in {"header", "toolbar", "side", "tabs"}))
-    assert order == ["header", "toolbar", "side", "tabs"]
+    order = list(dict.fromkeys(part for part in parts if part in PARTS))
+    assert order == PARTS
     assert parts == sorted(parts, key=[*order, *parts].index)  # each part at once
+
+
+MAP = """view => {
+  const map = view.querySelector(".bfcviz-map");
+  const rows = [...map.querySelectorAll("i")].map((box) => box.style.cssText);
+  return [map.querySelector("[role=status]").textContent, rows, document.activeElement === map];
+}"""
+"""What a screen reader is told of the chunk under the cursor, its boxes, and whether the map has the focus."""
+
+
+def told_by_map(board, before):
+    """Wait until the map says something else than before, and has a box there."""
+    board.page.wait_for_function(
+        f"([view, before]) => {{ const [text, boxes] = ({MAP})(view); return text !== before && boxes.length; }}",
+        arg=[board.view.element_handle(), before],
+    )
+    return board.view.evaluate(MAP)[0]
+
+
+def test_the_keys_choose_a_chunk_where_the_map_has_the_focus(view):
+    view.go_to(500)
+    view.view.locator(".bfcviz-map").focus()
+    first = told_by_map(view, "")
+    view.page.keyboard.press("ArrowRight")
+    second = told_by_map(view, first)
+    view.page.keyboard.press("ArrowLeft")
+    assert told_by_map(view, second) == first
+    view.page.keyboard.press("ArrowDown")
+    below = told_by_map(view, first)
+    view.page.keyboard.press("Enter")
+    view.view.locator(".bfcviz-chunk:has-text('0x')").wait_for()
+    assert "selected" in told_by_map(view, below)
+    selected = view.get("look.selected.address")
+    assert (view.step(), view.view.evaluate(MAP)[2]) == (500, True)
+
+    view.page.keyboard.press("Escape")  # lets the map go, not the chunk
+    view.page.wait_for_function(
+        "view => document.activeElement === view && !view.querySelector('.bfcviz-map i')",
+        arg=view.view.element_handle(),
+    )
+    assert view.get("look.selected.address") == selected
+    view.page.keyboard.press("ArrowRight")
+    view.wait_for_step(501)
+    view.page.keyboard.press("Escape")
+    view.view.locator(".bfcviz-chunk:has-text('Click a chunk')").wait_for()
 
 
 def test_a_table_begins_right_below_the_tabs(view):

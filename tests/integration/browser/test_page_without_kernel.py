@@ -10,12 +10,13 @@ from heaps import model_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shared import SHARED, needs_shared, sample_trace
-from unit.figures.synthetic import busy_trace
+from unit.figures.synthetic import KiB, PlainHeap, busy_trace
 
 import bfcviz
 from bfcviz.analysis.fit import fit_of
 from bfcviz.cli import main
 from bfcviz.events.labels import Labels
+from bfcviz.figures.theme import LIGHT, rgb
 from bfcviz.model import Model
 from bfcviz.report.interactive import heap_events, packed_heap, page_modules, save_page
 
@@ -179,6 +180,81 @@ def test_a_reader_steps_searches_and_asks_on_the_page(file, opened, tmp_path):
     page.select_option("#colour", "size")
     page.click("#theme")
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_the_keys_choose_a_chunk_where_the_map_has_the_focus_and_step_elsewhere(file, opened, tmp_path):
+    page, model = opened(save_page(bfcviz.open(file), tmp_path / "keys.html")), Model(bfcviz.open(file))
+    page.evaluate("bfcviz.go(700)")
+    told(page, 700)
+    model.seek(700)
+    chunks = model.chunks()
+    page.focus("#canvas")
+    place = page.evaluate("bfcviz.map.chunk_of(bfcviz.cursor) === bfcviz.heap.by_address()[0]")
+    assert place  # the first one on screen
+    for key, at in (("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1)):
+        page.keyboard.press(key)
+        address, size = (int(chunks[at][name]) for name in ("address", "size"))
+        assert address <= page.evaluate("bfcviz.cursor") < address + size
+        assert page.inner_text("#told").startswith(
+            model.trace.labels.name(int(chunks[at]["label"])) or "free"
+        )
+    row = page.evaluate("bfcviz.map.place_of(bfcviz.cursor)[0]")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("bfcviz.map.place_of(bfcviz.cursor)[0]") > row
+    assert page.evaluate("bfcviz.step") == 700
+    pointed = page.evaluate("bfcviz.heap.chunks.address[bfcviz.map.chunk_of(bfcviz.cursor)]")
+    page.keyboard.press("Enter")
+    assert page.evaluate("bfcviz.selected.address") == pointed
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Space")
+    assert page.evaluate("bfcviz.selected.address") != pointed
+    page.keyboard.press("Escape")
+    assert page.evaluate("[bfcviz.cursor, document.activeElement === document.body]") == [None, True]
+    assert page.evaluate("bfcviz.selected !== null")
+    page.keyboard.press("ArrowRight")
+    told(page, 701)
+    box = page.locator("#canvas").bounding_box()
+    page.mouse.click(box["x"] + 0.2 * box["width"], box["y"] + 0.5 * box["height"])
+    page.keyboard.press("ArrowLeft")  # a click does not give the map the focus
+    told(page, 700)
+
+
+def test_a_zoomed_map_follows_the_keys(file, opened, tmp_path):
+    page = opened(save_page(bfcviz.open(file), tmp_path / "zoomed.html"))
+    window = (
+        "bfcviz.plotly.relayout('map-plot', {'xaxis.range': [0, bfcviz.map.rows.width / bfcviz.divisor / 9]})"
+    )
+    page.evaluate(window)
+    page.focus("#canvas")
+    seen = "(([, at]) => { const { left, right } = bfcviz.view(); return [left, at - left, right - at]; })"
+    here = f"{seen}(bfcviz.map.place_of(bfcviz.cursor))"
+    while page.evaluate(here)[0] == 0:
+        page.keyboard.press("ArrowRight")
+        assert min(page.evaluate(here)) >= 0
+
+
+LIT = """(colour) => {
+  const { canvas } = bfcviz.map;
+  const context = canvas.getContext("2d");
+  const ratio = canvas.width / bfcviz.map.view.width;
+  return bfcviz.hits.map((chunk) => {
+    const [row, offset] = bfcviz.map.place_of(bfcviz.map.middle_of(chunk));
+    const [x, y, wide, high] = bfcviz.map.box(row, offset, offset);
+    const { data } = context.getImageData(Math.floor(x * ratio), Math.floor((y + high / 2) * ratio) - 1, 1, 3);
+    return [0, 4, 8].some((begin) => colour.every((part, at) => Math.abs(data[begin + at] - part) < 3));
+  });
+}"""
+"""Of each match of the search, whether a pixel in its middle has a colour: several rows share one."""
+
+
+def test_all_matches_light_up_in_rows_too_low_to_outline_them(opened, tmp_path):
+    heap = PlainHeap(256 * KiB, regions=1000, gap=4 * KiB)
+    for number in range(4000):
+        heap.allocate(64 * KiB, "needle" if number % 8 == 0 else "hay")
+    page = opened(save_page(heap.trace(), tmp_path / "many.html"))
+    page.fill("#search", "needle")
+    found = page.evaluate(LIT, list(rgb(LIGHT.search)))
+    assert found == [True] * 500
 
 
 def test_labels_and_names_of_files_stay_text(opened, tmp_path):

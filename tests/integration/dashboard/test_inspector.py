@@ -1,5 +1,6 @@
 import asyncio
 import base64
+import json
 import re
 import sys
 from dataclasses import replace
@@ -21,6 +22,7 @@ from bfcviz.dashboard.holders_pane import MOST
 from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures import FIGURES
+from bfcviz.model.navigation import failed_steps
 from bfcviz.units import format_bytes
 
 
@@ -163,6 +165,21 @@ def test_a_jump_with_nowhere_to_go_says_so(inspector):
     assert "no OOM event after" in words(inspector)
     inspector.step = 5
     assert "no OOM event" not in words(inspector)
+
+
+def test_the_button_to_the_next_failure_answers_only_where_there_is_a_later_one(trace):
+    failed = failed_steps(trace, 0)
+    inspector = Inspector(trace, 0)
+    button = inspector.controls.buttons["oom"]
+    for step, disabled in (
+        (0, False),
+        (failed[-1] - 1, False),
+        (failed[-1], True),
+        (0, False),
+        (len(trace), True),
+    ):
+        inspector.step = step
+        assert (button.layout.display, button.disabled) == (None, disabled), step
 
 
 def test_it_finds_the_worst_and_the_peak(inspector):
@@ -339,6 +356,10 @@ def test_two_brushed_moments_show_what_grew_until_it_ends(trace):
     first = Side(inspector.holders.body.value)
     assert cells(inspector.holders.body.value)[0][1] == f"+{format_bytes(int(grown.rows['grew'][0]))}"
     assert len(first.all("tr", "tbody")) == min(len(grown.rows), MOST + 1)
+    assert most_grown(inspector) == cells(inspector.holders.body.value)[0][1]
+    for by in ("op", "size"):
+        inspector.receive({"do": "holders_by", "by": by})
+        assert most_grown(inspector) == cells(inspector.holders.body.value)[0][1]
     inspector.receive({"do": "brush", "from": 50, "to": 200})
     assert (inspector.look.since, inspector.step) == (50, 200)
     inspector.step = 20  # before the first moment: nothing to compare
@@ -346,6 +367,29 @@ def test_two_brushed_moments_show_what_grew_until_it_ends(trace):
     assert_fit_for_a_page(inspector)
     inspector.receive({"do": "key", "key": "Escape"})
     assert inspector.look.since is None
+
+
+def most_grown(inspector):
+    """What the header says of the holder that grew most."""
+    return re.search(r"most: .*, (.*?)<", inspector.header.growth.value)[1]
+
+
+def test_the_header_says_what_grew_between_brushed_moments_where_the_step_stays(trace):
+    inspector = Inspector(trace, 350)
+    assert inspector.header.growth.layout.display == "none"
+    inspector.receive({"do": "brush", "from": 100, "to": 300})
+    assert (inspector.look.since, inspector.step) == (None, 350)
+    grown = bfcviz.what_grew(trace, 100, 300)
+    assert most_grown(inspector) == f"+{format_bytes(int(grown.rows['grew'][0]))}"
+    assert inspector.header.growth.layout.display is None
+    (link,) = re.findall(r"data-bfcviz='(.*?)'", inspector.header.growth.value)
+    inspector.receive(json.loads(link))
+    assert (inspector.look.since, inspector.step) == (100, 300)
+    assert "data-bfcviz" not in inspector.header.growth.value
+    inspector.receive({"do": "key", "key": "Escape"})
+    inspector.receive({"do": "brush"})
+    assert inspector.header.growth.layout.display == "none"
+    assert_fit_for_a_page(inspector)
 
 
 def test_a_menu_offers_the_phases_to_compare():

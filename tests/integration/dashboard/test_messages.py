@@ -16,7 +16,7 @@ VALUES = (
 
 
 ACTIONS = (
-    *("theme", "width", "key", "click", "zoom", "whole", "step", "select", "sort", "scroll"),
+    *("theme", "width", "key", "click", "cursor", "zoom", "whole", "step", "select", "sort", "scroll"),
     *(
         "views",
         "brush",
@@ -34,7 +34,7 @@ ACTIONS = (
 
 FIELDS = (
     *("theme", "width", "key", "panel", "x", "y", "ranges", "step", "address", "born", "list", "rows"),
-    *("views", "from", "to", "row", "as", "size", "held"),
+    *("views", "from", "to", "row", "as", "size", "held", "way"),
 )
 
 

@@ -67,6 +67,39 @@ print(asked == {options!r})
     assert facts(tmp_path) == ["left out"]
 
 
+@needs_compiled
+@pytest.mark.parametrize(("framework", "sampled"), [("cupy", {"1": 5 << 20}), ("numpy", None)])
+def test_the_devices_with_a_context_are_sampled_for_heaps_on_a_device(framework, sampled, tmp_path):
+    code = f"""
+import ctypes, threading
+from pathlib import Path
+from fake_cuda import FakeCuda
+from bfcviz.allocator.sub_allocators import cuda_driver
+stand_in("cupy", serve_cupy=Source)
+library = FakeCuda(memory=64 << 20, devices=2)
+driver = cuda_driver.Driver(library)
+cuda_driver.in_use = lambda: driver
+with driver.on(1): driver.call("cuMemAlloc_v2", ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(5 << 20))
+library.calls.clear()
+record.begin({order(tmp_path)!r}, {framework!r})
+found = Path({str(tmp_path)!r}, "run", "device.bin")
+while {sampled is not None} and not found.exists(): threading.Event().wait(0.01)
+record.recordings[0].end()
+print(sorted(library.active), "cuMemGetInfo_v2" in library.calls)
+print([thread.name for thread in threading.enumerate() if thread.name == "bfcviz-device"])
+"""
+    asked = run_code(BEGIN + code).splitlines()
+    assert asked[-2:] == [f"[1] {sampled is not None}", "[]"]
+    details = Trace.open(tmp_path / "run").origin.details
+    used = details.get("device_memory")
+    assert (
+        used is None
+        if sampled is None
+        else {n: set(each["used_bytes"]) for n, each in used.items()}
+        == {number: {size} for number, size in sampled.items()}
+    )
+
+
 def test_a_recording_is_whole_even_if_the_framework_cannot_be_left(tmp_path):
     code = f"""
 class Failing(Source):

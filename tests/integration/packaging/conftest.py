@@ -44,7 +44,7 @@ _ENVIRONMENT = {
     name: value
     for name, value in os.environ.items()
     if not name.startswith(("BFCVIZ_", "PYTHON", "COV_", "VIRTUAL_ENV"))
-}
+} | {"BFCVIZ_CACHE": "off"}
 
 
 def build(source, out, **variables):

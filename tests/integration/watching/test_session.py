@@ -43,7 +43,8 @@ def test_a_long_recording_is_packed_and_holds_the_arrays_of_the_program_only(tmp
     if not child:
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    assert sorted(path.name for path in w.folder.iterdir()) == ["events.bfc", "labels.jsonl", "origin.json"]
+    names = ["events.bfc", "labels.jsonl", "origin.json", "threads.jsonl"]
+    assert sorted(path.name for path in w.folder.iterdir()) == names
     trace = bfcviz.open(w.folder)
     assert trace.origin.status == Status.COMPLETE
     requested = events_of(trace, [Kind.ALLOCATE])["requested"]

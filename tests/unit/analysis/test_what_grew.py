@@ -77,6 +77,10 @@ def test_a_phase_a_mark_and_steps_name_the_moments(program):
     moments = {each.name: (each.first, each.last) for each in moments_of(program)}
     assert moments == {"forward": (found.first, found.last), "step → step": moments["step → step"]}
     assert first_moment(program) == moments["step → step"][0] - 1
+    assert "+2.5 MiB" in found.headline
+    assert "cache, +2.0 MiB" in found.headline
+    for same in (bfcviz.what_grew(program, 3, 3), bfcviz.what_grew(program, found.last, len(program))):
+        assert "most:" not in same.headline  # nothing, or only freed
     assert max(map(len, str(bfcviz.what_grew(program, 0)).splitlines()[1:])) <= 80
 
 

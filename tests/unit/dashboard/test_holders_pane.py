@@ -1,5 +1,7 @@
 """The pane of the holders: what its HTML says, and what it does on messages."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from shared import sample_trace
@@ -10,7 +12,9 @@ from unit.figures.synthetic import MiB, PlainHeap
 
 from bfcviz.dashboard.holders_pane import HoldersPane
 from bfcviz.errors import BfcvizError
+from bfcviz.events.origin import STATE_ONLY
 from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import colouring
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
@@ -247,6 +251,23 @@ def test_a_real_run_needs_little_html(name):
     for kind in ("list", "icicle"):
         shown.pane.show_as(kind)
         assert len(shown.pane.body.value) < 30_000
+
+
+@pytest.mark.parametrize(("named", "by_size"), [(1, True), (20, False)])
+def test_a_state_of_mostly_unnamed_memory_is_listed_by_size(named, by_size):
+    """A history keeps its list by name: how much has none differs from step to step."""
+    heap = PlainHeap(64 * MiB)
+    heap.allocate(named * MiB, "kept")
+    for size in (2, 8, 2, 2):
+        heap.allocate(size * MiB)
+    trace = heap.trace()
+    assert "no label" in Shown(trace).column("name")
+    details = dict(trace.origin.details) | {"history": STATE_ONLY}
+    state = Trace.from_events(trace.read(0, len(trace)), trace.labels, replace(trace.origin, details=details))
+    shown = Shown(state)
+    assert (shown.column("name")[:2] == ["chunks of 8.0 MiB", "chunks of 2.0 MiB"]) == by_size
+    shown.pane.find_by("op")
+    assert sorted(shown.column("name")) == ["kept", "no label"]
 
 
 def test_memory_without_names_is_listed_by_size():

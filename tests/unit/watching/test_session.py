@@ -77,7 +77,9 @@ def test_allocations_and_marks_inside_are_recorded(tmp_path, folder):
     assert held.nbytes == 800 * KIB
     if folder:
         assert trace.origin.status is Status.COMPLETE
-        assert trace.origin.details == {"framework": "numpy", "way": "serve"}
+        details = trace.origin.details
+        assert (details["framework"], details["way"]) == ("numpy", "serve")
+        assert threading.current_thread().name in details["threads"].values()
         opened = bfcviz.open(tmp_path / "run")
         assert (len(opened), opened.origin.pools[0].limit) == (len(trace), 64 * MIB)
 
@@ -231,7 +233,7 @@ def test_thirty_in_a_row_leave_nothing_behind():
 
 def test_it_keeps_the_newest_events_on_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(drain_module, "MOST_EVENTS", 1024)
-    monkeypatch.setattr(drain_module, "_LOOK_S", 0.001)
+    monkeypatch.setattr(drain_module, "SAMPLE_EVERY_S", 0.001)
     with watched(path=tmp_path / "run", keep="4KiB") as w:
         rounds = 0
         while not w.trace.first and rounds < 10_000:

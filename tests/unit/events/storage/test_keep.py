@@ -8,12 +8,14 @@ from heaps import KIB, MIB, new_heap
 from unit.model.index_answers import check
 
 import bfcviz
+from bfcviz.cli.info import info
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.origin import Pool, Status
+from bfcviz.events.schema import Kind
 from bfcviz.events.storage import blocks as blocks_module
 from bfcviz.events.storage import drain as drain_module
 from bfcviz.events.storage.blocks import MAGIC, BlockFile
-from bfcviz.events.storage.drain import Drain, check_can_free_space
+from bfcviz.events.storage.drain import Drain, FolderDrain, check_can_free_space
 from bfcviz.events.storage.folder import BLOCKS_FILE
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
@@ -242,6 +244,33 @@ def test_a_drain_that_goes_on_after_another_loses_nothing(job):
     job.work(6)
     trace = job.assert_reads_right()
     assert trace.keyframe_before(trace.first)[0] == trace.first
+
+
+def test_where_events_contradict_each_other_nothing_more_is_dropped_and_that_is_said_once(
+    tmp_path, capfd, monkeypatch
+):
+    monkeypatch.setattr(drain_module, "SAMPLE_EVERY_S", 0.001)
+    with Recording(tmp_path / "run", [Pool("gpu")], details={"keep_bytes": KEEP}) as recording:
+        heap = new_heap(64 * MIB, log=recording.log, labels=recording.labels)
+        drain = FolderDrain(recording.folder, IndexBuilder, KEEP)
+        for _ in range(SIZE):
+            heap.free(heap.allocate(100))
+        contradiction = recording.log.head
+        recording.log.put(Kind.FREE, 7, 0, 0x1234, 512, 0, 0, 0, 0, 0, -1, 0)
+        for _ in range(40 * SIZE):
+            heap.free(heap.allocate(100))
+        heap.close()
+    drain.end()
+    said = [line for line in capfd.readouterr().err.splitlines() if str(recording.folder) in line]
+    assert len(said) == 1
+    assert "--on-oom" in said[0]
+    trace = Trace.open(recording.folder)
+    (reason,) = [each for each in info(trace)["reasons"] if "none are dropped" in each]
+    first = contradiction // SIZE * SIZE
+    assert f"{first:,}" in reason
+    assert f"{first:,}" in said[0]
+    assert trace.first <= first
+    assert (recording.folder / BLOCKS_FILE).stat().st_blocks * 512 > KEEP
 
 
 def test_a_copy_without_holes_begins_at_the_same_event(job, tmp_path):

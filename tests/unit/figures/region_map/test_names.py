@@ -183,7 +183,9 @@ def test_a_search_fades_what_it_does_not_find_and_an_address_finds_free_memory()
     ):
         assert boxes_of_fade(region_panel(model, None, Look(search=search))) == pale
     free = model.chunks()[~model.chunks()["in_use"]][0]
-    chunks = map_search_matches(model.chunks(), model.trace.labels, f"{int(free['address']) + 1:#x}")
+    chunks = model.chunks()[
+        map_search_matches(model.chunks(), model.trace.labels, f"{int(free['address']) + 1:#x}")
+    ]
     assert chunks["address"].tolist() == [free["address"]]
 
 

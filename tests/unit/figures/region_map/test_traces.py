@@ -89,6 +89,32 @@ def test_where_rows_share_pixels_all_bytes_in_use_are_in_the_colours_of_use(colo
         assert not pixels[:, columns + 1 :, 3].any()
 
 
+@pytest.mark.parametrize("high", [246, 9000])
+def test_in_rows_too_low_for_outlines_all_matches_of_a_search_light_up(high):
+    """More than are outlined, each in a pixel line that a browser shows; higher rows have outlines only."""
+    regions = 2 * LINES
+    heap = PlainHeap(192 * KiB, regions=regions, gap=4 * KiB)
+    for number in range(regions):
+        for part in range(3):
+            heap.allocate(64 * KiB, "needle" if number % 2 == 0 and part == number % 3 else "hay")
+    model = at_step(heap.trace(), len(heap.events))
+    panel = region_panel(model, None, Look(search="needle", map_pixels=(1000, high)))
+    image = panel.traces[0]
+    if not image["visible"]:
+        assert high == 9000
+        return
+    pixels = decode(base64.b64decode(image["source"].partition(",")[2])).astype(int)
+    lit = (pixels[..., :3] == rgb(LIGHT.search)).all(axis=2)
+    parts = np.array_split(lit[:, : int(0.75 * lit.shape[1])], 3, axis=1)
+    found = np.array([[part[:, 3:-3].all(axis=1), part[:, 3:-3].any(axis=1)] for part in parts])
+    assert (found[:, 0] == found[:, 1]).all()
+    seen = found[:, 0, ::2] | found[:, 0, 1::2]  # two lines of the image share a pixel
+    assert seen.any(axis=0).all()
+    nothing = region_panel(model, None, Look(search="nothing", map_pixels=(1000, high))).traces[0]
+    pixels = decode(base64.b64decode(nothing["source"].partition(",")[2])).astype(int)
+    assert not (pixels[..., :3] == rgb(LIGHT.search)).all(axis=2).any()
+
+
 def test_zooming_in_turns_the_image_into_rectangles():
     heap = PlainHeap(4 * MiB)
     for _ in range(EXACT_CHUNKS + 500):

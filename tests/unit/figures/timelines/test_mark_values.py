@@ -100,6 +100,23 @@ def test_whole_numbers_among_the_values_of_a_name_belong_to_them():
     assert high > 1
 
 
+def test_whole_numbers_alone_count_and_the_picture_says_how_to_draw_them():
+    with bfcviz.watch(numpy=True, limit="16MiB", dashboard=False, capture="nothing") as w:
+        for step, queue in enumerate([3, 0, 2]):
+            np.empty(KIB)
+            bfcviz.mark("step", step)
+            bfcviz.mark("queue", queue)
+    assert marked_series(measure_history(w.trace)) == []
+    assert "float(3)" in caption(bfcviz.draw("mark_values", w.trace))
+    with bfcviz.watch(numpy=True, limit="16MiB", dashboard=False, capture="nothing") as w:
+        for step, queue in enumerate([3, 0, 2]):
+            np.empty(KIB)
+            bfcviz.mark("step", step)
+            bfcviz.mark("queue", float(queue))
+    (found,) = marked_series(measure_history(w.trace))
+    assert (found.name, found.values.tolist()) == ("queue", [3.0, 0.0, 2.0])
+
+
 def test_the_largest_numbers_have_an_axis():
     with bfcviz.watch(numpy=True, limit="16MiB", dashboard=False, capture="nothing") as w:
         for value in (-1.7e308, 1.7e308, math.inf):
