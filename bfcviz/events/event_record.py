@@ -14,6 +14,8 @@ EXTEND, SPLIT, ALLOCATE, FREE, MERGE, RELEASE, OOM, MARK = map(int, Kind)
 GREW, PADDING, HELD, PIECE = int(Flag.GREW), int(Flag.PADDING), int(Flag.HELD), int(Flag.PIECE)
 RECORD = EVENT.itemsize
 """Bytes of an event."""
+KIND_OFFSET: int = dict(EVENT.fields or {})["kind"][1]
+"""Where the kind of an event lies in its bytes."""
 
 
 class Event(ctypes.Structure):

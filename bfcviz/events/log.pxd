@@ -25,6 +25,9 @@ cdef class EventLog:
     cdef readonly bint truncated
     cdef readonly u64 capacity
     cdef readonly u64 on_disk            # records written to the file before `error`
+    cdef event_record.Event *slots  # the first slots of the file, mapped at once
+    cdef u64 place              # of the window in the file, in records
+    cdef u64 extent             # of the file: the records of its windows so far
     cdef bint has_ring          # the window is the ring, for the rest of its life
     cdef readonly object path   # of the file, or None
 
@@ -35,10 +38,14 @@ cdef class EventLog:
     cdef void roll(self) noexcept nogil
     cdef void use_ring(self) noexcept nogil
     cdef bint is_short(self) noexcept nogil
+    cdef u64 used_extent(self) noexcept nogil
+    cdef void unmap(self) noexcept nogil
     cdef void leave_file(self) noexcept nogil
     cdef void detach(self) noexcept nogil
-    @cython.locals(window="event_record.Event *", num_bytes=u64, was_on_file=cython.bint)
+    @cython.locals(extent=u64, was_on_file=cython.bint)
     cdef object _end_file(self, bint lost)
+    @cython.locals(is_short=cython.bint)
+    cdef bint _became_short(self)
     cpdef object close(self)
     cdef u64 _copy_from_file(self, into, u64 start) except? 0xFFFFFFFFFFFFFFFF
 

@@ -3,12 +3,13 @@
 ::
 
     in memory   [ ring of `capacity` records, the oldest overwritten ]        readers may be lapped
-    on disk     events.bin [ .... written .... | zeros, allocated ahead ]     nothing is ever overwritten
+    on disk     events.bin [ .... written .... | zeros, allocated ahead ]     `event_file` says what is used again
 
 The writer fills a *window* of consecutive records. When the window is full, a ring starts again at its beginning; in a
-file the window moves behind its end. The file is mapped, so a record survives a SIGKILL of this process as soon as it
-is written. Its `kind` byte is written last, so a half-written record is never read as an event. Compiled, the functions
-that a heap calls here do not need the GIL.
+file the window moves behind its end, or to a slot that a drain has freed: its pages are in memory already, and a record
+in them costs a tenth. The file is mapped, so a record survives a SIGKILL of this process as soon as it is written. Its
+`kind` byte is cleared first and written last, so a half-written record is never read as an event. Compiled, the
+functions that a heap calls here do not need the GIL.
 
 Another process may truncate the file, and a write behind its end would end this process by SIGBUS. A signal handler
 (sigbus.h) replaces the lost pages by memory; the log detects that at the end of the window, and continues in a ring.
@@ -27,6 +28,7 @@ import numpy as np
 from bfcviz import native
 from bfcviz.errors import BfcvizError
 from bfcviz.events import event_record, log_memory
+from bfcviz.events.event_file import EventFile
 from bfcviz.events.row_copy import move
 from bfcviz.events.schema import EVENT, MAX_POOLS, Events
 
@@ -39,7 +41,7 @@ class EventLog:
     Args:
         capacity: records in the ring, or allocated ahead in the file; a multiple of 64. The default is 1 MiB, which
             stays in the processor's cache beside the heap.
-        folder: an existing folder; the log is then a new `events.bin` in it, which grows without limit.
+        folder: an existing folder; the log is then a new `events.bin` in it, which grows where nothing is freed.
 
     Attributes:
         error: 0, or the errno that ended recording to disk (such as ENOSPC). The heap continues, later events go to a
@@ -70,6 +72,9 @@ class EventLog:
         self.thread = 0
         self.replaying = False
         self.window = log_memory.no_window()
+        self.slots = log_memory.no_window()
+        self.place = 0
+        self.extent = 0
         self.has_ring = False
         self.clock = native.clock_new()
         if folder is None:
@@ -91,8 +96,9 @@ class EventLog:
         native.clock_delete(self.clock)
         native.spinlock_delete(self.lock)
         if self.on_file:
-            log_memory.unmap_window(self.window, (self.end - self.base) * event_record.RECORD)
-            log_memory.cut_file(self.fd, self.written * event_record.RECORD)
+            extent = self.used_extent()
+            self.unmap()
+            log_memory.cut_file(self.fd, extent * event_record.RECORD)
             log_memory.close_file(self.fd)
         if self.has_ring:
             log_memory.unmap_window(self.window, self.capacity * event_record.RECORD)
@@ -143,35 +149,51 @@ class EventLog:
                 self.base = self.end
                 self.end += self.capacity
             return
+        if log_memory.is_no_window(self.slots):
+            self.slots = log_memory.map_slots(self.fd)
         self.truncated = self.is_short()
-        log_memory.unmap_window(self.window, (self.end - self.base) * event_record.RECORD)
+        if not log_memory.is_in_slots(self.slots, self.window):
+            log_memory.unmap_window(self.window, (self.end - self.base) * event_record.RECORD)
         self.window = log_memory.no_window()
-        records = self.capacity
+        self.place += self.end - self.base
+        if self.written % log_memory.SLOT == 0:
+            self.place = log_memory.free_slot(self.slots, self.fd, self.extent)
+        records = min(self.capacity, log_memory.SLOT - self.written % log_memory.SLOT)
         if not self.truncated:
-            self.window = log_memory.map_window(
-                self.fd, self.written * event_record.RECORD, records * event_record.RECORD
-            )
+            self.window = log_memory.map_window(self.slots, self.fd, self.place, records)
             # Up to a limit of file sizes, all is used. A full disk keeps the rest: the origin is yet to be written.
             while log_memory.is_no_window(self.window) and log_memory.is_limit() and records > 64:
                 records = records // 128 * 64
-                self.window = log_memory.map_window(
-                    self.fd, self.written * event_record.RECORD, records * event_record.RECORD
-                )
+                self.window = log_memory.map_window(self.slots, self.fd, self.place, records)
         self.base = self.written
         self.end = self.written + records
-        if log_memory.is_no_window(self.window):
-            self.error = 0 if self.truncated else log_memory.last_error()
-            log_memory.cut_file(
-                self.fd, self.written * event_record.RECORD
-            )  # the space allocated for a window
-            self.leave_file()
-            self.use_ring()
+        if not log_memory.is_no_window(self.window):
+            self.extent = max(self.extent, self.place + records)
+            return
+        self.error = 0 if self.truncated else log_memory.last_error()
+        self.unmap()
+        log_memory.cut_file(self.fd, self.extent * event_record.RECORD)  # the space allocated for a window
+        self.leave_file()
+        self.use_ring()
+
+    def used_extent(self) -> int:
+        """Records of the file up to the last one in use: its last window may be full in part only."""
+        if self.place + (self.end - self.base) < self.extent:
+            return self.extent
+        return self.place + (self.written - self.base)
 
     def is_short(self) -> bool:
         """Whether another process made the file shorter than what was written."""
-        if log_memory.is_cut(self.window):
+        if log_memory.is_cut(self.window) or log_memory.is_cut(self.slots):
             return True
-        return log_memory.file_size(self.fd) < self.written * event_record.RECORD
+        return log_memory.file_size(self.fd) < self.used_extent() * event_record.RECORD
+
+    def unmap(self) -> None:
+        """End the access to the file's memory."""
+        if not log_memory.is_in_slots(self.slots, self.window):
+            log_memory.unmap_window(self.window, (self.end - self.base) * event_record.RECORD)
+        log_memory.unmap_slots(self.slots)
+        self.window = self.slots = log_memory.no_window()
 
     def leave_file(self) -> None:
         """Write no more records to the file. The next record starts a ring in memory."""
@@ -179,10 +201,9 @@ class EventLog:
         self.detach()
 
     def detach(self) -> None:
-        """Forget file and window."""
+        """Forget the file, which is not mapped any more."""
         self.on_file = False
         self.on_disk = self.written
-        self.window = log_memory.no_window()
         self.end = self.written
 
     def begin(self, chunk: int, region: int, address: int, size: int, bin: int) -> Any:
@@ -192,7 +213,7 @@ class EventLog:
         r = log_memory.record_at(self.window, self.written - self.base)
         # The next atomic exchange on the lock waits for these stores: prefetch the cache lines.
         log_memory.prefetch(self.window, self.written - self.base + 12)
-        r.kind = 0
+        log_memory.clear_kind(r)
         r.seq = self.written
         r.time = self.time
         r.address = address
@@ -367,17 +388,25 @@ class EventLog:
         return len(into)
 
     def _copy_from_file(self, into: Events, start: int) -> int:
+        """Copy the events that are in the file; a drain may have freed the first ones."""
         if len(into) == 0:
             return 0
+        copied, is_lost = 0, False
         try:
-            with Path(str(self.path)).open("rb") as file:
-                file.seek(start * event_record.RECORD)
-                copied = file.readinto(into.view(np.uint8).data) // event_record.RECORD
-        except OSError:  # the folder was removed
-            copied = 0
-        if copied < len(into):
+            file = EventFile(Path(str(self.path)))
+            file.find_windows()
+            copied = file.copy_into(into, start)
+        except (BfcvizError, OSError):  # the folder was removed
+            is_lost = True
+        if is_lost or (copied < len(into) and self._became_short()):
             self._end_file(lost=True)  # all events of the file are lost: `oldest` says so
         return copied
+
+    def _became_short(self) -> bool:
+        native.spin_lock(self.lock)
+        is_short = self.on_file and self.is_short()
+        native.spin_unlock(self.lock)
+        return bool(is_short)
 
     def close(self) -> None:
         """End the file after the last event; later events go to a ring. A log in memory needs no closing."""
@@ -386,14 +415,14 @@ class EventLog:
     def _end_file(self, lost: bool) -> None:
         native.spin_lock(self.lock)
         was_on_file = self.on_file
-        window, num_bytes = self.window, (self.end - self.base) * event_record.RECORD
         if was_on_file:
             self.truncated = lost or self.is_short()
+            extent = self.used_extent()
+            self.unmap()
             self.detach()
         native.spin_unlock(self.lock)
         if was_on_file:
-            log_memory.unmap_window(window, num_bytes)
-            log_memory.cut_file(self.fd, self.on_disk * event_record.RECORD)
+            log_memory.cut_file(self.fd, extent * event_record.RECORD)
             log_memory.close_file(self.fd)
         if lost:
             self.truncated = True
@@ -402,5 +431,5 @@ class EventLog:
         """Write to a ring instead of the file, in a forked process: the file belongs to the parent."""
         if not self.on_file:
             return
-        log_memory.unmap_window(self.window, (self.end - self.base) * event_record.RECORD)
+        self.unmap()
         self.leave_file()

@@ -17,6 +17,11 @@ static inline void bfc_prefetch(const bfc_event *window, uint64_t index) {
     __builtin_prefetch(window + index, 1);
 }
 
+static inline void bfc_clear_kind(bfc_event *r) {
+    __atomic_store_n(&r->kind, 0, __ATOMIC_RELAXED); /* of an older record in the same place */
+    __atomic_thread_fence(__ATOMIC_RELEASE);         /* before the other fields */
+}
+
 static inline void bfc_publish_kind(bfc_event *r, uint8_t kind) {
     __atomic_store_n(&r->kind, kind, __ATOMIC_RELEASE); /* after the other fields of the record, */
     __atomic_thread_fence(__ATOMIC_RELEASE);            /* before the count that makes it readable */
@@ -28,13 +33,51 @@ BFC_STATIC uint64_t bfc_file_size(int fd) {
     return fstat(fd, &s) ? 0 : (uint64_t)s.st_size;
 }
 
-/* Allocate and map `bytes` at `offset` of a file; NULL with errno set on failure. */
-BFC_STATIC bfc_event *bfc_map_window(int fd, uint64_t offset, uint64_t bytes) {
+/* event_file.py says what slots are. */
+#define BFC_SLOT ((uint64_t)16384)
+#define BFC_MAPPED_SLOTS ((uint64_t)64)
+#define BFC_SLOTS_BYTES (BFC_MAPPED_SLOTS * BFC_SLOT * sizeof(bfc_event))
+
+/* Map the first slots of a file, which may not have them yet; NULL where that cannot be. */
+BFC_STATIC bfc_event *bfc_map_slots(int fd) {
+#if defined(__linux__)
+    void *p = mmap(NULL, BFC_SLOTS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED) return NULL;
+    bfc_guard_window(p, BFC_SLOTS_BYTES);
+    return (bfc_event *)p;
+#else
+    (void)fd;
+    return NULL;
+#endif
+}
+
+static inline int bfc_is_in_slots(const bfc_event *slots, const bfc_event *window) {
+    return slots && window >= slots && window < slots + BFC_MAPPED_SLOTS * BFC_SLOT;
+}
+
+/* The record where a free slot begins, or the end of the file, which has `extent` records. */
+BFC_STATIC uint64_t bfc_free_slot(const bfc_event *slots, int fd, uint64_t extent) {
+    (void)fd;
+    for (uint64_t place = 0; slots && place < extent && place < BFC_MAPPED_SLOTS * BFC_SLOT;
+         place += BFC_SLOT)
+        if (!__atomic_load_n(&slots[place].kind, __ATOMIC_ACQUIRE)) return place;
+    return extent;
+}
+
+/* Allocate and map `records` at a place of the file; NULL with errno set on failure. */
+BFC_STATIC bfc_event *bfc_map_window(bfc_event *slots, int fd, uint64_t place, uint64_t records) {
+    uint64_t offset = place * sizeof(bfc_event), bytes = records * sizeof(bfc_event);
 #if defined(__linux__)
     int error = posix_fallocate(fd, (off_t)offset, (off_t)bytes); /* ftruncate: SIGBUS if the disk is full */
     if (error) {
         errno = error;
         return NULL;
+    }
+    if (slots && place < BFC_MAPPED_SLOTS * BFC_SLOT) {
+#if defined(MADV_POPULATE_WRITE)
+        madvise(slots + place, bytes, MADV_POPULATE_WRITE); /* an older kernel loads the pages one by one */
+#endif
+        return slots + place;
     }
     int flags = MAP_SHARED | MAP_POPULATE;
 #else
@@ -58,6 +101,8 @@ BFC_STATIC void bfc_unmap_window(bfc_event *window, uint64_t bytes) {
     bfc_leave_window(window);
     munmap(window, bytes);
 }
+
+BFC_STATIC void bfc_unmap_slots(bfc_event *slots) { bfc_unmap_window(slots, BFC_SLOTS_BYTES); }
 
 /* Truncate a file after its last whole record, to at most `bytes`. The file never grows. */
 BFC_STATIC void bfc_cut_file(int fd, uint64_t bytes) {

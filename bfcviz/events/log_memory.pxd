@@ -5,9 +5,15 @@ from bfcviz.native cimport u8, u64
 
 cdef extern from "bfcviz/events/log_memory.h" nogil:
     Event *new_window "bfc_new_window"(u64) noexcept
-    Event *map_window "bfc_map_window"(int, u64, u64) noexcept
+    const u64 SLOT "BFC_SLOT"
+    Event *map_slots "bfc_map_slots"(int) noexcept
+    void unmap_slots "bfc_unmap_slots"(Event *) noexcept
+    bint is_in_slots "bfc_is_in_slots"(const Event *, const Event *) noexcept
+    u64 free_slot "bfc_free_slot"(const Event *, int, u64) noexcept
+    Event *map_window "bfc_map_window"(Event *, int, u64, u64) noexcept
     void unmap_window "bfc_unmap_window"(Event *, u64) noexcept
     void prefetch "bfc_prefetch"(const Event *, u64) noexcept
+    void clear_kind "bfc_clear_kind"(Event *) noexcept
     void publish_kind "bfc_publish_kind"(Event *, u8) noexcept
     bint is_cut "bfc_is_cut"(const Event *) noexcept
     u64 file_size "bfc_file_size"(int) noexcept

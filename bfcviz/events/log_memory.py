@@ -11,7 +11,11 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from bfcviz.events.event_record import RECORD, Event
+from bfcviz.events.event_record import KIND_OFFSET, RECORD, Event
+
+SLOT = 16_384
+MAPPED_SLOTS = 64
+"""Records of a slot, and how many slots are used again; see `event_file`."""
 
 Window = Any
 """Consecutive event records: a ctypes array or a `FileWindow` here, a C pointer when compiled."""
@@ -68,6 +72,11 @@ def prefetch(window: Window, index: int) -> None:
     """Load a record of a log's memory into the processor's cache; no effect in Python."""
 
 
+def clear_kind(record: Any) -> None:
+    """Make a record of a log's memory none, before its fields change."""
+    record.kind = 0
+
+
 def publish_kind(record: Any, kind: int) -> None:
     """Write the kind of a record in a log's memory, which makes the record visible to readers."""
     record.kind = kind
@@ -79,7 +88,29 @@ def publish_kind(record: Any, kind: int) -> None:
 _errors = threading.local()
 
 
-def map_window(fd: int, offset: int, num_bytes: int) -> Window:
+def map_slots(fd: int) -> Window:  # noqa: ARG001
+    """No mapping of the first slots in Python: a file is written by system calls."""
+    return None
+
+
+def unmap_slots(slots: Window) -> None:
+    """Nothing is mapped in Python."""
+
+
+def is_in_slots(slots: Window, window: Window) -> bool:  # noqa: ARG001
+    """Whether a window of a log's memory is part of the mapping of slots."""
+    return False
+
+
+def free_slot(slots: Window, fd: int, extent: int) -> int:  # noqa: ARG001  C looks at the mapping
+    for place in range(0, min(extent, MAPPED_SLOTS * SLOT), SLOT):
+        if os.pread(fd, 1, place * RECORD + KIND_OFFSET) == b"\0":
+            return place
+    return extent
+
+
+def map_window(slots: Window, fd: int, place: int, records: int) -> Window:  # noqa: ARG001
+    offset, num_bytes = place * RECORD, records * RECORD
     try:
         if sys.platform == "linux":
             os.posix_fallocate(fd, offset, num_bytes)

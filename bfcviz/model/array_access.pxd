@@ -138,6 +138,9 @@ cdef inline Ratios* ratio(Ratios* rows, Py_ssize_t series) noexcept nogil:
 cdef inline uint64_t* numbers(object store) except NULL:
     return <uint64_t*>_start(store)
 
+cdef inline double* floats(object store) except NULL:
+    return <double*>_start(store)
+
 cdef inline Py_ssize_t whole_part(double number) noexcept nogil:
     return <Py_ssize_t>number
 

@@ -87,8 +87,13 @@ def ratio(rows: list[Any], series: int) -> Any:
     return rows[series]
 
 
-def numbers(store: list[Any]) -> list[int]:
+def numbers(store: Any) -> Any:
     """The values of a store of unsigned 64-bit integers."""
+    return store
+
+
+def floats(store: Any) -> Any:
+    """The values of a contiguous array of float64, to read and write."""
     return store
 
 

@@ -33,6 +33,7 @@ from bfcviz.events.row_copy import joined, taken
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
+from bfcviz.model.byte_steps import add_byte_steps, nothing_seen
 from bfcviz.model.keyframe_bytes import encode
 from bfcviz.model.pool_state import PoolState
 from bfcviz.model.snapshots import EMPTY, Snapshots
@@ -140,8 +141,7 @@ class IndexBuilder:
         heads = np.zeros(len(self._tables), _POOL)
         rows, labels = [], []
         for table, head in zip(self._tables, heads, strict=True):
-            largest = joined(_largest_index_labels(table, events))
-            _note_index_numbers(head, events, table.pool)
+            largest = joined(_largest_index_labels(table, events, head))
             head["labels"] = len(largest)
             labels.append(largest)
             rows.append(_measured_index_rows(table, events, ends))
@@ -165,16 +165,24 @@ def index_parts(count: int) -> list[int]:
     return [count * part // PARTS for part in range(PARTS + 1)]
 
 
-def _largest_index_labels(table: PoolState, events: Events) -> list[NDArray[np.void]]:
-    """Bytes times steps in use within each part of these events; `table` is before them."""
+def _largest_index_labels(table: PoolState, events: Events, head: np.void) -> list[NDArray[np.void]]:
+    """Bytes times steps in use within each part of these events; `table` is before them.
+
+    Notes in `head` how many allocations there are, and their threads and streams.
+    """
     rows = table.chunk_rows()
     used = rows["state"] == array_access.CHUNK_IN_USE
-    held = with_index_sums(np.zeros(0), rows["label"][used], rows["size"][used].astype(np.float64))
-    found = []
+    held = with_index_sums(np.zeros(1), rows["label"][used], rows["size"][used].astype(np.float64))
+    totals, found, seen = np.array([held, held]), [], nothing_seen()
     for part, (start, stop) in enumerate(pairwise(index_parts(len(events)))):
-        labels, signed, seq = _index_byte_changes(events[start:stop], table.pool, "label")
-        sums = with_index_sums(held * (stop - start), labels, signed * (table.step + stop - seq))
-        held = with_index_sums(held, labels, signed)
+        totals[1], at = totals[0] * (stop - start), start
+        while (
+            at := at + add_byte_steps(events[at:stop], table.pool, table.step + stop, totals, seen)
+        ) < stop:
+            width = totals.shape[1]  # of a label seen first
+            more = np.zeros((2, max(int(events["label"][at]) + 1 - width, width)))
+            totals = np.concatenate([totals, more], axis=1)
+        sums = totals[1]
         numbers = np.flatnonzero(sums > 0)
         largest = np.sort(numbers[np.argsort(-sums[numbers], kind="stable")[:_MOST_LABELS]])
         kept = np.zeros(len(largest) + 1, _LABEL)
@@ -185,6 +193,9 @@ def _largest_index_labels(table: PoolState, events: Events) -> list[NDArray[np.v
         )
         kept["byte_steps"][-1] = max(sums.sum() - sums[largest].sum(), 0.0)
         found.append(kept)
+    head["allocations"] = seen[0]
+    if seen[0]:
+        head["threads"], head["streams"] = seen[1:3], seen[3:]
     return found
 
 
@@ -192,20 +203,12 @@ def with_index_byte_steps(
     totals: NDArray[np.float64], block: Events, pool: int, name: str, length: int
 ) -> NDArray[np.float64]:
     """`totals` and bytes times steps up to step `length` of a block's events, by the value of field `name`."""
-    numbers, signed, seq = _index_byte_changes(block, pool, name)
-    # An ALLOCATE counts up to the end of the trace; its FREE subtracts the rest.
-    return with_index_sums(totals, numbers, signed * (length - seq))
-
-
-def _index_byte_changes(
-    block: Events, pool: int, name: str
-) -> tuple[NDArray[np.integer], NDArray[np.float64], NDArray[np.float64]]:
-    """Of each ALLOCATE and FREE of a heap the value of field `name`, the bytes that it adds, and its `seq`."""
     kinds = np.where(block["pool"] == pool, block["kind"], 0)
     at = np.flatnonzero((kinds == Kind.ALLOCATE) | (kinds == Kind.FREE))
     sizes = block["size"][at].astype(np.float64)
     signed = np.where(kinds[at] == Kind.FREE, -sizes, sizes)
-    return block[name][at], signed, block["seq"][at].astype(np.float64)
+    # An ALLOCATE counts up to the end of the trace; its FREE subtracts the rest.
+    return with_index_sums(totals, block[name][at], signed * (length - block["seq"][at].astype(np.float64)))
 
 
 def with_index_sums(
@@ -228,15 +231,6 @@ def _measured_index_rows(table: PoolState, events: Events, ends: Sequence[int]) 
             put_row(rows, at, table, begin, int(events["time"][end - 1]))
             begin, start = table.step, end
     return rows
-
-
-def _note_index_numbers(head: np.void, events: Events, pool: int) -> None:
-    made = (events["kind"] == Kind.ALLOCATE) & (events["pool"] == pool)
-    head["allocations"] = np.count_nonzero(made)
-    if head["allocations"]:
-        for name in ("thread", "stream"):
-            values = events[name][made]
-            head[f"{name}s"] = values.min(), values.max()
 
 
 def _shuffled_index_rows(rows: NDArray[np.void]) -> bytes:

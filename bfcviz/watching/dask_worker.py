@@ -236,7 +236,8 @@ def report(
         return WorkerReport("", name, found.problem, [], None, None)
     if recording.is_shared:
         return WorkerReport(recording.token, name, "", recording.left_out, str(recording.folder), None)
-    increment = read_increment(recording.folder, positions.get(recording.token, CopyPosition()))
+    position = positions.get(recording.token, CopyPosition())
+    increment = read_increment(recording.folder, position, free=True)
     return WorkerReport(recording.token, name, "", recording.left_out, None, increment)
 
 

@@ -22,11 +22,13 @@ from weakref import WeakKeyDictionary
 from bfcviz import notebook
 from bfcviz._context_manager import Closing
 from bfcviz.errors import FileError, LiveError, MissingExtra
+from bfcviz.events.storage.drain import FolderDrain
 from bfcviz.events.storage.files import PRIVATE_FOLDER
 from bfcviz.events.storage.folder import claim_subfolder
 from bfcviz.events.storage.recording_copy import CopyPosition, RecordingCopy
 from bfcviz.events.trace import Trace
 from bfcviz.frameworks import Asked, request_of
+from bfcviz.model.trace_index import IndexBuilder
 from bfcviz.periodic import Periodic
 from bfcviz.units import parse_bytes
 from bfcviz.watching.dask_worker import AllocatorPlugin, WorkerOrder, WorkerReport, end, machine_id, report
@@ -165,6 +167,7 @@ class WorkersWatch(Closing):
         self.folder = folder
         self.collector = collector
         self._marker = marker
+        self._drain = FolderDrain(folder, IndexBuilder)
         self._found = WorkerTraces(folder)
         self._dashboard: WorkersDashboard | None = None
 
@@ -202,6 +205,7 @@ class WorkersWatch(Closing):
     def stop(self) -> None:
         """End every recording. The workers' frameworks use their own allocators again, and the traces are complete."""
         self.collector.stop()
+        self._drain.end()
         for client, watch in list(_running.items()):
             if watch is self:  # it refers to the client, which would live as long as Python
                 del _running[client]

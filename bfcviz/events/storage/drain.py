@@ -2,18 +2,17 @@
 
 ::
 
-    events.bin   [ hole, freed | 4,096 events | not packed yet | zeros, allocated ahead ]    the heap writes, unaware
-    events.bfc   [ block ][ block ][ block ]                                                 the drain appends
+    events.bin   [ window 5 | window 6 | free | window 3 | window 4 ]    the log writes; `event_file` has the rules
+    events.bfc   [ block ][ block ][ block ]                             the drain appends
 
-A block is complete in the second file before its events go from the first, so a kill of either process at any moment
-loses nothing: what is in both is read once. Where the drain is slow, the first file grows. At the end of a complete
-recording all events are packed, and the first file is removed.
+A block is complete in the second file before its events are freed in the first, so a kill of either process at any
+moment loses nothing: what is in both is read once. Where the drain is slow, the first file grows. At the end of a
+complete recording all events are packed, and the first file is removed.
 
 A drain that keeps only the newest events makes a hole at the beginning of the second file, too: up to a block that has
 a keyframe, the state from which its events can be understood. Readers see by it what was dropped.
 """
 
-import ctypes
 import os
 import sys
 from bisect import bisect_left
@@ -23,22 +22,22 @@ from io import FileIO
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Event, Thread
+from time import monotonic
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from bfcviz.errors import FileError
+from bfcviz.events.event_file import EventFile, free_space
 from bfcviz.events.process_memory import SAMPLE_EVERY_S, sample_process
-from bfcviz.events.schema import EVENT, Events
+from bfcviz.events.schema import EVENT
 from bfcviz.events.storage.block_codec import MOST_EVENTS, EventCodec
 from bfcviz.events.storage.blocks import BlockFile, Describe, event_section, is_keyframe_stored
-from bfcviz.events.storage.files import PRIVATE_FILE, OpenFile, try_lock
+from bfcviz.events.storage.files import PRIVATE_FILE, try_lock
 from bfcviz.events.storage.folder import (
     BLOCKS_FILE,
     EVENTS_FILE,
-    LAST_LOOK,
     RECORD,
-    find_end_in_folder,
     nothing_dropped_text,
     read_origin,
     recordings_in,
@@ -49,7 +48,6 @@ MakeDescribe = Callable[[int], Describe]
 """Given the number of heaps at first, returns what describes the blocks of a recording, and may get more heaps."""
 
 _PAGE: Final = 4096
-_PUNCH: Final = 3  # FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE of linux/falloc.h
 
 
 class _DrainedBlock(NamedTuple):
@@ -60,6 +58,13 @@ class _DrainedBlock(NamedTuple):
     has_keyframe: bool
 
 
+class DrainMemory:
+    """What is needed to pack one block at a time, about 60 MiB: drains in one thread share it."""
+
+    def __init__(self) -> None:
+        self.codec, self.events = EventCodec(), np.empty(MOST_EVENTS, EVENT)
+
+
 class Drain:
     """Packs one recording; `step` does what there is to do.
 
@@ -67,6 +72,7 @@ class Drain:
         folder: of the recording, which has begun.
         make_describe: what to store with the blocks; None: nothing.
         keep: bytes of blocks to keep, the newest; those from the last keyframe on stay in any case. None: all.
+        memory: of its own by default.
 
     Attributes:
         packed: how many events are packed.
@@ -77,7 +83,11 @@ class Drain:
     """
 
     def __init__(
-        self, folder: Path, make_describe: MakeDescribe | None = None, keep: int | None = None
+        self,
+        folder: Path,
+        make_describe: MakeDescribe | None = None,
+        keep: int | None = None,
+        memory: DrainMemory | None = None,
     ) -> None:
         self.folder, self._keep = folder, keep
         try:
@@ -92,7 +102,7 @@ class Drain:
         self.packed = known.stop
         os.ftruncate(fd, known.end)  # a drain that was killed may have left a part of a block
         os.lseek(fd, known.end, os.SEEK_SET)
-        self._codec = EventCodec()
+        self._memory = memory or DrainMemory()
         # The describer needs all events before a block: a second drain stores none.
         pools = len(read_origin(folder).origin.pools)
         self._describe = None if make_describe is None or self.packed else make_describe(pools)
@@ -116,8 +126,8 @@ class Drain:
         if not path.exists():
             return has_ended
         try:
-            file = OpenFile(path)
-            end = find_end_in_folder(file.fd, self.packed)
+            file = EventFile(path)
+            end = file.find_end(self.packed)
             while self.packed + (1 if has_ended else MOST_EVENTS) <= end:
                 if not self._pack(file, min(self.packed + MOST_EVENTS, end)):
                     return True
@@ -131,7 +141,7 @@ class Drain:
         """End the drain; what is not packed stays as it is."""
         self._out.close()
 
-    def _pack(self, file: OpenFile, stop: int) -> bool:
+    def _pack(self, file: EventFile, stop: int) -> bool:
         """Pack the events up to `stop`; False if they are damaged, and stay as they are."""
         # A block that could not be written is written first: the describer has seen its events.
         made = self._unwritten = self._unwritten or self._make(file, stop)
@@ -146,8 +156,8 @@ class Drain:
             self._out.seek(place)
             raise
         self._unwritten, self.packed = None, made.stop
-        with suppress(OSError, FileError):  # without it the file keeps its size until the end
-            _free_drained_space(self.folder / EVENTS_FILE, (made.stop - LAST_LOOK) * RECORD)
+        with suppress(OSError):  # without it the file grows until the end
+            file.free(made.stop)
         if made.has_keyframe:
             self._keyframes.append(place)
         if self._keep is not None:
@@ -160,20 +170,19 @@ class Drain:
         at = min(bisect_left(places, begin), len(places) - 1)
         if begin > 0 and at >= 0:
             with suppress(OSError):
-                _free_drained_space(self.folder / BLOCKS_FILE, places[at])
+                _free_beginning(self.folder / BLOCKS_FILE, places[at])
             self._keyframes = places[at:]
 
-    def _make(self, file: OpenFile, stop: int) -> "_DrainedBlock | None":
+    def _make(self, file: EventFile, stop: int) -> "_DrainedBlock | None":
         """The block of the events up to `stop`; None if they are damaged."""
-        data = file.read_at(self.packed * RECORD, (stop - self.packed) * RECORD)
-        events = np.frombuffer(data, EVENT, len(data) // RECORD)
-        if len(events) < stop - self.packed or not _are_drained_events_whole(events, self.packed):
+        events = self._memory.events[: stop - self.packed]
+        if file.copy_into(events, self.packed) < len(events):
             return None
         index, keyframe = (b"", b"") if self._describe is None else self._describe(events)
         if not index and self._describe is not None and self.undescribed is None:
             self.undescribed = self.packed
         return _DrainedBlock(
-            stop, event_section(self._codec, events, index, keyframe), is_keyframe_stored(keyframe)
+            stop, event_section(self._memory.codec, events, index, keyframe), is_keyframe_stored(keyframe)
         )
 
 
@@ -191,7 +200,9 @@ class FolderDrain:
     def __init__(self, folder: Path, make_describe: MakeDescribe, keep: int | None = None) -> None:
         self._folder, self._make_describe, self._keep = folder, make_describe, keep
         self._drains: dict[Path, Drain] = {}
+        self._memory = DrainMemory()
         self._processes: dict[Path, int | None] = {}  # None: not known, or it has ended
+        self._next_sample = 0.0
         self._growing: set[Path] = set()  # those of which nothing is dropped any more
         self._process = os.getpid()
         self._has_ended = Event()
@@ -200,7 +211,7 @@ class FolderDrain:
 
     def end(self) -> None:
         """At the end of the program: pack what is left. A process that was forked meanwhile packs nothing."""
-        if os.getpid() != self._process:
+        if os.getpid() != self._process or self._has_ended.is_set():
             return
         self._has_ended.set()
         self._thread.join()
@@ -209,15 +220,23 @@ class FolderDrain:
             drain.close()
 
     def _run(self) -> None:
-        while not self._has_ended.wait(SAMPLE_EVERY_S):
-            self._look()
+        wait_s = SAMPLE_EVERY_S
+        while not self._has_ended.wait(wait_s):
+            wait_s = 0 if self._look() else SAMPLE_EVERY_S
 
-    def _look(self, *, has_ended: bool = False) -> None:
+    def _look(self, *, has_ended: bool = False) -> bool:
+        """Pack what there is; returns whether there was anything, and so may be more by now."""
+        before, is_time = (
+            sum(drain.packed for drain in self._drains.values()),
+            monotonic() >= self._next_sample,
+        )
+        self._next_sample = monotonic() + SAMPLE_EVERY_S if is_time else self._next_sample
         for place in recordings_in(self._folder).values():
-            self._sample(place)
+            if is_time:
+                self._sample(place)
             try:
                 if place not in self._drains and _is_long_enough_to_drain(place):
-                    self._drains[place] = Drain(place, self._make_describe, self._keep)
+                    self._drains[place] = Drain(place, self._make_describe, self._keep, self._memory)
                 if (drain := self._drains.get(place)) is not None:
                     drain.step(has_ended=has_ended)
                     self._say_if_growing(drain)
@@ -225,6 +244,7 @@ class FolderDrain:
                 # The disk is full, the folder is gone, or another process packs: what is not packed stays as it is, and
                 # the next look tries again.
                 continue
+        return sum(drain.packed for drain in self._drains.values()) > before
 
     def _say_if_growing(self, drain: Drain) -> None:
         if self._keep is None or drain.undescribed is None or drain.folder in self._growing:
@@ -253,17 +273,12 @@ def _is_long_enough_to_drain(place: Path) -> bool:
     return path.is_file() and path.stat().st_size > MOST_EVENTS * RECORD
 
 
-def _are_drained_events_whole(events: Events, first: int) -> bool:
-    expected = np.arange(first, first + len(events), dtype=np.uint64)
-    return bool(events["kind"].all()) and bool((events["seq"] == expected).all())
-
-
 def check_can_free_space(folder: Path, option: str) -> None:
     """Raise FileError where a drain cannot free the beginning of a file in this folder, as `option` needs."""
     with TemporaryFile(dir=folder) as file:
         file.write(bytes(_PAGE))
         file.flush()
-        if not _free_drained_beginning(file.fileno(), _PAGE):
+        if not free_space(file.fileno(), 0, _PAGE):
             raise FileError(
                 folder,
                 "",
@@ -272,21 +287,10 @@ def check_can_free_space(folder: Path, option: str) -> None:
             )
 
 
-def _free_drained_space(path: Path, end: int) -> None:
-    """Make a hole of the first bytes of a file that a drain packed, up to a page before `end`."""
-    num_bytes = end // _PAGE * _PAGE
-    if num_bytes <= 0:
-        return
+def _free_beginning(path: Path, end: int) -> None:
+    """Make a hole of the first bytes of a file, up to a page before `end`."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        _free_drained_beginning(fd, num_bytes)
+        free_space(fd, 0, end // _PAGE * _PAGE)
     finally:
         os.close(fd)
-
-
-def _free_drained_beginning(fd: int, num_bytes: int) -> bool:
-    punch = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
-    if punch is None:
-        return False
-    punch.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
-    return bool(punch(fd, _PUNCH, 0, num_bytes) == 0)

@@ -12,6 +12,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bfcviz.errors import FileError, system_error_cause
 
 try:
@@ -83,6 +86,13 @@ class OpenFile:
             start += len(part)
             num_bytes -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_into(self, into: NDArray[np.uint8], start: int) -> int:
+        """Read from byte `start` on until `into` is full, or the file ends; returns how many bytes."""
+        done = 0
+        while done < len(into) and (read := os.preadv(self.fd, [into[done:].data], start + done)):
+            done += read
+        return done
 
 
 def end_of_hole(fd: int) -> int:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from bfcviz.errors import BfcvizError, FileError, FolderTaken
+from bfcviz.events.event_file import EventFile
 from bfcviz.events.event_source import BLOCK, ArraySource
 from bfcviz.events.inconsistencies import Fault
 from bfcviz.events.labels import MAX_LABEL_BYTES, SHORTEST_LINE, Labels, without_surrogates
@@ -37,7 +38,6 @@ from bfcviz.events.storage.files import (
     EARLIER,
     PRIVATE_FILE,
     PRIVATE_FOLDER,
-    OpenFile,
     is_locked,
     lock,
     open_regular,
@@ -106,9 +106,6 @@ BLOCKS_FILE = "events.bfc"
 """What a drain has packed of the events, from the first one on; EVENTS_FILE has the others."""
 RECORD = EVENT.itemsize
 
-LAST_LOOK = 4096
-"""Events before the end that are checked one by one when a folder is opened."""
-
 
 def files_of(folder: Path) -> list[Path]:
     """The files of a recording in the folder, in the order of their removal: the origin last."""
@@ -169,37 +166,6 @@ def _number_in_folder_origin(path: Path, rest: Mapping[str, object], name: str) 
     return number
 
 
-def find_end_in_folder(fd: int, known: int) -> int:
-    """The number of events in the file of a recording's folder, of which the first `known` were read before.
-
-    Valid records are a prefix (see `EventLog`), so a search finds its end in a few reads. The last records are then
-    checked one by one, because the valid records of a damaged file may not be a prefix. A drain makes a hole of what it
-    has packed: the search must begin after it.
-    """
-    records = os.fstat(fd).st_size // RECORD
-    low, step = known, 1
-    while low + step <= records and _is_event_in_folder(fd, low + step - 1):
-        low += step
-        step *= 2
-    high = min(low + step - 1, records)  # records low .. high - 1 are not known yet
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if _is_event_in_folder(fd, middle) else (low, middle)
-    start = max(known, low - LAST_LOOK)
-    last = np.frombuffer(os.pread(fd, (low - start) * RECORD, start * RECORD), EVENT)
-    bad = (last["kind"] == 0) | (last["seq"] != np.arange(start, start + len(last), dtype=np.uint64))
-    return start + int(bad.argmax()) if bad.any() else start + len(last)
-
-
-def _is_event_in_folder(fd: int, number: int) -> bool:
-    """Whether the file of events in a recording's folder holds event `number`."""
-    data = os.pread(fd, RECORD, number * RECORD)
-    if len(data) < RECORD:
-        return False  # the file became shorter
-    record = np.frombuffer(data, EVENT)[0]
-    return bool(record["kind"] != 0 and record["seq"] == number)
-
-
 # ------------------------------------------------------------------------------
 # FolderSource: the events of a folder, for a Trace.
 
@@ -226,7 +192,7 @@ class FolderSource(ArraySource):
     def __init__(self, path: Path) -> None:
         super().__init__(np.zeros(0, EVENT), Labels(), read_origin(path).origin)
         self.path: Path = path
-        self._file: OpenFile | None = None  # the events
+        self._file: EventFile | None = None  # the events
         self._blocks: BlockFile | None = None  # what a drain has packed of them
         self._last: tuple[int, Events] = (
             0,
@@ -281,19 +247,17 @@ class FolderSource(ArraySource):
             self.length = max(self.length, self._find_blocks())
             return 0  # the writer did not create the file yet, or was killed before; or all events are packed
         with reading_file(path):
-            file = OpenFile(path)
-            records = os.fstat(file.fd).st_size // RECORD
-            if max(records, packed) < self.length:
+            file = EventFile(path)
+            records = file.num_records
+            if max(records, packed) < self.length and not packed:
                 self.degrade(f"{EVENTS_FILE} became shorter: of {self.length} events {records} can be read")
-            length = find_end_in_folder(file.fd, max(self.length, packed))
-            while (
-                more := self._find_blocks()
-            ) > packed:  # a drain freed records, and the search ended among zeros
+            length = file.find_end(max(self.length, packed))
+            while (more := self._find_blocks()) > packed:  # a drain freed records, and the search ended there
                 packed = more
-                length = find_end_in_folder(file.fd, max(self.length, packed))
+                length = file.find_end(max(self.length, packed))
             self.length = length
             self._file = file
-            return 0 if self.following else _folder_tail_bytes(file.fd, self.length * RECORD)
+            return 0 if self.following else file.tail_bytes(self.length, MAX_TAIL)
 
     def _find_blocks(self) -> int:
         """Look for packed events; returns how many there are."""
@@ -355,9 +319,10 @@ class FolderSource(ArraySource):
         """The packed events, the first ones of [start, stop), and those after them, which may be packed meanwhile."""
         at = start + len(packed)
         with reading_file(self.path / EVENTS_FILE):
-            data = b"" if self._file is None else self._file.read_at(at * RECORD, (stop - at) * RECORD)
-        events = np.frombuffer(data, EVENT, len(data) // RECORD)
-        if self._packed < stop and not events["kind"].all() and self._find_blocks() > at:
+            events = np.zeros(0, EVENT) if self._file is None else self._file.read(at, stop)
+        if (
+            self._find_blocks() > at
+        ):  # what was packed meanwhile may have been freed, and written over, before the read
             return self._part(start, stop)
         return joined([packed, events]) if len(packed) else events
 
@@ -483,12 +448,6 @@ def _read_thread_names(path: Path) -> dict[str, Any]:
     return {THREADS: names} if names else {}
 
 
-def _folder_tail_bytes(fd: int, start: int) -> int:
-    tail = np.frombuffer(os.pread(fd, MAX_TAIL, start), np.uint8)
-    used = np.flatnonzero(tail)
-    return int(used[-1]) + 1 if len(used) else 0
-
-
 def _folder_shortfall_text(found: int, written: int | None, left_over: int) -> str:
     if written is None:
         return f"recording did not end cleanly; {found} complete events read{_folder_tail_text(left_over)}"
@@ -528,8 +487,8 @@ def has_several(folder: Path) -> bool:
 def has_folder_events(folder: Path) -> bool:
     """Whether a recording in the folder has an event; False where none can be read."""
     for place in recordings_in(folder).values():
-        with suppress(OSError), (place / EVENTS_FILE).open("rb") as file:
-            if find_end_in_folder(file.fileno(), 0):
+        with suppress(OSError, FileError):
+            if EventFile(place / EVENTS_FILE).find_end(0):
                 return True
         if (place / BLOCKS_FILE).is_file():  # looked for last: a drain makes it before it frees an event
             return True

@@ -11,17 +11,17 @@ from weakref import WeakSet
 
 from bfcviz._context_manager import Closing
 from bfcviz.errors import FileError, system_error_cause
+from bfcviz.events.event_file import EventFile
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import KnownGaps, Origin, Pool, RecordedFailure, Status
-from bfcviz.events.storage.files import PRIVATE_FILE, append, open_regular, replacing
+from bfcviz.events.storage.files import PRIVATE_FILE, append, replacing
 from bfcviz.events.storage.folder import (
     EVENTS_FILE,
     LABELS_FILE,
     ORIGIN_FILE,
     THREADS_FILE,
     claim_folder,
-    find_end_in_folder,
     remove_files,
 )
 from bfcviz.events.thread_names import name_thread, names_of_threads
@@ -201,8 +201,7 @@ class Recording(Closing):
             return 0
         # A drain may have freed the first ones, so those of the own log are not searched for.
         known = 0 if self._log is None or self._log.truncated else self._log.on_disk
-        with open_regular(self.events_path) as file:
-            return find_end_in_folder(file.fileno(), known)
+        return EventFile(self.events_path).find_end(known)
 
     def _write_origin(self, text: str) -> None:
         with replacing(self.folder / ORIGIN_FILE, overwrite=True, mode=PRIVATE_FILE) as made:

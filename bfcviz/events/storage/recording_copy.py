@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bfcviz._context_manager import Closing
+from bfcviz.events.event_file import EventFile
 from bfcviz.events.origin import MAX_ORIGIN_BYTES
 from bfcviz.events.storage.files import (
     PRIVATE_FILE,
-    OpenFile,
     append,
     open_regular,
     read_small,
@@ -27,7 +27,6 @@ from bfcviz.events.storage.folder import (
     RECORD,
     THREADS_FILE,
     claim_folder,
-    find_end_in_folder,
     read_origin,
 )
 
@@ -64,15 +63,23 @@ class Increment(NamedTuple):
     has_more: bool
 
 
-def read_increment(folder: Path, start: CopyPosition, most: int = MOST_EVENTS) -> Increment:
+def read_increment(
+    folder: Path, start: CopyPosition, most: int = MOST_EVENTS, *, free: bool = False
+) -> Increment:
     """What the recording in `folder` has beyond `start`.
+
+    Args:
+        folder: of the recording.
+        start: what the copy has.
+        most: events of the increment.
+        free: let the recording write again to the space of the events before `start`: nobody else reads them.
 
     Raises:
         FileError: the folder is not a recording, or cannot be read.
     """
     is_over = read_origin(folder).events is not None  # looked at first: then the files below are final
     origin = read_small(folder / ORIGIN_FILE, MAX_ORIGIN_BYTES)
-    events, has_more = _increment_events(folder / EVENTS_FILE, start.events, most)
+    events, has_more = _increment_events(folder / EVENTS_FILE, start.events, most, free=free)
     labels = _increment_lines(folder / LABELS_FILE, start.label_bytes)
     threads = b""
     if (folder / THREADS_FILE).exists():
@@ -80,14 +87,16 @@ def read_increment(folder: Path, start: CopyPosition, most: int = MOST_EVENTS) -
     return Increment(start, events, labels, threads, origin, is_over and not has_more, has_more)
 
 
-def _increment_events(path: Path, start: int, most: int) -> tuple[bytes, bool]:
+def _increment_events(path: Path, start: int, most: int, *, free: bool) -> tuple[bytes, bool]:
     if not path.exists():
         return b"", False
     with reading_file(path):
-        file = OpenFile(path)
-        end = find_end_in_folder(file.fd, start)
+        file = EventFile(path)
+        end = file.find_end(start)
         stop = min(end, start + most)
-        return file.read_at(start * RECORD, (stop - start) * RECORD), stop < end
+        if free:
+            file.free(start)
+        return file.read(start, stop).tobytes(), stop < end
 
 
 def _increment_lines(path: Path, start: int) -> bytes:

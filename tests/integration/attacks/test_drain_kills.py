@@ -45,7 +45,7 @@ from pathlib import Path
 from bfcviz.events.storage import drain
 from bfcviz.events.storage.folder import LABELS_FILE, is_locked
 from bfcviz.model.trace_index import IndexBuilder
-drain.MOST_EVENTS, drain.LAST_LOOK = 2048, 256
+drain.MOST_EVENTS = 2048
 place = drain.Drain(Path(sys.argv[1]), IndexBuilder)
 while not place.step(has_ended=not is_locked(place.folder / LABELS_FILE)):
     time.sleep(0.001)

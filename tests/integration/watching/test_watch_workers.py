@@ -13,6 +13,8 @@ import bfcviz
 from bfcviz.errors import BfcvizError, FileError, LiveError, MissingExtra
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
+from bfcviz.events.storage import drain as drain_module
+from bfcviz.events.storage.folder import BLOCKS_FILE, EVENTS_FILE, recordings_in
 from bfcviz.figures.worker_rows import WorkerRowState
 from bfcviz.watching import watch_workers as module
 
@@ -81,12 +83,15 @@ def run_everywhere(client, sizes):
 
 @needs_compiled
 @pytest.mark.parametrize("fetch", [False, True])
-def test_every_array_of_every_worker_is_in_the_trace_of_its_process(fetch, client, watch):
+def test_every_array_of_every_worker_is_in_the_trace_of_its_process(fetch, client, watch, monkeypatch):
+    monkeypatch.setattr(drain_module, "MOST_EVENTS", 64)
     w = watch(numpy=True, limit="64MiB", fetch=fetch)
     sizes = [LEAST + number for number in range(40)]
     processes = run_everywhere(client, sizes)
     assert len({*processes}) == 2
     w.stop()
+    assert all((place / BLOCKS_FILE).is_file() for place in recordings_in(w.folder).values())
+    assert not any((place / EVENTS_FILE).exists() for place in recordings_in(w.folder).values())
     traces = w.traces
     assert {details(trace)[1] for trace in traces.values()} == {*processes}
     for trace in traces.values():

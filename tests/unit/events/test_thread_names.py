@@ -105,7 +105,9 @@ def test_a_copy_has_the_names_of_its_original(recorded, tmp_path):
 def test_damaged_names_are_left_out(recorded):
     recording, _ = recorded
     with (recording.folder / THREADS_FILE).open("ab") as file:
-        file.write(b'\xff\n7\n{"thread": true, "name": "x"}\n{"thread": 60001}\n{"thread": 60002, "name": 1}\n{"thr')
+        file.write(
+            b'\xff\n7\n{"thread": true, "name": "x"}\n{"thread": 60001}\n{"thread": 60002, "name": 1}\n{"thr'
+        )
     trace = recording.trace()
     assert names_of_events(trace) == EXPECTED
     assert {"True", "60001", "60002"}.isdisjoint(trace.origin.details["threads"])

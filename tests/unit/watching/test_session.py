@@ -233,7 +233,6 @@ def test_thirty_in_a_row_leave_nothing_behind():
 
 def test_it_keeps_the_newest_events_on_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(drain_module, "MOST_EVENTS", 1024)
-    monkeypatch.setattr(drain_module, "LAST_LOOK", 64)
     monkeypatch.setattr(drain_module, "SAMPLE_EVERY_S", 0.001)
     with watched(path=tmp_path / "run", keep="4KiB") as w:
         rounds = 0

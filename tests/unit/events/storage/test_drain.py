@@ -11,22 +11,22 @@ from unit.events.fabricate import fabricate, fabricate_labels
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.errors import FileError
+from bfcviz.events import event_file
 from bfcviz.events.origin import Status
 from bfcviz.events.storage import drain as drain_module
-from bfcviz.events.storage import folder as folder_module
 from bfcviz.events.storage.drain import Drain
 from bfcviz.events.storage.folder import BLOCKS_FILE, EVENTS_FILE
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 
 SIZE = sized(8192, 64)
-EVENTS = fabricate(5 * SIZE + 100)
+EVENTS = fabricate(5 * SIZE + SIZE // 2)
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     monkeypatch.setattr(drain_module, "MOST_EVENTS", SIZE)
-    monkeypatch.setattr(drain_module, "LAST_LOOK", SIZE // 8)
+    monkeypatch.setattr(event_file, "LAST_LOOK", SIZE // 8)
 
 
 @pytest.fixture
@@ -77,39 +77,18 @@ def test_all_events_can_be_read_at_every_moment(recording):
     assert_read(followed, len(EVENTS))
 
 
-@pytest.mark.skipif(not hasattr(os, "SEEK_HOLE"), reason="no holes in files here")
-def test_the_space_of_packed_events_is_freed(recording):
-    write(recording, 0, 5 * SIZE)
-    before = recording.events_path.stat().st_blocks
-    drain = Drain(recording.folder)
-    drain.step()
-    drain.close()
-    if sized(True, False):
-        assert recording.events_path.stat().st_blocks < before / 5
-    assert recording.events_path.stat().st_size == 5 * SIZE * 64
-    assert_read(Trace.open(recording.folder), 5 * SIZE)
-    write(recording, 5 * SIZE, len(EVENTS))
-    recording.close()
-    assert_read(Trace.open(recording.folder), len(EVENTS))
-    assert Trace.open(recording.folder).origin.status is Status.COMPLETE
-
-
 def test_a_drain_that_was_killed_anywhere_loses_nothing(recording, monkeypatch):
     """The file of blocks is cut at random places, as by a kill during a write; another drain continues."""
     monkeypatch.setattr(drain_module, "MOST_EVENTS", SIZE // 8)
     random, folder, count = Random(3), recording.folder, SIZE - 5
     write(recording, 0, count)
-    drain_module._free_drained_space, free = lambda *_: None, drain_module._free_drained_space
-    try:
-        for _ in range(sized(20, 5)):
-            drain = Drain(folder, describe)
-            drain.step()
-            drain.close()
-            path = folder / BLOCKS_FILE
-            os.truncate(path, random.randrange(path.stat().st_size))
-            assert_read(Trace.open(folder), count)
-    finally:
-        drain_module._free_drained_space = free
+    for _ in range(sized(20, 5)):
+        drain = Drain(folder, describe)
+        drain.step()
+        drain.close()
+        path = folder / BLOCKS_FILE
+        os.truncate(path, random.randrange(path.stat().st_size))
+        assert_read(Trace.open(folder), count)
     recording.close()
     drain = Drain(folder)
     assert drain.step() is True
@@ -131,24 +110,6 @@ def test_a_killed_writer_has_all_whole_events_packed(recording):
     trace = Trace.open(folder)
     assert_read(trace, 2 * SIZE + 50)
     assert trace.origin.status is Status.TRUNCATED
-
-
-def test_space_that_is_freed_during_the_search_for_the_end_hides_no_event(recording, monkeypatch):
-    # All of it is freed, so no event stands after the hole.
-    write(recording, 0, 4 * SIZE)
-    drain = Drain(recording.folder)
-    search, found = folder_module.find_end_in_folder, []
-
-    def freed_before_the_first_search(fd, known):
-        if not found:
-            drain.step()
-        found.append(search(fd, known))
-        return found[-1]
-
-    monkeypatch.setattr(folder_module, "find_end_in_folder", freed_before_the_first_search)
-    assert_read(Trace.open(recording.folder), 4 * SIZE)
-    assert found[0] < 4 * SIZE
-    drain.close()
 
 
 def test_a_hole_that_no_drain_made_is_not_taken_for_events(recording):

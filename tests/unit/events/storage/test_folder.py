@@ -1,26 +1,12 @@
-"""The files of a recording: where the events end, and what the origin says."""
+"""The files of a recording: what the origin says."""
 
 import json
 import os
 
-import numpy as np
 import pytest
-from unit.events.fabricate import fabricate
 
 from bfcviz.errors import FileError
-from bfcviz.events.schema import EVENT
-from bfcviz.events.storage.folder import find_end_in_folder
 from bfcviz.events.trace import Trace
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 63, 64, 65, 1000, 4095, 4096, 4097, 9000])
-@pytest.mark.parametrize("ahead", [0, 1, 5000])
-def test_the_end_is_found_from_anywhere(tmp_path, count, ahead):
-    path = tmp_path / "events.bin"
-    np.concatenate([fabricate(max(count, 1))[:count], np.zeros(ahead, EVENT)]).tofile(path)
-    with path.open("rb") as file:
-        for known in {0, count // 2, count}:
-            assert find_end_in_folder(file.fileno(), known) == count
 
 
 def test_a_folder_that_is_none(tmp_path):

@@ -33,7 +33,6 @@ def small_blocks(monkeypatch, tmp_path):
     except FileError:
         pytest.skip("no holes in files here")
     monkeypatch.setattr(drain_module, "MOST_EVENTS", SIZE)
-    monkeypatch.setattr(drain_module, "LAST_LOOK", 64)
 
 
 class Job:

@@ -1,8 +1,11 @@
 import numpy as np
 import pytest
 from heaps import new_heap
+from processes import needs_compiled
 
 from bfcviz.errors import FileError
+from bfcviz.events.event_file import RECORD
+from bfcviz.events.log_memory import SLOT
 from bfcviz.events.origin import Pool, Status
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.storage.recording_copy import CopyPosition, RecordingCopy, read_increment
@@ -65,6 +68,21 @@ def test_a_copy_grows_as_its_original_does_and_is_equal_at_the_end(busy, tmp_pat
     assert copy.closed
     assert (followed.following, followed.origin.status) == (False, Status.COMPLETE)
     same(followed, Trace.open(busy.recording.folder))
+
+
+@needs_compiled
+def test_an_original_writes_again_to_the_space_of_what_was_copied(tmp_path):
+    with Recording(tmp_path / "original") as recording:
+        copy, heap = RecordingCopy(tmp_path / "copy"), new_heap(log=recording.log)
+        for _ in range(12):
+            for value in range(heap.log.head, heap.log.head + SLOT):
+                heap.mark("step", value)
+            copy.add(read_increment(recording.folder, copy.position, free=True))
+        assert recording.events_path.stat().st_size <= 4 * SLOT * RECORD
+        count = heap.log.head
+    copy.add(read_increment(recording.folder, copy.position, free=True))
+    assert copy.closed
+    assert Trace.open(copy.folder).read(0, count)["size"].tolist() == [*range(count)]
 
 
 def test_a_copy_whose_original_was_lost_did_not_end_cleanly(busy, tmp_path):
