@@ -233,6 +233,9 @@ class NaiveTrace:
     def __len__(self) -> int:
         return len(self.events)
 
+    def index_entries(self) -> None:
+        return None
+
     def read(self, start: int, stop: int) -> np.ndarray:
         assert 0 <= start <= stop <= len(self)
         return self.events[start:stop]

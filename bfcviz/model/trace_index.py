@@ -42,6 +42,10 @@ from bfcviz.model.timelines import TIMELINE, RollingTimeline, put_row
 ROWS: Final = 32
 """Rows of the timelines in a block, of all heaps together; each heap has at least `_LEAST_ROWS`."""
 
+FINE_ROWS: Final = 128
+_FINE_EVENTS: Final = 1 << 22
+"""Instead of `ROWS`, in the blocks of the first events: a trace that has no others needs them for its pictures."""
+
 _LEAST_ROWS: Final = 2
 _MOST_LABELS: Final = 128
 _MOST_NOTABLE_OF_BLOCK: Final = 4096
@@ -135,21 +139,22 @@ class IndexBuilder:
         return encode([table.snapshot() for table in self._tables]) if is_due else b""
 
     def _entry(self, events: Events) -> bytes:
-        each = max(ROWS // len(self._tables), _LEAST_ROWS)
+        rows = FINE_ROWS if self._tables[0].step < _FINE_EVENTS else ROWS
+        each = max(rows // len(self._tables), _LEAST_ROWS)
         ends = [len(events) * (i + 1) // each for i in range(each)]
         found = taken(events, events["kind"] >= Kind.OOM)
         heads = np.zeros(len(self._tables), _POOL)
-        rows, labels = [], []
+        measured, labels = [], []
         for table, head in zip(self._tables, heads, strict=True):
             largest = joined(_largest_index_labels(table, events, head))
             head["labels"] = len(largest)
             labels.append(largest)
-            rows.append(_measured_index_rows(table, events, ends))
+            measured.append(_measured_index_rows(table, events, ends))
         notable = found if len(found) <= _MOST_NOTABLE_OF_BLOCK else found[:0]
         columns = b"".join(
             [
                 heads.tobytes(),
-                _shuffled_index_rows(joined(rows)),
+                _shuffled_index_rows(joined(measured)),
                 _shuffled_index_rows(joined(labels)),
                 _shuffled_index_rows(notable),
             ]
@@ -254,7 +259,7 @@ def _checked_trace_index_entry(data: bytes, pools: int) -> IndexEntry:
     magic, version, of, each, count, named, length = _HEADER.unpack_from(data)
     if (magic, version, of) != (_MAGIC, _VERSION, pools) or length > _MOST_BYTES:
         raise ValueError(f"it begins with {data[:8].hex()}")
-    if each > ROWS or named > pools * PARTS * (_MOST_LABELS + 1):
+    if each > FINE_ROWS or named > pools * PARTS * (_MOST_LABELS + 1):
         raise ValueError(f"{each} rows and {named} labels are impossible")
     inflate = zlib.decompressobj()
     columns = inflate.decompress(data[_HEADER.size :], length + 1)
@@ -299,7 +304,7 @@ MOST_NOTABLE: Final = 1 << 18
 HELD: Final = np.dtype([("start", "<u8"), ("stop", "<u8"), ("label", "<u4"), ("byte_steps", "<f8")])
 """Bytes times steps in use of one label (or `REST`) within the events [start, stop)."""
 
-LEAST_EVENTS: Final = 1 << 22
+LEAST_EVENTS: Final = 1 << 20
 """A shorter trace is read, for finer timelines than those that are stored: it takes less than a second."""
 
 _NUMBERS: Final = ("thread", "stream")
@@ -524,8 +529,11 @@ def known_index(trace: Trace, pool: int | None = None) -> TraceIndex | None:
 
 
 def known_notable(trace: Trace) -> TraceIndex | None:
-    """An index of any heap for its `notable`, whatever made it."""
-    return _known_trace_index(_made, trace, None) or _known_trace_index(_summaries, trace, None)
+    """An index of any heap for its `notable`: whatever made it, or of what is stored with the trace."""
+    found = _known_trace_index(_made, trace, None) or _known_trace_index(_summaries, trace, None)
+    if found is None and not trace.following and (0, len(trace)) not in _summaries.get(trace, {}):
+        return None if trace.index_entries() is None else summary_index_of(trace)
+    return found
 
 
 def _known_trace_index(indexes: _Indexes, trace: Trace, pool: int | None) -> TraceIndex | None:

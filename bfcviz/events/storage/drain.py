@@ -29,6 +29,7 @@ import numpy as np
 
 from bfcviz.errors import FileError
 from bfcviz.events.event_file import EventFile, free_space
+from bfcviz.events.log_memory import SLOT
 from bfcviz.events.process_memory import SAMPLE_EVERY_S, sample_process
 from bfcviz.events.schema import EVENT
 from bfcviz.events.storage.block_codec import MOST_EVENTS, EventCodec
@@ -189,6 +190,8 @@ class Drain:
 class FolderDrain:
     """Packs all long recordings in a folder in the background: those with more events than a block holds.
 
+    At the end also the shorter ones, with more events than a slot.
+
     A recording that cannot be packed stays as it is; the program that writes it goes on. Also samples the memory of the
     processes that write.
 
@@ -235,7 +238,7 @@ class FolderDrain:
             if is_time:
                 self._sample(place)
             try:
-                if place not in self._drains and _is_long_enough_to_drain(place):
+                if place not in self._drains and _num_recorded(place) > (SLOT if has_ended else MOST_EVENTS):
                     self._drains[place] = Drain(place, self._make_describe, self._keep, self._memory)
                 if (drain := self._drains.get(place)) is not None:
                     drain.step(has_ended=has_ended)
@@ -268,9 +271,10 @@ class FolderDrain:
             self._processes[place] = None  # it has ended, or runs where this process does not see it
 
 
-def _is_long_enough_to_drain(place: Path) -> bool:
+def _num_recorded(place: Path) -> int:
+    """Events that the file of a recording has room for."""
     path = place / EVENTS_FILE
-    return path.is_file() and path.stat().st_size > MOST_EVENTS * RECORD
+    return path.stat().st_size // RECORD if path.is_file() else 0
 
 
 def check_can_free_space(folder: Path, option: str) -> None:

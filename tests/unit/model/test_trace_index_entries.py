@@ -174,6 +174,6 @@ def test_entries_that_are_missing_or_too_large_are_not_used(busy_file, monkeypat
     assert not index_of(saved).knows_holders
     monkeypatch.setattr(trace_index, "_MOST_ENTRIES", 10_000)
     assert not index_of(Trace.open(busy_file)).knows_holders
-    monkeypatch.setattr(trace_index, "ROWS", 1)
+    monkeypatch.setattr(trace_index, "FINE_ROWS", 1)
     with pytest.raises(TraceError):
         decoded_index_entry(entries[0], 1)
