@@ -68,28 +68,37 @@ function pieces(layout, region, address, size, each) {
 // Two colours mixed can look like a third that means something else, such as free. So of neighbours that hold several,
 // each colour has its share (ordered dithering): of 4 by 4 cells, or of 16 lines where each stands for several rows.
 //
-// A pixel that holds any of what lights up has its colour.
-function pixels_of(found, region, free, { lines, across, rows }) {
+// A pixel that holds any of what lights up has its colour. Where no range begins or ends (not `touched`), a cell has what
+// the one before has: of one colour it is the same pixel.
+function pixels_of(found, region, touched, free, { lines, across, rows }) {
   const pixels = new Uint8ClampedArray(4 * lines * across);
+  const cells = new Uint32Array(pixels.buffer);
   const held = new Float64Array(found.length);
   const lit = found.findIndex((each) => each.lit);
-  let to = 0;
   for (let line = 0; line < lines; line += 1) {
     const base = line * (across + 2);
     held.fill(0);
-    let all = 0;
-    for (let column = 0; column < across; column += 1, to += 4) {
-      let used = 0;
-      for (let each = 0; each < held.length; each += 1) {
-        held[each] += found[each].sums[base + column];
-        if (held[each] > ROUNDING) used += held[each];
+    let [all, used, colours, lights, cell] = [0, 0, 0, false, line * across];
+    for (let column = 0; column < across; column += 1, cell += 1) {
+      if (touched[base + column]) {
+        used = colours = 0;
+        for (let each = 0; each < held.length; each += 1) {
+          held[each] += found[each].sums[base + column];
+          if (held[each] <= ROUNDING) continue;
+          used += held[each];
+          colours += 1;
+        }
+        all += region[base + column];
+        lights = lit >= 0 && held[lit] > ROUNDING;
+      } else if (column && (colours < 2 || lights)) {
+        cells[cell] = cells[cell - 1];
+        continue;
       }
-      all += region[base + column];
       if (all < ROUNDING) continue;
-      const lights = lit >= 0 && held[lit] > ROUNDING;
       const taken = lights ? 1 : used === 0 ? 0 : Math.min(Math.max(used / all, FAINTEST), 1);
       const shown = lights ? lit : choose(held, used, line, rows > 1 ? line >> 2 : column);
       const colour = taken === 0 ? free : found[shown].rgb;
+      const to = 4 * cell;
       for (let part = 0; part < 3; part += 1) pixels[to + part] = colour[part] * taken + free[part] * (1 - taken);
       pixels[to + 3] = 255 * Math.min(rows > 1 ? all * rows : all, 1);
     }
@@ -174,11 +183,13 @@ export class MapCanvas {
     const is_found = high / (view.bottom - view.top) < LEAST_GAPS ? look.is_found : null;
     const sums = colours.map(() => null); // of colours that occur
     const region = new Float64Array(count);
+    const touched = new Uint8Array(count);
     const scale = across / (view.right - view.left);
     const { state, address, size, requested, region: slots } = this.heap.chunks;
     const { class_of, is_faded } = look;
     const add = (at, amount, used) => {
       region[at] += amount;
+      touched[at] = 1;
       if (used !== null) used[at] += amount;
     };
     // From `place` on, each cell has `sign` more; the cell that `place` is in has a part of it.
@@ -220,7 +231,7 @@ export class MapCanvas {
     }
     const found = colours.flatMap((rgb, at) => (sums[at] === null ? [] : [{ rgb, sums: sums[at], lit: at === lit }]));
     const size_of = { lines, across, rows: (stop - first) / lines };
-    return { pixels: pixels_of(found, region, rgb(look.theme.free), size_of), lines, across };
+    return { pixels: pixels_of(found, region, touched, rgb(look.theme.free), size_of), lines, across };
   }
 
   draw_lines(context, { pixels, lines, across }, view, { first, stop, wide, high }) {
