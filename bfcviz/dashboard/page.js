@@ -172,6 +172,7 @@ function map_cursor(root, send) {
   let shown = "";
   return (plot) => {
     const stage = plot.querySelector(".plot-container");
+    if (!stage) return; // plotly has removed it
     if (map.parentElement !== stage) stage.append(map);
     const told = document.activeElement === map ? root.querySelector("[data-bfcviz-cursor]") : null;
     const { xaxis, yaxis } = plot._fullLayout; // the map is the first panel

@@ -9,8 +9,11 @@ frees a slot when all its events are packed: the kind of the first record become
 a free slot of the first `MAPPED_SLOTS`; their pages stay in memory, and cost nothing more. Where none is free, because
 nothing is packed or the drain is slow, the file grows; from later slots the drain gives the space back.
 
-So a reader sees old records in the place of events that are not written yet. Each record has its number: one that has
-another is none. A record that was read is right if its event is not packed after the read.
+Only the first record of a freed slot is cleared: the others still look like events, and so does what stands before the
+end of a window that is being written. So a record is the event of its place only if it has the number of it. A drain
+frees a slot after its events are packed: if an event is not packed after its record was read, the record was right.
+
+One process frees slots: the drain of the recording, which holds its lock, or the worker whose client copies it.
 """
 
 import ctypes
@@ -29,6 +32,7 @@ from bfcviz.events.storage.files import OpenFile
 LAST_LOOK: Final = 4096
 """Events before the end that are checked one by one."""
 
+_MOST_SLOTS: Final = 1 << 23  # 8 TiB: a file with holes can claim any size for nothing
 _SLOT_BYTES: Final = SLOT * RECORD
 _PUNCH: Final = 3  # FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE of linux/falloc.h
 
@@ -36,19 +40,33 @@ _PUNCH: Final = 3  # FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE of linux/fallo
 class EventFile:
     """The file of a log, open for reading.
 
+    Args:
+        path: of the file.
+        before: what was known of it, so that only new slots are looked at.
+
+    Attributes:
+        file: the open file.
+        slots: of the windows that `find_windows` found, the slot.
+
     Raises:
         FileError: it cannot be opened.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, before: "EventFile | None" = None) -> None:
         self.path = path
-        self._file = OpenFile(path)
-        self._slots: dict[int, int] = {}  # by window
+        self.file = OpenFile(path)
+        self.slots: dict[int, int] = {}
+        if before is not None and os.path.sameopenfile(before.file.fd, self.file.fd):
+            self.slots = before.slots
 
     @property
     def num_records(self) -> int:
         """Records that the file has room for."""
-        return os.fstat(self._file.fd).st_size // RECORD
+        return os.fstat(self.file.fd).st_size // RECORD
+
+    def extent_of(self, events: int) -> int:
+        """Records that the file must have, if it has the last one of so many events where `find_windows` saw it."""
+        return self._place_of(events - 1) + 1 if events else 0
 
     def find_windows(self) -> None:
         """Find the slot of each window, by the first records of the slots; slots in holes are left out unread.
@@ -56,16 +74,22 @@ class EventFile:
         Raises:
             OSError: it cannot be read.
         """
-        self._slots, slot = {}, 0
-        while (slot := self._next_slot(slot)) >= 0:
-            data = os.pread(self._file.fd, RECORD, slot * _SLOT_BYTES)
-            if len(data) < RECORD:
-                break
-            record = np.frombuffer(data, EVENT)[0]
-            window, rest = divmod(int(record["seq"]), SLOT)
-            if record["kind"] and not rest:
-                self._slots[window] = slot
+        # Slots behind the mapped ones are written once.
+        self.slots = {window: slot for window, slot in self.slots.items() if slot >= MAPPED_SLOTS}
+        behind = max(self.slots.values(), default=MAPPED_SLOTS - 1) + 1
+        slot = 0
+        while 0 <= (slot := self._next_slot(slot)) < _MOST_SLOTS:
+            if MAPPED_SLOTS <= slot < behind:
+                slot = behind
+                continue
+            window = self._window_in(slot)
+            if window is not None:
+                self.slots[window] = slot
             slot += 1
+
+    def note_window(self, window: int, slot: int) -> None:
+        """Take it that a window lies in a slot, instead of `find_windows`; a wrong place shows no event."""
+        self.slots[window] = slot
 
     def find_end(self, known: int) -> int:
         """The number of events in the file, of which the first `known` were read before, or are packed.
@@ -109,7 +133,7 @@ class EventFile:
         while done < len(into):
             at = start + done
             part = into[done : done + SLOT - at % SLOT]
-            count = self._file.read_into(part.view(np.uint8), self._place_of(at) * RECORD) // RECORD
+            count = self.file.read_into(part.view(np.uint8), self._place_of(at) * RECORD) // RECORD
             if valid:
                 count = _num_valid(part[:count], at)
             yield count
@@ -119,9 +143,9 @@ class EventFile:
 
     def tail_bytes(self, end: int, most: int) -> int:
         """How many of `most` bytes after the last event are in use, by records that were not written to their end."""
-        is_new = all(window == slot for window, slot in self._slots.items())
+        is_new = all(window == slot for window, slot in self.slots.items())
         place = self._place_of(end) * RECORD
-        tail = np.frombuffer(self._file.read_at(place, most if is_new else RECORD), np.uint8)
+        tail = np.frombuffer(self.file.read_at(place, most if is_new else RECORD), np.uint8)
         if not is_new and (end % SLOT == 0 or tail[KIND_OFFSET : KIND_OFFSET + 1].any()):
             return 0  # an old record
         used = np.flatnonzero(tail)
@@ -133,13 +157,15 @@ class EventFile:
         Raises:
             OSError: the file cannot be written.
         """
-        packed = [window for window in self._slots if (window + 1) * SLOT <= stop]
+        packed = [window for window in self.slots if (window + 1) * SLOT <= stop]
         if not packed:
             return
         fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
         try:
             for window in packed:
-                slot = self._slots.pop(window)
+                slot = self.slots.pop(window)
+                if self._window_in(slot) != window:
+                    continue  # it was freed before, and the log wrote to it again
                 if slot < MAPPED_SLOTS:
                     os.pwrite(fd, b"\0", slot * _SLOT_BYTES + KIND_OFFSET)
                 else:
@@ -148,23 +174,36 @@ class EventFile:
             os.close(fd)
 
     def _place_of(self, event: int) -> int:
-        """The place of an event in the file, in records; a recording of an older bfcviz has slots in order."""
+        """The place of an event in the file, in records.
+
+        A window that was not found is looked for in the slot of its number, as an older bfcviz wrote it; another window
+        there has other numbers.
+        """
         window, rest = divmod(event, SLOT)
-        return self._slots.get(window, window) * SLOT + rest
+        return self.slots.get(window, window) * SLOT + rest
 
     def _is_event(self, number: int) -> bool:
-        data = self._file.read_at(self._place_of(number) * RECORD, RECORD)
+        data = self.file.read_at(self._place_of(number) * RECORD, RECORD)
         if len(data) < RECORD:
             return False  # the file became shorter
         record = np.frombuffer(data, EVENT)[0]
         return bool(record["kind"] != 0 and record["seq"] == number)
 
+    def _window_in(self, slot: int) -> int | None:
+        """The window whose first record is at the beginning of a slot; None: there is none."""
+        data = os.pread(self.file.fd, RECORD, slot * _SLOT_BYTES)
+        if len(data) < RECORD:
+            return None
+        record = np.frombuffer(data, EVENT)[0]
+        window, rest = divmod(int(record["seq"]), SLOT)
+        return window if record["kind"] and not rest else None
+
     def _next_slot(self, slot: int) -> int:
         """The first slot from `slot` on that has data; below 0 if there is none."""
         if not hasattr(os, "SEEK_DATA"):
-            return slot
+            return slot if slot * _SLOT_BYTES < os.fstat(self.file.fd).st_size else -1
         try:
-            return max(os.lseek(self._file.fd, slot * _SLOT_BYTES, os.SEEK_DATA) // _SLOT_BYTES, slot)
+            return max(os.lseek(self.file.fd, slot * _SLOT_BYTES, os.SEEK_DATA) // _SLOT_BYTES, slot)
         except OSError:
             return -1
 

@@ -72,6 +72,8 @@ class EventLog:
         self.thread = 0
         self.replaying = False
         self.window = log_memory.no_window()
+        # Of the file: its first slots, mapped at once; the record where the window begins; the records that all windows
+        # so far take up.
         self.slots = log_memory.no_window()
         self.place = 0
         self.extent = 0
@@ -394,7 +396,13 @@ class EventLog:
         copied, is_lost = 0, False
         try:
             file = EventFile(Path(str(self.path)))
-            file.find_windows()
+            native.spin_lock(self.lock)
+            window, slot = self.base // log_memory.SLOT, self.place // log_memory.SLOT
+            native.spin_unlock(self.lock)
+            if start // log_memory.SLOT == window:
+                file.note_window(window, slot)  # most callers want the newest events
+            else:
+                file.find_windows()
             copied = file.copy_into(into, start)
         except (BfcvizError, OSError):  # the folder was removed
             is_lost = True

@@ -14,8 +14,9 @@ from typing import Any
 from bfcviz.events.event_record import KIND_OFFSET, RECORD, Event
 
 SLOT = 16_384
+"""Records of a slot of the file; see `event_file`."""
 MAPPED_SLOTS = 64
-"""Records of a slot, and how many slots are used again; see `event_file`."""
+"""Slots that are used again, 64 MiB: a drain frees 16 at once while the log fills others."""
 
 Window = Any
 """Consecutive event records: a ctypes array or a `FileWindow` here, a C pointer when compiled."""

@@ -21,6 +21,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.events.event_record import RECORD
+from bfcviz.events.log import EVENTS_FILE
+from bfcviz.events.log_memory import MAPPED_SLOTS, SLOT
 from bfcviz.events.storage.files import append
 
 PROCESS_FILE: Final = "process.bin"
@@ -91,7 +94,16 @@ def sample_process(process: int, folder: Path) -> None:
     resident = int(Path(f"/proc/{process}/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     if not resident:  # it has ended, and its parent did not ask how
         return
+    resident = max(resident - _mapped_events_bytes(folder), 0)
     append(folder / PROCESS_FILE, np.array([(time.time_ns(), resident)], _RESIDENT).tobytes())
+
+
+def _mapped_events_bytes(folder: Path) -> int:
+    """What the resident set of a process has of the file of its events, which is not the program's."""
+    try:
+        return min((folder / EVENTS_FILE).stat().st_size, MAPPED_SLOTS * SLOT * RECORD)
+    except OSError:
+        return 0
 
 
 def add_device_sample(folder: Path, device: int, used: int) -> None:
@@ -150,11 +162,18 @@ def _thinned_samples(
     return times[largest], num_bytes[largest]
 
 
-def peak_of_process() -> int | None:
-    """The most memory that this process had at once, in bytes: its resident set; None: not known."""
+def peak_of_process(folder: Path) -> int | None:
+    """The most memory that this process had at once, in bytes: its resident set, without what it has of its recording.
+
+    None: not known.
+
+    Args:
+        folder: of the recording.
+    """
     try:
         # Not getrusage: it counts what the process that started this one had.
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:
         return None
-    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:")), None)
+    peak = next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:")), None)
+    return None if peak is None else max(peak - _mapped_events_bytes(folder), 0)

@@ -175,7 +175,8 @@ class WindowSource(Source):
             while not self._lapped and self._reader.position < min(goal, self.length + self.keep):
                 room = self._room(self._reader.position)[: self.length + self.keep - self._reader.position]
                 try:
-                    self._reader.read_into(room)
+                    if not self._reader.read_into(room):
+                        break  # a drain has freed them: the folder of the recording has all
                 except Lapped:
                     self._lapped = True
             return self._reader.position - before

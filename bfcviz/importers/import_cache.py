@@ -38,6 +38,12 @@ _MOST_BYTES: Final = "2GiB"
 _SLOW_S: Final = 2.0
 """An import that takes longer is kept."""
 
+_MOST_EVENTS: Final = 10_000_000
+"""Of a trace that is kept: a command that ends waits some seconds for its copy, and more would not be ready."""
+
+_STALE_S: Final = 3600.0
+"""A copy that is not ready after this belongs to a process that was ended."""
+
 _SETTLED_NS: Final = 2_000_000_000
 """A file that changed later than this before its import is not kept: a second change can have the same time."""
 
@@ -54,7 +60,8 @@ def imported(path: Path, read: Callable[[], Trace]) -> Trace:
     is_settled, began = time.time_ns() - changed >= _SETTLED_NS, time.perf_counter()
     trace = read()
     source = trace.source
-    if is_settled and time.perf_counter() - began > _SLOW_S and isinstance(source, ArraySource):
+    is_slow = time.perf_counter() - began > _SLOW_S
+    if is_settled and is_slow and isinstance(source, ArraySource) and source.length <= _MOST_EVENTS:
         keep = partial(_keep, path, found, source, folder, most)
         with suppress(RuntimeError):  # there are too many threads
             Periodic(keep, "bfcviz-cache", failed=lambda _: None, at_exit=True).start()
@@ -153,6 +160,7 @@ def _keep(path: Path, before: os.stat_result, source: ArraySource, folder: Path,
     folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
     if not _is_ours(folder):
         return
+    _remove_stale(folder)
     made = folder / f"{secrets.token_hex(8)}.partial"
     try:
         made.touch(PRIVATE_FILE, exist_ok=False)
@@ -161,6 +169,13 @@ def _keep(path: Path, before: os.stat_result, source: ArraySource, folder: Path,
     finally:
         made.unlink(missing_ok=True)
     _remove_oldest(folder, most)
+
+
+def _remove_stale(folder: Path) -> None:
+    """Remove what processes left that were ended while they wrote a copy."""
+    for each in folder.glob("*.partial"):
+        if time.time() - each.stat().st_mtime > _STALE_S:
+            each.unlink(missing_ok=True)
 
 
 def _remove_oldest(folder: Path, most: int) -> None:

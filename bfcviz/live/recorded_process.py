@@ -238,7 +238,7 @@ class ProcessRecording:
             if self.recording is not None:
                 for name in self.source.left_out(self.recording.log):
                     tell(self._order, "left out", name)
-                if (peak := peak_of_process()) is not None:
+                if (peak := peak_of_process(self.recording.folder)) is not None:
                     self.recording.add_detail(PROCESS_PEAK, peak)
                 self._close(self.recording)
 

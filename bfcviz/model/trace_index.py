@@ -307,6 +307,10 @@ HELD: Final = np.dtype([("start", "<u8"), ("stop", "<u8"), ("label", "<u4"), ("b
 LEAST_EVENTS: Final = 1 << 20
 """A shorter trace is read, for finer timelines than those that are stored: it takes less than a second."""
 
+_ALWAYS_STORED: Final = 1 << 22
+_PICTURE_INTERVALS: Final = 500
+"""Of a trace below `_ALWAYS_STORED`, what is stored is used if a picture of so many intervals can be drawn from it."""
+
 _NUMBERS: Final = ("thread", "stream")
 
 
@@ -334,13 +338,17 @@ class TraceIndex:
         self._held = np.zeros(0, HELD)
         entries = _stored_index_entries(trace) if self.length >= least else None
         rolling = RollingTimeline(pool)
+        if entries is not None:
+            rolling.adopt(joined([entry.pools[pool].rows for entry in entries]), self.length)
+            has_picture = self.length >= _ALWAYS_STORED or rolling.holds(0, self.length, _PICTURE_INTERVALS)
+            if least and not trace.first and not has_picture:
+                entries, rolling = None, RollingTimeline(pool)
         if entries is None and trace.first:
             raise TraceError("the first events were dropped, and nothing is stored with the others")
         if entries is None:
             rolling.extend(trace, self._look_at)
         else:
             self._held = joined([_indexed_held_labels(entry, pool) for entry in entries])
-            rolling.adopt(joined([entry.pools[pool].rows for entry in entries]), self.length)
             for entry in entries:
                 self._take(entry)
             for events in self._found:
@@ -531,6 +539,7 @@ def known_index(trace: Trace, pool: int | None = None) -> TraceIndex | None:
 def known_notable(trace: Trace) -> TraceIndex | None:
     """An index of any heap for its `notable`: whatever made it, or of what is stored with the trace."""
     found = _known_trace_index(_made, trace, None) or _known_trace_index(_summaries, trace, None)
+    # What could not be made is in `_summaries`, too: it is not tried again.
     if found is None and not trace.following and (0, len(trace)) not in _summaries.get(trace, {}):
         return None if trace.index_entries() is None else summary_index_of(trace)
     return found

@@ -277,7 +277,12 @@ def _begin_workers_watch(client: "Client", order: WorkerOrder) -> WorkersWatch:
     marker = folder / order.token
     marker.touch()
     found = WorkersWatch(folder, WorkerCollector(client, AllocatorPlugin(order), folder), marker)
-    if not found.collector.start() and found.collector.problems:
+    try:
+        watched = found.collector.start()
+    except BaseException:
+        found.stop()
+        raise
+    if not watched and found.collector.problems:
         found.stop()
         name, why = next(iter(found.collector.problems.items()))
         raise LiveError(f"no worker can be watched; worker {name}: {why}")

@@ -447,7 +447,7 @@ class BlockFile:
 
     def refresh(self) -> None:
         """Look for new blocks."""
-        with reading_file(self.path):
+        with self._lock, reading_file(self.path):
             found = sections_of(self._file, max(self.end, end_of_hole(self._file.fd)))
             for each in _limited_block_sections(self.path, found, len(self._sections), self._events):
                 if each.kind == EVENTS and each.first >= self.stop:

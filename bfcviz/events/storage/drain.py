@@ -14,6 +14,7 @@ a keyframe, the state from which its events can be understood. Readers see by it
 """
 
 import os
+import platform
 import sys
 from bisect import bisect_left
 from collections.abc import Callable
@@ -238,7 +239,9 @@ class FolderDrain:
             if is_time:
                 self._sample(place)
             try:
-                if place not in self._drains and _num_recorded(place) > (SLOT if has_ended else MOST_EVENTS):
+                if place not in self._drains and _num_recorded(place) > (
+                    min(SLOT, MOST_EVENTS) if has_ended else MOST_EVENTS
+                ):
                     self._drains[place] = Drain(place, self._make_describe, self._keep, self._memory)
                 if (drain := self._drains.get(place)) is not None:
                     drain.step(has_ended=has_ended)
@@ -262,8 +265,9 @@ class FolderDrain:
     def _sample(self, place: Path) -> None:
         if place not in self._processes:
             with suppress(FileError, OSError):  # it is being written: look again
-                found = read_origin(place).origin.details.get("process")
-                self._processes[place] = found if isinstance(found, int) else None
+                details = read_origin(place).origin.details
+                found, host = details.get("process"), details.get("host", platform.node())
+                self._processes[place] = found if isinstance(found, int) and host == platform.node() else None
         try:
             if (process := self._processes.get(place)) is not None:
                 sample_process(process, place)

@@ -198,10 +198,9 @@ class FolderSource(ArraySource):
             0,
             np.zeros(0, EVENT),
         )  # the events read last, and the number of the first
-        self._sampled: tuple[list[int], dict[str, Any]] = (
-            [],
-            {},
-        )  # bytes of the files beside the events, and the details made of them
+        # Of the files beside the events: their bytes, and the details made of them.
+        self._sampled: tuple[list[int], dict[str, Any]] = ([], {})
+        self._threads: tuple[list[int], dict[str, Any]] = ([], {})
         self._label_bytes = 0  # of labels.jsonl read so far
         self._label_lines = 0
         self._missing_names = 0
@@ -247,12 +246,13 @@ class FolderSource(ArraySource):
             self.length = max(self.length, self._find_blocks())
             return 0  # the writer did not create the file yet, or was killed before; or all events are packed
         with reading_file(path):
-            file = EventFile(path)
+            file = EventFile(path, self._file)
             records = file.num_records
-            if max(records, packed) < self.length and not packed:
+            if packed < self.length and records < file.extent_of(self.length):
                 self.degrade(f"{EVENTS_FILE} became shorter: of {self.length} events {records} can be read")
             length = file.find_end(max(self.length, packed))
-            while (more := self._find_blocks()) > packed:  # a drain freed records, and the search ended there
+            # A drain may have freed slots meanwhile, so that the search ended there.
+            while (more := self._find_blocks()) > packed:
                 packed = more
                 length = file.find_end(max(self.length, packed))
             self.length = length
@@ -320,9 +320,8 @@ class FolderSource(ArraySource):
         at = start + len(packed)
         with reading_file(self.path / EVENTS_FILE):
             events = np.zeros(0, EVENT) if self._file is None else self._file.read(at, stop)
-        if (
-            self._find_blocks() > at
-        ):  # what was packed meanwhile may have been freed, and written over, before the read
+        # What is packed now may have been freed and written over before the read.
+        if self._find_blocks() > at:
             return self._part(start, stop)
         return joined([packed, events]) if len(packed) else events
 
@@ -383,14 +382,19 @@ class FolderSource(ArraySource):
 
     def _beside_events(self, origin: Origin) -> dict[str, Any]:
         """The samples of the process and its devices and the names of its threads, read again where there are more."""
+        if (sizes := self._sizes_of(*SAMPLE_FILES)) != self._sampled[0]:
+            self._sampled = sizes, read_samples(self.path, origin.details.get("started_ns"))
+        if (sizes := self._sizes_of(THREADS_FILE)) != self._threads[0]:
+            self._threads = sizes, _read_thread_names(self.path / THREADS_FILE)
+        return self._sampled[1] | self._threads[1]
+
+    def _sizes_of(self, *names: str) -> list[int]:
+        """The bytes of those of the files that exist."""
         sizes = []
-        for name in (*SAMPLE_FILES, THREADS_FILE):
+        for name in names:
             with suppress(OSError):
                 sizes.append((self.path / name).stat().st_size)
-        if sizes != self._sampled[0]:
-            samples = read_samples(self.path, origin.details.get("started_ns"))
-            self._sampled = sizes, samples | _read_thread_names(self.path / THREADS_FILE)
-        return self._sampled[1]
+        return sizes
 
     def _update_origin(self, origin: Origin, events: int | None, left_over: int) -> None:
         """Set the status of the recording from its origin and from what was found."""

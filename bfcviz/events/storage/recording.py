@@ -17,6 +17,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.origin import KnownGaps, Origin, Pool, RecordedFailure, Status
 from bfcviz.events.storage.files import PRIVATE_FILE, append, replacing
 from bfcviz.events.storage.folder import (
+    BLOCKS_FILE,
     EVENTS_FILE,
     LABELS_FILE,
     ORIGIN_FILE,
@@ -196,9 +197,12 @@ class Recording(Closing):
             return False
         return os.path.samestat(found, os.fstat(self._lock.fileno()))
 
-    def _count(self) -> int:
+    def _count(self) -> int | None:
+        """How many events there are; None: what a drain freed of a truncated file is not known here."""
         if not self.events_path.exists():
             return 0
+        if self._log is not None and self._log.truncated and (self.folder / BLOCKS_FILE).exists():
+            return None
         # A drain may have freed the first ones, so those of the own log are not searched for.
         known = 0 if self._log is None or self._log.truncated else self._log.on_disk
         return EventFile(self.events_path).find_end(known)

@@ -81,6 +81,7 @@ def test_forged_headers_and_entries_are_one_error_or_none(tmp_path, monkeypatch)
     """Bytes of an entry, a state and a payload are changed, or numbers of a header, which is signed again."""
     monkeypatch.setattr(blocks, "MOST_EVENTS", 300)
     monkeypatch.setattr(trace_index, "LEAST_EVENTS", 1)
+    monkeypatch.setattr(trace_index, "_ALWAYS_STORED", 1)
     random, path = Random(5), busy_trace().save(tmp_path / "trace.bfc", describe=IndexBuilder(1))
     whole, found = path.read_bytes(), list(blocks.sections_of(blocks.OpenFile(path)))
     outcomes = set()

@@ -122,6 +122,55 @@ def test_a_slow_drain_gives_the_space_of_later_slots_back(tmp_path, blocks_of_tw
 
 
 @needs_speed
+def test_a_slot_that_the_log_wrote_to_again_is_not_freed_by_an_old_picture(tmp_path, blocks_of_two_slots):
+    with Recording(tmp_path / "run") as recording:
+        heap, drain = new_heap(log=recording.log), Drain(recording.folder)
+        write(heap, 4 * SLOT)
+        old = EventFile(recording.events_path)
+        assert old.find_end(0) == 4 * SLOT
+        drain.step()
+        write(heap, 3 * SLOT)
+        old.free(4 * SLOT)
+        assert_all_there(recording.folder, 7 * SLOT)
+        drain.close()
+
+
+@needs_speed
+def test_a_follower_looks_again_only_at_slots_that_can_change(tmp_path, monkeypatch):
+    monkeypatch.setattr(event_file, "MAPPED_SLOTS", 2)
+    log = EventLog(folder=tmp_path)
+    heap, looked = new_heap(log=log), []
+    write(heap, 5 * SLOT)
+    first = EventFile(tmp_path / "events.bin")
+    assert first.find_end(0) == 5 * SLOT
+    write(heap, SLOT + 9)
+    window_in = EventFile._window_in
+    monkeypatch.setattr(
+        EventFile, "_window_in", lambda self, slot: (looked.append(slot), window_in(self, slot))[1]
+    )
+    assert EventFile(tmp_path / "events.bin", first).find_end(5 * SLOT) == 6 * SLOT + 9
+    assert looked == [0, 1, 5, 6]
+
+
+@needs_speed
+def test_a_drained_recording_that_is_truncated_says_so(tmp_path, blocks_of_two_slots):
+    with Recording(tmp_path / "run") as recording:
+        heap, drain = new_heap(log=recording.log), Drain(recording.folder)
+        write(heap, 5 * SLOT + 50)
+        drain.step()
+        followed = Trace.open(recording.folder)
+        os.truncate(recording.events_path, 0)
+        followed.refresh()
+        assert "shorter" in "; ".join(followed.origin.reasons)
+        write(heap, 100)
+    drain.close()
+    trace = Trace.open(recording.folder)
+    assert (len(trace), trace.origin.status) == (4 * SLOT, Status.TRUNCATED)
+    assert "truncated" in trace.origin.reasons[0]
+    assert not any("0 events were recorded" in reason for reason in trace.origin.reasons)
+
+
+@needs_speed
 def test_a_record_that_was_begun_in_a_used_slot_is_told(tmp_path, blocks_of_two_slots):
     recording = Recording(tmp_path / "run")
     heap, drain = new_heap(log=recording.log), Drain(recording.folder)

@@ -225,6 +225,23 @@ def test_a_quick_import_is_not_kept(cache, path, monkeypatch):
     assert not cache.copies
 
 
+def test_a_trace_too_large_to_be_written_at_an_exit_is_not_kept(cache, path, monkeypatch):
+    monkeypatch.setattr(import_cache, "_MOST_EVENTS", 3)
+    bfcviz.open(path)
+    assert not cache.copies
+
+
+def test_what_an_ended_process_left_is_removed(cache, path):
+    cache.folder.mkdir(parents=True, mode=0o700)
+    old, new = cache.folder / "old.partial", cache.folder / "new.partial"
+    for each in (old, new):
+        each.write_bytes(b"begun")
+    os.utime(old, (1, 1))
+    bfcviz.open(path)
+    assert [each.suffix for each in cache.copies] == [".bfc", ".partial"]
+    assert not old.exists()
+
+
 def test_a_file_that_changes_is_not_kept(cache, path, monkeypatch):
     monkeypatch.setattr(import_cache, "_SETTLED_NS", 60 * 10**9)
     bfcviz.open(path)  # written a moment ago

@@ -25,6 +25,7 @@ def small_blocks():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "MOST_EVENTS", 300)
         patch.setattr(trace_index, "LEAST_EVENTS", 1)
+        patch.setattr(trace_index, "_ALWAYS_STORED", 1)
         patch.setattr(trace_index, "_MOST_LABELS", 10_000)
         patch.setattr(active_memory, "LEAST_EVENTS", 1)
         yield
@@ -165,6 +166,13 @@ def test_an_impossible_entry_is_not_used(busy_file, monkeypatch, is_used, change
     index = index_of(saved)
     assert index.knows_holders == is_used
     assert len(index.byte_steps) <= len(saved.labels)
+
+
+def test_stored_rows_too_few_for_a_picture_are_not_used(busy_file, monkeypatch):
+    monkeypatch.setattr(trace_index, "_ALWAYS_STORED", 1 << 22)
+    assert not index_of(Trace.open(busy_file)).knows_holders
+    monkeypatch.setattr(trace_index, "_PICTURE_INTERVALS", 1)
+    assert index_of(Trace.open(busy_file)).knows_holders
 
 
 def test_entries_that_are_missing_or_too_large_are_not_used(busy_file, monkeypatch):
