@@ -6,6 +6,7 @@ Each way runs in a process of its own, for an allocator stays; the ways take tur
 `cached`    PyTorch's caching allocator, as it is
 `history`   the same, keeping a memory history with Python stacks that are never read
 `observed`  `observe_torch`, which reads that history meanwhile
+`flight`    `bfcviz.flight_recorder`: a history without stacks, read only when something fails
 `pool`      `serve_torch(mechanism="pool")`
 `replaced`  `serve_torch(mechanism="replace")`
 `bare`      cudaMalloc and cudaFree for each tensor: why there are pools (PYTORCH_NO_CUDA_MEMORY_CACHING=1)
@@ -25,18 +26,21 @@ import tempfile
 import time
 from pathlib import Path
 
-WAYS = ("cached", "history", "observed", "pool", "replaced", "bare")
+WAYS = ("cached", "history", "observed", "flight", "pool", "replaced", "bare")
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def way_in(torch, way, folder):
     """The `with` for a way, recorded to a folder."""
-    from bfcviz.events.storage.recording import Recording  # noqa: PLC0415  after PyTorch, as a program would
+    import bfcviz  # noqa: PLC0415  after PyTorch, as a program would
+    from bfcviz.events.storage.recording import Recording  # noqa: PLC0415
     from bfcviz.live.torch.observe import observe_torch  # noqa: PLC0415
     from bfcviz.live.torch.serve import serve_torch  # noqa: PLC0415
 
     stack = contextlib.ExitStack()
-    if way == "history":
+    if way == "flight":
+        stack.enter_context(bfcviz.flight_recorder(torch=True, folder=folder))
+    elif way == "history":
         memory = torch.cuda.memory
         memory._record_memory_history("all", context="alloc", stacks="python", max_entries=100_000)
         stack.callback(memory._record_memory_history, None)
