@@ -42,7 +42,10 @@ def build(folder, modules, flags):
     """
     settings = folder / "pyproject.toml"
     text = settings.read_text()
-    for whole, name in re.findall(r'(?m)(^    \{ name = "bfcviz\.(\w+)"(?s:.*?)^    \] \},\n)', text):
+    # `_shared`, on one line, is of all.
+    for whole, name in re.findall(
+        r'(?m)(^    \{ name = "bfcviz\.(\w+)"[^\n]* \[\n(?s:.*?)^    \] \},\n)', text
+    ):
         text = text if name in modules else text.replace(whole, "")
     settings.write_text(text)
     more = {"BFCVIZ_CFLAGS": flags, "LDFLAGS": flags}

@@ -72,7 +72,7 @@ def read_increment(
         folder: of the recording.
         start: what the copy has.
         most: events of the increment.
-        free: let the recording write again to the space of the events before `start`: nobody else reads them.
+        free: let the recording write again to the space of the events before `start`, which no other process reads.
 
     Raises:
         FileError: the folder is not a recording, or cannot be read.
