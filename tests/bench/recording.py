@@ -1,9 +1,9 @@
 """What a long recording costs while it is written, on disk, and when it is opened.
 
-    python tests/bench/recording.py [--millions 1 3 10 30 100] [--picture]
+    python tests/bench/recording.py [--millions 1 3 10 30 100] [--rate 5] [--picture]
 
-A process runs a heap (random sizes, 4,000 live chunks, 300 labels) that records to a folder; this process packs the
-folder meanwhile, as `bfcviz record` does. Then a new process opens it, makes an Inspector, and goes to random steps.
+A process runs a heap (random sizes, 4,000 live chunks, 300 labels) that records to a folder, at most `--rate` million
+events/s (0: as fast as it can); this process packs the folder meanwhile, as `bfcviz record` does. Then a new process opens it, makes an Inspector, and goes to random steps.
 With `--picture` the rows are drawn into recording.svg, beside this file.
 """
 
@@ -33,7 +33,7 @@ if "--picture" in sys.argv:  # not in the processes that are measured
     from bfcviz.figures.panel import Margins, Panel, Place, compose
     from bfcviz.figures.theme import LIGHT
 
-PAIRS, LIVE, LABELS = 400_000, 4000, 300
+PAIRS, LIVE, LABELS = 40_000, 4000, 300
 
 
 def churn(seed: int = 1) -> Operations:
@@ -53,8 +53,14 @@ def churn(seed: int = 1) -> Operations:
     return Operations(np.concatenate(kinds), number, sizes[number], 256, 0, labels[number])
 
 
-def write(folder: str | None, length: int) -> None:
-    """Run the heap until it wrote `length` events, to a folder or (None) to a ring in memory."""
+def write(folder: str | None, length: int, rate: float) -> None:
+    """Run the heap until it wrote `length` events, to a folder or (None) to a ring in memory.
+
+    Args:
+        folder: of the recording.
+        length: events.
+        rate: the most events a second; 0: as fast as it can.
+    """
     recording = None if folder is None else Recording(folder, [Pool("heap")])
     options = AllocatorOptions(allow_growth=True)
     if recording is not None:
@@ -69,6 +75,8 @@ def write(folder: str | None, length: int) -> None:
         replay.run()
         cpu += time.process_time() - at
         pairs += PAIRS + LIVE
+        if rate:
+            time.sleep(max(begun + heap.log.head / rate - time.perf_counter(), 0))
     seconds = time.perf_counter() - begun
     print(json.dumps({"events": heap.log.head, "ns": cpu / pairs * 1e9, "seconds": seconds}), flush=True)
     if recording is not None:
@@ -123,11 +131,11 @@ def used(folder: Path) -> int:
     return sum(path.stat().st_blocks * 512 for path in folder.iterdir())
 
 
-def measure(folder: Path, length: int) -> dict[str, float]:
+def measure(folder: Path, length: int, rate: float) -> dict[str, float]:
     """Record, pack, open."""
-    ring = run("--ring", length)
+    ring = run("--ring", length, "--rate", rate)
     drain, cpu = FolderDrain(folder, IndexBuilder), time.process_time()
-    words = [sys.executable, __file__, "--write", str(folder), str(length)]
+    words = [sys.executable, __file__, "--write", str(folder), str(length), "--rate", str(rate)]
     writer = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     most = 0
     while writer.poll() is None:
@@ -212,15 +220,16 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--millions", type=float, nargs="+", default=[1, 3, 10, 30, 100])
+    parser.add_argument("--rate", type=float, default=5, help="million events/s")
     parser.add_argument("--picture", action="store_true")
     parser.add_argument("--ring", type=int)
     parser.add_argument("--write", nargs=2)
     parser.add_argument("--show", nargs=2)
     words = parser.parse_args()
     if words.ring:
-        write(None, words.ring)
+        write(None, words.ring, words.rate * 1e6)
     elif words.write:
-        write(words.write[0], int(words.write[1]))
+        write(words.write[0], int(words.write[1]), words.rate * 1e6)
     elif words.show:
         show(words.show[0], float(words.show[1]))
     else:
@@ -232,7 +241,7 @@ def main() -> None:
         rows = []
         for millions in words.millions:
             with tempfile.TemporaryDirectory(dir=os.environ.get("BFCVIZ_BENCH")) as place:
-                rows.append(measure(Path(place, "run"), int(millions * 1e6)))
+                rows.append(measure(Path(place, "run"), int(millions * 1e6), words.rate))
             print(row(rows[-1]), flush=True)
         if words.picture:
             Path(__file__).with_suffix(".svg").write_text(picture(rows))
