@@ -3,7 +3,8 @@
     python tests/bench/recording.py [--millions 1 3 10 30 100] [--rate 5] [--picture]
 
 A process runs a heap (random sizes, 4,000 live chunks, 300 labels) that records to a folder, at most `--rate` million
-events/s (0: as fast as it can); this process packs the folder meanwhile, as `bfcviz record` does. Then a new process opens it, makes an Inspector, and goes to random steps.
+events/s (0: as fast as it can); this process packs the folder meanwhile, as `bfcviz record` does. Then a new process
+opens it, makes an Inspector, and goes to random steps.
 With `--picture` the rows are drawn into recording.svg, beside this file.
 """
 
