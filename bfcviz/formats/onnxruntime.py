@@ -68,9 +68,13 @@ NAME: Final = "BFCArena"
 """The arena's name in a trace: its own stands only in some lines."""
 
 
+ARENA: Final = "bfc_arena.cc:"
+"""In each text that `as_tensorflow` changes."""
+
+
 def as_tensorflow(text: str) -> str:
     """The lines of an arena's log as TensorFlow's allocator writes them; other text is returned as it is."""
-    if "bfc_arena.cc:" not in text:
+    if ARENA not in text:
         return text
     text = _PREFIX.sub(_onnx_prefix_as_tensorflow, text)
     return _HEADER.sub(rf"Allocator ({NAME}) ran out of memory trying to allocate \1B", text)

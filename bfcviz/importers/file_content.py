@@ -1,8 +1,9 @@
 """Read the bytes of a regular file, plain or gzip, up to a limit."""
 
+import codecs
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from io import BytesIO, FileIO
 from pathlib import Path
@@ -195,6 +196,19 @@ class ContentPieces:
                 self.cut = unpacked.cut
         except OSError as error:
             raise FileError(self._path, "", f"cannot be read: {error.strerror or error}") from None
+
+
+def decoded_pieces(pieces: Iterable[bytes]) -> Iterator[str]:
+    """The text of a file piece by piece: UTF-8, or UTF-16 with a mark; other bytes become replacement characters."""
+    rest, head = iter(pieces), b""
+    while len(head) < 2 and (piece := next(rest, None)) is not None:
+        head += piece
+    is_utf_16 = head[:2] in {b"\xff\xfe", b"\xfe\xff"}
+    decoder = codecs.getincrementaldecoder("utf-16" if is_utf_16 else "utf-8")("replace")
+    yield decoder.decode(head)
+    for piece in rest:
+        yield decoder.decode(piece)
+    yield decoder.decode(b"", final=True)
 
 
 def _collect_content(path: Path, limit: int, unpacked: Cap, *, stop_at_limit: bool) -> Content:

@@ -6,10 +6,9 @@ warning of the pool, its counters, the error of the operation and the traceback.
 agree.
 """
 
-import codecs
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import prod
@@ -20,7 +19,7 @@ from bfcviz.errors import FileError
 from bfcviz.formats import message_tables, tensorflow, torch, xla
 from bfcviz.formats.message_tables import ENTRIES, TABLES
 from bfcviz.formats.messages import BOLD_NUMBER, IMPOSSIBLE, TERMINAL_CODE, Message, Role, StatedFailure
-from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces
+from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces, decoded_pieces
 from bfcviz.importers.file_format import READABLE, detect_format, is_plain_text
 
 # ------------------------------------------------------------------------------
@@ -101,7 +100,8 @@ def read_messages(pieces: Iterable[bytes], name: str = "") -> StatedFailures:
         name: of its file: it may name the program, too.
     """
     reader = _MessageReader(name)
-    for text in _decoded_message_pieces(pieces):
+    short = (piece[at : at + _PIECE] for piece in pieces for at in range(0, len(piece), _PIECE))
+    for text in decoded_pieces(short):
         reader.take(text)
     return reader.end()
 
@@ -290,19 +290,6 @@ def _is_in_other_case(found: _Beginning, text: str) -> bool:
 
 
 _NUMBER_NEAR: Final = re.compile(r"[^\d\n]{0,40}\d")
-
-
-def _decoded_message_pieces(pieces: Iterable[bytes]) -> Iterator[str]:
-    """Text of bounded length; bytes that are not text become replacement characters."""
-    decoder: codecs.IncrementalDecoder | None = None
-    for piece in pieces:
-        if decoder is None:
-            is_utf_16 = piece[:2] in {b"\xff\xfe", b"\xfe\xff"}
-            decoder = codecs.getincrementaldecoder("utf-16" if is_utf_16 else "utf-8")("replace")
-        for at in range(0, len(piece), _PIECE):
-            yield decoder.decode(piece[at : at + _PIECE])
-    if decoder is not None:
-        yield decoder.decode(b"", final=True)
 
 
 _HINTS: Final = {

@@ -2,16 +2,24 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import accumulate
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from bfcviz.events.labels import Labels
 from bfcviz.formats.messages import TERMINAL_CODE
-from bfcviz.formats.onnxruntime import as_tensorflow
-from bfcviz.importers.file_content import LABELS, MAX_NAME_BYTES, TEXT, Limits
+from bfcviz.formats.onnxruntime import ARENA, as_tensorflow
+from bfcviz.importers.file_content import (
+    LABELS,
+    MAX_NAME_BYTES,
+    TEXT,
+    UNPACKED_TEXT,
+    ContentPieces,
+    Limits,
+    decoded_pieces,
+)
 
 # ------------------------------------------------------------------------------
 # Sizes as TensorFlow prints them, `74.16MiB`: with three or four digits, sometimes with a decimal comma.
@@ -173,37 +181,91 @@ _BEGINS_RECORD = re.compile(r"\d{4}-\d\d-\d\d|[IWEF]\d{4} \d\d:|\b[IWEF] \w+[/\\
 _NARROWEST, _WIDEST, _FEWEST_WRAPS, _SMALLEST_SHARE = 40, 250, 3, 0.2
 
 
-class LogText:
-    """The text of a log.
+class LogText(NamedTuple):
+    """The whole text of a log, without terminal codes.
 
     Attributes:
-        text: without terminal codes.
+        text: of all lines.
+        joined: where each line begins that was joined with the one before it.
     """
 
-    def __init__(self, text: str, breaks: list[int]) -> None:
-        self.text = text
-        self._breaks = breaks  # where each line of the file after the first begins
+    text: str
+    joined: Sequence[int] = ()
 
-    def line(self, offset: int) -> int:
-        """The line of the file, from 1, that holds the character at `offset`."""
-        return bisect_right(self._breaks, offset) + 1
+    @property
+    def pieces(self) -> Iterable[str]:
+        """All of it, as `LogPieces` has it."""
+        return [self.text]
 
 
 def log_text(data: bytes) -> LogText:
     """The text of a file; bytes that are not text become replacement characters."""
-    text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8", "replace")
+    text = "".join(decoded_pieces([data]))
     text = as_tensorflow(text.replace("\r\n", "\n"))
-    if _is_json_log(text):
+    if _may_be_json_log(text) and "\\n" in text:
         text = _without_log_escapes(text)
-    if "\x1b" in text:
-        text = TERMINAL_CODE.sub("", text)
-    return _unwrapped_log_text(text)
+    return _unwrapped_log_text(_without_terminal_codes(text))
 
 
-def _is_json_log(text: str) -> bool:
-    """Whether this is a notebook, or JSON lines of a log collector."""
+class LogPieces:
+    """The text of a log in pieces of whole lines, read again from the file by each pass over `pieces`.
+
+    Attributes:
+        joined: as of `LogText`.
+        cut: why the end of the file is missing, None if nothing is missing; known after a pass.
+        needs_whole: its text must be read as a whole, by `log_text`: lines may have to be joined, or their meaning may
+            depend on other lines. Known after a pass.
+    """
+
+    joined: Final[Sequence[int]] = ()
+
+    def __init__(self, path: Path) -> None:
+        self.cut: str | None = None
+        self.needs_whole = False
+        self._path = path
+        self._wraps = _WrapCounter()
+        self._was_read = False
+
+    @property
+    def pieces(self) -> Iterator[str]:
+        """The pieces of one pass."""
+        content = ContentPieces(self._path, UNPACKED_TEXT)
+        for number, raw in enumerate(_whole_lines(decoded_pieces(content))):
+            text = raw.replace("\r\n", "\n") if "\r" in raw else raw
+            self.needs_whole |= ARENA in text or (not number and _may_be_json_log(text))
+            text = _without_terminal_codes(text)
+            if not self._was_read:
+                self._wraps.take(text)
+            yield text
+        self.needs_whole |= self._wraps.may_be_wrapped
+        self.cut, self._was_read = content.cut, True
+
+
+_PIECE: Final = 1 << 20
+"""The fewest characters of a piece that is not the last one."""
+
+
+def _whole_lines(texts: Iterable[str]) -> Iterator[str]:
+    """The same text in pieces that end with a line."""
+    parts, length = list[str](), 0
+    for text in texts:
+        length += len(text)
+        cut = text.rfind("\n") + 1 if length >= _PIECE else 0
+        if cut:
+            yield "".join((*parts, text[:cut]))
+            parts, length = [], len(text) - cut
+        parts.append(text[cut:])
+    yield "".join(parts)
+
+
+def _without_terminal_codes(text: str) -> str:
+    return TERMINAL_CODE.sub("", text) if "\x1b" in text else text
+
+
+def _may_be_json_log(text: str) -> bool:
+    """Whether this begins as a notebook, or as JSON lines of a log collector."""
     start = text[: 1 << 16].lstrip("\ufeff \t\n")
-    return start[:1] in ("{", "[") and "\\n" in text and _JSON_KEY.search(start) is not None
+    return start[:1] in ("{", "[") and _JSON_KEY.search(start) is not None
 
 
 def _without_log_escapes(text: str) -> str:
@@ -226,27 +288,72 @@ def _unwrapped_log_text(text: str) -> LogText:
     lines = text.split("\n")
     wrapped = _wrapped_log_lines(lines)
     if not wrapped:
-        return LogText(text, list(accumulate(len(line) + 1 for line in lines[:-1])))
-    parts = [line if number in wrapped else line + "\n" for number, line in enumerate(lines)]
-    return LogText("".join(parts)[:-1], list(accumulate(map(len, parts[:-1]))))
+        return LogText(text)
+    parts, joined, place = list[str](), list[int](), 0
+    for number, line in enumerate(lines):
+        parts.append(line if number in wrapped else line + "\n")
+        place += len(parts[-1])
+        if number in wrapped:
+            joined.append(place)
+    return LogText("".join(parts)[:-1], joined)
 
 
-def _wrapped_log_lines(lines: list[str]) -> set[int]:
+def _wrapped_log_lines(lines: Sequence[str]) -> set[int]:
     """The lines that go on in the next one; none if only few records do, which then is a coincidence."""
     width = max(map(len, lines))
-    if not _NARROWEST <= width <= _WIDEST:
+    wraps = _wraps(lines, width)
+    if len(wraps) < _FEWEST_WRAPS or len(wraps) < sum(map(_begins_record, lines)) * _SMALLEST_SHARE:
         return set()
-    begins = [_BEGINS_RECORD.search(line[:60]) is not None for line in lines]
     found: set[int] = set()
-    count = 0
-    for number, line in enumerate(lines[:-1]):
-        if len(line) == width and not begins[number + 1] and lines[number + 1].strip():
-            if begins[number]:
-                count += 1
-            elif number - 1 not in found:
-                continue
+    for first in wraps:
+        number = first
+        while number == first or _goes_on(lines, number, width):
             found.add(number)
-    return found if count >= max(_FEWEST_WRAPS, sum(begins) * _SMALLEST_SHARE) else set()
+            number += 1
+    return found
+
+
+def _wraps(lines: Sequence[str], width: int) -> list[int]:
+    """The lines that begin a record, have all the width of a terminal, and go on in the next line."""
+    if not _NARROWEST <= width <= _WIDEST:
+        return []
+    full = [number for number, line in enumerate(lines) if len(line) == width]
+    return [number for number in full if _goes_on(lines, number, width) and _begins_record(lines[number])]
+
+
+def _goes_on(lines: Sequence[str], number: int, width: int) -> bool:
+    """Whether a line of all the width is followed by one that is not blank and begins no record."""
+    after = lines[number + 1] if number + 1 < len(lines) else ""
+    return len(lines[number]) == width and not _begins_record(after) and bool(after.strip())
+
+
+def _begins_record(line: str) -> bool:
+    return _BEGINS_RECORD.search(line[:60]) is not None
+
+
+class _WrapCounter:
+    """Counts the records of a text that a terminal may have cut, in pieces of whole lines."""
+
+    def __init__(self) -> None:
+        self._width = 0
+        self._count = 0
+        self._last = ""
+
+    @property
+    def may_be_wrapped(self) -> bool:
+        """Whether `_wrapped_log_lines` of the whole text may find any."""
+        return self._count >= _FEWEST_WRAPS
+
+    def take(self, text: str) -> None:
+        """Take the next piece."""
+        if self._width > _WIDEST:
+            return
+        lines = (self._last + text).split("\n")
+        width = max(map(len, lines))
+        if width > self._width:
+            self._width, self._count = width, 0
+        self._count += len(_wraps(lines, self._width))
+        self._last = "".join(lines[-2:-1]) + "\n"
 
 
 # ------------------------------------------------------------------------------
@@ -267,11 +374,13 @@ _PREFIX = re.compile(
     r"|\b[IWEF])\s{1,9}$"
 )
 _COMMON_PREFIX = re.compile(
-    r"[^\w\n\r\[(<]{0,16}(?:(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\.(\d{6}): [IWEF] "
-    r"|[IWEF]\d{4} \d\d:\d\d:\d{2,11}\.\d{6} {1,9}(\d{1,20}) )"
-    r"(?:\w{1,40}/){0,12}(\w{1,60})\.cc:\d{1,7}\] ?"
+    r"[^\w\n\r\[(<]{0,16}+(?a:(?:(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\.(\d{6}): [IWEF] "
+    r"|[IWEF](\d{4}) (\d\d:\d\d:\d{2,11})\.(\d{6}) {1,9}(\d{1,20}) )"
+    r"(?:\w{1,40}+/){0,12}+(\w{1,60}+)\.cc:\d{1,7}\] ?)"
 )
 """Most lines of most logs: matched once, without the searches that other prefixes need."""
+_COMMON_LINE = re.compile("\n" + _COMMON_PREFIX.pattern)
+_FIELDS: Final = _COMMON_LINE.groups + 1
 _SEPARATOR = re.compile(r"[/\\]")
 _TAG = re.compile(
     r"\[\d+(?:,\d+)?\](?:<\w+>)?|\((?:[\w ]{1,40} )?pid=\d+(?:, ip=[\d.]+)?\)|(?:rank|worker)[ _-]?\d+\b"
@@ -279,10 +388,10 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 _UNPREFIXED = re.compile(
-    r"^[^\w\n]{0,40}(?=(?:InUse|Free|Chunk) {1,2}at (?:0x)?[0-9a-fA-F]+\s+of\s|Bin \(\d|Allocator \([\w:]+\) ran out"
-    r"|Next region of size \d|Sum Total of in-use|BFCAllocator dump for |\d+ Chunks of size \d)",
-    re.MULTILINE,
+    r"[^\w\n]{0,40}+(?=(?:InUse|Free|Chunk) {1,2}at (?:0x)?[0-9a-fA-F]+\s+of\s|Bin \(\d|Allocator \([\w:]+\) ran out"
+    r"|Next region of size \d|Sum Total of in-use|BFCAllocator dump for |\d+ Chunks of size \d)"
 )
+_UNPREFIXED_LINE = re.compile("\n" + _UNPREFIXED.pattern)
 
 
 class LogRecord(NamedTuple):
@@ -305,61 +414,143 @@ class LogRecord(NamedTuple):
     thread: str = ""
 
 
-class _Prefix(NamedTuple):
-    """The start of the whole prefix; then as `LogRecord`."""
+_Prefix = tuple[int, int | None, str, str, str]
+"""The start of the whole prefix; time, file, writer and thread as of `LogRecord`."""
 
-    start: int
-    time: int | None
-    file: str
-    writer: str
-    thread: str
+_NO_PREFIX: Final[_Prefix] = (0, None, "", "", "")
 
 
-def records(log: LogText, run: str = "") -> Iterator[LogRecord]:
+def records(log: LogText | LogPieces, run: str = "") -> Iterator[LogRecord]:
     """All records of all source files in the order of the text; first the text before the first of them, if any.
 
     Allocator lines that were pasted without their prefix are records with `file` "".
 
     Args:
         log: the text.
-        run: pattern of a message up to the end of its line. Consecutive lines of one thread with such messages are one
-            record: its message has the lines after the first one with their prefixes.
+        run: of a whole text: pattern of a message up to the end of its line. Consecutive lines of one thread with such
+            messages are one record: its message has the lines after the first one with their prefixes.
     """
-    text = log.text
-    prefix, begin = _Prefix(0, None, "", "", ""), 0
-    anchor = _ANCHOR.search(text)
-    while anchor is not None:
-        start, stop = anchor.span()
-        line = text.rfind("\n", begin, start) + 1 or begin
-        common = _COMMON_PREFIX.match(text, line)
-        if common is None or common.end() != stop:
-            following = _record_prefix(text, begin, start)
-            common = None
+    prefix, lines = _NO_PREFIX, _LineNumbers(log.joined)
+    parts = list[str]()
+    for piece in log.pieces:
+        parts.append(piece)
+        if _ANCHOR.search(piece) is None:  # all of it is of the same record
+            continue
+        text = "".join(parts)
+        fields = _COMMON_LINE.split(text) if prefix is not _NO_PREFIX and not run else []
+        if text.count(".cc:") * _FIELDS == len(fields) - 1:  # no other prefixes
+            prefix = yield from _records_of_common_lines(fields, prefix, lines)
+            parts = fields[-1:]
         else:
-            following = _common_record_prefix(common) or _record_prefix(text, begin, start)
-        yield from _of_message(log, prefix, begin, following.start)
+            prefix, rest = yield from _records_of_any_lines(text, prefix, lines, run)
+            parts = [rest]
+    text = "".join(parts)
+    yield from _of_message(text, lines, prefix, 0, len(text))
+
+
+def _records_of_common_lines(
+    fields: list[str], prefix: _Prefix, lines: "_LineNumbers"
+) -> Generator[LogRecord, None, _Prefix]:
+    """The records of a text, without the last one; returns the prefix of that.
+
+    Args:
+        fields: the text, split by `_COMMON_LINE`.
+        prefix: of the first message.
+        lines: of the text.
+    """
+    for text, *groups in zip(*[iter(fields)] * _FIELDS, strict=False):
+        message = text + "\n"
+        if "\n" in text:
+            yield from _of_message(message, lines, prefix, 0, len(message))
+            lines.rest(message, len(message))
+        else:
+            _, time, file, writer, thread = prefix
+            yield LogRecord(lines.next(), time, file, message, writer, thread)
+        prefix = _common_record_prefix(groups, 0)
+    return prefix
+
+
+def _records_of_any_lines(
+    text: str, prefix: _Prefix, lines: "_LineNumbers", run: str
+) -> Generator[LogRecord, None, tuple[_Prefix, str]]:
+    """The records of a text, without the last one; returns the prefix and the text of that."""
+    begin = 0
+    ahead = _COMMON_LINE.search(text)  # the next one; records before it have other prefixes
+    while (found := _next_prefix(text, begin, ahead)) is not None:
+        following, stop, is_common = found
+        yield from _of_message(text, lines, prefix, begin, following[0])
         prefix, begin = following, stop
-        if run and common is not None:
-            lines = _record_run_pattern(run, prefix.file, prefix.thread).match(text, line)
-            # The last line may go on in lines without a prefix.
-            last = 0 if lines is None else text.rfind("\n", line, lines.end() - 1) + 1
-            if last > line:
-                yield LogRecord(
-                    log.line(begin), prefix.time, prefix.file, text[begin:last], "", prefix.thread
-                )
-                prefix, begin, stop = _Prefix(last, None, "", "", ""), last, last
-        anchor = _ANCHOR.search(text, stop)
-    yield from _of_message(log, prefix, begin, len(text))
+        last = _end_of_run(text, prefix, run) if run and is_common else 0
+        if last > prefix[0]:
+            _, time, file, _, thread = prefix
+            yield LogRecord(lines.of(text, begin), time, file, text[begin:last], "", thread)
+            prefix, begin = _NO_PREFIX, last
+        if ahead is not None and ahead.start() < begin:
+            ahead = _COMMON_LINE.search(text, begin)
+    return prefix, lines.rest(text, begin)
 
 
-def _common_record_prefix(found: re.Match[str]) -> _Prefix | None:
-    date, clock, fraction, thread, file = found.groups()
+def _next_prefix(text: str, begin: int, ahead: re.Match[str] | None) -> tuple[_Prefix, int, bool] | None:
+    """The first prefix after `begin`, its end, and whether it is a common one.
+
+    Args:
+        text: to search.
+        begin: where to begin.
+        ahead: the first line after `begin` with a common prefix.
+    """
+    end = len(text) if ahead is None else ahead.start() + 1
+    anchor = _ANCHOR.search(text, begin, end) if text.find(".cc:", begin, end) >= 0 else None
+    if anchor is None:
+        return None if ahead is None else (_common_record_prefix(ahead.groups(), end), ahead.end(), True)
+    line = text.rfind("\n", begin, anchor.start()) + 1 or begin
+    common = _COMMON_PREFIX.match(text, line)
+    if common is not None and common.end() == anchor.end():
+        return _common_record_prefix(common.groups(), line), anchor.end(), True
+    return _record_prefix(text, begin, anchor.start()), anchor.end(), False
+
+
+def _end_of_run(text: str, prefix: _Prefix, run: str) -> int:
+    """Where the last line of a run begins: it may go on in lines without a prefix. 0 without a run."""
+    start, _, file, _, thread = prefix
+    found = _record_run_pattern(run, file, thread).match(text, start)
+    return 0 if found is None else text.rfind("\n", start, found.end() - 1) + 1
+
+
+class _LineNumbers:
+    """Numbers of lines at ascending places of a text, from 1."""
+
+    def __init__(self, joined: Sequence[int]) -> None:
+        self._joined = joined
+        self._breaks = 1
+        self._place = 0
+        self._start = 0  # of the text, in the text that `joined` counts
+
+    def of(self, text: str, place: int) -> int:
+        """The line of the file that holds the character at `place`."""
+        self._breaks += text.count("\n", self._place, place)
+        self._place = place
+        return self._breaks + bisect_right(self._joined, self._start + place)
+
+    def next(self) -> int:
+        """The line at the current place, and go to the next one."""
+        self._breaks += 1
+        return self._breaks - 1
+
+    def rest(self, text: str, place: int) -> str:
+        """The text from `place` on, whose places count from there."""
+        self.of(text, place)
+        self._start += place
+        self._place = 0
+        return text[place:]
+
+
+def _common_record_prefix(groups: Sequence[Any], start: int) -> _Prefix:
+    """The prefix that begins at `start`, from the groups of `_COMMON_PREFIX`."""
+    date, clock, micros, day, glog, rest, thread, file = groups
     if date is None:
-        path = found.string.rfind(" ", found.start(), found.start(5)) + 1
-        when = _PREFIX.search(found.string[found.start() : path])
-        return None if when is None else _Prefix(found.start(), _record_prefix_time(when), file, "", thread)
+        date, clock, micros = "" if day == "0000" else _date_of_day(day), glog, rest
     seconds = _log_clock_nanoseconds(date, clock)
-    return _Prefix(found.start(), None if seconds is None else seconds + 1000 * int(fraction), file, "", "")
+    return start, None if seconds is None else seconds + 1000 * int(micros), file, "", thread or ""
 
 
 @lru_cache(64)
@@ -373,23 +564,17 @@ def _record_run_pattern(message: str, file: str, thread: str) -> re.Pattern[str]
     )
 
 
-def _of_message(log: LogText, prefix: _Prefix, begin: int, end: int) -> Iterator[LogRecord]:
+def _of_message(text: str, lines: _LineNumbers, prefix: _Prefix, begin: int, end: int) -> Iterator[LogRecord]:
     """The record of a message, and those of allocator lines without prefix in the lines after its first one."""
-    text = log.text
-    first_break = text.find("\n", begin, end)
-    if prefix.file and (first_break < 0 or first_break == end - 1):  # one line
-        line = log.line(begin)
-        yield LogRecord(line, prefix.time, prefix.file, text[begin:end], prefix.writer, prefix.thread)
-        return
-    # The first line of the file has no line break before it.
-    place = begin if not begin else first_break if first_break >= 0 else end
-    starts = [match.end() for match in _UNPREFIXED.finditer(text, place, end)]
+    _, time, file, writer, thread = prefix
+    starts = [match.end() for match in _UNPREFIXED_LINE.finditer(text, begin, end)]
+    if not begin and prefix is _NO_PREFIX and (first := _UNPREFIXED.match(text, 0, end)):
+        starts.insert(0, first.end())
     stops = [*starts, end]
-    if prefix.file or text[begin : stops[0]].strip():
-        message = text[begin : stops[0]]
-        yield LogRecord(log.line(begin), prefix.time, prefix.file, message, prefix.writer, prefix.thread)
+    if file or text[begin : stops[0]].strip():
+        yield LogRecord(lines.of(text, begin), time, file, text[begin : stops[0]], writer, thread)
     for start, stop in zip(starts, stops[1:], strict=True):
-        yield LogRecord(log.line(start), None, "", text[start:stop], prefix.writer, prefix.thread)
+        yield LogRecord(lines.of(text, start), None, "", text[start:stop], writer, thread)
 
 
 def _record_prefix(text: str, begin: int, anchor: int) -> _Prefix:
@@ -404,12 +589,12 @@ def _record_prefix(text: str, begin: int, anchor: int) -> _Prefix:
         line = low  # the time may stand before a line break
         found = _PREFIX.search(text[line:path])
     if found is None:
-        return _Prefix(path, None, file, "", "")
+        return path, None, file, "", ""
     before = found.string[: found.start()]
     before = before[max(before.rfind("\n"), before.rfind("\r")) + 1 :]
     tag = _TAG.match(before.lstrip(" \t>|")) if before else None
     writer = "" if tag is None else tag[0]
-    return _Prefix(line + found.start(), _record_prefix_time(found), file, writer, found["thread"] or "")
+    return line + found.start(), _record_prefix_time(found), file, writer, found["thread"] or ""
 
 
 def _record_prefix_time(prefix: re.Match[str]) -> int | None:
@@ -418,9 +603,13 @@ def _record_prefix_time(prefix: re.Match[str]) -> int | None:
         day, clock, fraction = prefix["day"], prefix["glog"], prefix["rest"]
         if day is None:
             return None
-        date = "" if day == "0000" else f"2000-{day[:2]}-{day[2:]}"  # a leap year
+        date = "" if day == "0000" else _date_of_day(day)
     seconds = _log_clock_nanoseconds(date, clock)
     return None if seconds is None else seconds + int((fraction or "0").ljust(9, "0"))
+
+
+def _date_of_day(day: str) -> str:
+    return f"2000-{day[:2]}-{day[2:]}"  # a leap year
 
 
 @lru_cache(64)

@@ -25,6 +25,7 @@ from bfcviz.importers.bfc_log.dump import (
 )
 from bfcviz.importers.bfc_log.log_lines import (
     CHUNK_LINES,
+    LogPieces,
     LogRecord,
     LogText,
     log_text,
@@ -48,13 +49,20 @@ from bfcviz.importers.messages import device_of_messages, peak_buffer_tables
 HistoryReader = Callable[[Iterable[LogRecord], Path, Sequence[str]], Trace]
 
 
-def history_reader(text: str) -> HistoryReader | None:
+def history_reader(pieces: Iterable[str]) -> HistoryReader | None:
     """What reads the history in a log; None if it holds none, or only regions beside the dump of a failure."""
-    if holds_requests(text):
+    requests = tensors = regions = failure = False
+    for text in pieces:
+        if requests := requests or holds_requests(text):  # decides alone
+            continue
+        tensors = tensors or holds_log_memory(text)
+        regions = regions or holds_regions(text)
+        failure = failure or "ran out of memory trying" in text
+    if requests:
         return read_vlog
-    if holds_log_memory(text):
+    if tensors:
         return read_log_memory
-    return read_vlog if holds_regions(text) and "ran out of memory trying" not in text else None
+    return read_vlog if regions and not failure else None
 
 
 # ------------------------------------------------------------------------------
@@ -69,9 +77,13 @@ def read_log(path: Path) -> Trace:
     Raises:
         FileError: the file cannot be read, or holds no line about the memory of a BFC allocator.
     """
+    pieces = LogPieces(path)
+    read_history = history_reader(pieces.pieces)
+    if read_history is not None and not pieces.needs_whole:
+        return read_history(records(pieces), path, [] if pieces.cut is None else [pieces.cut])
     content = read_content(path, unpacked=UNPACKED_TEXT)
     log = log_text(content.data)
-    read_history = history_reader(log.text)
+    read_history = history_reader(log.pieces) if pieces.needs_whole else None
     if read_history is not None:
         return read_history(records(log), path, [] if content.cut is None else [content.cut])
     collector = DumpCollector()

@@ -1,6 +1,7 @@
 """Read a VLOG stream of `bfc_allocator.cc`, or `__LOG_MEMORY__` lines, as the full history of the heaps in it."""
 
 import re
+from array import array
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
@@ -123,7 +124,7 @@ class VlogStream:
     """
 
     heaps: list[VlogHeap]
-    times: list[int]
+    times: "array[int]"
     threads: dict[int, str]
     left_out: Counter[str]
     uncertain_failures: int = 0
@@ -283,7 +284,7 @@ class _OperationCollector:
     """Takes records one by one."""
 
     def __init__(self, labels: Labels, limits: Limits) -> None:
-        self.stream = VlogStream([], [], {}, Counter())
+        self.stream = VlogStream([], array("q"), {}, Counter())
         self._limits = limits
         self._labels = labels
         self._allocated: dict[tuple[str, int], VlogOperation] = {}  # the last at each address
@@ -298,16 +299,16 @@ class _OperationCollector:
 
     def take(self, record: LogRecord) -> None:
         """Take one record, of any kind."""
-        order, times = len(self.stream.times), self.stream.times
-        time = record.time if record.time is not None else times[-1] if times else 0
-        times.append(time)
-        self.stream.last_line = record.line
-        if record.file == "log_memory":
+        self.stream.last_line, time, file, message, _, _ = record
+        times = self.stream.times
+        order = len(times)
+        times.append(time if time is not None else times[-1] if times else 0)
+        if file == "log_memory":
             self._name(record)
-        if record.file not in ("bfc_allocator", "gpu_bfc_allocator"):
+        if file not in ("bfc_allocator", "gpu_bfc_allocator"):
             return
-        for pattern, take in _TAKERS:
-            if found := pattern.match(record.message):
+        for pattern, take in _TAKERS.get(message[:_KEY], ()):
+            if found := pattern.match(message):
                 take(self, record, found, order)
                 return
 
@@ -324,9 +325,7 @@ class _OperationCollector:
     def _heap(self, record: LogRecord, name: str, thread: VlogThread | None = None) -> VlogHeap:
         """The newest heap of this name in this process."""
         key = record.writer, name
-        if key not in self._newest:
-            self._add(key)
-        heap = self._newest[key]
+        heap = self._newest.get(key) or self._add(key)
         if thread is not None:
             thread.heap = heap
         return heap
@@ -338,12 +337,13 @@ class _OperationCollector:
 
     def _thread(self, record: LogRecord) -> VlogThread:
         key = record.writer, record.thread
-        if key not in self._threads:
-            number = len(self._threads) + 1 if record.thread else 0
-            self._threads[key] = VlogThread(min(number, (1 << 16) - 1))
+        thread = self._threads.get(key)
+        if thread is None:
+            number = min(len(self._threads) + 1, (1 << 16) - 1) if record.thread else 0
+            thread = self._threads[key] = VlogThread(number)
             if number:
-                self.stream.threads[min(number, (1 << 16) - 1)] = " ".join(filter(None, key))
-        return self._threads[key]
+                self.stream.threads[number] = " ".join(filter(None, key))
+        return thread
 
     def _operation(self, heap: VlogHeap, thread: VlogThread, operation: VlogOperation) -> None:
         self._limits.count(MEMORY_EVENTS, 1)
@@ -511,19 +511,25 @@ class _OperationCollector:
         self.stream.uncertain_failures += self._soft[record.writer] >= _MOST_SOFT
 
 
-_TAKERS = (
-    (_ALLOCATE, _OperationCollector._take_allocate),  # noqa: SLF001  the table of its methods
-    (_FREE, _OperationCollector._take_free),  # noqa: SLF001
-    (_DEBUG, _OperationCollector._take_debug),  # noqa: SLF001
-    (_RETURNING, _OperationCollector._take_returning),  # noqa: SLF001
-    (_STRIP, _OperationCollector._take_strip),  # noqa: SLF001
-    (_PEAK, _OperationCollector._take_peak),  # noqa: SLF001
-    (_GRANTED, _OperationCollector._take_granted),  # noqa: SLF001
-    (_EXTENDING, _OperationCollector._take_extending),  # noqa: SLF001
-    (_RELEASED, _OperationCollector._take_released),  # noqa: SLF001
-    (_CREATED, _OperationCollector._take_created),  # noqa: SLF001
-    (_FAILED, _OperationCollector._take_failed),  # noqa: SLF001
-)
+_KEY = 3  # characters that begin a message
+_TAKERS = {
+    "All": (
+        (_ALLOCATE, _OperationCollector._take_allocate),  # noqa: SLF001  the table of its methods
+        (_GRANTED, _OperationCollector._take_granted),  # noqa: SLF001
+        (_FAILED, _OperationCollector._take_failed),  # noqa: SLF001
+    ),
+    "Dea": (
+        (_FREE, _OperationCollector._take_free),  # noqa: SLF001
+        (_RELEASED, _OperationCollector._take_released),  # noqa: SLF001
+    ),
+    "[me": ((_DEBUG, _OperationCollector._take_debug),),  # noqa: SLF001
+    "Ret": ((_RETURNING, _OperationCollector._take_returning),),  # noqa: SLF001
+    "F: ": ((_STRIP, _OperationCollector._take_strip),),  # noqa: SLF001
+    "New": ((_PEAK, _OperationCollector._take_peak),),  # noqa: SLF001
+    "Ext": ((_EXTENDING, _OperationCollector._take_extending),),  # noqa: SLF001
+    "Cre": ((_CREATED, _OperationCollector._take_created),),  # noqa: SLF001
+}
+"""The patterns of the messages that begin with these characters: most messages match none."""
 
 
 def _vlog_printed_address(pointer: str) -> int:
@@ -1095,7 +1101,7 @@ class _TensorMemoryReader:
 
     def __init__(self, labels: Labels, limits: Limits) -> None:
         self.heaps: dict[tuple[str, str], _TensorHeap] = {}
-        self.times: list[int] = []
+        self.times = array("q")
         self.left_out = Counter[str]()
         self._labels = labels
         self._limits = limits

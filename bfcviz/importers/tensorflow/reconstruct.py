@@ -173,12 +173,14 @@ def fragmentation(rebuilt: Rebuilt) -> NDArray[np.float64]:
 
 def _fragmentation_differs(recorded: NDArray[np.float64], rebuilt: Rebuilt) -> Mask:
     """Compare at the precision of the file."""
+    absent = recorded < 0
+    if absent.all():
+        return ~absent
     exact = fragmentation(rebuilt)
     short = np.array_equal(_fragmentation_as_recorded(recorded), recorded, equal_nan=True)
     exact = _fragmentation_as_recorded(exact) if short else exact
     both_nan = np.isnan(exact) & np.isnan(recorded)
-    # A negative number means that it was not recorded.
-    differs: Mask = ~((recorded < 0) | both_nan | (recorded == exact))
+    differs: Mask = ~(absent | both_nan | (recorded == exact))
     return differs
 
 

@@ -1,10 +1,13 @@
 import time
+import tracemalloc
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bfcviz.importers.bfc_log.log_lines import LogRecord, log_text, records
+from bfcviz.importers.bfc_log import log_lines
+from bfcviz.importers.bfc_log.log_lines import LogPieces, LogRecord, log_text, records
 
 SECOND = 10**9
 NOVEMBER_6 = 1_509_926_400 * SECOND  # 2017
@@ -127,3 +130,51 @@ def test_the_time_is_proportional_to_the_length(piece: str) -> None:
     for _ in records(log_text(text.encode())):
         pass
     assert time.process_time() - begin < 2
+
+
+COMMON = ["I0000 00:00:1509958524.000001   7 a/b.cc:1] ", "2017-11-06 08:55:24.919712: I b.cc:2] "]
+LINES = st.lists(st.lists(st.sampled_from([*PIECES, *COMMON, "Free at 0x1 of", "é\r", "\r"]), max_size=4))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(LINES.map(lambda lines: "x\n" + "\n".join(map("".join, lines))))
+def test_a_text_in_pieces_has_the_records_of_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str, text: str
+) -> None:
+    monkeypatch.setattr(log_lines, "_PIECE", 20)
+    monkeypatch.setattr("bfcviz.importers.file_content._PIECE", 7)
+    path = tmp_path / "log"
+    path.write_bytes(text.encode(encoding))
+    pieces = LogPieces(path)
+    whole = log_text(path.read_bytes())
+    if "".join(pieces.pieces) == whole.text:
+        assert list(records(pieces)) == list(records(whole))
+    else:
+        assert pieces.needs_whole
+
+
+def test_lines_that_may_be_cut_or_of_another_arena_need_the_whole_text(tmp_path: Path) -> None:
+    cut = f"{COMMON[1]}Chunk at 0x10\n00 of size 256\n"
+    texts = [cut * 3, '{"log": "a"}\n', "2024-01-01 00:00:00.1 [E:o:, bfc_arena.cc:3 F] BFC Arena"]
+    for number, text in enumerate(["a\n", cut * 2, *texts]):
+        path = tmp_path / "log"
+        path.write_text(text)
+        pieces = LogPieces(path)
+        assert "".join(pieces.pieces) == text
+        assert pieces.needs_whole == (number > 1), text
+
+
+def test_the_memory_of_a_log_in_pieces_does_not_grow_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_lines, "_PIECE", 1 << 14)
+    monkeypatch.setattr("bfcviz.importers.file_content._PIECE", 1 << 14)
+    path = tmp_path / "log"
+    path.write_text((f"{COMMON[0]}a message\n" + "\tframe\n" * 20) * 20_000)
+    tracemalloc.start()
+    count = sum(1 for _ in records(LogPieces(path)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == 20_000
+    assert peak < path.stat().st_size / 4
