@@ -95,13 +95,17 @@ def show(folder: str, begun: float) -> None:
     import bfcviz  # noqa: PLC0415  its import is measured
     from bfcviz.model import Model  # noqa: PLC0415
 
-    count, read = [0], OpenFile.read_at
+    count, read, read_into = [0], OpenFile.read_at, OpenFile.read_into
 
     def counted(self, start, num_bytes):
         count[0] += num_bytes
         return read(self, start, num_bytes)
 
-    OpenFile.read_at = counted
+    def counted_into(self, into, start):
+        count[0] += len(into)
+        return read_into(self, into, start)
+
+    OpenFile.read_at, OpenFile.read_into = counted, counted_into
     trace = bfcviz.open(folder)
     bfcviz.Inspector(trace)
     found = {

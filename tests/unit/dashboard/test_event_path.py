@@ -30,20 +30,19 @@ class Way:
 
     def __init__(self, monkeypatch):
         self.copied, self.reduced, self.drawn = [], [], []
-        read_into, read_at = Reader.read_into, OpenFile.read_at
+        read_into, read_file = Reader.read_into, OpenFile.read_into
 
         def from_log(reader, events):
             count = read_into(reader, events)
             self.copied.append(events[:count])
             return count
 
-        def from_file(file, start, num_bytes):
-            data = read_at(file, start, num_bytes)
-            self.copied.append(np.frombuffer(data, np.uint8))
-            return data
+        def from_file(file, into, start):
+            self.copied.append(into)
+            return read_file(file, into, start)
 
         monkeypatch.setattr(Reader, "read_into", from_log)
-        monkeypatch.setattr(OpenFile, "read_at", from_file)
+        monkeypatch.setattr(OpenFile, "read_into", from_file)
         monkeypatch.setattr(row_storage, "contiguous", self._noted(self.reduced))
         monkeypatch.setattr(cells, "contiguous", self._noted(self.drawn))
 
