@@ -102,12 +102,12 @@ class EventFile:
         """
         self.find_windows()
         low = known
-        while self._is_event((window_end := low - low % SLOT + SLOT) - 1):
+        while self._is_there((window_end := low - low % SLOT + SLOT) - 1):
             low = window_end
         high = window_end - 1
         while low < high:
             middle = (low + high) // 2
-            low, high = (middle + 1, high) if self._is_event(middle) else (low, middle)
+            low, high = (middle + 1, high) if self._is_there(middle) else (low, middle)
         start = max(known, low - LAST_LOOK)
         return start + self.copy_into(np.empty(low - start, EVENT), start)
 
@@ -182,21 +182,21 @@ class EventFile:
         window, rest = divmod(event, SLOT)
         return self.slots.get(window, window) * SLOT + rest
 
-    def _is_event(self, number: int) -> bool:
-        data = self.file.read_at(self._place_of(number) * RECORD, RECORD)
-        if len(data) < RECORD:
-            return False  # the file became shorter
-        record = np.frombuffer(data, EVENT)[0]
-        return bool(record["kind"] != 0 and record["seq"] == number)
+    def _is_there(self, event: int) -> bool:
+        return self._number_at(self._place_of(event)) == event
 
     def _window_in(self, slot: int) -> int | None:
         """The window whose first record is at the beginning of a slot; None: there is none."""
-        data = os.pread(self.file.fd, RECORD, slot * _SLOT_BYTES)
+        number = self._number_at(slot * SLOT)
+        return None if number is None or number % SLOT else number // SLOT
+
+    def _number_at(self, place: int) -> int | None:
+        """The number of the event in a place of the file, in records; None: there is none."""
+        data = self.file.read_at(place * RECORD, RECORD)
         if len(data) < RECORD:
             return None
         record = np.frombuffer(data, EVENT)[0]
-        window, rest = divmod(int(record["seq"]), SLOT)
-        return window if record["kind"] and not rest else None
+        return int(record["seq"]) if record["kind"] else None
 
     def _next_slot(self, slot: int) -> int:
         """The first slot from `slot` on that has data; below 0 if there is none."""

@@ -39,6 +39,7 @@ cdef class EventLog:
     cdef void use_ring(self) noexcept nogil
     cdef bint is_short(self) noexcept nogil
     cdef u64 used_extent(self) noexcept nogil
+    cdef void unmap_window(self) noexcept nogil
     cdef void unmap(self) noexcept nogil
     cdef void leave_file(self) noexcept nogil
     cdef void detach(self) noexcept nogil

@@ -154,9 +154,7 @@ class EventLog:
         if log_memory.is_no_window(self.slots):
             self.slots = log_memory.map_slots(self.fd)
         self.truncated = self.is_short()
-        if not log_memory.is_in_slots(self.slots, self.window):
-            log_memory.unmap_window(self.window, (self.end - self.base) * event_record.RECORD)
-        self.window = log_memory.no_window()
+        self.unmap_window()
         self.place += self.end - self.base
         if self.written % log_memory.SLOT == 0:
             self.place = log_memory.free_slot(self.slots, self.fd, self.extent)
@@ -190,12 +188,17 @@ class EventLog:
             return True
         return log_memory.file_size(self.fd) < self.used_extent() * event_record.RECORD
 
-    def unmap(self) -> None:
-        """End the access to the file's memory."""
+    def unmap_window(self) -> None:
+        """End the access to the window's memory; slots that were mapped at once stay mapped."""
         if not log_memory.is_in_slots(self.slots, self.window):
             log_memory.unmap_window(self.window, (self.end - self.base) * event_record.RECORD)
+        self.window = log_memory.no_window()
+
+    def unmap(self) -> None:
+        """End the access to all of the file's memory."""
+        self.unmap_window()
         log_memory.unmap_slots(self.slots)
-        self.window = self.slots = log_memory.no_window()
+        self.slots = log_memory.no_window()
 
     def leave_file(self) -> None:
         """Write no more records to the file. The next record starts a ring in memory."""

@@ -1,6 +1,6 @@
 """Sums over the allocations and frees of a heap, in one pass; compiled where there is a compiler (`byte_steps.pxd`)."""
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,12 +8,9 @@ from numpy.typing import NDArray
 from bfcviz.events.schema import Events
 from bfcviz.model import array_access, row_storage
 
-NUM_SEEN: Final = 5
-"""Of `seen`: how many allocations, their lowest and highest thread, their lowest and highest stream."""
-
 
 def nothing_seen() -> NDArray[np.uint64]:
-    """`seen` before the first event."""
+    """No allocations; their lowest and highest thread, lowest and highest stream: for `add_byte_steps` to note."""
     return np.array([0, 0xFFFF, 0, 0xFFFF, 0], np.uint64)
 
 
@@ -27,7 +24,7 @@ def add_byte_steps(
         pool: the number of the heap.
         stop: the step up to which a chunk counts.
         totals: shape (2, labels): of each label the bytes in use, and the bytes times steps.
-        seen: of `NUM_SEEN`.
+        seen: of `nothing_seen`.
 
     Returns:
         How many events were added: those before the first label that has no place in `totals`.

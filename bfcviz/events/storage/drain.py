@@ -230,18 +230,14 @@ class FolderDrain:
 
     def _look(self, *, has_ended: bool = False) -> bool:
         """Pack what there is; returns whether there was anything, and so may be more by now."""
-        before, is_time = (
-            sum(drain.packed for drain in self._drains.values()),
-            monotonic() >= self._next_sample,
-        )
-        self._next_sample = monotonic() + SAMPLE_EVERY_S if is_time else self._next_sample
+        before, most_left = self._num_packed(), min(SLOT, MOST_EVENTS) if has_ended else MOST_EVENTS
+        if is_time := monotonic() >= self._next_sample:
+            self._next_sample = monotonic() + SAMPLE_EVERY_S
         for place in recordings_in(self._folder).values():
             if is_time:
                 self._sample(place)
             try:
-                if place not in self._drains and _num_recorded(place) > (
-                    min(SLOT, MOST_EVENTS) if has_ended else MOST_EVENTS
-                ):
+                if place not in self._drains and _num_recorded(place) > most_left:
                     self._drains[place] = Drain(place, self._make_describe, self._keep, self._memory)
                 if (drain := self._drains.get(place)) is not None:
                     drain.step(has_ended=has_ended)
@@ -250,7 +246,10 @@ class FolderDrain:
                 # The disk is full, the folder is gone, or another process packs: what is not packed stays as it is, and
                 # the next look tries again.
                 continue
-        return sum(drain.packed for drain in self._drains.values()) > before
+        return self._num_packed() > before
+
+    def _num_packed(self) -> int:
+        return sum(drain.packed for drain in self._drains.values())
 
     def _say_if_growing(self, drain: Drain) -> None:
         if self._keep is None or drain.undescribed is None or drain.folder in self._growing:
