@@ -16,7 +16,7 @@ from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.controls import numbered
 from bfcviz.dashboard.header import notice
 from bfcviz.dashboard.inspector import Inspector
-from bfcviz.dashboard.renderer import BUDGET, RATE, Frame, FrameChoice, Renderer, Workload
+from bfcviz.dashboard.renderer import BUDGET, RATE, FrameChoice, FrameKind, Renderer, Workload
 from bfcviz.errors import BfcvizError
 from bfcviz.events.origin import Status
 from bfcviz.events.sliding_window import KEEP
@@ -320,19 +320,19 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
             frame = self._frame_choice.due(
                 came=came, followed=self.inspector.follow, ended=now or not growing
             )
-            if frame is not Frame.NOTHING:
+            if frame is not FrameKind.NOTHING:
                 self.draw(frame)
             if now:
                 self.status_line.hurry()
             self._show_status()
             return growing
 
-    def draw(self, frame: Frame) -> None:
+    def draw(self, frame: FrameKind) -> None:
         """Draw a frame of this kind; a moving map that cannot be drawn alone is drawn with all that moves."""
         began = time.thread_time()
-        if frame is not Frame.MAP or not self.inspector.draw_moving_map():
-            frame = Frame.MOVING if frame is Frame.MAP else frame
-            self.inspector.trace_grew(moving=frame is Frame.MOVING)
+        if frame is not FrameKind.MAP or not self.inspector.draw_moving_map():
+            frame = FrameKind.MOVING if frame is FrameKind.MAP else frame
+            self.inspector.trace_grew(moving=frame is FrameKind.MOVING)
         self._frame_choice.drew(
             frame, time.thread_time() - began
         )  # not after a failure: the next frame draws it
@@ -354,7 +354,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         """Draw the whole frame if the last one drew only a part."""
         with self.inspector.lock:
             if self._frame_choice.moving and not self.closed:
-                self.draw(Frame.WHOLE)
+                self.draw(FrameKind.WHOLE)
 
     def run(self, function: Callable[..., T], *arguments: Any) -> Workload[T]:
         """Run a workload in a separate thread and keep this one free: then every kernel can handle clicks.

@@ -75,7 +75,7 @@ _SHARE: Final = 0.015  # of one core, for whole frames of an active heap
 _LONGEST_S: Final = 3.0
 
 
-class Frame(Enum):
+class FrameKind(Enum):
     """What a frame draws."""
 
     NOTHING = "nothing"
@@ -97,7 +97,7 @@ class FrameChoice:
         self._came_before = False  # events came before the last frame
         self._last_came = self._whole_due = 0.0
 
-    def due(self, *, came: bool, followed: bool, ended: bool = False) -> Frame:
+    def due(self, *, came: bool, followed: bool, ended: bool = False) -> FrameKind:
         """Choose what to draw now.
 
         Args:
@@ -110,19 +110,19 @@ class FrameChoice:
         self._last_came, self._came_before = now if came else self._last_came, came
         self._pending |= came
         if not self._pending:
-            return Frame.NOTHING
+            return FrameKind.NOTHING
         if ended or not active:
-            return Frame.WHOLE
+            return FrameKind.WHOLE
         self.moving = followed
         if now >= self._whole_due:
-            return Frame.MOVING if followed else Frame.WHOLE
-        return Frame.MAP if came and followed else Frame.NOTHING
+            return FrameKind.MOVING if followed else FrameKind.WHOLE
+        return FrameKind.MAP if came and followed else FrameKind.NOTHING
 
-    def drew(self, frame: Frame, cost_s: float) -> None:
+    def drew(self, frame: FrameKind, cost_s: float) -> None:
         """Record a frame that succeeded; `cost_s`: its processor time."""
-        if frame is Frame.WHOLE:
+        if frame is FrameKind.WHOLE:
             self._pending = self.moving = False
-        if frame is not Frame.MAP:
+        if frame is not FrameKind.MAP:
             self._whole_due = time.monotonic() + min(max(WHOLE_S, cost_s / _SHARE), _LONGEST_S)
 
 

@@ -147,19 +147,19 @@ def compare(work, budget: float, options: argparse.Namespace) -> str:
 def anatomy(options: argparse.Namespace) -> None:
     """What each kind of picture costs, and how much of it each part."""
     from bfcviz.dashboard.live import LiveDashboard
-    from bfcviz.dashboard.renderer import Frame
+    from bfcviz.dashboard.renderer import FrameKind
 
     heap = Heap(options.chunks)
     dashboard = LiveDashboard(heap.bfc, start=False)
-    costs = {frame: [] for frame in (Frame.MAP, Frame.MOVING, Frame.WHOLE)}
+    costs = {frame: [] for frame in (FrameKind.MAP, FrameKind.MOVING, FrameKind.WHOLE)}
     for number in range(80):
-        frame = Frame.MAP if number % 10 else (Frame.MOVING, Frame.WHOLE)[number % 20 == 0]
-        if frame is Frame.WHOLE:
+        frame = FrameKind.MAP if number % 10 else (FrameKind.MOVING, FrameKind.WHOLE)[number % 20 == 0]
+        if frame is FrameKind.WHOLE:
             dashboard.inspector.trace_grew(moving=True)  # where the moving map starts
         for _ in range(2000):
             heap.turn()
         dashboard.trace.refresh()
-        if frame is Frame.MAP and number % 20 == 1:
+        if frame is FrameKind.MAP and number % 20 == 1:
             dashboard.inspector.trace_grew(moving=True)
             heap.turn()
             dashboard.trace.refresh()

@@ -14,7 +14,7 @@ from bfcviz.dashboard import live as module
 from bfcviz.dashboard.controls import MOVES
 from bfcviz.dashboard.layouts import layouts, names_in
 from bfcviz.dashboard.live import LiveDashboard
-from bfcviz.dashboard.renderer import Frame
+from bfcviz.dashboard.renderer import FrameKind
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Status
 from bfcviz.events.trace import Trace
@@ -117,12 +117,12 @@ def test_each_frame_of_an_active_heap_shows_one_state(live, views):
     inspector = dashboard.inspector
     inspector.views = views
     work(heap, 5)
-    drawn = draw(dashboard, Frame.MOVING)
+    drawn = draw(dashboard, FrameKind.MOVING)
     captions = {name: panel.caption for name, panel in inspector.view.panels.items()}
     for _ in range(4):
         heap.allocate(100)  # what is in use differs from frame to frame
         work(heap, 7)
-        newest = draw(dashboard, Frame.MAP)
+        newest = draw(dashboard, FrameKind.MAP)
         assert set(shown_steps(dashboard)) == {newest}
         assert newest > drawn
         assert inspector.panel_data.model.stats().bytes_in_use == heap.stats().bytes_in_use
@@ -130,7 +130,7 @@ def test_each_frame_of_an_active_heap_shows_one_state(live, views):
     others = {"region_map", "strip"}
     for name in names_in(views):
         assert (f"step {drawn:,}" in captions[name]) is (name not in others)
-    draw(dashboard, Frame.WHOLE)
+    draw(dashboard, FrameKind.WHOLE)
     assert "Step " not in inspector.holders.head.value
     shown = [inspector.view.panels[name].caption for name in names_in(views)]
     assert not any(caption.startswith("step ") for caption in shown)
