@@ -16,14 +16,6 @@ import numpy as np
 
 from bfcviz import _forks, _interrupts
 
-
-class Clock:
-    """Counts nanoseconds since its creation."""
-
-    def __init__(self) -> None:
-        self.origin_ns = time.monotonic_ns()
-
-
 MIN_CHUNK = 256
 NUM_BINS = 21
 ROWS = 56
@@ -53,12 +45,18 @@ def is_compiled() -> bool:
     return False
 
 
-def clock_new() -> Clock:
-    return Clock()
+class Clock:
+    """Counts nanoseconds since its creation."""
+
+    def __init__(self) -> None:
+        self.origin_ns = time.monotonic_ns()
 
 
-def clock_delete(clock: Clock) -> None:
-    """Do nothing: Python frees it."""
+clock_new = Clock
+
+
+def clock_delete(clock: object) -> None:
+    """Do nothing: Python frees clocks and locks."""
 
 
 def clock_anchor(clock: Clock) -> None:
@@ -110,12 +108,8 @@ class Mutex:
             self.lock = threading.Lock()
 
 
-def mutex_new() -> Mutex:
-    return Mutex()
-
-
-def mutex_delete(mutex: Mutex) -> None:
-    """Do nothing: Python frees it."""
+mutex_new = Mutex
+mutex_delete = clock_delete
 
 
 def mutex_lock(mutex: Mutex) -> None:
@@ -154,12 +148,8 @@ class SpinLock:
         self.lock = _forks.keep(threading.Lock(), _forks.HEAP)
 
 
-def spinlock_new() -> SpinLock:
-    return SpinLock()
-
-
-def spinlock_delete(lock: SpinLock) -> None:
-    """Do nothing: Python frees it."""
+spinlock_new = SpinLock
+spinlock_delete = clock_delete
 
 
 def spin_lock(lock: SpinLock) -> None:

@@ -1,8 +1,34 @@
 """Threads for tests."""
 
 import threading
+import time
+
+from bfcviz.errors import BfcvizError
 
 PATIENCE_S = 60
+
+
+def in_thread(function, *arguments):
+    """Start a thread; returns it and the list that receives its result, or its error of bfcviz."""
+    result = []
+
+    def run():
+        try:
+            result.append(function(*arguments))
+        except BfcvizError as error:
+            result.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread, result
+
+
+def wait_until(condition):
+    """Ask again and again, until it holds."""
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
 
 
 def in_threads(work, count):

@@ -35,7 +35,6 @@ from bfcviz.allocator.interface import AllocationAttributes, AllocatorOptions, I
 from bfcviz.allocator.memory_map import Moment
 from bfcviz.allocator.replay import Operations, Replay, Replayed
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.trimming import return_free_pages, trim_heap, wait_for_growth
 from bfcviz.errors import (
     AllocatorError,
     DoubleFree,
@@ -105,6 +104,11 @@ def invalid_free(reason: int, address: int) -> Exception:
 #
 # Always plain Python, in an object of its own: compiled classes have no finalizers under Python's limited C
 # interface.
+
+
+def wait_for_growth(heap: Heap, patience: int) -> None:
+    """Wait until no other thread is in the sub-allocator, for at most `patience` nanoseconds."""
+    native.mutex_wait(heap.growth, patience)
 
 
 class _GrowthLock:
@@ -186,7 +190,40 @@ def try_heap(
 
 
 # ------------------------------------------------------------------------------
-# BFCAllocator: the public interface of the instrumented heap.
+# Return free memory on demand, as whole regions or as pages.
+
+
+def trim_heap(heap: Heap) -> int:
+    """Release every wholly free region; returns the number of bytes released. Does nothing within the sub-allocator.
+
+    A heap that is empty afterwards grows from its first region size again. TensorFlow's `DeallocateFreeRegions` and the
+    heap's own `collect` do not reset the growth, so those addresses equal TensorFlow's.
+    """
+    if heap.is_growing_here() or heap.was_forked_while_growing():
+        return 0
+    native.mutex_lock(heap.growth)
+    heap.space.log.lock_and_tick(heap.pool)
+    before = heap.space.pool_bytes
+    if not heap.closed and heap.has_room():
+        heap.release_free_regions()
+    released = before - heap.space.pool_bytes
+    if heap.space.pool_bytes == 0:
+        heap.next_region = heap.first_region
+    native.spin_unlock(heap.lock)
+    native.mutex_unlock(heap.growth)
+    return released
+
+
+def return_free_pages(heap: Heap, only_idle: bool) -> int:
+    """Return pages of free chunks of 1 MiB and more to the operating system; returns the number of bytes."""
+    if only_idle:
+        native.spin_lock(heap.lock)
+        heap.page_ages.begin_period()
+        native.spin_unlock(heap.lock)
+    state = native.release_gil()
+    returned = heap.page_ages.return_pages(heap.space, heap.source, not only_idle)
+    native.take_gil(state)
+    return returned
 
 
 class CFunctions(NamedTuple):
@@ -457,7 +494,7 @@ class BFCAllocator:
 
     def memory_map(self) -> NDArray[np.void]:
         """Every chunk, in address order: an array of `memory_map.MEMORY_MAP`."""
-        return memory_map.memory_map(self.heap)
+        return self.moment().chunks
 
     def regions(self) -> NDArray[np.void]:
         """Every region, in address order: an array of `memory_map.REGION`."""

@@ -5,7 +5,6 @@ from bfcviz.allocator.bins cimport Bins
 from bfcviz.allocator.regions cimport RegionTable
 from bfcviz.events cimport event_record
 from bfcviz.events.log cimport EventLog
-from bfcviz.native cimport u32, u64
 from bfcviz.native cimport u8, u16, u32, u64
 
 @cython.final
@@ -20,7 +19,7 @@ cdef class ChunkTable:
     cdef u32 unused         # head of the list of deleted handles
 
     cdef bint reserve(self, u64 more) noexcept nogil
-    @cython.locals(chunks="structs.Chunk *", slots="u32 *", bits=int, old_slots="u64", i=u64, h=u32)
+    @cython.locals(chunks="structs.Chunk *", slots="u32 *", bits=int, i=u64, h=u32)
     cdef bint grow(self, u64 room) noexcept nogil
     @cython.locals(h=u32)
     cdef u32 new(self) noexcept nogil

@@ -64,7 +64,6 @@ cdef class Heap:
 
     @cython.locals(h=u32, c="structs.Chunk *")
     cdef u32 find(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
-    @cython.locals(h=u32)
     cdef u32 find_now(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
     @cython.locals(h=u32)
     cdef u32 find_by_growing(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil

@@ -118,10 +118,6 @@ class HeldQueue:
         return taken
 
 
-# ------------------------------------------------------------------------------
-# Heap: TensorFlow's best-fit-with-coalescing algorithm; chooses the chunk for each request.
-
-
 class Heap:
     """The algorithm, for callers with C types (heap.pxd); `bfc.BFCAllocator` is the public interface.
 

@@ -2,8 +2,8 @@
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Final, Protocol, Self, runtime_checkable
+from dataclasses import dataclass
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -12,22 +12,12 @@ from bfcviz import native
 from bfcviz.errors import InvalidRequest
 from bfcviz.formats.tensorflow import max_waste
 
-# ------------------------------------------------------------------------------
-# Attributes: the kind of memory that selects an allocator, and the options of one request.
-#
 # `AllocatorAttributes` select the allocator, `AllocationAttributes` belong to a request, both by TensorFlow's rules.
-
-_BITS: Final = {"on_host": 1, "nic_compatible": 2, "gpu_compatible": 4, "track_sizes": 8}
-_DEVICE_SHIFT: Final = 24
-_KNOWN: Final = sum(_BITS.values()) | 0xFF << _DEVICE_SHIFT
 
 
 @dataclass(frozen=True)
 class AllocatorAttributes:
     """Requirements on memory; none set means ordinary memory of the device.
-
-    Each attribute is a bit of `value`, TensorFlow's number: 1, 2, 4 and 8 in the order below, and the upper 8 of 32
-    bits for `device_specific`.
 
     Attributes:
         on_host: memory of the machine, also for work on a device.
@@ -56,46 +46,8 @@ class AllocatorAttributes:
         if not 0 <= self.scope_id < 1 << 31:
             raise InvalidRequest(f"scope_id is {self.scope_id}; give a number from 0 to 2^31 - 1")
 
-    @classmethod
-    def from_value(cls, value: int, scope_id: int = 0) -> Self:
-        """The attributes from TensorFlow's number.
-
-        Raises:
-            InvalidRequest: a bit without a meaning is set.
-        """
-        if value < 0 or value & ~_KNOWN:
-            raise InvalidRequest(
-                f"the value of the attributes is {value:#x}; only the bits {_KNOWN:#x} have a meaning"
-            )
-        flags = {name: bool(value & bit) for name, bit in _BITS.items()}
-        return cls(**flags, device_specific=value >> _DEVICE_SHIFT, scope_id=scope_id)
-
-    @property
-    def value(self) -> int:
-        """TensorFlow's number: all attributes except the scope, in 32 bits."""
-        flags = sum(bit for name, bit in _BITS.items() if getattr(self, name))
-        return flags | self.device_specific << _DEVICE_SHIFT
-
-    def merge(self, other: "AllocatorAttributes") -> "AllocatorAttributes":
-        """Attributes that satisfy both: the bits of both, those of the device too, and the scope of either.
-
-        Raises:
-            InvalidRequest: both name a scope, and the scopes differ.
-        """
-        if self.scope_id and other.scope_id and self.scope_id != other.scope_id:
-            raise InvalidRequest(
-                f"attributes of scope {self.scope_id} and of scope {other.scope_id} cannot be merged: memory has one "
-                "scope; set one of them to 0"
-            )
-        return AllocatorAttributes.from_value(self.value | other.value, self.scope_id or other.scope_id)
-
-    def is_equal_or_less_restrictive(self, other: "AllocatorAttributes") -> bool:
-        """Whether every bit set here is set in `other` too; scopes are ignored, as in TensorFlow."""
-        return self.value | other.value == other.value
-
     def __str__(self) -> str:
-        names = [field.name for field in fields(self) if getattr(self, field.name)]
-        words = [name if name in _BITS else f"{name}={getattr(self, name)}" for name in names]
+        words = [name if value is True else f"{name}={value}" for name, value in vars(self).items() if value]
         return ", ".join(words) or "device memory"
 
 
@@ -124,10 +76,6 @@ class AllocationAttributes:
         return 0 if self.freed_by is None else self.freed_by()
 
 
-# ------------------------------------------------------------------------------
-# The bytes of a number of elements of a dtype, as a request for them has it.
-
-
 def bytes_of(dtype: DTypeLike, count: int) -> int:
     """Bytes that an allocator is asked for by `Allocator.allocate_elements`: of `count` elements.
 
@@ -145,10 +93,6 @@ def bytes_of(dtype: DTypeLike, count: int) -> int:
     if operator.index(count) < 0:
         raise InvalidRequest(f"{count} elements were requested; give 0 or more")
     return int(item.itemsize) * operator.index(count)
-
-
-# ------------------------------------------------------------------------------
-# AllocatorOptions: options of a BFC heap, with TensorFlow's names.
 
 
 @dataclass(frozen=True)
@@ -196,10 +140,6 @@ class AllocatorOptions:
     def max_waste(self, limit: int) -> int:
         """Bytes of waste at which a chunk is split; at least 1, so that an exact fit is never split."""
         return max_waste(limit, self.fragmentation_fraction)
-
-
-# ------------------------------------------------------------------------------
-# Stats: a heap's totals at one moment.
 
 
 @dataclass(frozen=True)
@@ -254,13 +194,9 @@ class Internals:
     timing_count: int
 
 
-# ------------------------------------------------------------------------------
-# Allocator: the protocol of all allocators; TensorFlow's interface in Python.
-
-
 @runtime_checkable
 class Allocator(Protocol):
-    """Allocates memory by address.
+    """Allocates memory by address: TensorFlow's interface in Python.
 
     Sizes are in bytes, addresses are integers. A call that raises has changed nothing.
     """

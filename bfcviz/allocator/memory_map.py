@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from bfcviz.allocator import queries
 from bfcviz.allocator.heap import Heap
-from bfcviz.allocator.interface import Stats
-from bfcviz.native import NONE as NONE
 
 MEMORY_MAP = np.dtype(
     [
@@ -62,60 +60,25 @@ class Moment(NamedTuple):
 def moment(heap: Heap) -> Moment:
     """Read the memory map of the whole heap between two events."""
     chunks, all_regions, (step, *numbers) = queries.read_moment(heap)
-    return Moment(step, _memory_map_chunks(chunks), _memory_map_regions(all_regions), *numbers)
-
-
-class HeapTables(NamedTuple):
-    """The memory map of a heap, and all its other tables, at one moment.
-
-    Attributes:
-        chunks, regions: as in `Moment`.
-        binned: size, address and handle of every chunk in the bins, in search order.
-        found: for each of `chunks`, the handle that a lookup of its address finds, or NONE.
-        totals: of the same moment.
-    """
-
-    chunks: NDArray[np.void]
-    regions: NDArray[np.void]
-    binned: list[tuple[int, int, int]]
-    found: list[int]
-    totals: Stats
-
-
-def heap_tables(heap: Heap) -> HeapTables:
-    """Read the memory map and all other tables under one lock, because other threads may change the heap."""
-    chunks, all_regions, binned, found, totals = queries.read_tables(heap)
-    rows = [(size, address, handle) for size, address, handle in binned.tolist()]
-    return HeapTables(
-        _memory_map_chunks(chunks),
-        _memory_map_regions(all_regions),
-        rows,
-        found.tolist(),
-        queries.stats_of(heap, totals),
-    )
-
-
-def memory_map(heap: Heap) -> NDArray[np.void]:
-    """Every chunk in address order, region by region."""
-    return _memory_map_chunks(queries.read_chunks(heap))
+    return Moment(step, chunks_of(chunks), table_of(all_regions, REGION), *numbers)
 
 
 def regions(heap: Heap) -> NDArray[np.void]:
-    """The regions of the memory map, in address order."""
-    return _memory_map_regions(queries.read_regions(heap))
+    """Every region, of REGION, in address order."""
+    return table_of(queries.read_regions(heap), REGION)
 
 
-def _memory_map_chunks(rows: NDArray[np.uint64]) -> NDArray[np.void]:
-    chunks = np.empty(len(rows), MEMORY_MAP)
-    for column, name in enumerate(MEMORY_MAP.names or ()):
-        chunks[name] = rows[:, column]
+def chunks_of(rows: NDArray[np.uint64]) -> NDArray[np.void]:
+    """The chunks of a query, as an array of MEMORY_MAP."""
+    chunks = table_of(rows, MEMORY_MAP)
     chunks["bin"][chunks["in_use"]] = -1
     return chunks
 
 
-def _memory_map_regions(rows: NDArray[np.uint64]) -> NDArray[np.void]:
-    table = np.empty(len(rows), REGION)
-    for column, name in enumerate(REGION.names or ()):
+def table_of(rows: NDArray[np.uint64], dtype: np.dtype[np.void]) -> NDArray[np.void]:
+    """The rows of a query, whose columns are the fields of `dtype`."""
+    table = np.empty(len(rows), dtype)
+    for column, name in enumerate(dtype.names or ()):
         table[name] = rows[:, column]
     return table
 
@@ -125,10 +88,12 @@ def occupancy(chunks: NDArray[np.void], all_regions: NDArray[np.void]) -> str:
 
     Later chunks overwrite earlier ones, in address order; within a chunk the used part overwrites the waste.
     """
-    total = int(all_regions["size"].sum())
+    starts, total = {}, 0  # by slot: what to add to addresses to lay the regions end to end
+    for region in all_regions:
+        starts[int(region["slot"])] = total - int(region["address"])
+        total += int(region["size"])
     if total == 0:
         return "<allocator contains no memory>"
-    starts = dict(zip(all_regions["slot"].tolist(), _memory_map_offsets(all_regions), strict=True))
     strip = ["_"] * STRIP
     for chunk in chunks[chunks["in_use"]]:
         offset = int(chunk["address"]) + starts[int(chunk["region"])]
@@ -138,9 +103,3 @@ def occupancy(chunks: NDArray[np.void], all_regions: NDArray[np.void]) -> str:
                 first, last = begin * STRIP // total, (end - 1) * STRIP // total
                 strip[first : last + 1] = character * (last + 1 - first)
     return "".join(strip)
-
-
-def _memory_map_offsets(all_regions: NDArray[np.void]) -> list[int]:
-    """For each region, the number to add to its addresses when the regions are laid end to end."""
-    sizes = [int(size) for size in all_regions["size"]]
-    return [sum(sizes[:i]) - int(region["address"]) for i, region in enumerate(all_regions)]

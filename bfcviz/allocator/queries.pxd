@@ -6,12 +6,6 @@ from bfcviz.allocator.heap cimport Heap
 from bfcviz.allocator.chunks cimport ChunkSpace
 from bfcviz.native cimport u32, u64
 
-@cython.locals(count=u64)
-cpdef object read_chunks(Heap heap)
-
-@cython.locals(n=u64)
-cpdef u64 fill_chunks(Heap heap, u64[:, ::1] rows)
-
 @cython.locals(i=u64, n=u64, room=u64, h=u32, c="structs.Chunk *")
 cdef u64 copy_chunks(Heap heap, u64[:, ::1] rows) noexcept
 

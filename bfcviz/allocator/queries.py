@@ -23,26 +23,11 @@ TABLE_COUNTS = 3
 TOTALS = 10
 
 
-def read_chunks(heap: Heap) -> NDArray[np.uint64]:
-    """Query every chunk of the heap, region by region, in address order: a row of plain numbers for each."""
-    rows = np.empty((0, CHUNK_COLUMNS), np.uint64)
-    count = fill_chunks(heap, rows)
-    while count > len(rows):
-        rows = np.empty((count, CHUNK_COLUMNS), np.uint64)
-        count = fill_chunks(heap, rows)  # there may be more by now
-    return rows[:count]
-
-
-def fill_chunks(heap: Heap, rows: Any) -> int:
-    """Copy as many chunks as there are rows; returns the number of all chunks. Locks the heap."""
-    native.spin_lock(heap.lock)
-    n = copy_chunks(heap, rows)
-    native.spin_unlock(heap.lock)
-    return n
-
-
 def copy_chunks(heap: Heap, rows: Any) -> int:
-    """As `fill_chunks`; the caller holds the lock."""
+    """Copy as many chunks as there are rows, region by region, in address order; returns the number of all chunks.
+
+    The caller holds the heap's lock, as of all functions named `copy_`.
+    """
     n = 0
     room = len(rows)
     for i in range(heap.space.regions.count):
@@ -77,12 +62,12 @@ def read_regions(heap: Heap) -> NDArray[np.uint64]:
     count = fill_regions(heap, rows)
     while count > len(rows):
         rows = np.empty((count, REGION_COLUMNS), np.uint64)
-        count = fill_regions(heap, rows)
+        count = fill_regions(heap, rows)  # there may be more by now
     return rows[:count]
 
 
 def fill_regions(heap: Heap, rows: Any) -> int:
-    """Query the regions, as `fill_chunks` does the chunks."""
+    """Copy as many regions as there are rows; returns the number of all regions. Locks the heap."""
     native.spin_lock(heap.lock)
     n = copy_regions(heap, rows)
     native.spin_unlock(heap.lock)
@@ -90,7 +75,7 @@ def fill_regions(heap: Heap, rows: Any) -> int:
 
 
 def copy_regions(heap: Heap, rows: Any) -> int:
-    """As `copy_chunks`."""
+    """As `copy_chunks`: address, size and slot of each region."""
     room = len(rows)
     n = heap.space.regions.count
     for i in range(n):
@@ -117,7 +102,7 @@ def read_moment(heap: Heap) -> tuple[NDArray[np.uint64], NDArray[np.uint64], lis
 
 
 def fill_moment(heap: Heap, chunks: Any, regions: Any, numbers: Any) -> None:
-    """As `fill_chunks` and `fill_regions` under one lock; the last two numbers are their results."""
+    """Copy chunks, regions and numbers under one lock; the last two numbers count the chunks and regions there are."""
     s = heap.space
     native.spin_lock(heap.lock)
     numbers[0] = s.log.written
@@ -134,7 +119,7 @@ def read_tables(heap: Heap) -> tuple[Any, ...]:
     """All tables of one moment, so that they can be compared.
 
     Returns:
-        Chunks and regions as in `read_chunks` and `read_regions`; size, address and handle of every chunk in the bins,
+        Chunks and regions as in `read_moment`; size, address and handle of every chunk in the bins,
         in search order; for each row of chunks the handle that a lookup of its address finds, or NONE; totals, for
         `stats_of`.
     """
@@ -155,7 +140,7 @@ def read_tables(heap: Heap) -> tuple[Any, ...]:
 def fill_tables(
     heap: Heap, chunks: Any, regions: Any, binned: Any, found: Any, totals: Any, counts: Any
 ) -> None:
-    """As `fill_chunks`, all under one lock; `counts` receives the numbers of chunks, regions and chunks in the bins."""
+    """Copy all tables under one lock; `counts` receives the numbers of chunks, regions and chunks in the bins."""
     native.spin_lock(heap.lock)
     counts[0] = copy_chunks(heap, chunks)
     counts[1] = copy_regions(heap, regions)
@@ -234,14 +219,14 @@ def new_totals() -> Any:
 
 
 def fill_totals(heap: Heap, totals: Any) -> None:
-    """As `fill_chunks`: the numbers for `stats_of`."""
+    """Copy the numbers for `stats_of`. Locks the heap."""
     native.spin_lock(heap.lock)
     copy_totals(heap, totals)
     native.spin_unlock(heap.lock)
 
 
 def copy_totals(heap: Heap, totals: Any) -> None:
-    """As `copy_chunks`."""
+    """Copy the numbers for `stats_of`."""
     s = heap.space
     totals[0] = s.num_allocs
     totals[1] = s.bytes_in_use

@@ -1,7 +1,6 @@
 cimport cython
 
 from bfcviz cimport native
-from bfcviz.allocator cimport structs
 from bfcviz.allocator.heap cimport Heap
 from bfcviz.native cimport i64, u8, u16, u32, u64
 

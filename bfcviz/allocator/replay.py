@@ -98,17 +98,10 @@ class Replay:
         """Run operations up to `stop` (all by default)."""
         last = len(self.operations) if stop is None else min(stop, len(self.operations))
         out = tuple(vars(self.result).values())
+        is_timed = self.operations.time is not None
         while self.position < last:
             batch = min(self.position + BATCH, last)
-            run_with_clock(
-                self.heap,
-                self.operations.time is not None,
-                self.position,
-                batch,
-                self._columns,
-                self._live,
-                out,
-            )
+            run_with_clock(self.heap, is_timed, self.position, batch, self._columns, self._live, out)
             self.position = batch
             native.check_signals()
         return self.result
@@ -123,17 +116,12 @@ def _numbered_replay_ids(ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], int
     return slot.reshape(-1), len(names)
 
 
-def _shaped_replay_column(name: str, values: ArrayLike, n: int) -> NDArray[Any]:
+def _replay_column(name: str, values: ArrayLike, dtype: Any, n: int) -> Any:
     array = np.asarray(values)
     if array.ndim and array.shape != (n,):
         raise InvalidRequest(
             f"column {name!r} has shape {array.shape}; there are {n} operations: give shape ({n},)"
         )
-    return array
-
-
-def _replay_column(name: str, values: ArrayLike, dtype: Any, n: int) -> Any:
-    array = _shaped_replay_column(name, values, n)
     if array.size:
         _check_replay_column_range(name, array, dtype)
     column = np.ascontiguousarray(np.broadcast_to(array.astype(dtype), (n,)))

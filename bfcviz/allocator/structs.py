@@ -1,60 +1,41 @@
 """Structs of chunks and regions, and arrays of them, in plain Python: structs.pxd has the C ones."""
 # ruff: noqa: ARG001, D101  structs.pxd has the comments
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 
+@dataclass(slots=True)
 class Chunk:
-    __slots__ = (
-        "address",
-        "allocation_id",
-        "binned",
-        "born",
-        "freed_at",
-        "label",
-        "next",
-        "prev",
-        "region",
-        "requested",
-        "size",
-        "stream",
-        "thread",
-    )  # fmt: skip
-    address: int
-    size: int
-    requested: int
-    allocation_id: int
-    freed_at: int
-    born: int
-    prev: int
-    next: int
-    label: int
-    region: int
-    thread: int
-    stream: int
-    binned: int
-
-    def __init__(self) -> None:
-        for name in self.__slots__:
-            setattr(self, name, 0)
+    address: int = 0
+    size: int = 0
+    requested: int = 0
+    allocation_id: int = 0
+    freed_at: int = 0
+    born: int = 0
+    prev: int = 0
+    next: int = 0
+    label: int = 0
+    region: int = 0
+    thread: int = 0
+    stream: int = 0
+    binned: int = 0
 
 
+@dataclass(slots=True)
 class Key:
-    __slots__ = ("address", "size")
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.address = 0
+    size: int = 0
+    address: int = 0
 
 
+@dataclass(slots=True)
 class Region:
-    __slots__ = ("address", "first", "size", "slot")
-
-    def __init__(self) -> None:
-        self.address = 0
-        self.size = 0
-        self.first = 0
-        self.slot = 0
+    address: int = 0
+    size: int = 0
+    first: int = 0
+    slot: int = 0
 
 
 def chunk_at(chunks: list[Any], handle: int) -> Any:
@@ -66,29 +47,18 @@ key_at = chunk_at
 region_at = chunk_at
 
 
-def grow_chunks(old: list[Chunk], count: int) -> list[Chunk]:
-    """An array of chunk structs, grown to `count`."""
-    return old + [Chunk() for _ in range(count - len(old))]
+def _grown(new: Callable[[], Any], old: list[Any], count: int) -> list[Any]:
+    """An array, grown to `count` structs or numbers, which are 0."""
+    return old + [new() for _ in range(count - len(old))]
 
 
-def grow_keys(old: list[Key], count: int) -> list[Key]:
-    """An array of key structs, which sort the bins, grown to `count`."""
-    return old + [Key() for _ in range(count - len(old))]
+grow_chunks, grow_keys, grow_regions, grow_u32 = (partial(_grown, new) for new in (Chunk, Key, Region, int))
 
-
-def grow_regions(old: list[Region], count: int) -> list[Region]:
-    """An array of region structs, grown to `count`."""
-    return old + [Region() for _ in range(count - len(old))]
-
-
-def grow_u32(old: list[int], count: int) -> list[int]:
-    """An array of numbers of 32 bits, beside those of structs, grown to `count`."""
-    return old + [0] * (count - len(old))
-
-
-def new_u8(count: int) -> bytearray:
-    """An array of `count` zero bytes, beside those of structs."""
-    return bytearray(count)
+no_chunks: Callable[[], list[Chunk]] = list
+no_keys: Callable[[], list[Key]] = list
+no_regions: Callable[[], list[Region]] = list
+no_u32: Callable[[], list[int]] = list
+no_u8 = new_u8 = bytearray
 
 
 def is_null(array: object) -> bool:
@@ -98,31 +68,6 @@ def is_null(array: object) -> bool:
 
 def release(array: object) -> None:
     """Free an array of structs: nothing to do, because Python frees it."""
-
-
-def no_chunks() -> list[Chunk]:
-    """An empty array of chunk structs."""
-    return []
-
-
-def no_keys() -> list[Key]:
-    """An empty array of key structs, which sort the bins."""
-    return []
-
-
-def no_regions() -> list[Region]:
-    """An empty array of region structs."""
-    return []
-
-
-def no_u8() -> bytearray:
-    """An empty array of bytes, beside those of structs."""
-    return bytearray()
-
-
-def no_u32() -> list[int]:
-    """An empty array of numbers of 32 bits, beside those of structs."""
-    return []
 
 
 def open_gap(regions: list[Region], index: int, count: int) -> None:

@@ -15,9 +15,6 @@ from bfcviz.events.origin import Origin, Status
 from bfcviz.events.row_copy import move
 from bfcviz.events.schema import EVENT, Events
 
-# ------------------------------------------------------------------------------
-# Sources read the events of a trace: the base class, and the source for an array in memory.
-
 BLOCK = 65_536
 """Events that are checked, decoded and returned together: 4 MiB."""
 
@@ -29,6 +26,7 @@ class Source:
     without names is still useful.
 
     Attributes:
+        labels: the table of labels; events hold numbers of it.
         length: how many events there are.
         path: of the file or folder, None in memory.
         following: more events may come.
@@ -44,14 +42,9 @@ class Source:
     block = BLOCK
 
     def __init__(self, labels: Labels, origin: Origin, length: int) -> None:
-        self._labels = labels
+        self.labels = labels
         self.origin = origin
         self.length = length
-
-    @property
-    def labels(self) -> Labels:
-        """The table of labels; events hold numbers of it."""
-        return self._labels
 
     def read(self, start: int, stop: int) -> Events:
         """Events [start, stop); the caller checks the range."""
@@ -153,9 +146,6 @@ class ArraySource(Source):
             self.degrade("some events name a missing label: they are shown without one")
         return first_fault(events, start, len(self.origin.pools))
 
-
-# ------------------------------------------------------------------------------
-# The source for events that are stored in groups, each of which is decoded whole.
 
 CACHED_BYTES = 1 << 26
 """Memory for decoded groups that are kept, beside the last one read; those that we write have 4 or 16 MiB."""

@@ -8,9 +8,6 @@ from numpy.typing import NDArray
 
 from bfcviz.events.schema import NUM_BINS, Events, Kind
 
-# ------------------------------------------------------------------------------
-# Inconsistencies: counts of impossible reports about another allocator, and of inferred events.
-
 
 @dataclass
 class Inconsistencies:
@@ -90,7 +87,8 @@ def first_fault(events: Events, start: int, num_pools: int) -> Fault | None:
     Checks the fields that readers use as indices (`seq`, `kind`, `pool`, `bin`), in a few passes over arrays: about
     1 ms for 131,072 events. The model checks whether the events fit each other.
     """
-    bad = _misnumbered_events(events, start) | wrong_fields(events, num_pools)
+    numbers = np.arange(start, start + len(events), dtype=np.uint64)
+    bad = (events["seq"] != numbers) | wrong_fields(events, num_pools)
     if not bad.any():
         return None
     index = int(bad.argmax())
@@ -105,11 +103,6 @@ def wrong_fields(events: Events, num_pools: int) -> NDArray[np.bool_]:
     if num_pools <= 255:
         bad |= events["pool"] >= num_pools
     return bad
-
-
-def _misnumbered_events(events: Events, start: int) -> NDArray[np.bool_]:
-    wrong: NDArray[np.bool_] = events["seq"] != np.arange(start, start + len(events), dtype=np.uint64)
-    return wrong
 
 
 def _event_fault_text(record: np.void, event: int, num_pools: int) -> str:

@@ -83,10 +83,8 @@ class Labels:
             ids = self._index()
             if (known := ids.get(key)) is not None:
                 return known
-            name, details = (
-                without_surrogates(name),
-                {without_surrogates(k): without_surrogates(str(v)) for k, v in details.items()},
-            )
+            name = without_surrogates(name)
+            details = {without_surrogates(k): without_surrogates(str(v)) for k, v in details.items()}
             clean_key = _label_key(name, details)
             number = ids.get(clean_key)
             if number is None:
@@ -233,14 +231,8 @@ class Labels:
 
     def _put(self, number: int, name: str, details: Mapping[str, str]) -> None:
         """Store label `number`, a known or the next one. The name is stored last: it makes the label visible."""
-        if number == len(self._details):
-            self._details.append(details)
-        else:
-            self._details[number] = details
-        if number == len(self._names):
-            self._names.append(name)
-        else:
-            self._names[number] = name
+        self._details[number : number + 1] = [details]
+        self._names[number : number + 1] = [name]
 
     def _write(self, file: FileIO, line: bytes, place: int) -> None:
         """Write the line at its offset in the file; an interrupted call may have written a part of it."""

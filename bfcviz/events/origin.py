@@ -33,19 +33,13 @@ from bfcviz.units import parse_bytes
 
 STATE_ONLY: Final = "state"
 
-REGION_FACTS: Final = (
-    "pool_bytes",
-    "regions",
-    "chunks_free",
-    "free_bytes",
-    "largest_free_chunk",
-    "external_fragmentation",
-)
+_FRACTION: Final = "external_fragmentation"
+
+REGION_FACTS: Final = ("pool_bytes", "regions", "chunks_free", "free_bytes", "largest_free_chunk", _FRACTION)
 """The facts that are unknown where the regions are."""
 
 _MAX_NUMBER: Final = 1 << 63
 _MAX_TEXT: Final = 1 << 16
-_FRACTION: Final = "external_fragmentation"
 
 HISTORY_BEGINS: Final = "history begins here"
 TORCH_OBSERVED: Final = "PyTorch is observed from here"
@@ -278,12 +272,6 @@ _CHECKS: Final[dict[object, Callable[[Any], bool]]] = {
 
 _FIELD_CHECKS: Final = {each.name: _CHECKS[each.type] for each in fields(RecordedFailure)}
 _DEFAULTS: Final = {each.name: each.default for each in fields(RecordedFailure)}
-
-
-# ------------------------------------------------------------------------------
-# Origin: where a trace comes from, how reliable it is, and its heaps.
-
-# ruff: noqa: TRY004  all damage in a file is one error, a ValueError
 
 
 T = TypeVar("T")

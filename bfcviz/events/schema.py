@@ -35,50 +35,43 @@ from bfcviz.native import MIN_CHUNK as MIN_CHUNK
 from bfcviz.native import NUM_BINS as NUM_BINS
 from bfcviz.native import bin_of as bin_of
 
-EVENT = np.dtype(
-    [
-        ("seq", "<u8"),
-        ("time", "<i8"),
-        ("address", "<u8"),
-        ("size", "<u8"),
-        ("requested", "<u8"),
-        ("chunk", "<u4"),
-        ("other", "<u4"),
-        ("label", "<u4"),
-        ("thread", "<u2"),
-        ("stream", "<u2"),
-        ("region", "<u2"),
-        ("by", "<u2"),
-        ("kind", "u1"),
-        ("bin", "i1"),
-        ("flags", "u1"),
-        ("pool", "u1"),
-    ]
-)
-"""One event; field names follow TensorFlow's own trace where it has the field."""
-
-FIELDS: Final[dict[str, tuple[str, str]]] = {
-    "seq": ("step", "position in the log, from 0: the step before this event"),
-    "time": ("ns", "from the origin's start, when the operation began; not below the event before"),
-    "address": ("address", "an address; of an OOM the free bytes, of a MARK 0"),
+FIELDS: Final[dict[str, tuple[str, str, str]]] = {
+    "seq": ("<u8", "step", "position in the log, from 0: the step before this event"),
+    "time": ("<i8", "ns", "from the origin's start, when the operation began; not below the event before"),
+    "address": ("<u8", "address", "an address; of an OOM the free bytes, of a MARK 0"),
     "size": (
+        "<u8",
         "bytes",
         "of the chunk or region; of an OOM the largest free chunk, of a MARK its value (or a float64's bits)",
     ),
-    "requested": ("bytes", "that the caller asked for; of an EXTEND rounded"),
-    "chunk": ("handle", "of the chunk the event is about"),
-    "other": ("handle", "of the second chunk, or a number by kind: an allocation id, the seq of an ALLOCATE"),
-    "label": ("number", "of an interned name (see `bfcviz.events.labels`); 0 = none"),
-    "thread": ("number", "of the thread that allocated the chunk (for other kinds: that acted)"),
-    "stream": ("number", "of the stream; 0 = none"),
-    "region": ("slot", "of the region the chunk lies in"),
-    "by": ("number", 'of the thread that acted; SQL needs it in quotes: "by"'),
-    "kind": ("number", "of `Kind`: 1 EXTEND, 2 SPLIT, 3 ALLOCATE, 4 FREE, 5 MERGE, 6 RELEASE, 7 OOM, 8 MARK"),
-    "bin": ("number", "of the bin, by kind; -1 = none"),
-    "flags": ("bits", "of `Flag`: 1 GREW, 2 PADDING, 4 HELD, 8 PIECE, 16 UPPER, 32 CENTRAL_GAP"),
-    "pool": ("number", "of the heap: an index into the origin's pools"),
+    "requested": ("<u8", "bytes", "that the caller asked for; of an EXTEND rounded"),
+    "chunk": ("<u4", "handle", "of the chunk the event is about"),
+    "other": (
+        "<u4",
+        "handle",
+        "of the second chunk, or a number by kind: an allocation id, the seq of an ALLOCATE",
+    ),
+    "label": ("<u4", "number", "of an interned name (see `bfcviz.events.labels`); 0 = none"),
+    "thread": ("<u2", "number", "of the thread that allocated the chunk (for other kinds: that acted)"),
+    "stream": ("<u2", "number", "of the stream; 0 = none"),
+    "region": ("<u2", "slot", "of the region the chunk lies in"),
+    "by": ("<u2", "number", 'of the thread that acted; SQL needs it in quotes: "by"'),
+    "kind": (
+        "u1",
+        "number",
+        "of `Kind`: 1 EXTEND, 2 SPLIT, 3 ALLOCATE, 4 FREE, 5 MERGE, 6 RELEASE, 7 OOM, 8 MARK",
+    ),
+    "bin": ("i1", "number", "of the bin, by kind; -1 = none"),
+    "flags": ("u1", "bits", "of `Flag`: 1 GREW, 2 PADDING, 4 HELD, 8 PIECE, 16 UPPER, 32 CENTRAL_GAP"),
+    "pool": ("u1", "number", "of the heap: an index into the origin's pools"),
 }
-"""Of each field of `EVENT` its unit and its meaning; also in the schema of Parquet files and of `bfcviz sql`."""
+"""Of each field of an event its type, unit and meaning; also in the schema of Parquet files and of `bfcviz sql`.
+
+Names follow TensorFlow's own trace where it has the field.
+"""
+
+EVENT = np.dtype([(name, kind) for name, (kind, _, _) in FIELDS.items()])
+"""One event."""
 
 Events = NDArray[np.void]
 """An array of `EVENT`."""

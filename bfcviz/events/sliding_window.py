@@ -52,19 +52,12 @@ Begin = Callable[[], Beginning | None]
 """Asks a heap for its state; returns None if there is none, for example if the heap was deleted."""
 
 
-def follow(  # noqa: PLR0913  a log and its metadata
-    log: EventLog,
-    labels: Labels,
-    origin: Origin,
-    keyframes: Keyframes,
-    *,
-    begin: Begin | None = None,
-    keep: int = KEEP,
-) -> Trace:
-    """A trace of the newest events of a log in this process; `Trace.refresh` adds new ones.
+class WindowSource(Source):
+    """The newest events of a log in this process, in pieces: between half of `keep` and `keep` of them.
 
     The visible events change only in `refresh`. Callers that read the trace from several threads must hold one lock
-    while they read and refresh.
+    while they read and refresh. Events are not checked: a heap of this process wrote them, and a model checks what it
+    applies.
 
     Args:
         log: a heap may write to it at the same time.
@@ -74,33 +67,25 @@ def follow(  # noqa: PLR0913  a log and its metadata
         begin: called when the log has lost events that were not read yet.
         keep: maximum number of events to keep, 512 or more (64 bytes each).
 
-    Raises:
-        TraceError: the log has lost its first events and the state is unknown, or `keep` is too small.
-    """
-    return Trace(WindowSource(log, labels, origin, keyframes, begin=begin, keep=keep))
-
-
-class WindowSource(Source):
-    """The newest events of a log, in pieces: between half of `keep` and `keep` of them; see `follow`.
-
-    Events are not checked: a heap of this process wrote them, and a model checks what it applies.
-
     Attributes:
         missed: events that were overwritten before they were read.
         gaps: how often that happened.
+
+    Raises:
+        TraceError: the log has lost its first events and the state is unknown, or `keep` is too small.
     """
 
     following = True
 
-    def __init__(  # noqa: PLR0913  `follow` is the public interface
+    def __init__(  # noqa: PLR0913  a log and its metadata
         self,
         log: EventLog,
         labels: Labels,
         origin: Origin,
         keyframes: Keyframes,
         *,
-        begin: Begin | None,
-        keep: int,
+        begin: Begin | None = None,
+        keep: int = KEEP,
     ) -> None:
         if keep < LEAST_KEEP:
             raise TraceError(f"keep={keep} events were requested; keep at least {LEAST_KEEP}")
@@ -139,11 +124,6 @@ class WindowSource(Source):
             parts = [joined(parts)]
         parts[0].flags.writeable = False
         return parts[0]
-
-    @property
-    def capacity(self) -> int:
-        """Events that the pieces in memory have room for."""
-        return len(self._pieces) * self.block
 
     def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
         """The state at `first`, unless the heap is empty there."""

@@ -124,13 +124,8 @@ class Trace(Answer):
             for pool in origin.pools[:_MOST_HEAPS]
         )
         more = f", {len(origin.pools) - _MOST_HEAPS:,} more" if len(origin.pools) > _MOST_HEAPS else ""
-        return "\n".join(
-            [
-                f"{origin.source or 'Trace'}: {len(self):,} events, {origin.status}",
-                f"heaps: {heaps}{more}",
-                *origin.reasons,
-            ]
-        )
+        first = f"{origin.source or 'Trace'}: {len(self):,} events, {origin.status}"
+        return "\n".join([first, f"heaps: {heaps}{more}", *origin.reasons])
 
     def read(self, start: int, stop: int) -> Events:
         """Events [start, stop), read-only; a view if they are contiguous in memory.
@@ -219,15 +214,12 @@ class Trace(Answer):
                 "its keyframe; save it as .bfc"
             )
         if path.suffix != ".parquet":
-            raise FileError(
-                path,
-                "",
-                "a trace is saved as .parquet or .bfc; bfcviz.export(trace, path) writes other formats",
-            )
-        from bfcviz.events.storage.parquet import pack  # noqa: PLC0415  pyarrow, an extra
+            others = "bfcviz.export(trace, path) writes other formats"
+            raise FileError(path, "", f"a trace is saved as .parquet or .bfc; {others}")
+        from bfcviz.events.storage.parquet import write_parquet  # noqa: PLC0415  pyarrow, an extra
 
-        make = None if keyframes is None else partial(keyframes, self)
-        pack(self.source, path, overwrite=overwrite, keyframes=make)
+        with replacing(path, overwrite=overwrite) as made:
+            write_parquet(self.source, made, None if keyframes is None else partial(keyframes, self))
         return path
 
     def to_arrow(self) -> "Table":

@@ -16,9 +16,9 @@ import numpy as np
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface import AllocatorOptions
-from bfcviz.allocator.memory_map import NONE
 from bfcviz.allocator.replay import Operations, Replay
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.native import NONE
 
 UNSET = -(2**63)
 BASE = 0x7F0000000000

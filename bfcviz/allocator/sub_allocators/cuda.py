@@ -37,9 +37,6 @@ from bfcviz.allocator.sub_allocators.cuda_driver import (
 from bfcviz.errors import DeviceError, InvalidRequest
 from bfcviz.units import format_bytes
 
-# ------------------------------------------------------------------------------
-# CudaSubAllocator: base class of sub-allocators of GPU memory: the device, a budget, captures, errors.
-
 _ALIGNED: Final = 256
 """Alignment of every address from the driver, in bytes."""
 
@@ -226,10 +223,6 @@ class CudaSubAllocator(PythonSubAllocator):
         return found.value
 
 
-# ------------------------------------------------------------------------------
-# VirtualSubAllocator: maps regions one after another into addresses reserved in advance.
-
-
 @dataclass(frozen=True)
 class Sharing:
     """Access to mapped memory besides the device's own. Memory of cuMemMap has none that is not given here.
@@ -277,12 +270,8 @@ class VirtualSubAllocator(CudaSubAllocator):
         sharing = Sharing() if sharing is None else sharing
         peers = self.driver.peers(device) if sharing.peers is None else sharing.peers
         self._users = [device, *_checked_peers(self.driver, device, peers)]
-        handles = _uses_cuda_feature(
-            self.driver, device, POSIX_HANDLES, sharing.shareable, "shared by handles"
-        )
-        rdma = _uses_cuda_feature(
-            self.driver, device, RDMA_WITH_VIRTUAL, sharing.rdma, "used by GPUDirect RDMA"
-        )
+        handles = _uses_feature(self.driver, device, POSIX_HANDLES, sharing.shareable, "shared by handles")
+        rdma = _uses_feature(self.driver, device, RDMA_WITH_VIRTUAL, sharing.rdma, "used by GPUDirect RDMA")
         self._properties = Properties.of_device(device, shareable=handles, rdma=rdma)
         self._mapped: dict[int, int] = {}  # bytes by address: each is unmapped as it was mapped
         self._stream_ids: dict[int, int] = {}  # by handle, of the streams that mapped it; -1: of several
@@ -432,7 +421,7 @@ def _checked_peers(driver: Driver, device: int, peers: Iterable[int]) -> list[in
     return wanted
 
 
-def _uses_cuda_feature(driver: Driver, device: int, attribute: int, wish: bool | None, use: str) -> bool:
+def _uses_feature(driver: Driver, device: int, attribute: int, wish: bool | None, use: str) -> bool:
     """Whether to use a feature: as requested, by default if the device supports it."""
     can = wish is not False and driver.attribute(attribute, device) != 0
     if wish and not can:

@@ -7,7 +7,7 @@ capture mode, so that they do not break a capture in another stream.
 import ctypes
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, Final, NoReturn
 
@@ -92,9 +92,6 @@ def address(value: int) -> ctypes.c_uint64:
     """An address of the device as an argument of type CUdeviceptr."""
     return ctypes.c_uint64(value)
 
-
-# ------------------------------------------------------------------------------
-# CUDA's driver, through ctypes: the calls for memory, with checked status. Nothing is loaded before `load`.
 
 NAMES: Final = ("libcuda.so.1", "libcuda.so", "nvcuda.dll")
 
@@ -269,11 +266,8 @@ def load() -> Driver:
     Raises:
         DeviceError: there is no driver, or no device.
     """
-    for name in NAMES:
-        try:
-            library = ctypes.CDLL(name)
-        except OSError:
-            continue
+    library = _library(ctypes.DEFAULT_MODE)
+    if library is not None:
         return Driver(library)
     raise DeviceError(
         f"GPU memory needs an NVIDIA driver, and this machine has none ({NAMES[0]} cannot be loaded): install one, "
@@ -289,10 +283,12 @@ def in_use() -> Driver | None:
     loaded_only = getattr(os, "RTLD_NOLOAD", None)
     if loaded_only is None:  # Windows
         return load() if load.cache_info().currsize else None
+    library = _library(loaded_only | os.RTLD_LAZY)
+    return None if library is None or library.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) else load()
+
+
+def _library(mode: int) -> ctypes.CDLL | None:
     for name in NAMES:
-        try:
-            library = ctypes.CDLL(name, mode=loaded_only | os.RTLD_LAZY)
-        except OSError:
-            continue
-        return None if library.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) else load()
+        with suppress(OSError):
+            return ctypes.CDLL(name, mode)
     return None

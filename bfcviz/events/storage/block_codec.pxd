@@ -53,12 +53,12 @@ cdef class EventCodec:
     cdef bint _decoding
     cdef bint _failed
 
-    @cython.locals(state="void *", i=Py_ssize_t, n=Py_ssize_t)
+    @cython.locals(state="void *", i=Py_ssize_t)
     cdef list _code_all(self, Py_ssize_t count)
 
     @cython.locals(place=u64)
     cdef u64 _code(self, int field, u64 guess, u64 base, u64 value) noexcept nogil
-    @cython.locals(e="event_record.Event *", x="event_record.Event *", last="event_record.Event *", row="codec_memory.Row *", other="codec_memory.Row *")
+    @cython.locals(e="event_record.Event *", x="event_record.Event *", last="event_record.Event *", row="codec_memory.Row *", other="codec_memory.Row *", thread=u16)
     cdef void _code_event(self, Py_ssize_t i) noexcept nogil
 
     @cython.locals(row="codec_memory.Row *")
@@ -94,7 +94,6 @@ cdef class EventCodec:
     cdef void _began(self, event_record.Event *x) noexcept nogil
     @cython.locals(row="codec_memory.Row *", habit="codec_memory.Habit *", key=u64)
     cdef void _allocated(self, event_record.Event *x) noexcept nogil
-    @cython.locals(row="codec_memory.Row *")
     cdef void _freed(self, event_record.Event *x) noexcept nogil
     @cython.locals(row="codec_memory.Row *", rest="codec_memory.Row *")
     cdef void _was_split(self, event_record.Event *x) noexcept nogil

@@ -52,10 +52,8 @@ class EventCodec:
     def __init__(self) -> None:
         self._row_table, self._unused_table = np.zeros(0, ROW), np.zeros(0, np.uint32)
         self._request_table, self._size_table = np.zeros(_HABITS, HABIT), np.zeros(_HABITS, HABIT)
-        self._follower_table, self._kind_table = (
-            np.zeros(_FOLLOWERS, np.uint32),
-            np.zeros(codec_memory.NUM_KINDS, np.uint32),
-        )
+        self._follower_table = np.zeros(_FOLLOWERS, np.uint32)
+        self._kind_table = np.zeros(codec_memory.NUM_KINDS, np.uint32)
         self._flag_table, self._scratch = np.zeros(16, np.uint32), np.zeros(2, EVENT)
         self._place_table = np.zeros(2 * len(CODED), np.uint64)
         self._residual_table, self._room = np.zeros(0, np.uint64), 0
@@ -114,23 +112,15 @@ class EventCodec:
         """Take the arrays of a block, and forget what was known of the last one."""
         if len(self._row_table) != rows:
             self._row_table, self._unused_table = np.zeros(rows, ROW), np.zeros(rows, np.uint32)
-        known = (self._request_table, self._size_table, self._follower_table, self._kind_table)
-        for table in (
-            self._row_table,
-            self._unused_table,
-            *known,
-            self._flag_table,
-            self._scratch,
-            self._sums,
-        ):
+        habits = (self._request_table, self._size_table)
+        numbers = (self._unused_table, self._follower_table, self._kind_table, self._flag_table, self._sums)
+        for table in (self._row_table, *habits, *numbers, self._scratch):
             table.view(np.uint8)[:] = 0
         self._arrays = (events, masks, residuals)  # the pointers below point into them
         self._events, self._masks = codec_memory.events(events), codec_memory.masks(masks)
         self._words, self._residuals = codec_memory.words(events), codec_memory.words(residuals)
-        self._rows, self._unused = (
-            codec_memory.rows(self._row_table),
-            codec_memory.handles(self._unused_table),
-        )
+        self._rows = codec_memory.rows(self._row_table)
+        self._unused = codec_memory.handles(self._unused_table)
         self._requests = codec_memory.habits(self._request_table)
         self._sizes = codec_memory.habits(self._size_table)
         self._followers = codec_memory.handles(self._follower_table)
@@ -198,12 +188,8 @@ class EventCodec:
         x.address = self._next_address(x, row, other, last, e.address)
         x.requested = self._next_requested(x, row, e.requested)
         x.label = self._next_label(x, row, e.label)
-        x.thread = self._code(
-            codec_memory.THREAD,
-            row.thread if x.kind == event_record.FREE and row.state else x.by,
-            0,
-            e.thread,
-        )
+        thread = row.thread if x.kind == event_record.FREE and row.state else x.by
+        x.thread = self._code(codec_memory.THREAD, thread, 0, e.thread)
         x.bin = self._code(codec_memory.BIN, self._next_bin(x, row, last), 0, e.bin)
         x.flags = self._code(codec_memory.FLAGS, self._flags[x.kind & 15], 0, e.flags)
         if self._decoding:

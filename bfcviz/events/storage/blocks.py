@@ -196,10 +196,8 @@ def _packed_block_streams(streams: list[NDArray[np.unsignedinteger]]) -> bytes:
         directory += [len(stream), width]
         table = stream.view(np.uint8).reshape(len(stream), stream.itemsize)
         planes += [zstd.compress(table[:, i].tobytes(), level=1) for i in range(width)]
-    lengths = [len(plane) for plane in planes]
-    return b"".join(
-        [struct.pack(f"<{len(directory)}I", *directory), struct.pack(f"<{len(lengths)}I", *lengths), *planes]
-    )
+    numbers = [*directory, *map(len, planes)]
+    return b"".join([struct.pack(f"<{len(numbers)}I", *numbers), *planes])
 
 
 def _unpacked_block_streams(payload: bytes, count: int) -> list[NDArray[np.uint64]]:
@@ -289,9 +287,10 @@ def write_blocks(source: Source, path: Path, describe: Describe | None) -> None:
     with path.open("wb") as file:
         for start in range(source.first, length, MOST_EVENTS):
             events = source.read(start, min(start + MOST_EVENTS, length))
-            index, keyframe = (
-                (b"", _kept_block_keyframe(source, start)) if describe is None else describe(events)
-            )
+            if describe is None:
+                index, keyframe = b"", _kept_block_keyframe(source, start)
+            else:
+                index, keyframe = describe(events)
             file.write(event_section(codec, events, index, keyframe))
         file.write(section(LABELS, pack_labels(source.labels).encode()))
         more = {"events": length, "labels": len(source.labels), "first": source.first}
@@ -303,7 +302,51 @@ def _kept_block_keyframe(source: Source, step: int) -> bytes:
     return known[1] if known is not None and known[0] == step else b""
 
 
-class BlockSource(GroupSource):
+class _BlockReader:
+    """Reads the parts of known sections: in the order of their events, None for damaged ones."""
+
+    path: Path
+    _file: OpenFile
+    _codec: EventCodec
+    _sections: Sequence[Section | None]
+
+    def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
+        """The last keyframe at or before `step`.
+
+        Raises:
+            FileError: a drain has freed it since the sections were looked for.
+        """
+        for each in reversed(self._sections):
+            if each is not None and each.first <= step and each.keyframe_bytes:
+                with reading_file(self.path):
+                    state = self._file.read_at(each.keyframe_at, each.keyframe_bytes)
+                if each.start < end_of_hole(self._file.fd):
+                    place = f"the state at step {each.first}"
+                    raise FileError(self.path, place, "is no longer kept: only the newest are")
+                return each.first, state
+        return None
+
+    def index_entries(self) -> list[bytes] | None:
+        """The index of each block; None where one has none, or where they are too large."""
+        sections = self._sections  # `refresh`, in another thread, may replace the list
+        found = [each for each in sections if each is not None and each.index_bytes]
+        if len(found) < len(sections) or sum(each.index_bytes for each in found) > _MOST_INDEXES:
+            return None
+        with reading_file(self.path):
+            return [self._file.read_at(each.index_at, each.index_bytes) for each in found]
+
+    def _events_of(self, found: Section) -> Events:
+        """The events of a section. Raises FileError."""
+        with reading_file(self.path):
+            payload = self._file.read_at(found.payload_at, found.payload_bytes)
+        try:
+            return decoded(self._codec, found, payload)
+        except DamagedBlock as error:
+            place = f"events {found.first} to {found.stop}"
+            raise FileError(self.path, place, f"the block {error}") from error
+
+
+class BlockSource(_BlockReader, GroupSource):
     """The events of a file of sections; opening reads headers, labels and origin.
 
     Raises:
@@ -332,20 +375,12 @@ class BlockSource(GroupSource):
             )
             self.degrade(f"{lost:,} of {self.length - self.first:,} events are damaged and cannot be read")
 
-    def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
-        """The last keyframe at or before `step`."""
-        return _keyframe_before(self._file, self.path, self._sections, step)
-
-    def index_entries(self) -> list[bytes] | None:
-        """The index of each block; None where one has none, or where they are too large."""
-        return _block_index_entries(self._file, self.path, self._sections)
-
     def _decode(self, group: int) -> Events:
         found = self._sections[group]
         if found is None:
             place = f"events {self._starts[group]} to {self._starts[group + 1]}"
             raise FileError(self.path, place, "are damaged: their header is")
-        return _read_block_events(self._file, self.path, self._codec, found)
+        return self._events_of(found)
 
     def _origin(self, found: list[Section]) -> tuple[Origin, dict[str, Any]]:
         origins = [each for each in found if each.kind == ORIGIN]
@@ -372,46 +407,7 @@ class BlockSource(GroupSource):
         return text
 
 
-def _read_block_events(file: OpenFile, path: Path, codec: EventCodec, found: Section) -> Events:
-    """The events of a section. Raises FileError."""
-    with reading_file(path):
-        payload = file.read_at(found.payload_at, found.payload_bytes)
-    try:
-        return decoded(codec, found, payload)
-    except DamagedBlock as error:
-        raise FileError(path, f"events {found.first} to {found.stop}", f"the block {error}") from error
-
-
-def _keyframe_before(
-    file: OpenFile, path: Path, sections: Sequence[Section | None], step: int
-) -> tuple[int, bytes] | None:
-    """The last keyframe at or before `step`; sections are in the order of their events, None for damaged ones.
-
-    Raises FileError where a drain has freed it since the sections were looked for.
-    """
-    for each in reversed(sections):
-        if each is not None and each.first <= step and each.keyframe_bytes:
-            with reading_file(path):
-                state = file.read_at(each.keyframe_at, each.keyframe_bytes)
-            if each.start < end_of_hole(file.fd):
-                raise FileError(
-                    path, f"the state at step {each.first}", "is no longer kept: only the newest are"
-                )
-            return each.first, state
-    return None
-
-
-def _block_index_entries(
-    file: OpenFile, path: Path, sections: Sequence[Section | None]
-) -> list[bytes] | None:
-    found = [each for each in sections if each is not None and each.index_bytes]
-    if len(found) < len(sections) or sum(each.index_bytes for each in found) > _MOST_INDEXES:
-        return None
-    with reading_file(path):
-        return [file.read_at(each.index_at, each.index_bytes) for each in found]
-
-
-class BlockFile:
+class BlockFile(_BlockReader):
     """A file of blocks that may still grow: those of a recording, from its first event on.
 
     A drain may free the first blocks, up to one with a keyframe; zeros, in a hole, are in their place.
@@ -489,14 +485,6 @@ class BlockFile:
             start = end
         return parts[0] if len(parts) == 1 else joined(parts)
 
-    def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
-        """The last keyframe at or before `step`."""
-        return _keyframe_before(self._file, self.path, self._sections, step)
-
-    def index_entries(self) -> list[bytes] | None:
-        """The index of each block; None where one has none, or where they are too large."""
-        return _block_index_entries(self._file, self.path, self._sections)
-
     def _block(self, found: Section) -> Events:
         with self._lock:
             events = self._decoded.pop(found.start, None)
@@ -507,7 +495,7 @@ class BlockFile:
 
     def _read(self, found: Section) -> Events:
         try:
-            return _read_block_events(self._file, self.path, self._codec, found)
+            return self._events_of(found)
         except FileError:
             if found.start >= end_of_hole(self._file.fd):
                 raise

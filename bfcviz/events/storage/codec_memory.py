@@ -4,6 +4,7 @@ Arrays of NumPy hold them: `rows(array)` is a ctypes array over its memory here,
 """
 
 import ctypes
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,53 +54,23 @@ def _codec_table_structure(name: str, dtype: np.dtype[np.void]) -> Any:
 _Row, _Habit = _codec_table_structure("_Row", ROW), _codec_table_structure("_Habit", HABIT)
 
 
-def _codec_table_view(kind: Any, array: Any) -> Any:
-    return (kind * len(array)).from_buffer(array)
+def _memory_of(kind: Any, array: Any) -> Any:
+    """The memory of a contiguous array, which may be read-only, as C values. It does not keep the array."""
+    return (kind * (array.nbytes // ctypes.sizeof(kind))).from_address(array.ctypes.data)
 
 
-def events(array: Any) -> Any:
-    """The memory of the codec's events: the records of a contiguous array of EVENT; they may be read-only."""
-    return (Event * len(array)).from_address(array.ctypes.data)
-
-
-def rows(array: Any) -> Any:
-    """The memory of the codec's table of chunks: the rows of an array of ROW."""
-    return _codec_table_view(_Row, array)
-
-
-def habits(array: Any) -> Any:
-    """The rows of an array of HABIT."""
-    return _codec_table_view(_Habit, array)
-
-
-def words(array: Any) -> Any:
-    """The memory of the codec's words: the values of a contiguous array of 8-byte integers; they may be read-only."""
-    return (ctypes.c_uint64 * (array.nbytes // 8)).from_address(array.ctypes.data)
-
-
-def handles(array: Any) -> Any:
-    """The memory of the codec's handles: the values of an array of u4."""
-    return _codec_table_view(ctypes.c_uint32, array)
-
-
-def masks(array: Any) -> Any:
-    """The memory of the codec's masks: the values of a contiguous array of u2; they may be read-only."""
-    return (ctypes.c_uint16 * len(array)).from_address(array.ctypes.data)
+events, rows, habits = (partial(_memory_of, kind) for kind in (Event, _Row, _Habit))
+words, handles, masks = (
+    partial(_memory_of, kind) for kind in (ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint16)
+)
 
 
 def event(table: Any, index: int) -> Any:
-    """One record of the codec's events, to read and write."""
+    """One record, or row, of a table, to read and write."""
     return table[index]
 
 
-def row(table: Any, index: int) -> Any:
-    """One row of the codec's table of chunks, to read and write."""
-    return table[index]
-
-
-def habit(table: Any, index: int) -> Any:
-    """One row, to read and write."""
-    return table[index]
+row = habit = event
 
 
 def put(table: Any, index: int, record: Any) -> None:

@@ -22,8 +22,6 @@ try:
 except ImportError:  # Windows: readers cannot distinguish a recording in progress from an interrupted one
     fcntl = None  # type: ignore[assignment]
 
-# ------------------------------------------------------------------------------
-# Read files of unknown origin safely, and replace a file atomically.
 
 EARLIER: Final = ".earlier"
 """In the folder of a recording that replaces another: the other, until the new one has an event."""
@@ -269,11 +267,9 @@ def is_locked(path: Path) -> bool:
     Raises:
         FileError: the file cannot be read.
     """
-    try:
+    with reading_file(path):  # a folder may not permit it
         if fcntl is None or not path.is_file():
             return False
-    except OSError as error:  # a folder without permission
-        raise FileError(path, "", f"cannot be read: {error.strerror or error}") from error
     with open_regular(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -44,6 +44,7 @@ from bfcviz.events.storage.files import (
     parse_file_json,
     read_small,
     reading_file,
+    replacing,
     try_lock,
 )
 from bfcviz.units import format_bytes
@@ -157,6 +158,16 @@ def read_origin(folder: Path) -> StoredOrigin:
     )
 
 
+def write_origin(folder: Path, text: bytes) -> None:
+    """Write the origin of a recording; readers see the old one or the new one.
+
+    Raises:
+        FileError: it cannot be written.
+    """
+    with replacing(folder / ORIGIN_FILE, overwrite=True, mode=PRIVATE_FILE) as made:
+        made.write_bytes(text)
+
+
 def _number_in_folder_origin(path: Path, rest: Mapping[str, object], name: str) -> int | None:
     number = rest.get(name)
     if number is None:
@@ -165,9 +176,6 @@ def _number_in_folder_origin(path: Path, rest: Mapping[str, object], name: str) 
         raise FileError(path, name, f"is not a number of {name}")
     return number
 
-
-# ------------------------------------------------------------------------------
-# FolderSource: the events of a folder, for a Trace.
 
 MAX_LABELS_BYTES = 1 << 30
 
@@ -194,10 +202,8 @@ class FolderSource(ArraySource):
         self.path: Path = path
         self._file: EventFile | None = None  # the events
         self._blocks: BlockFile | None = None  # what a drain has packed of them
-        self._last: tuple[int, Events] = (
-            0,
-            np.zeros(0, EVENT),
-        )  # the events read last, and the number of the first
+        # The events read last, and the number of the first.
+        self._last: tuple[int, Events] = (0, np.zeros(0, EVENT))
         # Of the files beside the events: their bytes, and the details made of them.
         self._sampled: tuple[list[int], dict[str, Any]] = ([], {})
         self._threads: tuple[list[int], dict[str, Any]] = ([], {})
@@ -591,24 +597,21 @@ def has_begun(path: Path) -> bool:
         FileError: the path holds something else, or cannot be read.
     """
     with reading_file(path):
-        return _has_folder_begun(path)
-
-
-def _has_folder_begun(path: Path) -> bool:
-    if not path.is_dir():
-        if path.is_symlink() and not path.exists():
-            raise FileError(
-                path, "", f"is a link to {path.readlink()}, which does not exist; give the folder itself"
-            )
-        if path.exists() and not path.is_dir():  # checked again: it may have been created meanwhile
-            raise FileError(path, "", "is a file, not a recording's folder; bfcviz view shows files")
-        return False
-    if (path / ORIGIN_FILE).exists() or has_several(path):
-        return True
-    if (path / LABELS_FILE).exists() or all(_is_being_created(place) for place in path.iterdir()):
-        return False
-    if (path / ORIGIN_FILE).exists() or has_several(path):  # created meanwhile
-        return True
+        if not path.is_dir():
+            if path.is_symlink() and not path.exists():
+                target = path.readlink()
+                raise FileError(
+                    path, "", f"is a link to {target}, which does not exist; give the folder itself"
+                )
+            if path.exists() and not path.is_dir():  # checked again: it may have been created meanwhile
+                raise FileError(path, "", "is a file, not a recording's folder; bfcviz view shows files")
+            return False
+        if (path / ORIGIN_FILE).exists() or has_several(path):
+            return True
+        if (path / LABELS_FILE).exists() or all(_is_being_created(place) for place in path.iterdir()):
+            return False
+        if (path / ORIGIN_FILE).exists() or has_several(path):  # created meanwhile
+            return True
     raise FileError(
         path,
         "",

@@ -15,7 +15,7 @@ from bfcviz.events.event_source import BLOCK, GroupSource, Source
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, origin_from_json
 from bfcviz.events.schema import EVENT, Events, Kind
-from bfcviz.events.storage.files import open_regular, replacing
+from bfcviz.events.storage.files import open_regular
 from bfcviz.events.storage.packed_labels import pack_labels, unpack_labels
 from bfcviz.extras import needed
 
@@ -39,7 +39,7 @@ def described(name: str, kind: pa.DataType, unit: str, meaning: str, *, nullable
 
 FIELDS = [
     described(name, pa.from_numpy_dtype(EVENT[name]), unit, meaning, nullable=False)
-    for name, (unit, meaning) in schema.FIELDS.items()
+    for name, (_, unit, meaning) in schema.FIELDS.items()
 ]
 SCHEMA = pa.schema(
     [
@@ -134,19 +134,8 @@ MakeKeyframes = Callable[[list[int]], Iterable[bytes]]
 """Given ascending steps, returns the state before each, one at a time."""
 
 
-def pack(source: Source, path: Path, *, overwrite: bool, keyframes: MakeKeyframes | None) -> None:
-    """Write the trace that `source` reads to `path`, a Parquet file.
-
-    Raises:
-        FileError: `path` exists and `overwrite` is false, or it cannot be written; an existing file is not changed.
-        TraceError: there are too many labels for one file.
-    """
-    with replacing(path, overwrite=overwrite) as made:
-        write_parquet(source, made, keyframes)
-
-
 def write_parquet(source: Source, path: Path, keyframes: MakeKeyframes | None) -> None:
-    """Write the trace that `source` reads to `path`, which `pack` or another caller makes and removes.
+    """Write the trace that `source` reads to `path`, which the caller makes and removes.
 
     Raises:
         OSError: it cannot be written.
@@ -241,7 +230,7 @@ _ERRORS = (OSError, ValueError, LookupError, TypeError, OverflowError, MemoryErr
 
 
 class ParquetSource(GroupSource):
-    """The events of a Parquet file that `pack` wrote.
+    """The events of a Parquet file that `write_parquet` wrote.
 
     Opening reads the footer. The first read of an event decodes its row group, compares the checksums and checks the
     events.
@@ -262,7 +251,7 @@ class ParquetSource(GroupSource):
             self._keyframes = keyframes_in_footer(more.get("keyframes"), meta.num_rows)
         except _ERRORS as error:
             raise _unreadable_parquet(path, "footer", error) from error
-        super().__init__(self._unpack_labels(_label_count_in_footer(path, more)), origin, starts)
+        super().__init__(self._unpack_labels(more.get("labels")), origin, starts)
 
     def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
         """The last keyframe at or before `step`."""
@@ -294,7 +283,9 @@ class ParquetSource(GroupSource):
             events[name] = column.to_numpy()
         return events
 
-    def _unpack_labels(self, count: int) -> Labels:
+    def _unpack_labels(self, count: object) -> Labels:
+        if type(count) is not int or count < 1:
+            raise FileError(self.path, "footer", "does not say how many labels there are")
         try:
             labels = unpack_labels(self._file.metadata.metadata[LABELS_KEY.encode()])
         except _ERRORS as error:
@@ -345,13 +336,6 @@ def _check_groups(meta: pq.FileMetaData, size: int) -> None:
             f"has row groups of invalid sizes: {min(rows, default=0):,} to {max(rows, default=0):,} events, "
             f"{sum(rows):,} together; give them 1 to {MAX_GROUP:,} each, {events:,} together"
         )
-
-
-def _label_count_in_footer(path: Path, more: dict[str, Any]) -> int:
-    count = more.get("labels")
-    if type(count) is not int or count < 1:
-        raise FileError(path, "footer", "does not say how many labels there are")
-    return count
 
 
 def _unreadable_parquet(path: Path, place: str, error: Exception) -> FileError:

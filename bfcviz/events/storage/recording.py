@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from bfcviz._context_manager import Closing
@@ -15,15 +15,15 @@ from bfcviz.events.event_file import EventFile
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import KnownGaps, Origin, Pool, RecordedFailure, Status
-from bfcviz.events.storage.files import PRIVATE_FILE, append, replacing
+from bfcviz.events.storage.files import append
 from bfcviz.events.storage.folder import (
     BLOCKS_FILE,
     EVENTS_FILE,
     LABELS_FILE,
-    ORIGIN_FILE,
     THREADS_FILE,
     claim_folder,
     remove_files,
+    write_origin,
 )
 from bfcviz.events.thread_names import name_thread, names_of_threads
 
@@ -68,11 +68,11 @@ class Recording(Closing):
             source=self.folder.name, status=Status.RECORDING, pools=tuple(pools), details=dict(details or {})
         )
         self._log: EventLog | None = None
-        text = self._origin.to_json()
+        text = self._origin.to_json().encode()
         self._lock = claim_folder(self.folder)
         try:
             self.labels.append_to(self._lock)
-            self._write_origin(text)
+            write_origin(self.folder, text)
             _UNDER_WAY.add(self)
         except BaseException:
             self.labels.append_to(None)
@@ -94,14 +94,11 @@ class Recording(Closing):
 
     def declare(self, gaps: KnownGaps) -> None:
         """Say in the origin what the events cannot hold; the recording then ends as degraded, not as complete."""
-        details = {**self._origin.details, **gaps.to_details()}
-        self._origin = replace(self._origin, reasons=gaps.reasons, details=details)
-        self._write_origin(self._origin.to_json())
+        self._change_origin(reasons=gaps.reasons, details={**self._origin.details, **gaps.to_details()})
 
     def add_reason(self, reason: str) -> None:
         """Say in the origin that something was lost during the recording; it then ends as degraded."""
-        self._origin = replace(self._origin, reasons=(*self._origin.reasons, reason))
-        self._write_origin(self._origin.to_json())
+        self._change_origin(reasons=(*self._origin.reasons, reason))
 
     def describe(self, number: int, heap: Pool) -> None:
         """Say in the origin what heap writes the events of pool `number`: all of it, or what `pools` left open."""
@@ -114,16 +111,13 @@ class Recording(Closing):
         else:
             pools.append(heap)
         if tuple(pools) != self._origin.pools and not self._lock.closed:
-            self._origin = replace(self._origin, pools=tuple(pools))
-            self._write_origin(self._origin.to_json())
+            self._change_origin(pools=tuple(pools))
 
     def add_failure(self, failure: RecordedFailure) -> None:
         """Say in the origin what is known of a failed request beside its event; of the first 1,000."""
         found = self._origin.details.get("failures", [])
         if isinstance(found, list) and len(found) < _MOST_FAILURES and not self._lock.closed:
-            details = {**self._origin.details, "failures": [*found, failure.to_json()]}
-            self._origin = replace(self._origin, details=details)
-            self._write_origin(self._origin.to_json())
+            self._change_origin(details={**self._origin.details, "failures": [*found, failure.to_json()]})
 
     def add_detail(self, name: str, value: object) -> None:
         """Keep a further fact about the run, a JSON value; `close` writes it."""
@@ -156,30 +150,28 @@ class Recording(Closing):
             self._log.close()
             error = self._log.error
         self.labels.append_to(None)
-        origin = self._without_unused(self._origin)
-        origin = replace(origin, status=Status.DEGRADED if origin.reasons else Status.COMPLETE)
+        reasons = [*self._origin.reasons]
+        status = Status.DEGRADED if reasons else Status.COMPLETE
         if error:
-            reason = f"later events were not recorded: {system_error_cause(error)}"
-            origin = replace(origin, status=Status.TRUNCATED, reasons=(*origin.reasons, reason))
+            status = Status.TRUNCATED
+            reasons.append(f"later events were not recorded: {system_error_cause(error)}")
         if self._log is not None and self._log.truncated:
-            reason = (
-                f"{EVENTS_FILE} was truncated by another process: some of {self._log.head} events are lost"
-            )
-            origin = replace(origin, status=Status.TRUNCATED, reasons=(*origin.reasons, reason))
+            status, many = Status.TRUNCATED, self._log.head
+            reasons.append(f"{EVENTS_FILE} was truncated by another process: some of {many} events are lost")
         if self.labels.error is not None:
-            reason = f"later names were not recorded: {system_error_cause(self.labels.error)}"
-            origin = replace(origin, status=Status.DEGRADED, reasons=(*origin.reasons, reason))
+            status = Status.DEGRADED
+            reasons.append(f"later names were not recorded: {system_error_cause(self.labels.error)}")
+        # Without the last heaps that have no event: PyTorch's next stream has a heap ready.
+        used = 0 if self._log is None else self._log.used_pools
+        pools = self._origin.pools[: max(used, self._declared)]
+        origin = replace(self._origin, status=status, reasons=tuple(reasons), pools=pools)
         try:
             if not self._is_there():
                 raise FileError(self.folder, "", "was removed, or replaced, during the recording")
-            self._write_origin(origin.to_json(events=self._count(), labels=len(self.labels)))
+            text = origin.to_json(events=self._count(), labels=len(self.labels))
+            write_origin(self.folder, text.encode())
         finally:
             self._lock.close()
-
-    def _without_unused(self, origin: Origin) -> Origin:
-        """The origin without the last heaps that have no event: PyTorch's next stream has a heap ready."""
-        used = 0 if self._log is None else self._log.used_pools
-        return replace(origin, pools=origin.pools[: max(used, self._declared)])
 
     def discard(self) -> None:
         """End the recording and remove its files, because the recorded program could not start."""
@@ -207,9 +199,9 @@ class Recording(Closing):
         known = 0 if self._log is None or self._log.truncated else self._log.on_disk
         return EventFile(self.events_path).find_end(known)
 
-    def _write_origin(self, text: str) -> None:
-        with replacing(self.folder / ORIGIN_FILE, overwrite=True, mode=PRIVATE_FILE) as made:
-            made.write_text(text, "utf-8")
+    def _change_origin(self, **changes: Any) -> None:
+        self._origin = replace(self._origin, **changes)
+        write_origin(self.folder, self._origin.to_json().encode())
 
 
 _UNDER_WAY: WeakSet[Recording] = WeakSet()

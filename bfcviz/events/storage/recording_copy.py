@@ -18,7 +18,6 @@ from bfcviz.events.storage.files import (
     open_regular,
     read_small,
     reading_file,
-    replacing,
 )
 from bfcviz.events.storage.folder import (
     EVENTS_FILE,
@@ -28,6 +27,7 @@ from bfcviz.events.storage.folder import (
     THREADS_FILE,
     claim_folder,
     read_origin,
+    write_origin,
 )
 
 MOST_EVENTS: Final = 1 << 17
@@ -169,8 +169,7 @@ class RecordingCopy(Closing):
                     (self.folder / name).unlink()
 
     def _write_origin(self, text: bytes) -> None:
-        with replacing(self.folder / ORIGIN_FILE, overwrite=True, mode=PRIVATE_FILE) as made:
-            made.write_bytes(text)
+        write_origin(self.folder, text)
         self._origin = text
 
 

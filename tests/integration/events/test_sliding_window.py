@@ -12,7 +12,7 @@ from bfcviz.errors import TraceError
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import KnownGaps, Origin, Pool, Status
-from bfcviz.events.sliding_window import follow
+from bfcviz.events.sliding_window import WindowSource
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model, keyframes, timeline
 from bfcviz.model.trace_from_source import beginning
@@ -32,7 +32,7 @@ class Watched:
         self.reader = Reader(self.log, 0)
         self.written = []
         self.work(before)
-        self.trace = follow(
+        window = WindowSource(
             self.log,
             self.heap.labels,
             Origin(pools=(Pool("heap", MIB),)),
@@ -40,6 +40,7 @@ class Watched:
             begin=(lambda: beginning(self.heap.moment(), self.log)) if asks else None,
             keep=keep,
         )
+        self.trace = Trace(window)
 
     def work(self, operations):
         for number in range(operations):
@@ -141,7 +142,7 @@ def test_memory_stays_within_bounds_and_steps_only_leave_at_the_front():
         watched.trace.refresh()
         firsts.append(watched.trace.first)
         assert len(watched.trace) - watched.trace.first <= KEEP
-        assert watched.trace.source.capacity <= KEEP + PIECE
+        assert len(watched.trace.source._pieces) * watched.trace.source.block <= KEEP + PIECE
     assert all(one <= other for one, other in pairwise(firsts))
     assert len(watched.trace) - watched.trace.first > KEEP - 2 * PIECE
     assert "no longer kept" in watched.trace.origin.reasons[0]
@@ -151,7 +152,7 @@ def test_known_gaps_stay_in_the_origin_when_events_leave():
     watched = Watched()
     gaps = KnownGaps(("a sample",), ("free_bytes",))
     origin = Origin(pools=(Pool("heap"),), reasons=gaps.reasons, details=gaps.to_details())
-    trace = follow(watched.log, watched.heap.labels, origin, keyframes, keep=KEEP)
+    trace = Trace(WindowSource(watched.log, watched.heap.labels, origin, keyframes, keep=KEEP))
     assert (trace.origin.status, trace.origin.reasons) == (Status.DEGRADED, ("a sample",))
     for _ in range(8):
         watched.work(200)
@@ -215,7 +216,7 @@ def test_a_log_that_lost_its_beginning_needs_the_heap():
 
 def test_a_log_in_a_file_is_never_lapped(tmp_path):
     heap = new_heap(log=EventLog(64, tmp_path))
-    trace = follow(heap.log, heap.labels, Origin(), keyframes, keep=KEEP)
+    trace = Trace(WindowSource(heap.log, heap.labels, Origin(), keyframes, keep=KEEP))
     for number in range(400):
         heap.mark("mark", number)
     assert trace.refresh() == 400

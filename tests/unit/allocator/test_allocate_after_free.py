@@ -1,37 +1,15 @@
 """Retries: a thread without memory sleeps until another thread frees, or the time is up."""
 
 import ctypes
-import threading
 import time
 
 import pytest
 from heaps import KIB, assert_model_agrees, new_heap
+from threads import in_thread, wait_until
 
 from bfcviz.errors import OutOfMemory
 
 pytestmark = pytest.mark.timeout(60)
-
-
-def in_thread(function, *arguments):
-    """Start a thread; returns it and the list that receives its result."""
-    result = []
-
-    def run():
-        try:
-            result.append(function(*arguments))
-        except OutOfMemory as error:
-            result.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    return thread, result
-
-
-def wait_until(condition):
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def test_a_free_serves_a_waiting_thread():

@@ -1,12 +1,10 @@
 """AllocatorRegistry: the factory of highest priority makes the allocator; conflicts are errors."""
 
-import ctypes
-
 import pytest
 from heaps import new_heap
 
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
-from bfcviz.devices.host_memory import NO_AFFINITY, AllocatorFactory, AllocatorRegistry, default_registry
+from bfcviz.devices.host_memory import NO_AFFINITY, AllocatorFactory, AllocatorRegistry
 from bfcviz.errors import AllocatorError, InvalidRequest
 
 
@@ -108,12 +106,3 @@ def test_a_factory_that_fails_is_asked_again():
     with pytest.raises(MemoryError):
         registry.allocator()
     assert registry.allocator() is registry.allocator()
-
-
-def test_by_default_there_is_memory_of_the_host():
-    assert default_registry() is default_registry()
-    assert default_registry().names[-1] == "host_bfc"
-    allocator = default_registry().allocator()
-    address = allocator.allocate(100)
-    ctypes.memset(address, 1, 100)
-    allocator.free(address)

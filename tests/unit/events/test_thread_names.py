@@ -7,8 +7,8 @@ import pytest
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
-from bfcviz.dashboard.chunk_pane import ChunkListRows
-from bfcviz.dashboard.event_list import EventListRows
+from bfcviz.dashboard.chunk_pane import ChunkList
+from bfcviz.dashboard.event_list import EventList
 from bfcviz.events.origin import Pool, thread_name
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.folder import THREADS_FILE, files_of
@@ -118,12 +118,13 @@ def test_tables_show_the_name_of_a_thread(recorded):
     trace.refresh()
     event = next(each for each in trace.read(0, len(trace))[::-1] if each["kind"] == Kind.ALLOCATE)
     row = dict(zip(event.dtype.names, event.tolist(), strict=True))
-    events = EventListRows(trace).row(row, "", selected=False, search="")
+    events = EventList(trace)._row(row, here=False, listed=True)
     model = Model(trace)
     model.seek(len(trace))
     chunk = next(each for each in model.chunks() if each["address"] == event["address"])
-    chunks = ChunkListRows(len(trace), trace).row(chunk)
-    for cells in (events.cells, chunks.cells):
+    listed = ChunkList(trace)
+    listed.show(model)
+    for cells in (events.cells, listed._row(chunk).cells):
         assert sum(EXPECTED[2] in cell for cell in cells) == 1
 
 

@@ -12,10 +12,10 @@ from bfcviz.cli.info import info
 from bfcviz.errors import FileError
 from bfcviz.events import event_source
 from bfcviz.events.labels import Labels
-from bfcviz.events.origin import Origin, Status
+from bfcviz.events.origin import Status
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.events.storage import packed_labels, parquet
-from bfcviz.events.storage.parquet import LABELS_KEY, ORIGIN_KEY, pack
+from bfcviz.events.storage.parquet import LABELS_KEY, ORIGIN_KEY
 from bfcviz.events.trace import BLOCK, Trace
 from bfcviz.importers.open_trace import open_trace
 
@@ -201,9 +201,9 @@ def test_row_groups_of_other_sizes_do(good, tmp_path):
 
 def test_packing_says_where_it_could_not_write(tmp_path):
     (tmp_path / "x.parquet").mkdir()
-    source = fabricate_trace(3, source=Origin().source).source
+    trace = fabricate_trace(3)
     with pytest.raises(FileError, match="cannot be written"):
-        pack(source, tmp_path / "x.parquet", overwrite=True, keyframes=None)
+        trace.save(tmp_path / "x.parquet", overwrite=True)
 
 
 def test_decoded_row_groups_are_kept_by_their_bytes(tmp_path, monkeypatch):
