@@ -565,7 +565,7 @@ def export(figure: Any, path: str | os.PathLike[str], **options: Any) -> Path:
     trace = figure if isinstance(figure, Trace) else getattr(figure, "trace", None)
     if isinstance(trace, Trace):
         if Path(path).suffix.lower() == ".html":
-            from bfcviz.report.interactive import save_page  # noqa: PLC0415
+            from bfcviz.exporters.interactive_page import save_page  # noqa: PLC0415
 
             return save_page(trace, path, **options)
         from bfcviz.exporters.convert import convert  # noqa: PLC0415

@@ -63,13 +63,7 @@ def _renumbered_births(
     now = dict(zip(present.tolist(), numbers, strict=True))
     unused: list[int] = []
     highest = len(numbers)
-    for place, kind, chunk, other in zip(
-        range(1, len(rows) + 1),
-        rows["kind"].tolist(),
-        rows["chunk"].tolist(),
-        rows["other"].tolist(),
-        strict=True,
-    ):
+    for place, (kind, chunk, other) in enumerate(rows[["kind", "chunk", "other"]].tolist(), 1):
         if kind in {Kind.SPLIT, Kind.EXTEND}:
             handle = other if kind == Kind.SPLIT else chunk
             if unused:
@@ -130,13 +124,8 @@ def _state_of(model: Model, time: int) -> tuple[Events, NDArray[np.uint64]]:
     rows = np.zeros(len(chunks), HEAP_CHUNK)
     for name in HEAP_CHUNK.names or ():
         rows[name] = chunks[name]
-    events = events_of_state(
-        rows,
-        [
-            HeapRegion(address, size)
-            for address, size in zip(regions["address"].tolist(), regions["size"].tolist(), strict=True)
-        ],
-    )
+    places = [HeapRegion(*each) for each in regions[["address", "size"]].tolist()]
+    events = events_of_state(rows, places)
     taken = events["kind"] == Kind.ALLOCATE
     in_use = chunks[chunks["in_use"]]
     region: NDArray[np.uint16] = events["region"]
@@ -201,12 +190,8 @@ def _details_of_part(details: Mapping[str, object], steps: tuple[int, int], buil
     return found | ({"failures": kept} if kept else {})
 
 
-# ------------------------------------------------------------------------------
-# Write the events of a trace as CSV: a row an event, with the names of its kind and its label.
-
-
 def write_csv(trace: Trace, start: int, stop: int, path: Path) -> list[str]:
-    """Write the events [start, stop) to `path`; returns what the file does not say."""
+    """Write the events [start, stop), a row each, with names of kinds and labels; returns what the file leaves out."""
     with needed("a CSV file", "pyarrow", "tables"):
         from pyarrow import csv  # noqa: PLC0415  an extra
     from bfcviz.events.storage.parquet import SCHEMA, ParquetLabelNames, parquet_table, without_formulas  # noqa: PLC0415
@@ -221,10 +206,6 @@ def write_csv(trace: Trace, start: int, stop: int, path: Path) -> list[str]:
     if start:
         left_out.append(f"the heap at step {start:,}, where the rows begin, is left out")
     return left_out
-
-
-# ------------------------------------------------------------------------------
-# `convert`: write a trace, or a range of its steps, in the format of a file's suffix.
 
 
 def convert(  # noqa: PLR0913  what, where to, and how

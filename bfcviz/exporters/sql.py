@@ -232,7 +232,7 @@ def _sql_event_columns(trace: Trace, _: _Moment) -> Iterator[_Columns]:
 def _sql_allocation_columns(trace: Trace, _: _Moment) -> Iterator[_Columns]:
     names = ParquetLabelNames(trace.labels)
     for pool in range(len(trace.origin.pools)):
-        found = lifetimes.find(trace, pool).lifetimes
+        found = lifetimes.LifetimeReader(trace, pool, trace.first).read_to(len(trace)).lifetimes
         born, died = found["born_time"], found["died_time"]
         yield _sql_shared_columns(trace, pool, found, names) | {
             "died": found["died"],
@@ -339,13 +339,9 @@ _HELP: Final = "`select * from columns` lists the tables and their columns"
 
 
 def query(trace: Trace, text: str, step: int | None = None, by: str = "op") -> pa.Table:
-    """The answer to a SELECT statement on `TABLES` and `columns`; only the tables that it names are made.
+    """The answer to a SELECT statement in DuckDB's SQL on `TABLES` and `columns`; only those that it names are made.
 
-    Args:
-        trace: the events.
-        text: the statement, in DuckDB's SQL.
-        step: as for `table`.
-        by: as for `table`.
+    `step` and `by`: as for `table`.
 
     Raises:
         MissingExtra: DuckDB is not installed.

@@ -205,9 +205,6 @@ _ENTRIES: Final = np.array([len(_ACTIONS.get(kind, ())) for kind in range(max(Ki
 _ENTRIES[Kind.EXTEND] = 1
 
 
-# ------------------------------------------------------------------------------
-# Write a trace as a PyTorch memory snapshot, for PyTorch's own viewer: heaps are devices, regions are segments.
-
 PROTOCOL: Final = 4
 
 
@@ -229,10 +226,13 @@ def write_snapshot(trace: Trace, start: int, stop: int, path: Path) -> list[str]
             notes.append(
                 f"device {pool}: {mixed:,} regions hold chunks of several streams; they get stream 0"
             )
+    # The options of the first heap that are plain values: PyTorch has one set of settings.
+    options = trace.origin.pools[0].options.items()
+    settings = {name: value for name, value in options if isinstance(value, bool | int | float | str)}
     snapshot = {
         "segments": segments,
         "device_traces": entries.traces,
-        "allocator_settings": _snapshot_settings(trace),
+        "allocator_settings": settings,
         "external_annotations": entries.annotations,
     }
     with path.open("wb") as file:
@@ -280,9 +280,3 @@ def _snapshot_segments(model: Model, frames: Frames, grown: set[int]) -> tuple[l
     for slot, used in streams.items():
         found[slot]["stream"] = next(iter(used)) if len(used) == 1 else 0
     return list(found.values()), sum(len(used) > 1 for used in streams.values())
-
-
-def _snapshot_settings(trace: Trace) -> dict[str, Any]:
-    """The options of the first heap that are plain values: PyTorch has one set of settings."""
-    options = trace.origin.pools[0].options
-    return {name: value for name, value in options.items() if isinstance(value, bool | int | float | str)}

@@ -5,13 +5,13 @@ import pytest
 from shared import sample_trace
 from unit.exporters.snapshots import chunks_at
 from unit.figures.synthetic import busy_trace, trace_of
+from unit.model.one_pass import find
 
 import bfcviz
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
 from bfcviz.exporters.convert import convert, part_of
-from bfcviz.model.lifetimes import find
 from bfcviz.model.model import Model
 
 FIELDS = ["address", "size", "requested", "label", "thread", "stream", "region", "in_use"]

@@ -1,4 +1,4 @@
-"""The page: verdict and advice first, then the pictures, the holders, the settings, and what is known of the file."""
+"""The page of a report: verdict and advice, then pictures, holders, settings, and what is known of the file."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -6,14 +6,14 @@ from typing import Final, NamedTuple
 from bfcviz.analysis.account import ACCOUNT_STYLE, account_bar, account_table
 from bfcviz.analysis.ranks import RankSet
 from bfcviz.events.origin import regions_known
+from bfcviz.exporters import report as content
+from bfcviz.exporters.report import HeapReport, ReportRow, moment_words
+from bfcviz.figures.colouring import HolderClasses, colour_path_text, colouring
 from bfcviz.figures.svg import SHOWN, picture
 from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import DARK, FONT, LIGHT, Theme, variables
 from bfcviz.figures.view_options import Look
 from bfcviz.model.holders import Holders, largest_holder_rows
-from bfcviz.report import content
-from bfcviz.report.coloured_holders import ColouredHolders, coloured_holders, holder_rules, holder_variables
-from bfcviz.report.content import HeapReport, ReportRow, moment_words
 
 # ------------------------------------------------------------------------------
 # The style of the page: the colours of the figures' themes as variables, for light, dark and paper.
@@ -31,6 +31,19 @@ def style() -> str:
 
 def _page_colour_rules(theme: Theme) -> str:
     return variables(theme) + holder_variables(theme)
+
+
+def holder_variables(theme: Theme) -> str:
+    """The declarations of the colours of the classes of the colouring by holder: `--holder-0` and so on."""
+    return "".join(f"--holder-{number}:{paint.fill};" for number, paint in enumerate(theme.holders))
+
+
+def holder_rules(around: str = "") -> str:
+    """Rules that paint the elements of the classes `holder-0` and so on, inside of a selector."""
+    return "".join(
+        f"{around} .holder-{number}{{fill:var(--holder-{number});background:var(--holder-{number})}}"
+        for number in range(len(LIGHT.holders))
+    )
 
 
 _RULES: Final = """
@@ -123,7 +136,8 @@ def as_html(report: HeapReport, ranks: RankSet | None = None, live: LivePart = _
     A script replaces the pictures, which are of class `still`.
     """
     name = _page_text(report.origin.source or "a trace")
-    holders = coloured_holders(report.model)
+    model = report.model
+    holders = colouring(model.trace, model.pool, "holder", LIGHT, model.chunks()).holders
     sizes = content.sizes(report)
     body = [
         "" if ranks is None else f"<h2>Ranks</h2>{ranks.html}<h2>{_page_text(ranks.worst_heap.name)}</h2>",
@@ -173,7 +187,7 @@ def _verdict_html(report: HeapReport) -> str:
     return f'<div class="verdict{calm}">{"".join(parts)}</div>'
 
 
-def _advice_html(report: HeapReport, holders: ColouredHolders) -> str:
+def _advice_html(report: HeapReport, holders: HolderClasses | None) -> str:
     texts = content.advice(report)
     if texts:
         return f"<h2>What would help</h2><ol>{''.join(f'<li>{_page_text(text)}</li>' for text in texts)}</ol>"
@@ -231,14 +245,23 @@ def _over_time_html(report: HeapReport) -> str:
     return f"<h2>Over time</h2>{''.join(f'<figure>{each}</figure>' for each in drawn)}"
 
 
-def _page_bar_classes(found: Holders, holders: ColouredHolders) -> list[str]:
+def _page_bar_classes(found: Holders, holders: HolderClasses | None) -> list[str]:
     """The CSS class of each bar beside `holder_rows`: its colour in the map; `several` where it has more than one."""
     rows = largest_holder_rows(found, content.MOST_ROWS)
     paths = [found.path(row) if found.by == "op" else "" for row in rows]
-    return [*(holders.kind_of(path) or "several" for path in paths), "several"]
+    return [*(_page_bar_class(path, holders) for path in paths), "several"]
 
 
-def _holders_html(report: HeapReport, holders: ColouredHolders) -> str:
+def _page_bar_class(path: str, holders: HolderClasses | None) -> str:
+    """The CSS class of the memory of an op's path in one line."""
+    number = None
+    if holders is not None:
+        known = (each for each in holders.tree.nodes if colour_path_text(each) == path)
+        number = next(map(holders.of_path, known), None)
+    return "several" if number is None else f"holder-{number}"
+
+
+def _holders_html(report: HeapReport, holders: HolderClasses | None) -> str:
     parts = [f"<h2>Who holds the memory {moment_words(report)}</h2>"]
     parts += [
         f"<h3>By {_page_text(found.by.replace('_', ' '))}</h3>"

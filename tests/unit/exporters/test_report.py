@@ -20,12 +20,12 @@ from bfcviz.analysis.why import diagnose
 from bfcviz.cli.report import FORMATS, rendered
 from bfcviz.events.origin import Pool
 from bfcviz.events.trace import Trace
+from bfcviz.exporters import report as content
+from bfcviz.exporters.report import report_of
 from bfcviz.figures.colouring import colouring
 from bfcviz.figures.theme import LIGHT
 from bfcviz.model.navigation import opening, peak
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.report import content
-from bfcviz.report.content import report_of
 from bfcviz.units import format_bytes
 
 

@@ -1,4 +1,5 @@
-// The heap of a page without a kernel: bfcviz/model/pool_state.py in the page. report/interactive.py makes what it reads.
+// The heap of a page without a kernel: bfcviz/model/pool_state.py in the page. exporters/interactive_page.py makes what it
+// reads.
 //
 // Each event can be undone from its own fields, so time runs backwards as fast as forwards. The events were checked when
 // the page was made; here they are only applied. Numbers are float64, exact below 2^53. A `place` is a number of events:
@@ -125,7 +126,7 @@ const EVENT_COLUMNS = {
 
 EVENT_COLUMNS.kept = EVENT_COLUMNS.waste = Float64Array; // of a SPLIT, of an ALLOCATE: as they are sent
 
-// The columns of each kind, as in report/interactive.py.
+// The columns of each kind, as in exporters/interactive_page.py.
 const FIELDS = [
   [],
   ["chunk", "address", "size", "region", "flags"],

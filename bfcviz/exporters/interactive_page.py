@@ -41,6 +41,8 @@ from bfcviz.events.origin import regions_known, requested_bytes_known
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events, Kind
 from bfcviz.events.storage.files import replacing
 from bfcviz.events.trace import Trace
+from bfcviz.exporters.report import HeapReport, report_of
+from bfcviz.exporters.report_page import LivePart, as_html, holder_variables
 from bfcviz.figures.bin_histogram import bin_panels, histogram_bins
 from bfcviz.figures.colouring import COLOURINGS, OTHER, colouring
 from bfcviz.figures.fragmentation_timeline import fragmentation_panel
@@ -54,9 +56,6 @@ from bfcviz.figures.view import HeapData
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.model.grouping import UNNAMED, grouping
-from bfcviz.report.coloured_holders import holder_variables
-from bfcviz.report.content import HeapReport, report_of
-from bfcviz.report.page import LivePart, as_html
 
 Numbers = NDArray[np.int64]
 
@@ -241,12 +240,9 @@ _BEFORE: Final = 0.75
 
 
 def interactive_html(report: HeapReport, ranks: RankSet | None = None, most: int = MOST_EVENTS) -> str:
-    """The report as one page that replays the heap; of several ranks that of the worst.
+    """The report as one page that replays the heap; of several ranks a table of them, then that of the worst.
 
-    Args:
-        report: of a trace.
-        ranks: of several files, a table of them comes first.
-        most: events of the page; of a longer trace it has those around the step shown, and says so.
+    `most`: events of the page; of a longer trace it has those around the step shown, and says so.
 
     Raises:
         BfcvizError: addresses are too large for a page.
@@ -254,7 +250,7 @@ def interactive_html(report: HeapReport, ranks: RankSet | None = None, most: int
     model = report.model
     if not len(model.trace):
         return as_html(report, ranks)
-    scripts = [plotly_script(), _page_script()]
+    scripts = [plotly_script(), f"{page_modules()}\nstart();\n"]
     hashes = " ".join(
         f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts
     )
@@ -316,10 +312,6 @@ def page_modules() -> str:
     """The scripts of the page as one module: what one imports from another stands before it."""
     texts = [Path(__file__).with_name(name).read_text(encoding="utf-8") for name in _MODULES]
     return re.sub(r"^(?:import .* from .*;\n|export )", "", "\n".join(texts), flags=re.MULTILINE)
-
-
-def _page_script() -> str:
-    return f"{page_modules()}\nstart();\n"
 
 
 def _page_script_json(value: object) -> str:
@@ -526,18 +518,9 @@ def _page_class_table(values: NDArray[np.int64], classes: NDArray[np.uint8]) -> 
 
 def _page_canvas_theme(theme: Theme) -> dict[str, str]:
     """The colours that the canvas needs."""
-    return {
-        "paper": theme.paper,
-        "text": theme.text,
-        "muted": theme.muted,
-        "free": theme.free.fill,
-        "waste": theme.waste.fill,
-        "pool_line": theme.pool.line,
-        "highlight": theme.highlight,
-        "selection": theme.selection,
-        "search": theme.search,
-        "fit": theme.fit,
-    }
+    names = ("paper", "text", "muted", "highlight", "selection", "search", "fit")
+    parts = {"free": theme.free.fill, "waste": theme.waste.fill, "pool_line": theme.pool.line}
+    return {name: getattr(theme, name) for name in names} | parts
 
 
 # ------------------------------------------------------------------------------
@@ -576,14 +559,8 @@ def _page_figures(model: Model, steps: tuple[int, int]) -> dict[str, Any]:
 
 def _map_panel(model: Model, look: Look) -> Panel:
     """The map of the interactive page, with its axes and nothing in it: the script paints the chunks."""
-    nothing = {
-        "type": "scatter",
-        "mode": "none",
-        "x": [0.0],
-        "y": [0.0],
-        "hoverinfo": "skip",
-        "showlegend": False,
-    }
+    nothing: dict[str, Any] = {"type": "scatter", "mode": "none", "x": [0.0], "y": [0.0]}
+    nothing |= {"hoverinfo": "skip", "showlegend": False}
     panel = region_panel(model, None, look)
     order, *_ = panel.caption.split(";")
     caption = f"{order}; widths to scale; Ctrl and the wheel zoom"
@@ -620,15 +597,12 @@ def _page_body(report: HeapReport, first: int, last: int) -> str:
     known = regions_known(report.origin.details, report.pool)
     bars = _BARS if known else ""
     fragmentation = _page_timeline_element("fragmentation") if known and report.has_history else ""
-    whole = (first, last) == report.steps
-    note = (
-        ""
-        if whole
-        else (
+    note = ""
+    if (first, last) != report.steps:
+        note = (
             f'<p class="muted">This page has the events of steps {first:,} to {last:,}; the file has '
             f"{report.length:,} events: <code>bfcviz view</code> shows all.</p>"
         )
-    )
     heaps = len(report.origin.pools)
     if heaps > 1:
         note += f'<p class="muted">This page shows one of the {heaps:,} heaps of the file: --pool chooses another.</p>'

@@ -3,25 +3,22 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from bfcviz.analysis.diagnosis import Diagnosis, failure_headline, request_words
 from bfcviz.analysis.short_names import path_end
 from bfcviz.analysis.why import diagnose
 from bfcviz.events.origin import facts_of, holds_only_states, regions_known
 from bfcviz.events.trace import Trace
+from bfcviz.exporters.report import peak_headline
+from bfcviz.exporters.report_page import holder_rules, holder_variables
+from bfcviz.figures.colouring import OTHER, colouring
 from bfcviz.figures.svg import SHOWN, picture
 from bfcviz.figures.text import harmless
-from bfcviz.figures.theme import following
+from bfcviz.figures.theme import LIGHT, following
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.model.navigation import first_failure, opening
-from bfcviz.report.coloured_holders import (
-    ColouredHolder,
-    ColouredHolders,
-    coloured_holders,
-    holder_rules,
-    holder_variables,
-)
-from bfcviz.report.content import peak_headline
 from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------
@@ -31,19 +28,12 @@ _UNKNOWN: Final = "unknown"
 
 
 class SizeBar(NamedTuple):
-    """One bar of a card, or of a dashboard's header: a size of the heap.
+    """One bar of a card, or of a dashboard's header: a size of the heap."""
 
-    Attributes:
-        name: what the size is of.
-        size: bytes; None: unknown.
-        kind: its colour: `asked`, `free`, `waste`.
-        parts: bytes of the pieces to draw it in, side by side; empty: one piece.
-    """
-
-    name: str
-    size: int | None
-    kind: str
-    parts: Sequence[int] = ()
+    name: str  # what the size is of
+    size: int | None  # bytes; None: unknown
+    kind: str  # its colour: `asked`, `free`, `waste`
+    parts: Sequence[int] = ()  # bytes of the pieces to draw it in, side by side; empty: one piece
 
 
 SIZE_BAR_STYLE: Final = """
@@ -115,6 +105,9 @@ _LONGEST: Final = 600
 """Characters of a text."""
 
 _LONGEST_NAME: Final = 30
+
+_MOST_HOLDERS: Final = 8
+"""Holders that are listed; the rest is one row."""
 
 _MAP: Final = 240
 """Pixels of the map at most."""
@@ -189,12 +182,11 @@ def _heap_card(
 ) -> str:
     kind = "bfcviz-card bfcviz-report" if found is None else "bfcviz-card bfcviz-failure"
     lines = "".join(f'<div class="facts">{_card_html_text(fact)}</div>' for fact in facts)
-    holders = coloured_holders(model)
     to_do = f'<div class="to-do"><b>To do</b> {_card_html_text(advice)}</div>' if advice else ""
     body = ""
     if len(model.regions()):
         body = (
-            f'<div class="two">{size_bars(_card_size_bars(model, found))}{_card_holders_table(holders)}</div>'
+            f'<div class="two">{size_bars(_card_size_bars(model, found))}{_card_holders_table(model)}</div>'
             f"{_card_region_map(model, found)}"
         )
     return (
@@ -246,9 +238,35 @@ def _card_html_text(text: str) -> str:
     return harmless(text, _LONGEST)
 
 
-def _card_holders_table(holders: ColouredHolders) -> str:
-    """The rows as an HTML table."""
-    rows = "".join(_card_holder_row(row) for row in holders.rows)
+class ColouredHolder(NamedTuple):
+    """A holder: the CSS class of its colour in the map, its bytes, and their share (0..1) of all in use."""
+
+    name: str
+    kind: str
+    size: int
+    share: float
+
+
+def coloured_holders(model: Model) -> list[ColouredHolder]:
+    """The largest holders of the memory at the model's step, then all others as one row."""
+    chunks = model.in_use()
+    colours = colouring(model.trace, model.pool, "holder", LIGHT, model.chunks())
+    sizes = np.bincount(colours.classes(chunks, model.step), chunks["size"], minlength=len(colours.paints))
+    names = {} if colours.holders is None else dict(colours.holders.names())
+    whole = model.table.bytes_in_use
+    named = [number for number in np.argsort(-sizes, kind="stable").tolist() if number in names]
+    rows = [
+        ColouredHolder(names[number], f"holder-{number}", int(sizes[number]), float(sizes[number]) / whole)
+        for number in named[:_MOST_HOLDERS]
+        if sizes[number]
+    ]
+    rest = whole - sum(row.size for row in rows)
+    return [*rows, ColouredHolder("other", f"holder-{OTHER}", rest, rest / whole)] if rest else rows
+
+
+def _card_holders_table(model: Model) -> str:
+    """The holders as an HTML table."""
+    rows = "".join(_card_holder_row(row) for row in coloured_holders(model))
     head = '<thead><tr><th colspan="3">who holds it</th></tr></thead>'
     return f'<table class="holders">{head}<tbody>{rows}</tbody></table>'
 

@@ -10,8 +10,8 @@ from unit.figures.synthetic import busy_trace
 
 import bfcviz
 from bfcviz.errors import BfcvizError
-from bfcviz.report.content import report_of
-from bfcviz.report.interactive import interactive_html, save_page
+from bfcviz.exporters.interactive_page import interactive_html, save_page
+from bfcviz.exporters.report import report_of
 
 
 def data_of(page):

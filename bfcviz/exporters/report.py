@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis import short_names
 from bfcviz.analysis.account import DeviceAccount
 from bfcviz.analysis.diagnosis import (
     LONGEST_IN_HEADLINE,
@@ -27,10 +26,10 @@ from bfcviz.analysis.diagnosis import (
 from bfcviz.analysis.diagnosis_json import diagnosis_json
 from bfcviz.analysis.growths import Growths, PoolGrowth, growth_line, growth_sentence, growths, growths_json
 from bfcviz.analysis.ranks import RankSet
-from bfcviz.analysis.short_names import path_end
+from bfcviz.analysis.short_names import path_end, shortened_name
 from bfcviz.analysis.why import diagnose
 from bfcviz.code_places import place_in_code
-from bfcviz.events.origin import STATE_ONLY, Origin, Status, regions_known
+from bfcviz.events.origin import Origin, Status, holds_only_states, regions_known
 from bfcviz.events.trace import Trace
 from bfcviz.model.grouping import UNNAMED
 from bfcviz.model.holders import Holders, holders, largest_holder_rows, other_holders
@@ -66,41 +65,23 @@ class HeapTotals:
 
 @dataclass(frozen=True)
 class HeapReport:
-    """A report of one heap of a trace, and of the file that it comes from.
+    """A report of one heap of a trace, and of the file that it comes from."""
 
-    Attributes:
-        origin: where the trace comes from, and how complete it is.
-        length: events of the trace.
-        steps: the first and the last step of the report.
-        pool: the heap shown.
-        shown: the diagnosis of the failure shown, or (`requested` is 0) of the heap at its peak.
-        grown: of a whole trace without a failure, the growths of the pool while enough was free.
-        stats: the totals at the step shown.
-        failures: the diagnoses of all failed requests, in brief; at most `FAILURES`.
-        failed: how many requests failed.
-        heaps: the heaps of the file at the last step; at most `HEAPS`.
-        model: the heap at the step shown.
-        series: of TIMELINE, over the steps of the report; empty where the file has no history.
-        times: seconds of the first and the last event, since the first event of the trace.
-        holders: who held the memory at the step shown, by each grouping that tells something.
-        saving: what a setting would save of `grown`, as a sentence; empty: nothing, or not known.
-    """
-
-    origin: Origin
-    length: int
-    steps: tuple[int, int]
-    pool: int
-    shown: Diagnosis
-    grown: Growths | None
-    stats: ModelStats
-    failures: Sequence[Diagnosis]
-    failed: int
-    heaps: Sequence[HeapTotals]
-    model: Model
-    series: NDArray[np.void]
-    times: tuple[float, float]
-    holders: Sequence[Holders]
-    saving: str = ""
+    origin: Origin  # where the trace comes from, and how complete it is
+    length: int  # events of the trace
+    steps: tuple[int, int]  # the first and the last step of the report
+    pool: int  # the heap shown
+    shown: Diagnosis  # the diagnosis of the failure shown, or (`requested` is 0) of the heap at its peak
+    grown: Growths | None  # of a whole trace without a failure, the growths of the pool while enough was free
+    stats: ModelStats  # the totals at the step shown
+    failures: Sequence[Diagnosis]  # the diagnoses of all failed requests, in brief; at most `FAILURES`
+    failed: int  # how many requests failed
+    heaps: Sequence[HeapTotals]  # the heaps of the file at the last step; at most `HEAPS`
+    model: Model  # the heap at the step shown
+    series: NDArray[np.void]  # of TIMELINE, over the steps of the report; empty where the file has no history
+    times: tuple[float, float]  # seconds of the first and the last event, since the first event of the trace
+    holders: Sequence[Holders]  # who held the memory at the step shown, by each grouping that tells something
+    saving: str = ""  # what a setting would save of `grown`, as a sentence; empty: nothing, or not known
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -120,7 +101,7 @@ class HeapReport:
     @property
     def has_history(self) -> bool:
         """Whether the file says how the heap came into this state."""
-        return self.origin.details.get("history") != STATE_ONLY
+        return not holds_only_states(self.origin.details)
 
     @property
     def status(self) -> str:
@@ -165,10 +146,8 @@ def report_of(
     else:
         model.seek(_reported_peak(trace, chosen, (first, last))[1])
         shown = without_failure(trace, chosen, model)
-    if trace.origin.details.get("history") == STATE_ONLY:
-        series = np.zeros(0, TIMELINE)
-    else:
-        series = timeline(trace, chosen, first, last, POINTS)
+    has_history = not holds_only_states(trace.origin.details)
+    series = timeline(trace, chosen, first, last, POINTS) if has_history else np.zeros(0, TIMELINE)
     return HeapReport(
         origin=trace.origin,
         length=len(trace),
@@ -193,11 +172,9 @@ def _reported_pool(trace: Trace, failed: Sequence[int], pool: int | None, steps:
     if failed:
         return int(trace.read(failed[0] - 1, failed[0])["pool"][0])
     compared = range(min(len(trace.origin.pools), _COMPARED))
-    return (
-        max(compared, key=lambda each: (_reported_peak(trace, each, steps)[0], -each))
-        if len(compared) > 1
-        else 0
-    )
+    if len(compared) < 2:
+        return 0
+    return max(compared, key=lambda each: (_reported_peak(trace, each, steps)[0], -each))
 
 
 def _reported_peak(trace: Trace, pool: int, steps: tuple[int, int]) -> tuple[int, int]:
@@ -247,14 +224,8 @@ _SERIES: Final = ("bytes_in_use", "pool_bytes", "free_bytes", "largest_free_chun
 
 def as_json(report: HeapReport, ranks: RankSet | None = None) -> str:
     """The report as JSON text; of several ranks with all of them."""
-    all_of_them = {} if ranks is None else {"ranks": ranks.to_json()}
-    return json_text(report_json(report) | all_of_them) + "\n"
-
-
-def report_json(report: HeapReport) -> dict[str, Any]:
-    """The report as JSON values."""
     origin = report.origin
-    return {
+    values = {
         "file": origin.source,
         "format": str(origin.format),
         "status": report.status,
@@ -279,7 +250,9 @@ def report_json(report: HeapReport) -> dict[str, Any]:
         "settings": {"bytes_limit": origin.pools[report.pool].limit, **report.options},
         "holders": {found.by: _report_holders_json(found) for found in report.holders},
         "timeline": _report_timeline_json(report),
+        **({} if ranks is None else {"ranks": ranks.to_json()}),
     }
+    return json_text(values) + "\n"
 
 
 def _report_holders_json(found: Holders) -> list[dict[str, Any]]:
@@ -345,12 +318,10 @@ def summary(report: HeapReport) -> str:
     """What happened, in a sentence."""
     found = report.shown
     where = f"in {found.pool_name} at step {found.told_step:,} of {report.length:,}"
-    if not report.has_failure:
-        at = (
-            "The heap is shown at its peak" if report.has_history else "The file holds the heap of one moment"
-        )
-        return f"{at}: {format_bytes(report.stats.bytes_in_use)} in use {where}."
-    return f"{request_words(found)} {where}."
+    if report.has_failure:
+        return f"{request_words(found)} {where}."
+    at = "The heap is shown at its peak" if report.has_history else "The file holds the heap of one moment"
+    return f"{at}: {format_bytes(report.stats.bytes_in_use)} in use {where}."
 
 
 def numbers(report: HeapReport) -> str:
@@ -457,9 +428,8 @@ def _report_pin_row(pin: Pin, whole: int) -> ReportRow:
     """The row of a report on one chunk in the way."""
     notes = [f"at {pin.address:#x}"]
     if pin.age is not None:
-        notes.append(
-            f"allocated {pin.age:,} events before" + ("" if pin.age_s is None else f" ({pin.age_s:.3g} s)")
-        )
+        seconds = "" if pin.age_s is None else f" ({pin.age_s:.3g} s)"
+        notes.append(f"allocated {pin.age:,} events before{seconds}")
     if pin.freed is not None:
         notes.append(f"freed at event {pin.freed:,}")
     frames = pin.details.get("stack", "").strip().splitlines()
@@ -477,12 +447,8 @@ def holder_line(report: HeapReport) -> str:
         return ""
     found = report.holders[0]
     rows = [row for row in holder_rows(found) if not row.name.endswith(" others")][:3]
-    parts = [f"{row.name} {100 * (row.share or 0):.0f} %" for row in rows]
-    return (
-        f"Of the {format_bytes(found.bytes_in_use)} in use, by {found.by}: {', '.join(parts)}."
-        if parts
-        else ""
-    )
+    parts = ", ".join(f"{row.name} {100 * (row.share or 0):.0f} %" for row in rows)
+    return f"Of the {format_bytes(found.bytes_in_use)} in use, by {found.by}: {parts}." if parts else ""
 
 
 def holder_rows(found: Holders) -> list[ReportRow]:
@@ -496,10 +462,8 @@ def holder_rows(found: Holders) -> list[ReportRow]:
         lines.append(ReportRow(name, format_bytes(int(own[row])), int(own[row]) / whole, note))
     rest = other_holders(found, rows)
     if rest.bytes:
-        note = _in_count_text(rest.chunks, "chunk")
-        lines.append(
-            ReportRow(f"{rest.holders:,} others", format_bytes(rest.bytes), rest.bytes / whole, note)
-        )
+        note, name = _in_count_text(rest.chunks, "chunk"), f"{rest.holders:,} others"
+        lines.append(ReportRow(name, format_bytes(rest.bytes), rest.bytes / whole, note))
     return lines
 
 
@@ -531,14 +495,9 @@ def by_size(report: HeapReport) -> list[ReportRow]:
     ]
     rest = order[MOST_ROWS:]
     if len(rest):
-        left = float(bytes_of[rest].sum())
-        rows.append(
-            ReportRow(
-                f"{int(counts[rest].sum()):,} chunks of {len(rest):,} other sizes",
-                format_bytes(left),
-                left / whole,
-            )
-        )
+        left, number = float(bytes_of[rest].sum()), int(counts[rest].sum())
+        name = f"{number:,} chunks of {len(rest):,} other sizes"
+        rows.append(ReportRow(name, format_bytes(left), left / whole))
     return rows
 
 
@@ -617,7 +576,7 @@ def facts(report: HeapReport) -> list[str]:
 
 def short_report_name(text: str) -> str:
     """A name in a report: the text without its middle where it is longer than a name may be."""
-    return short_names.shortened_name(text, _LONG)
+    return shortened_name(text, _LONG)
 
 
 # ------------------------------------------------------------------------------
@@ -638,12 +597,8 @@ def as_markdown(report: HeapReport, ranks: RankSet | None = None) -> str:
         *map(escaped, paragraphs(report)),
     ]
     if advised := advice(report):
-        lines += [
-            "",
-            "## What would help",
-            "",
-            *(f"{n}. {escaped(text)}" for n, text in enumerate(advised, 1)),
-        ]
+        lines += ["", "## What would help", ""]
+        lines += [f"{number}. {escaped(text)}" for number, text in enumerate(advised, 1)]
     lines += _report_section_markdown("Sizes", sizes(report))
     if report.shown.account is not None:
         lines += _report_section_markdown("Memory of the device", *_device_account_rows(report.shown.account))
@@ -665,13 +620,9 @@ def as_markdown(report: HeapReport, ranks: RankSet | None = None) -> str:
 
 def _device_account_rows(account: DeviceAccount) -> tuple[list[ReportRow], str]:
     """The parts of the device's memory, and a sentence."""
+    whole = account.total
     rows = [
-        ReportRow(
-            part.name,
-            format_bytes(part.size),
-            part.size / account.total if account.total else None,
-            part.note,
-        )
+        ReportRow(part.name, format_bytes(part.size), part.size / whole if whole else None, part.note)
         for part in account.parts
         if part.size
     ]
@@ -728,7 +679,7 @@ def peak_headline(model: Model) -> str:
     has_regions = regions_known(model.trace.origin.details, model.pool)
     of_pool = f" of a pool of {format_bytes(model.table.pool_bytes)}" if has_regions else ""
     held = f", {share:.0%} {'' if name.startswith('allocated ') else 'held by '}{name}" if name else ""
-    peak = "" if model.trace.origin.details.get("history") == STATE_ONLY else "Peak: "
+    peak = "" if holds_only_states(model.trace.origin.details) else "Peak: "
     return f"{peak}{format_bytes(used)} in use{of_pool}{held}"
 
 

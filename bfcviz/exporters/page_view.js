@@ -1,6 +1,6 @@
 // The page without a kernel: steps, pictures, the chosen chunk, holders, search, and whether a request would fit.
 //
-// `report/interactive.py` writes the page: elements with the ids below, and the data. Plotly draws the axes, timelines
+// `exporters/interactive_page.py` writes the page: elements with the ids below, and the data. Plotly draws the axes, timelines
 // and bars; the chunks are painted under its axes. While the step moves, only what must follow is drawn: the map, the
 // line at the step, and the numbers; the rest follows when it rests.
 
@@ -324,7 +324,11 @@ class Page {
     this.grouping = data.groupings[0];
     this.theme_name = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
     this.map = new MapCanvas(this.heap, this.ids.canvas);
-    this.table = this.class_table();
+  }
+
+  // The class of each value that the colouring goes by.
+  get table() {
+    return this.colouring.table;
   }
 
   get theme() {
@@ -453,10 +457,6 @@ class Page {
       text_of: (chunk, room) => this.box_text(chunk, room),
       outlines: this.outlines(),
     };
-  }
-
-  class_table() {
-    return this.colouring.table;
   }
 
   box_text(chunk, room) {
@@ -1012,7 +1012,6 @@ class Page {
     on("shown", "click", () => this.go(data.shown_step));
     on("colour", "change", () => {
       this.colouring = data.colourings.find(({ name }) => name === ids.colour.value);
-      this.table = this.class_table();
       this.draw_all();
     });
     on("by", "change", () => {
@@ -1106,15 +1105,10 @@ class Page {
       else ids.tip.hidden = true;
     });
     ids.map.addEventListener("mouseleave", () => (ids.tip.hidden = true));
-    let pressed = null;
-    ids.map.addEventListener("pointerdown", (event) => (pressed = [event.clientX, event.clientY]), true);
-    // Plotly takes the mouse while it is pressed: a click is a press and a release in one place.
-    addEventListener("pointerup", (event) => {
+    on_click(ids.map, (event) => {
       const at = place(event);
-      const still = pressed && Math.hypot(event.clientX - pressed[0], event.clientY - pressed[1]) < 4;
-      pressed = null;
-      if (still && inside(at)) this.choose(map.chunk_at(...at));
-    }, true);
+      if (inside(at)) this.choose(map.chunk_at(...at));
+    });
     // The wheel scrolls the page; with Ctrl or Command it zooms the map.
     ids.map.addEventListener("wheel", (event) => {
       if (event.ctrlKey || event.metaKey) event.preventDefault();
@@ -1138,17 +1132,12 @@ class Page {
         if (beside && beside !== figure && !same) plotly.relayout(beside, { "xaxis.range": [...made.layout.xaxis.range] });
       }
     });
-    let pressed = null;
-    figure.addEventListener("pointerdown", (event) => (pressed = [event.clientX, event.clientY]), true);
-    addEventListener("pointerup", (event) => {
-      if (!pressed) return;
-      const still = Math.hypot(event.clientX - pressed[0], event.clientY - pressed[1]) < 4;
-      pressed = null;
+    on_click(figure, (event) => {
       const { xaxis, yaxis } = figure._fullLayout;
       const box = figure.getBoundingClientRect();
       const [x, y] = [event.clientX - box.left - xaxis._offset, event.clientY - box.top - yaxis._offset];
-      if (still && x >= 0 && x <= xaxis._length && y >= 0 && y <= yaxis._length) this.go(xaxis.p2d(x));
-    }, true);
+      if (x >= 0 && x <= xaxis._length && y >= 0 && y <= yaxis._length) this.go(xaxis.p2d(x));
+    });
   }
 
   key(event) {
@@ -1177,6 +1166,17 @@ class Page {
     await this.draw_figures();
     this.draw_all();
   }
+}
+
+// Plotly takes the mouse while it is pressed: a click is a press and a release in one place.
+function on_click(box, react) {
+  let pressed = null;
+  box.addEventListener("pointerdown", (event) => (pressed = [event.clientX, event.clientY]), true);
+  addEventListener("pointerup", (event) => {
+    const still = pressed && Math.hypot(event.clientX - pressed[0], event.clientY - pressed[1]) < 4;
+    pressed = null;
+    if (still) react(event);
+  }, true);
 }
 
 function pair(name, value) {
