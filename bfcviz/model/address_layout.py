@@ -43,26 +43,6 @@ LONG_AGO: Final = -(2**63)
 _LAST: Final = 2**63 - 1
 
 
-def _layout_regions_at_start(trace: Trace, pool: int) -> list[list[int]]:
-    """The regions at the first step of a trace that no longer has its first events."""
-    if trace.first == 0:
-        return []
-    model = Model(trace, pool)
-    return [
-        [
-            int(region["address"]),
-            int(region["size"]),
-            trace.first - 1,
-            int(NEVER),
-            LONG_AGO,
-            _LAST,
-            int(region["slot"]),
-            0,
-        ]
-        for region in model.regions()
-    ]
-
-
 @dataclass(frozen=True)
 class Layout:
     """Address <-> position, in bytes.
@@ -136,12 +116,7 @@ def _united_address_ranges(
 
 
 class LayoutReader:
-    """Reads the layout of a trace that grows; reads each event once.
-
-    Args:
-        trace: the events.
-        pool: index of the pool.
-    """
+    """Reads the layout of a trace that grows; reads each event once."""
 
     def __init__(self, trace: Trace, pool: int) -> None:
         self._trace, self._pool = trace, pool
@@ -168,7 +143,10 @@ class LayoutReader:
 
     def _begin(self) -> None:
         self._first = self._step = self._trace.first
-        self._grants = _layout_regions_at_start(self._trace, self._pool)
+        # Those of a trace that no longer has its first events: nothing is known of their beginning.
+        regions = Model(self._trace, self._pool).regions().tolist() if self._first else []
+        times = [self._first - 1, int(NEVER), LONG_AGO, _LAST]
+        self._grants = [[address, size, *times, slot, 0] for address, size, slot in regions]
         self._alive = {row[6]: [index] for index, row in enumerate(self._grants)}
 
     def _take(self, event: np.void) -> None:

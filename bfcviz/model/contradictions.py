@@ -45,23 +45,15 @@ def text(code: int, record: np.void, event: int, chunk: np.void | None, other: n
     """
     fields = {name: record[name].item() for name in record.dtype.names or ()}
     second = fields["kind"] in (Kind.SPLIT, Kind.MERGE)
-    described = _TEXTS[code].format(
-        **(
-            fields
-            | {
-                "kind_number": fields["kind"],
-                "other_number": fields["other"],
-                "chunk": _contradiction_chunk_text(fields["chunk"], chunk),
-                "other": _contradiction_chunk_text(fields["other"], other) if second else "",
-            }
-        )
-    )
-    kind = _contradiction_kind_text(fields["kind"])
+    words = {
+        "kind_number": fields["kind"],
+        "other_number": fields["other"],
+        "chunk": _contradiction_chunk_text(fields["chunk"], chunk),
+        "other": _contradiction_chunk_text(fields["other"], other) if second else "",
+    }
+    described = _TEXTS[code].format(**{**fields, **words})
+    kind = Kind(fields["kind"]).name if fields["kind"] in set(Kind) else f"kind {fields['kind']}"
     return f"event {event} ({kind} of chunk {fields['chunk']}): {described.removesuffix('; ')}"
-
-
-def _contradiction_kind_text(number: int) -> str:
-    return Kind(number).name if number in set(Kind) else f"kind {number}"
 
 
 def _contradiction_chunk_text(handle: int, row: np.void | None) -> str:

@@ -113,12 +113,8 @@ def repeated_steps(trace: Trace, pool: int = 0, warm_up: int | None = None) -> E
     """Find the steps of a program without marks: from each allocation of one kind to the next of this kind.
 
     Allocations are of one kind if they have the same label, unnamed ones if they request the same size. The kind is one
-    whose equal steps hold the most of all allocations; of several, the one with the longest steps.
-
-    Args:
-        trace: the events; all are read, and the newest allocations are searched.
-        pool: index of the heap.
-        warm_up: see `equal_steps`.
+    whose equal steps hold the most of all allocations; of several, the one with the longest steps. All events are read,
+    and the newest allocations are searched. `warm_up`: see `equal_steps`.
     """
     seqs, kinds = _allocations_by_kind(trace, pool)
     found, at, counts = np.unique(kinds, return_inverse=True, return_counts=True)
@@ -129,17 +125,15 @@ def repeated_steps(trace: Trace, pool: int = 0, warm_up: int | None = None) -> E
     shares = [_share_of_alike(np.diff(places[each]), len(seqs)) for each in fits.tolist()]
     best = max(shares, default=0.0)
     if best < _LEAST_COVERED:
-        return EqualSteps(
-            "", reason="no allocation comes again and again, each time after about as much work"
-        )
+        reason = "no allocation comes again and again, each time after about as much work"
+        return EqualSteps("", reason=reason)
     chosen = int(fits[next(row for row, share in enumerate(shares) if share >= _ABOUT * best)])
     kind = int(found[chosen])
     name = trace.labels.name(kind) if kind < _UNNAMED else format_bytes(kind - _UNNAMED)
     cuts = places[chosen]
     work = np.diff(cuts)
-    return _compared_equal_steps(
-        EqualSteps("", allocation=name), seqs[cuts], work, _alike_steps(work, by_work=True), warm_up
-    )
+    alike = _alike_steps(work, by_work=True)
+    return _compared_equal_steps(EqualSteps("", allocation=name), seqs[cuts], work, alike, warm_up)
 
 
 def _share_of_alike(work: NDArray[np.int64], total: int) -> float:
@@ -190,12 +184,9 @@ def _compared_equal_steps(
 
 
 def equal_step_ends(trace: Trace, pool: int, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The steps at which those end that did about the same work, the warm-up included.
+    """The steps at which those end that did about the same work, the warm-up included; reads all events.
 
-    Args:
-        trace: the events; all are read.
-        pool: index of the heap.
-        seqs: the `seq` of each mark that separates steps, ascending.
+    `seqs`: the `seq` of each mark that separates steps, ascending.
     """
     return seqs[_alike_steps(_step_allocations(trace, pool, seqs)) + 1]
 
@@ -295,9 +286,8 @@ def _alike_steps(work: NDArray[np.int64], *, by_work: bool = False) -> NDArray[n
     ordered = np.sort(work).astype(np.float64)
     if not ordered.sum():
         return np.zeros(0, np.intp)
-    count = np.searchsorted(ordered, ordered * _ALIKE, side="right") - np.searchsorted(
-        ordered, ordered / _ALIKE
-    )
+    count = np.searchsorted(ordered, ordered * _ALIKE, side="right")
+    count -= np.searchsorted(ordered, ordered / _ALIKE)
     # Frequent steps that do almost nothing, such as single ops before a training, are not the program's.
     count[count * ordered < _LEAST_SHARE * ordered.sum()] = 0
     best = ordered[(count * ordered if by_work else count).argmax()]

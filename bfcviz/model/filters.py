@@ -1,6 +1,6 @@
 """Filters of events and chunks, and the events of a trace that match one.
 
-Events are read a block at a time: memory is bounded by a block and the result. `chunk_order` filters and orders chunks.
+Events are read a block at a time: memory is bounded by a block and the result. `order_chunks` orders chunks.
 """
 
 import re
@@ -16,9 +16,6 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Events, Kind, bin_numbers
 from bfcviz.events.trace import Trace
 from bfcviz.units import format_bytes, parse_bytes
-
-# ------------------------------------------------------------------------------
-# Filters of events and chunks, and the events of a trace that match one.
 
 State = Literal["all", "in use", "free"]
 
@@ -47,10 +44,8 @@ class LabelSearch:
         return self._hits
 
     def _contains(self, number: int) -> bool:
-        label = self._labels[number]
-        if self._folded in label.name.casefold():
-            return True
-        return any(self._folded in detail.casefold() for detail in label.details.values())
+        name, details = self._labels[number]
+        return any(self._folded in text.casefold() for text in (name, *details.values()))
 
 
 @dataclass(frozen=True)
@@ -160,12 +155,7 @@ _searches: Final[WeakKeyDictionary[Labels, LabelSearch]] = WeakKeyDictionary()
 
 
 def found_by(labels: Labels, text: str) -> Callable[[NDArray[np.void]], NDArray[np.bool_]]:
-    """A function that says which records a search finds; they have the fields address, size and label.
-
-    Args:
-        labels: the labels of the records.
-        text: as for `search_filter`.
-    """
+    """A function that says which records a `search_filter` finds; they have the fields address, size and label."""
     wanted = search_filter(text)
     search = _searches.get(labels)
     if search is None or search.text != wanted.text:

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -75,7 +75,7 @@ def _bounded_holder_path(parts: list[str], separator: str) -> Path:
 # ------------------------------------------------------------------------------
 # Phase paths: the phases that were open when a chunk was allocated, from the outermost to the innermost.
 
-_DEEPEST: Final = 32
+_MOST_OPEN: Final = 32
 """Open phases in a path: the outermost ones."""
 
 
@@ -133,7 +133,7 @@ class PhasePaths:
         return found
 
     def _number(self, spans: _Spans) -> int:
-        path: Path = tuple(name for name, _ in islice(spans.open, _DEEPEST))
+        path: Path = tuple(name for name, _ in islice(spans.open, _MOST_OPEN))
         if not path:
             return 0
         number = self._numbers.get(path)
@@ -144,7 +144,7 @@ class PhasePaths:
 
 
 # ------------------------------------------------------------------------------
-# Grouping: which holder each chunk or allocation belongs to.
+# Groupings.
 
 UNNAMED: Final = {
     "op": "no label",
@@ -166,8 +166,6 @@ A label may say why it has no stack (`no_stack` of its details): its memory then
 SEPARATORS: Final = {"stack": " > ", "phase": " > "}
 """Between the parts of a path as text; for all others `/`."""
 
-Codes = Callable[[NDArray[np.void]], NDArray[np.integer]]
-
 
 @dataclass(frozen=True)
 class Grouping:
@@ -181,11 +179,11 @@ class Grouping:
     """
 
     by: str
-    codes: Codes
+    codes: Callable[[NDArray[np.void]], NDArray[np.integer]]
     path: Callable[[int], Path]
 
-    def text(self, path: Path) -> str:
-        """A path in one line."""
+    def text(self, path: Sequence[str | None]) -> str:
+        """A path, or a part of it, in one line."""
         return self.separator.join(UNNAMED[self.by] if part is None else part for part in path)
 
     @property
@@ -266,10 +264,6 @@ class _Sizes:
         return (f"chunks of {format_bytes(self._sizes[number])}",)
 
 
-def _group_by_op(labels: Labels, number: int) -> Path:
-    return op_path(labels.name(number))
-
-
 def _group_by_line(labels: Labels, number: int) -> Path:
     details = labels[number].details
     return (place_in_code(details.get("stack", "")) or details.get("no_stack"),)
@@ -280,21 +274,17 @@ def _group_by_stack(labels: Labels, number: int) -> Path:
     return (details["no_stack"],) if "no_stack" in details else stack_path(details.get("stack", ""), name)
 
 
-def _group_by_detail(name: str) -> Callable[[Labels, int], Path]:
-    return lambda labels, number: (labels[number].details.get(name) or None,)
-
-
 def _numbered_group_name(what: str, number: int, details: Mapping[str, object]) -> str:
     name = thread_name(details, number)
     return f"{name} ({what} {number})" if name else f"{what} {number}"
 
 
 _BY_LABEL: Final[dict[str, Callable[[Labels, int], Path]]] = {
-    "op": _group_by_op,
+    "op": lambda labels, number: op_path(labels.name(number)),
     "line": _group_by_line,
     "stack": _group_by_stack,
-    "shape": _group_by_detail("shape"),
-    "data_type": _group_by_detail("data_type"),
+    "shape": lambda labels, number: (labels[number].details.get("shape") or None,),
+    "data_type": lambda labels, number: (labels[number].details.get("data_type") or None,),
 }
 
 
@@ -307,7 +297,7 @@ class HolderChoice:
     """The group of a holder and all holders below it.
 
     Attributes:
-        by: what holders are found by, one of `grouping.UNNAMED`.
+        by: what holders are found by, one of `UNNAMED`.
         path: the names from the outermost holder to this one; None: memory without a name. Empty: all memory in use.
     """
 

@@ -5,6 +5,8 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -64,23 +66,22 @@ class HolderAmounts:
 class HolderIndex:
     """All holders seen so far; a node keeps its number.
 
-    Args:
-        how: the grouping.
-
     Attributes:
+        how: the grouping.
         parents: the node around each node; -1 for the first.
         names: the last part of its path; None: memory without a name, and the first node.
         children: the nodes directly below.
+        leaves: the node of each code; -1: the code was not seen yet.
     """
 
     def __init__(self, how: Grouping) -> None:
         self.how = how
         self.parents, self.names, self.children = [-1], [None], [[]]  # type: list[int], list[str | None], list[list[int]]
         self._known: dict[tuple[int, str | None], int] = {}
-        self._leaf_of = np.full(0, -1, np.intp)  # code -> node
-        self._leaves: set[int] = set()
-        self._pairs: list[tuple[int, int]] = []  # each leaf with itself and every node around it
-        self._pair_arrays = np.zeros((2, 0), np.intp)
+        self.leaves = np.zeros(0, np.intp)
+        self._own: dict[int, None] = {}  # the nodes that are the leaf of a code
+        self._paired = 0  # of `_own`, those in `_pairs`
+        self._pairs = np.zeros((2, 0), np.intp)  # each leaf with itself and every node around it
 
     def __len__(self) -> int:
         return len(self.names)
@@ -93,10 +94,6 @@ class HolderIndex:
             node = self.parents[node]
         return tuple(reversed(found))
 
-    def text(self, path: Sequence[str | None]) -> str:
-        """A path, or a part of it, in one line."""
-        return self.how.separator.join(UNNAMED[self.how.by] if part is None else part for part in path)
-
     def count(self, records: NDArray[np.void]) -> NDArray[np.int64]:
         """Sums by code, for `amounts`: bytes, requested bytes and number of the records, shape (3, codes).
 
@@ -104,11 +101,11 @@ class HolderIndex:
             records: chunks in use, or events of allocations, with `size`, `requested` and what the grouping needs.
         """
         codes = self.codes(records)
-        found = np.zeros((3, len(self._leaf_of)), np.int64)
+        found = np.zeros((3, len(self.leaves)), np.int64)
         # bincount's weights would be float64, exact only to 8 PiB.
         np.add.at(found[0], codes, records["size"].astype(np.int64))
         np.add.at(found[1], codes, records["requested"].astype(np.int64))
-        found[2] = np.bincount(codes, minlength=len(self._leaf_of))
+        found[2] = np.bincount(codes, minlength=len(self.leaves))
         return found
 
     def amounts(self, by_code: NDArray[np.int64]) -> HolderAmounts:
@@ -116,7 +113,7 @@ class HolderIndex:
         own = np.zeros((4, len(self)), np.int64)
         present = np.flatnonzero(by_code[2])
         for row in range(3):
-            np.add.at(own[row], self._leaf_of[present], by_code[row, present])
+            np.add.at(own[row], self.leaves[present], by_code[row, present])
         own[3] = own[2] > 0
         return HolderAmounts(*self._summed(own))
 
@@ -131,13 +128,13 @@ class HolderIndex:
             weights: the weight of each, shape (n,).
         """
         number = int(classes.max(initial=0)) + 1
-        length = len(self._leaf_of)
+        length = len(self.leaves)
         by_code = np.bincount(classes.astype(np.intp) * length + codes, weights, number * length)
         by_code = by_code.reshape(number, length)
         present = np.flatnonzero(by_code.any(axis=0))
         own = np.zeros((number, len(self)))
         for row in range(number):
-            np.add.at(own[row], self._leaf_of[present], by_code[row, present])
+            np.add.at(own[row], self.leaves[present], by_code[row, present])
         summed = self._summed(own)
         found: NDArray[np.intp] = np.where(summed.any(axis=0), summed.argmax(axis=0), -1)
         return found
@@ -154,16 +151,16 @@ class HolderIndex:
         """The codes of records; each has a leaf afterwards."""
         codes = self.how.codes(records).astype(np.intp)
         highest = int(codes.max(initial=-1))
-        if highest >= len(self._leaf_of):
-            more = np.full(highest + 1 - len(self._leaf_of), -1, np.intp)
-            self._leaf_of = np.concatenate([self._leaf_of, more])
-        unknown = codes[self._leaf_of[codes] < 0]
-        for code in np.unique(unknown).tolist():
-            self._leaf_of[code] = self._node(self.how.path(code))
+        if highest >= len(self.leaves):
+            more = np.full(highest + 1 - len(self.leaves), -1, np.intp)
+            self.leaves = np.concatenate([self.leaves, more])
+        unknown = codes[self.leaves[codes] < 0]
+        for code in np.flatnonzero(np.bincount(unknown)).tolist():  # np.unique takes ten times as long
+            self.leaves[code] = self._node(self.how.path(code))
         return codes
 
     def _node(self, path: Path) -> int:
-        node, around = ROOT, [ROOT]
+        node = ROOT
         for part in path:
             key = node, part
             child = self._known.get(key)
@@ -174,19 +171,21 @@ class HolderIndex:
                 self.children.append([])
                 self.children[node].append(child)
             node = child
-            around.append(node)
-        if node not in self._leaves:
-            self._leaves.add(node)
-            self._pairs += [(node, each) for each in around]
+        self._own[node] = None
         return node
 
     def _ancestors(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Each leaf as often as it has nodes around it, itself included; and these nodes."""
-        known = self._pair_arrays.shape[1]
-        if known < len(self._pairs):
-            new = np.array(self._pairs[known:], np.intp).T
-            self._pair_arrays = np.concatenate([self._pair_arrays, new], axis=1)
-        return self._pair_arrays[0], self._pair_arrays[1]
+        new = []
+        for leaf in islice(self._own, self._paired, None):
+            node = leaf
+            while node >= ROOT:
+                new.append((leaf, node))
+                node = self.parents[node]
+        if new:
+            self._pairs = np.concatenate([self._pairs, np.array(new, np.intp).T], axis=1)
+            self._paired = len(self._own)
+        return self._pairs[0], self._pairs[1]
 
 
 # ------------------------------------------------------------------------------
@@ -206,10 +205,10 @@ class RunningCount:
 
     def at(self, model: Model) -> NDArray[np.int64]:
         """The sums at the model's step, as `HolderIndex.count` gives them; all calls are for one heap of one trace."""
-        step, before, first = model.step, self._step, model.trace.first
+        step, before = model.step, self._step
         # A FREE does not tell when its chunk was allocated, on which phase and kind depend.
-        known = before is not None and before >= first and self._index.how.by not in {"phase", "kind"}
-        if before is None or not known or abs(step - before) > _NEAR:
+        is_counted_anew = self._index.how.by in {"phase", "kind"}
+        if before is None or is_counted_anew or before < model.trace.first or abs(step - before) > _NEAR:
             self._sums = self._index.count(model.in_use())
         elif step != before:
             self._move(model, before)
@@ -258,48 +257,24 @@ HOLDER: Final = np.dtype(
 _SUMS: Final = ("bytes", "requested", "chunks")
 
 
-def tree_of(
-    numbers: NDArray[np.intp], paths: Sequence[Path], sizes: NDArray[np.void]
-) -> tuple[NDArray[np.void], list[str | None]]:
-    """The tree of records and the name of each row; the first row is all of them.
+def holder_tree(how: Grouping, records: NDArray[np.void]) -> tuple[NDArray[np.void], list[str | None]]:
+    """The tree of records, of HOLDER, and the name of each row; the first row is all of them.
 
-    Args:
-        numbers: the holder of each record, an index into `paths`.
-        paths: all different.
-        sizes: the records, with the fields `size` and `requested`.
-
-    Returns:
-        Rows of HOLDER; and their names, None for memory without a name and for the first row.
+    The records have the fields `size` and `requested`, and what the grouping needs. A name is None for memory without a
+    name and for the first row.
     """
-    leaves, parents, names = _holder_tree_nodes(paths)
-    rows = np.zeros(len(names), HOLDER)
-    rows["parent"], at = parents, leaves[numbers]
+    index = HolderIndex(how)
+    codes = index.codes(records)
+    at = index.leaves[codes]
+    rows = np.zeros(len(index), HOLDER)
+    rows["parent"] = index.parents
     # bincount's weights would be float64, exact only to 8 PiB.
-    np.add.at(rows["own_bytes"], at, sizes["size"])
-    np.add.at(rows["own_requested"], at, sizes["requested"])
+    np.add.at(rows["own_bytes"], at, records["size"])
+    np.add.at(rows["own_requested"], at, records["requested"])
     rows["own_chunks"] = np.bincount(at, minlength=len(rows))
     levels = _holder_tree_levels(rows)
     _sum_up_holder_tree(rows, levels)
-    return _in_order(rows, names, levels)
-
-
-def _holder_tree_nodes(paths: Sequence[Path]) -> tuple[NDArray[np.intp], list[int], list[str | None]]:
-    """The node of each path, the parent of each node, and the name of each node; parents come first."""
-    known: dict[tuple[int, str | None], int] = {}
-    parents, names = [-1], [None]  # type: tuple[list[int], list[str | None]]
-    leaves = np.zeros(len(paths), np.intp)
-    for number, path in enumerate(paths):
-        node = 0
-        for part in path:
-            key = node, part
-            child = known.get(key)
-            if child is None:
-                child = known[key] = len(parents)
-                parents.append(node)
-                names.append(part)
-            node = child
-        leaves[number] = node
-    return leaves, parents, names
+    return _in_order(rows, index.names, levels)
 
 
 def _holder_tree_levels(rows: NDArray[np.void]) -> list[NDArray[np.intp]]:
@@ -310,8 +285,7 @@ def _holder_tree_levels(rows: NDArray[np.void]) -> list[NDArray[np.intp]]:
     while True:
         here = levels[-1]
         first, last = np.searchsorted(parents, here), np.searchsorted(parents, here, side="right")
-        rows["children"][here] = last - first
-        counts = last - first
+        rows["children"][here] = counts = last - first
         if not counts.any():
             return levels
         # Every child of every row of this level: the runs [first, last) after each other.
@@ -364,7 +338,7 @@ class Holders(Answer):
         pool: index of the heap.
         by: what the holders are found by, one of `grouping.UNNAMED`.
         separator: the text between the parts of a path.
-        rows: of `tree.HOLDER`; row 0 is all memory in use, so its `bytes` are `bytes_in_use`.
+        rows: of HOLDER; row 0 is all memory in use, so its `bytes` are `bytes_in_use`.
         names: the name of each row.
         requested_known: whether the trace has the requested bytes; otherwise `requested` means nothing.
     """
@@ -475,9 +449,7 @@ def holders(model: Model, by: str = "op", how: Grouping | None = None) -> Holder
         ValueError: `by` is none of these.
     """
     how = how or grouping(model.trace, model.pool, by)
-    chunks = model.in_use()
-    numbers, paths = how.grouped(chunks)
-    rows, names = tree_of(numbers, paths, chunks)
+    rows, names = holder_tree(how, model.in_use())
     known = [ALL, *(UNNAMED[how.by] if name is None else name for name in names[1:])]
     return Holders(
         model.step,
@@ -605,8 +577,8 @@ def summary(
         least_share: do not name holders with less than this part (0..1) of all bytes in use.
         levels: parts around each other at most; None: all.
     """
-    rows, kept, parents, starts = _summarized_holder_rows(found)
-    sizes = rows["bytes"][kept]
+    kept, parents, starts = _summarized_holder_rows(found.rows)
+    sizes = found.rows["bytes"][kept]
     # A holder is at least as large as those in it and comes before them: the largest ones form a tree.
     chosen = np.sort(np.argsort(~sizes, kind="stable")[: max(most, 1)])
     chosen = chosen[(sizes[chosen] >= least_share * int(sizes[0])) | (chosen == 0)]
@@ -618,15 +590,14 @@ def summary(
     inside: list[list[int]] = [[] for _ in parts]
     for part, each in enumerate(chosen.tolist()[1:], 1):
         inside[int(place[parents[each]])].append(part)
-    others = _summarized_small_holders(rows[kept[small]], place[parents[small]])
+    others = _summarized_small_holders(found.rows[kept[small]], place[parents[small]])
     return _laid_out(parts, inside, others, levels)
 
 
 def _summarized_holder_rows(
-    found: Holders,
-) -> tuple[NDArray[np.void], NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-    """The rows; those that are not merely around one other; for each of these its parent among them and first name."""
-    rows = found.rows
+    rows: NDArray[np.void],
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """The rows that are not merely around one other; for each of them its parent among them, and its first name."""
     link = (rows["children"] == 1) & (rows["own_chunks"] == 0)
     link[0] = False
     kept = np.flatnonzero(~link)
@@ -635,7 +606,7 @@ def _summarized_holder_rows(
     number = np.cumsum(~link) - 1
     parent: NDArray[np.int64] = rows["parent"][starts]
     parents = number[np.maximum(parent, 0)]
-    return rows, kept, parents, starts
+    return kept, parents, starts
 
 
 def _summarized_holder(found: Holders, row: int, start: int) -> SummarizedHolder:
@@ -810,8 +781,5 @@ class HolderMarkGrowth:
 
 def _holder_marks_between(marks: list[HolderMark], first: int, last: int) -> range:
     """The places of the marks for the growth of holders at these steps, or between them."""
-
-    def step_of(mark: HolderMark) -> int:
-        return mark.step
-
+    step_of = attrgetter("step")
     return range(bisect_left(marks, first, key=step_of), bisect_right(marks, last, key=step_of))

@@ -18,7 +18,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,17 +102,17 @@ def encode(snapshots: list[Snapshot]) -> bytes:
             )
         )
         columns += [
-            shuffled_keyframe_column(snapshot.region_rows["address"], _U8),
-            shuffled_keyframe_column(snapshot.region_rows["size"], _U8),
-            shuffled_keyframe_column(snapshot.slots, _U2),
-            shuffled_keyframe_column(rows["size"], _U8),
-            shuffled_keyframe_column(rows["handle"], _U4),
+            _shuffled_keyframe_column(snapshot.region_rows["address"], _U8),
+            _shuffled_keyframe_column(snapshot.region_rows["size"], _U8),
+            _shuffled_keyframe_column(snapshot.slots, _U2),
+            _shuffled_keyframe_column(rows["size"], _U8),
+            _shuffled_keyframe_column(rows["handle"], _U4),
             np.packbits(in_use).tobytes(),
-            shuffled_keyframe_column(used["size"] - used["requested"], _U8),
-            shuffled_keyframe_column(np.uint64(snapshot.step) - used["born"], _U8),
-            shuffled_keyframe_column(used["label"], _U4),
-            shuffled_keyframe_column(used["thread"], _U2),
-            shuffled_keyframe_column(used["stream"], _U2),
+            _shuffled_keyframe_column(used["size"] - used["requested"], _U8),
+            _shuffled_keyframe_column(np.uint64(snapshot.step) - used["born"], _U8),
+            _shuffled_keyframe_column(used["label"], _U4),
+            _shuffled_keyframe_column(used["thread"], _U2),
+            _shuffled_keyframe_column(used["stream"], _U2),
         ]
     header = HEADER.pack(MAGIC, VERSION, len(snapshots), snapshots[0].step)
     return header + b"".join(COUNTS.pack(*c) for c in counts) + _deflated_keyframe(b"".join(columns))
@@ -174,30 +174,29 @@ class _Columns:
     """Reads one column after the other."""
 
     def __init__(self, data: bytes, offset: int) -> None:
-        self.data = data
-        self.offset = offset
+        self.data = memoryview(data)[offset:]
 
-    def take(self, count: int, dtype: np.dtype[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
-        if count == 0:
-            return np.zeros(0, dtype)
-        raw_bytes = np.frombuffer(self.data, np.uint8, count * dtype.itemsize, self.offset)
-        self.offset += count * dtype.itemsize
-        return np.ascontiguousarray(raw_bytes.reshape(dtype.itemsize, count).T).view(dtype).reshape(count)
+    def take(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        taken, self.data = self.data[: count * dtype.itemsize], self.data[count * dtype.itemsize :]
+        return unshuffled(taken, dtype)
 
     def take_bits(self, count: int) -> NDArray[np.bool_]:
-        if count == 0:
-            return np.zeros(0, np.bool_)
-        packed = np.frombuffer(self.data, np.uint8, (count + 7) // 8, self.offset)
-        self.offset += len(packed)
-        return np.unpackbits(packed, count=count).astype(np.bool_)
+        return np.unpackbits(self.take((count + 7) // 8, np.dtype(np.uint8)), count=count).astype(np.bool_)
 
 
-def shuffled_keyframe_column(
-    column: NDArray[np.unsignedinteger], dtype: np.dtype[np.unsignedinteger]
-) -> bytes:
-    """The bytes of a column of a keyframe: all lowest bytes, then all second bytes, and so on."""
-    plain = np.ascontiguousarray(column, dtype)
-    return plain.view(np.uint8).reshape(len(plain), dtype.itemsize).T.tobytes()
+def shuffled(values: NDArray[Any]) -> bytes:
+    """The bytes of an array: the first byte of each value, then all second bytes, and so on."""
+    return values.view(np.uint8).reshape(len(values), values.itemsize).T.tobytes()
+
+
+def unshuffled(data: bytes | memoryview, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The array that `shuffled` wrote."""
+    columns = np.frombuffer(data, np.uint8).reshape(dtype.itemsize, -1)
+    return np.ascontiguousarray(columns.T).view(dtype).reshape(columns.shape[1])
+
+
+def _shuffled_keyframe_column(column: NDArray[np.unsignedinteger], dtype: np.dtype[Any]) -> bytes:
+    return shuffled(np.ascontiguousarray(column, dtype))
 
 
 def _keyframe_snapshot(columns: _Columns, counts: _Counts, step: int) -> Snapshot:

@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from bfcviz.code_places import holder_name, places_of
 from bfcviz.errors import BfcvizError, FileError
-from bfcviz.events.labels import Labels
 from bfcviz.events.origin import HISTORY_BEGINS, holds_only_states
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.files import read_small
 from bfcviz.events.trace import Trace
 from bfcviz.model.lifetimes import born_of
+from bfcviz.model.navigation import history_begins
 
 PARAMETERS, GRADIENTS, OPTIMIZER_STATE = "parameters", "gradients", "optimizer state"
 ACTIVATIONS, INPUTS, KV_CACHE, WORKSPACE = "activations", "inputs", "KV cache", "workspace"
@@ -155,9 +155,9 @@ class MemoryKinds:
         self._of_label = np.zeros(0, np.uint16)
         self._is_own = np.zeros(0, bool)
         self._short = self._freed = np.zeros(0, np.uint64)
-        self._has_python = trace.origin.details.get("framework") == "torch" and _has_code_for_kinds(
-            trace.labels
-        )
+        is_torch = trace.origin.details.get("framework") == "torch"
+        stacks = (trace.labels[number].details.get("stack", "") for number in range(len(trace.labels)))
+        self._has_python = is_torch and any(".py:" in stack for stack in stacks)
         self._begins = 0
         if not holds_only_states(trace.origin.details):
             self._read_lifetimes()
@@ -174,9 +174,8 @@ class MemoryKinds:
         number = self._numbers
         passes = (found == number[ACTIVATIONS]) | (found == number[GRADIENTS])
         found[ours & passes & _is_in_kind_table(born, self._short)] = number[WORKSPACE]
-        found[ours & (found == number[OPTIMIZER_STATE]) & _is_in_kind_table(born, self._freed)] = number[
-            WORKSPACE
-        ]
+        state = found == number[OPTIMIZER_STATE]
+        found[ours & state & _is_in_kind_table(born, self._freed)] = number[WORKSPACE]
         old = ours & (found == 0) & (born < self._begins)
         if len(self._parameter_sizes) and old.any():
             found[old & _is_in_kind_table(records["requested"], self._parameter_sizes)] = number[PARAMETERS]
@@ -192,9 +191,8 @@ class MemoryKinds:
         if highest < known:
             return
         more = [self._kind_of(number) for number in range(known, highest + 1)]
-        self._of_label = np.append(self._of_label, [self._numbers[kind] for kind, _ in more]).astype(
-            np.uint16
-        )
+        kinds = [self._numbers[kind] for kind, _ in more]
+        self._of_label = np.append(self._of_label, kinds).astype(np.uint16)
         self._is_own = np.append(self._is_own, [own for _, own in more])
 
     def _kind_of(self, label: int) -> tuple[str, bool]:
@@ -207,9 +205,8 @@ class MemoryKinds:
         if own is not None:
             return own, True
         lines = stack.split("\n") if stack else []
-        if name and name != holder_name(
-            places_of(stack)
-        ):  # an annotation, or an operation of another framework
+        # Not the line of code: an annotation, or an operation of another framework.
+        if name and name != holder_name(places_of(stack)):
             lines = [f"{name} (", *lines]
         found = (kind for line in lines for kind, pattern in _COMPILED if pattern.search(line))
         kind = next(found, UNKNOWN)
@@ -221,8 +218,7 @@ class MemoryKinds:
         """Which allocations are freed soon, and which of optimizers are freed at all: one pass."""
         short, freed = [], []
         number = self._numbers
-        begin = _history_begin_for_kinds(self._trace, self._pool)
-        self._begins = begin
+        self._begins = history_begins(self._trace, self._pool, (HISTORY_BEGINS,))
         for block in self._trace.blocks():
             at = np.flatnonzero((block["kind"] == Kind.FREE) & (block["pool"] == self._pool))
             labels = block["label"][at].astype(np.intp)
@@ -232,7 +228,8 @@ class MemoryKinds:
             passes = (kinds == number[ACTIVATIONS]) | (kinds == number[GRADIENTS])
             short.append(born[is_short & passes])
             freed.append(born[kinds == number[OPTIMIZER_STATE]])
-        self._short, self._freed = (_sorted_kind_births(parts) for parts in (short, freed))
+        nothing = np.zeros(0, np.uint64)
+        self._short, self._freed = (np.sort(np.concatenate([nothing, *parts])) for parts in (short, freed))
 
     def _sizes_of_parameters(self) -> NDArray[np.uint64]:
         """Requested sizes that old memory and optimizer state share, as many of the first as parameters can be."""
@@ -245,36 +242,14 @@ class MemoryKinds:
             rows = block[at]
             self._learn(int(rows["label"].max(initial=0)))
             kinds = self._of_label[rows["label"]]
-            is_state = (kinds == self._numbers[OPTIMIZER_STATE]) & ~_is_in_kind_table(
-                rows["seq"], self._freed
-            )
+            is_state = kinds == self._numbers[OPTIMIZER_STATE]
+            is_state &= ~_is_in_kind_table(rows["seq"], self._freed)
             for counts, mine in ((old, (kinds == 0) & (rows["seq"] < self._begins)), (state, is_state)):
                 for size, count in zip(*np.unique(rows["requested"][mine], return_counts=True), strict=True):
                     counts[int(size)] = counts.get(int(size), 0) + int(count)
         # An optimizer has one or two tensors of state a parameter, so parameters and gradients together are no fewer.
         found = sorted(size for size, count in old.items() if count <= state.get(size, 0))
         return np.array(found, np.uint64)
-
-
-def _history_begin_for_kinds(trace: Trace, pool: int) -> int:
-    """The event with which the recorded history begins; 0: the first one."""
-    for block in trace.blocks():
-        at = np.flatnonzero((block["kind"] == Kind.MARK) & (block["pool"] == pool))
-        for row in at.tolist():
-            if trace.labels.name(int(block["label"][row])) == HISTORY_BEGINS:
-                return int(block["seq"][row])
-        if len(at):
-            return 0
-    return 0
-
-
-def _has_code_for_kinds(labels: Labels) -> bool:
-    """Whether any label has a frame of Python code, by which kinds are told."""
-    return any(".py:" in labels[number].details.get("stack", "") for number in range(len(labels)))
-
-
-def _sorted_kind_births(parts: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
-    return np.sort(np.concatenate([np.zeros(0, np.uint64), *parts]))
 
 
 def _is_in_kind_table(values: NDArray[np.uint64], ordered: NDArray[np.uint64]) -> NDArray[np.bool_]:

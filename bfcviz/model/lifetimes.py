@@ -11,20 +11,16 @@ A FREE has the low 32 bits of its ALLOCATE's `seq`, so one pass over the events 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.errors import TraceError
 from bfcviz.events.row_copy import joined, taken
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.address_layout import LONG_AGO, NEVER
 from bfcviz.model.model import Model, model_chunks_in_use
-
-# ------------------------------------------------------------------------------
-# Lifetimes: each allocation from its ALLOCATE event to its FREE event.
 
 LIFETIME = np.dtype(
     [
@@ -64,42 +60,6 @@ class Found:
     seen: int
 
 
-def find(  # noqa: PLR0913  each bounds the search in its own way
-    trace: Trace,
-    pool: int = 0,
-    start: int | None = None,
-    stop: int | None = None,
-    *,
-    largest: int | None = None,
-    wanted: Wanted | None = None,
-    most: int | None = None,
-    model: Model | None = None,
-) -> Found:
-    """Find the lifetimes of the allocations that are alive at any of the steps [start, stop].
-
-    Args:
-        trace: the events.
-        pool: index of the pool.
-        start: the first step; None: the first step of the trace.
-        stop: the last step; None: the last step of the trace.
-        largest: keep only the `largest` largest ones; of equal sizes, earlier ones count as larger.
-        wanted: keep only these.
-        most: stop, and return no lifetimes, as soon as there are more than this; `Found.seen` is then `most` + 1.
-        model: a model of this trace and pool, to reach `start` sooner; it returns to its step.
-
-    Raises:
-        TraceError: the trace has no such steps, or the events up to `start` contradict each other.
-    """
-    start = trace.first if start is None else start
-    stop = len(trace) if stop is None else stop
-    if not trace.first <= start <= stop <= len(trace):
-        raise TraceError(
-            f"lifetimes of steps {start} to {stop} are not possible: the trace has steps {trace.first} to {len(trace)}"
-        )
-    reader = LifetimeReader(trace, pool, start, largest=largest, wanted=wanted, most=most, model=model)
-    return reader.read_to(stop)
-
-
 def of_chunks(chunks: NDArray[np.void]) -> NDArray[np.void]:
     """Chunks in use as lifetimes that did not end, by `born`; when they began is not known."""
     found = _lifetime_rows(chunks, np.argsort(chunks["born"]), "handle")
@@ -116,8 +76,12 @@ def born_by(events: Events, at: NDArray[np.intp]) -> NDArray[np.void]:
 
 def born_of(events: Events, at: NDArray[np.intp]) -> NDArray[np.uint64]:
     """The `seq` of the ALLOCATE of each FREE at these indices: the last one before it with the same low 32 bits."""
-    seq = events["seq"][at]
-    found: NDArray[np.uint64] = seq - ((seq - events["other"][at]) & _LOW)
+    return last_with_low_bits(events["seq"][at], events["other"][at])
+
+
+def last_with_low_bits(seq: NDArray[np.uint64] | np.uint64, low: NDArray[Any]) -> NDArray[np.uint64]:
+    """The last numbers up to `seq` that have these low 32 bits."""
+    found: NDArray[np.uint64] = seq - ((seq - low) & _LOW)
     return found
 
 
@@ -125,7 +89,11 @@ class LifetimeReader:
     """Finds the allocations of a range of steps whose end moves on as the trace grows; reads each event once.
 
     Args:
-        start: the first step of the range; the other arguments are those of `find`.
+        start: the first step of the range.
+        largest: keep only the `largest` largest ones; of equal sizes, earlier ones count as larger.
+        wanted: keep only these.
+        most: stop, and return no lifetimes, as soon as there are more than this; `Found.seen` is then `most` + 1.
+        model: a model of this trace and pool, to reach `start` sooner; it returns to its step.
 
     Attributes:
         stop: the step up to which events were read.
@@ -233,16 +201,9 @@ def _lifetime_rows(records: NDArray[np.void], at: NDArray[np.intp], handle: str)
 # ------------------------------------------------------------------------------
 # When allocations end: a search that continues where it stopped, as the trace grows.
 
-_LOW_BITS: Final = 2**32 - 1
-
 
 class Ends:
-    """Finds the FREEs of allocations of one pool, and remembers them; each search reads an event once.
-
-    Args:
-        trace: the events.
-        pool: index of the pool.
-    """
+    """Finds the FREEs of allocations of one pool, and remembers them; each search reads an event once."""
 
     def __init__(self, trace: Trace, pool: int) -> None:
         self._trace, self._pool = trace, pool
@@ -259,7 +220,7 @@ class Ends:
 
     def _search(self, born: int, start: int, stop: int) -> int:
         for block in self._trace.blocks(start, stop):
-            freed = (block["kind"] == Kind.FREE) & (block["other"] == born & _LOW_BITS)
+            freed = (block["kind"] == Kind.FREE) & (block["other"] == born & _LOW)
             hits = np.flatnonzero(freed & (block["pool"] == self._pool))
             if len(hits):
                 return int(block["seq"][hits[0]])

@@ -16,6 +16,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
 from bfcviz.model.keyframe_bytes import decode
 from bfcviz.model.pool_state import PoolState
+from bfcviz.model.row_storage import CHUNK_ROW
 from bfcviz.model.snapshots import Snapshot, Snapshots
 
 # ------------------------------------------------------------------------------
@@ -79,9 +80,7 @@ class ModelStats:
 def model_chunks(table: PoolState, near: NDArray[np.intp]) -> NDArray[np.void]:
     """Every chunk of a `Model` by ascending address, shape (n,) of CHUNK; they tile every region.
 
-    Args:
-        table: the state of the pool.
-        near: handles, each once, in nearly that order, such as the order at another step; this makes sorting faster.
+    `near`: handles, each once, in nearly that order, such as the order at another step; this makes sorting faster.
     """
     rows = table.rows_by_handle()
     left = rows["state"] != array_access.NOTHING
@@ -102,19 +101,6 @@ def model_regions(table: PoolState) -> NDArray[np.void]:
     regions = np.empty(len(rows), REGION)
     regions["address"], regions["size"], regions["slot"] = rows["address"], rows["size"], slots
     return regions
-
-
-def model_bins(chunks: NDArray[np.void]) -> NDArray[np.void]:
-    """The 21 bins of the chunks of a `Model`, of CHUNK."""
-    bins = np.zeros(NUM_BINS, BIN)
-    bins["bin"] = np.arange(NUM_BINS)
-    cells = bin_numbers(chunks["size"]) + NUM_BINS * chunks["in_use"]
-    counts = np.bincount(cells, minlength=2 * NUM_BINS)
-    totals = np.zeros(2 * NUM_BINS, np.uint64)
-    np.add.at(totals, cells, chunks["size"])  # bincount's weights would be float64
-    for state, part in (("free", slice(NUM_BINS)), ("in_use", slice(NUM_BINS, None))):
-        bins[f"{state}_chunks"], bins[f"{state}_bytes"] = counts[part], totals[part]
-    return bins
 
 
 def stats_of(table: PoolState, bytes_limit: int | None) -> ModelStats:
@@ -246,7 +232,16 @@ class Model:
 
     def bins(self) -> NDArray[np.void]:
         """21 rows of BIN: free chunks and chunks in use by size class."""
-        return model_bins(self.chunks())
+        chunks = self.chunks()
+        bins = np.zeros(NUM_BINS, BIN)
+        bins["bin"] = np.arange(NUM_BINS)
+        cells = bin_numbers(chunks["size"]) + NUM_BINS * chunks["in_use"]
+        counts = np.bincount(cells, minlength=2 * NUM_BINS)
+        totals = np.zeros(2 * NUM_BINS, np.uint64)
+        np.add.at(totals, cells, chunks["size"])  # bincount's weights would be float64
+        for state, part in (("free", slice(NUM_BINS)), ("in_use", slice(NUM_BINS, None))):
+            bins[f"{state}_chunks"], bins[f"{state}_bytes"] = counts[part], totals[part]
+        return bins
 
     def stats(self) -> ModelStats:
         """The totals at this step, peaks up to this step."""
@@ -272,9 +267,8 @@ class Model:
 
     def _shorter_start(self, step: int) -> Snapshot | None:
         """The snapshot from which `step` is nearer than from the present step; None where there is none."""
-        candidates = [self._snapshots.before(step), self._snapshots.after(step)]
         best, least = None, abs(step - self.step)
-        for snapshot in candidates:
+        for snapshot in (self._snapshots.before(step), self._snapshots.after(step)):
             if snapshot is not None and (cost := _model_seek_cost(snapshot, step)) < least:
                 best, least = snapshot, cost
         if least > BLOCK:
@@ -347,13 +341,11 @@ def _model_running_total(
 
 
 def model_chunks_in_use(trace: Trace, pool: int, step: int, model: Model | None = None) -> NDArray[np.void]:
-    """The chunks in use at a step, of CHUNK. Raises as `Model.seek`."""
+    """The chunks in use at a step, in no order, of CHUNK_ROW. Raises as `Model.seek`."""
     if step == 0:
-        return np.zeros(0, CHUNK)
+        return np.zeros(0, CHUNK_ROW)
     with (model or Model(trace, pool)).visiting(step) as there:
-        chunks = there.chunks()
-    used: NDArray[np.void] = chunks[chunks["in_use"]]
-    return used
+        return there.in_use()
 
 
 # ------------------------------------------------------------------------------
@@ -382,11 +374,8 @@ def external(stats: ModelStats) -> float:
 
 def reserved_not_in_use(stats: ModelStats) -> float:
     """1 - bytes_in_use / pool_bytes, 0 where nothing is in use."""
-    return (
-        _model_stats_ratio(stats.pool_bytes - stats.bytes_in_use, stats.pool_bytes)
-        if stats.bytes_in_use
-        else 0.0
-    )
+    free = stats.pool_bytes - stats.bytes_in_use
+    return _model_stats_ratio(free, stats.pool_bytes if stats.bytes_in_use else 0)
 
 
 def _model_stats_ratio(part: int, whole: int) -> float:

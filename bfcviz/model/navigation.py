@@ -23,9 +23,6 @@ from bfcviz.model import Model
 from bfcviz.model.timelines import timeline
 from bfcviz.model.trace_index import index_of, known_index, known_notable
 
-# ------------------------------------------------------------------------------
-# Find steps: the next event of a kind, the peak, failures. A step is the one just after its event.
-
 
 def _matched_kind_mask(*kinds: Kind) -> NDArray[np.bool_]:
     """Which values of `kind` a search for steps looks for."""
@@ -145,11 +142,14 @@ def end_of_state(trace: Trace, pool: int = 0) -> int:
     return trace.first if found is None else found
 
 
-def history_begins(trace: Trace, pool: int = 0) -> int:
-    """The first event of the history of a pool: what is before builds the state that it begins with; 0 without such."""
+def history_begins(trace: Trace, pool: int = 0, names: Collection[str] = BEGIN_MARKS) -> int:
+    """The first event of the history of a pool: what is before builds the state that it begins with; 0 without such.
+
+    `names`: the marks that can say where it begins.
+    """
     marks = events_of(trace, [Kind.MARK], pool)
     used = [number for number in np.unique(marks["label"]).tolist() if number < len(trace.labels)]
-    begin = [number for number in used if trace.labels.name(number) in BEGIN_MARKS]
+    begin = [number for number in used if trace.labels.name(number) in names]
     found = marks["seq"][np.isin(marks["label"], begin)]
     return int(found[0]) if len(found) else 0
 
@@ -212,7 +212,10 @@ def matches(
     found: NDArray[np.intp]
     if chunk is not None:
         found = np.flatnonzero((block["chunk"] == chunk) | (block["other"] == chunk))
-        found = found[_matched_chunk_events(block[found], chunk)]
+        # `other` is a chunk for some kinds of events, an id or nothing for others.
+        mine = (block["chunk"][found] == chunk) & _WITH_CHUNK[block["kind"][found]]
+        mine |= (block["other"][found] == chunk) & _WITH_OTHER[block["kind"][found]]
+        found = found[mine]
     elif label is not None:
         found = np.flatnonzero(block["label"] == label)
     else:
@@ -223,14 +226,6 @@ def matches(
     if pool is not None:
         found = found[block["pool"][found] == pool]
     return found
-
-
-def _matched_chunk_events(events: Events, chunk: int) -> NDArray[np.bool_]:
-    """Which of the events concern this chunk: `other` is a chunk for some kinds, an id or nothing for others."""
-    kinds = events["kind"]
-    mine: NDArray[np.bool_] = (events["chunk"] == chunk) & _WITH_CHUNK[kinds]
-    mine |= (events["other"] == chunk) & _WITH_OTHER[kinds]
-    return mine
 
 
 def _check_search_start_exists(trace: Trace, step: int) -> None:
@@ -417,11 +412,7 @@ def _recorded_failure_steps(trace: Trace, pool: int | None) -> set[int]:
 def opening(trace: Trace, pool: int | None = None) -> tuple[int, int]:
     """The pool and the step of the first failed request; of the peak of the first pool where none failed.
 
-    A failure whose heap the file has comes before one that the file only names.
-
-    Args:
-        trace: the events.
-        pool: look only for this pool; None: for all.
+    A failure whose heap the file has comes before one that the file only names. `pool`: look only for this one.
     """
     return first_failure(trace, pool) or (pool or 0, peak(trace, pool or 0))
 

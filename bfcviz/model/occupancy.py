@@ -21,7 +21,6 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.errors import TraceError
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.address_layout import Layout
@@ -29,78 +28,7 @@ from bfcviz.model.lifetimes import born_by, born_of, of_chunks
 from bfcviz.model.model import Model, model_chunks_in_use
 from bfcviz.model.trace_index import known_index, with_index_byte_steps
 
-# ------------------------------------------------------------------------------
-# A grid of sums, built from its second differences: cheap additions of large rectangles.
-#
-# A point with a weight adds that weight to every cell above and to the right of it. A point inside a cell is divided
-# among the four grid points around it, so that the cell receives its share.
-
 Floats = NDArray[np.float64]
-
-_AROUND: Final = ((0, 0), (0, 1), (1, 0), (1, 1))  # lines up, columns to the right
-
-_SPARSE: Final = 12
-"""From this many cells for each point on, points are added one by one (measured)."""
-
-
-class DifferenceGrid:
-    """Sheets of cells; each has one extra line and column for points on the far edges.
-
-    Args:
-        sheets: how many grids.
-        lines: cells up.
-        columns: cells across.
-    """
-
-    def __init__(self, sheets: int, lines: int, columns: int) -> None:
-        self._cells = np.zeros((sheets, lines + 2, columns + 2))
-
-    def add(self, x: Floats, y: Floats, weights: Floats, sheets: NDArray[np.integer] | None = None) -> None:
-        """Add points: `x` in columns and `y` in lines from the lower left, inside the grid or on its edges."""
-        if not len(x):
-            return
-        column, line = x.astype(np.intp), y.astype(np.intp)
-        right, up = x - column, y - line
-        across, lower = weights * right, 1.0 - up
-        left = weights - across
-        shares = (left * lower, across * lower, left * up, across * up)
-        sheet = np.zeros(1, np.intp) if sheets is None else sheets.astype(np.intp)
-        first, last = int(column.min()), int(column.max())
-        if len(x) * _SPARSE < self._cells[:, :, first : last + 1].size:
-            self._add_each((sheet, line, column), shares)
-        else:
-            self._add_sums((sheet, line, column - first), shares, first, last - first + 1)
-
-    def sums(self) -> Floats:
-        """The sum of each cell, (sheets, lines, columns + 1). Call it once: it sums in place.
-
-        The last column is that after the grid: it has the sums of all points.
-        """
-        np.cumsum(self._cells, axis=1, out=self._cells)
-        np.cumsum(self._cells, axis=2, out=self._cells)
-        return self._cells[:, :-2, :-1]
-
-    def _add_each(self, at: tuple[NDArray[np.intp], ...], shares: tuple[Floats, ...]) -> None:
-        _, lines, columns = self._cells.shape
-        cells = self._cells.reshape(-1)
-        place = (at[0] * lines + at[1]) * columns + at[2]
-        for (up, right), share in zip(_AROUND, shares, strict=True):
-            np.add.at(cells, place + (up * columns + right), share)
-
-    def _add_sums(
-        self, at: tuple[NDArray[np.intp], ...], shares: tuple[Floats, ...], first: int, width: int
-    ) -> None:
-        """Sum points by cell first: a short part of a long trace puts many points in few columns."""
-        sheets, lines, _ = self._cells.shape
-        place = (at[0] * lines + at[1]) * width + at[2]
-        for (up, right), share in zip(_AROUND, shares, strict=True):
-            sums = np.bincount(place, share, sheets * lines * width).reshape(sheets, lines, width)
-            # No point lies on the last line: it receives the shares of points one line below.
-            self._cells[:, up:, first + right : first + right + width] += sums[:, : lines - up]
-
-
-# ------------------------------------------------------------------------------
-# The cells of an occupancy: an even grid over positions and steps or time.
 
 Axis = Literal["step", "time"]
 
@@ -171,12 +99,23 @@ class Occupancy:
         return total
 
 
+_AROUND: Final = ((0, 0), (0, 1), (1, 0), (1, 1))  # lines up, columns to the right
+
+_SPARSE: Final = 12
+"""From this many cells for each point on, points are added one by one (measured)."""
+
+
 class OccupancySums:
-    """The bytes of each cell of an `OccupancyGrid`, summed from ranges of positions that gain and lose bytes."""
+    """The bytes of each cell of an `OccupancyGrid`, summed from ranges of positions that gain and lose bytes.
+
+    The cells are built from their second differences. A point with a weight adds that weight to every cell above and to
+    the right of it. A point inside a cell is divided among the four grid points around it, so that the cell receives
+    its share. Each class has one extra line and column of cells for points on the far edges.
+    """
 
     def __init__(self, grid: OccupancyGrid, classes: int, columns: int) -> None:
         self._grid = grid
-        self._grid_sums = DifferenceGrid(classes, grid.lines, columns)
+        self._cells = np.zeros((classes, grid.lines + 2, columns + 2))
 
     def add(
         self,
@@ -191,85 +130,67 @@ class OccupancySums:
         if not seen.all():
             low, high, x, signs = low[seen], high[seen], x[seen], signs[seen]
             which = None if which is None else which[seen]
-        self._grid_sums.add(x, low, signs, which)
-        self._grid_sums.add(x, high, -signs, which)
+        self._add_points(x, low, signs, which)
+        self._add_points(x, high, -signs, which)
 
     def sums(self) -> Floats:
-        """The cells in bytes, (classes, lines, columns + 1), as `DifferenceGrid.sums`."""
-        cells = self._grid_sums.sums()
+        """The bytes of each cell, (classes, lines, columns + 1). Call it once: it sums in place.
+
+        The last column is that after the grid: it has the sums of all points.
+        """
+        np.cumsum(self._cells, axis=1, out=self._cells)
+        np.cumsum(self._cells, axis=2, out=self._cells)
+        cells = self._cells[:, :-2, :-1]
         cells *= self._grid.cell
         return cells
 
+    def _add_points(self, x: Floats, y: Floats, weights: Floats, classes: NDArray[np.integer] | None) -> None:
+        """Add points: `x` in columns and `y` in lines from the lower left, inside the grid or on its edges."""
+        if not len(x):
+            return
+        column, line = x.astype(np.intp), y.astype(np.intp)
+        right, up = x - column, y - line
+        across, lower = weights * right, 1.0 - up
+        left = weights - across
+        shares = (left * lower, across * lower, left * up, across * up)
+        sheet = np.zeros(1, np.intp) if classes is None else classes.astype(np.intp)
+        first, last = int(column.min()), int(column.max())
+        if len(x) * _SPARSE < self._cells[:, :, first : last + 1].size:
+            self._add_each((sheet, line, column), shares)
+        else:
+            self._add_sums((sheet, line, column - first), shares, first, last - first + 1)
+
+    def _add_each(self, at: tuple[NDArray[np.intp], ...], shares: tuple[Floats, ...]) -> None:
+        _, lines, columns = self._cells.shape
+        cells = self._cells.reshape(-1)
+        place = (at[0] * lines + at[1]) * columns + at[2]
+        for (up, right), share in zip(_AROUND, shares, strict=True):
+            np.add.at(cells, place + (up * columns + right), share)
+
+    def _add_sums(
+        self, at: tuple[NDArray[np.intp], ...], shares: tuple[Floats, ...], first: int, width: int
+    ) -> None:
+        """Sum points by cell first: a short part of a long trace puts many points in few columns."""
+        sheets, lines, _ = self._cells.shape
+        place = (at[0] * lines + at[1]) * width + at[2]
+        for (up, right), share in zip(_AROUND, shares, strict=True):
+            sums = np.bincount(place, share, sheets * lines * width).reshape(sheets, lines, width)
+            # No point lies on the last line: it receives the shares of points one line below.
+            self._cells[:, up:, first + right : first + right + width] += sums[:, : lines - up]
+
 
 # ------------------------------------------------------------------------------
-# Occupancy: how full each range of addresses was in each range of time, on an even grid.
+# The reader.
 
 _BATCH: Final = 32_768
 """Events processed together: their numbers fit into the processor's cache."""
-
-
-def occupancy(  # noqa: PLR0913, PLR0917  where and how finely, and what is known already
-    trace: Trace,
-    pool: int = 0,
-    start: int | None = None,
-    stop: int | None = None,
-    positions: tuple[float, float] | None = None,
-    columns: int = 1000,
-    lines: int = 300,
-    *,
-    axis: Axis = "step",
-    classes: Classes | None = None,
-    layout: Layout | None = None,
-    model: Model | None = None,
-) -> Occupancy:
-    """Compute how full each cell of an even grid over steps [start, stop] and positions was.
-
-    Args:
-        trace: the events.
-        pool: index of the pool.
-        start: the first step; None: the first step of the trace.
-        stop: the last step; None: the last step of the trace.
-        positions: the lowest and highest position; None: all.
-        columns: cells across, at most; more than half as many if there are as many steps.
-        lines: cells up.
-        axis: columns are equal in steps or in time.
-        classes: the classes of bytes in use; None: one class.
-        layout: of the trace and pool, where the caller has it.
-        model: a model of this trace and pool, to reach `start` sooner; it returns to its step.
-
-    Raises:
-        TraceError: the trace has no such steps, the grid no cells, or the events up to `start` contradict
-            each other.
-    """
-    start = trace.first if start is None else start
-    stop = len(trace) if stop is None else stop
-    layout = layout or Layout.of(trace, pool)
-    low, high = positions or (0.0, float(max(layout.total, 1)))
-    grid = OccupancyGrid(start, stop, low, high, columns, lines, axis)
-    _check_occupancy_grid(trace, grid)
-    return OccupancyReader(trace, pool, grid, layout, classes, model).read_to(stop, layout)
-
-
-def _check_occupancy_grid(trace: Trace, grid: OccupancyGrid) -> None:
-    if not trace.first <= grid.start <= grid.stop <= len(trace) or min(grid.columns, grid.lines) < 1:
-        raise TraceError(
-            f"occupancy of steps {grid.start} to {grid.stop} in {grid.columns} x {grid.lines} cells is not possible: "
-            f"the trace has steps {trace.first} to {len(trace)}, and the grid needs at least one cell"
-        )
-    if not grid.high > grid.low:
-        raise TraceError(
-            f"occupancy of positions {grid.low:g} to {grid.high:g} is not possible: give a high end above the low end"
-        )
 
 
 class OccupancyReader:
     """Computes the occupancy of a range of steps whose end moves on as the trace grows; reads each event once.
 
     Args:
-        trace: the events.
-        pool: index of the pool.
         grid: the first step, the positions, the axis, the lines and the most columns.
-        layout: the positions of addresses.
         classes: the classes of bytes in use; None: one class.
         model: a model of this trace and pool, to reach the first step sooner; it returns to its step.
 
@@ -327,10 +248,10 @@ class OccupancyReader:
         """The step itself, or the time of the event that led to it; for the first step, of the first event."""
         if self._grid.axis == "step":
             return step
+        if len(self._trace) == self._trace.first:
+            return 0
         event = max(step - 1, self._trace.first)
-        return (
-            int(self._trace.read(event, event + 1)["time"][0]) if len(self._trace) > self._trace.first else 0
-        )
+        return int(self._trace.read(event, event + 1)["time"][0])
 
     def _fit(self, span: int) -> int:
         """Widen the columns until those for so many steps or nanoseconds fit; returns their number."""

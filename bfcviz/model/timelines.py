@@ -184,6 +184,7 @@ class NotableTimelineEvents:
 
     Attributes:
         kind, pool: which events these are.
+        events: the kept events in order: all, or every second, every fourth, ... one.
         total: number of such events.
         every: one of `every` events is kept.
     """
@@ -193,22 +194,17 @@ class NotableTimelineEvents:
         self.total = 0
         self.every = 1
         self._most = most
-        self._kept = np.zeros(0, EVENT)
-
-    @property
-    def events(self) -> Events:
-        """The kept events in order: all, or every second, every fourth, ... one."""
-        return self._kept
+        self.events = np.zeros(0, EVENT)
 
     def take(self, block: Events) -> None:
         """Add the next events of the trace."""
         found = taken(block, (block["kind"] == self.kind) & (block["pool"] == self.pool))
         if not len(found):
             return
-        self._kept = joined([self._kept, found[-self.total % self.every :: self.every]])
+        self.events = joined([self.events, found[-self.total % self.every :: self.every]])
         self.total += len(found)
-        while len(self._kept) > self._most:
-            self._kept = self._kept[::2]
+        while len(self.events) > self._most:
+            self.events = self.events[::2]
             self.every *= 2
 
 
@@ -238,12 +234,11 @@ class RollingTimeline:
     merge: a row then covers 2, 4, 8, ... events and keeps the lowest and highest value after any of them.
 
     Args:
-        pool: which heap of the trace.
-        points: half the most rows.
         wanted: size in bytes of the request for `too_small_bytes`.
 
     Attributes:
         step: events read.
+        series: the rows measured so far, of TIMELINE; events that the trace dropped unread leave a gap.
         length: events per row, a power of two; the last row may have fewer.
         failed: the OOM events.
         marks: the MARK events.
@@ -254,26 +249,14 @@ class RollingTimeline:
         self.pool, self.points, self.wanted = pool, points, wanted
         self.step = 0
         self.length = 1
-        self.failed, self.marks = (
-            NotableTimelineEvents(Kind.OOM, pool),
-            NotableTimelineEvents(Kind.MARK, pool),
-        )
+        self.failed, self.marks = (NotableTimelineEvents(kind, pool) for kind in (Kind.OOM, Kind.MARK))
         self.values = NotableTimelineEvents(Kind.MARK, pool, MOST_VALUES)
-        self._series = np.zeros(0, TIMELINE)
+        self.series = np.zeros(0, TIMELINE)
         self._model: Model | None = None
         self._states: Snapshots | None = None
 
-    @property
-    def series(self) -> NDArray[np.void]:
-        """The rows measured so far, of TIMELINE; events that the trace dropped unread leave a gap."""
-        return self._series
-
     def extend(self, trace: Trace, look_at: Callable[[Events], object] | None = None) -> None:
-        """Read the new events of `trace`, which must be the same one each time.
-
-        Args:
-            trace: the events.
-            look_at: called with each block of new events.
+        """Read the new events of `trace`, which must be the same one each time; `look_at` gets each block of them.
 
         Raises:
             TraceError: events contradict each other; rows measured before are kept.
@@ -288,13 +271,13 @@ class RollingTimeline:
         seen: list[Events] = []
 
         def look(block: Events) -> None:
-            seen.append(_notable_timeline_events(block))
+            seen.append(taken(block, block["kind"] >= Kind.OOM))
             if look_at is not None:
                 look_at(block)
 
         new = measured(model, ends, look)
         new = joined([rows[-1:], new])  # the last row may not have been full
-        self._series = joined([rows[:-1], extremes.merge_rows(new, _rolling_timeline_buckets(new, length))])
+        self.series = joined([rows[:-1], extremes.merge_rows(new, _rolling_timeline_buckets(new, length))])
         self.step, self.length = stop, length
         for events in seen:
             self.take(events, trace.labels)
@@ -309,7 +292,7 @@ class RollingTimeline:
         """Take rows that were measured before, of TIMELINE: those of all events up to `step`."""
         while -(-step // self.length) > 2 * self.points or self.length < int(rows["events"].max(initial=1)):
             self.length *= 2
-        self._series = extremes.merge_rows(rows, _rolling_timeline_buckets(rows, self.length))
+        self.series = extremes.merge_rows(rows, _rolling_timeline_buckets(rows, self.length))
         self.step = step
 
     def copy(self) -> "RollingTimeline":
@@ -332,11 +315,11 @@ class RollingTimeline:
     def part(self, start: int, stop: int, points: int) -> TimelineRange:
         """The rows of `series` that cover the events [start, stop), merged to at most `points`."""
         if start == stop:
-            return TimelineRange(self._series[:0], 0)
-        holding = np.searchsorted(self._series["step"], np.array([start, stop - 1], np.uint64), "right")
+            return TimelineRange(self.series[:0], 0)
+        holding = np.searchsorted(self.series["step"], np.array([start, stop - 1], np.uint64), "right")
         first, end = int(holding[0]), int(holding[1]) + 1
-        peak = int(self._series["bytes_in_use_max"][:first].max(initial=0))
-        return TimelineRange(extremes.downsample(self._series[first:end], points), peak)
+        peak = int(self.series["bytes_in_use_max"][:first].max(initial=0))
+        return TimelineRange(extremes.downsample(self.series[first:end], points), peak)
 
     def measure(self, trace: Trace, start: int, stop: int, points: int, wanted: int) -> TimelineRange:
         """As `timeline`, but faster: after `extend` the model reaches `start` from a near snapshot."""
@@ -360,19 +343,14 @@ class RollingTimeline:
         length = self.length
         while -(-stop // length) > 2 * self.points:
             length *= 2
-        same = length == self.length
-        return length, self._series if same else extremes.merge_rows(
-            self._series, _rolling_timeline_buckets(self._series, length)
-        )
+        if length == self.length:
+            return length, self.series
+        return length, extremes.merge_rows(self.series, _rolling_timeline_buckets(self.series, length))
 
 
 def _rolling_timeline_buckets(rows: NDArray[np.void], length: int) -> NDArray[np.uint64]:
     bucket: NDArray[np.uint64] = (rows["step"] - np.uint64(1)) // np.uint64(length)
     return bucket
-
-
-def _notable_timeline_events(block: Events) -> Events:
-    return taken(block, block["kind"] >= Kind.OOM)
 
 
 # ------------------------------------------------------------------------------
@@ -392,12 +370,9 @@ MOST_EVENTS: Final = 1 << 20
 class TimeTimeline:
     """The series of one pool in at most `2 * points` rows of equal duration; an interval without events has no row.
 
-    Args:
-        pool: which heap of the trace.
-        points: half the most rows.
-
     Attributes:
         step: events read.
+        series: the rows measured so far, of TIMELINE; `time` is that of the last event in the row.
         width_ns: duration of a row.
         failed: number of OOM events.
         begin_ns: time of the first event; None before it.
@@ -409,13 +384,8 @@ class TimeTimeline:
         self.width_ns = SHORTEST_NS
         self.failed = 0
         self.begin_ns: int | None = None
-        self._series = np.zeros(0, TIMELINE)
+        self.series = np.zeros(0, TIMELINE)
         self._model: Model | None = None
-
-    @property
-    def series(self) -> NDArray[np.void]:
-        """The rows measured so far, of TIMELINE; `time` is that of the last event in the row."""
-        return self._series
 
     def extend(self, trace: Trace, most: int = MOST_EVENTS) -> bool:
         """Read new events of `trace`, which must be the same one each time, at most `most`; returns whether more wait.
@@ -441,8 +411,8 @@ class TimeTimeline:
         times = np.maximum.accumulate(block["time"])  # threads may write their events a little out of order
         cuts = np.flatnonzero(np.diff(times // self.width_ns)) + 1
         ends = [model.step + int(cut) for cut in (*cuts, len(block))]
-        rows = joined([self._series[-1:], measured(model, ends)])  # the last row may continue
-        self._series = joined([self._series[:-1], extremes.merge_rows(rows, self._bucket(rows))])
+        rows = joined([self.series[-1:], measured(model, ends)])  # the last row may continue
+        self.series = joined([self.series[:-1], extremes.merge_rows(rows, self._bucket(rows))])
         self.failed += int(np.count_nonzero((block["kind"] == Kind.OOM) & (block["pool"] == self.pool)))
         self.step = model.step
 
@@ -453,8 +423,8 @@ class TimeTimeline:
         before, end = self.width_ns, int(trace.read(stop - 1, stop)["time"][0])
         while (end - self.begin_ns) // self.width_ns >= 2 * self.points - 1:
             self.width_ns *= 2
-        if self.width_ns != before and len(self._series):
-            self._series = extremes.merge_rows(self._series, self._bucket(self._series))
+        if self.width_ns != before and len(self.series):
+            self.series = extremes.merge_rows(self.series, self._bucket(self.series))
 
     def _bucket(self, rows: NDArray[np.void]) -> NDArray[np.uint64]:
         found: NDArray[np.uint64] = (np.maximum.accumulate(rows["time"]) // self.width_ns).view(np.uint64)

@@ -17,47 +17,37 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Events, Kind
-from bfcviz.events.sliding_window import KEEP, Beginning, follow
+from bfcviz.events.sliding_window import KEEP, Beginning, WindowSource
 from bfcviz.events.storage.folder import ORIGIN_FILE
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
 from bfcviz.model.keyframe_bytes import encode, keyframes
+from bfcviz.model.lifetimes import last_with_low_bits
 from bfcviz.model.pool_state import PoolState
 from bfcviz.model.row_storage import CHUNK_ROW, REGION_ROW
 from bfcviz.model.snapshots import Snapshot
 
 
 class TraceSourceMoment(Protocol):
-    """A heap, the source of a trace, between two events: `BFCAllocator.moment`; arrays have named fields."""
+    """A heap, the source of a trace, between two events: `BFCAllocator.moment`.
 
-    @property
-    def step(self) -> int:
-        """Events written so far."""
+    Attributes:
+        step: events written so far.
+        chunks: with the fields address, size, requested_size, in_use, handle, label, thread, stream, region, born.
+        regions: by ascending address; with the fields address, size, slot.
+        num_allocs: successful requests since the heap was created.
+        peak_bytes_in_use, peak_pool_bytes: the highest ever.
+        largest_alloc_size: the largest chunk ever allocated.
+    """
 
-    @property
-    def chunks(self) -> NDArray[np.void]:
-        """Fields: address, size, requested_size, in_use, handle, label, thread, stream, region, born."""
-
-    @property
-    def regions(self) -> NDArray[np.void]:
-        """By ascending address; fields: address, size, slot."""
-
-    @property
-    def num_allocs(self) -> int:
-        """Successful requests since the heap was created."""
-
-    @property
-    def peak_bytes_in_use(self) -> int:
-        """The highest bytes_in_use ever."""
-
-    @property
-    def largest_alloc_size(self) -> int:
-        """The largest chunk ever allocated."""
-
-    @property
-    def peak_pool_bytes(self) -> int:
-        """The highest pool_bytes ever."""
+    step: int
+    chunks: NDArray[np.void]
+    regions: NDArray[np.void]
+    num_allocs: int
+    peak_bytes_in_use: int
+    peak_pool_bytes: int
+    largest_alloc_size: int
 
 
 def beginning(moment: TraceSourceMoment, log: EventLog) -> Beginning:
@@ -70,7 +60,9 @@ def beginning(moment: TraceSourceMoment, log: EventLog) -> Beginning:
     table = PoolState()
     table.restore(_source_heap_snapshot(moment, ooms=int(np.count_nonzero(events["kind"] == Kind.OOM))))
     table.undo(events)
-    table.recall_peaks(table.bytes_in_use, table.pool_bytes, _largest_chunk_at_beginning(table))
+    rows = table.chunk_rows()
+    largest = int(rows["size"][rows["state"] == array_access.CHUNK_IN_USE].max(initial=0))
+    table.recall_peaks(table.bytes_in_use, table.pool_bytes, largest)
     first = table.snapshot()
     table.apply(events)
     seen = (table.peak_bytes_in_use, table.peak_pool_bytes, table.largest_alloc_size)
@@ -94,11 +86,6 @@ def _source_events_before(log: EventLog, step: int) -> Events:
     return log.copy(step, step)
 
 
-def _largest_chunk_at_beginning(table: PoolState) -> int:
-    rows = table.chunk_rows()
-    return int(rows["size"][rows["state"] == array_access.CHUNK_IN_USE].max(initial=0))
-
-
 def _source_heap_snapshot(moment: TraceSourceMoment, ooms: int) -> Snapshot:
     chunks, regions = moment.chunks, moment.regions
     rows = np.zeros(len(chunks), CHUNK_ROW)
@@ -108,19 +95,13 @@ def _source_heap_snapshot(moment: TraceSourceMoment, ooms: int) -> Snapshot:
     rows["state"] = np.where(used, array_access.CHUNK_IN_USE, array_access.CHUNK_FREE)
     for name, source in (("requested", "requested_size"), *((n, n) for n in ("label", "thread", "stream"))):
         rows[name][used] = chunks[source][used]
-    rows["born"][used] = _source_birth_steps(chunks["born"][used].astype(np.uint64), moment.step)
+    low = chunks["born"][used].astype(np.uint64)  # 32 bits
+    rows["born"][used] = last_with_low_bits(np.uint64(moment.step - 1), low)
     region_rows = np.zeros(len(regions), REGION_ROW)
     region_rows["address"], region_rows["size"] = regions["address"], regions["size"]
     region_rows["state"] = array_access.REGION_LIVE
     slots = regions["slot"].astype(np.uint64)
     return Snapshot(moment.step, rows, region_rows, slots, num_allocs=moment.num_allocs, ooms=ooms)
-
-
-def _source_birth_steps(low: NDArray[np.uint64], step: int) -> NDArray[np.uint64]:
-    """The last steps before `step` that have these low 32 bits."""
-    last = np.uint64(step - 1)
-    age: NDArray[np.uint64] = (last - low) & np.uint64(0xFFFF_FFFF)
-    return last - age
 
 
 # A heap is recognised by its attributes: model must not import the allocator.
@@ -143,7 +124,9 @@ def trace_of(source: Any, keep: int = KEEP) -> Trace:
         return source.trace()
     if isinstance(source, EventLog):
         recorded = _trace_of_recorded_log(source)
-        return follow(source, Labels(), Origin(), keyframes, keep=keep) if recorded is None else recorded
+        if recorded is not None:
+            return recorded
+        return Trace(WindowSource(source, Labels(), Origin(), keyframes, keep=keep))
     if isinstance(source, str | os.PathLike):
         return Trace.open(source)
     if all(hasattr(source, name) for name in _HEAP):
@@ -179,7 +162,7 @@ def _trace_of_live_heap(heap: Any, keep: int) -> Trace:
     gaps = getattr(heap, "gaps", None)
     more = {} if gaps is None else {"reasons": gaps.reasons, "details": gaps.to_details()}
     origin = Origin(pools=(pool,), **more)
-    return follow(heap.log, heap.labels, origin, keyframes, begin=_state_of(heap), keep=keep)
+    return Trace(WindowSource(heap.log, heap.labels, origin, keyframes, begin=_state_of(heap), keep=keep))
 
 
 def _state_of(heap: Any) -> Callable[[], Beginning | None]:

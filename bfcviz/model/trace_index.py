@@ -34,9 +34,9 @@ from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import array_access
 from bfcviz.model.byte_steps import add_byte_steps, nothing_seen
-from bfcviz.model.keyframe_bytes import encode
+from bfcviz.model.keyframe_bytes import encode, shuffled, unshuffled
 from bfcviz.model.pool_state import PoolState
-from bfcviz.model.snapshots import EMPTY, Snapshots
+from bfcviz.model.snapshots import EMPTY
 from bfcviz.model.timelines import TIMELINE, RollingTimeline, put_row
 
 ROWS: Final = 32
@@ -100,10 +100,7 @@ class IndexEntry(NamedTuple):
 class IndexBuilder:
     """Builds the index entry of each block of a trace, in order. For `Trace.save(describe=...)`.
 
-    Where events contradict each other it gives up, and describes no later block.
-
-    Args:
-        pools: of the trace; a recording may get more.
+    Where events contradict each other it gives up, and describes no later block. A recording may get more pools.
     """
 
     def __init__(self, pools: int) -> None:
@@ -151,15 +148,8 @@ class IndexBuilder:
             labels.append(largest)
             measured.append(_measured_index_rows(table, events, ends))
         notable = found if len(found) <= _MOST_NOTABLE_OF_BLOCK else found[:0]
-        columns = b"".join(
-            [
-                heads.tobytes(),
-                _shuffled_index_rows(joined(measured)),
-                _shuffled_index_rows(joined(labels)),
-                _shuffled_index_rows(notable),
-            ]
-        )
-        count = len(found) if len(found) <= _MOST_NOTABLE_OF_BLOCK else _MOST_NOTABLE_OF_BLOCK + 1
+        columns = heads.tobytes() + b"".join(map(shuffled, (joined(measured), joined(labels), notable)))
+        count = min(len(found), _MOST_NOTABLE_OF_BLOCK + 1)
         named = sum(map(len, labels))
         head_bytes = _HEADER.pack(_MAGIC, _VERSION, len(heads), each, count, named, len(columns))
         return head_bytes + zlib.compress(columns, 1)
@@ -191,12 +181,8 @@ def _largest_index_labels(table: PoolState, events: Events, head: np.void) -> li
         numbers = np.flatnonzero(sums > 0)
         largest = np.sort(numbers[np.argsort(-sums[numbers], kind="stable")[:_MOST_LABELS]])
         kept = np.zeros(len(largest) + 1, _LABEL)
-        kept["part"], kept["label"], kept["byte_steps"] = (
-            part,
-            np.append(largest, REST),
-            np.append(sums[largest], 0),
-        )
-        kept["byte_steps"][-1] = max(sums.sum() - sums[largest].sum(), 0.0)
+        kept["part"], kept["label"] = part, np.append(largest, REST)
+        kept["byte_steps"] = np.append(sums[largest], max(sums.sum() - sums[largest].sum(), 0.0))
         found.append(kept)
     head["allocations"] = seen[0]
     if seen[0]:
@@ -238,11 +224,6 @@ def _measured_index_rows(table: PoolState, events: Events, ends: Sequence[int]) 
     return rows
 
 
-def _shuffled_index_rows(rows: NDArray[np.void]) -> bytes:
-    """The bytes of equal fields beside each other."""
-    return rows.view(np.uint8).reshape(len(rows), rows.itemsize).T.tobytes() if len(rows) else b""
-
-
 def decoded_index_entry(data: bytes, pools: int) -> IndexEntry:
     """Decode the index entry of a block of a trace with so many heaps.
 
@@ -275,21 +256,14 @@ def _checked_trace_index_entry(data: bytes, pools: int) -> IndexEntry:
     ends = np.cumsum([0, *sizes]).tolist()
     parts = [columns[start:end] for start, end in pairwise(ends)]
     heads = np.frombuffer(parts[0], _POOL)
-    rows = _unshuffled_index_rows(parts[1], TIMELINE, pools * each).reshape(pools, each)
-    labels = np.split(_unshuffled_index_rows(parts[2], _LABEL, named), np.cumsum(heads["labels"])[:-1])
+    rows = unshuffled(parts[1], TIMELINE).reshape(pools, each)
+    labels = np.split(unshuffled(parts[2], _LABEL), np.cumsum(heads["labels"])[:-1])
     entries = [
         PoolIndexEntry(row[row["events"] > 0], label, _index_number_ranges(head))
         for row, label, head in zip(rows, labels, heads, strict=True)
     ]
-    notable = None if count > _MOST_NOTABLE_OF_BLOCK else _unshuffled_index_rows(parts[3], EVENT, count)
+    notable = None if count > _MOST_NOTABLE_OF_BLOCK else unshuffled(parts[3], EVENT)
     return IndexEntry(entries, notable)
-
-
-def _unshuffled_index_rows(data: bytes, dtype: np.dtype[np.void], count: int) -> NDArray[np.void]:
-    if not count:
-        return np.zeros(0, dtype)
-    table = np.frombuffer(data, np.uint8).reshape(dtype.itemsize, count)
-    return np.ascontiguousarray(table.T).view(dtype).reshape(count)
 
 
 def _index_number_ranges(head: np.void) -> dict[str, tuple[int, int]]:
@@ -381,10 +355,6 @@ class TraceIndex:
         found: NDArray[np.void] = self._held[(self._held["stop"] > start) & (self._held["start"] < stop)]
         return found
 
-    def snapshots(self) -> Snapshots | None:
-        """The states that the pass kept, for a model of its own of the same heap."""
-        return self.rolling.snapshots()
-
     def _look_at(self, block: Events) -> None:
         self._keep_notable(taken(block, block["kind"] >= Kind.OOM))
         self.byte_steps = with_index_byte_steps(self.byte_steps, block, self.pool, "label", self.length)
@@ -441,18 +411,13 @@ def _stored_index_entries(trace: Trace) -> list[IndexEntry] | None:
             entry = decoded_index_entry(each, len(trace.origin.pools))
         except TraceError:
             return None
-        start, stop = stop, _index_entry_stop(entry)
+        start, stop = stop, int(entry.pools[0].rows["step"].max(initial=0))
         nbytes += entry.nbytes
         is_next = start < stop <= len(trace)
         if nbytes > _MOST_ENTRIES or not is_next or not _is_whole(entry, start, stop, trace):
             return None
         entries.append(entry)
     return entries if stop == len(trace) else None
-
-
-def _index_entry_stop(entry: IndexEntry) -> int:
-    """The last step of the rows of an index entry."""
-    return int(entry.pools[0].rows["step"].max(initial=0))
 
 
 def _is_whole(entry: IndexEntry, start: int, stop: int, trace: Trace) -> bool:

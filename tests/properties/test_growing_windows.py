@@ -8,6 +8,7 @@ from heap_strategies import operations, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from properties.growing_trace import cuts, lengths
+from unit.model.one_pass import find
 
 from bfcviz.figures import active_memory, address_time
 from bfcviz.figures.active_memory import active_memory_window
@@ -16,7 +17,7 @@ from bfcviz.figures.colouring import colouring
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.model.address_layout import NEVER
-from bfcviz.model.lifetimes import Ends, find
+from bfcviz.model.lifetimes import Ends
 
 looks = st.builds(
     Look,

@@ -15,7 +15,7 @@ from bfcviz.model.holders import ROOT, HolderIndex, RunningCount, holders
 def held(index, amounts):
     """Path as text -> bytes, requested and chunks, of those that hold something."""
     rows = zip(amounts.bytes.tolist(), amounts.requested.tolist(), amounts.chunks.tolist(), strict=True)
-    return {index.text(index.path(node)): row for node, row in enumerate(rows) if row[2]}
+    return {index.how.text(index.path(node)): row for node, row in enumerate(rows) if row[2]}
 
 
 @settings(max_examples=50)
@@ -52,7 +52,7 @@ def test_holders_are_different_paths():
     index = HolderIndex(grouping(trace, 0, "op"))
     amounts = index.amounts(index.count(model.in_use()))
     assert amounts.holders[ROOT] == 4
-    counts = {index.text(index.path(node)): int(amounts.holders[node]) for node in range(len(index))}
+    counts = {index.how.text(index.path(node)): int(amounts.holders[node]) for node in range(len(index))}
     assert counts == {"": 4, "a": 2, "a/b": 1, "a/c": 1, "no label": 1, "d": 1}
 
 
@@ -62,7 +62,7 @@ def test_a_node_has_the_class_of_most_of_its_bytes():
     classes = np.where([trace.labels.name(label) == "a/b" for label in records["label"].tolist()], 2, 1)
     index.count(records)
     found = index.main_class(index.codes(records), classes, records["size"])
-    named = {index.text(index.path(node)): int(found[node]) for node in range(len(index))}
+    named = {index.how.text(index.path(node)): int(found[node]) for node in range(len(index))}
     assert named == {"": 1, "a": 2, "a/b": 2, "a/c": 1, "no label": 1, "d": 1}  # of equal ones the first
     none = index.main_class(index.codes(records[:0]), classes[:0], records["size"][:0])
     assert none.tolist() == [-1] * len(index)

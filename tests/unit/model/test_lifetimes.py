@@ -1,16 +1,15 @@
 import numpy as np
-import pytest
 from heap_strategies import run, seeded_operations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.figures.synthetic import KiB, MiB, PlainHeap, busy_trace
+from unit.model.one_pass import find
 
-from bfcviz.errors import TraceError
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import event_times
 from bfcviz.model import Model
 from bfcviz.model.address_layout import NEVER
-from bfcviz.model.lifetimes import Ends, find
+from bfcviz.model.lifetimes import Ends
 
 FIELDS = ("address", "size", "requested", "label", "thread", "stream", "region")
 
@@ -110,8 +109,3 @@ def test_times_are_those_of_the_events():
     trace = busy_trace()
     assert event_times(trace, np.array([5, 3, 600], np.uint64)).tolist() == [5000, 3000, 600_000]
     assert len(event_times(trace, np.zeros(0, np.uint64))) == 0
-
-
-def test_steps_that_are_not_there_are_an_error():
-    with pytest.raises(TraceError, match="of steps 5 to 9999"):
-        find(busy_trace(), start=5, stop=9999)

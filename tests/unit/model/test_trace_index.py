@@ -38,7 +38,7 @@ def test_a_model_that_seeks_from_its_states_is_the_same(steps, place):
     trace = run(steps).trace()
     index = index_of(trace, 0)
     step = place % (len(trace) + 1)
-    models = Model(trace, 0), Model(trace, 0, index.snapshots())
+    models = Model(trace, 0), Model(trace, 0, index.rolling.snapshots())
     for model in models:
         model.seek(step)
     assert np.array_equal(*(model.chunks() for model in models))
