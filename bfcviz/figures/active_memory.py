@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
 from bfcviz.figures import timelines
-from bfcviz.figures.address_time import continued, life_text
-from bfcviz.figures.boxes import fade_trace
+from bfcviz.figures.address_time import continued, life_table, life_text
+from bfcviz.figures.boxes import Floats, fade_trace
 from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring, faded
-from bfcviz.figures.panel import Panel
+from bfcviz.figures.panel import HOVER_POINTS, LINES, TEXTS, Panel
 from bfcviz.figures.text import axis_unit, fitted, harmless
 from bfcviz.figures.theme import Paint, Theme, contrasting, mixed
 from bfcviz.figures.timelines import StepAxis, timeline_steps
@@ -88,8 +88,6 @@ _NAMED: Final = 12  # bands that carry their name, at most
 _SHORTEST: Final = 0.07  # of the window's width: a shorter band carries no name
 _LOWEST: Final = 0.05  # of the plot's height: a thinner band carries no name
 _LETTER: Final = 1 / 130  # of the window's width, on a page 880 pixels wide
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -227,25 +225,20 @@ def names_on_bands(
     letters = (right - left) / (width * _LETTER)
     below = [fills[band] for band in room.tolist()]
     return {
-        "type": "scatter",
-        "mode": "text",
+        **TEXTS,
         "x": x,
         "y": np.array([bands.middle(*at) for at in zip(room.tolist(), x.tolist(), strict=True)]) / divisor,
         "text": [harmless(fitted(*each)) for each in zip(names, letters.astype(int).tolist(), strict=True)],
         "textfont": {
             "color": [contrasting(fill) for fill in below],
             "size": 10,
-            "shadow": [_band_name_outline_css(fill) for fill in below],
+            # An outline around the letters: a name may reach over the edges of its band.
+            "shadow": [", ".join(f"{side} 1px {fill}" for side in _SIDES) for fill in below],
         },
-        "showlegend": False,
-        "hoverinfo": "skip",
     }
 
 
-def _band_name_outline_css(colour: str) -> str:
-    """A CSS outline around letters: a name may reach over the edges of its band."""
-    sides = [f"{x}px {y}px 1px {colour}" for x in (-1, 0, 1) for y in (-1, 0, 1)]
-    return ", ".join(sides)
+_SIDES: Final = [f"{x}px {y}px" for x in (-1, 0, 1) for y in (-1, 0, 1)]
 
 
 def hover_points(bands: Bands, trace: Trace, divisor: int) -> dict[str, Any]:
@@ -259,15 +252,8 @@ def hover_points(bands: Bands, trace: Trace, divisor: int) -> dict[str, Any]:
     x = left[band] + (nth + 0.5) * ((right - left) / along)[band]
     y = [bands.middle(*at) for at in zip(band.tolist(), x.tolist(), strict=True)]
     texts = [life_text(life, trace) for life in bands.lifetimes]
-    return {
-        "type": "scatter",
-        "mode": "none",
-        "x": x,
-        "y": np.array(y) / divisor,
-        "hovertext": [texts[number] for number in band.tolist()],
-        "hoverinfo": "text",
-        "showlegend": False,
-    }
+    hovertext = [texts[number] for number in band.tolist()]
+    return {**HOVER_POINTS, "x": x, "y": np.array(y) / divisor, "hovertext": hovertext}
 
 
 # ------------------------------------------------------------------------------
@@ -477,9 +463,7 @@ class ActiveMemoryWindow:
     """The allocations in a window of steps, ready to draw.
 
     Attributes:
-        trace: the trace.
-        pool: the heap of the trace, by number.
-        look: the look it was made for.
+        trace, pool, look: what it was made for.
         step_axis: the x axis.
         steps: the first and last step.
         bands: the largest allocations.
@@ -548,15 +532,17 @@ def active_memory_window(  # noqa: PLR0913  the caller passes what it already ha
     Raises:
         TraceError: the events up to the window contradict each other.
     """
-    step_axis = StepAxis.of(trace, look.axis)
+    step_axis, model = StepAxis.of(trace, look.axis), model or Model(trace, pool)
     first, last = timeline_steps(step_axis, look)
+    if before is not None and (before.trace is not trace or before.pool != pool):
+        before = None
     if series is None:
         series = timeline(trace, pool, first, last, timelines.drawn_intervals(last - first))
-    reader, bands, others = _read_active_memory_bands(trace, pool, step_axis, (first, last), model, before)
+    reader, bands, others = _read_active_memory_bands(model, step_axis, (first, last), before)
     if colours is None or colours.name == "state":
         name = INSTEAD_OF_STATE if look.colour == "state" else look.colour
         colours = colouring(trace, pool, name, look.paints)
-    class_reader = _class_reader(trace, pool, model, before)
+    class_reader = before.class_reader if before else ClassReader(trace, pool, model)
     by_class = class_reader.read((first, last), step_axis, colours.for_images) if others else None
     window = ActiveMemoryWindow(
         trace=trace,
@@ -576,54 +562,31 @@ def active_memory_window(  # noqa: PLR0913  the caller passes what it already ha
     return replace(window, static_traces=_active_memory_traces(window, look.paints, before))
 
 
-def _read_active_memory_bands(  # noqa: PLR0913, PLR0917  as `active_memory_window`
-    trace: Trace,
-    pool: int,
-    step_axis: StepAxis,
-    steps: tuple[int, int],
-    model: Model | None,
-    before: ActiveMemoryWindow | None,
+def _read_active_memory_bands(
+    model: Model, step_axis: StepAxis, steps: tuple[int, int], before: ActiveMemoryWindow | None
 ) -> tuple[LifetimeReader, Bands, int]:
     """The bands of these steps, and the number of other allocations; those of `before` if they are the same."""
-    if before is not None and _continues_window_before(before, trace, pool, steps):
+    trace, pool = model.trace, model.pool
+    if before is not None and before.steps[0] == steps[0] and before.reader.stop <= steps[1]:
         reader = before.reader
         if before.steps == steps and before.step_axis.axis == step_axis.axis:
             return reader, before.bands, before.others
     else:
         reader = LifetimeReader(trace, pool, steps[0], largest=LARGEST, model=model)
     if stored_area_index(trace, pool, steps) is not None:
-        return (
-            reader,
-            bands_of(np.zeros(0, LIFETIME), step_axis, steps),
-            _active_memory_allocations(trace, pool, steps, model),
-        )
+        none = bands_of(np.zeros(0, LIFETIME), step_axis, steps)
+        return reader, none, _active_memory_allocations(model, steps)
     found = reader.read_to(steps[1])
     return reader, bands_of(found.lifetimes, step_axis, steps), found.seen - len(found.lifetimes)
 
 
-def _active_memory_allocations(trace: Trace, pool: int, steps: tuple[int, int], model: Model | None) -> int:
+def _active_memory_allocations(model: Model, steps: tuple[int, int]) -> int:
     """How many allocations there were in these steps, beside those that were alive before."""
     counts = []
     for step in steps:
-        with (model or Model(trace, pool)).visiting(step) as there:
+        with model.visiting(step) as there:
             counts.append(there.stats().num_allocs)
     return counts[1] - counts[0]
-
-
-def _class_reader(
-    trace: Trace, pool: int, model: Model | None, before: ActiveMemoryWindow | None
-) -> ClassReader:
-    """The reader of `before`, if it is one of this heap."""
-    if before is not None and before.trace is trace and before.pool == pool:
-        return before.class_reader
-    return ClassReader(trace, pool, model or Model(trace, pool))
-
-
-def _continues_window_before(
-    before: ActiveMemoryWindow, trace: Trace, pool: int, steps: tuple[int, int]
-) -> bool:
-    same = before.trace is trace and before.pool == pool and before.steps[0] == steps[0]
-    return same and before.reader.stop <= steps[1]
 
 
 def _active_memory_traces(
@@ -637,15 +600,10 @@ def _active_memory_traces(
         for faint, number in zip(pale.tolist(), which.tolist(), strict=True)
     ]
     x, y = window.bands.outlines(np.flatnonzero(pale))
+    areas = area_fills(window.trace, window.pool, window.look, grouped)
     return (
         _all_in_use(window, theme),
-        *area_traces(
-            window.by_class,
-            window.bands,
-            grouped,
-            area_fills(window.trace, window.pool, window.look, grouped),
-            window.divisor,
-        ),
+        *area_traces(window.by_class, window.bands, grouped, areas, window.divisor),
         *_band_class_traces(window, which, theme),
         fade_trace(x, y / window.divisor, theme),
         names_on_bands(window.bands, window.trace, window.divisor, window.reach, fills),
@@ -655,32 +613,16 @@ def _active_memory_traces(
 
 def _band_hover_points(window: ActiveMemoryWindow, before: ActiveMemoryWindow | None) -> Mapping[str, Any]:
     """The hover points; those of the window before if only colours differ."""
-    if (
-        before is None
-        or before.bands is not window.bands
-        or before.names != window.names
-        or before.divisor != window.divisor
-    ):
-        return hover_points(window.bands, window.trace, window.divisor)
-    return before.static_traces[-1]
+    known = before is not None and before.bands is window.bands
+    if known and before and (before.names, before.divisor) == (window.names, window.divisor):
+        return before.static_traces[-1]
+    return hover_points(window.bands, window.trace, window.divisor)
 
 
 def active_memory_panel(window: ActiveMemoryWindow, step: int | None, look: Look) -> Panel:
-    """The timeline as a panel; only its last two traces depend on `step` and on the selection.
-
-    Args:
-        window: made for the theme, colouring, axis and steps of `look`.
-        step: the step that a vertical line marks; None: no line.
-        look: the selected chunk.
-    """
+    """The timeline as a panel; only its last two traces depend on `step` (a line; None: none) and on the selection."""
     theme = look.paints
     divisor, unit = axis_unit(window.top)
-    reach = window.reach
-    traces = [
-        *window.static_traces,
-        _selected_band(window, look, theme),
-        timelines.step_line(window.step_axis, step, reach, theme),
-    ]
     drawn = len(window.bands.lifetimes)
     smaller = f"; {window.others:,} smaller ones, an area a colour" if window.others else ""
     return Panel(
@@ -689,9 +631,13 @@ def active_memory_panel(window: ActiveMemoryWindow, step: int | None, look: Look
         listed_elsewhere=True,
         title=f"Active memory ({unit})",
         caption=f"the {drawn:,} largest allocations, each a band from allocate to free{smaller}",
-        traces=traces,
+        traces=[
+            *window.static_traces,
+            _selected_band(window, look, theme),
+            timelines.step_line(window.step_axis, step, window.reach, theme),
+        ],
         xaxis=window.step_axis.xaxis(look.steps),
-        yaxis={"title": {"text": f"bytes in use ({unit})"}, "range": [0, reach], "tickformat": ",~g"},
+        yaxis={"title": {"text": f"bytes in use ({unit})"}, "range": [0, window.reach], "tickformat": ",~g"},
         x_unit=window.step_axis.unit,
         y_unit=float(divisor),
         definition=(
@@ -713,24 +659,11 @@ def allocation_at(window: ActiveMemoryWindow, x: float, y: float) -> Selected | 
 
 
 def band_table(window: ActiveMemoryWindow) -> pa.Table:
-    """One row per allocation, the largest first; `freed_at_step` is null for those still in use at the end."""
+    """One row per allocation, the largest first."""
     every = window.bands.lifetimes
-    rows = every[np.lexsort([every["born"], ~every["size"]])]
-    gone = rows["died"] != NEVER
-    names = window.trace.labels
-    return pa.table(
-        {
-            "size": rows["size"],
-            "requested": rows["requested"],
-            "label": pa.array([names.name(number) for number in rows["label"].tolist()], pa.string()),
-            "allocated_at_step": rows["born"] + np.uint64(1),
-            "freed_at_step": pa.array(np.where(gone, rows["died"], 0) + np.uint64(1), mask=~gone),
-            "address": rows["address"],
-            "chunk": rows["chunk"],
-            "thread": rows["thread"],
-            "stream": rows["stream"],
-        }
-    )
+    table = life_table(every[np.lexsort([every["born"], ~every["size"]])], window.trace)
+    what, when = ["size", "requested", "label"], ["allocated_at_step", "freed_at_step"]
+    return table.select([*what, *when, "address", "chunk", "thread", "stream"])
 
 
 def _all_in_use(window: ActiveMemoryWindow, theme: Theme) -> dict[str, Any]:
@@ -760,15 +693,13 @@ def _band_class_traces(
         x, y = window.bands.outlines(np.flatnonzero(which == number))
         traces.append(
             {
-                "type": "scatter",
-                "mode": "lines",
+                **LINES,
                 **window.colours.legend(number, shown=window.look.legend),
                 "x": x,
                 "y": y / window.divisor,
                 "fill": "toself",
                 "fillcolor": paint.fill,
                 "line": {"color": paint.line, "width": 0.5},
-                "hoverinfo": "skip",
             }
         )
     return traces
@@ -776,19 +707,15 @@ def _band_class_traces(
 
 def _selected_band(window: ActiveMemoryWindow, look: Look, theme: Theme) -> dict[str, Any]:
     born = None if look.selected is None else look.selected.born
-    mine = (
-        np.flatnonzero(window.bands.lifetimes["born"] == born) if born is not None else np.zeros(0, np.intp)
-    )
+    mine = np.flatnonzero(window.bands.lifetimes["born"] == (NEVER if born is None else born))
     x, y = window.bands.outlines(mine)
     return {
-        "type": "scatter",
-        "mode": "lines",
+        **LINES,
         "name": "selected",
         "showlegend": False,
         "x": x,
         "y": y / window.divisor,
         "line": {"color": theme.selection, "width": 2.5},
-        "hoverinfo": "skip",
     }
 
 

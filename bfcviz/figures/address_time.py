@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
 from bfcviz.figures import timelines
-from bfcviz.figures.boxes import Boxes, box_outlines, box_trace, fade_trace
+from bfcviz.figures.boxes import Boxes, Floats, box_outlines, box_trace, fade_trace
 from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring, faded, with_faded
-from bfcviz.figures.panel import Panel
+from bfcviz.figures.panel import HOVER_POINTS, TEXTS, Panel
 from bfcviz.figures.raster_image import data_uri
 from bfcviz.figures.region_map.cells import choose_classes
 from bfcviz.figures.text import axis_unit, harmless
@@ -29,9 +29,6 @@ from bfcviz.model.address_layout import NEVER, Layout, LayoutReader
 from bfcviz.model.lifetimes import Ends, Found, LifetimeReader, Wanted
 from bfcviz.model.occupancy import Classes, Occupancy, OccupancyGrid, OccupancyReader
 from bfcviz.units import exact_bytes
-
-# ------------------------------------------------------------------------------
-# Reads the events of the address-time map, each only once while the trace grows.
 
 EXACT_LIFETIMES: Final = 3000
 """Allocations drawn as exact rectangles, at most."""
@@ -54,8 +51,8 @@ class EventReader:
 
     Args:
         trace: the events.
-        pool: index of the pool.
-        model: a model of this trace and pool, to reach the first step sooner; it returns to its step.
+        pool: the heap of the trace, by number.
+        model: of this heap, to reach the first step sooner; it returns to its step.
 
     Attributes:
         trace, pool, model: the arguments.
@@ -143,17 +140,13 @@ def _touches_address_window(layout: Layout, look: Look) -> Wanted | None:
 # ------------------------------------------------------------------------------
 # AddressTimeWindow: the allocations in a window of addresses and steps; the slow part of the map, made once.
 
-Floats = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class AddressTimeWindow:
     """The allocations in a window of addresses and steps, ready to draw.
 
     Attributes:
-        trace: the trace.
-        pool: the heap of the trace, by number.
-        look: the look it was made for.
+        trace, pool, look: what it was made for.
         reader: reads the events, for this window and for the next one.
         step_axis: the x axis.
         layout: the positions of addresses on the y axis.
@@ -164,7 +157,7 @@ class AddressTimeWindow:
         image_colours: the colouring of the image: `Colouring.for_images`, and faded ones.
         names: the number of labels that the trace had; those of a running recording may come after their events.
         image: drawn instead of rectangles if there are too many lifetimes; else None.
-        static_traces: the traces of the panel that do not depend on the step, added by `figure.address_time_window`.
+        static_traces: the traces of the panel that do not depend on the step.
     """
 
     trace: Trace
@@ -224,43 +217,6 @@ class AddressTimeWindow:
         return bottom, top
 
 
-def read_window(  # noqa: PLR0913  the caller passes what it already has
-    trace: Trace,
-    pool: int,
-    look: Look,
-    colours: Colouring | None,
-    *,
-    model: Model | None,
-    before: AddressTimeWindow | None,
-) -> AddressTimeWindow:
-    """Read a window: `figure.address_time_window` without its traces."""
-    step_axis = StepAxis.of(trace, look.axis)
-    known = before is not None and before.trace is trace and before.pool == pool
-    reader = before.reader if known and before else EventReader(trace, pool, model or Model(trace, pool))
-    layout = reader.layout()
-    colours = colours or colouring(trace, pool, look.colour, look.paints)
-    steps = timeline_steps(step_axis, look)
-    positions = look.addresses or (0.0, float(max(layout.total, 1)))
-    found = reader.lifetimes(steps, layout, look)
-    image_colours = with_faded(colours.for_images, trace, pool, look)
-    too_many = found.seen > EXACT_LIFETIMES
-    return AddressTimeWindow(
-        trace=trace,
-        pool=pool,
-        look=look,
-        reader=reader,
-        step_axis=step_axis,
-        layout=layout,
-        colours=colours,
-        steps=steps,
-        positions=positions,
-        lifetimes=found.lifetimes,
-        image_colours=image_colours,
-        names=len(trace.labels),
-        image=reader.image(steps, positions, look, layout, image_colours) if too_many else None,
-    )
-
-
 def chunk_at_time(window: AddressTimeWindow, x: float, y: float) -> Selected | None:
     """The chunk, in use or free, at `x`, `y` (axis units); None outside of every region.
 
@@ -307,21 +263,13 @@ def life_text(life: np.void, trace: Trace) -> str:
 def hover_points(window: AddressTimeWindow) -> dict[str, Any]:
     """The points as a plotly trace."""
     x, y, texts = _on_image(window, window.image) if window.image is not None else _on_boxes(window)
-    return {
-        "type": "scatter",
-        "mode": "none",
-        "x": x,
-        "y": y,
-        "hovertext": texts,
-        "hoverinfo": "text",
-        "showlegend": False,
-    }
+    return {**HOVER_POINTS, "x": x, "y": y, "hovertext": texts}
 
 
-Points = tuple[NDArray[np.float64], NDArray[np.float64], list[str]]
+Points = tuple[Floats, Floats, list[str]]
 
 
-def _grid_positions(window: AddressTimeWindow) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _grid_positions(window: AddressTimeWindow) -> tuple[Floats, Floats]:
     """The x of the grid's columns and the y of its lines, in axis units."""
     left, right = window.sides
     bottom, top = (end / window.divisor for end in window.positions)
@@ -351,10 +299,9 @@ def _on_boxes(window: AddressTimeWindow) -> Points:
     missed = np.flatnonzero(~np.isin(source[0], which[len(left) :]))
     missed = missed[np.argsort(-((right - left) * (top - bottom))[missed], kind="stable")][:_ALONE]
     needed = np.append(missed, np.arange(len(left), len(which)))
-    texts = {
-        number: life_text(window.lifetimes[number], window.trace) for number in set(which[needed].tolist())
-    }
-    shown = [texts[number] for number in which[needed].tolist()]
+    shown_lives = which[needed].tolist()
+    texts = {number: life_text(window.lifetimes[number], window.trace) for number in set(shown_lives)}
+    shown = [texts[number] for number in shown_lives]
     return np.concatenate(x)[needed], np.concatenate(y)[needed], shown
 
 
@@ -409,7 +356,31 @@ def address_time_window(  # noqa: PLR0913  the caller passes what it already has
     Raises:
         TraceError: the events up to the window contradict each other.
     """
-    window, theme = read_window(trace, pool, look, colours, model=model, before=before), look.paints
+    theme, step_axis = look.paints, StepAxis.of(trace, look.axis)
+    known = before is not None and before.trace is trace and before.pool == pool
+    reader = before.reader if known and before else EventReader(trace, pool, model or Model(trace, pool))
+    layout = reader.layout()
+    colours = colours or colouring(trace, pool, look.colour, look.paints)
+    steps = timeline_steps(step_axis, look)
+    positions = look.addresses or (0.0, float(max(layout.total, 1)))
+    found = reader.lifetimes(steps, layout, look)
+    image_colours = with_faded(colours.for_images, trace, pool, look)
+    too_many = found.seen > EXACT_LIFETIMES
+    window = AddressTimeWindow(
+        trace=trace,
+        pool=pool,
+        look=look,
+        reader=reader,
+        step_axis=step_axis,
+        layout=layout,
+        colours=colours,
+        steps=steps,
+        positions=positions,
+        lifetimes=found.lifetimes,
+        image_colours=image_colours,
+        names=len(trace.labels),
+        image=reader.image(steps, positions, look, layout, image_colours) if too_many else None,
+    )
     if before is not None and window.has_the_places_of(before):
         hover = before.static_traces[_HOVER]  # other colours need no new texts
     else:
@@ -427,32 +398,24 @@ def address_time_window(  # noqa: PLR0913  the caller passes what it already has
 
 
 def address_time_panel(window: AddressTimeWindow, step: int | None, look: Look) -> Panel:
-    """The map as a panel; only its last two traces depend on `step` and on the selection.
-
-    Args:
-        window: made for the theme, colouring, axis and window of `look`.
-        step: the step that a vertical line marks; None: no line.
-        look: the selected chunk.
-    """
+    """The map as a panel; only its last two traces depend on `step` (a line; None: none) and on the selection."""
     theme = look.paints
     unit = axis_unit(window.layout.total)[1]
     bottom, top = (end / window.divisor for end in window.positions)
-    traces = [
-        *window.static_traces,
-        _selected_lifetime(window, look, theme),
-        timelines.step_line(window.step_axis, step, top, theme),
-    ]
-    pixels = (
-        ""
-        if window.image is None
-        else "; a pixel has the colour of one of its holders, paler by what is free"
-    )
+    caption = "each allocation is a rectangle: its addresses by its steps in use; gaps are free"
+    if window.image is not None:
+        caption += "; a pixel has the colour of one of its holders, paler by what is free"
     return Panel(
         name="address_time",
         listed_elsewhere=True,
         title="Address-time map",
-        caption=f"each allocation is a rectangle: its addresses by its steps in use; gaps are free{pixels}",
-        traces=traces,
+        caption=caption,
+        traces=[
+            *window.static_traces,
+            box_outlines("selected", _selected_lifetime_box(window, look), theme.selection, 2.5)
+            | {"showlegend": False},
+            timelines.step_line(window.step_axis, step, top, theme),
+        ],
         xaxis=window.step_axis.xaxis(look.steps),
         yaxis={
             "title": {"text": f"position in the pool ({unit})"},
@@ -475,19 +438,21 @@ def address_time_panel(window: AddressTimeWindow, step: int | None, look: Look) 
 
 
 def lifetime_table(window: AddressTimeWindow) -> pa.Table:
-    """One row per allocation, by allocating step; of an image, one row per pixel.
-
-    `freed_at_step` is null for an allocation that is still in use at the end.
-    """
+    """One row per allocation, by allocating step; of an image, one row per pixel."""
     if window.image is not None:
         return _address_time_pixel_table(window.image)
-    lives = window.lifetimes
-    names = window.trace.labels
+    table = life_table(window.lifetimes, window.trace)
+    position = pa.array(window.layout.position(window.lifetimes["address"]))
+    return table.add_column(1, "position", position)
+
+
+def life_table(lives: NDArray[np.void], trace: Trace) -> pa.Table:
+    """One row per allocation, LIFETIME records; `freed_at_step` is null for those still in use at the end."""
     gone = lives["died"] != NEVER
+    names = trace.labels
     return pa.table(
         {
             "address": lives["address"],
-            "position": window.layout.position(lives["address"]),
             "size": lives["size"],
             "requested": lives["requested"],
             "allocated_at_step": lives["born"] + np.uint64(1),
@@ -589,21 +554,12 @@ def _region_lifetime_frames(window: AddressTimeWindow, theme: Theme) -> dict[str
 def _address_time_note(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
     empty = window.layout.total == 0
     return {
-        "type": "scatter",
-        "mode": "text",
+        **TEXTS,
         "x": np.full(int(empty), sum(window.step_axis.range(window.look.steps)) / 2),
         "y": np.full(int(empty), sum(window.positions) / window.divisor / 2),
         "text": ["no region in this trace"] if empty else [],
         "textfont": {"color": theme.muted, "size": 13},
-        "showlegend": False,
-        "hoverinfo": "skip",
     }
-
-
-def _selected_lifetime(window: AddressTimeWindow, look: Look, theme: Theme) -> dict[str, Any]:
-    """The outline of the selected allocation."""
-    outline = box_outlines("selected", _selected_lifetime_box(window, look), theme.selection, 2.5)
-    return outline | {"showlegend": False}
 
 
 def _selected_lifetime_box(window: AddressTimeWindow, look: Look) -> Boxes:

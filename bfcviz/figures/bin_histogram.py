@@ -7,7 +7,7 @@ one chunk of 256 bytes and a gigabyte are both visible.
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events, bin_of
 from bfcviz.figures.free_chunk_ladder import TAB
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.region_map.rows import selected
+from bfcviz.figures.text import round_bytes
 from bfcviz.figures.theme import Paint, Theme, translucent
 from bfcviz.figures.view import DashboardPlace, HeapData, View
 from bfcviz.figures.view_options import Look
@@ -113,18 +114,14 @@ def _bin_markers(
     name: str, numbers: list[int], height: float, symbol: tuple[str, int, str], text: str = ""
 ) -> dict[str, Any]:
     shape, size, colour = symbol
+    line = {"width": 2 if "open" in shape else 0}
     return {
         "type": "scatter",
         "mode": "markers",
         "name": name,
         "x": np.array(numbers, np.float64),
         "y": np.full(len(numbers), height),
-        "marker": {
-            "symbol": shape,
-            "size": size,
-            "color": colour,
-            "line": {"width": 2 if "open" in shape else 0},
-        },
+        "marker": {"symbol": shape, "size": size, "color": colour, "line": line},
         "cliponaxis": False,
         "legendrank": 1002,
         "hovertext": text,
@@ -133,7 +130,7 @@ def _bin_markers(
 
 
 # ------------------------------------------------------------------------------
-# The bin histogram: free chunks and chunks in use of each of the 21 size classes.
+# The two panels.
 
 _LEAST_BYTES = 128  # where bars of bytes start: below the smallest chunk
 _LEAST_COUNT = 0.5
@@ -145,8 +142,7 @@ _DEFINITION = (
 )
 
 
-@dataclass(frozen=True)
-class MarkedBins:
+class MarkedBins(NamedTuple):
     """The bins at a step: BIN records of the model, and the bins to mark."""
 
     rows: NDArray[np.void]
@@ -160,7 +156,7 @@ def histogram_bins(heap: HeapData, look: Look) -> MarkedBins:
 
 def bin_panels(bins: MarkedBins, look: Look) -> list[Panel]:
     """Two panels: bytes per bin and chunks per bin; both shade the bins that the search visited."""
-    return [each(bins.rows, bins.marks, look.paints) for each in (_bin_bytes_panel, _bin_chunks_panel)]
+    return [_bin_bytes_panel(*bins, look.paints), _bin_chunks_panel(*bins, look.paints)]
 
 
 def _bin_bytes_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Panel:
@@ -172,22 +168,9 @@ def _bin_bytes_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Pane
         title_names_y=True,
         title="Bytes by bin",
         caption="sizes of free chunks and of chunks in use, by chunk size; logarithmic",
-        traces=[
-            band(marks, scale, theme),
-            _bin_bars(
-                "free", bins["free_bytes"], _bin_hover_texts(bins, "free"), theme.free, base=_LEAST_BYTES
-            ),
-            _bin_bars(
-                "in use",
-                bins["in_use_bytes"],
-                _bin_hover_texts(bins, "in_use"),
-                theme.in_use,
-                base=_LEAST_BYTES,
-            ),
-            *pointers(marks, scale, theme),
-        ],
+        traces=_bin_traces(bins, "bytes", marks, scale, theme),
         xaxis=_bin_axis(),  # the panel below carries the title
-        yaxis=_bin_amount_axis("bytes", scale, {tick: _bin_tick_text(tick) for tick in ticks}),
+        yaxis=_bin_amount_axis("bytes", scale, {tick: round_bytes(tick) for tick in ticks}),
         definition=_DEFINITION,
     )
 
@@ -197,45 +180,51 @@ def _bin_chunks_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Pan
     top = _bin_axis_top(most, 10, 10)
     scale = BinScale(_LEAST_COUNT, top)
     ticks = [10**power for power in range(12) if 10**power <= top]
-    traces = [
-        band(marks, scale, theme),
-        _bin_bars("free", bins["free_chunks"], _bin_hover_texts(bins, "free"), theme.free, base=_LEAST_COUNT),
-        _bin_bars(
-            "in use", bins["in_use_chunks"], _bin_hover_texts(bins, "in_use"), theme.in_use, base=_LEAST_COUNT
-        ),
-        *pointers(marks, scale, theme),
-    ]
+    traces = _bin_traces(bins, "chunks", marks, scale, theme)
     return Panel(
         name="bin_chunks",
         title_names_y=True,
         title="Chunks by bin",
         caption="number of chunks, by chunk size; logarithmic",
-        traces=[
-            {**trace, "showlegend": False} for trace in traces
-        ],  # the legend of the panel above serves both
+        # The legend of the panel above serves both.
+        traces=[{**trace, "showlegend": False} for trace in traces],
         xaxis=_bin_axis() | {"title": {"text": "bin (least chunk size)"}},
         yaxis=_bin_amount_axis("number of chunks", scale, {tick: f"{tick:,}" for tick in ticks}),
         definition=_DEFINITION,
     )
 
 
-def _bin_bars(name: str, values: NDArray[Any], texts: list[str], paint: Paint, base: float) -> dict[str, Any]:
-    amounts = values.astype(np.float64)
+def _bin_traces(
+    bins: NDArray[np.void], amount: str, marks: Marks, scale: BinScale, theme: Theme
+) -> list[dict[str, Any]]:
+    """The traces of a panel of bins; `amount` is `bytes` or `chunks`."""
+    return [
+        band(marks, scale, theme),
+        _bin_bars(bins, "free", amount, theme.free, base=scale.foot),
+        _bin_bars(bins, "in_use", amount, theme.in_use, base=scale.foot),
+        *pointers(marks, scale, theme),
+    ]
+
+
+def _bin_bars(
+    bins: NDArray[np.void], state: str, amount: str, paint: Paint, *, base: float
+) -> dict[str, Any]:
+    amounts = bins[f"{state}_{amount}"].astype(np.float64)
     return {
         "type": "bar",
-        "name": name,
+        "name": state.replace("_", " "),
         "x": np.arange(NUM_BINS, dtype=np.float64),
         # A logarithmic axis has no 0: an empty bin gets no bar.
         "y": np.where(amounts > 0, np.maximum(amounts - base, base * 1e-3), np.nan),
         "base": base,
         "marker": {"color": paint.fill, "line": {"color": paint.line, "width": 1}},
-        "hovertext": texts,
+        "hovertext": _bin_hover_texts(bins, state),
         "hoverinfo": "text",
     }
 
 
 def _bin_hover_texts(bins: NDArray[np.void], state: str) -> list[str]:
-    label = "free" if state == "free" else "in use"
+    label = state.replace("_", " ")
     columns = zip(
         bins["bin"].tolist(), bins[f"{state}_bytes"].tolist(), bins[f"{state}_chunks"].tolist(), strict=True
     )
@@ -258,7 +247,7 @@ def _bin_axis() -> dict[str, Any]:
     return {
         "range": [-0.6, NUM_BINS - 0.4],
         "tickvals": shown,
-        "ticktext": [_bin_tick_text(MIN_CHUNK << number) for number in shown],
+        "ticktext": [round_bytes(MIN_CHUNK << number) for number in shown],
         "tickangle": -40,
         "tickfont": {"size": 10},
         "showgrid": False,
@@ -282,23 +271,12 @@ def _bin_axis_top(value: float, factor: int, least: int) -> float:
     return top
 
 
-def _bin_tick_text(num_bytes: int) -> str:
-    return format_bytes(num_bytes).replace(".0 ", " ")
-
-
 def bin_table(found: MarkedBins) -> pa.Table:
     """One row per bin: its least chunk size, and bytes and number of its chunks, free and in use."""
     bins = found.rows
-    return pa.table(
-        {
-            "bin": bins["bin"],
-            "least_size": np.array([MIN_CHUNK << int(number) for number in bins["bin"]], dtype=np.uint64),
-            "free_bytes": bins["free_bytes"],
-            "free_chunks": bins["free_chunks"],
-            "in_use_bytes": bins["in_use_bytes"],
-            "in_use_chunks": bins["in_use_chunks"],
-        }
-    )
+    sizes = np.array([MIN_CHUNK << int(number) for number in bins["bin"]], dtype=np.uint64)
+    amounts = ("free_bytes", "free_chunks", "in_use_bytes", "in_use_chunks")
+    return pa.table({"bin": bins["bin"], "least_size": sizes, **{name: bins[name] for name in amounts}})
 
 
 VIEW: Final = View(

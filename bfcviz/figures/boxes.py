@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.figures.panel import LINES
 from bfcviz.figures.theme import Paint, Theme, translucent
 from bfcviz.figures.view_options import FADE
 
@@ -56,26 +57,10 @@ def box_trace(name: str, boxes: Boxes, paint: Paint, border: float) -> dict[str,
 def box_outlines(name: str, boxes: Boxes, colour: str, width: float) -> dict[str, Any]:
     """A trace of unfilled rectangles, their lines `width` pixels wide."""
     x, y = boxes.corners()
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": x,
-        "y": y,
-        "line": {"color": colour, "width": width},
-        "hoverinfo": "skip",
-    }
+    return {**LINES, "name": name, "x": x, "y": y, "line": {"color": colour, "width": width}}
 
 
 def fade_trace(x: Any, y: Any, theme: Theme) -> dict[str, Any]:
     """A trace that fades what lies under these closed outlines."""
-    return {
-        "type": "scatter",
-        "mode": "none",
-        "x": x,
-        "y": y,
-        "fill": "toself",
-        "fillcolor": translucent(theme.paper, FADE),
-        "showlegend": False,
-        "hoverinfo": "skip",
-    }
+    paint = {"fill": "toself", "fillcolor": translucent(theme.paper, FADE)}
+    return {**LINES, "mode": "none", "x": x, "y": y, **paint, "showlegend": False}

@@ -7,7 +7,7 @@ the earlier step that it counts from. Each class has a faded one for what the us
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
@@ -21,7 +21,8 @@ from bfcviz.code_places import place_in_code
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Kind, bin_of
 from bfcviz.events.trace import Trace
-from bfcviz.figures.text import LONGEST_SHORT_NAME, harmless, legend_texts
+from bfcviz.figures.boxes import Floats
+from bfcviz.figures.text import LONGEST_SHORT_NAME, harmless, legend_texts, round_bytes
 from bfcviz.figures.theme import Paint, Theme, mixed
 from bfcviz.figures.view_options import FADE, Choice, Look, SearchChoice, choice_of
 from bfcviz.model.filters import found_by
@@ -29,7 +30,7 @@ from bfcviz.model.grouping import UNNAMED, Path, grouping_of, members, op_path
 from bfcviz.model.kinds import MemoryKinds
 from bfcviz.model.model import Model
 from bfcviz.model.occupancy import byte_steps
-from bfcviz.units import GiB, KiB, MiB, format_bytes
+from bfcviz.units import GiB, KiB, MiB
 
 # ------------------------------------------------------------------------------
 # ColourTree: the labels of a trace as a tree of holders, whose bytes at a step are quick to sum.
@@ -77,11 +78,11 @@ class ColourTree:
         """One more than the highest label number."""
         return int(self.order.max()) + 1 if len(self.order) else 0
 
-    def sums(self, by_label: NDArray[np.float64]) -> NDArray[np.float64]:
+    def sums(self, by_label: Floats) -> Floats:
         """The bytes of each node, of the bytes by label number (all of `size`)."""
         totals = np.zeros(len(self.order) + 1)
         np.cumsum(by_label[self.order], out=totals[1:])
-        found: NDArray[np.float64] = totals[self.stop] - totals[self.start]
+        found: Floats = totals[self.stop] - totals[self.start]
         return found
 
     def above(self, node: int) -> Iterable[int]:
@@ -217,8 +218,6 @@ _LEAST_GAIN: Final = 0.05  # by which others must say more: colours do not chang
 
 _HEIR: Final = 0.9  # of a holder's bytes: a child with more has the shades
 
-Floats = NDArray[np.float64]
-
 
 @dataclass(frozen=True, eq=False)
 class HolderClasses:
@@ -304,11 +303,11 @@ class HolderChooser:
     def _suits(self, sums: Floats) -> bool:
         """Whether the usual holders say enough about these bytes."""
         total = max(sums[ROOT], 1.0)
-        rest = _own_bytes_of_chosen_holders(self.tree, self._usual, sums)
-        if rest.pop(ROOT) > _MOST_OTHER * total:
+        own = _own_bytes_of_holders(self.tree, self._usual, sums)
+        if own[ROOT] > _MOST_OTHER * total:
             return False
-        most = max(rest, key=lambda node: rest[node], default=ROOT)
-        if most == ROOT or rest[most] <= _MOST_IN_ONE * total:
+        most = max(self._usual, key=lambda node: own[node], default=ROOT)
+        if most == ROOT or own[most] <= _MOST_IN_ONE * total:
             return True
         best = _largest_holder_child(self.tree, most, sums, self._usual)
         return best is None or sums[best] < _SPLIT * total
@@ -318,25 +317,20 @@ class HolderChooser:
         found: dict[int, int] = {}
         ranked = sorted(chosen, key=lambda node: (node not in self._usual, -sums[node], node))
         for node in ranked:
-            hue = self._seen_hue(node)
-            if hue is not None and hue not in found.values():
-                found[node] = hue
+            number = self.seen.get(self.tree.paths[node])
+            if number is not None and number // SHADES not in found.values():
+                found[node] = number // SHADES
         for node in ranked:
             if node in found:
                 continue
             path, taken = self.tree.paths[node], set(found.values())
             times = Counter(number // SHADES for number in self.seen.values())
-            wanted = [
-                number // SHADES for each, number in self.seen.items() if _is_colour_path_inside(each, path)
-            ]
+            related = (number for each, number in self.seen.items() if _is_one_inside(each, path))
+            wanted = [number // SHADES for number in related]
             wanted += sorted(range(HUES), key=lambda hue: times[hue])
             found[node] = next(hue for hue in wanted if hue not in taken)
             self.seen.setdefault(path, found[node] * SHADES)
         return found
-
-    def _seen_hue(self, node: int) -> int | None:
-        number = self.seen.get(self.tree.paths[node])
-        return None if number is None else number // SHADES
 
     def _shaded(self, node: int, hues: Mapping[int, int], sums: Floats, least: float) -> list[int | None]:
         """The children that get the shades of a node; None: a shade that is not used."""
@@ -357,7 +351,7 @@ class HolderChooser:
         return found
 
 
-def _is_colour_path_inside(one: Path, other: Path) -> bool:
+def _is_one_inside(one: Path, other: Path) -> bool:
     """Whether one of two holders is inside the other."""
     common = min(len(one), len(other))
     return one[:common] == other[:common]
@@ -368,13 +362,13 @@ def largest_colour_nodes(tree: ColourTree, sums: Floats, most: int) -> list[int]
     total, done = sums[ROOT], set[int]()
     chosen: list[int] = []
     for _ in range(20 * most):
-        rest = _own_bytes_of_chosen_holders(tree, chosen, sums)
-        small = [node for node in chosen if rest[node] < _LEAST * total]
+        own = _own_bytes_of_holders(tree, chosen, sums)
+        small = [node for node in chosen if own[node] < _LEAST * total]
         done |= set(small)
         chosen = [node for node in chosen if node not in small]
         if len(chosen) == most:
             break
-        best = _next_coloured_holder(tree, chosen, done, sums, rest)
+        best = _next_coloured_holder(tree, chosen, done, sums, own)
         if best is None:
             break
         chosen.append(best)
@@ -382,7 +376,7 @@ def largest_colour_nodes(tree: ColourTree, sums: Floats, most: int) -> list[int]
 
 
 def _next_coloured_holder(
-    tree: ColourTree, chosen: Iterable[int], done: set[int], sums: Floats, rest: Mapping[int, float]
+    tree: ColourTree, chosen: Iterable[int], done: set[int], sums: Floats, own: Floats
 ) -> int | None:
     """The largest node to choose next, below the root or a large chosen one; None: there is none."""
     total = sums[ROOT]
@@ -390,7 +384,7 @@ def _next_coloured_holder(
     candidates = []
     for node in taken | {ROOT}:
         least = _LEAST if node == ROOT else _LEAST_BELOW
-        if node == ROOT or node in done or rest[node] > _SPLIT * total:
+        if node == ROOT or node in done or own[node] > _SPLIT * total:
             child = _largest_holder_child(tree, node, sums, taken)
             if child is not None and sums[child] >= max(least * total, 1.0):
                 candidates.append(child)
@@ -403,29 +397,19 @@ def _largest_holder_child(tree: ColourTree, node: int, sums: Floats, taken: Iter
     return int(free[sums[free].argmax()]) if len(free) else None
 
 
-def _own_bytes_of_chosen_holders(tree: ColourTree, chosen: Iterable[int], sums: Floats) -> dict[int, float]:
-    """The bytes of each chosen node, and of the root, without those of the chosen nodes inside."""
-    nodes = set(chosen)
-    found = {node: float(sums[node]) for node in (ROOT, *nodes)}
-    for node in nodes:
-        around = next((each for each in tree.above(int(tree.parent[node])) if each in nodes), ROOT)
-        found[around] -= float(sums[node])
-    return found
-
-
-def _uncoloured_share(tree: ColourTree, chosen: Iterable[int], sums: Floats) -> float:
+def _uncoloured_share(tree: ColourTree, chosen: Collection[int], sums: Floats) -> float:
     """The share of the bytes in no chosen node, and of those of the largest one above the limit."""
     total = max(float(sums[ROOT]), 1.0)
-    rest = _own_bytes_of_chosen_holders(tree, chosen, sums)
-    other = rest.pop(ROOT) / total
-    return other + max(max(rest.values(), default=0.0) / total - _MOST_IN_ONE, 0.0)
+    own = _own_bytes_of_holders(tree, chosen, sums)
+    most = max((float(own[node]) for node in chosen), default=0.0)
+    return float(own[ROOT]) / total + max(most / total - _MOST_IN_ONE, 0.0)
 
 
 def _own_bytes_of_holders(tree: ColourTree, chosen: Iterable[int], sums: Floats) -> Floats:
     """The bytes of each node without those of the chosen nodes inside."""
     nodes, found = set(chosen), sums.copy()
     for node in nodes:
-        for each in tree.above(int(tree.parent[node])):
+        for each in (*tree.above(int(tree.parent[node])), ROOT):
             found[each] -= sums[node]
             if each in nodes:
                 break
@@ -443,20 +427,14 @@ _MOST: Final = 2 * HUES + 1
 
 
 class HolderGroups:
-    """The largest holders of a trace, each a group, and one group of all others.
+    """The largest holders of a trace, each a group, and one group of all others; `byte_steps` as of `HolderChooser`."""
 
-    Args:
-        tree: the labels.
-        byte_steps: bytes times steps in use, by label number.
-    """
-
-    def __init__(self, tree: ColourTree, byte_steps: NDArray[np.float64]) -> None:
+    def __init__(self, tree: ColourTree, byte_steps: Floats) -> None:
         nodes = sorted(largest_colour_nodes(tree, tree.sums(byte_steps), _MOST))
         self._byte_steps = byte_steps
         self._count = len(nodes) + 1
-        self._of_label = np.full(
-            tree.size + 1, len(nodes), np.uint8
-        )  # the last: labels that the tree does not know
+        # The last entry: labels that the tree does not know.
+        self._of_label = np.full(tree.size + 1, len(nodes), np.uint8)
         for number, node in enumerate(nodes):  # holders before those inside them
             self._of_label[tree.order[tree.start[node] : tree.stop[node]]] = number
 
@@ -465,22 +443,22 @@ class HolderGroups:
 
     def classify(self, records: NDArray[np.void], _step: int) -> NDArray[np.integer]:
         """The group of each record."""
-        last = len(self._of_label) - 1
-        found: NDArray[np.uint8] = self._of_label[np.minimum(records["label"], last).astype(np.intp)]
-        return found
+        return _classes_by_number(self._of_label, records["label"])
 
     def most_of(self, classes: NDArray[np.uint8]) -> list[int]:
-        """For each group the class that most of its memory has.
-
-        Args:
-            classes: the class of each label number, up to `OTHER`; a last entry for unknown labels.
-        """
+        """For each group the class that most of its memory has, of `HolderClasses.by_label`."""
         groups = self._of_label[:-1].astype(np.intp)
         held = np.zeros((self._count, OTHER + 1))
         np.add.at(held, (groups, classes[: len(groups)]), self._byte_steps[: len(groups)])
         held[-1, OTHER] += 1e-9  # a group without memory
         found: list[int] = held.argmax(axis=1).tolist()
         return found
+
+
+def _classes_by_number(table: NDArray[np.uint8], numbers: NDArray[np.integer]) -> NDArray[np.uint8]:
+    """The class of each number, such as that of a label; the last entry of the table is that of all higher ones."""
+    found: NDArray[np.uint8] = table[np.minimum(numbers, len(table) - 1).astype(np.intp)]
+    return found
 
 
 # ------------------------------------------------------------------------------
@@ -496,12 +474,7 @@ _MOST_KEPT: Final = 64
 
 
 class HolderPalette:
-    """Which holders of a heap get the colours.
-
-    Args:
-        trace: the events.
-        pool: the heap of the trace, by number.
-        before: the palette of the same heap when it had fewer events: a holder keeps its colour.
+    """Which holders of a heap get the colours; those of the palette `before`, when it had fewer events, keep theirs.
 
     Attributes:
         made: the colouring of each theme and choice of holders.
@@ -532,7 +505,7 @@ class HolderPalette:
         held = self._bytes(chunks)
         return float(held[self._size :].sum()) <= _MOST_UNKNOWN * max(float(held.sum()), 1.0)
 
-    def _bytes(self, chunks: NDArray[np.void]) -> NDArray[np.float64]:
+    def _bytes(self, chunks: NDArray[np.void]) -> Floats:
         """Bytes in use by label number."""
         sizes = chunks["size"].astype(np.float64)
         if "in_use" in (chunks.dtype.names or ()):
@@ -546,14 +519,13 @@ _palettes: WeakKeyDictionary[Trace, dict[int, HolderPalette]] = WeakKeyDictionar
 def palette_of(trace: Trace, pool: int, chunks: NDArray[np.void] | None = None) -> HolderPalette:
     """The palette of a heap; made again when the trace has grown much, or has many new labels among `chunks`."""
     known = _palettes.setdefault(trace, {})
-    found = before = known.get(pool)
-    if found is not None and len(trace) != found.steps:
-        grown = len(trace) > _GROWN * found.steps
-        if grown or (chunks is not None and not found.knows(chunks)):
-            found = None
-    if found is None:
-        found = known[pool] = HolderPalette(trace, pool, before)
-    return found
+    before = known.get(pool)
+    if before is not None:
+        is_new = chunks is not None and len(trace) != before.steps and not before.knows(chunks)
+        if len(trace) <= _GROWN * before.steps and not is_new:
+            return before
+    known[pool] = HolderPalette(trace, pool, before)
+    return known[pool]
 
 
 # ------------------------------------------------------------------------------
@@ -641,17 +613,10 @@ class Colouring:
         """
         return self._grouped or self
 
-    def paint_of(self, path: Path) -> Paint | None:
-        """The colour of the memory of a path of label parts; None: it has several, or another colouring is chosen."""
-        number = None if self.holders is None else self.holders.of_path(path)
-        return None if number is None else self.paints[number]
-
     def legend(self, number: int, *, shown: bool) -> dict[str, Any]:
-        """Name and legend of the trace of class `number`; line 0 of the legend is that of `free`.
+        """Name and legend of the trace of class `number`, also of one that is not there; line 0 is that of `free`.
 
-        Args:
-            number: of the class, also of one that this colouring does not have.
-            shown: whether the picture has a legend of classes; without one a class has no name.
+        Without a legend of classes (`shown`) a class has no name.
         """
         if not shown or number >= len(self.names) or not self.names[number]:
             return {"name": "", "showlegend": False, "legend": 0}
@@ -666,15 +631,8 @@ def colouring(
 ) -> Colouring:
     """The colouring called `name` of one heap of `trace`; it may read the whole trace, so reuse it.
 
-    Only that by holder may differ from step to step; it is the same object while its classes are the same.
-
-    Args:
-        trace: the events.
-        pool: the heap of the trace, by number.
-        name: one of `COLOURINGS`.
-        theme: the colours.
-        chunks: the chunks at the step that is shown, as for `Colouring.classes`; None: the colours by holder go to the
-            largest holders of the whole trace.
+    Only that by holder may differ from step to step; it is the same object while its classes are the same. Its colours
+    go to the largest holders of `chunks`, those at the step that is shown; None: of the whole trace.
 
     Raises:
         ValueError: the name is unknown; the message lists all names.
@@ -710,16 +668,15 @@ def _classes_by_bin(trace: Trace, pool: int) -> tuple[list[str], Classify]:
     width = -(-(high - low + 1) // FEW_CLASSES)
     starts = list(range(low, high + 1, width))
     edges = np.array([MIN_CHUNK << start for start in starts[1:]], np.uint64)
-    return [_colour_class_of_bins(start, min(start + width, high + 1)) for start in starts], _size_classifier(
-        edges
-    )
+    names = [_colour_class_of_bins(start, min(start + width, high + 1)) for start in starts]
+    return names, _size_classifier(edges)
 
 
 def _colour_class_of_bins(start: int, stop: int) -> str:
     """The name of a class of the colouring by bin."""
     which = f"bin {start}" if stop == start + 1 else f"bins {start}-{stop - 1}"
     if stop == NUM_BINS:
-        return f"{which} ({_class_size_text(MIN_CHUNK << start)}+)"
+        return f"{which} ({round_bytes(MIN_CHUNK << start)}+)"
     return f"{which} ({_colour_class_size_range(MIN_CHUNK << start, MIN_CHUNK << stop)})"
 
 
@@ -728,14 +685,13 @@ _SIZES = np.array([KiB, 16 * KiB, 256 * KiB, 4 * MiB, 64 * MiB, GiB, 16 * GiB], 
 
 def _classes_by_size(trace: Trace, pool: int) -> tuple[list[str], Classify]:
     """The same edges for every trace, without the classes at either end that do not occur."""
-    low, high = np.searchsorted(
-        _SIZES, np.array(_allocated_size_range(trace, pool), np.uint64), side="right"
-    ).tolist()
+    ends = np.array(_allocated_size_range(trace, pool), np.uint64)
+    low, high = np.searchsorted(_SIZES, ends, side="right").tolist()
     edges = _SIZES.tolist()
     names = [
-        f"under {_class_size_text(edges[0])}",
+        f"under {round_bytes(edges[0])}",
         *(_colour_class_size_range(a, b) for a, b in pairwise(edges)),
-        f"{_class_size_text(edges[-1])}+",
+        f"{round_bytes(edges[-1])}+",
     ]
     return names[low : high + 1], _size_classifier(_SIZES[low:high])
 
@@ -773,9 +729,9 @@ def _classes_by_waste(_trace: Trace, _pool: int) -> tuple[list[str], Classify]:
     return names, lambda records, _: np.searchsorted(_SHARES, _wasted_share_of_records(records), side="right")
 
 
-def _wasted_share_of_records(records: NDArray[np.void]) -> NDArray[np.float64]:
+def _wasted_share_of_records(records: NDArray[np.void]) -> Floats:
     size = np.maximum(records["size"].astype(np.float64), 1.0)
-    share: NDArray[np.float64] = 1.0 - np.minimum(records["requested"] / size, 1.0)
+    share: Floats = 1.0 - np.minimum(records["requested"] / size, 1.0)
     return share
 
 
@@ -805,13 +761,9 @@ def _allocated_size_range(trace: Trace, pool: int) -> tuple[int, int]:
     return (min(low), max(high)) if low else (MIN_CHUNK, MIN_CHUNK)
 
 
-def _class_size_text(num_bytes: int) -> str:
-    return format_bytes(num_bytes).replace(".0 ", " ")
-
-
 def _colour_class_size_range(low: int, high: int) -> str:
     """`4-16 KiB`: the unit only once if both ends share it."""
-    first, last = _class_size_text(low), _class_size_text(high)
+    first, last = round_bytes(low), round_bytes(high)
     same = first.split()[1] == last.split()[1]
     return f"{first.split()[0] if same else first}-{last}"
 
@@ -826,19 +778,16 @@ def _by_holder(trace: Trace, pool: int, theme: Theme, chunks: NDArray[np.void] |
     known = palette.made.get((theme.name, chosen))
     if known is not None:
         return known
-    table = chosen.by_label()
-
-    def classify(records: NDArray[np.void], _: int) -> NDArray[np.integer]:
-        found: NDArray[np.uint8] = table[np.minimum(records["label"], len(table) - 1).astype(np.intp)]
-        return found
-
-    names = _holder_names(chosen)
-    paints = theme.holders
-    groups = palette.groups
-    grouped = Colouring(
-        "holder", [""] * len(groups), [paints[number] for number in groups.most_of(table)], groups.classify
+    table, groups = chosen.by_label(), palette.groups
+    main = [theme.holders[number] for number in groups.most_of(table)]
+    made = Colouring(
+        "holder",
+        _holder_names(chosen),
+        theme.holders,
+        lambda records, _: _classes_by_number(table, records["label"]),
+        chosen,
+        Colouring("holder", [""] * len(groups), main, groups.classify),
     )
-    made = Colouring("holder", names, paints, classify, chosen, grouped)
     palette.made[theme.name, chosen] = made
     return made
 
@@ -874,9 +823,7 @@ def _by_most_bytes(trace: Trace, pool: int, name: str, theme: Theme) -> Colourin
     if len(by_name) > len(most) or not most or trace.following:
         names.append("other")
         paints.append(theme.other)
-    return Colouring(
-        name, names, paints, lambda records, _: table[np.minimum(records[name], len(totals)).astype(np.intp)]
-    )
+    return Colouring(name, names, paints, lambda records, _: _classes_by_number(table, records[name]))
 
 
 def _by_kind(trace: Trace, pool: int, theme: Theme) -> Colouring:
@@ -886,19 +833,13 @@ def _by_kind(trace: Trace, pool: int, theme: Theme) -> Colouring:
     for block in trace.blocks():
         at = np.flatnonzero((block["kind"] == Kind.ALLOCATE) & (block["pool"] == pool))
         np.add.at(totals, kinds.of(block[at]), block["size"][at].astype(np.int64))
-    known = [number for number in np.argsort(-totals, kind="stable").tolist() if number and totals[number]][
-        :_NAMED
-    ]
+    most = np.argsort(-totals, kind="stable").tolist()
+    known = sorted([number for number in most if number and totals[number]][:_NAMED])
     table = np.full(len(totals), len(known), np.uint8)
-    table[sorted(known)] = np.arange(len(known))
-    names = [harmless(kinds.names[number], LONGEST_SHORT_NAME) for number in sorted(known)]
-    paints = [theme.classes[(number - 1) % len(theme.classes)] for number in sorted(known)]
-    return Colouring(
-        "kind",
-        [*names, "other or unknown"],
-        [*paints, theme.other],
-        lambda records, _: table[kinds.of(records)],
-    )
+    table[known] = np.arange(len(known))
+    names = [*(harmless(kinds.names[number], LONGEST_SHORT_NAME) for number in known), "other or unknown"]
+    paints = [*(theme.classes[(number - 1) % len(theme.classes)] for number in known), theme.other]
+    return Colouring("kind", names, paints, lambda records, _: table[kinds.of(records)])
 
 
 def _colour_legend_name(trace: Trace, name: str, number: int) -> str:
@@ -913,14 +854,7 @@ def _colour_legend_name(trace: Trace, name: str, number: int) -> str:
 
 
 def faded(trace: Trace, pool: int, look: Look, records: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Which records in use are drawn faded; free chunks never are.
-
-    Args:
-        trace: the events.
-        pool: the heap of the trace, by number.
-        look: has the holder or the search.
-        records: chunks or lifetimes, with the fields address, size, label, thread, stream and born.
-    """
+    """Which chunks or lifetimes are outside of the look's holder or search, and so drawn faded; free ones never are."""
     choice = choice_of(look)
     if choice is None or not len(records):
         return np.zeros(len(records), bool)
@@ -966,26 +900,9 @@ def with_faded(colours: Colouring, trace: Trace, pool: int, look: Look) -> Colou
     return Colouring(colours.name, [*colours.names, *[""] * number], [*colours.paints, *pale], classify)
 
 
-# ------------------------------------------------------------------------------
-# What grew since an earlier step, as colours of chunks.
-
 NEVER_FREED: Final = "new, never freed"
 FREED_LATER: Final = "new, freed later"
 _BEFORE: Final = "in use before"
-
-
-@dataclass(frozen=True, eq=False)
-class _GrowthClasses:
-    """0: in use at the earlier step; 1: allocated since; 2: of these, in use at the end of the trace."""
-
-    since: int
-    at_end: NDArray[np.uint64] | None
-
-    def __call__(self, records: NDArray[np.void], _step: int) -> NDArray[np.integer]:
-        found = (records["born"] >= self.since).astype(np.uint8)
-        if self.at_end is not None:
-            found[np.isin(records["born"], self.at_end) & (found == 1)] = 2
-        return found
 
 
 def growth_colouring(model: Model, since: int, theme: Theme) -> Colouring:
@@ -994,4 +911,11 @@ def growth_colouring(model: Model, since: int, theme: Theme) -> Colouring:
     names, paints = [_BEFORE, "new"], [theme.other, theme.classes[0]]
     if at_end is not None:
         names, paints = [_BEFORE, FREED_LATER, NEVER_FREED], [*paints, theme.classes[1]]
-    return Colouring(f"what grew since step {since:,}", names, paints, _GrowthClasses(since, at_end))
+
+    def classify(records: NDArray[np.void], _step: int) -> NDArray[np.integer]:
+        found = (records["born"] >= since).astype(np.uint8)
+        if at_end is not None:
+            found[np.isin(records["born"], at_end) & (found == 1)] = 2
+        return found
+
+    return Colouring(f"what grew since step {since:,}", names, paints, classify)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final, Literal
 
 import plotly.graph_objects as go
-import pyarrow as pa
 from pyarrow import csv, parquet
 
 from bfcviz.errors import BfcvizError
@@ -19,26 +18,15 @@ from bfcviz.figures.panel import CONFIG, Picture
 from bfcviz.figures.paper import MM, PAGE_MM, paper
 from bfcviz.figures.plotly_script import is_drawn_by_it, plotly_script
 
-# ------------------------------------------------------------------------------
-# Write a figure to a file: an HTML page that works offline, an image, or its numbers.
-
-WIDTH: Final = 1200
-"""Width in pixels of an image whose figure sets none."""
-
-HEIGHT: Final = 700
-"""Height in pixels of an image whose figure sets none."""
-
-_CUT: Final = 20
-"""Pixels of a PDF page that kaleido's fixed margins (0.1 inch a side) cut off."""
-
-_RIM: Final = _CUT + 20
-"""Pixels added to a PDF page: those, and 20 for long ticks."""
-
-_LINE: Final = 22
-"""Pixels of the line of facts below a figure."""
+WIDTH, HEIGHT = 1200, 700
+"""Pixels of an image whose figure sets none."""
 
 SCALE: Final = 2
 """Device pixels of a PNG per pixel of the figure."""
+
+_CUT: Final = 20  # pixels of a PDF page that kaleido's fixed margins (0.1 inch a side) cut off
+_RIM: Final = _CUT + 20  # pixels added to a PDF page: those, and 20 for long ticks
+_LINE: Final = 22  # pixels of the line of facts below a figure
 
 
 def export(
@@ -171,23 +159,16 @@ def _with_rim(figure: go.Figure, rim: int) -> go.Figure:
     )
 
 
-def _figure_csv(figure: go.Figure) -> bytes:
-    sink = io.BytesIO()
-    csv.write_csv(without_formulas(_figure_numbers(figure, "csv")), sink)
-    return sink.getvalue()
-
-
-def _figure_parquet(figure: go.Figure) -> bytes:
-    sink = io.BytesIO()
-    parquet.write_table(_figure_numbers(figure, "parquet"), sink)
-    return sink.getvalue()
-
-
-def _figure_numbers(figure: go.Figure, form: str) -> pa.Table:
+def _figure_numbers(figure: go.Figure, form: str) -> bytes:
     table = figure.table if isinstance(figure, Picture) else None
     if table is None:
         raise BfcvizError(f"this figure has no numbers for .{form}; export one that bfcviz.draw made")
-    return table
+    sink = io.BytesIO()
+    if form == "csv":
+        csv.write_csv(without_formulas(table), sink)
+    else:
+        parquet.write_table(table, sink)
+    return sink.getvalue()
 
 
 _FORMATS: Final[dict[str, Callable[[go.Figure], bytes]]] = {
@@ -195,8 +176,8 @@ _FORMATS: Final[dict[str, Callable[[go.Figure], bytes]]] = {
     ".png": lambda figure: _figure_image(figure, "png"),
     ".svg": lambda figure: _figure_image(figure, "svg"),
     ".pdf": lambda figure: _figure_image(figure, "pdf"),
-    ".csv": _figure_csv,
-    ".parquet": _figure_parquet,
+    ".csv": lambda figure: _figure_numbers(figure, "csv"),
+    ".parquet": lambda figure: _figure_numbers(figure, "parquet"),
 }
 VECTOR: Final = (".svg", ".pdf")
 """The suffixes of style `paper`."""

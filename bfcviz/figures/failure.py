@@ -18,12 +18,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.analysis.diagnosis import Diagnosis, RunWithPins, without_failure
+from bfcviz.analysis.diagnosis import Diagnosis, Run, without_failure
 from bfcviz.analysis.fit import would_fit
 from bfcviz.analysis.why import diagnose
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.figures.panel import Panel
+from bfcviz.figures.panel import FLAT_BARS, LINES, TEXTS, Panel
 from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Paint
 from bfcviz.figures.view import HeapData, View
@@ -41,6 +41,7 @@ MOST_BARS: Final = 1000
 _MOST_NAMES: Final = 3
 _APART: Final = 0.24  # of the widest run: the least distance between two names
 _LONGEST: Final = 26  # characters of a name
+_ROWS_AXIS: Final = {"showgrid": False, "fixedrange": True, "tickfont": {"size": 10}}
 _RUNS_DEFINITION: Final = (
     "Each row: neighbouring chunks of one region that hold the request once the chunks in use among them are freed.<br>"
     "The first row needs the fewest bytes freed. The dotted line is the size of the request."
@@ -53,21 +54,15 @@ def runs_panel(found: Diagnosis, model: Model, look: Look) -> Panel:
     widest = max((run.size for run in runs), default=max(1, found.rounded))
     divisor, unit = axis_unit(widest)
     chunks = _chunks_at_failure(found, model)
-    free, used = (_FailureRunBars(divisor), _FailureRunBars(divisor))
-    rest = _FailureRunBars(divisor)
+    free, used, rest = (_FailureRunBars(divisor) for _ in range(3))
     for row, run in enumerate(runs):
         mine = chunks[run.first : run.stop]
         large = np.sort(np.argsort(~mine["size"], kind="stable")[:MOST_BARS])
         if len(large) < len(mine):
             rest.add(row, 0, run.size, f"{len(mine) - len(large):,} smaller chunks")
         for chunk in mine[large]:
-            bars = used if chunk["in_use"] else free
-            bars.add(
-                row,
-                int(chunk["address"]) - run.address,
-                int(chunk["size"]),
-                _failure_chunk_hover(chunk, model),
-            )
+            bars, start = used if chunk["in_use"] else free, int(chunk["address"]) - run.address
+            bars.add(row, start, int(chunk["size"]), _failure_chunk_hover(chunk, model))
     return Panel(
         name="failure_runs",
         title="Best places",
@@ -85,12 +80,10 @@ def runs_panel(found: Diagnosis, model: Model, look: Look) -> Panel:
             "title": {"text": f"bytes from the start ({unit})"},
         },
         yaxis={
+            **_ROWS_AXIS,
             "range": [max(1, len(runs)) - 0.4, -0.6],
             "tickvals": list(range(len(runs))),
             "ticktext": [f"place {row}<br>{short_address(run.address)}" for row, run in enumerate(runs, 1)],
-            "showgrid": False,
-            "fixedrange": True,
-            "tickfont": {"size": 10},
         },
         x_unit=divisor,
     )
@@ -148,8 +141,7 @@ class _FailureRunBars:
 
     def trace(self, name: str, paint: Paint) -> dict[str, Any]:
         return {
-            "type": "bar",
-            "orientation": "h",
+            **FLAT_BARS,
             "name": name,
             "x": self._widths,
             "base": self._bases,
@@ -158,7 +150,6 @@ class _FailureRunBars:
             "offset": -0.3,  # room for the names below
             "marker": {"color": paint.fill, "line": {"color": paint.line, "width": 1}},
             "hovertext": self._texts,
-            "hoverinfo": "text",
             "showlegend": bool(self._rows),
         }
 
@@ -173,27 +164,23 @@ def _failure_chunk_hover(chunk: np.void, model: Model) -> str:
 
 def _pin_name_texts(found: Diagnosis, divisor: int, widest: int, colour: str) -> dict[str, Any]:
     """The names of the largest pins, below their chunks, where they have room."""
-    x, y, texts = [], [], []
-    for row, run in enumerate(found.runs):
-        for middle, text in _pin_name_places(run, widest):
-            x.append(middle / divisor)
-            y.append(row + 0.34)
-            texts.append(text)
+    places = [
+        (middle / divisor, row + 0.34, text)
+        for row, run in enumerate(found.runs)
+        for middle, text in _pin_name_places(run, widest)
+    ]
     return {
-        "type": "scatter",
-        "mode": "text",
-        "x": x,
-        "y": y,
-        "text": texts,
+        **TEXTS,
+        "x": [x for x, _, _ in places],
+        "y": [y for _, y, _ in places],
+        "text": [text for _, _, text in places],
         "textposition": "middle center",
         "textfont": {"size": 10, "color": colour},
-        "hoverinfo": "skip",
-        "showlegend": False,
         "cliponaxis": False,
     }
 
 
-def _pin_name_places(run: RunWithPins, widest: int) -> list[tuple[float, str]]:
+def _pin_name_places(run: Run, widest: int) -> list[tuple[float, str]]:
     found: list[tuple[float, str]] = []
     for pin in sorted(run.pins, key=lambda pin: (-pin.size, pin.address)):
         middle = pin.address + pin.size / 2 - run.address
@@ -208,19 +195,17 @@ def _failure_request_line(found: Diagnosis, divisor: int, colour: str) -> dict[s
     at = found.rounded / divisor
     rows = range(len(found.runs))
     return {
-        "type": "scatter",
-        "mode": "lines",
+        **LINES,
         "name": "asked",
         "x": [x for _ in rows for x in (at, at, None)],
         "y": [y for row in rows for y in (row - 0.4, row + 0.24, None)],  # not through the names
         "line": {"color": colour, "width": 2, "dash": "dot"},
-        "hoverinfo": "skip",
         "showlegend": bool(found.runs),
     }
 
 
 # ------------------------------------------------------------------------------
-# The figure of a failed request, and of the question whether a request would fit.
+# The panel of sizes; and which request the figure is about.
 
 _HEIGHT: Final = 150  # pixels of the panel of sizes
 _ROW: Final = 76  # pixels of a run
@@ -232,10 +217,9 @@ _DEFINITION: Final = (
 
 def failure_to_show(model: Model, look: Look) -> Diagnosis:
     """The request that `look` asks about, or the last failure before the model's step, else the first after it."""
-    trace = model.trace
+    trace, step = model.trace, model.step
     if look.wanted is not None and look.wanted > 0:
-        return would_fit(trace, model.step, look.wanted, model, pool=model.pool)
-    step = model.step
+        return would_fit(trace, step, look.wanted, model, pool=model.pool)
     if step > trace.first:
         last = trace.read(step - 1, step)[0]
         if (last["kind"], last["pool"]) == (Kind.OOM, model.pool):
@@ -253,8 +237,7 @@ def failure_step_to_show(trace: Trace, pool: int, step: int) -> int | None:
 def sizes_panel(found: Diagnosis, look: Look) -> Panel:
     """Asked, largest free chunk, free and wasted as bars on one scale."""
     theme = look.paints
-    asked_paint = Paint(theme.highlight, theme.highlight)
-    paints = (asked_paint, theme.free, theme.free, theme.waste)
+    paints = (Paint(theme.highlight, theme.highlight), theme.free, theme.free, theme.waste)
     sizes = _failure_sizes(found)
     most = max(1, *(size or 0 for size in sizes.values()))
     divisor, unit = axis_unit(most)
@@ -270,13 +253,7 @@ def sizes_panel(found: Diagnosis, look: Look) -> Panel:
             for (name, size), paint in zip(sizes.items(), paints, strict=True)
         ],
         xaxis={"range": [0, 1.18 * most / divisor], "title": {"text": f"size ({unit})"}, "showgrid": True},
-        yaxis={
-            "autorange": "reversed",
-            "showgrid": False,
-            "fixedrange": True,
-            "automargin": False,
-            "tickfont": {"size": 10},
-        },
+        yaxis={**_ROWS_AXIS, "autorange": "reversed", "automargin": False},
         x_unit=divisor,
     )
 
@@ -294,8 +271,7 @@ def _failure_sizes(found: Diagnosis) -> dict[str, int | None]:
 def _failure_size_bar(name: str, size: int | None, paint: Paint, divisor: int) -> dict[str, Any]:
     text = "unknown" if size is None else format_bytes(size)
     return {
-        "type": "bar",
-        "orientation": "h",
+        **FLAT_BARS,
         "name": name,
         "showlegend": False,
         "x": [(size or 0) / divisor],
@@ -306,7 +282,6 @@ def _failure_size_bar(name: str, size: int | None, paint: Paint, divisor: int) -
         "textposition": "outside",
         "cliponaxis": False,
         "hovertext": [f"<b>{name}</b>: {text if size is None else exact_bytes(size)}"],
-        "hoverinfo": "text",
     }
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bfcviz.figures import timelines
 from bfcviz.figures.panel import Panel
-from bfcviz.figures.theme import Theme, translucent
+from bfcviz.figures.theme import translucent
 from bfcviz.figures.timelines import History, step_line
 from bfcviz.figures.view import DashboardPlace, HeapData, View, ViewTab
 from bfcviz.figures.view_options import Look
@@ -40,12 +40,12 @@ _LINES: Final = {"external": 0, "internal": 0, "reserved_not_in_use": 1, TOO_SMA
 def fragmentation_panel(history: History, step: int | None, look: Look, *, brief: bool = False) -> Panel:
     """The timeline as a panel; only its last trace depends on `step`. `brief` shows definitions only on hover."""
     theme = look.paints
-    shown = MEASURES | {TOO_SMALL: _fragmentation_too_small_name(history.wanted)}
+    size = "" if history.wanted is None else f" for {format_bytes(history.wanted)}"
+    shown = MEASURES | {TOO_SMALL: f"too small{size}: bytes in smaller chunks / free"}
+    colours = (theme.free.line, theme.waste.line, theme.pool.line, theme.limit)
     lines = [
-        _fragmentation_line(
-            history, name, text.split(":")[0] if brief else text, _fragmentation_colours(theme)[name]
-        )
-        for name, text in shown.items()
+        _fragmentation_line(history, name, text.split(":")[0] if brief else text, colour)
+        for (name, text), colour in zip(shown.items(), colours, strict=True)
     ]
     return Panel(
         name="fragmentation_timeline",
@@ -99,21 +99,6 @@ _TOO_SMALL_DEFINITION: Final = (
     "Too small = bytes in free chunks smaller than the request / free_bytes: "
     "the share of free memory that cannot hold the request. 0 if nothing is free."
 )
-
-
-def _fragmentation_too_small_name(wanted: int | None) -> str:
-    """The name of the measure `too small` in the legend."""
-    size = "" if wanted is None else f" for {format_bytes(wanted)}"
-    return f"too small{size}: bytes in smaller chunks / free"
-
-
-def _fragmentation_colours(theme: Theme) -> dict[str, str]:
-    return {
-        "external": theme.free.line,
-        "internal": theme.waste.line,
-        "reserved_not_in_use": theme.pool.line,
-        TOO_SMALL: theme.limit,
-    }
 
 
 def _wrapped_fragmentation_text(text: str) -> str:

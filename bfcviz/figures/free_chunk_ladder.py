@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from bfcviz.analysis.fit import Request, fit_of, request_at
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import bin_numbers
-from bfcviz.figures.panel import Panel
+from bfcviz.figures.panel import LINES, TEXTS, Panel
 from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import TAKER, Paint, Theme, mixed
 from bfcviz.figures.view import DashboardPlace, View, ViewTab
@@ -29,16 +29,13 @@ from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model import Model
 from bfcviz.units import counted, exact_bytes, format_bytes
 
-# ------------------------------------------------------------------------------
-# The free chunks of a heap by size, and the request that they are compared with: the data of the ladder.
-
 STEPS: Final = 600
 """Steps of the ladder, at most: pixels of its width."""
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """The free chunks of a heap by size, and the request.
+    """The free chunks of a heap by size, and the request that they are compared with.
 
     Attributes:
         chunks: the free chunks, of CHUNK: the largest first, of equal ones the lowest address.
@@ -75,15 +72,9 @@ def ladder_of(model: Model, look: Look) -> Ladder:
     return Ladder(free, request, fit_of(model, request.size).found.rounded if request else 0)
 
 
+# `first`: index of its first chunk; `size`: of its largest one.
 _STEP: Final = np.dtype(
-    [
-        ("first", "<i8"),  # index of its first chunk
-        ("count", "<i8"),
-        ("left", "<u8"),
-        ("bytes", "<u8"),
-        ("size", "<u8"),  # of its largest chunk
-        ("takes", "?"),
-    ]
+    [("first", "<i8"), ("count", "<i8"), ("left", "<u8"), ("bytes", "<u8"), ("size", "<u8"), ("takes", "?")]
 )
 
 
@@ -106,7 +97,7 @@ def steps_of(found: Ladder) -> NDArray[np.void]:
 
 
 # ------------------------------------------------------------------------------
-# The ladder of free chunks: sorted by size, each as wide and as high as its bytes, the request as a line across.
+# The panel, its traces and its table.
 
 _NAMED: Final = 0.085  # of the width: a narrower step shows no size
 _LONGEST: Final = 30  # characters of the request's name
@@ -126,18 +117,13 @@ def free_chunk_at(found: Ladder, x: float) -> Selected | None:
 
 
 def ladder_panel(found: Ladder, labels: Labels, look: Look) -> Panel:
-    """The ladder as a panel; it always has the same traces in the same order, some of them empty.
-
-    Args:
-        found: the free chunks and the request.
-        labels: the labels of the heap's trace.
-        look: the theme; the selected chunk is outlined.
-    """
+    """The ladder as a panel; it always has the same traces in the same order, some of them empty."""
     theme = look.paints
     divisor, unit = axis_unit(max(found.total, found.rounded, 1))
     top = 1.15 * max(int(found.chunks["size"].max(initial=0)), found.rounded, 1) / divisor
     right = max(found.total, 1) / divisor
     steps = steps_of(found)
+    takers = Paint(mixed(theme.free.fill, theme.fit, TAKER), theme.fit)
     return Panel(
         name="ladder",
         title=f"Free chunks ({unit})",
@@ -145,9 +131,7 @@ def ladder_panel(found: Ladder, labels: Labels, look: Look) -> Panel:
         definition=_DEFINITION,
         traces=[
             _ladder_step_bars(found, steps, divisor, theme.free, takes=False),
-            _ladder_step_bars(
-                found, steps, divisor, Paint(mixed(theme.free.fill, theme.fit, TAKER), theme.fit), takes=True
-            ),
+            _ladder_step_bars(found, steps, divisor, takers, takes=True),
             _selected_ladder_step(found, look, divisor),
             _ladder_step_sizes(found, steps, divisor, theme),
             *_ladder_request_line(found, labels, (right, top), divisor, theme),
@@ -224,12 +208,9 @@ def _ladder_step_texts(found: Ladder, steps: NDArray[np.void]) -> list[str]:
 def _selected_ladder_step(found: Ladder, look: Look, divisor: int) -> dict[str, Any]:
     """The outline of the selected free chunk."""
     chosen = look.selected
-    at = (
-        np.flatnonzero(found.chunks["address"] == np.uint64(chosen.address))
-        if chosen
-        else np.empty(0, np.intp)
-    )
-    at = at if chosen is not None and chosen.born is None else at[:0]
+    at = np.empty(0, np.intp)
+    if chosen is not None and chosen.born is None:
+        at = np.flatnonzero(found.chunks["address"] == np.uint64(chosen.address))
     sizes = found.chunks["size"][at]
     return {
         "type": "bar",
@@ -249,20 +230,16 @@ def _ladder_step_sizes(found: Ladder, steps: NDArray[np.void], divisor: int, the
     wide = steps[(steps["bytes"] >= _NAMED * found.total) & (steps["count"] == 1)]
     if found.request is not None:  # not where the name of the request stands
         above = wide["size"].astype(np.float64) - found.rounded
-        wide = wide[
-            (above < 0) | (above > 0.1 * max(found.rounded, int(found.chunks["size"].max(initial=0))))
-        ]
+        room = 0.1 * max(found.rounded, int(found.chunks["size"].max(initial=0)))
+        wide = wide[(above < 0) | (above > room)]
     empty = not len(found.chunks)
     return {
-        "type": "scatter",
-        "mode": "text",
+        **TEXTS,
         "x": [0.5] if empty else (wide["left"] + wide["bytes"] / 2) / divisor,
         "y": [0.5] if empty else wide["size"] / divisor,
         "text": ["nothing is free"] if empty else [format_bytes(size) for size in wide["size"].tolist()],
         "textposition": "top center",
         "textfont": {"size": 10, "color": theme.text},
-        "hoverinfo": "skip",
-        "showlegend": False,
     }
 
 
@@ -279,25 +256,20 @@ def _ladder_request_line(
     text = f"<b>{'failed' if failed else 'asked'}: {format_bytes(size)}</b>{name}"
     shown = 1 if request is not None else 0
     line = {
-        "type": "scatter",
-        "mode": "lines",
+        **LINES,
         "name": "failed request" if failed else "asked",
         "showlegend": False,  # its name is beside it
         "x": [0.0, right][: 2 * shown],
         "y": [level, level][: 2 * shown],
         "line": {"color": colour, "width": 2, "dash": "dash"},
-        "hoverinfo": "skip",
     }
     name_of_line = {
-        "type": "scatter",
-        "mode": "text",
+        **TEXTS,
         "x": [right] * shown,
         "y": [level] * shown,
         "text": [text] * shown,
         "textposition": "top left" if level < 0.9 * top else "bottom left",
         "textfont": {"size": 12, "color": colour},
-        "hoverinfo": "skip",
-        "showlegend": False,
     }
     return [line, name_of_line]
 

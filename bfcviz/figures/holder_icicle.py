@@ -15,8 +15,9 @@ from typing import Any, Final
 import numpy as np
 
 from bfcviz.analysis.short_names import shortened_name
+from bfcviz.figures.boxes import Floats
 from bfcviz.figures.colouring import colouring
-from bfcviz.figures.panel import Panel, Picture
+from bfcviz.figures.panel import BARE_ROWS, FLAT_BARS, Panel, Picture
 from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Theme, contrasting
 from bfcviz.figures.view import HeapData, View
@@ -24,7 +25,7 @@ from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.model.grouping import Grouping, grouping_of
 from bfcviz.model.holders import HolderIndex, Holders, SummarizedHolder, holders, summary
-from bfcviz.units import exact_bytes, format_bytes
+from bfcviz.units import counted, exact_bytes, format_bytes
 
 MOST: Final = 150
 """Holders that are drawn by name; with those drawn together there are at most twice as many rectangles."""
@@ -52,7 +53,7 @@ def _icicle_fills(model: Model, how: Grouping, look: Look) -> dict[str, str]:
     made = colouring(model.trace, model.pool, "holder", look.paints, chunks)
     index = HolderIndex(how)
     main = index.main_class(index.codes(chunks), made.classes(chunks, model.step), chunks["size"])
-    return {index.text(index.path(node)): made.paints[main[node]].fill for node in range(1, len(index))}
+    return {index.how.text(index.path(node)): made.paints[main[node]].fill for node in range(1, len(index))}
 
 
 @dataclass(frozen=True)
@@ -97,14 +98,7 @@ def icicle_panel(icicle: Icicle, theme: Theme) -> Panel:
             "range": [0, max(found.bytes_in_use, 1) / divisor],
             "showgrid": False,
         },
-        yaxis={
-            "range": [icicle.rows, 0],
-            "showticklabels": False,
-            "ticks": "",
-            "showgrid": False,
-            "showline": False,
-            "fixedrange": True,
-        },
+        yaxis={**BARE_ROWS, "range": [icicle.rows, 0]},
         x_unit=float(divisor),
         definition=_DEFINITION,
     )
@@ -116,8 +110,7 @@ def _icicle_bars(
     left, width = _icicle_part_sides(parts, divisor)
     coloured = [_icicle_part_fill(part, found, fills, theme) for part in parts]
     return {
-        "type": "bar",
-        "orientation": "h",
+        **FLAT_BARS,
         "name": "holders",
         "showlegend": False,
         "x": width,
@@ -132,13 +125,10 @@ def _icicle_bars(
         "constraintext": "none",
         "insidetextfont": {"size": 12, "color": [contrasting(fill) for fill in coloured]},
         "hovertext": [_icicle_part_hover(part, parts, found) for part in parts],
-        "hoverinfo": "text",
     }
 
 
-def _icicle_part_sides(
-    parts: Sequence[SummarizedHolder], divisor: int
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _icicle_part_sides(parts: Sequence[SummarizedHolder], divisor: int) -> tuple[Floats, Floats]:
     """The left edge and the width of each part, in axis units: side by side, from the left edge of the part around."""
     lefts, filled = [0] * len(parts), [0] * len(parts)
     for number, part in enumerate(parts):
@@ -156,9 +146,7 @@ def _icicle_part_fill(part: SummarizedHolder, found: Holders, fills: Mapping[str
     return theme.pool.fill if part.depth == 0 else fills[found.path(part.row)]
 
 
-def _icicle_part_texts(
-    parts: Sequence[SummarizedHolder], widths: np.ndarray[Any, Any], found: Holders
-) -> list[str]:
+def _icicle_part_texts(parts: Sequence[SummarizedHolder], widths: Floats, found: Holders) -> list[str]:
     """Name, bytes and share, where the rectangle has room for them."""
     texts = []
     for part, width in zip(parts, widths.tolist(), strict=True):
@@ -167,9 +155,8 @@ def _icicle_part_texts(
         if room < _FEWEST:
             texts.append("")
             continue
-        name = harmless(
-            _shortened_holder_path(_icicle_part_name(part), room, found.separator), max(room, _FEWEST)
-        )
+        full = part.name if part.row >= 0 else f"other ({part.holders:,})"
+        name = harmless(_shortened_holder_path(full, room, found.separator), room)
         size = format_bytes(part.bytes)
         sizes = (each for each in (f"{size}, {100 * share:.0f} %", size) if len(each) <= room)
         texts.append("<br>".join([name, *islice(sizes, 1)]))
@@ -185,19 +172,15 @@ def _shortened_holder_path(name: str, room: int, separator: str) -> str:
     return shortened_name(best, max(room, 2))
 
 
-def _icicle_part_name(part: SummarizedHolder) -> str:
-    return part.name if part.row >= 0 else f"other ({part.holders:,})"
-
-
 def _icicle_part_hover(part: SummarizedHolder, parts: Sequence[SummarizedHolder], found: Holders) -> str:
     share = 100 * part.bytes / max(found.bytes_in_use, 1)
-    what = f"other: {part.holders:,} small {'holder' if part.holders == 1 else 'holders'} together"
+    what = f"other: {counted(part.holders, 'small holder')} together"
     around = found.path(part.row) if part.row > 0 else part.name
     lines = [f"<b>{harmless(around if part.row >= 0 else what)}</b>"]
     if part.parent > 0:
         lines.append(f"in {harmless(parts[part.parent].name)}")
     lines.append(f"{exact_bytes(part.bytes)}, {share:.1f} % of all bytes in use")
-    lines.append(f"{part.chunks:,} {'chunk' if part.chunks == 1 else 'chunks'}")
+    lines.append(counted(part.chunks, "chunk"))
     if found.requested_known:
         lines[-1] += f", {exact_bytes(part.requested)} requested"
     if part.row >= 0 and 0 < part.own_bytes < part.bytes:
@@ -207,8 +190,7 @@ def _icicle_part_hover(part: SummarizedHolder, parts: Sequence[SummarizedHolder]
 
 def draw_holders(model: Model, by: str, look: Look) -> Picture:
     """The picture of who holds the memory in use at the model's step, by another property than the name."""
-    view = replace(VIEW, data=lambda heap, look: icicle_of(heap, look, by))
-    return view.draw(model, look)
+    return replace(VIEW, data=lambda heap, look: icicle_of(heap, look, by)).draw(model, look)
 
 
 VIEW: Final = View(

@@ -77,23 +77,21 @@ def values_panel(history: History, step: int | None, look: Look) -> Panel:
     room = 0.08 * (high - low) or 0.08 * abs(high) or 1.0
     most = np.finfo(np.float64).max
     low, high = 0.0 if 0 <= low <= room else max(low - room, -most), min(high + room, most)
-    lines: list[dict[str, Any]] = []
-    for number in range(MOST_LINES):
-        each = shown[number] if number < len(shown) else None
-        name = "" if each is None else harmless(each.name, 40)
-        lines.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": name,
-                "showlegend": each is not None,
-                "x": np.zeros(0) if each is None else each.positions,
-                "y": np.zeros(0) if each is None else each.values,
-                "line": {"color": theme.classes[number].fill, "width": 1.4, "shape": "hv"},
-                "marker": {"size": 4},
-                "hovertemplate": f"{name} %{{y:.6~g}}<br>{history.step_axis.hover}<extra></extra>",
-            }
-        )
+    nothing = MarkedSeries("", np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+    lines: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": harmless(each.name, 40),
+            "showlegend": each is not nothing,
+            "x": each.positions,
+            "y": each.values,
+            "line": {"color": theme.classes[number].fill, "width": 1.4, "shape": "hv"},
+            "marker": {"size": 4},
+            "hovertemplate": f"{harmless(each.name, 40)} %{{y:.6~g}}<br>{history.step_axis.hover}<extra></extra>",
+        }
+        for number, each in enumerate([*shown, *[nothing] * (MOST_LINES - len(shown))])
+    ]
     line = step_line(history.step_axis, step, high, theme) | {"showlegend": False}
     line["y"] = np.array([low, high])
     return Panel(
@@ -121,8 +119,7 @@ def _mark_values_caption(series: Sequence[MarkedSeries], every: int) -> str:
 
 def values_table(history: History) -> pa.Table:
     """One row per mark with such a value, by name and step."""
-    series = marked_series(history)
-    empty = [np.zeros(0)]
+    series, empty = marked_series(history), [np.zeros(0)]
     return pa.table(
         {
             "name": pa.array([each.name for each in series for _ in each.values], pa.string()),

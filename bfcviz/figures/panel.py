@@ -4,10 +4,8 @@ Every figure is first a list of `Panel`s, dictionaries in plotly's terms. The sa
 own or as one of several in a dashboard, and an update is the difference between two panels.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import unescape
 from importlib import import_module
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -16,11 +14,8 @@ import plotly.graph_objects as go
 import pyarrow as pa
 
 from bfcviz.figures.plotly_script import RENDERERS, import_renderers
-from bfcviz.figures.text import axis_unit
+from bfcviz.figures.text import axis_unit, plain_text
 from bfcviz.figures.theme import Theme, template
-
-# ------------------------------------------------------------------------------
-# Panel: one set of axes as plain data; and the page (figure) that lays out several panels.
 
 TITLE: Final = 24
 """Pixels above a plot for its title."""
@@ -45,6 +40,27 @@ CONFIG: Final[dict[str, Any]] = {
 
 _OF_PAGES: Final = {"plotly_mimetype", "jupyterlab", "nteract", "vscode"}
 """Renderers that give the page a figure as data; the page draws it."""
+
+# What many traces begin with.
+LINES: Final[dict[str, Any]] = {"type": "scatter", "mode": "lines", "hoverinfo": "skip"}
+TEXTS: Final[dict[str, Any]] = {"type": "scatter", "mode": "text", "showlegend": False, "hoverinfo": "skip"}
+FLAT_BARS: Final[dict[str, Any]] = {"type": "bar", "orientation": "h", "hoverinfo": "text"}
+HOVER_POINTS: Final[dict[str, Any]] = {
+    "type": "scatter",
+    "mode": "none",
+    "showlegend": False,
+    "hoverinfo": "text",
+}
+"""Invisible points with texts."""
+
+BARE_ROWS: Final[dict[str, Any]] = {
+    "showticklabels": False,
+    "ticks": "",
+    "showgrid": False,
+    "showline": False,
+    "fixedrange": True,
+}
+"""A y axis of rows that are named in the plot."""
 
 
 @dataclass(frozen=True)
@@ -147,11 +163,6 @@ class Picture(go.Figure):  # type: ignore[misc]
         self._facts = facts
         return self
 
-    def with_notes(self, panels: Sequence["Panel"]) -> "Picture":
-        """Set the notes to those of the figure's panels; return the figure."""
-        self._notes = tuple(PanelNote(panel.title, panel.caption, panel.definition) for panel in panels)
-        return self
-
     @property
     def facts(self) -> str:
         """File, step and totals, escaped; empty if unknown."""
@@ -249,14 +260,9 @@ def lay(
     }
     data: list[dict[str, Any]] = []
     for number, (panel, place) in enumerate(zip(panels, places, strict=True), start=1):
-        axes = (
-            _hidden_panel_layout(number)
-            if place is None
-            else _placed_panel_layout(panel, number, place, size)
-        )
-        title = axes.pop("title")
+        axes = _placed_panel_layout(panel, number, place, size) if place else _hidden_panel_layout(number)
+        layout["annotations"].append(axes.pop("title"))
         layout |= axes
-        layout["annotations"].append(title)
         data += _panel_traces(panel, number, visible=place is not None)
     return Page(data, layout)
 
@@ -267,6 +273,18 @@ def below_each_other(panels: Sequence[Panel], heights: Sequence[int]) -> list[Pl
     for panel, height in zip(panels, heights, strict=True):
         places.append(Place(0.0, 1.0, end + panel.above, height))
         end += panel.above + height + BELOW
+    return places
+
+
+def in_rows(panels: Sequence[Panel], columns: int, height: int, gap: float, top: int = 0) -> list[Place]:
+    """The place of each panel, `columns` in a row, below `top` pixels; `gap` is a part of the width."""
+    width = (1 - gap * (columns - 1)) / columns
+    places = []
+    for number, panel in enumerate(panels):
+        if not number % columns:
+            top += panel.above + (height + BELOW if number else 0)
+        left = (number % columns) * (width + gap)
+        places.append(Place(left, left + width, top, height))
     return places
 
 
@@ -281,7 +299,10 @@ def compose(
     for part in (picture, picture.layout, *picture.data):
         part._validate = True  # noqa: SLF001  plotly has no public way
     picture._theme = theme  # noqa: SLF001  of this module
-    return picture.with_notes(panels)
+    picture._notes = tuple(  # noqa: SLF001  likewise
+        PanelNote(panel.title, panel.caption, panel.definition) for panel in panels
+    )
+    return picture
 
 
 def _panel_traces(panel: Panel, number: int, *, visible: bool) -> list[dict[str, Any]]:
@@ -289,12 +310,9 @@ def _panel_traces(panel: Panel, number: int, *, visible: bool) -> list[dict[str,
     found = []
     for trace in panel.traces:
         legend = _panel_legend_name(number, trace.get("legend", 0))
-        hidden = (
-            {}
-            if visible and not _panel_trace_draws_nothing(trace, legend=panel.legend)
-            else {"visible": False}
-        )
-        found.append({"visible": True, **trace, **hidden, "xaxis": x, "yaxis": y, "legend": legend})
+        drawn = visible and not _panel_trace_draws_nothing(trace, legend=panel.legend)
+        shown = trace.get("visible", True) if drawn else False
+        found.append({**trace, "visible": shown, "xaxis": x, "yaxis": y, "legend": legend})
     return found
 
 
@@ -394,10 +412,8 @@ _RANK: Final = 1000  # plotly's default
 
 def slim_panel(panel: Panel) -> Panel:
     """`panel` beside others: without the titles of axes and the legends that another panel or a list shows."""
-    if panel.name == "region_map" or panel.title_names_y:
-        panel = replace(panel, yaxis={**panel.yaxis, "title": {"text": ""}})
     if panel.title_names_y:  # what they draw fills their height
-        panel = replace(panel, yaxis={**panel.yaxis, "fixedrange": True})
+        panel = replace(panel, yaxis={**panel.yaxis, "title": {"text": ""}, "fixedrange": True})
     if panel.name == "region_map":
         unit = axis_unit(1024 * panel.x_unit)[1]
         xaxis = {**panel.xaxis, "title": {"text": ""}, "ticksuffix": f" {unit}", "showticksuffix": "first"}
@@ -405,17 +421,14 @@ def slim_panel(panel: Panel) -> Panel:
             {**trace, "legendrank": _RANK + 1} if trace.get("name") in _SELDOM else trace
             for trace in panel.traces
         ]
-        return replace(panel, xaxis=xaxis, traces=traces)
+        return replace(panel, xaxis=xaxis, yaxis={**panel.yaxis, "title": {"text": ""}}, traces=traces)
     return replace(panel, legend=panel.legend and not panel.listed_elsewhere)
 
 
 # Pixels of the widest usual font: the kernel does not know which font the page uses.
 _LETTER: Final = 6.4  # of a legend or caption
-
 _BOLD: Final = 8.6  # of a title
-
 _SIGN: Final = 47  # of a legend entry, beside its name
-
 _CAPTION_SPACE: Final = 12  # between title and caption
 
 _FEWEST: Final = 12  # characters of a shortened caption; a shorter one is left out
@@ -431,11 +444,13 @@ def fitted_panel(panel: Panel, pixels: float) -> Panel:
     if any(trace.get("legend", 0) != line for trace, line in zip(panel.traces, lines, strict=True)):
         traces = [{**trace, "legend": line} for trace, line in zip(panel.traces, lines, strict=True)]
         panel = replace(panel, traces=traces)
-    room = int((pixels - _BOLD * _visible_text_length(panel.title) - _CAPTION_SPACE) / _LETTER)
+    room = int((pixels - _BOLD * len(plain_text(panel.title)) - _CAPTION_SPACE) / _LETTER)
     if len(panel.caption) <= room:
         return panel
+    # The first whole words, where there is room for some.
+    words = panel.caption[: max(room, 0)].rsplit(" ", 1)[0].rstrip(" ,;:")
     definition = "<br>".join(text for text in (panel.caption, panel.definition) if text)
-    return replace(panel, caption=_caption_cut_to_room(panel.caption, room), definition=definition)
+    return replace(panel, caption=f"{words}…" if room >= _FEWEST else "", definition=definition)
 
 
 def _fitted_legend_lines(traces: Sequence[Mapping[str, Any]], pixels: float) -> list[int]:
@@ -447,19 +462,8 @@ def _fitted_legend_lines(traces: Sequence[Mapping[str, Any]], pixels: float) -> 
     found, line, before, filled = [0] * len(traces), 0, 0, 0.0
     for legend, _, number in order:
         name = traces[number].get("name", "")
-        wide = _SIGN + _LETTER * _visible_text_length(name) if name else 0.0
+        wide = _SIGN + _LETTER * len(plain_text(name)) if name else 0.0
         if filled and (legend != before or filled + wide > pixels):
             line, filled = line + 1, 0.0
         found[number], before, filled = line, legend, filled + wide
     return found
-
-
-def _visible_text_length(text: str) -> int:
-    """The visible characters of a text with markup."""
-    return len(unescape(re.sub(r"<[^>]*>", "", text)))
-
-
-def _caption_cut_to_room(text: str, room: int) -> str:
-    """The first whole words of `text` and an ellipsis, `room` characters at most; empty if room is too small."""
-    words = text[: max(room, 0)].rsplit(" ", 1)[0].rstrip(" ,;:")
-    return f"{words}…" if room >= _FEWEST else ""

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import unescape
 from textwrap import wrap
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
-from numpy.typing import NDArray
 
 from bfcviz.errors import BfcvizError
+from bfcviz.figures.boxes import Floats
 from bfcviz.figures.panel import Picture
 from bfcviz.figures.text import fitted, harmless
 from bfcviz.figures.theme import DARK, LIGHT, TAKER, contrasting, mixed, rgb
@@ -50,11 +50,8 @@ _SIZED: Final = re.compile(r"[\d.,]+ (B|[KMGTPE]iB)")
 
 BLACK: Final = "#000000"
 
-Floats = NDArray[np.float64]
 
-
-@dataclass(frozen=True)
-class PrintedBox:
+class PrintedBox(NamedTuple):
     """A rectangle on the page, in pixels from the left and from above."""
 
     left: float
@@ -82,20 +79,14 @@ class _Fill:
     plate: str | None
     edges: Floats
 
-    def crossings(self, x: float, y: float) -> tuple[Floats, Floats]:
-        """Where the outline crosses the horizontal line through a point, and the vertical one."""
-        return _fill_edge_crossings(self.edges, x, y, along=0), _fill_edge_crossings(
-            self.edges, x, y, along=1
-        )
-
-
-def _fill_edge_crossings(edges: Floats, x: float, y: float, *, along: int) -> Floats:
-    first, last = edges[:, 1 - along], edges[:, 3 - along]
-    level = x if along else y
-    hit = (first <= level) != (last <= level)
-    share = (level - first[hit]) / (last[hit] - first[hit])
-    found: Floats = edges[hit, along] + share * (edges[hit, along + 2] - edges[hit, along])
-    return found
+    def crossings(self, level: float, *, along: int) -> Floats:
+        """Where the outline crosses a horizontal line, at this y (`along` 0), or a vertical one, at this x (1)."""
+        first, last = self.edges[:, 1 - along], self.edges[:, 3 - along]
+        hit = (first <= level) != (last <= level)
+        share = (level - first[hit]) / (last[hit] - first[hit])
+        begin, end = self.edges[hit, along], self.edges[hit, along + 2]
+        found: Floats = begin + share * (end - begin)
+        return found
 
 
 @dataclass(frozen=True)
@@ -149,10 +140,8 @@ def _fit_printed_bars(bars: Any, plot: _PrintedPlot) -> None:
     widths = np.abs(plot.across(bars.x) - plot.across(np.zeros(len(bars.x)))).tolist()
     bars.marker.line.width = [0 if width < _NARROW else bars.marker.line.width for width in widths]
     if bars.textposition == "inside":
-        bars.text = [
-            _printed_text_in_fill(text, width, 2 * LINE)
-            for text, width in zip(bars.text, widths, strict=True)
-        ]
+        texts = zip(bars.text, widths, strict=True)
+        bars.text = [_printed_text_in_fill(text, width, 2 * LINE) for text, width in texts]
 
 
 def _fit_printed_texts(drawn: go.Figure, trace: Any, plot: _PrintedPlot, taken: list[PrintedBox]) -> None:
@@ -162,11 +151,11 @@ def _fit_printed_texts(drawn: go.Figure, trace: Any, plot: _PrintedPlot, taken: 
     for x, y, text in zip(trace.x, trace.y, trace.text, strict=True):
         at = float(plot.across(x)), float(plot.down(y))
         below = _fill_below_printed_text(fills, *at) if position == "middle center" else None
-        name = (
-            _printed_text_in_fill(text, *below[1:])
-            if below is not None
-            else _printed_text_outside_fill(text, plot.width)
-        )
+        if below is not None:
+            name = _printed_text_in_fill(text, *below[1:])
+        else:  # the bold part alone, where the plot is too narrow
+            whole = LETTER * _printed_letter_count(text) <= plot.width
+            name = text if whole else text.partition("</b>")[0]
         box = _printed_text_box(at, name, position)
         shift = max(plot.left - box.left, 0.0) - max(box.right - plot.left - plot.width, 0.0)
         box = PrintedBox(box.left + shift, box.top, box.right + shift, box.bottom)
@@ -190,11 +179,6 @@ def _fit_printed_texts(drawn: go.Figure, trace: Any, plot: _PrintedPlot, taken: 
             font={"size": SIZE, "color": BLACK if below is None else contrasting(below[0].colour)},
         )
     trace.visible = False
-
-
-def _printed_text_outside_fill(text: str, wide: float) -> str:
-    """A text outside of all fills; its bold part alone, where the plot is too narrow for both."""
-    return text if LETTER * _printed_letter_count(text) <= wide else text.partition("</b>")[0]
 
 
 def _printed_text_box(at: tuple[float, float], text: str, position: str) -> PrintedBox:
@@ -243,7 +227,7 @@ def _fill_below_printed_text(fills: Sequence[_Fill], x: float, y: float) -> tupl
     across: list[float] = []
     down: list[float] = []
     for fill in reversed(fills):
-        right, under = fill.crossings(x, y)
+        right, under = fill.crossings(y, along=0), fill.crossings(x, along=1)
         across += np.abs(right - x).tolist()
         down += np.abs(under - y).tolist()
         if (right > x).sum() % 2:  # an odd number of edges to its right: inside
@@ -257,9 +241,8 @@ def _printed_plot_fills(drawn: go.Figure, xaxis: str, plot: _PrintedPlot) -> lis
     for trace in drawn.select_traces({"type": "scatter", "fill": "toself", "xaxis": xaxis}):
         if trace.visible is not False and (trace.fillcolor or "").startswith("#"):
             plate = trace.fillcolor if trace.fillpattern.shape else None
-            found.append(
-                _Fill(trace.fillcolor, plate, _printed_fill_edges(plot.across(trace.x), plot.down(trace.y)))
-            )
+            edges = _printed_fill_edges(plot.across(trace.x), plot.down(trace.y))
+            found.append(_Fill(trace.fillcolor, plate, edges))
     return found
 
 
@@ -404,10 +387,8 @@ def _scatter_in_greys(trace: Any, known: dict[str, tuple[str, str]], dash: str) 
         trace.fillcolor = grey
         if shape:
             trace.fillpattern = _grey_pattern(grey, shape)
-        if (
-            _printed_opaque_colour(trace.line.color) == fill
-        ):  # thousands of narrow fills would be all edge, and black
-            edge = _EDGE if shape else grey
+        if _printed_opaque_colour(trace.line.color) == fill:
+            edge = _EDGE if shape else grey  # thousands of narrow fills would be all edge, and black
         trace.line.width = min(width, _THIN)
     if "lines" not in (trace.mode or ""):
         return 0
@@ -486,9 +467,8 @@ _LETTER: Final = 4.2  # width of a letter of the caption
 _LEGEND_LETTER: Final = 5.0
 _SIGN: Final = 45  # of a legend entry, beside its name
 _LINE_MM: Final = 11
-_ENTRY: Final = (
-    19  # a row of the legend; a legend that reaches higher pushes the title of the axis into the ticks
-)
+# A row of the legend; a legend that reaches higher pushes the title of the axis into the ticks.
+_ENTRY: Final = 19
 _RIGHT: Final = 24
 _ABOVE_FIRST: Final = 22  # the title of the first panel
 
@@ -611,8 +591,7 @@ def _shorten_paper_titles(drawn: go.Figure) -> int:
     for note in drawn.layout.annotations:
         if (note.text or "").startswith("<b>") and note.yshift is not None:
             first = note.yshift if first is None else first
-            note.update(
-                text=note.text.partition("  <span")[0], yshift=4, font={"size": _TITLE, "color": BLACK}
-            )
+            title = note.text.partition("  <span")[0]
+            note.update(text=title, yshift=4, font={"size": _TITLE, "color": BLACK})
     above = drawn.layout.margin.t or 0
     return max(above - _ABOVE_FIRST, 0) if first is not None else 0

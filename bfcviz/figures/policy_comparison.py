@@ -6,9 +6,9 @@ All regions of a heap follow each other without gaps, like text: the area of a m
 where regions begin and end.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isnan
+from math import isnan, nan
 from textwrap import wrap
 from typing import Any, Final
 
@@ -18,11 +18,21 @@ from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
 from bfcviz.figures.colouring import Colouring, colouring
-from bfcviz.figures.panel import BELOW, Margins, Panel, Picture, Place, compose
-from bfcviz.figures.region_map import traces as hover
+from bfcviz.figures.panel import (
+    BELOW,
+    FLAT_BARS,
+    LINES,
+    TEXTS,
+    Margins,
+    Panel,
+    Picture,
+    Place,
+    compose,
+    in_rows,
+)
 from bfcviz.figures.region_map import traces as map_traces
 from bfcviz.figures.region_map.figure import EXACT_CHUNKS, chunk_table
-from bfcviz.figures.region_map.rows import Pieces, Rows
+from bfcviz.figures.region_map.rows import Rows
 from bfcviz.figures.region_map.traces import VisibleChunks, map_outline
 from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Paint, Theme, translucent
@@ -171,17 +181,16 @@ class ByteAxis:
         divisor, unit = axis_unit(top)
         return cls(divisor, unit, top / divisor, limit)
 
-    def least_possible(self, job: DrawnJob, theme: Theme) -> PolicyByteLevel:
-        """The most requested bytes in use: no allocator can need less."""
-        return self._level("least possible", job.live_bytes, theme.text, "dot")
-
-    def limit_line(self, theme: Theme) -> PolicyByteLevel:
-        """The memory limit."""
-        return self._level("limit", self.limit, theme.limit, "dashdot")
+    def levels(self, job: DrawnJob, theme: Theme) -> list[PolicyByteLevel]:
+        """The most requested bytes in use, which no allocator can do without; and the memory limit."""
+        return [
+            self._level("least possible", job.live_bytes, theme.text, "dot"),
+            self._level("limit", self.limit, theme.limit, "dashdot"),
+        ]
 
     def _level(self, name: str, num_bytes: int | None, colour: str, dash: str) -> PolicyByteLevel:
         if num_bytes is None:
-            return PolicyByteLevel(name, float("nan"), colour, dash)
+            return PolicyByteLevel(name, nan, colour, dash)
         return PolicyByteLevel(f"{name} {format_bytes(num_bytes)}", num_bytes / self.divisor, colour, dash)
 
 
@@ -231,24 +240,16 @@ class CurvePanels:
     failures: bool = True  # some policy fails: the legend says what a cross is
 
     def panel(self, number: int, policy: DrawnPolicy, *, legend: bool | None) -> Panel:
-        """The panel of one policy.
-
-        Args:
-            number: makes its name unique.
-            policy: the policy.
-            legend: whether it shows the legend; None: it has no room for one.
-        """
+        """The panel of one policy; `number` makes its name unique, `legend` None: it has no room for a legend."""
         job, axis, theme = self.job, self.axis, self.theme
         traces = [
             _policy_reserved_area(policy, axis, theme),
             *_policy_in_use_band(policy, axis, theme),
-            _byte_level_on_curves(axis.least_possible(job, theme), job) | {"legend": 1},
-            _byte_level_on_curves(axis.limit_line(theme), job) | {"legend": 1},
+            *(_byte_level_on_curves(level, job) | {"legend": 1} for level in axis.levels(job, theme)),
             _policy_failure_on_curve(policy, axis, theme) | {"showlegend": self.failures, "legend": 1},
             _policy_message_text(policy, job, axis, theme),
         ]
-        across = [0, max(job.requests, 1)]
-        up = [0, 1.08 * axis.end]
+        across, up = [0, max(job.requests, 1)], [0, 1.08 * axis.end]
         return Panel(
             name=f"curve_{number}",
             title=harmless(_short_policy_name(policy.role or policy.name)),
@@ -272,58 +273,43 @@ def _short_policy_name(name: str) -> str:
 def _policy_caption(policy: DrawnPolicy) -> str:
     if policy.message:
         return "cannot serve this job"
-    if policy.failed is not None:
-        return f"out of memory at {policy.failed:,}" + ("" if policy.is_compared else UNCOMPARED)
-    return f"peak {format_bytes(policy.peak_reserved)}" + ("" if policy.is_compared else UNCOMPARED)
+    peak = f"peak {format_bytes(policy.peak_reserved)}"
+    found = peak if policy.failed is None else f"out of memory at {policy.failed:,}"
+    return found + ("" if policy.is_compared else UNCOMPARED)
 
 
 def _policy_reserved_area(policy: DrawnPolicy, axis: ByteAxis, theme: Theme) -> dict[str, Any]:
     """The area below the greatest reserved bytes of each interval."""
     start, _, high = policy_curve_envelope(policy.reserved)
+    x, y = np.append(start, len(policy.reserved)), _up_to_the_end(high) / axis.divisor
     line = {"color": theme.pool.line, "width": 1.4}
     area = {"fill": "tozeroy", "fillcolor": translucent(theme.pool.fill, 0.85)}
-    found = _policy_step_curve(
-        "not in use", _policy_curve_x(start, len(policy.reserved)), _policy_curve_y(high) / axis.divisor, line
-    )
-    return found | area | _policy_curve_hover("pool", axis)
+    return _policy_step_curve("not in use", x, y, line) | area | _policy_curve_hover("pool", axis)
 
 
 def _policy_in_use_band(policy: DrawnPolicy, axis: ByteAxis, theme: Theme) -> list[dict[str, Any]]:
     """The area below the least bytes in use of each interval; a lighter one from there to the greatest."""
     start, low, high = policy_curve_envelope(policy.in_use)
-    ends = _policy_curve_x(start, len(policy.in_use))
-    paint = theme.in_use
+    ends, paint = np.append(start, len(policy.in_use)), theme.in_use
     least = _policy_step_curve(
-        "", ends, _policy_curve_y(low) / axis.divisor, {"color": paint.line, "width": 0}
+        "", ends, _up_to_the_end(low) / axis.divisor, {"color": paint.line, "width": 0}
     )
     least |= {"showlegend": False, "fill": "tozeroy", "fillcolor": translucent(paint.fill, 0.85)}
     # Backwards, a line of shape `hv` keeps the value of the interval that it has just left.
-    around = np.concatenate([_policy_curve_y(high), low[::-1], low[:1]]) / axis.divisor
+    around = np.concatenate([_up_to_the_end(high), low[::-1], low[:1]]) / axis.divisor
     name = "in use (light: least to most within a pixel)"
     band = _policy_step_curve(name, np.append(ends, ends[::-1]), around, {"color": paint.line, "width": 0.8})
     band |= {"fill": "toself", "fillcolor": translucent(paint.fill, 0.55), "hoveron": "points"}
     return [least, band | _policy_curve_hover("in use", axis)]
 
 
-def _policy_curve_x(start: NDArray[np.float64], end: int) -> NDArray[np.float64]:
-    return np.append(start, end)
-
-
-def _policy_curve_y(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _up_to_the_end(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The values, and the last one once more: at the end of its interval."""
     return np.append(values, values[-1:])
 
 
 def _policy_step_curve(name: str, x: Any, y: Any, line: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": x,
-        "y": y,
-        "line": {"shape": "hv", **line},
-        "hoverinfo": "skip",
-    }
+    return {**LINES, "name": name, "x": x, "y": y, "line": {"shape": "hv", **line}}
 
 
 def _policy_curve_hover(name: str, axis: ByteAxis) -> dict[str, Any]:
@@ -335,12 +321,12 @@ def _byte_level_on_curves(level: PolicyByteLevel, job: DrawnJob) -> dict[str, An
     """A horizontal line."""
     line = {"color": level.colour, "width": 1.4, "dash": level.dash}
     found = _policy_step_curve(level.name, [0, job.requests], [level.value, level.value], line)
-    return found | {"showlegend": not np.isnan(level.value)}
+    return found | {"showlegend": not isnan(level.value)}
 
 
 def _policy_failure_on_curve(policy: DrawnPolicy, axis: ByteAxis, theme: Theme) -> dict[str, Any]:
     """The first failed request: a cross at the bytes in use that it would have needed."""
-    x = y = float("nan")
+    x = y = nan
     if policy.failed is not None:
         x = policy.failed
         y = min((int(policy.in_use[policy.failed]) + policy.failed_size) / axis.divisor, 1.02 * axis.end)
@@ -361,14 +347,11 @@ def _policy_message_text(policy: DrawnPolicy, job: DrawnJob, axis: ByteAxis, the
     """Why there is no curve."""
     lines = wrap(harmless(policy.message, _MOST_LINES * _MESSAGE_LINE), _MESSAGE_LINE)
     return {
-        "type": "scatter",
-        "mode": "text",
+        **TEXTS,
         "x": [job.requests / 2],
         "y": [axis.end / 2],
         "text": ["<br>".join(lines)],
         "textfont": {"size": 11, "color": theme.oom},
-        "showlegend": False,
-        "hoverinfo": "skip",
     }
 
 
@@ -401,12 +384,12 @@ _PEAK_DEFINITION: Final = (
     "hatched: the policy runs out of memory; its numbers end there.<br>"
     "driver calls: grants, refused grants and releases, with the time that they may take."
 )
-SHARES: Final = {
-    "unused": "not in use = 1 - peak in use / peak pool",
-    "scattered": "external = 1 - largest free chunk / free bytes",
-    "rounding": "internal = 1 - requested / in use",
-}
-"""Key -> name and definition of a measure, as the legend shows them."""
+_SHARES: Final = (
+    "not in use = 1 - peak in use / peak pool",
+    "external = 1 - largest free chunk / free bytes",
+    "internal = 1 - requested / in use",
+)
+"""Name and definition of each measure, as the legend shows them."""
 
 _SHARE_DEFINITION: Final = (
     "not in use (F2): reserved-not-in-use, the measure of GMLake and STAlloc.<br>"
@@ -414,15 +397,6 @@ _SHARE_DEFINITION: Final = (
     "external and internal are those of the moment when most is in use.<br>"
     "hatched: the policy runs out of memory; its numbers end there."
 )
-
-
-@dataclass(frozen=True)
-class _Share:
-    """One measure: its key in `SHARES`, the value of each policy, its paint."""
-
-    key: str
-    values: Sequence[float | None]
-    paint: Paint
 
 
 def row_height(policies: Sequence[DrawnPolicy]) -> int:
@@ -438,21 +412,23 @@ def peaks_panel(job: DrawnJob, policies: Sequence[DrawnPolicy], theme: Theme) ->
     reserved = [policy.peak_reserved for policy in policies]
     nothing = [0] * len(policies)
     failed = [policy.has_failed for policy in policies]
-    traces = [
+    bars = [
         _policy_bar_part("in use: requested", nothing, requested, theme.in_use, axis),
         _policy_bar_part("in use: rounding", requested, in_use, theme.waste, axis),
         _policy_bar_part("not in use", in_use, reserved, theme.pool, axis),
-        _policy_level_on_bars(axis.least_possible(job, theme), len(policies)),
-        _policy_level_on_bars(axis.limit_line(theme), len(policies)) | {"legend": 2},
-        _policy_failures_on_bars(policies, axis, theme),
-        _policy_bar_end_column(policies, axis, theme),
     ]
+    levels = axis.levels(job, theme)
     return Panel(
         name="peaks",
         title=f"Peak pool ({axis.unit})",
         caption="memory granted by the driver; hatched: out of memory",
         definition=_PEAK_DEFINITION,
-        traces=[*(trace | _hatched_policy_bars(trace, failed) for trace in traces[:3]), *traces[3:]],
+        traces=[
+            *(each | _hatched_policy_bars(each, failed) for each in bars),
+            *(_policy_level_on_bars(level, len(policies), line) for line, level in enumerate(levels, 1)),
+            _policy_failures_on_bars(policies, axis, theme),
+            _policy_bar_end_column(policies, axis, theme),
+        ],
         xaxis={
             "range": [0, _RIGHT * axis.end],
             "title": {"text": f"bytes ({axis.unit})"},
@@ -465,21 +441,14 @@ def peaks_panel(job: DrawnJob, policies: Sequence[DrawnPolicy], theme: Theme) ->
 
 def shares_panel(policies: Sequence[DrawnPolicy], theme: Theme) -> Panel:
     """Three measures of fragmentation of each policy, in percent."""
-    served = [not policy.message for policy in policies]
-    allocators = [each and policy.is_allocator for each, policy in zip(served, policies, strict=True)]
-    shares = [
-        _Share("unused", _known_policy_shares(served, [p.reserved_not_in_use for p in policies]), theme.pool),
-        _Share(
-            "scattered", _known_policy_shares(allocators, [p.scattered_share for p in policies]), theme.free
-        ),
-        _Share(
-            "rounding",
-            _known_policy_shares(served, [p.internal_fragmentation for p in policies]),
-            theme.waste,
-        ),
+    served = [(row, policy) for row, policy in enumerate(policies) if not policy.message]
+    shares: list[tuple[dict[int, float | None], Paint]] = [
+        ({row: policy.reserved_not_in_use for row, policy in served}, theme.pool),
+        ({row: policy.scattered_share for row, policy in served if policy.is_allocator}, theme.free),
+        ({row: policy.internal_fragmentation for row, policy in served}, theme.waste),
     ]
     failed = [policy.has_failed for policy in policies]
-    bars = [_policy_share_bars(each, line, theme, failed) for line, each in enumerate(shares)]
+    bars = [_policy_share_bars(line, *share, theme, failed) for line, share in enumerate(shares)]
     return Panel(
         name="shares",
         title="Fragmentation (%)",
@@ -489,10 +458,6 @@ def shares_panel(policies: Sequence[DrawnPolicy], theme: Theme) -> Panel:
         xaxis={"range": [0, 136], "title": {"text": "share (%)"}, "tickvals": [0, 25, 50, 75, 100]},
         yaxis=_policy_rows_axis(policies, names=False),
     )
-
-
-def _known_policy_shares(known: Sequence[bool], values: Sequence[float | None]) -> list[float | None]:
-    return [value if each else None for each, value in zip(known, values, strict=True)]
 
 
 def _policy_rows_axis(policies: Sequence[DrawnPolicy], *, names: bool) -> dict[str, Any]:
@@ -513,8 +478,7 @@ def _policy_bar_part(
     """A part of each bar, between bytes `start` and `stop`."""
     sizes = [high - low for low, high in zip(start, stop, strict=True)]
     return {
-        "type": "bar",
-        "orientation": "h",
+        **FLAT_BARS,
         "name": name,
         "x": [size / axis.divisor for size in sizes],
         "base": [low / axis.divisor for low in start],
@@ -523,18 +487,17 @@ def _policy_bar_part(
         "offset": -_BAR / 2,
         "marker": {"color": paint.fill, "line": {"color": paint.line, "width": 0.8}},
         "hovertext": [f"{name}: {exact_bytes(size)}" for size in sizes],
-        "hoverinfo": "text",
     }
 
 
-def _policy_level_on_bars(level: PolicyByteLevel, rows: int) -> dict[str, Any]:
-    """A vertical line through all rows."""
+def _policy_level_on_bars(level: PolicyByteLevel, rows: int, line: int) -> dict[str, Any]:
+    """A vertical line through all rows, on this line of the legend."""
     return {
         "type": "scatter",
         "mode": "lines",
         "name": level.name,
         "showlegend": not isnan(level.value),
-        "legend": 1,
+        "legend": line,
         "x": [level.value, level.value],
         "y": [0, rows],
         "line": {"color": level.colour, "width": 1.8, "dash": level.dash},
@@ -562,16 +525,13 @@ def _policy_bar_end_column(policies: Sequence[DrawnPolicy], axis: ByteAxis, them
     """The texts in a column beside the bars, where no line crosses them."""
     served = [not policy.message and not policy.has_failed for policy in policies]
     return {
-        "type": "scatter",
-        "mode": "text",
+        **TEXTS,
         "x": [1.03 * axis.end for _ in policies],
         "y": [row + 0.5 for row in range(len(policies))],
         "text": [_policy_bar_end_text(policy) for policy in policies],
         "textposition": "middle right",
         "textfont": {"size": 11, "color": [theme.text if each else theme.oom for each in served]},
         "cliponaxis": False,
-        "showlegend": False,
-        "hoverinfo": "skip",
     }
 
 
@@ -599,39 +559,36 @@ def _failed_policy_texts(failed: Sequence[bool], theme: Theme) -> dict[str, Any]
     """Which rows end before the job does."""
     rows = [row for row, each in enumerate(failed) if each]
     return {
-        "type": "scatter",
-        "mode": "text",
+        **TEXTS,
         "name": "",
         "x": [134 for _ in rows] or [None],
         "y": [row + 0.5 for row in rows] or [None],
         "text": ["out of<br>memory" for _ in rows] or [""],
         "textposition": "middle left",
         "textfont": {"size": 11, "color": theme.oom},
-        "showlegend": False,
-        "hoverinfo": "skip",
     }
 
 
-def _policy_share_bars(share: _Share, line: int, theme: Theme, failed: Sequence[bool]) -> dict[str, Any]:
-    """The bars of one measure, on this line of the legend and at this place in each row."""
-    name = SHARES[share.key].partition(" = ")[0]
-    known = [(row, value) for row, value in enumerate(share.values) if value is not None]
+def _policy_share_bars(
+    line: int, shares: Mapping[int, float | None], paint: Paint, theme: Theme, failed: Sequence[bool]
+) -> dict[str, Any]:
+    """The bars of a measure, on this line of the legend and at this place in each row; shares are by row."""
+    name = _SHARES[line].partition(" = ")[0]
+    known = [(row, value) for row, value in shares.items() if value is not None]
     found: dict[str, Any] = {
-        "type": "bar",
-        "orientation": "h",
-        "name": SHARES[share.key],
+        **FLAT_BARS,
+        "name": _SHARES[line],
         "legend": line,
         "x": [100 * value for _, value in known],
         "y": [row + 0.5 for row, _ in known],
         "width": _THIN,
         "offset": (line - 1.5) * _THIN,
-        "marker": {"color": share.paint.fill, "line": {"color": share.paint.line, "width": 0.8}},
+        "marker": {"color": paint.fill, "line": {"color": paint.line, "width": 0.8}},
         "text": [f"{100 * value:.1f}" for _, value in known],
         "textposition": "outside",
         "textfont": {"size": 11, "color": theme.text},
         "cliponaxis": False,
         "hovertext": [f"{name}: {100 * value:.2f} %" for _, value in known],
-        "hoverinfo": "text",
     }
     return found | _hatched_policy_bars(found, [failed[row] for row, _ in known])
 
@@ -652,14 +609,7 @@ _PEAKS: Final = 0.62  # of the width
 def comparison_figure(
     job: DrawnJob, policies: Sequence[DrawnPolicy], table: pa.Table | None = None, look: Look = PLAIN
 ) -> Picture:
-    """Peak pool, fragmentation and bytes over the job under each policy.
-
-    Args:
-        job: what all of them served.
-        policies: drawn with the best first.
-        table: the numbers, for export.
-        look: the theme.
-    """
+    """Peak pool, fragmentation and bytes over the job under each policy, the best first; `table` is for export."""
     theme, policies = look.paints, best_first(policies)
     top = [peaks_panel(job, policies, theme), shares_panel(policies, theme)]
     height = row_height(policies) * max(len(policies), 1)
@@ -718,15 +668,7 @@ def _policy_curve_panels(
         curves.panel(number, policy, legend=number == 0 if number < columns else None)
         for number, policy in enumerate(shown)
     ]
-    width = (1 - _GAP * (columns - 1)) / columns
-    places = []
-    top = above + max((panel.above for panel in panels), default=0)
-    for number in range(len(panels)):
-        if number and not number % columns:
-            top += _CURVE + BELOW + panels[-1].above
-        left = (number % columns) * (width + _GAP)
-        places.append(Place(left, left + width, top, _CURVE))
-    return panels, places
+    return panels, in_rows(panels, columns, _CURVE, _GAP, above)
 
 
 # ------------------------------------------------------------------------------
@@ -770,15 +712,12 @@ class PolicyHeap:
 
 
 def policy_maps_figure(heaps: Sequence[PolicyHeap], moment: str, look: Look | None = None) -> Picture:
-    """The region maps of the heaps of several policies, side by side.
+    """The region maps of the heaps of several policies, side by side; its table has one row per chunk.
 
     Args:
         heaps: one or more.
         moment: what they have in common, such as `after request 12`.
         look: the theme and the colouring, which is that of the first heap; None: light, by holder.
-
-    Returns:
-        The figure; its table has one row per chunk, with the name of its policy.
     """
     look = look or replace(PLAIN, colour="holder")
     models = [_policy_heap_model(heap) for heap in heaps]
@@ -797,9 +736,8 @@ def policy_maps_figure(heaps: Sequence[PolicyHeap], moment: str, look: Look | No
         chunk_table(model).add_column(0, "policy", pa.array([heap.name] * len(model.chunks()), pa.string()))
         for heap, model in zip(heaps, models, strict=True)
     ]
-    picture = compose(
-        panels, _policy_map_places(panels, columns, height), look.paints, Margins(left=60, right=24)
-    )
+    places = in_rows(panels, columns, height, _MAP_GAP)
+    picture = compose(panels, places, look.paints, Margins(left=60, right=24))
     return picture.with_table(pa.concat_tables(tables)).with_facts(
         f"{harmless(moment)} · shades of a colour: parts of that holder"
     )
@@ -821,17 +759,6 @@ def _policy_map_row_width(most: int) -> int:
     while width * MOST_ROWS < most:
         width *= 2
     return width
-
-
-def _policy_map_places(panels: Sequence[Panel], columns: int, height: int) -> list[Place]:
-    width = (1 - _MAP_GAP * (columns - 1)) / columns
-    places, top = [], panels[0].above
-    for number, panel in enumerate(panels):
-        if number and not number % columns:
-            top += height + BELOW + panel.above
-        left = (number % columns) * (width + _MAP_GAP)
-        places.append(Place(left, left + width, top, height))
-    return places
 
 
 @dataclass(frozen=True)
@@ -865,13 +792,16 @@ class _PolicyMaps:
             pixels=(self.pixels[0], self.pixels[1] * len(rows) // self.rows),
         )
         traces = self._traces(visible, chunks, regions, model)
-        name = harmless(heap.role or heap.name, _LONGEST_NAME)
         return Panel(
             name=f"map_{number}",
-            title=name,
+            title=harmless(heap.role or heap.name, _LONGEST_NAME),
             caption=_policy_map_caption(model, heap),
             definition=_DEFINITION,
-            traces=traces if legend else [_policy_map_trace_without_legend(trace) for trace in traces],
+            # An image has no entry in a legend.
+            traces=[
+                trace if legend or trace["type"] == "image" else {**trace, "showlegend": False}
+                for trace in traces
+            ],
             xaxis={
                 "title": {"text": f"offset in the row ({unit})"},
                 "range": [0, self.width / divisor],
@@ -897,32 +827,19 @@ class _PolicyMaps:
         labels = model.trace.labels
         exact = len(visible.chunks) + len(visible.rows) <= EXACT_CHUNKS
         shape = map_traces.exact_traces if exact else map_traces.image_traces
-        found = [*shape(visible, labels), _policy_map_region_frames(self._framed(regions, visible), visible)]
+        found = [*shape(visible, labels), self._region_frames(regions, visible)]
         if exact:
             wide = visible.pieces.right - visible.pieces.left > _HOVERED * visible.screen
-            points = hover.points_in_pieces(chunks, visible.pieces.only(wide), visible.part, labels)
-            found.append(
-                {
-                    "type": "scatter",
-                    "mode": "none",
-                    **points,
-                    "x": points["x"] / visible.divisor,
-                    "showlegend": False,
-                }
-            )
+            points = map_traces.points_in_pieces(chunks, visible.pieces.only(wide), visible.part, labels)
+            found.append(map_traces.invisible_points(points, visible.divisor))
         return [*found, map_traces.note(visible)]
 
-    def _framed(self, regions: NDArray[np.void], visible: VisibleChunks) -> Pieces | None:
-        """The pieces of regions that are wider than their frame; None: there is no region."""
-        if not len(regions):
-            return None
+    def _region_frames(self, regions: NDArray[np.void], visible: VisibleChunks) -> dict[str, Any]:
+        """The edges of the regions that are wider than their frame."""
         pieces = visible.rows.pieces(_policy_map_region_starts(regions), regions["size"])
-        return pieces.only(regions["size"][pieces.source] >= _FRAMED * self.width)
-
-
-def _policy_map_trace_without_legend(trace: dict[str, Any]) -> dict[str, Any]:
-    """The trace without an entry in the legend; an image has none."""
-    return trace if trace["type"] == "image" else {**trace, "showlegend": False}
+        pieces = pieces.only(regions["size"][pieces.source] >= _FRAMED * self.width)
+        frames = map_outline("region", pieces, visible.divisor, visible.theme.text, 1.1)
+        return frames | {"showlegend": False}
 
 
 def _policy_map_caption(model: Model, heap: PolicyHeap) -> str:
@@ -958,11 +875,3 @@ def _policy_map_rows(regions: NDArray[np.void], width: int) -> Rows:
     rows = -(-whole["size"].astype(np.int64) // width)
     first = np.concatenate([[0], np.cumsum(rows)]).astype(np.intp)
     return Rows(width, whole["address"], whole["size"], whole["slot"], first, np.arange(len(whole)))
-
-
-def _policy_map_region_frames(pieces: Pieces | None, visible: VisibleChunks) -> dict[str, Any]:
-    """The edges of the regions."""
-    trace = (
-        map_outline("region", pieces, visible.divisor, visible.theme.text, 1.1) if pieces is not None else {}
-    )
-    return {"type": "scatter", "mode": "lines", **trace, "showlegend": False}

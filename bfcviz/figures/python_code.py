@@ -27,29 +27,19 @@ def code_for(name: str, trace_path: Path | None, step: int, pool: int = 0, look:
         pool: the heap shown.
         look: its options; the code names only those that differ from `PLAIN`.
     """
-    figure = _figure_code_call(
-        "bfcviz.draw", [repr(name), "trace", str(step)], _figure_code_options(pool, look)
-    )
-    lines = [*_figure_code_imports(look), "", _figure_code_trace(trace_path)]
+    options = _figure_code_options(pool, look)
+    parts = sorted({type(value).__name__ for value in options.values() if is_dataclass(value)})
+    more = [f"from bfcviz.figures.view_options import {', '.join(parts)}"] if parts else []
+    figure = _figure_code_call("bfcviz.draw", [repr(name), "trace", str(step)], options)
+    lines = ["import bfcviz", *more, "", _figure_code_trace(trace_path)]
     return "\n".join([*lines, f"figure = {figure}", "figure.show()", ""])
 
 
 def code_for_inspector(trace_path: Path | None, step: int, pool: int = 0, look: Look = PLAIN) -> str:
     """Python code for a notebook cell that shows the Inspector of this trace at this step."""
-    theme = {"theme": look.theme} if look.theme != PLAIN.theme else {}
-    inspector = _figure_code_call(
-        "bfcviz.Inspector", ["trace", str(step)], ({"pool": pool} if pool else {}) | theme
-    )
+    options = _figure_code_options(pool, Look(theme=look.theme))
+    inspector = _figure_code_call("bfcviz.Inspector", ["trace", str(step)], options)
     return "\n".join(["import bfcviz", "", _figure_code_trace(trace_path), inspector, ""])
-
-
-def _figure_code_imports(look: Look) -> list[str]:
-    """The imports that the code needs; parts of a look are classes of their own."""
-    parts = sorted(
-        {type(value).__name__ for value in _figure_code_options(0, look).values() if is_dataclass(value)}
-    )
-    more = [f"from bfcviz.figures.view_options import {', '.join(parts)}"] if parts else []
-    return ["import bfcviz", *more]
 
 
 def _figure_code_trace(path: Path | None) -> str:
@@ -80,9 +70,8 @@ def _figure_code_call(function: str, given: Iterable[str], named: dict[str, Any]
 def _figure_code_literal(value: Any) -> str:
     """A Python literal equal to `value`; NumPy numbers become plain ones."""
     if is_dataclass(value) and not isinstance(value, type):
-        arguments = (
-            f"{field.name}={_figure_code_literal(getattr(value, field.name))}" for field in fields(value)
-        )
+        given = {field.name: getattr(value, field.name) for field in fields(value)}
+        arguments = (f"{name}={_figure_code_literal(each)}" for name, each in given.items())
         return f"{type(value).__name__}({', '.join(arguments)})"
     if isinstance(value, tuple):
         return f"({', '.join(map(_figure_code_literal, value))})"

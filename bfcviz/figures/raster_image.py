@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.figures.boxes import Floats
 from bfcviz.figures.region_map.cells import choose_classes, paint_cells
 from bfcviz.figures.region_map.rows import CellBytes, Rows, VisibleRows
 from bfcviz.figures.theme import Theme, rgb
@@ -152,18 +153,16 @@ def cell_bytes(
     )
 
 
-def _raster_positions(
-    address: NDArray[np.uint64], rows: Rows, before: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _raster_positions(address: NDArray[np.uint64], rows: Rows, before: Floats) -> Floats:
     """The positions of these addresses (ascending)."""
     first = np.searchsorted(address, rows.address)
     count = np.diff(np.append(first, len(address)))
-    positions: NDArray[np.float64] = (address - np.repeat(rows.address, count)).astype(np.float64)
+    positions: Floats = (address - np.repeat(rows.address, count)).astype(np.float64)
     positions += np.repeat(before[:-1], count)
     return positions
 
 
-def _raster_cell_edges(grid: RasterGrid, before: NDArray[np.float64]) -> NDArray[np.float64]:
+def _raster_cell_edges(grid: RasterGrid, before: Floats) -> Floats:
     """The positions between the cells of each row, (rows, columns + 1)."""
     rows, part = grid.rows, grid.part
     row = np.arange(part.first, part.stop)
@@ -171,11 +170,11 @@ def _raster_cell_edges(grid: RasterGrid, before: NDArray[np.float64]) -> NDArray
     row_begin = (row - rows.first[region]) * float(rows.width)
     edge = row_begin[:, None] + np.linspace(part.left, part.right, grid.columns + 1)[None, :]
     inside = np.minimum(edge, rows.size[region].astype(np.float64)[:, None])
-    positions: NDArray[np.float64] = before[region][:, None] + inside
+    positions: Floats = before[region][:, None] + inside
     return positions
 
 
-def _raster_sums_before(amounts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _raster_sums_before(amounts: Floats) -> Floats:
     """The sum of all amounts before each one, shape (n + 1,): the last entry is the total."""
     sums = np.zeros(len(amounts) + 1)
     np.cumsum(amounts, out=sums[1:])
@@ -211,7 +210,7 @@ def paint(
     return RasterImage(pixels)
 
 
-def _lit_cells(held: NDArray[np.float64], high: int) -> NDArray[np.bool_]:
+def _lit_cells(held: Floats, high: int) -> NDArray[np.bool_]:
     """The cells with bytes, and those below that share their pixel: a browser shows only one line of an image there."""
     found = held >= 0.5  # of a byte: sums of parts are not exact
     lit = found.copy()
@@ -238,7 +237,7 @@ def _merged_raster_rows(held: CellBytes) -> CellBytes:
     cut = np.linspace(0, rows, LINES + 1).astype(np.intp)
     first, count = cut[:-1], np.diff(cut)
 
-    def sums(each: NDArray[np.float64]) -> NDArray[np.float64]:
+    def sums(each: Floats) -> Floats:
         total = each[..., first, :]
         for more in range(1, int(count.max())):  # np.add.reduceat takes ten times as long
             line = np.flatnonzero(count > more)

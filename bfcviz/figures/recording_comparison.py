@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.alignment import AlignedBy, PairedStep
 from bfcviz.analysis.comparison import AT_PEAK, PeakPart, RecordingComparison, parts_text, peaks_text
-from bfcviz.figures.panel import BELOW, Panel, Picture, Place, compose
+from bfcviz.figures.panel import BARE_ROWS, FLAT_BARS, Panel, Picture, below_each_other, compose
 from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Paint, Theme, ThemeName, theme_of, translucent
 from bfcviz.units import exact_bytes, format_bytes, signed_bytes
@@ -26,13 +26,9 @@ _CLOSE: Final = 0.1  # of the width: less than the text at a peak takes
 
 def recording_curves_panel(found: RecordingComparison, theme: Theme) -> Panel:
     """Bytes in use and pool of both recordings, with the steps of B where those of A lie that belong to them."""
-    highest = max(float(series["bytes_in_use_max"].max(initial=1)) for series in found.series)
-    highest = max(
-        [
-            highest,
-            *(pool for pool in map(_recording_pool_line_top, found.series) if pool <= _POOL_REACH * highest),
-        ]
-    )
+    most = max(float(series["bytes_in_use_max"].max(initial=1)) for series in found.series)
+    pools = map(_recording_pool_line_top, found.series)
+    highest = max([most, *(pool for pool in pools if pool <= _POOL_REACH * most)])
     divisor, unit = axis_unit(highest)
     first, last = float(found.a.first), float(max(found.a.last, found.a.first + 1))
     return Panel(
@@ -112,9 +108,8 @@ def _recording_positions(
 
 def _recording_peak_marks(found: RecordingComparison, divisor: int, theme: Theme) -> dict[str, Any]:
     peak = found.moments.to_pylist()[0]
-    across = np.concatenate(
-        [_recording_positions(found, letter, np.array([peak[f"{letter}_step"]])) for letter in "ab"]
-    )
+    steps = {letter: np.array([peak[f"{letter}_step"]]) for letter in "ab"}
+    across = np.concatenate([_recording_positions(found, *each) for each in steps.items()])
     return {
         "type": "scatter",
         "mode": "markers+text",
@@ -184,10 +179,8 @@ _Bar = tuple[str, int, str]
 def changed_holders_panel(found: RecordingComparison, theme: Theme) -> Panel:
     """The holders that make the difference of the peaks, as detailed as there is room; the first trace has the bars."""
     bars = [(part.holder, part.bytes, _holder_change_hover(part)) for part in found.spread.named]
-    if found.spread.left:
-        bars.append(
-            (_OTHERS, found.spread.left, f"<b>{_OTHERS}</b><br>{signed_bytes(found.spread.left)} together")
-        )
+    if rest := found.spread.left:
+        bars.append((_OTHERS, rest, f"<b>{_OTHERS}</b><br>{signed_bytes(rest)} together"))
     divisor, unit = axis_unit(max((abs(change) for _, change, _ in bars), default=1))
     left, right = _change_axis_range([change / divisor for _, change, _ in bars])
     gap = _GAP * (right - left)
@@ -208,14 +201,7 @@ def changed_holders_panel(found: RecordingComparison, theme: Theme) -> Panel:
             "zerolinecolor": theme.muted,
             "tickformat": "+,~g",
         },
-        yaxis={
-            "range": [max(len(bars), 1) - 0.5, -0.5],
-            "showticklabels": False,
-            "ticks": "",
-            "showgrid": False,
-            "showline": False,
-            "fixedrange": True,
-        },
+        yaxis={**BARE_ROWS, "range": [max(len(bars), 1) - 0.5, -0.5]},
         x_unit=float(divisor),
         legend=False,
     )
@@ -236,8 +222,7 @@ def _change_axis_range(changes: list[float]) -> tuple[float, float]:
 def _holder_change_bars(bars: list[_Bar], divisor: int, theme: Theme) -> dict[str, Any]:
     paints = [recording_paint("b" if change > 0 else "a", theme) for _, change, _ in bars]
     return {
-        "type": "bar",
-        "orientation": "h",
+        **FLAT_BARS,
         "name": "change",
         "x": np.array([change / divisor for _, change, _ in bars]),
         "y": np.arange(len(bars), dtype=np.float64),
@@ -246,7 +231,6 @@ def _holder_change_bars(bars: list[_Bar], divisor: int, theme: Theme) -> dict[st
             "line": {"color": [paint.line for paint in paints], "width": 1},
         },
         "hovertext": [text for *_, text in bars],
-        "hoverinfo": "text",
     }
 
 
@@ -286,7 +270,7 @@ def _holder_change_hover(part: PeakPart) -> str:
 
 
 # ------------------------------------------------------------------------------
-# Two recordings compared: memory over time, B laid over A; and the holders that make the difference of the peaks.
+# The figure of both panels.
 
 _OVER_TIME: Final = 300  # pixels of height
 _ROW: Final = 26
@@ -302,12 +286,9 @@ def recordings_compared(found: RecordingComparison, theme: ThemeName = "light") 
     else:
         panels.insert(0, recording_curves_panel(found, colours))
     heights = [_OVER_TIME] * (len(panels) - 1) + [_ROW * max(len(panels[-1].traces[0]["y"]), 3)]
-    places, top = [], 0
-    for panel, height in zip(panels, heights, strict=True):
-        places.append(Place(0.0, 1.0, top + panel.above, height))
-        top += panel.above + height + BELOW
     facts = " · ".join(
         f"{side.letter}: {harmless(side.name, _NAMES)}, {harmless(side.heap, _NAMES)}, {side.status}"
         for side in (found.a, found.b)
     )
-    return compose(panels, places, colours).with_table(found.holders_at(AT_PEAK)).with_facts(facts)
+    picture = compose(panels, below_each_other(panels, heights), colours)
+    return picture.with_table(found.holders_at(AT_PEAK)).with_facts(facts)

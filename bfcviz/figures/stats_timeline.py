@@ -5,24 +5,17 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from bfcviz.analysis.account import device_number
 from bfcviz.events.origin import process_peak
 from bfcviz.events.process_memory import MemorySamples, device_memory, process_memory
 from bfcviz.figures import timelines
+from bfcviz.figures.boxes import Floats
 from bfcviz.figures.fragmentation_timeline import TAB
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.text import axis_unit
 from bfcviz.figures.theme import Paint, Theme, mixed, translucent
-from bfcviz.figures.timelines import (
-    History,
-    failures,
-    marks,
-    phases,
-    step_line,
-    without_phases,
-)
+from bfcviz.figures.timelines import History, failures, marks, phases, step_line, without_phases
 from bfcviz.figures.view import DashboardPlace, HeapData, View
 from bfcviz.figures.view_options import Look
 from bfcviz.units import format_bytes
@@ -43,17 +36,12 @@ class _Scale:
 def stats_panel(history: History, step: int | None, look: Look) -> Panel:
     """The timeline as a panel; only its last trace depends on `step`."""
     theme, scale = look.paints, _stats_axis_scale(history)
+    pale = mixed(theme.in_use.fill, theme.paper, 0.6)
     traces = [
         _stats_area(history, scale, "pool", ("pool_bytes", "max"), theme.pool.line, theme.free),
         _stats_area(history, scale, "", ("bytes_in_use", "min"), theme.in_use.line, theme.in_use) | _UNNAMED,
         _stats_band(history, scale, "in use", "bytes_in_use", theme.in_use.line),
-        _stats_band(
-            history,
-            scale,
-            "requested",
-            "requested_bytes_in_use",
-            mixed(theme.in_use.fill, theme.paper, 0.6),
-        ),
+        _stats_band(history, scale, "requested", "requested_bytes_in_use", pale),
         # A rim in the paper's colour keeps the band visible where it crosses the blue area.
         _stats_band(history, scale, "", "largest_free_chunk", theme.paper, width=4.0) | _UNNAMED,
         _stats_band(history, scale, "largest free chunk", "largest_free_chunk", theme.free.line, width=1.8),
@@ -123,9 +111,8 @@ def _stats_area(  # noqa: PLR0913, PLR0917  the options of an area
     history: History, scale: _Scale, name: str, values: tuple[str, str], line: str, paint: Paint
 ) -> dict[str, Any]:
     """The area below the least (`min`) or the greatest (`max`) values of a field."""
-    across, up = timelines.upper_edge(history.series, values[0], history.step_axis, values[1])
-    trace = _stats_step_line(history, scale, name, across, up)
-    trace["line"] |= {"color": line, "width": 1.2 if name else 0}
+    points = timelines.upper_edge(history.series, values[0], history.step_axis, values[1])
+    trace = _stats_step_line(history, scale, name, points, {"color": line, "width": 1.2 if name else 0})
     return trace | {"fill": "tozeroy", "fillcolor": translucent(paint.fill, 0.85)}
 
 
@@ -133,24 +120,24 @@ def _stats_band(  # noqa: PLR0913  the options of a band
     history: History, scale: _Scale, name: str, field: str, colour: str, *, width: float = 1.2
 ) -> dict[str, Any]:
     """The area between the least and the greatest values of a field; it is a line where they are equal."""
-    across, up = timelines.envelope(history.series, field, history.step_axis)
-    trace = _stats_step_line(history, scale, name, across, up)
-    trace["line"] |= {"color": colour, "width": width}
+    points = timelines.envelope(history.series, field, history.step_axis)
+    trace = _stats_step_line(history, scale, name, points, {"color": colour, "width": width})
     fill = "none" if timelines.is_exact(history.series) else "toself"
     return trace | {"fill": fill, "fillcolor": translucent(colour, 0.45), "hoveron": "points"}
 
 
 def _stats_step_line(
-    history: History, scale: _Scale, name: str, x: NDArray[np.float64], num_bytes: NDArray[np.float64]
+    history: History, scale: _Scale, name: str, points: tuple[Floats, Floats], line: dict[str, Any]
 ) -> dict[str, Any]:
-    """A step line: it keeps each value until the next one."""
+    """A step line through positions and bytes: it keeps each value until the next one."""
+    x, num_bytes = points
     return {
         "type": "scatter",
         "mode": "lines",
         "name": name,
         "x": x,
         "y": num_bytes / scale.divisor,
-        "line": {"shape": "hv"},
+        "line": {"shape": "hv", **line},
         "hovertemplate": f"{name}: %{{y:,.4~f}} {scale.unit}<br>{history.step_axis.hover}<extra></extra>",
     }
 
@@ -159,9 +146,8 @@ def _stats_peak_line(history: History, scale: _Scale, theme: Theme) -> dict[str,
     series = history.series
     x = history.step_axis.positions(series["bytes_in_use_max_step"], series["bytes_in_use_max_time"])
     peak = np.maximum(np.maximum.accumulate(series["bytes_in_use_max"]), np.uint64(history.peak_before))
-    trace = _stats_step_line(history, scale, "peak so far", x, peak.astype(np.float64)) | {"legend": 1}
-    trace["line"] |= {"color": theme.in_use.line, "width": 1.5, "dash": "dash"}
-    return trace
+    line = {"color": theme.in_use.line, "width": 1.5, "dash": "dash"}
+    return _stats_step_line(history, scale, "peak so far", (x, peak.astype(np.float64)), line) | {"legend": 1}
 
 
 def _stats_limit_line(history: History, scale: _Scale, theme: Theme) -> dict[str, Any]:
@@ -207,7 +193,7 @@ def _stats_sampled_line(
     """A line through samples of known times; where there are none, a trace without points and name."""
     series, x, y = history.series, np.zeros(0), np.zeros(0)
     if found is None or not len(series):
-        return _stats_step_line(history, scale, "", x, y) | {"legend": 1} | _UNNAMED
+        return _stats_step_line(history, scale, "", (x, y), {}) | {"legend": 1} | _UNNAMED
     most = int(found.num_bytes.max())
     name = f"{name}, peak {format_bytes(max(peak, most))}"
     if most > scale.reach * scale.divisor:
@@ -217,7 +203,7 @@ def _stats_sampled_line(
         steps = np.interp(found.times[inside], series["time"], series["step"])
         x = history.step_axis.positions(steps, found.times[inside])
         y = found.num_bytes[inside].astype(np.float64)
-    return _stats_step_line(history, scale, name, x, y) | {"legend": 1}
+    return _stats_step_line(history, scale, name, (x, y), {}) | {"legend": 1}
 
 
 VIEW: Final = View(

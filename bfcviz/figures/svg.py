@@ -8,22 +8,22 @@ import math
 import re
 import struct
 from base64 import b64decode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape, unescape
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bfcviz.figures.boxes import Floats
 from bfcviz.figures.panel import Page, Picture
-from bfcviz.figures.text import text_width
+from bfcviz.figures.text import plain_text, text_width
 from bfcviz.figures.theme import FONT, Theme, axis_style
 from bfcviz.figures.view import VIEWS
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 
-Floats = NDArray[np.float64]
+Traces = Sequence[Mapping[str, Any]]
 
 WIDTH: Final = 1080
 """Pixels of a picture's width, where nothing else is asked."""
@@ -51,24 +51,20 @@ def as_svg(page: Page, theme: Theme, width: int = WIDTH) -> str:
             continue
         number = name.removeprefix("xaxis")
         traces = [each for each in page.data if each["xaxis"] == f"x{number}" and each["visible"] is True]
-        style = axis_style(theme)
-        y_settings = layout[f"yaxis{number}"]
-        x = _Axis.of({**style, **settings}, plots, [_svg_axis_names(each, "x") for each in traces], is_x=True)
-        y = _Axis.of(
-            {**style, **y_settings}, plots, [_svg_axis_names(each, "y") for each in traces], is_x=False
-        )
+        given = [{**axis_style(theme), **layout[f"{axis}axis{number}"]} for axis in "xy"]
+        x, y = _Axis.of(given[0], plots, traces, "x"), _Axis.of(given[1], plots, traces, "y")
         drawn.append(_Plot(x, y, theme, layout.get("bargap", 0.2)).drawn(traces))
     for note in layout["annotations"]:
         if note["visible"]:
-            titles.append(re.sub("<[^>]*>", "", note["text"]).strip())
+            titles.append(plain_text(note["text"]).strip())
             drawn.append(_svg_title(note, layout, plots))
     for name in layout:
         if name.startswith("legend") and layout[name]["visible"]:
             named = [each for each in page.data if each["legend"] == name]
-            drawn += [_svg_legend(layout[name], named, plots)]
+            drawn.append(_svg_legend(layout[name], named, plots))
     return (
         f'<svg viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{escape(unescape("; ".join(titles)))}" font-family="{escape(FONT)}" font-size="{_TEXT}" '
+        f'aria-label="{escape("; ".join(titles))}" font-family="{escape(FONT)}" font-size="{_TEXT}" '
         f'fill="{theme.text}">{"".join(drawn)}</svg>'
     )
 
@@ -135,13 +131,13 @@ class _Axis:
     names: Sequence[str] = ()
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], plots: _Box, ends: Iterable[Any], *, is_x: bool) -> "_Axis":
+    def of(cls, settings: Mapping[str, Any], plots: _Box, traces: Traces, axis: str) -> "_Axis":
         first, last = settings["domain"]
-        if is_x:
+        if axis == "x":
             begin, end = plots.left + first * plots.width, plots.left + last * plots.width
         else:
             begin, end = plots.bottom - first * plots.height, plots.bottom - last * plots.height
-        values = [value for each in ends for value in each]
+        values = [value for each in traces for value in _svg_axis_names(each, axis)]
         names = list(dict.fromkeys(value for value in values if isinstance(value, str)))
         if settings.get("range") is not None:
             low, high = settings["range"]
@@ -165,10 +161,10 @@ class _Axis:
         return pixels
 
     def ticks(self) -> tuple[list[float], list[str]]:
-        """The values of the ticks inside of the axis, and their texts."""
+        """The pixels of the ticks inside of the axis, and their texts."""
         settings = self.settings
         if self.names:
-            return [float(number) for number in range(len(self.names))], list(self.names)
+            return self.at(self.names).tolist(), list(self.names)
         if settings.get("tickvals") is not None:
             values, texts = list(settings["tickvals"]), list(settings["ticktext"])
         else:
@@ -179,12 +175,9 @@ class _Axis:
             values = [origin + step * n for n in range(first, math.floor((most - origin) / step + 1e-6) + 1)]
             texts = [_svg_tick_text(value, settings.get("tickformat", ""), step) for value in values]
         low, high = sorted((self.begin, self.end))
-        at = self.at(values).tolist()
-        inside = [low - 1 <= pixel <= high + 1 for pixel in at]
-        return (
-            [float(value) for value, shown in zip(values, inside, strict=True) if shown],
-            [text for text, shown in zip(texts, inside, strict=True) if shown],
-        )
+        named = zip(self.at(values).tolist(), texts, strict=True)
+        inside = [each for each in named if low - 1 <= each[0] <= high + 1]
+        return [pixel for pixel, _ in inside], [text for _, text in inside]
 
 
 def _svg_tick_step(least: float) -> float:
@@ -230,7 +223,7 @@ class _Plot:
     def box(self) -> _Box:
         return _Box(self.x.begin, self.y.end, self.x.end - self.x.begin, self.y.begin - self.y.end)
 
-    def drawn(self, traces: Sequence[Mapping[str, Any]]) -> str:
+    def drawn(self, traces: Traces) -> str:
         box = self.box
         inside, above = [], []
         slots = _svg_bar_slots([each for each in traces if each["type"] == "bar"], self.bargap)
@@ -250,21 +243,17 @@ class _Plot:
         x, y, width, height = view.split()
         return (
             f'<svg x="{x}" y="{y}" width="{width}" height="{height}" viewBox="{view}">'
-            f"{self._grid()}{''.join(inside)}</svg>{self._axes()}{''.join(above)}"
+            f"{self._grid()}{''.join(inside)}</svg>"
+            f"{_svg_x_axis(self.x, box, self.theme)}{_svg_y_axis(self.y, box, self.theme)}{''.join(above)}"
         )
 
     def _grid(self) -> str:
         box, path = self.box, ""
         if self.x.settings.get("showgrid", True):
-            at = self.x.at(self.x.ticks()[0]).tolist()
-            path += "".join(f"M{pixel:.1f} {box.top:.1f}V{box.bottom:.1f}" for pixel in at)
+            path += "".join(f"M{pixel:.1f} {box.top:.1f}V{box.bottom:.1f}" for pixel in self.x.ticks()[0])
         if self.y.settings.get("showgrid", True):
-            at = self.y.at(self.y.ticks()[0]).tolist()
-            path += "".join(f"M{box.left:.1f} {pixel:.1f}H{box.right:.1f}" for pixel in at)
+            path += "".join(f"M{box.left:.1f} {pixel:.1f}H{box.right:.1f}" for pixel in self.y.ticks()[0])
         return f'<path d="{path}" stroke="{self.theme.grid}"/>' if path else ""
-
-    def _axes(self) -> str:
-        return _svg_x_axis(self.x, self.box, self.theme) + _svg_y_axis(self.y, self.box, self.theme)
 
     def _image(self, trace: Mapping[str, Any]) -> str:
         wide, high = struct.unpack(">II", b64decode(trace["source"].partition(",")[2][:44])[16:24])
@@ -289,18 +278,20 @@ class _Plot:
         area = trace["fillcolor"] if fill != "none" else "none"
         if not stroke and area == "none":
             return ""
-        parts = (
-            _svg_stepped_line_parts(x, y) if line.get("shape", "linear") == "hv" else _svg_line_parts(x, y)
-        )
+        parts = _svg_line_parts(x, y)
+        if line.get("shape", "linear") == "hv":  # level up to the next point
+            parts = [(np.repeat(across, 2)[1:], np.repeat(up, 2)[:-1]) for across, up in parts]
         paths = [_svg_path_commands(*part) for part in parts]
+        if not paths:
+            return ""
         if fill == "tozeroy":
             zero = float(self.y.at([0])[0])
-            below = "".join(
-                f"{path}V{zero:.1f}H{part[0][0]:.1f}Z" for path, part in zip(paths, parts, strict=True)
+            areas = (
+                f"{path}V{zero:.1f}H{left[0]:.1f}Z" for path, (left, _) in zip(paths, parts, strict=True)
             )
-            below = f'<path d="{below}" fill="{area}"/>' if below else ""
-            return below + (f'<path d="{"".join(paths)}" fill="none"{stroke}/>' if stroke and paths else "")
-        return f'<path d="{"".join(paths)}" fill="{area}"{stroke}/>' if paths else ""
+            below = f'<path d="{"".join(areas)}" fill="{area}"/>'
+            return below + (f'<path d="{"".join(paths)}" fill="none"{stroke}/>' if stroke else "")
+        return f'<path d="{"".join(paths)}" fill="{area}"{stroke}/>'
 
     def _points(self, trace: Mapping[str, Any]) -> str:
         if "markers" not in trace.get("mode", "lines"):
@@ -316,16 +307,9 @@ class _Plot:
         if "text" not in trace.get("mode", "lines").replace("none", ""):
             return ""
         x, y, font = self.x.at(trace["x"]).tolist(), self.y.at(trace["y"]).tolist(), trace["textfont"]
-        shown = zip(
-            x,
-            y,
-            _svg_value_per_point(trace["text"], len(x)),
-            _svg_value_per_point(trace.get("textposition", "middle center"), len(x)),
-            _svg_value_per_point(font.get("size", _TEXT), len(x)),
-            _svg_value_per_point(font["color"], len(x)),
-            _svg_value_per_point(font.get("shadow"), len(x)),
-            strict=True,
-        )
+        place = trace.get("textposition", "middle center")
+        given = (trace["text"], place, font.get("size", _TEXT), font["color"], font.get("shadow"))
+        shown = zip(x, y, *(_svg_value_per_point(each, len(x)) for each in given), strict=True)
         return "".join(
             _svg_text((a, b), text, position, _Font(size, colour, self.theme.paper if halo else ""))
             for a, b, text, position, size, colour, halo in shown
@@ -338,23 +322,19 @@ class _Plot:
         across, along = (self.y, self.x) if flat else (self.x, self.y)
         places, sizes = (trace["y"], trace["x"]) if flat else (trace["x"], trace["y"])
         count = len(places)
-        base = np.array(_svg_value_per_point(trace.get("base", 0), count), np.float64)
         places = [across.names.index(each) if isinstance(each, str) else each for each in places]
-        middle = np.array(places, np.float64)
-        wide = np.array(_svg_value_per_point(trace.get("width", width), count), np.float64)
-        shift = (
-            np.array(_svg_value_per_point(trace["offset"], count), np.float64)
-            if "offset" in trace
-            else (offset + (width - wide) / 2)
+        base, wide = (
+            np.array(_svg_value_per_point(trace.get(name, usual), count), np.float64)
+            for name, usual in (("base", 0), ("width", width))
         )
-        near, far = across.at(middle + shift), across.at(middle + shift + wide)
+        shift = trace.get("offset", offset + (width - wide) / 2)
+        begin = np.array(places, np.float64) + np.array(shift, np.float64)
+        near, far = across.at(begin), across.at(begin + wide)
         low, high = along.at(base), along.at(base + np.array(sizes, np.float64))
         sides, ends = np.sort([near, far], axis=0).T, np.sort([low, high], axis=0).T
         shapes, texts = [], []
-        fills, words = (
-            _svg_value_per_point(trace["marker"]["color"], count),
-            _svg_value_per_point(trace.get("text", ""), count),
-        )
+        fills = _svg_value_per_point(trace["marker"]["color"], count)
+        words = _svg_value_per_point(trace.get("text", ""), count)
         for number, pixels in enumerate(np.hstack([ends, sides] if flat else [sides, ends]).tolist()):
             if not all(map(math.isfinite, pixels)):
                 continue
@@ -371,15 +351,14 @@ class _Plot:
         colours = font.get("color", self.theme.text)
         colour = colours if isinstance(colours, str) else colours[number]
         size, middle = font.get("size", _TEXT), bar.top + bar.height / 2
+        centre, outside = bar.left + bar.width / 2, _Font(size, self.theme.text)
         if place == "inside":
-            return _svg_text((bar.left + bar.width / 2, middle), text, "middle center", _Font(size, colour))
+            return _svg_text((centre, middle), text, "middle center", _Font(size, colour))
         if place != "outside":
             raise NotImplementedError(f"the place {place!r} of a bar's text")
         if flat:
-            return _svg_text((bar.right, middle), text, "middle right", _Font(size, self.theme.text))
-        return _svg_text(
-            (bar.left + bar.width / 2, bar.top), text, "top center", _Font(size, self.theme.text)
-        )
+            return _svg_text((bar.right, middle), text, "middle right", outside)
+        return _svg_text((centre, bar.top), text, "top center", outside)
 
 
 _LAYERS: Final = {"image": 0, "bar": 1, "scatter": 2}
@@ -392,7 +371,7 @@ def _svg_trace_type(trace: Mapping[str, Any]) -> str:
     return kind
 
 
-def _svg_bar_slots(traces: Sequence[Mapping[str, Any]], gap: float) -> dict[int, tuple[float, float]]:
+def _svg_bar_slots(traces: Traces, gap: float) -> dict[int, tuple[float, float]]:
     """Of each trace of bars, where its bars begin beside their position, and how wide they are, in units of the axis.
 
     Bars without an offset share the room of their position.
@@ -436,11 +415,6 @@ def _svg_line_parts(x: Floats, y: Floats) -> list[tuple[Floats, Floats]]:
     known = np.isfinite(x) & np.isfinite(y)
     ends = np.flatnonzero(np.diff(np.concatenate(([False], known, [False])).astype(np.int8)))
     return [(x[first:last], y[first:last]) for first, last in zip(ends[::2], ends[1::2], strict=True)]
-
-
-def _svg_stepped_line_parts(x: Floats, y: Floats) -> list[tuple[Floats, Floats]]:
-    """The parts of a line that is level up to its next point."""
-    return [(np.repeat(across, 2)[1:], np.repeat(up, 2)[:-1]) for across, up in _svg_line_parts(x, y)]
 
 
 def _svg_path_commands(x: Floats, y: Floats) -> str:
@@ -582,14 +556,10 @@ def _svg_escape(text: str) -> str:
 
 
 def _svg_x_axis(axis: _Axis, box: _Box, theme: Theme) -> str:
-    values, texts = axis.ticks()
-    settings, found = (
-        axis.settings,
-        [_svg_axis_line(axis, theme, f"M{box.left:.1f} {box.bottom:.1f}H{box.right:.1f}")],
-    )
+    settings, (places, texts) = axis.settings, axis.ticks()
+    found = [_svg_axis_line(axis, theme, f"M{box.left:.1f} {box.bottom:.1f}H{box.right:.1f}")]
     size, ticks = settings["tickfont"]["size"], settings["ticks"] == "outside"
     angle = -settings.get("tickangle", 0)
-    places = axis.at(values).tolist()
     if ticks and settings.get("showticklabels", True):
         marks = "".join(f"M{pixel:.1f} {box.bottom:.1f}v4" for pixel in places)
         found.append(f'<path d="{marks}" stroke="{theme.muted}"/>')
@@ -606,8 +576,7 @@ def _svg_x_axis(axis: _Axis, box: _Box, theme: Theme) -> str:
                     f'<text x="{pixel:.1f}" y="{y:.1f}" text-anchor="middle" font-size="{size}">'
                     f"{_svg_text_spans(text, pixel, size)}</text>"
                 )
-    title = settings["title"].get("text", "")
-    if title:
+    if title := settings["title"].get("text", ""):
         y = box.bottom + (56 if angle else 36)
         found.append(
             f'<text x="{box.left + box.width / 2:.1f}" y="{y:.1f}" text-anchor="middle">{_svg_escape(title)}</text>'
@@ -616,13 +585,10 @@ def _svg_x_axis(axis: _Axis, box: _Box, theme: Theme) -> str:
 
 
 def _svg_y_axis(axis: _Axis, box: _Box, theme: Theme) -> str:
-    values, texts = axis.ticks()
-    settings, found = (
-        axis.settings,
-        [_svg_axis_line(axis, theme, f"M{box.left:.1f} {box.top:.1f}V{box.bottom:.1f}")],
-    )
+    settings, (places, texts) = axis.settings, axis.ticks()
+    found = [_svg_axis_line(axis, theme, f"M{box.left:.1f} {box.top:.1f}V{box.bottom:.1f}")]
     size, ticks = settings["tickfont"]["size"], settings["ticks"] == "outside"
-    places, aside = axis.at(values).tolist(), 7 if ticks else settings.get("ticklabelstandoff", 4)
+    aside = 7 if ticks else settings.get("ticklabelstandoff", 4)
     if ticks and settings.get("showticklabels", True):
         marks = "".join(f"M{box.left:.1f} {pixel:.1f}h-4" for pixel in places)
         found.append(f'<path d="{marks}" stroke="{theme.muted}"/>')
@@ -631,8 +597,7 @@ def _svg_y_axis(axis: _Axis, box: _Box, theme: Theme) -> str:
             _svg_text((box.left - aside + 4, pixel), text, "middle left", _Font(size, theme.text))
             for pixel, text in zip(places, texts, strict=True)
         ]
-    title = settings["title"].get("text", "")
-    if title:
+    if title := settings["title"].get("text", ""):
         middle = box.top + box.height / 2
         found.append(
             f'<text transform="translate(16,{middle:.1f}) rotate(-90)" text-anchor="middle">{_svg_escape(title)}</text>'
@@ -649,35 +614,25 @@ def _svg_title(note: Mapping[str, Any], layout: Mapping[str, Any], plots: _Box) 
     x, y = (layout[f"{note[ref][0]}axis{note[ref].split()[0][1:]}"]["domain"] for ref in ("xref", "yref"))
     left = plots.left + (x[0] + note["x"] * (x[1] - x[0])) * plots.width
     up = plots.bottom - (y[0] + note["y"] * (y[1] - y[0])) * plots.height - note["yshift"]
-    size = note["font"]["size"]
-    hint = (
-        f"<title>{_svg_escape(note['hovertext'].replace('<br>', chr(10)))}</title>"
-        if note["hovertext"]
-        else ""
-    )
+    size, hint = note["font"]["size"], _svg_escape(note["hovertext"].replace("<br>", "\n"))
+    hint = f"<title>{hint}</title>" if hint else ""
     return (
         f'<text x="{left:.1f}" y="{up - 0.4 * size:.1f}" font-size="{size}">'
         f"{hint}{_svg_text_spans(note['text'], left, size)}</text>"
     )
 
 
-def _svg_legend(settings: Mapping[str, Any], traces: Sequence[Mapping[str, Any]], plots: _Box) -> str:
+def _svg_legend(settings: Mapping[str, Any], traces: Traces, plots: _Box) -> str:
     """One line: the symbol and the name of each trace that has one."""
-    named = [
-        each
-        for each in traces
-        if each["visible"] is True and each.get("showlegend", True) and each.get("name")
-    ]
-    font = settings["font"]
+    font = _Font(settings["font"]["size"], settings["font"]["color"])
     x, y = plots.left + settings["x"] * plots.width + 5, plots.bottom - settings["y"] * plots.height - 9
     found = []
-    for trace in sorted(named, key=lambda each: each.get("legendrank", 1000)):
-        found.append(_svg_legend_symbol(trace, x, y))
-        name = trace["name"]
-        found.append(
-            _svg_text((x + _SYMBOL + 1, y), name, "middle right", _Font(font["size"], font["color"]))
-        )
-        x += _SYMBOL + 15 + text_width(name, font["size"])
+    for trace in sorted(traces, key=lambda each: each.get("legendrank", 1000)):
+        name = trace.get("name")
+        if trace["visible"] is True and trace.get("showlegend", True) and name:
+            found.append(_svg_legend_symbol(trace, x, y))
+            found.append(_svg_text((x + _SYMBOL + 1, y), name, "middle right", font))
+            x += _SYMBOL + 15 + text_width(name, font.size)
     return "".join(found)
 
 
@@ -686,17 +641,14 @@ def _svg_legend_symbol(trace: Mapping[str, Any], x: float, y: float) -> str:
     middle = x + _SYMBOL / 2
     if trace["type"] == "bar":
         return _svg_rectangle(_Box(middle - 6, y - 6, 12, 12), marker["color"], marker.get("line", {}))
-    filled = trace.get("fill", "none") != "none"
-    if filled:
-        found += (
-            f'<rect x="{x:.1f}" y="{y:.1f}" width="{_SYMBOL - 2}" height="6" fill="{trace["fillcolor"]}"/>'
-        )
+    if trace.get("fill", "none") != "none":
+        place = f'x="{x:.1f}" y="{y:.1f}" width="{_SYMBOL - 2}" height="6"'
+        found += f'<rect {place} fill="{trace["fillcolor"]}"/>'
     if "lines" in trace.get("mode", "lines") and line.get("width", 2):
         width = min(line.get("width", 2), 10)
         stroke = f'stroke="{line["color"]}" stroke-width="{width:g}"{_svg_dashes(line)}'
         found += f'<path d="M{x:.1f} {y:.1f}h{_SYMBOL - 2}" {stroke}/>'
     if "markers" in trace.get("mode", "lines"):
-        found += "".join(
-            _svg_marker(middle, y, each) for each in _svg_marker_symbols(marker, 1)[:1] if each.size
-        )
+        symbols = _svg_marker_symbols(marker, 1)[:1]
+        found += "".join(_svg_marker(middle, y, each) for each in symbols if each.size)
     return found

@@ -5,7 +5,7 @@ one trace: a row for each policy, a column for each limit; a cell has the most b
 is what any rules need, in full colour at twice that, and red where requests fail.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -60,27 +60,23 @@ def sweep_heat_map(table: pa.Table, look: Look = PLAIN, remarks: Sequence[str] =
     points = table.to_pylist()
     one_trace = len({point["trace"] for point in points}) == 1
     cells = _cells_of_one_trace(points) if one_trace else _cells_of_many_traces(points)
-    rows, columns = (
-        _heat_map_axis_names(cell.row for cell in cells),
-        _heat_map_axis_names(cell.column for cell in cells),
-    )
-    title, caption = _heat_map_title_caption(points, one_trace=one_trace)
-    caption = "; ".join([caption, *map(harmless, remarks)])
-    panel = _heat_map_panel(cells, rows, columns, (title, caption), look.paints)
+    rows, columns = list(dict.fromkeys(c.row for c in cells)), list(dict.fromkeys(c.column for c in cells))
+    caption = "; ".join([_CAPTION, *map(harmless, remarks)])
+    panel = _heat_map_panel(cells, rows, columns, (_heat_map_title(points), caption), look.paints)
     left = round(min(max((len(_heat_map_path_end(row)) for row in rows), default=0), _NAME) * _LETTER) + 24
     height = max(min(len(rows), MOST_ROWS), 1) * _ROW
-    margins = Margins(left=left, foot=_heat_map_foot(columns[:MOST_COLUMNS]))
+    lines = max((_column_name(name).count("<br>") + 1 for name in columns[:MOST_COLUMNS]), default=1)
+    margins = Margins(left=left, foot=14 + 15 * lines)
     picture = compose([panel], [Place(0.0, 1.0, panel.above, height)], look.paints, margins)
     return picture.with_table(table)
 
 
-def _heat_map_title_caption(points: Points, *, one_trace: bool) -> tuple[str, str]:
-    """Title and caption."""
-    if one_trace:
-        return f"Most memory reserved: {harmless(_heat_map_path_end(points[0]['trace']))}", _CAPTION
+def _heat_map_title(points: Points) -> str:
+    if len({point["trace"] for point in points}) == 1:
+        return f"Most memory reserved: {harmless(_heat_map_path_end(points[0]['trace']))}"
     if any(point["limit_bytes"] is not None for point in points):
-        return "Smallest limit tried that fits", _CAPTION
-    return "Most memory reserved", _CAPTION
+        return "Smallest limit tried that fits"
+    return "Most memory reserved"
 
 
 _CAPTION: Final = "pale: what any rules need; full colour: twice that; red: fails; grey: error"
@@ -96,19 +92,14 @@ def _cells_of_one_trace(points: Points) -> list[_Cell]:
     order = sorted(sizes, key=lambda text: (text == "none", sizes[text] or 0, text))
     found = []
     for text in order:
-        column = "no limit" if text == "none" else _sweep_limit_name(text, sizes[text])
+        size = None if text.endswith("%") else sizes[text]
+        column = "no limit" if text == "none" else text if size is None else format_bytes(size)
         found += [
             _sweep_cell(str(point["policy"]), column, [point], lambda point: point["peak_reserved"])
             for point in points
             if point["limit"] == text
         ]
     return found
-
-
-def _sweep_limit_name(text: str, num_bytes: int | None) -> str:
-    if text.endswith("%") or num_bytes is None:
-        return text
-    return format_bytes(num_bytes)
 
 
 def _cells_of_many_traces(points: Points) -> list[_Cell]:
@@ -119,15 +110,10 @@ def _cells_of_many_traces(points: Points) -> list[_Cell]:
     found = []
     for (trace, policy), tried in pairs.items():
         cell = _sweep_cell(trace, policy, tried, _limit_or_reserved)
-        found.append(cell if len(tried) == limits else _so_far(cell))
+        if len(tried) != limits:  # results of other limits are missing so far
+            cell = replace(cell, is_open=True) if cell.times is None else replace(cell, text=f"≤ {cell.text}")
+        found.append(cell)
     return found
-
-
-def _so_far(cell: _Cell) -> _Cell:
-    """The cell while results of other limits are missing."""
-    if cell.times is None:
-        return replace(cell, is_open=True)
-    return replace(cell, text=f"≤ {cell.text}")
 
 
 def _limit_or_reserved(point: Mapping[str, Any]) -> Any:
@@ -142,14 +128,11 @@ def _sweep_cell(row: str, column: str, tried: Points, measure: Callable[[Mapping
     if fitting:
         # Without a limit nothing fails: a limit says more.
         best = min(fitting, key=lambda point: (point["limit_bytes"] is None, measure(point)))
-        size, least = int(measure(best)), int(best["peak_requested"])
-        return _Cell(
-            row, column, format_bytes(size), head + _sweep_point_facts(best, tried), size / max(least, 1)
-        )
+        size, hover = int(measure(best)), head + _sweep_point_facts(best, tried)
+        return _Cell(row, column, format_bytes(size), hover, size / max(int(best["peak_requested"]), 1))
     if served:
         last = max(served, key=lambda point: point["limit_bytes"] or 0)
-        text = f"{last['failures']:,} fail"
-        return _Cell(row, column, text, head + _sweep_point_facts(last, tried))
+        return _Cell(row, column, f"{last['failures']:,} fail", head + _sweep_point_facts(last, tried))
     message = "<br>".join(_sweep_message_lines(str(tried[0]["error"])))
     return _Cell(row, column, "error", head + message, is_error=True)
 
@@ -183,10 +166,6 @@ def _sweep_message_lines(text: str) -> list[str]:
     return [harmless(line) for line in lines[:6] if line]
 
 
-def _heat_map_axis_names(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(names))
-
-
 def _heat_map_panel(
     cells: Sequence[_Cell], rows: Sequence[str], columns: Sequence[str], about: tuple[str, str], theme: Theme
 ) -> Panel:
@@ -202,23 +181,21 @@ def _heat_map_panel(
         caption,
         [_heat_map_trace(cells, rows, columns, theme)],
         xaxis={
-            "tickvals": list(range(len(columns))),
-            "ticktext": [_column_name(name) for name in columns],
+            **_heat_map_axis([_column_name(name) for name in columns]),
             "range": [-0.5, max(len(columns), 1) - 0.5],
-            "showgrid": False,
-            "zeroline": False,
             "tickangle": 0,
         },
         yaxis={
-            "tickvals": list(range(len(rows))),
-            "ticktext": [harmless(_heat_map_path_end(name), _NAME) for name in rows],
+            **_heat_map_axis([harmless(_heat_map_path_end(name), _NAME) for name in rows]),
             "range": [max(len(rows), 1) - 0.5, -0.5],
-            "showgrid": False,
-            "zeroline": False,
         },
         definition=_DEFINITION,
         legend=False,
     )
+
+
+def _heat_map_axis(names: list[str]) -> dict[str, Any]:
+    return {"tickvals": list(range(len(names))), "ticktext": names, "showgrid": False, "zeroline": False}
 
 
 def _heat_map_trace(
@@ -229,14 +206,8 @@ def _heat_map_trace(
     grid = [[at.get((row, column)) for column in columns] for row in rows]
     pale = mixed(theme.in_use.fill, theme.paper, 0.82)
     failed = mixed(theme.oom, theme.paper, 0.25)
-    colours = [
-        (0, pale),
-        (1, theme.in_use.fill),
-        (1, failed),
-        (2, failed),
-        (2, theme.pool.fill),
-        (3, theme.pool.fill),
-    ]
+    error = theme.pool.fill
+    colours = [(0, pale), (1, theme.in_use.fill), (1, failed), (2, failed), (2, error), (3, error)]
     return {
         "type": "heatmap",
         "z": [[None if cell is None else _heat_map_level(cell) for cell in line] for line in grid],
@@ -275,9 +246,3 @@ def _column_name(name: str) -> str:
     lines = [head, *options.split(",")] if options else [head]
     shown = [harmless(line, _CELL) for line in lines[:_OPTION_LINES]]
     return "<br>".join([*shown, *(["..."] if len(lines) > _OPTION_LINES else [])])
-
-
-def _heat_map_foot(columns: Sequence[str]) -> int:
-    """Pixels for the names below the columns."""
-    lines = max((_column_name(name).count("<br>") + 1 for name in columns), default=1)
-    return 14 + 15 * lines

@@ -13,9 +13,6 @@ from bfcviz.events.trace import Trace
 from bfcviz.model import Model
 from bfcviz.units import format_bytes
 
-# ------------------------------------------------------------------------------
-# Labels escaped, shortened and told apart; the units of numbers; the width of a text.
-
 LONGEST: Final = 90
 """Characters of a label on one line; op names of TensorFlow can have several hundred."""
 
@@ -26,19 +23,9 @@ _FEWEST_LETTERS: Final = 3
 """A name with less room is left out."""
 
 # Control characters and direction marks could garble the text after a label.
-_UNPRINTABLE = dict.fromkeys(
-    [
-        *range(32),
-        *range(127, 160),
-        0x2028,
-        0x2029,
-        0x200E,
-        0x200F,
-        *range(0x202A, 0x202F),
-        *range(0x2066, 0x206A),
-    ],
-    " ",
-)
+_CONTROLS = (*range(32), *range(127, 160))
+_DIRECTIONS = (0x200E, 0x200F, 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_UNPRINTABLE = dict.fromkeys((*_CONTROLS, *_DIRECTIONS), " ")
 _ISOLATE, _END_ISOLATE = "\u2068", "\u2069"
 
 
@@ -65,8 +52,9 @@ def legend_texts(names: Sequence[str]) -> list[str]:
     Op names are paths: the leading parts that all of them share are left out. Names that look the same once
     their middle is cut out get a number.
     """
-    paths = [name for name in names if "/" in name]
-    prefix = _legend_text_prefix([name.split("/")[:-1] for name in paths]) if len(paths) > 1 else ""
+    paths = [name.split("/")[:-1] for name in names if "/" in name]
+    same = takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))
+    prefix = "".join(f"{parts[0]}/" for parts in same) if len(paths) > 1 else ""
     count: dict[str, int] = {}
     found = []
     for name in names:
@@ -74,12 +62,6 @@ def legend_texts(names: Sequence[str]) -> list[str]:
         count[short] = count.get(short, 0) + 1
         found.append(short if count[short] == 1 else f"{short} ({count[short]})")
     return found
-
-
-def _legend_text_prefix(paths: Sequence[Sequence[str]]) -> str:
-    """The leading parts that all paths share, each with its slash."""
-    same = takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))
-    return "".join(f"{parts[0]}/" for parts in same)
 
 
 def fitted(name: str, room: int) -> str:
@@ -110,15 +92,24 @@ def axis_unit(largest: float) -> tuple[int, str]:
     return _SCALES[-1]
 
 
+def round_bytes(num_bytes: int) -> str:
+    """Bytes in few letters: `4 MiB` and not `4.0 MiB`."""
+    return format_bytes(num_bytes).replace(".0 ", " ")
+
+
+def plain_text(text: str) -> str:
+    """The visible characters of a text with markup."""
+    return unescape(re.sub("<[^>]*>", "", text))
+
+
 _NARROW, _WIDE = frozenset("ijlftrI.,:;|'!()[]{} /-"), frozenset("mwMWGOQ@%…")
 
 
 def text_width(text: str, size: float) -> float:
     """Roughly the pixels of a line of text; markup has none."""
-    plain = unescape(re.sub("<[^>]*>", "", text))
     parts = (
         0.34 if each in _NARROW else 0.86 if each in _WIDE else 0.68 if each.isupper() else 0.59
-        for each in plain
+        for each in plain_text(text)
     )
     return size * sum(parts)
 
@@ -134,16 +125,16 @@ def picture_facts(model: Model) -> str:
     trace, table = model.trace, model.table
     pool = trace.origin.pools[model.pool]
     stated = stated_facts(trace.origin.details, model.pool)
-    totals = {
-        "bytes_in_use": ("in use", table.bytes_in_use),
-        "free_bytes": ("free", table.free_bytes),
-        "largest_free_chunk": ("largest free chunk", table.largest_free_chunk),
-        "pool_bytes": ("pool", table.pool_bytes),
+    names = {
+        "bytes_in_use": "in use",
+        "free_bytes": "free",
+        "largest_free_chunk": "largest free chunk",
+        "pool_bytes": "pool",
     }
     known = [
-        f"{name} {format_bytes(size)}"
-        for key, (name, size) in totals.items()
-        if stated.get(key, size) is not None
+        f"{name} {format_bytes(getattr(table, key))}"
+        for key, name in names.items()
+        if stated.get(key, 0) is not None
     ]
     limit = [] if pool.limit is None else [f"limit {format_bytes(pool.limit)}"]
     heap = [harmless(pool.name, _LONGEST)] if len(trace.origin.pools) > 1 else []

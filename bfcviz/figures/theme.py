@@ -49,7 +49,7 @@ def translucent(colour: str, opacity: float) -> str:
 
 
 # ------------------------------------------------------------------------------
-# Theme: every colour with its meaning, and the plotly template made of them.
+# The two themes.
 
 ThemeName = Literal["light", "dark"]
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from bfcviz.figures import timelines
-from bfcviz.figures.panel import Panel
+from bfcviz.figures.panel import LINES, Panel
 from bfcviz.figures.text import axis_unit, harmless
 from bfcviz.figures.theme import Theme, translucent
 from bfcviz.figures.timelines import (
@@ -37,14 +37,9 @@ _VEIL: Final = 0.62  # opacity over the steps that the other timelines do not sh
 
 
 def strip_traces(history: History, look: Look) -> list[Mapping[str, Any]]:
-    """The traces that depend on neither the step nor the window.
-
-    Args:
-        history: of the whole trace.
-        look: the theme.
-    """
+    """The traces that depend on neither the step nor the window, of the history of the whole trace."""
     theme, top = look.paints, _strip_axis_end(history)
-    divisor = axis_unit(_strip_peak(history))[0]
+    divisor, unit = axis_unit(_strip_peak(history))
     x, y = timelines.upper_edge(history.series, "bytes_in_use", history.step_axis)
     return [
         {
@@ -56,8 +51,7 @@ def strip_traces(history: History, look: Look) -> list[Mapping[str, Any]]:
             "line": {"color": theme.in_use.line, "width": 1, "shape": "hv"},
             "fill": "tozeroy",
             "fillcolor": translucent(theme.in_use.fill, 0.45),
-            "hovertemplate": f"in use %{{y:,.4~f}} {axis_unit(_strip_peak(history))[1]}<br>{history.step_axis.hover}"
-            "<extra></extra>",
+            "hovertemplate": f"in use %{{y:,.4~f}} {unit}<br>{history.step_axis.hover}<extra></extra>",
         },
         marks(history, without_phases(history), top, theme),
         _strip_mark_names(history, top, theme),
@@ -67,14 +61,7 @@ def strip_traces(history: History, look: Look) -> list[Mapping[str, Any]]:
 
 
 def strip_panel(history: History, traces: Sequence[Mapping[str, Any]], step: int | None, look: Look) -> Panel:
-    """The strip as a panel; only its last three traces depend on the step and on the window `look.steps`.
-
-    Args:
-        history: of the whole trace.
-        traces: `strip_traces` of it.
-        step: the step that a vertical line marks; None: no line.
-        look: theme and window.
-    """
+    """The strip as a panel, with `strip_traces` and three that depend on the step and on the window `look.steps`."""
     theme, top = look.paints, _strip_axis_end(history)
     most = _strip_peak(history)
     divisor, _ = axis_unit(most)
@@ -108,11 +95,11 @@ def _strip_peak(history: History) -> float:
 
 def _strip_axis_end(history: History) -> float:
     """The end of the y axis in its units: marks and phases have room above the memory in use."""
-    plain = len(without_phases(history).events)
+    plain, most = len(without_phases(history).events), _strip_peak(history)
     room = _ABOVE_MARKS if plain else _ABOVE
     if plain < len(history.marks.events):
         room = _ABOVE_PHASES
-    return _strip_peak(history) / axis_unit(_strip_peak(history))[0] * room
+    return most / axis_unit(most)[0] * room
 
 
 def _strip_mark_names(history: History, top: float, theme: Theme) -> dict[str, Any]:
@@ -130,13 +117,13 @@ def _strip_mark_names(history: History, top: float, theme: Theme) -> dict[str, A
     return {
         "type": "scatter",
         "mode": "text",
+        "hoverinfo": "skip",
         "name": "mark names",
         "x": across + _LETTER * (right - left),  # beside the triangle
         "y": np.full(len(across), 0.9 * top),
         "text": names,
         "textposition": "middle right",
         "textfont": {"size": 10, "color": theme.muted},
-        "hoverinfo": "skip",
     }
 
 
@@ -162,24 +149,20 @@ def _strip_window(history: History, look: Look, top: float, theme: Theme) -> lis
     corners = [corner for low, high in hidden for corner in (low, low, high, high, np.nan)]
     return [
         {
-            "type": "scatter",
-            "mode": "lines",
+            **LINES,
             "name": "outside of the window",
             "x": np.array(corners, np.float64),
             "y": np.array([0.0, top, top, 0.0, np.nan] * len(hidden), np.float64),
             "fill": "toself",
             "fillcolor": translucent(theme.paper, _VEIL),
             "line": {"width": 0},
-            "hoverinfo": "skip",
         },
         {
-            "type": "scatter",
-            "mode": "lines",
+            **LINES,
             "name": WINDOW,
             "x": np.array([x for end in ends for x in (end, end, np.nan)], np.float64),
             "y": np.array([0.0, top, np.nan] * len(ends), np.float64),
             "line": {"color": theme.text, "width": 2},
-            "hoverinfo": "skip",
         },
     ]
 

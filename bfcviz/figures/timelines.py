@@ -11,6 +11,8 @@ from bfcviz.events.labels import PhaseEnd, phase_ends
 from bfcviz.events.mark_values import float_labels, mark_value, value_text
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
+from bfcviz.figures.boxes import Floats
+from bfcviz.figures.panel import LINES
 from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import Theme, translucent
 from bfcviz.figures.view_options import PLAIN, Axis, Look
@@ -39,7 +41,6 @@ class StepAxis:
     """Maps steps to positions on the x axis of all timelines of a trace, and back; for its length when it was made.
 
     Attributes:
-        trace: the trace of the steps.
         axis: whether positions are steps or times. The time of a step is that of its last event; step 0 has no
             event and, like the first step of a live window, takes the time of the first event.
         marks: the steps at which the program's own steps end, ascending; its ticks count them. None: the ticks are
@@ -68,13 +69,10 @@ class StepAxis:
             return cls(trace, "step", first, last, marks=seqs + 1 if len(seqs) else None, mark_name=name)
         if axis == "step":
             return cls(trace, axis, first, last)
-        return cls(
-            trace,
-            axis,
-            first,
-            last,
-            *_step_axis_unit(_axis_time_at_step(trace, last) - _axis_time_at_step(trace, first)),
-        )
+        span = _axis_time_at_step(trace, last) - _axis_time_at_step(trace, first)
+        # The largest unit of which the axis has two.
+        unit = next(((ns, name) for ns, name in _NANOSECONDS if span >= 2 * ns), _NANOSECONDS[-1])
+        return cls(trace, axis, first, last, *unit)
 
     @property
     def title(self) -> str:
@@ -90,14 +88,12 @@ class StepAxis:
 
     def position(self, step: int) -> float:
         """The position of `step` on the axis."""
-        return (
-            float(step) if self.axis == "step" else float(_axis_time_at_step(self.trace, step))
-        ) / self.unit
+        return (step if self.axis == "step" else _axis_time_at_step(self.trace, step)) / self.unit
 
-    def positions(self, steps: NDArray[Any], times: NDArray[Any]) -> NDArray[np.float64]:
+    def positions(self, steps: NDArray[Any], times: NDArray[Any]) -> Floats:
         """The positions of steps with known times, in nanoseconds; same shape."""
         where = steps if self.axis == "step" else times
-        found: NDArray[np.float64] = where.astype(np.float64) / self.unit
+        found: Floats = where.astype(np.float64) / self.unit
         return found
 
     def step_at(self, x: float) -> int:
@@ -108,9 +104,10 @@ class StepAxis:
         low, high = self.first, self.last
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (
-                (middle, high) if _axis_time_at_step(self.trace, middle) <= wanted else (low, middle - 1)
-            )
+            if _axis_time_at_step(self.trace, middle) <= wanted:
+                low = middle
+            else:
+                high = middle - 1
         return low
 
     def range(self, steps: tuple[int, int] | None) -> list[float]:
@@ -153,11 +150,6 @@ def _axis_time_at_step(trace: Trace, step: int) -> int:
     return int(trace.read(event, event + 1)["time"][0])
 
 
-def _step_axis_unit(span: float) -> tuple[float, str]:
-    """The unit of an axis of `span` nanoseconds, the largest of which it has two; its nanoseconds and its symbol."""
-    return next(((unit, name) for unit, name in _NANOSECONDS if span >= 2 * unit), _NANOSECONDS[-1])
-
-
 def drawn_intervals(events: int) -> int:
     """The intervals to draw of so many events: one per event, or `POINTS` / 2 with two points each."""
     return POINTS if events <= POINTS else POINTS // 2
@@ -168,9 +160,7 @@ def is_exact(series: NDArray[np.void]) -> bool:
     return not len(series) or int(series["events"].max()) == 1
 
 
-def envelope(
-    series: NDArray[np.void], field: str, step_axis: StepAxis
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def envelope(series: NDArray[np.void], field: str, step_axis: StepAxis) -> tuple[Floats, Floats]:
     """The area between the least and the greatest value of each interval, as a closed line of shape `hv`: x and y.
 
     If every interval is a single event, the line through the events, which encloses no area.
@@ -185,7 +175,7 @@ def envelope(
 
 def upper_edge(
     series: NDArray[np.void], field: str, step_axis: StepAxis, end: str = "max"
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats]:
     """A line of shape `hv` through the greatest value of each interval; `end="min"`: through the least."""
     if is_exact(series):
         return step_axis.positions(series["step"], series["time"]), series[f"{field}_last"].astype(np.float64)
@@ -193,7 +183,7 @@ def upper_edge(
     return _timeline_interval_ends(series, field, step_axis), np.append(values, values[-1:])
 
 
-def _timeline_interval_ends(series: NDArray[np.void], field: str, step_axis: StepAxis) -> NDArray[np.float64]:
+def _timeline_interval_ends(series: NDArray[np.void], field: str, step_axis: StepAxis) -> Floats:
     """Where each interval begins, and where the last one ends, shape (n + 1,)."""
     extremes = [series[:1][f"{field}_{end}_{step_axis.axis}"] for end in ("min", "max")]
     begin = np.minimum(*extremes).astype(np.float64) / step_axis.unit  # of the first: no row says more
@@ -204,13 +194,11 @@ def step_line(step_axis: StepAxis, step: int | None, top: float, theme: Theme) -
     """The vertical line at the step shown; None: no line."""
     position = np.nan if step is None else step_axis.position(step)
     return {
-        "type": "scatter",
-        "mode": "lines",
+        **LINES,
         "name": "this step",
         "x": np.array([position, position]),
         "y": np.array([0.0, top]),
         "line": {"color": theme.highlight, "width": 2},
-        "hoverinfo": "skip",
     }
 
 
@@ -266,8 +254,7 @@ class History:
     """The totals of a heap over the steps shown: everything timelines draw, except the line at the step.
 
     Attributes:
-        trace: the trace.
-        pool: the heap of the trace, by number.
+        trace, pool: the heap.
         step_axis: the x axis.
         steps: the steps shown; None: all.
         series: TIMELINE records, from one event before these steps to one after them.
@@ -425,7 +412,7 @@ def _drawn_timeline_events(
     return thinned.events[first], f"{name} ({len(first):,} of {about}{total:,} shown)"
 
 
-def positions_of(history: History, events: NDArray[np.void]) -> NDArray[np.float64]:
+def positions_of(history: History, events: NDArray[np.void]) -> Floats:
     """The positions of the states after these events, on the x axis."""
     return history.step_axis.positions(events["seq"] + np.uint64(1), events["time"])
 
@@ -459,13 +446,7 @@ _LETTER: Final = 0.012  # of the plot's width: about one letter of a name
 
 
 class TimelinePhase(NamedTuple):
-    """A phase, clipped to the window.
-
-    Attributes:
-        name: the name of the phase.
-        left, right: its ends in axis units, clipped to the window.
-        text: its hover text.
-    """
+    """A phase: its name, its ends in axis units, clipped to the window, and its hover text."""
 
     name: str
     left: float
@@ -488,14 +469,14 @@ def phases(
     history: History, top: float, theme: Theme, lanes: TimelineLanes = _DEFAULT_LANES
 ) -> dict[str, Any]:
     """Bars below the upper edge of the plot, at `top`; none if marks were thinned, because ends may be missing."""
-    found, missed = (
-        _timeline_phases_in_lanes(_phase_bars(history), lanes.count) if history.marks.every == 1 else ([], 0)
-    )
+    bars = _phase_bars(history) if history.marks.every == 1 else []
+    found, missed = _timeline_phases_in_lanes(bars, lanes.count)
     any_phase = any(name is not None for name in _timeline_phase_ends(history))
     name = "phase" if not missed else f"phase ({missed:,} more)"
     if any_phase and history.marks.every > 1:
         name = "phase (too many: zoom in)"
-    wide = history.step_axis.range(history.steps)[1] - history.step_axis.range(history.steps)[0]
+    left, right = history.step_axis.range(history.steps)
+    wide = right - left
     shown = [
         harmless(phase.name) if phase.right - phase.left > _LETTER * wide * (len(phase.name) + 1) else ""
         for phase, _ in found
@@ -505,9 +486,7 @@ def phases(
         "mode": "lines+text",
         "name": name,
         "showlegend": any_phase,
-        "x": _timeline_phase_points(
-            (phase.left, (phase.left + phase.right) / 2, phase.right) for phase, _ in found
-        ),
+        "x": _timeline_phase_points((bar.left, (bar.left + bar.right) / 2, bar.right) for bar, _ in found),
         "y": _timeline_phase_points([(1 - lanes.share * (lane + 0.55)) * top] * 3 for _, lane in found),
         "line": {"color": translucent(theme.muted, 0.35), "width": lanes.width},
         "text": [text for name in shown for text in ("", name, "", "")],
@@ -517,7 +496,7 @@ def phases(
     }
 
 
-def _timeline_phase_points(points: Iterable[Iterable[float]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _timeline_phase_points(points: Iterable[Iterable[float]]) -> Floats:
     """Three points per phase, then a gap."""
     return np.array([value for three in points for value in (*three, np.nan)], np.float64)
 

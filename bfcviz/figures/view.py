@@ -25,9 +25,6 @@ from bfcviz.model.navigation import last_event
 D = TypeVar("D")
 T = TypeVar("T")
 
-# ------------------------------------------------------------------------------
-# The heap that views read: the model at a step, and the series that several views share.
-
 
 class HeapData:
     """The data of one heap that views are drawn from: the model, and cached series.
@@ -81,12 +78,14 @@ class HeapData:
 
         Those by holder are of the model's step.
         """
-        if look.since is not None:
-            since = look.since
-            key_since = (since, len(self.trace), look.theme)
+        key: Hashable = look.theme
+        if (since := look.since) is not None:
+            key = (since, len(self.trace), look.theme)
             return self.cached(
-                "colours of growth", key_since, lambda: growth_colouring(self.model, since, look.paints)
+                "colours of growth", key, lambda: growth_colouring(self.model, since, look.paints)
             )
+        if look.colour == "holder":
+            key = (len(self.trace), self.step, look.theme)
 
         def make() -> Colouring:
             chunks = None
@@ -94,9 +93,6 @@ class HeapData:
                 chunks = self.model.in_use() if self.moving else self.model.chunks()
             return colouring(self.trace, self.model.pool, look.colour, look.paints, chunks)
 
-        key: Hashable = look.theme
-        if look.colour == "holder":
-            key = (len(self.trace), self.step, look.theme)
         return self.cached(f"colours by {look.colour}", key, make)
 
     def history(self, look: Look) -> History:
@@ -109,12 +105,10 @@ class HeapData:
         """The history of all steps, whatever the window is."""
         if look.steps is None:
             return self.history(look)
-        key = (len(self.trace), look.axis, look.wanted)
+        key, whole = (len(self.trace), look.axis, look.wanted), replace(look, steps=None)
         before = self.previous("whole history") or self.previous("history")
-        look = replace(look, steps=None)
-        return self.cached(
-            "whole history", key, lambda: measure_history(self.trace, self.model.pool, look, before)
-        )
+        pool = self.model.pool
+        return self.cached("whole history", key, lambda: measure_history(self.trace, pool, whole, before))
 
     def previous(self, name: str) -> Any:
         """The cached value of this name, for any key; None: there is none."""
@@ -127,10 +121,6 @@ class HeapData:
             self._cache[name] = known = (key, make())
         found: T = known[1]
         return found
-
-
-# ------------------------------------------------------------------------------
-# A view: everything about one picture.
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,6 @@ from typing import Any, Final, Literal
 from bfcviz.figures.theme import Theme, ThemeName, theme_of
 from bfcviz.model.grouping import HolderChoice
 
-# ------------------------------------------------------------------------------
-# Look: the view options of a picture: theme, colouring, axis, window, selection; no state of the heap.
-
 Axis = Literal["step", "time", "mark"]
 """The x axis of timelines: the number of events applied; time; or events with the program's own steps as ticks."""
 
@@ -103,7 +100,7 @@ FADE: Final = 0.78
 
 @dataclass(frozen=True)
 class SearchChoice:
-    """The option of a look to fade all but what a search finds; see `bfcviz.model.filters.search_filter`."""
+    """What a search finds; see `bfcviz.model.filters.search_filter`."""
 
     text: str
 

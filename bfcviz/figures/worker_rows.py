@@ -4,6 +4,7 @@ A row has the bytes in use, the pool and its largest free chunk now, and the byt
 picture is HTML and SVG and not plotly: it is drawn again twice a second for any number of workers.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,10 +16,7 @@ from numpy.typing import NDArray
 
 from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import following
-from bfcviz.units import format_bytes
-
-# ------------------------------------------------------------------------------
-# The style of the picture of all workers; its colours are those of the page's theme.
+from bfcviz.units import counted, format_bytes
 
 STYLE: Final = (
     following(".bfcviz-workers")
@@ -67,11 +65,7 @@ STYLE: Final = (
 }
 """
 )
-"""A page needs it once."""
-
-
-# ------------------------------------------------------------------------------
-# The workers of a cluster, or the ranks of a program: a row each, the worst first, all on one scale.
+"""A page needs it once; its colours are those of the page's theme."""
 
 MOST_ROWS: Final = 32
 _WIDTH, _HEIGHT = 600, 40  # of a timeline, in its own units
@@ -139,12 +133,8 @@ class WorkerRow:
         return int(self.in_use_most.max(initial=self.in_use))
 
 
-def _head_room_share(row: WorkerRow) -> float:
-    return row.head_room / max(row.limit or row.most, 1)
-
-
 ORDERS: Final[Mapping[str, Callable[[WorkerRow], Any]]] = {
-    "least head room": lambda row: (_head_room_share(row), row.name),
+    "least head room": lambda row: (row.head_room / max(row.limit or row.most, 1), row.name),
     "most fragmented": lambda row: (-row.fragmentation, row.name),
     "most in use": lambda row: (-row.in_use, row.name),
     "name": lambda _: (),
@@ -161,12 +151,7 @@ def ordered_worker_rows(rows: Sequence[WorkerRow], order: str) -> list[WorkerRow
 
 
 def workers_html(rows: Sequence[WorkerRow], chosen: str | None = None) -> str:
-    """The picture.
-
-    Args:
-        rows: from the top; at most `MOST_ROWS` are shown.
-        chosen: the name of the worker that is shown in detail.
-    """
+    """The picture of at most `MOST_ROWS` rows; `chosen` is the name of the worker that is shown in detail."""
     if not rows:
         return "<p class='none'>No worker records yet.</p>"
     shown = rows[:MOST_ROWS]
@@ -220,11 +205,8 @@ class _WorkerAxes:
 
 def _workers_headline(rows: Sequence[WorkerRow]) -> str:
     """How many workers do what, and which live one has the least room."""
-    counts = [
-        f"{sum(row.state is state for row in rows)} {state}"
-        for state in WorkerRowState
-        if any(row.state is state for row in rows)
-    ]
+    states = Counter(row.state for row in rows)
+    counts = [f"{states[state]} {state}" for state in WorkerRowState if states[state]]
     parts = [f"{len(rows)} worker{'s' * (len(rows) > 1)}: {', '.join(counts)}"]
     if live := [row for row in rows if row.state is WorkerRowState.LIVE]:
         worst = min(live, key=ORDERS["least head room"])
@@ -235,7 +217,7 @@ def _workers_headline(rows: Sequence[WorkerRow]) -> str:
     if failed := sum(row.failed for row in rows):
         (first, *others) = [row.name for row in rows if row.failed]
         where = f"{len(others) + 1} workers" if others else harmless(first)
-        parts.append(f"<b class='bad'>{failed:,} failed request{'s' * (failed > 1)}</b> in {where}")
+        parts.append(f"<b class='bad'>{counted(failed, 'failed request')}</b> in {where}")
     return f"<p class='line' role='status'>{'. '.join(parts)}.</p>"
 
 

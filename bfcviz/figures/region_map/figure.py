@@ -23,16 +23,12 @@ from bfcviz.figures.region_map import traces as map_traces
 from bfcviz.figures.region_map.live_map import LiveMap
 from bfcviz.figures.region_map.rows import SPAN, Rows, VisibleRows, rows_of, selected
 from bfcviz.figures.region_map.traces import VisibleChunks, map_fit_text, request_marks, touched
-from bfcviz.figures.text import axis_unit
+from bfcviz.figures.text import axis_unit, round_bytes
 from bfcviz.figures.view import DashboardPlace, HeapData, View
 from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model import Model
 from bfcviz.model.filters import found_by, search_filter
 from bfcviz.model.model import CHUNK
-from bfcviz.units import format_bytes
-
-# ------------------------------------------------------------------------------
-# The matches of a search among the chunks of the region map.
 
 MOST_FOUND: Final = 300
 """Matches that are outlined; more of them cannot be told apart."""
@@ -56,8 +52,20 @@ def _outlined_matches(chunks: NDArray[np.void], matches: NDArray[np.bool_]) -> N
     return found
 
 
-# ------------------------------------------------------------------------------
-# The region map: every region a row, every chunk at its address, coloured by its state or class.
+MOST_GONE: Final = 300
+"""Chunks that are gone and are outlined, the largest; more of them cannot be told apart."""
+
+
+def map_gone_chunks(model: Model, since: int | None) -> NDArray[np.void]:
+    """The chunks to shade as gone: in use at the step `since`, freed by now, the largest; none without a step."""
+    chunks: NDArray[np.void] = model.in_use()
+    if since is None or not model.trace.first <= since <= model.step:
+        return chunks[:0]
+    before = growth_chunks_at(model, since)
+    gone = before[np.isin(before["born"], chunks["born"], invert=True)]
+    largest: NDArray[np.void] = gone[np.argsort(~gone["size"], kind="stable")[:MOST_GONE]]
+    return largest
+
 
 EXACT_CHUNKS: Final = 3000
 """Pieces of chunks on screen that are drawn as exact rectangles, at most."""
@@ -80,8 +88,7 @@ def region_panel(
     Args:
         model: the heap; it stays at its step.
         highlight: events whose chunks are outlined.
-        look: theme and colouring, the part to draw, the selected chunk, and `wanted`, the bytes of a request whose
-            places are marked.
+        look: with `wanted`, the places of such a request are marked.
         colours: the colouring of `look` for this heap; None: it is made here.
     """
     visible, exact = _visible_chunks(model, look, colours)
@@ -134,17 +141,15 @@ def image_panel(model: Model, look: Look, colours: Colouring) -> Panel:
     """The map as an image, without the slow parts: hover texts, names and outlines. See `region_panel`."""
     visible, _ = _visible_chunks(model, look, colours)
     image = map_traces.image(visible) if len(visible.chunks) else {"visible": False}
+    nothing = np.empty(0, bool)
+    visible = replace(
+        visible, chunks=np.empty(0, CHUNK), classes=np.empty(0, np.uint8), faded=nothing, found=nothing
+    )
     return _image_panel(visible, image, model.trace.labels, look)
 
 
 def moving_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:
-    """The map of a heap that is running as a panel: an image, without the slow parts: hover texts and outlines.
-
-    Args:
-        live_map: the map, up to date.
-        labels: the labels of the heap's trace.
-        look: theme and colouring; its `map_window` is ignored.
-    """
+    """The map of a running heap as a panel: an image, without hover texts and outlines; `map_window` is ignored."""
     rows, look = live_map.rows, replace(look, map_window=None)
     visible = VisibleChunks(
         chunks=np.empty(0, CHUNK),
@@ -164,11 +169,7 @@ def moving_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:
 
 
 def _image_panel(visible: VisibleChunks, image: Mapping[str, Any], labels: Labels, look: Look) -> Panel:
-    """The map with this image, the fields of its trace that change, and without chunks in any other trace."""
-    nothing = np.empty(0, bool)
-    visible = replace(
-        visible, chunks=np.empty(0, CHUNK), classes=np.empty(0, np.uint8), faded=nothing, found=nothing
-    )
+    """The map with this image, the fields of its trace that change; `visible` has no chunks."""
     empty, *others = map_traces.exact_traces(visible, labels)
     no_spans = np.empty(0, SPAN)
     traces = [
@@ -213,7 +214,7 @@ def chunk_at(model: Model, x: float, y: float, look: Look) -> np.void | None:
         model: the heap at the step that is shown.
         x: in the units of the panel's x axis.
         y: in rows.
-        look: the look of the map.
+        look: that of the map.
     """
     chunks, rows = model.chunks(), rows_of(model)
     span = _map_screen_bytes(rows, look)
@@ -251,14 +252,13 @@ def _map_screen_bytes(rows: Rows, look: Look) -> float:
 
 
 def _region_map_x_axis(rows: Rows, look: Look, *, exact: bool) -> dict[str, Any]:
-    divisor, unit = axis_unit(_map_screen_bytes(rows, look))
-    low, high = (0.0, _map_screen_bytes(rows, look)) if look.map_window is None else look.map_window.bytes
-    pixels = (
-        "" if exact else "; each pixel has the colour of one of its chunks, paler by what is free: zoom in"
-    )
-    tick = 2.0 ** np.ceil(np.log2(_map_screen_bytes(rows, look) / 8))
+    span = _map_screen_bytes(rows, look)
+    divisor, unit = axis_unit(span)
+    low, high = (0.0, span) if look.map_window is None else look.map_window.bytes
+    tick = 2.0 ** np.ceil(np.log2(span / 8))
+    pixels = "; each pixel has the colour of one of its chunks, paler by what is free: zoom in"
     return {
-        "title": {"text": f"offset within the row ({unit}){pixels}"},
+        "title": {"text": f"offset within the row ({unit}){'' if exact else pixels}"},
         "range": [low / divisor, high / divisor],
         "minallowed": 0.0,
         "maxallowed": (float(rows.width) if len(rows) else 1.0) / divisor,
@@ -273,11 +273,12 @@ def _region_map_x_axis(rows: Rows, look: Look, *, exact: bool) -> dict[str, Any]
 
 def _region_map_y_axis(rows: Rows, part: VisibleRows, look: Look) -> dict[str, Any]:
     values, texts = _row_names(rows, part)
-    top, bottom = (_TOP, float(max(len(rows), 1))) if look.map_window is None else look.map_window.rows
+    end = float(max(len(rows), 1))
+    top, bottom = (_TOP, end) if look.map_window is None else look.map_window.rows
     return {
         "range": [bottom, top],
         "minallowed": _TOP,
-        "maxallowed": float(max(len(rows), 1)),
+        "maxallowed": end,
         "tickvals": values,
         "ticktext": texts,
         "ticks": "",
@@ -286,9 +287,7 @@ def _region_map_y_axis(rows: Rows, part: VisibleRows, look: Look) -> dict[str, A
         "zeroline": False,
         "showline": False,
         "scaleanchor": False,
-        "title": {
-            "text": "row: region, or offset in the region" if not rows.are_by_size else "regions by size"
-        },
+        "title": {"text": "regions by size" if rows.are_by_size else "row: region, or offset in the region"},
     }
 
 
@@ -309,7 +308,7 @@ def _row_names(rows: Rows, part: VisibleRows) -> tuple[list[float], list[str]]:
 
 def _region_map_size_ticks(rows: Rows, part: VisibleRows) -> tuple[list[float], list[str]]:
     """Tick labels of rows by size: how many regions have each size, beside the middle of their rows."""
-    texts = [format_bytes(size).replace(".0 ", " ") for size in rows.size[rows.order].tolist()]
+    texts = [round_bytes(size) for size in rows.size[rows.order].tolist()]
     begins = [at for at, text in enumerate(texts) if at == 0 or text != texts[at - 1]]
     edges = np.append(rows.first[rows.order], len(rows))
     found = []
@@ -329,9 +328,7 @@ def _region_map_size_ticks(rows: Rows, part: VisibleRows) -> tuple[list[float], 
 def chunk_table(model: Model) -> pa.Table:
     """One row per chunk, by address; sizes in bytes."""
     chunks = model.chunks()
-    in_use: NDArray[np.bool_] = chunks["in_use"]
-    size: NDArray[np.uint64] = chunks["size"]
-    requested: NDArray[np.uint64] = chunks["requested"]
+    in_use, size, requested = chunks["in_use"], chunks["size"], chunks["requested"]
     names = model.trace.labels
     return pa.table(
         {
@@ -386,21 +383,3 @@ VIEW: Final = View(
     windows=("map_window",),
     dashboard=DashboardPlace(None, height=246, below=24),
 )
-
-
-# ------------------------------------------------------------------------------
-# The chunks that are gone since an earlier step.
-
-MOST_GONE: Final = 300
-"""Chunks that are gone and are outlined, the largest; more of them cannot be told apart."""
-
-
-def map_gone_chunks(model: Model, since: int | None) -> NDArray[np.void]:
-    """The chunks to shade as gone: in use at the step `since`, freed by now, the largest; none without a step."""
-    chunks: NDArray[np.void] = model.in_use()
-    if since is None or not model.trace.first <= since <= model.step:
-        return chunks[:0]
-    before = growth_chunks_at(model, since)
-    gone = before[np.isin(before["born"], chunks["born"], invert=True)]
-    largest: NDArray[np.void] = gone[np.argsort(~gone["size"], kind="stable")[:MOST_GONE]]
-    return largest

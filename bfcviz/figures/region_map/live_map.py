@@ -1,8 +1,7 @@
 """The region map of a running heap as an image, updated by events alone.
 
-Painting the whole map from chunks costs time for every chunk. Here the bytes of each cell are kept as sums: an ALLOCATE
-adds its chunk, a FREE subtracts it. An image costs its pixels and the events since the last image, however many chunks
-the heap has.
+The bytes of each cell are kept as sums: an ALLOCATE adds its chunk, a FREE subtracts it. An image costs its pixels and
+the events since the last image, however many chunks the heap has.
 """
 
 from typing import Any, Final
@@ -72,9 +71,8 @@ class LiveMap:
         if self.cells is None:
             return {"visible": False}
         fills = [paint.fill for paint in self.colours.paints]
-        picture = raster_image.paint(
-            self.cells.cell_bytes(), fills, self._theme, waste=self.colours.shows_waste
-        )
+        held, waste = self.cells.cell_bytes(), self.colours.shows_waste
+        picture = raster_image.paint(held, fills, self._theme, waste=waste)
         dx, dy = self.rows.width / self.divisor / self._columns, len(self.rows) / len(picture)
         place = {"dx": dx, "dy": dy, "x0": dx / 2, "y0": dy / 2}
         return {"visible": True, "source": picture.data_uri(), **place}
@@ -95,10 +93,8 @@ def live_map_chunks(events: Events) -> NDArray[np.void]:
     chunks = np.zeros(len(events), CHUNK)
     for name in ("address", "size", "requested", "label", "thread", "stream"):
         chunks[name] = events[name]
-    seq, low = (
-        events["seq"],
-        events["other"].astype(np.uint64),
-    )  # in a FREE: the low half of the `seq` of its ALLOCATE
+    # `other` of a FREE is the low half of the `seq` of its ALLOCATE.
+    seq, low = events["seq"], events["other"].astype(np.uint64)
     born = (seq & ~_LOW) + low - np.where(low > seq & _LOW, _LOW + np.uint64(1), np.uint64(0))
     chunks["born"] = np.where(events["kind"] == Kind.FREE, born, seq)
     chunks["in_use"] = True

@@ -17,9 +17,6 @@ from numpy.typing import NDArray
 from bfcviz.figures.view_options import MapWindow, Selected
 from bfcviz.model import Model
 
-# ------------------------------------------------------------------------------
-# Rows: the layout of addresses on the region map; a long region wraps into several rows like text.
-
 WRAPPED_ROWS = 16
 """Rows of the map, if the regions alone do not need more."""
 
@@ -73,6 +70,10 @@ class Pieces:
     def only(self, wanted: NDArray[np.bool_]) -> "Pieces":
         """The pieces where `wanted` is true."""
         return Pieces(self.source[wanted], self.row[wanted], self.left[wanted], self.right[wanted])
+
+    def ends_in(self, part: VisibleRows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The left and the right end of each piece, clipped to `part`."""
+        return np.maximum(self.left, part.left), np.minimum(self.right, part.right)
 
 
 @dataclass(frozen=True)
@@ -158,9 +159,8 @@ class Rows:
         pieces = int((high - low).sum())
         by_address = np.argsort(low, kind="stable")
         low, high = low[by_address], high[by_address]
-        low = np.maximum(
-            low, np.append(0, high[:-1])[: len(low)]
-        )  # the chunk may continue from the row before
+        # A chunk may continue from the row before.
+        low = np.maximum(low, np.append(0, high[:-1])[: len(low)])
         count = np.maximum(high - low, 0)
         return np.arange(count.sum()) + np.repeat(low - (np.cumsum(count) - count), count), pieces
 
@@ -230,20 +230,13 @@ def _rows_needed(size: NDArray[np.uint64], width: int) -> NDArray[np.uint64]:
     return (size + np.uint64(width - 1)) // np.uint64(width)
 
 
-def row_pieces(rows: Rows, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
-    """`rows.pieces`, which also accepts no ranges at all."""
-    return rows.pieces(address, size) if len(address) else no_pieces()
-
-
 def no_pieces() -> Pieces:
     """Empty pieces."""
     return Pieces(np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0), np.empty(0))
 
 
-# ------------------------------------------------------------------------------
-# The span of a chunk to highlight, such as the one that the user selected.
-
 SPAN: Final = np.dtype([("address", "<u8"), ("size", "<u8")])
+"""The span of a chunk to highlight, such as the one that the user selected."""
 
 
 def selected(chunks: NDArray[np.void], chosen: Selected | None) -> NDArray[np.void]:

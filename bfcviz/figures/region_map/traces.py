@@ -1,6 +1,6 @@
 """The plotly traces of the region map: one function per trace or group of traces."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Final
@@ -12,11 +12,12 @@ from bfcviz.analysis.fit import Fit, blocker_name, fit_sentence
 from bfcviz.code_places import telling_lines
 from bfcviz.events.labels import STACK_DETAILS, Labels
 from bfcviz.events.schema import Events, Kind, bin_of
-from bfcviz.figures.boxes import Boxes, box_outlines, box_trace
+from bfcviz.figures.boxes import Boxes, Floats, box_outlines, box_trace
 from bfcviz.figures.colouring import FREE, MOST_CLASSES, Colouring
+from bfcviz.figures.panel import LINES, TEXTS
 from bfcviz.figures.raster_image import RasterGrid, cell_bytes, data_uri, lone_raster_cells, paint
-from bfcviz.figures.region_map.rows import SPAN, CellBytes, Pieces, Rows, VisibleRows, no_pieces, row_pieces
-from bfcviz.figures.text import fitted, harmless
+from bfcviz.figures.region_map.rows import SPAN, CellBytes, Pieces, Rows, VisibleRows, no_pieces
+from bfcviz.figures.text import fitted, harmless, round_bytes
 from bfcviz.figures.theme import Paint, Theme, contrasting, mixed, translucent
 from bfcviz.figures.view_options import FADE
 from bfcviz.units import exact_bytes, format_bytes
@@ -44,15 +45,7 @@ def boxes_of(pieces: Pieces, divisor: int) -> Boxes:
 def map_rectangles(
     name: str, pieces: Pieces, visible: "VisibleChunks", paint: Paint, border: float
 ) -> dict[str, Any]:
-    """A trace of filled rectangles.
-
-    Args:
-        name: the name in the legend.
-        pieces: ordered by row, then from left to right.
-        visible: what is on screen.
-        paint: the colours of areas and lines.
-        border: the width of the lines in pixels; 0: none.
-    """
+    """A trace of filled rectangles for pieces ordered by row, then from left to right; the border is in pixels."""
     x, y = _piece_corner_lines(pieces, visible)
     return {
         "type": "scatter",
@@ -67,9 +60,7 @@ def map_rectangles(
     }
 
 
-def _piece_corner_lines(
-    pieces: Pieces, visible: "VisibleChunks"
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _piece_corner_lines(pieces: Pieces, visible: "VisibleChunks") -> tuple[Floats, Floats]:
     """Four corners per piece, NaN after each row but the last; one NaN if there are no pieces.
 
     (Plotly drops a trace without points from the legend.)
@@ -156,7 +147,7 @@ class VisibleChunks:
 
     def cut(self, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
         """The pieces of these address ranges that are on screen."""
-        return row_pieces(self.rows, address, size).within(self.part)
+        return self.rows.pieces(address, size).within(self.part)
 
 
 # ------------------------------------------------------------------------------
@@ -190,8 +181,7 @@ def points_in_pieces(
     Returns:
         `x` in bytes from the row's left edge, `y` in rows, `hovertemplate` and `meta` of a plotly trace.
     """
-    left = np.maximum(pieces.left, part.left)
-    right = np.minimum(pieces.right, part.right)
+    left, right = pieces.ends_in(part)
     screen = max(part.right - part.left, 1e-9)
     inner = np.maximum(right - left - 2 * _INSIDE * screen, 0.0)
     # No farther apart than rows are high: else the nearest point could be in the next row.
@@ -204,7 +194,8 @@ def points_in_pieces(
     x = first[piece] + nth * (inner / np.maximum(along - 1, 1))[piece]
     full = np.zeros(len(chunks), dtype=bool)
     full[pieces.source[np.argsort(left - right, kind="stable")[:MOST_TEXTS]]] = True
-    at, level = _spread_hover_points(along[piece] == 1, _map_hover_heights(len(part)))
+    count = max(1, min(5, 10 // rows))  # heights within a row: a tall one needs more than one
+    at, level = _spread_hover_points(along[piece] == 1, (np.arange(count) + 0.5) / count)
     templates, meta = _chunk_hover_texts(chunks, full, labels)
     texts = [templates[i] for i in pieces.source[piece[at]].tolist()]
     return {"x": x[at], "y": pieces.row[piece[at]] + level, "hovertemplate": texts, "meta": meta}
@@ -228,16 +219,8 @@ def points_on_grid(chunks: NDArray[np.void], rows: Rows, part: VisibleRows, labe
     return {"x": x, "y": row + 0.5, "hovertemplate": [templates[i] for i in back.tolist()], "meta": meta}
 
 
-def _map_hover_heights(rows: int) -> NDArray[np.float64]:
-    """Heights (0..1) within a row of the map that get hover points: a tall row needs more than one."""
-    count = max(1, min(5, 10 // max(rows, 1)))
-    return (np.arange(count) + 0.5) / count
-
-
-def _spread_hover_points(
-    narrow: NDArray[np.bool_], levels: NDArray[np.float64]
-) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Indices of points and their heights: each point at all heights; narrow ones at one if there are many."""
+def _spread_hover_points(narrow: NDArray[np.bool_], levels: Floats) -> tuple[NDArray[np.intp], Floats]:
+    """Indices of points and their heights (0..1): each at all heights; narrow ones at one if there are many."""
     every = np.arange(len(narrow))
     if len(every) * len(levels) <= _MOST_POINTS:
         return np.tile(every, len(levels)), np.repeat(levels, len(every))
@@ -301,16 +284,11 @@ def _map_label_hover_text(labels: Labels, number: int) -> str:
     lines = [harmless(label.name)]
     for key, value in label.details.items():
         if key == "stack":
-            lines += _map_stack_hover_lines(value)
+            frames, others = telling_lines(value, MOST_FRAMES)
+            lines += [harmless(frame) for frame in frames] + [f"… {others:,} more"] * (others > 0)
         elif value and key not in STACK_DETAILS:
             lines.append(f"{harmless(key, 30)}: {harmless(value)}")
     return "<br>".join(lines)
-
-
-def _map_stack_hover_lines(stack: str) -> list[str]:
-    """The most telling frames of a stack (one frame per line)."""
-    frames, others = telling_lines(stack, MOST_FRAMES)
-    return [harmless(frame) for frame in frames] + [f"… {others:,} more"] * (others > 0)
 
 
 # ------------------------------------------------------------------------------
@@ -330,16 +308,11 @@ def names_in_boxes(visible: VisibleChunks, pieces: Pieces, labels: Labels) -> di
     """A text trace: `label, size` in the boxes that have room for it; each chunk once, in its widest piece.
 
     The size is the allocated one. Where waste has a colour of its own, the text is in the requested part: across both
-    colours it could not be read.
-
-    Args:
-        visible: the chunks; the faded ones have no text.
-        pieces: their boxes; none: there are no texts.
-        labels: the labels of the trace.
+    colours it could not be read. Faded chunks have no text.
     """
     pixels, pieces = visible.pixels, _without_waste(visible, pieces)
     pieces = pieces.only(~visible.faded[pieces.source])
-    left, right = _clipped_piece_sides(visible, pieces)
+    left, right = pieces.ends_in(visible.part)
     wide = (right - left) * (pixels[0] / visible.screen) - 2 * _EDGE
     high = visible.box_height
     chosen = _with_room(pieces, wide) if high >= _LINE - 2 else np.zeros(0, np.intp)
@@ -349,20 +322,16 @@ def names_in_boxes(visible: VisibleChunks, pieces: Pieces, labels: Labels) -> di
         chunk = chunks[pieces.source[piece]]
         number = int(classes[pieces.source[piece]])
         name = "free" if number == FREE else labels.name(int(chunk["label"]))
-        texts.append(
-            _map_box_text(name, int(chunk["size"]), int(wide[piece] / _LETTER), two=high >= 2 * _LINE)
-        )
+        room = int(wide[piece] / _LETTER)
+        texts.append(_map_box_text(name, int(chunk["size"]), room, two=high >= 2 * _LINE))
         paint: Paint = visible.theme.free if number == FREE else visible.colours.paints[number]
         colours.append(contrasting(paint.fill))
     return {
-        "type": "scatter",
-        "mode": "text",
+        **TEXTS,
         "x": (left + right)[chosen] / 2 / visible.divisor,
         "y": pieces.row[chosen] + 0.5,
         "text": texts,
         "textfont": {"size": 11, "color": colours or visible.theme.text},
-        "showlegend": False,
-        "hoverinfo": "skip",
     }
 
 
@@ -375,13 +344,7 @@ def _without_waste(visible: VisibleChunks, pieces: Pieces) -> Pieces:
     return visible.cut(chunks["address"], np.where(known, chunks["requested"], chunks["size"]))
 
 
-def _clipped_piece_sides(
-    visible: VisibleChunks, pieces: Pieces
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    return np.maximum(pieces.left, visible.part.left), np.minimum(pieces.right, visible.part.right)
-
-
-def _with_room(pieces: Pieces, wide: NDArray[np.float64]) -> NDArray[np.intp]:
+def _with_room(pieces: Pieces, wide: Floats) -> NDArray[np.intp]:
     """The widest piece of each chunk that has room for a text."""
     order = np.lexsort([-wide, pieces.source])
     first = np.append(True, np.diff(pieces.source[order]) > 0) if len(order) else np.zeros(0, bool)
@@ -393,7 +356,7 @@ def _with_room(pieces: Pieces, wide: NDArray[np.float64]) -> NDArray[np.intp]:
 
 def _map_box_text(name: str, size: int, room: int, *, two: bool) -> str:
     """Name and size in `room` letters, on one line or `two`; the size alone if there is no room for a name."""
-    size_text = format_bytes(size).replace(".0 ", " ")
+    size_text = round_bytes(size)
     left = room if two else room - len(size_text) - 2
     short = fitted(name, left)
     if not short:
@@ -408,20 +371,11 @@ def gaps(visible: VisibleChunks, pieces: Pieces) -> dict[str, Any]:
     """
     pieces = pieces if visible.rows_have_room else no_pieces()
     x, y = _piece_gap_lines(visible, pieces, _GAP * visible.screen / visible.pixels[0])
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": x,
-        "y": y,
-        "line": {"color": visible.theme.paper, "width": 1.5, "simplify": False},
-        "showlegend": False,
-        "hoverinfo": "skip",
-    }
+    line = {"color": visible.theme.paper, "width": 1.5, "simplify": False}
+    return {**LINES, "x": x, "y": y, "line": line, "showlegend": False}
 
 
-def _piece_gap_lines(
-    visible: VisibleChunks, pieces: Pieces, least: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _piece_gap_lines(visible: VisibleChunks, pieces: Pieces, least: float) -> tuple[Floats, Floats]:
     width = pieces.right - pieces.left
     between = np.flatnonzero((np.diff(pieces.row) == 0) & (np.minimum(width[1:], width[:-1]) >= least))
     if not 0 < len(between) <= _MOST_GAPS:
@@ -445,7 +399,7 @@ _INVISIBLE = 0.002  # the same: a narrower lone chunk is invisible
 _MOST_LONE = 60
 
 
-def lone_pieces(visible: VisibleChunks) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def lone_pieces(visible: VisibleChunks) -> tuple[Floats, Floats]:
     """The pieces in use that are too narrow to see and have free space around: x in axis units, and row."""
     used = visible.pieces.only(visible.classes[visible.pieces.source] != FREE)
     if not len(used):
@@ -493,11 +447,10 @@ def outlines(
         found: records of the chunks that match the search, with address and size.
     """
     theme, divisor = visible.theme, visible.divisor
-    matches = visible.cut(found["address"], found["size"])
-    pieces = visible.cut(highlighted["address"], highlighted["size"])
-    clicked = visible.cut(chosen["address"], chosen["size"])
+    marked = [visible.cut(each["address"], each["size"]) for each in (found, highlighted, chosen)]
+    matches, pieces, clicked = marked
     colours = (theme.search, theme.highlight, theme.selection)
-    tips = [_narrow_pieces(visible, each) for each in (matches, pieces, clicked)]
+    tips = [each.only(each.right - each.left < _NARROW * visible.screen) for each in marked]
     x = np.concatenate([tip.left + tip.right for tip in tips]) / 2 / divisor
     marker = {
         # A chunk of 256 bytes may be far narrower than a pixel: the marker shows where it is.
@@ -522,10 +475,6 @@ def outlines(
         marker,
         {**chosen_trace, "showlegend": len(clicked) > 0},
     ]
-
-
-def _narrow_pieces(visible: VisibleChunks, pieces: Pieces) -> Pieces:
-    return pieces.only(pieces.right - pieces.left < _NARROW * visible.screen)
 
 
 # ------------------------------------------------------------------------------
@@ -645,9 +594,8 @@ def _chunk_class_rectangles(visible: VisibleChunks, pieces: Pieces) -> list[dict
     classes = visible.classes[pieces.source]
     # Lines run along the rows' lower edges too (see `map_rectangles`), where only frames hide them.
     border = 0.7 if visible.rows_have_room else 0.0
-    traces = [
-        map_rectangles("free", pieces.only(classes == FREE), visible, _edgeless_paint(theme.free), border)
-    ]
+    free = pieces.only(classes == FREE)
+    traces = [map_rectangles("free", free, visible, _edgeless_paint(theme.free), border)]
     for number in range(MOST_CLASSES):
         named = number < len(colours.names)
         mine = pieces.only(classes == number) if named else no_pieces()
@@ -655,9 +603,8 @@ def _chunk_class_rectangles(visible: VisibleChunks, pieces: Pieces) -> list[dict
         trace = map_rectangles("", mine, visible, paint, border)
         traces.append({**trace, **colours.legend(number, shown=visible.legend)})
     # No border: a border would show a few wasted bytes as a whole pixel.
-    waste = map_rectangles(
-        "waste (size - requested)", _waste_pieces(visible, pieces), visible, theme.waste, 0.0
-    )
+    wasted = _waste_pieces(visible, pieces)
+    waste = map_rectangles("waste (size - requested)", wasted, visible, theme.waste, 0.0)
     return [*traces, {**waste, "showlegend": visible.shows_waste}]
 
 
@@ -694,27 +641,23 @@ def hover_points(visible: VisibleChunks, labels: Labels, *, exact: bool) -> dict
         points = points_in_pieces(chunks, visible.pieces, part, labels)
     else:
         points = points_on_grid(chunks, visible.rows, part, labels)
-    return {
-        "type": "scatter",
-        "mode": "none",
-        **points,
-        "x": points["x"] / visible.divisor,
-        "showlegend": False,
-    }
+    return invisible_points(points, visible.divisor)
+
+
+def invisible_points(points: Mapping[str, Any], divisor: int) -> dict[str, Any]:
+    """The trace of points, whose `x` is in bytes."""
+    return {"type": "scatter", "mode": "none", **points, "x": points["x"] / divisor, "showlegend": False}
 
 
 def note(visible: VisibleChunks) -> dict[str, Any]:
     """A text that says if there is no region."""
     empty = int(len(visible.rows) == 0)
     return {
-        "type": "scatter",
-        "mode": "text",
+        **TEXTS,
         "x": np.full(empty, 0.5),
         "y": np.full(empty, 0.5),
         "text": ["no region at this step"] * empty,
         "textfont": {"color": visible.theme.muted, "size": 13},
-        "showlegend": False,
-        "hoverinfo": "skip",
     }
 
 
@@ -737,21 +680,14 @@ def touched(events: Events | None, chunks: NDArray[np.void], regions: NDArray[np
 
 def _touched_spans(event: np.void, chunks: NDArray[np.void]) -> list[tuple[int, int]]:
     kind = Kind(int(event["kind"]))
-    own = [(int(event["address"]), int(event["size"]))]
-    if kind in (Kind.EXTEND, Kind.ALLOCATE, Kind.FREE):
-        return own
+    parts: list[np.void] = []
     if kind in (Kind.SPLIT, Kind.MERGE):
-        both = chunks[chunks["handle"] == event["chunk"]]
-        parts = [(int(chunk["address"]), int(chunk["size"])) for chunk in both]
-        return parts + own if kind is Kind.SPLIT else parts
-    if kind is Kind.OOM:
-        free = chunks[~chunks["in_use"]]
-        return [_touched_chunk_span(free[np.argmax(free["size"])])] if len(free) else []
-    return []
-
-
-def _touched_chunk_span(chunk: np.void) -> tuple[int, int]:
-    return int(chunk["address"]), int(chunk["size"])
+        parts.extend(chunks[chunks["handle"] == event["chunk"]])
+    if kind in (Kind.EXTEND, Kind.ALLOCATE, Kind.FREE, Kind.SPLIT):
+        parts.append(event)
+    if kind is Kind.OOM and len(free := chunks[~chunks["in_use"]]):
+        parts.append(free[np.argmax(free["size"])])
+    return [(int(part["address"]), int(part["size"])) for part in parts]
 
 
 def _touched_spans_in_regions(spans: NDArray[np.void], regions: NDArray[np.void]) -> NDArray[np.bool_]:
@@ -835,7 +771,10 @@ def _map_in_the_way_crosses(
     visible: VisibleChunks, chunks: NDArray[np.void], answer: Fit | None, labels: Labels
 ) -> dict[str, Any]:
     pieces, theme = visible.cut(chunks["address"], chunks["size"]), visible.theme
-    texts = [_in_the_way(chunks[at], labels) for at in pieces.source.tolist()]
+    texts = [
+        f"<b>in the way</b>: {harmless(blocker_name(chunk, labels))}<br>{_map_chunk_place_text(chunk)}"
+        for chunk in chunks[pieces.source]
+    ]
     if answer is not None and texts:
         texts = [f"{text}<br>{map_fit_text(answer, labels)}" for text in texts]
     colour = theme.oom if answer is not None and answer.failed else theme.text
@@ -848,10 +787,6 @@ def _in_legend(spans: NDArray[np.void], name: str) -> dict[str, Any]:
     return {"name": name if len(spans) else "", "showlegend": len(spans) > 0}
 
 
-def _in_the_way(chunk: np.void, labels: Labels) -> str:
-    return f"<b>in the way</b>: {harmless(blocker_name(chunk, labels))}<br>{_map_chunk_place_text(chunk)}"
-
-
 def _map_chunk_place_text(chunk: np.void) -> str:
     return f"{exact_bytes(int(chunk['size']))} at {int(chunk['address']):#x}"
 
@@ -861,8 +796,7 @@ def _marker_points(
 ) -> dict[str, Any]:
     """A marker near the left edge of each piece, or of its part on screen: its name is in the middle."""
     shape, size, colour, rim = symbol
-    left = np.maximum(pieces.left, visible.part.left)
-    right = np.minimum(pieces.right, visible.part.right)
+    left, right = pieces.ends_in(visible.part)
     inset = np.minimum((right - left) / 2, _MARKER_INSET * (visible.part.right - visible.part.left))
     return {
         "type": "scatter",

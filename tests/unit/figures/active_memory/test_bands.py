@@ -6,12 +6,13 @@ from heap_strategies import run, seeded_operations
 from hypothesis import given, settings
 from unit.figures.active_memory.outlines import area, polygons, three_steps
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
+from unit.model.one_pass import find
 
 from bfcviz.figures import active_memory as module
 from bfcviz.figures.active_memory import active_memory_panel, active_memory_window, stack
 from bfcviz.figures.view_options import Look
 from bfcviz.model import timeline
-from bfcviz.model.lifetimes import LIFETIME, find
+from bfcviz.model.lifetimes import LIFETIME
 
 
 def test_a_band_comes_down_when_one_below_it_ends():

@@ -3,6 +3,7 @@ import pytest
 from unit.figures.active_memory.outlines import polygons, three_steps
 from unit.figures.drawn import active_memory
 from unit.figures.synthetic import MiB, PlainHeap, trace_of
+from unit.model.one_pass import find
 
 from bfcviz.events.schema import EVENT
 from bfcviz.figures import active_memory as module
@@ -11,7 +12,6 @@ from bfcviz.figures.colouring import colouring
 from bfcviz.figures.theme import LIGHT
 from bfcviz.figures.view_options import Look, Selected
 from bfcviz.model import Model, timeline
-from bfcviz.model.lifetimes import find
 
 EMPTY = trace_of(np.zeros(0, EVENT))
 

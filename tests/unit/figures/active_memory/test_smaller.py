@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from unit.figures.active_memory.outlines import area
 from unit.figures.synthetic import KiB, MiB, PlainHeap
+from unit.model.one_pass import find
 
 from bfcviz.events.trace import Trace
 from bfcviz.figures import active_memory
@@ -12,7 +13,6 @@ from bfcviz.figures.colouring import colouring
 from bfcviz.figures.theme import LIGHT, mixed
 from bfcviz.figures.view_options import FADE, Look
 from bfcviz.model.grouping import HolderChoice
-from bfcviz.model.lifetimes import find
 
 
 def areas(window):
@@ -62,7 +62,7 @@ def test_each_holder_has_an_area_of_its_colour_above_the_bands(few_bands):
     seen = active_memory_window(trace, 0, Look(colour="holder"), colours)
     found = areas(seen)
     for name in ("x", "y"):
-        outline = found[colours.paint_of((name, "small")).fill]
+        outline = found[colours.paints[colours.holders.of_path((name, "small"))].fill]
         right = outline[outline[:, 0] == outline[:, 0].max()] * seen.divisor
         assert np.ptp(right[:, 1]) == pytest.approx(50 * 64 * KiB, rel=0.05)
         assert right[:, 1].min() >= 16 * MiB
@@ -73,7 +73,7 @@ def test_areas_outside_of_the_chosen_holder_are_faded(few_bands):
     colours = colouring(trace, 0, "holder", LIGHT)
     look = Look(colour="holder", holder=HolderChoice("op", ("x",)))
     fills = areas(active_memory_window(trace, 0, look, colours))
-    of_x, of_y = (colours.paint_of((name, "small")).fill for name in ("x", "y"))
+    of_x, of_y = (colours.paints[colours.holders.of_path((name, "small"))].fill for name in ("x", "y"))
     assert set(fills) == {of_x, mixed(of_y, LIGHT.paper, FADE)}
 
 

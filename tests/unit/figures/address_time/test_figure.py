@@ -5,6 +5,7 @@ import pytest
 from unit.figures.drawn import address_time
 from unit.figures.style.test_raster_image import decode
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
+from unit.model.one_pass import find, occupancy
 
 from bfcviz.events.schema import EVENT
 from bfcviz.figures import address_time as module
@@ -13,8 +14,6 @@ from bfcviz.figures.theme import LIGHT, rgb, translucent
 from bfcviz.figures.view_options import FADE, Look, Selected
 from bfcviz.model import Model
 from bfcviz.model.grouping import HolderChoice
-from bfcviz.model.lifetimes import find
-from bfcviz.model.occupancy import occupancy
 
 EMPTY = trace_of(np.zeros(0, EVENT))
 

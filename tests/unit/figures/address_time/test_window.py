@@ -77,9 +77,9 @@ def test_other_colours_of_holders_read_no_event_again(monkeypatch, choice):
         assert (sum(map(len, counted)) == 0) == (step == 1)
     assert colours[0].holders is not colours[1].holders
     groups = seen.image_colours.paints
-    for label, paint in (
-        (f"layer_1/op_{number}", colours[1].paint_of(("layer_1", f"op_{number}"))) for number in range(6)
-    ):
+    for number in range(6):
+        label = f"layer_1/op_{number}"
+        paint = colours[1].paints[colours[1].holders.of_path(("layer_1", f"op_{number}"))]
         record = np.zeros(1, [("label", "<u4")])
         record["label"] = trace.labels.intern(label)
         assert groups[int(colours[1].for_images.classify(record, 0)[0])] == paint

@@ -190,9 +190,9 @@ def test_a_path_has_the_colour_of_its_chunks_or_none_if_they_have_several():
     classes = made.classes(chunks, len(trace))
     for chunk, number in zip(chunks[chunks["in_use"]], classes[chunks["in_use"]], strict=True):
         path = tuple(trace.labels.name(int(chunk["label"])).split("/"))
-        assert made.paint_of(path) == made.paints[number]
-    assert made.paint_of(("unknown",)) is None
-    assert made.paint_of(()) is None
+        assert made.holders.of_path(path) == number
+    assert made.holders.of_path(("unknown",)) is None
+    assert made.holders.of_path(()) is None
 
 
 @pytest.mark.parametrize("find", [bfcviz.peak, bfcviz.worst_fragmentation])
