@@ -56,11 +56,11 @@ if TYPE_CHECKING:
     from bfcviz.watching import Alert as Alert
     from bfcviz.watching import Watch as Watch
     from bfcviz.watching import watch as watch
+    from bfcviz.watching.background import follow_search as follow_search
+    from bfcviz.watching.background import follow_sweep as follow_sweep
     from bfcviz.watching.flight_recorder import flight_recorder as flight_recorder
     from bfcviz.watching.magics import load_ipython_extension as load_ipython_extension
     from bfcviz.watching.magics import unload_ipython_extension as unload_ipython_extension
-    from bfcviz.watching.search_dashboard import follow_search as follow_search
-    from bfcviz.watching.sweep_dashboard import follow_sweep as follow_sweep
     from bfcviz.watching.watch_workers import watch_workers as watch_workers
     from bfcviz.watching.workers_dashboard import follow_workers as follow_workers
     from bfcviz.whatif.policy_table import policy_of as policy_of
@@ -103,8 +103,8 @@ _HOMES = {
     "export": ("bfcviz.public_functions", "export"),
     "flight_recorder": ("bfcviz.watching.flight_recorder", "flight_recorder"),
     "follow": ("bfcviz.dashboard.live", "follow"),
-    "follow_search": ("bfcviz.watching.search_dashboard", "follow_search"),
-    "follow_sweep": ("bfcviz.watching.sweep_dashboard", "follow_sweep"),
+    "follow_search": ("bfcviz.watching.background", "follow_search"),
+    "follow_sweep": ("bfcviz.watching.background", "follow_sweep"),
     "follow_workers": ("bfcviz.watching.workers_dashboard", "follow_workers"),
     "growths": ("bfcviz.public_functions", "growths"),
     "holders": ("bfcviz.public_functions", "holders"),

@@ -37,11 +37,8 @@ if TYPE_CHECKING:
 class PolicyComparison:
     """Several policies on the requests of one job; a notebook shows its table and figure.
 
-    Args:
-        comparison: the outcomes.
-
     Attributes:
-        comparison: the argument.
+        comparison: the outcomes.
     """
 
     def __init__(self, comparison: Comparison) -> None:
@@ -123,16 +120,12 @@ class PolicyComparison:
         chosen = int(stream.live_bytes[:served].argmax()) if request is None else request
         if not 0 <= chosen < len(stream):
             raise InvalidRequest(f"there is no request {chosen:,}; give one of 0 to {len(stream) - 1:,}")
-        heaps = [
-            PolicyHeap(
-                name,
-                found.trace,
-                found.step_after(chosen),
-                failed=_policy_comparison_failed(self.comparison[name], chosen),
-                role=self.comparison[name].role,
-            )
-            for name, found in known.items()
-        ]
+        heaps = []
+        for name, found in known.items():
+            result = self.comparison[name]
+            failed = result.failed_request is not None and result.failed_request <= chosen
+            heap = PolicyHeap(name, found.trace, found.step_after(chosen), failed=failed, role=result.role)
+            heaps.append(heap)
         moment = f"{stream.source or 'requests'}: after request {chosen:,} of {len(stream):,}"
         return policy_maps_figure(heaps, moment, Look(theme=theme, colour="holder"))
 
@@ -200,24 +193,15 @@ def compare_policies(  # noqa: PLR0913  the question, and what is assumed
     return PolicyComparison(compare(stream, tuple(chosen), num_bytes, call_cost_us=call_cost_us))
 
 
-def _policy_comparison_failed(result: PolicyResult, request: int) -> bool:
-    return result.failed_request is not None and result.failed_request <= request
-
-
-def _policy_comparison_role(result: PolicyResult) -> str:
-    """What a row is, where it is no policy like the others."""
-    return result.role if result.is_allocator else {"bound": "lower bound"}.get(result.kind, result.kind)
-
-
 def _compared_policy(result: PolicyResult, comparison: Comparison) -> "DrawnPolicy":
     from bfcviz.figures.policy_comparison import DrawnPolicy  # noqa: PLC0415  needs plotly
 
-    outcome = result.outcome
+    outcome, role = result.outcome, result.role
+    if not result.is_allocator:  # no policy like the others
+        role = "lower bound" if result.kind == "bound" else result.kind
     if outcome is None:
         none = np.zeros(0, np.uint64)
-        return DrawnPolicy(
-            result.name, none, none, message=result.message, role=_policy_comparison_role(result)
-        )
+        return DrawnPolicy(result.name, none, none, message=result.message, role=role)
     stream, calls = comparison.stream, sum(outcome.driver_calls)
     at = int(outcome.in_use.argmax()) if outcome.served else None
     failed, free = result.failed_request, result.free_at_peak
@@ -231,7 +215,7 @@ def _compared_policy(result: PolicyResult, comparison: Comparison) -> "DrawnPoli
         failed_size=0 if failed is None else int(stream.rows["size"][failed]),
         driver_calls=calls if result.is_allocator else None,
         stall_s=calls * comparison.call_cost_us / 1e6,
-        role=_policy_comparison_role(result),
+        role=role,
         is_allocator=result.is_allocator,
         is_compared=is_compared(result.name) is not False,
     )

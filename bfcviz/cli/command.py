@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Final, NoReturn, TextIO
 
@@ -105,13 +105,8 @@ def _refuse_unknown_option(parser: argparse.ArgumentParser, given: Sequence[str]
     unknown = [name for name in names if not any(option.startswith(name) for option in known)]
     if not unknown or (takes_words and not given[0].startswith("-")):
         return
-    from difflib import get_close_matches  # noqa: PLC0415  only for this error
-
-    near = get_close_matches(unknown[0], known, 1, 0.75)
-    nearest = f"; the nearest is {near[0]}" if near else ""
-    parser.error(
-        f"there is no option {shlex.quote(unknown[0])}{nearest}; `{parser.prog} --help` lists the options"
-    )
+    option = f"{shlex.quote(unknown[0])}{_nearest(unknown[0], known, 0.75)}"
+    parser.error(f"there is no option {option}; `{parser.prog} --help` lists the options")
 
 
 def _no_command(given: Sequence[str]) -> str:
@@ -122,10 +117,15 @@ def _no_command(given: Sequence[str]) -> str:
     word = shlex.quote(given[0])
     if os.path.lexists(given[0]):
         return f"{word} is a file, not a command: `bfcviz view {word}` shows it, `bfcviz why {word}` tells what failed"
-    from difflib import get_close_matches  # noqa: PLC0415  only for this error
+    return f"there is no command {word}{_nearest(given[0], COMMANDS, 0.6)}; {listed}"
 
-    near = get_close_matches(given[0], COMMANDS, 1)
-    return f"there is no command {word}{f'; the nearest is {near[0]}' if near else ''}; {listed}"
+
+def _nearest(word: str, known: Iterable[str], least: float) -> str:
+    """A part of an error: the known word that is the nearest to one that is not, if it is near enough."""
+    from difflib import get_close_matches  # noqa: PLC0415  only for an error
+
+    near = get_close_matches(word, list(known), 1, least)
+    return f"; the nearest is {near[0]}" if near else ""
 
 
 def add_more_files(parser: argparse.ArgumentParser) -> None:

@@ -15,6 +15,7 @@ from bfcviz.errors import FileError, InvalidRequest, TraceError
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
+from bfcviz.model.grouping import UNNAMED
 from bfcviz.periodic import Periodic
 from bfcviz.terminal import printable, say
 from bfcviz.units import read_as
@@ -113,8 +114,11 @@ def open_with_progress(file: str) -> Iterator[Trace]:
 
 @contextmanager
 def _drawn_progress_bar(text: str) -> Iterator[ProgressBar]:
-    """A progress bar on the terminal, until the end of the `with`."""
+    """A progress bar, drawn until the end of the `with` where there is a terminal."""
     bar = ProgressBar(text, sys.stderr)
+    if not sys.stderr.isatty():
+        yield bar
+        return
     drawing = Periodic(bar.draw, "bfcviz-progress")
     drawing.start()
     try:
@@ -145,6 +149,18 @@ def writable(out: Path, source: str, suffixes: Sequence[str], *, force: bool) ->
     return out
 
 
+def add_by(parser: argparse.ArgumentParser, what: str, default: str) -> None:
+    """Add the property by which memory is grouped; `what` it groups, and the `default` in words."""
+    parser.add_argument(
+        "--by",
+        choices=UNNAMED,
+        default="op",
+        metavar="WHAT",
+        type=lambda name: name.replace("-", "_"),
+        help=f"what {what} by: one of {', '.join(UNNAMED)} (default: {default})",
+    )
+
+
 # ------------------------------------------------------------------------------
 # Several files: the ranks of one job. And the allocator of a file by its name or number.
 
@@ -165,11 +181,8 @@ def asked_ranks(
         return None
     from bfcviz.public_functions import open_several  # noqa: PLC0415  with all answers about a trace
 
-    if not sys.stderr.isatty():
-        found = open_several(words, by=by, step=step)
-    else:
-        with _drawn_progress_bar("Reading the ranks") as bar:
-            found = open_several(words, by=by, step=step, progress=bar.count)
+    with _drawn_progress_bar("Reading the ranks") as bar:
+        found = open_several(words, by=by, step=step, progress=bar.count)
     if found is not None:
         _ = found.worst  # raises where no rank can be read
     return found
@@ -268,14 +281,14 @@ def asked_requests(arguments: argparse.Namespace, *, keep_failed: bool = False) 
         TraceError: the file has no such allocator.
         InvalidRequest: it has nothing to compare: no allocations, or no frees.
     """
-    from bfcviz.whatif.requests import stream_of, without_failed  # noqa: PLC0415
+    from bfcviz.whatif.requests import stream_of  # noqa: PLC0415
     from bfcviz.whatif.search.trial import searchable  # noqa: PLC0415
 
     with open_with_progress(arguments.file) as trace:
         pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
         stream = stream_of(trace, pool)
     left_out = arguments.without_failed and not keep_failed
-    return searchable(without_failed(stream) if left_out else stream)
+    return searchable(stream.without_failed() if left_out else stream)
 
 
 # ------------------------------------------------------------------------------
@@ -287,8 +300,5 @@ def search_control(text: str) -> "Iterator[SearchControl]":
     """A control for one search; until the end of the `with` a terminal shows how far it is."""
     from bfcviz.whatif.search.trial import SearchControl  # noqa: PLC0415
 
-    if not sys.stderr.isatty():
-        yield SearchControl()
-        return
     with _drawn_progress_bar(text) as bar:
         yield SearchControl(lambda done, total, _text: bar.count(done, total))

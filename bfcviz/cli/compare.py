@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 from bfcviz.analysis.alignment import AlignedBy
 from bfcviz.analysis.comparison import comparison_json, comparison_lines, comparison_markdown
 from bfcviz.analysis.ranks import pair_lines, paired_ranks, pairs_json
-from bfcviz.cli.common import asked_ranks, writable
+from bfcviz.cli.common import add_by, asked_ranks, writable
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.grouping import UNNAMED
 from bfcviz.public_functions import compare_recordings, open_several
 from bfcviz.terminal import json_text, say
 
@@ -33,14 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the recording after; changes are B less A. Of two folders with ranks the same ranks are compared; three "
         "or more files are the ranks of one job",
     )
-    parser.add_argument(
-        "--by",
-        choices=UNNAMED,
-        default="op",
-        metavar="WHAT",
-        type=lambda name: name.replace("-", "_"),
-        help=f"what memory is grouped by: one of {', '.join(UNNAMED)} (default: op, the names of labels)",
-    )
+    add_by(parser, "memory is grouped", "op, the names of labels")
     parser.add_argument(
         "--align",
         choices=[str(way) for way in AlignedBy if way is not AlignedBy.STATE],
@@ -118,21 +110,18 @@ class _Sides(NamedTuple):
 def _compared_sides(arguments: argparse.Namespace, files: Sequence[str]) -> _Sides:
     """Two files; or of one set of ranks a typical one and the worst; or of two sets the rank that changed most."""
     if len(files) == 2:
-        sets = [open_several([file]) for file in files]
-        if sets[0] is not None and sets[1] is not None:
-            pairs = paired_ranks(sets[0], sets[1])
+        before, after = (open_several([file]) for file in files)
+        if before is not None and after is not None:
+            pairs = paired_ranks(before, after)
             a, b = pairs[0]
-            return _Sides(
-                sets[0].open(a), sets[1].open(b), [*pair_lines(pairs), "", f"{b.name}:"], pairs_json(pairs)
-            )
-        first, second = (
-            open_trace(file) if ranks is None else ranks.trace
-            for file, ranks in zip(files, sets, strict=True)
+            lines = [*pair_lines(pairs), "", f"{b.name}:"]
+            return _Sides(before.open(a), after.open(b), lines, pairs_json(pairs))
+        first = open_trace(files[0]) if before is None else before.trace
+        second = open_trace(files[1]) if after is None else after.trace
+        sets = filter(None, (before, after))
+        return _Sides(
+            first, second, [f"{each.source}: {each.worst_heap.name}, the worst rank" for each in sets]
         )
-        names = [
-            f"{ranks.source}: {ranks.worst_heap.name}, the worst rank" for ranks in sets if ranks is not None
-        ]
-        return _Sides(first, second, names)
     ranks = asked_ranks(arguments)
     if ranks is None:
         raise TraceError(

@@ -32,8 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Write the file, and say what its format cannot hold.
 
     Raises:
-        FileError: the file cannot be read or written, or its ending names no format.
-        TraceError: the trace has no such steps.
+        FileError: the file cannot be written, or its ending names no format.
     """
     out = writable(arguments.out, arguments.file, SUFFIXES, force=arguments.force)
     with open_with_progress(arguments.file) as trace:

@@ -55,11 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--pool", type=int, default=0, metavar="N", help="the number of the allocator in the file, from 0"
     )
     add_kinds(parser, "with --colour kind")
-    _add_look(parser)
-
-
-def _add_look(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say how the figure looks."""
     parser.add_argument(
         "--colour",
         choices=COLOURINGS,

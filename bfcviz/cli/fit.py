@@ -50,20 +50,15 @@ def run(arguments: argparse.Namespace) -> int | None:
     Raises:
         InvalidRequest: there is no such policy or limit; the file has no requests to serve; or the policy cannot serve
             them.
-        FileError: the file cannot be read.
-        TraceError: the file has no such allocator.
     """
     if len(arguments.policy or []) > 1:
         raise InvalidRequest(
             f"--policy was given {len(arguments.policy)} times; a search is for one policy: run `bfcviz fit` for each"
         )
-    given = [
-        policy_of(text) for text in arguments.policy or ()
-    ]  # before the file is read, which may take long
-    granule, at_most = (
-        replay_limit(arguments.granule, "--granule") or 1,
-        replay_limit(arguments.at_most, "--at-most"),
-    )
+    # Before the file is read, which may take long.
+    given = [policy_of(text) for text in arguments.policy or ()]
+    granule = replay_limit(arguments.granule, "--granule") or 1
+    at_most = replay_limit(arguments.at_most, "--at-most")
     device = replay_limit(arguments.device, "--device")
     for note in filter(None, map(read_as, (arguments.granule, arguments.at_most, arguments.device))):
         say(note, file=sys.stderr)

@@ -1,18 +1,14 @@
 """`bfcviz holders`: who holds the memory at a step, and what leaks; as text or as a JSON object."""
 
 import argparse
-from collections.abc import Mapping
 from typing import Any, Final
-
-import numpy as np
 
 from bfcviz.analysis.leaks import Growth, Leaks, growth_lines, leak_lines, leaks
 from bfcviz.cli.command import add_kinds, add_more_files
-from bfcviz.cli.common import asked_ranks, pool_number, status_of
+from bfcviz.cli.common import add_by, asked_ranks, pool_number, status_of
 from bfcviz.cli.steps import parse_step
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.grouping import UNNAMED
 from bfcviz.model.holders import Holders, holder_lines, holders, require_chunks
 from bfcviz.model.kinds import use_kinds
 from bfcviz.model.model import Model
@@ -28,18 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `bfcviz holders`."""
     parser.add_argument("file", metavar="FILE", help="a trace or profile: anything that `bfcviz info` reads")
     add_more_files(parser)
-    parser.add_argument(
-        "--by",
-        choices=UNNAMED,
-        default="op",
-        metavar="WHAT",
-        type=lambda name: name.replace("-", "_"),
-        help=f"what memory is grouped by: one of {', '.join(UNNAMED)} (default: op, the names of labels)",
-    )
+    add_by(parser, "memory is grouped", "op, the names of labels")
     add_kinds(parser, "with --by kind")
     parser.add_argument(
         "--step",
-        type=_parse_holders_step,
+        type=lambda text: "last" if text == "end" else parse_step(text),
         metavar="N",
         help="how many events have happened, from 0; or `peak` (most bytes in use; the default), `end` or `worst` "
         "(highest external fragmentation); with --since the default is the end",
@@ -66,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--since",
-        type=_parse_holders_since,
+        type=lambda text: int(text) if text.isdecimal() else text,
         metavar="N",
         help="show what grew from here to --step: how many events have happened, or the name of a mark or phase",
     )
@@ -97,20 +86,21 @@ def _print_holders_or_leaks(trace: Trace, arguments: argparse.Namespace) -> None
     if arguments.leaks:
         start, stop = arguments.events or (None, None)
         options = {"phase": arguments.phase, "by": arguments.by, "mark": arguments.mark}
-        leaked = leaks(trace, arguments.pool, start, stop, **options)
+        leaked = leaks(trace, pool, start, stop, **options)
         if arguments.json:
-            _print_holders_json(_leaks_json(leaked))
+            print(json_text(_leaks_json(leaked)))
         else:
             say(*growth_lines(trace, leaked.growth), "", *leak_lines(trace, leaked))
         return
     if arguments.since is not None:
         _print_what_grew(trace, arguments)
         return
-    model = Model(trace, arguments.pool)
-    model.seek(_holders_step(trace, "peak" if arguments.step is None else arguments.step, arguments.pool))
+    step = "peak" if arguments.step is None else arguments.step
+    model = Model(trace, pool)
+    model.seek(NAMED_STEPS[step](trace, pool) if isinstance(step, str) else step)
     found = holders(model, arguments.by)
     if arguments.json:
-        _print_holders_json(_holders_json(found, trace))
+        print(json_text(_holders_json(found, trace)))
     else:
         by = found.by.replace("_", " ")
         say(
@@ -124,34 +114,19 @@ def _print_what_grew(trace: Trace, arguments: argparse.Namespace) -> None:
     found = what_grew(trace, arguments.since, arguments.step, by=arguments.by, pool=arguments.pool)
     if arguments.json:
         steps = {"first": found.first, "last": found.last, "by": arguments.by}
-        _print_holders_json({**steps, "holders": found.to_arrow().to_pylist()})
+        print(json_text({**steps, "holders": found.to_arrow().to_pylist()}))
     else:
         say(*str(found).splitlines())
 
 
-def _parse_holders_since(text: str) -> int | str:
-    return int(text) if text.isdecimal() else text
-
-
-def _parse_holders_step(text: str) -> int | str:
-    return "last" if text == "end" else parse_step(text)
-
-
-def _holders_step(trace: Trace, step: int | str, pool: int) -> int:
-    """The step that `bfcviz holders --step` asks for, as a number."""
-    return NAMED_STEPS[step](trace, pool) if isinstance(step, str) else step
-
-
 def _holders_json(found: Holders, trace: Trace) -> dict[str, Any]:
-    columns = found.to_arrow().to_pydict()
-    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     return {
         "allocator": trace.origin.pools[found.pool].name,
         "step": found.step,
         "by": found.by,
         "bytes_in_use": found.bytes_in_use,
         "chunks_in_use": found.chunks_in_use,
-        "holders": rows,
+        "holders": found.to_arrow().to_pylist(),
     }
 
 
@@ -160,9 +135,8 @@ def _leaks_json(found: Leaks) -> dict[str, Any]:
     rows = []
     for row, name in enumerate(found.names):
         chunks = found.chunks_of(row)[:_MOST_CHUNKS]
-        first = int(found.rows["first"][row])
-        values = _leak_row_values(found.rows[row])
-        del values["first"]
+        values = {field: int(found.rows[field][row]) for field in found.rows.dtype.names or ()}
+        first = values.pop("first")
         listed = [
             {
                 "address": int(chunk["address"]),
@@ -198,12 +172,3 @@ def _leak_growth_json(found: Growth) -> dict[str, Any]:
         "reason": steps.reason,
         "holders": found.to_arrow().to_pylist(),
     }
-
-
-def _leak_row_values(row: np.void) -> dict[str, int]:
-    """The numbers of one holder in the output of `bfcviz holders --leaks --json`."""
-    return {name: int(row[name]) for name in row.dtype.names or ()}
-
-
-def _print_holders_json(found: Mapping[str, Any]) -> None:
-    print(json_text(found))

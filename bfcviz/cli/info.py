@@ -10,13 +10,13 @@ from bfcviz.analysis.why import all_failures
 from bfcviz.cli.command import add_more_files
 from bfcviz.cli.common import asked_ranks, status_of
 from bfcviz.errors import FileError, TraceError
-from bfcviz.events.origin import PROCESS_PEAK, Origin, Pool, Status, later_reasons, process_peak
+from bfcviz.events.origin import PROCESS_PEAK, Origin, Status, later_reasons, process_peak
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.model import Model, external
 from bfcviz.model.navigation import MOST_FAILURES, failures_left_out
 from bfcviz.terminal import json_text, say
-from bfcviz.units import format_bytes
+from bfcviz.units import counted, format_bytes
 
 _SHOWN_STATUS: Final = {Status.RECORDING: Status.TRUNCATED}
 """A trace that is still recorded is shown as truncated: it is not complete."""
@@ -67,13 +67,9 @@ def info(trace: Trace) -> dict[str, object]:
     `origin.details["facts"]`, a mapping for each pool, holds numbers that the source states itself, or cannot know
     (None). They take precedence over the numbers computed from the events.
     """
-    allocators, damages = [], []
-    for pool in range(len(trace.origin.pools)):
-        allocator, damage = _allocator_info(trace, pool)
-        allocators.append(allocator)
-        damages.append(damage)
+    allocators = [_allocator_info(trace, pool) for pool in range(len(trace.origin.pools))]
     origin = trace.origin  # read last: reading the events can add reasons
-    reasons = list(dict.fromkeys([*origin.reasons, *filter(None, damages)]))
+    reasons = list(dict.fromkeys([*origin.reasons, *(damage for _, damage in allocators if damage)]))
     status = Status.DEGRADED if len(reasons) > len(origin.reasons) else origin.status
     if origin.status == Status.RECORDING and not later_reasons(origin.details, reasons):
         reasons.append("still being recorded")
@@ -84,7 +80,7 @@ def info(trace: Trace) -> dict[str, object]:
         "reasons": reasons,
         "events": len(trace),
         **({} if (peak := process_peak(origin.details)) is None else {PROCESS_PEAK: peak}),
-        "allocators": allocators,
+        "allocators": [allocator for allocator, _ in allocators],
         "failures": [_failure_info(each) for each in failed],
         **({"failures_left_out": left_out} if left_out else {}),
     }
@@ -119,9 +115,12 @@ def _allocator_info(trace: Trace, pool: int) -> tuple[dict[str, object], str]:
         model.seek(len(trace))
     except (TraceError, FileError) as error:
         damage = f"the numbers are those at step {model.step}: {error}"
-    stats = model.stats()
+    stats, named = model.stats(), trace.origin.pools[pool]
+    name = {"name": named.options.get("allocator_name", named.name)}
+    if (dump := named.options.get("dump")) is not None:  # which one, of a file with several
+        name["dump"] = dump
     known: dict[str, object] = {
-        **_allocator_name_info(trace.origin.pools[pool]),
+        **name,
         "bytes_limit": stats.bytes_limit,
         "pool_bytes": stats.pool_bytes,
         "bytes_in_use": stats.bytes_in_use,
@@ -140,12 +139,6 @@ def _allocator_info(trace: Trace, pool: int) -> tuple[dict[str, object], str]:
     return known | ({"totals": totals} if totals else {}), damage
 
 
-def _allocator_name_info(pool: Pool) -> dict[str, object]:
-    """The name of the allocator, and which of its dumps this is, if the file has several."""
-    name, dump = pool.options.get("allocator_name", pool.name), pool.options.get("dump")
-    return {"name": name} if dump is None else {"name": name, "dump": dump}
-
-
 def _of_pool(origin: Origin, entry: str, pool: int) -> dict[str, object]:
     """What the details state of one heap, for `bfcviz info`: its mapping in an entry; empty if missing."""
     found = origin.details.get(entry)
@@ -162,78 +155,59 @@ def info_lines(origin: Origin, found: Mapping[str, Any], file: str = "") -> list
         found: the object.
         file: the name of the file that was opened; "": that of the file that the trace was made from.
     """
-    lines = [
-        file or origin.source,
-        *(_info_line("made from", origin.source) if file and origin.source not in {"", file} else ()),
-        *_info_line("format", found["format"]),
-        *_info_line("status", "; ".join([found["status"], *found["reasons"]])),
-        *_info_line("events", f"{found['events']:,}"),
-        *(
-            _info_line("process at its peak", _info_size_text(found[PROCESS_PEAK]))
-            if PROCESS_PEAK in found
-            else ()
-        ),
-        *(
-            line
-            for check in _replay_checks(origin)
-            for line in _info_line("checked", _replay_check_text(check))
-        ),
+    lines = [file or origin.source]
+    if file and origin.source not in {"", file}:
+        lines.append(_info_line("made from", origin.source))
+    lines += [
+        _info_line("format", found["format"]),
+        _info_line("status", "; ".join([found["status"], *found["reasons"]])),
+        _info_line("events", f"{found['events']:,}"),
     ]
+    if PROCESS_PEAK in found:
+        lines.append(_info_line("process at its peak", _info_size_text(found[PROCESS_PEAK])))
+    for check in _replay_checks(origin):
+        rebuilt = f"{check['checked']:,} recorded events of {check['pool']} rebuilt"
+        lines.append(_info_line("checked", f"{rebuilt}, {check['differing']:,} differ"))
     names = Counter(allocator["name"] for allocator in found["allocators"])
     for pool, allocator in enumerate(found["allocators"]):
         several = "dump" in allocator and (names[allocator["name"]] > 1 or allocator["dump"] != 1)
         dump = f" (dump {allocator['dump']})" if several else ""
         name = allocator["name"] or origin.pools[pool].name
         lines += ["", f"{name}{dump} after the last event", *_allocator_info_lines(allocator)]
-        lines += [
-            line
-            for each in found.get("failures", [])
-            if each["pool"] == pool
-            for line in _info_line("failed request", each["line"])
-        ]
+        failed = [each["line"] for each in found.get("failures", []) if each["pool"] == pool]
+        lines += [_info_line("failed request", line) for line in failed]
     if left_out := found.get("failures_left_out"):
-        lines += [
-            "",
-            f"{left_out:,} more OOM events follow; only the first {MOST_FAILURES:,} failures are listed",
-        ]
+        more = f"{left_out:,} more OOM events follow"
+        lines += ["", f"{more}; only the first {MOST_FAILURES:,} failures are listed"]
     return lines
 
 
 def _allocator_info_lines(known: Mapping[str, Any]) -> list[str]:
+    def size(name: str) -> str | None:
+        return _info_size_text(known[name])
+
     fragmentation = known["external_fragmentation"]
     share = None if fragmentation is None else f"{100 * fragmentation:.1f} %"
-    return [
-        *_info_line("limit", _info_size_text(known["bytes_limit"])),
-        *_info_line(
-            "pool", _info_size_text(known["pool_bytes"]), _info_count_text(known["regions"], "region")
-        ),
-        *_info_line(
-            "in use",
-            _info_size_text(known["bytes_in_use"]),
-            _info_count_text(known["chunks_in_use"], "chunk"),
-        ),
-        *_info_line("requested of that", _info_size_text(known["requested_bytes_in_use"])),
-        *_info_line("peak in use", _info_size_text(known["peak_bytes_in_use"])),
-        *_info_line(
-            "free", _info_size_text(known["free_bytes"]), _info_count_text(known["chunks_free"], "chunk")
-        ),
-        *_info_line("largest free chunk", _info_size_text(known["largest_free_chunk"])),
-        *_info_line("external fragmentation", share),
-        *_total_lines(known),
+    lines = [
+        _info_line("limit", size("bytes_limit")),
+        _info_line("pool", size("pool_bytes"), _info_count_text(known["regions"], "region")),
+        _info_line("in use", size("bytes_in_use"), _info_count_text(known["chunks_in_use"], "chunk")),
+        _info_line("requested of that", size("requested_bytes_in_use")),
+        _info_line("peak in use", size("peak_bytes_in_use")),
+        _info_line("free", size("free_bytes"), _info_count_text(known["chunks_free"], "chunk")),
+        _info_line("largest free chunk", size("largest_free_chunk")),
+        _info_line("external fragmentation", share),
     ]
-
-
-def _total_lines(known: Mapping[str, Any]) -> list[str]:
-    """What the file counts in the words of its framework."""
+    # What the file counts in the words of its framework.
     totals: Mapping[str, object] = known.get("totals", {})
     counts = ", ".join(f"{name} {value:,}" for name, value in totals.items() if isinstance(value, int))
-    return _info_line("counted by the file", counts) if counts else []
+    return [*lines, _info_line("counted by the file", counts)] if counts else lines
 
 
-def _info_line(name: str, *parts: str | None) -> list[str]:
+def _info_line(name: str, *parts: str | None) -> str:
     """One line; `unknown` where every part is None."""
     known = [part for part in parts if part is not None]
-    return [f"  {name:<{_WIDTH}}{' in '.join(known) or _UNKNOWN}"]
+    return f"  {name:<{_WIDTH}}{' in '.join(known) or _UNKNOWN}"
 
 
 def _info_size_text(number: int | None) -> str | None:
@@ -241,7 +215,7 @@ def _info_size_text(number: int | None) -> str | None:
 
 
 def _info_count_text(number: int | None, what: str) -> str | None:
-    return None if number is None else f"{number:,} {what}{'' if number == 1 else 's'}"
+    return None if number is None else counted(number, what)
 
 
 def _replay_checks(origin: Origin) -> list[Mapping[str, Any]]:
@@ -249,8 +223,3 @@ def _replay_checks(origin: Origin) -> list[Mapping[str, Any]]:
     checks = origin.details.get("checks")
     found = checks if isinstance(checks, list | tuple) else ()
     return [check for check in found if isinstance(check, Mapping) and check.get("checked")]
-
-
-def _replay_check_text(check: Mapping[str, Any]) -> str:
-    """The line of `bfcviz info` on one comparison that the importer made."""
-    return f"{check['checked']:,} recorded events of {check['pool']} rebuilt, {check['differing']:,} differ"

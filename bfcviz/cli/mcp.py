@@ -27,6 +27,7 @@ from bfcviz.units import format_bytes
 _MOST_TEXT: Final = 20_000
 """Characters of an answer."""
 
+_OUTSIDE: Final = "leads out of the folder that may be read: give a path below it"
 _MOST_FILES: Final = 200
 _MOST_POLICIES: Final = 8
 _SEARCH_S: Final = 60.0
@@ -212,9 +213,7 @@ class Tools:
         for where, folders, files in os.walk(place):
             for name in (*folders, *files):
                 if not (Path(where) / name).resolve().is_relative_to(self._folder):
-                    raise FileError(
-                        path, name, "leads out of the folder that may be read: give a path below it"
-                    )
+                    raise FileError(path, name, _OUTSIDE)
         return place
 
     def _resolved(self, path: str) -> Path:
@@ -228,7 +227,7 @@ class Tools:
         except (OSError, ValueError, RuntimeError) as error:
             raise FileError(path, "", "is not there: `open` without a path lists the files") from error
         if not place.is_relative_to(self._folder):
-            raise FileError(path, "", "leads out of the folder that may be read: give a path below it")
+            raise FileError(path, "", _OUTSIDE)
         return place
 
     def _listed(self, place: Path) -> Iterator[str]:

@@ -41,8 +41,7 @@ def run(arguments: argparse.Namespace) -> int | None:
 
     Raises:
         InvalidRequest: the seconds are below 0 or not finite, or the file has no requests to plan for.
-        FileError: the file cannot be read, or the plan cannot be written.
-        TraceError: the file has no such allocator.
+        FileError: the plan cannot be written.
     """
     check_plan_seconds(arguments.seconds)
     out = arguments.output
@@ -53,7 +52,9 @@ def run(arguments: argparse.Namespace) -> int | None:
         out = writable(out, arguments.file, [".parquet"], force=arguments.force)
     stream = searchable(asked_requests(arguments))
     plan, complete = _best_plan_found(stream, arguments.seconds)
-    reserved = _reserved_without_plan(stream)
+    own = own_or_bfc_rules(stream)
+    # The peak of the job's own rules without a limit; None: they are not known.
+    reserved = own.policy.serve(stream).peak_reserved if own.role else None
     if out is not None:
         with replacing(out, overwrite=True) as made:
             parquet.write_table(plan_table(plan, stream), made)
@@ -111,9 +112,3 @@ def _best_plan_found(stream: RequestStream, seconds: float) -> tuple[PackingPlan
                 raise
             check_plan(best[0])
             return best[0], False
-
-
-def _reserved_without_plan(stream: RequestStream) -> int | None:
-    """What `bfcviz plan` compares with: the peak of the job's own rules without a limit; None: not known."""
-    own = own_or_bfc_rules(stream)
-    return own.policy.serve(stream).peak_reserved if own.role else None

@@ -27,6 +27,7 @@ from bfcviz.events.storage.folder import (
     files_of_all,
     has_folder_events,
     has_several,
+    hold_folder,
     read_origin,
     recordings_in,
 )
@@ -48,8 +49,9 @@ from bfcviz.units import format_bytes
 #
 # ::
 #
-#     run.bfc/            [ earlier recording ]     before run.bfc/.earlier/   [ earlier recording ]     while the
-#     new one has no event; removed then, or moved back at the end run.bfc/            [ new recording ... ]
+#     run.bfc/            [ earlier recording ]   before
+#     run.bfc/.earlier/   [ earlier recording ]   while the new one has no event; removed then, or moved back at the end
+#     run.bfc/            [ new recording ... ]
 
 _PARTIAL: Final = f"{EARLIER}.partial"
 """Its name until all of it is moved there: an interrupted move is undone, whatever is in either folder."""
@@ -191,7 +193,7 @@ def signals_blocked() -> Iterator[set[int]]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def run_program(words: Sequence[str], environment: Mapping[str, str], mask: set[int] | None = None) -> int:
+def run_program(words: Sequence[str], environment: Mapping[str, str], mask: set[int]) -> int:
     """Start a program, wait for its end, and return its exit status as shells report it (128 + a signal).
 
     Ctrl-C reaches the program through the terminal; signals sent to this process alone are forwarded.
@@ -199,23 +201,20 @@ def run_program(words: Sequence[str], environment: Mapping[str, str], mask: set[
     Args:
         words: the program and its arguments.
         environment: its environment.
-        mask: its signal mask, if the caller is inside `signals_blocked`; None: that of this process.
+        mask: its signal mask, from the `signals_blocked` around this call.
 
     Raises:
         BfcvizError: the program cannot be started.
     """
-    with signals_blocked() as before:
-        own = before if mask is None else mask
-        try:
-            process = os.posix_spawnp(
-                words[0], [*words], environment, setsigmask=own, setsigdef=_IGNORED_BY_PYTHON
-            )
-            status = os.waitstatus_to_exitcode(_wait_for_program(process, {*_FORWARDED, signal.SIGCHLD}))
-        except OSError as error:
-            raise BfcvizError(
-                f"cannot start {words[0]}: {_why_program_did_not_run(words[0], error)}"
-            ) from error
-        return status if status >= 0 else 128 - status
+    try:
+        process = os.posix_spawnp(
+            words[0], [*words], environment, setsigmask=mask, setsigdef=_IGNORED_BY_PYTHON
+        )
+        status = os.waitstatus_to_exitcode(_wait_for_program(process, {*_FORWARDED, signal.SIGCHLD}))
+    except OSError as error:
+        why = _why_program_did_not_run(words[0], error)
+        raise BfcvizError(f"cannot start {words[0]}: {why}") from error
+    return status if status >= 0 else 128 - status
 
 
 def _why_program_did_not_run(program: str, error: OSError) -> str:
@@ -303,17 +302,13 @@ def selection_of(arguments: argparse.Namespace) -> Selection:
     wish = resolve(arguments.framework or _FALLBACK.name, arguments.way, options, for_command=True)
     if arguments.framework is not None:
         return Selection(wish.framework, wish.way, wish.options, [])
+    way = arguments.way
     defaults = [
         (each.name, each.memory != "host")
         for each in _DEFAULTS
-        if _framework_takes_options(each, arguments.way, options)
+        if any(takes(known, options) for known in each.ways if way in (None, known.name))
     ]
-    return Selection(None, arguments.way, wish.options, defaults)
-
-
-def _framework_takes_options(framework: Framework, way: str | None, options: Mapping[str, Any]) -> bool:
-    """Whether `bfcviz record` can give all these options to one way of a framework."""
-    return any(takes(each, options) for each in framework.ways if way in (None, each.name))
+    return Selection(None, way, wish.options, defaults)
 
 
 def _framework_help(framework: Framework) -> str:
@@ -347,10 +342,6 @@ def _option_of_all_ways(found: list[tuple[Option, str]]) -> Option:
     return Option(first.name, one_of(*words) if words else first.type, text)
 
 
-def _parse_record_size(text: str) -> int:
-    return int(_record_option_parser(Option("size", SIZE))(text))
-
-
 def _record_option_parser(option: Option) -> Any:
     def parse(text: str) -> Any:
         try:
@@ -360,6 +351,9 @@ def _record_option_parser(option: Option) -> Any:
             raise argparse.ArgumentTypeError(f"{reason}; give {option.type.text}") from None
 
     return parse
+
+
+_parse_record_size: Final = _record_option_parser(Option("size", SIZE))
 
 
 # ------------------------------------------------------------------------------
@@ -424,11 +418,12 @@ def summary(folder: Path, report_folder: Path) -> tuple[str, bool]:
         return f"{NOTHING}{why}", is_written
     recorded = {report.process for report in reports if report.fact == "recorded"}
     parts += _distinct_reasons(unwritten) + _unrecorded_processes(reports, recorded)
-    parts += _unrecorded_heaps([report.why for report in reports if report.fact == "left out"])
+    # Some threads of NumPy, and the heaps after the first 256.
+    if left_out := [report.why for report in reports if report.fact == "left out"]:
+        parts.append(f"without {', '.join(left_out)}")
     why = f". To see why: bfcviz why {folder}" if has_failed else ""
-    hint = (
-        "" if to_view is None else f". To view {'it' if view == 'view' else 'them'}: bfcviz {view} {to_view}"
-    )
+    them = "it" if view == "view" else "them"
+    hint = "" if to_view is None else f". To view {them}: bfcviz {view} {to_view}"
     return f"{folder}: {', '.join(parts)}{why}{hint}", not unwritten
 
 
@@ -468,9 +463,8 @@ def _why_not_own(folder: Path, origin: Origin, unwritten: list[str]) -> str:
     if unwritten:
         return unwritten[0]
     process = origin.details.get("process")
-    writer = "another program"
-    if process is not None:
-        writer = f"process {process}, which this `bfcviz record` did not start"
+    known = f"process {process}, which this `bfcviz record` did not start"
+    writer = "another program" if process is None else known
     return f"{writer} wrote the recording in {folder}; choose another folder with -o"
 
 
@@ -525,11 +519,6 @@ def _describe_windows(folder: Path, windows: list[Path]) -> tuple[list[str], boo
         return [f"{count} (cannot be shown: {str(error) or 'not enough memory'})"], False
 
 
-def _unrecorded_heaps(heaps: list[str]) -> list[str]:
-    """What `bfcviz record` did not record: some threads of NumPy, and the heaps after the first 256."""
-    return [f"without {', '.join(heaps)}"] if heaps else []
-
-
 def _record_reports_in(folder: Path) -> list[RecordReport]:
     return [report for file in sorted(folder.iterdir()) for report in _record_reports_of(file)]
 
@@ -538,13 +527,9 @@ def _record_reports_of(file: Path) -> list[RecordReport]:
     """The reports of a process to `bfcviz record`; the file is empty or truncated if it could not write them."""
     process = file.name.removesuffix(LOST)
     lines = file.read_text(encoding="utf-8").splitlines()
-    reports = []
-    try:
-        reports = [RecordReport(**json.loads(line), process=process) for line in lines]
-    except (ValueError, TypeError):
-        lines = []
-    if lines:
-        return reports
+    with suppress(ValueError, TypeError):
+        if reports := [RecordReport(**json.loads(line), process=process) for line in lines]:
+            return reports
     why = f"process {process} could not report on its recording: cannot write to {file.parents[1]}; is the disk full?"
     return [RecordReport(UNWRITTEN, "", why, process)]
 
@@ -597,9 +582,7 @@ def _describe_recorded_pool(trace: Trace, pool: int) -> str:
 def _unrecorded_processes(reports: list[RecordReport], recorded: set[str]) -> list[str]:
     """How many processes imported the framework and were not recorded."""
     others = len({report.process for report in reports if report.fact in {"other", "unable"}} - recorded)
-    if others == 0:
-        return []
-    return [f"{others} other process{'es' * (others > 1)} not recorded"]
+    return [f"{others} other process{'es' * (others > 1)} not recorded"] if others else []
 
 
 # ------------------------------------------------------------------------------
@@ -698,7 +681,11 @@ def run(arguments: argparse.Namespace) -> int:
     words = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not words:
         arguments.refuse("no command was given; put it last: bfcviz record -o run.bfc -- python train.py")
-    selection = _framework_selection(arguments)
+    try:
+        selection = selection_of(arguments)
+    except LiveError as error:
+        arguments.refuse(str(error))
+        raise
     flight = {name: value for name in _FLIGHT if (value := getattr(arguments, name)) is not None}
     if arguments.on_oom:
         flight |= {} if arguments.keep is None else {"keep": arguments.keep}
@@ -775,13 +762,11 @@ def _run_with_flight_recorder(
 
 
 @contextmanager
-def _locked_folder(folder: Path, *, force: bool) -> Iterator["EarlierRecording | None"]:
+def _locked_folder(folder: Path, *, force: bool) -> Iterator[EarlierRecording | None]:
     """Make an empty folder and lock it: another `bfcviz record` for this folder fails before its program runs.
 
     Yields the recording that was in it, with `force`.
     """
-    from bfcviz.events.storage.folder import hold_folder  # noqa: PLC0415
-
     if not folder.is_dir():
         prepare_folder(folder, force=force)
     with hold_folder(folder):
@@ -802,15 +787,7 @@ def _report_folder() -> Iterator[str]:
         yield path
 
 
-def _framework_selection(arguments: argparse.Namespace) -> Selection:
-    try:
-        return selection_of(arguments)
-    except LiveError as error:
-        arguments.refuse(str(error))
-        raise
-
-
-def _print_summary(folder: Path, reports: Path, earlier: "EarlierRecording | None") -> bool:
+def _print_summary(folder: Path, reports: Path, earlier: EarlierRecording | None) -> bool:
     """Print one line about the recording; return whether everything was written."""
     is_kept = earlier is not None and earlier.is_kept()
     try:
@@ -825,7 +802,7 @@ def _print_summary(folder: Path, reports: Path, earlier: "EarlierRecording | Non
     return is_written
 
 
-def prepare_folder(folder: Path, *, force: bool) -> "EarlierRecording | None":
+def prepare_folder(folder: Path, *, force: bool) -> EarlierRecording | None:
     """Make the folder of `bfcviz record`; one that exists must be empty, or with `force` a recording that ended.
 
     Returns:
@@ -834,8 +811,6 @@ def prepare_folder(folder: Path, *, force: bool) -> "EarlierRecording | None":
     Raises:
         FileError: the folder contains other files, or cannot be made.
     """
-    from bfcviz.events.storage.files import PRIVATE_FOLDER  # noqa: PLC0415
-
     earlier = None
     if folder.is_dir() and any(folder.iterdir()):
         earlier = set_aside(folder, force=force)

@@ -13,8 +13,8 @@ from bfcviz.cli.common import asked_ranks, open_with_progress, pool_number, stat
 from bfcviz.cli.steps import add_range_argument, steps_of
 from bfcviz.errors import BfcvizError
 from bfcviz.events.storage.files import replacing
+from bfcviz.exporters.report import HeapReport, as_json, as_markdown, report_of
 from bfcviz.public_functions import replayed_saving, stated_answer_of
-from bfcviz.report.content import HeapReport, report_of
 from bfcviz.terminal import escaped, json_text, say
 
 FORMATS: Final = ("html", "md", "json")
@@ -54,8 +54,7 @@ def run(arguments: argparse.Namespace) -> int | None:
     """Write or print the report; of several ranks a table of them, then that of the worst.
 
     Raises:
-        FileError: the file cannot be read or written.
-        TraceError: the trace has no such steps or allocator.
+        FileError: the file cannot be written.
         BfcvizError: a page was asked for without a file to write.
     """
     form = arguments.format or _report_format(arguments.out)
@@ -114,18 +113,14 @@ def _message_report(answer: StatedAnswer, form: str) -> str:
 def rendered(report: HeapReport, form: str, ranks: RankSet | None = None) -> str:
     """The report as text in one of `FORMATS`, or `interactive`; below the ranks, of which it is about the worst."""
     if form == "json":
-        from bfcviz.report.content import as_json  # noqa: PLC0415  each renderer only when it is needed
-
         return as_json(report, ranks)
     if form == "md":
-        from bfcviz.report.content import as_markdown  # noqa: PLC0415
-
         return as_markdown(report, ranks)
     if form == "interactive":
-        from bfcviz.report.interactive import interactive_html  # noqa: PLC0415
+        from bfcviz.exporters.interactive_page import interactive_html  # noqa: PLC0415  figures import plotly
 
         return interactive_html(report, ranks)
-    from bfcviz.report.page import as_html  # noqa: PLC0415  the colours of the figures import plotly
+    from bfcviz.exporters.report_page import as_html  # noqa: PLC0415  the same
 
     return as_html(report, ranks)
 

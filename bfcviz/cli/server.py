@@ -13,13 +13,14 @@ import signal
 import sys
 import tempfile
 import webbrowser
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
 from hashlib import sha256
 from html import escape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 from jupyter_client.connect import KernelConnectionInfo
@@ -441,17 +442,9 @@ class ServerProvisioner(LocalProvisioner):  # type: ignore[misc]
         return self.connection_info
 
 
-@dataclass(frozen=True)
-class _ServerProvisionerEntry:
-    """What the factory of the server's provisioners holds of each: an entry point."""
-
-    name: str
-    value: str
-    load: Callable[[], Callable[..., LocalProvisioner]]
-
-
 def _use_server_provisioner(standby: Standby) -> None:
     """Let the next kernel of this server be the standby."""
     value = f"{ServerProvisioner.__module__}:{ServerProvisioner.__name__}"
-    entry: Any = _ServerProvisionerEntry(_NAME, value, lambda: partial(ServerProvisioner, standby))
+    # What the factory holds of each provisioner: an entry point.
+    entry: Any = SimpleNamespace(name=_NAME, value=value, load=lambda: partial(ServerProvisioner, standby))
     KernelProvisionerFactory.instance().provisioners[_NAME] = entry

@@ -13,12 +13,11 @@ with needed("bfcviz sql", "duckdb and pyarrow", "sql"):
     import pyarrow.compute as pc
     from pyarrow import csv
 
-from bfcviz.cli.common import open_with_progress
+from bfcviz.cli.common import add_by, open_with_progress
 from bfcviz.cli.steps import parse_step
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.storage.parquet import without_formulas
 from bfcviz.exporters.sql import COLUMNS, TABLES, query
-from bfcviz.model.grouping import UNNAMED
 from bfcviz.model.navigation import NAMED_STEPS
 from bfcviz.terminal import aligned, json_text, printable, say
 
@@ -43,14 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of chunks and holders: how many events have happened, from 0, or `oom`, `peak`, `worst` or `last` of "
         "the first allocator (default: of each allocator the first failed request, else its peak)",
     )
-    parser.add_argument(
-        "--by",
-        choices=UNNAMED,
-        default="op",
-        metavar="WHAT",
-        type=lambda name: name.replace("-", "_"),
-        help=f"what holders are found by: one of {', '.join(UNNAMED)} (default: op)",
-    )
+    add_by(parser, "holders are found", "op")
     parser.add_argument(
         "--most", type=int, default=100, metavar="N", help="rows to print as a table (default: 100)"
     )
@@ -63,7 +55,6 @@ def run(arguments: argparse.Namespace) -> None:
     """Print the rows.
 
     Raises:
-        FileError: the file cannot be read.
         MissingExtra: DuckDB is not installed.
         InvalidRequest: the query is no SELECT statement, or DuckDB refuses it.
     """
@@ -81,11 +72,7 @@ def run(arguments: argparse.Namespace) -> None:
         except pa.ArrowException as error:
             raise InvalidRequest(f"these columns cannot be CSV ({error}): use --json") from None
     elif arguments.json:
-        print(
-            json_text(
-                [{name: _sql_json_value(value) for name, value in row.items()} for row in found.to_pylist()]
-            )
-        )
+        print(json_text([_sql_json_value(row) for row in found.to_pylist()]))
     else:
         say(*row_lines(found, arguments.most), whole=True)
 

@@ -4,6 +4,7 @@ import argparse
 import math
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -57,13 +58,13 @@ def add_range_argument(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--range",
         dest="steps",
-        type=_parse_step_range,
+        type=partial(_parse_range, parse=_parse_whole_step, form="steps, such as 1000:2000"),
         metavar="A:B",
         help="only steps A to B, such as 1000:2000, 1000: or :2000; a step is a number of events applied",
     )
     which.add_argument(
         "--time",
-        type=_parse_time_range,
+        type=partial(_parse_range, parse=_parse_nanoseconds, form="times, such as 10s:20s"),
         metavar="A:B",
         help="only this time since the first event, such as 10s:20s, 500ms: or :2min",
     )
@@ -113,15 +114,6 @@ def _first_step_at(trace: Trace, time: int) -> int:
 def _time_of_event(trace: Trace, event: int) -> int:
     """The time of an event in nanoseconds, for `--time`."""
     return int(np.int64(trace.read(event, event + 1)["time"][0]))
-
-
-def _parse_step_range(text: str) -> Ends:
-    """The argument `--range`: two steps."""
-    return _parse_range(text, _parse_whole_step, "steps, such as 1000:2000")
-
-
-def _parse_time_range(text: str) -> Ends:
-    return _parse_range(text, _parse_nanoseconds, "times, such as 10s:20s")
 
 
 def _parse_range(text: str, parse: Callable[[str], int | None], form: str) -> Ends:

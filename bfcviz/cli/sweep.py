@@ -12,7 +12,7 @@ from bfcviz.terminal import json_text, say
 from bfcviz.units import read_as
 from bfcviz.whatif.policy_table import POLICIES, USUAL, is_compared, policy_of
 from bfcviz.whatif.sweep.point import SweepLimit
-from bfcviz.whatif.sweep.sweep import SweepProgress, SweepResults, sweep
+from bfcviz.whatif.sweep.sweep import SweepResults, sweep
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,10 +88,6 @@ def run(arguments: argparse.Namespace) -> int:
     out = _sweep_results_file(arguments)
     replaces = out is not None and out.exists() and not arguments.resume
     with search_control("Sweeping") as control:
-
-        def progress(now: SweepProgress) -> None:
-            control.report(now.done, now.asked, "")
-
         found = sweep(
             arguments.files,
             policies,
@@ -102,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
             stop_at_failure=arguments.stop_at_failure,
             results=out,
             resume=arguments.resume,
-            progress=progress,
+            progress=lambda now: control.report(now.done, now.asked, ""),
         )
     if arguments.json:
         print(json_text(sweep_json(found)))

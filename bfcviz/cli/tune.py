@@ -30,8 +30,6 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         InvalidRequest: the size of the device is none; the file does not say which allocator it had, or has nothing to
             serve.
-        FileError: the file cannot be read.
-        TraceError: the file has no such allocator.
     """
     limit, device = asked_device(arguments)
     stream = asked_requests(arguments, keep_failed=True)

@@ -16,7 +16,7 @@ from bfcviz.terminal import say
 if TYPE_CHECKING:
     from bfcviz.analysis.ranks import RankSet
     from bfcviz.events.trace import Trace
-    from bfcviz.report.card import OpeningCard
+    from bfcviz.exporters.card import OpeningCard
 
 _LOOPBACK = "127.0.0.1"
 _PACKAGE_HOME = str(Path(__file__).parents[2])
@@ -158,7 +158,7 @@ def prepare(file: str) -> "OpeningCard | None":
     trace = open_trace(file)
     if Path(file).is_file():  # a folder may grow until then
         _prepared[file] = Path(file).stat(), trace
-    from bfcviz.report.card import opening_card  # noqa: PLC0415  the server needs no traces
+    from bfcviz.exporters.card import opening_card  # noqa: PLC0415  the server needs no traces
 
     return opening_card(trace)
 

@@ -91,8 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
         InvalidRequest: there is no such policy, option or limit; or the file has no requests to serve.
-        FileError: the file cannot be read, or the figure cannot be written.
-        TraceError: the file has no such allocator.
+        FileError: the figure cannot be written.
     """
     for policy in arguments.policy or ():
         policy_of(policy)  # before the file is read, which may take long
@@ -113,7 +112,8 @@ def run(arguments: argparse.Namespace) -> int:
         _write_whatif_figure(found, out, arguments)
     if not found.comparison.complete:
         return INTERRUPTED
-    return DONE if any(result.outcome is not None for result in _allocator_results(found)) else FAILED
+    served = (each.outcome is not None for each in found.comparison.results if each.is_allocator)
+    return DONE if any(served) else FAILED
 
 
 def asked_limit(arguments: argparse.Namespace) -> tuple[int | None, int | None]:
@@ -153,12 +153,9 @@ def action_lines(found: PolicyComparison, file: str) -> list[str]:
     if not name:
         return ["", "# the other settings of this allocator:", f"bfcviz tune {file}"]
     line = setting_line(policy_of(name), comparison.stream.family)
-    before = format_bytes(own.outcome.peak_reserved)
-    now = (
-        f"{format_bytes(least)} instead of {before}"
-        if own.outcome.fits
-        else f"fits, in {format_bytes(least)}"
-    )
+    now = f"fits, in {format_bytes(least)}"
+    if own.outcome.fits:
+        now = f"{format_bytes(least)} instead of {format_bytes(own.outcome.peak_reserved)}"
     return ["", f"# {now}:", line, "# all settings of this allocator:", f"bfcviz tune {file}"]
 
 
@@ -175,11 +172,6 @@ def comparison_json(found: PolicyComparison) -> dict[str, Any]:
         "policies": found.comparison.to_rows(),
         "notes": list(stream.notes),
     }
-
-
-def _allocator_results(found: PolicyComparison) -> list[Any]:
-    """The results of `bfcviz whatif` that are of an allocator."""
-    return [result for result in found.comparison.results if result.is_allocator]
 
 
 def _write_whatif_figure(found: PolicyComparison, out: Path, arguments: argparse.Namespace) -> None:

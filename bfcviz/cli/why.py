@@ -4,7 +4,7 @@ import argparse
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int | None:
     """Print the diagnoses; of several ranks what differs, each failure once, and those of the worst rank.
 
     Raises:
-        TraceError: the file has no such allocator or step, or a step was given without a size.
+        TraceError: a step or a limit was given without a size.
     """
     if arguments.step is not None and arguments.size is None:
         raise TraceError(
@@ -135,11 +135,7 @@ def _print_stated_answer(answer: StatedAnswer, arguments: argparse.Namespace) ->
 def _print_diagnoses(trace: Trace, arguments: argparse.Namespace) -> None:
     """Print the diagnoses of one file."""
     pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
-    found = (
-        _would_fit_answers(trace, pool, arguments)
-        if arguments.size
-        else _failures_or_last_states(trace, pool)
-    )
+    found = _answers(trace, pool, arguments)
     grown = [] if arguments.size else _growths_of_pools(trace, pool)
     if not any(each.event is not None for each in found):
         leads = {of_pool.pool: growths_lead(trace, of_pool) for of_pool in grown}
@@ -177,32 +173,29 @@ def _ranks_json(ranks: RankSet, arguments: argparse.Namespace) -> dict[str, obje
     if not failures or arguments.size:
         trace = ranks.trace
         pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
-        asked = (
-            _would_fit_answers(trace, pool, arguments)
-            if arguments.size
-            else _failures_or_last_states(trace, pool)
-        )
+        asked = _answers(trace, pool, arguments)
         failures = [{**diagnosis_json(found), "ranks": [ranks.worst_heap.name]} for found in asked]
     has_heap = any(rank.has_heap for rank in ranks.known)
     grown = {} if arguments.size else growths_json(_growths_of_pools(ranks.trace, None) if has_heap else [])
     return {"failures": failures, **grown, **ranks.to_json()}
 
 
-def _failures_or_last_states(trace: Trace, pool: int | None) -> list[Diagnosis]:
-    """The failures; the last state of each allocator where there is none."""
-    pools = range(len(trace.origin.pools)) if pool is None else [pool]
-    return all_failures(trace, pool) or [without_failure(trace, each) for each in pools]
+def _pools_asked(trace: Trace, pool: int | None) -> Sequence[int]:
+    """One heap, or each where none is given."""
+    return range(len(trace.origin.pools)) if pool is None else [pool]
+
+
+def _answers(trace: Trace, pool: int | None, arguments: argparse.Namespace) -> list[Diagnosis]:
+    """Whether the size fits; without one the failures, or the last state of each heap where there is none."""
+    pools = _pools_asked(trace, pool)
+    if not arguments.size:
+        return all_failures(trace, pool) or [without_failure(trace, each) for each in pools]
+    at = len(trace) if arguments.step is None else arguments.step
+    return [would_fit(trace, at, arguments.size, pool=each, limit=arguments.limit) for each in pools]
 
 
 def _growths_of_pools(trace: Trace, pool: int | None) -> list[Growths]:
-    """The growths that `bfcviz why` tells of: those of one heap, or of each."""
-    return [growths(trace, each) for each in (range(len(trace.origin.pools)) if pool is None else [pool])]
-
-
-def _would_fit_answers(trace: Trace, pool: int | None, arguments: argparse.Namespace) -> list[Diagnosis]:
-    at = len(trace) if arguments.step is None else arguments.step
-    pools = range(len(trace.origin.pools)) if pool is None else [pool]
-    return [would_fit(trace, at, arguments.size, pool=each, limit=arguments.limit) for each in pools]
+    return [growths(trace, each) for each in _pools_asked(trace, pool)]
 
 
 def _parse_request_size(text: str) -> int:

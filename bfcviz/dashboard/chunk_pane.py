@@ -57,9 +57,6 @@ from bfcviz.model.grouping import HolderChoice, grouping_of, members
 from bfcviz.model.navigation import last_event
 from bfcviz.units import exact_bytes, format_bytes
 
-# ------------------------------------------------------------------------------
-# The columns of the table of chunks, and the row of a chunk.
-
 CHUNK_COLUMNS: Final = (
     Column("label", 0, "left", "the operation that allocated it"),
     Column("size", 9, "right", "allocated size, including waste"),
@@ -76,51 +73,8 @@ CHUNK_COLUMNS: Final = (
 )
 
 
-class ChunkListRows:
-    """Makes the rows of a `ChunkList` at one step.
-
-    Args:
-        step: the step.
-        trace: has the names of their labels and threads.
-        search: text to mark in labels.
-    """
-
-    def __init__(self, step: int, trace: Trace, search: str = "") -> None:
-        self._step, self._trace, self._search = step, trace, search
-
-    def row(self, chunk: np.void, *, here: bool = False, selected: bool = False) -> Row:
-        """The row of a chunk, a record of dtype CHUNK; `here`: the event before the step touched it."""
-        fields = dict(zip(chunk.dtype.names or (), chunk.tolist(), strict=True))
-        address, size, in_use = fields["address"], fields["size"], fields["in_use"]
-        does = {"do": "select", "address": str(address), "born": fields["born"] if in_use else None}
-        state = "<u class='in-use'></u>in use" if in_use else "<u></u>free"
-        used = self._used(fields) if in_use else dict.fromkeys(_IN_USE_ONLY, NOTHING)
-        cells = used | {
-            "address": f"{address:#x}",
-            "size": bytes_cell(size),
-            "state": state,
-            "bin": f"{bin_of(size)}",
-            "region": f"{fields['region']}",
-        }
-        return Row([cells[column.name] for column in CHUNK_COLUMNS], does, here, selected=selected)
-
-    def _used(self, fields: dict[str, int]) -> dict[str, str]:
-        born = fields["born"] + 1  # the step after its ALLOCATE
-        hint = f"go to step {born:,}, at which it was allocated"
-        return {
-            "requested": bytes_cell(fields["requested"]),
-            "waste": bytes_cell(max(fields["size"] - fields["requested"], 0)),
-            "label": label_cell(self._trace.labels, fields["label"], self._search),
-            "born": button({"do": "step", "step": born}, f"{born:,}", hint),
-            "age": f"{self._step - born:,}",
-            "thread": thread_cell(self._trace, fields["thread"]),
-            "stream": f"{fields['stream']}",
-        }
-
-
 _IN_USE_ONLY: Final = ("requested", "waste", "label", "born", "age", "thread", "stream")
 """Columns that are empty for free chunks."""
-
 
 # ------------------------------------------------------------------------------
 # The list of chunks at one step: sorted and filtered; it always says what it leaves out.
@@ -248,13 +202,38 @@ class ChunkList:
 
     def _draw(self) -> None:
         view = self._view
-        makes = ChunkListRows(self._step, self._trace, self._look.search or "")
-        rows = [
-            makes.row(chunk, here=int(chunk["address"]) in self._touched, selected=self._is_selected(chunk))
-            for chunk in self.listed.page(view.made.start, view.made.stop)
-        ]
+        rows = [self._row(chunk) for chunk in self.listed.page(view.made.start, view.made.stop)]
         self.page.value = _TABLE.draw(rows, view, self._order)
         self.count.value = status_html(self._count(), self._view_filter.links)
+
+    def _row(self, chunk: np.void) -> Row:
+        """The row of a chunk, a record of dtype CHUNK."""
+        fields = dict(zip(chunk.dtype.names or (), chunk.tolist(), strict=True))
+        address, size, in_use = fields["address"], fields["size"], fields["in_use"]
+        does = {"do": "select", "address": str(address), "born": fields["born"] if in_use else None}
+        used = self._used_cells(fields) if in_use else dict.fromkeys(_IN_USE_ONLY, NOTHING)
+        cells = used | {
+            "address": f"{address:#x}",
+            "size": bytes_cell(size),
+            "state": "<u class='in-use'></u>in use" if in_use else "<u></u>free",
+            "bin": f"{bin_of(size)}",
+            "region": f"{fields['region']}",
+        }
+        row = [cells[column.name] for column in CHUNK_COLUMNS]
+        return Row(row, does, address in self._touched, selected=self._is_selected(chunk))
+
+    def _used_cells(self, fields: dict[str, int]) -> dict[str, str]:
+        born = fields["born"] + 1  # the step after its ALLOCATE
+        hint = f"go to step {born:,}, at which it was allocated"
+        return {
+            "requested": bytes_cell(fields["requested"]),
+            "waste": bytes_cell(max(fields["size"] - fields["requested"], 0)),
+            "label": label_cell(self._trace.labels, fields["label"], self._look.search or ""),
+            "born": button({"do": "step", "step": born}, f"{born:,}", hint),
+            "age": f"{self._step - born:,}",
+            "thread": thread_cell(self._trace, fields["thread"]),
+            "stream": f"{fields['stream']}",
+        }
 
     def _count(self) -> str:
         total, reasons = len(self._chunks), self._filter.reasons()
@@ -266,8 +245,9 @@ class ChunkList:
         return text
 
     def _build(self) -> None:
+        hints = ["free chunks and chunks in use", "allocated chunks", "chunks that can be allocated"]
         self.state = widgets.ToggleButtons(
-            options=["all", "in use", "free"], tooltips=_STATES, style={"button_width": "auto"}
+            options=["all", "in use", "free"], tooltips=hints, style={"button_width": "auto"}
         )
         self.state.observe(lambda _: self._apply_filters(), "value")
         self.filters = TableFilters("chunks", self._apply_filters)
@@ -283,15 +263,8 @@ def _chunk_list_pool_text(trace: Trace, pool: int) -> str:
     return f" of pool '{pools[pool].name}'" if len(pools) > 1 else ""
 
 
-_STATES: Final = [
-    "free chunks and chunks in use",
-    "allocated chunks",
-    "chunks that can be allocated",
-]
-
-
 # ------------------------------------------------------------------------------
-# Find the selected chunk in the model, and collect its facts.
+# The facts of the selected chunk, and its neighbours
 
 _NEIGHBOURS: Final = ("before", "after")
 
@@ -302,6 +275,8 @@ class ChunkFacts:
 
     Attributes:
         life: when it began and ended.
+        allocated: its ALLOCATE; None for a free chunk.
+        freed: its FREE; None for a free chunk, and where none was found.
         label: number of its label; 0: none, or it is free.
         requested: requested bytes; None: it is free, or the trace does not have them.
         neighbours: the chunks before and after it in its region, of CHUNK; empty where the allocation does not exist at
@@ -310,59 +285,12 @@ class ChunkFacts:
     """
 
     life: Life
+    allocated: np.void | None
+    freed: np.void | None
     label: int
     requested: int | None
     neighbours: dict[str, np.void]
     history: bool
-
-    @property
-    def allocated(self) -> np.void | None:
-        """Its ALLOCATE; None for a free chunk."""
-        began = self.life.began
-        return began if began is not None and began["kind"] == Kind.ALLOCATE else None
-
-    @property
-    def freed(self) -> np.void | None:
-        """Its FREE; None for a free chunk, and where none was found."""
-        return self.life.ended if self.allocated is not None else None
-
-    @property
-    def thread(self) -> tuple[int, int] | None:
-        """The numbers of its thread and stream; None for a free chunk."""
-        event = self.allocated
-        return None if event is None else (int(event["thread"]), int(event["stream"]))
-
-
-class ChunkFinder:
-    """Finds the facts of a selected chunk; the search for its end is made once."""
-
-    def __init__(self) -> None:
-        self._known: tuple[Trace, int, Selected, Life] | None = None
-
-    def find(self, model: Model, selected: Selected, *, waste_known: bool) -> ChunkFacts | None:
-        """The facts seen from the model's step; None where there is no such allocation or free chunk."""
-        life = self._life(model, selected)
-        if life is None:
-            return None
-        facts = ChunkFacts(life, 0, None, {}, not holds_only_states(model.trace.origin.details))
-        if (event := facts.allocated) is not None:
-            requested = int(event["requested"]) if waste_known else None
-            facts = replace(facts, label=int(event["label"]), requested=requested)
-        if life.in_use or selected.born is None:
-            facts = replace(facts, neighbours=_chunk_neighbours(model.chunks(), selected.address))
-        return facts
-
-    def _life(self, model: Model, selected: Selected) -> Life | None:
-        """The life of a chunk; while it lasts, a step changes only from where it is seen."""
-        if self._known is not None:
-            trace, pool, known, life = self._known
-            if (trace is model.trace, pool, known) == (True, model.pool, selected) and chunk_unchanged_at(
-                life, model.step
-            ):
-                return replace(life, step=model.step)
-        found = life_of(model, selected)
-        self._known = None if found is None else (model.trace, model.pool, selected, found)
-        return found
 
 
 def _chunk_neighbours(chunks: NDArray[np.void], address: int) -> dict[str, np.void]:
@@ -383,6 +311,7 @@ _LONGEST_NAME: Final = 300
 _LONGEST_NEIGHBOUR: Final = 36
 _LONGEST: Final = 600
 _MOST_FRAMES: Final = 200
+_MOST_LINES: Final = 30  # of a stack in a tooltip
 _MOST_SIZES: Final = 4
 _FIRST: Final = 5  # facts that are always shown: the pane has room for them
 
@@ -399,7 +328,7 @@ class ChunkPane:
     """
 
     def __init__(self) -> None:
-        self._finder = ChunkFinder()
+        self._known: tuple[Trace, int, Selected, Life] | None = None  # the search for its end is made once
         self.text = widgets.HTML()
         self.widget = widgets.VBox([widgets.HTML(SIDE_STYLE, layout={"display": "none"}), self.text])
         self.widget.add_class("bfcviz-chunk")
@@ -407,25 +336,47 @@ class ChunkPane:
     def show(self, model: Model, look: Look) -> None:
         """Show the chunk that `look` selects, seen from the model's step; without one the holder that filters."""
         if look.selected is None:
-            chosen = (
-                f"<div class='none'>{_NONE}</div>"
-                if look.holder is None
-                else _chunk_pane_of_holder(model, look.holder)
-            )
-            self.text.value = chosen
+            nothing = f"<div class='none'>{_NONE}</div>"
+            self.text.value = nothing if look.holder is None else _chunk_pane_of_holder(model, look.holder)
             return
-        known = requested_bytes_known(model.trace.origin.details, model.pool)
-        facts = self._finder.find(model, look.selected, waste_known=known)
+        facts = self._find(model, look.selected)
         if facts is None:
             self.text.value = f"<div class='none'>{_GONE}</div>"
             return
-        shown = [
-            ("size", _chunk_size_html(facts)),
-            *_chunk_share_fact(facts, model),
-            *_selected_chunk_facts(facts, model.trace),
-        ]
+        size = ("size", _chunk_size_html(facts))
+        shown = [size, *_chunk_share_fact(facts, model), *_selected_chunk_facts(facts, model.trace)]
         stack = model.trace.labels[facts.label].details.get("stack", "") if facts.label else ""
         self.text.value = _chunk_pane_html(_selected_chunk_name(facts, model.trace), shown, stack)
+
+    def _find(self, model: Model, selected: Selected) -> ChunkFacts | None:
+        """The facts seen from the model's step; None where there is no such allocation or free chunk."""
+        life = self._life(model, selected)
+        if life is None:
+            return None
+        details, began = model.trace.origin.details, life.began
+        allocated = began if began is not None and began["kind"] == Kind.ALLOCATE else None
+        waste_known = requested_bytes_known(details, model.pool)
+        is_there = life.in_use or selected.born is None
+        return ChunkFacts(
+            life,
+            allocated,
+            freed=None if allocated is None else life.ended,
+            label=0 if allocated is None else int(allocated["label"]),
+            requested=int(allocated["requested"]) if allocated is not None and waste_known else None,
+            neighbours=_chunk_neighbours(model.chunks(), selected.address) if is_there else {},
+            history=not holds_only_states(details),
+        )
+
+    def _life(self, model: Model, selected: Selected) -> Life | None:
+        """The life of a chunk; while it lasts, a step changes only from where it is seen."""
+        if self._known is not None:
+            trace, pool, known, life = self._known
+            same = trace is model.trace and (pool, known) == (model.pool, selected)
+            if same and chunk_unchanged_at(life, model.step):
+                return replace(life, step=model.step)
+        found = life_of(model, selected.address, selected.born)
+        self._known = None if found is None else (model.trace, model.pool, selected, found)
+        return found
 
 
 def _selected_chunk_name(facts: ChunkFacts, trace: Trace) -> str:
@@ -441,17 +392,14 @@ def _selected_chunk_facts(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
         yield from _chunk_time_facts(facts)
     details = trace.labels[facts.label].details if facts.label else {}
     if stack := details.get("stack"):
-        yield (
-            "code",
-            f"<span title='{_chunk_stack_tooltip(stack)}'>{harmless(place_in_code(stack), _LONGEST)}</span>",
-        )
+        frames = "&#10;".join(harmless(line, _LONGEST) for line in telling_lines(stack, _MOST_LINES)[0])
+        yield "code", f"<span title='{frames}'>{harmless(place_in_code(stack), _LONGEST)}</span>"
     for name, chunk in facts.neighbours.items():
         yield name, _neighbour_chunk_link(chunk, trace)
-    place = f"<code>{life.address:#x}</code>, region {life.region}, bin {bin_of(life.size)}"
-    yield "address", place
-    if facts.thread is not None:
-        thread = harmless(thread_text(trace.origin.details, facts.thread[0]), _LONGEST)
-        yield "thread", f"{thread}, stream {facts.thread[1]}"
+    yield "address", f"<code>{life.address:#x}</code>, region {life.region}, bin {bin_of(life.size)}"
+    if (event := facts.allocated) is not None:
+        thread = harmless(thread_text(trace.origin.details, int(event["thread"])), _LONGEST)
+        yield "thread", f"{thread}, stream {event['stream']}"
     for key, value in details.items():
         if key not in STACK_DETAILS:
             yield harmless(key, 20).replace("_", " "), harmless(value, _LONGEST)
@@ -463,11 +411,9 @@ def _selected_chunk_facts(facts: ChunkFacts, trace: Trace) -> Iterator[Fact]:
 def _chunk_pane_html(name: str, facts: Sequence[Fact], stack: str) -> str:
     """The pane: the name, the first facts, the whole stack, and the other facts behind a fold."""
     lines = [f"<dt>{each}</dt><dd>{value}</dd>" for each, value in facts]
-    more = (
-        f"<details><summary>more</summary><dl>{''.join(lines[_FIRST:])}</dl></details>"
-        if lines[_FIRST:]
-        else ""
-    )
+    more = ""
+    if rest := "".join(lines[_FIRST:]):
+        more = f"<details><summary>more</summary><dl>{rest}</dl></details>"
     return (
         f"<div role='status' aria-live='polite'><div class='name'>{name}</div>"
         f"<dl>{''.join(lines[:_FIRST])}</dl>{_chunk_stack_html(stack)}{more}</div>"
@@ -507,9 +453,8 @@ def _chunk_share_fact(facts: ChunkFacts, model: Model) -> Iterator[Fact]:
     mine = used[np.isin(used["label"], alike)]
     if len(mine) > 1 and name:
         amount = f"{len(mine):,} chunks, {format_bytes(int(mine['size'].sum()))}"
-        share += (
-            f"; of this name {_chunk_pane_link({'do': 'search', 'text': name}, amount, 'find all of them')}"
-        )
+        link = _chunk_pane_link({"do": "search", "text": name}, amount, "find all of them")
+        share += f"; of this name {link}"
     yield "share", share
 
 
@@ -539,16 +484,9 @@ def _chunk_pane_of_holder(model: Model, choice: HolderChoice) -> str:
         waste = size - int(mine["requested"].sum())
         facts.append(("waste", f"{format_bytes(waste)} ({waste / size:.1%})"))
     if not holds_only_states(trace.origin.details):
-        first, last = (
-            trace.read(born, born + 1)[0] for born in (int(mine["born"].min()), int(mine["born"].max()))
-        )
-        facts.append(
-            (
-                "allocated",
-                _chunk_pane_step_link(first)
-                + (f" to {_chunk_pane_step_link(last)}" if len(mine) > 1 else ""),
-            )
-        )
+        ends = sorted({int(mine["born"].min()), int(mine["born"].max())})
+        links = [_chunk_pane_step_link(trace.read(born, born + 1)[0]) for born in ends]
+        facts.append(("allocated", " to ".join(links)))
     stacks = {trace.labels[number].details.get("stack", "") for number in np.unique(mine["label"]).tolist()}
     if len(stacks) > 1:
         facts.append(("stacks", f"{len(stacks):,} different ones: click a chunk to see its own"))
@@ -582,10 +520,8 @@ def _chunk_time_facts(facts: ChunkFacts) -> Iterator[Fact]:
     life, began = facts.life, facts.life.began
     if facts.allocated is None:
         if began is not None:
-            yield (
-                "free since",
-                f"{_chunk_pane_step_link(began)}: {harmless(beginning_words(life, began), _LONGEST)}",
-            )
+            words = harmless(beginning_words(life, began), _LONGEST)
+            yield "free since", f"{_chunk_pane_step_link(began)}: {words}"
         yield "then", harmless(next_words(life), _LONGEST)
         return
     age = f", {span_words(life, facts.allocated, None)} ago" if life.in_use else ""
@@ -593,10 +529,8 @@ def _chunk_time_facts(facts: ChunkFacts) -> Iterator[Fact]:
     if facts.freed is None:
         yield "freed", harmless(end_words(life, "freed"), _LONGEST)
     else:
-        yield (
-            "freed",
-            f"{_chunk_pane_step_link(facts.freed)}, after {span_words(life, facts.allocated, facts.freed)}",
-        )
+        span = span_words(life, facts.allocated, facts.freed)
+        yield "freed", f"{_chunk_pane_step_link(facts.freed)}, after {span}"
 
 
 def _chunk_pane_history(facts: ChunkFacts) -> Iterator[Fact]:
@@ -616,11 +550,8 @@ def _chunk_pane_step_link(event: np.void) -> str:
 def _neighbour_chunk_link(chunk: np.void, trace: Trace) -> str:
     in_use, label = bool(chunk["in_use"]), int(chunk["label"])
     name = (trace.labels.name(label) or "no label") if in_use else "free"
-    does = {
-        "do": "select",
-        "address": str(chunk["address"]),
-        "born": int(chunk["born"]) if in_use else None,
-    }
+    born = int(chunk["born"]) if in_use else None
+    does = {"do": "select", "address": str(chunk["address"]), "born": born}
     size = format_bytes(int(chunk["size"]))
     return f"{size}, {_chunk_pane_link(does, harmless(name, _LONGEST_NEIGHBOUR), f'select {harmless(name)}')}"
 
@@ -629,11 +560,3 @@ def _chunk_pane_link(message: dict[str, Any], text: str, hint: str) -> str:
     """A link of the pane that sends a message."""
     does = escape(json.dumps(message, separators=(",", ":")))
     return f"<a role='button' tabindex='0' data-bfcviz='{does}' title='{hint}'>{text}</a>"
-
-
-def _chunk_stack_tooltip(stack: str) -> str:
-    """The most telling frames of a stack, for a tooltip."""
-    return "&#10;".join(harmless(line, _LONGEST) for line in telling_lines(stack, _MOST_LINES)[0])
-
-
-_MOST_LINES: Final = 30

@@ -2,16 +2,17 @@
 
 import base64
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import PurePath
 from threading import Lock, Thread
 from typing import Any, Final
 
 import ipywidgets as widgets
 import traitlets
 
-from bfcviz.dashboard.table import FilterBox, size
+from bfcviz.dashboard.table import FilterBox, row, size
 from bfcviz.errors import BfcvizError
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
@@ -78,8 +79,9 @@ def destination(move: str, position: Position) -> int:
     return _MOVES[move](position)
 
 
-def _toolbar_target_step(position: Position, kinds: Collection[Kind], *, forward: bool) -> int:
-    """The next or previous step of an event of `kinds`, and of the chunk or label if the target is one of these."""
+def _toolbar_target_step(position: Position, *, forward: bool) -> int:
+    """The next or previous step of an event of the target: of a kind, or of the selected chunk or its label."""
+    kinds = [Kind[position.target]] if position.target in Kind.__members__ else list(Kind)
     chunk = _toolbar_selection(position.handle, "chunk") if position.target == OF_CHUNK else None
     label = _toolbar_selection(position.label, "label") if position.target == OF_LABEL else None
     find = next_step if forward else previous_step
@@ -96,10 +98,6 @@ def _toolbar_selection(value: int | None, what: str) -> int:
     if value is None:
         raise BfcvizError(f"no {what} is selected: click a chunk in the region map first")
     return value
-
-
-def _toolbar_target_kinds(position: Position) -> Collection[Kind]:
-    return [Kind[position.target]] if position.target in Kind.__members__ else list(Kind)
 
 
 def _toolbar_adjacent_step(position: Position, *, forward: bool) -> int:
@@ -123,10 +121,8 @@ _MOVES: Final[dict[str, Callable[[Position], int]]] = {
     "back": lambda position: _toolbar_adjacent_step(position, forward=False),
     "forward": lambda position: _toolbar_adjacent_step(position, forward=True),
     "last": lambda position: len(position.trace),
-    "previous": lambda position: _toolbar_target_step(
-        position, _toolbar_target_kinds(position), forward=False
-    ),
-    "next": lambda position: _toolbar_target_step(position, _toolbar_target_kinds(position), forward=True),
+    "previous": lambda position: _toolbar_target_step(position, forward=False),
+    "next": lambda position: _toolbar_target_step(position, forward=True),
     "oom": _toolbar_oom_step,
     "worst": lambda position: worst_fragmentation(position.trace, position.pool),
     "peak": lambda position: peak(position.trace, position.pool),
@@ -180,14 +176,9 @@ class Player:
 
 
 # ------------------------------------------------------------------------------
-# The toolbar of a dashboard: one row, and a second one for what is needed less; its actions are arguments.
+# The toolbar
 
-SPEEDS: Final = {
-    "1 event per frame": 1,
-    "10 events per frame": 10,
-    "100 events per frame": 100,
-    "1,000 events per frame": 1000,
-}
+SPEEDS: Final = {f"{counted(events, 'event')} per frame": events for events in (1, 10, 100, 1000)}
 
 AXES: Final = {"events": "step", "seconds": "time", "steps": "mark"}
 """Text in the menu -> the x axis of the timelines."""
@@ -293,31 +284,12 @@ class Controls:
         def buttons(*names: str) -> list[widgets.Widget]:
             return [self.buttons[name] for name in names]
 
-        for apart in (
-            self.buttons["oom"],
-            self.buttons["worst"],
-            self.pool,
-            self.colour,
-            self.search,
-            self.more,
-        ):
-            apart.add_class("bfcviz-apart")
         steps = [*buttons("first", "back", "play", "forward", "last"), self.step, self.of]
         jumps = buttons("follow", "oom", "worst", "peak")
-        main = _toolbar_row(
-            [
-                *steps,
-                *jumps,
-                self.pool,
-                self.colour,
-                self.search,
-                self.hits,
-                self.wanted.widget,
-                self.size,
-                self.more,
-            ]
-        )
-        for apart in (self.target, self.axis, self.wanted.widget, self.buttons["whole"]):
+        shown = [self.pool, self.colour, self.search, self.hits, self.wanted.widget, self.size, self.more]
+        main = _toolbar_row([*steps, *jumps, *shown])
+        wide = [self.pool, self.colour, self.search, self.wanted.widget, self.more, self.target, self.axis]
+        for apart in (*buttons("oom", "worst", "whole"), *wide):
             apart.add_class("bfcviz-apart")
         jumps_to = [self.target, *buttons("previous", "next")]
         second = _toolbar_row([self.speed, *jumps_to, self.axis, *buttons("whole", "everything")])
@@ -335,8 +307,7 @@ class Controls:
         """Show the size of the request that the views answer; 0: none."""
         if num_bytes != (self.wanted.value or 0):
             self.wanted.box.value = exact_size_text(num_bytes) if num_bytes else ""
-        if self.size.value != (near := _nearest_toolbar_size(num_bytes)):
-            self.size.value = near
+        self.size.value = _nearest_toolbar_size(num_bytes)
 
     def _show_more(self) -> None:
         self.rows[1].layout.display = None if self.more.value else "none"
@@ -359,15 +330,9 @@ class Controls:
             box.min, box.max = min(first, box.min), max(last, box.max)
             box.value = step
             box.min, box.max = first, last
-        if box.disabled != (first == last):
-            box.disabled = first == last
-        text = f"<span>of {last:,}</span>"
-        if self.of.value != text:
-            self.of.value = text
-
-    def show_step(self, step: int) -> None:
-        """Show the step."""
-        self.step.value = step
+        box.value = step
+        box.disabled = first == last
+        self.of.value = f"<span>of {last:,}</span>"
 
     def show_width(self, pixels: int) -> None:
         """Leave out of the first row what has no room on a page of this width."""
@@ -378,15 +343,11 @@ class Controls:
 
     def show_failures(self, *, some: bool) -> None:
         """Show the button that goes to the next failed request only where there are some, or may come."""
-        display = None if some else "none"
-        if self.buttons["oom"].layout.display != display:
-            self.buttons["oom"].layout.display = display
+        self.buttons["oom"].layout.display = None if some else "none"
 
     def show_hits(self, text: str) -> None:
         """Show in words what the search finds at this step; empty: nothing is searched."""
-        shown = f"<span role='status'>{escape(text)}</span>" if text else ""
-        if self.hits.value != shown:
-            self.hits.value = shown
+        self.hits.value = f"<span role='status'>{escape(text)}</span>" if text else ""
 
     def show_playing(self, playing: bool) -> None:  # noqa: FBT001  the value to show
         """Show the pause icon while playing, else the play icon."""
@@ -402,8 +363,7 @@ class Controls:
     def set_enabled(self, enabled: Mapping[str, bool]) -> None:
         """Enable or disable buttons by name."""
         for name, can in enabled.items():
-            if self.buttons[name].disabled == can:
-                self.buttons[name].disabled = not can
+            self.buttons[name].disabled = not can
 
     def inputs(self) -> list[widgets.Widget]:
         """Every widget that takes input."""
@@ -413,12 +373,8 @@ class Controls:
 
     def _button(self, name: str) -> widgets.Button:
         icon, text = _ICONS[name]
-        button = widgets.Button(
-            icon=icon,
-            description=text,
-            tooltip=_TOOLTIPS[name],
-            layout={"width": "auto" if text else "30px"},
-        )
+        layout = {"width": "auto" if text else "30px"}
+        button = widgets.Button(icon=icon, description=text, tooltip=_TOOLTIPS[name], layout=layout)
         button.add_class(f"bfcviz-{name}")
         button.on_click(lambda _: self._act(name))
         return button
@@ -429,20 +385,16 @@ _ROOM_FOR_ALL: Final = 1100
 
 _SIZES: Final = [
     ("no size", 0),
-    *(
-        (format_bytes(part << power), part << power)
-        for power in range(15, 38)
-        for part in (2, 3)  # 64 KiB, 96 KiB, 128 KiB, ... 384 GiB
-    ),
+    *((format_bytes(part << power), part << power) for power in range(15, 38) for part in (2, 3)),
 ]
-"""The sizes of the slider: text -> bytes."""
+"""The sizes of the slider, 64 KiB, 96 KiB, 128 KiB, ... 384 GiB: text -> bytes."""
 
 
 def _nearest_toolbar_size(num_bytes: int) -> int:
     """The size of the toolbar's slider that is the nearest to a request; 0: none."""
-    return (
-        min((size for _, size in _SIZES if size), key=lambda size: abs(size - num_bytes)) if num_bytes else 0
-    )
+    if not num_bytes:
+        return 0
+    return min((size for _, size in _SIZES if size), key=lambda size: abs(size - num_bytes))
 
 
 class ToolbarSize(traitlets.Int[int, int | str]):
@@ -485,9 +437,9 @@ def _toolbar_menu(description: str, options: Any, tooltip: str, width: int) -> w
 
 
 def _toolbar_row(children: list[Any]) -> widgets.HBox:
-    row = widgets.HBox(children, layout={"flex_flow": "row wrap", "align_items": "center"})
-    row.add_class("bfcviz-toolbar")
-    return row
+    found = row(children)
+    found.add_class("bfcviz-toolbar")
+    return found
 
 
 # ------------------------------------------------------------------------------
@@ -509,9 +461,8 @@ class ExportRow:
     Args:
         names: the figures to choose from: text in the menu -> name.
         draw: draws the figure of this name at the current step; returns it and its file name without suffix.
-        code: returns the Python that draws the figure of this name at the current step; None: no such button.
-        page: returns a page that steps through the events without a kernel, as HTML, and its file name; None: no such
-            button.
+        code: returns the Python that draws the figure of this name at the current step.
+        page: returns a page that steps through the events without a kernel, as HTML.
 
     Attributes:
         figure: the menu of figures.
@@ -525,8 +476,8 @@ class ExportRow:
         self,
         names: dict[str, str],
         draw: Callable[[str], tuple[Picture, str]],
-        code: Callable[[str], str] | None = None,
-        page: Callable[[], tuple[str, str]] | None = None,
+        code: Callable[[str], str],
+        page: Callable[[], str],
     ) -> None:
         self._draw, self._code, self._page = draw, code, page
         self._idle = Lock()  # held while a file is rendered
@@ -537,19 +488,15 @@ class ExportRow:
             style={"description_width": "44px"},
         )
         self.buttons = {suffix: self._file_button(suffix) for suffix in FORMATS}
-        if code is not None:
-            self.buttons["code"] = self._code_button()
-        if page is not None:
-            self.buttons["page"] = self._page_button()
+        tooltip = "show the Python that draws this figure"
+        self.buttons["code"] = self._button("code", "Copy as code", "code", tooltip, self.toggle_code)
+        tooltip = "one HTML file that steps through all events, without a kernel"
+        self.buttons["page"] = self._button("page", "Save as a page", "file-code-o", tooltip, self.save_page)
         self.link = widgets.HTML(layout={"margin": "0 0 0 8px"})
         self.link.add_class("bfcviz-download")
         self.code = widgets.HTML(layout={"display": "none"})
         self.code.add_class("bfcviz-code")
-        line = widgets.HBox(
-            [self.figure, *self.buttons.values(), self.link],
-            layout={"flex_flow": "row wrap", "align_items": "center"},
-        )
-        self.row = widgets.VBox([line, self.code])
+        self.row = widgets.VBox([row([self.figure, *self.buttons.values(), self.link]), self.code])
 
     def export(self, suffix: str) -> None:
         """Render the chosen figure at the current step and show a link to it; on failure, show the error.
@@ -564,20 +511,16 @@ class ExportRow:
         except Exception as error:  # noqa: BLE001  the page shows it
             self._finish(_export_error_html(error))
             return
-        if suffix in IMAGES:
-            self._in_thread(self._render, figure, name, suffix)
-        else:
-            self._render(figure, name, suffix)
+        offer = self._offer_from_thread if suffix in IMAGES else self._offer
+        offer(name + suffix, lambda: rendered(figure, suffix))
 
     def save_page(self) -> None:
         """Make the page in a thread, since it takes seconds, and show a link to it; on failure, show the error."""
-        if self._page is not None and self._begin("writing a page of all steps …"):
-            self._in_thread(self._offer_page, self._page)
+        if self._begin("writing a page of all steps …"):
+            self._offer_from_thread("bfcviz-page.html", lambda: self._page().encode())
 
     def toggle_code(self) -> None:
         """Show the code of the chosen figure at the current step; hide it if it is shown already."""
-        if self._code is None:
-            return
         try:
             shown = _text_area(self._code(self.figure.value))
         except Exception as error:  # noqa: BLE001  the page shows it
@@ -594,20 +537,13 @@ class ExportRow:
         self.link.value = f"<span role='status'>{says}</span>"
         return True
 
-    def _in_thread(self, act: Callable[..., None], *arguments: Any) -> None:
-        Thread(target=act, args=arguments, name="bfcviz export", daemon=True).start()
+    def _offer_from_thread(self, file: str, make: Callable[[], bytes]) -> None:
+        Thread(target=self._offer, args=(file, make), name="bfcviz export", daemon=True).start()
 
-    def _offer_page(self, page: Callable[[], tuple[str, str]]) -> None:
+    def _offer(self, file: str, make: Callable[[], bytes]) -> None:
+        """Make the content of a file, and show a link to it."""
         try:
-            text, name = page()
-            shown = _export_download_link(f"{name}.html", _MEDIA_TYPES[".html"], text.encode())
-        except Exception as error:  # noqa: BLE001  the page shows it; an error in a thread is lost otherwise
-            shown = _export_error_html(error)
-        self._finish(shown)
-
-    def _render(self, figure: Picture, name: str, suffix: str) -> None:
-        try:
-            shown = _export_download_link(name + suffix, _MEDIA_TYPES[suffix], rendered(figure, suffix))
+            shown = _export_download_link(file, make())
         except Exception as error:  # noqa: BLE001  the page shows it; an error in a thread is lost otherwise
             shown = _export_error_html(error)
         self._finish(shown)
@@ -619,8 +555,7 @@ class ExportRow:
 
     def _set_enabled(self, *, enabled: bool) -> None:
         for name in (*FORMATS, "page"):
-            if name in self.buttons:
-                self.buttons[name].disabled = not enabled
+            self.buttons[name].disabled = not enabled
 
     @staticmethod
     def _button(
@@ -636,17 +571,9 @@ class ExportRow:
         title = name.capitalize() if suffix == ".parquet" else name.upper()
         return self._button(name, title, "download", f"export as {suffix}", lambda: self.export(suffix))
 
-    def _code_button(self) -> widgets.Button:
-        tooltip = "show the Python that draws this figure"
-        return self._button("code", "Copy as code", "code", tooltip, self.toggle_code)
 
-    def _page_button(self) -> widgets.Button:
-        tooltip = "one HTML file that steps through all events, without a kernel"
-        return self._button("page", "Save as a page", "file-code-o", tooltip, self.save_page)
-
-
-def _export_download_link(file: str, media_type: str, body: bytes) -> str:
-    content = base64.b64encode(body).decode("ascii")
+def _export_download_link(file: str, body: bytes) -> str:
+    content, media_type = base64.b64encode(body).decode("ascii"), _MEDIA_TYPES[PurePath(file).suffix]
     return (
         f"<a download='{escape(file)}' href='data:{media_type};base64,{content}' "
         f"style='text-decoration: underline'>Download {escape(file)}</a> ({format_bytes(len(body))})"
@@ -659,11 +586,10 @@ def _export_error_html(error: Exception) -> str:
 
 def _text_area(code: str) -> str:
     """HTML that shows the code, to read and copy; text in a read-only Textarea of ipywidgets cannot be selected."""
-    note = (
-        "<div role='note'>This trace was not opened from a file: replace <code>...</code> by your trace</div>"
-        if IN_MEMORY in code
-        else ""
-    )
+    note = ""
+    if IN_MEMORY in code:
+        text = "This trace was not opened from a file: replace <code>...</code> by your trace"
+        note = f"<div role='note'>{text}</div>"
     style = "width: 100%; box-sizing: border-box; font-family: monospace; color: inherit; background: inherit"
     return (
         f"{note}<textarea readonly spellcheck='false' rows='{code.count(chr(10)) + 1}' style='{style}' "

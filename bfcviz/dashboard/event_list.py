@@ -1,9 +1,8 @@
 """The list of events, filtered; it always says what it leaves out, and makes only rows that are near those in sight."""
 
-from collections.abc import Mapping
 from threading import RLock
 from time import monotonic
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import ipywidgets as widgets
 import numpy as np
@@ -28,14 +27,10 @@ from bfcviz.dashboard.table import (
     thread_cell,
 )
 from bfcviz.errors import BfcvizError
-from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.view_options import PLAIN, Look, Selected
 from bfcviz.model.filters import EventFilter, matching
-
-# ------------------------------------------------------------------------------
-# The columns of the table of events, and the row of an event.
 
 EVENT_COLUMNS: Final = (
     Column("step", 9, "right", "number of events applied after this one"),
@@ -64,51 +59,6 @@ _PLACED: Final = frozenset(Kind) - {Kind.OOM, Kind.MARK}
 _REQUESTED: Final = frozenset({Kind.ALLOCATE, Kind.FREE, Kind.OOM})
 """Kinds with a requested size, even if it is 0."""
 
-
-class EventListRows:
-    """Makes the rows of an `EventList`."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._trace = trace
-        self._labels: Labels = trace.labels
-
-    def row(
-        self,
-        event: Mapping[str, Any],
-        mark: Literal["here", "after-here", ""],
-        *,
-        selected: bool,
-        search: str,
-    ) -> Row:
-        """The row of an event.
-
-        Args:
-            event: its fields by name, as Python numbers.
-            mark: whether its step is the one shown, or the first listed one after it.
-            selected: whether it allocated or freed the selected chunk.
-            search: text to mark in its label.
-        """
-        kind, step = Kind(event["kind"]), event["seq"] + 1
-        placed, requested = kind in _PLACED, kind in _REQUESTED or event["requested"]
-        words = short_words(event, self._labels)
-        cells = (
-            f"{step:,}",
-            f"{event['time'] / 1e6:,.3f} ms",
-            kind.name,
-            label_cell(self._labels, event["label"], search),
-            bytes_cell(event["size"]) if placed else NOTHING,
-            bytes_cell(event["requested"]) if requested else NOTHING,
-            hinted(words, words),
-            f"{event['address']:#x}" if placed else NOTHING,
-            thread_cell(self._trace, event["thread"]),
-            f"{event['stream']}",
-        )
-        does = {"do": "step", "step": step}
-        return Row(cells, does, mark == "here", mark == "after-here", selected)
-
-
-# ------------------------------------------------------------------------------
-# The list of events, filtered; it always says what it leaves out, and makes only rows that are near those in sight.
 
 _HINTS: Final = {
     Kind.EXTEND: "the sub-allocator granted a region",
@@ -144,14 +94,12 @@ class EventList:
     def __init__(self, trace: Trace, pool: int = 0) -> None:
         self._lock = RLock()  # a kernel with subshells runs callbacks in threads
         self._trace, self._pool = trace, pool
-        self._step = 0
-        self._look = PLAIN
+        self._step, self._look = 0, PLAIN
         self._view, self._view_filter = RowsInView(), TableConditions()
         self._filter = EventFilter()
         self._search_number = 0
         self._clearing = False  # `clear` changes several filters, and searches once
         self._searched = 0
-        self._event_rows = EventListRows(trace)
         self.found: NDArray[np.unsignedinteger] | range = range(0)
         self._build()
         self._search()
@@ -207,9 +155,8 @@ class EventList:
             if monotonic() - began > _PROGRESS_S:
                 began = monotonic()
                 self.count.value = status_html(f"searched {done:,} of {len(self._trace):,} events …")
-            return (
-                self._search_number == number
-            )  # False: a newer search, in another thread, waits for the lock
+            # False: a newer search, in another thread, waits for the lock.
+            return self._search_number == number
 
         with self._lock:
             if number != self._search_number:
@@ -266,19 +213,31 @@ class EventList:
             self.count.value = status_html(str(error), alert=True)
             return
         rows = [
-            self._row(event, here=listed and place == here, after=not listed and place == here)
+            self._row(event, here=place == here, listed=listed)
             for place, event in zip(made, events, strict=True)
         ]
         self.page.value = _TABLE.draw(rows, self._view)
         self.count.value = status_html(self._count(listed=listed), self._view_filter.links)
 
-    def _row(self, event: dict[str, Any], *, here: bool, after: bool) -> Row:
-        mark: Literal["here", "after-here", ""] = (
-            "here" if here else "after-here" if after and self._step else ""
+    def _row(self, event: dict[str, Any], *, here: bool, listed: bool) -> Row:
+        """The row of an event; `here`: its step is the one shown or, where that is not `listed`, the next one."""
+        kind, step = Kind(event["kind"]), event["seq"] + 1
+        placed, requested = kind in _PLACED, kind in _REQUESTED or event["requested"]
+        labels, words = self._trace.labels, short_words(event, self._trace.labels)
+        cells = (
+            f"{step:,}",
+            f"{event['time'] / 1e6:,.3f} ms",
+            kind.name,
+            label_cell(labels, event["label"], self._look.search or ""),
+            bytes_cell(event["size"]) if placed else NOTHING,
+            bytes_cell(event["requested"]) if requested else NOTHING,
+            hinted(words, words),
+            f"{event['address']:#x}" if placed else NOTHING,
+            thread_cell(self._trace, event["thread"]),
+            f"{event['stream']}",
         )
-        return self._event_rows.row(
-            event, mark, selected=self._is_selected(event), search=self._look.search or ""
-        )
+        after_here = here and not listed and self._step > 0
+        return Row(cells, {"do": "step", "step": step}, here and listed, after_here, self._is_selected(event))
 
     def _is_selected(self, event: dict[str, Any]) -> bool:
         """Whether the event allocated or freed the selected chunk."""

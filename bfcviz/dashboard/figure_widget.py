@@ -37,9 +37,6 @@ from bfcviz.figures.panel import (
 from bfcviz.figures.plotly_script import import_renderers, plotly_script
 from bfcviz.figures.view_options import Look
 
-# ------------------------------------------------------------------------------
-# Plotly's FigureWidget, whose page only draws, and whose script is sent to the page once for all figures.
-
 import_renderers()  # before the widget, which needs them
 
 _FIND_ARRAYS: Final = re.compile(r"(\.findArrayAttributes=function\((\w+)\)\{)(?!if)")
@@ -213,9 +210,8 @@ class OneWayFigureWidget(go.FigureWidget):  # type: ignore[misc]
         if not self._is_complete:  # plotly sets a template; the page begins with it
             return
         self._number += 1
-        self._updates.send_update(
-            self._number, {"number": self._number, "step": self._step, "parts": list(parts)}
-        )
+        update = {"number": self._number, "step": self._step, "parts": list(parts)}
+        self._updates.send_update(self._number, update)
 
     def _perform_plotly_restyle(
         self, restyle_data: dict[str, Any], trace_indexes: Sequence[int]
@@ -262,10 +258,6 @@ class OneWayFigureWidget(go.FigureWidget):  # type: ignore[misc]
         self._tell({"add": new_traces_data})
 
     _send_moveTraces_msg = _send_deleteTraces_msg = _send_animate_msg = send_whole  # no dashboard needs them  # noqa: N815
-
-
-# ------------------------------------------------------------------------------
-# side_by_side: several figures in one row of a notebook, such as the maps of two heaps.
 
 
 def side_by_side(*figures: go.Figure) -> widgets.HBox:

@@ -46,10 +46,7 @@ class FitPane:
 
     def show(self, model: Model, look: Look) -> None:
         """Answer for `look.wanted` at the model's step."""
-        asked = look.wanted is not None
-        display = None if asked else "none"
-        if self.widget.layout.display != display:
-            self.widget.layout.display = display
+        self.widget.layout.display = "none" if look.wanted is None else None
         self.widget.value = (
             _fit_answer_html(fit_of(model, look.wanted), model.trace.labels) if look.wanted else ""
         )
@@ -68,19 +65,15 @@ def _fit_answer_html(fit: Fit, labels: Labels) -> str:
 
 
 def _in_the_way_html(names: list[FitBlockers]) -> str:
-    parts = [
-        f"{_fit_pane_chunk_button(each.largest, each.name)} {_fit_pane_amount(each)}"
-        for each in names[:_MOST]
-    ]
+    parts = []
+    for each in names[:_MOST]:
+        several = f" in {each.chunks:,} chunks" if each.chunks > 1 else ""
+        chunk = _fit_pane_chunk_button(each.largest, each.name)
+        parts.append(f"{chunk} ({format_bytes(each.bytes)}{several})")
     if rest := names[_MOST:]:
         chunks, num_bytes = sum(each.chunks for each in rest), sum(each.bytes for each in rest)
         parts.append(f"{chunks:,} other chunks ({format_bytes(num_bytes)})")
     return " · ".join(parts)
-
-
-def _fit_pane_amount(each: FitBlockers) -> str:
-    several = f" in {each.chunks:,} chunks" if each.chunks > 1 else ""
-    return f"({format_bytes(each.bytes)}{several})"
 
 
 def _fit_pane_chunk_button(chunk: np.void, text: str) -> str:

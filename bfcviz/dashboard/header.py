@@ -15,14 +15,14 @@ from bfcviz.analysis.what_grew import WhatGrew
 from bfcviz.analysis.why import diagnose
 from bfcviz.events.origin import Origin, Status, facts_of, holds_only_states, recorded_failures
 from bfcviz.events.trace import Trace
+from bfcviz.exporters.card import SIZE_BAR_STYLE, SizeBar, size_bars
+from bfcviz.exporters.report import peak_headline
 from bfcviz.figures.text import harmless
 from bfcviz.figures.theme import following
 from bfcviz.figures.view_options import Look
 from bfcviz.model import Model
 from bfcviz.model.navigation import failed_steps, peak
-from bfcviz.report.card import SIZE_BAR_STYLE, SizeBar, size_bars
-from bfcviz.report.content import peak_headline
-from bfcviz.units import format_bytes
+from bfcviz.units import counted, format_bytes
 
 # ------------------------------------------------------------------------------
 # The style of the header: JupyterLab's colours for text, the themes' colours for sizes; light and dark.
@@ -99,15 +99,12 @@ def header_numbers(model: Model, failed: Diagnosis | None = None) -> Numbers:
 
 def tiles(numbers: Numbers) -> str:
     """In use, free, largest free chunk and waste, each with a second number below it and its definition."""
-    free, largest = _free_byte_totals(numbers)
+    used, free, largest = numbers["bytes_in_use"], numbers["free_bytes"], numbers["largest_free_chunk"]
     apart = None if free is None or largest is None else free - largest
+    wasted = _header_wasted_bytes(numbers)
+    in_pool = _header_share_text(used, numbers["pool_bytes"], "of the pool")
     shown = [
-        (
-            "in use",
-            numbers["bytes_in_use"],
-            _header_share_text(numbers["bytes_in_use"], numbers["pool_bytes"], "of the pool"),
-            "bytes of all chunks in use",
-        ),
+        ("in use", used, in_pool, "bytes of all chunks in use"),
         ("free", free, _header_chunk_count(numbers["chunks_free"]), "bytes of all free chunks of the pool"),
         (
             "largest free chunk",
@@ -117,8 +114,8 @@ def tiles(numbers: Numbers) -> str:
         ),
         (
             "waste",
-            _header_wasted_bytes(numbers),
-            _header_share_text(_header_wasted_bytes(numbers), numbers["bytes_in_use"], "of in use"),
+            wasted,
+            _header_share_text(wasted, used, "of in use"),
             "bytes of chunks in use that were not requested; the share is 1 - requested / in use",
         ),
     ]
@@ -143,27 +140,19 @@ def bars(numbers: Numbers, asked: int, *, failed: bool) -> str:
 
 def totals_line(numbers: Numbers) -> str:
     """The totals in one line, with their definitions; those that the file cannot know are unknown."""
-    free, largest, used, wasted = (
-        *_free_byte_totals(numbers),
-        numbers["bytes_in_use"],
-        _header_wasted_bytes(numbers),
-    )
+    used, free, largest = numbers["bytes_in_use"], numbers["free_bytes"], numbers["largest_free_chunk"]
+    wasted = _header_wasted_bytes(numbers)
     apart = None if free is None or largest is None else free - largest
     fragmentation, waste = _header_ratio_text(apart, free), _header_ratio_text(wasted, used)
     return (
-        f"in use {_header_size(numbers['bytes_in_use'])}{_spaced_chunk_count(numbers['chunks_in_use'])} "
+        f"in use {_header_size(used)}{_spaced_chunk_count(numbers['chunks_in_use'])} "
         f"(peak {_header_size(numbers['peak_bytes_in_use'])}) · "
-        f"free {_header_size(numbers['free_bytes'])}{_spaced_chunk_count(numbers['chunks_free'])}, "
-        f"largest {_header_size(numbers['largest_free_chunk'])} · "
+        f"free {_header_size(free)}{_spaced_chunk_count(numbers['chunks_free'])}, "
+        f"largest {_header_size(largest)} · "
         f"pool {_header_size(numbers['pool_bytes'])}, limit {_header_size(numbers['bytes_limit'])} · "
         f"external fragmentation {fragmentation} (1 - largest free chunk / free) · "
         f"internal {waste} (1 - requested / in use)"
     )
-
-
-def _free_byte_totals(numbers: Numbers) -> tuple[int | None, int | None]:
-    """The free bytes, and those of the largest free chunk."""
-    return numbers["free_bytes"], numbers["largest_free_chunk"]
 
 
 def _header_ratio_text(part: int | None, whole: int | None) -> str:
@@ -191,21 +180,7 @@ def _spaced_chunk_count(count: int | None) -> str:
 
 
 def _header_chunk_count(count: int | None) -> str:
-    if count is None:
-        return ""
-    return "in 1 chunk" if count == 1 else f"in {count:,} chunks"
-
-
-# ------------------------------------------------------------------------------
-# What led to a step, at length: the event in full, the search for a chunk, and all totals.
-
-
-def details(model: Model, search: EventSearch | None, numbers: Numbers) -> list[str]:
-    """The paragraphs that the header unfolds: bins, addresses and formulas."""
-    found = [explain_step(model)]
-    if search is not None:
-        found.append(search_words(search))
-    return [*found, totals_line(numbers)]
+    return "" if count is None else f"in {counted(count, 'chunk')}"
 
 
 # ------------------------------------------------------------------------------
@@ -308,7 +283,7 @@ def notice(origin: Origin) -> tuple[str, str]:
 
 
 # ------------------------------------------------------------------------------
-# Header: the verdict, the totals, and what led to the step shown.
+# Header
 
 _LONGEST: Final = 20_000  # characters of a paragraph: labels in it are already cut
 _LONGEST_FILE: Final = 40
@@ -327,10 +302,8 @@ class Header:
     """
 
     def __init__(self) -> None:
-        parts = {
-            name: widgets.HTML()
-            for name in ("headline", "notice", "growth", "numbers", "device", "step-line")
-        }
+        names = ("headline", "notice", "growth", "numbers", "device", "step-line")
+        parts = {name: widgets.HTML() for name in names}
         for name, part in parts.items():
             part.add_class(f"bfcviz-{name}")
         self.headline, self.notice, self.growth, self.numbers, self.device, self.step_line = parts.values()
@@ -369,11 +342,8 @@ class Header:
         """
         self.growth.layout.display = "none" if found is None else None
         link = "" if is_shown else _GROWTH_LINK
-        self.growth.value = (
-            ""
-            if found is None
-            else f'<div class="text" role="status">{harmless(found.headline, _LONGEST)}{link}</div>'
-        )
+        text = "" if found is None else f"{harmless(found.headline, _LONGEST)}{link}"
+        self.growth.value = f'<div class="text" role="status">{text}</div>' if text else ""
 
     def show_device(self, account: DeviceAccount | None) -> None:
         """Show who holds the memory of the heap's device now; None: nothing is known."""
@@ -426,17 +396,18 @@ def _header_headline_html(found: Headline, step: int) -> str:
 
 
 def _header_account_html(account: DeviceAccount) -> str:
-    title, words = (
-        harmless(account.sentence, _LONGEST),
-        harmless(f"{account.device}: {account.short}", _LONGEST),
-    )
+    title = harmless(account.sentence, _LONGEST)
+    words = harmless(f"{account.device}: {account.short}", _LONGEST)
     return f'<div class="bfcviz-account" title="{title}"><span>{words}</span>{account_bar(account)}</div>'
 
 
 def _step_line_html(model: Model, search: EventSearch | None, numbers: Numbers, is_open: bool) -> str:  # noqa: FBT001
     trace = model.trace
     line = harmless(step_line(trace, model.step, model.pool), _LONGEST)
-    long = details(model, search, numbers) if is_open else []
+    long = []
+    if is_open:  # bins, addresses and formulas
+        found = [] if search is None else [search_words(search)]
+        long = [explain_step(model), *found, totals_line(numbers)]
     paragraphs = "".join(f"<p>{harmless(text, _LONGEST)}</p>" for text in long)
     return (
         f'<details{" open" * is_open}><summary data-bfcviz=\'{{"do":"details"}}\'>'

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bfcviz.analysis.short_names import shortened_name
 from bfcviz.analysis.what_grew import Moments, WhatGrew, moments_of, what_grew
-from bfcviz.dashboard.table import SIDE_STYLE
+from bfcviz.dashboard.table import SIDE_STYLE, holder_text
 from bfcviz.errors import BfcvizError, TraceError
 from bfcviz.events.origin import holds_only_states, requested_bytes_known
 from bfcviz.events.row_copy import taken
@@ -23,7 +23,7 @@ from bfcviz.figures.text import LONGEST, harmless
 from bfcviz.figures.theme import contrasting
 from bfcviz.figures.view_options import PLAIN, Look
 from bfcviz.model import Model
-from bfcviz.model.grouping import SEPARATORS, UNNAMED, Grouping, HolderChoice, Path, grouping
+from bfcviz.model.grouping import UNNAMED, Grouping, HolderChoice, Path, grouping
 from bfcviz.model.holders import (
     ROOT,
     HolderAmounts,
@@ -34,7 +34,7 @@ from bfcviz.model.holders import (
 )
 from bfcviz.model.row_storage import CHUNK_ROW
 from bfcviz.model.trace_index import known_index
-from bfcviz.units import exact_bytes, format_bytes, signed_bytes
+from bfcviz.units import counted, exact_bytes, format_bytes, signed_bytes
 
 # ------------------------------------------------------------------------------
 # What holders of a trace can be found by: only what tells its allocations apart.
@@ -280,48 +280,38 @@ class HolderRow:
 
 
 @dataclass(frozen=True)
-class HolderRowOrder:
-    """How the rows of the pane of holders are chosen and sorted.
+class HolderRowChooser:
+    """Chooses and sorts the rows that the pane of holders shows.
 
     Attributes:
+        index, amounts: the holders, and what each holds.
         key: the number of each node; rows are those with the largest, shape (nodes,).
         by_name: sort these rows by their names.
         ascending: the smallest first.
     """
 
+    index: HolderIndex
+    amounts: HolderAmounts
     key: NDArray[np.int64]
     by_name: bool = False
     ascending: bool = False
+
+    def rows(self) -> list[HolderRow]:
+        """The rows in order; no rows where nothing is in use."""
+        trunk = self.fork(ROOT)
+        start = len(self.index.path(trunk))
+        top = self.named(self.largest(trunk, _LEAST_ROW)[:MOST], 0, start)
+        rows: list[HolderRow] = []
+        for row in self.sorted(top):
+            rows += [row, *self.sorted(self.inside(row.node, start))]
+        outside = int(self.amounts.holders[ROOT]) - sum(row.holders for row in top)
+        return [*rows, HolderRow(-1, "", 0, outside)] if outside else rows
 
     def sorted(self, rows: list[HolderRow]) -> list[HolderRow]:
         """Rows, which are sorted by the key, in the order wanted."""
         if self.by_name:
             rows = sorted(rows, key=lambda row: row.name.casefold(), reverse=True)
         return rows[::-1] if self.ascending else rows
-
-
-def holder_rows(index: HolderIndex, amounts: HolderAmounts, order: HolderRowOrder) -> list[HolderRow]:
-    """The rows in order; no rows where nothing is in use."""
-    return _HolderRowChooser(index, amounts, order).rows()
-
-
-@dataclass(frozen=True)
-class _HolderRowChooser:
-    """Chooses the rows that the pane of holders shows."""
-
-    index: HolderIndex
-    amounts: HolderAmounts
-    order: HolderRowOrder
-
-    def rows(self) -> list[HolderRow]:
-        trunk = self.fork(ROOT)
-        start = len(self.index.path(trunk))
-        top = self.named(self.largest(trunk, _LEAST_ROW)[:MOST], 0, start)
-        rows: list[HolderRow] = []
-        for row in self.order.sorted(top):
-            rows += [row, *self.order.sorted(self.inside(row.node, start))]
-        outside = int(self.amounts.holders[ROOT]) - sum(row.holders for row in top)
-        return [*rows, HolderRow(-1, "", 0, outside)] if outside else rows
 
     def inside(self, node: int, start: int) -> list[HolderRow]:
         """The rows below a row; none where it is small, or has only one large part."""
@@ -332,7 +322,7 @@ class _HolderRowChooser:
 
     def largest(self, node: int, least: float) -> list[int]:
         """The nodes below with the largest keys, of those with at least this part of all bytes in use."""
-        bytes_in_use, key = self.amounts.bytes, self.order.key
+        bytes_in_use, key = self.amounts.bytes, self.key
         children = np.array(self.index.children[node], np.intp)
         children = children[self.amounts.chunks[children] > 0]
         bound = least * int(bytes_in_use[ROOT])
@@ -360,7 +350,7 @@ class _HolderRowChooser:
         """A row for each node, named by its path from part `start` on."""
         holders = self.amounts.holders
         return [
-            HolderRow(node, self.index.text(self.name_path(node)[start:]), depth, int(holders[node]))
+            HolderRow(node, self.index.how.text(self.name_path(node)[start:]), depth, int(holders[node]))
             for node in nodes
         ]
 
@@ -394,20 +384,14 @@ def pane_holder_spans(found: PaneHolderCount) -> list[PaneHolderSpan]:
     index = found.index
     spans, done = [PaneHolderSpan(ROOT, "", 0, 0, found.total, *_pane_holder_node_counts(found, ROOT))], 0
     while done < len(spans) < _MOST:
-        done = _move_widest_pane_span(spans, done)
+        widest = max(range(done, len(spans)), key=lambda place: spans[place].bytes)
+        spans[done], spans[widest] = spans[widest], spans[done]
         around = spans[done]
         done += 1
         wide = around.bytes >= _LEAST_OPEN * found.total
         if around.node >= 0 and wide and around.depth < _DEEPEST and index.children[around.node]:
             spans += _pane_holder_spans_below(found, around)
     return spans
-
-
-def _move_widest_pane_span(spans: list[PaneHolderSpan], done: int) -> int:
-    """Move the widest of the rectangles from `done` on to this place."""
-    widest = max(range(done, len(spans)), key=lambda place: spans[place].bytes)
-    spans[done], spans[widest] = spans[widest], spans[done]
-    return done
 
 
 def _pane_holder_spans_below(found: PaneHolderCount, around: PaneHolderSpan) -> Iterator[PaneHolderSpan]:
@@ -424,7 +408,7 @@ def _pane_holder_spans_below(found: PaneHolderCount, around: PaneHolderSpan) -> 
             name = only
             parts.append(index.names[only])
         yield PaneHolderSpan(
-            name, index.text(parts), around.depth + 1, left, size, *_pane_holder_node_counts(found, node)
+            name, index.how.text(parts), around.depth + 1, left, size, *_pane_holder_node_counts(found, node)
         )
         left += size
     small = children[len(large) :]
@@ -503,18 +487,15 @@ class HolderFacts:
     @property
     def hint(self) -> str:
         """Its whole name and all its numbers, as text of several lines."""
-        lines = [f"{exact_bytes(self.bytes)}, {self.share:.1%} of all bytes in use"]
-        lines.append(f"{self.chunks:,} {'chunk' if self.chunks == 1 else 'chunks'}")
+        lines = [
+            f"{exact_bytes(self.bytes)}, {self.share:.1%} of all bytes in use",
+            counted(self.chunks, "chunk"),
+        ]
         if self.waste is not None:
             lines[-1] += f", {exact_bytes(self.waste)} wasted"
         if self.growth is not None:
             lines.append(f"growth {signed_bytes(self.growth)}, from mark to mark: see the head of the column")
         return "&#10;".join([harmless(self.path, _LONGEST_HINT), *lines])
-
-    @property
-    def messages(self) -> str:
-        """The attributes with its messages."""
-        return _holder_row_messages(self.number)
 
     def cell(self, column: str) -> str:
         """The HTML of a cell."""
@@ -562,11 +543,6 @@ class GrowthFacts:
             f"gone: {exact_bytes(change['gone'] or 0)} in {change['gone_chunks']:,} chunks",
         ]
         return "&#10;".join([harmless(self.name, _LONGEST_HINT), *lines])
-
-    @property
-    def messages(self) -> str:
-        """The attributes with its messages."""
-        return _holder_row_messages(self.number)
 
     def cell(self, column: str) -> str:
         """The HTML of a cell."""
@@ -642,10 +618,9 @@ def _holder_column_head(column: str, hint: str, by: str, *, ascending: bool) -> 
 def _holder_row_html(row: HolderFacts | GrowthFacts, columns: Sequence[str]) -> str:
     css = " ".join(["inside"] * (row.depth > 0) + ["chosen"] * row.chosen)
     cells = "".join(f"<td class='{_holder_column_css(name)}'>{row.cell(name)}</td>" for name in columns)
-    return (
-        f"<tr class='{css}'{row.messages} style='--fill:{row.fill};--bar:{row.fill}59;--part:{row.share:.1%}' "
-        f"title='{row.hint}'>{cells}</tr>"
-    )
+    style = f"--fill:{row.fill};--bar:{row.fill}59;--part:{row.share:.1%}"
+    messages = _holder_row_messages(row.number)
+    return f"<tr class='{css}'{messages} style='{style}' title='{row.hint}'>{cells}</tr>"
 
 
 # -- the icicle ----------------------------------------------------------------------------------------------
@@ -653,31 +628,26 @@ def _holder_row_html(row: HolderFacts | GrowthFacts, columns: Sequence[str]) -> 
 _LEVEL: Final = 20  # pixels
 
 
-@dataclass(frozen=True)
-class PaneIcicleBox:
-    """A rectangle of the pane's icicle; `left` and `width` are shares of all bytes in use, `text` a colour."""
+def pane_icicle_html(boxes: Sequence[tuple[HolderFacts, float]]) -> str:
+    """The icicle in the pane of holders: each holder as wide as its bytes, below the one around it.
 
-    facts: HolderFacts
-    left: float
-    width: float
-    text: str
-
-
-def pane_icicle_html(boxes: Sequence[PaneIcicleBox]) -> str:
-    """The icicle in the pane of holders: each holder as wide as its bytes, below the one around it."""
-    levels = max((box.facts.depth for box in boxes), default=-1) + 1
-    return f"<div class='icicle' style='height:{levels * _LEVEL}px'>{''.join(map(_pane_icicle_box_html, boxes))}</div>"
+    Args:
+        boxes: each holder, and its left edge as a share of all bytes in use.
+    """
+    levels = max((facts.depth for facts, _ in boxes), default=-1) + 1
+    shown = "".join(_pane_icicle_box_html(facts, left) for facts, left in boxes)
+    return f"<div class='icicle' style='height:{levels * _LEVEL}px'>{shown}</div>"
 
 
-def _pane_icicle_box_html(box: PaneIcicleBox) -> str:
-    facts = box.facts
+def _pane_icicle_box_html(facts: HolderFacts, left: float) -> str:
     style = (
-        f"left:{box.left:.3%};width:{box.width:.3%};top:{facts.depth * _LEVEL}px;height:{_LEVEL}px;"
-        f"background:{facts.fill};color:{box.text}"
+        f"left:{left:.3%};width:{facts.share:.3%};top:{facts.depth * _LEVEL}px;height:{_LEVEL}px;"
+        f"background:{facts.fill};color:{contrasting(facts.fill)}"
     )
     css = " class='chosen'" * facts.chosen
-    name = harmless(facts.name) if box.width > _LEAST_NAMED else ""
-    return f"<div{css}{facts.messages} style='{style}' title='{facts.hint}'>{name}</div>"
+    name = harmless(facts.name) if facts.share > _LEAST_NAMED else ""
+    messages = _holder_row_messages(facts.number)
+    return f"<div{css}{messages} style='{style}' title='{facts.hint}'>{name}</div>"
 
 
 _LEAST_NAMED: Final = 0.08
@@ -688,9 +658,7 @@ _LEAST_NAMED: Final = 0.08
 _CLICK: Final = "Click a holder to see it alone."
 
 
-def head_html(
-    by: str, choices: Sequence[str], kind: str, filtered: tuple[int, str] | None, note: str = _CLICK
-) -> str:
+def head_html(by: str, choices: Sequence[str], kind: str, filtered: tuple[int, str] | None, note: str) -> str:
     """The lines above: what holders are found by, how they are shown; and the holder that filters.
 
     Args:
@@ -703,15 +671,15 @@ def head_html(
     groups = "".join(_holders_switch_button("holders_by", "by", each, pressed=each == by) for each in choices)
     kinds = "".join(_holders_switch_button("holders_as", "as", each, pressed=each == kind) for each in KINDS)
     title, groups = ("by", groups) if len(choices) > 1 else ("Holders", "")
-    found = f"<div class='head'><b>{title}</b><span class='by'>{groups}</span>"
-    found += f"<span>{kinds}</span>"
-    return f"{found}{_holder_filter_line(filtered, note)}</div>"
+    head = f"<b>{title}</b><span class='by'>{groups}</span><span>{kinds}</span>"
+    return f"<div class='head'>{head}{_holder_filter_line(filtered, note)}</div>"
 
 
 def _holder_filter_line(filtered: tuple[int, str] | None, note: str) -> str:
     """One line in any case: a click on a holder must not move the rows below it under the pointer."""
     if filtered is None:
-        return f"<div class='filter none' title='{harmless(note, _LONGEST_NOTE)}'>{harmless(note, _LONGEST_NOTE)}</div>"
+        text = harmless(note, _LONGEST_NOTE)
+        return f"<div class='filter none' title='{text}'>{text}</div>"
     row, path = filtered
     return (
         f"<div class='filter' title='{harmless(path, _LONGEST_HINT)}'>Only this holder "
@@ -839,9 +807,8 @@ class HoldersPane:
             BfcvizError: there is no such column.
         """
         if by not in _HEADERS:
-            raise BfcvizError(
-                f"holders have no column {by!r} to sort by; choose one of {', '.join(_HEADERS)}"
-            )
+            known = ", ".join(_HEADERS)
+            raise BfcvizError(f"holders have no column {by!r} to sort by; choose one of {known}")
         with self._lock:
             self._ascending = not self._ascending if by == self._sorted_by else by == "name"
             self._sorted_by = by
@@ -891,9 +858,7 @@ class HoldersPane:
                 *((_pane_moments_text(each), (each.first, each.last)) for each in found[:_MOST_MOMENTS]),
             ]
             self.moments.index = 0
-        display = None if shown and len(self.moments.options) > 1 else "none"
-        if self.moments.layout.display != display:
-            self.moments.layout.display = display
+        self.moments.layout.display = None if shown and len(self.moments.options) > 1 else "none"
 
     def _draw(self) -> None:
         found = self._found
@@ -901,7 +866,7 @@ class HoldersPane:
             return
         by = found.index.how.by
         chosen = self._look.holder
-        filtered = None if chosen is None else (self._number(chosen), _holder_choice_text(chosen))
+        filtered = None if chosen is None else (self._number(chosen), holder_text(chosen))
         counts = self._counts
         step = "" if self._at_step is None else f"Step {self._at_step:,}. "
         names = [] if counts is None else counts.groupings.names
@@ -909,13 +874,9 @@ class HoldersPane:
             note, self.body.value = self._growth(self._source[0], self._look.since, found.index.how)
             self.head.value = head_html(by, names, GREW, filtered, note)
             return
-        unnamed = (
-            ""
-            if names[:1] != ["size"]
-            else _FEW_NAMES
-            if counts and counts.groupings.has_names
-            else _NO_NAMES
-        )
+        unnamed = ""
+        if names[:1] == ["size"]:
+            unnamed = _FEW_NAMES if counts and counts.groupings.has_names else _NO_NAMES
         self.head.value = head_html(by, names, self._kind, filtered, step + unnamed + _CLICK)
         if not found.total:
             self.body.value = _NOTHING
@@ -939,10 +900,10 @@ class HoldersPane:
         rows.sort(key=key, reverse=not self._ascending)
         if len(largest) > MOST:
             rows.append(self._grown_rest(found, largest[MOST:]))
-        hints = _pane_growth_hints(found)
-        return _growth_note(found), list_html(
-            rows, list(GROWTH_COLUMNS), hints, by, ascending=self._ascending
+        shown = list_html(
+            rows, list(GROWTH_COLUMNS), _pane_growth_hints(found), by, ascending=self._ascending
         )
+        return _growth_note(found), shown
 
     def _grown(self, found: WhatGrew, row: int) -> GrowthFacts:
         values = found.rows[row]
@@ -958,10 +919,8 @@ class HoldersPane:
 
     def _grown_rest(self, found: WhatGrew, rows: NDArray[np.intp]) -> GrowthFacts:
         sums = {name: int(found.rows[name][rows].sum()) for name in found.rows.dtype.names or ()}
-        fill = self._look.paints.other.fill
-        return GrowthFacts(
-            -1, _pane_other_holders_name(len(rows)), _pane_growth_change(found, sums), 0.0, fill
-        )
+        name, fill = _pane_other_holders_name(len(rows)), self._look.paints.other.fill
+        return GrowthFacts(-1, name, _pane_growth_change(found, sums), 0.0, fill)
 
     def _growth_fill(self, grew: int, never_freed: int) -> str:
         """The colour that most of what is new has in the map."""
@@ -973,8 +932,8 @@ class HoldersPane:
     def _list(self, found: PaneHolderCount) -> str:
         columns = [name for name in COLUMNS if _has_holder_column(found, name)]
         sorted_by = self._sorted_by if self._sorted_by in columns else "bytes"
-        order = HolderRowOrder(found.keys(sorted_by), by_name=sorted_by == "name", ascending=self._ascending)
-        rows = holder_rows(found.index, found.amounts, order)
+        key, by_name = found.keys(sorted_by), sorted_by == "name"
+        rows = HolderRowChooser(found.index, found.amounts, key, by_name, self._ascending).rows()
         # What the rows at the left do not have.
         rest = [ROOT, *(row.node for row in rows if row.depth == 0 and row.node >= 0)]
         facts = [
@@ -991,7 +950,7 @@ class HoldersPane:
         return HolderFacts(
             number=self._number(choice),
             name=name,
-            path=_holder_choice_text(choice) if choice.path else "all memory in use",
+            path=holder_text(choice) if choice.path else "all memory in use",
             depth=depth,
             bytes=num_bytes,
             chunks=int(amounts.chunks[node]),
@@ -1002,29 +961,21 @@ class HoldersPane:
             chosen=choice == self._look.holder,
         )
 
-    def _box(self, found: PaneHolderCount, span: PaneHolderSpan) -> PaneIcicleBox:
+    def _box(self, found: PaneHolderCount, span: PaneHolderSpan) -> tuple[HolderFacts, float]:
         theme = self._look.paints
         if span.node > ROOT:
             facts = self._facts(found, span.node, span.name, span.depth)
         else:
-            name = (
-                f"in use, {format_bytes(span.bytes)}"
-                if span.node == ROOT
-                else _pane_other_holders_name(span.holders)
-            )
-            fill = theme.pool.fill if span.node == ROOT else theme.other.fill
+            name, fill = _pane_other_holders_name(span.holders), theme.other.fill
+            if span.node == ROOT:
+                name, fill = f"in use, {format_bytes(span.bytes)}", theme.pool.fill
             share = found.share(span.bytes)
             facts = HolderFacts(-1, name, name, span.depth, span.bytes, span.chunks, None, share, None, fill)
-        return PaneIcicleBox(facts, found.share(span.left), facts.share, contrasting(facts.fill))
+        return facts, found.share(span.left)
 
     def _number(self, choice: HolderChoice) -> int:
         """The number of a holder in messages; it keeps it."""
         return self._numbers.setdefault(choice, len(self._numbers))
-
-
-def _holder_choice_text(choice: HolderChoice) -> str:
-    separator = SEPARATORS.get(choice.by, "/")
-    return separator.join(UNNAMED[choice.by] if part is None else part for part in choice.path)
 
 
 def _pane_moments_text(moments: Moments) -> str:
@@ -1062,7 +1013,7 @@ def _pane_growth_hints(found: WhatGrew) -> dict[str, str]:
 
 
 def _pane_other_holders_name(holders: int) -> str:
-    return f"other ({holders:,} {'holder' if holders == 1 else 'holders'})"
+    return f"other ({counted(holders, 'holder')})"
 
 
 def _pane_other_holders_facts(

@@ -40,6 +40,7 @@ from bfcviz.dashboard.panels_and_zoom import PanelData, brushed, whole, zoomed
 from bfcviz.errors import BfcvizError
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace, check_history
+from bfcviz.exporters.card import opening_card
 from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.figures.panel import Panel, Picture
 from bfcviz.figures.python_code import code_for, code_for_inspector
@@ -49,7 +50,6 @@ from bfcviz.figures.view_options import Look, Selected, unmarked, with_step
 from bfcviz.model.grouping import HolderChoice
 from bfcviz.model.navigation import busy_window, events_of, opening, step_of_pool
 from bfcviz.model.trace_index import index_of
-from bfcviz.report.card import opening_card
 
 # ------------------------------------------------------------------------------
 # The page's side of a dashboard: an invisible widget that sends user actions from the page to Python.
@@ -197,11 +197,6 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
             raise BfcvizError(f"this Inspector is closed and has no {name.strip('_')}; make a new one")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def _forget(self) -> None:
-        """Remove everything that refers to events, figures or tables."""
-        for name in _FREED:
-            self.__dict__.pop(name, None)
-
     @contextmanager
     def _drawing(self) -> Iterator[None]:
         """Draw all changes made inside once, at the end; other threads wait."""
@@ -329,9 +324,7 @@ def _message_range(ends: Any) -> Range | None:
 
 def _is_message_number(value: Any) -> bool:
     """Whether a field of a message to the Inspector is a number that an axis may show."""
-    return (
-        isinstance(value, int | float) and not isinstance(value, bool) and -_MAX_NUMBER < value < _MAX_NUMBER
-    )
+    return type(value) in {int, float} and -_MAX_NUMBER < value < _MAX_NUMBER
 
 
 KEYS: Final = {
@@ -354,11 +347,6 @@ KEYS: Final = {
 _WIDTH_STEP: Final = 40  # pixels: a smaller change of the page's width does not change the drawing
 
 
-def _handle_theme(view: "Inspector", message: PageMessage) -> None:
-    """The message to the Inspector that names the theme of its page."""
-    view.page_theme = "dark" if message.text("theme") == "dark" else "light"
-
-
 def _handle_width(view: "Inspector", message: PageMessage) -> None:
     view.width = max(int(message.number("width")) // _WIDTH_STEP * _WIDTH_STEP, _WIDTH_STEP)
 
@@ -370,10 +358,6 @@ def _handle_key(view: "Inspector", message: PageMessage) -> None:
         view.hold(KEYS[key])
     else:
         view.act(KEYS[key])
-
-
-def _handle_release(view: "Inspector", _: PageMessage) -> None:
-    view.release()
 
 
 def _handle_click(view: "Inspector", message: PageMessage) -> None:
@@ -404,10 +388,6 @@ def _handle_whole(view: "Inspector", message: PageMessage) -> None:
         view.look = whole(view.look, panel.name)
 
 
-def _handle_step(view: "Inspector", message: PageMessage) -> None:
-    view.step = message.whole("step")
-
-
 def _handle_select(view: "Inspector", message: PageMessage) -> None:
     born = message.whole("born") if message.has("born") else None
     view.look = replace(view.look, selected=Selected(message.whole("address"), born))
@@ -415,10 +395,6 @@ def _handle_select(view: "Inspector", message: PageMessage) -> None:
 
 def _handle_sort(view: "Inspector", message: PageMessage) -> None:
     view.chunk_list.sort(message.text("by"))
-
-
-def _handle_views(view: "Inspector", message: PageMessage) -> None:
-    view.views = message.text("views")
 
 
 def _handle_brush(view: "Inspector", message: PageMessage) -> None:
@@ -444,10 +420,6 @@ def _handle_holder(view: "Inspector", message: PageMessage) -> None:
 
 def _handle_search(view: "Inspector", message: PageMessage) -> None:
     view.look = replace(view.look, search=message.text("text") if message.has("text") else None)
-
-
-def _handle_ask(view: "Inspector", message: PageMessage) -> None:
-    view.wanted = message.whole("size") if message.has("size") else 0
 
 
 def _message_holder(view: "Inspector", message: PageMessage) -> HolderChoice | None:
@@ -492,25 +464,29 @@ def dispatch(view: "Inspector", content: Message) -> None:
 
 
 HANDLERS: Final[Mapping[str, Callable[["Inspector", PageMessage], None]]] = {
-    "theme": _handle_theme,
+    "theme": lambda view, message: view.set_trait(
+        "page_theme", "dark" if message.text("theme") == "dark" else "light"
+    ),
     "width": _handle_width,
     "key": _handle_key,
-    "release": _handle_release,
+    "release": lambda view, _: view.release(),
     "click": _handle_click,
     "cursor": _handle_cursor,
     "zoom": _handle_zoom,
     "whole": _handle_whole,
-    "step": _handle_step,
+    "step": lambda view, message: view.set_trait("step", message.whole("step")),
     "select": _handle_select,
     "sort": _handle_sort,
     "scroll": _handle_scroll,
-    "views": _handle_views,
+    "views": lambda view, message: view.set_trait("views", message.text("views")),
     "brush": _handle_brush,
     "details": _handle_details,
     "hover": _handle_hover,
     "holder": _handle_holder,
     "search": _handle_search,
-    "ask": _handle_ask,
+    "ask": lambda view, message: view.set_trait(
+        "wanted", message.whole("size") if message.has("size") else 0
+    ),
     "holders_sort": _handle_holders_sort,
     "holders_by": _handle_holders_by,
     "holders_as": _handle_holders_as,
@@ -519,7 +495,7 @@ HANDLERS: Final[Mapping[str, Callable[["Inspector", PageMessage], None]]] = {
 
 
 # ------------------------------------------------------------------------------
-# The Inspector: step through a trace event by event, and see what each event did to the heap.
+# The Inspector
 
 
 class Inspector(ViewState):
@@ -573,12 +549,10 @@ class Inspector(ViewState):
         self._auto_move = self._ended = False
         self._held = False  # a key is held: of the figure only the map follows
         self.moments: tuple[int, int] | None = None
-        self._failed: tuple[tuple[Trace, int], int, int] | None = (
-            None  # the heap, events read, the last failure
-        )
-        self._map_image: str | None = (
-            None  # while a frame is drawn that changes only the map's image in the figure
-        )
+        # The heap, events read, the last failure.
+        self._failed: tuple[tuple[Trace, int], int, int] | None = None
+        # Set while a frame is drawn that changes only the map's image in the figure.
+        self._map_image: str | None = None
         self.controls = Controls([each.name for each in trace.origin.pools], self.act, self._ask)
         self.player = Player(self._advance, lambda: self.controls.show_playing(playing=False))
         self.fit, self.cursor = FitPane(), MapCursor()
@@ -643,15 +617,13 @@ class Inspector(ViewState):
         self.player.pause()
         widget_lifetime.close(self, *self._parts(), without=self._user_widgets)
         self.set_trait("children", ())
-        self._forget()
+        for name in _FREED:
+            self.__dict__.pop(name, None)
 
     def _parts(self) -> list[widgets.Widget]:
         """All widgets of the page, also if only some were made."""
-        made = [
-            self.__dict__.get(name)
-            for name in ("chunk_list", "event_list", "view", "header", "holders", "chunk", "fit", "cursor")
-        ]
-        parts = [part.widget for part in made if part is not None]
+        names = ("chunk_list", "event_list", "view", "header", "holders", "chunk", "fit", "cursor")
+        parts = [self.__dict__[name].widget for name in names if name in self.__dict__]
         return [*self.controls.inputs(), *self.controls.rows, self.export_row.row, *parts]
 
     # -- drawing ---------------------------------------------------------------------------------------------
@@ -662,8 +634,7 @@ class Inspector(ViewState):
         model.seek(self.step)
         # The figure first, since the page takes longest for it.
         if self._map_image is None:
-            panels = self._held_panels() if self._held else self._panels()
-            self.view.show(panels, self.views, self.look, self.width, step=self.step)
+            self.view.show(self._panels(), self.views, self.look, self.width, step=self.step)
             self.stage.show(self.view.stage, self.views)
         else:
             self.view.show_image("region_map", self._map_image, step=self.step)
@@ -671,9 +642,7 @@ class Inspector(ViewState):
         self.fit.show(model, self.look)
         self.cursor.show(model, self.look)
         self.header.show(model, self.look, self.panel_data.search())
-        if (
-            self._map_image is None and not self._held
-        ):  # else rows would change too often to be read or clicked
+        if self._map_image is None and not self._held:  # else rows change too often to be read or clicked
             at_step = self.step if self.panel_data.moving else None
             self.holders.show(model, self.look, self.panel_data.colours(self.look), at_step)
             self.show_growth()
@@ -686,17 +655,15 @@ class Inspector(ViewState):
         self.header.show_growth(self.holders.growth(brushed_now), is_shown=self.look.since is not None)
 
     def _panels(self) -> dict[str, Panel]:
-        """The panels of the layout, with names in the map where they have room."""
+        """The panels of the layout, with names in the map where they have room; while a key is held only the map."""
         look = replace(self.look, map_pixels=map_pixels(self.width))
+        if self._held:
+            return self.panel_data.held_map(look)
         return self.panel_data.panels(names_in(self.views), look)
-
-    def _held_panels(self) -> dict[str, Panel]:
-        return self.panel_data.held_map(replace(self.look, map_pixels=map_pixels(self.width)))
 
     def _show_controls(self) -> None:
         first, controls = self._trace.first, self.controls
         controls.show_range(first, self._last, self.step)
-        controls.show_step(self.step)
         controls.show_following(self.follow, growing=self._trace.following and not self._ended)
         controls.show_wanted(self.wanted)
         controls.show_width(self.width)
@@ -724,9 +691,7 @@ class Inspector(ViewState):
         """Show the table of the open tab; the others are updated when their tab is opened."""
         tables = dict(zip(("chunk_table", "event_table", "export"), self._tables(), strict=True))
         for name, table in tables.items():
-            display = None if name == self.views else "none"
-            if table.layout.display != display:
-                table.layout.display = display
+            table.layout.display = None if name == self.views else "none"
         if self.views == "chunk_table":
             self.chunk_list.show(self.panel_data.model, self.look)
         elif self.views == "event_table":
@@ -755,12 +720,12 @@ class Inspector(ViewState):
             return code_for_inspector(path, self.step, self.pool, self.look)
         return code_for(name, path, self.step, self.pool, self.look)
 
-    def _page_without_kernel(self) -> tuple[str, str]:
-        """The page of the heap that is shown, as HTML, and its file name without suffix."""
-        from bfcviz.report.content import report_of  # noqa: PLC0415  only a page needs it
-        from bfcviz.report.interactive import interactive_html  # noqa: PLC0415
+    def _page_without_kernel(self) -> str:
+        """The page of the heap that is shown, as HTML."""
+        from bfcviz.exporters.interactive_page import interactive_html  # noqa: PLC0415
+        from bfcviz.exporters.report import report_of  # noqa: PLC0415  only a page needs it
 
-        return interactive_html(report_of(self._trace, pool=self.pool)), "bfcviz-page"
+        return interactive_html(report_of(self._trace, pool=self.pool))
 
     # -- moving ----------------------------------------------------------------------------------------------
 

@@ -20,9 +20,6 @@ from bfcviz.events.labels import Labels
 from bfcviz.figures.panel import Margins, Panel, Place
 from bfcviz.figures.view import VIEWS, DashboardPlace, View, ViewTab, view_of
 
-# ------------------------------------------------------------------------------
-# The stage of a dashboard: its panels, and the room they leave for the pane of HTML and the tabs.
-
 NARROW_PX: Final = 760
 """Below this width each panel has its own row, and so has the side pane."""
 

@@ -17,6 +17,7 @@ from bfcviz.dashboard.controls import numbered
 from bfcviz.dashboard.header import notice
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.dashboard.renderer import BUDGET, RATE, FrameChoice, FrameKind, Renderer, Workload
+from bfcviz.dashboard.table import row
 from bfcviz.errors import BfcvizError
 from bfcviz.events.origin import Status
 from bfcviz.events.sliding_window import KEEP
@@ -51,8 +52,9 @@ class RingReader:
     """
 
     def __init__(self, traces: Iterable[Trace]) -> None:
-        self._reads = _RingReads(weakref.ref(trace) for trace in traces if trace.slack is not None)
-        self._periodic = Periodic(self._reads, "bfcviz-ring-reader")
+        self._traces = [weakref.ref(trace) for trace in traces if trace.slack is not None]
+        self._wait = LEAST_S
+        self._periodic = Periodic(self._read, "bfcviz-ring-reader")
 
     @property
     def running(self) -> bool:
@@ -61,23 +63,16 @@ class RingReader:
 
     def start(self) -> None:
         """Start. Does nothing if it runs already, or if no trace can lose events."""
-        if self._reads.traces:
+        if self._traces:
             self._periodic.start(LEAST_S)
 
     def stop(self) -> None:
         """Stop, without waiting for a read in progress; it can be started again."""
         self._periodic.stop(0)
 
-
-class _RingReads:
-    """Reads the traces that still exist; returns the seconds until the next read, None if no trace is left."""
-
-    def __init__(self, traces: Iterable[weakref.ref[Trace]]) -> None:
-        self.traces = list(traces)
-        self._wait = LEAST_S
-
-    def __call__(self) -> float | None:
-        found = [trace for each in self.traces if (trace := each()) is not None and trace.following]
+    def _read(self) -> float | None:
+        """Read the traces that still exist; return the seconds until the next read, None if no trace is left."""
+        found = [trace for each in self._traces if (trace := each()) is not None and trace.following]
         if not found:
             return None
         self._wait = min(read_ring_once(trace, self._wait) for trace in found)
@@ -162,14 +157,13 @@ def _status_line_exit(trace: Trace) -> str:
     process = trace.origin.details.get("process")
     if not isinstance(process, int):
         return ""
-    truncated = trace.origin.status is Status.TRUNCATED
-    return f"; process {process} " + (
-        "was killed, or ended without closing its recording" if truncated else "ended"
-    )
+    if trace.origin.status is Status.TRUNCATED:
+        return f"; process {process} was killed, or ended without closing its recording"
+    return f"; process {process} ended"
 
 
 # ------------------------------------------------------------------------------
-# LiveDashboard: the Inspector of an active heap; it shows the newest event until the user goes back.
+# LiveDashboard
 
 T = TypeVar("T")
 
@@ -180,7 +174,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
     The heap's threads never wait for a frame: events are read from the heap's log, and the heap's state is read only
     if the log has lost events (a lock of some microseconds). Frames take at most `budget` of a core on average: if
     they cost more, fewer are drawn. While new events come in each frame, only the region map is redrawn, and the rest
-    follows every second or two (see `frame_timing`). When the heap is idle, everything is drawn.
+    follows every second or two. When the heap is idle, everything is drawn.
 
     Args:
         source: a BFCAllocator, EventLog, Recording, Trace, or path of a recording, or a list of these.
@@ -222,14 +216,15 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         self._length = self._drawn = len(self.traces[0])  # events that came, and those that the page shows
         self._frame_choice = FrameChoice()
         self._ring_reader = RingReader(self.traces)
-        is_here = not any(isinstance(each, str | os.PathLike) for each in sources)
-        self._device_reader = Periodic(
-            _device_reader_of(self) if is_here else _no_device_reading, "bfcviz-device-memory"
-        )
+        self._is_here = not any(isinstance(each, str | os.PathLike) for each in sources)
+        read_device = widget_lifetime.weakly(self.show_device, gone=None)
+        self._device_reader = Periodic(read_device, "bfcviz-device-memory")
         self._workload: Workload[Any] | None = None
         self.pictures = 0
         self.status_line = StatusLine()
-        self.renderer = Renderer(_frame_of(self), rate=rate, budget=budget, ended=_end_callback_of(self))
+        ended = widget_lifetime.weakly(self.show_end, gone=None)
+        frame = widget_lifetime.weakly(self.draw_frame, gone=False)
+        self.renderer = Renderer(frame, rate=rate, budget=budget, ended=ended)
         self.inspector = Inspector(self.trace, follow=True, **options)
         self.status = widgets.HTML()
         self.status.add_class("bfcviz-live")
@@ -238,8 +233,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         )
         names = [source_name(each, trace) for each, trace in zip(sources, self.traces, strict=True)]
         self.menu = widgets.Dropdown(options=numbered(names), value=0, description="heap")
-        row = [self.pause_button, *([self.menu] if len(sources) > 1 else []), self.status]
-        self.bar = widgets.HBox(row, layout={"flex_flow": "row wrap", "align_items": "center"})
+        self.bar = row([self.pause_button, *([self.menu] if len(sources) > 1 else []), self.status])
         super().__init__([self.bar, self.inspector], _view_count=0)
         widget_lifetime.free_unseen(self, self.inspector, beside=[self.menu])
         self.pause_button.observe(lambda _: self._pause_changed(), "value")
@@ -333,22 +327,21 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         if frame is not FrameKind.MAP or not self.inspector.draw_moving_map():
             frame = FrameKind.MOVING if frame is FrameKind.MAP else frame
             self.inspector.trace_grew(moving=frame is FrameKind.MOVING)
-        self._frame_choice.drew(
-            frame, time.thread_time() - began
-        )  # not after a failure: the next frame draws it
+        # Not after a failure: the next frame draws it.
+        self._frame_choice.drew(frame, time.thread_time() - began)
         self.pictures += 1
         self._drawn = len(self.trace)
 
-    def show_device(self) -> bool:
-        """Read and show the memory of the heap's device now; return whether there may be more to show."""
-        traces = self.traces
+    def show_device(self) -> float | None:
+        """Read and show the memory of the heap's device now; return the seconds until the next time, None: no more."""
+        traces = self.traces if self._is_here else []
         if not any(device_number(trace, 0) is not None and trace.following for trace in traces):
-            return False
+            return None
         account = None if self.renderer.paused else _live_device_account(traces[self._shown])
         with self.inspector.lock:
             if self._device_reader.running and not self.closed:
                 self.inspector.header.show_device(account)
-        return True
+        return PERIOD_S
 
     def _complete_frame(self) -> None:
         """Draw the whole frame if the last one drew only a part."""
@@ -391,19 +384,15 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
 
     def _pause_changed(self) -> None:
         paused = self.pause_button.value
-        self.pause_button.description, self.pause_button.icon = (
-            ("resume", "play") if paused else ("pause", "pause")
-        )
+        self.pause_button.description = "resume" if paused else "pause"
+        self.pause_button.icon = "play" if paused else "pause"
         self._pause_or_resume()
         if not paused and not self.closed:
-            self._take_backlog()
+            # What came during the pause is no speed of the heap: it is taken in before the rates are measured.
+            with self.inspector.lock:
+                self.trace.refresh()
+                self.status_line.restart()
         self._show_status_now()
-
-    def _take_backlog(self) -> None:
-        """Take in what came during a pause, before the rates are measured: it is no speed of the heap."""
-        with self.inspector.lock:
-            self.trace.refresh()
-            self.status_line.restart()
 
     def _views_changed(self, change: dict[str, Any]) -> None:
         """A view appeared or disappeared: without a view, such as after an output is cleared, nothing is drawn."""
@@ -461,49 +450,12 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
             self._show_status_now()
 
 
-def _frame_of(dashboard: LiveDashboard) -> Callable[[], bool]:
-    """`draw_frame` for a renderer; a weak reference, so that its thread does not keep an unused dashboard alive."""
-    reference = weakref.ref(dashboard)
-
-    def frame() -> bool:
-        alive = reference()
-        return alive is not None and alive.draw_frame()
-
-    return frame
-
-
-def _device_reader_of(dashboard: LiveDashboard) -> Callable[[], float | None]:
-    """Shows the memory of the device; returns the seconds until the next time, None at the end."""
-    reference = weakref.ref(dashboard)
-
-    def read() -> float | None:
-        alive = reference()
-        return PERIOD_S if alive is not None and alive.show_device() else None
-
-    return read
-
-
 def _live_device_account(trace: Trace) -> DeviceAccount | None:
     """The account of a heap's device now; None: it has no device, or not in this process."""
     process, number = trace.origin.details.get("process"), device_number(trace, 0)
     if number is None or process not in {None, os.getpid()} or not trace.following:
         return None
     return next((each for each in account_now().devices if each.number == number), None)
-
-
-def _no_device_reading() -> None:
-    """What a dashboard of another process's heap asks of the devices here."""
-
-
-def _end_callback_of(dashboard: LiveDashboard) -> Callable[[], None]:
-    reference = weakref.ref(dashboard)
-
-    def ended() -> None:
-        alive = reference()
-        if alive is not None:
-            alive.show_end()
-
-    return ended
 
 
 # ------------------------------------------------------------------------------

@@ -76,13 +76,10 @@ class MapCursor:
             self.widget.value = ""
             return
         chunks, rows = model.chunks(), rows_of(model)
-        at = _index(chunks, self._address)
-        text = (
-            "no chunk here at this step"
-            if at is None
-            else _text(model, look, rows, chunks[at], self._address)
-        )
-        boxes = [] if at is None else _boxes(rows, _pieces(rows, chunks[at]))
+        text, boxes = "no chunk here at this step", []
+        if (at := _index(chunks, self._address)) is not None:
+            text = _text(model, look, rows, chunks[at], self._address)
+            boxes = _boxes(rows, _pieces(rows, chunks[at]))
         self.widget.value = f"<span data-bfcviz-cursor='{json.dumps(boxes)}'>{text}</span>"
 
 

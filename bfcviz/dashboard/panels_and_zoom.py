@@ -19,9 +19,6 @@ from bfcviz.model import Model
 from bfcviz.model.navigation import matches
 from bfcviz.model.trace_index import index_of
 
-# ------------------------------------------------------------------------------
-# The panels of one heap.
-
 _NO_HISTORY: Final = "no history: how the state is built here"
 
 
@@ -34,7 +31,7 @@ class PanelData(HeapData):
 
     def __init__(self, trace: Trace, pool: int) -> None:
         index = index_of(trace, pool)
-        super().__init__(Model(trace, pool, None if index is None else index.snapshots()), brief=True)
+        super().__init__(Model(trace, pool, None if index is None else index.rolling.snapshots()), brief=True)
         self.live_map: LiveMap | None = None
 
     def panels(self, names: Collection[str], look: Look) -> dict[str, Panel]:
@@ -127,8 +124,8 @@ def zoomed(
         x_whole, y_whole = _is_whole_zoom_range(panel.xaxis, x), _is_whole_zoom_range(panel.yaxis, y)
         windows = view_of(name).windows
         if "map_window" in windows and (x_changed or y_changed):
-            window = None if x_whole and y_whole else _zoomed_map_window(panel, x, y)
-            look = replace(look, map_window=window)
+            window = MapWindow(bytes=_zoomed_span(x, panel.x_unit), rows=_zoomed_span(y, panel.y_unit))
+            look = replace(look, map_window=None if x_whole and y_whole else window)
         if "steps" in windows and x_changed:
             look = replace(look, steps=None if x_whole else _zoomed_steps(x, clock))
         if "addresses" in windows and y_changed:
@@ -166,10 +163,6 @@ def _zoom_range_changed(axis: Mapping[str, Any], now: Sequence[float]) -> bool:
     drawn = [float(end) for end in axis["range"]]
     least = _SAME * max(abs(drawn[1] - drawn[0]), 1e-12)
     return any(abs(one - float(other)) > least for one, other in zip(drawn, now, strict=True))
-
-
-def _zoomed_map_window(panel: Panel, x: Sequence[float], y: Sequence[float]) -> MapWindow:
-    return MapWindow(bytes=_zoomed_span(x, panel.x_unit), rows=_zoomed_span(y, panel.y_unit))
 
 
 def _zoomed_span(ends: Sequence[float], unit: float) -> Span:

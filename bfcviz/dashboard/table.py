@@ -332,7 +332,9 @@ NOTHING: Final = "<i>-</i>"
 """An empty cell."""
 
 _LONGEST_LABEL: Final = 90
+_LONGEST_SENTENCE: Final = 400
 _LONGEST_HINT: Final = 400
+_LEAST_WIDTH: Final = 18  # characters of a column that takes the remaining space
 
 Message = Mapping[str, Any]
 
@@ -492,9 +494,6 @@ def _label_cell_with_search(name: str, search: str) -> str:
     return f"{harmless(name[:at], _LONGEST_LABEL)}<mark>{found}</mark>{harmless(name[end:], _LONGEST_LABEL)}"
 
 
-_LEAST_WIDTH: Final = 18
-
-
 def _table_column_width(column: Column) -> str:
     return f"calc({column.width}ch + 12px)" if column.width else "auto"
 
@@ -550,9 +549,7 @@ class TableConditions:
         conditions, links = [], []
         if look.holder is not None:
             how = grouping(trace, pool, look.holder.by)
-            conditions.append(
-                Condition(f"held by {_table_filter_holder_text(look.holder)}", members(how, look.holder))
-            )
+            conditions.append(Condition(f"held by {holder_text(look.holder)}", members(how, look.holder)))
             links.append(_end_table_filter_button("holder", "show all holders"))
         if look.search:
             reason = f"found by the search for '{look.search}'"
@@ -562,7 +559,8 @@ class TableConditions:
         return self.conditions != before
 
 
-def _table_filter_holder_text(choice: HolderChoice) -> str:
+def holder_text(choice: HolderChoice) -> str:
+    """The path of a holder in one line."""
     separator = SEPARATORS.get(choice.by, "/")
     return separator.join(UNNAMED[choice.by] if part is None else part for part in choice.path)
 
@@ -684,7 +682,7 @@ class TableFilters:
 
 
 def row(children: Sequence[widgets.Widget]) -> widgets.HBox:
-    """The controls of a table side by side; they wrap if the page is too narrow."""
+    """Controls side by side; they wrap if the page is too narrow."""
     return widgets.HBox(children, layout={"flex_flow": "row wrap", "align_items": "center"})
 
 
@@ -721,6 +719,3 @@ def status_html(sentence: str, links: str = "", *, alert: bool = False) -> str:
     css, role = ("bfcviz-wrong", "alert") if alert else ("bfcviz-count", "status")
     text = harmless(sentence, _LONGEST_SENTENCE)
     return f"<div class='{css}' role='{role}' aria-live='polite'>{text}{links}</div>"
-
-
-_LONGEST_SENTENCE: Final = 400

@@ -9,11 +9,14 @@ import atexit
 import weakref
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import ipywidgets as widgets
 import traitlets
 from ipywidgets.widgets import widget as _registry
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _LINKS = (traitlets.link, traitlets.directional_link)
 
@@ -72,7 +75,7 @@ def _set_widgets_kept(found: Iterable[widgets.Widget], *, kept: bool) -> None:
         # A reloaded page requests every widget in this table, including those that no page shows now.
         _registry._instances[widget.model_id] = widget if kept else _weak_proxy(widget)  # noqa: SLF001  no public way
         handle = widget._handle_msg  # noqa: SLF001
-        widget.comm.on_msg(handle if kept else _weak_message_handler(handle))
+        widget.comm.on_msg(handle if kept else weakly(handle, gone=None))
 
 
 def _weak_proxy(widget: widgets.Widget) -> widgets.Widget:
@@ -81,14 +84,13 @@ def _weak_proxy(widget: widgets.Widget) -> widgets.Widget:
     return weakref.proxy(widget, lambda _: _registry._instances.pop(number, None))  # noqa: SLF001
 
 
-def _weak_message_handler(method: Callable[[Any], Any]) -> Callable[[Any], None]:
-    """A handler of a widget's messages that does not keep the widget alive."""
+def weakly(method: Callable[P, T], *, gone: T) -> Callable[P, T]:
+    """The method of a widget as a callback that does not keep the widget alive; returns `gone` once that is freed."""
     reference = weakref.WeakMethod(method)
 
-    def call(message: Any) -> None:
+    def call(*arguments: P.args, **named: P.kwargs) -> T:
         alive = reference()
-        if alive is not None:
-            alive(message)
+        return gone if alive is None else alive(*arguments, **named)
 
     return call
 
@@ -97,15 +99,10 @@ def _unlink_widget(widget: widgets.Widget) -> None:
     """Remove traitlets' links to this widget: the other end would keep it in memory."""
     by_name = widget._trait_notifiers.values()  # noqa: SLF001  traitlets has no public list of observers
     observers = [each for by_type in by_name for found in by_type.values() for each in found]
-    for link in {
-        id(of): of for each in observers if isinstance(of := _observer_owner(each), _LINKS)
-    }.values():
+    owners = [getattr(each, "__self__", None) for each in observers]
+    for link in {id(owner): owner for owner in owners if isinstance(owner, _LINKS)}.values():
         with suppress(ValueError):  # the other end is closed already
             link.unlink()
-
-
-def _observer_owner(observer: object) -> object:
-    return getattr(observer, "__self__", None)
 
 
 def _forget_all() -> None:

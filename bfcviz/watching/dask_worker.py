@@ -12,8 +12,11 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any, Final, NamedTuple
 
-from distributed import Worker
-from distributed.diagnostics.plugin import WorkerPlugin
+from bfcviz.extras import needed
+
+with needed("watch_workers", "Dask", "dask"):
+    from distributed import Worker
+    from distributed.diagnostics.plugin import WorkerPlugin
 
 from bfcviz import frameworks
 from bfcviz.events.storage.folder import claim_subfolder
@@ -87,13 +90,11 @@ class WorkerRecording:
         self.token = secrets.token_hex(8)
         requests = watch_plan(order.asked, order.limit, order.capture).requests
         request = heap_provider.complete_provider_request(requests[0])
-        self.is_shared = _shares_folder_with_client(order)
+        self.is_shared = order.machine == machine_id() and (Path(order.folder) / order.token).exists()
         self.folder = claim_subfolder(Path(order.folder if self.is_shared else own_folder), name)
-        details = {
-            "framework": request.framework,
-            **frameworks.details_of(request),
-            **_worker_process_details(name),
-        }
+        process = {"process": os.getpid(), "started_ns": time.time_ns()}
+        worker = {"worker": name, "host": platform.node(), **process}
+        details = {"framework": request.framework, **frameworks.details_of(request), **worker}
         self._title = title_of(request)
         with ExitStack() as discard, ExitStack() as undo:
             discard.callback(_remove_empty_worker_folder, self.folder)
@@ -117,24 +118,13 @@ class WorkerRecording:
         self._undo.close()
 
 
-def _shares_folder_with_client(order: WorkerOrder) -> bool:
-    return order.machine == machine_id() and (Path(order.folder) / order.token).exists()
-
-
-def _worker_process_details(name: str) -> dict[str, Any]:
-    """The details of a Dask worker's recording: its name and its process."""
-    return {"worker": name, "host": platform.node(), "process": os.getpid(), "started_ns": time.time_ns()}
-
-
 def _remove_empty_worker_folder(folder: Path) -> None:
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
 
 
 # ------------------------------------------------------------------------------
-# The Dask side of a worker: a `WorkerPlugin` that begins and ends the recording, and the functions that clients
-#
-# call.
+# The Dask side of a worker: a `WorkerPlugin` that begins and ends the recording, and the functions that clients call.
 #
 # NumPy is served per context (`contextvars`). Dask (distributed 2026.8) runs a task in a copy of the context in
 # which the worker's state machine started it, and calls `transition` in that context just before: there the plugin
@@ -205,7 +195,6 @@ class WorkerReport(NamedTuple):
         name: of the worker.
         problem: why there is none.
         left_out: heaps that are not recorded.
-        folder: of the recording, if the client can read it; None: the client fetches it.
         increment: what is new, if the client fetches it.
     """
 
@@ -213,7 +202,6 @@ class WorkerReport(NamedTuple):
     name: str
     problem: str
     left_out: list[str]
-    folder: str | None
     increment: Increment | None
 
 
@@ -233,12 +221,12 @@ def report(
     found.called = time.monotonic()
     name, recording = str(dask_worker and dask_worker.name), found.recording
     if recording is None:
-        return WorkerReport("", name, found.problem, [], None, None)
-    if recording.is_shared:
-        return WorkerReport(recording.token, name, "", recording.left_out, str(recording.folder), None)
-    position = positions.get(recording.token, CopyPosition())
-    increment = read_increment(recording.folder, position, free=True)
-    return WorkerReport(recording.token, name, "", recording.left_out, None, increment)
+        return WorkerReport("", name, found.problem, [], None)
+    increment = None
+    if not recording.is_shared:
+        position = positions.get(recording.token, CopyPosition())
+        increment = read_increment(recording.folder, position, free=True)
+    return WorkerReport(recording.token, name, "", recording.left_out, increment)
 
 
 def end(plugin: str, dask_worker: Worker | None = None) -> None:

@@ -182,14 +182,10 @@ class FlightRecorder:
             failures = self._last_failures()
             if failures == self._failures:
                 return self._failure
-            if self.watch.folder is not None:
-                self._failure = self.watch.folder
-            elif (path := self._safely(_FAILED, is_last=is_last, says=says)) is None:
-                return None
-            else:
-                self._failure = path
-            self._failures = failures
-            return self._failure
+            path = self.watch.folder or self._safely(_FAILED, is_last=is_last, says=says)
+            if path is not None:
+                self._failure, self._failures = path, failures
+            return path
 
     def _last_failures(self) -> list[Any]:
         """The numbers of the last failed request of each framework."""

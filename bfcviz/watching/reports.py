@@ -70,7 +70,7 @@ class Report:
     @cached_property
     def card(self) -> str:
         """The card, as HTML."""
-        from bfcviz.report.card import peak_card  # noqa: PLC0415  a training script has no page and draws nothing
+        from bfcviz.exporters.card import peak_card  # noqa: PLC0415  a training script has no page and draws nothing
 
         return peak_card(self.model, self.says)
 
@@ -167,7 +167,7 @@ class OomReport:
     @cached_property
     def card(self) -> str:
         """The card, as HTML."""
-        from bfcviz.report.card import failure_card  # noqa: PLC0415  a training script has no page and draws nothing
+        from bfcviz.exporters.card import failure_card  # noqa: PLC0415  a training script has no page and draws nothing
 
         return failure_card(self.model, self.diagnosis)
 

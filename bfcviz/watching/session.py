@@ -260,7 +260,7 @@ def start_source(source: HeapProvider, name: str, undo: ExitStack) -> None:
 
 
 # ------------------------------------------------------------------------------
-# Watch: records and shows the heaps of frameworks while a `with` runs.
+# Watch
 
 _MONITOR_KEEP: Final = 1 << 17  # events kept for alerts, which read each event once
 

@@ -13,7 +13,6 @@ import atexit
 import os
 import tempfile
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 from bfcviz import notebook
 from bfcviz._context_manager import Closing
-from bfcviz.errors import FileError, LiveError, MissingExtra
+from bfcviz.errors import FileError, LiveError
 from bfcviz.events.storage.drain import FolderDrain
 from bfcviz.events.storage.files import PRIVATE_FOLDER
 from bfcviz.events.storage.folder import claim_subfolder
@@ -152,7 +151,7 @@ class WorkerCollector:
 
 
 # ------------------------------------------------------------------------------
-# `bfcviz.watch_workers`: watch the memory of every worker of a Dask cluster.
+# WorkersWatch, and `watch_workers`, which makes it
 
 
 class WorkersWatch(Closing):
@@ -163,7 +162,7 @@ class WorkersWatch(Closing):
         collector: fetches from the workers; its `problems` say which are not watched, and why.
     """
 
-    def __init__(self, folder: Path, collector: "WorkerCollector", marker: Path) -> None:
+    def __init__(self, folder: Path, collector: WorkerCollector, marker: Path) -> None:
         self.folder = folder
         self.collector = collector
         self._marker = marker
@@ -195,9 +194,8 @@ class WorkersWatch(Closing):
             f"{len(names)} recordings: {', '.join(names)}" if names else "No worker has recorded yet"
         ]
         sentences += [f"Worker {name} is not watched: {why}" for name, why in self.collector.problems.items()]
-        sentences += [
-            f"Worker {name}: without {', '.join(lost)}" for name, lost in self.collector.left_out.items()
-        ]
+        lost = self.collector.left_out.items()
+        sentences += [f"Worker {name}: without {', '.join(heaps)}" for name, heaps in lost]
         if self.collector.error is not None:
             sentences.append(f"The cluster does not answer: {self.collector.error}")
         return ". ".join(sentences) + "."
@@ -249,12 +247,10 @@ def watch_workers(  # noqa: PLR0913  the options
             on the worker's machine. One trace a worker: of its first device or stream.
 
     Raises:
-        MissingExtra: Dask is not installed.
+        MissingExtra: Dask is not installed; the import raises it.
         LiveError: no worker can be watched; the message has the reason of the first. Or the client is asynchronous.
         FileError: the folder is not empty.
     """
-    if find_spec("distributed") is None:
-        raise MissingExtra("watch_workers", "Dask", "dask")
     if client.asynchronous:
         raise LiveError("this client is asynchronous; give one made by Client(...) outside of async code")
     asked = checked_order(framework)
@@ -271,8 +267,6 @@ def watch_workers(  # noqa: PLR0913  the options
 
 def _begin_workers_watch(client: "Client", order: WorkerOrder) -> WorkersWatch:
     """Register the plugin and fetch from the workers of now; raises LiveError if none of them can be watched."""
-    from bfcviz.watching.dask_worker import AllocatorPlugin  # noqa: PLC0415
-
     folder = Path(order.folder)
     marker = folder / order.token
     marker.touch()

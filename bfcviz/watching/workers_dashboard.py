@@ -3,8 +3,8 @@
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ import traitlets
 from numpy.typing import NDArray
 
 from bfcviz.dashboard import LiveDashboard, widget_lifetime
-from bfcviz.dashboard.renderer import BUDGET, Renderer
+from bfcviz.dashboard.renderer import Renderer
 from bfcviz.errors import BfcvizError
 from bfcviz.events.origin import Status
 from bfcviz.events.storage.folder import recordings_in
@@ -111,20 +111,12 @@ class WorkerTraces:
 
     def refresh(self) -> int:
         """Add the recordings that have begun since the last call; returns how many."""
-        known = {each.path for each in self.workers}
-        new = [
-            self._opened(name, path) for name, path in recordings_in(self.folder).items() if path not in known
-        ]
-        added = [each for each in new if each is not None]
-        self.workers += added
-        return len(added)
-
-    @staticmethod
-    def _opened(name: str, path: Path) -> WorkerTrace | None:
-        try:
-            return WorkerTrace(name, path)
-        except BfcvizError:  # it is being made, or removed: the next call looks again
-            return None
+        before, known = len(self.workers), {each.path for each in self.workers}
+        for name, path in recordings_in(self.folder).items():
+            if path not in known:
+                with suppress(BfcvizError):  # it is being made, or removed: the next call looks again
+                    self.workers.append(WorkerTrace(name, path))
+        return len(self.workers) - before
 
 
 # ------------------------------------------------------------------------------
@@ -188,7 +180,7 @@ class WorkersPage(anywidget.AnyWidget):
 
 
 # ------------------------------------------------------------------------------
-# WorkersDashboard: all workers that record into a folder, live, the worst first; a click opens one of them.
+# WorkersDashboard, and `follow_workers`, which makes it
 
 RATE: Final = 2.0
 """Most frames per second."""
@@ -234,7 +226,7 @@ class WorkersDashboard(widgets.VBox):  # type: ignore[misc]
         self.page = WorkersPage(self.show)
         self.order = widgets.Dropdown(options=[*ORDERS], description="worst first")
         self.menu = widgets.Dropdown(options=[_NONE], description="show")
-        self.renderer = Renderer(_frame_of(self), rate=RATE, budget=BUDGET)
+        self.renderer = Renderer(widget_lifetime.weakly(self.draw_frame, gone=False), rate=RATE)
         self.bar = widgets.HBox([self.order, self.menu], layout={"flex_flow": "row wrap"})
         super().__init__([self.bar, self.page])
         widget_lifetime.free_unseen(self)
@@ -333,17 +325,6 @@ class WorkersDashboard(widgets.VBox):  # type: ignore[misc]
             self.children = [self.bar, self.page, *([] if self.detail is None else [self.detail])]
         if before is not None:
             before.close()
-
-
-def _frame_of(dashboard: WorkersDashboard) -> Callable[[], bool]:
-    """`draw_frame` for a renderer; a weak reference, so that its thread does not keep an unused dashboard alive."""
-    reference = weakref.ref(dashboard)
-
-    def frame() -> bool:
-        alive = reference()
-        return alive is not None and alive.draw_frame()
-
-    return frame
 
 
 def follow_workers(path: str | os.PathLike[str], **options: Any) -> WorkersDashboard:

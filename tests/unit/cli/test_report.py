@@ -82,7 +82,7 @@ def test_an_interrupt_leaves_no_file(file, tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bfcviz.report.page._holders_html", interrupted)
+    monkeypatch.setattr("bfcviz.exporters.report_page._holders_html", interrupted)
     assert main(["report", str(file), "-o", str(tmp_path / "r.html")]) == 130
     assert not any(tmp_path.iterdir())
 

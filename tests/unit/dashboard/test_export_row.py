@@ -27,7 +27,11 @@ def figure():
 
 @pytest.fixture
 def row(figure):
-    return ExportRow(NAMES, lambda name: (figure, f"run-{name}"), lambda name: code_for(name, None, 300))
+    return row_of(lambda name: (figure, f"run-{name}"), lambda name: code_for(name, None, 300))
+
+
+def row_of(draw=lambda _: None, code=lambda _: "", page=lambda: ""):
+    return ExportRow(NAMES, draw, code, page)
 
 
 class SlowBrowser:
@@ -59,8 +63,8 @@ def content(row, file):
     return found[2], base64.b64decode(found[3])
 
 
-def test_there_is_a_button_for_every_format_and_for_the_code(row):
-    assert [*row.buttons] == [*FORMATS, "code"]
+def test_there_is_a_button_for_every_format_the_code_and_the_page(row):
+    assert [*row.buttons] == [*FORMATS, "code", "page"]
     assert all(
         f"bfcviz-export-{name.strip('.')}" in button._dom_classes for name, button in row.buttons.items()
     )
@@ -92,7 +96,7 @@ def test_an_image_is_rendered_in_a_thread_and_nothing_waits_for_it(suffix, row, 
 
 def test_the_picture_is_the_one_of_the_click(monkeypatch):
     steps = [1]
-    row = ExportRow(NAMES, lambda name: (None, f"step{steps[0]}"))
+    row = row_of(lambda name: (None, f"step{steps[0]}"))
     browser = SlowBrowser(monkeypatch)
     row.buttons[".pdf"].click()
     steps[0] = 2
@@ -115,7 +119,7 @@ def test_a_figure_that_cannot_be_drawn_shows_the_error():
     def fail(_name):
         raise BfcvizError("no <step>")
 
-    row = ExportRow(NAMES, fail, fail)
+    row = row_of(fail, fail)
     row.buttons[".png"].click()
     assert row.link.value == "<span role='alert'>no &lt;step&gt;</span>"
     assert not row.buttons[".png"].disabled
@@ -141,24 +145,17 @@ def test_the_code_is_shown_and_hidden_again(row):
 
 def test_a_hostile_path_stays_text_and_needs_no_note(tmp_path):
     hostile = tmp_path / "</textarea><script>alert(1)< "
-    row = ExportRow(NAMES, lambda _: None, lambda name: code_for(name, hostile, 3))
+    row = row_of(code=lambda name: code_for(name, hostile, 3))
     row.buttons["code"].click()
     assert row.code.value.count("<") == 2
     assert "not opened from a file" not in row.code.value
 
 
-def test_without_code_there_is_no_button(figure):
-    row = ExportRow(NAMES, lambda _: (figure, "run"))
-    assert [*row.buttons] == [*FORMATS]
-    row.toggle_code()
-    assert row.code.value == ""
-
-
 def test_the_page_of_all_steps_is_offered_as_a_file():
-    row = ExportRow(NAMES, lambda _: None, page=lambda: ("<!doctype html>é", "run"))
+    row = row_of(page=lambda: "<!doctype html>é")
     row.buttons["page"].click()
     for thread in threading.enumerate():
         if thread.name == "bfcviz export":
             thread.join()
-    assert content(row, "run.html")[1] == "<!doctype html>é".encode()
+    assert content(row, "bfcviz-page.html")[1] == "<!doctype html>é".encode()
     assert not any(button.disabled for button in row.buttons.values())

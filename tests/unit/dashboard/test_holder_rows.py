@@ -9,7 +9,7 @@ from shared import sample_trace
 from unit.figures.synthetic import MiB, PlainHeap
 from unit.model.plain_holders import trace_of_heap
 
-from bfcviz.dashboard.holders_pane import MOST, HolderRowOrder, holder_rows
+from bfcviz.dashboard.holders_pane import MOST, HolderRowChooser
 from bfcviz.model import Model
 from bfcviz.model.grouping import UNNAMED, grouping
 from bfcviz.model.holders import ROOT, HolderIndex
@@ -25,7 +25,7 @@ def counted(trace, step, by="op"):
 
 def rows_of(trace, **order):
     index, amounts = counted(trace, len(trace))
-    rows = holder_rows(index, amounts, HolderRowOrder(amounts.bytes, **order))
+    rows = HolderRowChooser(index, amounts, amounts.bytes, **order).rows()
     return [(row.depth, row.name, int(amounts.bytes[row.node]) if row.node >= 0 else None) for row in rows]
 
 
@@ -70,7 +70,7 @@ def test_what_grew_is_shown_also_if_it_is_small_among_others():
     names = {index.names[node]: node for node in range(1, len(index))}
     key = np.zeros(len(index), np.int64)
     key[names["grew"]] = 100 * MiB
-    rows = holder_rows(index, amounts, HolderRowOrder(key))
+    rows = HolderRowChooser(index, amounts, key).rows()
     assert [row.name for row in rows] == ["grew", "large", ""]
 
 
@@ -79,7 +79,7 @@ def test_what_grew_is_shown_also_if_it_is_small_among_others():
 def test_the_rows_at_the_left_have_every_byte_once(steps, place, by):
     trace = trace_of_heap(steps)
     index, amounts = counted(trace, place % (len(trace) + 1), by)
-    rows = holder_rows(index, amounts, HolderRowOrder(amounts.bytes))
+    rows = HolderRowChooser(index, amounts, amounts.bytes).rows()
     top = [row for row in rows if row.depth == 0 and row.node >= 0]
     paths = [index.path(row.node) for row in top]
     assert all(a[: len(b)] != b for a in paths for b in paths if a is not b)  # none lies in another one
@@ -96,6 +96,6 @@ def test_the_rows_at_the_left_have_every_byte_once(steps, place, by):
 def test_at_the_peak_of_a_real_run_few_bytes_have_no_row(name):
     trace = sample_trace(name)
     index, amounts = counted(trace, peak(trace))
-    rows = holder_rows(index, amounts, HolderRowOrder(amounts.bytes))
+    rows = HolderRowChooser(index, amounts, amounts.bytes).rows()
     top = sum(int(amounts.bytes[row.node]) for row in rows if row.depth == 0 and row.node >= 0)
     assert top > 0.9 * int(amounts.bytes[ROOT])

@@ -103,7 +103,7 @@ def test_a_plugin_reports_what_is_new_and_removes_it_at_the_end(worker, places):
     plugin = begin(dask_plugin, worker, order_for(places[0]))
     np.empty(4321, np.uint8)
     first = dask_plugin.report(plugin.name, {}, worker)
-    assert (first.name, first.problem, first.folder, first.left_out) == ("3", "", None, [])
+    assert (first.name, first.problem, first.left_out) == ("3", "", [])
     assert len(first.increment.events) >= 64
     have = {first.token: CopyPosition(len(first.increment.events) // 64, len(first.increment.labels))}
     dask_plugin.end(plugin.name, worker)
