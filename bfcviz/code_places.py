@@ -102,10 +102,8 @@ class CodePlace(NamedTuple):
 def own_place(places: Iterable[CodePlace]) -> CodePlace | None:
     """The first place of the highest rank: in Python code outside of libraries, else in that of libraries, and so on.
 
-    A folder `torch` or `jax` may be a library that was built in place, or the user's: it comes between.
-
-    Args:
-        places: a stack, the innermost frame first.
+    A folder `torch` or `jax` may be a library that was built in place, or the user's: it comes between. `places` is a
+    stack, the innermost frame first.
     """
     return max(places, key=_code_place_rank, default=None)
 
@@ -114,10 +112,8 @@ def holder_name(places: Sequence[CodePlace]) -> str:
     """The name of what a stack allocates, for a person: the line of the program, else what the library was asked for.
 
     Frames that record, allocate, unwind or pass calls on never name it. Without a frame of Python code it is the
-    operation: `torch.bmm, no Python stack`; `BmmBackward0, no Python stack` for a gradient. Empty for no stack.
-
-    Args:
-        places: a stack, the innermost frame first.
+    operation: `torch.bmm, no Python stack`; `BmmBackward0, no Python stack` for a gradient. Empty for no stack. The
+    innermost frame of `places` is first.
     """
     best = own_place(places)
     if best is None or (best.is_python and _code_place_rank(best) >= _COMPUTES):

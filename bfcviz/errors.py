@@ -30,6 +30,7 @@
 import errno
 import os
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from bfcviz.units import format_bytes
@@ -163,11 +164,7 @@ class OutOfMemory(BfcvizError, MemoryError):
         return OutOfMemory(**{**self.numbers(), "others": _out_of_memory_heaps(others)})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _out_of_memory, (self.numbers(),)
-
-
-def _out_of_memory(numbers: dict[str, Any]) -> OutOfMemory:
-    return OutOfMemory(**numbers)
+        return partial(OutOfMemory, **self.numbers()), ()
 
 
 def _out_of_memory_heaps(heaps: Iterable[tuple[str, OutOfMemoryStats]]) -> list[tuple[str, int, int]]:

@@ -75,15 +75,6 @@ def _option_device_numbers(text: str) -> list[int]:
     return [int(each) for each in text.split(",")]
 
 
-def _framework_option_object(value: Any) -> Any:
-    return value
-
-
-def _framework_option_capture(value: Any) -> Any:
-    """A word; an object of bfcviz is checked by the function that gets it."""
-    return _WORDS.check(value) if isinstance(value, str) else value
-
-
 SIZE: Final = OptionType("bytes, or text such as '512MiB'", _framework_option_size, "SIZE", parse_bytes)
 NUMBER: Final = OptionType("a number", _framework_option_number, "NUMBER", float)
 SECONDS: Final = OptionType("seconds", _framework_option_number, "SECONDS", float)
@@ -92,18 +83,18 @@ DEVICES: Final = OptionType(
     "numbers of devices, such as 0 and 1", _framework_option_devices, "0,1,...", _option_device_numbers
 )
 _WORDS: Final = one_of("nothing", "label", "stack")
-CAPTURE: Final = replace(_WORDS, check=_framework_option_capture)
-"""What is recorded with each allocation; in Python also `Stacks`."""
+CAPTURE: Final = replace(_WORDS, check=lambda value: _WORDS.check(value) if isinstance(value, str) else value)
+"""What is recorded with each allocation; in Python also `Stacks`, which the function that gets it checks."""
 
-OBJECT: Final = OptionType("an object of bfcviz", _framework_option_object)
+OBJECT: Final = OptionType("an object of bfcviz", lambda value: value)
 """Checked by the function that gets it; not for the command line."""
 
 
 # ------------------------------------------------------------------------------
 # The table: the ways to watch each framework, and the options and requirements of each way.
 #
-# A new framework is one entry in `FRAMEWORKS`, and for each way a function `<way>_<framework>` in the module
-# `bfcviz.live.<framework>`, or `bfcviz.live.<framework>.<way>`. A test compares the options with its arguments.
+# A new framework is a `Way` for each way, one entry in `_ALL`, and for each way a function `<way>_<framework>` in the
+# module `bfcviz.live.<framework>`, or `bfcviz.live.<framework>.<way>`. A test compares the options with its arguments.
 
 WayName = Literal["serve", "observe"]
 
@@ -157,13 +148,12 @@ class Way:
     @property
     def takes_stacks(self) -> bool:
         """Whether it can record Python's stack with each allocation."""
-        capture = self.option("capture")
-        return capture is not None and "stack" in capture.type.words
+        return self.takes_word("capture", "stack")
 
-    def has_mechanism(self, word: str) -> bool:
-        """Whether the word is one of its mechanisms."""
-        mechanism = self.option("mechanism")
-        return mechanism is not None and word in mechanism.type.words
+    def takes_word(self, option: str, word: str) -> bool:
+        """Whether the word is a value of this option."""
+        found = self.option(option)
+        return found is not None and word in found.type.words
 
 
 @dataclass(frozen=True)
@@ -220,153 +210,101 @@ def _framework_memory_option(*kinds: str) -> Option:
     return Option("memory", one_of(*kinds), "the kind of memory of the heaps")
 
 
+_SERVE_NUMPY: Final = Way(
+    "serve",
+    "arrays from one heap in host memory",
+    (_LIMIT, Option("small", SIZE, "leave smaller requests to NumPy, unrecorded"), _CAPTURE, *_SERVED),
+    needs="",
+    needs_compiled=True,
+)
+_SERVE_CUPY: Final = Way(
+    "serve",
+    "arrays from a heap for each stream",
+    (*_SHARE, _framework_memory_option("device", "managed", "async", "virtual"), _CAPTURE, *_SERVED),
+    needs_compiled=True,
+)
+_OBSERVE_CUPY: Final = Way("observe", "its own pool, by memory hooks", (_CAPTURE, *_INTO))
+_OBSERVE_TORCH: Final = Way(
+    "observe",
+    "the history that its allocator keeps",
+    (
+        _EVERY,
+        Option("max_entries", COUNT, "events of each device that PyTorch keeps between two readings"),
+        Option("capture", one_of("nothing", "label", "stack"), _CAPTURE_HELP),
+        _DEVICES,
+        Option(
+            "most_time",
+            NUMBER,
+            "the most of the program's time that readings may take, such as 0.02; of a busier program "
+            "events are missed",
+        ),
+        *_INTO,
+    ),
+    needs=_TORCH,
+)
+_SERVE_TORCH: Final = Way(
+    "serve",
+    "tensors, or the segments of its cache, from a heap for each stream; no lines of code",
+    (
+        *_SHARE,
+        _framework_memory_option("device", "managed", "virtual"),
+        Option(
+            "mechanism",
+            one_of("pool", "replace"),
+            "a memory pool under its own cache, or replace its allocator until the process ends",
+        ),
+        Option("capture", one_of("nothing", "label"), _CAPTURE_HELP),
+        *_SERVED,
+    ),
+    needs=_TORCH,
+    needs_compiled=True,
+)
+_OBSERVE_RMM: Final = Way(
+    "observe",
+    "the requests to its resources",
+    (
+        Option(
+            "mechanism",
+            one_of("callback", "log"),
+            "callbacks, which name lines of code, or RMM's log, which names no caller and costs less",
+        ),
+        _CAPTURE,
+        _EVERY,
+        _DEVICES,
+        *_INTO,
+    ),
+)
+_SERVE_RMM: Final = Way(
+    "serve",
+    "buffers from a heap for each stream, and all else that allocates through RMM",
+    (*_SHARE, _framework_memory_option("device", "managed", "async", "virtual"), _CAPTURE, *_SERVED),
+    serves_also=("cupy", "torch"),
+)
+_OBSERVE_JAX: Final = Way(
+    "observe", "its live arrays and totals, several times a second", (_DEVICES, _EVERY, *_INTO), needs=""
+)
+_OBSERVE_TENSORFLOW: Final = Way(
+    "observe",
+    "windows of its own profiler",
+    (
+        Option("window_s", SECONDS, "length of a window of TensorFlow's profiler"),
+        Option(
+            "every_s",
+            SECONDS,
+            "from the start of a window to the start of the next (default: one after the other)",
+        ),
+    ),
+    needs="a GPU, or TF_CPU_ALLOCATOR_USE_BFC=true",
+    has_heaps=False,
+)
+
 _ALL: Final = (
-    Framework(
-        "numpy",
-        "NumPy",
-        (
-            Way(
-                "serve",
-                "arrays from one heap in host memory",
-                (
-                    _LIMIT,
-                    Option("small", SIZE, "leave smaller requests to NumPy, unrecorded"),
-                    _CAPTURE,
-                    *_SERVED,
-                ),
-                needs="",
-                needs_compiled=True,
-            ),
-        ),
-        memory="host",
-        is_default=True,
-    ),
-    Framework(
-        "cupy",
-        "CuPy",
-        (
-            Way(
-                "serve",
-                "arrays from a heap for each stream",
-                (
-                    *_SHARE,
-                    _framework_memory_option("device", "managed", "async", "virtual"),
-                    _CAPTURE,
-                    *_SERVED,
-                ),
-                needs_compiled=True,
-            ),
-            Way("observe", "its own pool, by memory hooks", (_CAPTURE, *_INTO)),
-        ),
-        is_default=True,
-    ),
-    Framework(
-        "torch",
-        "PyTorch",
-        (
-            Way(
-                "observe",
-                "the history that its allocator keeps",
-                (
-                    _EVERY,
-                    Option(
-                        "max_entries", COUNT, "events of each device that PyTorch keeps between two readings"
-                    ),
-                    Option("capture", one_of("nothing", "label", "stack"), _CAPTURE_HELP),
-                    _DEVICES,
-                    Option(
-                        "most_time",
-                        NUMBER,
-                        "the most of the program's time that readings may take, such as 0.02; of a busier program "
-                        "events are missed",
-                    ),
-                    *_INTO,
-                ),
-                needs=_TORCH,
-            ),
-            Way(
-                "serve",
-                "tensors, or the segments of its cache, from a heap for each stream; no lines of code",
-                (
-                    *_SHARE,
-                    _framework_memory_option("device", "managed", "virtual"),
-                    Option(
-                        "mechanism",
-                        one_of("pool", "replace"),
-                        "a memory pool under its own cache, or replace its allocator until the process ends",
-                    ),
-                    Option("capture", one_of("nothing", "label"), _CAPTURE_HELP),
-                    *_SERVED,
-                ),
-                needs=_TORCH,
-                needs_compiled=True,
-            ),
-        ),
-    ),
-    Framework(
-        "rmm",
-        "RMM",
-        (
-            Way(
-                "observe",
-                "the requests to its resources",
-                (
-                    Option(
-                        "mechanism",
-                        one_of("callback", "log"),
-                        "callbacks, which name lines of code, or RMM's log, which names no caller and costs less",
-                    ),
-                    _CAPTURE,
-                    _EVERY,
-                    _DEVICES,
-                    *_INTO,
-                ),
-            ),
-            Way(
-                "serve",
-                "buffers from a heap for each stream, and all else that allocates through RMM",
-                (
-                    *_SHARE,
-                    _framework_memory_option("device", "managed", "async", "virtual"),
-                    _CAPTURE,
-                    *_SERVED,
-                ),
-                serves_also=("cupy", "torch"),
-            ),
-        ),
-    ),
-    Framework(
-        "jax",
-        "JAX",
-        (
-            Way(
-                "observe",
-                "its live arrays and totals, several times a second",
-                (_DEVICES, _EVERY, *_INTO),
-                needs="",
-            ),
-        ),
-    ),
-    Framework(
-        "tensorflow",
-        "TensorFlow",
-        (
-            Way(
-                "observe",
-                "windows of its own profiler",
-                (
-                    Option("window_s", SECONDS, "length of a window of TensorFlow's profiler"),
-                    Option(
-                        "every_s",
-                        SECONDS,
-                        "from the start of a window to the start of the next (default: one after the other)",
-                    ),
-                ),
-                needs="a GPU, or TF_CPU_ALLOCATOR_USE_BFC=true",
-                has_heaps=False,
-            ),
-        ),
-    ),
+    Framework("numpy", "NumPy", (_SERVE_NUMPY,), memory="host", is_default=True),
+    Framework("cupy", "CuPy", (_SERVE_CUPY, _OBSERVE_CUPY), is_default=True),
+    Framework("torch", "PyTorch", (_OBSERVE_TORCH, _SERVE_TORCH)),
+    Framework("rmm", "RMM", (_OBSERVE_RMM, _SERVE_RMM)),
+    Framework("jax", "JAX", (_OBSERVE_JAX,)),
+    Framework("tensorflow", "TensorFlow", (_OBSERVE_TENSORFLOW,)),
 )
 
 FRAMEWORKS: Final[Mapping[str, Framework]] = {each.name: each for each in _ALL}
@@ -452,7 +390,7 @@ def _named_framework_way(
     if (found := framework.way(word)) is not None:
         return found, options
     for way in framework.ways:
-        if way.has_mechanism(word):
+        if way.takes_word("mechanism", word):
             if options.get("mechanism", word) != word:
                 raise LiveError(
                     f"{framework.title}: way {word!r} and mechanism {options['mechanism']!r} were given; give "
@@ -465,12 +403,8 @@ def _named_framework_way(
 
 
 def _unknown_framework_option(framework: Framework, way: Way, name: str, *, for_command: bool) -> LiveError:
-    """The error for an option that a way does not take."""
-    there = [
-        _option_spelling(option, for_command)
-        for option in way.options
-        if not for_command or option.type.metavar
-    ]
+    options = [each for each in way.options if not for_command or each.type.metavar]
+    there = [_option_spelling(option, for_command) for option in options]
     others = [other.name for other in framework.ways if other.option(name) is not None]
     hint = f"; way {others[0]!r} takes it" if others else ""
     word = Option(name, OBJECT)
@@ -495,10 +429,6 @@ def details_of(request: WatchRequest) -> dict[str, Any]:
     return {"way": request.way} if mechanism is None else {"way": request.way, "mechanism": mechanism}
 
 
-# ------------------------------------------------------------------------------
-# Errors that a framework raises when memory runs out.
-
-
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether a framework raises this error when memory runs out, or it came from one that a framework raised."""
     seen: list[BaseException] = []
@@ -515,12 +445,9 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def _is_framework_out_of_memory(error: BaseException) -> bool:
-    """Whether this is the error of a framework whose memory ran out."""
     # PyTorch and XLA raise RuntimeErrors: one of PyTorch has this name, others this text.
-    if isinstance(error, MemoryError) or type(error).__name__ in {
-        "OutOfMemoryError",
-        "ResourceExhaustedError",
-    }:
+    name = type(error).__name__
+    if isinstance(error, MemoryError) or name in {"OutOfMemoryError", "ResourceExhaustedError"}:
         return True
     return isinstance(error, RuntimeError) and "out of memory" in str(error).casefold()
 

@@ -174,11 +174,11 @@ def keras(path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
 
     acts: _Acts = {
         "on_train_begin": start,
-        "on_train_batch_end": _hook_step,
+        "on_train_batch_end": lambda loop, *_: loop.step(),
         "on_epoch_end": lambda _, epoch, *__: labels.mark(_EPOCH, epoch + 1),
         "on_test_begin": lambda loop, *_: loop.begin(_VALIDATION),
         "on_test_end": lambda loop, *_: loop.end(_VALIDATION),
-        "on_train_end": _hook_stop,
+        "on_train_end": lambda loop, *_: loop.stop(),
     }
     return _made_hook("keras", library.callbacks.Callback, acts, path, options)
 
@@ -191,15 +191,15 @@ def lightning(path: str | os.PathLike[str] | None = None, **options: Any) -> Any
     """
     library = _trainer_library("PyTorch Lightning", "lightning.pytorch", "pytorch_lightning")
     acts: _Acts = {
-        "on_fit_start": _hook_start,
-        "on_train_batch_end": _hook_step,
+        "on_fit_start": lambda loop, *_: loop.start(),
+        "on_train_batch_end": lambda loop, *_: loop.step(),
         "on_train_epoch_end": lambda _, trainer, *__: labels.mark(_EPOCH, trainer.current_epoch + 1),
         "on_before_backward": lambda loop, *_: loop.begin(_BACKWARD),
         "on_after_backward": lambda loop, *_: loop.end(_BACKWARD),
         "on_validation_start": lambda loop, *_: loop.begin(_VALIDATION),
         "on_validation_end": lambda loop, *_: loop.end(_VALIDATION),
         "on_exception": lambda loop, _, __, error: loop.stop(error),
-        "on_fit_end": _hook_stop,
+        "on_fit_end": lambda loop, *_: loop.stop(),
     }
     return _made_hook("lightning", library.Callback, acts, path, options)
 
@@ -215,13 +215,13 @@ def transformers(path: str | os.PathLike[str] | None = None, **options: Any) -> 
     """
     library = _trainer_library("Hugging Face Transformers", "transformers")
     acts: _Acts = {
-        "on_train_begin": _hook_start,
-        "on_step_end": _hook_step,
+        "on_train_begin": lambda loop, *_: loop.start(),
+        "on_step_end": lambda loop, *_: loop.step(),
         "on_epoch_end": lambda _, __, state, *___: labels.mark(_EPOCH, round(state.epoch)),
         "on_prediction_step": lambda loop, *_: loop.in_phase(_VALIDATION) or loop.begin(_VALIDATION),
         "on_evaluate": lambda loop, *_: loop.end(_VALIDATION),
         "on_predict": lambda loop, *_: loop.end(_VALIDATION),
-        "on_train_end": _hook_stop,
+        "on_train_end": lambda loop, *_: loop.stop(),
     }
     return _made_hook("transformers", library.TrainerCallback, acts, path, options)
 
@@ -242,20 +242,12 @@ def accelerate(path: str | os.PathLike[str] | None = None, **options: Any) -> An
         "main_process_only": False,  # each rank has its own memory
         "tracker": property(lambda self: self.loop),
     }
-    acts: _Acts = {"start": _hook_start, "log": _hook_step, "finish": _hook_stop}
+    acts: _Acts = {
+        "start": lambda loop, *_: loop.start(),
+        "log": lambda loop, *_: loop.step(),
+        "finish": lambda loop, *_: loop.stop(),
+    }
     return _made_hook("accelerate", library.tracking.GeneralTracker, acts, path, options, facts)
-
-
-def _hook_start(loop: Loop, *_: Any) -> None:
-    loop.start()
-
-
-def _hook_step(loop: Loop, *_: Any) -> None:
-    loop.step()
-
-
-def _hook_stop(loop: Loop, *_: Any) -> None:
-    loop.stop()
 
 
 def _made_hook(  # noqa: PLR0913, PLR0917  the parts of a class, and the arguments of the hook

@@ -20,7 +20,7 @@ import json
 import re
 import tempfile
 from collections.abc import Generator, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -80,7 +80,7 @@ def memory_use(traces: "list[Trace]") -> MemoryUse:
         if stats.bytes_in_use > largest.peak:
             name = trace.origin.pools[0].name
             largest = MemoryUse(name, stats.bytes_in_use, stats.pool_bytes, external(stats), 0)
-    return MemoryUse(largest.heap, largest.peak, largest.pool, largest.fragmentation, leaked)
+    return replace(largest, leaked=leaked)
 
 
 # ------------------------------------------------------------------------------
@@ -170,10 +170,8 @@ def _test_holder_lines(watched: "Watch", heap: str) -> Iterator[str]:
 
     for trace in watched.traces:
         if trace.origin.pools[0].name == heap:
-            yield from map(
-                _test_report_line,
-                ((each.num_bytes, each.name) for each in report(trace).holders[:_MOST_NAMES]),
-            )
+            for each in report(trace).holders[:_MOST_NAMES]:
+                yield _test_report_line(each.num_bytes, each.name)
 
 
 def _test_leak_lines(watched: "Watch") -> Iterator[str]:
@@ -182,17 +180,15 @@ def _test_leak_lines(watched: "Watch") -> Iterator[str]:
     for trace in watched.traces:
         found = leaks(trace, by="stack") if len(trace) else None
         if found is not None:
-            places = [name.rpartition(" > ")[2] for name in found.names]  # the innermost call
-            yield from map(
-                _test_report_line, list(zip(found.rows["bytes"].tolist(), places, strict=True))[:_MOST_NAMES]
-            )
+            rows = list(zip(found.rows["bytes"].tolist(), found.names, strict=True))
+            for size, name in rows[:_MOST_NAMES]:
+                yield _test_report_line(size, name.rpartition(" > ")[2])  # the innermost call
 
 
-def _test_report_line(row: tuple[int, str]) -> str:
+def _test_report_line(size: int, name: str) -> str:
     from bfcviz.terminal import printable  # noqa: PLC0415
     from bfcviz.units import format_bytes  # noqa: PLC0415
 
-    size, name = row
     return f"  {format_bytes(size):>12}  {printable(name)}"
 
 
@@ -217,38 +213,14 @@ def _save_failed_test_traces(item: pytest.Item, watched: "Watch") -> list[str]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options, and the setting `bfc_frameworks`."""
     group = parser.getgroup("bfcviz", "memory of the tests")
-    group.addoption("--bfc", action="store_true", dest="bfc", help="watch the memory of every test")
-    group.addoption(
-        "--bfc-most",
-        type=int,
-        default=10,
-        metavar="N",
-        dest="bfc_most",
-        help="tests in the table (default: 10)",
-    )
-    group.addoption(
-        "--bfc-traces",
-        metavar="FOLDER",
-        dest="bfc_traces",
-        help="save a trace of each watched test that fails",
-    )
-    group.addoption(
-        "--bfc-save", metavar="FILE", dest="bfc_save", help="write the memory of each test as JSON"
-    )
-    group.addoption(
-        "--bfc-compare",
-        metavar="FILE",
-        dest="bfc_compare",
-        help="fail if a test needs more than in this file of --bfc-save",
-    )
-    group.addoption(
-        "--bfc-tolerance",
-        type=float,
-        default=0.05,
-        metavar="SHARE",
-        dest="bfc_tolerance",
-        help="with --bfc-compare: how much more is no failure (default: 0.05)",
-    )
+    group.addoption("--bfc", action="store_true", help="watch the memory of every test")
+    group.addoption("--bfc-most", type=int, default=10, metavar="N", help="tests in the table (default: 10)")
+    group.addoption("--bfc-traces", metavar="FOLDER", help="save a trace of each watched test that fails")
+    group.addoption("--bfc-save", metavar="FILE", help="write the memory of each test as JSON")
+    more = "fail if a test needs more than in this file of --bfc-save"
+    group.addoption("--bfc-compare", metavar="FILE", help=more)
+    tolerance = "with --bfc-compare: how much more is no failure (default: 0.05)"
+    group.addoption("--bfc-tolerance", type=float, default=0.05, metavar="SHARE", help=tolerance)
     parser.addini("bfc_frameworks", "frameworks to watch, as for bfcviz.watch", type="args", default=[])
 
 
@@ -302,9 +274,8 @@ class _Results:
         """Print the table of the largest tests, and what needs more than before."""
         from bfcviz.units import format_bytes  # noqa: PLC0415
 
-        largest = sorted(self._used.items(), key=lambda each: -each[1].peak)[
-            : self._config.getoption("bfc_most")
-        ]
+        by_peak = sorted(self._used.items(), key=lambda each: -each[1].peak)
+        largest = by_peak[: self._config.getoption("bfc_most")]
         if largest:
             terminalreporter.section("memory of the largest tests")
             terminalreporter.line(f"{'peak':>12} {'pool':>12} {'in pieces':>9} {'left':>12}  test (heap)")

@@ -1,14 +1,8 @@
-"""TensorFlow's devices, created from memory settings, each with its allocators.
-
-::
-
-    Settings --plan--> factories (CPU, GPU) --> devices --> DeviceManager
-                                                  |
-                          Device.allocator(AllocatorAttributes): GPU heap, host memory or transfer pool
+"""TensorFlow's devices, created from memory settings, each with its allocators; README.md has a picture and an example.
 
 In: settings by TensorFlow's or JAX's names, CUDA GPUs or simulated ones. Out: devices whose heaps record events, and
-tensors that own device memory. README.md has the map of the files, and an example. May import formats, live, events and
-the allocator's public face; never the model or figures. CUDA is loaded at its first use.
+tensors that own device memory. May import formats, live, events and the allocator's public face; never the model or
+figures. CUDA is loaded at its first use.
 """
 
 from bfcviz.devices.device import CPUDevice, Device, GPUCompatibleCPUDevice, GPUDevice, Stream

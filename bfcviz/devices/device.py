@@ -20,10 +20,6 @@ from bfcviz.errors import DevicesError
 from bfcviz.events.trace import Trace
 from bfcviz.units import format_bytes
 
-# ------------------------------------------------------------------------------
-# Streams of a GPU: ordered work queues that run in parallel; CUDA streams on a real GPU, threads otherwise.
-
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -34,7 +30,7 @@ _NON_BLOCKING: Final = 1
 
 
 class Stream:
-    """A work queue of a GPU.
+    """A work queue of a GPU, which runs in parallel to others: a CUDA stream on a real GPU, a thread otherwise.
 
     Attributes:
         name: one of NAMES.
@@ -53,7 +49,10 @@ class Stream:
         self._used = False
         self._worker = ThreadPoolExecutor(1, thread_name_prefix=f"bfcviz-{name}")
         if driver is not None:
-            self.handle = _create_cuda_stream(driver, device)
+            created = ctypes.c_void_p()
+            with driver.on(device):
+                driver.call("cuStreamCreate", ctypes.byref(created), _NON_BLOCKING)
+            self.handle = created.value or 0
             self._destroy = weakref.finalize(self, _destroy_cuda_stream, driver, device, self.handle)
             self._destroy.atexit = False  # a process that exits, or a forked one, must not call CUDA
 
@@ -107,23 +106,11 @@ class Stream:
         return f"<Stream {self.number} {self.name}{'' if self._driver else ', simulated'}>"
 
 
-def _create_cuda_stream(driver: Driver, device: int) -> int:
-    """Create the stream of a GPU device; returns CUDA's handle."""
-    found = ctypes.c_void_p()
-    with driver.on(device):
-        driver.call("cuStreamCreate", ctypes.byref(found), _NON_BLOCKING)
-    return found.value or 0
-
-
 def _destroy_cuda_stream(driver: Driver, device: int, handle: int) -> None:
     if driver.is_forked:
         return  # the parent owns the stream
     with driver.on(device):
         driver.try_call("cuStreamDestroy_v2", ctypes.c_void_p(handle))
-
-
-# ------------------------------------------------------------------------------
-# Device: the base class of CPUs and GPUs; it owns memory, allocators and streams.
 
 
 class Device(Closing):
@@ -176,11 +163,6 @@ class Device(Closing):
         return self.planned.memory_limit
 
     @property
-    def host_accessible(self) -> bool:
-        """Whether NumPy can compute in memory of `allocator()`."""
-        return self.physical.memory == "host"
-
-    @property
     def description(self) -> str:
         """The device in words."""
         return f"{self.physical.description}, {format_bytes(self.memory_limit)} for tensors"
@@ -221,10 +203,6 @@ class Device(Closing):
         mark = ", simulated" if self.simulated else ""
         end = ", closed" if self.closed else ""
         return f"<{type(self).__name__} {self.name}{mark}, {format_bytes(self.memory_limit)}{end}>"
-
-
-# ------------------------------------------------------------------------------
-# CPU devices: host memory and a thread pool.
 
 
 class CPUDevice(Device):
@@ -285,10 +263,6 @@ class GPUCompatibleCPUDevice(CPUDevice):
     def description(self) -> str:
         """The device in words."""
         return f"{super().description}; transfer memory is {'' if self.pinned else 'not '}pinned"
-
-
-# ------------------------------------------------------------------------------
-# GPU devices: a BFC heap in device memory, and streams.
 
 
 class GPUDevice(Device):

@@ -1,14 +1,12 @@
 """Host memory, ordinary and pinned, shared by all devices of a session, and the registry of its allocators."""
 
-import atexit
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from threading import RLock
 from typing import Final
 
 from bfcviz import _forks
-from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface import Allocator, AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda import PinnedSubAllocator
@@ -18,14 +16,6 @@ from bfcviz.devices.session import SessionHeap, SessionHeaps
 from bfcviz.devices.settings import State, pool_limit
 from bfcviz.errors import AllocatorError, DevicesError, InvalidRequest
 from bfcviz.events.trace import Trace
-from bfcviz.units import GiB
-
-# ------------------------------------------------------------------------------
-# AllocatorRegistry: factories of allocators for host memory; the factory of highest priority is used.
-#
-# TensorFlow's rules: factories register before the first allocator is created, each name and priority only once. For
-# sub-allocators, a factory that supports NUMA nodes precedes one that does not, regardless of priority.
-
 
 NO_AFFINITY: Final = -1
 """No particular NUMA node."""
@@ -58,7 +48,11 @@ class _HostAllocatorEntry:
 
 
 class AllocatorRegistry:
-    """Factories of allocators for host memory, by name and priority. Thread-safe."""
+    """Factories of allocators for host memory, by name and priority; that of highest priority is used. Thread-safe.
+
+    TensorFlow's rules: factories register before the first allocator is created, each name and priority only once. For
+    sub-allocators, a factory that supports NUMA nodes precedes one that does not, regardless of priority.
+    """
 
     def __init__(self) -> None:
         self._entries: list[_HostAllocatorEntry] = []
@@ -130,28 +124,8 @@ class AllocatorRegistry:
         return entries[0]
 
 
-@cache
-def default_registry() -> AllocatorRegistry:
-    """This process's registry, with a factory of growing heaps of host memory at priority 100."""
-    registry = AllocatorRegistry()
-    factory = AllocatorFactory(_host_heap, lambda _: HostSubAllocator())
-    registry.register("host_bfc", 100, factory)
-    return registry
-
-
-def _host_heap() -> BFCAllocator:
-    options = AllocatorOptions(allow_growth=True, garbage_collection=True)
-    heap = BFCAllocator(HostSubAllocator(), 64 * GiB, options, name="cpu_bfc")
-    atexit.register(heap.close)  # before its modules are unloaded at the end of the process
-    return heap
-
-
-# ------------------------------------------------------------------------------
-# Host memory, ordinary and pinned, shared by all devices of a session; a GPU copies pinned memory at full speed.
-
-
 class HostMemory:
-    """Two heaps, each created at its first use.
+    """Two heaps for all devices of a session, each created at its first use: of ordinary and of pinned memory.
 
     Args:
         heaps: creates them.

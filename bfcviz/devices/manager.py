@@ -15,19 +15,12 @@ from bfcviz.devices.session import Journey, SessionHeaps
 from bfcviz.devices.settings import PlannedDevice, Settings, State
 from bfcviz.errors import DevicesError, UnknownDevice
 
-# ------------------------------------------------------------------------------
-# Device factories: each creates devices of one type; the one with the highest priority is used.
-
 
 @dataclass
 class CreationContext:
     """What the factories of a `DeviceManager` share while they create its devices.
 
     Attributes:
-        state: the settings.
-        planned: the devices to create.
-        heaps: creates their heaps.
-        host: the machine's memory.
         memories: memory of simulated GPUs, by the name of the physical device.
     """
 
@@ -58,11 +51,7 @@ class CreationContext:
 
 
 class DeviceFactory:
-    """Creates a `DeviceManager`'s devices of one type; derive from it and register an instance.
-
-    Attributes:
-        device_type: the type it creates.
-    """
+    """Creates a `DeviceManager`'s devices of one type; derive from it and register an instance."""
 
     device_type: ClassVar[str] = ""
 
@@ -167,10 +156,6 @@ FACTORIES.register(GPUCompatibleCPUDeviceFactory(), 70)
 FACTORIES.register(GPUDeviceFactory(), 210)
 
 
-# ------------------------------------------------------------------------------
-# DeviceManager: creates the devices of a session and finds them by name.
-
-
 class DeviceManager(Closing):
     """Owns devices and finds them by name.
 
@@ -178,6 +163,9 @@ class DeviceManager(Closing):
         devices: devices with distinct names.
         host: host memory they share; closed with them.
         journey: the steps of their creation.
+
+    Attributes:
+        closed: whether all memory is released.
     """
 
     def __init__(
@@ -190,7 +178,7 @@ class DeviceManager(Closing):
             self._devices[each.parsed_name] = each
         self._host = host
         self.journey = Journey() if journey is None else journey
-        self._closed = False
+        self.closed = False
 
     @classmethod
     def create(
@@ -242,11 +230,6 @@ class DeviceManager(Closing):
         """All of them, the CPU first."""
         return list(self._devices.values())
 
-    @property
-    def closed(self) -> bool:
-        """Whether all memory is released."""
-        return self._closed
-
     def list_devices(self, device_type: str | None = None) -> list[Device]:
         """The devices of a type, `GPU` or `CPU`; None = all."""
         return [each for each in self._devices.values() if device_type in (None, each.device_type)]
@@ -279,9 +262,9 @@ class DeviceManager(Closing):
 
     def close(self) -> None:
         """Close all devices, the last one first, and release all memory, including memory in use."""
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
+        self.closed = True
         with ExitStack() as everything:
             if self._host is not None:
                 everything.callback(self._host.close)
@@ -305,11 +288,10 @@ class DeviceManager(Closing):
         return len(self._devices)
 
     def __repr__(self) -> str:
-        return f"<DeviceManager {'closed, ' if self._closed else ''}{', '.join(map(repr, self._devices.values()))}>"
+        return f"<DeviceManager {'closed, ' if self.closed else ''}{', '.join(map(repr, self._devices.values()))}>"
 
 
 def _note_visible_devices(journey: Journey, settings: Settings) -> None:
-    """Note which devices a `DeviceManager` may use."""
     journey.note("session", "begins")
     for each in settings.list_physical_devices():
         visible = "visible" if each in settings.get_visible_devices() else "not visible"

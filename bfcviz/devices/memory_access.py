@@ -1,13 +1,4 @@
-"""Access: read and write the bytes at an allocator's addresses; arrays over them, and where the memory is.
-
-===================  ==============================================================================================
-memory               method
-===================  ==============================================================================================
-of this machine      ctypes
-of a GPU             synchronous copies by CUDA's driver
-simulated            pages stored here, created at the first write: a heap without memory can be guarded, too
-===================  ==============================================================================================
-"""
+"""Access: read and write the bytes at an allocator's addresses; arrays over them, and where the memory is."""
 
 import ctypes
 from contextlib import AbstractContextManager, nullcontext
@@ -29,9 +20,6 @@ from bfcviz.devices.physical import SimulatedGpuSubAllocator
 from bfcviz.errors import InvalidRequest
 from bfcviz.extras import needed
 
-# ------------------------------------------------------------------------------
-# Access: read and write the bytes at an allocator's addresses.
-
 PAGE: Final = 1 << 16
 _PIECE: Final = 1 << 20
 
@@ -48,10 +36,14 @@ class Access(Protocol):
 
     def fill(self, address: int, num_bytes: int, pattern: bytes) -> None:
         """Write a pattern repeatedly; the last repetition is cut to fit."""
+        length = min(num_bytes, _PIECE - _PIECE % len(pattern))
+        piece = _repeated_pattern(pattern, 0, length)
+        for at in range(0, num_bytes, max(length, 1)):
+            self.write(address + at, piece[: num_bytes - at])
 
 
-class HostAccess:
-    """Memory of this process. An invalid address crashes it: use only addresses from an allocator."""
+class HostAccess(Access):
+    """Memory of this process, by ctypes. An invalid address crashes it: use only addresses from an allocator."""
 
     def read(self, address: int, num_bytes: int) -> bytes:
         """Read bytes at an address."""
@@ -61,18 +53,9 @@ class HostAccess:
         """Write bytes at an address."""
         ctypes.memmove(address, data, len(data))
 
-    def fill(self, address: int, num_bytes: int, pattern: bytes) -> None:
-        """Write a pattern repeatedly."""
-        _fill_in_pieces(self, address, num_bytes, pattern)
 
-
-class DeviceAccess:
-    """Memory of a GPU, or pinned memory through the GPU's driver.
-
-    Args:
-        driver: CUDA's.
-        device: number of the GPU.
-    """
+class DeviceAccess(Access):
+    """Memory of a GPU, or pinned memory, by synchronous copies of the GPU's driver."""
 
     def __init__(self, driver: Driver, device: int = 0) -> None:
         self.driver = driver
@@ -92,13 +75,9 @@ class DeviceAccess:
         with self.driver.on(self.device):
             self.driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)))
 
-    def fill(self, address: int, num_bytes: int, pattern: bytes) -> None:
-        """Write a pattern repeatedly."""
-        _fill_in_pieces(self, address, num_bytes, pattern)
-
 
 class SimulatedAccess:
-    """Simulated memory: stores the bytes that were written; all others are 0."""
+    """Simulated memory: stores the pages that were written; all other bytes are 0. So it can be guarded, too."""
 
     def __init__(self) -> None:
         self._pages: dict[int, bytes] = {}
@@ -175,13 +154,6 @@ def _repeated_pattern(pattern: bytes, phase: int, num_bytes: int) -> bytes:
     return (rotated * (num_bytes // len(pattern) + 1))[:num_bytes]
 
 
-def _fill_in_pieces(access: Access, address: int, num_bytes: int, pattern: bytes) -> None:
-    length = min(num_bytes, _PIECE - _PIECE % len(pattern))
-    piece = _repeated_pattern(pattern, 0, length)
-    for at in range(0, num_bytes, max(length, 1)):
-        access.write(address + at, piece[: num_bytes - at])
-
-
 def _pages_of(address: int, num_bytes: int) -> list[tuple[int, int, int]]:
     """The pages of an address range: number of the page, begin and end of the range in it."""
     first, end = address // PAGE, address + num_bytes
@@ -191,10 +163,6 @@ def _pages_of(address: int, num_bytes: int) -> list[tuple[int, int, int]]:
         last, low, _ = pages[-1]
         pages[-1] = (last, low, end - last * PAGE)
     return pages
-
-
-# ------------------------------------------------------------------------------
-# Arrays over a tensor's memory: NumPy's and CuPy's, without a copy.
 
 
 class _ArrayOwner:
@@ -237,10 +205,6 @@ def load_cupy() -> Any:
     """
     with needed("an array in a GPU's memory", "CuPy", "cuda12"):
         return import_module("cupy")
-
-
-# ------------------------------------------------------------------------------
-# MemoryPlace: where a tensor's memory is, in host memory, on a GPU or nowhere.
 
 
 @dataclass(frozen=True)

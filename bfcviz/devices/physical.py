@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
@@ -18,17 +18,6 @@ from bfcviz.allocator.sub_allocators.simulated import BASE
 from bfcviz.errors import DeviceError, SettingError, UnknownDevice
 from bfcviz.units import format_bytes, parse_bytes
 
-# ------------------------------------------------------------------------------
-# The memory of a simulated GPU: a private address range, backed by memory of this machine or by nothing.
-#
-# ::
-#
-#     |region of GPU:0|........|region of GPU:1 |region of GPU:0|................|
-#     ^ start                                      GPU:0 and GPU:1 are logical devices of one GPU
-#
-# Only written pages take memory, so a laptop can simulate a GPU of 80 GiB.
-
-
 LARGEST: Final = 1 << 43
 """The largest simulated GPU in bytes; the address range of each is twice that long."""
 
@@ -36,16 +25,20 @@ _NORESERVE: Final = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "li
 
 
 class SimulatedMemory:
-    """Grants regions to all logical devices of one simulated GPU.
+    """A private address range, backed by memory of this machine or by nothing; grants regions to all logical devices.
+
+    ::
+
+        |region of GPU:0|........|region of GPU:1 |region of GPU:0|................|
+        ^ start                                      GPU:0 and GPU:1 are logical devices of one GPU
+
+    Only written pages take memory, so a laptop can simulate a GPU of 80 GiB.
 
     Args:
         capacity: most bytes granted at one time; unified memory may exceed it.
         reserve: length of the address range in bytes.
         ordinal: index of the GPU; it makes the addresses unique.
         readable: whether memory of this machine backs the addresses.
-
-    Attributes:
-        used: bytes granted now.
     """
 
     def __init__(self, capacity: int, reserve: int, ordinal: int = 0, *, readable: bool = True) -> None:
@@ -124,7 +117,6 @@ class SimulatedGpuSubAllocator(PythonSubAllocator):
     """Grants regions of a simulated GPU to one of its logical devices.
 
     Args:
-        memory: memory of the GPU.
         unified: may take more than the GPU's capacity.
     """
 
@@ -146,10 +138,6 @@ class SimulatedGpuSubAllocator(PythonSubAllocator):
     def free(self, address: int, num_bytes: int) -> None:  # noqa: ARG002  the memory knows the size
         """Take a region back."""
         self.memory.give_back(address)
-
-
-# ------------------------------------------------------------------------------
-# Physical devices (CUDA's GPUs, simulated GPUs, the CPU), and the names of devices in TensorFlow's forms.
 
 
 TASK: Final = "/job:localhost/replica:0/task:0"
@@ -247,14 +235,6 @@ class PhysicalDevice:
         return f"PhysicalDevice(name={self.name!r}, {mark}{format_bytes(self.total_bytes)})"
 
 
-class _SimulationOptions(NamedTuple):
-    """Options of simulated GPUs."""
-
-    memory: Memory
-    compute_capability: tuple[int, int]
-    taken: int
-
-
 def simulate_gpus(
     sizes: Iterable[int | str],
     *,
@@ -280,21 +260,31 @@ def simulate_gpus(
         raise SettingError(f"sizes is {sizes!r}; give one size per GPU: [16 * GiB, 8 * GiB]")
     if memory not in ("host", "addresses"):
         raise SettingError(f"memory is {memory!r}; give 'host' or 'addresses'")
-    asked = _SimulationOptions(
-        memory,
-        _checked_compute_capability(compute_capability),
-        _checked_gpu_size(taken, "bytes taken by others", least=0),
-    )
+    capability = _checked_compute_capability(compute_capability)
+    others = _checked_gpu_size(taken, "bytes taken by others", least=0)
     found = [
         _checked_gpu_size(size, f"the size of simulated GPU {number}") for number, size in enumerate(sizes)
     ]
     for size in found:
-        if asked.taken > size:
+        if others > size:
             raise SettingError(
-                f"taken is {format_bytes(asked.taken)}, more than a GPU of {format_bytes(size)} has: give less"
+                f"taken is {format_bytes(others)}, more than a GPU of {format_bytes(size)} has: give less"
             )
     order = range(len(found)) if visible is None else visible_order(visible, len(found))
-    return [_simulated_gpu(number, ordinal, found[ordinal], asked) for number, ordinal in enumerate(order)]
+    return [
+        PhysicalDevice(
+            DeviceName("GPU", number).physical,
+            "GPU",
+            found[ordinal],
+            f"simulated GPU of {format_bytes(found[ordinal])}",
+            simulated=True,
+            memory=memory,
+            ordinal=ordinal,
+            compute_capability=capability,
+            taken_bytes=others,
+        )
+        for number, ordinal in enumerate(order)
+    ]
 
 
 def cuda_gpus(driver: Driver | None = None) -> list[PhysicalDevice]:
@@ -364,20 +354,6 @@ def _cuda_gpu(driver: Driver, ordinal: int) -> PhysicalDevice:
         ordinal=ordinal,
         compute_capability=(numbers[0], numbers[1]),
         driver=driver,
-    )
-
-
-def _simulated_gpu(number: int, ordinal: int, size: int, asked: _SimulationOptions) -> PhysicalDevice:
-    return PhysicalDevice(
-        DeviceName("GPU", number).physical,
-        "GPU",
-        size,
-        f"simulated GPU of {format_bytes(size)}",
-        simulated=True,
-        memory=asked.memory,
-        ordinal=ordinal,
-        compute_capability=asked.compute_capability,
-        taken_bytes=asked.taken,
     )
 
 

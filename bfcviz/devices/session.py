@@ -19,9 +19,6 @@ from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 from bfcviz.units import format_bytes
 
-# ------------------------------------------------------------------------------
-# SessionHeaps: creates the heaps of a session, which record to rings in memory or to a folder.
-
 
 class SessionHeap(NamedTuple):
     """A heap, and its recording if there is one."""
@@ -107,10 +104,6 @@ class SessionHeaps:
         return SessionHeap(heap, recording, details)
 
 
-# ------------------------------------------------------------------------------
-# Journey: the steps in which a session created its devices, as MARK events of a trace.
-
-
 class Step(NamedTuple):
     """One step. `stage` is session, settings, factory, device or manager; `num_bytes` is 0 if it has no size."""
 
@@ -126,7 +119,7 @@ class Step(NamedTuple):
 
 
 class Journey:
-    """Session -> settings -> factories -> devices -> manager, in order; prints as a list."""
+    """The steps of a session as MARK events: settings, factories, devices, manager, in order; prints as a list."""
 
     def __init__(self) -> None:
         self.log = EventLog()
@@ -169,10 +162,8 @@ class Journey:
 
 
 def _session_step_text(step: Step) -> str:
-    """What happened in a step of a session's journey, and its size."""
     return f"{step.words} ({format_bytes(step.num_bytes)})" if step.num_bytes else step.words
 
 
 def _session_step_time(step: Step) -> str:
-    """When a step of a session's journey was."""
     return f"{step.time_ns / 1e6:9.3f} ms"

@@ -46,10 +46,8 @@ class LogicalDeviceConfiguration:
     memory_limit: float | None = None
 
     def __post_init__(self) -> None:
-        if (
-            self.memory_limit is not None
-            and not _checked_setting_number(self.memory_limit, "memory_limit") >= 1
-        ):
+        limit = self.memory_limit
+        if limit is not None and _checked_setting_number(limit, "memory_limit") < 1:
             raise SettingError(f"memory_limit is {self.memory_limit} MiB; give 1 MiB or more, such as 2048")
 
     @property
@@ -91,25 +89,19 @@ class GPUOptions:
     gpu_host_mem_disallow_growth: bool = False
 
     def __post_init__(self) -> None:
-        fraction = _checked_setting_number(
-            self.per_process_gpu_memory_fraction, "per_process_gpu_memory_fraction"
-        )
-        if not fraction >= 0:
+        for name in ("per_process_gpu_memory_fraction", "internal_fragmentation_fraction", "retry_s"):
+            _checked_setting_number(getattr(self, name), name)
+        fraction = float(self.per_process_gpu_memory_fraction)
+        if fraction < 0:
             raise SettingError(
                 f"per_process_gpu_memory_fraction is {fraction}; it is a share of the GPU's memory: give 0.5 for half, "
                 "more than 1.0 for unified memory, or 0 for the default rule"
             )
-        if (
-            not 0
-            <= _checked_setting_number(
-                self.internal_fragmentation_fraction, "internal_fragmentation_fraction"
-            )
-            <= 1
-        ):
+        if not 0 <= self.internal_fragmentation_fraction <= 1:
             raise SettingError(
                 f"internal_fragmentation_fraction is {self.internal_fragmentation_fraction}; give 0 to 1"
             )
-        if not _checked_setting_number(self.retry_s, "retry_s") >= 0:
+        if self.retry_s < 0:
             raise SettingError(f"retry_s is {self.retry_s}; give 0 or more")
         for name in ("gpu_system_memory_size_in_mb", "gpu_host_mem_limit_in_mb"):
             _check_mib(name, getattr(self, name))
@@ -219,7 +211,6 @@ class State:
         visible: the devices to use, in no particular order.
         growth: whether memory growth is on, by GPU.
         logical: configured logical devices, by physical device.
-        options: options of all GPUs.
         environment: variables read when devices are created.
         notes: the origin of the settings, in words.
     """
@@ -331,10 +322,8 @@ class PlannedDevice:
     """One device that the settings plan for the session, with the reasons.
 
     Attributes:
-        name: its name.
         physical: the physical device below it.
         memory_limit: bytes its heap may take.
-        options: options of its heap.
         kept_back: bytes of the GPU kept back for the system.
         unified: whether it may exceed the GPU's memory.
         because: the reasons, one sentence each.
@@ -381,7 +370,7 @@ def plan_gpus(state: State) -> list[PlannedDevice]:
     growth = _memory_growth_decision(state)
     options = AllocatorOptions(
         allow_growth=growth.on,
-        garbage_collection=_collects_garbage(state),
+        garbage_collection=state.options.garbage_collection and state.environment.get(COLLECTION) != "false",
         fragmentation_fraction=state.options.internal_fragmentation_fraction,
         retry_s=state.options.retry_s,
     )
@@ -414,11 +403,8 @@ def _visible_gpus_in_order(state: State) -> list[PhysicalDevice]:
     if not text:
         return gpus
     everything = [each for each in state.physical if each.device_type == "GPU"]
-    return [
-        everything[number]
-        for number in parse_visible_devices(text, len(everything))
-        if everything[number] in gpus
-    ]
+    chosen = [everything[number] for number in parse_visible_devices(text, len(everything))]
+    return [each for each in chosen if each in gpus]
 
 
 def _logical_device_limits(state: State, gpu: PhysicalDevice) -> Iterator[Limit]:
@@ -461,13 +447,11 @@ def _memory_growth_decision(state: State) -> _GrowthDecision:
                 "every visible GPU"
             )
         grows = True in wishes
-        return _forced_growth_decision(
-            state, _GrowthDecision(grows, ("Memory growth is on.",) if grows else ())
-        )
-    dropped = "Memory growth is on and has no effect: TensorFlow drops it when logical devices are set."
-    return _forced_growth_decision(
-        state, _GrowthDecision(on=False, ignored=(dropped,) if True in wishes else ())
-    )
+        wish = _GrowthDecision(grows, ("Memory growth is on.",) if grows else ())
+    else:
+        dropped = "Memory growth is on and has no effect: TensorFlow drops it when logical devices are set."
+        wish = _GrowthDecision(on=False, ignored=(dropped,) if True in wishes else ())
+    return _forced_growth_decision(state, wish)
 
 
 def _forced_growth_decision(state: State, wish: _GrowthDecision) -> _GrowthDecision:
@@ -483,10 +467,6 @@ def _forced_growth_decision(state: State, wish: _GrowthDecision) -> _GrowthDecis
     return _GrowthDecision(forced, (f"{FORCE_GROWTH} is {text!r}{told}",), () if forced else wish.ignored)
 
 
-def _collects_garbage(state: State) -> bool:
-    return state.options.garbage_collection and state.environment.get(COLLECTION) != "false"
-
-
 class Explanation(str):
     """The plan that the settings give, in words; a notebook shows it without quotes."""
 
@@ -496,30 +476,7 @@ class Explanation(str):
         printer.text(str(self))  # type: ignore[attr-defined]
 
 
-def explain_settings_plan(
-    planned: Sequence[PlannedDevice], hidden: Sequence[str], notes: Sequence[str]
-) -> Explanation:
-    """The plan that the settings give, in words: one paragraph per device, and one for hidden devices.
-
-    Args:
-        planned: the devices.
-        hidden: names of physical devices that are not visible.
-        notes: the origin of the settings.
-    """
-    paragraphs = [*notes]
-    paragraphs += [
-        _cpu_plan_text(each) if each.name.device_type == "CPU" else _gpu_plan_text(each) for each in planned
-    ]
-    if all(each.name.device_type != "GPU" for each in planned):
-        paragraphs.append("No GPU is visible: no GPU memory is taken.")
-    if hidden:
-        paragraphs.append(f"Not visible and not used: {', '.join(hidden)}.")
-    paragraphs += dict.fromkeys(sentence for each in planned for sentence in each.ignored)
-    return Explanation("\n\n".join(paragraphs))
-
-
 def _cpu_plan_text(each: PlannedDevice) -> str:
-    """What the settings plan for a CPU, in words."""
     return (
         f"{each.name.short} takes host memory as tensors need it, up to {format_bytes(each.memory_limit)}; a "
         "second pool holds memory for transfers to and from a GPU."
@@ -527,11 +484,11 @@ def _cpu_plan_text(each: PlannedDevice) -> str:
 
 
 def _gpu_plan_text(each: PlannedDevice) -> str:
-    """What the settings plan for a GPU, and why, in words."""
     gpu = each.physical
+    number = "" if gpu.name.endswith(f":{gpu.ordinal}") else f", number {gpu.ordinal} of the machine"
     how_much = (
         f"{each.name.short} takes {'up to ' if each.options.allow_growth else ''}{format_bytes(each.memory_limit)} "
-        f"of {gpu.name} ({gpu.description}{_gpu_ordinal_text(each)})."
+        f"of {gpu.name} ({gpu.description}{number})."
     )
     sentences = [how_much, _when_gpu_takes_memory(each), f"Why: {' '.join(each.because)}"]
     if each.unified:
@@ -543,12 +500,6 @@ def _gpu_plan_text(each: PlannedDevice) -> str:
             else "The memory is unified: pages move between the GPU and the host as they are used."
         )
     return " ".join(sentences)
-
-
-def _gpu_ordinal_text(each: PlannedDevice) -> str:
-    """For the settings in words: the machine's number of a GPU whose name does not tell it."""
-    gpu = each.physical
-    return "" if gpu.name.endswith(f":{gpu.ordinal}") else f", number {gpu.ordinal} of the machine"
 
 
 def _when_gpu_takes_memory(each: PlannedDevice) -> str:
@@ -583,7 +534,7 @@ class Settings:
         environment: the variables (TF_FORCE_GPU_ALLOW_GROWTH, TF_ENABLE_GPU_GARBAGE_COLLECTION,
             TF_DEVICE_MIN_SYS_MEMORY_IN_MB, TF_GPU_HOST_MEM_LIMIT_IN_MB); None = those of the process, read when
             devices are created.
-        notes: the origin of the settings, for `explain_settings_plan`.
+        notes: the origin of the settings, for `explain`.
     """
 
     def __init__(
@@ -655,11 +606,7 @@ class Settings:
                 raise UnknownDevice(
                     f"{each!r} is not of type {device_type!r}: give devices of that type only"
                 )
-        others = [
-            each
-            for each in self._state.visible
-            if device_type is not None and each.device_type != device_type
-        ]
+        others = [each for each in self._state.visible if device_type not in (None, each.device_type)]
         self._change("visible devices", visible=(*others, *wanted))
 
     # -- how much memory ----------------------------------------------------------------------------------------
@@ -758,14 +705,24 @@ class Settings:
         return [*plan_cpus(state), *gpus]
 
     def explain(self) -> Explanation:
-        """Say in words how much memory each device takes, when, and why. Raises as `plan` does.
+        """Say in words how much memory each device takes, when, and why; a paragraph each. Raises as `plan` does.
 
         For real GPUs this asks the driver for free memory.
         """
         planned = self.plan()
         used = {each.physical for each in planned}
         hidden = [each.name for each in self._state.physical if each not in used]
-        return explain_settings_plan(planned, hidden, self._state.notes)
+        paragraphs = [*self._state.notes]
+        paragraphs += [
+            _cpu_plan_text(each) if each.name.device_type == "CPU" else _gpu_plan_text(each)
+            for each in planned
+        ]
+        if all(each.name.device_type != "GPU" for each in planned):
+            paragraphs.append("No GPU is visible: no GPU memory is taken.")
+        if hidden:
+            paragraphs.append(f"Not visible and not used: {', '.join(hidden)}.")
+        paragraphs += dict.fromkeys(sentence for each in planned for sentence in each.ignored)
+        return Explanation("\n\n".join(paragraphs))
 
     def initialise(self, planned: Sequence[PlannedDevice]) -> None:
         """Fix the settings after the devices are created, and warn of settings without effect."""
@@ -796,15 +753,13 @@ class Settings:
             raise UnknownDevice(f"unrecognised device {device!r}: give one of list_physical_devices, {names}")
 
 
-# ------------------------------------------------------------------------------
-# JAX's variables (`bfcviz.formats.xla`) as settings: the same heap with other defaults. PREALLOCATE=false is memory
-# growth on every GPU, the share is per_process_gpu_memory_fraction, TF_FORCE_UNIFIED_MEMORY is use_unified_memory.
-
-
 def jax_settings(
     gpus: Iterable[PhysicalDevice] | None = None, environment: Mapping[str, str] | None = None
 ) -> Settings:
-    """Settings that give the heap JAX would create; TensorFlow's variables are ignored.
+    """Settings from JAX's variables (`bfcviz.formats.xla`): the same heap with other defaults.
+
+    PREALLOCATE=false is memory growth on every GPU, the share is per_process_gpu_memory_fraction,
+    TF_FORCE_UNIFIED_MEMORY is use_unified_memory. TensorFlow's own variables are ignored.
 
     Args:
         gpus: physical GPUs; None = those that CUDA lists.

@@ -35,13 +35,11 @@ from bfcviz.units import format_bytes
 # ------------------------------------------------------------------------------
 # Element types: the size of an element, and how it is constructed and destroyed.
 #
-# ===========  ====  ==============================================================================================
-# type         B     contents in the heap ===========  ====
-# ============================================================================================== NumPy dtype  any
-# the number itself string       24    TensorFlow's tstring: up to 22 bytes of text inline; for longer text a pointer
-# to memory elsewhere resource     8     a number; a table outside the heap maps it to a Python object variant      8
-# the same ===========  ====
-# ==============================================================================================
+# type          B    contents in the heap
+# NumPy dtype   any  the number itself
+# string        24   TensorFlow's tstring: up to 22 bytes of text; for longer text a pointer to memory elsewhere
+# resource      8    a number; a table outside the heap maps it to a Python object
+# variant       8    the same
 
 
 class ElementOperations(Protocol):
@@ -253,9 +251,6 @@ class MemoryLog:
 
     Args:
         keep: most lines to keep; older ones are dropped.
-
-    Attributes:
-        records: the lines.
     """
 
     _active: ClassVar[tuple["MemoryLog", ...]] = ()
@@ -390,8 +385,6 @@ class TensorBuffer:
 
     Args:
         allocator: allocates and frees the memory.
-        element: type of the elements.
-        shape: the requested shape.
         kernel: name of the kernel that creates it.
         attributes: attributes of the request.
 
@@ -523,8 +516,6 @@ class TensorValues:
 
     Args:
         buffer: the memory; a reference is kept.
-        dtype: type of the elements.
-        shape: sizes of the dimensions.
         offset: offset of the first element in the buffer, in bytes.
     """
 
@@ -602,11 +593,9 @@ class TensorValues:
 
     def get(self, index: int) -> Any:
         """The value of element `index` of the flattened tensor."""
-        return (
-            self.buffer.operations.get(self._element(index))
-            if self.dtype.operations
-            else self.array().reshape(-1)[index]
-        )
+        if self.dtype.operations:
+            return self.buffer.operations.get(self._element(index))
+        return self.array().reshape(-1)[index]
 
     def put(self, index: int, value: object) -> None:
         """Set the value of element `index` of the flattened tensor."""
@@ -759,10 +748,6 @@ class Tensor(TensorValues):
     Raises:
         InvalidRequest: an unknown dtype or an impossible shape; the heap stays unchanged.
         OutOfMemory: the allocator has no memory for it.
-
-    Attributes:
-        dtype: type of its elements.
-        shape: sizes of its dimensions.
     """
 
     __slots__ = ()
@@ -821,14 +806,6 @@ class Tensor(TensorValues):
     def has_single_reference(self) -> bool:
         """Whether no view or array shares its memory; then a kernel may reuse it for its result."""
         return self.buffer.references == 1
-
-    def shares_buffer_with(self, other: "Tensor") -> bool:
-        """Whether both use the same memory."""
-        return self.buffer is other.buffer and self.buffer.address != 0
-
-    def is_aligned(self) -> bool:
-        """Whether its address is a multiple of 64 bytes; a slice may be unaligned."""
-        return self.address % ALIGNMENT == 0
 
     def __len__(self) -> int:
         if not self.shape:

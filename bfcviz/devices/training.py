@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from math import prod
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,46 +33,29 @@ from bfcviz.errors import InvalidRequest, OutOfMemory
 # Release policies: when to free tensors that are no longer needed: at once, at the end of the step, or deferred.
 
 
-class ReleasePolicy(Protocol):
-    """Gets the tensors of each kernel and decides how long to keep them."""
-
-    @property
-    def name(self) -> str:
-        """The policy's name."""
+class ReleasePolicy:
+    """Gets the tensors of each kernel and decides how long to keep them; this one keeps none."""
 
     def used(self, tensors: Sequence[Tensor]) -> None:
         """A kernel that reads or writes these tensors was submitted to the device."""
 
     def make_room(self) -> bool:
         """Memory ran out: drop all tensors that may be freed; False if there are none."""
+        return False
 
     def end_step(self) -> None:
         """The step has ended."""
 
 
-class Eager:
+class Eager(ReleasePolicy):
     """Frees at once, with the step's last reference.
 
     Correct if all work runs in one order: the next use of the memory comes after the last one.
     """
 
-    name: Final = "eager"
 
-    def used(self, tensors: Sequence[Tensor]) -> None:
-        """Keep nothing."""
-
-    def make_room(self) -> bool:
-        """Nothing is kept, so nothing can be freed."""
-        return False
-
-    def end_step(self) -> None:
-        """Nothing to drop."""
-
-
-class EndOfStep:
+class EndOfStep(ReleasePolicy):
     """Frees all tensors at the end of the step; until then the heap holds everything the step allocated."""
-
-    name: Final = "end of step"
 
     def __init__(self) -> None:
         self._held: list[Sequence[Tensor]] = []
@@ -81,16 +64,12 @@ class EndOfStep:
         """Keep them."""
         self._held.append(tensors)
 
-    def make_room(self) -> bool:
-        """Nothing may be freed before the end of the step."""
-        return False
-
     def end_step(self) -> None:
         """Drop all tensors."""
         self._held.clear()
 
 
-class Deferred:
+class Deferred(ReleasePolicy):
     """Frees when the device has finished the kernel; the program runs ahead and allocates new memory before that.
 
     If work is synchronous, as with NumPy, this simulates a device that is `lag` kernels behind.
@@ -100,8 +79,6 @@ class Deferred:
         fence: creates a fence after each kernel; its `done` says whether the device has reached it, and
             `synchronize()` waits for it. `cuda_fence` creates CUDA's.
     """
-
-    name: Final = "deferred"
 
     def __init__(self, lag: int = 8, *, fence: Callable[[], Any] | None = None) -> None:
         if lag < 0:
@@ -124,9 +101,6 @@ class Deferred:
             if fence is not None:
                 fence.synchronize()
         return held
-
-    def end_step(self) -> None:
-        """Nothing to drop: the device may still be working."""
 
     def _is_done(self, fence: Any) -> bool:
         return len(self._queue) > self.lag if fence is None else bool(fence.done)
@@ -158,9 +132,7 @@ class KernelRunner:
     """Allocates tensors and runs kernels on them; a release policy decides when to free.
 
     Args:
-        allocator: allocates all memory.
         release: keeps the tensors of kernels that may still run.
-        dtype: dtype of results.
         compute: False only allocates and frees, as for addresses without memory.
 
     Attributes:
@@ -259,11 +231,7 @@ class _Node(NamedTuple):
 
 
 class Graph:
-    """The operations of a step, in order.
-
-    Args:
-        runner: runs their kernels.
-    """
+    """The operations of a step, in order."""
 
     def __init__(self, runner: KernelRunner) -> None:
         self.runner = runner
@@ -318,7 +286,7 @@ class Graph:
 def matmul(graph: Graph, left: Value, right: Value, name: str = "MatMul") -> Value:
     """Matrix product of [a, b] and [b, c]."""
     run, a, b = graph.runner.run, left.tensor, right.tensor
-    made = run(name, (a.shape[0], b.shape[1]), _matmul_kernel, a, b)
+    made = run(name, (a.shape[0], b.shape[1]), lambda xp, out, a, b: xp.matmul(a, b, out=out), a, b)
 
     def to_left(upstream: Tensor, b: Tensor = b, shape: Any = a.shape) -> Tensor:
         return run("by_left", shape, lambda xp, out, g, b: xp.matmul(g, b.T, out=out), upstream, b)
@@ -327,10 +295,6 @@ def matmul(graph: Graph, left: Value, right: Value, name: str = "MatMul") -> Val
         return run("by_right", shape, lambda xp, out, g, a: xp.matmul(a.T, g, out=out), upstream, a)
 
     return graph.result(name, made, [(left, to_left), (right, to_right)])
-
-
-def _matmul_kernel(xp: Any, out: Any, a: Any, b: Any) -> None:
-    xp.matmul(a, b, out=out)
 
 
 def add(graph: Graph, left: Value, right: Value, name: str = "Add") -> Value:
@@ -465,6 +429,7 @@ class Network(ABC):
     """A network for classification.
 
     Attributes:
+        name: of the network.
         batch: examples per step.
         classes: number of classes.
 
@@ -472,6 +437,7 @@ class Network(ABC):
         InvalidRequest: impossible sizes.
     """
 
+    name: ClassVar[str]
     batch: int = 32
     classes: int = 10
 
@@ -482,11 +448,6 @@ class Network(ABC):
         """Raise InvalidRequest with advice unless the condition is true."""
         if not condition:
             raise InvalidRequest(f"{self} is not possible: {advice}")
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The network's name."""
 
     @property
     @abstractmethod
@@ -516,6 +477,7 @@ class MLP(Network):
         sizes: size of the input and of each hidden layer.
     """
 
+    name = "MLP"
     sizes: tuple[int, ...] = (64, 256, 128)
 
     def __post_init__(self) -> None:
@@ -524,11 +486,6 @@ class MLP(Network):
             bool(self.sizes) and min(self.sizes) > 0,
             "give at least the size of the input, each size 1 or more",
         )
-
-    @property
-    def name(self) -> str:
-        """The network's name."""
-        return "MLP"
 
     @property
     def input_shape(self) -> Shape:
@@ -634,6 +591,7 @@ class Attention(Network):
         layers: number of layers.
     """
 
+    name = "attention"
     tokens: int = 16
     width: int = 32
     heads: int = 4
@@ -643,11 +601,6 @@ class Attention(Network):
         super().__post_init__()
         self.expect(min(self.tokens, self.width, self.heads, self.layers) > 0, "give 1 or more for each size")
         self.expect(self.width % self.heads == 0, "give a width that the number of heads divides")
-
-    @property
-    def name(self) -> str:
-        """The network's name."""
-        return "attention"
 
     @property
     def input_shape(self) -> Shape:
@@ -715,10 +668,8 @@ def _filter_shifts(
     """For each position in a filter: the pixels that have a neighbour there, and those neighbours."""
     for row in range(size):
         for column in range(size):
-            rows, columns = (
-                _filter_shift_slices(row - size // 2, height),
-                _filter_shift_slices(column - size // 2, width),
-            )
+            rows = _filter_shift_slices(row - size // 2, height)
+            columns = _filter_shift_slices(column - size // 2, width)
             yield row, column, (slice(None), rows[0], columns[0]), (slice(None), rows[1], columns[1])
 
 
@@ -788,6 +739,7 @@ class ConvNet(Network):
         size: side of the filters, odd.
     """
 
+    name = "convnet"
     image: int = 16
     channels: tuple[int, ...] = (3, 16, 32)
     size: int = 3
@@ -803,11 +755,6 @@ class ConvNet(Network):
             self.image > 0 and self.image % parts == 0, f"give an image size that is a multiple of {parts}"
         )
         self.expect(self.size > 0 and self.size % 2 == 1, "give filters of an odd size")
-
-    @property
-    def name(self) -> str:
-        """The network's name."""
-        return "convnet"
 
     @property
     def input_shape(self) -> Shape:
@@ -858,7 +805,6 @@ class Momentum:
     """Gradient descent with momentum: one slot per weight.
 
     Args:
-        rate: learning rate.
         momentum: share of the last update that is kept, 0..1.
     """
 
@@ -884,7 +830,6 @@ class Adam:
     """Adam (Kingma and Ba, 2015): two slots per weight.
 
     Args:
-        rate: learning rate.
         decay: decay per step of the means of gradients and of squared gradients.
         epsilon: prevents a division by 0.
     """
@@ -937,7 +882,6 @@ class Training:
     The heap's trace gets a mark for each step and phase; each allocation is labelled with its kernel.
 
     Args:
-        network: the network to train.
         allocator: allocates weights, batches, results, gradients and scratch memory.
         release: when to free: `eager`, `end of step`, `deferred`, or your own policy.
         optimizer: None = gradient descent with momentum.
@@ -948,11 +892,6 @@ class Training:
     Raises:
         InvalidRequest: an unknown release policy.
         OutOfMemory: the weights do not fit.
-
-    Attributes:
-        weights: weights by name.
-        steps: number of steps run.
-        runner: runs the kernels.
     """
 
     def __init__(  # noqa: PLR0913  network, memory and options
@@ -1000,7 +939,7 @@ class Training:
                 with tensors.phase(allocator, "optimizer"), self.runner.scope("optimizer"):
                     for name, value in values.items():
                         self.optimizer.update(self.runner, name, value.tensor, gradients.pop(value.key))
-                return self._number(loss.tensor)
+                return float("nan") if self.runner.xp is None else float(loss.tensor.array())
             finally:
                 self.runner.release.end_step()
 
@@ -1028,9 +967,6 @@ class Training:
         with self.runner.scope("batch"):
             x = self.runner.filled(network.input_shape, "examples", lambda: both()[0])
             return x, self.runner.filled(shape, "targets", lambda: both()[1])
-
-    def _number(self, loss: Tensor) -> float:
-        return float("nan") if self.runner.xp is None else float(loss.array())
 
 
 def _release_policy(wish: str | ReleasePolicy) -> ReleasePolicy:

@@ -36,12 +36,22 @@ from bfcviz.native import MAX_REQUEST
 from bfcviz.thresholds import Hysteresis, Threshold
 from bfcviz.units import format_bytes, parse_bytes
 
-# ------------------------------------------------------------------------------
-# AllocatorWrapper: base class of all wrappers; forwards every call to the allocator inside.
+
+class AllocationRequest(NamedTuple):
+    """The arguments of `allocate`."""
+
+    num_bytes: int
+    alignment: int
+    label: str | int | None
+    attributes: AllocationAttributes | None
+
+    def to(self, allocator: Allocator) -> int:
+        """Make the request of an allocator; raises as its `allocate` does."""
+        return allocator.allocate(self.num_bytes, self.alignment, self.label, attributes=self.attributes)
 
 
 class AllocatorWrapper(Closing):
-    """Forwards every call to the allocator inside. A wrapper overrides `allocate` and `free`; other methods call these.
+    """Forwards every call to the allocator inside. A wrapper overrides `serve` and `free`; other methods call these.
 
     Args:
         wrapped: the allocator inside; the wrapper owns it from now on.
@@ -79,8 +89,12 @@ class AllocatorWrapper(Closing):
         *,
         attributes: AllocationAttributes | None = None,
     ) -> int:
-        """Allocate `num_bytes`; raises as the allocator inside does."""
-        return self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
+        """Allocate `num_bytes`; raises as `serve` does."""
+        return self.serve(AllocationRequest(num_bytes, alignment, label, attributes))
+
+    def serve(self, request: AllocationRequest) -> int:
+        """Serve a request of `allocate`; raises as the allocator inside does."""
+        return request.to(self.wrapped)
 
     def try_allocate(
         self,
@@ -159,12 +173,15 @@ class AllocatorWrapper(Closing):
         labels = getattr(self.base, "labels", None)
         return str(label) if labels is None else str(labels.name(label))
 
+    def _size_to_free(self, address: int) -> int:
+        """Bytes requested for it; 0 for an invalid free, or a closed allocator: the allocator inside reports it."""
+        try:
+            return self.wrapped.requested_size(address) if address else 0
+        except InvalidFree:
+            return 0
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.wrapped!r})"
-
-
-# ------------------------------------------------------------------------------
-# TrackingAllocator: counts bytes allocated, the peak in use, and leaks by label.
 
 
 class Tracked(NamedTuple):
@@ -187,7 +204,7 @@ class Leak(NamedTuple):
 
 
 class TrackingAllocator(AllocatorWrapper):
-    """Records every chunk in use. If the allocator inside does not track sizes, this one does.
+    """Counts bytes, and records every chunk in use, to find leaks. It tracks sizes if the allocator inside does not.
 
     Attributes:
         total_bytes: sum of the allocated sizes of all requests.
@@ -205,22 +222,15 @@ class TrackingAllocator(AllocatorWrapper):
         self._in_use: dict[int, Tracked] = {}
         self._lock = _forks.keep(RLock())  # reentrant: a tensor that Python collects meanwhile may free
 
-    def allocate(
-        self,
-        num_bytes: int,
-        alignment: int = 256,
-        label: str | int | None = None,
-        *,
-        attributes: AllocationAttributes | None = None,
-    ) -> int:
+    def serve(self, request: AllocationRequest) -> int:
         """Allocate `num_bytes`, and record them with the label."""
-        address = self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
+        address = request.to(self.wrapped)
         if address == 0:
             return 0
-        requested = operator.index(num_bytes)
+        requested = operator.index(request.num_bytes)
         sized = self.wrapped.tracks_allocation_sizes()
         size = self.wrapped.allocated_size(address) if sized else requested
-        text = self.label_text(label)
+        text = self.label_text(request.label)
         with self._lock:
             self.count += 1
             self._in_use[address] = Tracked(self.count, address, requested, size, text)
@@ -286,9 +296,9 @@ class TrackingAllocator(AllocatorWrapper):
     def report(self, since: int = 0) -> str:
         """The leaks as text, one line each."""
         lines = [
-            f"{leak.label or 'without a label'}: {format_bytes(leak.num_bytes)} in {_leaked_chunks_text(leak.chunks)}, "
-            f"the oldest of {leak.oldest.requested_size} bytes at {leak.oldest.address:#x} "
-            f"(request {leak.oldest.number})"
+            f"{leak.label or 'without a label'}: {format_bytes(leak.num_bytes)} in {leak.chunks} "
+            f"chunk{'' if leak.chunks == 1 else 's'}, the oldest of {leak.oldest.requested_size} bytes at "
+            f"{leak.oldest.address:#x} (request {leak.oldest.number})"
             for leak in self.leaks(since)
         ]
         return "\n".join(lines) or (
@@ -316,17 +326,8 @@ class TrackingAllocator(AllocatorWrapper):
         return chunk
 
 
-def _leaked_chunks_text(number: int) -> str:
-    """How many chunks a `TrackingAllocator` found not freed, in words."""
-    return "1 chunk" if number == 1 else f"{number} chunks"
-
-
-# ------------------------------------------------------------------------------
-# LimitAllocator: limits the bytes in use through it, so that one user cannot take a whole heap.
-
-
 class LimitAllocator(AllocatorWrapper):
-    """Refuses requests that would exceed its limit; several can share one heap.
+    """Refuses requests that would exceed its limit, so that one user cannot take a heap that several share.
 
     It counts requests rounded up to 256 bytes; a chunk may be larger.
 
@@ -356,26 +357,19 @@ class LimitAllocator(AllocatorWrapper):
         self.used = 0
         self._lock = _forks.keep(RLock())  # reentrant: a tensor that Python collects meanwhile may free
 
-    def allocate(
-        self,
-        num_bytes: int,
-        alignment: int = 256,
-        label: str | int | None = None,
-        *,
-        attributes: AllocationAttributes | None = None,
-    ) -> int:
+    def serve(self, request: AllocationRequest) -> int:
         """Allocate `num_bytes` if the limit allows it.
 
         Raises:
             OutOfMemory: the limit is exceeded (the numbers are the limit's), or the allocator inside has no memory.
         """
-        need = round_up(operator.index(num_bytes))
+        need = round_up(operator.index(request.num_bytes))
         if not 0 <= need <= MAX_REQUEST:  # the allocator inside refuses it with its own error
-            return self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
-        self._reserve(need, num_bytes)
+            return request.to(self.wrapped)
+        self._reserve(need, request.num_bytes)
         address = 0
         try:
-            address = self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
+            address = request.to(self.wrapped)
         finally:
             if address == 0:
                 self._release(need)
@@ -383,12 +377,7 @@ class LimitAllocator(AllocatorWrapper):
 
     def free(self, address: int) -> None:
         """Free it, and subtract its size."""
-        size = 0
-        if address:
-            try:
-                size = round_up(self.wrapped.requested_size(address))
-            except InvalidFree:
-                size = 0  # an invalid free, or a closed allocator: the allocator inside reports it
+        size = round_up(self._size_to_free(address))
         self.wrapped.free(address)
         self._release(size)
 
@@ -417,17 +406,12 @@ class LimitAllocator(AllocatorWrapper):
             self.used -= num_bytes
 
 
-# ------------------------------------------------------------------------------
-# RetryAllocator: a request without memory waits for a free, up to a time limit.
-
-
 class RetryAllocator(AllocatorWrapper):
     """Tries again after each free through it, from any thread, and once more when the time is up, as TensorFlow does.
 
     A request with `no_retry_on_failure` does not wait. A free that bypasses this wrapper wakes no thread.
 
     Args:
-        wrapped: the allocator inside.
         retry_s: how long a request may wait, in seconds; TensorFlow's 10 by default.
 
     Raises:
@@ -446,30 +430,22 @@ class RetryAllocator(AllocatorWrapper):
         """Number of threads that wait now."""
         return self._frees.waiters
 
-    def allocate(
-        self,
-        num_bytes: int,
-        alignment: int = 256,
-        label: str | int | None = None,
-        *,
-        attributes: AllocationAttributes | None = None,
-    ) -> int:
+    def serve(self, request: AllocationRequest) -> int:
         """Allocate `num_bytes` as soon as memory is free.
 
         Raises:
             OutOfMemory: the time is up; the numbers are those of the last try.
         """
         seen = self._frees.wakes  # read before the first try: a free after it ends the wait
+        num_bytes, alignment, label, attributes = request
         try:
-            return self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
+            return request.to(self.wrapped)
         except OutOfMemory:
             if self.retry_s == 0 or (attributes and attributes.no_retry_on_failure):
                 raise
         attempt = partial(self.wrapped.try_allocate, num_bytes, alignment, label, attributes=attributes)
         address: int | None = self._frees.try_after_frees(attempt, self.retry_s, seen)
-        if address is not None:
-            return address
-        return self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
+        return request.to(self.wrapped) if address is None else address
 
     def free(self, address: int) -> None:
         """Free it, and wake the waiting threads."""
@@ -481,9 +457,6 @@ class RetryAllocator(AllocatorWrapper):
         super().close()
         self._frees.wake_waiters()
 
-
-# ------------------------------------------------------------------------------
-# AlertAllocator: calls a function at once, in the same thread, when a total crosses a threshold.
 
 MEASURES: Final[dict[str, Callable[[Stats], float]]] = {
     "bytes_in_use": lambda s: s.bytes_in_use,
@@ -513,14 +486,12 @@ class Crossing(NamedTuple):
 
 
 class AlertAllocator(AllocatorWrapper):
-    """Checks the totals after every allocate and free, and calls a function when a threshold is crossed.
+    """Checks the totals after every allocate and free; calls a function, in that thread, when a threshold is crossed.
 
     It is called once per crossing: again only after the value was back on the good side. Requests that the function
     itself makes raise no alerts. An exception of the function is stored as `error`, because the request has succeeded.
 
     Args:
-        wrapped: the allocator inside.
-        thresholds: the thresholds to check.
         call: called with each `Crossing`.
     """
 
@@ -535,18 +506,12 @@ class AlertAllocator(AllocatorWrapper):
         self._lock = _forks.keep(Lock())
         self._here = local()
 
-    def allocate(
-        self,
-        num_bytes: int,
-        alignment: int = 256,
-        label: str | int | None = None,
-        *,
-        attributes: AllocationAttributes | None = None,
-    ) -> int:
+    def serve(self, request: AllocationRequest) -> int:
         """Allocate `num_bytes`, then check the totals."""
-        address = self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
+        address = request.to(self.wrapped)
         if address:
-            self._check_totals(f"{num_bytes} bytes for {self.label_text(label) or 'no label'}")
+            label = self.label_text(request.label) or "no label"
+            self._check_totals(f"{request.num_bytes} bytes for {label}")
         return address
 
     def free(self, address: int) -> None:
@@ -593,9 +558,6 @@ class AlertAllocator(AllocatorWrapper):
         return [MEASURES[each.measure](stats) for each in self.thresholds]
 
 
-# ------------------------------------------------------------------------------
-# NaNFillAllocator: uninitialised and freed memory reads as NaN.
-
 FRESH: Final = b"\xff\xff"
 """Repeated, it is NaN in floating-point types of 8 to 64 bits, and -1 in integers."""
 
@@ -627,19 +589,12 @@ class NaNFillAllocator(AllocatorWrapper):
             )
         self.access = access_to(wrapped) if access is None else access
 
-    def allocate(
-        self,
-        num_bytes: int,
-        alignment: int = 256,
-        label: str | int | None = None,
-        *,
-        attributes: AllocationAttributes | None = None,
-    ) -> int:
+    def serve(self, request: AllocationRequest) -> int:
         """Allocate `num_bytes`, all NaN."""
-        address = self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
+        address = request.to(self.wrapped)
         if address:
             try:
-                self.access.fill(address, operator.index(num_bytes), FRESH)
+                self.access.fill(address, operator.index(request.num_bytes), FRESH)
             except BaseException:
                 self.wrapped.free(address)
                 raise
@@ -648,16 +603,9 @@ class NaNFillAllocator(AllocatorWrapper):
     def free(self, address: int) -> None:
         """Fill the memory with the other NaN, and free it."""
         if address:
-            try:
-                size = self.wrapped.requested_size(address)
-            except InvalidFree:
-                size = 0  # an invalid free, or a closed allocator: the allocator inside reports it
-            self.access.fill(address, size, FREED)
+            self.access.fill(address, self._size_to_free(address), FREED)
         self.wrapped.free(address)
 
-
-# ------------------------------------------------------------------------------
-# The chunks in use between guard words (GuardedChunks), and the report of overwritten guard words (Damage).
 
 Side = Literal["before", "after"]
 
@@ -695,7 +643,6 @@ class Damage(NamedTuple):
 
     Attributes:
         chunk: the chunk with these guard words.
-        side: the side of the chunk.
         address: the first changed byte.
         num_bytes: number of bytes from the first to the last changed byte.
         found: their current value.
@@ -735,61 +682,6 @@ def _guard_bytes_text(number: int) -> str:
     return "1 byte" if number == 1 else f"{number} bytes"
 
 
-class GuardedChunks:
-    """A table of chunks. Thread-safe.
-
-    Attributes:
-        extra: bytes of guard words and gaps of all chunks.
-        lock: while it is held, no other thread removes a chunk, so that the memory of the chunks can be read.
-    """
-
-    def __init__(self) -> None:
-        self.extra = 0
-        self._by_address: dict[int, Guarded] = {}
-        self._starts: set[int] = set()
-        self.lock = _forks.keep(RLock())  # reentrant: a tensor that Python collects meanwhile may free
-
-    def add(self, chunk: Guarded) -> None:
-        """Add a chunk."""
-        with self.lock:
-            self._by_address[chunk.address] = chunk
-            self._starts.add(chunk.start)
-            self.extra += chunk.total - chunk.size
-
-    def remove(self, chunk: Guarded) -> bool:
-        """Remove a chunk; False if another thread removed it."""
-        with self.lock:
-            if self._by_address.pop(chunk.address, None) is None:
-                return False
-            self._starts.remove(chunk.start)
-            self.extra -= chunk.total - chunk.size
-            return True
-
-    def find(self, address: int) -> Guarded | None:
-        """The chunk whose `allocate` returned this address."""
-        return self._by_address.get(address)
-
-    def is_start(self, address: int) -> bool:
-        """Whether a chunk of the allocator inside begins there; `allocate` returned no such address."""
-        return address in self._starts
-
-    def all(self) -> list[Guarded]:
-        """All chunks in order of address."""
-        with self.lock:
-            return sorted(self._by_address.values())
-
-    def neighbour(self, chunk: Guarded, side: Side) -> Guarded | None:
-        """The next chunk in use on that side; None without one."""
-        chunks = self.all()
-        index = bisect(chunks, chunk)
-        if side == "after":
-            return chunks[index] if index < len(chunks) else None
-        return chunks[index - 2] if index >= 2 else None
-
-
-# ------------------------------------------------------------------------------
-# GuardAllocator: puts guard words around every chunk and checks them on free and on demand.
-
 _BEFORE: Final = b"\xab"
 _AFTER: Final = b"\xcd"
 
@@ -801,7 +693,6 @@ class GuardAllocator(AllocatorWrapper):
     `mend` is called.
 
     Args:
-        wrapped: the allocator inside.
         guard_bytes: size of the guard words on each side, in bytes or as text.
         access: reads and writes the memory; by default one that fits the memory (see `access_to`).
 
@@ -817,28 +708,25 @@ class GuardAllocator(AllocatorWrapper):
         if self.guard_bytes < 1:
             raise InvalidRequest(f"guard_bytes is {guard_bytes}; give 1 or more")
         self.access = access_to(wrapped) if access is None else access
-        self._chunks = GuardedChunks()
         self._numbers = count(1)
+        self._in_use: dict[int, Guarded] = {}  # by address
+        self._starts: set[int] = set()  # of their chunks of the allocator inside
+        self._extra = 0  # bytes of guard words and gaps of all of them
+        # While it is held, no other thread removes a chunk, so that the memory of the chunks can be read.
+        self._lock = _forks.keep(RLock())  # reentrant: a tensor that Python collects meanwhile may free
 
     def overhead(self, alignment: int = 256) -> int:
         """Bytes that guard words add to a request."""
         return -(-self.guard_bytes // alignment) * alignment + self.guard_bytes
 
-    def allocate(
-        self,
-        num_bytes: int,
-        alignment: int = 256,
-        label: str | int | None = None,
-        *,
-        attributes: AllocationAttributes | None = None,
-    ) -> int:
+    def serve(self, request: AllocationRequest) -> int:
         """Allocate `num_bytes` between guard words."""
-        size = operator.index(num_bytes)
-        if not self._is_served(size, alignment):
-            return self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
-        total = size + self.overhead(alignment)
+        size = operator.index(request.num_bytes)
+        if not self._is_served(size, request.alignment):
+            return request.to(self.wrapped)
+        total = size + self.overhead(request.alignment)
         try:
-            start = self.wrapped.allocate(total, alignment, label, attributes=attributes)
+            start = request._replace(num_bytes=total).to(self.wrapped)
         except OutOfMemory as error:
             raise error.for_request(size) from error
         address = start + total - self.guard_bytes - size
@@ -847,8 +735,8 @@ class GuardAllocator(AllocatorWrapper):
         except BaseException:
             self.wrapped.free(start)
             raise
-        text = self.label_text(label)
-        self._chunks.add(Guarded(address, size, text, start, total, next(self._numbers)))
+        text = self.label_text(request.label)
+        self._add(Guarded(address, size, text, start, total, next(self._numbers)))
         return address
 
     def free(self, address: int) -> None:
@@ -864,12 +752,12 @@ class GuardAllocator(AllocatorWrapper):
         if damages:
             raise GuardOverrun(damages)
         # Remove it first: after the free another thread may get the same address.
-        if not self._chunks.remove(chunk):
+        if not self._remove(chunk):
             raise self._invalid_free(address)
         try:
             self.wrapped.free(chunk.start)
         except BaseException:
-            self._chunks.add(chunk)
+            self._add(chunk)
             raise
 
     def damages(self) -> list[Damage]:
@@ -889,7 +777,8 @@ class GuardAllocator(AllocatorWrapper):
 
     def in_use(self) -> list[Guarded]:
         """Every chunk in use, in order of address."""
-        return self._chunks.all()
+        with self._lock:
+            return sorted(self._in_use.values())
 
     # -- state --------------------------------------------------------------------------------------------------
 
@@ -919,9 +808,7 @@ class GuardAllocator(AllocatorWrapper):
     def stats(self) -> Stats:
         """Current totals; guard words count as allocated, not as requested."""
         stats = self.wrapped.stats()
-        return replace(
-            stats, requested_bytes_in_use=max(stats.requested_bytes_in_use - self._chunks.extra, 0)
-        )
+        return replace(stats, requested_bytes_in_use=max(stats.requested_bytes_in_use - self._extra, 0))
 
     def check_invariants(self) -> None:
         """Check the tables of the allocator inside, and that it has every chunk of this wrapper."""
@@ -931,6 +818,29 @@ class GuardAllocator(AllocatorWrapper):
                 self.wrapped.requested_size(chunk.start)
 
     # -- implementation -----------------------------------------------------------------------------------------
+
+    def _add(self, chunk: Guarded) -> None:
+        with self._lock:
+            self._in_use[chunk.address] = chunk
+            self._starts.add(chunk.start)
+            self._extra += chunk.total - chunk.size
+
+    def _remove(self, chunk: Guarded) -> bool:
+        """Remove a chunk; False if another thread removed it."""
+        with self._lock:
+            if self._in_use.pop(chunk.address, None) is None:
+                return False
+            self._starts.remove(chunk.start)
+            self._extra -= chunk.total - chunk.size
+            return True
+
+    def _neighbour(self, chunk: Guarded, side: Side) -> Guarded | None:
+        """The next chunk in use on that side; None without one."""
+        chunks = self.in_use()
+        index = bisect(chunks, chunk)
+        if side == "after":
+            return chunks[index] if index < len(chunks) else None
+        return chunks[index - 2] if index >= 2 else None
 
     def _is_served(self, size: int, alignment: int) -> bool:
         """Whether to add guard words. The allocator inside gets all other requests, and raises its own errors."""
@@ -951,18 +861,18 @@ class GuardAllocator(AllocatorWrapper):
 
     def _damage(self, chunk: Guarded, side: Side, at: int, word: bytes) -> list[Damage]:
         intact = word * self.guard_bytes
-        with self._chunks.lock:
+        with self._lock:
             data = self.access.read(at, self.guard_bytes) if self._is_readable(chunk) else intact
-        if data == intact or self._chunks.find(chunk.address) is not chunk:  # it may have been freed just now
+        if data == intact or self._in_use.get(chunk.address) is not chunk:  # it may have been freed just now
             return []
         first = len(data) - len(data.lstrip(word))
         last = len(data.rstrip(word))
-        neighbour = self._chunks.neighbour(chunk, side)
+        neighbour = self._neighbour(chunk, side)
         return [Damage(chunk, side, at + first, last - first, data[first:last], neighbour)]
 
     def _is_readable(self, chunk: Guarded) -> bool:
         """Whether its memory can be read: the chunk was not freed meanwhile, and the allocator inside is not closed."""
-        if self._chunks.find(chunk.address) is not chunk:
+        if self._in_use.get(chunk.address) is not chunk:
             return False
         try:
             return not self.wrapped.tracks_allocation_sizes() or self.wrapped.requested_size(chunk.start) > 0
@@ -970,14 +880,14 @@ class GuardAllocator(AllocatorWrapper):
             return False
 
     def _find(self, address: int) -> Guarded:
-        chunk = self._chunks.find(operator.index(address))
+        chunk = self._in_use.get(operator.index(address))
         if chunk is None:
             raise self._invalid_free(address)
         return chunk
 
     def _invalid_free(self, address: int) -> InvalidFree:
         """The error for an address that this wrapper did not return."""
-        if self._chunks.is_start(operator.index(address)):
+        if operator.index(address) in self._starts:  # `allocate` returned no such address
             return InteriorPointer(address, f"{address:#x} is before the guard words of a chunk in use")
         if self.wrapped.tracks_allocation_sizes():
             try:

@@ -10,10 +10,9 @@
             -> rmm.observe ------> RMM's own resources; each request is recorded by a callback, or read from RMM's log
 
 Enters: a limit, options, a log or recording. Leaves: the framework's arrays, and events in the heaps' logs.
-`<framework>/serve.py` has `serve_<framework>`, `<framework>/observe.py` has `observe_<framework>`; `providers` finds
-them by the table in `bfcviz.frameworks`. `capture` records labels, marks and Python stacks, `process` is the part of
-`bfcviz record` in the recorded process, `common` has what several frameworks use. The C functions have no Python
-version, so serving NumPy, CuPy and PyTorch, and stacks, need the compiled build (`common.require_compiled`).
+`<framework>/serve.py` has `serve_<framework>`, `<framework>/observe.py` has `observe_<framework>`; `heap_provider`
+finds them by the table in `bfcviz.frameworks`. The C functions have no Python version, so serving NumPy, CuPy and
+PyTorch, and stacks, need the compiled build (`served_heap.require_compiled`).
 
 May import allocator, events, frameworks, errors, units; never the model or pictures.
 """

@@ -20,12 +20,7 @@ class StreamEvent(Protocol):
 
 
 class RelaxedEvent:
-    """A CUDA event that deferred frees wait for, queried in relaxed mode: else that breaks a capture in any stream.
-
-    Args:
-        query: whether the work is done.
-        synchronize: waits until it is.
-    """
+    """A CUDA event that deferred frees wait for, queried in relaxed mode: else that breaks a capture in any stream."""
 
     def __init__(self, query: Callable[[], bool], synchronize: Callable[[], object]) -> None:
         self._query = query
@@ -102,7 +97,6 @@ class DeferredFrees:
     finalizer that interrupts another call in the same thread.
 
     Args:
-        owner: the owner of the memory.
         more: makes spare heaps for a device.
         streams: the streams of the framework.
         make_room: returns unused memory to a device where possible; says whether there was any.

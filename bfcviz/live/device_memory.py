@@ -73,10 +73,8 @@ def _driver_figures(driver: cuda_driver.Driver, nvml: "_Nvml | None", number: in
         total = driver.total_memory(number)
     seen = None if nvml is None else nvml.device(driver.pci_bus(number))
     reserved = None
-    if seen is not None and not seen.is_whole_of(
-        total
-    ):  # a slice of the device (MIG): NVML tells of the whole
-        seen = None
+    if seen is not None and not seen.is_whole_of(total):
+        seen = None  # a slice of the device (MIG): NVML tells of the whole
     if seen is not None and free is None:
         free, total, reserved = seen.free, seen.total, seen.reserved
     processes = {} if seen is None else seen.processes

@@ -19,9 +19,6 @@ from bfcviz.live import labels, memory_limits
 from bfcviz.live.served_heap import OPTIONS
 from bfcviz.units import format_bytes
 
-# ------------------------------------------------------------------------------
-# HeapProvider: serves or observes a framework for the length of a `with`, and provides its heaps.
-
 
 class HeapProvider(ABC):
     """Base of everything that serves or observes a framework; it can be entered again after it ended.
@@ -57,19 +54,14 @@ class HeapProvider(ABC):
         """
 
     @property
-    @abstractmethod
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failed request; None: none failed. The heap may have changed since."""
+        """The numbers of the last failed request; None: none failed, or the framework only raises its own error."""
+        return None
 
     @property
     def logs(self) -> list[Any]:
         """The event log of each heap."""
         return [heap.log for heap in self.heaps]
-
-    @property
-    def names(self) -> list[str]:
-        """The name of each heap."""
-        return [str(heap.name) for heap in self.heaps]
 
     def left_out(self, log: Any) -> list[str]:
         """The names of the heaps that write to another log: a log takes 256."""
@@ -133,13 +125,8 @@ class HeapProvider(ABC):
 
 
 def _heap_name_and_limit(heap: Any) -> str:
-    """The name and limit of a heap."""
     limit = heap.limit
     return str(heap.name) if limit is None else f"{heap.name} of at most {format_bytes(limit)}"
-
-
-# ------------------------------------------------------------------------------
-# ThreadStartHook: a new thread inherits serving from the thread that starts it; NumPy's handler is per context.
 
 
 class ThreadStartHook:
@@ -210,10 +197,7 @@ def check_provider_limit(request: WatchRequest) -> None:
 def provider_pool(request: WatchRequest) -> Pool:
     """The pool that a recording names before the provider's heap exists."""
     options = request.options.get("options", OPTIONS) if is_on_host(request) else None
-    limit = request.options.get("limit")
-    return (
-        Pool(request.framework, limit) if options is None else Pool(request.framework, limit, vars(options))
-    )
+    return Pool(request.framework, request.options.get("limit"), {} if options is None else vars(options))
 
 
 def provider_function(framework: str, way: Way) -> Callable[..., HeapProvider]:

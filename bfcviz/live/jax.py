@@ -9,7 +9,7 @@ from weakref import ref
 
 from bfcviz import _interrupts
 from bfcviz.code_places import CodePlace, own_place, shown_file
-from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
+from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import REGION_FACTS, KnownGaps
@@ -18,17 +18,13 @@ from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heap
 from bfcviz.live.observed_heap import ObservedHeap, Polling
 from bfcviz.live.stacks import DEEPEST, MOST
 
-# ------------------------------------------------------------------------------
-# ArrayNames: the label of an array, from the Python stack that JAX keeps with it: `train.py:41 forward`.
-#
-# JAX keeps the stack of the call that made an array (`Array.traceback`). The lines inside a function under `jax.jit`
-# are not in it, because the compiled program does not run them: its results have the line that calls the function.
-
 
 class ArrayNames:
     """Interns a label for each stack, shape and data type; the frames of a stack are read once.
 
-    JAX's stacks are compared by their code and position, not by identity; they keep no frame and no array alive.
+    JAX keeps the stack of the call that made an array (`Array.traceback`). The lines inside a function under `jax.jit`
+    are not in it, because the compiled program does not run them: its results have the line that calls the function.
+    Stacks are compared by their code and position, not by identity; they keep no frame and no array alive.
     """
 
     def __init__(self, labels: Labels) -> None:
@@ -79,21 +75,19 @@ class ArrayNames:
         return words
 
 
-# ------------------------------------------------------------------------------
-# MadeUpAddresses: places for arrays whose real addresses are unknown.
-#
-# ::
-#
-#     FIRST                                  top
-#     | array | array | free | array | array |      a place is taken from the smallest free gap that holds it
-#
-# So the gaps are few, but they say nothing of the device's memory: its allocator places arrays in its own way.
-
 FIRST: Final = 1 << 32
 
 
 class MadeUpAddresses:
-    """Makes up addresses for JAX's arrays: ranges that do not overlap, from `FIRST` up. Takes O(log n) for n gaps."""
+    """Makes up addresses for JAX's arrays: ranges that do not overlap, from `FIRST` up. Takes O(log n) for n gaps.
+
+    ::
+
+        FIRST                                  top
+        | array | array | free | array | array |      a place is taken from the smallest free gap that holds it
+
+    So the gaps are few, but they say nothing of the device's memory: its allocator places arrays in its own way.
+    """
 
     def __init__(self) -> None:
         self._top = FIRST
@@ -140,28 +134,6 @@ class MadeUpAddresses:
         return size
 
 
-# ------------------------------------------------------------------------------
-# LiveArrays: what JAX's live arrays hold, reading by reading: an event for each array that came or went.
-#
-# ::
-#
-#     jax.live_arrays() ──> new: stack, shape, size, devices ──> DeviceArrays.add ────> ALLOCATE on each device's
-#     heap └──> gone since the last reading ───────> DeviceArrays.remove ─> FREE
-#
-# A reading takes nothing from the program:
-#
-# - It asks only for what JAX answers at once, without work on a device: no values, no wait for a computation. - It
-# does not ask for addresses. `unsafe_buffer_pointer` can wait for a computation while it holds the GIL (seen in JAX
-# 0.10 on a CPU). It also takes an external reference for a moment: on a GPU a program that donates the array just
-# then fails with "Donation requested for buffer with external reference" (XLA in 2026:
-# PjRtClient::UnsafeBufferPointer, CommonPjRtBuffer::GetBufferForDonationHoldLocked). So addresses are made up, and
-# two arrays that share memory are not recognised, except for the shards below. - It keeps arrays alive only while it
-# lists them; afterwards it has weak references.
-#
-# JAX lists an array over several devices and also the shards that it made of it, for example for
-# `addressable_shards`. These have the stack of the array and the size of its shards: of each array one such shard a
-# device is not counted.
-
 _MOST_SHARDINGS = 4096
 
 
@@ -169,7 +141,6 @@ class DeviceArrays:
     """The live arrays of one device.
 
     Args:
-        heap: receives the events.
         memory: the kind of the device's own memory; None: unknown, then all arrays are in it.
 
     Attributes:
@@ -229,12 +200,25 @@ class _LiveArray(NamedTuple):
 
 
 class LiveArrays:
-    """Reads the live arrays of some devices.
+    """Reads the live arrays of some devices: an event for each array that came or went since the last reading.
+
+    A reading takes nothing from the program:
+
+    - It asks only for what JAX answers at once, without work on a device: no values, no wait for a computation.
+    - It does not ask for addresses. `unsafe_buffer_pointer` can wait for a computation while it holds the GIL (seen in
+      JAX 0.10 on a CPU). It also takes an external reference for a moment: on a GPU a program that donates the array
+      just then fails with "Donation requested for buffer with external reference" (XLA in 2026:
+      PjRtClient::UnsafeBufferPointer, CommonPjRtBuffer::GetBufferForDonationHoldLocked). So addresses are made up, and
+      two arrays that share memory are not recognised, except for the shards below.
+    - It keeps arrays alive only while it lists them; afterwards it has weak references.
+
+    JAX lists an array over several devices and also the shards that it made of it, for example for
+    `addressable_shards`. These have the stack of the array and the size of its shards: of each array one such shard a
+    device is not counted.
 
     Args:
         listed: returns all live arrays: `jax.live_arrays`.
         devices: what is recorded of each of JAX's devices.
-        names: labels the arrays.
 
     Attributes:
         unread: arrays of the last reading of which JAX does not say what they hold, deleted ones not counted.
@@ -366,9 +350,6 @@ def _remove_live_array(array: _LiveArray, addresses: list[int]) -> None:
         device.elsewhere[str(array.where.memory)] -= array.size
 
 
-# ------------------------------------------------------------------------------
-# observe_jax: the live arrays that JAX lists, named by lines of code, and its totals of each device, both polled.
-
 _LIMITS: Final = ("bytes_limit", "bytes_reservable_limit")
 _IN_USE: Final = "bytes_in_use"
 NOT_IN_ARRAYS: Final = "bytes_not_in_arrays"
@@ -397,7 +378,6 @@ class JaxObserved(HeapProvider):
     """What `observe_jax` returns; observes within a `with`.
 
     Attributes:
-        way: `observe`.
         description: the way, and what it means.
         latest: by device name, the numbers of the marks at the last reading; a CPU has none of JAX's totals.
     """
@@ -453,11 +433,6 @@ class JaxObserved(HeapProvider):
     def heaps(self) -> list[ObservedHeap]:
         """A heap for each device, with its arrays and marks."""
         return list(self._heaps.values())
-
-    @property
-    def out_of_memory(self) -> OutOfMemory | None:
-        """None: JAX reports a failure only in its own error."""
-        return None
 
     def settle(self) -> None:
         """Read the arrays and totals now."""
@@ -561,7 +536,6 @@ def _chosen_jax_devices(local: Sequence[Any], devices: Iterable[Any] | None, *, 
 
 
 def _live_array_lister(jax: Any, devices: Sequence[Any]) -> Callable[[], list[Any]]:
-    """A function that lists the live arrays on the platforms of some devices."""
     platforms = sorted({device.platform for device in devices})
     return lambda: [array for platform in platforms for array in jax.live_arrays(platform)]
 

@@ -173,15 +173,13 @@ class Share(NamedTuple):
         return room.available - self.headroom
 
 
-def check_limit(limit: int | None, total: int, device: int, memory: Memory) -> None:
+def check_limit(limit: int, total: int, device: int, memory: Memory) -> None:
     """Check that heaps of at most `limit` bytes fit a device of `total` bytes.
 
     Raises:
         InvalidRequest: the limit is out of range.
         LiveError: the limit exceeds the device, and the memory cannot.
     """
-    if limit is None:
-        return
     if not 1 <= limit <= 1 << 62:
         raise InvalidRequest(f"a limit of {limit} bytes was given; give one from 1 to 2^62")
     if limit > total and memory != "managed":

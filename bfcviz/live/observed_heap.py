@@ -27,9 +27,6 @@ from bfcviz.live.heap_provider import log_and_labels
 from bfcviz.live.numpy.serve import unserved
 from bfcviz.periodic import Periodic
 
-# ------------------------------------------------------------------------------
-# ObservedHeap: another allocator's heap, recorded from the outside as bfcviz events.
-
 _PATIENCE_S: Final = 1.0
 """Seconds a reader waits for the report of another thread: in a forked process that thread does not exist."""
 
@@ -325,17 +322,11 @@ def _check_observed_range(what: str, address: int, size: int) -> None:
         )
 
 
-# ------------------------------------------------------------------------------
-# Polling: calls a function at regular intervals in a thread of its own.
-
-
 class Polling:
     """Polls for an observed heap: calls a function at intervals, never twice at a time; an error ends it and is kept.
 
     Args:
-        poll: what to call.
         every_s: seconds from the end of one call to the next.
-        name: the name of the thread.
         share: the most of a processor's time that the calls may take, 0..1; after a long one the wait is longer.
 
     Attributes:
@@ -361,12 +352,7 @@ class Polling:
         self._periodic.stop()
 
     def last(self, error: BaseException | None, call: Callable[[], Any] | None = None) -> None:
-        """Call it in this thread at the end of a `with`; an error is raised unless the `with` ends by another error.
-
-        Args:
-            error: what ends the `with`.
-            call: what to call instead.
-        """
+        """Call it, or `call`, here at the end of a `with`; an error is raised unless `error` ends the `with`."""
         try:
             (call or self.now)()
         except Exception as raised:

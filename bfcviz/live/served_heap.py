@@ -14,9 +14,6 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.units import format_bytes
 
-# ------------------------------------------------------------------------------
-# ServedHeap: the heap behind a framework's memory; HeapFactory makes one for each stream of each device.
-
 OPTIONS: Final = AllocatorOptions(allow_growth=True, garbage_collection=True, exact_growth=True)
 """For a machine shared with other programs: a heap starts small, releases wholly free regions before it fails, and at
 last requests no more than it needs, because the heaps of a device share its limit."""
@@ -35,12 +32,11 @@ class ServedHeap(BFCAllocator):
     users: ClassVar[str]
     advice: ClassVar[str]
 
-    def give_back(self) -> int:
-        """Release the wholly free regions, and those that a capture delayed; returns how many bytes it released now."""
-        released = self.trim()
+    def give_back(self) -> None:
+        """Release the wholly free regions, and those that a capture delayed."""
+        self.trim()
         if isinstance(self.sub_allocator, CudaSubAllocator):
             self.sub_allocator.free_waiting()
-        return released
 
     @property
     def holds_memory(self) -> bool:
@@ -67,7 +63,6 @@ class HeapFactory(Generic[H]):
     """Makes the heap of a stream. The heaps of a device share one budget.
 
     Attributes:
-        kind: the class of the heaps.
         framework: the start of their names.
         source: makes the sub-allocator of a device and a stream, within a budget.
         limit: returns the budget of a device in bytes; called once per device.
@@ -102,9 +97,6 @@ class HeapFactory(Generic[H]):
             labels=self.labels,
         )
 
-
-# ------------------------------------------------------------------------------
-# Serving a framework and recording stacks need the compiled build: a framework calls C functions for its memory.
 
 IS_COMPILED: Final = all(_compiled.load(name) for name in ("bfcviz._heap", "bfcviz._live"))
 """Whether the heap and the functions that frameworks call run as machine code in this process."""

@@ -62,7 +62,6 @@ class Capture:
         hide: modules that `stack` leaves out.
 
     Attributes:
-        labels: the table.
         walker: walks the stacks; None: no stacks.
         note: what is missing and why, as the end of a description; empty: nothing.
 
@@ -73,10 +72,8 @@ class Capture:
     def __init__(self, labels: Labels, what: Captured = None, hide: tuple[str, ...] = Stacks.hide) -> None:
         self.note = ""
         if what is None and not IS_COMPILED:
-            what, self.note = (
-                "label",
-                ". Allocations without a label have no name: stacks need the compiled build",
-            )
+            what = "label"
+            self.note = ". Allocations without a label have no name: stacks need the compiled build"
         stacks = Stacks(hide) if what in ("stack", None) else what
         self.labels = labels
         self.walker: Walker | None = None
@@ -117,7 +114,7 @@ class _StackNamer:
                 return WALK_ON
             if not seen:
                 return label
-            name = self._labels.name(label) or _stack_name(seen)
+            name = self._labels.name(label) or (own_place(seen) or seen[0]).name
             return self._labels.intern(name, stack=_stack_text(seen))
         except (BfcvizError, RecursionError, MemoryError):
             return 0
@@ -135,10 +132,6 @@ class _StackNamer:
                 seen.append(CodePlace(code.co_qualname, shown_file(code.co_filename), frame.f_lineno or 0))
             frame = frame.f_back
         return seen, frame is None or depth >= FARTHEST
-
-
-def _stack_name(stack: list[CodePlace]) -> str:
-    return (own_place(stack) or stack[0]).name
 
 
 def _stack_text(stack: list[CodePlace]) -> str:

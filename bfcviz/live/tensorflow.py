@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
+from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.events.storage.files import PRIVATE_FOLDER
 from bfcviz.formats.tensorflow import WINDOW, whole_windows
 from bfcviz.live.heap_provider import HeapProvider
@@ -28,7 +28,6 @@ class TensorflowObserved(HeapProvider):
     """What `observe_tensorflow` returns; records windows within a `with`.
 
     Attributes:
-        way: `observe`.
         folder: the folder of the windows.
         count: windows recorded.
         missed: windows skipped because other code used the profiler.
@@ -65,14 +64,6 @@ class TensorflowObserved(HeapProvider):
         """None: the events are in the folder."""
         return []
 
-    @property
-    def out_of_memory(self) -> OutOfMemory | None:
-        """None: TensorFlow reports it only in its own log."""
-        return None
-
-    def settle(self) -> None:
-        """Does nothing: a window appears when it is complete."""
-
     def _start(self) -> None:
         try:
             self._profiler = import_module("tensorflow").profiler.experimental
@@ -91,12 +82,8 @@ class TensorflowObserved(HeapProvider):
         self.error = error
 
     def _next_window(self) -> float:
-        """Record a window; returns the seconds until the next."""
-        self._record()
-        return max(self._every_s - self._window_s, 0)
-
-    def _record(self) -> None:
-        """Record one window; it is cut short when the `with` ends."""
+        """Record a window, which is cut short when the `with` ends; returns the seconds until the next."""
+        pause = max(self._every_s - self._window_s, 0)
         name = f"{WINDOW}{self._next():06}"
         made = self.folder / f".{name}-{os.getpid()}"
         options = self._profiler.ProfilerOptions(
@@ -108,14 +95,14 @@ class TensorflowObserved(HeapProvider):
             if type(error).__name__ != "AlreadyExistsError":  # raised while another profile is recorded
                 raise
             self.missed += 1
-            return
+            return pause
         self._periodic.sleep(self._window_s)
         self._profiler.stop()
         made.replace(self.folder / name)
         self.count += 1
+        return pause
 
     def _next(self) -> int:
-        """The next window number in the folder."""
         return 1 + max((int(each.name[len(WINDOW) :]) for each in whole_windows(self.folder)), default=0)
 
 

@@ -29,7 +29,6 @@ SEARCHING = 0
 FOUND = 1
 IMPOSSIBLE = 2
 
-_NOT = -1
 _BEYOND = 1 << 62  # above all offsets
 
 

@@ -42,9 +42,6 @@ from bfcviz.whatif.ties import InOrder, Orders, in_orders
 if TYPE_CHECKING:
     from pyarrow import Table
 
-# ------------------------------------------------------------------------------
-# Comparison: one request stream served under several policies, as a table of measures.
-
 CALL_COST_US: Final = 500.0
 """Microseconds that a call to the driver is assumed to take; measure those of your device, for its own number."""
 
@@ -137,7 +134,6 @@ class Comparison:
     """Several outcomes of one stream.
 
     Attributes:
-        stream: the requests.
         limit: memory limit in bytes; None: none.
         results: of each policy, in the order asked; plans and bounds last.
         call_cost_us: assumed cost of a driver call, in microseconds.
@@ -321,14 +317,9 @@ def compare(
     except KeyboardInterrupt:
         if not results:
             raise
+    why = "not served: the comparison was stopped"
     stopped = [
-        PolicyResult(
-            each.name,
-            None,
-            "not served: the comparison was stopped",
-            _compared_policy_kind(each.policy),
-            each.role,
-        )
+        PolicyResult(each.name, None, why, _compared_policy_kind(each.policy), each.role)
         for each in served[len(results) :]
     ]
     return Comparison(stream, limit, (*results, *stopped), call_cost_us, own, complete=not stopped)
@@ -344,7 +335,6 @@ class _Asked(NamedTuple):
 
 
 def _asked_policy(policy: str | Policy | OwnRules, limit: int | None) -> _Asked:
-    """A policy that `compare` is asked for, with its name, limit and role."""
     if isinstance(policy, OwnRules):
         return _Asked(policy.text, policy.policy, policy.limit, policy.role)
     name = policy if isinstance(policy, str) else policy_text(policy.name, policy.options)
@@ -369,22 +359,18 @@ def _compared_policy_result(asked: _Asked, stream: RequestStream) -> PolicyResul
         # Under a limit, a plan or bound would say only what it has served before its first failure.
         limit = asked.limit if is_allocator else None
         outcome = asked.policy.serve(stream, limit, record=record, stop_at_failure=True)
-        orders = in_orders(
-            asked.policy,
-            InOrder(outcome.fits, outcome.peak_reserved),
-            lambda rules: _compared_peak_in_order(rules, stream, limit),
-            requests=len(stream),
-        )
+
+        def serve(rules: Policy) -> InOrder:
+            found = rules.serve(stream, limit, stop_at_failure=True)
+            return InOrder(found.fits, found.peak_reserved)
+
+        first = InOrder(outcome.fits, outcome.peak_reserved)
+        orders = in_orders(asked.policy, first, serve, requests=len(stream))
         return PolicyResult(asked.name, outcome, kind=kind, role=asked.role, orders=orders)
     except BfcvizError as error:
         return PolicyResult(asked.name, None, str(error), kind, asked.role)
     except Exception as error:  # noqa: BLE001  policies of users may raise anything
         return PolicyResult(asked.name, None, f"{type(error).__name__}: {error}", kind, asked.role)
-
-
-def _compared_peak_in_order(rules: Policy, stream: RequestStream, limit: int | None) -> InOrder:
-    found = rules.serve(stream, limit, stop_at_failure=True)
-    return InOrder(found.fits, found.peak_reserved)
 
 
 def _compared_fragmentation(free: FreeMemory | None) -> float | None:
@@ -428,7 +414,6 @@ def _compared_failure_moment(row: dict[str, Any]) -> str:
 
 
 def _compared_failure_free(row: dict[str, Any]) -> str:
-    """What is free in the pool of a compared policy at its first failure."""
     largest = row["failure_largest_free_bytes"]
     chunk = "" if largest is None else f", at most {format_bytes(largest)} in one chunk"
     return f"free in the pool: {format_bytes(row['failure_free_bytes'])}{chunk}"
@@ -549,11 +534,8 @@ def verdict_text(comparison: Comparison) -> str:
         return f"{'The policy does' if failing == 1 else f'All {failing} policies do'} not fit{limit}"
     best = min(fitting, key=_compared_peak)
     least = f"Least memory: {printable(best.name)}, {format_bytes(_compared_peak(best))}"
-    return (
-        f"{least}; {failing} of {len(allocators)} do not fit{limit}"
-        if failing
-        else f"{least}; all fit{limit}"
-    )
+    rest = f"{failing} of {len(allocators)} do not fit" if failing else "all fit"
+    return f"{least}; {rest}{limit}"
 
 
 def _compared_peak(result: PolicyResult) -> int:
@@ -617,7 +599,6 @@ def _range_of_orders(result: PolicyResult) -> str:
 
 
 def _comparison_assumptions(comparison: Comparison) -> list[str]:
-    """What is assumed of policies."""
     named = {result.name.partition(":")[0] for result in comparison.results}
     found = []
     if any(result.name == GROWING_BFC for result in comparison.results):
@@ -666,7 +647,7 @@ def _comparison_row(result: PolicyResult, row: dict[str, Any]) -> tuple[str, ...
         result.title,
         format_bytes(row["peak_reserved"]),
         format_bytes(row["peak_in_use"]),
-        *(_compared_share_cell(row[share]) for share in shares),
+        *("" if row[share] is None else f"{100 * row[share]:.1f} %" for share in shares),
         *("" if row[kind] is None else f"{row[kind]:,}" for kind in ("splits", "merges")),
         "" if calls[0] is None else f"{sum(calls):,}",
         "" if stall is None else seconds_text(stall),
@@ -678,11 +659,6 @@ def _comparison_verdict(result: PolicyResult, *, fits: bool) -> str:
     if result.is_allocator:
         return "fits" if fits else "out of memory"
     return result.kind if fits else f"{result.kind}: above limit"
-
-
-def _compared_share_cell(share: float | None) -> str:
-    """A share in the table of compared policies, in percent; empty: not known."""
-    return "" if share is None else f"{100 * share:.1f} %"
 
 
 def _comparison_table_lines(all_rows: list[tuple[str, ...]], columns: tuple[str, ...]) -> list[str]:

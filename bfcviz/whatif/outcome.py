@@ -20,9 +20,6 @@ from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream, are_request_pieces
 
-# ------------------------------------------------------------------------------
-# Outcome: what happened when a policy served a request stream, and the measures of fragmentation.
-
 
 def failed_allocations(rows: NDArray[np.void], address: NDArray[np.integer]) -> NDArray[np.intp]:
     """Of an outcome: indices of the requests for memory that got none.
@@ -139,14 +136,7 @@ class Outcome(Answer):
     @cached_property
     def requested(self) -> NDArray[np.int64]:
         """Requested bytes of the blocks in use after each request, int64[n]."""
-        rows = self.stream.rows[: self.served]
-        done = self.address != 0
-        change = np.where((rows["kind"] == ALLOCATE) & done, rows["size"], 0)
-        frees = np.flatnonzero((rows["kind"] == FREE) & done)
-        blocks: NDArray[np.int64] = rows["block"][frees]
-        change[frees] = -self.stream.block_sizes[blocks]
-        found: NDArray[np.int64] = np.cumsum(change)
-        return found
+        return self.stream.requested_bytes(self.address != 0)
 
     @property
     def reserved_not_in_use(self) -> float:
@@ -161,9 +151,6 @@ class Outcome(Answer):
         at = int(self.in_use.argmax())
         return 1 - int(self.requested[at]) / self.peak_in_use
 
-
-# ------------------------------------------------------------------------------
-# RecordedOutcome: an outcome with its trace: the state after any request, and where each block was placed.
 
 _ENDS: Final = (Kind.ALLOCATE, Kind.FREE, Kind.OOM, Kind.MARK)
 """Each request that changes or asks anything writes one of these, in order."""
@@ -207,7 +194,8 @@ class RecordedOutcome:
         # With all pieces of a block.
         last = self._heads[heads] if heads < len(self._heads) else len(self._ends)
         step, events = int(self._ends[last - 1]) + 1, self._events
-        released = self._pool_bytes(step) - int(self.outcome.reserved[min(request, self.outcome.served - 1)])
+        reserved = int(self.outcome.reserved[min(request, self.outcome.served - 1)])
+        released = int(self._granted[step]) - reserved
         while step < len(events):
             kind = events["kind"][step]
             if kind == Kind.RELEASE and released >= int(events["size"][step]):
@@ -217,13 +205,9 @@ class RecordedOutcome:
             step += 1
         return step
 
-    def _pool_bytes(self, step: int) -> int:
-        """The bytes of all regions after so many events."""
-        return int(self._granted[step])
-
     @cached_property
     def _granted(self) -> NDArray[np.int64]:
-        """The bytes of all regions before each event, and after the last, int64[events + 1]."""
+        """The bytes of all regions after so many events, int64[events + 1]."""
         kind, size = self._events["kind"], self._events["size"].astype(np.int64)
         change = np.select([kind == Kind.EXTEND, kind == Kind.RELEASE], [size, -size], 0)
         return np.concatenate([[0], np.cumsum(change)])

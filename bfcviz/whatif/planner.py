@@ -315,7 +315,6 @@ class _Search:
     """A race of searches below the best height known.
 
     Args:
-        problem: the blocks.
         orders: in which they are tried, and whether those with more bytes at their time come before.
         best: the height of a known plan.
         least: no height below is possible.
@@ -373,7 +372,6 @@ def _plan_search_orders(
 def _searched_plan(
     plan: PackingPlan, seconds: float, report: Callable[[PackingPlan], bool] | None
 ) -> PackingPlan:
-    """The best plan that is found within so many seconds."""
     until = monotonic() + seconds
     lifetimes = plan.lifetimes
     used = np.flatnonzero(lifetimes.size > 0)

@@ -18,18 +18,6 @@ from bfcviz.whatif.outcome import DriverCalls, Outcome
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream
 from bfcviz.whatif.simulation import DriverCall, DriverMemory, SimulatedPool, serve_requests
 
-# ------------------------------------------------------------------------------
-# The regions of a driver that takes back parts of what it granted.
-#
-# A region of a trace is released as a whole. So memory that is granted at once and released at different times
-# becomes several regions::
-#
-#     map [0, 100), release [40, 60), map [40, 60)     regions: [0, 40)  [40, 60)  [60, 100)  and [40, 60) again
-#
-# So the regions of a moment depend on what is released later, and one free block of the pool can be two chunks of
-# the trace, also in a map. Measures of a moment come from the pool (`Outcome.largest_free`), never from these
-# regions.
-
 
 class PolicyRegionPiece(NamedTuple):
     """Memory [start, stop) that the driver of a policy takes back at once, by the call with index `end`."""
@@ -40,7 +28,17 @@ class PolicyRegionPiece(NamedTuple):
 
 
 def policy_region_pieces(calls: Sequence[DriverCall]) -> list[list[DriverCall]]:
-    """What each call to a policy's driver is in its trace: calls such that each release is of a whole region."""
+    """What each call to a policy's driver is in its trace: calls such that each release is of a whole region.
+
+    A region of a trace is released as a whole. So memory that is granted at once and released at different times
+    becomes several regions::
+
+        map [0, 100), release [40, 60), map [40, 60)     regions: [0, 40)  [40, 60)  [60, 100)  and [40, 60) again
+
+    So the regions of a moment depend on what is released later, and one free block of the pool can be two chunks of
+    the trace, also in a map. Measures of a moment come from the pool (`Outcome.largest_free`), never from these
+    regions.
+    """
     found: list[list[DriverCall]] = []
     regions: dict[int, PolicyRegionPiece] = {}  # by their end
     starts: defaultdict[int, list[int]] = defaultdict(list)  # of the regions that a call releases
@@ -96,9 +94,6 @@ def _take_policy_pieces(
     later[low:high] = rest
     return found
 
-
-# ------------------------------------------------------------------------------
-# Policy: the rules by which a request stream is served; and the policies of simulated pools.
 
 BATCH: Final = 65_536
 """Requests between two chances to interrupt."""

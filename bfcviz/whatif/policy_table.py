@@ -23,9 +23,6 @@ from bfcviz.whatif.policy_serving import NO_LIMIT, Policy, PoolPolicy
 from bfcviz.whatif.requests import ALLOCATE, RequestStream
 from bfcviz.whatif.simulation import DriverMemory
 
-# ------------------------------------------------------------------------------
-# What the options of policies mean and which values they take, in a few words; `bfcviz whatif --list` prints them.
-
 MEANINGS: Final[Mapping[str, str]] = {
     "allow_growth": "true: the pool grows region by region; false: it takes the whole limit at once",
     "garbage_collection": "true: return wholly free regions before a request fails; TensorFlow on GPUs has true",
@@ -61,7 +58,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "min_block": "bytes of the smallest block",
     "arena": "bytes of each arena; 0: one arena for all, which grows",
 }
-"""Option -> what its values mean, with the same meaning for all policies that have it."""
+"""Option -> what its values mean, the same for all policies that have it; `bfcviz whatif --list` says it."""
 
 XLA_MEANINGS: Final[Mapping[str, str]] = {
     "collectives": "the end that serves them: upper, as in the first form of 2026; or lower, which changes the "
@@ -223,21 +220,13 @@ def on_device(policy: str | Policy, device: int | None) -> Policy:
 
 
 def is_compared(name: str) -> bool | None:
-    """Whether the outcomes of these rules were compared with those of the real allocator; None: no rules of one.
-
-    Args:
-        name: of the policy, with or without its options.
-    """
+    """Whether these rules (a name, or a text) were compared with those of the real allocator; None: no rules of one."""
     name = name.partition(":")[0]
     return POLICIES[name].compared if name in POLICIES and name not in (*PLANS, *BOUNDS) else None
 
 
 def uncompared(names: Iterable[str]) -> list[str]:
-    """A line that names the allocators, of these policies of the table, whose rules no real one was compared with.
-
-    Args:
-        names: of the policies, with or without their options.
-    """
+    """A line that names the allocators, of these names or texts, whose rules no real one was compared with."""
     named = dict.fromkeys(name.partition(":")[0] for name in names)
     alone = [name for name in named if is_compared(name) is False]
     return [f"not compared with a real allocator: {', '.join(alone)}"] if alone else []
@@ -465,7 +454,6 @@ class OwnRules:
     """The rules of the heap of a trace.
 
     Attributes:
-        policy: the rules.
         limit: under which they serve, in bytes; None: none.
         role: `AS_RECORDED`: each request as in the trace; `OWN_RULES`: the same rules, simulated.
         why: how they are known, as a sentence.

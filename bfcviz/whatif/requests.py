@@ -25,9 +25,6 @@ from bfcviz.model.navigation import failing_pool
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.units import format_bytes
 
-# ------------------------------------------------------------------------------
-# The regions that the heap of a trace was granted, beside the requests during which it happened.
-
 REGION_ROW: Final = np.dtype(
     [
         ("request", "<i8"),  # index of the request during which it happened
@@ -40,14 +37,8 @@ REGION_ROW: Final = np.dtype(
 """One region that the heap was granted in the trace, or released."""
 
 
-def request_region_changes(events: Events, pool: int) -> Events:
-    """The regions granted and released during requests, among these events."""
-    changed: Events = events[(events["pool"] == pool) & np.isin(events["kind"], (Kind.EXTEND, Kind.RELEASE))]
-    return changed
-
-
 def request_regions(changes: Events, event: NDArray[np.int64]) -> NDArray[np.void]:
-    """The `regions` of a request stream, as rows of `REGION_ROW`; `event` is that of each request."""
+    """The `regions` of a request stream, of the events of grants and releases; `event` is that of each request."""
     regions = np.zeros(len(changes), REGION_ROW)
     regions["request"] = np.searchsorted(event, changes["seq"].astype(np.int64))
     regions["address"] = changes["address"]
@@ -57,9 +48,6 @@ def request_regions(changes: Events, event: NDArray[np.int64]) -> NDArray[np.voi
     regions["joined"] = granted & (changes["flags"] & Flag.GREW != 0)
     return regions
 
-
-# ------------------------------------------------------------------------------
-# RequestStream: what a job asked of one heap, without any placement.
 
 ALLOCATE: Final = 0
 FREE: Final = 1
@@ -125,16 +113,37 @@ class RequestStream:
     @property
     def live_bytes(self) -> NDArray[np.int64]:
         """Requested bytes in use after each request, int64[n], if none fails: the least memory that a heap can need."""
-        rows = self.rows
-        change: NDArray[np.int64] = np.where(rows["kind"] == ALLOCATE, rows["size"], 0)
-        frees = np.flatnonzero(rows["kind"] == FREE)
+        return self.requested_bytes(np.ones(len(self), bool))
+
+    def requested_bytes(self, done: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Requested bytes in use after each of the first requests, int64[n], if only those happen that are `done`."""
+        rows = self.rows[: len(done)]
+        change: NDArray[np.int64] = np.where((rows["kind"] == ALLOCATE) & done, rows["size"], 0)
+        frees = np.flatnonzero((rows["kind"] == FREE) & done)
         blocks: NDArray[np.int64] = rows["block"][frees]
         change[frees] = -self.block_sizes[blocks]
         return np.cumsum(change)
 
     def without_failed(self) -> "RequestStream":
         """The same without the requests that failed in the trace, for a job that went on without them."""
-        return without_failed(self)
+        failed = are_failed(self.rows)
+        if not failed.any():
+            return self
+        rows = self.rows[~failed]
+        made: NDArray[np.int64] = self.rows["block"][(self.rows["kind"] == ALLOCATE) & ~failed]
+        number = np.zeros(self.blocks, np.int64)
+        number[made] = np.arange(len(made))
+        blocks: NDArray[np.int64] = rows["block"]
+        rows["block"] = number[blocks]
+        regions = self.regions.copy()
+        place = np.maximum(np.cumsum(~failed) - 1, 0)
+        at: NDArray[np.int64] = np.minimum(regions["request"], len(place) - 1)
+        regions["request"] = place[at]
+        left_out = _count_failed_in_trace(failed)
+        said = f"requests that failed in the trace, left out: {left_out:,}"
+        note = failed_note(self)
+        notes = (*(each for each in self.notes if each != note), said)
+        return replace(self, rows=rows, regions=regions, notes=notes, left_out=left_out)
 
     @cached_property
     def digest(self) -> str:
@@ -185,7 +194,7 @@ def requests_of(trace: Trace, pool: int = 0) -> RequestStream:
         found.append(_rows_of(block, pool))
         if failed < 0:
             failed = _first_failed_request(block, pool)
-        changes.append(request_region_changes(block, pool))
+        changes.append(block[(block["pool"] == pool) & np.isin(block["kind"], (Kind.EXTEND, Kind.RELEASE))])
     rows, unknown = _numbered_request_blocks(_joined_request_pieces(np.concatenate(found)))
     origin = trace.origin
     mine = origin.pools[pool]
@@ -376,27 +385,6 @@ def are_failed(rows: NDArray[np.void]) -> NDArray[np.bool_]:
     return failed
 
 
-def without_failed(stream: RequestStream) -> RequestStream:
-    """The same stream without the requests that failed in its trace."""
-    failed = are_failed(stream.rows)
-    if not failed.any():
-        return stream
-    rows = stream.rows[~failed]
-    made: NDArray[np.int64] = stream.rows["block"][(stream.rows["kind"] == ALLOCATE) & ~failed]
-    number = np.zeros(stream.blocks, np.int64)
-    number[made] = np.arange(len(made))
-    blocks: NDArray[np.int64] = rows["block"]
-    rows["block"] = number[blocks]
-    regions = stream.regions.copy()
-    place = np.maximum(np.cumsum(~failed) - 1, 0)
-    at: NDArray[np.int64] = np.minimum(regions["request"], len(place) - 1)
-    regions["request"] = place[at]
-    left_out = _count_failed_in_trace(failed)
-    said = f"requests that failed in the trace, left out: {left_out:,}"
-    notes = (*(note for note in stream.notes if note != failed_note(stream)), said)
-    return replace(stream, rows=rows, regions=regions, notes=notes, left_out=left_out)
-
-
 def failed_note(stream: RequestStream) -> str:
     """What requests that failed in the trace change; empty without any."""
     failed = are_failed(stream.rows)
@@ -412,10 +400,6 @@ def failed_note(stream: RequestStream) -> str:
 def _count_failed_in_trace(failed: NDArray[np.bool_]) -> int:
     """How many requests failed in the trace itself; each has two rows, for it is freed at once."""
     return int(np.count_nonzero(failed)) // 2
-
-
-# ------------------------------------------------------------------------------
-# `stream_of`: the requests of one heap of any source: a path, a trace, a live heap.
 
 
 def stream_of(source: Any, pool: int | str | None = None) -> RequestStream:
@@ -464,7 +448,6 @@ def _number_of(pool: int | str, trace: Trace) -> int:
 
 
 def _trace_of_requests(source: Any) -> Trace:
-    """The trace of a source whose requests are asked for."""
     if isinstance(source, str | os.PathLike):
         return open_trace(source)
     if isinstance(found := getattr(source, "trace", None), Trace):  # a Watch, an Outcome, a Model

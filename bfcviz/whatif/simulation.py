@@ -6,9 +6,6 @@ from typing import Any, NamedTuple
 
 from bfcviz import native
 
-# ------------------------------------------------------------------------------
-# DriverMemory: the device memory below a simulated pool, granted in segments up to a limit.
-
 FIRST_SEGMENT = 0x7F0000000000
 LAST_SEGMENT = 1 << 60
 """Descending addresses end here."""
@@ -150,10 +147,6 @@ class DriverMemory:
             self.calls.append(DriverCall(address, num_bytes, join))
 
 
-# ------------------------------------------------------------------------------
-# Columns of numbers.
-
-
 def numbers_of(count: int) -> MutableSequence[int]:
     """So many zeros, for the tables and trees of a simulated pool."""
     return array("q", bytes(8 * count))
@@ -165,10 +158,6 @@ def longer(numbers: MutableSequence[int]) -> MutableSequence[int]:
     for at in range(len(numbers)):
         found[at] = numbers[at]
     return found
-
-
-# ------------------------------------------------------------------------------
-# AddressTable: a number for each of many addresses.
 
 
 class AddressTable:
@@ -262,10 +251,6 @@ class AddressTable:
                 place = self._place(keys[at])
                 self._keys[place] = keys[at]
                 self._values[place] = values[at]
-
-
-# ------------------------------------------------------------------------------
-# SizeTree: blocks in the order of sizes, then addresses.
 
 
 class SizeTree:
@@ -434,9 +419,6 @@ class SizeTree:
         self._lowest = longer(self._lowest)
 
 
-# ------------------------------------------------------------------------------
-# FreeBlocks: the free blocks of a simulated pool, found by size or by address.
-
 NO_SIZE = 1 << 62
 """In bytes: larger than every block."""
 
@@ -579,10 +561,6 @@ class FreeBlocks:
         return address
 
 
-# ------------------------------------------------------------------------------
-# SegmentCache: free blocks in segments that are granted and returned as a whole.
-
-
 class SegmentCache:
     """Free blocks of a simulated pool, and which segments are wholly free: a refusal looks at no other block.
 
@@ -638,10 +616,6 @@ class SegmentCache:
         """Return all segments that are wholly free, in the order of addresses."""
         for address in sorted(self.whole):
             self.release(driver, address)
-
-
-# ------------------------------------------------------------------------------
-# SimulatedPool: the base of simulated allocators, and the loop that serves requests.
 
 
 class SimulatedPool:

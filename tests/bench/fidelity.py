@@ -38,7 +38,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.whatif.planner import pack
 from bfcviz.whatif.policy_serving import NO_LIMIT
 from bfcviz.whatif.policy_table import POLICIES, policy_of, policy_text, uncompared
-from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream, requests_of, without_failed
+from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream, requests_of
 from bfcviz.whatif.search.tune import setting_line, tune
 from bfcviz.whatif.ties import InOrder, in_orders
 
@@ -397,7 +397,7 @@ def tune_runs(arguments, _) -> Iterator[Run]:
             stream = requests_of(bfcviz.open(path))
             if not (stream.rows["kind"] == FREE).any():
                 continue  # a state without history
-            found, stream = tune(stream), without_failed(stream)
+            found, stream = tune(stream), stream.without_failed()
             for trial in filter(None, (found.now, found.best)):
                 settings = setting_line(trial, "").partition("=")[2]
                 device = found.limit or DEVICE

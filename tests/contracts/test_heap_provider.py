@@ -53,7 +53,6 @@ def test_it_says_what_it_is(make):
 def test_it_knows_its_heaps(make):
     with make() as provider:
         assert bool(provider.heaps) == (make.name in HAVE_HEAPS)
-        assert provider.names == [heap.name for heap in provider.heaps]
         assert all(log is heap.log for log, heap in zip(provider.logs, provider.heaps, strict=True))
         assert provider.new_heaps([]) == provider.heaps
         assert provider.new_heaps(provider.heaps) == []

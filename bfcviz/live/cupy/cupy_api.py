@@ -14,6 +14,7 @@ from bfcviz.allocator.sub_allocators.cuda_driver import LEGACY, PER_THREAD
 from bfcviz.errors import DeviceError, LiveError, MissingExtra
 from bfcviz.live.deferred_frees import DelayedEvent, RelaxedEvent, StreamEvent
 from bfcviz.live.memory_limits import CAPABILITY_MAJOR, Room
+from bfcviz.live.numpy.serve import capsule_pointer
 
 HIDDEN: Final = ("cupy", "cupyx", "numpy")
 """Packages whose frames stacks leave out."""
@@ -231,24 +232,15 @@ def _import_cupy(wish: str) -> Any:
 def _exported_cupy_function(module: str, name: str, signature: bytes) -> int:
     """The address of a C function that a module of CuPy's exports; 0: this version has none of this signature."""
     capsule = getattr(import_module(module), "__pyx_capi__", {}).get(name)
-    return (
-        _cupy_capsule_pointer(capsule, signature)
-        if capsule is not None and _cupy_capsule_signature(capsule) == signature
-        else 0
-    )
+    if capsule is None or _cupy_capsule_signature(capsule) != signature:
+        return 0
+    return capsule_pointer(capsule, signature)
 
 
 def _cupy_capsule_signature(capsule: object) -> bytes:
     get = ctypes.pythonapi.PyCapsule_GetName
     get.restype, get.argtypes = ctypes.c_char_p, [ctypes.py_object]
     return bytes(get(capsule) or b"")
-
-
-def _cupy_capsule_pointer(capsule: object, name: bytes) -> int:
-    """The address of a C function that CuPy exports, from its capsule."""
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    return int(get(capsule, name))
 
 
 _kept: list[Any] = []

@@ -31,9 +31,6 @@ class CupyObserved(HeapProvider):
     CuPy calls the hooks of the calling thread, so threads that ran before are not recorded. Frees of older arrays, or
     arrays of such a thread, are counted in the heaps' `inconsistencies`. CuPy does not report when a pool releases
     memory to the driver; see `PoolReleases`.
-
-    Attributes:
-        way: `observe`.
     """
 
     way = "observe"
@@ -139,15 +136,7 @@ class CupyObserved(HeapProvider):
             self._granted[threading.get_ident()] = address, size
 
     def allocated(self, device: int, address: int, size: int, requested: int, pooled: int) -> None:
-        """A pool served a request; address 0: the request failed.
-
-        Args:
-            device: the current one.
-            address: start of the memory.
-            size: bytes, rounded up.
-            requested: bytes.
-            pooled: CuPy's `pmem_id`.
-        """
+        """A pool served a request; address 0: the request failed. `size` is rounded up, `pooled` CuPy's `pmem_id`."""
         if not self._is_open or requested == 0:
             return
         heap, label = self.heap(device), self._capture.number()
@@ -207,11 +196,6 @@ class PoolReleases:
 
     A pool's `total_bytes` then differs from what it was granted. The driver says which grants are gone; where memory is
     not the driver's own allocation (a pool over other functions), all wholly free grants that fit the difference are.
-
-    Args:
-        cuda: CuPy.
-        device: number of the device.
-        heap: the heap of the device.
     """
 
     def __init__(self, cuda: cupy_api.Cuda, device: int, heap: ObservedHeap) -> None:

@@ -41,10 +41,6 @@ if TYPE_CHECKING:
     from bfcviz.live.cupy.hook import CupyHook
 
 
-# ------------------------------------------------------------------------------
-# The error of a program whose CuPy is served: bfcviz's OutOfMemory that is also CuPy's OutOfMemoryError.
-
-
 def cupy_out_of_memory(theirs: type, numbers: OutOfMemory) -> OutOfMemory:
     """The error that a served CuPy raises, with these numbers; programs catch it as CuPy's, `theirs`, too."""
     return _class_of_both(theirs)(**numbers.numbers())
@@ -54,23 +50,6 @@ def cupy_out_of_memory(theirs: type, numbers: OutOfMemory) -> OutOfMemory:
 def _class_of_both(theirs: type) -> type[OutOfMemory]:
     """The class of the error that a served CuPy raises: a subclass of bfcviz's and of CuPy's."""
     return type("OutOfMemory", (OutOfMemory, theirs), {"__module__": OutOfMemory.__module__})
-
-
-# ------------------------------------------------------------------------------
-# CupyStreamHeaps: one heap per CuPy stream, and the rare cases: new streams, frees under another stream, no memory.
-#
-# Each stream has its own heap, and freed memory returns to the heap it came from. A stream works in order, so its
-# own memory can be reused at once. Three cases need more:
-#
-# - Memory is freed while another stream is current. That stream may still use the memory. An event is recorded in
-# it, and the chunk stays in use until the event is done (`DeferredFrees`). CuPy's own pool does not wait. As with
-# that pool, the program itself must take care of streams that are not current at the free. - A stream is destroyed,
-# and a new stream gets its handle. So each heap keeps CuPy's object of its stream alive; only a foreign stream
-# (`ExternalStream`) can be destroyed before its heap, and must not be before its work is done. A thread's own
-# default stream ends with the thread: an object that only the thread owns stands for it. When only the heap still
-# references the object and no chunk is in use, the heap is reused: at the next new stream it waits for the old
-# stream, releases its regions and serves the new one. - A heap is out of memory while others have free regions. They
-# release these, which for plain memory waits for the device, and the request is retried once.
 
 
 def _cupy_stream_references(table: dict[Any, Any], key: object) -> int:
@@ -114,9 +93,19 @@ class _ThreadStream:
 class CupyStreamHeaps:
     """The heaps, and the methods that the hook calls; these take `(pointer, device, stream, current stream)`.
 
-    Args:
-        cuda: CuPy.
-        make: makes the heap of a stream of a device.
+    Each stream has its own heap, and freed memory returns to the heap it came from. A stream works in order, so its
+    own memory can be reused at once. Three cases need more:
+
+    - Memory is freed while another stream is current. That stream may still use the memory. An event is recorded in
+      it, and the chunk stays in use until the event is done (`DeferredFrees`). CuPy's own pool does not wait. As with
+      that pool, the program itself must take care of streams that are not current at the free.
+    - A stream is destroyed, and a new stream gets its handle. So each heap keeps CuPy's object of its stream alive;
+      only a foreign stream (`ExternalStream`) can be destroyed before its heap, and must not be before its work is
+      done. A thread's own default stream ends with the thread: an object that only the thread owns stands for it.
+      When only the heap still references the object and no chunk is in use, the heap is reused: at the next new
+      stream it waits for the old stream, releases its regions and serves the new one.
+    - A heap is out of memory while others have free regions. They release these, which for plain memory waits for the
+      device, and the request is retried once.
 
     Attributes:
         heaps: by device and stream, in order of creation.
@@ -287,9 +276,6 @@ class CupyStreamHeaps:
         return OutOfMemory.of(size, heap.stats(), others=others)
 
 
-# ------------------------------------------------------------------------------
-# serve_cupy: CuPy's arrays on instrumented heaps of GPU memory.
-
 _MEMORY: Final = {
     "device": "memory of the device",
     "managed": "memory shared by device and host",
@@ -307,13 +293,7 @@ class CupyHeap(ServedHeap):
 
 
 class CupyServed(HeapProvider):
-    """What `serve_cupy` returns. As a context manager it serves all threads; it can be entered again.
-
-    Attributes:
-        way: `serve`.
-        labels: the table of names.
-        stream_heaps: the heaps by device and stream.
-    """
+    """What `serve_cupy` returns. As a context manager it serves all threads; it can be entered again."""
 
     way = "serve"
     title = "CuPy"
@@ -457,7 +437,8 @@ def serve_cupy(
         ValueError: a text is not a size.
     """
     require_compiled("Serving CuPy")
-    _check_cupy_memory(memory)
+    if memory not in _MEMORY:
+        raise LiveError(f"memory={memory!r} was given; choose one of {', '.join(_MEMORY)}")
     cuda = cupy_api.Cuda("served")
     share = Share.parse(limit, fraction, headroom)
     first, table = log_and_labels(log, labels)
@@ -474,21 +455,12 @@ def serve_cupy(
 
     make = HeapFactory(CupyHeap, "cupy", source, limit_of, logs_of_heaps(first), table, options)
     recorded = Capture(table, capture, hide=cupy_api.HIDDEN)
-    return CupyServed(
-        cuda, make, recorded, _cupy_served_description(limit_of(cuda.device()), memory), emptied
+    description = (
+        "CuPy is served: new arrays come from bfcviz's heaps, one per stream, of at most "
+        f"{format_bytes(limit_of(cuda.device()))} per device together ({_MEMORY[memory]}); every split, merge and "
+        "extension is recorded"
     )
-
-
-def _check_cupy_memory(memory: str) -> None:
-    if memory not in _MEMORY:
-        raise LiveError(f"memory={memory!r} was given; choose one of {', '.join(_MEMORY)}")
-
-
-def _cupy_served_description(limit: int, memory: Memory) -> str:
-    return (
-        f"CuPy is served: new arrays come from bfcviz's heaps, one per stream, of at most {format_bytes(limit)} per "
-        f"device together ({_MEMORY[memory]}); every split, merge and extension is recorded"
-    )
+    return CupyServed(cuda, make, recorded, description, emptied)
 
 
 _hooks: WeakSet[CupyHook] = WeakSet()

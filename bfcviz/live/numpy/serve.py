@@ -36,12 +36,12 @@ _SET_HANDLER, _GET_HANDLER, _DEFAULT_HANDLER = 304, 305, 306
 def _numpy_api_table() -> Any:
     """NumPy's own C functions, which serve_numpy calls to change what serves new arrays."""
     umath = import_module("numpy._core._multiarray_umath")
-    pointer = _numpy_capsule_pointer(umath._ARRAY_API, None)  # noqa: SLF001  what C extensions read
+    pointer = capsule_pointer(umath._ARRAY_API, None)  # noqa: SLF001  what C extensions read
     return ctypes.cast(pointer, ctypes.POINTER(ctypes.c_void_p))
 
 
-def _numpy_capsule_pointer(capsule: object, name: bytes | None) -> int:
-    """The C pointer in one of NumPy's capsules, which serve_numpy reads."""
+def capsule_pointer(capsule: object, name: bytes | None) -> int:
+    """The C pointer in a capsule of this name."""
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     return int(get(capsule, name))
@@ -65,7 +65,7 @@ def default_handler() -> object:
 
 def address_of(capsule: object) -> int:
     """The address of the C struct of what serves arrays: a handler."""
-    return _numpy_capsule_pointer(capsule, b"mem_handler")
+    return capsule_pointer(capsule, b"mem_handler")
 
 
 # ------------------------------------------------------------------------------
@@ -87,7 +87,6 @@ class NumpyServed(HeapProvider):
     Attributes:
         allocator: the heap, with its log, labels and statistics.
         capture: what is recorded with each allocation.
-        way: `serve`.
     """
 
     way = "serve"

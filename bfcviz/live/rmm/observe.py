@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 from weakref import ref
 
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
@@ -21,16 +21,12 @@ from bfcviz.live.rmm.rmm_api import HIDDEN, Rmm, rmm_stream_number
 from bfcviz.live.rmm.uninterrupted_call import UninterruptedCall
 from bfcviz.live.stacks import Capture, Captured
 
-# ------------------------------------------------------------------------------
-# LogFile: read the CSV log of RMM's logging adaptor as it grows, and write its events to an ObservedHeap.
-
 
 class LogFile:
     """One device's log, a CSV file that grows; its times have no date.
 
     Args:
         path: the file that RMM writes.
-        heap: receives the events.
         offset_ns: the time of day plus this is the heap's time.
 
     Attributes:
@@ -88,18 +84,16 @@ class LogFile:
             self.out_of_memory = OutOfMemory.of(request.size, self.heap.stats())
 
 
-# ------------------------------------------------------------------------------
-# ObservedRmmLogs: record RMM's requests by its logging adaptor, whose log a thread reads as it grows.
-
-
 class ObservedRmmLogs:
     """Observes RMM through one log file for each device, in a temporary folder. The log names no caller.
 
+    It has the same members as `RmmCallbacks`.
+
     Args:
-        rmm: RMM.
         every_s: seconds between two readings.
 
     Attributes:
+        description: how it records, as the second half of a sentence about RMM.
         files: the log file of each device.
     """
 
@@ -185,27 +179,12 @@ def _time_of_day_ns() -> int:
     return ((local.tm_hour * 60 + local.tm_min) * 60 + local.tm_sec) * 1_000_000_000 + now % 1_000_000_000
 
 
-# ------------------------------------------------------------------------------
-# RmmCallbacks: record RMM's requests by callbacks, which pass each to RMM's own resource and name its line of code.
-#
-# ::
-#
-#     rmm.DeviceBuffer -> CallbackMemoryResource (C++) -> Forwarder.allocate -> RMM's own resource
-#                                                                  `-> RmmDeviceRequests.allocated -> ObservedHeap
-#
-# Buffers outlive the `with`. C++ keeps bare pointers to the callbacks, so these live forever. The resource of RMM
-# lives only as long as RMM or a buffer needs it: it may be a pool, which holds the memory of a GPU.
-
 _kept: Final[list[Any]] = []
 """The callbacks of all resources. C++ has bare pointers to them, and does not say when it drops the last one."""
 
 
 class RmmDeviceRequests:
     """Records the requests of one device. Nothing is raised: the program must go on, so errors are counted.
-
-    Args:
-        heap: receives the events.
-        capture: what is recorded with each allocation.
 
     Attributes:
         forwarder: reports the requests; None: nothing is observed now.
@@ -286,8 +265,6 @@ class Forwarder:
     """The callbacks of one resource: passes requests to RMM's own resource, and reports them.
 
     Args:
-        rmm: RMM.
-        device: number of the device.
         requests: receives the reports while this is its forwarder. It is not kept alive, nor the heap with its log.
     """
 
@@ -353,24 +330,26 @@ class Forwarder:
 class RmmCallbacks:
     """Observes RMM through a callback for each request, with the line of code or label.
 
-    Args:
-        rmm: RMM.
-        capture: what is recorded with each allocation.
+    ::
 
-    Attributes:
-        devices: what is recorded of each device.
+        rmm.DeviceBuffer -> CallbackMemoryResource (C++) -> Forwarder.allocate -> RMM's own resource
+                                                                     `-> RmmDeviceRequests.allocated -> ObservedHeap
+
+    Buffers outlive the `with`, and so do the callbacks. The resource of RMM lives only as long as RMM or a buffer needs
+    it: it may be a pool, which holds the memory of a GPU.
     """
 
     def __init__(self, rmm: Rmm, capture: Capture) -> None:
         self.devices: dict[int, RmmDeviceRequests] = {}
         self._rmm = rmm
         self._capture = capture
-        self._resource = _resource_class(rmm.mr)
+        # A subclass of its own: the resource below it is an attribute.
+        self._resource = type("Resource", (rmm.mr.CallbackMemoryResource,), {"upstream": None})
         self._forwarders: dict[int, Forwarder] = {}
 
     @property
     def description(self) -> str:
-        """How it records."""
+        """How it records, as the second half of a sentence about RMM."""
         return (
             "Python records every request, which takes some microseconds; mechanism='log' takes less"
             f"{self._capture.note}"
@@ -418,59 +397,11 @@ class RmmCallbacks:
             requests.close()
 
 
-def _resource_class(mr: Any) -> Any:
-    """What observe_rmm puts around RMM's resource: a subclass of its own, with an attribute for the one below it."""
-
-    class Resource(mr.CallbackMemoryResource):  # type: ignore[misc]
-        upstream: Any = None
-
-    return Resource
-
-
-# ------------------------------------------------------------------------------
-# observe_rmm: RMM keeps its own resources; record the requests to them, by callbacks or by RMM's log.
-
-EVERY_S = 0.1
-"""Seconds between two readings of the log."""
-
-
-class ObservationMechanism(Protocol):
-    """Records the requests to a resource by a resource of its own around it."""
-
-    @property
-    def description(self) -> str:
-        """How it records, as the second half of a sentence about RMM."""
-
-    @property
-    def problem(self) -> str:
-        """What is not recorded and why, as a sentence without a full stop; empty: nothing is missing."""
-
-    @property
-    def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failure, of the first device that had one; None: no failure."""
-
-    def around(self, device: int, upstream: Any, heap: ObservedHeap) -> Any:
-        """Make the resource that takes the place of `upstream`; a heap receives its requests."""
-
-    def begin(self) -> None:
-        """Record from now on: all resources are in their places."""
-
-    def settle(self) -> None:
-        """Record what is deferred."""
-
-    def end(self, error: BaseException | None) -> None:
-        """Record no more; the devices have their own resources again. `error` ends the `with`."""
-
-
 class RmmObserved(HeapProvider):
     """What `observe_rmm` returns; observes devices within a `with`.
 
     The memory of a device is asked for with the device current, which creates a context there (some 400 MiB). So it
     observes only the devices that were given, or else those that the process uses already.
-
-    Attributes:
-        way: `observe`.
-        mechanism: records the requests.
     """
 
     way = "observe"
@@ -479,7 +410,7 @@ class RmmObserved(HeapProvider):
     def __init__(
         self,
         rmm: Rmm,
-        mechanism: ObservationMechanism,
+        mechanism: ObservedRmmLogs | RmmCallbacks,
         make: Callable[[int], ObservedHeap],
         devices: Iterable[int] | None = None,
     ) -> None:
@@ -603,7 +534,7 @@ def observe_rmm(
         )
 
     if mechanism == "log":
-        return RmmObserved(rmm, ObservedRmmLogs(rmm, EVERY_S if every_s is None else every_s), make, devices)
+        return RmmObserved(rmm, ObservedRmmLogs(rmm, 0.1 if every_s is None else every_s), make, devices)
     return RmmObserved(rmm, RmmCallbacks(rmm, Capture(table, capture, hide=HIDDEN)), make, devices)
 
 

@@ -1,22 +1,19 @@
 """The functions of RMM and of its CUDA bindings that bfcviz uses, checked before anything changes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final
 
 from bfcviz import native
 from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.allocator.sub_allocators.cuda_driver import LEGACY, PER_THREAD
 from bfcviz.errors import DeviceError, LiveError
 from bfcviz.live.deferred_frees import DelayedEvent, StreamEvent
 from bfcviz.live.memory_limits import CAPABILITY_MAJOR, Room
 
 HIDDEN: Final = ("rmm", "cudf", "numpy")
 """Modules that recorded stacks leave out."""
-
-PER_THREAD: Final = 2
-"""cudaStreamPerThread: a handle that means another stream in each thread."""
-
-LEGACY: Final = 1
-"""cudaStreamLegacy: it waits for all streams except non-blocking ones, so also for the default streams of threads."""
 
 
 class Rmm:
@@ -70,9 +67,17 @@ class Rmm:
         except DeviceError:
             return True  # the query is not possible: assume that it is in use
 
-    def on(self, device: int) -> "_OnRmmDevice":
+    @contextmanager
+    def on(self, device: int) -> Iterator[None]:
         """Make a device current in this thread within a `with`."""
-        return _OnRmmDevice(self._gpu, device)
+        before = self._gpu.getDevice()
+        if before != device:
+            self._gpu.setDevice(device)
+        try:
+            yield
+        finally:
+            if before != device:
+                self._gpu.setDevice(before)
 
     # -- streams ------------------------------------------------------------------------------------------------
 
@@ -113,24 +118,6 @@ def rmm_stream_number(stream: Any) -> int:
 def rmm_stream_handle(number: int) -> int:
     """The handle of the number of RMM's stream, valid in the thread of the stream."""
     return PER_THREAD if number < 0 else number
-
-
-class _OnRmmDevice:
-    """Makes one of RMM's devices current in this thread, within a `with`."""
-
-    def __init__(self, gpu: Any, device: int) -> None:
-        self._gpu = gpu
-        self._device = device
-        self._before = device
-
-    def __enter__(self) -> None:
-        self._before = self._gpu.getDevice()
-        if self._before != self._device:
-            self._gpu.setDevice(self._device)
-
-    def __exit__(self, *_: object) -> None:
-        if self._before != self._device:
-            self._gpu.setDevice(self._before)
 
 
 class _RmmEvent:

@@ -46,8 +46,6 @@ class ServedRmmDevice:
     its work so far; RMM guarantees no more than that.
 
     Args:
-        device: number of the device.
-        rmm: RMM.
         make: makes the heap of a stream number.
         capture: what is recorded with each allocation.
 
@@ -164,9 +162,7 @@ class ServedRmmDevice:
             self.lost_frees += 1
             return
         if not self.is_serving:
-            with suppress(
-                DeviceError
-            ):  # the calling C++ accepts no exception; a GPU that fails here failed before
+            with suppress(DeviceError):  # C++ accepts no exception here; a GPU that fails here failed before
                 self.heaps[stream].give_back()
 
     def count(self, noted: int, held: int) -> None:
@@ -178,13 +174,7 @@ _kept: list[Any] = []
 
 
 class RmmServed(HeapProvider):
-    """What `serve_rmm` returns; serves all devices and threads within a `with`, and can be entered again.
-
-    Attributes:
-        way: `serve`.
-        labels: the table of names.
-        devices: the memory of each device, by number.
-    """
+    """What `serve_rmm` returns; serves all devices and threads within a `with`, and can be entered again."""
 
     way = "serve"
     title = "RMM"

@@ -8,9 +8,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from heapq import heapify, heappop, heapreplace
+from heapq import merge
 from itertools import chain
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast
+from typing import Any, ClassVar, Final, NamedTuple, cast
 
 from bfcviz import _forks, _interrupts
 from bfcviz.allocator.bfc import whole
@@ -27,20 +27,6 @@ from bfcviz.live.heap_provider import HeapProvider, log_and_labels, logs_of_heap
 from bfcviz.live.observed_heap import ObservedHeap, Polling, devices_in_order
 from bfcviz.live.stacks import Chosen
 from bfcviz.live.torch import torch_api
-
-# ------------------------------------------------------------------------------
-# DeviceHistory: PyTorch's memory history of one device, transferred into an ObservedHeap.
-#
-# ::
-#
-#     history, a ring    [ ... old | read before | new ..... S . later ]      of this reading
-#     segments                                               ^ the whole state, asked for just before
-#
-# The state leaves a `snapshot` entry S in the history, which is read next. New entries are carried out one by one.
-# At S the state shows whether entries were missed, and differences are corrected: the heap is what PyTorch says.
-#
-# If entries were overwritten unread, the heap is set to the state before the oldest entry, which follows from the
-# state at S and the entries up to it; then all entries are carried out. Only what was overwritten is missing.
 
 Entry = Mapping[str, Any]
 
@@ -90,12 +76,7 @@ _MOST_MARKS: Final = 100_000
 
 
 class MarkedHeap(ObservedHeap):
-    """An observed heap of PyTorch's that learns late what happened: a mark waits until what came before is in the log.
-
-    Args:
-        arguments: of `ObservedHeap`.
-        options: of `ObservedHeap`.
-    """
+    """An observed heap that learns late what happened: a mark waits until what came before is in the log."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -118,11 +99,21 @@ class MarkedHeap(ObservedHeap):
 
 
 class DeviceHistory:
-    """The history of one device.
+    """PyTorch's memory history of one device, transferred into an ObservedHeap.
+
+    ::
+
+        history, a ring    [ ... old | read before | new ..... S . later ]      of this reading
+        segments                                               ^ the whole state, asked for just before
+
+    The state leaves a `snapshot` entry S in the history, which is read next. New entries are carried out one by one.
+    At S the state shows whether entries were missed, and differences are corrected: the heap is what PyTorch says.
+
+    If entries were overwritten unread, the heap is set to the state before the oldest entry, which follows from the
+    state at S and the entries up to it; then all entries are carried out. Only what was overwritten is missing.
 
     Args:
         heap: receives the events, and the marks between them.
-        number: number of the device.
         offset_ns: PyTorch's clock plus this is the heap's clock.
         named: whether allocations get labels.
         limit: the bytes that PyTorch may take of the device now; None: unknown.
@@ -329,17 +320,12 @@ class DeviceHistory:
 
 
 def carry_out(readings: Sequence[Iterator[int]]) -> None:
-    """Transfer what was read of several devices in the order of its times: their heaps may share a log."""
-    due = [
-        (time, number) for number, reading in enumerate(readings) if (time := next(reading, None)) is not None
-    ]
-    heapify(due)
-    while due:
-        number = due[0][1]
-        if (time := next(readings[number], None)) is None:
-            heappop(due)
-        else:
-            heapreplace(due, (time, number))
+    """Transfer what was read of several devices in the order of its times: their heaps may share a log.
+
+    A reading yields the time of an entry just before it transfers it, when it is asked for the next.
+    """
+    for _ in merge(*readings):
+        pass
 
 
 def _state_in(trace: Sequence[Entry], start: int, in_use: int, asked: Asked) -> int | None:
@@ -357,26 +343,6 @@ def _history_entry_key(entry: Entry) -> tuple[Any, ...]:
     return tuple(entry.get(field) for field in ("action", "addr", "size", "stream", "time_us"))
 
 
-# ------------------------------------------------------------------------------
-# Recorder: PyTorch's memory history of this process, which all observers share: turned on, read, and cleared.
-#
-# ::
-#
-#     program    a f a a f . . . . . . . . . a f ...       a: allocates, f: frees, C++ threads without Python's lock
-#     a reading       counters, state, history, counters   did anything happen meanwhile?
-#                                               clear, counters     only if nothing did
-#
-# A reading copies the whole history, so it is cleared once it was read. PyTorch has no call that reads and clears:
-# what is recorded in between would be lost. Its counters show whether that was so; then the history stays, and the
-# next reading copies it again. If they move between the last look and the clearing, the next reading begins anew.
-#
-# Readings cost the program time: they hold Python's lock. So one is made only if, by the counters and by what
-# readings cost so far, it costs at most a share of the time since the last one. If that is not so for long, the
-# history is passed over: it is cleared, and the state alone is read, which is small.
-#
-# A history that other code turned on is never changed, cleared or ended; it is read as it is. If it turns one on
-# while an observer is there, it gets an empty one of its own; when it turns it off, that of bfcviz goes on.
-
 _WAIT_S: Final = 1.0
 """Readings wait so long for a moment at which the program allocates nothing."""
 _STALE_S: Final = 3.0
@@ -386,22 +352,6 @@ _TELLING: Final = 200
 """So many entries tell what one costs."""
 _BLOCK_ACTIONS: Final = ("alloc", "free_completed")
 _SWITCHES: Final = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
-
-
-class Observer(Protocol):
-    """What shares the history.
-
-    Attributes:
-        devices: receive the readings.
-        max_entries: of each device, that it wants PyTorch to keep.
-        wants_stacks: whether it wants Python stacks.
-        on_failure: called when a request failed and its entry was read; None: not called.
-    """
-
-    devices: list[DeviceHistory]
-    max_entries: int
-    wants_stacks: bool
-    on_failure: Callable[[], object] | None
 
 
 class _Counters(NamedTuple):
@@ -421,10 +371,26 @@ class _Counters(NamedTuple):
 
 
 class Recorder:
-    """PyTorch's memory history of this process.
+    """PyTorch's memory history of this process, which all observers share: turned on, read, and cleared.
+
+    ::
+
+        program    a f a a f . . . . . . . . . a f ...       a: allocates, f: frees, C++ threads without Python's lock
+        a reading       counters, state, history, counters   did anything happen meanwhile?
+                                                  clear, counters     only if nothing did
+
+    A reading copies the whole history, so it is cleared once it was read. PyTorch has no call that reads and clears:
+    what is recorded in between would be lost. Its counters show whether that was so; then the history stays, and the
+    next reading copies it again. If they move between the last look and the clearing, the next reading begins anew.
+
+    Readings cost the program time: they hold Python's lock. So one is made only if, by the counters and by what
+    readings cost so far, it costs at most a share of the time since the last one. If that is not so for long, the
+    history is passed over: it is cleared, and the state alone is read, which is small.
+
+    A history that other code turned on is never changed, cleared or ended; it is read as it is. If it turns one on
+    while an observer is there, it gets an empty one of its own; when it turns it off, that of bfcviz goes on.
 
     Attributes:
-        torch: the module.
         is_ours: bfcviz turned it on.
     """
 
@@ -434,7 +400,7 @@ class Recorder:
         self.is_ours = False
         self.torch = torch
         self._lock = _forks.keep(threading.RLock())
-        self._observers: list[Observer] = []
+        self._observers: list[TorchObserved] = []
         self._keeps = 0  # entries of a device, at most, if it is ours; of other code's: unknown
         self._length = 0  # of the longest trace at the end of the last reading
         self._counted: dict[int, _Counters] | None = None  # at the last reading
@@ -456,7 +422,7 @@ class Recorder:
 
     # -- on and off --------------------------------------------------------------------------------------------
 
-    def join(self, observer: Observer) -> None:
+    def join(self, observer: "TorchObserved") -> None:
         """Read for this observer too; the first one turns the history on, unless other code did."""
         with self._lock:
             if not self._observers:
@@ -475,7 +441,7 @@ class Recorder:
                 self.leave(observer)
                 raise
 
-    def leave(self, observer: Observer) -> None:
+    def leave(self, observer: "TorchObserved") -> None:
         """The last one turns the history off, unless other code turned it on."""
         with self._lock:
             self._observers = [each for each in self._observers if each is not observer]
@@ -715,9 +681,6 @@ class Recorder:
             return result
 
 
-# ------------------------------------------------------------------------------
-# observe_torch: PyTorch's own caching allocator, observed through the history that it keeps.
-
 MOST_TIME: Final = 0.02
 """Of the program's time, for readings."""
 
@@ -734,10 +697,9 @@ class TorchObserved(HeapProvider):
     All of a process read one history. A history of other code is read as it is: never changed, cleared or ended.
 
     Attributes:
-        way: `observe`.
         devices: the history of each device.
-        max_entries: of each device, that PyTorch keeps.
-        wants_stacks: whether it keeps Python's stacks.
+        max_entries: of each device, that PyTorch should keep.
+        wants_stacks: whether it should keep Python's stacks.
     """
 
     way = "observe"

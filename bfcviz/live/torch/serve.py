@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 from threading import RLock, Thread
-from typing import Any, ClassVar, Final, Literal, Protocol, cast
+from typing import Any, ClassVar, Final, Literal, cast
 from weakref import ref
 
 from bfcviz import _forks
@@ -43,33 +43,15 @@ from bfcviz.live.torch.stream_table import StreamHeap, StreamTable
 from bfcviz.live.torch.torch_api import refuse_to_share
 from bfcviz.units import format_bytes
 
-# ------------------------------------------------------------------------------
-# The heaps behind PyTorch's memory (Heaps); the pool by which PyTorch's own allocator uses them (TorchPool).
 
-
-class TorchHeapMemory(Protocol):
-    """Where the heaps that serve PyTorch take their memory from."""
-
-    kind: Memory
-
-    def total(self, device: int) -> int:
-        """Bytes of a device. Unlike `room` this creates no context."""
-
-    def room(self, device: int) -> Room:
-        """The memory of a device now."""
-
-    def source(self, device: int, budget: Budget, stream: Callable[[], int]) -> SubAllocator:
-        """The sub-allocator of a heap; `stream` returns the handle of the stream that uses it."""
-
-
-class GpuMemory(TorchHeapMemory):
+class GpuMemory:
     """The GPUs' memory for the heaps that serve PyTorch, from the driver: PyTorch would initialize CUDA."""
 
     def __init__(self, kind: Memory) -> None:
         self.kind = kind
 
     def total(self, device: int) -> int:
-        """Bytes of a device."""
+        """Bytes of a device. Unlike `room` this creates no context."""
         return cuda_driver.load().total_memory(device)
 
     def room(self, device: int) -> Room:
@@ -79,7 +61,7 @@ class GpuMemory(TorchHeapMemory):
         return Room(total, free, driver.attribute(CAPABILITY_MAJOR, device))
 
     def source(self, device: int, budget: Budget, stream: Callable[[], int]) -> SubAllocator:
-        """The sub-allocator of a heap."""
+        """The sub-allocator of a heap; `stream` returns the handle of the stream that uses it."""
         return cuda_sub_allocator(self.kind, device, stream, budget=budget)
 
 
@@ -107,7 +89,6 @@ class Heaps:
         table: receives the heaps; PyTorch's functions find them there.
         share: what each device's heaps may take together.
         log: the log of all heaps if it is on disk, otherwise of the first one.
-        labels: the table of names.
         options: the options of the heaps.
         memory: the source of their memory.
     """
@@ -125,7 +106,7 @@ class Heaps:
         log: EventLog | None,
         labels: Labels,
         options: AllocatorOptions,
-        memory: TorchHeapMemory,
+        memory: GpuMemory,
     ) -> None:
         self._table = table
         self._share = share
@@ -135,9 +116,8 @@ class Heaps:
         self._memory = memory
         self._heaps: list[tuple[int, TorchHeap]] = []  # with their devices, in order of creation
         self._budgets: dict[int, Budget] = {}
-        self._past: dict[
-            TorchHeap, StreamHeap
-        ] = {}  # what the table said of it when it was removed, or last failed
+        # What the table said of a heap when it was removed, or last failed.
+        self._past: dict[TorchHeap, StreamHeap] = {}
         self._told: tuple[int, OutOfMemory] | None = None  # the last failure, as it was when first read
         self._has_ended = False
         self._lock = _forks.keep(RLock())
@@ -297,12 +277,11 @@ class Heaps:
         number, requested, pool, in_use, largest = taken.failure
         if self._told is not None and self._told[0] == number:
             return self._told[1]
-        there = [
-            each
+        others = [
+            (f"stream 0x{each.stream:x}", each.allocator.stats())
             for each in self._table.in_use()
             if each.device == taken.device and each.stream != taken.stream
         ]
-        others = [(f"stream 0x{each.stream:x}", each.allocator.stats()) for each in there]
         totals = OutOfMemoryTotals(pool, in_use, largest, taken.allocator.limit)
         self._told = number, OutOfMemory.of(requested, totals, others=others)
         return self._told[1]
@@ -339,13 +318,13 @@ class TorchPool:
 
     def begin(self) -> None:
         """Allocate everything from the pool from now on."""
-        self._unlocked.begin()
+        self._unlocked.apply(on=True)
         self._open()
 
     def end(self) -> None:
         """Allocate nothing more from the pool. torch.cuda.empty_cache() frees its cached segments without tensors."""
         self._close()
-        self._unlocked.end()
+        self._unlocked.apply(on=False)
 
     def renew(self) -> None:
         """Let PyTorch free all segments without tensors, and continue with a new pool.
@@ -394,20 +373,12 @@ class _Unlocked:
         self._settings = torch.cuda.memory._snapshot().get("allocator_settings", {})  # noqa: SLF001
         self._is_wanted = self._set is not None and self._settings.get(self._SETTING) is False
 
-    def begin(self) -> None:
-        self._apply("True")
-
-    def end(self) -> None:
-        self._apply("False")
-
-    def _apply(self, value: str) -> None:
+    def apply(self, *, on: bool) -> None:
+        """Begin, or end."""
         if self._is_wanted:  # settings that are not repeated fall back to their defaults
             named = self._settings.get(CONF, "")
-            self._set(",".join(filter(None, (named, f"{self._SETTING}:{value}"))))
+            self._set(",".join(filter(None, (named, f"{self._SETTING}:{on}"))))
 
-
-# ------------------------------------------------------------------------------
-# serve_torch: PyTorch's CUDA memory on instrumented heaps.
 
 Mechanism = Literal["pool", "replace"]
 
@@ -428,12 +399,7 @@ _NAMES: Final = (
 
 
 class TorchServed(HeapProvider):
-    """What `serve_torch` returns; serves all threads and devices within a `with`.
-
-    Attributes:
-        way: `serve`.
-        labels: the table of names.
-    """
+    """What `serve_torch` returns; serves all threads and devices within a `with`."""
 
     way = "serve"
     title = "PyTorch"
@@ -447,7 +413,7 @@ class TorchServed(HeapProvider):
         log: EventLog | None,
         capture: Capture,
         options: AllocatorOptions,
-        memory: TorchHeapMemory,
+        memory: GpuMemory,
     ) -> None:
         self.labels = capture.labels
         self._capture = capture
@@ -515,9 +481,7 @@ class TorchServed(HeapProvider):
         return self._heaps.of(device)
 
     def _refuse_second(self) -> None:
-        if (
-            TorchServed._replaced is not self
-        ):  # after `replace`, the same object may be entered again inside itself
+        if TorchServed._replaced is not self:  # else the same object may be entered again inside itself
             super()._refuse_second()
         if TorchServed._replaced not in (None, self):
             raise LiveError(
@@ -658,7 +622,13 @@ def serve_torch(
             PyTorch is not installed, sees no GPU, has less than the limit, or cannot be served by this mechanism now.
     """
     require_compiled("Serving PyTorch")
-    _check_torch_mechanism(mechanism, memory)
+    if mechanism not in ("pool", "replace"):
+        raise InvalidRequest(f"mechanism={mechanism!r} was given to serve PyTorch; give 'pool' or 'replace'")
+    if memory not in ("device", "managed", "virtual"):
+        raise InvalidRequest(
+            f"memory={memory!r} was given to serve PyTorch; give 'device', 'managed' or 'virtual'. A heap is made "
+            "before its stream is known, and 'async' memory belongs to one stream"
+        )
     share = _torch_memory_share(limit, fraction, headroom)
     log, labels = log_and_labels(log, labels)
     captured = Capture(labels, capture)
@@ -668,16 +638,6 @@ def serve_torch(
             "Give capture='label', or observe it: observe_torch"
         )
     return TorchServed(share, mechanism, log, captured, options, GpuMemory(memory))
-
-
-def _check_torch_mechanism(mechanism: str, memory: str) -> None:
-    if mechanism not in ("pool", "replace"):
-        raise InvalidRequest(f"mechanism={mechanism!r} was given to serve PyTorch; give 'pool' or 'replace'")
-    if memory not in ("device", "managed", "virtual"):
-        raise InvalidRequest(
-            f"memory={memory!r} was given to serve PyTorch; give 'device', 'managed' or 'virtual'. A heap is made "
-            "before its stream is known, and 'async' memory belongs to one stream"
-        )
 
 
 def _torch_memory_share(limit: int | str | None, fraction: float | None, headroom: int | str | None) -> Share:

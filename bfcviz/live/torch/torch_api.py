@@ -262,9 +262,7 @@ def refuse_uncached(wish: str, instead: str) -> None:
 def thrower(torch: Any, make: Callable[[tuple[int, ...]], int]) -> int:
     """Address of a C function whose C++ exception PyTorch turns into OutOfMemoryError, or else into RuntimeError.
 
-    Args:
-        torch: the module.
-        make: makes such a function from the addresses of OWN_ERROR.
+    `make` makes such a function from the addresses of OWN_ERROR.
     """
     try:
         return make(tuple(_torch_symbol_address(torch, library, symbol) for library, symbol in OWN_ERROR))
@@ -305,9 +303,7 @@ class TorchStreams:
 def refuse_to_share(torch: Any, is_served: Callable[[int], bool]) -> None:
     """Make PyTorch raise LiveError when served memory is shared; until the process ends, as tensors outlive a `with`.
 
-    Args:
-        torch: the module.
-        is_served: whether an address is in a heap of ours.
+    `is_served` says whether an address is in a heap of ours.
     """
     storage = getattr(torch, "UntypedStorage", None)
     share = getattr(storage, "_share_cuda_", None)

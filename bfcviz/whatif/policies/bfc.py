@@ -205,10 +205,9 @@ MEMORY_OPTIONS: Final[Mapping[str, Any]] = {
     "regions": "simulated",
     "backs_off_once": False,
 }
-"""Options of the memory below it, with their defaults; see `SimulatedSubAllocator` and `bfc_memory`.
+"""Options of the memory below it, with their defaults; see `SimulatedSubAllocator` and `_bfc_memory`.
 
-`regions`: `simulated`; `recorded`: regions of recorded sizes get the recorded addresses; `exact`: the driver grants and
-refuses as in the trace. Address ties between equal chunks are then those of the trace.
+With `regions=exact` address ties between equal chunks are those of the trace.
 """
 
 _CHOICES: Final = {
@@ -268,10 +267,6 @@ class BFCPolicy:
         if stop < len(stream):  # once more without the rest: neither the events nor the calls may have it
             heap, memory = self._heap(stream, limit, record=record)
             results = heap.replay(_bfc_operations(stream, stop))
-        columns = [results.address, results.allocated_size, results.bytes_in_use, results.pool_bytes]
-        address, size, in_use, reserved, largest = (
-            column[:stop] for column in (*columns, results.largest_free_chunk)
-        )
         trace = None
         if record:
             events = Reader(heap.log, 0).read(heap.log.head)
@@ -285,12 +280,12 @@ class BFCPolicy:
             self.options,
             limit,
             stream,
-            address,
-            size,
-            in_use,
-            reserved,
+            results.address[:stop],
+            results.allocated_size[:stop],
+            results.bytes_in_use[:stop],
+            results.pool_bytes[:stop],
             memory.driver_calls if isinstance(memory, CountedBFCMemory) else _bfc_driver_calls(memory),
-            largest,
+            results.largest_free_chunk[:stop],
             trace,
         )
 

@@ -22,24 +22,21 @@ from bfcviz.formats.torch import (
 )
 from bfcviz.whatif.simulation import DriverMemory, FreeBlocks, SegmentCache, SimulatedPool
 
-# ------------------------------------------------------------------------------
-# ExpandableSegments: PyTorch's expandable segments, which grow in place and unmap free pages.
-#
-# Source of the rules: c10/cuda/CUDACachingAllocator.cpp of PyTorch at commit 001074d25084: `find_expandable_block`,
-# `map_block`, `unmap_block`, `release_expandable_segment`, and the part of `get_free_block` about growth. PyTorch
-# reserves addresses of 9/8 of the device's memory for a segment. It reserves another segment where no place has enough
-# addresses, and returns the addresses of a segment without memory when it unmaps free memory.
-
 MOST_ADDRESSES = 1 << 44
 """Bytes of addresses of a segment where no size of the device is given: 9/8 of that would leave the address space."""
 
 
 class ExpandableSegments:
-    """Reserved addresses of one stream and kind; memory is mapped to them in whole granules.
+    """Reserved addresses of one stream and kind, which grow in place; memory is mapped to them in whole granules.
 
     ::
 
         [ in use | free | in use | unmapped | in use | free | unmapped ]   another segment: [ in use | unmapped ]
+
+    Source of the rules: c10/cuda/CUDACachingAllocator.cpp of PyTorch at commit 001074d25084: `find_expandable_block`,
+    `map_block`, `unmap_block`, `release_expandable_segment`, and the part of `get_free_block` about growth. PyTorch
+    reserves addresses of 9/8 of the device's memory for a segment. It reserves another segment where no place has
+    enough addresses, and returns the addresses of a segment without memory when it unmaps free memory.
 
     Args:
         driver: maps the memory; its limit is the memory of the device.
@@ -134,9 +131,6 @@ class ExpandableSegments:
             self._unmapped.remove(start)
             self._segments.remove(start)
 
-
-# ------------------------------------------------------------------------------
-# PyTorch's caching allocator: blocks cached per stream and kind, in segments that only a refusal returns.
 
 NEVER_SPLIT = 1 << 62
 SIGNED_BITS = 63

@@ -44,13 +44,8 @@ XLA_OPTIONS: Final[Mapping[str, Any]] = {
     "fragmentation_fraction": 0.0,
     "preallocated": None,
 }
-"""Options with their defaults; see `XLAPool`.
-
-`collectives`: the end that serves them; `lower` changes the defaults of the ends, too. `collective_labels`: parts of
-labels between `|`, such as `all-gather|all-reduce`: requests whose label has one of these are collectives.
-`collective_from`: so are requests of this size in bytes and more. By default none is. `preallocated`: where the upper
-end lets the pool grow to the limit, which XLA can since the ends have policies of their own.
-"""
+"""Options with their defaults; `policy_table.XLA_MEANINGS` says what they mean. By default no request is a collective;
+`collective_labels` is for example `all-gather|all-reduce`."""
 
 OF_LOWER_COLLECTIVES: Final[Mapping[str, Any]] = {
     "lower_split": "exact",

@@ -4,7 +4,7 @@ import itertools
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -260,7 +260,7 @@ def best_options(  # noqa: PLR0913  the question, and how to search
     except (SearchStopped, KeyboardInterrupt):
         complete = False
     seconds = time.perf_counter() - begun
-    table = tuple(search.ranked())
+    table = search.ranked()
     return BestOptions(fixed.name, num_bytes, goal, table, method, runner.replays, seconds, complete)
 
 
@@ -303,9 +303,9 @@ class _OptionSearch:
             if best is before:
                 return
 
-    def ranked(self) -> Iterator[TriedOptions]:
+    def ranked(self) -> tuple[TriedOptions, ...]:
         """All tried, the best first."""
-        yield from sorted(self.tried.values(), key=self._rank)
+        return tuple(sorted(self.tried.values(), key=self._rank))
 
     def _try(self, options: Mapping[str, Any]) -> TriedOptions:
         key = tuple(options.values())
@@ -349,7 +349,6 @@ def _option_goal_value(trial: Trial, goal: str) -> float:
 
 
 def _tried_option_text(value: Any) -> str:
-    """The value of an option that `best_options` tries, as text."""
     return format_bytes(value) if type(value) is int and value >= 1024 else str(value).lower()
 
 

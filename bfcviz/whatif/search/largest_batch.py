@@ -36,19 +36,16 @@ from bfcviz.whatif.search.trial import (
     trial_failure_text,
 )
 
-# ------------------------------------------------------------------------------
-# ScaledRequests: the requests of a larger or smaller batch: some blocks grow in proportion, the others stay.
-#
-# This is a model: it assumes that every chosen block is proportional to the batch, and that the program makes the
-# same requests in the same order. Workspaces of convolutions, and kernels chosen by size, do not obey it.
-
 _STEP_WORDS: Final = ("step", "iteration", "batch", "epoch")
 """Marks with one of these words in their names separate steps; the first words first."""
 
 
 @dataclass(frozen=True)
 class ScaledRequests:
-    """A stream, and which of its blocks grow with the batch.
+    """A stream, and which of its blocks grow with the batch; the others stay.
+
+    This is a model: it assumes that every chosen block is proportional to the batch, and that the program makes the
+    same requests in the same order. Workspaces of convolutions, and kernels chosen by size, do not obey it.
 
     Attributes:
         stream: the requests as recorded.
@@ -122,14 +119,14 @@ def _batch_requests_by_label(
 ) -> ScaledRequests:
     numbers = np.unique(stream.rows["label"][made])
     names = {int(number): stream.labels.name(int(number)) for number in numbers}
+    chosen: list[int] = []
     for each in labels:
-        if not any(_matches_batch_label(name, each) for name in names.values()):
+        found = [number for number, name in names.items() if name == each or fnmatchcase(name, each)]
+        if not found:
             raise InvalidRequest(
                 f"no allocation has a label {each!r}; give a name, or a pattern such as '*conv*'"
             )
-    chosen = [
-        number for number, name in names.items() if any(_matches_batch_label(name, each) for each in labels)
-    ]
+        chosen += found
     grows = made & np.isin(stream.rows["label"], chosen)
     listed = ", ".join(map(repr, labels))
     grow = _batch_allocations_text(stream, grows)
@@ -150,10 +147,6 @@ def _batch_allocations_only(stream: RequestStream, chosen: NDArray[np.bool_]) ->
     return replace(stream, rows=rows)
 
 
-def _matches_batch_label(name: str, wanted: str) -> bool:
-    return name == wanted or fnmatchcase(name, wanted)
-
-
 def _step_marks(stream: RequestStream) -> NDArray[np.intp]:
     """Indices of the marks that separate steps; empty if no marks do."""
     marks = np.flatnonzero(stream.rows["kind"] == MARK)
@@ -165,9 +158,6 @@ def _step_marks(stream: RequestStream) -> NDArray[np.intp]:
             return marks[np.isin(labels, chosen)]
     return marks[:0]
 
-
-# ------------------------------------------------------------------------------
-# How far a batch can grow before a request fails, by bisection over the factor.
 
 HUNDREDTHS: Final = 100
 """Without the size of the batch, factors are multiples of 1/100."""
@@ -270,13 +260,8 @@ class _BatchSearch:
     def __init__(
         self, requests: ScaledRequests, policy: Policy, limit: int, batch: int | None, runner: TrialRunner
     ) -> None:
-        self.requests, self.policy, self.limit, self.batch, self.runner = (
-            requests,
-            policy,
-            limit,
-            batch,
-            runner,
-        )
+        self.requests, self.policy, self.limit = requests, policy, limit
+        self.batch, self.runner = batch, runner
         self.unit = batch or HUNDREDTHS
         self.tried: dict[int, Trial] = {}
 

@@ -162,11 +162,8 @@ class LimitSearch:
     """One search; limits are counted in granules.
 
     Args:
-        stream: the requests.
-        policy: the rules.
         granule: in bytes.
         most: the largest limit to try, in bytes.
-        runner: makes the trials.
 
     Attributes:
         tried: trials by number of granules, in order.

@@ -21,9 +21,6 @@ from bfcviz.whatif.policy_serving import Policy
 from bfcviz.whatif.policy_table import POLICIES, is_of_table
 from bfcviz.whatif.requests import FREE, RequestStream, are_failed
 
-# ------------------------------------------------------------------------------
-# SearchControl: the progress of a search, and how to stop it.
-
 Progress = Callable[[int, int, str], object]
 """Called with replays done, replays expected, and a text; the expected number can change."""
 
@@ -65,9 +62,6 @@ class SearchControl:
         if self.stopped:
             raise SearchStopped
 
-
-# ------------------------------------------------------------------------------
-# TrialCache: results of replays, by the digest of the requests, the policy, its options and the limit.
 
 MOST_KEPT: Final = 20_000
 """Results in memory; the oldest one is dropped."""
@@ -182,9 +176,6 @@ def _trial_key_json(key: TrialKey) -> list[Any]:
 def _trial_file_name(key: TrialKey) -> str:
     return f"{blake2b(json.dumps(_trial_key_json(key)).encode(), digest_size=16).hexdigest()}.json"
 
-
-# ------------------------------------------------------------------------------
-# Trial: the numbers of one replay, without its arrays; and the runner that makes and counts them.
 
 _LONGEST: Final = 72
 """Characters of a label."""
@@ -314,10 +305,6 @@ def effort_text(replays: int, seconds: float) -> str:
     return f"{replays:,} replays in {seconds:.2f} s"
 
 
-# ------------------------------------------------------------------------------
-# Bisection between a number that fails and one that works.
-
-
 def bisect_trials(bad: int, good: int, works: Callable[[int], bool]) -> tuple[int, int]:
     """Two neighbours that trials find: on the side of `bad` one that does not work, and the other one, which does.
 
@@ -338,10 +325,6 @@ def bisect_trials(bad: int, good: int, works: Callable[[int], bool]) -> tuple[in
 def expected_steps(bad: int, good: int) -> int:
     """How many numbers `bisect_trials` tries, at most."""
     return max(abs(good - bad) - 1, 0).bit_length()
-
-
-# ------------------------------------------------------------------------------
-# Whether trials can find anything about a stream of requests.
 
 
 def searchable(stream: RequestStream) -> RequestStream:

@@ -22,7 +22,7 @@ from bfcviz.whatif.policy_table import (
     policy_text,
     uncompared,
 )
-from bfcviz.whatif.requests import RequestStream, are_failed, without_failed
+from bfcviz.whatif.requests import RequestStream, are_failed
 from bfcviz.whatif.search.best_options import TriedOptions, best_options
 from bfcviz.whatif.search.trial import SearchControl, SearchStopped, Trial, TrialRunner, trial_cache
 
@@ -59,12 +59,7 @@ INITIAL_SHARES: Final = (0.0, 1.0, 1.02, 1.05, 1.1, 1.25, 1.5)
 
 _SET_RMM: Final = "rmm.mr.set_current_device_resource({})"
 
-_CHOSEN: Final = (
-    "expandable_segments",
-    "max_split_size",
-    "roundup_power2_divisions",
-    *NEWEST,
-)
+_CHOSEN: Final = ("expandable_segments", "max_split_size", "roundup_power2_divisions", *NEWEST)
 _OF_TORCH: Final[Mapping[str, Callable[[Any], str]]] = {
     "expandable_segments": "expandable_segments:{}".format,
     "max_split_size": lambda value: f"max_split_size_mb:{value // MiB}",
@@ -150,7 +145,7 @@ def tune(
     Raises:
         InvalidRequest: the file does not say which allocator the job had, or that one has no options to choose.
     """
-    asked = stream if with_failed else without_failed(stream)
+    asked = stream if with_failed else stream.without_failed()
     own = own_or_bfc_rules(asked)
     resources = _tunable_resources(asked)
     spaces = () if resources else _tunable_option_spaces(stream, own)
@@ -283,13 +278,7 @@ def _refined_setting(  # noqa: PLR0913, PLR0917  what is searched, and where
 ) -> tuple[Trial, bool]:
     """The best trial after these options were varied one after the other, and whether the search was not stopped.
 
-    Args:
-        stream: the requests.
-        best: from where to search.
-        options: the values of each.
-        limit: in bytes.
-        control: of the search.
-        rows: gets what was tried.
+    The search begins at `best`; `rows` gets what was tried.
     """
     for name, values in options.items():
         if name == "max_non_split_rounding" and best.options.get("max_split_size") is None:
@@ -427,11 +416,7 @@ def tuned_lines(found: Tuned) -> list[str]:
         )
     lines += _graph_pool_lines(found)
     if found.failed:
-        word = {
-            True: "would be served, too",
-            False: "would fail, too",
-            None: "no limit is known",
-        }
+        word = {True: "would be served, too", False: "would fail, too", None: "no limit is known"}
         lines.append(
             f"left out: {counted(found.failed, 'request')} that failed in the file (--with-failed includes all): "
             f"{word[found.failed_fit]}"

@@ -30,25 +30,6 @@ if TYPE_CHECKING:
     from distributed import Client
     from distributed import Future as DaskFuture
 
-# ------------------------------------------------------------------------------
-# `in_process`: serve the points of a sweep one after the other, in this thread.
-
-
-def in_process(
-    points: Sequence[SweepPoint], streams: Mapping[str, SentStream], stop: Event
-) -> Iterator[tuple[int, PointResult]]:
-    """Index and result of each point.
-
-    Args:
-        points: what to serve.
-        streams: the requests of sources without a path, by the key of the source.
-        stop: set to end before the next point.
-    """
-    for point in points:
-        if stop.is_set():
-            return
-        yield point.index, serve_point(point, streams.get(point.source.key))
-
 
 # ------------------------------------------------------------------------------
 # `in_processes`: serve the points of a sweep on processes of this machine.
@@ -73,7 +54,7 @@ _NOT_STARTED: Final = (
 def in_processes(
     points: Sequence[SweepPoint], streams: Mapping[str, SentStream], stop: threading.Event, processes: int
 ) -> Iterator[tuple[int, PointResult]]:
-    """Index and result of each point as it arrives; see `in_process`. At its end all processes are ended.
+    """Index and result of each point as it arrives; see `serve_points`. At its end all processes are ended.
 
     Raises:
         InvalidRequest: a policy is a class of a notebook, which other processes cannot import.
@@ -247,7 +228,7 @@ def connected(client: "Client | str") -> Iterator["Client"]:
 def on_dask(
     points: Sequence[SweepPoint], streams: Mapping[str, SentStream], stop: Event, client: "Client"
 ) -> Iterator[tuple[int, PointResult]]:
-    """Index and result of each point as it arrives; see `in_process`.
+    """Index and result of each point as it arrives; see `serve_points`.
 
     Raises:
         ConnectionError: the cluster does not answer any more, or has no worker.
@@ -307,7 +288,6 @@ def _one_round(
 def _scattered_to_dask(
     keys: Iterable[str], streams: Mapping[str, SentStream], client: "Client"
 ) -> dict[str, "DaskFuture[SentStream]"]:
-    """Send requests to all workers."""
     try:
         return {key: client.scatter(streams[key], hash=False, broadcast=True) for key in keys}
     except Exception as error:  # there is no worker, or the scheduler is lost meanwhile
@@ -350,7 +330,15 @@ def serve_points(
     client: "Client | str | None",
     processes: int | None,
 ) -> Generator[tuple[int, PointResult], None, None]:
-    """Serve points in this process, in others or on Dask: index and result of each, as they arrive."""
+    """Serve points in this process, in others or on Dask: index and result of each, as they arrive.
+
+    Args:
+        points: what to serve.
+        streams: the requests of sources without a path, by the key of the source.
+        stop: set to end before the next point.
+        client: of a Dask cluster, or the address of its scheduler.
+        processes: number of other processes.
+    """
     if not points:
         return
     if client is not None:
@@ -359,7 +347,10 @@ def serve_points(
     elif processes is not None:
         yield from in_processes(points, streams, stop, processes)
     else:
-        yield from in_process(points, streams, stop)
+        for point in points:
+            if stop.is_set():
+                return
+            yield point.index, serve_point(point, streams.get(point.source.key))
 
 
 START_S: Final = 4.0

@@ -18,9 +18,6 @@ from bfcviz.whatif.policy_serving import Policy
 from bfcviz.whatif.policy_table import policy_key, policy_of
 from bfcviz.whatif.requests import RequestStream, stream_of
 
-# ------------------------------------------------------------------------------
-# The points of a sweep: one trace, one policy, one limit; and the numbers that a point results in.
-
 
 class TraceSource(NamedTuple):
     """Where a worker gets the requests of one trace from.
@@ -118,9 +115,7 @@ class SweepPoint:
 
     Attributes:
         index: its place in the results.
-        source: the trace.
         policy: text of `policy_of`, or the policy.
-        limit: the memory limit.
         stop_at_failure: whether to end after the first request that fails.
     """
 
@@ -230,9 +225,6 @@ class PointResult:
         return "error" if self.error else "fits" if self.fits else "fails"
 
 
-# ------------------------------------------------------------------------------
-# StreamCache: the request streams that a process has read, so that it reads each trace once.
-
 MOST_BYTES: Final = 1 << 30
 """Of the streams in memory; the one that was not used for longest is dropped."""
 
@@ -309,10 +301,6 @@ class StreamCache:
 
 STREAMS: Final = StreamCache()
 """Of this process."""
-
-
-# ------------------------------------------------------------------------------
-# `serve_point`: the result of one point, in whatever process and thread.
 
 
 def serve_point(point: SweepPoint, sent: SentStream | None = None) -> PointResult:

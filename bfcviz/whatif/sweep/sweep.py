@@ -19,7 +19,7 @@ from pathlib import Path
 from secrets import token_hex
 from threading import Event
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, SupportsIndex
+from typing import TYPE_CHECKING, Final, SupportsIndex
 
 from bfcviz.errors import FileError, InvalidRequest
 from bfcviz.events.labels import without_surrogates
@@ -51,10 +51,6 @@ with needed("a sweep", "pyarrow", "tables"):
 if TYPE_CHECKING:
     import pandas as pd
     from distributed import Client
-
-
-# ------------------------------------------------------------------------------
-# SweepResults: the results of a sweep as a table, as text, and as a Parquet file to resume from.
 
 _TYPES: Final = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
 _SCHEMA: Final = pa.schema(
@@ -129,8 +125,12 @@ class SweepResults:
 
     def to_arrow(self) -> pa.Table:
         """One row a point; the columns are the fields of `PointResult`."""
-        rows = [
-            {name: _saved_sweep_value(value) for name, value in vars(point).items()} for point in self.points
+        rows = [  # parts of a path may not be Unicode
+            {
+                name: without_surrogates(value) if isinstance(value, str) else value
+                for name, value in vars(point).items()
+            }
+            for point in self.points
         ]
         return pa.Table.from_pylist(rows, schema=_SCHEMA)
 
@@ -213,11 +213,6 @@ class SweepResults:
         return ", ".join(parts) + (f"; not complete: {printable(self.reason)}" if not self.complete else "")
 
 
-def _saved_sweep_value(value: Any) -> Any:
-    """A value as files accept it: parts of a path may not be Unicode."""
-    return without_surrogates(value) if isinstance(value, str) else value
-
-
 def _sweep_row(
     points: Sequence[PointResult], smallest: Mapping[tuple[str, str], int | None]
 ) -> tuple[str, ...]:
@@ -269,9 +264,6 @@ def _sweep_results_lines(rows: Mapping[str, list[tuple[str, ...]]]) -> list[str]
     return found
 
 
-# ------------------------------------------------------------------------------
-# `sources_of`: the traces of a sweep, each with a name, and the requests that must be sent to workers.
-
 TraceLike = str | os.PathLike[str] | Trace | RequestStream
 """A path or URL, or the trace, or its requests."""
 
@@ -322,9 +314,6 @@ def _sweep_source_version(path: Path) -> str:
         return f"{sum(each.st_size for each in states)} bytes, {max(each.st_mtime_ns for each in states)} ns"
     return ""
 
-
-# ------------------------------------------------------------------------------
-# `bfcviz.sweep`: every trace under every policy and limit.
 
 LimitLike = int | str | None
 

@@ -24,7 +24,6 @@ def test_memory_of_the_device_comes_from_the_driver_and_goes_back():
     settings, gpus, library = fake(devices=2)
     with DeviceManager.create(settings) as manager:
         device = manager.gpu(1)
-        assert not device.host_accessible
         assert device.memory is None
         assert device.allocator().name == "GPU_1_bfc"
         address = device.allocator().allocate(100)

@@ -53,7 +53,6 @@ def test_attributes_choose_the_memory_as_in_tensorflow(manager):
 
 def test_memory_of_a_simulated_gpu_can_be_computed_in(manager):
     device = manager.gpu(0)
-    assert device.host_accessible
     source = device.heap.sub_allocator
     assert isinstance(source, SimulatedGpuSubAllocator)
     assert source.memory.readable
@@ -67,7 +66,6 @@ def test_memory_of_a_simulated_gpu_can_be_computed_in(manager):
 def test_memory_that_is_only_addresses_costs_none():
     with DeviceManager.create(new_settings([4096 * GiB] * 2, memory="addresses")) as manager:
         first, second = (manager.gpu(number) for number in (0, 1))
-        assert not first.host_accessible
         assert first.allocator().allocate(1 << 30) != second.allocator().allocate(1 << 30)
         assert first.heap.stats().pool_bytes == first.memory_limit
 

@@ -7,7 +7,7 @@ from heaps import MIB
 import bfcviz
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.whatif.replay import replay
-from bfcviz.whatif.requests import FREE, are_failed, failed_note, stream_of, without_failed
+from bfcviz.whatif.requests import FREE, are_failed, failed_note, stream_of
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_without_them_the_job_needs_what_it_had(tolerated):
 
 def test_blocks_and_regions_keep_their_requests(tolerated):
     stream = stream_of(tolerated)
-    rest = without_failed(stream)
+    rest = stream.without_failed()
     frees = rest.rows["kind"] == FREE
     assert rest.rows["block"][~frees].tolist() == rest.rows["block"][frees].tolist() == [0, 1, 2, 3]
     assert rest.rows["event"].tolist() == [
@@ -53,6 +53,6 @@ def test_a_stream_without_failures_stays_itself():
     heap = bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), 8 * MIB)
     heap.free(heap.allocate(MIB))
     stream = stream_of(trace_of(heap))
-    assert without_failed(stream) is stream
+    assert stream.without_failed() is stream
     assert (failed_note(stream), stream.notes) == ("", ())
     assert not are_failed(np.zeros(0, stream.rows.dtype)).any()

@@ -1,39 +1,18 @@
 """RetryAllocator: a request without memory waits for frees of other threads, or until the time is up."""
 
-import threading
 import time
 
 import pytest
 from heaps import KIB, new_heap
+from threads import in_thread, wait_until
 
 from bfcviz.allocator.interface import AllocationAttributes
 from bfcviz.devices.wrappers import GuardAllocator, LimitAllocator, RetryAllocator, TrackingAllocator
-from bfcviz.errors import AllocatorError, BfcvizError, InvalidRequest, OutOfMemory
+from bfcviz.errors import AllocatorError, InvalidRequest, OutOfMemory
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
 
 pytestmark = pytest.mark.timeout(60)
-
-
-def in_thread(function, *arguments):
-    """Start a thread; returns it and the list that receives its result."""
-    result = []
-
-    def run():
-        try:
-            result.append(function(*arguments))
-        except BfcvizError as error:
-            result.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    return thread, result
-
-
-def wait_until(condition):
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
 
 
 def failures(heap):
