@@ -21,6 +21,7 @@ from typing import Any, Final, Literal
 from bfcviz.errors import MissingExtra
 from bfcviz.events.origin import RecordedFailure, facts_of, recorded_failures
 from bfcviz.events.trace import Trace
+from bfcviz.formats.messages import IMPOSSIBLE
 from bfcviz.model.model import Model
 from bfcviz.terminal import printable
 from bfcviz.units import GiB, KiB, MiB, format_bytes
@@ -30,9 +31,6 @@ from bfcviz.units import GiB, KiB, MiB, format_bytes
 
 Whole = Literal["device", "limit"]
 """What `total` is: the memory of a device, or the limit of one heap."""
-
-IMPOSSIBLE: Final = 1 << 50
-"""No device has so much memory: drivers print it for "unknown", or for a negative number."""
 
 LEAST_CONTEXT: Final = 64 * MiB
 """A process that uses a GPU takes more than this for its context alone (CUDA 12: 150 to 500 MiB)."""
@@ -466,9 +464,8 @@ def _account_with_own_process(known: AccountFigures) -> AccountFigures:
     pid, listed = own_pid(known), sum(known.processes.values())
     if pid is not None:
         size = known.processes[pid]
-        return replace(
-            known, process=size, others=listed - size if len(known.processes) > 1 else known.others
-        )
+        others = listed - size if len(known.processes) > 1 else known.others
+        return replace(known, process=size, others=others)
     if known.others is not None or _large_enough(known):  # one of them may be this process
         return known
     return replace(known, others=listed)
@@ -572,13 +569,9 @@ def _consistent_figures(known: AccountFigures, wrong: list[str]) -> AccountFigur
                 f"The figure for {words} cannot be: {format_bytes(value)}, and at most "
                 f"{format_bytes(max(most - own, 0))} are left for it."
             )
-            known = _without_figure(known, name)
+            unknown: dict[str, Any] = {name: None}
+            known = replace(known, **unknown)
     return known
-
-
-def _without_figure(known: AccountFigures, name: str) -> AccountFigures:
-    unknown: dict[str, Any] = {name: None}
-    return replace(known, **unknown)
 
 
 def _outside_pools_bytes(known: AccountFigures, pools: Sequence[AccountPoolFigures]) -> int | None:
@@ -731,11 +724,7 @@ def _recorded_device_failure(trace: Trace, step: int | None, pool: int) -> Recor
     """The failure at a step, or the last one, if the file says something of the device."""
     for each in reversed(recorded_failures(trace.origin.details)):
         is_there = step in {None, each.event, each.event + 1} and trace.first <= each.event < len(trace)
-        if (
-            each.tells_of_device
-            and is_there
-            and int(trace.read(each.event, each.event + 1)["pool"][0]) == pool
-        ):
+        if is_there and each.tells_of_device and trace.read(each.event, each.event + 1)["pool"][0] == pool:
             return each
     return None
 

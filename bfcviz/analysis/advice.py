@@ -14,7 +14,7 @@ from bfcviz.analysis.heap_settings import Family, HeapSettings
 from bfcviz.analysis.served_again import requests_until_failure
 from bfcviz.analysis.short_names import cut
 from bfcviz.analysis.stated_advice import StatedAdviceSubject, requested
-from bfcviz.analysis.stated_verdict import SMALLEST_DEVICE
+from bfcviz.analysis.stated_verdict import CONTEXT, SMALLEST_DEVICE
 from bfcviz.events.trace import Trace
 from bfcviz.formats import cupy, onnxruntime, rmm, tensorflow, torch, xla
 from bfcviz.formats.messages import SettingWords
@@ -85,8 +85,7 @@ def missing_information(found: Diagnosis) -> Iterator[Advice]:
         return
     if found.verdict is Verdict.UNKNOWN and not found.knows("largest_free_chunk"):
         yield _rerun_advice(
-            f"The file does not say what was free. Run again with {words.heap} to record the chunks of a "
-            "failure.",
+            f"The file does not say what was free. Run again with {words.heap} to record the chunks of a failure.",
             heap=0,
         )
     elif found.verdict is Verdict.UNKNOWN and found.largest_usable >= found.rounded:
@@ -108,14 +107,10 @@ def missing_information(found: Diagnosis) -> Iterator[Advice]:
             chunks=len(pins),
             unnamed=unnamed,
         )
-    if (
-        found.bytes_limit is None
-        and found.verdict is not Verdict.NO_FAILURE
-        and found.recorded.device_free is None
-    ):
+    is_failure = found.verdict is not Verdict.NO_FAILURE
+    if is_failure and found.bytes_limit is None and found.recorded.device_free is None:
         yield _rerun_advice(
-            "The file states neither a limit nor the free memory of the device, so it is not known whether the "
-            "pool "
+            "The file states neither a limit nor the free memory of the device, so it is not known whether the pool "
             "could grow. Record with bfcviz, or print the device's free memory beside the failure "
             f"({_advised_process_tool(found)}).",
             pool_bytes=found.pool_bytes,
@@ -130,6 +125,14 @@ def _rerun_advice(text: str, **numbers: float) -> Advice:
 # An estimate of the batch size that would fit, from the bytes in use and the request.
 
 
+def _op_of_request(found: Diagnosis) -> str:
+    return found.recorded.op or found.label
+
+
+def _subject_of_request(found: Diagnosis) -> StatedAdviceSubject:
+    return requested(_op_of_request(found), shape_of(found))
+
+
 def batch_advice(found: Diagnosis) -> Advice | None:
     """The shares of the batch size that bound what fits, as an estimate.
 
@@ -142,10 +145,10 @@ def batch_advice(found: Diagnosis) -> Advice | None:
     """
     if found.verdict in {Verdict.UNKNOWN, Verdict.NO_FAILURE, Verdict.REFUSED} or found.event is None:
         return None
-    op = found.recorded.op or found.label
-    if found.gaps or requested(op, shape_of(found)) is not StatedAdviceSubject.BATCH:
+    if found.gaps or _subject_of_request(found) is not StatedAdviceSubject.BATCH:
         return None
-    total, capacity = found.bytes_in_use + found.rounded, _capacity_for_batch(found)
+    capacity = found.pool_bytes if found.bytes_limit is None else found.bytes_limit
+    total = found.bytes_in_use + found.rounded
     fits = max(found.largest_free_chunk, found.room or 0)
     if capacity <= 0 or fits <= 0:
         return None
@@ -154,16 +157,12 @@ def batch_advice(found: Diagnosis) -> Advice | None:
     high = low if is_scattered else max(low, capacity / total)
     return Advice(
         AdviceKind.BATCH_SIZE,
-        _batch_advice_text(found, low, high, fits),
+        _batch_advice_text(found, low, high, fits, capacity),
         {"least": low, "most": high, "fits": fits},
     )
 
 
-def _capacity_for_batch(found: Diagnosis) -> int:
-    return found.pool_bytes if found.bytes_limit is None else found.bytes_limit
-
-
-def _batch_advice_text(found: Diagnosis, low: float, high: float, fits: int) -> str:
+def _batch_advice_text(found: Diagnosis, low: float, high: float, fits: int, capacity: int) -> str:
     shares = _advised_batch_bounds(floor(100 * low), floor(100 * high))
     first = shape_of(found)[0]
     batches = ""
@@ -174,7 +173,7 @@ def _batch_advice_text(found: Diagnosis, low: float, high: float, fits: int) -> 
     if high > low:
         how += (
             f"; if all {format_bytes(found.bytes_in_use)} in use shrink with the batch, "
-            f"{format_bytes(_capacity_for_batch(found))} are enough for the upper share"
+            f"{format_bytes(capacity)} are enough for the upper share"
         )
     return f"Reduce the batch size to {shares} %, an estimate: {how}.{batches}"
 
@@ -187,7 +186,7 @@ def _advised_batch_bounds(low: int, high: int) -> str:
 
 
 # ------------------------------------------------------------------------------
-# Advice that fits a diagnosis: each rule looks at its numbers and settings, and quotes what it used.
+# The rules.
 
 _LEAST_SPLIT: Final = 1 << torch.LEAST_MAX_SPLIT.bit_length()  # the next power of two: every version takes it
 _SHAPE: Final = frozenset({"pool_bytes", "regions", "free_bytes", "largest_free_chunk"})
@@ -227,15 +226,12 @@ def _tried_advice(given: list[Advice], trace: Trace | None, found: Diagnosis) ->
 
 def _advised_options(advice: Advice) -> dict[str, Any]:
     """The options of a BFC heap that an advice changes, of those that can be tried."""
-    match advice.kind:
-        case AdviceKind.GROWTH_OFF:
-            return {"allow_growth": False}
-        case AdviceKind.REGION_RELEASE:
-            return {"garbage_collection": True}
-        case AdviceKind.FRAGMENTATION_FRACTION:
-            return {"fragmentation_fraction": advice.numbers["fraction"]}
-        case _:
-            return {}
+    options: dict[AdviceKind, dict[str, Any]] = {
+        AdviceKind.GROWTH_OFF: {"allow_growth": False},
+        AdviceKind.REGION_RELEASE: {"garbage_collection": True},
+        AdviceKind.FRAGMENTATION_FRACTION: {"fragmentation_fraction": advice.numbers.get("fraction")},
+    }
+    return options.get(advice.kind, {})
 
 
 def others_hold_it(found: Diagnosis) -> bool:
@@ -259,10 +255,8 @@ def _free_pins_advice(found: Diagnosis) -> Advice | None:
     named = f" ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" if names else ""
     return Advice(
         AdviceKind.FREE_PINS,
-        f"Free {what}{named} in the place at {run.address:#x}, {format_bytes(run.bytes_in_use)} in all, before "
-        "this "
-        f"request: one free chunk of {format_bytes(run.size)} results. No other place needs fewer bytes freed. "
-        "If they "
+        f"Free {what}{named} in the place at {run.address:#x}, {format_bytes(run.bytes_in_use)} in all, before this "
+        f"request: one free chunk of {format_bytes(run.size)} results. No other place needs fewer bytes freed. If they "
         "live long, allocate them before the large chunks that come and go.",
         {
             "address": run.address,
@@ -298,9 +292,8 @@ def _expandable_segments_advice(found: Diagnosis) -> Advice | None:
     return Advice(
         AdviceKind.EXPANDABLE_SEGMENTS,
         "Let segments grow in place, so that free memory is mapped to where it is needed: "
-        f"{torch.setting('expandable_segments', 'True')}. Now "
-        f"{format_bytes(found.free_bytes)} are free in all (segments: {found.regions.count:,}), "
-        f"at most {format_bytes(found.largest_free_chunk)} in one chunk.",
+        f"{torch.setting('expandable_segments', 'True')}. Now {format_bytes(found.free_bytes)} are free in all "
+        f"(segments: {found.regions.count:,}), at most {format_bytes(found.largest_free_chunk)} in one chunk.",
         {
             "regions": found.regions.count,
             "free_bytes": found.free_bytes,
@@ -333,10 +326,8 @@ def _growth_off_advice(found: Diagnosis) -> Advice | None:
     free = limit - found.bytes_in_use
     return Advice(
         AdviceKind.GROWTH_OFF,
-        f"Take the pool as one region at the start: {how.format(size=limit)}. It grew to "
-        f"{found.regions.count:,} "
-        f"regions, the largest of {format_bytes(found.regions.largest)}; one region of {format_bytes(limit)} "
-        "would "
+        f"Take the pool as one region at the start: {how.format(size=limit)}. It grew to {found.regions.count:,} "
+        f"regions, the largest of {format_bytes(found.regions.largest)}; one region of {format_bytes(limit)} would "
         f"have {format_bytes(free)} beside the {format_bytes(found.bytes_in_use)} in use.",
         {"regions": found.regions.count, "largest": found.regions.largest, "limit": limit, "free": free},
     )
@@ -345,10 +336,8 @@ def _growth_off_advice(found: Diagnosis) -> Advice | None:
 def _split_size_advice(found: Diagnosis) -> Advice | None:
     """PyTorch's rule that keeps small chunks out of large segments."""
     settings = found.settings
-    fits = (
-        settings.family is Family.TORCH and settings.torch.max_split is None and _is_split_for_advice(found)
-    )
-    if not fits or not found.pinned_by:
+    is_open = settings.family is Family.TORCH and settings.torch.max_split is None
+    if not is_open or not _is_split_for_advice(found) or not found.pinned_by:
         return None
     largest = max(pin.size for pin in found.pinned_by)
     size = max(_LEAST_SPLIT, 1 << (largest - 1).bit_length())
@@ -356,9 +345,8 @@ def _split_size_advice(found: Diagnosis) -> Advice | None:
         return None
     return Advice(
         AdviceKind.SPLIT_SIZE,
-        f"Keep small chunks out of large segments: {torch.setting('max_split_size_mb', size // MiB)}. The "
-        f"largest chunk that pins the best place has {format_bytes(largest)}; the request needs "
-        f"{format_bytes(found.rounded)}.",
+        f"Keep small chunks out of large segments: {torch.setting('max_split_size_mb', size // MiB)}. The largest "
+        f"chunk that pins the best place has {format_bytes(largest)}; the request needs {format_bytes(found.rounded)}.",
         {"max_split_size_mb": size // MiB, "largest_pin": largest},
     )
 
@@ -406,12 +394,16 @@ def _larger_limit_advice(found: Diagnosis) -> Advice | None:
     limit, words, total = found.bytes_limit, words_of(found.settings), found.recorded.device_total
     if limit is None or found.verdict in {Verdict.REFUSED, Verdict.UNKNOWN}:
         return None
-    is_one_region = _is_one_region(found)
+    is_xla = found.settings.family in {Family.JAX, Family.REACTANT}
+    # XLA took the pool as one region at the start: it never grows by another.
+    is_one_region = is_xla and found.regions.count == 1 and found.pool_bytes == limit
     at_end = found.largest_free_chunk if is_one_region and found.hole.after is None else 0
     needed = found.pool_bytes + found.rounded - at_end
     if found.limit_asked and not is_one_region and found.deciding_limit is not None:
         needed = found.deciding_limit
-    most = total if total is not None else _most_of_jax(found.settings.family, limit)
+    most = total
+    if total is None and is_xla:  # if the present limit is the default of JAX
+        most = int(limit / xla.DEFAULT_FRACTION)
     if most is not None and needed > most:
         return None
     if found.gaps or not words.limit + words.share:
@@ -421,35 +413,20 @@ def _larger_limit_advice(found: Diagnosis) -> Advice | None:
         how = f"{words.share.format(share='...')}, {needed / limit:.2f} times as large"
     elif words.share and total:
         how = words.share.format(share=f"{min(1, ceil(100 * needed / total) / 100):.2f}")
-    elsewhere = "chunks may lie elsewhere" if is_one_region else "regions may have other sizes"
+    gain, elsewhere = (
+        "the pool could have grown by one region that holds this request",
+        "regions may have other sizes",
+    )
+    if is_one_region:
+        gain = "the region that the pool took at the start would have been large enough for this request"
+        elsewhere = "chunks may lie elsewhere"
     return Advice(
         AdviceKind.LARGER_LIMIT,
-        f"With a limit of {_rounded_up(needed)}, {_rounded_up(needed - limit)} more than now, "
-        f"{_larger_limit_gain(is_one_region=is_one_region)}{f': {how}' if how else ''}. That is what this request "
-        f"lacked: under another limit earlier {elsewhere}, and a later request may need more.",
+        f"With a limit of {_rounded_up(needed)}, {_rounded_up(needed - limit)} more than now, {gain}"
+        f"{f': {how}' if how else ''}. That is what this request lacked: under another limit earlier {elsewhere}, and "
+        "a later request may need more.",
         {"needed": needed, "limit": limit, "more": needed - limit},
     )
-
-
-def _is_one_region(found: Diagnosis) -> bool:
-    """Whether the pool is one region that XLA took at the start: it never grows by another."""
-    is_xla = found.settings.family in {Family.JAX, Family.REACTANT}
-    return is_xla and found.regions.count == 1 and found.pool_bytes == found.bytes_limit
-
-
-def _larger_limit_gain(*, is_one_region: bool) -> str:
-    if is_one_region:
-        return "the region that the pool took at the start would have been large enough for this request"
-    return "the pool could have grown by one region that holds this request"
-
-
-_JAX_SHARE: Final = 0.75
-"""Of the device: what JAX takes at the start."""
-
-
-def _most_of_jax(family: Family, limit: int) -> int | None:
-    """The most that a limit of JAX can become, if the present one is its default; None for others."""
-    return int(limit / _JAX_SHARE) if family in {Family.JAX, Family.REACTANT} else None
 
 
 def _rounded_up(num_bytes: int) -> str:
@@ -458,36 +435,23 @@ def _rounded_up(num_bytes: int) -> str:
     return format_bytes(ceil(10 * num_bytes / unit) * unit / 10) if unit > 1 else format_bytes(num_bytes)
 
 
-_LEAST_OTHERS: Final = 0.25
-"""Of the device: what others must hold at the start to be worth an advice."""
-
-
 def _taken_at_start_advice(found: Diagnosis) -> Advice | None:
     """Others held the device before the program began: the limit is only what they left."""
     total, start = found.recorded.device_total, found.recorded.device_free_at_start
-    limit, is_theirs = (
-        found.bytes_limit,
-        found.settings.family
-        in {
-            Family.TENSORFLOW,
-            Family.JAX,
-            Family.REACTANT,
-        },
-    )
+    limit = found.bytes_limit
+    is_theirs = found.settings.family in {Family.TENSORFLOW, Family.JAX, Family.REACTANT}
     if total is None and limit is not None and limit < SMALLEST_DEVICE and is_theirs:
         return Advice(
             AdviceKind.OTHER_USERS,
-            f"The pool may have only {format_bytes(limit)}: the program found no more free when it started, "
-            "unless it set "
-            f"this limit. Look with {_advised_process_tool(found)} for another process on the device.",
+            f"The pool may have only {format_bytes(limit)}: the program found no more free when it started, unless it "
+            f"set this limit. Look with {_advised_process_tool(found)} for another process on the device.",
             {"limit": limit},
         )
-    if total is None or start is None or total - start < _LEAST_OTHERS * total:
+    if total is None or start is None or total - start < CONTEXT * total:
         return None
     return Advice(
         AdviceKind.OTHER_USERS,
-        f"Other processes held {format_bytes(total - start)} of the device when the program started, which "
-        "left "
+        f"Other processes held {format_bytes(total - start)} of the device when the program started, which left "
         f"{format_bytes(start)} of {format_bytes(total)}. {_advised_process_tool(found)} names them.",
         {"others": total - start, "device_free_at_start": start, "device_total": total},
     )
@@ -533,28 +497,25 @@ def _largest_holder_advice(found: Diagnosis) -> Advice | None:
 
 def _whole_array_advice(found: Diagnosis) -> Advice | None:
     """A constant is a whole array that is copied to the device: no batch makes it smaller."""
-    op = found.recorded.op or found.label
-    if found.event is None or requested(op, shape_of(found)) is not StatedAdviceSubject.CONSTANT:
+    if found.event is None or _subject_of_request(found) is not StatedAdviceSubject.CONSTANT:
         return None
     return Advice(
         AdviceKind.FEED_IN_PARTS,
-        f"{op} copies a whole array of {format_bytes(found.requested)} to the device: feed it in parts instead "
-        "(tf.data, a "
-        "generator).",
+        f"{_op_of_request(found)} copies a whole array of {format_bytes(found.requested)} to the device: feed it in "
+        "parts instead (tf.data, a generator).",
         {"requested": found.requested},
     )
 
 
 def _model_variable_advice(found: Diagnosis) -> Advice | None:
     """A variable or a slot of the optimizer: its size is that of the model."""
-    op = found.recorded.op or found.label
-    if found.event is None or requested(op, shape_of(found)) is not StatedAdviceSubject.VARIABLE:
+    if found.event is None or _subject_of_request(found) is not StatedAdviceSubject.VARIABLE:
         return None
     return Advice(
         AdviceKind.OPTIMIZER_STATE,
-        f"{op} is a variable or a slot of the optimizer: its {format_bytes(found.requested)} do not shrink "
-        "with the batch. "
-        "Use an optimizer with fewer slots, weights of fewer bits, or shard or offload its state.",
+        f"{_op_of_request(found)} is a variable or a slot of the optimizer: its {format_bytes(found.requested)} do not "
+        "shrink with the batch. Use an optimizer with fewer slots, weights of fewer bits, or shard or offload its "
+        "state.",
         {"requested": found.requested},
     )
 
@@ -579,13 +540,5 @@ _RULES: Final[tuple[Callable[[Diagnosis], Advice | None], ...]] = (
 _OF_DEVICE: Final = frozenset({_taken_at_start_advice, _other_users_advice})
 """Rules that tell who else holds the device."""
 
-_OF_POOL: Final = frozenset(
-    {
-        _taken_at_start_advice,
-        _whole_array_advice,
-        _model_variable_advice,
-        _other_users_advice,
-        _larger_limit_advice,
-    }
-)
+_OF_POOL: Final = _OF_DEVICE | {_whole_array_advice, _model_variable_advice, _larger_limit_advice}
 """Rules that use the bytes of the pool, and not its chunks."""

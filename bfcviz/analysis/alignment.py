@@ -161,8 +161,6 @@ class AlignedHolders:
     """The holders of two recordings, aligned: a row stands for the same holder in both.
 
     Args:
-        a: the first recording.
-        b: the second recording.
         by: what they are found by; None: as the recordings' own grouping says.
 
     Attributes:
@@ -251,13 +249,9 @@ Key = TypeVar("Key", np.int64, np.uint64)
 
 
 def increasing(a: Steps, b: Steps) -> tuple[Steps, Steps]:
-    """The longest selection of pairs, in the order of `a`, whose steps in `b` ascend strictly, too.
+    """The longest selection of pairs, in the order of `a` (all different), whose steps in `b` ascend strictly, too.
 
     Patience sorting: `ends[k]` is the pair with the least `b` that ends a selection of k + 1 pairs.
-
-    Args:
-        a: steps, all different.
-        b: the step that belongs to each of them.
     """
     order = np.argsort(a, kind="stable")
     a, b = a[order], b[order]
@@ -294,9 +288,6 @@ def aligned_pair_indices(count: int, most: int) -> NDArray[np.intp]:
 
 # ------------------------------------------------------------------------------
 # Steps of two recordings that belong together by their labels: the n-th allocation of a holder in each of them.
-
-FEWEST_LABELS: Final = 8
-"""Pairs of allocations that align two recordings."""
 
 _MOST: Final = 100_000
 """Pairs whose order is compared, at even distances; more would take more than about 0.1 s."""
@@ -405,9 +396,10 @@ def mark_pairs(a: Heap, b: Heap, name: str | None = None) -> MarkPairs:
     common = {key: marks.seqs for key, marks in found[0].items() if key in found[1]}
     chosen = step_marks_name(common, name)
     if chosen is None and name is not None:
-        return MarkPairs(
-            reason=f"no mark {plain_step_name(name)!r} is in both; {_alignable_marks_text(common)}"
+        known = (
+            f"both have {', '.join(map(repr, list(common)[:5]))}" if common else "they have no mark in common"
         )
+        return MarkPairs(reason=f"no mark {plain_step_name(name)!r} is in both; {known}")
     tried = MarkPairs()
     for keys in ([chosen] if chosen else [], list(common) if name is None else []):
         tried = _paired_marks(found, keys, a, b) if keys else tried
@@ -484,10 +476,6 @@ def _mark_pairs_in_order(name: str, mine: _Marks, theirs: _Marks, a: Heap, b: He
     single = len(first) == len(second) == 1
     pairs = enumerate(zip(first, second, strict=False), 1)
     return [_Pair(*pair, name if single else f"{name} {number:,}") for number, pair in pairs]
-
-
-def _alignable_marks_text(common: Mapping[str, list[int]]) -> str:
-    return f"both have {', '.join(map(repr, list(common)[:5]))}" if common else "they have no mark in common"
 
 
 # ------------------------------------------------------------------------------
@@ -596,11 +584,7 @@ def _align_by_marks(a: AlignedSide, b: AlignedSide, mark: str | None) -> StepAli
 
 
 def _mark_pairs_text(found: MarkPairs) -> str:
-    what = (
-        f"{len(found.a):,} marks {found.name!r}"
-        if found.name
-        else f"{len(found.a):,} marks of the same names"
-    )
+    what = f"{len(found.a):,} marks {repr(found.name) if found.name else 'of the same names'}"
     how = "the same numbers" if found.by_number else "in order, as they have no numbers that agree"
     alone = [f"{count:,} of {letter}" for count, letter in zip(found.left, "AB", strict=True) if count]
     return f"{what}, {how}" + (f"; {' and '.join(alone)} without a partner" if alone else "")

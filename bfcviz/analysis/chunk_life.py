@@ -11,38 +11,22 @@ The life of a free chunk is the time without a change: a merge that makes it lar
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
 from bfcviz.analysis.event_text import operation_of_event
 from bfcviz.analysis.short_names import short_name
 from bfcviz.events.event_source import BLOCK
-from bfcviz.events.origin import holds_only_states
-from bfcviz.events.schema import Events, Flag, Kind, bin_of
+from bfcviz.events.schema import Events, Flag, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import matches
-from bfcviz.units import format_bytes
-
-# ------------------------------------------------------------------------------
-# The life of one chunk: the events that began and ended it.
+from bfcviz.units import counted, format_bytes
 
 _LOOK: Final = 8 * BLOCK
 """Events that are searched for the beginning or end of a life: a few milliseconds where they are in memory."""
 _MERGES: Final = 64  # events after a FREE that are searched for its MERGEs
-
-
-class ChunkSelection(Protocol):
-    """A chunk by its address and its ALLOCATE event, such as `bfcviz.figures.view_options.Selected`."""
-
-    @property
-    def address(self) -> int:
-        """Its start address."""
-
-    @property
-    def born(self) -> int | None:
-        """`seq` of its ALLOCATE; None for a free chunk."""
 
 
 @dataclass(frozen=True)
@@ -78,20 +62,19 @@ class Life:
     merges: Sequence[np.void] = ()
 
 
-def life_of(model: Model, selected: ChunkSelection) -> Life | None:
-    """Find the life of a chunk, seen from the model's step.
+def life_of(model: Model, address: int, born: int | None) -> Life | None:
+    """Find the life of a chunk, seen from the model's step; the model is not moved.
 
     Args:
-        model: it is not moved.
-        selected: an allocation of the model's pool, in use at this step or not, or (`born` is None) a chunk that is
-            free at this step.
+        model: the heap.
+        address: where the chunk begins.
+        born: `seq` of the ALLOCATE of an allocation, in use at this step or not; None: a chunk that is free at this
+            step.
 
     Returns:
         None where no such allocation exists, or no free chunk begins there.
     """
-    if selected.born is None:
-        return _life_of_free_chunk(model, selected.address)
-    return _life_of_allocation(model, selected.address, selected.born)
+    return _life_of_free_chunk(model, address) if born is None else _life_of_allocation(model, address, born)
 
 
 def _life_of_allocation(model: Model, address: int, born: int) -> Life | None:
@@ -217,47 +200,6 @@ def _merges_at_life_end(trace: Trace, freed: np.void) -> Sequence[np.void]:
 _UNITS: Final = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns"))
 
 
-def life_words(life: Life) -> list[str]:
-    """A few short sentences, one a line; the first one is the place of the chunk."""
-    if holds_only_states(life.trace.origin.details):
-        return [
-            _chunk_place_words(life),
-            _life_holder_words(life),
-            "The file holds one state and no history: its age is not known.",
-        ]
-    if life.began is not None and life.began["kind"] == Kind.ALLOCATE:
-        return [
-            _chunk_place_words(life),
-            _chunk_allocated_words(life, life.began),
-            source_words(life),
-            *_chunk_freed_words(life, life.began),
-        ]
-    return [_chunk_place_words(life), _free_chunk_words(life), next_words(life)]
-
-
-def _chunk_place_words(life: Life) -> str:
-    state = f"size of bin {bin_of(life.size)}" if life.in_use else f"bin {bin_of(life.size)}"
-    return f"{life.address:#x}, {format_bytes(life.size)}, region {life.region}, {state}."
-
-
-def _life_holder_words(life: Life) -> str:
-    """Who holds a chunk of a state."""
-    if not life.in_use or life.began is None:
-        return "Free." if not life.in_use else "In use."
-    return f"In use by {_life_holder_name(life, life.began)}."
-
-
-def _chunk_allocated_words(life: Life, event: np.void) -> str:
-    requested, size = int(event["requested"]), int(event["size"])
-    waste = f", {format_bytes(size - requested)} wasted" if size > requested else ""
-    stream = f", stream {event['stream']}" if event["stream"] else ""
-    name = _life_holder_name(life, event) if event["label"] else "An unnamed request"
-    return (
-        f"{name} allocated {format_bytes(requested)} at step {int(event['seq']) + 1:,} (thread {event['thread']}"
-        f"{stream}, id {event['other']}){waste}."
-    )
-
-
 def source_words(life: Life) -> str:
     """Where the chunk of an allocation came from."""
     padded = any(int(event["flags"]) & Flag.PADDING for event in life.splits)
@@ -267,18 +209,6 @@ def source_words(life: Life) -> str:
     source += ", behind alignment padding" if padded else ""
     granted = sum(int(event["size"]) for event in life.extends)
     return f"{source}; the pool grew by {format_bytes(granted)} for it." if granted else f"{source}."
-
-
-def _chunk_freed_words(life: Life, began: np.void) -> list[str]:
-    sentences = []
-    if life.step <= began["seq"]:
-        sentences.append("Not allocated yet at this step.")
-    elif life.in_use:
-        sentences.append(f"In use for {span_words(life, began, None)} so far.")
-    if life.ended is None:
-        return [*sentences, end_words(life, "freed")]
-    freed = f"Freed at step {int(life.ended['seq']) + 1:,}, after {span_words(life, began, life.ended)}"
-    return [*sentences, f"{freed}; {merge_words(life, life.ended)}."]
 
 
 def merge_words(life: Life, freed: np.void) -> str:
@@ -294,13 +224,6 @@ def merge_words(life: Life, freed: np.void) -> str:
         for event in life.merges
     ]
     return f"merged with {' and '.join(sides)}, now in bin {life.merges[-1]['bin']}"
-
-
-def _free_chunk_words(life: Life) -> str:
-    began = life.began
-    if began is None:
-        return "Free; no change was found in the events before this step."
-    return f"Free and unchanged since step {int(began['seq']) + 1:,}: {beginning_words(life, began)}."
 
 
 def beginning_words(life: Life, event: np.void) -> str:
@@ -347,7 +270,7 @@ def span_words(life: Life, began: np.void, ended: np.void | None) -> str:
     """How long an allocation is in use: until it is freed, or until this step."""
     last = life.trace.read(life.step - 1, life.step)[0] if ended is None else ended
     steps, elapsed = int(last["seq"] - began["seq"]), int(last["time"] - began["time"])
-    text = "1 step" if steps == 1 else f"{steps:,} steps"
+    text = counted(steps, "step")
     for scale, unit in _UNITS:
         if elapsed >= scale:
             return f"{text} ({elapsed / scale:.1f} {unit})"

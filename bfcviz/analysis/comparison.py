@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -20,13 +20,13 @@ from bfcviz.analysis.alignment import (
     align,
     shared,
 )
-from bfcviz.analysis.leaks import Growth, growth
+from bfcviz.analysis.leaks import growth
 from bfcviz.analysis.short_names import shortened_name
 from bfcviz.answers import Answer, AnswerTable
 from bfcviz.events.origin import Pool, Status, regions_known, requested_bytes_known, stated_peak
 from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import Kind
-from bfcviz.events.trace import Trace
+from bfcviz.events.trace import Trace, event_times
 from bfcviz.extras import arrow
 from bfcviz.model.equal_steps import equal_steps
 from bfcviz.model.grouping import UNNAMED, Path
@@ -51,10 +51,8 @@ CHANGE: Final = np.dtype(
         ("b_bytes", "<u8"),
         ("a_chunks", "<u8"),
         ("b_chunks", "<u8"),
-        (
-            "moved_bytes",
-            "<u8",
-        ),  # of the bytes that both have, those without a chunk of the same size at the same place
+        # Of the bytes that both have, those without a chunk of the same size at the same place.
+        ("moved_bytes", "<u8"),
     ]
 )
 """One holder at one moment; a place is the slot of a region and an offset in it, as regions lie anywhere."""
@@ -228,14 +226,16 @@ def growth_changes(
 ) -> GrowthChanges:
     """Compare the growth of all holders over the equal steps of each recording; the models return to their steps.
 
-    Args:
-        a: the first recording.
-        b: the second recording.
-        holders: those of both.
-        mark: name of the marks that separate steps; None: see `equal_steps`.
+    `mark`: name of the marks that separate steps; None: see `equal_steps`.
     """
-    found = [_growth_of_recording(side, mark) for side in (a, b)]
-    rates = [_growth_rates_by_row(each, holders) for each in found]
+    found = []
+    for side in (a, b):
+        with side.reading():
+            found.append(growth(side.model, equal_steps(side.trace, side.facts.pool, mark), side.how))
+    rates = [  # bytes a step of each holder that grows every step, by its row
+        {holders.row_of(each.names[row]): each.a_step(row)[1] for row in range(each.growing)}
+        for each in found
+    ]
     known = [not each.steps.reason for each in found]
     rows = []
     for row in sorted(rates[0].keys() | rates[1].keys()):
@@ -247,16 +247,6 @@ def growth_changes(
     rows.sort(key=lambda row: (order.index(row.verdict), -max(row.a or 0.0, row.b or 0.0)))
     reasons, ends = [each.steps.reason for each in found], [len(each.steps.ends) for each in found]
     return GrowthChanges(tuple(rows), (reasons[0], reasons[1]), (ends[0], ends[1]))
-
-
-def _growth_of_recording(side: AlignedSide, mark: str | None) -> Growth:
-    with side.reading():
-        return growth(side.model, equal_steps(side.trace, side.facts.pool, mark), side.how)
-
-
-def _growth_rates_by_row(found: Growth, holders: AlignedHolders) -> dict[int, float]:
-    """Bytes a step of each holder that grows every step, by its row."""
-    return {holders.row_of(found.names[row]): found.a_step(row)[1] for row in range(found.growing)}
 
 
 def _growth_rate_verdict(a: float | None, b: float | None) -> GrowthVerdict:
@@ -283,12 +273,19 @@ _LEAST_SHARE: Final = 0.01
 """Of all changes: a smaller part is not drawn."""
 
 
-class MainPart(NamedTuple):
-    """A holder, with all below it: bytes in B less bytes in A, and of how many holders."""
+class PeakPart(NamedTuple):
+    """A holder, with those below it: bytes at the peak of B less bytes at the peak of A, and of how many holders."""
 
-    path: Path
+    holder: str
     bytes: int
     holders: int
+
+
+class PeakParts(NamedTuple):
+    """Parts of the difference of the peaks, the largest first, and what is left without them, in bytes."""
+
+    named: Sequence[PeakPart]
+    left: int
 
 
 @dataclass
@@ -306,24 +303,28 @@ class _ComparedPartSum:
         self.holders += bool(change)
 
 
-def main_parts(paths: Sequence[Path], changes: Sequence[int], most: int = 3) -> tuple[list[MainPart], int]:
+_Part = tuple[Path, _ComparedPartSum]
+
+
+def main_parts(
+    paths: Sequence[Path], changes: Sequence[int], text: Callable[[Path], str], most: int = 3
+) -> PeakParts:
     """The largest parts of a difference, and what is left without them.
 
     Args:
         paths: of holders.
         changes: bytes in B less bytes in A, of each.
+        text: gives the name of a path.
         most: parts to name.
     """
     root = _compared_holder_tree(paths, changes)
-    parts = sorted(
-        (part for name, child in root.children.items() for part in _parts_below((name,), child)),
-        key=lambda part: -abs(part.bytes),
-    )
-    named = [part for part in parts[:most] if part.bytes]
-    return named, root.change - sum(part.bytes for part in named)
+    parts = [part for name, child in root.children.items() for part in _parts_below((name,), child)]
+    return _named_parts(sorted(parts, key=lambda part: -abs(part[1].change))[:most], root, text)
 
 
-def spread_parts(paths: Sequence[Path], changes: Sequence[int], most: int) -> tuple[list[MainPart], int]:
+def spread_parts(
+    paths: Sequence[Path], changes: Sequence[int], text: Callable[[Path], str], most: int
+) -> PeakParts:
     """The parts of a difference for a picture, as detailed as their number allows, and what is left without them.
 
     The part with the largest changes is replaced by the parts below it, as long as there are at most `most`; parts with
@@ -339,29 +340,27 @@ def spread_parts(paths: Sequence[Path], changes: Sequence[int], most: int) -> tu
             (pair for pair in below if len(pair[1]) <= room and _smaller_parts_tell_all(*pair)), (None, [])
         )
         if part is None:
-            break
+            return _named_parts(parts, root, text)
         parts.remove(part)
         parts += smaller
-    named = [MainPart(path, node.change, node.holders) for path, node in parts if node.change]
-    return sorted(named, key=lambda part: -abs(part.bytes)), root.change - sum(part.bytes for part in named)
 
 
-def _smaller_parts_tell_all(
-    part: tuple[Path, _ComparedPartSum], smaller: Sequence[tuple[Path, _ComparedPartSum]]
-) -> bool:
+def _named_parts(parts: Sequence[_Part], root: _ComparedPartSum, text: Callable[[Path], str]) -> PeakParts:
+    named = [PeakPart(text(path), node.change, node.holders) for path, node in parts if node.change]
+    named.sort(key=lambda part: -abs(part.bytes))
+    return PeakParts(tuple(named), root.change - sum(part.bytes for part in named))
+
+
+def _smaller_parts_tell_all(part: _Part, smaller: Sequence[_Part]) -> bool:
     """Whether the parts below say nearly all that the part says."""
     return sum(node.changes for _, node in smaller) >= _NEARLY_ALL * part[1].changes > 0
 
 
-def _compared_parts_below(
-    path: Path, node: _ComparedPartSum, whole: int
-) -> list[tuple[Path, _ComparedPartSum]]:
+def _compared_parts_below(path: Path, node: _ComparedPartSum, whole: int) -> list[_Part]:
     """The parts directly below a holder, and what belongs to itself, the largest first; without the small ones."""
     own = _ComparedPartSum()
     own.add(node.change - sum(child.change for child in node.children.values()))
-    parts: list[tuple[Path, _ComparedPartSum]] = [
-        ((*path, name), child) for name, child in node.children.items()
-    ]
+    parts: list[_Part] = [((*path, name), child) for name, child in node.children.items()]
     kept = [part for part in [*parts, (path, own)] if part[1].changes >= max(_LEAST_SHARE * whole, 1)]
     return sorted(kept, key=lambda part: -part[1].changes)
 
@@ -377,7 +376,7 @@ def _compared_holder_tree(paths: Sequence[Path], changes: Sequence[int]) -> _Com
     return root
 
 
-def _parts_below(path: Path, node: _ComparedPartSum) -> Iterator[MainPart]:
+def _parts_below(path: Path, node: _ComparedPartSum) -> Iterator[_Part]:
     """A holder, or the part below it that stands for it, or its parts where they cancel out."""
     while node.children:
         name, largest = max(node.children.items(), key=lambda item: item[1].changes)
@@ -388,7 +387,7 @@ def _parts_below(path: Path, node: _ComparedPartSum) -> Iterator[MainPart]:
         for name, child in node.children.items():
             yield from _parts_below((*path, name), child)
         return
-    yield MainPart(path, node.change, node.holders)
+    yield path, node
 
 
 # ------------------------------------------------------------------------------
@@ -457,12 +456,7 @@ class RecordingTotals:
 
 
 def recording_totals(side: AlignedSide, moments: Sequence[int]) -> RecordingTotals:
-    """The totals of a recording; the model moves.
-
-    Args:
-        side: the recording.
-        moments: steps at which a row of the series ends, too.
-    """
+    """The totals of a recording; a row of their series ends at each of the steps `moments`, too. The model moves."""
     series = np.zeros(0, TIMELINE)
     with side.reading():
         if side.facts.only_state:
@@ -514,10 +508,8 @@ def _recording_measures(side: AlignedSide, peak: int, series: NDArray[np.void]) 
     model.seek(peak)
     at_peak = model.stats()
     pool = max(int(series["pool_bytes_max"].max(initial=0)), at_peak.pool_bytes)
-    times = [
-        int(side.trace.read(step, step + 1)["time"][0])
-        for step in _compared_first_and_last_event(facts.first, facts.last)
-    ]
+    ends = [facts.first, facts.last - 1] if facts.last > facts.first else []
+    times = event_times(side.trace, np.array(ends, np.uint64)).tolist()
     used = at_peak.bytes_in_use
     peak_bytes = stated_peak(side.trace.origin.details, facts.pool, used) or used
     return {
@@ -534,10 +526,6 @@ def _recording_measures(side: AlignedSide, peak: int, series: NDArray[np.void]) 
         "seconds": (times[1] - times[0]) / 1e9 if times else 0.0,
         **{name: int(side.kinds[kind]) for name, kind in _KINDS.items()},
     }
-
-
-def _compared_first_and_last_event(first: int, last: int) -> list[int]:
-    return [first, last - 1] if last > first else []
 
 
 def _unknown_measures(side: AlignedSide) -> list[str]:
@@ -642,21 +630,6 @@ _BARS: Final = 14
 """Parts of the difference in a picture."""
 
 
-class PeakPart(NamedTuple):
-    """A holder, with those below it: bytes at the peak of B less bytes at the peak of A, and of how many holders."""
-
-    holder: str
-    bytes: int
-    holders: int
-
-
-class PeakParts(NamedTuple):
-    """Parts of the difference of the peaks, the largest first, and what is left without them, in bytes."""
-
-    named: Sequence[PeakPart]
-    left: int
-
-
 @dataclass(frozen=True, repr=False)
 class RecordingComparison(Answer):
     """Two recordings, A and B, compared; `print` it for the report. A change is B less A; sizes are bytes.
@@ -691,18 +664,27 @@ class RecordingComparison(Answer):
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
-
         return "\n".join(map(printable, comparison_lines(self)))
 
     @property
     def headline(self) -> str:
-        """The answer in one line."""
-        return headline(self)
+        """The answer in one line: the difference of the peaks and who makes it, then failures and new leaks."""
+        who = parts_text(self) if _holders_explain_peaks(self) else ""
+        parts = [f"{peaks_text(self)}: {who}" if who else peaks_text(self)]
+        failed = self.total("failures")
+        if failed[0] != failed[1]:
+            parts.append(f"requests that failed: {failed[0]:,.0f} in A, {failed[1]:,.0f} in B")
+        leaks = [row for row in self.growth.rows if row.verdict is GrowthVerdict.ONLY_B]
+        if leaks:
+            grown = signed_bytes(sum(row.b or 0.0 for row in leaks))
+            more = f" and {len(leaks) - 1:,} more" if len(leaks) > 1 else ""
+            named = f"{shortened_name(leaks[0].holder, _SHORT)}{more}"
+            parts.append(f"B grows by {grown} every step, and A does not: {named}")
+        return "; ".join(parts)
 
     @property
     def tables(self) -> Sequence[AnswerTable]:
         """The totals, and the holders that changed at the peaks."""
-        totals = [(name, *values) for name, *values in _comparison_total_rows(self)]
         changed = [
             (
                 row["holder"],
@@ -714,7 +696,7 @@ class RecordingComparison(Answer):
             for row in self.holders_at(AT_PEAK).to_pylist()
             if row["change"] != HolderVerdict.SAME
         ]
-        found = [AnswerTable(("", "A", "B", "B - A"), totals)]
+        found = [AnswerTable(("", "A", "B", "B - A"), list(_comparison_total_rows(self)))]
         heads = ("holders at the peaks", "", "A", "B", "B - A")
         return [*found, *([AnswerTable(heads, changed[:_MOST_IN_TABLE])] if changed else [])]
 
@@ -797,12 +779,8 @@ def _peak_parts(
     at_peak = changes[changes["moment"] == 0]
     differences = (at_peak["b_bytes"].astype(np.int64) - at_peak["a_bytes"].astype(np.int64)).tolist()
     paths = [holders.paths[row] for row in at_peak["holder"].tolist()]
-    found = main_parts(paths, differences), spread_parts(paths, differences, _BARS)
-    brief, spread = (
-        PeakParts(tuple(PeakPart(b.how.text(part.path), part.bytes, part.holders) for part in named), left)
-        for named, left in found
-    )
-    return brief, spread
+    text = b.how.text
+    return main_parts(paths, differences, text), spread_parts(paths, differences, text, _BARS)
 
 
 def _compared_moments_table(
@@ -837,23 +815,6 @@ _MOMENTS: Final = 6
 _GROWING: Final = 6
 _WIDTH: Final = 64  # characters of a name
 _SHORT: Final = 44  # characters of a name in the headline
-
-
-def headline(found: RecordingComparison) -> str:
-    """The answer in one line: the difference of the peaks and who makes it, then failures and new leaks."""
-    who = parts_text(found) if _holders_explain_peaks(found) else ""
-    parts = [f"{peaks_text(found)}: {who}" if who else peaks_text(found)]
-    failed = found.total("failures")
-    if failed[0] != failed[1]:
-        parts.append(f"requests that failed: {failed[0]:,.0f} in A, {failed[1]:,.0f} in B")
-    leaks = [row for row in found.growth.rows if row.verdict is GrowthVerdict.ONLY_B]
-    if leaks:
-        grown = signed_bytes(sum(row.b or 0.0 for row in leaks))
-        named = shortened_name(leaks[0].holder, _SHORT) + (
-            f" and {len(leaks) - 1:,} more" if len(leaks) > 1 else ""
-        )
-        parts.append(f"B grows by {grown} every step, and A does not: {named}")
-    return "; ".join(parts)
 
 
 def same(found: RecordingComparison) -> bool:
@@ -935,16 +896,16 @@ def comparison_markdown(found: RecordingComparison) -> str:
     return "\n".join([*lines, "", *(escaped(line) for line in [*grown, *found.notes])]).rstrip() + "\n"
 
 
-_IN_COMMENT: Final = {
-    *(
+_IN_COMMENT: Final = frozenset(
+    (
         "peak_bytes_in_use",
         "peak_pool_bytes",
         "bytes_in_use_at_end",
         "external_fragmentation",
         "failures",
         "seconds",
-    ),
-}
+    )
+)
 """Totals that a comment lists."""
 
 
@@ -980,12 +941,8 @@ def _comparison_total_rows(found: RecordingComparison) -> Iterator[tuple[str, st
             compared_value_text(row[name], row["unit"], change=name == "change")
             for name in ("a", "b", "change")
         )
-        yield (
-            _NAMES.get(row["measure"], row["measure"].replace("_", " ")),
-            a,
-            b,
-            change if row["change"] else "",
-        )
+        name = _NAMES.get(row["measure"], row["measure"].replace("_", " "))
+        yield name, a, b, change if row["change"] else ""
 
 
 _MOST_IN_TABLE: Final = 30
@@ -1054,19 +1011,10 @@ def _compared_growth_lines(found: RecordingComparison) -> Iterator[str]:
     if not growth.rows:
         yield "no holder grows with every step of the program"
     for row in growth.rows[:_GROWING]:
-        yield f"{_growth_rate_text(row)} every step: {shortened_name(row.holder, _WIDTH)}, {_VERDICTS[row.verdict]}"
+        rate = signed_bytes(row.b or row.a or 0.0)  # that of A where the holder does not grow in B
+        yield f"{rate} every step: {shortened_name(row.holder, _WIDTH)}, {_VERDICTS[row.verdict]}"
     if len(growth.rows) > _GROWING:
         yield f"{counted(len(growth.rows) - _GROWING, 'more holder')} that grow every step"
-
-
-def _growth_rate_text(row: HolderGrowth) -> str:
-    if row.verdict is GrowthVerdict.ONLY_A or row.b is None:
-        return signed_bytes(row.a or 0.0)
-    return (
-        signed_bytes(row.b)
-        if row.verdict is not GrowthVerdict.UNKNOWN or row.b
-        else signed_bytes(row.a or 0.0)
-    )
 
 
 _VERDICTS: Final = {
@@ -1148,7 +1096,12 @@ def paired_heaps(a: Trace, b: Trace) -> tuple[int, int]:
 
 def _compared_heap_of_name(trace: Trace, other: Trace, pool: int) -> int | None:
     """The heap of a trace with the name of a heap of another one; of several the first."""
-    for name in (_compared_heap_name, _compared_allocator_name, _compared_name_without_device):
+    names: tuple[Callable[[Pool], str], ...] = (
+        lambda pool: pool.name,
+        _compared_allocator_name,
+        lambda pool: _DEVICE.sub("", _compared_allocator_name(pool)),
+    )
+    for name in names:
         wanted = name(other.origin.pools[pool])
         for number, each in enumerate(trace.origin.pools):
             if name(each) == wanted:
@@ -1156,13 +1109,5 @@ def _compared_heap_of_name(trace: Trace, other: Trace, pool: int) -> int | None:
     return None
 
 
-def _compared_heap_name(pool: Pool) -> str:
-    return pool.name
-
-
 def _compared_allocator_name(pool: Pool) -> str:
     return str(pool.options.get("allocator_name") or pool.name)
-
-
-def _compared_name_without_device(pool: Pool) -> str:
-    return _DEVICE.sub("", _compared_allocator_name(pool))

@@ -1,7 +1,7 @@
 """Diagnosis: the verdict on one request, with the numbers that it follows from. Sizes are bytes."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -14,7 +14,7 @@ from bfcviz.analysis.short_names import cut, path_end
 from bfcviz.answers import Answer, AnswerTable
 from bfcviz.code_places import place_in_code
 from bfcviz.events.event_source import BLOCK
-from bfcviz.events.origin import STATE_ONLY, Origin, RecordedFailure, Status
+from bfcviz.events.origin import Origin, RecordedFailure, Status, facts_of, holds_only_states
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace, event_times
 from bfcviz.model.grouping import UNNAMED
@@ -50,6 +50,7 @@ class Run:
         address, size: its start address; bytes of the free chunk that it becomes.
         bytes_in_use: bytes to free.
         chunks_in_use: number of chunks to free.
+        pins: its chunks in use, at most `MOST_PINS`, by address; () before they are looked up.
     """
 
     first: int
@@ -59,15 +60,7 @@ class Run:
     size: int
     bytes_in_use: int
     chunks_in_use: int
-
-
-@dataclass(frozen=True)
-class _RunSums:
-    """Prefix sums over all chunks, to find runs in; each one longer than the chunks."""
-
-    size: NDArray[np.int64]
-    used: NDArray[np.int64]
-    count: NDArray[np.int64]
+    pins: "tuple[Pin, ...]" = ()
 
 
 def best_runs(chunks: NDArray[np.void], wanted: int, most: int) -> list[Run]:
@@ -84,45 +77,30 @@ def best_runs(chunks: NDArray[np.void], wanted: int, most: int) -> list[Run]:
         return []
     in_use, regions = (np.ascontiguousarray(chunks[name]) for name in ("in_use", "region"))
     sizes = chunks["size"].astype(np.int64)
-    sums = _RunSums(
-        _run_prefix_sums(sizes),
-        _run_prefix_sums(np.where(in_use, sizes, 0)),
-        _run_prefix_sums(in_use.astype(np.int64)),
-    )
-    if wanted > sums.size[-1]:  # it may also be too large for the columns
+    # Prefix sums of `size`, `bytes_in_use` and `chunks_in_use` of a run; each one longer than the chunks.
+    numbers = sizes, np.where(in_use, sizes, 0), in_use.astype(np.int64)
+    sums = [np.concatenate([np.zeros(1, np.int64), np.cumsum(each)]) for each in numbers]
+    ends = sums[0]
+    if wanted > ends[-1]:  # it may also be too large for the columns
         return []
     begins = _run_region_begins(regions)
-    starts = np.searchsorted(sums.size, sums.size[1:] - wanted, "right") - 1
+    starts = np.searchsorted(ends, ends[1:] - wanted, "right") - 1
     stops = np.flatnonzero(starts >= begins[:-1]) + 1
     starts = starts[stops - 1]
-    used, count = sums.used[stops] - sums.used[starts], sums.count[stops] - sums.count[starts]
+    used, count = (each[stops] - each[starts] for each in sums[1:])
     found: list[Run] = []
     while len(stops):
         equal = np.flatnonzero(used == used.min())
         best = equal[int(np.argmin(count[equal]))]
         first, stop = _with_free_sides(in_use, begins, int(starts[best]), int(stops[best]))
-        found.append(_run_of_chunks(chunks, sums, first, stop))
+        region, address = (int(chunks[name][first]) for name in ("region", "address"))
+        size, to_free, chunks_to_free = (int(each[stop] - each[first]) for each in sums)
+        found.append(Run(first, stop, region, address, size, to_free, chunks_to_free))
         if len(found) == most:
             break
         left = (stops <= first) | (starts >= stop)
         starts, stops, used, count = starts[left], stops[left], used[left], count[left]
     return found
-
-
-def _run_of_chunks(chunks: NDArray[np.void], sums: _RunSums, first: int, stop: int) -> Run:
-    return Run(
-        first=first,
-        stop=stop,
-        region=int(chunks["region"][first]),
-        address=int(chunks["address"][first]),
-        size=int(sums.size[stop] - sums.size[first]),
-        bytes_in_use=int(sums.used[stop] - sums.used[first]),
-        chunks_in_use=int(sums.count[stop] - sums.count[first]),
-    )
-
-
-def _run_prefix_sums(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(values)])
 
 
 def _run_region_begins(regions: NDArray[np.uint16]) -> NDArray[np.intp]:
@@ -146,7 +124,7 @@ def _with_free_sides(
 # ------------------------------------------------------------------------------
 # Pins: the chunks in use of a run, with who holds them, since when, and until when.
 
-MOST: Final = 1000
+MOST_PINS: Final = 1000
 """Chunks in use of one run that are named; all of them are counted."""
 
 _LOOK: Final = 8 * BLOCK  # later events that are searched for their FREEs
@@ -179,19 +157,19 @@ class Pin:
 
 
 def pins_of(model: Model, chunks: NDArray[np.void]) -> tuple[Pin, ...]:
-    """The pins for some chunks of the model's step; those in use, at most `MOST`, by address.
+    """The pins for some chunks of the model's step; those in use, at most `MOST_PINS`, by address.
 
     Args:
         model: stands at the step.
         chunks: of CHUNK, by ascending address.
     """
     trace, step = model.trace, model.step
-    rows = chunks[chunks["in_use"]][:MOST]
+    rows = chunks[chunks["in_use"]][:MOST_PINS]
     born = rows["born"]
     ages: list[int | None] = [None] * len(rows)
     seconds: list[float | None] = [None] * len(rows)
     freed: list[int | None] = [None] * len(rows)
-    if len(rows) and trace.origin.details.get("history") != STATE_ONLY:
+    if len(rows) and not holds_only_states(trace.origin.details):
         ages = [step - 1 - seq if seq >= trace.first else None for seq in born.tolist()]
         seconds = _pin_age_seconds(trace, step, born)
         freed = _frees_of_pins(trace, model.pool, step, born)
@@ -238,7 +216,7 @@ def _frees_of_pins(trace: Trace, pool: int, step: int, born: NDArray[np.uint64])
 
 
 # ------------------------------------------------------------------------------
-# Diagnosis: the verdict on one request, with the numbers that it follows from. Sizes are bytes.
+# Diagnosis: the verdict on one request, with the numbers that it follows from.
 
 _WIDTH: Final = 110  # characters of a line in a notebook
 
@@ -247,12 +225,8 @@ class Verdict(StrEnum):
     """Why a request failed: the first of these that holds."""
 
     ABOVE_LIMIT = "above_limit"  # larger than the limit itself: it can never fit
-    UNKNOWN = (
-        "unknown"  # the heap of that moment is not in the file, or it had a free chunk that is large enough
-    )
-    REFUSED = (
-        "refused"  # the limit leaves room for a region that would hold it, but the sub-allocator granted none
-    )
+    UNKNOWN = "unknown"  # the heap of that moment is not in the file, or a free chunk was large enough
+    REFUSED = "refused"  # the limit leaves room for a region that would hold it, but none was granted
     CAPACITY = "capacity"  # less is free than requested, and the limit leaves no room for a region that would hold it
     REGIONS = "regions"  # enough is free, but in regions that are too small; in one region it could fit
     FRAGMENTATION = "fragmentation"  # enough is free, but no chunk is large enough: chunks in use lie between
@@ -292,17 +266,6 @@ class Advice:
     kind: AdviceKind
     text: str
     numbers: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class RunWithPins(Run):
-    """A run, and its chunks in use.
-
-    Attributes:
-        pins: at most `pins.MOST`, by address.
-    """
-
-    pins: tuple[Pin, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -390,7 +353,7 @@ class Diagnosis(Answer):
     wasted: int | None
     largest_waste: int
     regions: RegionTotals
-    runs: tuple[RunWithPins, ...]
+    runs: tuple[Run, ...]
     hole: LargestHole
     recorded: RecordedFailure
     settings: HeapSettings
@@ -415,7 +378,7 @@ class Diagnosis(Answer):
         return self.step + (self.event is not None)
 
     @property
-    def useful_runs(self) -> tuple[RunWithPins, ...]:
+    def useful_runs(self) -> tuple[Run, ...]:
         """The runs that need fewer bytes freed than the request has; elsewhere freeing as much anywhere would do."""
         return tuple(run for run in self.runs if run.bytes_in_use < self.rounded)
 
@@ -559,19 +522,6 @@ def held_by(model: Model) -> tuple[HeldBy, ...]:
     return (*named, *others)
 
 
-def holder_rows_of_failure(found: Diagnosis) -> list[str]:
-    """Who held most bytes; the first row has the name of all."""
-    return [
-        line
-        for number, each in enumerate(found.held_by)
-        for line in _diagnosis_text_row("" if number else "held by", _held_by_text(each))
-    ]
-
-
-def _held_by_text(each: HeldBy) -> str:
-    return f"{format_bytes(each.bytes):>10}  {cut(each.name)} ({counted(each.chunks, 'chunk')})"
-
-
 # ------------------------------------------------------------------------------
 # The numbers of a failed request as rows of its report: a name, and what the file says.
 
@@ -580,21 +530,15 @@ _UNKNOWN: Final = "unknown"
 _NAME_WIDTH: Final = 24  # characters of a name in the report
 
 
-def recorded_rows(found: Diagnosis) -> list[str]:
+def _recorded_rows(found: Diagnosis) -> list[tuple[str, str]]:
     """What else the file says: the operation, the tensor, the message."""
     recorded = found.recorded
     rows = [("operation", recorded.op), ("tensor", recorded.tensor), ("message", recorded.message)]
-    return [
-        line for name, text in rows if text for line in _diagnosis_text_row(name, cut(" ".join(text.split())))
-    ]
-
-
-def size_rows(found: Diagnosis) -> list[str]:
-    """The sizes of the heap and of the device; `unknown` for those that the file cannot give."""
-    return [line for name, text in _diagnosed_size_rows(found) for line in _diagnosis_text_row(name, text)]
+    return [(name, cut(" ".join(text.split()))) for name, text in rows if text]
 
 
 def _diagnosed_size_rows(found: Diagnosis) -> list[tuple[str, str]]:
+    """The sizes of the heap and of the device; `unknown` for those that the file cannot give."""
     if not found.recorded.has_heap:
         return [("limit", _pool_limit_text(found))]
     largest = _diagnosed_size_text(found.largest_free_chunk if found.knows("largest_free_chunk") else None)
@@ -627,16 +571,14 @@ def _pool_limit_text(found: Diagnosis) -> str:
 
 
 def _device_use_text(found: Diagnosis) -> str:
-    total, start = found.recorded.device_total, found.recorded.device_free_at_start
-    if found.device_used is None and total is not None:
-        began = "" if start is None else f", {format_bytes(start)} free when the program started"
-        return f"{format_bytes(total)}{began}"
-    if found.device_used is None:
-        free = found.recorded.device_free
-        return (
-            "not in the file" if free is None else f"{format_bytes(free)} free; its size is not in the file"
-        )
-    return f"{format_bytes(found.device_used)} in use of {format_bytes(found.recorded.device_total or 0)}"
+    recorded, total = found.recorded, format_bytes(found.recorded.device_total or 0)
+    if found.device_used is not None:
+        return f"{format_bytes(found.device_used)} in use of {total}"
+    if recorded.device_total is not None:
+        start = recorded.device_free_at_start
+        return total if start is None else f"{total}, {format_bytes(start)} free when the program started"
+    free = recorded.device_free
+    return "not in the file" if free is None else f"{format_bytes(free)} free; its size is not in the file"
 
 
 def _size_and_count_text(found: Diagnosis, size: tuple[str, int], count: tuple[str, int], what: str) -> str:
@@ -647,38 +589,42 @@ def _size_and_count_text(found: Diagnosis, size: tuple[str, int], count: tuple[s
     return f"{format_bytes(size[1])}{number}"
 
 
-def diagnosed_waste_row(found: Diagnosis) -> list[str]:
+def _waste_text(found: Diagnosis) -> str:
     """Bytes in use that were not requested."""
     if found.wasted is None:
-        return _diagnosis_text_row("wasted", "unknown: the file does not say what was requested")
+        return "unknown: the file does not say what was requested"
     helps = found.verdict is not Verdict.NO_FAILURE and found.wasted >= found.rounded
     enough = ", which alone would have been enough" if helps else ""
-    return _diagnosis_text_row(
-        "wasted", f"{format_bytes(found.wasted)} in use that were not requested{enough}"
-    )
+    return f"{format_bytes(found.wasted)} in use that were not requested{enough}"
 
 
-def region_row(found: Diagnosis) -> list[str]:
+def _holder_rows(found: Diagnosis) -> list[tuple[str, str]]:
+    """Who held most bytes; the first row has the name of all."""
+    return [
+        (
+            "" if number else "held by",
+            f"{format_bytes(each.bytes):>10}  {cut(each.name)} ({counted(each.chunks, 'chunk')})",
+        )
+        for number, each in enumerate(found.held_by)
+    ]
+
+
+def _free_region_rows(found: Diagnosis) -> list[tuple[str, str]]:
     """The wholly free regions; no row where there are none."""
     free = found.regions.wholly_free
     if not free or found.regions.count < 2:
         return []
     shown = ", ".join(f"{format_bytes(size)} at {address:#x}" for address, size in free[:_REGIONS_SHOWN])
     more = f", and {len(free) - _REGIONS_SHOWN:,} more" if len(free) > _REGIONS_SHOWN else ""
-    return _diagnosis_text_row("wholly free regions", f"{shown}{more}")
-
-
-def diagnosed_account_rows(found: Diagnosis) -> list[str]:
-    """Who held the memory of the device; none where the file does not say anything of it."""
-    return [] if found.account is None else found.account.lines()
+    return [("wholly free regions", f"{shown}{more}")]
 
 
 def _diagnosed_size_text(number: int | None) -> str:
     return _UNKNOWN if number is None else format_bytes(number)
 
 
-def _diagnosis_text_row(name: str, text: str) -> list[str]:
-    return [f"  {name:<{_NAME_WIDTH}}{text}"]
+def _row_lines(rows: Iterable[tuple[str, str]]) -> list[str]:
+    return [f"  {name:<{_NAME_WIDTH}}{text}" for name, text in rows]
 
 
 # ------------------------------------------------------------------------------
@@ -751,25 +697,26 @@ def failure_lines(found: Diagnosis) -> list[str]:
     verdict = found.verdict.replace("_", " ")
     if not found.requested and found.event is None:
         nothing = (
-            "no request failed"
-            if not found.is_state_only
-            else "the file does not say whether a request failed"
+            "the file does not say whether a request failed" if found.is_state_only else "no request failed"
         )
         return [
             *found.lead,
             f"{found.pool_name} at step {found.step:,}: {nothing}.",
-            *size_rows(found),
+            *_row_lines(_diagnosed_size_rows(found)),
         ]
+    rows = [
+        *(("incomplete", gap) for gap in found.gaps[:_GAPS_SHOWN]),
+        *_recorded_rows(found),
+        *_diagnosed_size_rows(found),
+        ("wasted", _waste_text(found)),
+        *_holder_rows(found),
+        *_free_region_rows(found),
+    ]
     return [
         f"{request_words(found)} in {found.pool_name} at step {found.told_step:,}: {verdict}.",
         f"  {verdict_sentence(found)}",
-        *(line for gap in found.gaps[:_GAPS_SHOWN] for line in _diagnosis_text_row("incomplete", gap)),
-        *recorded_rows(found),
-        *size_rows(found),
-        *diagnosed_waste_row(found),
-        *holder_rows_of_failure(found),
-        *region_row(found),
-        *diagnosed_account_rows(found),
+        *_row_lines(rows),
+        *([] if found.account is None else found.account.lines()),
         *(line for number, run in enumerate(found.useful_runs, 1) for line in _pinned_run_lines(number, run)),
         *(["What would help" if found.event is not None else "To know more"] if found.advice else []),
         *(f"  - {advice.text}" for advice in found.advice),
@@ -781,19 +728,13 @@ _QUESTIONS: Final = {Verdict.NO_FAILURE: "would fit", Verdict.UNKNOWN: "may fit 
 
 def request_words(found: Diagnosis) -> str:
     """Who asked, and for how much: `layer_4/Softmax failed to allocate 24.0 MiB`; `24.0 MiB would fit`."""
-    if found.event is None and not found.label:
-        return _request_outcome_words(found).removeprefix("of ")
-    return f"{cut(found.label) if found.label else 'An unnamed request'} {_request_outcome_words(found)}"
-
-
-def _request_outcome_words(found: Diagnosis) -> str:
-    about = "" if found.recorded.is_exact else "about "
+    size, who = format_bytes(found.requested), cut(found.label) if found.label else "An unnamed request"
     if found.event is None:
-        verb = _QUESTIONS.get(found.verdict, "would not fit")
-        return f"of {format_bytes(found.requested)} {verb}"
+        of = f"{who} of " if found.label else ""
+        return f"{of}{size} {_QUESTIONS.get(found.verdict, 'would not fit')}"
     if not found.requested:
-        return "failed to allocate; the file does not say how many bytes"
-    return f"failed to allocate {about}{format_bytes(found.requested)}"
+        return f"{who} failed to allocate; the file does not say how many bytes"
+    return f"{who} failed to allocate {'' if found.recorded.is_exact else 'about '}{size}"
 
 
 # -- verdicts: a title, the reason in a headline, and a sentence with the numbers ----------------------------
@@ -833,7 +774,8 @@ def _fragmentation_reason(found: Diagnosis) -> str:
         size, count = format_bytes(found.runs[0].bytes_in_use), found.runs[0].chunks_in_use
         what = "an unnamed chunk" if count == 1 else f"{count:,} unnamed chunks"
         return f"fragmented by {what} of {size}"
-    return f"fragmented by {path_end(names[0], LONGEST_IN_HEADLINE)}" + _other_pins_text(len(names) - 1)
+    others = f" and {counted(len(names) - 1, 'other')}" if len(names) > 1 else ""
+    return f"fragmented by {path_end(names[0], LONGEST_IN_HEADLINE)}{others}"
 
 
 def _largest_pin_first(pin: Pin) -> tuple[int, int]:
@@ -842,10 +784,6 @@ def _largest_pin_first(pin: Pin) -> tuple[int, int]:
 
 def _pin_name(pin: Pin) -> str:
     return pin.label or place_in_code(pin.details.get("stack", ""))
-
-
-def _other_pins_text(number: int) -> str:
-    return f" and {counted(number, 'other')}" if number else ""
 
 
 def _no_failure_reason(_: Diagnosis) -> str:
@@ -1011,9 +949,7 @@ def _why_pool_did_not_grow(found: Diagnosis) -> str:
     if found.room is None and free is not None:
         return f"the driver had {format_bytes(free)} free for a new region"
     if found.room is None:
-        return (
-            "the sub-allocator granted no new region" if found.event is not None else "its limit is not known"
-        )
+        return "its limit is not known" if found.event is None else "the sub-allocator granted no new region"
     if found.room == 0 and (found.event is not None or not found.releasable):
         return "the limit leaves no room for a new region"
     after = _diagnosed_release_words(found) if found.event is None else ""
@@ -1029,11 +965,9 @@ def _largest_hole_sentence(found: Diagnosis, name: Callable[[int], str]) -> str:
     hole = found.hole
     if hole.before is None and hole.after is None:
         return " The largest free chunk fills its region."
-    sides = [
-        _diagnosed_hole_neighbour_words(hole.before, name, "start"),
-        _diagnosed_hole_neighbour_words(hole.after, name, "end"),
-    ]
-    return f" The largest free chunk lies between {sides[0]} and {sides[1]}."
+    before = _diagnosed_hole_neighbour_words(hole.before, name, "start")
+    after = _diagnosed_hole_neighbour_words(hole.after, name, "end")
+    return f" The largest free chunk lies between {before} and {after}."
 
 
 def _diagnosed_hole_neighbour_words(chunk: np.void | None, name: Callable[[int], str], edge: str) -> str:
@@ -1043,12 +977,12 @@ def _diagnosed_hole_neighbour_words(chunk: np.void | None, name: Callable[[int],
     return f"chunk {short_address(int(chunk['address']))} ({format_bytes(int(chunk['size']))}, {owner})"
 
 
-def _pinned_run_lines(number: int, run: RunWithPins) -> list[str]:
+def _pinned_run_lines(number: int, run: Run) -> list[str]:
     where = f"{run.address:#x}, region {run.region}"
     if not run.pins:
         return [f"Place {number}: {format_bytes(run.size)} at {where}: free chunks that have not merged."]
     chunks = counted(run.chunks_in_use, "chunk")
-    shown = sorted(run.pins, key=lambda pin: (-pin.size, pin.address))[:_PINS_SHOWN]
+    shown = sorted(run.pins, key=_largest_pin_first)[:_PINS_SHOWN]
     left = run.chunks_in_use - len(shown)
     return [
         f"Place {number}: {format_bytes(run.size)} at {where}, pinned by {format_bytes(run.bytes_in_use)} in {chunks}",
@@ -1125,9 +1059,11 @@ def undecided_diagnosis(model: Model, requested: int, recorded: RecordedFailure)
         hole=_largest_hole(model, chunks),
         recorded=recorded,
         settings=settings,
-        is_state_only=origin.details.get("history") == STATE_ONLY,
+        is_state_only=holds_only_states(origin.details),
         gaps=_diagnosed_gaps(origin, pool.name),
-        unknown=frozenset(name for name, value in _diagnosed_pool_facts(model).items() if value is None),
+        unknown=frozenset(
+            name for name, value in facts_of(origin.details, model.pool).items() if value is None
+        ),
     )
 
 
@@ -1186,22 +1122,13 @@ def _wasted_bytes_in_use(model: Model, recorded: RecordedFailure) -> int | None:
     in_use = model.table.bytes_in_use
     if recorded.in_use_requested is not None:
         return max(0, in_use - recorded.in_use_requested)
-    own = _diagnosed_pool_facts(model)
-    requested = own.get("requested_bytes_in_use", 0)
-    if requested is None:
+    details, of_step = model.trace.origin.details, model.table.requested_bytes_in_use
+    own: Mapping[str, Any] = facts_of(details, model.pool)
+    stated = own.get("requested_bytes_in_use", of_step)
+    if stated is None:
         return None
-    if model.trace.origin.details.get("history") != STATE_ONLY or "requested_bytes_in_use" not in own:
-        requested = model.table.requested_bytes_in_use  # the fact is of the last event
-    return max(0, int(in_use - requested))
-
-
-def _diagnosed_pool_facts(model: Model) -> Mapping[str, Any]:
-    """The numbers of the pool that the file states, None for unknown ones."""
-    facts = model.trace.origin.details.get("facts")
-    found: Mapping[str, Any] = (
-        facts[model.pool] if isinstance(facts, Sequence) and model.pool < len(facts) else {}
-    )
-    return found
+    # Where there is a history, the fact is of its last event.
+    return max(0, int(in_use - (stated if holds_only_states(details) else of_step)))
 
 
 def _region_totals(model: Model, chunks: NDArray[np.void]) -> RegionTotals:
@@ -1218,11 +1145,11 @@ def _region_totals(model: Model, chunks: NDArray[np.void]) -> RegionTotals:
     )
 
 
-def diagnosed_runs(model: Model, wanted: int, most: int) -> tuple[RunWithPins, ...]:
+def diagnosed_runs(model: Model, wanted: int, most: int) -> tuple[Run, ...]:
     """The runs of chunks that would make room for the request, with the chunks in use that pin them."""
     chunks = model.chunks()
     return tuple(
-        RunWithPins(**vars(run), pins=pins_of(model, chunks[run.first : run.stop]))
+        replace(run, pins=pins_of(model, chunks[run.first : run.stop]))
         for run in best_runs(chunks, wanted, most)
     )
 

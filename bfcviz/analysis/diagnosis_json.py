@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bfcviz.analysis.advice import others_hold_it
-from bfcviz.analysis.diagnosis import AdviceKind, Diagnosis, Pin, RunWithPins, Verdict
+from bfcviz.analysis.diagnosis import AdviceKind, Diagnosis, Pin, Run, Verdict
 from bfcviz.analysis.heap_settings import Family
-from bfcviz.analysis.stated_advice import StatedAdviceWord
+from bfcviz.analysis.stated_advice import AdviceWord
 from bfcviz.analysis.stated_verdict import StatedCause
 
 _CAUSES: Final = {
@@ -17,20 +17,20 @@ _CAUSES: Final = {
 }
 
 _WORDS: Final[Mapping[Any, str]] = {
-    AdviceKind.EXPANDABLE_SEGMENTS: StatedAdviceWord.EXPANDABLE,
-    AdviceKind.SPLIT_SIZE: StatedAdviceWord.MAX_SPLIT,
-    AdviceKind.LARGER_LIMIT: StatedAdviceWord.RAISE_LIMIT,
-    AdviceKind.OTHER_USERS: StatedAdviceWord.OTHER_PROCESSES,
-    AdviceKind.BATCH_SIZE: StatedAdviceWord.SMALLER_REQUEST,
-    AdviceKind.FEED_IN_PARTS: StatedAdviceWord.SMALLER_REQUEST,
-    AdviceKind.OPTIMIZER_STATE: StatedAdviceWord.OPTIMIZER,
-    AdviceKind.RERUN: StatedAdviceWord.RECORD,
+    AdviceKind.EXPANDABLE_SEGMENTS: AdviceWord.EXPANDABLE,
+    AdviceKind.SPLIT_SIZE: AdviceWord.MAX_SPLIT,
+    AdviceKind.LARGER_LIMIT: AdviceWord.RAISE_LIMIT,
+    AdviceKind.OTHER_USERS: AdviceWord.OTHER_PROCESSES,
+    AdviceKind.BATCH_SIZE: AdviceWord.SMALLER_REQUEST,
+    AdviceKind.FEED_IN_PARTS: AdviceWord.SMALLER_REQUEST,
+    AdviceKind.OPTIMIZER_STATE: AdviceWord.OPTIMIZER,
+    AdviceKind.RERUN: AdviceWord.RECORD,
     **{
-        (family, AdviceKind.OTHER_ALLOCATOR): StatedAdviceWord.MALLOC_ASYNC
+        (family, AdviceKind.OTHER_ALLOCATOR): AdviceWord.MALLOC_ASYNC
         for family in (Family.TENSORFLOW, Family.JAX, Family.TORCH, Family.RMM, Family.CUPY)
     },
     **{
-        (family, AdviceKind.GROWTH_OFF): StatedAdviceWord.PREALLOCATION
+        (family, AdviceKind.GROWTH_OFF): AdviceWord.PREALLOCATION
         for family in (Family.TENSORFLOW, Family.JAX, Family.REACTANT)
     },
 }
@@ -48,20 +48,21 @@ def cause_for_json(found: Diagnosis) -> str:
     if start is not None and others_hold_it(found):
         return StatedCause.OTHER_PROCESS
     if found.verdict is Verdict.ABOVE_LIMIT:
-        is_torch = found.settings.family is Family.TORCH
-        return (
-            StatedCause.CAP_BY_SETTING
-            if is_torch and limit is not None
-            else StatedCause.REQUEST_EXCEEDS_LIMIT
-        )
+        is_set = found.settings.family is Family.TORCH and limit is not None
+        return StatedCause.CAP_BY_SETTING if is_set else StatedCause.REQUEST_EXCEEDS_LIMIT
     if found.verdict is Verdict.REFUSED:
-        free = recorded.device_free
-        return (
-            StatedCause.DRIVER_REFUSED
-            if free is not None and free >= found.rounded
-            else StatedCause.OTHER_PROCESS
-        )
+        is_free = recorded.device_free is not None and recorded.device_free >= found.rounded
+        return StatedCause.DRIVER_REFUSED if is_free else StatedCause.OTHER_PROCESS
     return _CAUSES[found.verdict]
+
+
+_HEAP_FACTS: Final = {
+    "in_use": "bytes_in_use",
+    "reserved": "pool_bytes",
+    "free": "free_bytes",
+    "largest_free": "largest_free_chunk",
+}
+"""Names of texts -> the number in `Diagnosis`."""
 
 
 def facts_of_failure(found: Diagnosis) -> dict[str, int]:
@@ -71,12 +72,10 @@ def facts_of_failure(found: Diagnosis) -> dict[str, int]:
         "requested": found.requested or None,
         "rounded": found.rounded if found.requested else None,
         "limit": found.bytes_limit,
-        "in_use": found.bytes_in_use if found.knows("bytes_in_use") and not found.gaps else None,
-        "reserved": found.pool_bytes if found.knows("pool_bytes") and not found.gaps else None,
-        "free": found.free_bytes if found.knows("free_bytes") and not found.gaps else None,
-        "largest_free": found.largest_free_chunk
-        if found.knows("largest_free_chunk") and not found.gaps
-        else None,
+        **{
+            name: getattr(found, number) if found.knows(number) and not found.gaps else None
+            for name, number in _HEAP_FACTS.items()
+        },
         "available": recorded.room,
         "device_total": recorded.device_total,
         "device_free": recorded.device_free,
@@ -153,7 +152,7 @@ def _diagnosed_heap_json(found: Diagnosis) -> dict[str, Any]:
     return {name: value if found.knows(_SOURCES.get(name, name)) else None for name, value in heap.items()}
 
 
-def _pinned_run_json(run: RunWithPins) -> dict[str, Any]:
+def _pinned_run_json(run: Run) -> dict[str, Any]:
     return {
         "address": run.address,
         "size": run.size,

@@ -12,7 +12,7 @@ it is repeated, by the heap's rule, among the chunks that were free just before:
 The chunk taken is always the one in the events; chunks that the rule takes earlier are counted in `passed_over`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.analysis.diagnosis import failure_sentences
+from bfcviz.analysis.diagnosis import failure_sentences, model_to_diagnose
 from bfcviz.analysis.heap_settings import Family, heap_settings_of
 from bfcviz.analysis.short_names import path_end, short_name
 from bfcviz.analysis.why import diagnose
@@ -33,7 +33,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.formats import tensorflow
 from bfcviz.model import array_access
 from bfcviz.model.model import Model
-from bfcviz.units import format_bytes, short_address
+from bfcviz.units import counted, format_bytes, short_address
 
 # ------------------------------------------------------------------------------
 # The events that one request wrote, from the first release or extension to its ALLOCATE or OOM.
@@ -43,7 +43,7 @@ from bfcviz.units import format_bytes, short_address
 #     | RELEASE*  (EXTEND [MERGE])*  [SPLIT padding]  [SPLIT]  ALLOCATE
 #     | RELEASE*  (EXTEND [MERGE])*                            OOM
 
-_OPERATION_REACH: Final = 64
+_REACH: Final = 64
 """Events read on either side: those of one operation are consecutive but for events of other pools."""
 
 _ON_THE_WAY: Final = (Kind.SPLIT, Kind.EXTEND, Kind.MERGE, Kind.RELEASE)
@@ -95,9 +95,8 @@ def operation_of_event(trace: Trace, event: int) -> Operation | None:
     end = _event_operation_end(trace, trace.read(event, event + 1)[0])
     if end is None:
         return None
-    before = _events_of_same_pool(
-        trace.read(max(trace.first, int(end["seq"]) - _OPERATION_REACH), int(end["seq"])), end
-    )[::-1]
+    stop = int(end["seq"])
+    before = _events_of_same_pool(trace.read(max(trace.first, stop - _REACH), stop), end)[::-1]
     splits = _splits_of_operation(before, end)
     extends, releases = _room_made(before[len(splits) :], end)
     found = Operation(end, splits[::-1], extends[::-1], releases[::-1])
@@ -109,14 +108,19 @@ def _event_operation_end(trace: Trace, event: np.void) -> np.void | None:
         return event
     if event["kind"] not in _ON_THE_WAY:
         return None
-    first = int(event["seq"]) + 1
-    for later in _events_of_same_pool(trace.read(first, min(len(trace), first + _OPERATION_REACH)), event):
+    for later in _events_after(trace, event):
         if later["kind"] in (Kind.ALLOCATE, Kind.OOM):
             found: np.void = later
             return found
         if later["kind"] not in _ON_THE_WAY:
             return None
     return None
+
+
+def _events_after(trace: Trace, event: np.void) -> Events:
+    """The next events of the same pool, without marks."""
+    first = int(event["seq"]) + 1
+    return _events_of_same_pool(trace.read(first, min(len(trace), first + _REACH)), event)
 
 
 def _events_of_same_pool(events: Events, event: np.void) -> Events:
@@ -246,17 +250,16 @@ def search_of(trace: Trace, event: int, model: Model | None = None) -> EventSear
     operation = operation_of_event(trace, event)
     if operation is None or _is_tiled(trace, operation.pool) or not _is_known(trace, operation):
         return None
-    if model is None or model.trace is not trace or model.pool != operation.pool:
-        model = Model(trace, operation.pool)
+    model = model_to_diagnose(trace, operation.pool, model)
     requested = int(operation.end["requested"])
     rounded = tensorflow.round_up(max(requested, 1))
-    rows = _searched_chunk_rows(model, operation.begin)
+    rows = _chunk_rows_at(model, operation.begin)
     free = picked(rows, rows["state"] == array_access.CHUNK_FREE)
     max_waste = _max_waste(trace, operation.pool)
     taken = None
     if operation.end["kind"] == Kind.ALLOCATE:
         if operation.taken_at != operation.begin:
-            rows = _searched_chunk_rows(model, operation.taken_at)
+            rows = _chunk_rows_at(model, operation.taken_at)
         taken = _taken_chunk(rows, operation, rounded, max_waste)
     made_room = bool(operation.extends or operation.releases)
     first = bin_of(rounded)
@@ -280,7 +283,7 @@ def search_of(trace: Trace, event: int, model: Model | None = None) -> EventSear
     )
 
 
-def _searched_chunk_rows(model: Model, step: int) -> NDArray[np.void]:
+def _chunk_rows_at(model: Model, step: int) -> NDArray[np.void]:
     """Rows of the chunks at a step, in no order: faster than `chunks()`, whose cached array stays valid."""
     with model.visiting(step):
         return model.table.chunk_rows()
@@ -442,53 +445,27 @@ def _passed_over_sentence(chunks: int) -> str:
 
 
 def _taken_split_words(search: EventSearch, taken: Taken) -> str:
-    padding = ""
-    if taken.padding:
-        padding = f"{format_bytes(taken.padding)} of alignment padding stay free before it. "
-    return padding + _SPLIT_REASONS[taken.cut](search, taken)
-
-
-def _exact_fit_words(_: EventSearch, __: Taken) -> str:
-    return "The chunk fits exactly and was not split."
-
-
-def _split_in_halves_words(_: EventSearch, taken: Taken) -> str:
-    return f"The chunk was split, as it has at least twice the request: {format_bytes(taken.rest)} stay free."
-
-
-def _split_for_waste_words(search: EventSearch, taken: Taken) -> str:
-    return (
-        f"The chunk was split, as the {format_bytes(taken.rest)} left over reach the waste limit of "
-        f"{format_bytes(search.max_waste or 0)}."
-    )
-
-
-def _taken_whole_words(search: EventSearch, taken: Taken) -> str:
-    limit = "" if search.max_waste is None else f" and the waste limit of {format_bytes(search.max_waste)}"
-    return (
-        f"The chunk was not split: the {format_bytes(taken.rest)} left over are less than the request{limit}."
-    )
-
-
-def _split_not_shown_words(_: EventSearch, taken: Taken) -> str:
-    verb = "was split" if taken.split else "was not split"
-    return f"The chunk {verb}, with {format_bytes(taken.rest)} left over; the events do not show why."
-
-
-_SPLIT_REASONS = {
-    Cut.EXACT: _exact_fit_words,
-    Cut.HALVES: _split_in_halves_words,
-    Cut.WASTE: _split_for_waste_words,
-    Cut.WHOLE: _taken_whole_words,
-    Cut.NOT_SHOWN: _split_not_shown_words,
-}
+    rest, limit = format_bytes(taken.rest), format_bytes(search.max_waste or 0)
+    match taken.cut:
+        case Cut.EXACT:
+            why = "fits exactly and was not split."
+        case Cut.HALVES:
+            why = f"was split, as it has at least twice the request: {rest} stay free."
+        case Cut.WASTE:
+            why = f"was split, as the {rest} left over reach the waste limit of {limit}."
+        case Cut.WHOLE:
+            more = "" if search.max_waste is None else f" and the waste limit of {limit}"
+            why = f"was not split: the {rest} left over are less than the request{more}."
+        case Cut.NOT_SHOWN:
+            verb = "was split" if taken.split else "was not split"
+            why = f"{verb}, with {rest} left over; the events do not show why."
+    padding = format_bytes(taken.padding)
+    before = f"{padding} of alignment padding stay free before it. " if taken.padding else ""
+    return f"{before}The chunk {why}"
 
 
 # ------------------------------------------------------------------------------
 # One event with its context: the state before it, and the events after it.
-
-_REACH: Final = 64
-"""How many following events are read: those of one operation are consecutive but for other pools' events."""
 
 
 @dataclass(frozen=True)
@@ -506,9 +483,7 @@ class EventContext:
 
     def chunk(self, handle: int, event: int | None = None) -> np.void:
         """The row (CHUNK_ROW) of the chunk with this handle, just before the event (or before another one)."""
-        with self.model.visiting(self.event if event is None else event):
-            # Not `chunks()`: it sorts, and it would drop the sorted chunks that the model keeps.
-            rows = self.model.table.chunk_rows()
+        rows = _chunk_rows_at(self.model, self.event if event is None else event)
         row: np.void = rows[np.flatnonzero(rows["handle"] == handle)[0]]
         return row
 
@@ -516,13 +491,6 @@ class EventContext:
         """Bytes of the pool just before the event."""
         with self.model.visiting(self.event):
             return self.model.table.pool_bytes
-
-    def following(self) -> Events:
-        """The next events of this pool, without marks."""
-        first = self.event + 1
-        events = self.trace.read(first, min(len(self.trace), first + _REACH))
-        mine: Events = events[(events["pool"] == self.record["pool"]) & (events["kind"] != Kind.MARK)]
-        return mine
 
     def name(self, label: int) -> str:
         """The name of a label, cut to 80 characters; `an unnamed request` for label 0."""
@@ -548,14 +516,13 @@ def explain_event(trace: Trace, event: int, model: Model | None = None) -> str:
         TraceError: the trace has no such event, or it or those before it contradict each other.
     """
     record = trace.read(event, event + 1)[0]
-    pool = int(record["pool"])
-    if model is None or model.trace is not trace or model.pool != pool:
-        model = Model(trace, pool)
+    model = model_to_diagnose(trace, int(record["pool"]), model)
     with model.visiting(event + 1):  # raises where the event contradicts the state before it
         pass
-    kind = Kind(int(record["kind"]))
-    words = _STATE if kind in _STATE and holds_only_states(trace.origin.details) else _EXPLAIN
-    return words[kind](EventContext(trace, event, record, model))
+    kind, context = Kind(int(record["kind"])), EventContext(trace, event, record, model)
+    if kind in _BUILDS_STATE and holds_only_states(trace.origin.details):
+        return _explain_state(context, kind)
+    return _EXPLAIN[kind](context)
 
 
 def _event_chunk_place(chunk: np.void) -> str:
@@ -637,7 +604,7 @@ def _allocation_source_words(context: EventContext) -> str:
 
 def _explain_free(context: EventContext) -> str:
     size = context.number("size")
-    since = context.event - ((context.event - context.number("other")) & 0xFFFFFFFF) + 1
+    since = context.event - _steps_in_use(context.record) + 1
     name = context.name(context.number("label"))
     freed = f"Chunk {_event_chunk_place(context.record)} of {name}, in use since step {since}, was freed"
     if context.number("flags") & Flag.HELD:
@@ -656,7 +623,7 @@ def _size_after_merges(context: EventContext) -> tuple[int, list[str]]:
     """The size after the MERGEs that follow this FREE, and the sides on which the neighbours lay."""
     size, chunk = context.number("size"), context.number("chunk")
     sides = []
-    for event in context.following():
+    for event in _events_after(context.trace, context.record):
         if event["kind"] != Kind.MERGE or chunk not in (event["chunk"], event["other"]):
             break
         if event["other"] == chunk:
@@ -690,30 +657,27 @@ def _explain_mark(context: EventContext) -> str:
     return f"{name} ({value})." if value else f"{name}."
 
 
-def _explain_state_region(context: EventContext) -> str:
-    return f"The state has region {context.number('region')}, {_event_chunk_place(context.record)}{_BUILDS}"
+_BUILDS_STATE = (Kind.EXTEND, Kind.SPLIT, Kind.ALLOCATE)
 
 
-def _explain_state_border(context: EventContext) -> str:
-    parent = context.chunk(context.number("chunk"))
-    border = int(parent["address"]) + int(parent["size"]) - context.number("size")
-    return f"In the state, a chunk ends and another begins at {short_address(border)}{_BUILDS}"
+def _explain_state(context: EventContext, kind: Kind) -> str:
+    """What an event adds to the state of a file without history."""
+    place = _event_chunk_place(context.record)
+    if kind is Kind.EXTEND:
+        what = f"The state has region {context.number('region')}, {place}"
+    elif kind is Kind.SPLIT:
+        parent = context.chunk(context.number("chunk"))
+        border = int(parent["address"]) + int(parent["size"]) - context.number("size")
+        what = f"In the state, a chunk ends and another begins at {short_address(border)}"
+    else:
+        label = context.number("label")
+        owner = f" of {context.name(label)}" if label else ""
+        what = f"The state has chunk {place}{owner} in use"
+    return (
+        f"{what}. The events up to this step only build the state; the file does not say in which order it came "
+        "about."
+    )
 
-
-def _explain_state_chunk(context: EventContext) -> str:
-    label = context.number("label")
-    owner = f" of {context.name(label)}" if label else ""
-    return f"The state has chunk {_event_chunk_place(context.record)}{owner} in use{_BUILDS}"
-
-
-_BUILDS = (
-    ". The events up to this step only build the state; the file does not say in which order it came about."
-)
-_STATE = {
-    Kind.EXTEND: _explain_state_region,
-    Kind.SPLIT: _explain_state_border,
-    Kind.ALLOCATE: _explain_state_chunk,
-}
 
 _EXPLAIN = {
     Kind.EXTEND: _explain_extend,
@@ -736,69 +700,39 @@ Fields = Mapping[str, Any]
 
 def short_words(event: Fields, labels: Labels) -> str:
     """A few words, such as `from bin 5` for an ALLOCATE; sizes and addresses have cells of their own."""
-    if event["kind"] == Kind.MARK:
-        value = value_text(mark_value(labels, event["label"], event["size"]))
-        return value and f"value {value}"
-    return _DESCRIBE[Kind(event["kind"])](event)
+    region, number, flags = event["region"], event["bin"], event["flags"]
+    match Kind(event["kind"]):
+        case Kind.EXTEND:
+            words = f"region {region} extended" if flags & Flag.GREW else f"new region {region}"
+        case Kind.SPLIT:
+            words = "padding split off" if flags & Flag.PADDING else f"split off, into bin {number}"
+        case Kind.ALLOCATE:
+            waste = max(event["size"] - event["requested"], 0)
+            words = f"from bin {number}" + (f", {format_bytes(waste)} wasted" if waste else "")
+        case Kind.FREE:
+            used = f"in use for {counted(_steps_in_use(event), 'step')}"
+            words = f"{used}, merge deferred" if flags & Flag.HELD else used
+        case Kind.MERGE:
+            words = f"merged, now in bin {number}"
+        case Kind.RELEASE:
+            words = f"region {region} released"
+        case Kind.OOM:
+            words = f"free {format_bytes(event['address'])}, largest {format_bytes(event['size'])}"
+        case Kind.MARK:
+            value = value_text(mark_value(labels, event["label"], event["size"]))
+            words = value and f"value {value}"
+    return words
 
 
-def used_for(event: Fields) -> int:
+def _steps_in_use(freed: Any) -> int:
     """How many steps the chunk of a FREE was in use."""
-    return int(event["seq"] - event["other"]) & 0xFFFFFFFF
-
-
-def _short_extend(event: Fields) -> str:
-    grew = event["flags"] & Flag.GREW
-    return f"region {event['region']} extended" if grew else f"new region {event['region']}"
-
-
-def _short_split(event: Fields) -> str:
-    if event["flags"] & Flag.PADDING:
-        return "padding split off"
-    return f"split off, into bin {event['bin']}"
-
-
-def _short_allocate(event: Fields) -> str:
-    waste = max(event["size"] - event["requested"], 0)
-    return f"from bin {event['bin']}" + (f", {format_bytes(waste)} wasted" if waste else "")
-
-
-def _short_free(event: Fields) -> str:
-    steps = used_for(event)
-    text = f"in use for {steps:,} step{'s' * (steps != 1)}"
-    return f"{text}, merge deferred" if event["flags"] & Flag.HELD else text
-
-
-def _short_merge(event: Fields) -> str:
-    return f"merged, now in bin {event['bin']}"
-
-
-def _short_release(event: Fields) -> str:
-    return f"region {event['region']} released"
-
-
-def _short_oom(event: Fields) -> str:
-    return f"free {format_bytes(event['address'])}, largest {format_bytes(event['size'])}"
-
-
-_DESCRIBE: Final[dict[Kind, Callable[[Fields], str]]] = {
-    Kind.EXTEND: _short_extend,
-    Kind.SPLIT: _short_split,
-    Kind.ALLOCATE: _short_allocate,
-    Kind.FREE: _short_free,
-    Kind.MERGE: _short_merge,
-    Kind.RELEASE: _short_release,
-    Kind.OOM: _short_oom,
-}
+    return (int(freed["seq"]) - int(freed["other"])) & 0xFFFFFFFF
 
 
 # ------------------------------------------------------------------------------
 # What led to a step, in one short line from the event's record: what happened, to which label, how many bytes.
 
 _LONGEST: Final = 52  # characters of a label
-
-Record = Any
-"""One event, as a record of EVENT."""
 
 
 def step_line(trace: Trace, step: int, pool: int) -> str:
@@ -813,72 +747,44 @@ def step_line(trace: Trace, step: int, pool: int) -> str:
     kind = Kind(int(record["kind"]))
     if kind is not Kind.OOM and holds_only_states(trace.origin.details):
         return "builds the state of the heap"
-    text = _LINES[kind](trace, record)
+    text = _event_line(trace, record, kind)
     other = int(record["pool"])
     return text if other == pool else f"{text} (in {path_end(trace.origin.pools[other].name, _LONGEST)})"
 
 
-def _event_label_name(trace: Trace, record: Record) -> str:
+def _event_line(trace: Trace, record: np.void, kind: Kind) -> str:
+    size, requested = int(record["size"]), int(record["requested"])
+    amount = format_bytes(size)
+    match kind:
+        case Kind.EXTEND:
+            what = "grew" if int(record["flags"]) & Flag.GREW else "was added"
+            line = f"region {record['region']} {what}: the pool grew by {amount}"
+        case Kind.RELEASE:
+            line = f"region {record['region']} released: the pool shrank by {amount}"
+        case Kind.SPLIT:
+            operation = operation_of_event(trace, int(record["seq"]))
+            whom = "" if operation is None else f" for {_event_label_name(trace, operation.end)}"
+            is_padding = int(record["flags"]) & Flag.PADDING
+            line = f"free chunk split{whom}: {'alignment padding stays' if is_padding else f'{amount} stay'} free"
+        case Kind.ALLOCATE:
+            waste = f", {format_bytes(size - requested)} wasted" if size > requested else ""
+            line = f"{_event_label_name(trace, record)} allocated {format_bytes(requested)}{waste}"
+        case Kind.FREE:
+            after = counted(_steps_in_use(record), "step")
+            line = f"{_event_label_name(trace, record)} freed {amount} after {after}"
+        case Kind.MERGE:
+            line = f"free chunk merged with the {amount} after it"
+        case Kind.OOM:
+            line = f"{_event_label_name(trace, record)} failed to allocate {format_bytes(requested)}"
+        case Kind.MARK:
+            value = value_text(mark_value(trace.labels, int(record["label"]), size))
+            name = _event_label_name(trace, record) if record["label"] else "without a name"
+            line = f"mark {name} ({value})" if value else f"mark {name}"
+    return line
+
+
+def _event_label_name(trace: Trace, record: np.void) -> str:
     return path_end(trace.labels.name(int(record["label"])), _LONGEST) or "an unnamed request"
-
-
-def _event_line_size(record: Record) -> str:
-    return format_bytes(int(record["size"]))
-
-
-def _extend_line(_: Trace, record: Record) -> str:
-    what = "grew" if int(record["flags"]) & Flag.GREW else "was added"
-    return f"region {int(record['region'])} {what}: the pool grew by {_event_line_size(record)}"
-
-
-def _release_line(_: Trace, record: Record) -> str:
-    return f"region {int(record['region'])} released: the pool shrank by {_event_line_size(record)}"
-
-
-def _split_line(trace: Trace, record: Record) -> str:
-    operation = operation_of_event(trace, int(record["seq"]))
-    whom = "" if operation is None else f" for {_event_label_name(trace, operation.end)}"
-    if int(record["flags"]) & Flag.PADDING:
-        return f"free chunk split{whom}: alignment padding stays free"
-    return f"free chunk split{whom}: {_event_line_size(record)} stay free"
-
-
-def _allocate_line(trace: Trace, record: Record) -> str:
-    wasted = max(int(record["size"]) - int(record["requested"]), 0)
-    waste = f", {format_bytes(wasted)} wasted" if wasted else ""
-    return f"{_event_label_name(trace, record)} allocated {format_bytes(int(record['requested']))}{waste}"
-
-
-def _free_line(trace: Trace, record: Record) -> str:
-    steps = used_for({name: int(record[name]) for name in ("seq", "other")})
-    after = f"{steps:,} step{'s' * (steps != 1)}"
-    return f"{_event_label_name(trace, record)} freed {_event_line_size(record)} after {after}"
-
-
-def _merge_line(_: Trace, record: Record) -> str:
-    return f"free chunk merged with the {_event_line_size(record)} after it"
-
-
-def _oom_line(trace: Trace, record: Record) -> str:
-    return f"{_event_label_name(trace, record)} failed to allocate {format_bytes(int(record['requested']))}"
-
-
-def _mark_line(trace: Trace, record: Record) -> str:
-    value = value_text(mark_value(trace.labels, int(record["label"]), int(record["size"])))
-    name = _event_label_name(trace, record) if record["label"] else "without a name"
-    return f"mark {name} ({value})" if value else f"mark {name}"
-
-
-_LINES: Final[dict[Kind, Callable[[Trace, Record], str]]] = {
-    Kind.EXTEND: _extend_line,
-    Kind.SPLIT: _split_line,
-    Kind.ALLOCATE: _allocate_line,
-    Kind.FREE: _free_line,
-    Kind.MERGE: _merge_line,
-    Kind.RELEASE: _release_line,
-    Kind.OOM: _oom_line,
-    Kind.MARK: _mark_line,
-}
 
 
 def explain_step(model: Model) -> str:

@@ -26,16 +26,14 @@ from bfcviz.analysis.short_names import cut
 from bfcviz.analysis.why import RUNS, judged_diagnosis
 from bfcviz.code_places import place_in_code
 from bfcviz.events.labels import Labels
-from bfcviz.events.origin import RecordedFailure, recorded_failures
+from bfcviz.events.origin import RecordedFailure
 from bfcviz.events.row_copy import taken
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.formats.torch import SMALL, SMALL_SEGMENT
 from bfcviz.model.model import Model
+from bfcviz.model.navigation import last_event, recorded_failures_by_event
 from bfcviz.units import counted, format_bytes, short_address
-
-# ------------------------------------------------------------------------------
-# Would a request of this size fit now? The free chunks that would take it; else the nearest miss.
 
 
 @dataclass(frozen=True)
@@ -110,10 +108,8 @@ def request_at(model: Model, wanted: int | None) -> Request | None:
     """The request of `wanted` bytes; without it the one that failed with the event before the model's step, if any."""
     if wanted:
         return Request(wanted, failed=_has_failed_to_fit(model, wanted))
-    if model.step <= model.trace.first:
-        return None
-    event = model.trace.read(model.step - 1, model.step)[0]
-    if event["kind"] != Kind.OOM or event["pool"] != model.pool or not event["requested"]:
+    event = _failure_before(model)
+    if event is None or not event["requested"]:
         return None
     return Request(int(event["requested"]), int(event["label"]), failed=True)
 
@@ -135,7 +131,8 @@ def fit_of(model: Model, size: int) -> Fit:
 
 def _computed_fit(model: Model, size: int) -> Fit:
     failed = _has_failed_to_fit(model, size)
-    found = question(model, size, _recorded_failure_to_fit(model) if failed else None)
+    recorded = recorded_failures_by_event(model.trace).get(model.step - 1) if failed else None
+    found = question(model, size, recorded)
     chunks = model.chunks()
     nothing = chunks[:0]
     if not found.knows("largest_free_chunk"):
@@ -155,16 +152,14 @@ def _computed_fit(model: Model, size: int) -> Fit:
 
 def _has_failed_to_fit(model: Model, size: int) -> bool:
     """Whether the event before the model's step is the failure of a request of this size."""
-    if model.step <= model.trace.first:
-        return False
-    event = model.trace.read(model.step - 1, model.step)[0]
-    return bool(event["kind"] == Kind.OOM and event["pool"] == model.pool and int(event["requested"]) == size)
+    event = _failure_before(model)
+    return event is not None and int(event["requested"]) == size
 
 
-def _recorded_failure_to_fit(model: Model) -> RecordedFailure | None:
-    """What the file says of the failure just before the model's step."""
-    entries = recorded_failures(model.trace.origin.details)
-    return next((each for each in entries if each.event == model.step - 1), None)
+def _failure_before(model: Model) -> np.void | None:
+    """The event before the model's step where it is the failure of a request."""
+    event = last_event(model)
+    return None if event is None or event["kind"][0] != Kind.OOM else event[0]
 
 
 # ------------------------------------------------------------------------------
@@ -254,16 +249,14 @@ def in_the_way(answer: Fit, labels: Labels) -> list[FitBlockers]:
 def _fit_blockers_text(answer: Fit, labels: Labels) -> str:
     """The names of the blockers with their bytes, those with the most bytes first."""
     ranked = in_the_way(answer, labels)
-    named = [_fit_blocker_text(each) for each in ranked[:_NAMED]]
+    named = []
+    for each in ranked[:_NAMED]:
+        count = f" in {counted(each.chunks, 'chunk')}" if each.chunks > 1 else ""
+        named.append(f"{each.name} ({format_bytes(each.bytes)}{count})")
     if rest := ranked[_NAMED:]:
         others = counted(sum(each.chunks for each in rest), "other chunk")
         named.append(f"{others} ({format_bytes(sum(each.bytes for each in rest))})")
     return " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)
-
-
-def _fit_blocker_text(each: FitBlockers) -> str:
-    count = f" in {counted(each.chunks, 'chunk')}" if each.chunks > 1 else ""
-    return f"{each.name} ({format_bytes(each.bytes)}{count})"
 
 
 # ------------------------------------------------------------------------------

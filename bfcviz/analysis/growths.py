@@ -177,16 +177,11 @@ _MOST_CHUNKS: Final = 20_000_000
 _PINS: Final = 10
 """Lines of a growth."""
 _UNKNOWN_SHARE: Final = -1
-_KINDS: Final = (Kind.EXTEND, Kind.ALLOCATE, Kind.FREE, Kind.RELEASE)
 _SIGNS: Final = {Kind.EXTEND: 1, Kind.ALLOCATE: -1, Kind.FREE: 1, Kind.RELEASE: -1}
 
 
 def growths(trace: Trace, pool: int = 0) -> Growths:
     """The growths of one pool while enough was free; reads all events twice at most.
-
-    Args:
-        trace: the events.
-        pool: index of the heap.
 
     Raises:
         TraceError: the trace has no such pool, or its events contradict each other.
@@ -284,10 +279,8 @@ class _GrowthSearch:
             row = served[at]
             if row is not None and int(row["seq"]) == last:  # a further region for the same request
                 if found and found[-1][1] == last:
-                    found[-1] = (
-                        replace(found[-1][0], granted=found[-1][0].granted + int(extend["size"])),
-                        last,
-                    )
+                    growth = found[-1][0]
+                    found[-1] = replace(growth, granted=growth.granted + int(extend["size"])), last
                 continue
             times += 1
             if row is None:
@@ -312,13 +305,10 @@ class _GrowthSearch:
         return self._with_peak(_with_times(self.trace, result), pool_bytes, later, served)
 
     def _rounded(self, row: np.void, extend: np.void) -> int:
-        requested = int(row["requested"])
-        if self.settings.family is Family.TORCH:
-            return self.settings.rounded(requested)
-        return max(
-            int(extend["requested"]) if extend["requested"] < extend["size"] else 0,
-            self.settings.rounded(requested),
-        )
+        rounded = self.settings.rounded(int(row["requested"]))
+        if self.settings.family is Family.TORCH or extend["requested"] >= extend["size"]:
+            return rounded
+        return max(int(extend["requested"]), rounded)
 
     def _find_shares(self) -> None:
         """The share of each region: that of the first request in it."""
@@ -349,7 +339,7 @@ class _GrowthSearch:
         rows = extends["seq"].astype(np.int64)
         done = 0
         for block in self.trace.blocks():
-            at = np.flatnonzero(_is_counted[block["kind"]] & (block["pool"] == self.pool))
+            at = np.flatnonzero((_sign_of[block["kind"]] != 0) & (block["pool"] == self.pool))
             if not len(at):
                 continue
             kinds, seqs = block["kind"][at], block["seq"][at].astype(np.int64)
@@ -403,8 +393,6 @@ class _GrowthSearch:
         )
 
 
-_is_counted: Final = np.zeros(256, bool)
-_is_counted[list(_KINDS)] = True
 _sign_of: Final = np.zeros(256, np.int64)
 _sign_of[list(_SIGNS)] = list(_SIGNS.values())
 
@@ -429,10 +417,8 @@ def _allocation_of_each_growth(trace: Trace, pool: int, extends: Events) -> list
         near = rows[low:high]
         start, end = int(extend["address"]), int(extend["address"]) + int(extend["size"])
         takes = np.flatnonzero((near["address"] < end) & (near["address"] + near["size"] > start))
-        if len(takes):  # a further chunk of an allocation follows its first one
-            found.append(_growth_allocation_with_pieces(rows, low + int(takes[0])))
-        else:
-            found.append(None)
+        # A further chunk of an allocation follows its first one.
+        found.append(_growth_allocation_with_pieces(rows, low + int(takes[0])) if len(takes) else None)
     return found
 
 
@@ -478,7 +464,7 @@ def _with_pins(trace: Trace, search: _GrowthSearch, found: Growths) -> Growths:
     lines: dict[str, GrowthPin] = {}
     names: dict[int, str] = {}
     looked_at = seen = 0
-    for at in _growth_lookup_order(order):
+    for at in [*order[:1], *sorted(order[1:])]:  # the first one in any case; the others by step: short moves
         if looked_at > _MOST_CHUNKS:
             break
         model.seek(made[at].step)
@@ -510,18 +496,10 @@ def _with_pins(trace: Trace, search: _GrowthSearch, found: Growths) -> Growths:
     return replace(found, found=tuple(made), lines=tuple(ranked), unseen=len(made) - seen)
 
 
-def _growth_lookup_order(order: Sequence[int]) -> list[int]:
-    """The first of an order first, which is looked up in any case; the others by step: short moves."""
-    return [*order[:1], *sorted(order[1:])]
-
-
 def _growth_pins(chunks: NDArray[np.void], labels: Labels, names: dict[int, str]) -> list[GrowthPin]:
     """The lines of code whose chunks lie in regions with free chunks, those that strand most first.
 
-    Args:
-        chunks: of one share.
-        labels: the table.
-        names: the lines by label that are known.
+    `chunks` are those of one share; `names` are the lines by label that are known, and gets the others.
     """
     slots, regions = np.unique(chunks["region"], return_inverse=True)
     sizes = chunks["size"].astype(np.int64)
@@ -562,10 +540,9 @@ def growth_line(found: Growths) -> str:
     worst = found.worst
     if worst is None:
         return _nothing_wrong_growths(found)
-    at_peak = worst.pool_bytes >= found.peak_pool
-    where = (
-        f"at the peak of the pool, {format_bytes(found.peak_pool)}" if at_peak else f"at step {worst.step:,}"
-    )
+    where = f"at step {worst.step:,}"
+    if worst.pool_bytes >= found.peak_pool:
+        where = f"at the peak of the pool, {format_bytes(found.peak_pool)}"
     times = f"{len(found.found):,} of {counted(found.times, 'time')}"
     because = _growth_because_clause(worst)
     return (
@@ -579,11 +556,9 @@ def _growth_because_clause(growth: PoolGrowth) -> str:
         return ""
     if 2 * growth.empty >= growth.free:
         return f", because {format_bytes(growth.empty)} lie in empty regions that are each too small"
-    return (
-        f", because chunks in use lie between it: most of it is held by {growth.pins[0].line}"
-        if growth.pins
-        else ""
-    )
+    if not growth.pins:
+        return ""
+    return f", because chunks in use lie between it: most of it is held by {growth.pins[0].line}"
 
 
 def growths_report(found: Growths) -> list[str]:
@@ -659,11 +634,9 @@ def _nothing_wrong_growths(found: Growths) -> str:
     if not found.has_history:
         known = f"; {free} are free" if found.knows_free else ", nor what is free"
         return f"the file holds one state and no history, so it does not tell how the pool grew{known}"
-    grew = (
-        f"it grew {counted(found.times, 'time')}, by {format_bytes(found.granted)}"
-        if found.times
-        else "it did not grow"
-    )
+    grew = "it did not grow"
+    if found.times:
+        grew = f"it grew {counted(found.times, 'time')}, by {format_bytes(found.granted)}"
     known = "" if found.is_whole else " in the recorded history, which begins later than the pool"
     sure = "as far as the file goes, " if found.cut else ""
     return (

@@ -1,9 +1,8 @@
 """The settings of a heap, by their names in its framework, and whose allocator it is."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from bfcviz.events.origin import Origin
 from bfcviz.formats import cupy, rmm, tensorflow
@@ -25,9 +24,16 @@ class Family(StrEnum):
     OWN = "bfcviz"  # our own heap, whatever allocates from it
 
 
-_BY_FORMAT: Final = {"xplane": Family.TENSORFLOW, "tensorflow": Family.TENSORFLOW, "torch": Family.TORCH}
-
-_BY_FORMAT_MORE: Final = {"jax": Family.JAX, "rmm": Family.RMM, "vma": Family.VULKAN, "chrome": Family.TORCH}
+_BY_FORMAT: Final = {
+    "xplane": Family.TENSORFLOW,
+    "tensorflow": Family.TENSORFLOW,
+    "torch": Family.TORCH,
+    "jax": Family.JAX,
+    "rmm": Family.RMM,
+    "vma": Family.VULKAN,
+    "chrome": Family.TORCH,
+}
+"""The beginning of a trace's format -> whose settings its heaps have."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +65,12 @@ class HeapSettings:
         if self.family is Family.TORCH:
             return self.torch.round_up(requested)
         rules = {Family.CUPY: cupy.round_up, Family.RMM: rmm.round_up}
-        round_up = rules.get(self.family)
-        return tensorflow.round_up(max(requested, 1)) if round_up is None else round_up(max(requested, 1))
+        return rules.get(self.family, tensorflow.round_up)(max(requested, 1))
 
     def growth(self, rounded: int, tail: int = 0) -> int:
         """The bytes by which the pool grows for a request of this rounded size, at most.
 
-        Args:
-            rounded: bytes of its chunk.
-            tail: free bytes at the end of an expandable segment, which grows in place.
+        `tail`: free bytes at the end of an expandable segment, which grows in place.
         """
         if self.family is not Family.TORCH:
             return rounded
@@ -107,18 +110,13 @@ def _allocator_family(origin: Origin, pool: int) -> Family:
     framework = origin.details.get("framework")
     if isinstance(framework, str) and framework in list(Family):
         return Family(framework)
-    for start, family in (_BY_FORMAT | _BY_FORMAT_MORE).items():
+    for start, family in _BY_FORMAT.items():
         if origin.format.startswith(start):
             return family
-    if _has_own_settings(origin.pools[pool].options):
+    if "honour_alignment" in origin.pools[pool].options:  # an option of our own heap
         return Family.OWN
     name = origin.pools[pool].name
     return next((family for family in Family if name.startswith((f"{family} ", f"{family}:"))), Family.OWN)
-
-
-def _has_own_settings(options: Mapping[str, Any]) -> bool:
-    """Whether these are the options of our heap."""
-    return "honour_alignment" in options
 
 
 def _flag_setting(value: object) -> bool | None:

@@ -1,6 +1,6 @@
 """Leaks: what a range of steps, or a phase, allocated and never freed; and what grows with every step."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +15,7 @@ from bfcviz.events.trace import Trace, check_history, event_times
 from bfcviz.extras import arrow
 from bfcviz.model.equal_steps import EqualSteps, equal_steps, repeated_steps
 from bfcviz.model.grouping import Grouping, Path, grouping
-from bfcviz.model.lifetimes import LIFETIME, elapsed, of_chunks
+from bfcviz.model.lifetimes import elapsed, of_chunks
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import phases
 from bfcviz.units import counted, duration, format_bytes, signed_bytes
@@ -48,8 +48,6 @@ class Growth:
         names: the path of each holder.
         chunks: chunks in use at each compared end, (holders, ends), int64.
         bytes: their bytes, (holders, ends), int64.
-        stayed: of LIFETIME: chunks in use at the last compared end that were allocated after the first one.
-        holders: the row of each of them; -1 for holders that are not in `rows`.
     """
 
     steps: EqualSteps
@@ -57,8 +55,6 @@ class Growth:
     names: Sequence[str]
     chunks: NDArray[np.int64]
     bytes: NDArray[np.int64]
-    stayed: NDArray[np.void]
-    holders: NDArray[np.intp]
 
     @property
     def intervals(self) -> int:
@@ -97,19 +93,16 @@ def growth(model: Model, steps: EqualSteps, how: Grouping) -> Growth:
     """Compare the holders at the ends of equal steps; the model returns to its step."""
     ends = steps.ends.tolist()
     counted = _LeakCounts(how, len(ends))
-    home = model.step
-    last = model.in_use()
-    for column, end in enumerate(ends):
-        model.seek(end)
+    with model.visiting(model.step):
         last = model.in_use()
-        counted.add(column, last)
-    model.seek(home)
+        for column, end in enumerate(ends):
+            model.seek(end)
+            last = model.in_use()
+            counted.add(column, last)
     if not ends:
         nothing = np.zeros((0, 0), np.int64)
-        return Growth(
-            steps, np.zeros(0, GROWING), [], nothing, nothing, np.zeros(0, LIFETIME), np.zeros(0, np.intp)
-        )
-    return counted.compared(steps, of_chunks(taken(last, last["born"] >= ends[0])))
+        return Growth(steps, np.zeros(0, GROWING), [], nothing, nothing)
+    return counted.compared(steps, taken(last, last["born"] >= ends[0]))
 
 
 class _LeakCounts:
@@ -128,7 +121,7 @@ class _LeakCounts:
         np.add.at(self._bytes[:, column], at, records["size"].astype(np.int64))
 
     def compared(self, steps: EqualSteps, stayed: NDArray[np.void]) -> Growth:
-        """The holders that gained bytes from the first end to the last."""
+        """The holders that gained bytes from the first end to the last; `stayed`: the chunks allocated since."""
         times = np.count_nonzero(np.diff(self._bytes, axis=1) > 0, axis=1)
         gained = self._bytes[:, -1] - self._bytes[:, 0]
         most = self._bytes.shape[1] - 1
@@ -143,7 +136,7 @@ class _LeakCounts:
         rows["label"] = _largest_leak_labels(stayed, holders, len(rows))
         names = [self._how.text(path) for path in self._numbers]
         chosen = [names[number] for number in order.tolist()]
-        return Growth(steps, rows, chosen, self._chunks[order], self._bytes[order], stayed, holders)
+        return Growth(steps, rows, chosen, self._chunks[order], self._bytes[order])
 
     def _rows(self, records: NDArray[np.void]) -> NDArray[np.intp]:
         """The row of the holder of each record; makes room for new holders."""
@@ -409,23 +402,25 @@ _MOST_IN_TABLE: Final = 30
 """Holders in a table of a notebook."""
 
 
-def growth_lines(trace: Trace, found: Growth, most: int = _MOST) -> list[str]:
+def growth_lines(trace: Trace, found: Growth) -> list[str]:
     """What was compared; then a line for each holder that grew every step."""
     steps = found.steps
     if steps.reason:
         return [f"growth is not known: {steps.reason}"]
-    lines = [compared_text(found)]
+    lines = [_compared_steps_text(found)]
     count = found.growing
     if not count:
         return [*lines, "no holder grew every step"]
-    lines += [_leak_growth_line(trace, found, row) for row in range(min(count, most))]
-    if count > most:
-        left = sum(found.a_step(row)[1] for row in range(most, count))
-        lines.append(f"{signed_bytes(left)} every step: {count - most:,} more holders")
+    for row, name in enumerate(found.names[: min(count, _MOST)]):
+        at = _allocated_at_text(trace, int(found.rows["label"][row]), name)
+        lines.append(f"{_growth_text(found, row)}{at}")
+    if count > _MOST:
+        left = sum(found.a_step(row)[1] for row in range(_MOST, count))
+        lines.append(f"{signed_bytes(left)} every step: {count - _MOST:,} more holders")
     return lines
 
 
-def compared_text(found: Growth) -> str:
+def _compared_steps_text(found: Growth) -> str:
     """Which steps were compared."""
     steps = found.steps
     first, last = (f"{number:,}" for number in (steps.numbers[0], steps.numbers[-1]))
@@ -436,19 +431,13 @@ def compared_text(found: Growth) -> str:
         parts.append(f"after {steps.warm_up:,} of warm-up")
     if steps.found > steps.equal:
         parts.append(f"without {steps.found - steps.equal:,} that did less or more")
-    cut = (
-        f"from each allocation of {steps.allocation!r} to the next"
-        if steps.allocation
-        else f"marks {steps.name!r}"
-    )
+    cut = f"marks {steps.name!r}"
+    if steps.allocation:
+        cut = f"from each allocation of {steps.allocation!r} to the next"
     return f"{', '.join(parts)} ({cut})"
 
 
-def _leak_growth_line(trace: Trace, found: Growth, row: int) -> str:
-    return f"{growth_text(found, row)}{_allocated_at_text(trace, int(found.rows['label'][row]), found.names[row])}"
-
-
-def growth_text(found: Growth, row: int) -> str:
+def _growth_text(found: Growth, row: int) -> str:
     """`+12 chunks, +3.1 MiB every step: layer_1/MatMul`."""
     chunks, size = found.a_step(row)
     same = len(set(map(int, found.chunks[row, 1:] - found.chunks[row, :-1]))) == 1
@@ -456,30 +445,25 @@ def growth_text(found: Growth, row: int) -> str:
     return f"{amount} {'chunk' if amount == '+1' else 'chunks'}, {signed_bytes(size)} every step: {found.names[row]}"
 
 
-def leak_lines(trace: Trace, found: Leaks, most: int = _MOST) -> list[str]:
+def leak_lines(trace: Trace, found: Leaks) -> list[str]:
     """How much was never freed; then a line for each holder of it."""
     where = "" if found.phase is None else f" in phase {found.phase!r}"
     total = f"{format_bytes(found.bytes)} in {counted(len(found.chunks), 'chunk')}"
     events = f"events {found.start:,} to {found.stop - 1:,}" if found.stop > found.start else "no event"
     lines = [f"allocated by {events}{where} and not freed by step {found.until:,}, the last one: {total}"]
-    lines += _leaking_holder_lines(trace, found, most)
-    if len(found.rows) > most:
-        rest = found.rows[most:]
+    for row, each in enumerate(found.rows[:_MOST]):
+        name, oldest = found.names[row], found.chunks_of(row)[0]
+        at = _allocated_at_text(trace, int(oldest["label"]), name)
+        lines.append(
+            f"{format_bytes(int(each['bytes']))} in {counted(int(each['chunks']), 'chunk')}: {name}{at}; "
+            f"the oldest at {int(oldest['address']):#x}, {int(each['oldest_events']):,} events "
+            f"({duration(int(each['oldest_ns']))}) old"
+        )
+    if len(found.rows) > _MOST:
+        rest = found.rows[_MOST:]
         size, chunks = int(rest["bytes"].sum()), int(rest["chunks"].sum())
         lines.append(f"{format_bytes(size)} in {counted(chunks, 'chunk')}: {len(rest):,} more holders")
     return lines
-
-
-def _leaking_holder_lines(trace: Trace, found: Leaks, most: int) -> Iterator[str]:
-    for row in range(min(len(found.rows), most)):
-        each = found.rows[row]
-        chunks = found.chunks_of(row)
-        at = _allocated_at_text(trace, int(chunks["label"][0]), found.names[row])
-        yield (
-            f"{format_bytes(int(each['bytes']))} in {counted(int(each['chunks']), 'chunk')}: {found.names[row]}{at}; "
-            f"the oldest at {int(chunks['address'][0]):#x}, {int(each['oldest_events']):,} events "
-            f"({duration(int(each['oldest_ns']))}) old"
-        )
 
 
 def _allocated_at_text(trace: Trace, label: int, name: str) -> str:

@@ -23,7 +23,7 @@ from bfcviz.analysis.why import all_failures
 from bfcviz.errors import TraceError
 from bfcviz.events.origin import Status, holds_only_states, regions_known, stated_peak
 from bfcviz.events.trace import Trace
-from bfcviz.model.grouping import UNNAMED, grouping
+from bfcviz.model.grouping import grouping
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import end_of_state, failed_steps, worst_fragmentation
 from bfcviz.model.timelines import measured
@@ -241,22 +241,19 @@ def rank_of(trace: Trace, place: RankPlace, by: str = "op", step: int | str | No
 
 def rank_of_text(answer: StatedAnswer, place: RankPlace) -> Rank:
     """The summary of a text: the sizes are those that its first failure states."""
-    causes: dict[tuple[str, str, int], RankFailure] = {}
-    for each in answer.failures:
-        stated = each.stated
-        failure = RankFailure(
+    failures = [
+        RankFailure(
             str(each.judgement.cause),
-            stated.op,
-            stated.fact("requested") or 0,
-            stated.framework,
+            each.stated.op,
+            each.stated.fact("requested") or 0,
+            each.stated.framework,
             each.headline.removesuffix("."),
             None,
-            stated.count,
-            None,
-            each,
+            each.stated.count,
+            stated=each,
         )
-        known = causes.get(failure.key)
-        causes[failure.key] = failure if known is None else replace(known, count=known.count + failure.count)
+        for each in answer.failures
+    ]
     ranks = {rank for each in answer.failures for rank in each.stated.ranks}
     if place.rank is None and len(ranks) == 1:
         rank = ranks.pop()
@@ -272,7 +269,7 @@ def rank_of_text(answer: StatedAnswer, place: RankPlace) -> Rank:
         limit=None if first is None else first.stated.fact("limit"),
         pool=None if pool is None else pool.total,
         free=None if pool is None else pool.cached,
-        failures=tuple(causes.values()),
+        failures=_by_cause(failures),
         failed=sum(each.stated.count for each in answer.failures),
         in_use=0 if pool is None else pool.in_use or 0,
         has_heap=False,
@@ -332,21 +329,27 @@ _LONGEST_HOST: Final = 100
 
 
 def _rank_failures(trace: Trace, found: Sequence[Diagnosis]) -> tuple[RankFailure, ...]:
-    causes: dict[tuple[str, str, int], RankFailure] = {}
-    for each in found:
-        what = each.label or each.recorded.op
-        failure = RankFailure(
+    failures = [
+        RankFailure(
             cause_for_json(each),
-            what,
+            each.label or each.recorded.op,
             each.requested,
             each.pool_name,
             failure_headline(each),
             each.event,
-            1,
-            _rank_failure_time(trace, each),
+            time_ns=_rank_failure_time(trace, each),
         )
-        known = causes.get(failure.key)
-        causes[failure.key] = failure if known is None else replace(known, count=known.count + 1)
+        for each in found
+    ]
+    return _by_cause(failures)
+
+
+def _by_cause(failures: Sequence[RankFailure]) -> tuple[RankFailure, ...]:
+    """The first failure of each cause, with the count of all."""
+    causes: dict[tuple[str, str, int], RankFailure] = {}
+    for each in failures:
+        known = causes.get(each.key)
+        causes[each.key] = each if known is None else replace(known, count=known.count + each.count)
     return tuple(causes.values())
 
 
@@ -367,7 +370,7 @@ def _rank_holders(model: Model, by: str) -> dict[str, int]:
     np.add.at(sizes, numbers, records["size"])
     names: dict[str, int] = defaultdict(int)
     for path, size in zip(paths, sizes.tolist(), strict=True):
-        names[how.separator.join(UNNAMED[by] if part is None else part for part in path)] += size
+        names[how.text(path)] += size
     least = _LEAST_KEPT * sum(names.values())
     kept = {name: size for name, size in names.items() if size >= least}
     return dict(sorted(kept.items(), key=lambda item: (-item[1], item[0])))
@@ -578,11 +581,8 @@ class RankSet:
             sizes = [(rank.holders.get(name, 0), rank.name) for rank in used]
             most, owner = max(sizes, key=lambda pair: pair[0])
             values = [size for size, _ in sizes]
-            found.append(
-                RankHolder(
-                    name, min(values), int(median(values)), most, owner, sum(value > 0 for value in values)
-                )
-            )
+            having = sum(value > 0 for value in values)
+            found.append(RankHolder(name, min(values), int(median(values)), most, owner, having))
         return tuple(sorted(found, key=lambda each: (-each.most, each.name)))
 
     @cached_property
@@ -757,13 +757,7 @@ class RankSet:
                 for each in self.failures
             ],
             "differences": {
-                each.measure: {
-                    "least": each.least,
-                    "median": each.median,
-                    "most": each.most,
-                    "least_rank": each.least_rank,
-                    "most_rank": each.most_rank,
-                }
+                each.measure: {name: value for name, value in vars(each).items() if name != "measure"}
                 for each in self.spreads
             },
             "only_one_rank": [
@@ -850,29 +844,19 @@ def rank_set(
 
 def _ranks_with_own_names(ranks: Sequence[Rank]) -> list[Rank]:
     """The ranks with a name of its own each: their hosts, else their files, tell equal names apart."""
+    names: tuple[Callable[[RankPlace], str], ...] = (
+        lambda place: f"{place.name} on {place.host}" if place.host else place.name,
+        lambda place: f"{place.name} ({Path(place.file).name})",
+        lambda place: str(place.file),
+    )
     found = list(ranks)
-    for extra in (_rank_name_with_host, _rank_name_with_file):
+    for name in names:
         counts = Counter(rank.name for rank in found)
         found = [
-            replace(rank, place=replace(rank.place, name=extra(rank.place)))
-            if counts[rank.name] > 1
-            else rank
+            replace(rank, place=replace(rank.place, name=name(rank.place))) if counts[rank.name] > 1 else rank
             for rank in found
         ]
-    counts = Counter(rank.name for rank in found)
-    return [
-        replace(rank, place=replace(rank.place, name=str(rank.place.file))) if counts[rank.name] > 1 else rank
-        for rank in found
-    ]
-
-
-def _rank_name_with_host(place: RankPlace) -> str:
-    """The name of a rank with its host: where another rank of a `RankSet` has the same name."""
-    return f"{place.name} on {place.host}" if place.host else place.name
-
-
-def _rank_name_with_file(place: RankPlace) -> str:
-    return f"{place.name} ({Path(place.file).name})"
+    return found
 
 
 # ------------------------------------------------------------------------------

@@ -6,10 +6,11 @@ has none, no limit above the device.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from itertools import starmap
+from typing import Final, NamedTuple
 
 from bfcviz.analysis.stated_verdict import (
     CONTEXT,
@@ -19,15 +20,17 @@ from bfcviz.analysis.stated_verdict import (
     buffer_of,
     device_use,
     has_own_allocator,
+    is_in_server,
     is_padded,
 )
-from bfcviz.formats import tensorflow, torch, xla
+from bfcviz.formats import cupy, tensorflow, torch, xla
+from bfcviz.formats.message_tables import BY_SIGNAL
 from bfcviz.formats.messages import StatedFailure
 from bfcviz.formats.torch import CONF, HIP_CONF, NEW_CONF, NPU_CONF
 from bfcviz.units import GiB, format_bytes
 
 
-class StatedAdviceWord(StrEnum):
+class AdviceWord(StrEnum):
     """What an advice on a stated failure is about, in words that every framework shares."""
 
     SMALLER_REQUEST = "smaller_request_or_batch"
@@ -50,10 +53,10 @@ class StatedAdviceWord(StrEnum):
     SHAPE_BUG = "check_shape_bug"
     NO_EMPTY_CACHE = "empty_cache_useless"
     RECORD = "record_snapshot"
+    FREE_CACHE = "free_cached_blocks"
 
 
-@dataclass(frozen=True)
-class StatedAdvice:
+class StatedAdvice(NamedTuple):
     """One thing to do.
 
     Attributes:
@@ -61,36 +64,43 @@ class StatedAdvice:
         text: how, as the framework and version spell it.
     """
 
-    kind: StatedAdviceWord
+    kind: AdviceWord
     text: str
 
 
-Rule = Callable[[StatedFailure, Judgement], Iterator[StatedAdvice]]
+AdviceTexts = Mapping[AdviceWord, str]
+"""What to do, by what it is about: the most important first."""
+
+Rule = Callable[[StatedFailure, Judgement], Iterator[AdviceTexts]]
 
 
 def advise(found: StatedFailure, judged: Judgement) -> tuple[StatedAdvice, ...]:
     """What to do about a failure, or about a refusal that is none; the one thing to do first."""
     rule = _advice_rule(found, judged)
-    kinds: dict[StatedAdviceWord, StatedAdvice] = {}
-    if (
-        judged.cause is StatedCause.REQUEST_EXCEEDS_DEVICE
-        and found.fact("device_total") is None
-        and rule in _PLAIN
-    ):
+    given: Iterable[AdviceTexts] = rule(found, judged)
+    is_too_large = judged.cause is StatedCause.REQUEST_EXCEEDS_DEVICE
+    if is_too_large and found.fact("device_total") is None and rule in _PLAIN:
         text = (
             "Print the shape, and the sizes that it is made from: so much is a wrong shape or a wrong index."
         )
-        kinds[StatedAdviceWord.SHAPE_BUG] = StatedAdvice(StatedAdviceWord.SHAPE_BUG, text)
-    for each in rule(found, judged):
-        kinds.setdefault(each.kind, each)
-    look = StatedAdviceWord.OTHER_PROCESSES
-    if judged.cause is StatedCause.REQUEST_EXCEEDS_DEVICE:  # too large for an empty device
-        kinds.pop(look, None)
+        given = [{AdviceWord.SHAPE_BUG: text}, *given]
+    advice = _merged(given)
+    look = AdviceWord.OTHER_PROCESSES
+    if is_too_large:  # for an empty device, too
+        advice.pop(look, None)
     if found.message == "tf-async":  # it takes only what it needs
-        kinds.pop(StatedAdviceWord.PREALLOCATION, None)
-    if judged.cause is StatedCause.UNKNOWN and _is_tiny(found) and look in kinds:
-        kinds = {look: kinds[look]} | kinds
-    return tuple(kinds.values())
+        advice.pop(AdviceWord.PREALLOCATION, None)
+    if judged.cause is StatedCause.UNKNOWN and _is_tiny(found) and look in advice:
+        advice = {look: advice[look]} | advice
+    return tuple(starmap(StatedAdvice, advice.items()))
+
+
+def _merged(given: Iterable[AdviceTexts]) -> dict[AdviceWord, str]:
+    """All advice; of each kind the first."""
+    found: dict[AdviceWord, str] = {}
+    for each in given:
+        found |= {kind: text for kind, text in each.items() if kind not in found}
+    return found
 
 
 def _advice_rule(found: StatedFailure, judged: Judgement) -> Rule:
@@ -147,7 +157,6 @@ def _is_filter(shape: tuple[int, ...]) -> bool:
 
 _WIDEST_FILTER: Final = 11
 
-
 _TINY: Final = 64 << 10
 
 
@@ -156,37 +165,30 @@ def _is_tiny(found: StatedFailure) -> bool:
     return (found.fact("requested") or _TINY) < _TINY
 
 
-def _smaller_request(found: StatedFailure, words: str = "") -> Iterator[StatedAdvice]:
+def _smaller_request(found: StatedFailure, words: str = "") -> Iterator[AdviceTexts]:
     """A smaller request, in the words of what it is."""
     what = StatedAdviceSubject.VARIABLE if "initializer" in found.marks else requested(found.op, found.shape)
-    subject = found.op or "The tensor"
+    subject, less = found.op or "The tensor", words or "Reduce the batch, or the size of one input."
     if _is_tiny(found):
-        text = words or "Reduce the batch, or the size of one input."
-        yield StatedAdvice(StatedAdviceWord.SMALLER_REQUEST, text)
+        yield {AdviceWord.SMALLER_REQUEST: less}
     elif what is not StatedAdviceSubject.CONSTANT and _is_filter(found.shape):
-        yield StatedAdvice(
-            StatedAdviceWord.SMALLER_MODEL,
-            f"The tensor {list(found.shape)} has the shape of a convolution's weights: its size is that of the model, "
-            "not of the batch. Use a smaller model, or one of fewer bits.",
-        )
+        yield {
+            AdviceWord.SMALLER_MODEL: f"The tensor {list(found.shape)} has the shape of a convolution's weights: "
+            "its size is that of the model, not of the batch. Use a smaller model, or one of fewer bits."
+        }
     elif what is StatedAdviceSubject.VARIABLE:
-        yield StatedAdvice(
-            StatedAdviceWord.SMALLER_MODEL,
-            f"{subject} is a variable or a slot of the optimizer: its size is that of the model, not of the batch.",
-        )
-        yield StatedAdvice(
-            StatedAdviceWord.OPTIMIZER, "Use an optimizer with fewer slots, or shard or offload its state."
-        )
+        yield {
+            AdviceWord.SMALLER_MODEL: f"{subject} is a variable or a slot of the optimizer: its size is that of "
+            "the model, not of the batch.",
+            AdviceWord.OPTIMIZER: "Use an optimizer with fewer slots, or shard or offload its state.",
+        }
     elif what is StatedAdviceSubject.CONSTANT:
-        yield StatedAdvice(
-            StatedAdviceWord.SMALLER_REQUEST,
-            f"{found.op} copies a whole array to the device: feed it in parts instead (tf.data, a generator).",
-        )
+        yield {
+            AdviceWord.SMALLER_REQUEST: f"{found.op} copies a whole array to the device: feed it in parts "
+            "instead (tf.data, a generator)."
+        }
     else:
-        yield StatedAdvice(
-            StatedAdviceWord.SMALLER_REQUEST,
-            _smaller_batch_text(found) or words or "Reduce the batch, or the size of one input.",
-        )
+        yield {AdviceWord.SMALLER_REQUEST: _smaller_batch_text(found) or less}
 
 
 def _smaller_batch_text(found: StatedFailure) -> str:
@@ -258,17 +260,17 @@ def _who_holds_command(found: StatedFailure) -> str:
     return next((text for mark, text in _WHO_BY_MARK.items() if mark in marks), nvidia)
 
 
-def _look_for_others_advice(found: StatedFailure) -> StatedAdvice:
+def _look_for_others_advice(found: StatedFailure) -> AdviceTexts:
     text = f"Look whether another process holds the device: {_who_holds_command(found)}."
-    return StatedAdvice(StatedAdviceWord.OTHER_PROCESSES, text)
+    return {AdviceWord.OTHER_PROCESSES: text}
 
 
-def _stop_others_advice(found: StatedFailure) -> StatedAdvice:
+def _stop_others_advice(found: StatedFailure) -> AdviceTexts:
     text = f"Stop other programs and notebook kernels on this device, which this lists: {_who_holds_command(found)}."
-    return StatedAdvice(StatedAdviceWord.OTHER_PROCESSES, text)
+    return {AdviceWord.OTHER_PROCESSES: text}
 
 
-def _torch_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _torch_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     if "tgi" in found.marks and judged.cause is not StatedCause.OTHER_PROCESS:
         yield from _tgi_tokens_advice(found)
     if "max_requests" in found.facts and judged.cause is not StatedCause.OTHER_PROCESS:
@@ -280,7 +282,7 @@ def _torch_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdv
         StatedCause.PRIVATE_POOLS,
         StatedCause.UNKNOWN,
     }:
-        yield StatedAdvice(StatedAdviceWord.RECORD, _torch_recording_text(found))
+        yield {AdviceWord.RECORD: _torch_recording_text(found)}
 
 
 def _torch_recording_text(found: StatedFailure) -> str:
@@ -313,66 +315,83 @@ def _torch_recording_text(found: StatedFailure) -> str:
     )
 
 
-def _torch_size_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    del found, judged
-    text = "Print the shape of the tensor where it fails, and the sizes that make it: one is wrong."
-    yield StatedAdvice(StatedAdviceWord.SHAPE_BUG, text)
+def _torch_size_advice(_found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+    yield {
+        AdviceWord.SHAPE_BUG: "Print the shape of the tensor where it fails, and the sizes that make it: one is wrong."
+    }
 
 
-def _torch_shape_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    del judged
+def _torch_shape_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     request, total = found.facts.get("requested", 0), found.fact("device_total") or 1
     is_nothing = found.fact("allocated") == 0
     if found.framework == "PyTorch ROCm" and is_nothing:
-        yield StatedAdvice(
-            StatedAdviceWord.DRIVER_BUG,
-            "On a device that shares the system's memory, the runtime may report too little: compare rocminfo "
-            "(Pool 1) and /sys/class/drm/card*/device/mem_info_vram_total with the total in the text; a newer ROCm "
-            "may report it right.",
-        )
+        yield {
+            AdviceWord.DRIVER_BUG: "On a device that shares the system's memory, the runtime may report too "
+            "little: compare rocminfo (Pool 1) and /sys/class/drm/card*/device/mem_info_vram_total with the total in "
+            "the text; a newer ROCm may report it right."
+        }
     if request >= 1.5 * total:
-        yield StatedAdvice(
-            StatedAdviceWord.SHAPE_BUG,
-            "Print the shape of the tensor where it fails: a broadcast, an outer product, or a full attention "
-            "matrix makes such sizes.",
-        )
+        yield {
+            AdviceWord.SHAPE_BUG: "Print the shape of the tensor where it fails: a broadcast, an outer product, "
+            "or a full attention matrix makes such sizes."
+        }
     yield from _smaller_request(
         found, "Split the tensor: a smaller batch, chunks, tiles, or a lower resolution."
     )
-    yield StatedAdvice(
-        StatedAdviceWord.SEQUENCE,
-        ("If it is an attention matrix: shorter sequences, or attention that does not store it."),
-    )
+    if judged.second is StatedCause.DRIVER_REFUSED and found.framework == "PyTorch XPU":
+        yield {
+            AdviceWord.DRIVER_BUG: "Keep its parts below the limit for one allocation, too (clinfo, Max memory "
+            "allocation), or set UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1 before the start."
+        }
+    yield {
+        AdviceWord.SEQUENCE: "If it is an attention matrix: shorter sequences, or attention that does not store it."
+    }
 
 
-def _torch_limit_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    del judged
+def _torch_limit_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
     backend = _torch_backend(found)
-    yield StatedAdvice(
-        StatedAdviceWord.RAISE_LIMIT,
-        (f"Search the code for torch.{backend}.set_per_process_memory_fraction and raise it, up to 1.0."),
-    )
+    yield {
+        AdviceWord.RAISE_LIMIT: f"Search the code for torch.{backend}.set_per_process_memory_fraction and raise "
+        "it, up to 1.0."
+    }
 
 
-def _torch_spilled_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    del judged
-    yield StatedAdvice(
-        StatedAdviceWord.SMALLER_MODEL,
-        ("Use a smaller model, or weights of fewer bits: it does not fit this device."),
-    )
+def _torch_spilled_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+    yield {
+        AdviceWord.SMALLER_MODEL: "Use a smaller model, or weights of fewer bits: it does not fit this device."
+    }
     yield from _smaller_request(found)
-    yield StatedAdvice(
-        StatedAdviceWord.SYSTEM_MEMORY,
-        (
+    yield {
+        AdviceWord.SYSTEM_MEMORY: (
             "The driver used system memory: in the NVIDIA Control Panel set CUDA - Sysmem Fallback Policy to "
             "Prefer No Sysmem Fallback to fail at once instead, or add memory to the system."
             if found.framework != "PyTorch ROCm"
             else "The driver used system memory (GTT): it is slow, and it ended, too."
-        ),
-    )
+        )
+    }
 
 
-def _torch_refused_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+_SINGLE_BUFFER: Final = {
+    AdviceWord.SMALLER_REQUEST: "Keep single tensors below the limit for one allocation (clinfo, Max memory "
+    "allocation), or set UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1 before the start (its documentation also has "
+    "UR_L0_USE_RELAXED_ALLOCATION_LIMITS)."
+}
+"""Of a driver of Intel that refuses single buffers."""
+
+
+def _extension_limit_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+    limit = found.fact("limit")
+    most = "its limit for one buffer" if limit is None else format_bytes(limit, 2)
+    yield {
+        AdviceWord.SMALLER_REQUEST: f"Keep single tensors below {most}: a smaller batch, or parts. The extension refuses "
+        "larger ones before it asks the driver, so no variable of the driver changes that.",
+        AdviceWord.DRIVER_BUG: "Or use PyTorch 2.5 or later without the extension: its own support for XPU leaves the "
+        "limit to the driver.",
+        AdviceWord.NO_EMPTY_CACHE: "empty_cache() does not help: the device was not short of memory.",
+    }
+
+
+def _torch_refused_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     if judged.second is StatedCause.CAPACITY:  # the device is nearly full
         yield from _torch_full_advice(found, judged)
         return
@@ -381,45 +400,37 @@ def _torch_refused_advice(found: StatedFailure, judged: Judgement) -> Iterator[S
         yield from _smaller_request(found)
         return
     request, free = found.fact("requested") or 0, found.fact("device_free") or 0
-    is_xpu = found.framework == "PyTorch XPU"
-    if is_xpu:
-        yield StatedAdvice(
-            StatedAdviceWord.SMALLER_REQUEST,
-            "Keep single tensors below the limit for one allocation (clinfo, Max memory allocation), or set "
-            "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1 before the start (its documentation also has "
-            "UR_L0_USE_RELAXED_ALLOCATION_LIMITS).",
-        )
-        yield StatedAdvice(
-            StatedAdviceWord.DRIVER_BUG,
-            ("The driver refused a single buffer, not for a lack of memory: try a newer driver."),
-        )
-        yield StatedAdvice(
-            StatedAdviceWord.NO_EMPTY_CACHE,
-            "empty_cache() does not help: PyTorch returned its cache before it raised.",
-        )
+    if found.framework == "PyTorch XPU":
+        why = "The driver refused a single buffer, not for a lack of memory"
+        if judged.cause is StatedCause.UNKNOWN:
+            why = "If the driver refuses a single buffer of this size"
+        yield _SINGLE_BUFFER
+        yield {
+            AdviceWord.DRIVER_BUG: f"{why}: try a newer driver.",
+            AdviceWord.NO_EMPTY_CACHE: "empty_cache() does not help: PyTorch returned its cache before it raised.",
+        }
         return
     if found.framework == "PyTorch NPU":
-        text = "Test the driver alone with a few lines of torch.empty; look at npu-smi info, and for an earlier error."
-        yield StatedAdvice(StatedAdviceWord.DRIVER_BUG, text)
+        yield {
+            AdviceWord.DRIVER_BUG: "Test the driver alone with a few lines of torch.empty; look at npu-smi info, "
+            "and for an earlier error."
+        }
         return
     others, total = device_use(found).others, found.fact("device_total")
     if others is not None and total is not None and others >= CONTEXT * total:
         text = "Look whether another process takes memory of the device at the same time"
-        yield StatedAdvice(
-            StatedAdviceWord.OTHER_PROCESSES,
-            f"{text}: {_who_holds_command(found)}.{_others_hold_text(found, others)}",
-        )
+        yield {
+            AdviceWord.OTHER_PROCESSES: f"{text}: {_who_holds_command(found)}.{_others_hold_text(found, others)}"
+        }
     is_windows = "windows" in found.marks
     if is_windows or "async" in found.marks:
         on_linux = "" if is_windows else " On Linux look at ulimit -v."
-        yield StatedAdvice(
-            StatedAdviceWord.SYSTEM_MEMORY,
-            "On Windows make the page file larger: memory of the GPU counts against what the system can commit, and "
-            f"the driver refuses when that ends.{on_linux}",
-        )
-    yield StatedAdvice(
-        StatedAdviceWord.DRIVER_BUG,
-        (
+        yield {
+            AdviceWord.SYSTEM_MEMORY: "On Windows make the page file larger: memory of the GPU counts against "
+            f"what the system can commit, and the driver refuses when that ends.{on_linux}"
+        }
+    yield {
+        AdviceWord.DRIVER_BUG: (
             f"Test the driver alone with a few lines of torch.empty; look at {'' if is_windows else 'ulimit -v, '}"
             "nvidia-smi -q -d COMPUTE (exclusive mode), an earlier error of the same process, and whether driver and "
             "toolkit fit."
@@ -427,13 +438,12 @@ def _torch_refused_advice(found: StatedFailure, judged: Judgement) -> Iterator[S
             else f"{_small_apu_advice_text(found)}Test the runtime alone with a few lines of torch.empty; compare "
             "rocminfo with the total in the text, and try a newer ROCm or kernel (ttm.pages_limit on devices that "
             "share the system's memory)."
-        ),
-    )
-    if request >= 4 * GiB and request > free // 2 and found.framework == "PyTorch ROCm":
-        yield StatedAdvice(
-            StatedAdviceWord.SMALLER_REQUEST,
-            "Split the tensor: a single buffer so large may be what is refused.",
         )
+    }
+    if request >= 4 * GiB and request > free // 2 and found.framework == "PyTorch ROCm":
+        yield {
+            AdviceWord.SMALLER_REQUEST: "Split the tensor: a single buffer so large may be what is refused."
+        }
 
 
 def _small_apu_advice_text(found: StatedFailure) -> str:
@@ -447,7 +457,7 @@ def _small_apu_advice_text(found: StatedFailure) -> str:
     )
 
 
-def _torch_fragmented_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _torch_fragmented_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     request, free = found.fact("requested") or 0, found.fact("device_free") or 0
     is_amd = found.framework == "PyTorch ROCm"
     counters = found.message in {"torch-summary", "torch-stats"}
@@ -471,26 +481,27 @@ def _torch_fragmented_advice(found: StatedFailure, judged: Judgement) -> Iterato
     can_split = has_settings and not is_set and (counters or request > torch.LARGE_SEGMENT)
     can_split = can_split and not (is_sliver and is_near)
     if can_expand:
-        yield StatedAdvice(
-            StatedAdviceWord.EXPANDABLE,
-            f"Set {setting_for(found, 'expandable_segments:True')} before the start: segments then grow in "
-            "place, and whole pages of the cached memory can serve this request (Linux).",
-        )
+        yield {
+            AdviceWord.EXPANDABLE: f"Set {setting_for(found, 'expandable_segments:True')} before the start: "
+            "segments then grow in place, and whole pages of the cached memory can serve this request (Linux)."
+        }
     if can_expand and can_split and not counters:
-        yield StatedAdvice(
-            StatedAdviceWord.MAX_SPLIT,
-            f"Where that is not supported (Windows): {setting_for(found, 'max_split_size_mb:128')}.",
-        )
+        yield {
+            AdviceWord.MAX_SPLIT: "Where that is not supported (Windows): "
+            f"{setting_for(found, 'max_split_size_mb:128')}."
+        }
     elif can_split:
         is_npu = found.framework == "PyTorch NPU"
-        newer = "; from PyTorch 2.1 on Linux expandable_segments:True is better" if not is_amd else ""
+        newer = "; from PyTorch 2.1 on Linux expandable_segments:True is better"
+        if is_amd:
+            newer = "; most builds for ROCm ignore expandable_segments, which the message names"
+            newer = "" if found.version in _OLD else newer
         newer = "; newer versions of torch_npu have expandable_segments:True, too" if is_npu else newer
         since = "" if is_npu else " (PyTorch 1.8 or later)"
-        yield StatedAdvice(
-            StatedAdviceWord.MAX_SPLIT,
-            f"Set {setting_for(found, 'max_split_size_mb:128')}{since}: large segments are then not cut for "
-            f"small tensors{newer}.",
-        )
+        yield {
+            AdviceWord.MAX_SPLIT: f"Set {setting_for(found, 'max_split_size_mb:128')}{since}: large segments are "
+            f"then not cut for small tensors{newer}."
+        }
     yield from _enough_others_advice(found, judged)
     if not counters and request > free:
         yield from _smaller_request(found, _missing_bytes_advice_text(request, free))
@@ -498,18 +509,17 @@ def _torch_fragmented_advice(found: StatedFailure, judged: Judgement) -> Iterato
         yield from _torch_full_advice(found, judged)
 
 
-def _enough_others_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _enough_others_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     """Other processes that a text tells apart from this one, where they hold enough for what is missing."""
     missing = (found.fact("requested") or 0) - (found.fact("device_free") or 0)
     worth = max(missing, 0.02 * (found.fact("device_total") or 0))
     use = device_use(found)
     others = (use.listed or judged.others) if judged.others and use.is_listed else None
     if others is not None and others >= worth:
-        yield StatedAdvice(
-            StatedAdviceWord.OTHER_PROCESSES,
-            f"Other processes hold {format_bytes(others, 2)}, enough for what is missing: "
-            f"{_who_holds_command(found)}.{_listed_processes_advice_text(found)}",
-        )
+        yield {
+            AdviceWord.OTHER_PROCESSES: f"Other processes hold {format_bytes(others, 2)}, enough for what is "
+            f"missing: {_who_holds_command(found)}.{_listed_processes_advice_text(found)}"
+        }
 
 
 def _missing_bytes_advice_text(request: int, free: int) -> str:
@@ -536,19 +546,14 @@ def _listed_processes_advice_text(found: StatedFailure) -> str:
     return f" The text names process {named}."
 
 
-def _torch_private_pool_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    del judged
-    yield StatedAdvice(
-        StatedAdviceWord.GRAPH_POOLS,
-        (
-            "Capture fewer CUDA graphs, let them share one pool (torch.cuda.graph_pool_handle), or run without: "
-            + (
-                f"{_server_words(found).no_graphs}."
-                if found.marks & _SERVERS
-                else "torch.compile without mode='reduce-overhead'."
-            )
-        ),
-    )
+def _torch_private_pool_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+    without = "torch.compile without mode='reduce-overhead'"
+    if found.marks & _SERVERS:
+        without = _server_words(found).no_graphs
+    yield {
+        AdviceWord.GRAPH_POOLS: "Capture fewer CUDA graphs, let them share one pool (torch.cuda.graph_pool_handle), or "
+        f"run without: {without}."
+    }
     yield from _smaller_request(found)
 
 
@@ -563,102 +568,72 @@ def _others_hold_text(found: StatedFailure, others: int | None) -> str:
     return f" They hold up to {size}: this process's context and libraries are in that number{shared}."
 
 
-def _torch_others_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    yield StatedAdvice(
-        StatedAdviceWord.OTHER_PROCESSES,
-        f"Stop the other processes on this device: {_who_holds_command(found)}."
+def _torch_others_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
+    fraction = f"torch.{_torch_backend(found)}.set_per_process_memory_fraction"
+    share = f"such as gpu_memory_utilization of an engine, or {fraction}"
+    if found.marks & _SERVERS:
+        share = _server_words(found).share
+    yield {
+        AdviceWord.OTHER_PROCESSES: f"Stop the other processes on this device: {_who_holds_command(found)}."
         f"{_others_hold_text(found, judged.others)}{_listed_processes_advice_text(found)}",
-    )
-    yield StatedAdvice(
-        StatedAdviceWord.RAISE_LIMIT,
-        (
-            "If both shall run: set the share of each so that both fit, "
-            + (
-                f"{_server_words(found).share}."
-                if found.marks & _SERVERS
-                else "such as gpu_memory_utilization of an engine, or "
-                f"torch.{_torch_backend(found)}.set_per_process_memory_fraction."
-            )
-        ),
-    )
+        AdviceWord.RAISE_LIMIT: f"If both shall run: set the share of each so that both fit, {share}.",
+    }
 
 
-def _torch_capacity_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _torch_capacity_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     """Advice for a device that is full: less of this process first, then others that hold enough, then the cache."""
     request, free = found.fact("requested") or 0, found.fact("device_free") or 0
     is_close = judged.second is StatedCause.CACHED_FRAGMENTATION and request > free
     if is_close:
         yield from _smaller_request(found, _missing_bytes_advice_text(request, free))
-    first, *rest = _torch_full_advice(found, judged)
-    yield first
+    first, *rest = _merged(_torch_full_advice(found, judged)).items()
+    yield dict([first])
     yield from _enough_others_advice(found, judged)
-    yield from rest
+    yield dict(rest)
     if is_close:
         yield from _torch_fragmented_advice(found, judged)
 
 
-def _torch_full_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    del judged
+def _torch_full_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
     if found.marks & _SERVERS:
         yield from _server_full_advice(found)
         return
     if found.framework == "PyTorch ROCm" and (share := _small_apu_advice_text(found)):
-        yield StatedAdvice(StatedAdviceWord.SYSTEM_MEMORY, share.rstrip())
+        yield {AdviceWord.SYSTEM_MEMORY: share.rstrip()}
     if "comfyui" in found.marks:
         tiles = "" if "tiled" in found.marks else "; decode with a tiled VAE"
         yield from _smaller_request(found, f"Lower the resolution, the frames or the batch{tiles}.")
-        yield StatedAdvice(
-            StatedAdviceWord.SMALLER_MODEL,
-            ("Use weights of fewer bits (fp8, GGUF), or start ComfyUI with --lowvram."),
-        )
+        yield {
+            AdviceWord.SMALLER_MODEL: "Use weights of fewer bits (fp8, GGUF), or start ComfyUI with --lowvram."
+        }
         return
-    yield from _smaller_request(found, "Reduce the batch, or the size of one input.")
-    yield StatedAdvice(
-        StatedAdviceWord.SMALLER_MODEL,
-        ("Use a smaller model, weights of fewer bits (bfloat16, 8 or 4 bits), or a part on the CPU."),
-    )
-    yield StatedAdvice(
-        StatedAdviceWord.SEQUENCE,
-        "For sequences: shorter ones, and attention that does not store its matrix.",
-    )
+    yield from _smaller_request(found)
+    yield {
+        AdviceWord.SMALLER_MODEL: "Use a smaller model, weights of fewer bits (bfloat16, 8 or 4 bits), or a part "
+        "on the CPU.",
+        AdviceWord.SEQUENCE: "For sequences: shorter ones, and attention that does not store its matrix.",
+    }
     if not found.marks & _INFERENCE:
-        yield StatedAdvice(
-            StatedAdviceWord.CHECKPOINTING, "In training: torch.utils.checkpoint stores fewer activations."
-        )
-        yield StatedAdvice(
-            StatedAdviceWord.ACCUMULATION, "In training: accumulate gradients over several small batches."
-        )
-        yield StatedAdvice(
-            StatedAdviceWord.OPTIMIZER,
-            ("In training: shard or offload the optimizer (FSDP, ZeRO), or one with 8 bits."),
-        )
+        yield {
+            AdviceWord.CHECKPOINTING: "In training: torch.utils.checkpoint stores fewer activations.",
+            AdviceWord.ACCUMULATION: "In training: accumulate gradients over several small batches.",
+            AdviceWord.OPTIMIZER: "In training: shard or offload the optimizer (FSDP, ZeRO), or one with 8 bits.",
+        }
 
 
 @dataclass(frozen=True)
 class _ServerWords:
-    """The options of a server of language models.
+    """The options of a server of language models."""
 
-    Attributes:
-        share: the share of the device that it takes.
-        devices: how many devices share the model.
-        cache: the type of the KV cache, with what makes it smaller.
-        requests: requests at once.
-        length: of a request with its answer.
-        batch: tokens that are computed at once.
-        batches: good values of it, after a colon.
-        graphs: what makes CUDA graphs need less.
-        no_graphs: runs without them.
-    """
-
-    share: str
-    devices: str
-    cache: str
-    requests: str
-    length: str
-    batch: str
-    batches: str
-    graphs: str
-    no_graphs: str
+    share: str  # the share of the device that it takes
+    devices: str  # how many devices share the model
+    cache: str  # the type of the KV cache, with what makes it smaller
+    requests: str  # requests at once
+    length: str  # of a request with its answer
+    batch: str  # tokens that are computed at once
+    batches: str  # good values of it, after a colon
+    graphs: str  # what makes CUDA graphs need less
+    no_graphs: str  # runs without them
 
 
 _VLLM: Final = _ServerWords(
@@ -690,60 +665,57 @@ def _server_words(found: StatedFailure) -> _ServerWords:
     return _SGLANG if "sglang" in found.marks else _VLLM
 
 
-def _server_full_advice(found: StatedFailure) -> Iterator[StatedAdvice]:
+def _server_full_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
     """What a server of language models can give up on a device that it fills."""
     words = _server_words(found)
     smaller = f"Use a quantized model, or more devices ({words.devices})"
     if {"loading", "loaded"} & found.marks == {"loading"}:
-        text = f"{smaller}: the traceback is in load_model, where the weights are loaded and no KV cache exists yet."
-        yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, text)
-        text = "Or leave a part of the weights in system memory, which is slower: --cpu-offload-gb."
-        yield StatedAdvice(StatedAdviceWord.SYSTEM_MEMORY, text)
+        yield {
+            AdviceWord.SMALLER_MODEL: f"{smaller}: the traceback is in load_model, where the weights are loaded "
+            "and no KV cache exists yet.",
+            AdviceWord.SYSTEM_MEMORY: "Or leave a part of the weights in system memory, which is slower: "
+            "--cpu-offload-gb.",
+        }
         return
     dtype = "" if found.framework == "PyTorch NPU" else f", or {words.cache}"
-    yield StatedAdvice(StatedAdviceWord.KV_CACHE, f"Give the KV cache less: a lower {words.share}{dtype}.")
-    yield StatedAdvice(
-        StatedAdviceWord.SEQUENCE,
-        f"Lower {words.requests}, and {words.length} if no request needs so much.",
-    )
-    yield StatedAdvice(
-        StatedAdviceWord.GRAPH_POOLS,
-        f"Graphs need memory outside of that share: {words.graphs}, or {words.no_graphs}.",
-    )
-    yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, f"{smaller}.")
+    yield {
+        AdviceWord.KV_CACHE: f"Give the KV cache less: a lower {words.share}{dtype}.",
+        AdviceWord.SEQUENCE: f"Lower {words.requests}, and {words.length} if no request needs so much.",
+        AdviceWord.GRAPH_POOLS: f"Graphs need memory outside of that share: {words.graphs}, or {words.no_graphs}.",
+        AdviceWord.SMALLER_MODEL: f"{smaller}.",
+    }
     yield from _smaller_request(found, f"Lower {words.batch}{words.batches}.")
 
 
-def _torch_nvml_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    del judged
-    text = (
-        "Print torch.cuda.mem_get_info() and torch.cuda.memory_summary() before the step that fails: they say how much "
-        "the device, or the MIG slice, has, what is free, and what PyTorch holds."
-    )
-    yield StatedAdvice(StatedAdviceWord.RECORD, text)
+def _torch_nvml_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+    yield {
+        AdviceWord.RECORD: "Print torch.cuda.mem_get_info() and torch.cuda.memory_summary() before the step that "
+        "fails: they say how much the device, or the MIG slice, has, what is free, and what PyTorch holds."
+    }
     yield from _smaller_request(found, "Need less: a smaller batch, smaller inputs or a smaller model.")
-    text = "On MIG: check that CUDA_VISIBLE_DEVICES names the slice that was meant (nvidia-smi -L)."
-    yield StatedAdvice(StatedAdviceWord.OTHER_PROCESSES, text)
+    yield {
+        AdviceWord.OTHER_PROCESSES: "On MIG: check that CUDA_VISIBLE_DEVICES names the slice that was meant "
+        "(nvidia-smi -L)."
+    }
 
 
-def _torch_unknown_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _torch_unknown_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     if found.marks & _SERVERS:
         yield from _torch_full_advice(found, judged)
     if "async" in found.marks:
-        yield StatedAdvice(
-            StatedAdviceWord.RECORD,
-            "The numbers stand in the lines below the error, on the console. Or start with the native allocator "
-            "(ComfyUI: --disable-cuda-malloc), whose message is whole.",
-        )
+        yield {
+            AdviceWord.RECORD: "The numbers stand in the lines below the error, on the console. Or start with "
+            "the native allocator (ComfyUI: --disable-cuda-malloc), whose message is whole."
+        }
     elif found.framework == "PyTorch XPU" and found.fact("device_total") is not None:
         if judged.second is StatedCause.DRIVER_REFUSED:
             yield from _torch_refused_advice(found, judged)
         yield from _smaller_request(found)
         free = "To see what is free: torch.xpu.mem_get_info() before the step that fails."
-        yield StatedAdvice(StatedAdviceWord.RECORD, f"{free} {_torch_recording_text(found)}")
+        yield {AdviceWord.RECORD: f"{free} {_torch_recording_text(found)}"}
     else:
         whole = "Give the whole message: the sentences after this one say who holds the memory."
-        yield StatedAdvice(StatedAdviceWord.RECORD, f"{whole} {_torch_recording_text(found)}")
+        yield {AdviceWord.RECORD: f"{whole} {_torch_recording_text(found)}"}
     if not found.marks & _SERVERS:
         yield from _smaller_request(found)
         yield _look_for_others_advice(found)
@@ -770,99 +742,82 @@ _LEAST_SHARED: Final = 7.5 * GiB
 """A smaller limit is not that of Apple silicon: it has 7 GB or more, and Metal recommends two thirds of that."""
 
 
-def _mps_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _mps_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     if found.message == "metal-buffer" and "ggml" in found.marks:
-        text = "Use a newer llama.cpp, which lays the weights in several buffers, or a model of fewer bits."
-        yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, text)
+        yield {
+            AdviceWord.SMALLER_MODEL: "Use a newer llama.cpp, which lays the weights in several buffers, or a "
+            "model of fewer bits."
+        }
         return
     if judged.cause in {StatedCause.REQUEST_EXCEEDS_LIMIT, StatedCause.REQUEST_EXCEEDS_DEVICE}:
         yield from _smaller_request(found, "Split the tensor: a smaller batch, tiles, or a lower resolution.")
-        yield StatedAdvice(
-            StatedAdviceWord.SEQUENCE,
-            "If it is an attention matrix: shorter sequences, or attention in slices.",
-        )
-        yield StatedAdvice(
-            StatedAdviceWord.SHAPE_BUG, "Print its shape: a broadcast or an outer product makes such sizes."
-        )
+        yield {
+            AdviceWord.SEQUENCE: "If it is an attention matrix: shorter sequences, or attention in slices.",
+            AdviceWord.SHAPE_BUG: "Print its shape: a broadcast or an outer product makes such sizes.",
+        }
         return
     if judged.cause is StatedCause.DRIVER_REFUSED:
-        yield StatedAdvice(
-            StatedAdviceWord.DRIVER_BUG,
-            ("The counters of the system are wrong, or Metal refused: try a newer macOS or PyTorch."),
-        )
-        yield StatedAdvice(
-            StatedAdviceWord.RAISE_LIMIT,
-            f"{torch.MPS_LIMIT}=0.0 switches the test against the counters off; the system may then freeze.",
-        )
+        yield {
+            AdviceWord.DRIVER_BUG: "The counters of the system are wrong, or Metal refused: try a newer macOS or "
+            "PyTorch.",
+            AdviceWord.RAISE_LIMIT: f"{torch.MPS_LIMIT}=0.0 switches the test against the counters off; the "
+            "system may then freeze.",
+        }
         return
     limit = found.fact("limit")
     has_own = limit is not None and limit < _LEAST_SHARED
-    recommended = format_bytes((limit or 0) / _MPS_SHARE, 2)
-    yield StatedAdvice(
-        StatedAdviceWord.SMALLER_MODEL,
-        "Use a smaller model, or weights of fewer bits: "
-        + (
-            f"the limit is that of a GPU with {recommended} (if the ratio is the default), most likely its own."
-            if has_own
-            else "on Apple silicon memory is shared with the system."
-        ),
-    )
+    shared, then = ": on Apple silicon memory is shared", "then the system swaps"
+    why = f"{shared} with the system"
+    if has_own:
+        recommended = format_bytes((limit or 0) / _MPS_SHARE, 2)
+        why = f": the limit is that of a GPU with {recommended} (if the ratio is the default), most likely its own"
+        shared, then = "", "what the GPU cannot hold then lies in system memory"
+    yield {AdviceWord.SMALLER_MODEL: f"Use a smaller model, or weights of fewer bits{why}."}
     yield from _smaller_request(found)
-    shared = "" if has_own else ": on Apple silicon memory is shared"
-    yield StatedAdvice(
-        StatedAdviceWord.SYSTEM_MEMORY,
-        f"Close other programs, and models that this process still holds{shared}.",
-    )
-    then = "what the GPU cannot hold then lies in system memory" if has_own else "then the system swaps"
-    yield StatedAdvice(
-        StatedAdviceWord.RAISE_LIMIT,
-        f"{torch.MPS_LIMIT}=0.0 removes the limit; {then}, and the Mac may freeze. Set "
+    yield {
+        AdviceWord.SYSTEM_MEMORY: f"Close other programs, and models that this process still holds{shared}.",
+        AdviceWord.RAISE_LIMIT: f"{torch.MPS_LIMIT}=0.0 removes the limit; {then}, and the Mac may freeze. Set "
         f"{torch.MPS_LOW}=0.0 with it.",
-    )
+    }
 
 
-def _metal_command_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    del judged
+def _metal_command_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
     if "ggml" in found.marks:
         words = _ggml_words(found)
-        yield StatedAdvice(StatedAdviceWord.SEQUENCE, f"Lower the context: {words.context}.")
+        yield {AdviceWord.SEQUENCE: f"Lower the context: {words.context}."}
         yield words.smaller_batch
         fewer = f"Use a model of fewer bits, or put fewer layers on the GPU ({words.layers})."
     else:
         yield from _smaller_request(found, "Reduce the batch, the context, or the size of one input.")
         fewer = "Use a smaller model, or weights of fewer bits: memory is shared with the system."
-    yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, fewer)
-    yield StatedAdvice(
-        StatedAdviceWord.SYSTEM_MEMORY, "Close other programs: memory is shared with the system."
-    )
-    yield StatedAdvice(
-        StatedAdviceWord.RAISE_LIMIT,
-        "From macOS 14 on, sudo sysctl iogpu.wired_limit_mb=N leaves the GPU more, until the next start; keep some GiB "
-        "for the system.",
-    )
+    yield {
+        AdviceWord.SMALLER_MODEL: fewer,
+        AdviceWord.SYSTEM_MEMORY: "Close other programs: memory is shared with the system.",
+        AdviceWord.RAISE_LIMIT: "From macOS 14 on, sudo sysctl iogpu.wired_limit_mb=N leaves the GPU more, until "
+        "the next start; keep some GiB for the system.",
+    }
 
 
-def _tensorrt_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    del judged
-    words = "Build for smaller inputs or a smaller batch, or with a smaller workspace: set_memory_pool_limit."
-    yield StatedAdvice(StatedAdviceWord.SMALLER_REQUEST, words)
+def _tensorrt_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+    yield {
+        AdviceWord.SMALLER_REQUEST: "Build for smaller inputs or a smaller batch, or with a smaller workspace: "
+        "set_memory_pool_limit."
+    }
     yield _look_for_others_advice(found)
-    yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, "Build with FP16 or INT8.")
+    yield {AdviceWord.SMALLER_MODEL: "Build with FP16 or INT8."}
 
 
-def _flashinfer_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    del judged
+def _flashinfer_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
     sglang = "FLASHINFER_WORKSPACE_SIZE (newer versions: SGLANG_FLASHINFER_WORKSPACE_SIZE), in bytes"
     vllm = "VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE, in bytes"
     names = (
         vllm if "vllm" in found.marks else sglang if "sglang" in found.marks else f"{sglang}; in vLLM {vllm}"
     )
-    yield StatedAdvice(StatedAdviceWord.RAISE_LIMIT, f"Make the workspace larger: {names}.")
-    yield StatedAdvice(
-        StatedAdviceWord.SMALLER_REQUEST,
-        "Or compute less at once: fewer requests and tokens a step "
+    yield {
+        AdviceWord.RAISE_LIMIT: f"Make the workspace larger: {names}.",
+        AdviceWord.SMALLER_REQUEST: "Or compute less at once: fewer requests and tokens a step "
         f"(SGLang: {_SGLANG.requests}, {_SGLANG.batch}; vLLM: {_VLLM.requests}, {_VLLM.batch}).",
-    )
+    }
 
 
 _GROWTH_1: Final = "config.gpu_options.allow_growth = True"
@@ -870,42 +825,70 @@ _GROWTH: Final = f"{tensorflow.FORCE_GROWTH}=true (1.14 or later), or in TensorF
 """Lets the pool of a TensorFlow of any version take only what it needs."""
 
 
-def _earlier_error_advice(found: StatedFailure) -> Iterator[StatedAdvice]:
+_LEAVE_LIBRARIES: Final = {
+    "TensorFlow": f"which TensorFlow takes whole at the start: {_GROWTH}",
+    "JAX": f"of which JAX takes 75 % at the start: {xla.FRACTION}=.6, or {xla.PREALLOCATE}=false",
+    "CuPy": f"whose free memory CuPy's pool keeps for itself: call {cupy.WORDS.release} before",
+}
+"""A framework -> how its pool leaves memory to libraries."""
+
+
+def _earlier_error_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
     """What to do where a library could not start for a reason that is not memory."""
     if "kernel_error" in found.marks:
-        yield StatedAdvice(
-            StatedAdviceWord.SHAPE_BUG,
-            "Find the kernel that failed first: with CUDA_LAUNCH_BLOCKING=1, or on the CPU, the traceback names its "
-            "line. Most often an index is out of range: a token or a label that is not below the size of its table.",
-        )
+        yield {
+            AdviceWord.SHAPE_BUG: "Find the kernel that failed first: with CUDA_LAUNCH_BLOCKING=1, or on the "
+            "CPU, the traceback names its line. Most often an index is out of range: a token or a label that is not "
+            "below the size of its table."
+        }
         return
-    text = "Install the cuDNN of the version that the program was built with, and look that no other is found first."
-    yield StatedAdvice(StatedAdviceWord.DRIVER_BUG, text)
+    yield {
+        AdviceWord.DRIVER_BUG: "Install the cuDNN of the version that the program was built with, and look that "
+        "no other is found first."
+    }
 
 
-def _driver_call_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _driver_start_advice(_found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+    """The driver could not start: the program holds nothing yet that could be smaller."""
+    yield {
+        AdviceWord.DRIVER_BUG: 'Test the driver alone: nvidia-smi, then python -c "import ctypes; '
+        "print(ctypes.CDLL('libcuda.so.1').cuInit(0))\", which prints 0 where it starts (2: out of memory). Where that "
+        "fails, too: load the kernel module of the same version as the driver's libraries, or start the system again.",
+        AdviceWord.SYSTEM_MEMORY: "Where it works alone: look at ulimit -v, at free -g, at the limit of the container or "
+        "the job, and in WSL at memory= in .wslconfig.",
+        AdviceWord.OTHER_PROCESSES: "Start fewer processes that use CUDA at once: each needs system memory for its "
+        "context.",
+    }
+
+
+def _driver_call_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     if StatedCause.NOT_LACK_OF_MEMORY in {judged.cause, judged.second}:
         yield from _earlier_error_advice(found)
         return
     if "ggml" in found.marks:
         yield from _ggml_advice(found, judged)
         return
-    if found.framework == "TensorFlow":
-        yield StatedAdvice(
-            StatedAdviceWord.PREALLOCATION,
-            f"Leave libraries a part of the device, which TensorFlow takes whole at the start: {_GROWTH}.",
-        )
+    if found.framework in _LEAVE_LIBRARIES:
+        yield {
+            AdviceWord.PREALLOCATION: f"Leave libraries a part of the device, {_LEAVE_LIBRARIES[found.framework]}."
+        }
+    if is_in_server(found) and not {"library", "nccl"} & found.marks:
+        yield from _server_full_advice(found)
     if not has_own_allocator(found) and "nccl" not in found.marks and found.message == "cuda-call":
         yield from _smaller_request(found, _LESS_AT_ONCE)
-    yield StatedAdvice(
-        StatedAdviceWord.OTHER_PROCESSES,
-        f"Look before the start whether another process holds the device: {_who_holds_command(found)}.",
-    )
-    if "torch" in found.marks and has_own_allocator(found) and found.framework != "PyTorch XPU":
+    yield {
+        AdviceWord.OTHER_PROCESSES: "Look before the start whether another process holds the device: "
+        f"{_who_holds_command(found)}."
+    }
+    if "library_start" in found.marks:
+        yield {
+            AdviceWord.SHAPE_BUG: "If enough is free, a kernel failed before: most often an index out of range, such as "
+            "a label that is not below the number of classes. CUDA_LAUNCH_BLOCKING=1, or a run on the CPU, names its "
+            "line."
+        }
+    elif "torch" in found.marks and has_own_allocator(found) and found.framework != "PyTorch XPU":
         wait = "AMD_SERIALIZE_KERNEL=3" if "ROCm" in found.framework else "CUDA_LAUNCH_BLOCKING=1"
-        yield StatedAdvice(
-            StatedAdviceWord.RECORD, f"Find the call: {wait} makes the traceback name the true line."
-        )
+        yield {AdviceWord.RECORD: f"Find the call: {wait} makes the traceback name the true line."}
     yield from _smaller_request(found, "Leave more of the device to libraries: a smaller batch or model.")
 
 
@@ -941,11 +924,13 @@ _LIMIT_OF: Final = {
 """A library -> the variable that sets its limit."""
 
 
-def _program_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _program_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     yield from _raise_limit_advice(found, judged)
     if judged.cause is StatedCause.DRIVER_REFUSED:
-        text = "Test the driver alone with one allocation of this size; look at ulimit -v and at an earlier error."
-        yield StatedAdvice(StatedAdviceWord.DRIVER_BUG, text)
+        yield {
+            AdviceWord.DRIVER_BUG: "Test the driver alone with one allocation of this size; look at ulimit -v "
+            "and at an earlier error."
+        }
         return
     if judged.cause is StatedCause.OTHER_PROCESS:
         yield _stop_others_advice(found)
@@ -953,149 +938,152 @@ def _program_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedA
     if judged.cause in {StatedCause.CAPACITY, StatedCause.UNKNOWN}:
         yield _look_for_others_advice(found)
     if found.framework == "CatBoost":
-        text = "Let the pool take more of the device, if it is free: gpu_ram_part (the default is 0.95)."
-        yield StatedAdvice(StatedAdviceWord.RAISE_LIMIT, text)
+        yield {
+            AdviceWord.RAISE_LIMIT: "Let the pool take more of the device, if it is free: gpu_ram_part (the "
+            "default is 0.95)."
+        }
     if found.framework == "Windows":
-        text = "If system memory is full: close other programs, or let Windows make its page file larger."
-        yield StatedAdvice(StatedAdviceWord.SYSTEM_MEMORY, text)
+        yield {
+            AdviceWord.SYSTEM_MEMORY: "If system memory is full: close other programs, or let Windows make its "
+            "page file larger."
+        }
 
 
-def _exllama_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    del judged
-    yield StatedAdvice(
-        StatedAdviceWord.KV_CACHE,
-        "Make the cache smaller: fewer tokens (cache_size, max_seq_len), or fewer bits (cache_mode).",
-    )
-    yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, "Use a smaller model, or weights of fewer bits.")
-    yield StatedAdvice(
-        StatedAdviceWord.DEVICES,
-        "If a device has more free than its share: raise it in gpu_split, or lower autosplit_reserve.",
-    )
+def _exllama_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+    yield {
+        AdviceWord.KV_CACHE: "Make the cache smaller: fewer tokens (cache_size, max_seq_len), or fewer bits "
+        "(cache_mode).",
+        AdviceWord.SMALLER_MODEL: "Use a smaller model, or weights of fewer bits.",
+        AdviceWord.DEVICES: "If a device has more free than its share: raise it in gpu_split, or lower "
+        "autosplit_reserve.",
+    }
     yield _look_for_others_advice(found)
 
 
-def _encoder_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    del found, judged
-    yield StatedAdvice(
-        StatedAdviceWord.OTHER_PROCESSES,
-        "Close other programs that encode on this GPU, such as recorders and streams: nvidia-smi encodersessions lists "
-        "them.",
-    )
-    yield StatedAdvice(StatedAdviceWord.SMALLER_REQUEST, "Encode fewer videos at once.")
-    yield StatedAdvice(
-        StatedAdviceWord.DRIVER_BUG, "Use a newer driver: it allows more sessions on a GeForce."
-    )
+def _encoder_advice(_found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+    yield {
+        AdviceWord.OTHER_PROCESSES: "Close other programs that encode on this GPU, such as recorders and "
+        "streams: nvidia-smi encodersessions lists them.",
+        AdviceWord.SMALLER_REQUEST: "Encode fewer videos at once.",
+        AdviceWord.DRIVER_BUG: "Use a newer driver: it allows more sessions on a GeForce.",
+    }
 
 
-def _raise_limit_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _raise_limit_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     """Where a limit ends the process: the variable that sets it."""
     is_limited = judged.cause in {StatedCause.CAP_BY_SETTING, StatedCause.REQUEST_EXCEEDS_LIMIT}
     if is_limited and found.fact("limit"):
         name = _LIMIT_OF.get(found.framework, "")
-        text = f"Raise or remove the limit, if the device has more{f': {name}' if name else ''}."
-        yield StatedAdvice(StatedAdviceWord.RAISE_LIMIT, text)
+        yield {
+            AdviceWord.RAISE_LIMIT: f"Raise or remove the limit, if the device has more{f': {name}' if name else ''}."
+        }
 
 
-def _no_context_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    del judged
+def _no_context_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
     yield _stop_others_advice(found)
-    yield StatedAdvice(
-        StatedAdviceWord.PREALLOCATION,
-        "If the other program uses TensorFlow, too, and both shall run: it takes the device whole at the start, unless "
-        f"it has {_GROWTH}.",
-    )
+    yield {
+        AdviceWord.PREALLOCATION: "If the other program uses TensorFlow, too, and both shall run: it takes the "
+        f"device whole at the start, unless it has {_GROWTH}."
+    }
 
 
-def _kernel_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    del found, judged
-    text = "Give the kernel smaller blocks (BLOCK_M, BLOCK_N ...) or fewer num_stages."
-    yield StatedAdvice(StatedAdviceWord.SMALLER_REQUEST, text)
+def _kernel_advice(_found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+    yield {
+        AdviceWord.SMALLER_REQUEST: "Give the kernel smaller blocks (BLOCK_M, BLOCK_N ...) or fewer num_stages."
+    }
 
 
-def _paddle_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _paddle_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     if judged.cause is StatedCause.DRIVER_REFUSED:
-        yield StatedAdvice(StatedAdviceWord.DRIVER_BUG, "Test the device alone: paddle.utils.run_check().")
+        yield {AdviceWord.DRIVER_BUG: "Test the device alone: paddle.utils.run_check()."}
         return
     yield from _raise_limit_advice(found, judged)
-    yield from _smaller_request(found, "Reduce the batch, or the size of one input.")
+    yield from _smaller_request(found)
     if found.fact("limit") is None or judged.cause is StatedCause.UNKNOWN:
         yield _look_for_others_advice(found)
-    yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, "Use a smaller model, or paddle.amp.auto_cast.")
-    yield StatedAdvice(
-        StatedAdviceWord.RECORD,
-        "To see what this process holds of it: paddle.device.cuda.memory_reserved() and memory_allocated().",
-    )
+    yield {
+        AdviceWord.SMALLER_MODEL: "Use a smaller model, or paddle.amp.auto_cast.",
+        AdviceWord.RECORD: "To see what this process holds of it: paddle.device.cuda.memory_reserved() and "
+        "memory_allocated().",
+    }
 
 
 # ------------------------------------------------------------------------------
 # TensorFlow, XLA and JAX.
 
 
-def _bfc_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _bfc_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
+    if judged.second is StatedCause.HOST_MEMORY:
+        yield from _unified_memory_advice(found)
+        return
     is_plugin = found.framework == "TensorFlow" and {*tensorflow.ALLOCATORS.values()} & found.marks
     rule = _tensorflow_plugin_advice if is_plugin else _BFC.get(found.framework, _tensorflow_advice)
     yield from rule(found, judged)
 
 
-def _tensorflow_plugin_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _unified_memory_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
+    """The driver refused a growth of memory that device and system share."""
+    yield {
+        AdviceWord.RAISE_LIMIT: f"Lower the share of the device that the pool may take: {xla.FRACTION} (JAX, AlphaFold) or "
+        f"per_process_gpu_memory_fraction (TensorFlow). With {xla.UNIFIED}=1 it may be above 1; what is above the "
+        "device needs system memory.",
+        AdviceWord.SYSTEM_MEMORY: "Look at free -g, at ulimit -v and at the limit of the container or the job; or add "
+        "system memory.",
+    }
+    yield from _smaller_request(found, "Compute with less at once: a shorter sequence, or a smaller batch.")
+    yield _look_for_others_advice(found)
+
+
+def _tensorflow_plugin_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     """An allocator of a plugin refused: it has neither the settings nor the log of the BFC pool."""
     if judged.cause in {StatedCause.REQUEST_EXCEEDS_DEVICE, StatedCause.REQUEST_EXCEEDS_LIMIT}:
-        yield StatedAdvice(StatedAdviceWord.SHAPE_BUG, "Print the shape of the tensor.")
+        yield {AdviceWord.SHAPE_BUG: "Print the shape of the tensor."}
     yield from _smaller_request(found)
     yield _look_for_others_advice(found)
-    yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, "Use a smaller model.")
+    yield {AdviceWord.SMALLER_MODEL: "Use a smaller model."}
 
 
-def _tensorflow_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _tensorflow_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     is_old = found.version == "1.x"
     cause = judged.cause
-    growth = (
-        _GROWTH_1
-        if is_old
-        else f"tf.config.experimental.set_memory_growth(gpu, True), or {tensorflow.FORCE_GROWTH}=true"
-    )
+    growth = f"tf.config.experimental.set_memory_growth(gpu, True), or {tensorflow.FORCE_GROWTH}=true"
+    growth = _GROWTH_1 if is_old else growth
     if cause in {StatedCause.REQUEST_EXCEEDS_DEVICE, StatedCause.REQUEST_EXCEEDS_LIMIT}:
-        yield StatedAdvice(
-            StatedAdviceWord.SHAPE_BUG,
-            ("Print the shape of the tensor: a broadcast or a flattened layer makes such sizes."),
-        )
+        yield {
+            AdviceWord.SHAPE_BUG: "Print the shape of the tensor: a broadcast or a flattened layer makes such sizes."
+        }
         yield from _smaller_request(found)
         if cause is StatedCause.REQUEST_EXCEEDS_LIMIT and found.fact("device_total"):
-            yield StatedAdvice(
-                StatedAdviceWord.RAISE_LIMIT,
-                ("The device has more than the limit: raise or remove the limit that was set."),
-            )
+            yield {
+                AdviceWord.RAISE_LIMIT: "The device has more than the limit: raise or remove the limit that was set."
+            }
     elif cause is StatedCause.OTHER_PROCESS:
         yield from _tensorflow_others_advice(found, judged, growth)
     elif cause is StatedCause.CACHED_FRAGMENTATION:
         if not is_old:
-            yield StatedAdvice(
-                StatedAdviceWord.MALLOC_ASYNC,
-                (f"{tensorflow.ASYNC} (CUDA 11.2 or later) places by pages."),
-            )
+            yield {AdviceWord.MALLOC_ASYNC: f"{tensorflow.ASYNC} (CUDA 11.2 or later) places by pages."}
         yield from _smaller_request(found)
     else:
         yield from _smaller_request(found)
         if cause is StatedCause.CAPACITY and not is_old:
-            yield StatedAdvice(
-                StatedAdviceWord.SMALLER_MODEL, "Use a smaller model, or tf.keras.mixed_precision."
-            )
+            yield {AdviceWord.SMALLER_MODEL: "Use a smaller model, or tf.keras.mixed_precision."}
         if cause is StatedCause.UNKNOWN:
             yield _look_for_others_advice(found)
-            yield StatedAdvice(StatedAdviceWord.PREALLOCATION, f"If two programs share the device: {growth}.")
-    yield StatedAdvice(StatedAdviceWord.RECORD, _tensorflow_recording_text(found))
+            yield {AdviceWord.PREALLOCATION: f"If two programs share the device: {growth}."}
+    yield {AdviceWord.RECORD: _tensorflow_recording_text(found)}
 
 
-def _tensorflow_others_advice(found: StatedFailure, judged: Judgement, growth: str) -> Iterator[StatedAdvice]:
+def _tensorflow_others_advice(found: StatedFailure, judged: Judgement, growth: str) -> Iterator[AdviceTexts]:
     """Others hold the device, or a small share of it is set; `growth` lets a pool take only what it needs."""
     yield _stop_others_advice(found)
     pool = "Let the pool"
     if judged.second is StatedCause.CAP_BY_SETTING:
         pool = "If the other program is TensorFlow, too, let its pool"
         names = f"{'' if found.version == '1.x' else 'memory_limit, '}per_process_gpu_memory_fraction"
-        text = f"If the program sets a limit or a share of the device ({names}), raise it."
-        yield StatedAdvice(StatedAdviceWord.RAISE_LIMIT, text)
-    yield StatedAdvice(StatedAdviceWord.PREALLOCATION, f"{pool} take only what it needs: {growth}.")
+        yield {
+            AdviceWord.RAISE_LIMIT: f"If the program sets a limit or a share of the device ({names}), raise it."
+        }
+    yield {AdviceWord.PREALLOCATION: f"{pool} take only what it needs: {growth}."}
     yield from _smaller_request(found)
 
 
@@ -1117,108 +1105,107 @@ def _tensorflow_recording_text(found: StatedFailure) -> str:
     )
 
 
-def _jax_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _jax_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     cause = judged.cause
     if cause in {StatedCause.REQUEST_EXCEEDS_DEVICE, StatedCause.REQUEST_EXCEEDS_LIMIT}:
-        yield StatedAdvice(
-            StatedAdviceWord.SHAPE_BUG,
-            "Find the array: jax.eval_shape(f, *args) or jax.make_jaxpr(f)(*args) shows every shape; look for a "
-            "broadcast, a vmap, or a one-hot.",
-        )
+        yield {
+            AdviceWord.SHAPE_BUG: "Find the array: jax.eval_shape(f, *args) or jax.make_jaxpr(f)(*args) shows "
+            "every shape; look for a broadcast, a vmap, or a one-hot."
+        }
         yield from _smaller_request(found, "Split the work: jax.lax.map, a scan, or a smaller batch.")
-        yield StatedAdvice(StatedAdviceWord.OPTIMIZER, "Shard the arrays over more devices (jax.sharding).")
+        yield {AdviceWord.OPTIMIZER: "Shard the arrays over more devices (jax.sharding)."}
     elif cause is StatedCause.OTHER_PROCESS:
         yield _stop_others_advice(found)
         is_set = judged.second is StatedCause.CAP_BY_SETTING
         other = "If the other program is JAX, too, let it take" if is_set else "Take"
-        yield StatedAdvice(
-            StatedAdviceWord.PREALLOCATION,
-            f"{other} less at the start: {xla.PREALLOCATE}=false, or {xla.SHARE_NAMES}.",
-        )
+        yield {
+            AdviceWord.PREALLOCATION: f"{other} less at the start: {xla.PREALLOCATE}=false, or {xla.SHARE_NAMES}."
+        }
         if is_set:
-            text = f"If this program sets a share of the device ({xla.SHARE_NAMES}), raise it."
-            yield StatedAdvice(StatedAdviceWord.RAISE_LIMIT, text)
+            yield {
+                AdviceWord.RAISE_LIMIT: f"If this program sets a share of the device ({xla.SHARE_NAMES}), raise it."
+            }
         yield from _smaller_request(found)
     elif cause is StatedCause.CACHED_FRAGMENTATION:
-        yield StatedAdvice(
-            StatedAdviceWord.PREALLOCATION,
-            (f"Let the pool be one region from the start: {xla.PREALLOCATE}=true."),
-        )
-        yield StatedAdvice(StatedAdviceWord.MALLOC_ASYNC, f"{tensorflow.ASYNC} places by pages.")
+        if "one_region" not in found.marks:
+            yield {
+                AdviceWord.PREALLOCATION: f"Let the pool be one region from the start: {xla.PREALLOCATE}=true."
+            }
+        yield {AdviceWord.MALLOC_ASYNC: f"{tensorflow.ASYNC} places by pages."}
         yield from _smaller_request(found)
-    elif (
-        found.fact("program_total") and cause is StatedCause.UNKNOWN
-    ):  # the program is small: what else is there
-        yield _look_for_others_advice(found)
-        yield StatedAdvice(
-            StatedAdviceWord.PREALLOCATION,
-            f"JAX takes 75 % of the device at the start: {xla.SHARE_NAMES} sets another share; a second program finds "
-            "little.",
-        )
-        text = "See which arrays this process keeps: jax.live_arrays()."
-        yield StatedAdvice(StatedAdviceWord.RECORD, text)
-        return
     else:
-        yield from _smaller_request(found, "Reduce the batch, or split the work with jax.lax.map.")
-        yield StatedAdvice(
-            StatedAdviceWord.SEQUENCE, "For sequences and proteins: shorter ones, or attention in chunks."
-        )
-        yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, "Use bfloat16, or a smaller model.")
-        yield StatedAdvice(
-            StatedAdviceWord.CHECKPOINTING, "In training: jax.checkpoint keeps fewer values for the gradient."
-        )
-        if cause is StatedCause.UNKNOWN:
+        is_unknown = cause is StatedCause.UNKNOWN
+        is_small = is_unknown and found.fact("program_total")  # what else is on the device decides
+        if not is_small:
+            yield from _smaller_request(found, "Reduce the batch, or split the work with jax.lax.map.")
+            yield {
+                AdviceWord.SEQUENCE: "For sequences and proteins: shorter ones, or attention in chunks.",
+                AdviceWord.SMALLER_MODEL: "Use bfloat16, or a smaller model.",
+                AdviceWord.CHECKPOINTING: "In training: jax.checkpoint keeps fewer values for the gradient.",
+            }
+        if is_unknown:
             yield _look_for_others_advice(found)
-            yield StatedAdvice(
-                StatedAdviceWord.PREALLOCATION,
-                f"JAX takes 75 % of the device at the start: {xla.SHARE_NAMES} sets another share; a second program "
-                "finds little.",
-            )
-    yield StatedAdvice(
-        StatedAdviceWord.RECORD,
-        "To see what the program needs: XLA_FLAGS=--xla_dump_to=/tmp/xla (buffer-assignment.txt), or "
-        "jax.profiler.save_device_memory_profile('mem.prof'), which bfcviz opens.",
-    )
+            yield {
+                AdviceWord.PREALLOCATION: f"JAX takes 75 % of the device at the start: {xla.SHARE_NAMES} sets "
+                "another share; a second program finds little."
+            }
+        if is_small:
+            yield {AdviceWord.RECORD: "See which arrays this process keeps: jax.live_arrays()."}
+    yield {
+        AdviceWord.RECORD: "To see what the program needs: XLA_FLAGS=--xla_dump_to=/tmp/xla "
+        "(buffer-assignment.txt), or jax.profiler.save_device_memory_profile('mem.prof'), which bfcviz opens."
+    }
 
 
-def _reactant_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _reactant_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     cause = judged.cause
     share = f"{xla.REACTANT_FRACTION} (the default is 0.75)"
     if cause in {StatedCause.REQUEST_EXCEEDS_DEVICE, StatedCause.REQUEST_EXCEEDS_LIMIT}:
-        yield StatedAdvice(
-            StatedAdviceWord.SHAPE_BUG, "Print the size of the arrays that the compiled function makes."
-        )
+        yield {AdviceWord.SHAPE_BUG: "Print the size of the arrays that the compiled function makes."}
     elif cause is StatedCause.OTHER_PROCESS:
         yield _stop_others_advice(found)
-        yield StatedAdvice(
-            StatedAdviceWord.PREALLOCATION,
-            f"Take less at the start: {xla.REACTANT_PREALLOCATE}=false, or {share}.",
-        )
+        yield {
+            AdviceWord.PREALLOCATION: f"Take less at the start: {xla.REACTANT_PREALLOCATE}=false, or {share}."
+        }
     yield from _smaller_request(found, "Use smaller arrays or a smaller batch, or split the work.")
     if cause in {StatedCause.CAPACITY, StatedCause.UNKNOWN, StatedCause.REQUEST_EXCEEDS_LIMIT}:
-        yield StatedAdvice(
-            StatedAdviceWord.RAISE_LIMIT,
-            f"Give the pool more of the device, if it has more: {share}, before the start.",
-        )
+        yield {
+            AdviceWord.RAISE_LIMIT: f"Give the pool more of the device, if it has more: {share}, before the start."
+        }
 
 
-_BFC: Final[Mapping[str, Rule]] = {"JAX": _jax_advice, "Reactant": _reactant_advice}
+def _exla_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
+    """Of the client of XLA in Elixir, whose settings are options of its clients."""
+    cause = judged.cause
+    share = "memory_fraction: ... in config :exla, :clients (the default is 0.9)"
+    if cause in {StatedCause.REQUEST_EXCEEDS_DEVICE, StatedCause.REQUEST_EXCEEDS_LIMIT}:
+        yield {AdviceWord.SHAPE_BUG: "Print the shapes of the tensors that the compiled function makes."}
+    elif cause is StatedCause.OTHER_PROCESS:
+        yield _stop_others_advice(found)
+        yield {AdviceWord.PREALLOCATION: f"Take less at the start: preallocate: false, or a lower {share}."}
+    yield from _smaller_request(found, "Use a smaller batch or smaller tensors, or split the work.")
+    if cause is StatedCause.CACHED_FRAGMENTATION and "one_region" not in found.marks:
+        yield {AdviceWord.PREALLOCATION: "Let the pool be one region from the start: preallocate: true."}
+    yield {
+        AdviceWord.RAISE_LIMIT: f"Give the pool more of the device, if it has more: {share}.",
+        AdviceWord.SYSTEM_MEMORY: "Keep on the device only what the next step needs: Nx.backend_transfer and "
+        "Nx.backend_deallocate free the others.",
+    }
+    if cause is StatedCause.UNKNOWN:
+        yield _look_for_others_advice(found)
+
+
+_BFC: Final[Mapping[str, Rule]] = {"JAX": _jax_advice, "Reactant": _reactant_advice, "EXLA": _exla_advice}
 """Of the frameworks with TensorFlow's allocator; all others are TensorFlow."""
 
 
 @dataclass(frozen=True)
 class _TpuWords:
-    """What helps on a TPU, as one client of XLA spells it.
+    """What helps on a TPU, as one client of XLA spells it."""
 
-    Attributes:
-        shard: in brackets, what spreads arrays over the cores.
-        recompute: what computes values again in the backward pass.
-        sizes: what else says the sizes of a program, after a semicolon.
-    """
-
-    shard: str
-    recompute: str
-    sizes: str = ""
+    shard: str  # in brackets, what spreads arrays over the cores
+    recompute: str  # what computes values again in the backward pass
+    sizes: str = ""  # what else says the sizes of a program, after a semicolon
 
 
 _JAX_TPU: Final = _TpuWords(
@@ -1231,162 +1218,148 @@ _TPU_WORDS: Final = {
         " (FSDP of torch_xla 1.13 or later)", "torch_xla.utils.checkpoint (1.13 or later)"
     ),
     "TensorFlow TPU": _TpuWords("", "tf.recompute_grad"),
+    "Reactant TPU": _TpuWords(" (Reactant.Sharding)", "@trace checkpointing = true before a loop"),
 }
 """Framework -> its words; all others are JAX."""
 
 
-def _tpu_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _tpu_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     if "smem" in found.marks:
-        yield StatedAdvice(
-            StatedAdviceWord.SMALLER_REQUEST,
-            "Give the kernels fewer scalars at once, such as tables of pages and indices (in Pallas what is prefetched "
-            "as scalars): call a kernel for parts of the batch, or with shorter sequences.",
-        )
+        yield {
+            AdviceWord.SMALLER_REQUEST: "Give the kernels fewer scalars at once, such as tables of pages and "
+            "indices (in Pallas what is prefetched as scalars): call a kernel for parts of the batch, or with shorter "
+            "sequences."
+        }
         return
     if "vmem" in found.marks:
         if "stack" not in found.marks or "kernel" in found.marks:  # else an operation of XLA itself
             yield from _smaller_request(found, "Use smaller blocks in the kernel.")
-        yield StatedAdvice(
-            StatedAdviceWord.RAISE_LIMIT,
-            ("Raise --xla_tpu_scoped_vmem_limit_kib in LIBTPU_INIT_ARGS, up to what the chip has."),
-        )
+        yield {
+            AdviceWord.RAISE_LIMIT: "Raise --xla_tpu_scoped_vmem_limit_kib in LIBTPU_INIT_ARGS, up to what the "
+            "chip has."
+        }
         if "stack" in found.marks and "kernel" not in found.marks:
-            text = "Use a newer libtpu, or report it to XLA, which chose the blocks of this operation itself."
-            yield StatedAdvice(StatedAdviceWord.DRIVER_BUG, text)
+            yield {
+                AdviceWord.DRIVER_BUG: "Use a newer libtpu, or report it to XLA, which chose the blocks of this "
+                "operation itself."
+            }
         return
     if found.message == "tpu-buffer":
-        yield StatedAdvice(
-            StatedAdviceWord.SHAPE_BUG, "Find the array in the text by its shape: no core can hold it."
-        )
+        yield {AdviceWord.SHAPE_BUG: "Find the array in the text by its shape: no core can hold it."}
     if is_padded(found):
-        yield StatedAdvice(
-            StatedAdviceWord.SHAPE_BUG,
-            "Change the shape or the order of dimensions of the largest buffer: a TPU fills up the last two "
-            "dimensions of a layout to whole tiles (T(8,128) in the shape), so both should be large.",
-        )
+        yield {
+            AdviceWord.SHAPE_BUG: "Change the shape or the order of dimensions of the largest buffer: a TPU fills up "
+            "the last two dimensions of a layout to whole tiles (T(8,128) in the shape), so both should be large."
+        }
     words = _TPU_WORDS.get(found.framework, _JAX_TPU)
     has_table = found.fact("largest_buffer") is not None
     too_much, limit = found.fact("exceeded"), found.fact("limit")
     if limit is None or too_much is None or 2 * too_much < limit:  # a smaller batch may do
         yield from _smaller_request(found, "Reduce the batch of one core.")
-    yield StatedAdvice(
-        StatedAdviceWord.OPTIMIZER,
-        f"Shard parameters and optimizer state over the cores{words.shard}.",
-    )
+    yield {AdviceWord.OPTIMIZER: f"Shard parameters and optimizer state over the cores{words.shard}."}
     yield from _smaller_request(found, "Reduce the batch of one core.")
-    yield StatedAdvice(
-        StatedAdviceWord.SMALLER_MODEL,
-        f"Use bfloat16 {'for what the table lists as' if has_table else 'instead of'} float32, or a smaller model.",
-    )
-    yield StatedAdvice(
-        StatedAdviceWord.SEQUENCE, "Use shorter sequences, or attention that does not store its matrix."
-    )
-    yield StatedAdvice(
-        StatedAdviceWord.CHECKPOINTING,
-        f"In training: {words.recompute} keeps fewer values for the gradient.",
-    )
+    yield {
+        AdviceWord.SMALLER_MODEL: f"Use bfloat16 {'for what the table lists as' if has_table else 'instead of'} "
+        "float32, or a smaller model.",
+        AdviceWord.SEQUENCE: "Use shorter sequences, or attention that does not store its matrix.",
+        AdviceWord.CHECKPOINTING: f"In training: {words.recompute} keeps fewer values for the gradient.",
+    }
     if judged.cause is StatedCause.REQUEST_EXCEEDS_DEVICE:
         lines = "The lines below" if has_table else "Keep the lines after the error: those"
-        text = f"{lines} (Largest program allocations in hbm) name the arrays{words.sizes}."
-        yield StatedAdvice(StatedAdviceWord.RECORD, text)
+        yield {
+            AdviceWord.RECORD: f"{lines} (Largest program allocations in hbm) name the arrays{words.sizes}."
+        }
 
 
 # ------------------------------------------------------------------------------
 # The others.
 
 
-def _cupy_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _cupy_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     if judged.second is StatedCause.REQUEST_EXCEEDS_DEVICE:
-        text = "Print the shape and the type of the array, and the size that they make: a broadcast makes such sizes."
-        yield StatedAdvice(StatedAdviceWord.SHAPE_BUG, text)
+        yield {
+            AdviceWord.SHAPE_BUG: "Print the shape and the type of the array, and the size that they make: a "
+            "broadcast makes such sizes."
+        }
     if judged.cause is StatedCause.CAP_BY_SETTING:
-        yield StatedAdvice(
-            StatedAdviceWord.RAISE_LIMIT,
-            ("Raise the limit: CUPY_GPU_MEMORY_LIMIT, or cupy.get_default_memory_pool().set_limit(...)."),
-        )
+        if (found.fact("requested") or 0) <= (found.fact("limit") or 0):
+            yield {
+                AdviceWord.FREE_CACHE: "Return the free blocks of the pool before this step: "
+                "cupy.get_default_memory_pool().free_all_blocks(). Its used_bytes() says how much arrays hold; with "
+                "only that in the pool the request may fit."
+            }
+        yield {
+            AdviceWord.RAISE_LIMIT: "Raise the limit: CUPY_GPU_MEMORY_LIMIT, or "
+            "cupy.get_default_memory_pool().set_limit(...)."
+        }
     elif judged.cause is StatedCause.UNKNOWN:
-        yield StatedAdvice(
-            StatedAdviceWord.OTHER_PROCESSES,
-            f"Look who holds the device: {_who_holds_command(found)}; cupy.cuda.Device().mem_info says what is free.",
-        )
+        yield {
+            AdviceWord.OTHER_PROCESSES: f"Look who holds the device: {_who_holds_command(found)}; "
+            "cupy.cuda.Device().mem_info says what is free."
+        }
     yield from _smaller_request(
         found, "Work on parts of the array, and delete temporaries before large steps."
     )
 
 
-def _rmm_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _rmm_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     if judged.cause is StatedCause.CAP_BY_SETTING:
-        yield StatedAdvice(
-            StatedAdviceWord.RAISE_LIMIT,
-            "Raise the limit: rmm.mr.PoolMemoryResource(upstream, maximum_pool_size=...), or "
-            "rmm.reinitialize(pool_allocator=True, maximum_pool_size=...)."
-            + (
-                " Or start the pool at its maximum (initial_pool_size): memory of several growths is never one piece."
-                if "adaptor" not in found.marks
-                and (found.fact("requested") or 0) <= (found.fact("limit") or 0)
-                else ""
-            ),
+        is_of_pool = "adaptor" not in found.marks
+        fits = is_of_pool and (found.fact("requested") or 0) <= (found.fact("limit") or 0)
+        start = (
+            "start the pool at its maximum (initial_pool_size): memory of several growths is never one piece."
         )
+        yield {
+            AdviceWord.RAISE_LIMIT: "Raise the limit: rmm.mr.PoolMemoryResource(upstream, maximum_pool_size=...), or "
+            f"rmm.reinitialize(pool_allocator=True, maximum_pool_size=...).{f' Or {start}' if fits else ''}"
+        }
     yield from _smaller_request(found, "Work on smaller partitions.")
     if judged.cause is not StatedCause.CAP_BY_SETTING:
         yield _look_for_others_advice(found)
-        yield StatedAdvice(
-            StatedAdviceWord.SYSTEM_MEMORY,
-            "Managed memory spills to the system: rmm.mr.ManagedMemoryResource().",
-        )
-    yield StatedAdvice(
-        StatedAdviceWord.RECORD,
-        ("To see who holds it: rmm.enable_logging(log_file_name='rmm.csv'), which bfcviz opens."),
-    )
+        yield {
+            AdviceWord.SYSTEM_MEMORY: "Managed memory spills to the system: rmm.mr.ManagedMemoryResource()."
+        }
+    yield {
+        AdviceWord.RECORD: "To see who holds it: rmm.enable_logging(log_file_name='rmm.csv'), which bfcviz opens."
+    }
 
 
-def _onnx_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _onnx_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     if judged.cause is StatedCause.CAP_BY_SETTING:
-        raised = "Raise gpu_mem_limit of the provider (max_mem of OrtArenaCfg), or leave it out."
-        yield StatedAdvice(StatedAdviceWord.RAISE_LIMIT, raised)
+        yield {
+            AdviceWord.RAISE_LIMIT: "Raise gpu_mem_limit of the provider (max_mem of OrtArenaCfg), or leave it out."
+        }
     yield from _smaller_request(
         found,
         "Reduce the batch or the input; arena_extend_strategy=kSameAsRequested makes the arena grow by no more "
         "than needed.",
     )
     if judged.cause is not StatedCause.CAP_BY_SETTING:
-        look = (
-            "If the model runs on a GPU, look who holds it, also other sessions of this process: "
-            f"{_who_holds_command(found)}."
-        )
-        yield StatedAdvice(StatedAdviceWord.OTHER_PROCESSES, look)
-    yield StatedAdvice(StatedAdviceWord.SMALLER_MODEL, "Use float16 or a quantized model.")
+        yield {
+            AdviceWord.OTHER_PROCESSES: "If the model runs on a GPU, look who holds it, also other sessions of "
+            f"this process: {_who_holds_command(found)}."
+        }
+    yield {AdviceWord.SMALLER_MODEL: "Use float16 or a quantized model."}
 
 
 @dataclass(frozen=True)
 class _GgmlWords:
-    """The settings of a program on ggml, as its user types them.
+    """The settings of a program on ggml, as its user types them."""
 
-    Attributes:
-        layers: how many layers lie on the devices.
-        context: the length of the context.
-        parallel: sequences at once.
-        batch: tokens that are computed at once.
-        cache: a quantized KV cache.
-        flash: attention that does not store its matrix.
-        unmapped: switches off that weights are mapped from their file.
-        split: the share of each device; "": there is no such setting.
-    """
-
-    layers: str
-    context: str
-    parallel: str
-    batch: str
-    cache: str
-    flash: str
-    unmapped: str
-    split: str = ""
+    layers: str  # how many layers lie on the devices
+    context: str  # the length of the context
+    parallel: str  # sequences at once
+    batch: str  # tokens that are computed at once
+    cache: str  # a quantized KV cache
+    flash: str  # attention that does not store its matrix
+    unmapped: str  # switches off that weights are mapped from their file
+    split: str = ""  # the share of each device; "": there is no such setting
 
     @property
-    def smaller_batch(self) -> StatedAdvice:
+    def smaller_batch(self) -> AdviceTexts:
         """Compute fewer tokens at once."""
         text = f"Lower the physical batch: {self.batch} 256 or less (the default is 512)."
-        return StatedAdvice(StatedAdviceWord.SMALLER_REQUEST, text)
+        return {AdviceWord.SMALLER_REQUEST: text}
 
 
 _LLAMA_CPP: Final = _GgmlWords(
@@ -1415,128 +1388,169 @@ def _ggml_words(found: StatedFailure) -> _GgmlWords:
     return _OLLAMA if "ollama" in found.marks else _LLAMA_CPP
 
 
-def _ggml_split_advice(found: StatedFailure) -> Iterator[StatedAdvice]:
+def _ggml_split_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
     """How to put less on the device that a text names, where its number shows that there are several."""
     device, split = max(found.devices, default=0), _ggml_words(found).split
     if device and split:
-        text = f"Put less of the model on device {device} and more on the others: {split}."
-        yield StatedAdvice(StatedAdviceWord.DEVICES, text)
+        yield {
+            AdviceWord.DEVICES: f"Put less of the model on device {device} and more on the others: {split}."
+        }
 
 
-def _ggml_host_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _ggml_host_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     """A buffer in system memory was refused: layers on a device take less of it, not more."""
     words = _ggml_words(found)
-    yield StatedAdvice(StatedAdviceWord.SYSTEM_MEMORY, "Close other programs, or add memory to the system.")
+    yield {AdviceWord.SYSTEM_MEMORY: "Close other programs, or add memory to the system."}
     if buffer_of(found) in {"compute", "kv"}:
         yield from _ggml_advice(found, judged)
-    yield StatedAdvice(
-        StatedAdviceWord.SMALLER_MODEL,
-        "Use a smaller model, or one of fewer bits; where a GPU has room, put more layers there "
-        f"({words.layers}). Weights that are mapped from their file need not be in memory all at once: leave out "
-        f"{words.unmapped}.",
-    )
+    yield {
+        AdviceWord.SMALLER_MODEL: "Use a smaller model, or one of fewer bits; where a GPU has room, put more "
+        f"layers there ({words.layers}). Weights that are mapped from their file need not be in memory all at once: "
+        f"leave out {words.unmapped}."
+    }
 
 
-def _ggml_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    del judged
+def _ggml_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
     words = _ggml_words(found)
     buffer = "compute" if "pool" in found.marks else buffer_of(found)
     if buffer == "compute":
-        yield StatedAdvice(
-            StatedAdviceWord.SEQUENCE,
-            f"Lower the context: {words.context}; with {words.flash} the buffer grows less with it.",
-        )
+        yield {
+            AdviceWord.SEQUENCE: f"Lower the context: {words.context}; with {words.flash} the buffer grows less "
+            "with it."
+        }
         yield words.smaller_batch
         if "pool" in found.marks:
-            yield StatedAdvice(
-                StatedAdviceWord.SMALLER_MODEL,
-                f"Leave the pool more of the device: put fewer layers on it ({words.layers}), or use a model of fewer "
-                "bits.",
-            )
+            yield {
+                AdviceWord.SMALLER_MODEL: "Leave the pool more of the device: put fewer layers on it "
+                f"({words.layers}), or use a model of fewer bits."
+            }
         yield from _ggml_split_advice(found)
         return
     if buffer == "kv":
-        yield StatedAdvice(
-            StatedAdviceWord.SEQUENCE,
-            f"Lower the context: {words.context}, or the number of parallel sequences: {words.parallel}.",
-        )
-        yield StatedAdvice(
-            StatedAdviceWord.KV_CACHE, f"Use a quantized KV cache: {words.cache}, with {words.flash}."
-        )
+        yield {
+            AdviceWord.SEQUENCE: f"Lower the context: {words.context}, or the number of parallel sequences: "
+            f"{words.parallel}.",
+            AdviceWord.KV_CACHE: f"Use a quantized KV cache: {words.cache}, with {words.flash}.",
+        }
         yield from _ggml_split_advice(found)
         return
-    yield StatedAdvice(
-        StatedAdviceWord.SMALLER_MODEL,
-        f"Put fewer layers on the device ({words.layers}), or use a model of fewer bits.",
-    )
+    yield {
+        AdviceWord.SMALLER_MODEL: f"Put fewer layers on the device ({words.layers}), or use a model of fewer bits."
+    }
     yield from _ggml_split_advice(found)
     if not buffer:
-        yield StatedAdvice(StatedAdviceWord.SEQUENCE, f"Lower the context: {words.context}.")
+        yield {AdviceWord.SEQUENCE: f"Lower the context: {words.context}."}
         yield words.smaller_batch
     yield _look_for_others_advice(found)
 
 
-def _vllm_requests_advice(found: StatedFailure) -> Iterator[StatedAdvice]:
+def _vllm_requests_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
     """A trial run with many requests at once failed."""
     requests = found.facts.get("max_requests", 0)
-    text = f"Lower {_VLLM.requests}{f' below {requests:,}' if requests else ''}."
-    yield StatedAdvice(StatedAdviceWord.SMALLER_REQUEST, text)
-    text = f"Or give the KV cache less, so that more is left for this step: a lower {_VLLM.share}."
-    yield StatedAdvice(StatedAdviceWord.KV_CACHE, text)
+    yield {
+        AdviceWord.SMALLER_REQUEST: f"Lower {_VLLM.requests}{f' below {requests:,}' if requests else ''}.",
+        AdviceWord.KV_CACHE: f"Or give the KV cache less, so that more is left for this step: a lower {_VLLM.share}.",
+    }
 
 
-def _vllm_warmup_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _vllm_warmup_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     if found.fact("requested") is not None:  # PyTorch's message stands in the text, too
         yield from _torch_advice(found, judged)
         return
     yield from _vllm_requests_advice(found)
     yield from _torch_full_advice(found, judged)
-    text = "Look for PyTorch's own message before this one in the log: it says how much was free, and who held it."
-    yield StatedAdvice(StatedAdviceWord.RECORD, text)
+    yield {
+        AdviceWord.RECORD: "Look for PyTorch's own message before this one in the log: it says how much was "
+        "free, and who held it."
+    }
 
 
-def _vllm_start_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _vllm_start_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     total, free = found.fact("device_total"), found.fact("device_free")
     is_near = total and free is not None and 2 * free >= (found.fact("requested") or 0)
     share = f" {int(100 * (free or 0) / total) / 100:.2f} would fit now." if total and is_near else ""
-    limit = StatedAdvice(StatedAdviceWord.RAISE_LIMIT, f"Lower {_VLLM.share}, so that it fits.{share}")
+    limit = {AdviceWord.RAISE_LIMIT: f"Lower {_VLLM.share}, so that it fits.{share}"}
     stop = f"Stop what else runs on it, also an engine that did not end: {_who_holds_command(found)}."
-    others = StatedAdvice(StatedAdviceWord.OTHER_PROCESSES, stop)
+    others = {AdviceWord.OTHER_PROCESSES: stop}
     yield from (limit, others) if judged.cause is StatedCause.CAP_BY_SETTING else (others, limit)
 
 
-def _vllm_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _vllm_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     if judged.cause is StatedCause.OTHER_PROCESS:
         yield _stop_others_advice(found)
         return
     if "length" in found.marks:
-        yield StatedAdvice(
-            StatedAdviceWord.SEQUENCE,
-            f"Lower {_VLLM.length}"
-            + (f" to {found.facts['kv_tokens']:,} or less." if "kv_tokens" in found.facts else "."),
-        )
-    yield StatedAdvice(StatedAdviceWord.RAISE_LIMIT, f"Raise {_VLLM.share}, if the device has more.")
-    yield StatedAdvice(
-        StatedAdviceWord.KV_CACHE, f"Make the KV cache smaller: {_VLLM.cache}, fewer {_VLLM.requests}."
-    )
-    yield StatedAdvice(
-        StatedAdviceWord.SEQUENCE, f"Lower {_VLLM.length}: the trial run then needs less, too."
-    )
+        tokens = found.facts.get("kv_tokens")
+        most = "" if tokens is None else f" to {tokens:,} or less"
+        yield {AdviceWord.SEQUENCE: f"Lower {_VLLM.length}{most}."}
+    yield {
+        AdviceWord.RAISE_LIMIT: f"Raise {_VLLM.share}, if the device has more.",
+        AdviceWord.KV_CACHE: f"Make the KV cache smaller: {_VLLM.cache}, fewer {_VLLM.requests}.",
+        AdviceWord.SEQUENCE: f"Lower {_VLLM.length}: the trial run then needs less, too.",
+    }
     yield _smaller_weights_advice(_VLLM)
 
 
-def _sglang_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    del found, judged
-    yield StatedAdvice(StatedAdviceWord.RAISE_LIMIT, f"Raise {_SGLANG.share}.")
+def _sglang_advice(_found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+    yield {AdviceWord.RAISE_LIMIT: f"Raise {_SGLANG.share}."}
     yield _smaller_weights_advice(_SGLANG)
 
 
-def _smaller_weights_advice(words: _ServerWords) -> StatedAdvice:
+def _sglang_pool_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+    if "tokens" not in found.marks:
+        yield {
+            AdviceWord.SMALLER_REQUEST: f"Lower {_SGLANG.requests}, as the text says, or take a newer SGLang."
+        }
+        return
+    batch = f" and {_SGLANG.batch}" if "prefill" in found.marks else ""
+    yield {
+        AdviceWord.SMALLER_REQUEST: f"Let fewer tokens run at once: lower {_SGLANG.requests}{batch}, or raise "
+        "--schedule-conservativeness.",
+        AdviceWord.RAISE_LIMIT: f"Give the KV cache more: a higher {_SGLANG.share}, if the device has more.",
+        AdviceWord.KV_CACHE: f"Make it smaller by its type: {_SGLANG.cache}; or smaller pages (--page-size).",
+        AdviceWord.SEQUENCE: f"Lower {_SGLANG.length}, if no request needs so much.",
+    }
+
+
+def _trtllm_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+    if found.op in {"", "KV cache"}:
+        yield {
+            AdviceWord.KV_CACHE: "Give the KV cache less: a lower free_gpu_memory_fraction (kv_cache_config)."
+        }
+    yield {
+        AdviceWord.SMALLER_REQUEST: "Lower max_num_tokens, max_batch_size and max_seq_len.",
+        AdviceWord.SMALLER_MODEL: "Use a quantized model, or more devices (tensor or pipeline parallelism).",
+        AdviceWord.RECORD: "Look for PyTorch's own message before this one in the log: it says how much was asked.",
+    }
+    yield _look_for_others_advice(found)
+
+
+def _ggml_context_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+    words = _ggml_words(found)
+    yield {
+        AdviceWord.DRIVER_BUG: "Use a newer llama.cpp, or a newer version of the program that contains it: it computed "
+        "the size of its buffer too small.",
+        AdviceWord.SEQUENCE: f"Until then, lower the context ({words.context}) or the batch ({words.batch}).",
+    }
+
+
+def _dispatch_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+    yield _look_for_others_advice(found)
+    yield {
+        AdviceWord.SMALLER_MODEL: "Use a smaller model, or weights of fewer bits (4 instead of 8), or more devices.",
+        AdviceWord.DEVICES: "If the devices have room that is not used: raise max_memory of from_pretrained, or "
+        'device_map={"": 0} lays all on the first device.',
+        AdviceWord.SYSTEM_MEMORY: "Or leave a part in system memory, which is slower: "
+        "llm_int8_enable_fp32_cpu_offload=True, with a device_map.",
+    }
+
+
+def _smaller_weights_advice(words: _ServerWords) -> AdviceTexts:
     text = f"Use a quantized model, or more devices ({words.devices}): the weights take the share."
-    return StatedAdvice(StatedAdviceWord.SMALLER_MODEL, text)
+    return {AdviceWord.SMALLER_MODEL: text}
 
 
-def _tgi_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _tgi_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     if found.fact("requested") is not None:
         yield from _torch_advice(found, judged)
         return
@@ -1544,30 +1558,26 @@ def _tgi_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvic
     yield _look_for_others_advice(found)
 
 
-def _tgi_tokens_advice(found: StatedFailure) -> Iterator[StatedAdvice]:
+def _tgi_tokens_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
     tokens, total = found.facts.get("prefill_tokens"), found.facts.get("total_tokens")
     if total is not None:
-        text = f"Lower --max-batch-total-tokens below {total:,}, or --max-batch-prefill-tokens."
-        yield StatedAdvice(StatedAdviceWord.KV_CACHE, text)
+        yield {
+            AdviceWord.KV_CACHE: f"Lower --max-batch-total-tokens below {total:,}, or --max-batch-prefill-tokens."
+        }
     else:
         below = "" if tokens is None else f" below {tokens:,}"
-        yield StatedAdvice(
-            StatedAdviceWord.SMALLER_REQUEST,
-            f"Lower --max-batch-prefill-tokens{below}. It may not be less than the longest prompt "
-            "(--max-input-tokens, in older versions --max-input-length): lower that, too.",
-        )
-    yield StatedAdvice(
-        StatedAdviceWord.SMALLER_MODEL, "Use a quantized model (--quantize), or more devices (--num-shard)."
-    )
+        yield {
+            AdviceWord.SMALLER_REQUEST: f"Lower --max-batch-prefill-tokens{below}. It may not be less than the "
+            "longest prompt (--max-input-tokens, in older versions --max-input-length): lower that, too."
+        }
+    yield {AdviceWord.SMALLER_MODEL: "Use a quantized model (--quantize), or more devices (--num-shard)."}
 
 
-def _bitsandbytes_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    del judged
-    system = StatedAdvice(
-        StatedAdviceWord.SYSTEM_MEMORY,
-        "With a paged optimizer (paged_adamw_8bit ...): look at free -g, and in WSL at memory= in .wslconfig, or use "
-        "the optimizer that is not paged (adamw_8bit).",
-    )
+def _bitsandbytes_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
+    system = {
+        AdviceWord.SYSTEM_MEMORY: "With a paged optimizer (paged_adamw_8bit ...): look at free -g, and in WSL at "
+        "memory= in .wslconfig, or use the optimizer that is not paged (adamw_8bit)."
+    }
     if "managed" in found.marks:
         yield system
     yield _look_for_others_advice(found)
@@ -1579,98 +1589,130 @@ _FAR_ABOVE: Final = 2
 """Times what is free: other programs rarely hold what is missing of a need that is larger."""
 
 
-def _host_memory_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    if found.message == "host-paging":
-        yield StatedAdvice(
-            StatedAdviceWord.SYSTEM_MEMORY,
-            "Let Windows make its page file larger, with enough room on its disk, and close other programs; in Python, "
-            "start fewer worker processes: each takes memory for its own libraries.",
-        )
+_LESS_SYSTEM: Final = "fewer workers of the data loader, data in parts, float32 instead of float64"
+_MORE_OF_JOB: Final = (
+    "Ask for more memory (--mem or --mem-per-cpu; sacct -j JOB --format=JobID,State,ReqMem,MaxRSS shows what the job "
+    f"asked for and used), or use less of it: {_LESS_SYSTEM}."
+)
+
+_HOST_TEXTS: Final = {
+    **dict.fromkeys(("host-slurm", "host-slurm-limit"), _MORE_OF_JOB),
+    "host-kubernetes": "Raise resources.limits.memory of the container, and requests.memory with it, so that its pod is "
+    f"placed where so much is free (kubectl top pod shows what it uses); or use less: {_LESS_SYSTEM}.",
+    "host-ray": "Run fewer tasks at once on a node: give each num_cpus or memory= of what it needs. Or use less in each "
+    "task, or add memory. RAY_memory_usage_threshold sets from which share of the node on Ray ends workers.",
+    "host-yarn": "Give the container more: in Spark spark.executor.memoryOverhead, or spark.executor.memory. Or use "
+    "less: smaller partitions, or fewer cores in an executor, each runs a task.",
+    "host-dask": "Use smaller partitions or chunks, or give each worker more: fewer workers, or a larger memory_limit if "
+    "the system has more.",
+    "host-dask-lost": "Look in the logs of the workers how they ended. If memory ran out: use smaller partitions or "
+    "chunks, or give each worker more (fewer workers, a larger memory_limit).",
+    "host-oomd": f"Close other programs, or use less system memory: {_LESS_SYSTEM}. oomctl shows the limits.",
+    "host-colab": f"Use less system memory: {_LESS_SYSTEM}; load a model with low_cpu_mem_usage=True; or choose a "
+    "runtime with more of it.",
+    "host-mapping": "Look at free -g, ulimit -v and the limit of the container; with many tensors in shared memory at "
+    "sysctl vm.max_map_count, too. Then use less, or raise the limit that is reached.",
+    "host-cpp": "Watch free -g while it runs, and nvidia-smi if it uses a GPU: what is full then, of that use less. "
+    "ulimit -v may set a limit, too.",
+    "host-paging": "Let Windows make its page file larger, with enough room on its disk, and close other programs; in "
+    "Python, start fewer worker processes: each takes memory for its own libraries.",
+    "tf-host": "Look at free -g, ulimit -l (locked pages) and, in WSL, memory= in .wslconfig; "
+    f"{tensorflow.POOL_LIMIT} limits the pool of pinned memory.",
+}
+"""Name of an entry -> what to do about system memory."""
+
+
+def _host_memory_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
+    if found.message in _HOST_TEXTS:
+        yield {AdviceWord.SYSTEM_MEMORY: _HOST_TEXTS[found.message]}
         return
     if found.message == "ggml-buffer":
         yield from _ggml_host_advice(found, judged)
         return
     if found.message == "ollama-system":
         needed, free = found.fact("requested") or 0, found.fact("available") or 0
-        close = StatedAdvice(StatedAdviceWord.SYSTEM_MEMORY, "Close other programs, or add memory.")
-        smaller = StatedAdvice(StatedAdviceWord.SMALLER_MODEL, "Use a smaller model, or one of fewer bits.")
+        close = {AdviceWord.SYSTEM_MEMORY: "Close other programs, or add memory."}
+        smaller = {AdviceWord.SMALLER_MODEL: "Use a smaller model, or one of fewer bits."}
         yield from (smaller, close) if needed > _FAR_ABOVE * free else (close, smaller)
         return
     if found.message.startswith("onnx-"):
         yield from _smaller_request(found, "Reduce the batch or the input.")
-        yield StatedAdvice(
-            StatedAdviceWord.SYSTEM_MEMORY,
-            "Close other programs, or add memory; SessionOptions.enable_cpu_mem_arena = False lets a session return "
-            "what it does not use.",
-        )
-        return
-    if found.message == "tf-host":
-        yield StatedAdvice(
-            StatedAdviceWord.SYSTEM_MEMORY,
-            "Look at free -g, ulimit -l (locked pages) and, in WSL, memory= in .wslconfig; "
-            f"{tensorflow.POOL_LIMIT} limits the pool of pinned memory.",
-        )
+        yield {
+            AdviceWord.SYSTEM_MEMORY: "Close other programs, or add memory; SessionOptions.enable_cpu_mem_arena "
+            "= False lets a session return what it does not use."
+        }
         return
     if "shared_memory" in found.marks:
-        yield StatedAdvice(
-            StatedAdviceWord.SYSTEM_MEMORY,
-            "Give the container more shared memory: docker run --shm-size=8g, or --ipc=host; else use fewer workers of "
-            "the data loader.",
-        )
+        yield {
+            AdviceWord.SYSTEM_MEMORY: "Give the container more shared memory: docker run --shm-size=8g, or "
+            "--ipc=host; else use fewer workers of the data loader."
+        }
         return
-    if found.message == "host-signal":
-        text = "Ask the system: dmesg -T | grep -i -E 'oom|killed process', or the batch system's report of the job."
-        yield StatedAdvice(StatedAdviceWord.RECORD, text)
+    if found.message in BY_SIGNAL:
+        rest = " Of a container ask kubectl describe pod or docker inspect (OOMKilled)."
+        yield {
+            AdviceWord.RECORD: "Ask the system: dmesg -T | grep -i -E 'oom|killed process', or the batch "
+            f"system's report of the job.{rest if found.message == 'host-exit' else ''}"
+        }
+    if len(found.shape) > 2 and (found.fact("requested") or 0) >= _LARGE_ARRAY:
+        yield {
+            AdviceWord.SHAPE_BUG: f"Look where the shape {found.shape} comes from: so large an array often has one axis "
+            "too many, or one of a wrong length."
+        }
     if found.op and found.message == "host-killed" and not found.op.startswith(_PYTHON_PROGRAMS):
-        yield StatedAdvice(
-            StatedAdviceWord.SYSTEM_MEMORY,
-            "Look at who holds system memory (ps aux --sort=-rss | head; the kernel's lines before this one list it, "
-            f"too). Let {found.op}, or the largest of them, use less, or add memory.",
-        )
+        yield {
+            AdviceWord.SYSTEM_MEMORY: "Look at who holds system memory (ps aux --sort=-rss | head; the kernel's "
+            f"lines before this one list it, too). Let {found.op}, or the largest of them, use less, or add memory."
+        }
     else:
-        first = "If system memory ran out, use" if found.message == "host-signal" else "Use"
-        yield StatedAdvice(
-            StatedAdviceWord.SYSTEM_MEMORY,
-            f"{first} less system memory: fewer workers of the data loader, data in parts, float32 instead of "
-            "float64; or add memory.",
-        )
+        first = "If system memory ran out, use" if found.message in BY_SIGNAL else "Use"
+        parts = "data in parts" if found.dtype not in _HALVED else f"data in parts, {_HALVED[found.dtype]}"
+        yield {
+            AdviceWord.SYSTEM_MEMORY: f"{first} less system memory: fewer workers of the data loader, {parts}; or add "
+            "memory."
+        }
 
+
+_HALVED: Final = {
+    **dict.fromkeys(("", "float64"), "float32 instead of float64"),
+    "complex128": "complex64 instead of complex128",
+    "int64": "int32 instead of int64 where the numbers are small",
+}
+"""Type of an array, "" where the text does not say it -> what takes half as much."""
+
+_LARGE_ARRAY: Final = 8 * GiB
 
 _PYTHON_PROGRAMS: Final = ("python", "pt_", "ray", "jupyter", "ipython", "torchrun", "accelerate")
 """How the names of processes begin that are most often Python programs."""
 
 
-def _below_zero_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _below_zero_advice(_found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
     """A size below zero: find where it is computed."""
-    del found, judged
-    yield StatedAdvice(
-        StatedAdviceWord.SHAPE_BUG,
-        "Print the shape of the array, and the product of its dimensions: none may be negative, and with 2^31 elements "
-        "or more a newer version of the library may be needed.",
-    )
-    yield StatedAdvice(
-        StatedAdviceWord.SMALLER_REQUEST, "Split the array into parts of fewer than 2^31 elements."
-    )
+    yield {
+        AdviceWord.SHAPE_BUG: "Print the shape of the array, and the product of its dimensions: none may be "
+        "negative, and with 2^31 elements or more a newer version of the library may be needed.",
+        AdviceWord.SMALLER_REQUEST: "Split the array into parts of fewer than 2^31 elements.",
+    }
 
 
-def _pinned_pool_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
+def _pinned_pool_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
     """A pool of pinned system memory at its limit: the variable that sets it."""
-    del judged
     setting, unit = next(said for name, said in tensorflow.PINNED_POOLS.items() if name in found.marks)
     limit = format_bytes(found.fact("limit") or 0, 2)
-    yield StatedAdvice(
-        StatedAdviceWord.RAISE_LIMIT,
-        f"Raise the limit of the pool, now {limit}, as far as system memory allows: {setting}, in {unit}, before the "
-        "start.",
-    )
-    yield StatedAdvice(
-        StatedAdviceWord.SMALLER_REQUEST,
-        "Copy less to the GPU at once: arrays that wait for a copy lie in this pool.",
-    )
+    yield {
+        AdviceWord.RAISE_LIMIT: f"Raise the limit of the pool, now {limit}, as far as system memory allows: "
+        f"{setting}, in {unit}, before the start.",
+        AdviceWord.SMALLER_REQUEST: "Copy less to the GPU at once: arrays that wait for a copy lie in this pool.",
+    }
 
 
-def _soft_failure_advice(found: StatedFailure, judged: Judgement) -> Iterator[StatedAdvice]:
-    """Only what helps if it fails after all."""
+def _soft_failure_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
+    """Only what helps if it fails after all, or what makes it faster."""
+    if found.message == "sglang-retract":
+        yield {
+            AdviceWord.KV_CACHE: "If it happens often: raise --schedule-conservativeness, so that fewer requests are "
+            f"taken at once, or give the KV cache more ({_SGLANG.share})."
+        }
     if found.message == "ggml-buffer":
         yield from (_ggml_host_advice if "host" in found.marks else _ggml_advice)(found, judged)
 
@@ -1692,6 +1734,7 @@ _GROUPS: Final[Mapping[str, Rule]] = {
     "paddle": _paddle_advice,
     "program": _program_advice,
     "trt": _tensorrt_advice,
+    "trtllm": _trtllm_advice,
     "flashinfer": _flashinfer_advice,
     "vllm": _vllm_advice,
     "sglang": _sglang_advice,
@@ -1705,10 +1748,14 @@ _GROUPS: Final[Mapping[str, Rule]] = {
 
 _OF_TEXT: Final[Mapping[str, Rule]] = {
     "tf-context": _no_context_advice,
+    "cuda-init": _driver_start_advice,
     "cuda-shared": _kernel_advice,
     "program-exllama": _exllama_advice,
+    "program-dispatch": _dispatch_advice,
+    "sglang-tokens": _sglang_pool_advice,
+    "ggml-context": _ggml_context_advice,
     "program-encoder": _encoder_advice,
-    "torch-xpu-block": _torch_refused_advice,
+    "torch-xpu-block": _extension_limit_advice,
     "torch-size": _torch_size_advice,
     "torch-nvml": _torch_nvml_advice,
     **dict.fromkeys(("torch-mps", "torch-mps-buffer"), _mps_advice),

@@ -18,9 +18,23 @@ from bfcviz.units import counted, format_bytes, listed
 _WIDTH: Final = 110  # characters of a line in a notebook
 _COUNTS: Final = {
     "num_ooms", "num_retries", "num_allocs", "max_tokens", "kv_tokens", "prefill_tokens", "total_tokens",
-    "max_requests",
+    "max_requests", "missing_tokens", "asked_tokens", "free_tokens", "asked_requests", "free_requests", "retracted_requests",
+    "killed_workers",
 }  # fmt: skip
 """Facts that are no bytes."""
+
+_ENDED: Final = {
+    **dict.fromkeys(("host-slurm-limit", "host-dask-lost", "program-dispatch"), "failed"),
+    **dict.fromkeys(
+        (f"host-{name}" for name in ("exit", "shell", "slurm", "kubernetes", "ray", "yarn", "dask", "oomd")),
+        "ended a process",
+    ),
+    **dict.fromkeys(("host-colab", "host-invoked"), "ended a process"),
+}
+"""A text that tells of no request -> what happened."""
+
+_OPERATIONS: Final = {"host-killed": "program", "host-ray": "task", "trtllm-executor": "component"}
+"""A text -> what it names."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +75,16 @@ class StatedFailureAnswer:
     @property
     def _cause(self) -> str:
         """The cause in words; where only a candidate is known, that it is one."""
-        judged = self.judgement
-        if judged.cause is StatedCause.UNKNOWN and judged.second not in {None, StatedCause.UNKNOWN}:
-            return f"perhaps {(judged.second or '').replace('_', ' ')}"
-        return judged.cause.replace("_", " ")
+        cause = self.judgement.cause
+        if cause is StatedCause.UNKNOWN and self._second:
+            return f"perhaps {self._second}"
+        return cause.replace("_", " ")
+
+    @property
+    def _second(self) -> str:
+        """The next likely cause in words; "" where there is none."""
+        second = self.judgement.second
+        return "" if second in {None, StatedCause.UNKNOWN} else str(second).replace("_", " ")
 
     @property
     def lines(self) -> list[str]:
@@ -72,12 +92,10 @@ class StatedFailureAnswer:
         stated, judged = self.stated, self.judgement
         size = stated.fact("requested")
         asked = "" if size is None else f" {format_bytes(size, 2)}"
-        is_second = (
-            judged.second not in {None, StatedCause.UNKNOWN} and judged.cause is not StatedCause.UNKNOWN
-        )
-        second = f" Second candidate: {(judged.second or '').replace('_', ' ')}." if is_second else ""
+        is_second = self._second and judged.cause is not StatedCause.UNKNOWN
+        second = f" Second candidate: {self._second}." if is_second else ""
         is_other = StatedCause.NOT_LACK_OF_MEMORY in {judged.cause, judged.second}
-        what = "failed" if is_other else f"failed to allocate{asked}"
+        what = _ENDED.get(stated.message, "failed" if is_other else f"failed to allocate{asked}")
         head = f"{stated.framework} {what}: {self._cause}."
         return [
             *([judged.sentence] if self.is_soft else [head, f"  {judged.sentence}{second}"]),
@@ -101,18 +119,16 @@ class StatedFailureAnswer:
 
     def _numbers(self) -> list[str]:
         stated = self.stated
-        rows = [
-            f"  {name.replace('_', ' '):<22}{_answer_fact_text(name, size):>12}"
-            f"  {counts(stated.message, name)}".rstrip()
-            for name, size in stated.facts.items()
-        ]
-        rows += [
-            f"  {f'process {pid}':<22}{format_bytes(size, 2):>12}" for pid, size in stated.processes.items()
-        ]
+        rows = []
+        for name, number in stated.facts.items():
+            text = f"{number:,}" if name in _COUNTS else format_bytes(number, 2)
+            rows.append(f"  {name.replace('_', ' '):<22}{text:>12}  {counts(stated.message, name)}".rstrip())
+        for pid, size in stated.processes.items():
+            rows.append(f"  {f'process {pid}':<22}{format_bytes(size, 2):>12}")
         if stated.shape:
             rows.append(f"  {'tensor':<22}{stated.dtype} {list(stated.shape)}")
         if stated.op:
-            what = "program" if stated.message == "host-killed" else "operation"
+            what = _OPERATIONS.get(stated.message, "operation")
             rows.append(f"  {what:<22}{stated.op}")
         if stated.devices:
             name = "devices" if len(stated.devices) > 1 else "device"
@@ -180,18 +196,13 @@ class StatedAnswer(Answer):
     @property
     def lines(self) -> list[str]:
         """The report."""
-        found: list[str] = []
-        for each in self.failures or self._largest_soft:
+        shown, found = self.failures or self._largest_soft, list[str]()
+        for each in shown:
             found += [*([""] if found else []), *each.lines]
-        others = (
-            self.soft if self.failures else [each for each in self.soft if each not in self._largest_soft]
-        )
+        others = self.soft if self.failures else tuple(each for each in self.soft if each not in shown)
         if others:
-            found += [
-                "",
-                "No failures, in the same text",
-                *(f"  - {each.judgement.sentence}" for each in others[:_MOST_SOFT]),
-            ]
+            found += ["", "No failures, in the same text"]
+            found += [f"  - {each.judgement.sentence}" for each in others[:_MOST_SOFT]]
         if len(others) > _MOST_SOFT:
             found.append(f"  and {len(others) - _MOST_SOFT:,} more")
         if self.left_out:
@@ -245,7 +256,3 @@ _MOST_SOFT: Final = 10
 def _wrapped_stated_line(line: str) -> list[str]:
     start = len(line) - len(line.lstrip(" -"))
     return wrap(line, _WIDTH, subsequent_indent=" " * max(start, 2), break_long_words=False) or [""]
-
-
-def _answer_fact_text(name: str, number: int) -> str:
-    return f"{number:,}" if name in _COUNTS else format_bytes(number, 2)

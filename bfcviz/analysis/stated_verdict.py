@@ -12,7 +12,7 @@ from math import prod
 from typing import Final
 
 from bfcviz.formats import tensorflow
-from bfcviz.formats.message_tables import ENTRIES
+from bfcviz.formats.message_tables import BY_SIGNAL, ENTRIES, HOST
 from bfcviz.formats.messages import IMPOSSIBLE, Role, StatedFailure
 from bfcviz.units import GiB, MiB, counted, format_bytes
 
@@ -21,17 +21,11 @@ class StatedCause(StrEnum):
     """Why the request of a stated failure was refused."""
 
     REQUEST_EXCEEDS_DEVICE = "request_exceeds_device"  # it is larger than the whole device
-    REQUEST_EXCEEDS_LIMIT = (
-        "request_exceeds_limit"  # it is larger than the limit, or than any single buffer may be
-    )
+    REQUEST_EXCEEDS_LIMIT = "request_exceeds_limit"  # larger than the limit, or than any one buffer may be
     CAP_BY_SETTING = "cap_by_setting"  # a limit that someone set ends the pool, and the device has more
-    SPILLED = (
-        "spilled_to_system"  # more is allocated than the device has: the driver moved memory to the system
-    )
+    SPILLED = "spilled_to_system"  # more is allocated than the device has: the rest is in system memory
     DRIVER_REFUSED = "driver_refused_with_memory_free"  # the driver said that enough is free, and refused
-    CACHED_FRAGMENTATION = (
-        "cached_fragmentation"  # enough is free only together with what the allocator caches
-    )
+    CACHED_FRAGMENTATION = "cached_fragmentation"  # enough is free only with what the allocator caches
     PRIVATE_POOLS = "private_pools"  # the free memory belongs to pools of graphs
     OTHER_PROCESS = "other_process"  # others hold what is missing
     CAPACITY = "capacity"  # full by this process
@@ -87,18 +81,23 @@ def judge(found: StatedFailure) -> Judgement:
 def judge_soft(found: StatedFailure) -> Judgement:
     """What a refusal was that is no failure."""
     who = "nvidia-smi" if found.message == "nvidia-smi" else found.framework
-    return Judgement(
-        StatedCause.NOT_A_FAILURE, f"{who}: {_SOFT.get(found.message, _soft_request_verdict)(found)}."
-    )
+    if found.message in _SOFT_TEXTS:
+        sizes = {name: _size(found.fact(name) or 0) for name in ("requested", "limit")}
+        what = _SOFT_TEXTS[found.message].format(**sizes)
+    else:
+        what = _SOFT.get(found.message, _soft_request_text)(found)
+    return Judgement(StatedCause.NOT_A_FAILURE, f"{who}: {what}.")
 
 
-_LARGEST_DEVICE: Final = 512 * GiB
-"""More than any single device has in 2026."""
+_LARGEST_DEVICE: Final = 512 * GiB  # more than any single device has in 2026
 
 
-_NO_NUMBERS: Final = Judgement(
-    StatedCause.UNKNOWN, "The text lacks numbers of this failure.", StatedCause.CAPACITY
-)
+def _undecided(sentence: str, second: StatedCause = StatedCause.CAPACITY) -> Judgement:
+    """The verdict where the numbers that decide are not in the text; `second`: the most likely cause."""
+    return Judgement(StatedCause.UNKNOWN, sentence, second)
+
+
+_NO_NUMBERS: Final = _undecided("The text lacks numbers of this failure.")
 
 
 def _size(number: int) -> str:
@@ -122,27 +121,23 @@ def _is_fact_above(found: StatedFailure, name: str, other: int, *names: str) -> 
 CONTEXT: Final = 0.25
 """Of the device: what others must hold at least to be the cause. Contexts and displays hold less."""
 
+LEAST_OTHERS: Final = int(0.8 * GiB)
+"""The same on a small device: a context with kernels, cuDNN and a display take so much of any."""
+
 _CONTEXT_AND_CACHE: Final = 0.5
 """The same where the text does not say how much the pool of this process caches."""
-
-_LEAST_CACHE: Final = 0.02
-"""Of the pool: a smaller cache is only the rest of rounding."""
 
 SLIVER: Final = 0.05
 """Of the pool or of the device: a smaller cache may serve this request, and hardly the next."""
 
-_WORTH_A_WORD: Final = 0.05
-"""Of the device: what lies outside of the allocator and is less, is the context."""
-
+_LEAST_CACHE: Final = 0.02  # of the pool: a smaller cache is only the rest of rounding
+_WORTH_A_WORD: Final = 0.05  # of the device: what lies outside of the allocator and is less, is the context
+_FULL: Final = 0.9  # of the device: with so much in live tensors it is full
+_SELF: Final = (
+    0.03  # of the device: a listed process that leaves less for others is this one, as in a container
+)
 _LEAST_MARGIN: Final = 64 * MiB
 """A driver may refuse so much of what it says is free, or 1 % of the device: for its tables, and in other pieces."""
-
-_FULL: Final = 0.9
-"""Of the device: with so much in live tensors it is full."""
-
-_SELF: Final = 0.03
-"""Of the device: a listed process that leaves less for any other is this process itself, as in a "
-"container."""
 
 
 @dataclass(frozen=True)
@@ -226,10 +221,8 @@ def _torch_verdict(found: StatedFailure) -> Judgement:
     request, total, free = found.fact("requested"), found.fact("device_total"), found.fact("device_free")
     use = device_use(found)
     if request is None:
-        return Judgement(
-            StatedCause.UNKNOWN,
-            "The text names the failure, but not its numbers: they stand in the lines after it.",
-            StatedCause.CAPACITY,
+        return _undecided(
+            "The text names the failure, but not its numbers: they stand in the lines after it."
         )
     for rule in (
         _torch_fraction_verdict,
@@ -243,13 +236,36 @@ def _torch_verdict(found: StatedFailure) -> Judgement:
             return judged
     if total is not None and free is None and use.pool is not None:
         return _torch_unknown_free_verdict(found, request, total, use)
-    if total is None or free is None:
-        return Judgement(
-            StatedCause.UNKNOWN,
-            f"{_size(request)} were refused; the text does not say how much the device has and who holds it.",
-            StatedCause.CAPACITY,
+    if total is None:
+        return _undecided(
+            f"{_size(request)} were refused; the text does not say how much the device has and who holds it."
         )
+    if free is None:
+        return _torch_cut_verdict(found, request, total)
     return _torch_full_verdict(found, request, use)
+
+
+def _torch_cut_verdict(found: StatedFailure, request: int, total: int) -> Judgement:
+    """Of a text that ends after the size of the device."""
+    is_xpu = found.framework == "PyTorch XPU"
+    if request >= total - found.slack.get("requested", 0) - found.slack.get("device_total", 0):
+        return Judgement(
+            StatedCause.REQUEST_EXCEEDS_DEVICE,
+            f"The request of {_size(request)} is as much as the whole device, of which the driver and the context need "
+            "a part: it can never fit.",
+            StatedCause.DRIVER_REFUSED if is_xpu else None,
+        )
+    is_one_buffer = is_xpu and request >= _LARGEST_BUFFER
+    intel = (
+        f" Drivers of Intel refuse single buffers of {_size(_LARGEST_BUFFER)} or more."
+        if is_one_buffer
+        else ""
+    )
+    return _undecided(
+        f"{_size(request)} were refused on a device of {_size(total)}. How much of it is free, and who holds it, is "
+        f"not in the text.{intel}",
+        StatedCause.DRIVER_REFUSED if is_one_buffer else StatedCause.CAPACITY,
+    )
 
 
 def _live_tensors(found: StatedFailure) -> int | None:
@@ -272,16 +288,13 @@ def _torch_unknown_free_verdict(found: StatedFailure, request: int, total: int, 
             StatedCause.OTHER_PROCESS if most > CONTEXT * total else None,
         )
     if request > most:
-        return Judgement(
-            StatedCause.UNKNOWN,
+        return _undecided(
             f"{held}: at most {_size(most)} are free, {_size(request - most)} less than was asked. With the cache of "
             f"{_size(cached)} it would fit only if {_size(request - cached)} were free, and the text does not say "
-            "how much is.",
-            StatedCause.CAPACITY,
+            "how much is."
         )
     is_one_buffer = _is_one_large_buffer(found, request, total, use)
-    return Judgement(
-        StatedCause.UNKNOWN,
+    return _undecided(
         f"{_size(request)} were refused. {held}: the other {_size(most)} are free or in use outside of PyTorch; the "
         f"text does not say which.{' Drivers of Intel refuse single buffers of some GiB.' if is_one_buffer else ''}",
         StatedCause.DRIVER_REFUSED
@@ -300,6 +313,9 @@ def _is_one_large_buffer(found: StatedFailure, request: int, total: int, use: De
 _ONE_BUFFER: Final = 1 * GiB
 """Intel's drivers refuse single buffers from some size on: 4 GiB where nothing else is set, less under WSL."""
 
+_LARGEST_BUFFER: Final = 4 * GiB
+"""The size where nothing else is set."""
+
 
 def _largest_buffer_verdict(found: StatedFailure) -> Judgement:
     """One buffer is larger than the driver, or the memory inside a multiprocessor, allows."""
@@ -312,9 +328,10 @@ def _largest_buffer_verdict(found: StatedFailure) -> Judgement:
             "multiprocessor: the memory of the device is not short."
         )
         return Judgement(StatedCause.REQUEST_EXCEEDS_LIMIT, what)
+    who = "Intel's extension for PyTorch" if found.message == "torch-xpu-block" else "the driver"
     return Judgement(
         StatedCause.REQUEST_EXCEEDS_LIMIT,
-        f"{_request_words(found, 'One buffer')} is more than the driver allows for any{most}.",
+        f"{_request_words(found, 'One buffer')} is more than {who} allows for any{most}.",
         StatedCause.DRIVER_REFUSED,
     )
 
@@ -372,7 +389,7 @@ def _torch_refused_verdict(found: StatedFailure, request: int, use: DeviceUse) -
     elif total is not None and _is_nearly_full(found, request, free, total, use):
         live = _live_tensors(found)
         tensors = "" if live is None else f" {_size(live)} of {_size(total)} are live tensors."
-        is_of_others = use.others is not None and use.others >= CONTEXT * total
+        is_of_others = use.others is not None and use.others >= max(CONTEXT * total, LEAST_OTHERS)
         return Judgement(
             StatedCause.DRIVER_REFUSED,
             f"{_size(request)} were refused with {_size(free)} free: {_size(free - request)} more than that, which "
@@ -439,7 +456,7 @@ def _is_cache_about_the_gap(found: StatedFailure, request: int, free: int, use: 
 def _is_held_by_others(found: StatedFailure, request: int, free: int, use: DeviceUse) -> bool:
     """Whether others hold so much of the device that a small cache, or a small pool, is not the cause."""
     total = found.fact("device_total")
-    if total is None or use.others is None or use.others < max(CONTEXT * total, request - free):
+    if total is None or use.others is None or use.others < max(CONTEXT * total, LEAST_OTHERS, request - free):
         return False
     return (use.cached or 0) < SLIVER * total or use.others > (use.pool or 0)
 
@@ -472,14 +489,12 @@ def _torch_full_verdict(found: StatedFailure, request: int, use: DeviceUse) -> J
     total, free = found.facts["device_total"], found.facts["device_free"]
     missing, is_async = _size(request - free), "async" in found.marks
     least = _CONTEXT_AND_CACHE if is_async else CONTEXT
-    if use.others is not None and use.others >= max(least * total, request - free):
-        who = (
-            "belong to other processes"
-            if use.is_listed
-            else "are not live tensors of this process: another process, a library, or what the driver's pool keeps"
-            if is_async
-            else "lie outside of this pool: another process, or a library"
-        )
+    if use.others is not None and use.others >= max(least * total, LEAST_OTHERS, request - free):
+        who = "lie outside of this pool: another process, or a library"
+        if use.is_listed:
+            who = "belong to other processes"
+        elif is_async:
+            who = "are not live tensors of this process: another process, a library, or what the driver's pool keeps"
         holder = "The live tensors of this process hold" if is_async else "This pool holds"
         held = "" if use.pool is None else f"{holder} {_size(use.pool)} of {_size(total)}. "
         return Judgement(
@@ -491,11 +506,9 @@ def _torch_full_verdict(found: StatedFailure, request: int, use: DeviceUse) -> J
             use.others,
         )
     if use.pool is None and use.own is None:
-        return Judgement(
-            StatedCause.UNKNOWN,
+        return _undecided(
             f"The device is full: {_size(free)} of {_size(total)} are free, {_size(request)} were asked. Who holds "
-            "it stands in the part of the message that is missing.",
-            StatedCause.CAPACITY,
+            "it stands in the part of the message that is missing."
         )
     if use.pool is None:
         return Judgement(
@@ -509,13 +522,9 @@ def _torch_full_verdict(found: StatedFailure, request: int, use: DeviceUse) -> J
     tensors = live if live is not None else use.pool
     is_close = _is_cache_about_the_gap(found, request, free, use)
     is_sliver = use.cached is not None and (is_close or free + use.cached >= request)
-    why = (
-        "about as much as is missing, so nearly all of them would have to serve this request"
-        if is_close
-        else "pieces of segments in which live tensors lie"
-        if is_sliver
-        else "too little even with them"
-    )
+    why = "pieces of segments in which live tensors lie" if is_sliver else "too little even with them"
+    if is_close:
+        why = "about as much as is missing, so nearly all of them would have to serve this request"
     cached = "" if use.cached is None else f", {_size(use.cached)} are cached: {why}"
     is_sum = tensors < total / 2 < tensors + request
     both = f" With the request they would be {_size(tensors + request)}." if is_sum else ""
@@ -571,8 +580,7 @@ def _mps_verdict(found: StatedFailure) -> Judgement:
     return Judgement(
         StatedCause.CAPACITY,
         f"{_size(own)} in PyTorch's pools, {_size(other or 0)} more of Metal's memory in this process, and "
-        f"{_size(request)} pass the limit of {_size(limit)}: 1.7 x what Metal recommends, if the ratio is the "
-        "default.",
+        f"{_size(request)} pass the limit of {_size(limit)}: 1.7 x what Metal recommends, if the ratio is the default.",
         StatedCause.CAP_BY_SETTING,
     )
 
@@ -586,7 +594,7 @@ def _mps_no_request_verdict(found: StatedFailure, limit: int) -> Judgement:
     )
     if used >= _FULL * limit:
         return Judgement(StatedCause.CAPACITY, said, StatedCause.UNKNOWN)
-    return Judgement(StatedCause.UNKNOWN, said, StatedCause.CAPACITY)
+    return _undecided(said)
 
 
 def _torch_counters_verdict(found: StatedFailure) -> Judgement:
@@ -594,17 +602,12 @@ def _torch_counters_verdict(found: StatedFailure) -> Judgement:
     peak, reserved = found.fact("peak"), found.fact("peak_reserved")
     failed = counted(found.facts.get("num_ooms", 0), "request")
     if not peak or not reserved:
-        return Judgement(
-            StatedCause.UNKNOWN,
-            f"{failed} failed; the rows that would say why are not in the text.",
-            StatedCause.CAPACITY,
-        )
+        return _undecided(f"{failed} failed; the rows that would say why are not in the text.")
     if peak < 0.85 * reserved:
         return Judgement(
             StatedCause.CACHED_FRAGMENTATION,
-            f"{failed} failed. At most {_size(peak)} were ever in use, of up to {_size(reserved)} that "
-            f"PyTorch reserved: at least {_size(reserved - peak)} stood cached, in pieces that were too small or "
-            "pinned.",
+            f"{failed} failed. At most {_size(peak)} were ever in use, of up to {_size(reserved)} that PyTorch "
+            f"reserved: at least {_size(reserved - peak)} stood cached, in pieces that were too small or pinned.",
             StatedCause.CAPACITY,
         )
     return Judgement(
@@ -653,12 +656,10 @@ def _bfc_rules_verdict(found: StatedFailure) -> Judgement:
     ]
     said = " and ".join(known)
     missing = "how much the pool may have" if used else "what was in use"
-    rest = (
-        f"{said[0].upper()}{said[1:]}, but {missing} is not in the text."
-        if said
-        else "The text says neither the limit nor what was in use."
-    )
-    return Judgement(StatedCause.UNKNOWN, f"{what}. {rest}", StatedCause.CAPACITY)
+    rest = "The text says neither the limit nor what was in use."
+    if said:
+        rest = f"{said[0].upper()}{said[1:]}, but {missing} is not in the text."
+    return _undecided(f"{what}. {rest}")
 
 
 def _async_refused_verdict(found: StatedFailure) -> Judgement | None:
@@ -676,7 +677,7 @@ def _async_refused_verdict(found: StatedFailure) -> Judgement | None:
     asked = f"{missing} are missing ({_size(request)} asked, {_size(free)} of {_size(total)} free)"
     if used is None:
         said = f"{asked}. Who holds the rest is not in the text."
-        return Judgement(StatedCause.UNKNOWN, said, StatedCause.CAPACITY)
+        return _undecided(said)
     others = max(0, total - free - used)
     if others >= max(CONTEXT * total, request - free):
         return Judgement(
@@ -728,11 +729,8 @@ def _above_limit_verdict(found: StatedFailure) -> Judgement | None:
     # A pool takes at least about two thirds of its device, if no smaller limit was set.
     beyond = size > 1.5 * limit and found.fact("device_total") is None
     what = "The request" if name == "requested" else "Arguments and results of the program"
-    more = (
-        ""
-        if found.fact("program_io") is None or name != "requested"
-        else " The arguments and results alone are as much."
-    )
+    is_alone = name == "requested" and found.fact("program_io") is not None
+    more = " The arguments and results alone are as much." if is_alone else ""
     return Judgement(
         StatedCause.REQUEST_EXCEEDS_DEVICE if beyond else StatedCause.REQUEST_EXCEEDS_LIMIT,
         f"{what}, {_size(size)}, {'is' if name == 'requested' else 'are'} {size / limit:,.1f} times the limit of "
@@ -770,8 +768,7 @@ def _pool_in_pieces_verdict(found: StatedFailure, request: int, limit: int, used
     """Enough is left under the limit."""
     largest, pool = found.fact("largest_free"), found.fact("reserved")
     if largest is None and pool is None and used == found.fact("peak"):
-        return Judgement(
-            StatedCause.UNKNOWN,
+        return _undecided(
             f"{_size(request)} were asked, and {_size(limit - used)} of the limit of {_size(limit)} are not in use, "
             "nor were more in use before: the pool could not grow so far because others hold it, or what is free "
             "lies in pieces. The lines on chunks decide, and they are not in the text.",
@@ -779,34 +776,38 @@ def _pool_in_pieces_verdict(found: StatedFailure, request: int, limit: int, used
         )
     piece = "" if largest is None else f"; the largest free chunk has {_size(largest)}"
     free = (pool if pool is not None else limit) - used
+    is_one = "one_region" in found.marks
+    region = (
+        " The pool is one region, which it took at the start: chunks in use lie between." if is_one else ""
+    )
     return Judgement(
         StatedCause.CACHED_FRAGMENTATION,
         f"{_size(request)} were asked and {_size(max(0, free))} are free under the limit of {_size(limit)}, but "
-        f"not in one piece{piece}.",
-        StatedCause.OTHER_PROCESS,
+        f"not in one piece{piece}.{region}",
+        StatedCause.CAPACITY if is_one else StatedCause.OTHER_PROCESS,
     )
 
 
 def _pool_counters_verdict(limit: int, used: int) -> Judgement:
-    if used > 0.9 * limit:
-        return Judgement(
-            StatedCause.CAPACITY,
-            f"The pool prints these counters when a request fails: {_size(used)} of {_size(limit)} are in use. The "
-            "size of the request is not in the text.",
-            StatedCause.UNKNOWN,
-        )
-    return Judgement(
-        StatedCause.UNKNOWN,
-        f"The pool prints these counters when a request fails: {_size(used)} of {_size(limit)} are in use. Whether "
-        "the request was larger than the rest is not in the text.",
-        StatedCause.CACHED_FRAGMENTATION,
-    )
+    said = f"The pool prints these counters when a request fails: {_size(used)} of {_size(limit)} are in use."
+    if used > _FULL * limit:
+        what = f"{said} The size of the request is not in the text."
+        return Judgement(StatedCause.CAPACITY, what, StatedCause.UNKNOWN)
+    what = f"{said} Whether the request was larger than the rest is not in the text."
+    return _undecided(what, StatedCause.CACHED_FRAGMENTATION)
 
 
 def _growth_refused_verdict(found: StatedFailure) -> Judgement | None:
     refused, start = found.fact("extension_refused"), found.fact("device_free_at_start")
     if refused is None:
         return None
+    if "host_and_device" in found.marks:
+        return _undecided(
+            f"The driver refused the {_size(refused)} of unified memory by which the pool wanted to grow. It lies in the "
+            "device and in system memory: one of the two was full, or a limit of the process was reached. How much was "
+            "free is not in the text.",
+            StatedCause.HOST_MEMORY,
+        )
     started = "" if start is None else f" At the start {_size(start)} were free."
     return Judgement(
         StatedCause.OTHER_PROCESS,
@@ -822,8 +823,7 @@ def _xla_program_verdict(found: StatedFailure) -> Judgement | None:
         return None
     parts = {"arguments": "parameters", "outputs": "live_out", "temporaries": "temp"}
     if total < SMALLEST_DEVICE:
-        return Judgement(
-            StatedCause.UNKNOWN,
+        return _undecided(
             f"The program needs only {_size(total)}. So the device is full of something else: of arrays that this "
             "process keeps, or of another process. Which of both is not in the text.",
             StatedCause.OTHER_PROCESS,
@@ -833,11 +833,8 @@ def _xla_program_verdict(found: StatedFailure) -> Judgement | None:
     is_temp = (
         request is not None and temp is not None and abs(request - temp) <= found.slack.get("temp", 0) + _NEAR
     )
-    what = (
-        ""
-        if request is None
-        else f"The refused {_size(request)} are {'the temporary block' if is_temp else 'a part'} of it. "
-    )
+    part = "the temporary block" if is_temp else "a part"
+    what = "" if request is None else f"The refused {_size(request)} are {part} of it. "
     return Judgement(
         StatedCause.CAPACITY,
         f"The program needs {_size(total)}, {_size(sizes[largest])} of it {largest}. {what}The device has less than "
@@ -914,30 +911,29 @@ def _tpu_verdict(found: StatedFailure) -> Judgement:
 def _cupy_verdict(found: StatedFailure) -> Judgement:
     request, pool, limit = found.fact("requested") or 0, found.fact("allocated"), found.fact("limit")
     if limit is not None:
+        fits = (
+            " The free blocks of the pool count, too, and CuPy does not return them first."
+            if request <= limit
+            else ""
+        )
         return Judgement(
             StatedCause.CAP_BY_SETTING,
             f"The pool holds {_size(pool or 0)}; with {_size(request)} more it passes the limit of {_size(limit)} "
-            "that was set.",
+            f"that was set.{fits}",
             StatedCause.CAPACITY,
         )
     held = "" if pool is None else f" with {_size(pool)} in CuPy's pool"
     refused = f"{_size(request)} were refused{held}, and no limit is set: the device has not so much free."
     if pool is not None and request > _LARGE_DEVICE and pool < SLIVER * request:
-        return Judgement(
-            StatedCause.UNKNOWN,
+        return _undecided(
             f"{refused} CuPy holds next to nothing, so the request is probably more than the whole device. How large "
             "it is is not in the text.",
             StatedCause.REQUEST_EXCEEDS_DEVICE,
         )
-    return Judgement(
-        StatedCause.UNKNOWN,
-        f"{refused} How large it is, and who holds it, is not in the text.",
-        StatedCause.CAPACITY,
-    )
+    return _undecided(f"{refused} How large it is, and who holds it, is not in the text.")
 
 
-_LARGE_DEVICE: Final = 32 * GiB
-"""Most devices have less."""
+_LARGE_DEVICE: Final = 32 * GiB  # most devices have less
 
 
 def _rmm_verdict(found: StatedFailure) -> Judgement:
@@ -957,10 +953,8 @@ def _rmm_verdict(found: StatedFailure) -> Judgement:
             StatedCause.OTHER_PROCESS,
         )
     if "upstream" in found.marks:
-        return Judgement(
-            StatedCause.UNKNOWN,
-            f"{asked} was refused by the driver. How much the device has and who holds it is not in the text.",
-            StatedCause.CAPACITY,
+        return _undecided(
+            f"{asked} was refused by the driver. How much the device has and who holds it is not in the text."
         )
     if "adaptor" in found.marks:
         return Judgement(
@@ -983,11 +977,9 @@ def _onnx_verdict(found: StatedFailure) -> Judgement:
             f"{asked} was refused: the limit that the program set leaves {_size(available)} for the arena.",
             StatedCause.CAPACITY,
         )
-    return Judgement(
-        StatedCause.UNKNOWN,
+    return _undecided(
         f"{asked} was refused, also after the arena asked for less. Whether it is the arena of a GPU or that "
-        "of system memory is not in the text, nor how much is free there.",
-        StatedCause.CAPACITY,
+        "of system memory is not in the text, nor how much is free there."
     )
 
 
@@ -1008,10 +1000,8 @@ def _ggml_verdict(found: StatedFailure) -> Judgement:
             f"{asked} was refused: {_size(free)} were free at the start.",
             StatedCause.OTHER_PROCESS,
         )
-    return Judgement(
-        StatedCause.UNKNOWN,
-        f"{asked} was refused. How much the device has and what else lies on it is not in the text.",
-        StatedCause.CAPACITY,
+    return _undecided(
+        f"{asked} was refused. How much the device has and what else lies on it is not in the text."
     )
 
 
@@ -1047,8 +1037,7 @@ def _vllm_verdict(found: StatedFailure) -> Judgement:
     if needed is not None and left is not None:
         return Judgement(
             StatedCause.CAP_BY_SETTING,
-            f"One request of the maximum length needs {_size(needed)} of KV cache, and {_size(left)} are left for "
-            "it.",
+            f"One request of the maximum length needs {_size(needed)} of KV cache, and {_size(left)} are left for it.",
             StatedCause.CAPACITY,
         )
     tokens, length = found.facts.get("kv_tokens"), found.facts.get("max_tokens")
@@ -1079,10 +1068,26 @@ def _vllm_warmup_verdict(found: StatedFailure) -> Judgement:
     if found.fact("requested") is not None:  # PyTorch's message stands in the text, too
         return _torch_verdict(found)
     requests = counted(found.facts.get("max_requests", 0), "made-up request")
-    return Judgement(
-        StatedCause.UNKNOWN,
+    return _undecided(
         f"vLLM made a trial run with {requests} at once, and PyTorch was refused memory. How much the device has and "
-        "who holds it is not in the text.",
+        "who holds it is not in the text."
+    )
+
+
+def _sglang_fraction_verdict(found: StatedFailure) -> Judgement:
+    weights, free = found.fact("weights"), found.fact("device_free")
+    missing = found.facts.get("missing_tokens")
+    said = ""
+    if weights is not None and free is not None:
+        said = f" The weights take {_size(weights)} of each device, and {_size(free)} are free after them."
+    if missing is not None:
+        said += (
+            f" The share is too small by {missing:,} tokens of KV cache, before it has room for the first."
+        )
+    return Judgement(
+        StatedCause.CAP_BY_SETTING,
+        "The share of the device that --mem-fraction-static allows, less the weights, leaves nothing for the KV "
+        f"cache. The device refused nothing.{said}",
         StatedCause.CAPACITY,
     )
 
@@ -1093,35 +1098,29 @@ def _tgi_verdict(found: StatedFailure) -> Judgement:
     tokens, total = found.facts.get("prefill_tokens"), found.facts.get("total_tokens")
     what = "of a batch" if tokens is None else f"of {tokens:,} prefill tokens"
     what = what if total is None else f"with a KV cache for {total:,} tokens"
-    return Judgement(
-        StatedCause.UNKNOWN,
+    return _undecided(
         f"The trial run {what} at the start did not fit the device beside the weights. How much the device has and "
-        "who holds it is not in the text.",
-        StatedCause.CAPACITY,
+        "who holds it is not in the text."
     )
 
 
 def _bitsandbytes_verdict(found: StatedFailure) -> Judgement:
     if "managed" in found.marks:
-        return Judgement(
-            StatedCause.UNKNOWN,
+        return _undecided(
             "bitsandbytes asked for managed memory, which a paged optimizer uses: it needs system memory, too. There "
             "is no number in the text.",
             StatedCause.HOST_MEMORY,
         )
-    return Judgement(
-        StatedCause.UNKNOWN,
+    return _undecided(
         "A call of bitsandbytes returned out of memory: too little of the device is free or, with a paged optimizer, "
-        "of the system. There is no number in the text.",
-        StatedCause.CAPACITY,
+        "of the system. There is no number in the text."
     )
 
 
 def _earlier_error_verdict(found: StatedFailure) -> Judgement | None:
     """A library failed for a reason that the text names, and that is not memory."""
     if "kernel_error" in found.marks:
-        return Judgement(
-            StatedCause.UNKNOWN,
+        return _undecided(
             "The text tells of a kernel that failed: every call of CUDA in its process fails after that. Memory is "
             "most likely not the reason.",
             StatedCause.NOT_LACK_OF_MEMORY,
@@ -1139,37 +1138,46 @@ def _driver_call_verdict(found: StatedFailure) -> Judgement:
     if earlier is not None:
         return earlier
     if {"ggml", "pool"} <= found.marks:
-        return Judgement(
-            StatedCause.UNKNOWN,
+        return _undecided(
             "ggml's pool for intermediate results asked the driver for more while it computed, and was refused. How "
-            "much, and how much was free, is not in the text.",
-            StatedCause.CAPACITY,
+            "much, and how much was free, is not in the text."
         )
     if "nccl" in found.marks:
-        return _nccl_verdict(found)
+        request = found.fact("requested")
+        what = "memory" if request is None else f"{_size(request)} for its own buffers"
+        return _undecided(
+            f"NCCL asked the driver for {what}, outside of the framework's allocator, and was refused. How much was "
+            "free, and who holds the rest, is not in the text.",
+            StatedCause.OTHER_PROCESS,
+        )
+    if "library_start" in found.marks:
+        return _undecided(
+            "cuBLAS could not allocate what it needs to start. Most often too little of the device is free for it; an "
+            "earlier error of a kernel, such as an index out of range, says the same. There is no number in the text."
+        )
+    if is_in_server(found):
+        what = "While it captured a CUDA graph, a" if "capture" in found.marks else "A"
+        return _undecided(
+            f"{what} call outside of PyTorch's allocator returned out of memory. A server takes a share of the device "
+            "for weights and KV cache; most often that leaves too little outside of it, for CUDA graphs, contexts and "
+            "libraries. There is no number in the text."
+        )
     if has_own_allocator(found):
-        return Judgement(
-            StatedCause.UNKNOWN,
+        return _undecided(
             "A call outside of the framework's allocator returned out of memory: for a context, a workspace, a graph, "
             "or pinned memory. There is no number in the text.",
             StatedCause.OTHER_PROCESS,
         )
-    what = (
-        "MXNet's pool asked the driver for more, and was refused."
-        if "mxnet_pool" in found.marks
-        else "Torch asked the driver for the storage of a tensor, and was refused."
-        if "storage" in found.marks
-        else "The driver refused memory to the program, or to a library that it uses."
-    )
-    return Judgement(
-        StatedCause.UNKNOWN,
-        f"{what} How much was asked, and how much was free, is not in the text.",
-        StatedCause.CAPACITY,
-    )
+    what = "The driver refused memory to the program, or to a library that it uses."
+    if "mxnet_pool" in found.marks:
+        what = "MXNet's pool asked the driver for more, and was refused."
+    elif "storage" in found.marks:
+        what = "Torch asked the driver for the storage of a tensor, and was refused."
+    return _undecided(f"{what} How much was asked, and how much was free, is not in the text.")
 
 
 _OWN_ALLOCATOR: Final = frozenset(
-    {"torch", "onnx", "jax", "tensorflow", "reactant", "vllm", "sglang", "comfyui"}
+    {"torch", "onnx", "jax", "tensorflow", "reactant", "cupy", "vllm", "sglang", "comfyui"}
 )
 """Marks of frameworks that print their own text where their allocator fails."""
 
@@ -1181,14 +1189,17 @@ def has_own_allocator(found: StatedFailure) -> bool:
     return bool(_OWN_ALLOCATOR & found.marks) or found.framework.startswith("PyTorch")
 
 
-def _nccl_verdict(found: StatedFailure) -> Judgement:
-    request = found.fact("requested")
-    what = "memory" if request is None else f"{_size(request)} for its own buffers"
-    return Judgement(
-        StatedCause.UNKNOWN,
-        f"NCCL asked the driver for {what}, outside of the framework's allocator, and was refused. How much was free, "
-        "and who holds the rest, is not in the text.",
-        StatedCause.OTHER_PROCESS,
+def is_in_server(found: StatedFailure) -> bool:
+    """Whether a refused call of the driver was one of a server of language models that takes a share of the device."""
+    return bool({"vllm", "sglang"} & found.marks) and found.framework.startswith("PyTorch")
+
+
+def _driver_start_verdict(_found: StatedFailure) -> Judgement:
+    return _undecided(
+        "CUDA's driver could not start in this process, and called that `out of memory`: no memory of a device was "
+        "asked for yet. System memory or a limit of the process ended, or the driver does not fit the kernel or the "
+        "toolkit. The text does not say which.",
+        StatedCause.HOST_MEMORY,
     )
 
 
@@ -1197,27 +1208,20 @@ def _cuda_library_verdict(found: StatedFailure) -> Judgement:
     if earlier is not None:
         return earlier
     if found.message == "cuda-algorithm":
-        return Judgement(
-            StatedCause.UNKNOWN,
+        return _undecided(
             "cuDNN found no algorithm for a convolution that ran. Most often no workspace could be allocated because "
-            "too little of the device is free; a cuDNN that does not fit says the same. There is no number in the "
-            "text.",
-            StatedCause.CAPACITY,
+            "too little of the device is free; a cuDNN that does not fit says the same. There is no number in the text."
         )
-    return Judgement(
-        StatedCause.UNKNOWN,
+    return _undecided(
         "A library of CUDA could not start. Most often too little of the device is free for it; an earlier error of a "
-        "kernel or a driver that does not fit says the same. There is no number in the text.",
-        StatedCause.CAPACITY,
+        "kernel or a driver that does not fit says the same. There is no number in the text."
     )
 
 
 def _metal_refused_verdict(found: StatedFailure) -> Judgement:
-    return Judgement(
-        StatedCause.UNKNOWN,
+    return _undecided(
         f"{_request_words(found, 'A buffer')} was refused in the memory that the GPU shares with the system. How much "
-        "is in use, and how much the system leaves to the GPU, is not in the text.",
-        StatedCause.CAPACITY,
+        "is in use, and how much the system leaves to the GPU, is not in the text."
     )
 
 
@@ -1225,21 +1229,73 @@ def _tensorrt_verdict(found: StatedFailure) -> Judgement:
     request = found.fact("requested")
     much = "memory" if request is None else _size(request)
     rest = "How much, and who holds the device," if request is None else "Who holds the device"
-    return Judgement(
-        StatedCause.UNKNOWN,
-        f"The driver refused {much} for an engine, its weights or its workspace. {rest} is not in the text.",
-        StatedCause.CAPACITY,
+    return _undecided(
+        f"The driver refused {much} for an engine, its weights or its workspace. {rest} is not in the text."
     )
 
 
 def _tensorrt_build_verdict(found: StatedFailure) -> Judgement:
     """A builder that left out ways to compute a layer until none was left."""
     workspace = _request_words(found, "no workspace")
-    return Judgement(
-        StatedCause.UNKNOWN,
+    return _undecided(
         f"TensorRT left out ways to compute a layer for which it got {workspace}, and found no other: no engine was "
-        "built. Whether the device is too small or others hold it is not in the text.",
-        StatedCause.CAPACITY,
+        "built. Whether the device is too small or others hold it is not in the text."
+    )
+
+
+def _sglang_pool_verdict(found: StatedFailure) -> Judgement:
+    """A pool of a server that has the size that was set: of entries for requests, or of tokens."""
+    said = "The table of running requests has no entry left for a batch"
+    asked, free, what = found.facts.get("asked_requests"), found.facts.get("free_requests"), "request"
+    if "tokens" in found.marks:
+        said = "The pool for the KV cache has no room left for the tokens of a batch"
+        asked, free, what = found.facts.get("asked_tokens"), found.facts.get("free_tokens"), "token"
+    numbers, pages = "", ""
+    if asked is not None and free is not None:
+        numbers = f": {counted(asked, what)} asked, {free:,} free"
+        if asked <= free and what == "token":
+            pages = (
+                " By their number they would fit: but the pool gives whole pages of tokens, and a request whose last "
+                "page is full needs a page for one token."
+            )
+    return Judgement(
+        StatedCause.CAP_BY_SETTING,
+        f"{said}{numbers}.{pages} It has the size that was set at the start; the device refused nothing.",
+        StatedCause.CAPACITY if what == "token" else None,
+    )
+
+
+def _trtllm_verdict(found: StatedFailure) -> Judgement:
+    """A component of TensorRT-LLM that could not be created."""
+    total, free = found.fact("device_total"), found.fact("device_free")
+    before, after = found.fact("before_model"), found.fact("after_model")
+    sizes = (
+        "" if total is None or free is None else f" {_size(free)} of {_size(total)} were free before that."
+    )
+    if before is not None and after is not None and before >= after:
+        sizes += f" The model took {_size(before - after)}."
+    return _undecided(
+        f"TensorRT-LLM could not create {f'a component ({found.op})' if found.op else 'a component'} at its start: "
+        f"memory of the device was refused.{sizes} How much was asked is not in the text."
+    )
+
+
+def _hsa_verdict(found: StatedFailure) -> Judgement:
+    free = found.fact("device_free")
+    said = "" if free is None else f" {_size(free)} of the device were free then."
+    return _undecided(
+        "The runtime of ROCm could not allocate what a queue of the GPU needs, and ended it: memory of the device most "
+        f"often, else of the system, or a thread.{said} How much was asked is not in the text."
+    )
+
+
+def _ggml_context_verdict(found: StatedFailure) -> Judgement:
+    needed, size = found.fact("requested") or 0, found.fact("available") or 0
+    return Judgement(
+        StatedCause.REQUEST_EXCEEDS_LIMIT,
+        f"ggml needs {_size(needed)} in its pool for the tensors of a context, and the pool has {_size(size)}: "
+        f"{_size(max(0, needed - size))} too little. The program computes its size beforehand; neither the device nor "
+        "the system refused anything.",
     )
 
 
@@ -1262,10 +1318,8 @@ def _stated_free_verdict(found: StatedFailure) -> Judgement:
     if limited is not None:
         return limited
     if free is None:
-        return Judgement(
-            StatedCause.UNKNOWN,
-            f"{_size(request)} were refused. How much was free, and who holds the device, is not in the text.",
-            StatedCause.CAPACITY,
+        return _undecided(
+            f"{_size(request)} were refused. How much was free, and who holds the device, is not in the text."
         )
     use = device_use(found)
     if free < request and use.pool is not None:
@@ -1275,15 +1329,12 @@ def _stated_free_verdict(found: StatedFailure) -> Judgement:
             StatedCause.DRIVER_REFUSED,
             f"{_size(request)} were refused with {_size(free)} free on the device.",
         )
-    rest = (
-        " Who holds the device"
-        if used is None
-        else f" {_size(used)} are in use, by this process and others together. Who holds them"
-    )
+    rest = " Who holds the device"
+    if used is not None:
+        rest = f" {_size(used)} are in use, by this process and others together. Who holds them"
     return Judgement(
         StatedCause.CAPACITY,
-        f"{_size(request - free)} are missing ({_size(request)} asked, {_size(free)} free).{rest} is not in "
-        "the text.",
+        f"{_size(request - free)} are missing ({_size(request)} asked, {_size(free)} free).{rest} is not in the text.",
         StatedCause.OTHER_PROCESS,
     )
 
@@ -1308,8 +1359,7 @@ def _stated_limit_verdict(found: StatedFailure, request: int) -> Judgement | Non
     if not passes or held is None:
         return None
     if not rest and free is not None and free >= request:
-        return Judgement(
-            StatedCause.UNKNOWN,
+        return _undecided(
             f"{_size(request)} were refused, though the limit leaves this process {_size(free)}: the device itself had "
             "less. Who holds it is not in the text.",
             StatedCause.OTHER_PROCESS,
@@ -1352,22 +1402,18 @@ def _catboost_verdict(found: StatedFailure) -> Judgement:
 
 
 def _opencl_verdict(found: StatedFailure) -> Judgement:
-    return Judgement(
-        StatedCause.UNKNOWN,
+    return _undecided(
         f"OpenCL could not allocate {_request_words(found, 'a buffer')}: the device is full, or one buffer may not be "
-        "so large there. The text does not say which.",
-        StatedCause.CAPACITY,
+        "so large there. The text does not say which."
     )
 
 
 def _program_call_verdict(found: StatedFailure) -> Judgement:
     """Of a program that prints no number: what it says beyond a refusal."""
     said = next((text for mark, text in _PROGRAM_CALLS.items() if mark in found.marks), "")
-    return Judgement(
-        StatedCause.UNKNOWN,
+    return _undecided(
         f"{said or f'{found.framework} was refused memory of the GPU.'} How much was asked, and how much was free, is "
-        "not in the text.",
-        StatedCause.CAPACITY,
+        "not in the text."
     )
 
 
@@ -1403,8 +1449,7 @@ def _no_context_verdict(found: StatedFailure) -> Judgement:
     size = "" if total is None else f" of {_size(total)}"
     return Judgement(
         StatedCause.OTHER_PROCESS,
-        f"The driver could not make a context on the device{size}: it was full before this program allocated "
-        "anything.",
+        f"The driver could not make a context on the device{size}: it was full before this program allocated anything.",
         StatedCause.DRIVER_REFUSED,
     )
 
@@ -1426,16 +1471,14 @@ def _pinned_pool_verdict(found: StatedFailure) -> Judgement | None:
 
 def _host_memory_verdict(found: StatedFailure) -> Judgement:
     if found.message == "host-worker":
-        why = (
-            "the memory that the workers of the data loader share (/dev/shm) is full"
-            if "shared_memory" in found.marks
-            else "the system killed a worker of the data loader, as it does when system memory runs out"
-        )
-        return Judgement(StatedCause.HOST_MEMORY, f"{why[0].upper()}{why[1:]}: not GPU memory.")
-    if found.message == "host-signal":
-        return Judgement(
-            StatedCause.UNKNOWN,
-            "A process was ended by SIGKILL (signal 9): by the system because system memory, not GPU memory, ran out, "
+        why = "The system killed a worker of the data loader, as it does when system memory runs out"
+        if "shared_memory" in found.marks:
+            why = "The memory that the workers of the data loader share (/dev/shm) is full"
+        return Judgement(StatedCause.HOST_MEMORY, f"{why}: not GPU memory.")
+    if found.message in BY_SIGNAL:
+        code = "Exit code 137 is 128 + 9: a" if found.message == "host-exit" else "A"
+        return _undecided(
+            f"{code} process was ended by SIGKILL (signal 9): by the system because system memory, not GPU memory, ran out, "
             "by the limit of a container or a batch system, by its launcher, or by a person. The text does not say "
             "which.",
             StatedCause.HOST_MEMORY,
@@ -1447,20 +1490,33 @@ def _host_memory_verdict(found: StatedFailure) -> Judgement:
             StatedCause.HOST_MEMORY,
             f"The system ended {found.op or 'a process'} because system memory{where}. It is not GPU memory.{rest}",
         )
+    if ENTRIES[found.message] in HOST:
+        return _told_by_system_verdict(found)
     request = found.fact("requested")
     what = (
         "System memory was refused" if request is None else f"{_size(request)} of system memory were refused"
     )
     free = found.fact("available")
     rest = "" if free is None else f" {_size(free)} of it are free."
+    if "backs_off" in found.marks:
+        rest = " The pool of pinned memory then asked for a tenth less, again and again, and was refused that, too."
     return Judgement(StatedCause.HOST_MEMORY, f"{what}, not GPU memory.{rest}")
+
+
+def _told_by_system_verdict(found: StatedFailure) -> Judgement:
+    """Of a text that says itself what it means."""
+    entry, used, total = ENTRIES[found.message], found.fact("memory_used"), found.fact("memory_total")
+    numbers = "" if used is None or total is None else f" {_size(used)} of {_size(total)} were in use."
+    if entry.is_weak and found.message != "host-invoked":
+        return _undecided(f"{entry.means}{numbers}", StatedCause.HOST_MEMORY)
+    return Judgement(StatedCause.HOST_MEMORY, f"{entry.means}{numbers}")
 
 
 # ------------------------------------------------------------------------------
 # Refusals that are no failure, and tables.
 
 
-def _soft_request_verdict(found: StatedFailure) -> str:
+def _soft_request_text(found: StatedFailure) -> str:
     if ENTRIES[found.message].role in {Role.BEFORE, Role.AFTER, Role.REPORT}:
         return "numbers of the program: not a failure"
     request = found.fact("requested")
@@ -1470,25 +1526,18 @@ def _soft_request_verdict(found: StatedFailure) -> str:
     return f"{what} was refused, and the caller goes on with less: not a failure, at most slower"
 
 
-def _soft_growth_verdict(found: StatedFailure) -> str:
-    return (
-        f"the driver refused to let the pool grow by {_size(found.fact('requested') or 0)}; the pool tries less, "
-        "again and again, and no request failed in this text: not a failure"
-    )
-
-
-def _soft_buffer_verdict(found: StatedFailure) -> str:
+def _soft_buffer_text(found: StatedFailure) -> str:
     return (
         f"a {_BUFFERS.get(buffer_of(found), 'buffer')} of {_size(found.fact('requested') or 0)} was refused, and "
         "the program tries another way: not a failure, unless a line after it says so"
     )
 
 
-def _soft_counters_verdict(found: StatedFailure) -> str:
+def _soft_counters_text(found: StatedFailure) -> str:
     return f"a table of counters, {counted(found.facts.get('num_ooms', 0), 'failed request')}: not a failure"
 
 
-def _soft_table_verdict(found: StatedFailure) -> str:
+def _soft_table_text(found: StatedFailure) -> str:
     total, used = found.fact("device_total"), found.fact("device_used")
     if total is None:
         return "a table of devices and settings: not a failure"
@@ -1501,54 +1550,38 @@ def _soft_table_verdict(found: StatedFailure) -> str:
     return f"{_size(used)} of {_size(total)} in use{f' ({names})' if names else ''}: not a failure"
 
 
-def _soft_pinned_verdict(found: StatedFailure) -> str:
-    return (
-        f"{_size(found.fact('requested') or 0)} of pinned system memory were refused, and ordinary memory serves "
-        "instead: not a failure"
-    )
-
-
-def _soft_program_verdict(found: StatedFailure) -> str:
-    return (
-        f"a warning of the compiler, which could not bring the program below {_size(found.fact('limit') or 0)}: not "
-        "a failure, the program may still run"
-    )
-
-
-def _soft_wired_verdict(found: StatedFailure) -> str:
+def _soft_wired_text(found: StatedFailure) -> str:
     used, limit = found.fact("allocated"), found.fact("limit")
     sizes = "" if used is None or limit is None else f" ({_size(used)} of {_size(limit)})"
     return f"more is allocated than Metal recommends for one process{sizes}: a warning, not a failure"
 
 
-def _soft_kernel_verdict(found: StatedFailure) -> str:
-    return (
-        f"one way to compute a kernel needs {_size(found.fact('requested') or 0)} of shared memory, more than a kernel "
-        "may use, and the compiler leaves it out: not a failure"
-    )
-
-
-def _soft_tactic_verdict(found: StatedFailure) -> str:
+def _soft_tactic_text(found: StatedFailure) -> str:
     workspace = _request_words(found, "a workspace")
     return f"{workspace} was refused, and the builder leaves out that way to compute a layer: not a failure"
 
 
 _SOFT: Final[Mapping[str, Callable[[StatedFailure], str]]] = {
-    "tf-refused": _soft_growth_verdict,
-    "ggml-buffer": _soft_buffer_verdict,
-    "torch-summary": _soft_counters_verdict,
-    "torch-stats": _soft_counters_verdict,
-    "nvidia-smi": _soft_table_verdict,
-    "tf-device": _soft_table_verdict,
-    "ggml-device": _soft_table_verdict,
-    "xla-remat": _soft_program_verdict,
-    "ggml-pinned": _soft_pinned_verdict,
-    "ggml-wired": _soft_wired_verdict,
-    "cuda-shared": _soft_kernel_verdict,
-    "trt-tactic": _soft_tactic_verdict,
-    "trt-skipped": _soft_tactic_verdict,
-    "trt-memory": _soft_tactic_verdict,
+    "ggml-buffer": _soft_buffer_text,
+    "ggml-wired": _soft_wired_text,
+    **dict.fromkeys(("torch-summary", "torch-stats"), _soft_counters_text),
+    **dict.fromkeys(("nvidia-smi", "tf-device", "ggml-device"), _soft_table_text),
+    **dict.fromkeys(("trt-tactic", "trt-skipped", "trt-memory"), _soft_tactic_text),
 }
+
+_SOFT_TEXTS: Final[Mapping[str, str]] = {
+    "tf-refused": "the driver refused to let the pool grow by {requested}; the pool tries less, again and again, and "
+    "no request failed in this text: not a failure",
+    "sglang-retract": "the KV cache was full, and the server put requests back and computes them again later: not a "
+    "failure, but slower",
+    "xla-remat": "a warning of the compiler, which could not bring the program below {limit}: not a failure, the "
+    "program may still run",
+    "ggml-pinned": "{requested} of pinned system memory were refused, and ordinary memory serves instead: not a "
+    "failure",
+    "cuda-shared": "one way to compute a kernel needs {requested} of shared memory, more than a kernel may use, and "
+    "the compiler leaves it out: not a failure",
+}
+"""What a refusal is, where only its size differs."""
 
 _FIXED: Final[Mapping[str, Judgement]] = {
     "torch-size": Judgement(
@@ -1556,50 +1589,35 @@ _FIXED: Final[Mapping[str, Judgement]] = {
         "The request is 1 EiB or more: a size is negative or overflowed, or the shape is wrong. PyTorch did not ask "
         "the driver, and the memory of the device has nothing to do with it.",
     ),
-    "torch-nvml": Judgement(
-        StatedCause.UNKNOWN,
+    "torch-nvml": _undecided(
         "PyTorch's allocator was refused, and NVML refused the query for the message, as on a MIG slice, in a "
-        "container or on a Jetson. There is no number in the text.",
-        StatedCause.CAPACITY,
+        "container or on a Jetson. There is no number in the text."
     ),
-    "ggml-nil": Judgement(
-        StatedCause.UNKNOWN,
+    "ggml-nil": _undecided(
         "ggml found no Metal buffer that holds a tensor: a buffer before it was refused or is too small; a fault of "
-        "the program says the same. There is no number in this line.",
-        StatedCause.CAPACITY,
+        "the program says the same. There is no number in this line."
     ),
-    "sglang-fraction": Judgement(
-        StatedCause.CAP_BY_SETTING,
-        "The share of the device that --mem-fraction-static allows, less the weights, leaves nothing for the KV "
-        "cache. The device refused nothing.",
-        StatedCause.CAPACITY,
-    ),
-    "metal-command": Judgement(
-        StatedCause.UNKNOWN,
+    "metal-command": _undecided(
         "Metal could not keep all buffers of a running command in memory: weights, caches and intermediate results are "
-        "together more than the system leaves to the GPU. There is no number in the text.",
-        StatedCause.CAPACITY,
+        "together more than the system leaves to the GPU. There is no number in the text."
     ),
-    "program-windows": Judgement(
-        StatedCause.UNKNOWN,
+    "program-windows": _undecided(
         "A call of Windows returned E_OUTOFMEMORY: memory of the GPU, or of the system, ran out. The text does not say "
-        "which, and holds no number.",
-        StatedCause.CAPACITY,
+        "which, and holds no number."
     ),
-    "program-exllama": Judgement(
-        StatedCause.UNKNOWN,
+    "program-exllama": _undecided(
         "ExLlama puts layers and cache on one device after the other, and the last had too little for the rest: of its "
-        "free memory, or of the share of it that is set. The text does not say which, and holds no number.",
-        StatedCause.CAPACITY,
+        "free memory, or of the share of it that is set. The text does not say which, and holds no number."
     ),
-    "program-resources": Judgement(
-        StatedCause.UNKNOWN,
+    "program-resources": _undecided(
         "Level Zero returned `out of resources`: most often memory of the device, else something that a kernel needs. "
-        "There is no number in the text.",
-        StatedCause.CAPACITY,
+        "There is no number in the text."
     ),
-    "program-encoder": Judgement(
-        StatedCause.UNKNOWN,
+    "program-dispatch": _undecided(
+        "device_map found too little room on the devices for the quantized model, so that a part of it would lie in "
+        "system memory or on disk. No device refused anything; how much was free is not in the text."
+    ),
+    "program-encoder": _undecided(
         "NVENC opened no session and called it `out of memory`. On a GeForce the driver allows a few sessions at once, "
         "of all programs together, and returns this error above that; memory is rarely the reason.",
         StatedCause.CAP_BY_SETTING,
@@ -1633,13 +1651,19 @@ _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
     "ggml-buffer": _ggml_verdict,
     **dict.fromkeys(("vllm-blocks", "vllm-length", "vllm-profile", "vllm-profiling"), _vllm_verdict),
     "vllm-start": _vllm_start_verdict,
+    "sglang-fraction": _sglang_fraction_verdict,
     "vllm-warmup": _vllm_warmup_verdict,
     "tgi-tokens": _tgi_verdict,
     "bnb-call": _bitsandbytes_verdict,
     "cuda-call": _driver_call_verdict,
+    "cuda-init": _driver_start_verdict,
     **dict.fromkeys(("cuda-library", "cuda-algorithm"), _cuda_library_verdict),
     "trt-memory": _tensorrt_verdict,
     **dict.fromkeys(("trt-tactic", "trt-skipped"), _tensorrt_build_verdict),
+    "sglang-tokens": _sglang_pool_verdict,
+    "trtllm-executor": _trtllm_verdict,
+    "program-hsa": _hsa_verdict,
+    "ggml-context": _ggml_context_verdict,
     "flashinfer-workspace": _flashinfer_verdict,
     "cuda-shared": _largest_buffer_verdict,
     **dict.fromkeys(("paddle", "program-julia", "program-theano", "program-xgboost"), _stated_free_verdict),
@@ -1650,6 +1674,8 @@ _RULES: Final[Mapping[str, Callable[[StatedFailure], Judgement]]] = {
     "program-catboost": _catboost_verdict,
     "program-opencl": _opencl_verdict,
     **dict.fromkeys(("host-numpy", "host-killed", "host-worker", "host-signal"), _host_memory_verdict),
+    **dict.fromkeys((entry.name for entry in HOST), _host_memory_verdict),
+    **dict.fromkeys(("host-python", "host-program"), _host_memory_verdict),
     **dict.fromkeys(("host-library", "host-paging"), _host_memory_verdict),
 }
 """The rule for each other text; a test holds both against the tables."""

@@ -37,49 +37,7 @@ if TYPE_CHECKING:
     from pyarrow import Table
 
 # ------------------------------------------------------------------------------
-# The chunks in use at one of two steps and not at the other.
-
-
-@dataclass(frozen=True, eq=False)
-class HeapChange:
-    """What changed in one heap from a step to a later one.
-
-    Attributes:
-        first, last: the steps.
-        new: the chunks in use at `last` that were allocated since `first`, of CHUNK_ROW.
-        gone: the chunks in use at `first` that were freed by `last`, of CHUNK_ROW.
-        never_freed: for each of `new`, whether it is in use at the last step of the trace; None: more events may come.
-    """
-
-    first: int
-    last: int
-    new: NDArray[np.void]
-    gone: NDArray[np.void]
-    never_freed: NDArray[np.bool_] | None
-
-
-def heap_change(model: Model, first: int) -> HeapChange:
-    """What changed from the step `first` to the model's step.
-
-    Args:
-        model: it visits other steps and returns.
-        first: a step of the trace.
-
-    Raises:
-        TraceError: the trace has no history, no step `first`, or the model's step is before it.
-    """
-    trace = model.trace
-    check_history(trace, "changes between two steps")
-    if not trace.first <= first <= model.step:
-        raise TraceError(
-            f"what grew from step {first:,} to {model.step:,} was asked for: give two steps in order, of "
-            f"{trace.first:,} to {len(trace):,}"
-        )
-    now, before = model.in_use(), growth_chunks_at(model, first)
-    new = now[now["born"] >= first]
-    gone = before[np.isin(before["born"], now["born"], invert=True)]
-    at_end = births_never_freed(model)
-    return HeapChange(first, model.step, new, gone, None if at_end is None else np.isin(new["born"], at_end))
+# The chunks in use at the steps that are compared.
 
 
 def births_never_freed(model: Model) -> NDArray[np.uint64] | None:
@@ -196,12 +154,10 @@ class WhatGrew(Answer):
     @property
     def tables(self) -> Sequence[AnswerTable]:
         """The holders that grew or shrank most."""
+        if not len(self.rows):
+            return []
         heads = (self.how.by.replace("_", " "), "grew", "new", "gone", "never freed")
-        return (
-            [AnswerTable(heads, [(name, *sizes) for name, sizes in _what_grew_rows(self)])]
-            if len(self.rows)
-            else []
-        )
+        return [AnswerTable(heads, [(name, *sizes) for name, sizes in _what_grew_rows(self)])]
 
     def to_arrow(self) -> "Table":
         """One row a holder; sizes in bytes. `never_freed` is null where more events may come."""
@@ -218,33 +174,43 @@ class WhatGrew(Answer):
 
 
 def what_grew(model: Model, first: int, how: Grouping) -> WhatGrew:
-    """What grew from the step `first` to the model's step, by holder.
+    """What grew from the step `first` to the model's step, by holder; the model visits other steps and returns.
 
     Raises:
-        TraceError: as for `heap_change`.
+        TraceError: the trace has no history, no step `first`, or the model's step is before it.
     """
-    change = heap_change(model, first)
-    both = np.concatenate([change.new, change.gone])
-    numbers, paths = how.grouped(both)
+    trace = model.trace
+    check_history(trace, "changes between two steps")
+    if not trace.first <= first <= model.step:
+        raise TraceError(
+            f"what grew from step {first:,} to {model.step:,} was asked for: give two steps in order, of "
+            f"{trace.first:,} to {len(trace):,}"
+        )
+    now, before = model.in_use(), growth_chunks_at(model, first)
+    new = now[now["born"] >= first]
+    gone = before[np.isin(before["born"], now["born"], invert=True)]
+    numbers, paths = how.grouped(np.concatenate([new, gone]))
     rows = np.zeros(len(paths), HOLDER_CHANGE)
-    of_new, of_gone = numbers[: len(change.new)], numbers[len(change.new) :]
-    np.add.at(rows["new"], of_new, change.new["size"])
-    np.add.at(rows["gone"], of_gone, change.gone["size"])
+    of_new, of_gone = numbers[: len(new)], numbers[len(new) :]
+    np.add.at(rows["new"], of_new, new["size"])
+    np.add.at(rows["gone"], of_gone, gone["size"])
     rows["grew"] = rows["new"].astype(np.int64) - rows["gone"].astype(np.int64)
     rows["new_chunks"] = np.bincount(of_new, minlength=len(rows))
     rows["gone_chunks"] = np.bincount(of_gone, minlength=len(rows))
-    if change.never_freed is not None:
-        np.add.at(rows["never_freed"], of_new[change.never_freed], change.new["size"][change.never_freed])
+    at_end = births_never_freed(model)
+    if at_end is not None:
+        never_freed = np.isin(new["born"], at_end)
+        np.add.at(rows["never_freed"], of_new[never_freed], new["size"][never_freed])
     order = np.lexsort([~rows["new"], -rows["grew"]])
     return WhatGrew(
-        trace=model.trace,
+        trace=trace,
         pool=model.pool,
-        first=change.first,
-        last=change.last,
+        first=first,
+        last=model.step,
         how=how,
         rows=rows[order],
         paths=[paths[row] for row in order.tolist()],
-        end_known=change.never_freed is not None,
+        end_known=at_end is not None,
     )
 
 

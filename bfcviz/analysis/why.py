@@ -19,9 +19,6 @@ from bfcviz.events.trace import Trace
 from bfcviz.model.model import Model
 from bfcviz.model.navigation import MOST_FAILURES, failed_steps, recorded_failures_by_event
 
-# ------------------------------------------------------------------------------
-# Find out why a request failed: from the heap at its step, and what the file says of it.
-
 RUNS: Final = 3
 """Runs of a diagnosis."""
 

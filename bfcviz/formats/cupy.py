@@ -44,7 +44,6 @@ MESSAGES: Final = (
         "its own limit, which the text then names.",
         ("Out of memory allocating {number} bytes", "out of memory to allocate {number} bytes"),
         "cupy/cuda/memory.pyx, OutOfMemoryError",
-        family="cupy",
         numbers=(
             Number(
                 "requested",
@@ -61,4 +60,3 @@ MESSAGES: Final = (
         behind=40,
     ),
 )
-"""Texts of CuPy."""

@@ -41,10 +41,7 @@ SYSTEM: Final = (
         "metal-refused",
         "MLX",
         "MLX asked for memory that GPU and system share, also with swapping, and was refused.",
-        (
-            "[malloc_or_wait] Unable to allocate {number} bytes",
-            "[malloc] Unable to allocate {number} bytes",
-        ),
+        ("[malloc_or_wait] Unable to allocate {number} bytes", "[malloc] Unable to allocate {number} bytes"),
         "mlx/allocator.cpp",
         family="mps",
         numbers=(Number("requested", "bytes of the buffer", ("Unable to allocate {number} bytes",)),),
@@ -63,7 +60,7 @@ SYSTEM: Final = (
     Message(
         "cuda-call",
         "CUDA",
-        "A call of the CUDA or HIP runtime, or of cuBLAS, cuDNN or NCCL, returned out of memory. In PyTorch it is one "
+        "A call of the CUDA or HIP runtime, or of cuBLAS, cuDNN, cuFFT, cuSOLVER or NCCL, returned out of memory. In PyTorch it is one "
         "outside of its allocator: for a context, a workspace, a graph, or pinned memory. With `in function alloc` it "
         "is ggml's pool for intermediate results. Only NCCL prints how much it asked for.",
         (
@@ -98,10 +95,16 @@ SYSTEM: Final = (
             "ERROR: out of memory in {word} at line {number} (error-code 2)",
             "cublas runtime error : resource allocation failed",
             "Cuda failure 'out of memory'",
+            "Cuda failure 2 'out of memory'",
+            "CUDA runtime error in {skip}{skip}: out of memory",
+            "(-217:Gpu API call) out of memory",
+            "[CUDA] out of memory",
             "cudaMalloc failed: out of memory",
             "cudaMalloc retry failed: out of memory",
             "CUBLAS_STATUS_ALLOC_FAILED",
             "CUDNN_STATUS_ALLOC_FAILED",
+            "CUFFT_ALLOC_FAILED",
+            "CUSOLVER_STATUS_ALLOC_FAILED",
             "CUDA_ERROR_OUT_OF_MEMORY",
             "cudaErrorMemoryAllocation",
             "hipErrorOutOfMemory",
@@ -110,7 +113,6 @@ SYSTEM: Final = (
             "UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY",
         ),
         "CUDA runtime and driver, cudaErrorMemoryAllocation (2)",
-        family="cuda",
         numbers=(
             Number(
                 "requested",
@@ -119,44 +121,62 @@ SYSTEM: Final = (
             ),
         ),
         marks={
-            "torch": "torch",
-            "TORCH_USE_CUDA_DSA": "torch",
-            "TORCH_USE_HIP_DSA": "torch",
-            "THC": "torch",
-            "THCStorage": "storage",
-            "CUBLAS_STATUS": "library",
-            "CUDNN_STATUS": "library",
+            **dict.fromkeys(("torch", "TORCH_USE_CUDA_DSA", "TORCH_USE_HIP_DSA", "THC"), "torch"),
             "CUDA kernel errors might be": "torch",
-            "ggml": "ggml",
-            "llama": "ggml",
+            "THCStorage": "storage",
+            "when calling `cublas": "torch",
+            "`cublasCreate": "library_start",
+            **dict.fromkeys(("capture_end", "capture_begin", "torch/cuda/graphs.py"), "capture"),
+            "torch_memory_saver": "saver",
+            **dict.fromkeys(("cuFFT error: C", "cusolver error: C"), "torch"),
+            **dict.fromkeys(("CUBLAS_STATUS", "CUDNN_STATUS", "CUFFT_ALLOC", "CUSOLVER_STATUS"), "library"),
+            **dict.fromkeys(("CuFftError", "CuFFTError"), "cupy"),
+            **dict.fromkeys(("ggml", "llama"), "ggml"),
             "in function alloc": "pool",
             "onnxruntime": "onnx",
-            "NCCL WARN C": "nccl",
-            "NCCL WARN Failed to C": "nccl",
-            "mxnet": "mxnet",
-            "MXNet": "mxnet",
-            "torch_memory_saver": "saver",
-            "pooled_storage_manager": "mxnet_pool",
-            "MXNetError: cudaMalloc": "mxnet_pool",
+            **dict.fromkeys(("NCCL WARN C", "NCCL WARN Failed to C", "Cuda failure 2 '"), "nccl"),
+            **dict.fromkeys(("mxnet", "MXNet"), "mxnet"),
+            **dict.fromkeys(("pooled_storage_manager", "MXNetError: cudaMalloc"), "mxnet_pool"),
         },
         behind=400,
         device=("current device: {number}, in function", "[{number}] {word} NCCL WARN"),
         is_weak=True,
     ),
     Message(
+        "cuda-init",
+        "CUDA",
+        "The driver could not start in the process: no device was asked for memory yet. What is short is memory of the "
+        "system or a limit of the process, or the driver does not fit the kernel.",
+        (
+            "Call to cuInit results in CUDA_ERROR_OUT_OF_MEMORY",
+            "failed call to cuInit: CUDA_ERROR_OUT_OF_MEMORY",
+            "cuInit failed: out of memory",
+        ),
+        "CUDA driver, cuInit; numba/cuda/cudadrv/driver.py, stream_executor/cuda/cuda_driver.cc",
+        is_weak=True,
+    ),
+    Message(
         "cuda-library",
         "CUDA",
-        "cuBLAS or cuDNN could not start. Most often too little of the device is free for what they allocate then; a "
+        "cuBLAS, cuDNN or cuSOLVER could not start. Most often too little of the device is free for what they allocate then; a "
         "driver that does not fit, or an earlier error of a kernel, such as an index out of range, says the same.",
         (
             "CUBLAS_STATUS_NOT_INITIALIZED",
             "CUDNN_STATUS_NOT_INITIALIZED",
             "ould not create cudnn handle",
             "failed to create cublas handle",
+            "Failed to create cuSolverDN instance",
+            "operation gpusolverDnCreate(&handle) failed",
+            "FAILED_PRECONDITION: DNN library initialization failed",
         ),
-        "cublasCreate, cudnnCreate",
-        family="cuda",
-        marks={"NOT_INITIALIZED": "torch", "tensorflow": "tf", "stream_executor": "tf"},
+        "cublasCreate, cudnnCreate, cusolverDnCreate",
+        marks={
+            **dict.fromkeys(("operation gpusolver", "FAILED_PRECONDITION: DNN"), "jax"),
+            "Failed to create cuSolverDN": "tf",
+            "NOT_INITIALIZED": "torch",
+            "tensorflow": "tf",
+            "stream_executor": "tf",
+        },
         is_weak=True,
     ),
     Message(
@@ -169,7 +189,6 @@ SYSTEM: Final = (
             "GET was unable to find an engine to execute this computation",
         ),
         "aten/src/ATen/native/cudnn/Conv_v7.cpp, Conv_v8.cpp",
-        family="cuda",
         marks={"to run convolution": "torch", "GET was unable": "torch"},
         is_weak=True,
     ),
@@ -195,7 +214,6 @@ SYSTEM: Final = (
         ),
         "TensorRT, the builder",
         role=Role.SOFT,
-        family="trt",
         numbers=(
             Number(
                 "requested",
@@ -219,7 +237,6 @@ SYSTEM: Final = (
         ),
         "TensorRT, the builder",
         role=Role.RETRY,
-        family="trt",
     ),
     Message(
         "trt-build",
@@ -229,7 +246,6 @@ SYSTEM: Final = (
         ("Could not find any implementation for node",),
         "TensorRT, the builder, Error Code 10",
         role=Role.AFTER_ALL,
-        family="trt",
         marks={"Could not find": "after_all"},
     ),
     Message(
@@ -245,7 +261,6 @@ SYSTEM: Final = (
             "Error Code 2: out of Memory (Requested size was {number} bytes",
         ),
         "TensorRT, virtualMemoryBuffer.cpp, safeRuntime.cpp",
-        family="trt",
         numbers=(
             Number(
                 "requested",
@@ -309,7 +324,6 @@ SYSTEM: Final = (
             "Unexpected bus error encountered in worker",
         ),
         "torch/utils/data/dataloader.py",
-        family="host",
         marks={"orker": "host", "Bus error": "shared_memory", "bus error": "shared_memory"},
     ),
     Message(
@@ -322,19 +336,28 @@ SYSTEM: Final = (
             "exitcode : -9",
             "return code = -9",
             "Signal 9 (SIGKILL) received",
+            "died with <Signals.SIGKILL: 9>",
+            "terminated with signal SIGKILL",
+            "SIGKILL(-9)",
+            "terminated: signal: killed",
+            "zsh: killed ",
+            "line {number}: {number} Killed ",
         ),
-        "torch/distributed/elastic, deepspeed/launcher/launch.py",
-        family="host",
-        marks={"9": "host"},
+        "torch/distributed/elastic, torch/multiprocessing, deepspeed/launcher/launch.py, Python's subprocess, joblib, "
+        "Ollama, shells",
+        marks={"": "host"},
         is_weak=True,
     ),
     Message(
         "host-numpy",
         "NumPy",
         "System memory was refused, not GPU memory.",
-        ("Unable to allocate {size} for an array with shape",),
+        (
+            "Unable to allocate {size} for an array with shape",
+            "Unable to allocate {size} for array with",
+            "Unable to allocate array with shape (",
+        ),
         "numpy/_core/_exceptions.py",
-        family="host",
         numbers=(Number("requested", "bytes of the array", ("Unable to allocate {size}",)),),
         marks={"allocate": "host"},
     ),
@@ -344,7 +367,6 @@ SYSTEM: Final = (
         "System memory was refused, not GPU memory.",
         ("mkl_malloc: failed to allocate memory",),
         "programs on oneMKL",
-        family="host",
         marks={"mkl_malloc": "host"},
     ),
     Message(
@@ -353,7 +375,6 @@ SYSTEM: Final = (
         "Windows refused system memory: what all programs asked for is as much as memory and page file together.",
         ("paging file is too small for this operation to complete",),
         "Windows, ERROR_COMMITMENT_LIMIT (1455)",
-        family="host",
         numbers=(Number("requested", "bytes of the request", ("Ran out of memory allocating {number}",)),),
         marks={"paging file": "host"},
         behind=200,
@@ -370,15 +391,42 @@ SYSTEM: Final = (
             "Killed process {number} ({word}) total-vm",
         ),
         "mm/oom_kill.c",
-        family="host",
         numbers=(Number("process_in_use", "system memory of the killed process", ("anon-rss:{size}",)),),
         marks={
-            "ill": "host",
-            "oom": "host",
-            "total-vm": "host",
-            "emory cgroup": "cgroup",
-            "CONSTRAINT_MEMCG": "cgroup",
+            **dict.fromkeys(("ill", "oom", "total-vm"), "host"),
+            **dict.fromkeys(("emory cgroup", "CONSTRAINT_MEMCG"), "cgroup"),
         },
+    ),
+    Message(
+        "host-python",
+        "Python",
+        "System memory was refused, not GPU memory. There is no number in the text.",
+        ("{start}MemoryError{end}",),
+        "Python, MemoryError without a text",
+        marks={"MemoryError": "host"},
+        is_weak=True,
+        place="traceback",
+    ),
+    Message(
+        "host-program",
+        "Program on the CPU",
+        "System memory was refused to a program or a library.",
+        (
+            "memory allocation of {number} bytes failed",
+            "(-4:Insufficient memory) Failed to allocate {number} bytes",
+            "Insufficient memory (Failed to allocate {number} bytes)",
+            "CPU memory allocation failed n={number}",
+            "LightGBMError: Out of Host Memory",
+        ),
+        "Rust (alloc::handle_alloc_error), opencv/modules/core/src/alloc.cpp, dynet/aligned-mem-pool.h, LightGBM",
+        numbers=(
+            Number(
+                "requested",
+                "bytes of the request",
+                ("allocation of {number} bytes", "Failed to allocate {number} bytes", "failed n={number}"),
+            ),
+        ),
+        marks={"": "host"},
     ),
     Message(
         "nvidia-smi",
@@ -388,13 +436,222 @@ SYSTEM: Final = (
         "nvidia-smi",
         role=Role.BEFORE,
         family="",
-        numbers=(),
         marks={"NVIDIA-SMI": "table"},
     ),
 )
-"""Texts of drivers and systems."""
+
+_HOST: Final = {"": "host"}
+
+HOST: Final = (
+    Message(
+        "host-exit",
+        "Linux",
+        "Exit code 137 is 128 + 9: a process was ended by SIGKILL, which it cannot catch.",
+        (
+            "Exit Code: 137",
+            "exited with code 137",
+            "exited with exit code 137",
+            "terminated with exit code 137",
+            "completed with exit code 137",
+            "exit status 137",
+            "exitCode{sep}137",
+            "] Error 137",
+        ),
+        "kubectl, docker, make, GitHub Actions",
+        marks=_HOST,
+        is_weak=True,
+        is_alone=True,
+    ),
+    Message(
+        "host-shell",
+        "Linux",
+        "The shell says that a program was ended by SIGKILL, which it cannot catch.",
+        ("{start}Killed{end}",),
+        "bash, sh",
+        marks=_HOST,
+        is_weak=True,
+        place="last",
+    ),
+    Message(
+        "host-slurm",
+        "Slurm",
+        "The job, or a step of it, reached its limit of system memory, and the system ended processes of it. It is not "
+        "GPU memory.",
+        (
+            "Detected {count} oom-kill event",
+            "Detected {count} oom_kill event",
+            "exceeded memory limit ({number} > {number}), being killed",
+            "task {number}: Out Of Memory",
+            "OUT_OF_MEMORY (exit code",
+        ),
+        "slurmstepd, srun, seff",
+        numbers=(
+            Number("memory_used", "what the job used", ("exceeded memory limit ({number}",), unit="K"),
+            Number("memory_total", "its limit", ("> {number}), being killed",), unit="K"),
+        ),
+        marks=_HOST,
+    ),
+    Message(
+        "host-slurm-limit",
+        "Slurm",
+        "A step reached its limit of system memory at some point, not that of GPU memory. What the system keeps of files "
+        "counts there, too, so that the step may have ended well.",
+        ("Exceeded step memory limit at some point", "Exceeded job memory limit at some point"),
+        "slurmstepd (until 2018)",
+        marks=_HOST,
+        is_weak=True,
+    ),
+    Message(
+        "host-kubernetes",
+        "Kubernetes",
+        "A container reached its limit of system memory, or its node ran low on it, and the container was ended. It is "
+        "not GPU memory.",
+        (
+            "Reason{sep}OOMKilled",
+            "reason{sep}OOMKilled",
+            "OOMKilled{sep}true",
+            "{number}/{number} OOMKilled",
+            "The node was low on resource: memory",
+        ),
+        "kubectl describe pod, kubectl get pods, docker inspect, the kubelet",
+        marks=_HOST,
+    ),
+    Message(
+        "host-ray",
+        "Ray",
+        "A node ran low on system memory, and Ray ended workers on it. It is not GPU memory.",
+        (
+            "due to the node running low on memory",
+            "{count} Workers (tasks / actors) killed due to memory pressure",
+        ),
+        "ray/src/ray/raylet/node_manager.cc",
+        numbers=(
+            Number("process_in_use", "system memory of the worker", ("memory used={size}",)),
+            Number("memory_used", "system memory in use on the node", ("running was {size} /",)),
+            Number("memory_total", "all system memory of the node", ("running was {skip} / {size} (",)),
+            Number("killed_workers", "workers that were ended", ("{count} Workers (tasks",)),
+        ),
+        marks=_HOST,
+    ),
+    Message(
+        "host-yarn",
+        "YARN",
+        "A container reached its limit of system memory, and YARN ended it. It is not GPU memory.",
+        (
+            "killed by YARN for exceeding memory limits",
+            "killed by YARN for exceeding physical memory limits",
+            "running beyond physical memory limits",
+        ),
+        "hadoop-yarn, ContainersMonitorImpl; Spark",
+        numbers=(
+            Number("memory_used", "what the container used", ("{size} of {skip} physical memory used",)),
+            Number("memory_total", "its limit", ("of {size} physical memory used",)),
+        ),
+        marks=_HOST,
+    ),
+    Message(
+        "host-dask",
+        "Dask",
+        "A worker reached its limit of system memory, and its nanny ended it and starts another. It is not GPU memory.",
+        ("exceeded {number}% memory budget",),
+        "distributed/worker_memory.py",
+        marks=_HOST,
+    ),
+    Message(
+        "host-dask-lost",
+        "Dask",
+        "Each worker that ran this task died: most often because system memory, or the limit of a worker, ran out; a "
+        "crash of the program says the same.",
+        ("different workers, but all those workers died",),
+        "distributed/scheduler.py, KilledWorker",
+        marks=_HOST,
+        is_weak=True,
+    ),
+    Message(
+        "host-oomd",
+        "systemd-oomd",
+        "systemd-oomd ended a group of processes because system memory and swap ran low. It is not GPU memory.",
+        (
+            "due to memory used ({number}) / total ({number})",
+            "due to memory pressure for {word} being {number}%",
+        ),
+        "systemd/src/oom/oomd-manager.c",
+        numbers=(
+            Number("memory_used", "system memory in use", ("memory used ({number})",)),
+            Number("memory_total", "all system memory", ("memory used ({skip}) / total ({number})",)),
+        ),
+        marks=_HOST,
+    ),
+    Message(
+        "host-colab",
+        "Colab",
+        "The session used all system memory of its machine, and was ended. It is not GPU memory.",
+        ("session crashed after using all available RAM",),
+        "Google Colab",
+        marks=_HOST,
+    ),
+    Message(
+        "host-invoked",
+        "Linux",
+        "A program asked for system memory, none was left in the machine or in its container, and the system chose a "
+        "process to end, which a later line names (Killed process). It is not GPU memory.",
+        ("invoked oom-killer:",),
+        "mm/oom_kill.c",
+        marks=_HOST,
+    ),
+    Message(
+        "host-shared",
+        "Linux",
+        "Shared memory (/dev/shm) is full: not GPU memory. A container has 64 MiB of it where nothing else is set.",
+        (
+            "unable to write to file </torch{word} No space left on device",
+            "unable to resize file </torch{word} to the right size: No space left on device",
+            "unable to open shared memory object </torch{word} in read-write mode: No space left on device",
+            "failed to extend /dev/shm/{word} to {number} bytes, error: No space left on device",
+        ),
+        "aten/src/ATen/MapAllocator.cpp; nccl/src/misc/shmutils.cc",
+        numbers=(Number("requested", "bytes of a buffer of NCCL", ("to {number} bytes, error",)),),
+        marks={"": "host", "No space": "shared_memory"},
+    ),
+    Message(
+        "host-mapping",
+        "Linux",
+        "The system refused memory to the process (error 12): system memory ran out, or a limit of the process or of "
+        "its container on address space, or on the number of its mappings. It is not GPU memory.",
+        (
+            "unable to mmap {number} bytes from file {word} Cannot allocate memory (12)",
+            "[Errno 12] Cannot allocate memory",
+            "fork: Cannot allocate memory",
+        ),
+        "Linux, ENOMEM; aten/src/ATen/MapAllocator.cpp",
+        numbers=(Number("requested", "bytes of the mapping", ("unable to mmap {number} bytes",)),),
+        marks=_HOST,
+        is_weak=True,
+    ),
+    Message(
+        "host-cpp",
+        "C++",
+        "A program in C++, or a library, was refused memory: most often system memory; some libraries say the same of "
+        "memory of the GPU. There is no number in the text.",
+        ("instance of 'std::bad_alloc'", "{start}MemoryError: std::bad_alloc{end}"),
+        "C++, std::bad_alloc",
+        marks=_HOST,
+        is_weak=True,
+    ),
+)
+"""Texts of which what they mean is all that there is to say; of a weak one it is only likely."""
+
+BY_SIGNAL: Final = frozenset({"host-signal", "host-exit", "host-shell"})
+"""Texts that say only that a process was ended by SIGKILL."""
 
 CALLS: Final = {
+    "(-217": "OpenCV",
+    "[CUDA]": "LightGBM",
+    "(-4:": "OpenCV",
+    "Insufficient memory (": "OpenCV",
+    "memory allocation of": "Rust",
+    "CPU memory": "DyNet",
+    "LightGBMError": "LightGBM",
     "HIP": "ROCm",
     "hip": "ROCm",
     "ROCm": "ROCm",
@@ -414,6 +671,14 @@ CALLS: Final = {
 }
 """How the error of a call begins -> whose it is; the first that fits, all others are CUDA's."""
 
+ARRAY: Final = re.compile(
+    r"array with (?:shape|form) \((?P<shape>[\d, ]{1,200})\) and data type (?P<type>\w{1,40})"
+)
+"""The array for which NumPy got no memory."""
+
+PROFILED_TOKENS: Final = re.compile(r"larger than the profiled value (-?\d{1,15})")
+"""Tokens for which SGLang finds room in its share of the device."""
+
 SMI_DEVICE: Final = re.compile(r"(\d{1,9})MiB\s{0,9}/\s{0,9}(\d{1,9})MiB")
 """A device in nvidia-smi's table: MiB in use, and in all."""
 
@@ -423,6 +688,12 @@ SMI_PROCESS: Final = re.compile(
 )
 """A process in nvidia-smi's table."""
 
+
+NAMED: Final = {
+    "host-ray": re.compile(r"\(task ID: \w{1,80}, name=([^,\n]{1,80}), pid="),
+    "trtllm-executor": re.compile(r"component could not be created:\s{1,9}(KV cache|[\w-]{1,40})"),
+}
+"""Name of an entry -> what its later lines name."""
 
 KILLED: Final = re.compile(
     r"Kill(?:ed)? process \d{1,10},?(?: UID \d{1,10},)? \(([^)\n]{1,64})\)|\btask=([^,\n]{1,64}),pid="
@@ -452,7 +723,6 @@ GGML: Final = (
         ),
         "ggml/src/ggml-cuda/ggml-cuda.cu, ggml-alloc.c, ggml-vulkan.cpp, ggml-sycl.cpp, ggml-metal.m; "
         "src/llama-context.cpp",
-        family="ggml",
         numbers=(
             Number(
                 "requested",
@@ -475,20 +745,11 @@ GGML: Final = (
             *(f"allocate {name}{{number}} buffer" for name in ("CUDA", "ROCm", "Vulkan", "SYCL")),
         ),
         marks={
-            "cpu_buffer_type": "host",
-            "ggml_aligned_malloc": "host",
-            "allocate CPU buffer": "host",
+            **dict.fromkeys(("cpu_buffer_type", "ggml_aligned_malloc", "allocate CPU buffer"), "host"),
             "Bytes of memory on device": "sycl",
-            "compute": "compute",
-            "graph_reserve": "compute",
-            "gallocr_reserve": "compute",
-            "sched_reserve": "compute",
-            "kv cache": "kv",
-            "kv_cache": "kv",
-            "load_tensors": "weights",
-            "alloc_tensor_range": "weights",
-            "loading model": "weights",
-            "llm_load": "weights",
+            **dict.fromkeys(("compute", "graph_reserve", "gallocr_reserve", "sched_reserve"), "compute"),
+            **dict.fromkeys(("kv cache", "kv_cache"), "kv"),
+            **dict.fromkeys(("load_tensors", "alloc_tensor_range", "loading model", "llm_load"), "weights"),
         },
         behind=120,
     ),
@@ -499,7 +760,6 @@ GGML: Final = (
         ("retrying without pipeline parallelism", "retrying with fewer"),
         "src/llama-context.cpp, sched_reserve",
         role=Role.RETRY,
-        family="ggml",
     ),
     Message(
         "ggml-pinned",
@@ -508,7 +768,6 @@ GGML: Final = (
         ("failed to allocate {number} MiB of pinned memory",),
         "ggml/src/ggml-cuda/ggml-cuda.cu",
         role=Role.SOFT,
-        family="ggml",
         numbers=(Number("requested", "system memory", ("allocate {number} MiB of pinned",), unit="M"),),
     ),
     Message(
@@ -518,7 +777,6 @@ GGML: Final = (
         ("current allocated size is greater than the recommended max working set size",),
         "ggml/src/ggml-metal/ggml-metal.m",
         role=Role.SOFT,
-        family="ggml",
         numbers=(
             Number("allocated", "buffers of this process", ("( {number} /",), unit="M"),
             Number("limit", "what Metal recommends for one process", ("/ {number})",), unit="M"),
@@ -531,20 +789,41 @@ GGML: Final = (
         "No Metal buffer holds a tensor that is to be computed: its buffer was refused, or is too small.",
         ("ggml_metal_get_buffer: error: buffer is nil",),
         "ggml-metal.m (until 2024)",
-        family="ggml",
     ),
     Message(
         "ollama-system",
         "Ollama",
         "The model needs more system memory than is free.",
-        ("model requires more system memory",),
+        ("model requires more system memory", "model request too large for system"),
         "ollama/server/sched.go, llm/server.go",
         family="host",
         numbers=(
-            Number("requested", "system memory that the model needs", ("more system memory ({size})",)),
-            Number("available", "system memory that is free", ("than is available ({size})",)),
+            Number(
+                "requested",
+                "system memory that the model needs",
+                ("more system memory ({size})", "requested{sep}{size}"),
+            ),
+            Number(
+                "available",
+                "system memory that is free",
+                ("than is available ({size})", "available{sep}{size}"),
+            ),
+            Number("memory_total", "all system memory", ("total{sep}{size}",)),
+            Number("swap", "swap space that is free", ("swap{sep}{size}",)),
         ),
-        marks={"system memory": "host"},
+        marks={"system": "host"},
+    ),
+    Message(
+        "ggml-context",
+        "llama.cpp",
+        "The pool for the tensors of a context, a buffer of fixed size that the program allocates at its start, was too "
+        "small.",
+        ("not enough space in the context's memory pool (needed {number}, available {number}",),
+        "ggml/src/ggml.c, ggml_new_object",
+        numbers=(
+            Number("requested", "bytes that the pool must have", ("(needed {number},",)),
+            Number("available", "bytes of the pool", (", available {number}",)),
+        ),
     ),
     Message(
         "ggml-device",
@@ -553,7 +832,6 @@ GGML: Final = (
         ("VRAM: {number} MiB", ") - {number} MiB free"),
         "ggml/src/ggml-cuda/ggml-cuda.cu, src/llama.cpp",
         role=Role.BEFORE,
-        family="ggml",
         numbers=(
             Number("device_total", "the whole device", ("VRAM: {number} MiB",), unit="M"),
             Number(
@@ -562,13 +840,12 @@ GGML: Final = (
         ),
     ),
 )
-"""Texts of ggml, and of the programs on it (llama.cpp, whisper.cpp, Ollama, LM Studio)."""
 
 
 # ------------------------------------------------------------------------------
-# PaddlePaddle: what its allocator prints when the device refuses.
+# Libraries and programs with an allocator of their own, of which bfcviz knows only the text.
 
-PADDLE: Final = (
+PROGRAMS: Final = (
     Message(
         "paddle",
         "PaddlePaddle",
@@ -577,7 +854,6 @@ PADDLE: Final = (
         "limit.",
         ("Out of memory error on GPU {number}. Cannot allocate {size}",),
         "paddle/phi/core/memory/allocation/cuda_allocator.cc",
-        family="paddle",
         device=("error on GPU {number}.",),
         numbers=(
             Number("requested", "bytes that were asked of the driver", ("Cannot allocate {size}",)),
@@ -599,21 +875,12 @@ PADDLE: Final = (
             ),
         ),
     ),
-)
-"""Texts of PaddlePaddle."""
-
-
-# ------------------------------------------------------------------------------
-# Libraries and programs with an allocator of their own, of which bfcviz knows only the text.
-
-PROGRAMS: Final = (
     Message(
         "program-julia",
         "CUDA.jl",
         "CUDA.jl collected garbage, returned its cache, asked again, and was refused by the driver or by its limit.",
         ("Out of GPU memory trying to allocate {size}",),
         "CUDA.jl/src/pool.jl, OutOfGPUMemoryError",
-        family="julia",
         numbers=(
             Number("requested", "bytes of the request", ("trying to allocate {size}",)),
             Number(
@@ -637,11 +904,7 @@ PROGRAMS: Final = (
             Number(
                 "limit",
                 "the limit that was set",
-                (
-                    "(capped at {size})",
-                    "Memory limit: hard = {size}",
-                    "Memory limit: {skip} hard = {size}",
-                ),
+                ("(capped at {size})", "Memory limit: hard = {size}", "Memory limit: {skip} hard = {size}"),
             ),
         ),
     ),
@@ -652,7 +915,6 @@ PROGRAMS: Final = (
         ("CUDA memory allocation failed; attempting to free up memory",),
         "CUDA.jl/src/pool.jl",
         role=Role.SOFT,
-        family="julia",
     ),
     Message(
         "program-theano",
@@ -660,7 +922,6 @@ PROGRAMS: Final = (
         "The driver refused a request.",
         ("Error allocating {number} bytes of device memory",),
         "theano/sandbox/cuda/cuda_ndarray.cu",
-        family="theano",
         numbers=(
             Number("requested", "bytes of the request", ("allocating {number} bytes of device",)),
             Number("device_free", "free on the device", ("Driver report {number} bytes free",)),
@@ -673,7 +934,6 @@ PROGRAMS: Final = (
         "The driver refused a request.",
         ("Memory allocation error on worker {number}:", "- Free memory: {size} - Requested memory: {size}"),
         "xgboost/src/common/device_helpers.cu",
-        family="xgboost",
         numbers=(
             Number("requested", "bytes of the request", ("Requested memory: {size}",)),
             Number("device_free", "free on the device", ("Free memory: {size}",)),
@@ -689,7 +949,6 @@ PROGRAMS: Final = (
             "Out of memory. Requested {number}; Free",
         ),
         "catboost/cuda/cuda_lib/memory_pool/stack_like_memory_pool.h",
-        family="catboost",
         numbers=(
             Number("requested", "bytes of the request", ("Out of memory. Requested {number}",), unit="M"),
             Number("available", "the free block at the end of the pool", ("; Free {number}",), unit="M"),
@@ -701,7 +960,6 @@ PROGRAMS: Final = (
         "OpenCL could not allocate a buffer: the device is full, or one buffer is larger than it allows for any.",
         ("MEM_OBJECT_ALLOCATION_FAILURE", "Memory Object Allocation Failure"),
         "OpenCL, error -4",
-        family="opencl",
         numbers=(Number("requested", "bytes of the buffer", ("clCreateBuffer({skip}, {number},",)),),
         behind=200,
         is_weak=True,
@@ -736,7 +994,6 @@ PROGRAMS: Final = (
         "The driver refused a request: for vectors, or for the scratch memory that FAISS takes at the start.",
         ("failed to cudaMalloc {number} bytes", "size {number} bytes (cudaMalloc error out of memory"),
         "faiss/gpu/StandardGpuResources.cpp",
-        family="faiss",
         numbers=(
             Number("requested", "bytes of the request", ("cudaMalloc {number}", "size {number} bytes (cuda")),
         ),
@@ -753,7 +1010,6 @@ PROGRAMS: Final = (
             "Failed to allocate {number} bytes on device 'cuda",
         ),
         "warp/types.py, warp/context.py",
-        family="warp",
         numbers=(
             Number("requested", "bytes of the array", ("for {number} bytes", "allocate {number} bytes")),
         ),
@@ -764,7 +1020,6 @@ PROGRAMS: Final = (
         "The driver refused a region for Kaldi's pool.",
         ("Failed to allocate a memory region of {number} bytes",),
         "kaldi/src/cudamatrix/cu-allocator.cc",
-        family="kaldi",
         numbers=(
             Number("requested", "bytes of the region", ("region of {number} bytes",)),
             Number("device_free", "free on the device", ("free:{size}",)),
@@ -778,7 +1033,6 @@ PROGRAMS: Final = (
         "The driver refused a buffer of the simulation.",
         ("PxgCudaDeviceMemoryAllocator fail to allocate memory {number} bytes",),
         "PhysX/source/gpucommon",
-        family="physx",
         numbers=(Number("requested", "bytes of the buffer", ("allocate memory {number} bytes",)),),
     ),
     Message(
@@ -787,7 +1041,6 @@ PROGRAMS: Final = (
         "Direct3D refused memory for a tensor.",
         ("Could not allocate tensor with {number} bytes. There is not enough GPU video memory",),
         "torch-directml",
-        family="directml",
         numbers=(Number("requested", "bytes of the tensor", ("tensor with {number} bytes",)),),
     ),
     Message(
@@ -797,7 +1050,6 @@ PROGRAMS: Final = (
         "piece that was large enough.",
         ("udaCustomAllocator out of memory",),
         "relion/src/acc/cuda/custom_allocator.cuh",
-        family="relion",
         numbers=(
             Number("requested", "bytes of the request", ("requestedSpace: {size}",)),
             Number("largest_free", "the largest free piece of the pool", ("ContinuousFreeSpace: {size}",)),
@@ -811,7 +1063,6 @@ PROGRAMS: Final = (
         "rest: of its free memory, or of the share of it that is set.",
         ("Insufficient VRAM in split for model and cache", "Insufficient VRAM for model and cache"),
         "exllamav3/model/model.py, exllamav2/model.py",
-        family="exllama",
         is_weak=True,
     ),
     Message(
@@ -824,13 +1075,35 @@ PROGRAMS: Final = (
         is_weak=True,
     ),
     Message(
+        "program-hsa",
+        "ROCm",
+        "A queue of the GPU ended because the runtime could not allocate what it needs: memory of the device or of the "
+        "system, or a thread.",
+        ("HSA_STATUS_ERROR_OUT_OF_RESOURCES",),
+        "ROCR-Runtime; clr/rocclr/device/rocm/rocdevice.cpp",
+        family="program",
+        numbers=(
+            Number("device_free", "free on the device", ("Available Free mem : {number} MB",), unit="M"),
+        ),
+        is_weak=True,
+    ),
+    Message(
+        "program-dispatch",
+        "Transformers",
+        "device_map found too little room on the devices for a quantized model, so that a part would lie in system "
+        "memory or on disk, which bitsandbytes does not allow by default. No device refused anything.",
+        ("Some modules are dispatched on the CPU or the disk",),
+        "transformers/quantizers/quantizer_bnb_4bit.py, quantizer_bnb_8bit.py",
+        family="program",
+        is_weak=True,
+    ),
+    Message(
         "program-encoder",
         "NVENC",
         "The encoder of the GPU opened no session. Drivers allow a few sessions at once on a GeForce, and return this "
         "error above that; memory is rarely the reason.",
         ("OpenEncodeSessionEx failed: out of memory (10)",),
         "ffmpeg, libavcodec/nvenc.c",
-        family="encoder",
         is_weak=True,
     ),
     Message(
@@ -839,11 +1112,9 @@ PROGRAMS: Final = (
         "A call returned E_OUTOFMEMORY, as Direct3D and DirectML do when memory of the GPU or of the system runs out.",
         ("8007000E Not enough memory resources are available",),
         "Windows, E_OUTOFMEMORY",
-        family="windows",
         is_weak=True,
     ),
 )
-"""Texts of libraries and programs with an allocator of their own."""
 
 
 # ------------------------------------------------------------------------------
@@ -857,7 +1128,6 @@ VLLM: Final = (
         ("model weights take {size}", "Memory profiling results: total_gpu_memory"),
         "vllm/worker/worker.py (0.6 to 0.8)",
         role=Role.BEFORE,
-        family="vllm",
         numbers=(
             Number(
                 "device_total", "the whole device", ("total_gpu_memory ({size})", "total_gpu_memory={size}")
@@ -889,7 +1159,6 @@ VLLM: Final = (
         "trial run, leaves nothing for the KV cache.",
         ("No available memory for the cache blocks",),
         "vllm/v1/core/kv_cache_utils.py",
-        family="vllm",
         numbers=(Number("kv_available", "what is left for the KV cache", ("KV cache memory: {size}",)),),
         marks={"cache blocks": "kv"},
         behind=4000,
@@ -903,7 +1172,6 @@ VLLM: Final = (
             "larger than the available KV cache memory",
         ),
         "vllm/v1/core/kv_cache_utils.py",
-        family="vllm",
         numbers=(
             Number(
                 "requested",
@@ -928,7 +1196,6 @@ VLLM: Final = (
         "after it made its own context on the device.",
         ("is less than desired GPU memory utilization",),
         "vllm/v1/worker/gpu_worker.py",
-        family="vllm",
         numbers=(
             Number("device_free", "free at the start", ("({number}/",), unit="G"),
             Number("device_total", "the whole device", ("/{number} GiB)",), unit="G"),
@@ -959,7 +1226,6 @@ VLLM: Final = (
         ("Error in memory profiling",),
         "vllm/v1/worker/gpu_worker.py",
         is_alone=True,
-        family="vllm",
         numbers=(Number("device_free", "free after the trial run", ("current free memory {size}",)),),
         marks={"profiling": "profiling"},
     ),
@@ -973,7 +1239,72 @@ VLLM: Final = (
         ),
         "sglang/srt/model_executor/model_runner.py",
         family="vllm",
+        numbers=(
+            Number("weights", "weights of the model on one device", ("mem usage={size}",)),
+            Number("device_free", "free on the device after they were loaded", ("avail mem={size}",)),
+        ),
         marks={"mem-fraction-static": "kv"},
+        behind=1000,
+    ),
+    Message(
+        "sglang-tokens",
+        "SGLang",
+        "The pool for the KV cache, or the table of running requests, has no room for a batch. Both have the size that "
+        "was set at the start. Nothing was refused by the device.",
+        (
+            "Decode out of memory. Try to lower your batch size",
+            "Prefill out of memory. Try to lower your batch size",
+            "alloc_req_slots runs out of memory",
+        ),
+        "sglang/srt/mem_cache/common.py, sglang/srt/managers/schedule_batch.py",
+        family="vllm",
+        numbers=(
+            Number("asked_tokens", "tokens that a batch needs", ("Try to allocate {number} tokens",)),
+            Number(
+                "free_tokens",
+                "tokens of the KV cache that are free, or may be replaced",
+                ("Available tokens: {number}", "Avaliable tokens: {number}"),
+            ),
+            Number("asked_requests", "requests of a batch", ("num_reqs={number}",)),
+            Number(
+                "free_requests",
+                "free entries in the table of running requests",
+                ("req_to_token_pool.available_size()={number}",),
+            ),
+        ),
+        marks={"of memory. Try": "tokens", "Prefill out": "prefill"},
+    ),
+    Message(
+        "sglang-retract",
+        "SGLang",
+        "The KV cache was full while the server computed answers: it put requests back into the queue, and computes them "
+        "later.",
+        ("Decode out of memory happened. #retracted_reqs", "KV cache pool is full. Retract requests"),
+        "sglang/srt/managers/scheduler.py",
+        role=Role.SOFT,
+        family="vllm",
+        numbers=(
+            Number("retracted_requests", "requests that were put back", ("#retracted_reqs: {number}",)),
+        ),
+    ),
+    Message(
+        "trtllm-executor",
+        "TensorRT-LLM",
+        "A component could not be created at the start, such as the KV cache: PyTorch was refused memory.",
+        ("Executor creation failed due to insufficient GPU memory",),
+        "tensorrt_llm/_torch/pyexecutor/py_executor_creator.py",
+        numbers=(
+            Number("device_total", "the whole device", ("Total GPU memory (GiB): {number}",), unit="G"),
+            Number(
+                "device_free",
+                "free before the component was created",
+                ("before component creation attempt (GiB): {number}",),
+                unit="G",
+            ),
+            Number("before_model", "free before the model was loaded", ("Model: {number} /",), unit="G"),
+            Number("after_model", "free after the model was loaded", ("Model: {skip} / {number}",), unit="G"),
+        ),
+        is_weak=True,
     ),
     Message(
         "tgi-tokens",
@@ -1006,7 +1337,6 @@ VLLM: Final = (
         marks={"alignment": "workspace"},
     ),
 )
-"""Texts of vLLM and SGLang at the start, when their share of the device is too small or not free."""
 
 
 # ------------------------------------------------------------------------------
@@ -1014,6 +1344,7 @@ VLLM: Final = (
 
 TABLES: Final[tuple[Message, ...]] = (
     *SYSTEM,
+    *HOST,
     *torch.MESSAGES,
     *xla.MESSAGES,
     *onnxruntime.MESSAGES,
@@ -1021,7 +1352,6 @@ TABLES: Final[tuple[Message, ...]] = (
     *cupy.MESSAGES,
     *rmm.MESSAGES,
     *GGML,
-    *PADDLE,
     *PROGRAMS,
     *VLLM,
 )
@@ -1051,6 +1381,7 @@ def counts(message: str, fact: str) -> str:
 _DERIVED: Final = {
     "device_total": "the whole device",
     "device_free": "free on the device",
+    "missing_tokens": "tokens too few: the profile of the KV cache is below zero",
     "below_zero": "how far the size of the request is below zero",
 }
 """Numbers that follow from others, where no table of the framework has them."""
@@ -1082,6 +1413,7 @@ def _message_table_section(entry: Message) -> list[str]:
 
 def _message_table_text(text: str) -> str:
     """A template as a person reads it."""
-    for place in ("{size}", "{bytes}", "{number}", "{skip}", "{word}"):
+    for place in ("{size}", "{bytes}", "{number}", "{count}", "{skip}{skip}", "{skip}", "{word}"):
         text = text.replace(place, "...")
+    text = text.replace("{start}", "").replace("{end}", "")
     return text.replace("{sep}", ": ").replace("|", r"\|")

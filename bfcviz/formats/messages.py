@@ -15,7 +15,7 @@ from typing import Final
 # ------------------------------------------------------------------------------
 # Sizes as frameworks print them: `4.22 GiB`, `530.00M`, `0 bytes`, `25,600,000 bytes`, `1062 MB`. All are binary.
 
-_DIGITS: Final = r"-?\d(?:[\d,]{0,30}\d)?(?:\.\d{1,9})?"
+_DIGITS: Final = r"-?\d(?:[\d,]{0,30}\d)?(?:\.\d{1,9}|\.(?=\s?[KMGTPE]i?B\b))?"  # NumPy prints `201. GiB`
 _UNIT: Final = r"\s{0,3}(?i:(?:[KMGTPE]i?)?B(?:ytes?)?\b|bytes?\b|[KMGTPE]\b)"
 _PLACES: Final = {
     r"\{size\}": f"({_DIGITS}(?:{_UNIT})?)",
@@ -24,6 +24,9 @@ _PLACES: Final = {
     r"\{skip\}": r"[^|;\n]{1,40}?",
     r"\{word\}": r"\S{1,120}?",
     r"\{sep\}": r"['\":=,\s]{1,12}",
+    r"\{count\}": r"([1-9]\d{0,8})",
+    r"\{start\}": r"(?:(?m:^)|(?<=[\]\r])|(?<=[:|] ))",
+    r"\{end\}": r"(?=[ \t]{0,8}(?m:$))",
 }
 IMPOSSIBLE: Final = 1 << 50
 """No device has so much memory: drivers print it for `unlimited`, `unknown`, or a negative number."""
@@ -34,7 +37,8 @@ def template(text: str, flags: int = 0) -> re.Pattern[str]:
 
     White space of the template matches any, also none: a line may be cut at any place. `{bytes}` is a size whose
     unit is always printed, so that a number that was cut before its unit is none; `{skip}` is a short text, `{word}`
-    one word, `{sep}` what stands between a name and its value.
+    one word, `{sep}` what stands between a name and its value, `{count}` a number above 0; `{start}` and `{end}` are
+    those of a line.
     """
     pattern = r"\s{0,40}".join(re.escape(word) for word in text.split())
     for place, meaning in _PLACES.items():
@@ -102,7 +106,8 @@ class Message:
         begins: templates of its beginning.
         source: the file of the framework that prints it.
         role: what it says of the program.
-        family: texts of one family can tell of the same failure.
+        family: texts of one family can tell of the same failure; None: the first part of the name, for `program-...`
+            the second. "": its numbers belong to a failure of any family.
         numbers: what it states.
         marks: words in the text -> a mark of the failure, such as `host`.
         versions: words in the text -> the versions that print them; the first that fits.
@@ -111,6 +116,8 @@ class Message:
         is_weak: it says least: read only where no other text tells of a failure.
         is_alone: no word in small letters follows its beginning: with one it is a sentence of a person.
         within: of `RETRY`: lines from the end of the failure up to it; 0: any number.
+        place: where a text that is a whole line must stand: at the end of a `traceback`, or as the `last` line that a
+            program printed. "": anywhere.
     """
 
     name: str
@@ -119,7 +126,7 @@ class Message:
     begins: tuple[str, ...]
     source: str
     role: Role = Role.FAILURE
-    family: str = ""
+    family: str | None = None
     numbers: tuple[Number, ...] = ()
     marks: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -128,6 +135,11 @@ class Message:
     is_weak: bool = False
     is_alone: bool = False
     within: int = 0
+    place: str = ""
+
+    def __post_init__(self) -> None:
+        if self.family is None:
+            object.__setattr__(self, "family", self.name.removeprefix("program-").partition("-")[0])
 
     @cached_property
     def patterns(self) -> tuple[re.Pattern[str], ...]:

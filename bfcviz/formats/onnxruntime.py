@@ -14,7 +14,6 @@ MESSAGES: Final = (
         "The arena reached its limit. It has one only if the program set it (gpu_mem_limit, max_mem).",
         ("Available memory of {number} is smaller than requested bytes of",),
         _SOURCE,
-        family="onnx",
         numbers=(
             Number("requested", "bytes of the request, rounded to 256", ("requested bytes of {number}",)),
             Number("available", "how far the arena may still grow", ("Available memory of {number}",)),
@@ -28,7 +27,6 @@ MESSAGES: Final = (
         "The device refused a region for the arena, also when the arena asked for less.",
         ("Failed to allocate memory for requested buffer of size",),
         _SOURCE,
-        family="onnx",
         numbers=(Number("requested", "bytes of the request, rounded to 256", ("buffer of size {number}",)),),
         marks={"_nchwc'": "host"},  # a layout that only the CPU has
         behind=300,
@@ -42,7 +40,6 @@ MESSAGES: Final = (
             "Failed to find a free memory block despite calling Extend",
         ),
         _SOURCE,
-        family="onnx",
         numbers=(
             Number(
                 "requested", "bytes of the request", ("trying to allocate {number}", "rounded_bytes={number}")
@@ -50,7 +47,6 @@ MESSAGES: Final = (
         ),
     ),
 )
-"""Texts of ONNX Runtime."""
 
 
 # ------------------------------------------------------------------------------

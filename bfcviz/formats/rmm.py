@@ -216,12 +216,15 @@ MESSAGES: Final = (
         "The pool could not grow: its maximum is reached, or its upstream refused. Old versions say no more.",
         ("Maximum pool size exceeded", "maximum pool size exceeded"),
         "rmm/mr/pool_memory_resource.hpp (since 25.10 cpp/src/mr/detail/pool_memory_resource_impl.cpp)",
-        family="rmm",
         numbers=(
             Number(
                 "requested",
                 "bytes of the request",
-                ("exceeded (failed to allocate {size}", f"{_SIZES}{{skip}}, {{skip}}, {{size}}"),
+                (
+                    "exceeded (failed to allocate {size}",
+                    f"{_SIZES}{{skip}}, {{skip}}, {{size}}",
+                    "[Upstream {number}B]",
+                ),
             ),
             Number("reserved", "what the pool holds", (f"{_SIZES}{{size}}",)),
             Number("limit", "the maximum of the pool", (f"{_SIZES}{{skip}}, {{size}}",)),
@@ -232,6 +235,7 @@ MESSAGES: Final = (
             "No room in arena": "arena",
         },
         versions={"current/max/try": "24.10 or later", "failed to allocate": "24.04 or later"},
+        behind=80,
     ),
     Message(
         "rmm-limit",
@@ -239,7 +243,6 @@ MESSAGES: Final = (
         "A limiting adaptor reached its limit, or one request is larger than its resource allows.",
         ("Exceeded memory limit", "Maximum allocation size exceeded"),
         "rmm/mr/limiting_resource_adaptor.hpp",
-        family="rmm",
         numbers=(Number("requested", "bytes of the request", ("(failed to allocate {size}",)),),
         marks={"Exceeded memory limit": "adaptor", "Maximum allocation size": "adaptor"},
     ),
@@ -253,9 +256,7 @@ MESSAGES: Final = (
             "RMM_ERROR_OUT_OF_MEMORY",
         ),
         "rmm/detail/error.hpp, RMM_CUDA_TRY_ALLOC",
-        family="rmm",
         numbers=(Number("requested", "bytes of the request", ("(failed to allocate {size}",)),),
         marks={"CUDA error": "upstream", "RMM_ERROR": "upstream"},
     ),
 )
-"""Texts of RMM."""

@@ -175,6 +175,18 @@ _DRIVER_SOURCE: Final = "xla/stream_executor/cuda/cuda_driver.cc (until 2023 ten
 _DEVICE_SOURCE: Final = "tensorflow/core/common_runtime/gpu/gpu_device.cc"
 _HOST_POOLS: Final = {"(mklcpu)": "host", "(cpu)": "host", **{name: name for name in PINNED_POOLS}}
 
+GROWTH_OF_POOL: Final = re.compile(
+    r"memory_limit_:\s{1,40}(\d{1,18})\s{1,40}available bytes:\s{1,40}\d{1,18}\s{1,40}"
+    r"curr_region_allocation_bytes_:\s{1,40}(\d{1,18})\b"
+)
+"""The limit of a pool, and the region that it would ask for next."""
+
+
+def is_one_region(limit: int, next_region: int) -> bool:
+    """Whether a pool took its whole limit at the start: then the next region would have twice as much."""
+    return limit > 0 and next_region == 2 * round_up(limit)
+
+
 MESSAGES: Final = (
     Message(
         "tf-bfc",
@@ -225,7 +237,7 @@ MESSAGES: Final = (
         "TensorFlow",
         "The driver refused memory for the growth of the pool. The pool then tries 10 % less, again and again: one "
         "such line is no failure yet.",
-        ("failed to allocate {word} ({number} bytes) from device",),
+        ("failed to allocate {word} ({number} bytes) from device", "failed to alloc {number} bytes unified memory"),
         _DRIVER_SOURCE,
         role=Role.BEFORE,
         family="bfc",
@@ -233,9 +245,10 @@ MESSAGES: Final = (
             Number(
                 "extension_refused",
                 "the region that the driver refused",
-                ("failed to allocate {word} ({number} bytes) from device",),
+                ("failed to allocate {word} ({number} bytes) from device", "alloc {number} bytes unified memory"),
             ),
         ),
+        marks={"bytes unified memory": "host_and_device"},
     ),
     Message(
         "tf-host",
@@ -283,10 +296,7 @@ MESSAGES: Final = (
         "tf-pool",
         "TensorFlow",
         "The pool at the moment of the failure: what it holds, its limit, and how far it may still grow.",
-        (
-            "total_region_allocated_bytes_: {number}",
-            "Total bytes in pool: {number}",
-        ),
+        ("total_region_allocated_bytes_: {number}", "Total bytes in pool: {number}"),
         _BFC_SOURCE,
         role=Role.BEFORE,
         family="bfc",
@@ -359,7 +369,6 @@ MESSAGES: Final = (
         marks={"device:CPU:0;edge": "host"},
     ),
 )
-"""Texts of TensorFlow."""
 
 TENSOR: Final = re.compile(
     r"shape\s?\[(?P<shape>[\d,\s]{0,200})\](?:\s{1,9}and\s{1,9}type\s{1,9}(?P<type>\w{1,40}))?"
@@ -392,42 +401,15 @@ TYPE_BYTES: Final = {
 # ------------------------------------------------------------------------------
 # TensorFlow's DataType numbers by name (tensorflow/core/framework/types.proto).
 
-_TYPE_NAMES = {
-    1: "float32",
-    2: "float64",
-    3: "int32",
-    4: "uint8",
-    5: "int16",
-    6: "int8",
-    7: "string",
-    8: "complex64",
-    9: "int64",
-    10: "bool",
-    11: "qint8",
-    12: "quint8",
-    13: "qint32",
-    14: "bfloat16",
-    15: "qint16",
-    16: "quint16",
-    17: "uint16",
-    18: "complex128",
-    19: "float16",
-    20: "resource",
-    21: "variant",
-    22: "uint32",
-    23: "uint64",
-    24: "float8_e5m2",
-    25: "float8_e4m3fn",
-    26: "float8_e4m3fnuz",
-    27: "float8_e4m3b11fnuz",
-    28: "float8_e5m2fnuz",
-    29: "int4",
-    30: "uint4",
-    31: "int2",
-    32: "uint2",
-}
+_TYPE_NAMES: Final = (
+    "float32", "float64", "int32", "uint8", "int16", "int8", "string", "complex64", "int64", "bool", "qint8",
+    "quint8", "qint32", "bfloat16", "qint16", "quint16", "uint16", "complex128", "float16", "resource",
+    "variant", "uint32", "uint64", "float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz",
+    "float8_e5m2fnuz", "int4", "uint4", "int2", "uint2",
+)  # fmt: skip
+"""From number 1 on."""
 
-_REFERENCE_TYPE = 100  # added to the number of a type: a reference to that type
+_REFERENCE_TYPE: Final = 100  # added to the number of a type: a reference to that type
 
 
 def dtype_name(number: int) -> str:
@@ -435,4 +417,4 @@ def dtype_name(number: int) -> str:
     if number == 0:
         return ""
     base, suffix = (number - _REFERENCE_TYPE, "_ref") if number > _REFERENCE_TYPE else (number, "")
-    return f"{_TYPE_NAMES[base]}{suffix}" if base in _TYPE_NAMES else f"DataType {number}"
+    return f"{_TYPE_NAMES[base - 1]}{suffix}" if 0 < base <= len(_TYPE_NAMES) else f"DataType {number}"

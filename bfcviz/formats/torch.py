@@ -17,7 +17,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
 from typing import Any, Final, Self
@@ -315,20 +315,14 @@ _CUDA_NUMBERS: Final = (
         ("of which {bytes} is free", "{bytes} free;"),
     ),
     Number(
-        "limit",
-        "what torch.cuda.set_per_process_memory_fraction allows this process",
-        ("{bytes} allowed;",),
+        "limit", "what torch.cuda.set_per_process_memory_fraction allows this process", ("{bytes} allowed;",)
     ),
     Number(
         "process_in_use",
         "this process as the driver counts it: the allocator, and the context, libraries and graphs",
         ("this process has {bytes} memory in use",),
     ),
-    Number(
-        "allocated",
-        "live tensors",
-        ("{bytes} is allocated by PyTorch", "{bytes} already allocated"),
-    ),
+    Number("allocated", "live tensors", ("{bytes} is allocated by PyTorch", "{bytes} already allocated")),
     Number(
         "private_pools",
         "free memory that only CUDA graphs and MemPools may use",
@@ -342,19 +336,31 @@ _CUDA_NUMBERS: Final = (
     Number("reserved", "all segments that PyTorch holds", ("{bytes} reserved in total by PyTorch",)),
     Number("cached", "held by PyTorch and free (versions up to 1.3)", ("{bytes} cached",)),
 )
-_DEVICE: Final = ("GPU {number} has a total", "(GPU {number};", "(NPU {number};")
-_VERSIONS: Final = {
-    "total capacty": "2.1",
-    NEW_CONF: "2.9 or later",
-    "docs.pytorch.org": "2.8 or later",
-    "torch.OutOfMemoryError": "2.5 or later",
-    "expandable_segments": "2.2 or later",
-    "has a total capacity": "2.2 or later",
-    "cached)": "0.4.1 to 1.3",
-    "If reserved memory is >>": "1.11 to 2.0",
-    "torch.cuda.OutOfMemoryError": "1.13 or later",
-    "reserved in total by PyTorch": "1.4 to 2.0",
-}
+
+_CUDA_MESSAGE: Final = Message(
+    "torch-cuda",
+    "PyTorch CUDA",
+    "The caching allocator of PyTorch asked the driver for a segment, gave back every segment that was wholly "
+    "free, asked again, and was refused. So empty_cache() cannot help.",
+    tuple(f"{word} out of memory" for word in ("CUDA", "HIP", "XPU", "NPU")),
+    _CUDA_SOURCE,
+    numbers=_CUDA_NUMBERS,
+    marks={NEW_CONF: "conf", HIP_CONF: "hip_conf"},
+    versions={
+        "total capacty": "2.1",
+        NEW_CONF: "2.9 or later",
+        "docs.pytorch.org": "2.8 or later",
+        "torch.OutOfMemoryError": "2.5 or later",
+        "expandable_segments": "2.2 or later",
+        "has a total capacity": "2.2 or later",
+        "cached)": "0.4.1 to 1.3",
+        "If reserved memory is >>": "1.11 to 2.0",
+        "torch.cuda.OutOfMemoryError": "1.13 or later",
+        "reserved in total by PyTorch": "1.4 to 2.0",
+    },
+    device=("GPU {number} has a total", "(GPU {number};", "(NPU {number};"),
+    behind=40,
+)
 
 MESSAGES: Final = (
     Message(
@@ -366,35 +372,16 @@ MESSAGES: Final = (
             f"{word} out of memory. Tried to allocate more than 1EB memory" for word in ("CUDA", "HIP", "NPU")
         ),
         _CUDA_SOURCE,
-        family="torch",
         versions={"torch.OutOfMemoryError": "2.5 or later", "torch.cuda.OutOfMemoryError": "1.13 or later"},
         behind=40,
     ),
-    Message(
-        "torch-cuda",
-        "PyTorch CUDA",
-        "The caching allocator of PyTorch asked the driver for a segment, gave back every segment that was wholly "
-        "free, asked again, and was refused. So empty_cache() cannot help.",
-        tuple(f"{word} out of memory" for word in ("CUDA", "HIP", "XPU", "NPU")),
-        _CUDA_SOURCE,
-        family="torch",
-        numbers=_CUDA_NUMBERS,
-        marks={NEW_CONF: "conf", HIP_CONF: "hip_conf"},
-        versions=_VERSIONS,
-        device=_DEVICE,
-        behind=40,
-    ),
-    Message(
-        "torch-cut",
-        "PyTorch CUDA",
-        "The same text without its first words.",
-        ("Tried to allocate {size} (GPU", "Tried to allocate {size}. GPU"),
-        _CUDA_SOURCE,
-        family="torch",
-        numbers=_CUDA_NUMBERS,
-        marks={NEW_CONF: "conf", HIP_CONF: "hip_conf"},
-        versions=_VERSIONS,
-        device=_DEVICE,
+    _CUDA_MESSAGE,
+    replace(
+        _CUDA_MESSAGE,
+        name="torch-cut",
+        means="The same text without its first words.",
+        begins=("Tried to allocate {size} (GPU", "Tried to allocate {size}. GPU"),
+        behind=0,
         is_weak=True,
     ),
     Message(
@@ -411,17 +398,16 @@ MESSAGES: Final = (
             )
         ),
         _CUDA_SOURCE,
-        family="torch",
         versions={"NVML_SUCCESS": "2.1 or later"},
         is_weak=True,
     ),
     Message(
         "torch-xpu-block",
         "PyTorch XPU",
-        "One buffer is larger than the driver allows for any, as OpenCL's and Level Zero's do by default.",
+        "One buffer is larger than Intel's extension allows for any on this device. It refuses that itself, before it "
+        "asks the driver.",
         ("Current platform can NOT allocate memory block with size larger than {size}",),
         "intel-extension-for-pytorch, csrc/gpu/runtime/CachingDeviceAllocator.cpp",
-        family="torch",
         numbers=(
             Number("requested", "the segment that was asked of the driver", ("Tried to allocate {bytes}",)),
             Number("limit", "the largest buffer", ("size larger than {bytes}",)),
@@ -436,7 +422,6 @@ MESSAGES: Final = (
         ("Allocation on device",),
         "c10/cuda/CUDAMallocAsyncAllocator.cpp",
         is_alone=True,
-        family="torch",
         numbers=(
             Number("allocated", "live tensors", ("Currently allocated : {bytes}",)),
             Number("requested", "bytes of the tensor", ("Requested : {bytes}",)),
@@ -468,11 +453,7 @@ MESSAGES: Final = (
                 "what this process holds of Metal's memory outside these pools; not other programs",
                 ("other allocations: {bytes}",),
             ),
-            Number(
-                "limit",
-                f"{MPS_LIMIT} x the recommended working set",
-                ("max allowed: {bytes}",),
-            ),
+            Number("limit", f"{MPS_LIMIT} x the recommended working set", ("max allowed: {bytes}",)),
             Number(
                 "requested",
                 "the buffer of the tensor, its size rounded up to what Metal allocates",
@@ -518,7 +499,6 @@ MESSAGES: Final = (
         ),
         "comfy/sd.py; training loops that look for a batch size; pytorch_lightning/tuner/batch_size_scaling.py",
         role=Role.RETRY,
-        family="torch",
         within=3,
     ),
     Message(
@@ -528,7 +508,6 @@ MESSAGES: Final = (
         ("No executable batch size found, reached zero",),
         "accelerate/utils/memory.py, find_executable_batch_size",
         role=Role.AFTER_ALL,
-        family="torch",
         marks={"No executable": "after_all"},
     ),
     Message(
@@ -538,7 +517,6 @@ MESSAGES: Final = (
         ("attempting to recover from OOM in forward/backward pass {word} {word} | INFO | train",),
         "fairseq/trainer.py, train_step",
         role=Role.RETRY,
-        family="torch",
         marks={"attempting to recover": "left_out"},
     ),
     Message(
@@ -548,7 +526,6 @@ MESSAGES: Final = (
         ("WARNING: ran out of memory on GPU #{number}, skipping batch", "ran out of memory, skipping batch"),
         "fairseq/trainer.py (2018 and 2019)",
         role=Role.RETRY,
-        family="torch",
         marks={"skipping batch": "left_out"},
         within=3,
     ),
@@ -559,7 +536,6 @@ MESSAGES: Final = (
         ("PyTorch CUDA memory summary",),
         "torch/cuda/memory.py, memory_summary()",
         role=Role.REPORT,
-        family="torch",
         numbers=(
             Number("num_ooms", "requests that failed", ("CUDA OOMs: {number}",)),
             Number(
@@ -580,12 +556,7 @@ MESSAGES: Final = (
             ),
         ),
         marks={" MB |": "summary_mb"},
-        versions={
-            " MB |": "1.4 to 1.13",
-            " MiB |": "2.0 or later",
-            " GiB |": "2.0 or later",
-            " KiB |": "2.0 or later",
-        },
+        versions={" MB |": "1.4 to 1.13"} | dict.fromkeys((" MiB |", " GiB |", " KiB |"), "2.0 or later"),
     ),
     Message(
         "torch-stats",
@@ -594,7 +565,6 @@ MESSAGES: Final = (
         ("allocated_bytes.all.current",),
         "torch/cuda/memory.py, memory_stats()",
         role=Role.REPORT,
-        family="torch",
         numbers=(
             Number("num_ooms", "requests that failed", ("num_ooms{sep}{number}",)),
             Number(
@@ -633,10 +603,5 @@ SET: Final = re.compile(
 SET_MARKS: Final = {"expandable_segments:True": "expandable_set", "max_split_size_mb:": "max_split_set"}
 """A word of a setting -> the mark of the failure."""
 
-BACKENDS: Final = {
-    "CUDA": "PyTorch CUDA",
-    "HIP": "PyTorch ROCm",
-    "XPU": "PyTorch XPU",
-    "NPU": "PyTorch NPU",
-}
+BACKENDS: Final = {"CUDA": "PyTorch CUDA", "HIP": "PyTorch ROCm", "XPU": "PyTorch XPU", "NPU": "PyTorch NPU"}
 """The word before `out of memory` -> the framework."""

@@ -168,12 +168,8 @@ class Segments:
         """
         blocks = {at: (block, segment) for segment in segments for at, block in blocks_in_use(segment)}
         spans = sorted(
-            (
-                segment["address"],
-                segment["address"] + segment["total_size"],
-                bool(segment.get("is_expandable")),
-            )
-            for segment in segments
+            (each["address"], each["address"] + each["total_size"], bool(each.get("is_expandable")))
+            for each in segments
         )
         gone = self._stale(spans, in_one=relabel)
         wrong = [
@@ -451,11 +447,8 @@ class SegmentRewind:
             if block.size:
                 continue
             span = bisect_right(begins, address) - 1
-            stop = (
-                self.spans[span].stop
-                if span >= 0 and self.spans[span].stop > address
-                else address + rules.round_up(block.requested)
-            )
+            is_mapped = span >= 0 and self.spans[span].stop > address
+            stop = self.spans[span].stop if is_mapped else address + rules.round_up(block.requested)
             if place + 1 < len(starts):
                 stop = min(stop, starts[place + 1])
             size = rules.block(max(block.requested, 1), stop - address)
@@ -473,12 +466,7 @@ def _joined_segment_pieces(pieces: Iterable[SegmentPiece]) -> list[SegmentPiece]
     found: list[SegmentPiece] = []
     for piece in pieces:
         before = found[-1] if found else None
-        if (
-            before is not None
-            and before.grows
-            and piece.grows
-            and before[1::2] == (piece.start, piece.stream)
-        ):
+        if before and before.grows and piece.grows and before[1::2] == (piece.start, piece.stream):
             found[-1] = before._replace(stop=piece.stop)
         else:
             found.append(piece)
@@ -500,22 +488,21 @@ def rewound_segments(segments: Sequence[Row], entries: Sequence[Row], rules: Rul
             "stream": span.stream,
             "is_expandable": span.grows,
             "blocks": _all_blocks_of_segment(
-                span,
-                [
-                    (at, found.blocks[at])
-                    for at in starts[bisect_left(starts, span.start) : bisect_left(starts, span.stop)]
-                ],
+                span, found.blocks, starts[bisect_left(starts, span.start) : bisect_left(starts, span.stop)]
             ),
         }
         for span in found.spans
     ]
 
 
-def _all_blocks_of_segment(span: SegmentPiece, blocks: Iterable[tuple[int, OldSegmentBlock]]) -> list[Row]:
-    """The blocks of a segment, with the free ones between them."""
+def _all_blocks_of_segment(
+    span: SegmentPiece, blocks: Mapping[int, OldSegmentBlock], used: Sequence[int]
+) -> list[Row]:
+    """The blocks of a segment: those at the addresses in use, and the free ones between them."""
     tiles: list[Row] = []
     start = span.start
-    for at, block in blocks:
+    for at in used:
+        block = blocks[at]
         if at > start:
             tiles.append({"size": at - start, "state": "inactive"})
         known = block.block or {"state": "active_allocated", "requested_size": block.requested}

@@ -126,6 +126,9 @@ WORDS: Final = SettingWords(
 REACTANT: Final = ".julia/packages/Reactant"
 """In the traces of logs of Reactant, the client of XLA in Julia."""
 
+REACTANT_WORDS_OF_ERRORS: Final = (REACTANT, "ERROR: LoadError: RESOURCE_EXHAUSTED")
+"""The same, and how Julia prints an error of XLA."""
+
 REACTANT_FRACTION: Final = "XLA_REACTANT_GPU_MEM_FRACTION"
 """The share of the device; the default is 0.75. Reactant reads none of JAX's variables (its src/xla/XLA.jl)."""
 
@@ -233,7 +236,6 @@ MESSAGES: Final = (
             "Ran out of memory in memory space {word} while allocating on stack for",
         ),
         _TPU_SOURCE,
-        family="tpu",
         numbers=(
             Number("program", "what the program needs", ("Used {size} of", "allocation with size {size}")),
             Number(
@@ -270,7 +272,6 @@ MESSAGES: Final = (
         "The compiler refused the program: the two kinds of cores together need more than the memory has.",
         ("TPU TensorCore Hbm usage",),
         _TPU_SOURCE,
-        family="tpu",
         numbers=(
             Number(
                 "program",
@@ -288,7 +289,6 @@ MESSAGES: Final = (
         "A buffer did not fit into what was free on one core at run time.",
         ("Attempting to allocate {size}. That was not possible", "Attempting to reserve {size} at the"),
         _TPU_SOURCE,
-        family="tpu",
         numbers=(
             Number(
                 "requested",
@@ -312,7 +312,6 @@ MESSAGES: Final = (
         "One buffer is larger than the whole memory of a core.",
         ("Allocation (size={number}) would exceed memory (size={number})",),
         _TPU_SOURCE,
-        family="tpu",
         numbers=(
             Number("requested", "bytes of the buffer", ("Allocation (size={number})",)),
             Number("device_total", "memory of a core", ("exceed memory (size={number})",)),
@@ -357,8 +356,15 @@ TORCH_WORDS: Final = (
 )
 """Words of a log that PyTorch/XLA writes; on a TPU they decide before those of TensorFlow and JAX."""
 
-TENSORFLOW_WORDS: Final = ("OP_REQUIRES", "/job:", "tensorflow.python", "tensorflow/python", "op_kernel.cc")
+EXLA_WORDS: Final = ("EXLA", "lib/exla", "[info] Stats:", "[info] Sum Total of in-use", "[error] Execution of replica")
+"""Words of a log that EXLA writes, the client of XLA in Elixir, whose logger puts its levels in brackets."""
+
+TENSORFLOW_WORDS: Final = (
+    *("OP_REQUIRES", "/job:", "tensorflow.python", "tensorflow/python", "op_kernel.cc"),
+    *("{{node ", "root error(s) found.", "report_tensor_allocations_upon_oom"),
+    *("Status code: Resource exhausted", "Compilation failure: Ran out of memory"),
+)
 """Words of a log that only TensorFlow writes; they decide before those of JAX."""
 
-TPU_CLIENTS: Final = {"torch_xla": "PyTorch/XLA TPU", "tensorflow": "TensorFlow TPU"}
+TPU_CLIENTS: Final = {"torch_xla": "PyTorch/XLA TPU", "tensorflow": "TensorFlow TPU", "reactant": "Reactant TPU"}
 """What the words of a log say -> the client of XLA on a TPU; the first that fits, else it is JAX."""

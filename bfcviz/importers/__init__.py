@@ -1,14 +1,8 @@
-"""Read files of other programs as a `Trace`.
+"""Files of other programs -> `Trace`.
 
-`file_format` detects the format of a file from its content. `open_trace` opens every format that bfcviz reads. Each
-framework has a folder: `tensorflow` reads profiles. A profile holds only allocations and frees. `reconstruct` replays
-them in our own heap, compares every recorded number with the replay, and reports the differences.
-
-`import_cache` keeps a copy of what a long import gave, for the next time.
-
-`rmm_log`, `vma`, `pprof` and `chrome_trace` read a format each.
+`open_trace` opens every format that bfcviz reads; `file_format` detects the format from the content. A format has a
+file or a folder, which is imported when the first file of the format is opened.
 
 May import: errors, units, periodic, events, and `formats`, where the rules of the frameworks' allocators stand; only
-`tensorflow.replay` imports the allocator, and none imports `live`.
-This package is loaded when the first file is opened.
+`tensorflow.reconstruct` imports the allocator, and none imports `live`.
 """

@@ -25,7 +25,8 @@ from bfcviz.events.trace import Trace
 from bfcviz.importers.file_content import MEMORY_EVENTS, UNPACKED_JSON, ContentPieces, Limits
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.join_heaps import by_time
-from bfcviz.importers.recorded_history import RecordedHistory, RecordedReportRows, Reports, numbers_of
+from bfcviz.importers.recorded_history import REPORT, RecordedHistory, Reports, numbers_of
+from bfcviz.importers.row_blocks import RowBlocks
 from bfcviz.units import format_bytes
 
 # ------------------------------------------------------------------------------
@@ -50,11 +51,7 @@ class JsonCut(Exception):
 
 
 class JsonStream:
-    """Reads the top level of a JSON text: an array, or an object with arrays in it.
-
-    Args:
-        pieces: of the text, in UTF-8; invalid bytes are replaced.
-    """
+    """Reads the top level of a JSON text in UTF-8: an array, or an object with arrays; invalid bytes are replaced."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)
@@ -203,7 +200,7 @@ class KinetoEvents:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self.heaps: dict[KinetoHeap, RecordedReportRows] = {}
+        self.heaps: dict[KinetoHeap, RowBlocks] = {}
         self.left_out = Counter[str]()
         self.threads: dict[str, int] = {}
         self._limits = limits
@@ -238,7 +235,7 @@ class KinetoEvents:
                 totals = [_chrome_trace_total(args.get(key)) for key in ("Total Allocated", "Total Reserved")]
                 rows.add(time, kind, address, abs(num_bytes), thread, 0, 0, *totals)
 
-    def _rows(self, item: dict[str, Any], args: dict[str, Any]) -> RecordedReportRows | None:
+    def _rows(self, item: dict[str, Any], args: dict[str, Any]) -> RowBlocks | None:
         """The reports of the heap that an event belongs to; None if there are too many heaps."""
         number = args.get("Device Id", -1)
         device = args.get("Device Type", 0 if number == -1 else 1)
@@ -251,7 +248,7 @@ class KinetoEvents:
             if len(self.heaps) == MAX_POOLS:
                 self.left_out[f"memory events of devices after the first {MAX_POOLS}"] += 1
                 return None
-            self.heaps[key] = RecordedReportRows()
+            self.heaps[key] = RowBlocks(REPORT)
         return self.heaps[key]
 
 
@@ -418,7 +415,10 @@ def _compare_kineto_totals(heap: _RebuiltHeap, reports: Reports, earlier: int) -
     has_total = (reports["in_use"] >= 0) & (reports["kind"] != Kind.OOM)
     stated = reports[has_total]
     if len(stated):
-        computed = np.cumsum(_kineto_size_changes(reports)) + np.int64(min(earlier, 1 << 62))
+        changes: NDArray[np.int64] = reports["size"].astype(np.int64)
+        changes[reports["kind"] == Kind.FREE] *= -1
+        changes[reports["kind"] == Kind.OOM] = 0
+        computed = np.cumsum(changes) + np.int64(min(earlier, 1 << 62))
         differences = stated["in_use"] - computed[has_total]
         never_freed = int(differences[0])
         differing = int((differences != never_freed).sum())
@@ -439,13 +439,6 @@ def _compare_kineto_totals(heap: _RebuiltHeap, reports: Reports, earlier: int) -
     if len(reserved) and len(stated):  # the caching allocator rounds sizes, and holds more than was seen
         heap.facts |= dict.fromkeys(_UNKNOWN_OF_A_POOL) | {"pool_bytes": int(reserved[-1])}
         heap.facts["free_bytes"] = max(0, int(reserved[-1]) - int(stated["in_use"][-1]))
-
-
-def _kineto_size_changes(reports: Reports) -> NDArray[np.int64]:
-    sizes: NDArray[np.int64] = reports["size"].astype(np.int64)
-    sizes[reports["kind"] == Kind.FREE] *= -1
-    sizes[reports["kind"] == Kind.OOM] = 0
-    return sizes
 
 
 def _pool_names(heaps: list[KinetoHeap]) -> list[str]:

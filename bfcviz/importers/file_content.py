@@ -5,6 +5,7 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO, FileIO
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -19,20 +20,6 @@ from bfcviz.units import format_bytes
 # A gzip file can unpack to 1000 times its size, and a message of two bytes becomes a Python object of some hundred
 # bytes. So each cap is proportional to the size of the file on disk. Every file may hold the floor, so that small
 # files are not refused.
-#
-# ===================  ===========  =========  ====================================================
-# what                 a file byte  floor      maximum in the three bundled profiles, per file byte
-# ===================  ===========  =========  ====================================================
-# unpacked bytes       16           4 MiB      7.3
-# unpacked text        128          64 MiB     80 (of a log)
-# parts of planes      1/8          131,072    1/309 (planes, lines, names, statistics)
-# events               1            131,072    1/9.5
-# stats                4            1,048,576  0.71 (of memory events)
-# memory events        1/6          65,536     1/18
-# chunks               1/12         131,072    1/28 (of a memory dump)
-# labels               1/16         16,384     1/857
-# characters of names  4            2,097,152  0.08 (of labels and heaps)
-# ===================  ===========  =========  ====================================================
 #
 # An uncompressed file does not reach these caps in practice: its events need more bytes.
 
@@ -59,26 +46,22 @@ class Cap:
         return max(self.floor, int(self.rate * file_size))
 
 
-UNPACKED: Final = Cap("unpacked bytes", 16, 4 << 20)
-UNPACKED_TEXT: Final = Cap("unpacked bytes of text", 128, 64 << 20)
+# Behind each: the most in the three bundled profiles, per byte of the file.
+UNPACKED: Final = Cap("unpacked bytes", 16, 4 << 20)  # 7.3
+UNPACKED_TEXT: Final = Cap("unpacked bytes of text", 128, 64 << 20)  # 80, of a log
 UNPACKED_JSON: Final = Cap("unpacked bytes", 64, 4 << 20)
 """Of a Chrome trace, which is read in pieces; its text repeats itself more than a profile does."""
-PARTS: Final = Cap("parts of planes (lines, names, statistics)", 1 / 8, 1 << 17)
-EVENTS: Final = Cap("events", 1, 1 << 17)
-STATS: Final = Cap("stats of memory events", 4, 1 << 20)
-MEMORY_EVENTS: Final = Cap("memory events", 1 / 6, 1 << 16)
-CHUNKS: Final = Cap("chunks", 1 / 12, 1 << 17)
-LABELS: Final = Cap("different labels", 1 / 16, 1 << 14)
-TEXT: Final = Cap("characters of names", 4, 1 << 21)
+PARTS: Final = Cap("parts of planes (lines, names, statistics)", 1 / 8, 1 << 17)  # 1/309, planes included
+EVENTS: Final = Cap("events", 1, 1 << 17)  # 1/9.5
+STATS: Final = Cap("stats of memory events", 4, 1 << 20)  # 0.71
+MEMORY_EVENTS: Final = Cap("memory events", 1 / 6, 1 << 16)  # 1/18
+CHUNKS: Final = Cap("chunks", 1 / 12, 1 << 17)  # 1/28, of a memory dump
+LABELS: Final = Cap("different labels", 1 / 16, 1 << 14)  # 1/857
+TEXT: Final = Cap("characters of names", 4, 1 << 21)  # 0.08, of labels and heaps
 
 
 class Limits:
-    """Counts what one file holds, and raises an error above the cap for its size.
-
-    Args:
-        path: of the file, for the error.
-        file_size: bytes on disk, compressed or not.
-    """
+    """Counts what one file holds, and raises an error above the cap for its bytes on disk, compressed or not."""
 
     def __init__(self, path: object, file_size: int) -> None:
         self.path = path
@@ -137,26 +120,26 @@ class Content(NamedTuple):
 
 
 def read_head(path: Path, size: int = 1 << 16) -> bytes:
-    """Up to `size` bytes from the start of the file, unpacked if it is gzip.
+    """Up to `size` bytes from the start of the file, unpacked if it is gzip. Raises as `ContentPieces`."""
+    head = b""
+    for piece in ContentPieces(path, UNPACKED):
+        head += piece[: size - len(head)]
+        if len(head) == size:
+            break
+    return head
+
+
+def read_content(path: Path, unpacked: Cap = UNPACKED) -> Content:
+    """All bytes of the file, unpacked if it is gzip, to no more than `unpacked` allows for its size.
 
     Raises:
-        FileError: the file does not exist, cannot be read, is not a regular file, or its gzip data is corrupt.
+        FileError: as `ContentPieces`; or there are more than `MAX_BYTES`.
     """
-    return _collect_content(path, size, UNPACKED, stop_at_limit=True).data
-
-
-def read_content(path: Path, limit: int = MAX_BYTES, unpacked: Cap = UNPACKED) -> Content:
-    """All bytes of the file, unpacked if it is gzip.
-
-    Args:
-        path: of the file.
-        limit: of the bytes.
-        unpacked: what a gzip file may unpack to for its size.
-
-    Raises:
-        FileError: as `read_head`; or it has more than `limit` bytes, or more than a file of this size may unpack to.
-    """
-    return _collect_content(path, limit, unpacked, stop_at_limit=False)
+    data = BytesIO()  # returns its bytes without a copy
+    pieces = ContentPieces(path, unpacked, MAX_BYTES)
+    for piece in pieces:
+        data.write(piece)
+    return Content(data.getvalue(), pieces.cut)
 
 
 class ContentPieces:
@@ -165,37 +148,66 @@ class ContentPieces:
     Args:
         path: of the file.
         unpacked: how many bytes a gzip file may unpack to.
+        most: bytes of all pieces; None: a plain file may have any length.
 
     Attributes:
         cut: why the end is missing, None if nothing is missing; known after the last piece.
 
     Raises:
-        FileError: on iteration, as `read_content`; a plain file may have any length.
+        FileError: on iteration: the file does not exist, cannot be read, is not a regular file, has more bytes than
+            allowed, or its gzip data is corrupt.
     """
 
-    def __init__(self, path: Path, unpacked: Cap) -> None:
+    def __init__(self, path: Path, unpacked: Cap, most: int | None = None) -> None:
         self.cut: str | None = None
         self._path = path
         self._cap = unpacked
+        self._most = most
 
     def __iter__(self) -> Iterator[bytes]:
         try:
             if not self._path.is_file():
-                raise FileError(self._path, "", "not a regular file")
+                what = "not a regular file" if self._path.exists() else "there is no such file"
+                raise FileError(self._path, "", what)
             with open_regular(self._path) as file:
                 size = os.fstat(file.fileno()).st_size
-                if not _is_gzip_file(file):
-                    yield from _plain_file_pieces(file)
+                if size == 0:  # also files in /proc, which the kernel generates on reading; some never end
                     return
-                unpacked, total = _Unpacked(self._path, file), 0
-                for piece in unpacked:
-                    total += len(piece)
-                    if total > self._cap.most(size):
+                packed = file.read(2) == GZIP_MAGIC
+                file.seek(0)
+                if not packed:
+                    self._check_length(size)
+                length = 0
+                for piece in self._unpacked(file) if packed else iter(partial(file.read, _PIECE), b""):
+                    length += len(piece)
+                    if packed and length > self._cap.most(size):
                         raise Limits(self._path, size).exceeded(self._cap)
+                    self._check_length(length)
                     yield piece
-                self.cut = unpacked.cut
         except OSError as error:
             raise FileError(self._path, "", f"cannot be read: {error.strerror or error}") from None
+
+    def _check_length(self, length: int) -> None:
+        if self._most is not None and length > self._most:
+            raise FileError(self._path, "", f"holds more than {format_bytes(self._most)}, the limit")
+
+    def _unpacked(self, file: FileIO) -> Iterator[bytes]:
+        """The unpacked pieces of a gzip file of one or more members."""
+        packed, inflate = b"", zlib.decompressobj(wbits=31)
+        while packed or (packed := file.read(_PACKED_PIECE)):
+            if inflate.eof:
+                if not packed.strip(b"\0"):  # padding after the last member
+                    packed = b""
+                    continue
+                inflate = zlib.decompressobj(wbits=31)
+            try:
+                yield inflate.decompress(packed, _PIECE)
+            except zlib.error as error:
+                place = f"near byte {file.tell() - len(packed)} of the gzip file"
+                raise FileError(self._path, place, f"corrupt gzip data ({error})") from None
+            packed = inflate.unconsumed_tail or inflate.unused_data
+        if not inflate.eof:
+            self.cut = f"the gzip file is cut off at byte {file.tell()}"
 
 
 def decoded_pieces(pieces: Iterable[bytes]) -> Iterator[str]:
@@ -209,74 +221,3 @@ def decoded_pieces(pieces: Iterable[bytes]) -> Iterator[str]:
     for piece in rest:
         yield decoder.decode(piece)
     yield decoder.decode(b"", final=True)
-
-
-def _collect_content(path: Path, limit: int, unpacked: Cap, *, stop_at_limit: bool) -> Content:
-    """Collect pieces until the end or the limit."""
-    data = BytesIO()  # returns its bytes without a copy
-    try:
-        if not path.is_file():
-            raise FileError(path, "", "not a regular file" if path.exists() else "there is no such file")
-        with open_regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            if size == 0:  # also files in /proc, which the kernel generates on reading; some never end
-                return Content(b"", None)
-            packed = _is_gzip_file(file)
-            if size > limit and not packed and not stop_at_limit:
-                raise _too_long_error(path, limit)
-            most = min(limit, unpacked.most(size))
-            pieces = _Unpacked(path, file) if packed else _plain_file_pieces(file)
-            for piece in pieces:
-                data.write(piece[: limit + 1 - data.tell()])
-                if data.tell() > most:
-                    break
-    except OSError as error:
-        raise FileError(path, "", f"cannot be read: {error.strerror or error}") from None
-    if data.tell() > most and not stop_at_limit:
-        raise _too_long_error(path, limit) if most == limit else Limits(path, size).exceeded(unpacked)
-    data.truncate(min(data.tell(), limit))
-    return Content(data.getvalue(), pieces.cut if isinstance(pieces, _Unpacked) else None)
-
-
-def _too_long_error(path: Path, limit: int) -> FileError:
-    return FileError(path, "", f"holds more than {format_bytes(limit)}, the limit")
-
-
-def _is_gzip_file(file: FileIO) -> bool:
-    packed = file.read(2) == GZIP_MAGIC
-    file.seek(0)
-    return packed
-
-
-def _plain_file_pieces(file: FileIO) -> Iterator[bytes]:
-    while piece := file.read(_PIECE):
-        yield piece
-
-
-class _Unpacked:
-    """Iterates over the unpacked pieces of a gzip file of one or more members; sets `cut` at the end."""
-
-    def __init__(self, path: Path, file: FileIO) -> None:
-        self.cut: str | None = None
-        self._path = path
-        self._file = file
-        self._inflate = zlib.decompressobj(wbits=31)
-
-    def __iter__(self) -> Iterator[bytes]:
-        packed = b""
-        while True:
-            if not packed and not (packed := self._file.read(_PACKED_PIECE)):
-                break
-            if self._inflate.eof:
-                if not packed.strip(b"\0"):  # padding after the last member
-                    packed = b""
-                    continue
-                self._inflate = zlib.decompressobj(wbits=31)
-            try:
-                yield self._inflate.decompress(packed, _PIECE)
-            except zlib.error as error:
-                place = f"near byte {self._file.tell() - len(packed)} of the gzip file"
-                raise FileError(self._path, place, f"corrupt gzip data ({error})") from None
-            packed = self._inflate.unconsumed_tail or self._inflate.unused_data
-        if not self._inflate.eof:
-            self.cut = f"the gzip file is cut off at byte {self._file.tell()}"

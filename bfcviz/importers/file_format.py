@@ -58,8 +58,7 @@ def detect_format(path: Path) -> Format:
         if matches(head):
             return format_
     # A failure comes late in a log.
-    is_text = _is_text(head) or _is_utf_16(head)
-    if is_text and _is_tensorflow_log(path):
+    if (_is_text(head) or _is_utf_16(head)) and _is_tensorflow_log(path):
         return Format.TENSORFLOW_LOG
     what = "a text file" if _is_text(head) else "of an unknown format"
     raise FileError(path, "", f"this is {what}; {READABLE}")
@@ -89,14 +88,6 @@ def _format_of_folder(path: Path) -> Format:
         raise FileError(path, "", f"cannot be read: {error.strerror or error}") from None
     advice = f"; open the profile in it: {inside[0]}" if inside else f"; {READABLE}"
     raise FileError(path, "", f"this folder holds no trace{advice}")
-
-
-def _is_parquet(head: bytes) -> bool:
-    return head.startswith(b"PAR1")
-
-
-def _is_blocks(head: bytes) -> bool:
-    return head.startswith(MAGIC)
 
 
 def _is_pickle(head: bytes) -> bool:
@@ -211,14 +202,10 @@ def _is_tensorflow_log(path: Path) -> bool:
     tail = b""
     for piece in ContentPieces(path, UNPACKED_TEXT):
         text = tail + piece
-        if _is_tensorflow_text(text.replace(b"\0", b"")):  # of PowerShell
+        if _TENSORFLOW_LINE.search(text.replace(b"\0", b"")) is not None:  # zeros: of PowerShell
             return True
         tail = text[-_LONGEST_LINE:]
     return False
-
-
-def _is_tensorflow_text(text: bytes) -> bool:
-    return _TENSORFLOW_LINE.search(text) is not None
 
 
 _LONGEST_LINE = 200
@@ -235,8 +222,8 @@ _TENSORFLOW_LINE = re.compile(
 )
 
 _BY_CONTENT: dict[Format, Callable[[bytes], bool]] = {
-    Format.PARQUET: _is_parquet,
-    Format.BLOCKS: _is_blocks,
+    Format.PARQUET: lambda head: head.startswith(b"PAR1"),
+    Format.BLOCKS: lambda head: head.startswith(MAGIC),
     Format.TORCH_SNAPSHOT: _is_snapshot,
     Format.MEMORY_DUMP: _is_memory_dump,
     Format.PPROF: _is_pprof,
@@ -244,5 +231,5 @@ _BY_CONTENT: dict[Format, Callable[[bytes], bool]] = {
     Format.VMA: _is_vma,
     Format.CHROME_TRACE: _is_chrome_trace,
     Format.RMM_LOG: _is_rmm_log,
-    Format.TENSORFLOW_LOG: _is_tensorflow_text,
+    Format.TENSORFLOW_LOG: lambda head: _TENSORFLOW_LINE.search(head) is not None,
 }

@@ -44,16 +44,20 @@ class HeapRegion(NamedTuple):
     size: int
 
 
-def regions_without_gaps(chunks: HeapChunks) -> list[HeapRegion]:
+def regions_of(chunks: HeapChunks, begins: NDArray[np.bool_] | None = None) -> list[HeapRegion]:
     """The regions of a file that does not name them: a gap between two chunks begins a new one.
 
     Args:
         chunks: shape (n,) of HEAP_CHUNK, by ascending address, without overlaps.
+        begins: shape (n - 1,): whether the second chunk, the third, ... begins a region although there is no gap.
     """
     if not len(chunks):
         return []
-    stops = chunks["address"] + chunks["size"]
-    first = np.flatnonzero(np.concatenate(([True], chunks["address"][1:] != stops[:-1])))
+    stops: NDArray[np.uint64] = chunks["address"] + chunks["size"]
+    is_first: NDArray[np.bool_] = chunks["address"][1:] != stops[:-1]
+    if begins is not None:
+        is_first |= begins
+    first = np.flatnonzero(np.concatenate(([True], is_first)))
     last = np.concatenate((first[1:], [len(chunks)])) - 1
     starts = chunks["address"][first].tolist()
     return [HeapRegion(start, stop - start) for start, stop in zip(starts, stops[last].tolist(), strict=True)]

@@ -1,6 +1,7 @@
 """Joins the events of several heaps of one file into one stream."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +10,6 @@ from bfcviz.errors import TraceError
 from bfcviz.events.origin import MAX_POOLS
 from bfcviz.events.row_copy import joined, taken
 from bfcviz.events.schema import Events, Kind
-
-# ------------------------------------------------------------------------------
-# Join whole heaps: one after another, or by time.
 
 
 def one_after_another(logs: Sequence[Events]) -> Events:
@@ -105,8 +103,16 @@ def in_record_order(logs: Sequence[Events], times: Sequence[int]) -> Events:
     return events
 
 
-# ------------------------------------------------------------------------------
-# Interleave the event logs of several heaps into one stream, in the order of the requests.
+def numbered_names(names: Iterable[str], word: str = "") -> list[tuple[str, int]]:
+    """Each name of a heap with its number among equal ones, from 1; from the second on the name has it, too.
+
+    `word` stands before it there: `gpu`, `gpu (dump 2)`.
+    """
+    seen, found = Counter[str](), []
+    for name in names:
+        seen[name] += 1
+        found.append((name if seen[name] == 1 else f"{name} ({word}{seen[name]})", seen[name]))
+    return found
 
 
 def interleave(logs: Sequence[Events], marks: Events, times: NDArray[np.int64]) -> Events:

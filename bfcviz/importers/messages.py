@@ -8,7 +8,7 @@ agree.
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import prod
@@ -25,7 +25,7 @@ from bfcviz.importers.file_format import READABLE, detect_format, is_plain_text
 # ------------------------------------------------------------------------------
 # StatedSize: the bytes that a text states, as exactly as it prints them.
 
-_PARTS: Final = re.compile(r"(-?\d[\d,]*)(\.\d+)?\s*([KMGTPE])?i?(?:B(?:ytes?)?|bytes?)?", re.IGNORECASE)
+_PARTS: Final = re.compile(r"(-?\d[\d,]*)(\.\d*)?\s*([KMGTPE])?i?(?:B(?:ytes?)?|bytes?)?", re.IGNORECASE)
 
 _GROUPED: Final = re.compile(r"-?\d{1,3}(?:,\d{3})+")
 
@@ -36,24 +36,14 @@ _UNITS: Final = " KMGTPE"
 
 @dataclass(frozen=True)
 class StatedSize:
-    """A printed number of bytes.
+    """A printed number of bytes."""
 
-    Attributes:
-        value: bytes, the nearest to the text.
-        slack: half of its last printed digit; 0 where it is exact.
-    """
-
-    value: int
-    slack: int
+    value: int  # bytes, the nearest to the text
+    slack: int  # half of its last printed digit; 0 where it is exact
 
 
 def stated_size(text: str, unit: str = "") -> StatedSize | None:
-    """The size that a text states; None where it is none.
-
-    Args:
-        text: the number, with or without a unit.
-        unit: K, M, G or T for a number without one.
-    """
+    """The size that a text states; None where it is none. `unit`: K, M, G or T, for a number without one."""
     parts = _PARTS.fullmatch(text.strip())
     if parts is None:
         return None
@@ -79,26 +69,16 @@ def stated_size(text: str, unit: str = "") -> StatedSize | None:
 
 
 class StatedFailures(NamedTuple):
-    """What a text tells.
+    """What a text tells."""
 
-    Attributes:
-        failures: requests that failed, in the order of the text; equal ones once, with their count.
-        soft: refusals that are no failure, and tables.
-        left_out: messages after the first `MOST`.
-    """
-
+    # Requests that failed, in the order of the text; equal ones once, with their count.
     failures: list[StatedFailure]
-    soft: list[StatedFailure]
-    left_out: int = 0
+    soft: list[StatedFailure]  # refusals that are no failure, and tables
+    left_out: int = 0  # messages after the first `MOST`
 
 
 def read_messages(pieces: Iterable[bytes], name: str = "") -> StatedFailures:
-    """What a text tells of memory that ran out.
-
-    Args:
-        pieces: the text as bytes, in pieces of any length.
-        name: of its file: it may name the program, too.
-    """
+    """What a text in pieces of any length tells of memory that ran out; the name of its file may name the program."""
     reader = _MessageReader(name)
     short = (piece[at : at + _PIECE] for piece in pieces for at in range(0, len(piece), _PIECE))
     for text in decoded_pieces(short):
@@ -129,8 +109,7 @@ def read_pasted(text: str) -> StatedFailures:
     raise FileError(
         f"{shown[:60]}..." if len(shown) > 60 else shown,
         "",
-        "there is no such file, and as a text it holds no message about memory that bfcviz knows: give a file, "
-        "or the "
+        "there is no such file, and as a text it holds no message about memory that bfcviz knows: give a file, or the "
         "message with the lines around it",
     )
 
@@ -268,7 +247,8 @@ def _message_beginnings(text: str, start: int) -> list[_Beginning]:
             found += [_Beginning(match.start(), match.end(), order, variant, entry) for match in matches]
     exact = [each for each in found if each.entry.patterns[each.variant].match(text, each.start)]
     kept = _without_overlaps(exact, [])
-    others = [each for each in found if _is_in_other_case(each, text)]
+    # In other letters than the table's it may be a message where its number follows, or if it is weak.
+    others = [each for each in found if each.entry.is_weak or _NUMBER_NEAR.match(text, each.stop)]
     return _without_overlaps(others, kept)
 
 
@@ -284,16 +264,14 @@ def _without_overlaps(found: list[_Beginning], kept: list[_Beginning]) -> list[_
     return sorted([*kept, *result], key=lambda each: each.start)
 
 
-def _is_in_other_case(found: _Beginning, text: str) -> bool:
-    """Whether a beginning in other letters than the table's may be a message: its number follows, or it is weak."""
-    return found.entry.is_weak or _NUMBER_NEAR.match(text, found.stop) is not None
-
-
 _NUMBER_NEAR: Final = re.compile(r"[^\d\n]{0,40}\d")
 
 
 _HINTS: Final = {
     "vllm": "vllm",
+    "enginecore": "vllm",
+    "[core.py:": "vllm",
+    "core_client.py": "vllm",
     "gpu_memory_utilization": "vllm",
     "gpu-memory-utilization": "vllm",
     "mem-fraction-static": "sglang",
@@ -334,7 +312,8 @@ _HINTS: Final = {
 _CLIENTS: Final = {
     "tensorflow": xla.TENSORFLOW_WORDS,
     "torch_xla": xla.TORCH_WORDS,
-    "reactant": (xla.REACTANT,),
+    "reactant": xla.REACTANT_WORDS_OF_ERRORS,
+    "exla": xla.EXLA_WORDS,
     "jax": xla.JAX_WORDS,
 }
 """A client of XLA -> the words that only it writes."""
@@ -448,30 +427,35 @@ def _message_numbers(entry: Message, flat: str, glued: str) -> dict[str, StatedS
 def _take_message_details(statement: _Statement, begins: str, flat: str) -> None:
     """What a table cannot say: the tensor, the processes of the driver's list."""
     name = statement.entry.name
-    if name in {"torch-cuda", "torch-cut", "torch-size"}:
-        backend = begins[:4].upper().strip("O ")
-        statement.framework = torch.BACKENDS.get(backend, statement.framework)
-        # torch_npu keeps an old text, and Intel's extension a very old one.
-        if backend == "NPU" or (backend == "XPU" and statement.version.startswith(("0.", "1."))):
-            statement.version = ""
-        for pid, size in torch.PROCESS.findall(flat):
-            stated = stated_size(size)
-            if stated is not None and 0 <= stated.value < IMPOSSIBLE:
-                statement.processes[int(pid)] = stated.value
-    elif name == "tf-tensor":
-        _take_failed_tensor(statement, flat)
+    if name in _TAKERS:
+        _TAKERS[name](statement, flat)
+    elif name in {"torch-cuda", "torch-cut", "torch-size"}:
+        _take_torch_processes(statement, begins, flat)
     elif name in _OPS:
         op = _OPS[name].search(begins.partition("\n")[0])
         statement.op = op[op.lastindex or 0] if op else ""
+    elif name in message_tables.NAMED:
+        named = message_tables.NAMED[name].search(flat)
+        statement.op = "" if named is None else named[1]
     elif name in xla.LARGEST_BUFFER:
         _take_largest_buffer(statement, xla.LARGEST_BUFFER[name].search(flat))
-    elif name in {"cuda-call", "program-call"}:
+    elif name in {"cuda-call", "program-call", "host-program"}:
         words = begins[:_LONGEST_CALL]
         statement.framework = next(
             (message_tables.CALLS[word] for word in message_tables.CALLS if words.startswith(word)), "CUDA"
         )
-    elif name == "nvidia-smi":
-        _take_nvidia_smi_table(statement, flat)
+
+
+def _take_torch_processes(statement: _Statement, begins: str, flat: str) -> None:
+    backend = begins[:4].upper().strip("O ")
+    statement.framework = torch.BACKENDS.get(backend, statement.framework)
+    # torch_npu keeps an old text, and Intel's extension a very old one.
+    if backend == "NPU" or (backend == "XPU" and statement.version.startswith(("0.", "1."))):
+        statement.version = ""
+    for pid, size in torch.PROCESS.findall(flat):
+        stated = stated_size(size)
+        if stated is not None and 0 <= stated.value < IMPOSSIBLE:
+            statement.processes[int(pid)] = stated.value
 
 
 _OPS: Final = {"tf-bfc": tensorflow.REQUESTED_BY, "host-killed": message_tables.KILLED}
@@ -508,10 +492,38 @@ def _take_failed_tensor(statement: _Statement, flat: str) -> None:
     statement.marks |= {mark for name, mark in tensorflow.ALLOCATORS.items() if allocator.startswith(name)}
     statement.shape = tuple(int(part[:18]) for part in tensor["shape"].replace(",", " ").split())
     statement.dtype = tensor["type"] or ""
-    width = tensorflow.TYPE_BYTES.get(statement.dtype)
-    elements = prod(statement.shape)
-    if width is not None and 0 < elements * width < 1 << 62:
-        statement.facts["requested"] = StatedSize(elements * width, 0)
+    size = _bytes_of_tensor(statement)
+    if size is not None:
+        statement.facts["requested"] = size
+
+
+def _bytes_of_tensor(statement: _Statement) -> StatedSize | None:
+    """The bytes of a tensor by its shape and type; None where the type is not known or the size cannot be."""
+    size = prod(statement.shape) * tensorflow.TYPE_BYTES.get(statement.dtype, 0)
+    return StatedSize(size, 0) if 0 < size < 1 << 62 else None
+
+
+def _take_pool_growth(statement: _Statement, flat: str) -> None:
+    growth = tensorflow.GROWTH_OF_POOL.search(flat)
+    if growth is not None and tensorflow.is_one_region(int(growth[1]), int(growth[2])):
+        statement.marks.add("one_region")
+
+
+def _take_array(statement: _Statement, flat: str) -> None:
+    array = message_tables.ARRAY.search(flat)
+    if array is not None:
+        statement.shape = tuple(int(part[:18]) for part in array["shape"].replace(",", " ").split())
+        statement.dtype = array["type"]
+        size, printed = _bytes_of_tensor(statement), statement.facts.get("requested")
+        if size is not None and (printed is None or abs(size.value - printed.value) <= printed.slack):
+            statement.facts["requested"] = size
+
+
+def _take_profiled_tokens(statement: _Statement, flat: str) -> None:
+    """How many tokens are too few, where the share of the device is too small for the weights."""
+    tokens = [int(each) for each in message_tables.PROFILED_TOKENS.findall(flat)]
+    if tokens and tokens[-1] < 0:
+        statement.facts["missing_tokens"] = StatedSize(-tokens[-1], 0)
 
 
 def _take_nvidia_smi_table(statement: _Statement, flat: str) -> None:
@@ -530,6 +542,16 @@ def _take_nvidia_smi_table(statement: _Statement, flat: str) -> None:
         }
     for process in message_tables.SMI_PROCESS.finditer(flat):
         statement.processes[int(process["pid"])] = int(process["used"]) << 20
+
+
+_TAKERS: Final[Mapping[str, Callable[[_Statement, str], None]]] = {
+    "tf-tensor": _take_failed_tensor,
+    "tf-pool": _take_pool_growth,
+    "nvidia-smi": _take_nvidia_smi_table,
+    "host-numpy": _take_array,
+    "sglang-fraction": _take_profiled_tokens,
+}
+"""Name of an entry -> what takes its details."""
 
 
 # ------------------------------------------------------------------------------
@@ -562,7 +584,7 @@ _WORD_AND_QUOTE: Final = re.compile(r"[A-Za-z,][ \t]{1,3}[\"']$")
 _LABEL_AND_QUOTE: Final = re.compile(r"\w=[\"']$")
 _ERROR_IN_QUOTES: Final = re.compile(r"\w(?:Error|Exception): [^\"'`]{0,200}$")
 _SMALL_WORD_BEFORE: Final = re.compile(r"\b[a-z]{1,30},?[ \t]{1,3}$")
-_SMALL_WORD_AFTER: Final = re.compile(r"[ \t]{1,3}[a-z]")
+_SMALL_WORD_AFTER: Final = re.compile(r",?[ \t]{1,3}[a-z]")
 _DIFF: Final = re.compile(r"[+-][ \t]{1,80}")
 _IN_TRACEBACK: Final = re.compile(r"\bFile [\"'][^\n]{1,300}$|^[ \t]{0,20}-{1,20}>")
 
@@ -582,10 +604,60 @@ def _take_mention(statement: _Statement, found: _Beginning, buffer: str) -> None
         or (entry.is_alone and _SMALL_WORD_AFTER.match(after) is not None)
         or _is_in_code(words, before, after)
         or _is_cited(words, before, after)
-        or not (entry.is_weak or entry.patterns[found.variant].match(words))
+        or (entry.is_weak and _is_told(before, after))
+        or not (entry.is_weak or entry.patterns[found.variant].match(buffer, found.start))
+        or (entry.place != "" and not _is_in_place(entry.place, found, buffer))
     )
     is_in_sentence = entry.name == "torch-cuda" and _SMALL_WORD_BEFORE.search(before) is not None
     statement.is_named = is_in_sentence or (statement.is_raised and not is_executed)
+
+
+_RETURNS_BEFORE: Final = re.compile(r"\breturns?[ \t]{1,3}[\"'`]?$")
+_WHEN_AFTER: Final = re.compile(r"[\"'`]?[ \t]{1,3}(?:when|if|in case)\b")
+_DESCRIBED_AFTER: Final = re.compile(
+    r"[\"'`]?[ \t]{0,3}(?::|-)?[ \t]{1,3}Resource allocation failed inside the cuBLAS"
+)
+_NO_MORE_BEFORE: Final = re.compile(
+    r"\b(?:do not|don['\u2019]?t|does not|doesn['\u2019]?t|no longer|never) (?:get|see|have|throw|raise|give)s?\b[^.!?]{0,80}$"
+)
+_NO_MORE_AFTER: Final = re.compile(
+    r"[^.!?]{0,80}\b(?:any ?more|no longer|is gone|disappeared|was fixed|is fixed)\b"
+)
+
+
+def _is_told(before: str, after: str) -> bool:
+    """Whether a sentence describes an error, or says that it does not occur any more."""
+    is_described = _RETURNS_BEFORE.search(before) is not None and _WHEN_AFTER.match(after) is not None
+    return (
+        is_described
+        or _DESCRIBED_AFTER.match(after) is not None
+        or _NO_MORE_BEFORE.search(before) is not None
+        or _NO_MORE_AFTER.match(after) is not None
+    )
+
+
+_OUTPUT: Final = re.compile(r"[^A-Za-z\s,;'-]")
+"""What lines of programs have, and words of a person rarely."""
+
+_SHELL: Final = re.compile(r"[$#%>]|\b(?:137|dumped)\b|^[ \t]{0,20}`{3}")
+"""What lines have that follow the end of a program: a prompt, its exit status, the end of a quotation."""
+
+
+def _is_in_place(place: str, found: _Beginning, buffer: str) -> bool:
+    """Whether a text that is a whole line is the last of a traceback, or the last that a program printed."""
+    above = buffer[max(0, found.start - 2 * _WIDEST) : found.start].split("\n")[:-1]
+    if place == "traceback":
+        return any(_IN_TRACEBACK.search(line) for line in above[-_TRACEBACK_LINES:])
+    last = next((line for line in reversed(above) if line.strip()), "")
+    below = [line for line in buffer[found.stop : found.stop + _REACH].split("\n") if line.strip()]
+    return (
+        _OUTPUT.search(last) is not None
+        and len(below) <= _SHELL_LINES
+        and all(_SHELL.search(line[:_WIDEST]) for line in below)
+    )
+
+
+_TRACEBACK_LINES, _SHELL_LINES = 8, 8
 
 
 def _is_in_code(words: str, before: str, after: str) -> bool:
@@ -620,7 +692,7 @@ _ZERO_IF_UNKNOWN: Final = {"largest_free"}
 _KEPT: Final = {"tf-device", "tf-limit", "ggml-device"}
 """Numbers of the start, which belong to every later failure."""
 
-_REFUSALS: Final = {"trt-skipped", "torch-skipped"}
+_REFUSALS: Final = {"trt-skipped", "torch-skipped", "torch-retry"}
 """They tell of a refusal, too, where no text before them does."""
 
 _UNIT: Final = 256
@@ -628,6 +700,9 @@ _UNIT: Final = 256
 
 _BACK_OFF: Final = 0.97
 """A region that the pool asks for after a refusal is a tenth smaller."""
+
+_LEAST_BACK_OFF: Final = 0.85
+"""The same for a pool of pinned memory, whose refusals are told with the size of each."""
 
 
 @dataclass
@@ -651,6 +726,8 @@ class _Joined:
     """The line on which the program went on, another way."""
     last: int = 0
     """The line on which its last text begins."""
+    smallest: int = 0
+    """Bytes that its last text asks for."""
 
     def agrees(self, statement: _Statement) -> bool:
         """Whether both can tell of the same failure: no number contradicts, nor the shape."""
@@ -702,9 +779,8 @@ def _failures_of_statements(
     if all(join.is_soft for join in found):
         found += _failure_of_weak_texts(weak or named, found)
     made = [(join.is_soft, _stated_failure(join, hints)) for join in found]
-    return _distinct_message_failures([each for soft, each in made if not soft]), _distinct_message_failures(
-        [each for soft, each in made if soft]
-    )
+    failures, soft = ([each for is_soft, each in made if is_soft == wanted] for wanted in (False, True))
+    return _distinct_message_failures(failures), _distinct_message_failures(soft)
 
 
 def _failure_of_weak_texts(weak: list[_Statement], soft: list[_Joined]) -> list[_Joined]:
@@ -713,6 +789,7 @@ def _failure_of_weak_texts(weak: list[_Statement], soft: list[_Joined]) -> list[
         range(join.first.line - join.first.entry.within, join.passed + 1) for join in soft if join.passed
     ]
     left = [each for each in weak if not any(each.line in lines for lines in passed)]
+    left = [each for each in left if each.entry.name not in message_tables.BY_SIGNAL] or left
     found = [_begun_failure(each) for each in left[:1]]
     for each in left[1:]:
         _add_repeated_message(found[0], each)
@@ -737,7 +814,7 @@ def _take_statement(each: _Statement, found: list[_Joined], waiting: list[_State
     else:
         ooms = each.facts.get("num_ooms", StatedSize(0, 0)).value
         is_soft = ooms == 0 if role is Role.REPORT else role is Role.SOFT or "soft" in each.marks
-        if same is not None and same.is_soft == is_soft and same.agrees(each):
+        if same is not None and same.is_soft == is_soft and (same.agrees(each) or _backs_off(same, each)):
             _add_repeated_message(same, each)
             return
         found.append(_begun_failure(each, is_soft=is_soft))
@@ -748,6 +825,18 @@ def _take_statement(each: _Statement, found: list[_Joined], waiting: list[_State
             waiting[:] = [
                 other for other in waiting if other.entry.name in _KEPT or not _of_family(found[-1], other)
             ]
+
+
+def _backs_off(join: _Joined, each: _Statement) -> bool:
+    """Whether a pool of pinned memory asked again, for a tenth less, after the refusal before."""
+    asked = each.facts.get("requested")
+    if each.entry.name != "tf-host" or join.first.entry is not each.entry or asked is None:
+        return False
+    if not _LEAST_BACK_OFF * join.smallest <= asked.value <= join.smallest:
+        return False
+    join.marks |= {"backs_off"} if asked.value < _BACK_OFF * join.smallest else set()
+    join.smallest = asked.value
+    return True
 
 
 def _take_retry(each: _Statement, found: list[_Joined], same: _Joined | None) -> None:
@@ -784,7 +873,7 @@ def _begun_failure(each: _Statement, *, is_soft: bool = False) -> _Joined:
         [each.version],
         each.rank,
     )
-    join.last = each.line
+    join.last, join.smallest = each.line, each.facts.get("requested", StatedSize(0, 0)).value
     join.op, join.shape, join.dtype, join.largest = each.op, each.shape, each.dtype, each.largest
     join.devices = [] if each.device is None else [each.device]
     return join
@@ -919,6 +1008,8 @@ def _framework_of_message(first: _Statement, hints: set[str]) -> str:
     if first.entry.family == "bfc":
         if "reactant" in hints:
             return "Reactant"
+        if "exla" in hints:
+            return "EXLA"
         is_xla = "jax" in hints or first.entry.name.startswith("xla-")
         return "JAX" if is_xla and "tensorflow" not in hints else "TensorFlow"
     if first.entry.family == "tpu":
@@ -934,9 +1025,16 @@ def _framework_of_call(first: _Statement) -> str:
         return "MXNet"
     if first.entry.name == "cuda-library" and "tf" in first.marks:
         return "TensorFlow"
+    client = next((name for mark, name in _CALLERS.items() if mark in first.marks), "")
+    if client and first.entry.name in {"cuda-call", "cuda-library"}:
+        return client
     if first.entry.name in {"cuda-call", "cuda-library"} and "torch" in first.marks:
         return {"ROCm": "PyTorch ROCm", "oneAPI": "PyTorch XPU"}.get(first.framework, "PyTorch CUDA")
     return first.framework
+
+
+_CALLERS: Final = {"jax": "JAX", "cupy": "CuPy"}
+"""A mark of a refused call -> whose it is."""
 
 
 def _distinct_message_failures(found: list[StatedFailure]) -> list[StatedFailure]:

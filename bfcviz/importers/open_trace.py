@@ -76,21 +76,15 @@ def _open_remote_trace(url: str) -> Trace:
     return trace
 
 
-def open_own(path: Path) -> Trace:
-    """The trace in a folder or file of bfcviz. Raises as `Trace.open`."""
-    return Trace.open(path)
-
-
 def _trace_reader_of_format(format_: Format) -> Callable[[Path], Trace]:
+    if format_ not in _READERS:
+        return Trace.open
     module, function = _READERS[format_]
     found: Callable[[Path], Trace] = getattr(import_module(module), function)
     return found
 
 
 _READERS: dict[Format, tuple[str, str]] = {
-    Format.FOLDER: ("bfcviz.importers.open_trace", "open_own"),
-    Format.PARQUET: ("bfcviz.importers.open_trace", "open_own"),
-    Format.BLOCKS: ("bfcviz.importers.open_trace", "open_own"),
     Format.XPLANE: ("bfcviz.importers.tensorflow.profile", "read_profile"),
     Format.MEMORY_DUMP: ("bfcviz.importers.tensorflow.memory_dump", "read_memory_dump"),
     Format.TENSORFLOW_LOG: ("bfcviz.importers.bfc_log.read", "read_log"),
@@ -100,4 +94,4 @@ _READERS: dict[Format, tuple[str, str]] = {
     Format.RMM_LOG: ("bfcviz.importers.rmm_log", "read_rmm_log"),
     Format.VMA: ("bfcviz.importers.vma", "read_vma"),
 }
-"""The module and function that read each format; imported when the first file of the format is opened."""
+"""The module and function that read each format of other programs; imported when its first file is opened."""

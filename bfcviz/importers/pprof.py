@@ -26,7 +26,7 @@ from bfcviz.importers.file_content import (
     read_content,
 )
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.heap_state import HEAP_CHUNK, events_of_state, regions_without_gaps
+from bfcviz.importers.heap_state import HEAP_CHUNK, events_of_state, regions_of
 from bfcviz.importers.join_heaps import one_after_another
 from bfcviz.importers.protobuf_wire import LENGTH, Field, Wire
 
@@ -54,9 +54,6 @@ class PprofSample(NamedTuple):
 
 class PprofProfile:
     """Reads a profile.
-
-    Args:
-        wire: its bytes.
 
     Attributes:
         types: type and unit of each value, such as `("space", "bytes")`.
@@ -189,7 +186,7 @@ def read_profile(path: Path) -> Trace:
             "totals": holders.totals(names),
         },
     )
-    events = one_after_another([events_of_state(table, regions_without_gaps(table)) for table in tables])
+    events = one_after_another([events_of_state(table, regions_of(table)) for table in tables])
     return Trace.from_events(events, holders.labels, origin)
 
 

@@ -25,13 +25,9 @@ class Field(NamedTuple):
 
 
 class Wire:
-    """Iterates over the fields in the bytes of one file.
+    """Iterates over the fields in the unpacked bytes of one file; `kind` is what errors call it.
 
-    Args:
-        path: of the file, for errors.
-        data: its bytes, unpacked.
-        limits: of the file; by default those of an uncompressed file.
-        kind: of the file, for errors.
+    `limits`: by default those of an uncompressed file.
     """
 
     def __init__(
@@ -61,10 +57,8 @@ class Wire:
         faster than `fields`.
         """
         data, tag, count = self.data, number << 3 | LENGTH, 0
-        enough, last = (
-            at + most,
-            stop - 2,
-        )  # the last position where a tag and a length of two bytes can begin
+        enough = at + most
+        last = stop - 2  # where a tag and a length of two bytes can begin
         while at < last and at < enough and data[at] == tag:
             size = data[at + 1]
             if size < 0x80:

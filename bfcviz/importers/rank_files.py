@@ -35,15 +35,10 @@ Source = str | os.PathLike[str]
 
 
 class RankFiles(NamedTuple):
-    """The files of a job.
+    """The files of a job."""
 
-    Attributes:
-        places: one a file that is read as a rank, in the order of their names.
-        others: files in the folders that are none of the formats that bfcviz reads.
-    """
-
-    places: Sequence[RankPlace]
-    others: int
+    places: Sequence[RankPlace]  # one a file that is read as a rank, in the order of their names
+    others: int  # files in the folders that are none of the formats that bfcviz reads
 
 
 def rank_files(sources: Sequence[Source]) -> RankFiles | None:
@@ -257,16 +252,10 @@ def _varying_rank_numbers(texts: Sequence[str]) -> list[int] | None:
     columns = [list(map(int, column)) for column in zip(*map(_NUMBER.findall, texts), strict=True)]
     several = [column for column in columns if len(set(column)) > 1]
     unique = [column for column in several if len(set(column)) == len(column)]
-    counting = [
-        column
-        for column in unique
-        if sorted(column) in (_counted_ranks(0, column), _counted_ranks(1, column))
-    ]
+    count = len(texts)
+    counted = (list(range(count)), list(range(1, count + 1)))
+    counting = [column for column in unique if sorted(column) in counted]
     if counting:
         return counting[-1]
     single = unique if len(several) == 1 else []
     return single[0] if single and max(single[0]) <= _LARGEST_RANK else None
-
-
-def _counted_ranks(start: int, column: Sequence[int]) -> list[int]:
-    return list(range(start, start + len(column)))

@@ -11,9 +11,6 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.native import MAX_REGIONS
 
-# ------------------------------------------------------------------------------
-# RecordedReportRows: collects the allocations and frees of a file in little memory, before they are replayed.
-
 REPORT = np.dtype(
     [
         ("time", "<i8"),  # nanoseconds
@@ -32,34 +29,6 @@ REPORT = np.dtype(
 Reports = NDArray[np.void]
 """An array of `REPORT`."""
 
-_BLOCK = 1 << 14
-
-
-class RecordedReportRows:
-    """Collects what a file recorded, row by row; a row takes the bytes of a `REPORT`, not those of Python objects."""
-
-    def __init__(self) -> None:
-        self._blocks: list[Reports] = []
-        self._rows: list[tuple[int, ...]] = []
-
-    def add(self, *row: int) -> None:
-        """Add a row: the fields of REPORT in their order."""
-        self._rows.append(row)
-        if len(self._rows) == _BLOCK:
-            self._flush()
-
-    def table(self) -> Reports:
-        """All rows, in the order in which they were added."""
-        self._flush()
-        if len(self._blocks) != 1:
-            self._blocks = [np.concatenate([np.empty(0, REPORT), *self._blocks])]
-        return self._blocks[0]
-
-    def _flush(self) -> None:
-        if self._rows:
-            self._blocks.append(np.array(self._rows, REPORT))
-            self._rows.clear()
-
 
 def numbers_of(names: dict[str, int], name: str, most: int = 0xFFFF) -> int:
     """The number of a name, in order of first use from 1; 0 once `most` names have numbers."""
@@ -68,9 +37,6 @@ def numbers_of(names: dict[str, int], name: str, most: int = 0xFFFF) -> int:
         known = names[name] = len(names) + 1 if len(names) < most else 0
     return known
 
-
-# ------------------------------------------------------------------------------
-# RecordedHistory: the events of one heap, from the allocations and frees that a file recorded.
 
 _MOST: Final = 4 * MAX_REGIONS  # events of one report: an allocation may cross every region
 _CAPACITY: Final = 2 * (_MOST + 64) // 64 * 64

@@ -32,8 +32,9 @@ from bfcviz.formats.rmm import (
 )
 from bfcviz.importers.file_content import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits, read_content
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.join_heaps import by_time
-from bfcviz.importers.recorded_history import RecordedHistory, RecordedReportRows, Reports, numbers_of
+from bfcviz.importers.join_heaps import by_time, numbered_names
+from bfcviz.importers.recorded_history import REPORT, RecordedHistory, Reports, numbers_of
+from bfcviz.importers.row_blocks import RowBlocks
 
 # ------------------------------------------------------------------------------
 # RmmFile: the requests of a file with one or more RMM logs, heap by heap.
@@ -51,27 +52,18 @@ _LONGEST_LINE: Final = 1 << 16
 
 @dataclass
 class RmmLogHeap:
-    """The requests of one heap.
-
-    Attributes:
-        is_clock: whether the times are those of a clock, in nanoseconds since a midnight.
-        device_free, device_total: the last numbers of the driver; 0: the log does not hold them.
-    """
+    """The requests of one heap."""
 
     device: int | None
     has_pointers: bool
-    is_clock: bool
+    is_clock: bool  # whether the times are those of a clock, in nanoseconds since a midnight
     reports: Reports
-    device_free: int = 0
-    device_total: int = 0
+    device_free: int = 0  # the last numbers of the driver; 0: the log does not hold them
+    device_total: int = 0  # the same
 
 
 class RmmFile:
     """Reads the lines of a file.
-
-    Args:
-        path: of the file, for errors.
-        limits: of the file.
 
     Attributes:
         labels: the source lines that the oldest version names.
@@ -93,11 +85,7 @@ class RmmFile:
         self._sections: list[_Section] = []
 
     def read(self, data: bytes, *, is_cut: bool = False) -> None:
-        """Read all lines. The last one may be incomplete if it has no line end.
-
-        Args:
-            data: the content of the file.
-            is_cut: whether more is known to follow.
+        """Read all lines. The last one may be incomplete if it has no line end; `is_cut`: more is known to follow.
 
         Raises:
             FileError: there are more requests, names or characters than the limits allow.
@@ -169,14 +157,14 @@ class _Section:
         self.has_pointers = has_pointers
         self._days = RmmDayCount()
         self._is_clock = True
-        self._rows: dict[int | None, RecordedReportRows] = {}
+        self._rows: dict[int | None, RowBlocks] = {}
         self._driver: dict[int | None, tuple[int, int]] = {}
         self._made_up: dict[int | None, _RmmLogAddresses] = {}
 
     def add(self, request: RmmRequest, thread: int, stream: int, label: int) -> None:
         device = request.device
         if device not in self._rows:
-            self._rows[device], self._driver[device] = RecordedReportRows(), (0, 0)
+            self._rows[device], self._driver[device] = RowBlocks(REPORT), (0, 0)
             self._made_up[device] = _RmmLogAddresses()
         time = self._days.time(request.time) if request.is_clock else request.time
         self._is_clock = request.is_clock
@@ -222,11 +210,7 @@ class _RmmLogAddresses:
 
 
 class _JoinedSections:
-    """The sections of one heap; a file of many sections is read in linear time.
-
-    Args:
-        first: the requests of its first section.
-    """
+    """The sections of one heap; a file of many sections is read in linear time."""
 
     def __init__(self, first: RmmLogHeap) -> None:
         self._latest = first
@@ -403,17 +387,17 @@ def _rmm_log_origin(
 def _rmm_log_pools(path: Path, file: RmmFile, rebuilt: list[_RebuiltRmmHeap]) -> tuple[Pool, ...]:
     """Named as the live view names them; RMM writes a file a device, with the number in its name."""
     in_name = re.search(r"\.dev(\d{1,3})\b", path.name)
-    pools, seen = [], Counter[str]()
-    for each in rebuilt:
-        device = each.heap.device if each.heap.device is not None else in_name and in_name[1]
-        name = "rmm" if device is None else f"rmm:{device}"
-        seen[name] += 1
+    devices = (
+        each.heap.device if each.heap.device is not None else in_name and in_name[1] for each in rebuilt
+    )
+    names = ["rmm" if device is None else f"rmm:{device}" for device in devices]
+    pools = []
+    for each, name, (shown, number) in zip(rebuilt, names, numbered_names(names, "log "), strict=True):
         options: dict[str, object] = {"allocator_name": name}
-        if seen[name] > 1:
-            options["dump"] = seen[name]
+        if number > 1:
+            options["dump"] = number
         if file.streams:
             first = islice(file.streams.items(), _MOST_STREAMS_NAMED)
             options["streams"] = {str(number): handle for handle, number in first}
-        shown = name if seen[name] == 1 else f"{name} (log {seen[name]})"
         pools.append(Pool(shown, each.heap.device_total or None, options))
     return tuple(pools)

@@ -8,7 +8,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from math import prod
@@ -37,6 +37,7 @@ from bfcviz.importers.heap_state import (
     HeapRegion,
     events_of_state,
     failed_request,
+    regions_of,
     with_gaps_as_chunks,
     without_overlapping_chunks,
     without_repeated_chunks,
@@ -70,80 +71,53 @@ class DumpBinLine(NamedTuple):
 
 @dataclass
 class ChunkLines:
-    """The chunk lines of a dump, in the order of the file: one element of each list a line.
-
-    Attributes:
-        region: index of the region line before it, -1 before the first one.
-        note: index in `notes`.
-        notes: operation and tag of chunks; the first is none.
-        impossible: lines whose chunk is empty or ends beyond the address space.
-    """
+    """The chunk lines of a dump, in the order of the file: one element of each list a line."""
 
     address: list[int] = field(default_factory=list)
     size: list[int] = field(default_factory=list)
     in_use: list[bool] = field(default_factory=list)
+    # Index of the region line before it, -1 before the first one.
     region: list[int] = field(default_factory=list)
-    note: list[int] = field(default_factory=list)
+    note: list[int] = field(default_factory=list)  # index in `notes`
+    # Operation and tag of chunks; the first is none.
     notes: dict[tuple[str, str], int] = field(default_factory=lambda: {("", ""): 0})
-    impossible: int = 0
+    impossible: int = 0  # lines whose chunk is empty or ends beyond the address space
 
 
 @dataclass
 class Dump:
-    """What a log says of one failed request.
+    """What a log says of one failed request."""
 
-    Attributes:
-        line, time: of its first record.
-        name: of the allocator; "" where the log does not say it.
-        writer: tag of the process.
-        requested: as the warning prints it; None without a warning.
-        rounded: the request after rounding, exact.
-        exact: the request, exact.
-        op, tensor, message: as in `RecordedFailure`.
-        stage: of the last line.
-        bins: by the smallest size of the bin.
-        bin_for: the rounded request, as printed in the dump.
-        regions: size of each region, by ascending address.
-        summary: number of chunks in use by size.
-        sum_in_use: their total.
-        pool, limit, available, next_region: of the line about the pool, or of the statistics.
-        growth: whether the pool may grow; None: unknown.
-        stats: the statistics as printed.
-        strip: the occupancy.
-        end: that the failed request asked for, `lower` or `upper`; "" where the log does not say it.
-        spatial: the free memory of a heap that serves requests from both ends, as the log sums it up.
-        has_warning: whether a request failed; otherwise the log shows a heap for another reason, or its start is lost.
-        repeated: lines of bins and sizes that occur twice.
-    """
-
-    line: int
-    time: int | None
-    name: str = ""
-    writer: str = ""
-    requested: PrintedSize | None = None
-    rounded: int | None = None
-    exact: int | None = None
-    op: str = ""
-    tensor: str = ""
-    message: str = ""
-    stage: Stage = Stage.HEADER
-    bins: dict[int, DumpBinLine] = field(default_factory=dict)
-    bin_for: PrintedSize | None = None
-    regions: list[int] = field(default_factory=list)
+    line: int  # of its first record
+    time: int | None  # the same
+    name: str = ""  # of the allocator; "" where the log does not say it
+    writer: str = ""  # tag of the process
+    requested: PrintedSize | None = None  # as the warning prints it; None without a warning
+    rounded: int | None = None  # the request after rounding, exact
+    exact: int | None = None  # the request, exact
+    op: str = ""  # as in `RecordedFailure`
+    tensor: str = ""  # the same
+    message: str = ""  # the same
+    stage: Stage = Stage.HEADER  # of the last line
+    bins: dict[int, DumpBinLine] = field(default_factory=dict)  # by the smallest size of the bin
+    bin_for: PrintedSize | None = None  # the rounded request, as printed in the dump
+    regions: list[int] = field(default_factory=list)  # size of each region, by ascending address
     chunks: ChunkLines = field(default_factory=ChunkLines)
-    summary: dict[int, int] = field(default_factory=dict)
-    sum_in_use: PrintedSize | None = None
-    pool: PrintedSize | None = None
-    limit: PrintedSize | None = None
-    available: PrintedSize | None = None
-    next_region: PrintedSize | None = None
-    growth: bool | None = None
-    end: str = ""
+    summary: dict[int, int] = field(default_factory=dict)  # number of chunks in use by size
+    sum_in_use: PrintedSize | None = None  # their total
+    pool: PrintedSize | None = None  # of the line about the pool, or of the statistics
+    limit: PrintedSize | None = None  # the same
+    available: PrintedSize | None = None  # the same
+    next_region: PrintedSize | None = None  # the same
+    growth: bool | None = None  # whether the pool may grow; None: unknown
+    end: str = ""  # that the failed request asked for, `lower` or `upper`; "" where the log does not say it
+    # The free memory of a heap that serves requests from both ends, as the log sums it up.
     spatial: "DumpSpatialSummary | None" = None
-    stats: dict[str, PrintedSize] = field(default_factory=dict)
-    strip: str = ""
+    stats: dict[str, PrintedSize] = field(default_factory=dict)  # the statistics as printed
+    strip: str = ""  # the occupancy
+    # Whether a request failed; otherwise the log shows a heap for another reason, or its start is lost.
     has_warning: bool = False
-    repeated: int = 0
+    repeated: int = 0  # lines of bins and sizes that occur twice
 
     @property
     def ended(self) -> bool:
@@ -165,23 +139,14 @@ class DumpSpatialSummary(NamedTuple):
 
 
 class Note(NamedTuple):
-    """A line beside the dumps: a request that may fail, a garbage collection, a refusal of the driver.
+    """A line beside the dumps: a request that may fail, a garbage collection, a refusal of the driver."""
 
-    Attributes:
-        line, time: of the record.
-        name: of the allocator, "" where the line does not say it.
-        text: what happened.
-        size: bytes, 0 where there are none.
-        before: number of the dump that begins next.
-    """
-
-    line: int
-    time: int | None
-    name: str
+    line: int  # of the record
+    time: int | None  # the same
+    name: str  # of the allocator, "" where the line does not say it
     writer: str
-    text: str
-    size: int
-    before: int
+    text: str  # what happened
+    size: int  # bytes, 0 where there are none
 
 
 # ------------------------------------------------------------------------------
@@ -197,35 +162,21 @@ class Note(NamedTuple):
 
 
 class DumpedHeap(NamedTuple):
-    """The chunks of a dump.
+    """The chunks of a dump."""
 
-    Attributes:
-        chunks: by ascending address; `label` is an index in `ChunkLines.notes`.
-        regions: by ascending address; the chunks tile them.
-        repeated, overlapping: chunk lines left out.
-        assumed_free: gaps that are shown as free chunks, because the log lists only chunks in use.
-        gaps: places within one region where chunk lines are missing.
-        missing_bytes: bytes of regions, as far as their sizes are in the log, that no chunk line describes.
-    """
-
-    chunks: HeapChunks
-    regions: list[HeapRegion]
-    repeated: int = 0
-    overlapping: int = 0
-    assumed_free: int = 0
-    gaps: int = 0
+    chunks: HeapChunks  # by ascending address; `label` is an index in `ChunkLines.notes`
+    regions: list[HeapRegion]  # by ascending address; the chunks tile them
+    repeated: int = 0  # chunk lines left out
+    overlapping: int = 0  # the same
+    assumed_free: int = 0  # gaps that are shown as free chunks, because the log lists only chunks in use
+    gaps: int = 0  # places within one region where chunk lines are missing
+    # Bytes of regions, as far as their sizes are in the log, that no chunk line describes.
     missing_bytes: int = 0
 
     @property
     def in_use(self) -> HeapChunks:
         """The chunks in use."""
         return taken(self.chunks, self.chunks["in_use"])
-
-    @property
-    def free_sizes(self) -> NDArray[np.uint64]:
-        """Sizes of the free chunks, by ascending address."""
-        sizes: NDArray[np.uint64] = self.chunks["size"][~self.chunks["in_use"]]
-        return sizes
 
 
 def dumped_heap(dump: Dump) -> DumpedHeap:
@@ -246,9 +197,8 @@ def dumped_heap(dump: Dump) -> DumpedHeap:
     chunks, slots = taken(chunks, kept), slots[kept]
     if _lists_only_use(dump, chunks):
         chunks, assumed = with_gaps_as_chunks(chunks)
-        slots = np.full(len(chunks), -1)
-        return DumpedHeap(chunks, _dumped_regions(chunks, slots), repeated, overlapping, assumed)
-    regions = _dumped_regions(chunks, slots)
+        return DumpedHeap(chunks, regions_of(chunks), repeated, overlapping, assumed)
+    regions = regions_of(chunks, slots[1:] > slots[:-1])
     listed = int(chunks["size"].sum()) if dump.regions else 0
     named = len(set(slots.tolist()) - {-1})
     return DumpedHeap(
@@ -259,20 +209,6 @@ def dumped_heap(dump: Dump) -> DumpedHeap:
         gaps=len(regions) - named if dump.regions else 0,
         missing_bytes=max(0, sum(dump.regions) - listed),
     )
-
-
-def _dumped_regions(chunks: HeapChunks, slots: NDArray[np.int64]) -> list[HeapRegion]:
-    """Contiguous chunks that stand under the same region line."""
-    if not len(chunks):
-        return []
-    starts, stops = chunks["address"], chunks["address"] + chunks["size"]
-    begins = np.concatenate(([True], (starts[1:] != stops[:-1]) | (slots[1:] > slots[:-1])))
-    first = np.flatnonzero(begins)
-    last = np.concatenate((first[1:], [len(chunks)])) - 1
-    return [
-        HeapRegion(start, stop - start)
-        for start, stop in zip(starts[first].tolist(), stops[last].tolist(), strict=True)
-    ]
 
 
 def _lists_only_use(dump: Dump, chunks: HeapChunks) -> bool:
@@ -299,6 +235,13 @@ _ADDRESSES: Final = 1 << 63
 _SOON: Final = 2 * 10**9  # ns
 
 
+_NUMBER: Final = "0"
+"""Stands for any number as the first word of a line."""
+
+_Taker = tuple[Callable[[str], re.Match[str] | None], Callable[[LogRecord, re.Match[str]], None]]
+"""What finds a message, and what takes it."""
+
+
 class DumpCollector:
     """Takes records in the order of the log.
 
@@ -317,19 +260,24 @@ class DumpCollector:
         self.left_out = 0
         self.left_out_line = 0
         self._open: dict[tuple[str, str], Dump] = {}
-        self._by_first_word: dict[str, Callable[[LogRecord], bool]] = {
-            "Allocator": self._header,
-            "Ran": self._header,
-            "Garbage": self._garbage_collection,
-            "BFCAllocator": self._dump_for,
-            "Bin": self._bin,
-            "Next": self._region,
-            "Summary": self._summary_begins,
-            "Sum": self._sum,
-            "Spatial": self._spatial,
-            "total_region_allocated_bytes_": self._pool,
-            "Total": self._pool,
-            "Stats": self._stats,
+        self._takers: dict[str, tuple[_Taker, ...]] = {
+            "Allocator": (
+                (log_lines.HEADER.match, self._header),
+                (log_lines.MEMORY_SUMMARY.match, self._pool),
+                (log_lines.GROWTH.search, self._growth),
+            ),
+            "Ran": ((log_lines.LATE_HEADER.match, self._header), (log_lines.GROWTH.search, self._growth)),
+            "Garbage": ((log_lines.GARBAGE_COLLECTION.match, self._garbage_collection),),
+            "BFCAllocator": ((log_lines.DUMP_FOR.match, self._dump_for),),
+            "Bin": ((log_lines.BIN.match, self._bin), (log_lines.BIN_FOR.match, self._bin_for)),
+            "Next": ((log_lines.REGION.match, self._region),),
+            "Summary": ((_FIRST_WORD.match, self._summary_begins),),
+            _NUMBER: ((log_lines.SUMMARY.match, self._summary),),
+            "Sum": ((log_lines.SUM.match, self._sum),),
+            "Spatial": ((log_lines.SPATIAL.match, self._spatial),),
+            "total_region_allocated_bytes_": ((log_lines.POOL.match, self._pool),),
+            "Total": ((log_lines.POOL.match, self._pool),),
+            "Stats": ((_FIRST_WORD.match, self._stats),),
         }
 
     def take_all(self, records: Iterable[LogRecord]) -> None:
@@ -345,12 +293,13 @@ class DumpCollector:
             self._chunks(record)
             return True
         word = _FIRST_WORD.match(message)
-        if word is None:
-            return self._strip(record)
-        if word[1].isdecimal():
-            return self._summary(record)
-        take = self._by_first_word.get(word[1], self._strip)
-        return take(record)
+        key = "" if word is None else _NUMBER if word[1].isdecimal() else word[1]
+        strip: _Taker = (log_lines.STRIP.match, self._strip)
+        for match, take in (*self._takers.get(key, ()), strip):
+            if (found := match(message)) is not None:
+                take(record, found)
+                return True
+        return False
 
     def _take_text(self, record: LogRecord) -> None:
         refused = log_lines.REFUSED.search(record.message)
@@ -385,16 +334,15 @@ class DumpCollector:
         dump.stage = max(dump.stage, stage)
         return dump
 
-    def _header(self, record: LogRecord) -> bool:
-        found = log_lines.HEADER.match(record.message) or log_lines.LATE_HEADER.match(record.message)
-        size = None if found is None else size_in_log_line(found["size"])
-        if found is None or size is None:
-            return self._pool(record) or self._growth(record)
+    def _header(self, record: LogRecord, found: re.Match[str]) -> None:
+        size = size_in_log_line(found["size"])
+        if size is None:
+            return
         parts = found.groupdict()
         name, rounded = parts.get("name") or "", parts.get("rounded")
         if log_lines.NOT_A_FAILURE.search(record.message):
             self._note(record, name, f"a request for {size.text} found no memory (not a failure)", size.value)
-            return True
+            return
         dump = self._of_late_header(record) if not name else None
         dump = dump or self._new(record)
         dump.has_warning, dump.requested = True, size
@@ -403,7 +351,6 @@ class DumpCollector:
         dump.message = " ".join(record.message.split("\n", 1)[0].split())[:_LONGEST]
         op = log_lines.REQUESTED_BY.search(record.message)
         dump.op = "" if op is None else op["op"].partition(".  Current allocation")[0].strip()
-        return True
 
     def _of_late_header(self, record: LogRecord) -> Dump | None:
         """The dump that ended just before its warning, as until 2017."""
@@ -416,31 +363,21 @@ class DumpCollector:
         return None
 
     def _note(self, record: LogRecord, name: str, text: str, size: int) -> None:
-        self.notes.append(Note(record.line, record.time, name, record.writer, text, size, len(self.dumps)))
+        self.notes.append(Note(record.line, record.time, name, record.writer, text, size))
 
-    def _garbage_collection(self, record: LogRecord) -> bool:
-        if not log_lines.GARBAGE_COLLECTION.match(record.message):
-            return False
+    def _garbage_collection(self, record: LogRecord, _: re.Match[str]) -> None:
         self._note(record, "", "garbage collection: free regions are returned", 0)
-        return True
 
-    def _dump_for(self, record: LogRecord) -> bool:
-        found = log_lines.DUMP_FOR.match(record.message)
-        if found is None:
-            return False
+    def _dump_for(self, record: LogRecord, found: re.Match[str]) -> None:
         dump = self._current(record, Stage.HEADER)
         if dump.stage > Stage.HEADER or dump.name not in {"", found["name"]}:
             dump = self._new(record)
         dump.name = found["name"]
-        return True
 
-    def _bin(self, record: LogRecord) -> bool:
-        found = log_lines.BIN.match(record.message)
-        if found is None:
-            return self._bin_for(record)
+    def _bin(self, record: LogRecord, found: re.Match[str]) -> None:
         bytes_, requested = size_in_log_line(found["bytes"]), size_in_log_line(found["requested"])
         if bytes_ is None or requested is None:
-            return False
+            return
         size = int(found["bin"])
         dump = self._current(record, Stage.BINS)
         if size == UNIT and (len(dump.bins) > 1 or dump.stage > Stage.BINS):
@@ -451,21 +388,12 @@ class DumpCollector:
             int(found["chunks"]), int(found["used"]), bytes_, requested, found["old"] is not None
         )
         dump.bins.setdefault(size, line)
-        return True
 
-    def _bin_for(self, record: LogRecord) -> bool:
-        found = log_lines.BIN_FOR.match(record.message)
-        if found is None:
-            return False
+    def _bin_for(self, record: LogRecord, found: re.Match[str]) -> None:
         self._current(record, Stage.BINS).bin_for = size_in_log_line(found["size"])
-        return True
 
-    def _region(self, record: LogRecord) -> bool:
-        found = log_lines.REGION.match(record.message)
-        if found is None:
-            return False
+    def _region(self, record: LogRecord, found: re.Match[str]) -> None:
         self._current(record, Stage.CHUNKS).regions.append(int(found["size"]))
-        return True
 
     def _chunks(self, record: LogRecord) -> None:
         """Take the chunk lines of one record: one, or a run of them."""
@@ -485,72 +413,46 @@ class DumpCollector:
             lines.region.append(region)
             lines.note.append(note)
 
-    def _summary(self, record: LogRecord) -> bool:
-        found = log_lines.SUMMARY.match(record.message)
-        if found is None:
-            return False
+    def _summary(self, record: LogRecord, found: re.Match[str]) -> None:
         dump, size = self._current(record, Stage.SUMMARY), int(found["size"])
         dump.repeated += size in dump.summary
         dump.summary.setdefault(size, int(found["count"]))
-        return True
 
-    def _sum(self, record: LogRecord) -> bool:
-        found = log_lines.SUM.match(record.message)
-        if found is None:
-            return False
+    def _sum(self, record: LogRecord, found: re.Match[str]) -> None:
         self._current(record, Stage.SUMMARY).sum_in_use = size_in_log_line(found["size"])
-        return True
 
-    def _summary_begins(self, record: LogRecord) -> bool:
+    def _summary_begins(self, record: LogRecord, _: re.Match[str]) -> None:
         self._current(record, Stage.SUMMARY)
-        return True
 
-    def _pool(self, record: LogRecord) -> bool:
-        found = log_lines.POOL.match(record.message) or log_lines.MEMORY_SUMMARY.match(record.message)
-        if found is None:
-            return False
-        dump = self._current(record, Stage.SUMMARY)
+    def _pool(self, record: LogRecord, found: re.Match[str]) -> None:
+        dump, parts = self._current(record, Stage.SUMMARY), found.groupdict()
         dump.pool, dump.limit = size_in_log_line(found["pool"]), size_in_log_line(found["limit"])
         dump.available = size_in_log_line(found["available"])
-        dump.end = found.groupdict().get("end") or ""
-        following = found.groupdict().get("next")
-        dump.next_region = None if following is None else size_in_log_line(following)
-        return True
+        dump.end = parts.get("end") or ""
+        dump.next_region = size_in_log_line(parts.get("next") or "")
 
-    def _spatial(self, record: LogRecord) -> bool:
-        found = log_lines.SPATIAL.match(record.message)
-        if found is None:
-            return False
+    def _spatial(self, record: LogRecord, found: re.Match[str]) -> None:
         sizes = [size_in_log_line(found[name]) for name in DumpSpatialSummary._fields]
         known = [size for size in sizes if size is not None]
         if len(known) == len(sizes):
             dump = self._current(record, Stage.SUMMARY)
             dump.end, dump.spatial = found["end"], DumpSpatialSummary(*known)
-        return True
 
-    def _growth(self, record: LogRecord) -> bool:
-        found = log_lines.GROWTH.search(record.message)
-        if found is not None:
-            self._current(record, Stage.SUMMARY).growth = found["growth"] == "enabled"
-        return found is not None
+    def _growth(self, record: LogRecord, found: re.Match[str]) -> None:
+        self._current(record, Stage.SUMMARY).growth = found["growth"] == "enabled"
 
-    def _stats(self, record: LogRecord) -> bool:
+    def _stats(self, record: LogRecord, _: re.Match[str]) -> None:
         dump = self._current(record, Stage.STATS)
         for name, text in log_lines.STAT.findall(record.message):
             size = size_in_log_line(text)
             if size is not None:
                 dump.stats.setdefault(name, size)
-        return True
 
-    def _strip(self, record: LogRecord) -> bool:
-        found = log_lines.STRIP.match(record.message)
-        if found is None:
-            return False
+    def _strip(self, record: LogRecord, found: re.Match[str]) -> None:
         dump = self._open.get((record.writer, record.thread))
         if dump is None or dump.stage is not Stage.STATS:
             dump = self._current(record, Stage.STRIP)
         dump.stage, dump.strip = Stage.STRIP, found[1]
-        return True
 
 
 # ------------------------------------------------------------------------------
@@ -561,17 +463,11 @@ RERUN: Final = f"run again with {LOG_FAILURES} to get it"
 
 
 class DumpFindings(NamedTuple):
-    """What is wrong with a dump.
+    """What is wrong with a dump."""
 
-    Attributes:
-        wrong: sentences about contradictions and missing parts.
-        cut: a sentence if its end is missing, "" otherwise.
-        is_whole: whether the chunk lines are all chunks of the heap, as far as the dump can tell.
-    """
-
-    wrong: list[str]
-    cut: str
-    is_whole: bool
+    wrong: list[str]  # sentences about contradictions and missing parts
+    cut: str  # a sentence if its end is missing, "" otherwise
+    is_whole: bool  # whether the chunk lines are all chunks of the heap, as far as the dump can tell
 
 
 def check_dump(dump: Dump, heap: DumpedHeap) -> DumpFindings:
@@ -598,22 +494,20 @@ def check_dump(dump: Dump, heap: DumpedHeap) -> DumpFindings:
 
 
 def _findings_without_chunks(dump: Dump) -> DumpFindings:
-    if dump.strip and not dump.bins and not dump.stats:
+    if dump.bins or dump.stats:
+        if not dump.ended:
+            return DumpFindings([], "the dump ends before its first chunk line", is_whole=False)
+        why = "the dump lists no chunks: its numbers are all there is"
+    elif dump.strip:
         why = (
             "the log holds only the warning and the occupancy strip; the lines of the chunks are of level INFO: "
             + RERUN
         )
-        return DumpFindings([why], "", is_whole=False)
-    if not dump.bins and not dump.stats and not dump.failed:
+    elif dump.failed:
+        why = f"the log holds no dump of the heap for this failure; {RERUN}"
+    else:
         why = "the log holds no dump of the heap; it only tells of requests that may fail, or of returned regions"
-        return DumpFindings([why], "", is_whole=False)
-    if not dump.bins and not dump.stats:
-        return DumpFindings(
-            [f"the log holds no dump of the heap for this failure; {RERUN}"], "", is_whole=False
-        )
-    if dump.ended:
-        return DumpFindings(["the dump lists no chunks: its numbers are all there is"], "", is_whole=False)
-    return DumpFindings([], "the dump ends before its first chunk line", is_whole=False)
+    return DumpFindings([why], "", is_whole=False)
 
 
 def _lines_left_out(dump: Dump, heap: DumpedHeap) -> list[str]:
@@ -736,24 +630,16 @@ _MOST: Final = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class FailedPool:
-    """One heap of the trace.
+    """One heap of the trace."""
 
-    Attributes:
-        pool: its name, limit and options.
-        events: as for `one_after_another`; the OOM event, if any, is the last one.
-        failure: what the log says of the failed request, with 0 for its event; None if none is known.
-        findings: what is wrong with the dump.
-        facts, totals: entries of `Origin.details`.
-        stats: the statistics as printed.
-    """
-
-    pool: Pool
-    events: Events
+    pool: Pool  # its name, limit and options
+    events: Events  # as for `one_after_another`; the OOM event, if any, is the last one
+    # What the log says of the failed request, with 0 for its event; None if none is known.
     failure: RecordedFailure | None
-    findings: DumpFindings
-    facts: dict[str, Any]
-    totals: dict[str, int]
-    stats: dict[str, str]
+    findings: DumpFindings  # what is wrong with the dump
+    facts: dict[str, Any]  # entries of `Origin.details`
+    totals: dict[str, int]  # the same
+    stats: dict[str, str]  # the statistics as printed
 
 
 def failed_pool(dump: Dump, name: str, number: int, notes: list[Note], labels: Labels) -> FailedPool:
@@ -772,7 +658,7 @@ def failed_pool(dump: Dump, name: str, number: int, notes: list[Note], labels: L
     heap = dumped_heap(dump)
     findings = check_dump(dump, heap)
     known = findings.is_whole
-    free_bytes = int(heap.free_sizes.sum()) if known else 0
+    free_bytes = int(heap.chunks["size"][~heap.chunks["in_use"]].sum()) if known else 0
     other_end = [_OTHER_END[dump.end]] if dump.end in _OTHER_END else []  # the request gets none of its holes
     largest = _largest_free(dump, heap, other_end) if known else 0
     logs = [_marks_before_dump(notes, labels), _failed_pool_state(dump, heap, labels)]
@@ -923,37 +809,24 @@ _LONGEST_ERROR: Final = 1000  # characters of a message
 
 
 class AllocationError(NamedTuple):
-    """An error message about memory.
+    """An error message about memory."""
 
-    Attributes:
-        line, time, writer: of its record.
-        name: of the allocator, "" where it does not say it.
-        sizes: bytes of the request that the message allows; more than one where it does not say the type.
-        printed: the size as printed, None where it gives a tensor.
-        tensor: shape and type.
-        op: the node of the graph.
-        text: the message.
-    """
-
-    line: int
-    time: int | None
-    writer: str
-    name: str
+    line: int  # of its record
+    time: int | None  # the same
+    writer: str  # the same
+    name: str  # of the allocator, "" where it does not say it
+    # Bytes of the request that the message allows; more than one where it does not say the type.
     sizes: tuple[int, ...]
-    printed: PrintedSize | None
-    tensor: str
-    op: str
-    text: str
+    printed: PrintedSize | None  # the size as printed, None where it gives a tensor
+    tensor: str  # shape and type
+    op: str  # the node of the graph
+    text: str  # the message
 
 
 def attach_errors(dumps: list[Dump], texts: list[tuple[int, LogRecord]]) -> list[Dump]:
-    """Put what the errors say into the dumps; returns these and a `Dump` for each error without one, in order.
+    """Put what the errors in `DumpCollector.texts` say into the dumps.
 
-    There are no new ones after the first `MAX_POOLS`.
-
-    Args:
-        dumps: changed in place.
-        texts: as `DumpCollector.texts`.
+    Returns these and a `Dump` for each error without one, in order; no new ones after the first `MAX_POOLS`.
     """
     found: list[Dump] = []
     passed = 0
@@ -975,7 +848,8 @@ def _attach_error_to_dump(dumps: list[Dump], error: AllocationError) -> bool:
         if error.printed is not None and error.printed.is_exact and dump.exact == error.printed.value:
             return True
         exact = _agreed_request_size(dump, error)
-        if exact is not None or (error.printed is not None and _dump_prints_size(dump, error.printed)):
+        texts = {size.text for size in (dump.requested, dump.bin_for) if size is not None}
+        if exact is not None or (error.printed is not None and error.printed.text in texts):
             dump.exact = exact if dump.exact is None else dump.exact
             _describe_dump_by_error(dump, error)
             return True
@@ -1012,10 +886,6 @@ def _agreed_request_size(dump: Dump, error: AllocationError) -> int | None:
     return None
 
 
-def _dump_prints_size(dump: Dump, printed: PrintedSize) -> bool:
-    return printed.text in {size.text for size in (dump.requested, dump.bin_for) if size is not None}
-
-
 def _describe_dump_by_error(dump: Dump, error: AllocationError) -> None:
     dump.tensor, dump.op = dump.tensor or error.tensor, dump.op or error.op
     dump.name = dump.name or error.name
@@ -1048,8 +918,9 @@ def _errors_for_dumps(record: LogRecord) -> Iterator[AllocationError]:
             sizes: tuple[int, ...] = (printed.value,) if printed.is_exact else ()
             error = AllocationError(line, record.time, record.writer, "", sizes, printed, "", op, text)
         else:
-            tensor = _dump_tensor_text(parts["shape"], parts["type"])
-            sizes = _dump_tensor_bytes(parts["shape"], parts["type"])
+            numbers, type_ = parts["shape"].replace(",", " ").split(), parts["type"]
+            tensor = " ".join(filter(None, (type_, f"[{','.join(numbers)}]")))
+            sizes = _dump_tensor_bytes(numbers, type_)
             name = parts["name"] or ""
             error = AllocationError(line, record.time, record.writer, name, sizes, None, tensor, op, text)
         key = (error.sizes, error.printed, error.tensor, error.name)
@@ -1061,13 +932,8 @@ def _errors_for_dumps(record: LogRecord) -> Iterator[AllocationError]:
 _ERROR: Final = re.compile(rf"{log_lines.OOM_TENSOR.pattern}|{log_lines.OUT_OF_BYTES.pattern}")
 
 
-def _dump_tensor_text(shape: str, type_: str | None) -> str:
-    shape = "[" + ",".join(shape.replace(",", " ").split()) + "]"
-    return f"{type_} {shape}" if type_ else shape
-
-
-def _dump_tensor_bytes(shape: str, type_: str | None) -> tuple[int, ...]:
+def _dump_tensor_bytes(shape: Sequence[str], type_: str | None) -> tuple[int, ...]:
     """Bytes of a tensor of this shape; without a type those of every element size, the usual one first."""
-    elements = prod(int(number[:19]) for number in shape.replace(",", " ").split())
+    elements = prod(int(number[:19]) for number in shape)
     widths = (4, 8, 2, 1, 16) if type_ is None else (TYPE_BYTES.get(type_),)
     return tuple(elements * width for width in widths if width is not None and 0 < elements * width < _BEYOND)

@@ -34,17 +34,11 @@ _MOST = 1 << 63
 
 
 class PrintedSize(NamedTuple):
-    """A size in a log.
+    """A size in a log."""
 
-    Attributes:
-        text: as printed, with a decimal point.
-        value: bytes, or the nearest number that the text can mean.
-        is_exact: whether no digits are missing.
-    """
-
-    text: str
-    value: int
-    is_exact: bool
+    text: str  # as printed, with a decimal point
+    value: int  # bytes, or the nearest number that the text can mean
+    is_exact: bool  # whether no digits are missing
 
     def means(self, size: int) -> bool:
         """Whether TensorFlow prints `size` bytes like this."""
@@ -92,7 +86,6 @@ LATE_HEADER: Final = re.compile(rf"Ran\s+out\s+of\s+memory\s+trying\s+to\s+alloc
 
 NOT_A_FAILURE: Final = re.compile(r"\bthis\s+is\s+not\s+a\s+failure|\bwith\s+freed_by_count=")
 REQUESTED_BY: Final = re.compile(r"requested\s+by\s+op[ \t]+(?P<op>[^\s\"\\][^\n\r\"]{0,4000})")
-FROM_END: Final = re.compile(r"from\s+the\s+(?P<end>\w{1,20})\s+end\b")
 GARBAGE_COLLECTION: Final = re.compile(r"Garbage\s+collection:\s+deallocate\s+free\s+memory\s+regions")
 REFUSED: Final = re.compile(
     r"failed\s+to\s+allocate\s+\S{1,20}\s+\((?P<bytes>\d{1,19})\s+bytes\)\s+from\s+device"
@@ -182,15 +175,10 @@ _NARROWEST, _WIDEST, _FEWEST_WRAPS, _SMALLEST_SHARE = 40, 250, 3, 0.2
 
 
 class LogText(NamedTuple):
-    """The whole text of a log, without terminal codes.
+    """The whole text of a log, without terminal codes."""
 
-    Attributes:
-        text: of all lines.
-        joined: where each line begins that was joined with the one before it.
-    """
-
-    text: str
-    joined: Sequence[int] = ()
+    text: str  # of all lines
+    joined: Sequence[int] = ()  # where each line begins that was joined with the one before it
 
     @property
     def pieces(self) -> Iterable[str]:
@@ -395,23 +383,15 @@ _UNPREFIXED_LINE = re.compile("\n" + _UNPREFIXED.pattern)
 
 
 class LogRecord(NamedTuple):
-    """One log record.
+    """One log record."""
 
-    Attributes:
-        line: of the file, from 1, where the message begins.
-        time: ns since 1970 as the log's clock shows it; None if the record has none. Without a year: since 2000.
-        file: the source file that wrote it, without path and extension; "" for text without a prefix.
-        message: all text up to the next record, with the lines that follow.
-        writer: the tag of a process before the prefix, as `[1]`; "" without one.
-        thread: the number of the thread that wrote it, "" where the prefix has none.
-    """
-
-    line: int
+    line: int  # of the file, from 1, where the message begins
+    # Nanoseconds since 1970 as the log's clock shows it; None if the record has none. Without a year: since 2000.
     time: int | None
-    file: str
-    message: str
-    writer: str = ""
-    thread: str = ""
+    file: str  # the source file that wrote it, without path and extension; "" for text without a prefix
+    message: str  # all text up to the next record, with the lines that follow
+    writer: str = ""  # the tag of a process before the prefix, as `[1]`; "" without one
+    thread: str = ""  # the number of the thread that wrote it, "" where the prefix has none
 
 
 _Prefix = tuple[int, int | None, str, str, str]
@@ -451,13 +431,7 @@ def records(log: LogText | LogPieces, run: str = "") -> Iterator[LogRecord]:
 def _records_of_common_lines(
     fields: list[str], prefix: _Prefix, lines: "_LineNumbers"
 ) -> Generator[LogRecord, None, _Prefix]:
-    """The records of a text, without the last one; returns the prefix of that.
-
-    Args:
-        fields: the text, split by `_COMMON_LINE`.
-        prefix: of the first message.
-        lines: of the text.
-    """
+    """The records of a text that `_COMMON_LINE` split, without the last one; returns the prefix of that."""
     for text, *groups in zip(*[iter(fields)] * _FIELDS, strict=False):
         message = text + "\n"
         if "\n" in text:
@@ -491,13 +465,7 @@ def _records_of_any_lines(
 
 
 def _next_prefix(text: str, begin: int, ahead: re.Match[str] | None) -> tuple[_Prefix, int, bool] | None:
-    """The first prefix after `begin`, its end, and whether it is a common one.
-
-    Args:
-        text: to search.
-        begin: where to begin.
-        ahead: the first line after `begin` with a common prefix.
-    """
+    """The first prefix after `begin`, its end, and whether it is a common one; `ahead` is the first common one."""
     end = len(text) if ahead is None else ahead.start() + 1
     anchor = _ANCHOR.search(text, begin, end) if text.find(".cc:", begin, end) >= 0 else None
     if anchor is None:
@@ -652,26 +620,20 @@ _SIZE = re.compile(r"\bsize: (-?\d{1,20})")
 
 
 class TensorMemoryLine(NamedTuple):
-    """One `__LOG_MEMORY__` line of a log. Numbers are 0 and texts "" where they are left out.
+    """One `__LOG_MEMORY__` line of a log. Numbers are 0 and texts "" where they are left out."""
 
-    Attributes:
-        kind: `TensorAllocation`, `TensorDeallocation`, `TensorOutput`, `RawAllocation`, `RawDeallocation`, `Step`.
-        allocated: bytes of the chunk; the requested bytes if the allocator does not tell.
-        kernel: name of the operation.
-        is_whole: the message is complete.
-    """
-
+    # `TensorAllocation`, `TensorDeallocation`, `TensorOutput`, `RawAllocation`, `RawDeallocation`, `Step`.
     kind: str
     step: int
     requested: int
-    allocated: int
+    allocated: int  # bytes of the chunk; the requested bytes if the allocator does not tell
     allocation_id: int
     address: int
-    kernel: str
+    kernel: str  # name of the operation
     allocator: str
     dtype: str
     shape: str
-    is_whole: bool
+    is_whole: bool  # the message is complete
 
     @property
     def has_memory(self) -> bool:

@@ -40,11 +40,8 @@ from bfcviz.importers.bfc_log.vlog import (
 )
 from bfcviz.importers.file_content import UNPACKED_TEXT, read_content
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.join_heaps import one_after_another
+from bfcviz.importers.join_heaps import numbered_names, one_after_another
 from bfcviz.importers.messages import device_of_messages, peak_buffer_tables
-
-# ------------------------------------------------------------------------------
-# Choose how to read a log: as a history, or as the states of its dumps.
 
 HistoryReader = Callable[[Iterable[LogRecord], Path, Sequence[str]], Trace]
 
@@ -64,9 +61,6 @@ def history_reader(pieces: Iterable[str]) -> HistoryReader | None:
         return read_log_memory
     return read_vlog if regions and not failure else None
 
-
-# ------------------------------------------------------------------------------
-# Read a log of TensorFlow, XLA or JAX: each dump of a heap becomes a pool of the trace.
 
 _NO_NAME: Final = "BFC allocator"
 
@@ -127,19 +121,18 @@ def _for_notes(dumps: list[Dump], notes: list[Note]) -> list[Dump]:
 
 
 def _failed_pools(dumps: list[Dump], notes: list[Note], labels: Labels) -> list[FailedPool]:
-    counts: dict[str, int] = defaultdict(int)
-    writers = len({dump.writer for dump in dumps}) > 1
+    several = len({dump.writer for dump in dumps}) > 1
+    names = [
+        f"{dump.name or _NO_NAME} {dump.writer}" if several and dump.writer else dump.name or _NO_NAME
+        for dump in dumps
+    ]
     mine = _notes_of(dumps, notes)
-    found = []
-    for place, dump in enumerate(dumps):
-        name = dump.name or _NO_NAME
-        if writers and dump.writer:
-            name = f"{name} {dump.writer}"
-        counts[name] += 1
-        number = counts[name]
-        shown = name if number == 1 else f"{name} (dump {number})"
-        found.append(failed_pool(dump, shown, number, mine[place], labels))
-    return found
+    return [
+        failed_pool(dump, name, number, mine[place], labels)
+        for place, (dump, (name, number)) in enumerate(
+            zip(dumps, numbered_names(names, "dump "), strict=True)
+        )
+    ]
 
 
 def _notes_of(dumps: list[Dump], notes: list[Note]) -> dict[int, list[Note]]:

@@ -28,17 +28,17 @@ from bfcviz.importers.bfc_log.log_lines import (
 )
 from bfcviz.importers.file_content import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.join_heaps import in_record_order, without
+from bfcviz.importers.join_heaps import in_record_order, numbered_names, without
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.importers.tensorflow.reconstruct import (
     ABSENT,
-    REQUEST,
     Checks,
     HeapRules,
     Requests,
     compare,
     match_frees,
     replay,
+    unknown_requests,
 )
 from bfcviz.units import parse_bytes
 
@@ -58,49 +58,31 @@ class Act(Enum):
 
 @dataclass(slots=True)
 class VlogOperation:
-    """One thing that a heap did.
-
-    Attributes:
-        order: its place in the log, in the order of the heap's lock.
-        address: 0 if unknown or none.
-        requested: bytes asked for; EXTEND: granted.
-        bytes_in_use: after it; ABSENT if not logged.
-        rounded: FAIL: the request after rounding; None if not logged.
-        is_exact: FAIL: `requested` is not a printed size of three or four digits.
-        is_soft: FAIL: the caller has another way without this memory.
-    """
+    """One thing that a heap did."""
 
     act: Act
-    order: int
-    address: int = 0
-    requested: int = 0
+    order: int  # its place in the log, in the order of the heap's lock
+    address: int = 0  # 0 if unknown or none
+    requested: int = 0  # bytes asked for; EXTEND: granted
     label: int = 0
     thread: int = 0
-    bytes_in_use: int = ABSENT
-    rounded: int | None = None
-    is_exact: bool = True
-    is_soft: bool = False
+    bytes_in_use: int = ABSENT  # after it; ABSENT if not logged
+    rounded: int | None = None  # FAIL: the request after rounding; None if not logged
+    is_exact: bool = True  # FAIL: `requested` is not a printed size of three or four digits
+    is_soft: bool = False  # FAIL: the caller has another way without this memory
     op: str = ""
 
 
 @dataclass
 class VlogHeap:
-    """What the log holds of one heap.
+    """What the log holds of one heap."""
 
-    Attributes:
-        name: of the allocator.
-        writer: tag of its process.
-        created: the log holds its creation.
-        has_level_4: the log holds the address of each free.
-        operations: in the order of the log.
-        allocating: threads in the middle of an allocation, with its size.
-    """
-
-    name: str
-    writer: str
-    created: bool = False
-    has_level_4: bool = False
-    operations: list[VlogOperation] = field(default_factory=list)
+    name: str  # of the allocator
+    writer: str  # tag of its process
+    created: bool = False  # the log holds its creation
+    has_level_4: bool = False  # the log holds the address of each free
+    operations: list[VlogOperation] = field(default_factory=list)  # in the order of the log
+    # Threads in the middle of an allocation, with its size.
     allocating: dict[str, str] = field(default_factory=dict)
 
     def unfinished_frees(self) -> list[VlogOperation]:
@@ -109,30 +91,6 @@ class VlogHeap:
         frees = (each for each in last.values() if each.act is Act.FREE and not each.address)
         return list(frees) if self.has_level_4 else []
 
-
-@dataclass
-class VlogStream:
-    """All heaps of a log.
-
-    Attributes:
-        heaps: in the order of their first records.
-        times: ns of each record by `order`; the time before it where a record has none.
-        threads: name of each thread by number, from 1.
-        left_out: number of unusable records, by reason.
-        uncertain_failures: failed requests that may have been optional ones.
-        last_line: of the file, of the last record.
-    """
-
-    heaps: list[VlogHeap]
-    times: "array[int]"
-    threads: dict[int, str]
-    left_out: Counter[str]
-    uncertain_failures: int = 0
-    last_line: int = 0
-
-
-# ------------------------------------------------------------------------------
-# VlogThread: a thread of a VLOG stream, with its operations whose records are not complete yet.
 
 _RECENT = 64
 """The most operations in each queue of a thread."""
@@ -268,39 +226,40 @@ _SOFT = "The caller indicates that this is not a failure"
 _STRIP = re.compile(r"F: [*x_<]")
 
 
-def collect_operations(records: Iterable[LogRecord], labels: Labels, limits: Limits) -> VlogStream:
-    """All heaps of a log, with what they did.
+class VlogStream:
+    """All heaps of a log, with what they did; takes its records one by one.
 
-    Raises:
-        FileError: the log holds more than a file of this size may.
+    Attributes:
+        heaps: in the order of their first records.
+        times: ns of each record by `order`; the time before it where a record has none.
+        threads: name of each thread by number, from 1.
+        left_out: number of unusable records, by reason.
+        uncertain_failures: failed requests that may have been optional ones.
+        last_line: of the file, of the last record.
     """
-    collector = _OperationCollector(labels, limits)
-    for record in records:
-        collector.take(record)
-    return collector.stream
-
-
-class _OperationCollector:
-    """Takes records one by one."""
 
     def __init__(self, labels: Labels, limits: Limits) -> None:
-        self.stream = VlogStream([], array("q"), {}, Counter())
+        self.heaps: list[VlogHeap] = []
+        self.times = array("q")
+        self.threads: dict[int, str] = {}
+        self.left_out = Counter[str]()
+        self.uncertain_failures = 0
+        self.last_line = 0
         self._limits = limits
         self._labels = labels
         self._allocated: dict[tuple[str, int], VlogOperation] = {}  # the last at each address
         self._stacks = VlogLabels(labels, limits)
         self._newest: dict[tuple[str, str], VlogHeap] = {}
         self._threads: dict[tuple[str, str], VlogThread] = {}
-        self._returned: dict[
-            tuple[str, int], tuple[int, int]
-        ] = {}  # by writer and address: order, bytes in use
+        # By writer and address: order, bytes in use.
+        self._returned: dict[tuple[str, int], tuple[int, int]] = {}
         self._regions: dict[tuple[str, int], VlogHeap] = {}
         self._soft = Counter[str]()
 
     def take(self, record: LogRecord) -> None:
         """Take one record, of any kind."""
-        self.stream.last_line, time, file, message, _, _ = record
-        times = self.stream.times
+        self.last_line, time, file, message, _, _ = record
+        times = self.times
         order = len(times)
         times.append(time if time is not None else times[-1] if times else 0)
         if file == "log_memory":
@@ -332,7 +291,7 @@ class _OperationCollector:
 
     def _add(self, key: tuple[str, str]) -> VlogHeap:
         heap = self._newest[key] = VlogHeap(key[1], key[0])
-        self.stream.heaps.append(heap)
+        self.heaps.append(heap)
         return heap
 
     def _thread(self, record: LogRecord) -> VlogThread:
@@ -342,7 +301,7 @@ class _OperationCollector:
             number = min(len(self._threads) + 1, (1 << 16) - 1) if record.thread else 0
             thread = self._threads[key] = VlogThread(number)
             if number:
-                self.stream.threads[number] = " ".join(filter(None, key))
+                self.threads[number] = " ".join(filter(None, key))
         return thread
 
     def _operation(self, heap: VlogHeap, thread: VlogThread, operation: VlogOperation) -> None:
@@ -352,7 +311,7 @@ class _OperationCollector:
         thread.last = operation
 
     def _unusable(self, why: str) -> None:
-        self.stream.left_out[why] += 1
+        self.left_out[why] += 1
 
     # -- records ----------------------------------------------------------------------------------------------
 
@@ -496,7 +455,7 @@ class _OperationCollector:
             if failed is not None:  # its own record of failure needs level 2
                 failed.is_soft = True
                 thread.failed.append(failed)
-                self.stream.uncertain_failures -= self._soft[record.writer] > _MOST_SOFT
+                self.uncertain_failures -= self._soft[record.writer] > _MOST_SOFT
             return
         heap.allocating.pop(record.thread, None)
         rounded = int(found[3]) if found[3] and int(found[3]) < _HALF_SPACE else None
@@ -508,26 +467,26 @@ class _OperationCollector:
         self._count_uncertain(record)
 
     def _count_uncertain(self, record: LogRecord) -> None:
-        self.stream.uncertain_failures += self._soft[record.writer] >= _MOST_SOFT
+        self.uncertain_failures += self._soft[record.writer] >= _MOST_SOFT
 
 
 _KEY = 3  # characters that begin a message
 _TAKERS = {
     "All": (
-        (_ALLOCATE, _OperationCollector._take_allocate),  # noqa: SLF001  the table of its methods
-        (_GRANTED, _OperationCollector._take_granted),  # noqa: SLF001
-        (_FAILED, _OperationCollector._take_failed),  # noqa: SLF001
+        (_ALLOCATE, VlogStream._take_allocate),  # noqa: SLF001  the table of its methods
+        (_GRANTED, VlogStream._take_granted),  # noqa: SLF001
+        (_FAILED, VlogStream._take_failed),  # noqa: SLF001
     ),
     "Dea": (
-        (_FREE, _OperationCollector._take_free),  # noqa: SLF001
-        (_RELEASED, _OperationCollector._take_released),  # noqa: SLF001
+        (_FREE, VlogStream._take_free),  # noqa: SLF001
+        (_RELEASED, VlogStream._take_released),  # noqa: SLF001
     ),
-    "[me": ((_DEBUG, _OperationCollector._take_debug),),  # noqa: SLF001
-    "Ret": ((_RETURNING, _OperationCollector._take_returning),),  # noqa: SLF001
-    "F: ": ((_STRIP, _OperationCollector._take_strip),),  # noqa: SLF001
-    "New": ((_PEAK, _OperationCollector._take_peak),),  # noqa: SLF001
-    "Ext": ((_EXTENDING, _OperationCollector._take_extending),),  # noqa: SLF001
-    "Cre": ((_CREATED, _OperationCollector._take_created),),  # noqa: SLF001
+    "[me": ((_DEBUG, VlogStream._take_debug),),  # noqa: SLF001
+    "Ret": ((_RETURNING, VlogStream._take_returning),),  # noqa: SLF001
+    "F: ": ((_STRIP, VlogStream._take_strip),),  # noqa: SLF001
+    "New": ((_PEAK, VlogStream._take_peak),),  # noqa: SLF001
+    "Ext": ((_EXTENDING, VlogStream._take_extending),),  # noqa: SLF001
+    "Cre": ((_CREATED, VlogStream._take_created),),  # noqa: SLF001
 }
 """The patterns of the messages that begin with these characters: most messages match none."""
 
@@ -560,11 +519,7 @@ class PlacedVlogFrees(NamedTuple):
 
 
 def place_frees(operations: Sequence[VlogOperation]) -> PlacedVlogFrees:
-    """Set the address of every FREE that has none.
-
-    Args:
-        operations: of one heap, in order.
-    """
+    """Set the address of every FREE that has none, among the operations of one heap, in order."""
     if all(operation.address or operation.act is not Act.FREE for operation in operations):
         return PlacedVlogFrees(0, 0)
     finder = _Finder()
@@ -659,22 +614,15 @@ _UNKNOWN = (*REGION_FACTS, "bytes_in_use", "peak_bytes_in_use", "requested_bytes
 
 @dataclass
 class VlogEvents:
-    """The events of a heap, with the `order` of the record in `time`.
-
-    Attributes:
-        failures: in the order of the OOM events; their `event` is not set.
-        check: how a replay compares with the log, as JSON values; empty without requests.
-        facts: the unknown numbers.
-        options: what the log shows of the heap's options.
-        reasons: what is missing or was concluded.
-    """
+    """The events of a heap, with the `order` of the record in `time`."""
 
     events: Events
-    failures: list[RecordedFailure]
+    failures: list[RecordedFailure]  # in the order of the OOM events; their `event` is not set
+    # How a replay compares with the log, as JSON values; empty without requests.
     check: dict[str, object] = field(default_factory=dict)
-    facts: dict[str, int | None] = field(default_factory=dict)
-    options: dict[str, object] = field(default_factory=dict)
-    reasons: list[str] = field(default_factory=list)
+    facts: dict[str, int | None] = field(default_factory=dict)  # the unknown numbers
+    options: dict[str, object] = field(default_factory=dict)  # what the log shows of the heap's options
+    reasons: list[str] = field(default_factory=list)  # what is missing or was concluded
 
 
 def events_of_heap(heap: VlogHeap) -> VlogEvents:
@@ -685,7 +633,11 @@ def events_of_heap(heap: VlogHeap) -> VlogEvents:
     placed = place_frees(operations)
     operations = [each for each in operations if each.address or each.act is not Act.FREE]
     requests = [each for each in operations if each.act in _REQUESTS]
-    failures = [_vlog_failure(each, heap) for each in requests if each.act is Act.FAIL and not each.is_soft]
+    failures = [
+        RecordedFailure(0, is_exact=each.is_exact, rounded=each.rounded, op=each.op, has_heap=heap.created)
+        for each in requests
+        if each.act is Act.FAIL and not each.is_soft
+    ]
     replayed = None
     result = VlogEvents(np.empty(0, EVENT), failures)
     if heap.created and any(each.act is not Act.FAIL for each in requests):
@@ -697,15 +649,9 @@ def events_of_heap(heap: VlogHeap) -> VlogEvents:
         result.events = history.events()
         result.reasons = _what_is_missing(heap, requests, history, result.check)
         result.facts = {} if result.check else dict.fromkeys(_UNKNOWN)
-    result.reasons += _vlog_free_reasons(heap, placed)
+    result.reasons = [f"heap {heap.name!r}: {why}" for why in (*result.reasons, *_vlog_free_reasons(placed))]
     result.options = _vlog_heap_options(heap, operations)
     return result
-
-
-def _vlog_failure(operation: VlogOperation, heap: VlogHeap) -> RecordedFailure:
-    return RecordedFailure(
-        0, is_exact=operation.is_exact, rounded=operation.rounded, op=operation.op, has_heap=heap.created
-    )
 
 
 def _vlog_heap_options(heap: VlogHeap, operations: Sequence[VlogOperation]) -> dict[str, object]:
@@ -748,23 +694,11 @@ def _replayed_vlog_events(
             events = _events_in_vlog_order(replayed.events, requests)
             break
     best = min(compared, key=lambda checks: checks.differing) if events is None else compared[-1]
-    return events, {
-        "pool": heap.name,
-        "method": "tiled" if events is None else "replayed",
-        "checked": best.checked,
-        "matched": best.matched,
-        "differing": best.differing,
-        "differing_by_field": dict(best.fields),
-        "first_differing": best.first,
-        "frees_without_allocation": unmatched,
-    }
+    return events, best.to_json(heap.name, "tiled" if events is None else "replayed", unmatched)
 
 
 def _vlog_request_rows(requests: Sequence[VlogOperation]) -> Requests:
-    rows: Requests = np.zeros(len(requests), REQUEST)
-    for name in ("size", "bytes_in_use", "bytes_available", "bytes_reserved", "peak_bytes_in_use"):
-        rows[name] = ABSENT
-    rows["fragmentation"] = -1
+    rows = unknown_requests(len(requests))
     for name in ("address", "requested", "bytes_in_use", "label", "thread"):
         rows[name] = [getattr(each, name) for each in requests]
     rows["free"] = [each.act is Act.FREE for each in requests]
@@ -829,9 +763,7 @@ def _events_in_vlog_order(events: Events, requests: Sequence[VlogOperation]) -> 
 def _from_addresses(operations: Sequence[VlogOperation], *, trusts_free_chunks: bool) -> RecordedHistory:
     """The history with every chunk at its recorded address.
 
-    Args:
-        operations: in order.
-        trusts_free_chunks: the free chunks of the ledger are those of the heap, because its beginning is known.
+    `trusts_free_chunks`: the free chunks of the ledger are those of the heap, because its beginning is known.
     """
     history = RecordedHistory()
     ledger = history.ledger
@@ -861,40 +793,38 @@ def _what_is_missing(
     history: RecordedHistory,
     check: dict[str, object],
 ) -> list[str]:
-    name = f"heap {heap.name!r}"
     chunks = sum(each.act is Act.ALLOCATE for each in requests)
     reasons = []
     if not any(each.act is not Act.FAIL for each in requests):
         reasons.append(
-            f"{name}: the log holds its regions, but no allocations and frees: run the program again with "
-            f"{tensorflow.LOG_REQUESTS}"
+            "the log holds its regions, but no allocations and frees: run the program again with "
+            + tensorflow.LOG_REQUESTS
         )
     if chunks and not heap.created:
         reasons.append(
-            f"{name}: the log does not hold its creation, so chunks from before are missing, and the sizes of {chunks} "
-            "chunks are their requests, rounded up to 256 bytes"
+            f"the log does not hold its creation, so chunks from before are missing, and the sizes of {chunks} chunks "
+            "are their requests, rounded up to 256 bytes"
         )
     elif chunks:
         first = f" (first {check['first_differing']})" if check["differing"] else ""
         reasons.append(
-            f"{name}: a replay differs from the log in {check['differing']} of {check['checked']} requests{first} or "
-            f"in its regions, so the sizes of {chunks} chunks were computed by TensorFlow's rules"
+            f"a replay differs from the log in {check['differing']} of {check['checked']} requests{first} or in its "
+            f"regions, so the sizes of {chunks} chunks were computed by TensorFlow's rules"
         )
     if words := history.inconsistencies.words():
-        reasons.append(f"{name}: {words}")
+        reasons.append(words)
     return reasons
 
 
-def _vlog_free_reasons(heap: VlogHeap, placed: PlacedVlogFrees) -> list[str]:
+def _vlog_free_reasons(placed: PlacedVlogFrees) -> list[str]:
     reasons = []
     if placed.guessed:
         reasons.append(
-            f"heap {heap.name!r}: {placed.guessed} frees could be of several chunks of the same size; one of them was "
-            "chosen. Level 4 of the log has the addresses of frees"
+            f"{placed.guessed} frees could be of several chunks of the same size; one of them was chosen. Level 4 of "
+            "the log has the addresses of frees"
         )
     if placed.unknown:
-        what = "frees of a size that no chunk in use has were left out"
-        reasons.append(f"heap {heap.name!r}: {placed.unknown} {what}")
+        reasons.append(f"{placed.unknown} frees of a size that no chunk in use has were left out")
     return reasons
 
 
@@ -918,18 +848,15 @@ def holds_regions(text: str) -> bool:
 
 
 def read_vlog(records: Iterable[LogRecord], path: Path, cut: Sequence[str] = ()) -> Trace:
-    """The history in a VLOG stream.
-
-    Args:
-        records: of the file, in order.
-        path: of the file.
-        cut: why the end of the file is missing, if it is.
+    """The history in the records of a VLOG stream; `cut`: why the end of the file is missing, if it is.
 
     Raises:
         FileError: there is no heap in it, or the file holds more than one of its size may.
     """
     labels = Labels()
-    stream = collect_operations(records, labels, Limits.of(path))
+    stream = VlogStream(labels, Limits.of(path))
+    for record in records:
+        stream.take(record)
     heaps = [heap for heap in stream.heaps if heap.operations]
     if not heaps:
         raise FileError(path, "", "a log of TensorFlow without a heap that allocated memory")
@@ -965,14 +892,9 @@ def _vlog_failure_entries(events: Events, found: list[VlogEvents]) -> list[dict[
 
 def _vlog_heap_names(heaps: list[VlogHeap]) -> list[str]:
     """The name of each heap: with its process if several write the log, and numbered if it was created again."""
-    writers = {heap.writer for heap in heaps}
-    seen: Counter[str] = Counter()
-    names = []
-    for heap in heaps:
-        name = f"{heap.writer} {heap.name}".strip() if len(writers) > 1 else heap.name
-        seen[name] += 1
-        names.append(name if seen[name] == 1 else f"{name} (run {seen[name]})")
-    return names
+    several = len({heap.writer for heap in heaps}) > 1
+    names = (f"{heap.writer} {heap.name}".strip() if several else heap.name for heap in heaps)
+    return [name for name, _ in numbered_names(names, "run ")]
 
 
 def _unfinished_vlog_operations(stream: VlogStream) -> list[str]:
@@ -1008,12 +930,7 @@ def holds_log_memory(text: str) -> bool:
 
 
 def read_log_memory(records: Iterable[LogRecord], path: Path, cut: Sequence[str] = ()) -> Trace:
-    """The history in the `__LOG_MEMORY__` lines of a log.
-
-    Args:
-        records: of the file, in order.
-        path: of the file.
-        cut: why the end of the file is missing, if it is.
+    """The history in the `__LOG_MEMORY__` lines of a log; arguments as for `read_vlog`.
 
     Raises:
         FileError: there is no allocation in it, or the file holds more than one of its size may.

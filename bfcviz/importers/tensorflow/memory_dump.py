@@ -6,6 +6,7 @@ a region ends at a gap, and between two free neighbours, which the heap would ha
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
 from bfcviz.importers.file_content import CHUNKS, LABELS, MAX_NAME_BYTES, PARTS, TEXT, Limits, read_content
 from bfcviz.importers.file_format import Format
-from bfcviz.importers.heap_state import HEAP_CHUNK, HeapChunks, HeapRegion, events_of_state
-from bfcviz.importers.join_heaps import one_after_another
+from bfcviz.importers.heap_state import HEAP_CHUNK, HeapChunks, events_of_state, regions_of
+from bfcviz.importers.join_heaps import numbered_names, one_after_another
 from bfcviz.importers.protobuf_wire import LENGTH, VARINT, Field, Wire
+from bfcviz.importers.row_blocks import RowBlocks
 from bfcviz.importers.tensorflow.protobuf_messages import parse_protobuf_message, protobuf_message_text
 
 _NAME, _BIN_SUMMARY, _CHUNK, _SNAPSHOT, _STATS = 1, 2, 3, 4, 5
@@ -36,8 +38,6 @@ _NO_REQUEST = (
 
 _ROW = np.dtype([*((name, HEAP_CHUNK[name]) for name in HEAP_CHUNK.names or ()), ("waits", "?")])
 """A chunk; `waits`: it is free, but not merged before its timestamp is safe."""
-_BATCH = 4096
-"""Rows kept as Python objects before they become an array, which needs a tenth of the memory."""
 
 
 @dataclass
@@ -48,33 +48,21 @@ class _Dump:
     """
 
     allocator: str
-    rows: list[tuple[Any, ...]] = field(default_factory=list)
-    batches: list[NDArray[np.void]] = field(default_factory=list)
+    rows: RowBlocks = field(default_factory=partial(RowBlocks, _ROW))
     totals: dict[str, int] = field(default_factory=dict)
     bins: list[int] = field(default_factory=list)
     snapshots: list[list[int]] = field(default_factory=list)
     num_snapshots: int = 0
 
-    def add(self, row: tuple[Any, ...]) -> None:
-        """Add a chunk."""
-        self.rows.append(row)
-        if len(self.rows) == _BATCH:
-            self._flush()
-
     def chunks(self) -> NDArray[np.void]:
         """All chunks by address, of dtype `_ROW`."""
-        self._flush()
-        rows = np.concatenate(self.batches)
+        rows = self.rows.table()
         return rows[np.argsort(rows["address"], kind="stable")]
 
     @property
     def is_empty(self) -> bool:
         """Whether it has no more than a name: TensorFlow also writes the bins of an empty heap."""
-        return not (self.rows or self.batches or self.bins or self.totals or self.num_snapshots)
-
-    def _flush(self) -> None:
-        self.batches.append(np.array(self.rows, _ROW))
-        self.rows = []
+        return not (len(self.rows) or self.bins or self.totals or self.num_snapshots)
 
 
 def read_memory_dump(path: Path) -> Trace:
@@ -95,20 +83,22 @@ def read_memory_dump(path: Path) -> Trace:
         problems.append(
             f"{len(dumps) - MAX_POOLS} of {len(dumps)} dumps were left out; a trace holds {MAX_POOLS}"
         )
+    shown = dumps[:MAX_POOLS]
     logs: list[Events] = []
-    pools: list[Pool] = []
-    for dump in dumps[:MAX_POOLS]:
+    for dump in shown:
         events, reasons = _memory_dump_events(dump, path, is_cut=bool(missing) and dump is dumps[-1])
         logs.append(events)
         problems += reasons
-        pools.append(_memory_dump_pool(dump.allocator, pools))
-    shown = dumps[: len(pools)]
+    names = numbered_names((dump.allocator for dump in shown), "dump ")
     origin = Origin(
         format=Format.MEMORY_DUMP.value,
         source=path.name,
         status=Status.DEGRADED if problems else Status.TRUNCATED if missing else Status.COMPLETE,
         reasons=missing + tuple(problems),
-        pools=tuple(pools),
+        pools=tuple(
+            Pool(name, options={"allocator_name": dump.allocator, "dump": number})
+            for dump, (name, number) in zip(shown, names, strict=True)
+        ),
         details={
             "history": STATE_ONLY,
             "framework": "tensorflow",
@@ -119,12 +109,6 @@ def read_memory_dump(path: Path) -> Trace:
         },
     )
     return Trace.from_events(one_after_another(logs), labels, origin)
-
-
-def _memory_dump_pool(allocator: str, before: list[Pool]) -> Pool:
-    number = 1 + sum(pool.options["allocator_name"] == allocator for pool in before)
-    name = allocator if number == 1 else f"{allocator} (dump {number})"
-    return Pool(name, options={"allocator_name": allocator, "dump": number})
 
 
 class _DumpReader:
@@ -160,7 +144,7 @@ class _DumpReader:
             dump.allocator = self._text(self._wire.data[found.start : found.stop])
         elif found.number == _CHUNK:
             self._wire.limits.count(CHUNKS, 1)
-            dump.add(self._chunk(found))
+            dump.rows.add(*self._chunk(found))
         elif found.number == _BIN_SUMMARY:
             values = self._numbers(found)
             before = dump.bins or [0] * len(_BIN_SUMS)
@@ -227,25 +211,14 @@ def _memory_dump_events(dump: _Dump, path: Path, *, is_cut: bool) -> tuple[Event
     chunks: HeapChunks = np.zeros(len(rows), HEAP_CHUNK)
     for name in HEAP_CHUNK.names or ():
         chunks[name] = rows[name]
-    regions = _memory_dump_regions(rows)
+    # Two free neighbours end a region, unless one of them waits to be merged.
+    merges: NDArray[np.bool_] = ~rows["in_use"] & ~rows["waits"]
+    regions = regions_of(chunks, merges[1:] & merges[:-1])
     try:
         events = events_of_state(chunks, regions)
     except TraceError as error:  # too many regions
         raise FileError(path, f"allocator {dump.allocator!r}", f"corrupt memory dump: {error}") from None
     return events, _memory_dump_reasons(dump, rows, len(regions), is_cut=is_cut)
-
-
-def _memory_dump_regions(rows: NDArray[np.void]) -> list[HeapRegion]:
-    """The regions: a gap ends one, and so do two free neighbours, unless one of them waits to be merged."""
-    if not len(rows):
-        return []
-    stops = rows["address"] + rows["size"]
-    merges = ~rows["in_use"] & ~rows["waits"]
-    begins = (rows["address"][1:] != stops[:-1]) | (merges[1:] & merges[:-1])
-    first = np.flatnonzero(np.concatenate(([True], begins)))
-    last = np.concatenate((first[1:], [len(rows)])) - 1
-    pairs = zip(rows["address"][first].tolist(), stops[last].tolist(), strict=True)
-    return [HeapRegion(start, stop - start) for start, stop in pairs]
 
 
 def _memory_dump_reasons(dump: _Dump, rows: NDArray[np.void], regions: int, *, is_cut: bool) -> list[str]:

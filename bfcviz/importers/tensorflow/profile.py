@@ -23,7 +23,9 @@ from bfcviz.importers.file_content import (
     read_content,
 )
 from bfcviz.importers.file_format import Format, detect_format
+from bfcviz.importers.join_heaps import numbered_names
 from bfcviz.importers.protobuf_wire import Wire
+from bfcviz.importers.row_blocks import RowBlocks
 from bfcviz.importers.tensorflow.protobuf_messages import (
     Line,
     Plane,
@@ -92,9 +94,6 @@ _ROW = np.dtype(
         *((column, REQUEST[column]) for column in (*_COLUMNS.values(), "fragmentation")),
     ]
 )
-_BATCH = 4096
-"""Rows kept as Python objects before they become an array, which needs a tenth of the memory."""
-
 _MAX_KNOWN = 1 << 14  # stats that a reader remembers
 _MAX_KNOWN_BYTES = 32  # of each: a number, the number of a name, or a short text
 
@@ -102,11 +101,6 @@ _MAX_REASONS = 20
 _MAX_SHOWN = 60  # characters of a name in a message
 
 _LabelKey = tuple[str, int, str, str]
-
-
-def has_memory_events(plane: Plane) -> bool:
-    """Whether the metadata of the plane name memory events (it may still hold none)."""
-    return not _EVENTS.keys().isdisjoint(plane.event_names.values())
 
 
 def collect_requests(space: XSpace, path: object) -> RecordedRequests:
@@ -120,7 +114,7 @@ def collect_requests(space: XSpace, path: object) -> RecordedRequests:
     names: dict[int, str] = {}
     rows = _ProfileRows(path, space.planes)
     for number, plane in enumerate(space.planes):
-        if not has_memory_events(plane):
+        if _EVENTS.keys().isdisjoint(plane.event_names.values()):
             continue
         reader = _ProfileReader(plane, rows)
         for line in plane.lines():
@@ -131,7 +125,7 @@ def collect_requests(space: XSpace, path: object) -> RecordedRequests:
                 names[thread] = protobuf_message_text(line.name[:MAX_NAME_BYTES]) or f"thread {line.id}"
     if len(threads) > np.iinfo(REQUEST["thread"]).max:
         raise FileError(path, "", f"{len(threads)} threads allocated memory; a trace holds 65,535")
-    table = rows.table()
+    table = rows.rows.table()
     if not len(table):
         raise _no_memory_events(path, space.cut, rows.left_out)
     table = table[np.lexsort((table["ps"], table["ns"]))]
@@ -177,10 +171,7 @@ class _ProfileReader:
     def _values(self, stats: Sequence[bytes], start: int, what: str) -> list[Any]:
         """The values of one event, in the order of `_ABSENT`, and one for the stats that are not read.
 
-        Args:
-            stats: the stats of the event, as bytes.
-            start: where the bytes of its piece begin in the file, for errors.
-            what: the name of its line, for errors.
+        `start`, where its piece begins in the file, and `what`, the name of its line, are for errors.
         """
         self._limits.count(STATS, len(stats), self._place)
         values = _ABSENT_VALUES.copy()
@@ -242,7 +233,7 @@ class _ProfileReader:
 
 
 class _ProfileRows:
-    """Collects memory events and the names they refer to; `table` returns those with enough data for a replay."""
+    """Collects the memory events with enough data for a replay, as rows of `_ROW`, and the names they refer to."""
 
     def __init__(self, path: object, planes: Sequence[Plane]) -> None:
         self.path = path
@@ -250,8 +241,7 @@ class _ProfileRows:
         self.pools: dict[tuple[int, str], int] = {}
         self.left_out = Counter[str]()  # unusable events, by reason
         self._limits = planes[0].wire.limits if planes else Limits(path, 0)
-        self._rows: list[tuple[Any, ...]] = []
-        self._batches: list[NDArray[np.void]] = []
+        self.rows = RowBlocks(_ROW)
 
     def add(self, values: list[Any], when: tuple[int, int], of: tuple[int, int], *, free: bool) -> None:
         """Add one event; `when`: its (ns, ps), `of`: its (plane, thread)."""
@@ -263,18 +253,7 @@ class _ProfileRows:
         plane, thread = of
         pool = self._number(self.pools, (plane, values[_ALLOCATOR]))
         key = self._number(self.keys, (values[_OP], values[_DATA_TYPE], values[_SHAPE], values[_REGION_TYPE]))
-        self._rows.append((*when, key, pool, thread, free, *[values[place] for place in _NUMBERS]))
-        if len(self._rows) == _BATCH:
-            self._flush()
-
-    def table(self) -> NDArray[np.void]:
-        """All rows, of dtype `_ROW`, in the order they were added."""
-        self._flush()
-        return np.concatenate(self._batches)
-
-    def _flush(self) -> None:
-        self._batches.append(np.array(self._rows, _ROW))
-        self._rows = []
+        self.rows.add(*when, key, pool, thread, free, *[values[place] for place in _NUMBERS])
 
     def _number(self, known: dict[Any, int], key: tuple[Any, ...]) -> int:
         number = known.get(key)
@@ -325,13 +304,8 @@ def _profile_pools(
     order, pools = _renumbered_profile_keys(numbers)
     found = [keys[number] for number in order]
     counts = Counter(name for _, name in found)
-    names = [name if counts[name] == 1 else f"{planes[plane].name} {name}" for plane, name in found]
-    seen = Counter[str]()
-    for place, name in enumerate(names):
-        seen[name] += 1
-        if seen[name] > 1:
-            names[place] = f"{name} ({seen[name]})"
-    return pools, tuple(names)
+    names = (name if counts[name] == 1 else f"{planes[plane].name} {name}" for plane, name in found)
+    return pools, tuple(name for name, _ in numbered_names(names))
 
 
 def _renumbered_profile_keys(numbers: NDArray[np.int64]) -> tuple[list[int], NDArray[np.int64]]:

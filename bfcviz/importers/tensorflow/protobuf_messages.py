@@ -97,14 +97,7 @@ def _message_class(name: str) -> Any:
 
 
 def parse_protobuf_message(wire: Wire, message: str, raw: bytes, start: int, what: str) -> Any:
-    """Parse a complete message.
-
-    Args:
-        wire: of the file.
-        message: its name in `_MESSAGES`.
-        raw: its bytes.
-        start: where they begin in the file, for the error.
-        what: it is, for the error.
+    """Parse a complete message of `_MESSAGES`; `start`, its place in the file, and `what` it is are for the error.
 
     Raises:
         FileError: the bytes are not such a message.

@@ -57,22 +57,24 @@ Requests = NDArray[np.void]
 """An array of `REQUEST`."""
 
 
+def unknown_requests(count: int) -> Requests:
+    """Rows without any number that a file may leave out."""
+    rows: Requests = np.zeros(count, REQUEST)
+    for name in ("size", "bytes_in_use", "bytes_available", "bytes_reserved", "peak_bytes_in_use"):
+        rows[name] = ABSENT
+    rows["fragmentation"] = -1.0
+    return rows
+
+
 @dataclass(frozen=True)
 class RecordedRequests:
-    """What a file recorded, to be reconstructed: the requests of all its heaps.
+    """What a file recorded, to be reconstructed: the requests of all its heaps."""
 
-    Attributes:
-        requests: in order of time.
-        pools: name of each heap, by `pool`.
-        threads: name of each thread, by `thread`; numbers count from 1.
-        left_out: number of unusable events, by reason.
-    """
-
-    requests: Requests
-    pools: tuple[str, ...]
+    requests: Requests  # in order of time
+    pools: tuple[str, ...]  # name of each heap, by `pool`
     labels: Labels
-    threads: Mapping[int, str]
-    left_out: Mapping[str, int]
+    threads: Mapping[int, str]  # name of each thread, by `thread`; numbers count from 1
+    left_out: Mapping[str, int]  # number of unusable events, by reason
 
 
 def match_frees(requests: Requests) -> tuple[NDArray[np.int64], int]:
@@ -111,27 +113,34 @@ class Rebuilt:
 
 @dataclass(frozen=True)
 class Checks:
-    """How many requests were compared, and which differ.
+    """How many requests were compared, and which differ."""
 
-    Attributes:
-        checked: requests compared.
-        matched: requests whose recorded numbers all equal those of the reconstruction.
-        fields: for each recorded field, the number of requests in which it differs.
-        first: description of the first request that differs; None if none differs.
-        bytes_before: constant number of bytes in use beyond those of the requests; 0 if there are none, or if the
-            number changes.
-    """
-
-    checked: int
-    matched: int
-    fields: Mapping[str, int]
-    first: str | None
+    checked: int  # requests compared
+    matched: int  # requests whose recorded numbers all equal those of the reconstruction
+    fields: Mapping[str, int]  # for each recorded field, the number of requests in which it differs
+    first: str | None  # description of the first request that differs; None if none differs
+    # Constant number of bytes in use beyond those of the requests; 0 if there are none, or if the number
+    # changes.
     bytes_before: int
 
     @property
     def differing(self) -> int:
         """Requests in which at least one number differs."""
         return self.checked - self.matched
+
+    def to_json(self, pool: str, method: str, unmatched: int, **more: object) -> dict[str, object]:
+        """The entry of a heap in `Origin.details`; `unmatched`: frees of addresses that were never allocated."""
+        return {
+            "pool": pool,
+            "method": method,
+            **more,
+            "checked": self.checked,
+            "matched": self.matched,
+            "differing": self.differing,
+            "differing_by_field": dict(self.fields),
+            "first_differing": self.first,
+            "frees_without_allocation": unmatched,
+        }
 
 
 def compare(requests: Requests, rebuilt: Rebuilt) -> Checks:
@@ -253,34 +262,22 @@ class _RecordedSubAllocator(PythonSubAllocator):
 
 @dataclass(frozen=True)
 class ReconstructionReplay:
-    """The result of replaying recorded requests in our own heap.
+    """The result of replaying recorded requests in our own heap."""
 
-    Attributes:
-        events: with the index of the request in `time`; without the OOM events of `refused` requests.
-        rebuilt: the heap's numbers, one entry per request.
-        refused: number of allocations that succeeded when they were recorded, but failed in the replay.
-    """
-
-    events: Events
-    rebuilt: Rebuilt
-    refused: int
+    events: Events  # with the index of the request in `time`; without the OOM events of `refused` requests
+    rebuilt: Rebuilt  # the heap's numbers, one entry per request
+    refused: int  # number of allocations that succeeded when they were recorded, but failed in the replay
 
 
 class HeapRules(NamedTuple):
-    """What a replay assumes of the heap.
+    """What a replay assumes of the heap."""
 
-    Attributes:
-        bytes_limit: of the heap, in bytes.
-        allow_growth: whether the heap starts small and grows.
-        garbage_collection: whether it may release regions. True where this is not recorded: if a request that
-            succeeded needs it, it was allowed.
-        grants: the regions, where they are recorded.
-    """
-
-    bytes_limit: int
-    allow_growth: bool
+    bytes_limit: int  # of the heap, in bytes
+    allow_growth: bool  # whether the heap starts small and grows
+    # Whether it may release regions. True where this is not recorded: if a request that succeeded needs it, it
+    # was allowed.
     garbage_collection: bool = True
-    grants: RecordedGrants | None = None
+    grants: RecordedGrants | None = None  # the regions, where they are recorded
 
 
 def replay(requests: Requests, allocations: NDArray[np.int64], rules: HeapRules) -> ReconstructionReplay:
@@ -378,9 +375,6 @@ def heaps_of(requests: Requests) -> list[NDArray[np.intp]]:
     return [np.array(heap.places, np.intp) for heap in heaps]
 
 
-# ------------------------------------------------------------------------------
-# Marks of the program's steps, as the requests name them.
-
 _NO_STEP = (0, -1)
 
 
@@ -416,32 +410,21 @@ _BLOCK = 8192  # requests
 
 
 class PlacedChunks(NamedTuple):
-    """The events of one pool, and how well they agree with the recorded numbers.
+    """The events of one pool, and how well they agree with the recorded numbers."""
 
-    Attributes:
-        events: with the index of the request in `time`; chunks from before the first request are allocated first.
-        chunks_before: number of those chunks.
-        contradicting: requests that were ignored: they allocate memory in use, or free where no chunk begins.
-        bytes_not_seen: bytes in use of chunks that no request mentions.
-        bytes_differing: requests after which the recorded bytes in use are not those plus the known ones.
-    """
-
+    # With the index of the request in `time`; chunks from before the first request are allocated first.
     events: Events
-    chunks_before: int
+    chunks_before: int  # number of those chunks
+    # Requests that were ignored: they allocate memory in use, or free where no chunk begins.
     contradicting: int
-    bytes_not_seen: int
-    bytes_differing: int
+    bytes_not_seen: int  # bytes in use of chunks that no request mentions
+    bytes_differing: int  # requests after which the recorded bytes in use are not those plus the known ones
 
 
 def place_chunks(requests: Requests, label_before: int) -> PlacedChunks | None:
-    """The events of one pool, with each chunk at its recorded address.
+    """The events of one pool, with each chunk at its recorded address; `label_before`: of what was in use before.
 
-    Args:
-        requests: in order.
-        label_before: for chunks that were in use before the first request.
-
-    Returns:
-        None if the touched memory has more separate regions than a trace can number.
+    None if the touched memory has more separate regions than a trace can number.
     """
     regions, before = _touched_address_runs(requests), _from_before(requests)
     if len(regions) > MAX_REGIONS:
@@ -525,22 +508,16 @@ _UNKNOWN = (*REGION_FACTS, "requested_bytes_in_use", "chunks_in_use")
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Events of all heaps, and how they compare with the recorded numbers.
+    """Events of all heaps, and how they compare with the recorded numbers."""
 
-    Attributes:
-        events: one stream, in order.
-        pools: the heaps, with the options they must have had.
-        checks: for each heap, as JSON values: the method, and how many requests agree with a replay.
-        facts: for each heap, the totals that it recorded last, and None for unknown ones; they take precedence over
-            the events.
-        reasons: descriptions of the differences; empty if everything agrees.
-    """
-
-    events: Events
-    pools: tuple[Pool, ...]
+    events: Events  # one stream, in order
+    pools: tuple[Pool, ...]  # the heaps, with the options they must have had
+    # For each heap, as JSON values: the method, and how many requests agree with a replay.
     checks: tuple[dict[str, object], ...]
+    # For each heap, the totals that it recorded last, and None for unknown ones; they take precedence over the
+    # events.
     facts: tuple[dict[str, int | None], ...]
-    reasons: tuple[str, ...]
+    reasons: tuple[str, ...]  # descriptions of the differences; empty if everything agrees
 
 
 @dataclass(frozen=True)
@@ -608,17 +585,7 @@ def _reconstructed_heap(requests: Requests, places: NDArray[np.intp], name: str,
         if compared.differing < checks.differing:
             refuses_growth, replayed, checks = True, other, compared
         del other
-    check: dict[str, object] = {
-        "pool": name,
-        "method": "replayed",
-        "allow_growth": not refuses_growth,
-        "checked": checks.checked,
-        "matched": checks.matched,
-        "differing": checks.differing,
-        "differing_by_field": dict(checks.fields),
-        "first_differing": checks.first,
-        "frees_without_allocation": unmatched,
-    }
+    check = checks.to_json(name, "replayed", unmatched, allow_growth=not refuses_growth)
     if checks.fields["addr"] > len(requests) * (1 - _TRUSTED):
         placed = place_chunks(requests, label_before)
         if placed is not None:
@@ -654,22 +621,18 @@ def _reconstruction_differences(
     """Descriptions of the differences between the replay and the recorded numbers."""
     reasons = []
     if unmatched:
-        reasons.append(
-            f"heap {name!r}: {unmatched} frees of addresses never allocated in the profile were left out"
-        )
+        reasons.append(f"{unmatched} frees of addresses never allocated in the profile were left out")
     if replayed.refused:
-        reasons.append(f"heap {name!r}: {replayed.refused} requests failed in the replay")
+        reasons.append(f"{replayed.refused} requests failed in the replay")
     if checks.bytes_before:
         reasons.append(
-            f"heap {name!r}: {format_bytes(checks.bytes_before)} were in use before the profile began, at unknown "
-            "addresses: start the profile earlier, before the program creates the dataset and the model"
+            f"{format_bytes(checks.bytes_before)} were in use before the profile began, at unknown addresses: start "
+            "the profile earlier, before the program creates the dataset and the model"
         )
     if checks.differing:
-        reasons.append(
-            f"heap {name!r}: {checks.differing} of {checks.checked} requests differ from the reconstruction; "
-            f"first {checks.first}"
-        )
-    return reasons
+        counts = f"{checks.differing} of {checks.checked}"
+        reasons.append(f"{counts} requests differ from the reconstruction; first {checks.first}")
+    return [f"heap {name!r}: {reason}" for reason in reasons]
 
 
 def _recorded_heap_facts(requests: Requests) -> dict[str, int | None]:

@@ -29,7 +29,13 @@ from bfcviz.events.row_copy import joined
 from bfcviz.events.trace import Trace
 from bfcviz.formats.tensorflow import whole_windows
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.importers.tensorflow.reconstruct import ABSENT, REQUEST, RecordedRequests, Requests
+from bfcviz.importers.tensorflow.reconstruct import (
+    ABSENT,
+    REQUEST,
+    RecordedRequests,
+    Requests,
+    unknown_requests,
+)
 
 # ------------------------------------------------------------------------------
 # Join the windows: one table of requests, and what is inferred of the gaps.
@@ -40,15 +46,9 @@ BETWEEN = "allocated between two windows"
 _MAX_THREADS = int(np.iinfo(REQUEST["thread"]).max)
 """They are numbered from 1."""
 
-_UNKNOWN = ("bytes_in_use", "bytes_available", "bytes_reserved", "peak_bytes_in_use")
-
 
 def join(windows: Sequence[RecordedRequests], path: object) -> tuple[RecordedRequests, list[str]]:
-    """The requests of all windows in one table, and what was inferred, as sentences.
-
-    Args:
-        windows: of one process, the oldest first; one or more.
-        path: their folder, for errors.
+    """The requests of all windows of one process, the oldest first, in one table; and what was inferred, as sentences.
 
     Raises:
         FileError: together they have more heaps or threads than a trace holds.
@@ -127,15 +127,10 @@ def _renumbered_window_requests(
 
 @dataclass
 class _WindowHeap:
-    """What one heap has in use after the windows so far.
+    """What one heap has in use after the windows so far."""
 
-    Attributes:
-        sizes: bytes of each chunk in use, by address.
-        addresses: of these chunks, ascending.
-    """
-
-    sizes: dict[int, int] = field(default_factory=dict)
-    addresses: list[int] = field(default_factory=list)
+    sizes: dict[int, int] = field(default_factory=dict)  # bytes of each chunk in use, by address
+    addresses: list[int] = field(default_factory=list)  # of these chunks, ascending
 
     def read(self, rows: Requests, *, is_first: bool) -> Requests:
         """Carry out the requests of a window; the requests that must have come in the gap before it."""
@@ -155,10 +150,7 @@ class _WindowHeap:
                 self._remove(address)
             else:
                 self._add(address, size)
-        found: Requests = np.zeros(len(frees) + len(allocations), REQUEST)
-        for name in _UNKNOWN:
-            found[name] = ABSENT
-        found["fragmentation"] = -1.0  # as where a profile does not say it
+        found = unknown_requests(len(frees) + len(allocations))
         if len(found):
             found["address"], found["size"], found["requested"] = zip(*frees, *allocations, strict=True)
         found["free"][: len(frees)] = True
@@ -189,24 +181,17 @@ class _WindowHeap:
         return size
 
 
-# ------------------------------------------------------------------------------
-# The files that the complete windows of a folder consist of.
-
-
 def files_of_windows(folder: Path) -> list[Path]:
     """The complete windows in a folder and their contents, the innermost first; empty if one has other files, too."""
     found: list[Path] = []
     for window in whole_windows(folder):
         inside = sorted(window.rglob("*"), reverse=True)
         files = [path for path in inside if path.is_symlink() or not path.is_dir()]
-        if not all(_is_of_profile(path) for path in files) or not any(map(_is_xplane_file, files)):
+        has_profile = any(path.name.endswith(".xplane.pb") for path in files)
+        if not (has_profile and all(map(_is_of_profile, files))):
             return []
         found += [*inside, window]
     return found
-
-
-def _is_xplane_file(path: Path) -> bool:
-    return path.name.endswith(".xplane.pb")
 
 
 def _is_of_profile(path: Path) -> bool:

@@ -6,7 +6,7 @@ trace of a device is replayed from the state before it (`SnapshotDeviceReplay`) 
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -41,7 +41,7 @@ from bfcviz.formats.torch_segments import (
 )
 from bfcviz.importers.file_content import TEXT, Content, read_content
 from bfcviz.importers.file_format import Format, json_encoding
-from bfcviz.importers.heap_state import HEAP_CHUNK, HeapChunks, HeapRegion, events_of_state
+from bfcviz.importers.heap_state import HEAP_CHUNK, HeapRegion, events_of_state
 from bfcviz.importers.join_heaps import by_time, one_after_another
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.importers.torch import allocation_history as rows_of
@@ -89,23 +89,14 @@ class Annotation(NamedTuple):
 
 @dataclass
 class SnapshotContent:
-    """What a snapshot holds.
+    """What a snapshot holds."""
 
-    Attributes:
-        segments: of each device, by ascending address; with the keys of the file.
-        traces: of each device that has entries.
-        cut_traces: devices whose trace is cut off, or missing because the file is cut off.
-        settings: of the allocator.
-        annotations: in the order of the file.
-        notes: what the snapshot holds that is left out.
-    """
-
+    # Of each device, by ascending address; with the keys of the file.
     segments: dict[int, list[Mapping[str, Any]]] = field(default_factory=dict)
-    traces: dict[int, TraceRange] = field(default_factory=dict)
-    cut_traces: bool = False
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    annotations: list[Annotation] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    traces: dict[int, TraceRange] = field(default_factory=dict)  # of each device that has entries
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of the allocator
+    annotations: list[Annotation] = field(default_factory=list)  # in the order of the file
+    notes: list[str] = field(default_factory=list)  # what the snapshot holds that is left out
 
     @property
     def devices(self) -> list[int]:
@@ -114,12 +105,9 @@ class SnapshotContent:
 
 
 def content_of(path: object, value: object, cut: str | None) -> SnapshotContent:
-    """The parts of what a pickle holds.
+    """The parts of what a pickle holds: a dict, or before PyTorch 2.0 a list of segments.
 
-    Args:
-        path: of the file, for errors.
-        value: a dict, or before PyTorch 2.0 a list of segments.
-        cut: why the end of the file is missing; `value` is then what is whole.
+    `cut`: why the end of the file is missing; `value` is then what is whole.
 
     Raises:
         FileError: it is no snapshot, its segments are missing, or a part of it is impossible.
@@ -127,7 +115,7 @@ def content_of(path: object, value: object, cut: str | None) -> SnapshotContent:
     whole = {"segments": value} if isinstance(value, list) else value
     if not isinstance(whole, dict) or not isinstance(whole.get("segments"), list):
         raise FileError(path, "", _why_no_snapshot(whole, cut))
-    found = SnapshotContent(cut_traces=cut is not None)
+    found = SnapshotContent()
     try:
         for number, segment in enumerate(whole["segments"]):
             device = _checked_segment(number, segment)
@@ -217,11 +205,7 @@ def _snapshot_annotations(entries: object) -> list[Annotation]:
     found: list[Annotation] = []
     open_ranges: dict[tuple[str, int], list[int]] = {}
     for entry in _list_in_snapshot(entries):
-        if (
-            not isinstance(entry, dict)
-            or entry.get("stage") not in ("START", "END")
-            or "time_us" not in entry
-        ):
+        if not (isinstance(entry, dict) and "time_us" in entry and entry.get("stage") in ("START", "END")):
             continue
         device = number_in(entry.get("device", 0), "device of an annotation")
         time = number_in(entry["time_us"], "time_us of an annotation")
@@ -239,77 +223,13 @@ def _list_in_snapshot(value: object) -> list[Any]:
 
 
 # ------------------------------------------------------------------------------
-# The state of one device in a snapshot: its chunks, and what it holds in PyTorch's words.
-
-Segment = Mapping[str, Any]
-
-
-def snapshot_totals(segments: Sequence[Segment], entries: int) -> dict[str, int]:
-    """Sums over the blocks, by PyTorch's names; sizes in bytes.
-
-    `active` includes blocks that were freed while another stream may still use them; `allocated` does not.
-    """
-    blocks = [block for segment in segments for block in segment["blocks"]]
-    inactive = [block["size"] for block in blocks if not STATES[block["state"]]]
-    active = [block for block in blocks if STATES[block["state"]]]
-    return {
-        "segments": len(segments),
-        "blocks": len(blocks),
-        "reserved": sum(segment["total_size"] for segment in segments),
-        "allocated": sum(block["size"] for block in active if block["state"] == "active_allocated"),
-        "active": sum(block["size"] for block in active),
-        "requested": sum(block_sizes(block)[1] for block in active),
-        "inactive_blocks": len(inactive),
-        "inactive_bytes": sum(inactive),
-        "largest_inactive": max(inactive, default=0),
-        "trace_entries": entries,
-    }
-
-
-def state_events(
-    segments: Sequence[Segment],
-    label_of: Callable[[Mapping[str, Any], Segment], int],
-    stream_of: Callable[[int], int],
-) -> Events:
-    """Events that build exactly the blocks of a device.
-
-    Args:
-        segments: of the device, by ascending address.
-        label_of: the label of a block of a segment.
-        stream_of: the number of a stream.
-    """
-    regions = [HeapRegion(segment["address"], segment["total_size"]) for segment in segments]
-    return events_of_state(_snapshot_chunks(segments, label_of, stream_of), regions)
-
-
-def _snapshot_chunks(
-    segments: Sequence[Segment],
-    label_of: Callable[[Mapping[str, Any], Segment], int],
-    stream_of: Callable[[int], int],
-) -> HeapChunks:
-    rows = []
-    for segment in segments:
-        at, stream = segment["address"], stream_of(segment.get("stream", 0))
-        for block in segment["blocks"]:
-            size, requested = block_sizes(block)
-            in_use = STATES[block["state"]]
-            rows.append((at, size, requested, label_of(block, segment) if in_use else 0, stream, in_use))
-            at += size
-    return np.array(rows, HEAP_CHUNK)
-
-
-# ------------------------------------------------------------------------------
-# Names of memory without a stack that is older than the recorded entries.
+# SnapshotLabels: the labels of a snapshot's allocations, each made once.
 
 BEFORE: Final = "allocated before the recording began"
 """The name of memory without a stack that is older than the first entry."""
 
 BEFORE_KEPT: Final = "allocated before the entries that were kept"
 """The same, where PyTorch overwrote entries."""
-
-
-# ------------------------------------------------------------------------------
-# SnapshotLabels: the labels of a snapshot's allocations, each made once.
 
 _LONGEST: Final = MAX_LABEL_BYTES // 8  # JSON escapes a character with up to 6 bytes
 
@@ -355,10 +275,7 @@ class SnapshotLabels:
     def of_row(self, source: int, pool: str = "", name: str = "") -> int:
         """The label of an entry, by its `TraceRows.source`.
 
-        Args:
-            source: its number.
-            pool: of its segment, if the entry does not say it.
-            name: of a later annotation.
+        `pool`: of its segment, if the entry does not say it; `name`: of a later annotation.
         """
         found = self._rows.sources[source]
         found = found._replace(metadata=name) if name else found
@@ -438,21 +355,13 @@ class SnapshotBlockReports:
 
 @dataclass(frozen=True)
 class SnapshotTables:
-    """What the devices of a snapshot share.
+    """What the devices of a snapshot share."""
 
-    Attributes:
-        rows: of all traces.
-        rules: of the allocator.
-        labels: of allocations.
-        table: of all labels, for marks.
-        start: time of step 0, in microseconds.
-    """
-
-    rows: TraceRows
-    rules: Rules
-    labels: SnapshotLabels
-    table: Labels
-    start: int
+    rows: TraceRows  # of all traces
+    rules: Rules  # of the allocator
+    labels: SnapshotLabels  # of allocations
+    table: Labels  # of all labels, for marks
+    start: int  # time of step 0, in microseconds
 
     def time(self, microseconds: int) -> int:
         """Nanoseconds from step 0; 0 for an entry without a time."""
@@ -493,10 +402,8 @@ def _snapshot_block_names(
     for address in keys:
         starts.add(address)
     found: dict[int, list[str]] = {}
-    for row in (
-        np.flatnonzero((actions == ALLOC) | (actions == FREE_COMPLETED) | (actions == rows_of.ANNOTATE))
-        + trace.first
-    ).tolist():
+    wanted = np.isin(actions, (ALLOC, FREE_COMPLETED, rows_of.ANNOTATE))
+    for row in (np.flatnonzero(wanted) + trace.first).tolist():
         action, address = rows.action[row], rows.address[row]
         if action == rows_of.ANNOTATE:
             start = starts.at_or_before(address)
@@ -517,17 +424,13 @@ _MOST_NAMES: Final = 8  # of one block
 
 
 class SnapshotDeviceReplay:
-    """Writes the events of one device of a snapshot, from its trace.
-
-    Args:
-        tables: of the snapshot.
-        trace: the rows of this device.
-        segments: of the device, by ascending address.
+    """Writes the events of one device of a snapshot, from its trace; `segments`: by ascending address.
 
     Attributes:
         history: has the events, and counts of inconsistencies.
         failures: rows of the failed requests, in order; the first MOST_FAILURES.
         failures_left_out: further ones.
+        impossible: entries that do not fit the state after them.
         differing: blocks and segments that had to be corrected at the end.
         strange_regions: regions at the end that are not segments, after the correction.
     """
@@ -545,6 +448,7 @@ class SnapshotDeviceReplay:
         self._trace = trace
         self._segments = segments
         self._rewind = _rewound_snapshot_trace(tables, trace, segments)
+        self.impossible = self._rewind.impossible
         self._heap = Segments(SnapshotBlockReports(self.history))
         self._streams = TorchStreamNumbers()
         self._names = _snapshot_block_names(tables.rows, trace, self._rewind.blocks)
@@ -554,11 +458,6 @@ class SnapshotDeviceReplay:
             for segment in segments
             if (pool := pool_words(segment.get("segment_pool_id")))
         ]
-
-    @property
-    def impossible(self) -> int:
-        """Entries that do not fit the state after them."""
-        return self._rewind.impossible
 
     def run(self, annotations: Sequence[Annotation]) -> Events:
         """Write all events; `annotations`: of this device, by time."""
@@ -741,11 +640,7 @@ def read_snapshot(path: Path) -> Trace:
 
 def _read_snapshot_value(path: Path, content: Content, rows: TraceRows) -> tuple[Any, str | None]:
     """The value of the file, and why its end is missing."""
-    if (
-        content.data[:1] in {b"{", b"["}
-        or content.data[:2] in {b"\xff\xfe", b"\xfe\xff"}
-        or content.data[:1] == b"\xef"
-    ):
+    if content.data.startswith((b"{", b"[", b"\xff\xfe", b"\xfe\xff", b"\xef")):
         return read_json(path, content.data, rows), None
     reader = PickleReader(path, content.data, rows)
     value = reader.read()
@@ -819,7 +714,7 @@ class _Importer:
     def _events(self, device: int, *, replayed: bool) -> Events:
         segments = self._found.segments.get(device, [])
         if not replayed:
-            return state_events(segments, self._tables.labels.of_block, TorchStreamNumbers().of)
+            return self._state_events(segments)
         trace = self._found.traces[device]
         replay = SnapshotDeviceReplay(self._tables, trace, segments)
         annotations = sorted(
@@ -829,6 +724,20 @@ class _Importer:
         self._failures[device] = replay.failures
         self._add_doubts(device, replay)
         return events
+
+    def _state_events(self, segments: Sequence[Mapping[str, Any]]) -> Events:
+        """Events that build exactly the blocks of a device; `segments`: by ascending address."""
+        rows, streams = [], TorchStreamNumbers()
+        for segment in segments:
+            at, stream = segment["address"], streams.of(segment.get("stream", 0))
+            for block in segment["blocks"]:
+                size, requested = block_sizes(block)
+                in_use = STATES[block["state"]]
+                label = self._tables.labels.of_block(block, segment) if in_use else 0
+                rows.append((at, size, requested, label, stream, in_use))
+                at += size
+        regions = [HeapRegion(segment["address"], segment["total_size"]) for segment in segments]
+        return events_of_state(np.array(rows, HEAP_CHUNK), regions)
 
     def _add_doubts(self, device: int, replay: SnapshotDeviceReplay) -> None:
         name = f"cuda:{device}"
@@ -851,8 +760,27 @@ class _Importer:
             self._reasons.append(f"{name}: {words}")
 
     def _totals(self, device: int) -> dict[str, int]:
+        """Sums over the blocks, by PyTorch's names; sizes in bytes.
+
+        `active` includes blocks that were freed while another stream may still use them; `allocated` does not.
+        """
+        segments = self._found.segments.get(device, [])
         trace = self._found.traces.get(device, TraceRange(0, 0))
-        return snapshot_totals(self._found.segments.get(device, []), trace.stop - trace.first)
+        blocks = [block for segment in segments for block in segment["blocks"]]
+        inactive = [block["size"] for block in blocks if not STATES[block["state"]]]
+        active = [block for block in blocks if STATES[block["state"]]]
+        return {
+            "segments": len(segments),
+            "blocks": len(blocks),
+            "reserved": sum(segment["total_size"] for segment in segments),
+            "allocated": sum(block["size"] for block in active if block["state"] == "active_allocated"),
+            "active": sum(block["size"] for block in active),
+            "requested": sum(block_sizes(block)[1] for block in active),
+            "inactive_blocks": len(inactive),
+            "inactive_bytes": sum(inactive),
+            "largest_inactive": max(inactive, default=0),
+            "trace_entries": trace.stop - trace.first,
+        }
 
     # -- all devices ----------------------------------------------------------------------------------------------
 
@@ -917,13 +845,12 @@ def _snapshot_pool_options(settings: Mapping[str, Any]) -> dict[str, object]:
     """The allocator's settings that are plain values, by PyTorch's names."""
     options: dict[str, object] = {}
     for name, value in list(settings.items())[:_MOST_OPTIONS]:
+        numbers = value.values() if isinstance(value, dict) else ()
         if isinstance(value, str):
             options[name] = value[:_LONGEST_OPTION]
         elif _is_snapshot_number(value):
             options[name] = value
-        elif (
-            isinstance(value, dict) and any(value.values()) and all(map(_is_snapshot_number, value.values()))
-        ):
+        elif any(numbers) and all(map(_is_snapshot_number, numbers)):
             options[name] = dict(list(value.items())[:_MOST_OPTIONS])
     return options
 

@@ -3,9 +3,8 @@
 import pytest
 from unit.figures.synthetic import BASE, KiB, MiB, PlainHeap, busy_trace
 
-from bfcviz.analysis.chunk_life import life_of, life_words
+from bfcviz.analysis.chunk_life import end_words, life_of
 from bfcviz.events.schema import Kind
-from bfcviz.figures.view_options import Selected
 from bfcviz.model import Model
 
 
@@ -27,7 +26,7 @@ def heap():
 
 def test_an_allocation_is_known_before_and_after_it_is_in_use(heap):
     trace = heap.trace()
-    before, during, after = (life_of(at(trace, step), Selected(BASE, 2)) for step in (1, 5, len(trace)))
+    before, during, after = (life_of(at(trace, step), BASE, 2) for step in (1, 5, len(trace)))
     assert [life.in_use for life in (before, during, after)] == [False, True, False]
     assert [int(life.began["seq"]) for life in (before, during, after)] == [2, 2, 2]
     assert [int(life.ended["seq"]) for life in (before, during, after)] == [8, 8, 8]
@@ -36,30 +35,29 @@ def test_an_allocation_is_known_before_and_after_it_is_in_use(heap):
 
 def test_a_chunk_that_does_not_exist_has_no_life(heap):
     model = at(heap.trace(), 5)
-    for selected in (
-        Selected(BASE),  # in use, not free
-        Selected(BASE + 256),  # inside a chunk
-        Selected(BASE + 100 * MiB),
-        Selected(BASE, 1),  # no ALLOCATE
-        Selected(BASE + 1, 2),  # of another chunk
-        Selected(BASE, 1 << 60),
+    for address, born in (
+        (BASE, None),  # in use, not free
+        (BASE + 256, None),  # inside a chunk
+        (BASE + 100 * MiB, None),
+        (BASE, 1),  # no ALLOCATE
+        (BASE + 1, 2),  # of another chunk
+        (BASE, 1 << 60),
     ):
-        assert life_of(model, selected) is None
+        assert life_of(model, address, born) is None
     assert model.step == 5
 
 
 def test_the_search_forward_and_back_is_bounded(monkeypatch, heap):
     monkeypatch.setattr("bfcviz.analysis.chunk_life._LOOK", 2)
     trace = heap.trace()
-    used = life_of(at(trace, 4), Selected(BASE, 2))
+    used = life_of(at(trace, 4), BASE, 2)
     assert (used.ended, used.looked_to) == (None, 6)
-    assert "6" in life_words(used)[-1]
-    free = life_of(at(trace, 11), Selected(BASE))
+    assert "6" in end_words(used, "freed")
+    free = life_of(at(trace, 11), BASE, None)
     assert (int(free.began["seq"]), int(free.began["size"])) == (9, KiB)
     monkeypatch.setattr("bfcviz.analysis.chunk_life._LOOK", 1)
-    free = life_of(at(trace, 11), Selected(BASE))
+    free = life_of(at(trace, 11), BASE, None)
     assert free.began is None
-    assert "no change" in life_words(free)[1]
 
 
 def test_every_chunk_of_a_busy_heap_has_a_life_that_agrees_with_the_events():
@@ -69,9 +67,8 @@ def test_every_chunk_of_a_busy_heap_has_a_life_that_agrees_with_the_events():
         model = at(trace, step)
         for chunk in model.chunks():
             born = int(chunk["born"]) if chunk["in_use"] else None
-            life = life_of(model, Selected(int(chunk["address"]), born))
+            life = life_of(model, int(chunk["address"]), born)
             assert (life.size, life.handle, life.in_use) == (chunk["size"], chunk["handle"], chunk["in_use"])
-            assert all(life_words(life))
             if born is not None:
                 frees = events[(events["kind"] == Kind.FREE) & (events["other"] == born)]
                 assert [life.ended["seq"]] == frees["seq"].tolist() if len(frees) else life.ended is None

@@ -6,20 +6,26 @@ from unit.analysis.facts import has_facts
 from unit.analysis.test_search import trace_of_heap
 from unit.figures.synthetic import BASE, KiB, MiB, PlainHeap
 
-from bfcviz.analysis.chunk_life import life_of, life_words
+from bfcviz.analysis.chunk_life import (
+    beginning_words,
+    life_of,
+    merge_words,
+    next_words,
+    source_words,
+    span_words,
+)
 from bfcviz.events.schema import Kind
-from bfcviz.figures.view_options import Selected
 from bfcviz.model import Model
 
 
-def at(trace, step):
+def life(trace, step, address, born=None):
     model = Model(trace)
     model.seek(step)
-    return model
+    return life_of(model, address, born)
 
 
-def words(trace, step, address, born=None):
-    return life_words(life_of(at(trace, step), Selected(address, born)))
+def why_free(found):
+    return beginning_words(found, found.began)
 
 
 @pytest.fixture
@@ -33,41 +39,33 @@ def heap():
 
 
 def test_a_chunk_in_use(heap):
-    place, allocated, source, used, freed = words(heap.trace(), 5, BASE, 2)
-    assert has_facts(place, f"{BASE:#x}", "1.0 KiB", "region 0", "bin 2")
-    assert has_facts(allocated, "op0 allocated 1000 B", "step 3", "thread 0", "id 2", "24 B wasted")
-    assert has_facts(source, "free chunk of 1.0 MiB", "grew by 1.0 MiB")
-    assert has_facts(used, "2 steps", "2.0 µs")
-    assert has_facts(freed, "step 9", "6 steps", "6.0 µs", "merged", "after it", "1.0 KiB", "bin 3")
-
-
-def test_an_allocation_before_and_after_it_is_in_use(heap):
-    trace = heap.trace()
-    assert "Not allocated yet" in words(trace, 1, BASE, 2)[3]
-    assert "Freed at step 9," in words(trace, len(trace), BASE, 2)[3]
+    found = life(heap.trace(), 5, BASE, 2)
+    assert has_facts(source_words(found), "free chunk of 1.0 MiB", "grew by 1.0 MiB")
+    assert has_facts(span_words(found, found.began, None), "2 steps", "2.0 µs")
+    assert has_facts(span_words(found, found.began, found.ended), "6 steps", "6.0 µs")
+    assert has_facts(merge_words(found, found.ended), "merged", "after it", "1.0 KiB", "bin 3")
 
 
 def test_the_neighbours_that_a_freed_chunk_merged_with(heap):
-    third = words(heap.trace(), 7, BASE + 2 * KiB, 6)[-1]
-    assert has_facts(third, "step 11", "4 steps", "4.0 µs", "after it", "1021.0 KiB", "before it", "bin 12")
-    assert "did not merge" in words(heap.trace(), 7, BASE + KiB, 4)[-1]
+    third, second = life(heap.trace(), 7, BASE + 2 * KiB, 6), life(heap.trace(), 7, BASE + KiB, 4)
+    assert has_facts(merge_words(third, third.ended), "after it", "1021.0 KiB", "before it", "bin 12")
+    assert "did not merge" in merge_words(second, second.ended)
 
 
 def test_why_a_chunk_is_free_and_what_changes_it_next(heap):
     trace = heap.trace()
-    _, why, following = words(trace, 2, BASE + KiB)
-    assert has_facts(why, "since step 2", "split")
-    assert has_facts(following, "Split at step 4", "op1")
-    _, why, following = words(trace, 8, BASE + KiB)
-    assert has_facts(why, "since step 8", "op1 freed it")
-    assert has_facts(following, "step 10", "before it")
-    place, why, following = words(trace, 1, BASE)
-    assert has_facts(place, f"{BASE:#x}", "1.0 MiB", "region 0", "bin 12")
-    assert has_facts(why, "since step 1", "sub-allocator")
-    assert has_facts(following, "Split at step 2", "op0")
-    _, why, following = words(trace, len(trace), BASE)
-    assert has_facts(why, f"since step {len(trace)}", "merged", "after it", "1022.0 KiB")
-    assert has_facts(following, "Not", "end of the trace")
+    found = life(trace, 2, BASE + KiB)
+    assert "split" in why_free(found)
+    assert has_facts(next_words(found), "Split at step 4", "op1")
+    found = life(trace, 8, BASE + KiB)
+    assert "op1 freed it" in why_free(found)
+    assert has_facts(next_words(found), "step 10", "before it")
+    found = life(trace, 1, BASE)
+    assert "sub-allocator" in why_free(found)
+    assert has_facts(next_words(found), "Split at step 2", "op0")
+    found = life(trace, len(trace), BASE)
+    assert has_facts(why_free(found), "merged", "after it", "1022.0 KiB")
+    assert has_facts(next_words(found), "Not", "end of the trace")
 
 
 def test_a_free_chunk_that_is_allocated_whole_or_merges():
@@ -79,12 +77,10 @@ def test_a_free_chunk_that_is_allocated_whole_or_merges():
     heap.free(again)
     heap.free(second)
     trace = heap.trace()
-    assert has_facts(words(trace, free, BASE)[2], "Allocated whole", "c", f"step {free + 1}")
-    assert has_facts(words(trace, free + 2, BASE)[2], f"step {len(trace)}", "after it", "1023.0 KiB")
-    _, allocated, source, *_ = words(trace, free + 1, BASE, free)
-    assert has_facts(allocated, "c allocated 1.0 KiB", f"step {free + 1}", "thread 0", f"id {free}")
-    assert "wasted" not in allocated
-    assert "whole free chunk" in source
+    assert has_facts(next_words(life(trace, free, BASE)), "Allocated whole", "c", f"step {free + 1}")
+    merged = next_words(life(trace, free + 2, BASE))
+    assert has_facts(merged, f"step {len(trace)}", "after it", "1023.0 KiB")
+    assert "whole free chunk" in source_words(life(trace, free + 1, BASE, free))
 
 
 def test_padding_deferred_merges_and_released_regions_of_a_real_heap():
@@ -98,17 +94,17 @@ def test_padding_deferred_merges_and_released_regions_of_a_real_heap():
         for e in trace.read(0, len(trace))
         if e["kind"] == Kind.ALLOCATE and e["address"] == aligned
     ]
-    life = words(trace, born + 1, aligned, born)
-    assert "alignment padding" in life[2]
-    assert has_facts(life[-1], "cannot merge", "timestamp")
-    assert "alignment padding" in words(trace, len(trace), aligned - 4096 + 256)[1]
+    found = life(trace, born + 1, aligned, born)
+    assert "alignment padding" in source_words(found)
+    assert has_facts(merge_words(found, found.ended), "cannot merge", "timestamp")
+    assert "alignment padding" in why_free(life(trace, len(trace), aligned - 4096 + 256))
 
     heap = new_heap(8 * MiB, allow_growth=True, garbage_collection=True)
     heap.free(heap.allocate(2 * MiB))
     region = heap.regions()["address"][0]
     heap.allocate(7 * MiB)
     trace = trace_of_heap(heap)
-    assert has_facts(words(trace, 3, int(region))[2], "Released to the sub-allocator", "step")
+    assert has_facts(next_words(life(trace, 3, int(region))), "Released to the sub-allocator", "step")
 
 
 def test_a_region_that_grew_for_an_allocation():
@@ -118,5 +114,5 @@ def test_a_region_that_grew_for_an_allocation():
     heap.allocate(1000 * KiB)
     address = heap.allocate(2300 * KiB)
     trace = trace_of_heap(heap)
-    source = words(trace, len(trace), address, len(trace) - 1)[2]
-    assert has_facts(source, "free chunk of 5.0 MiB", "grew by 4.0 MiB")
+    found = source_words(life(trace, len(trace), address, len(trace) - 1))
+    assert has_facts(found, "free chunk of 5.0 MiB", "grew by 4.0 MiB")

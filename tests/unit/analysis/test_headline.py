@@ -6,8 +6,8 @@ from unit.figures.synthetic import MiB, PlainHeap
 
 from bfcviz.analysis.diagnosis import failure_headline
 from bfcviz.analysis.why import diagnose
+from bfcviz.exporters.report import peak_headline
 from bfcviz.model import Model
-from bfcviz.report.content import peak_headline
 
 
 def headline(regions, **options):

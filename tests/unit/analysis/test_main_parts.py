@@ -9,8 +9,8 @@ paths = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(tuple)
 
 
 def parts(changes, most=3):
-    found, left = main_parts(list(changes), list(changes.values()), most)
-    return {"/".join(map(str, part.path)): part.bytes for part in found}, left
+    found, left = main_parts(list(changes), list(changes.values()), "/".join, most)
+    return {part.holder: part.bytes for part in found}, left
 
 
 def test_one_leaf_is_named_whole_and_siblings_by_what_is_around_them():
@@ -36,14 +36,14 @@ def test_what_is_not_named_is_left():
 @given(st.dictionaries(paths, st.integers(-100, 100), max_size=12), st.integers(1, 4))
 @settings(max_examples=50)
 def test_named_parts_and_the_rest_are_the_whole_difference(changes, most):
-    found, left = main_parts(list(changes), list(changes.values()), most)
+    found, left = main_parts(list(changes), list(changes.values()), "/".join, most)
     assert sum(part.bytes for part in found) + left == sum(changes.values())
     assert len(found) <= most
 
 
 def spread(changes, most):
-    found, left = spread_parts(list(changes), list(changes.values()), most)
-    return {"/".join(part.path): (part.bytes, part.holders) for part in found}, left
+    found, left = spread_parts(list(changes), list(changes.values()), "/".join, most)
+    return {part.holder: (part.bytes, part.holders) for part in found}, left
 
 
 def test_a_picture_has_as_many_parts_as_fit():
@@ -71,6 +71,6 @@ def test_memory_of_a_holder_itself_stays_beside_that_below_it():
 @given(st.dictionaries(paths, st.integers(-100, 100), max_size=12), st.integers(1, 6))
 @settings(max_examples=50)
 def test_drawn_parts_and_the_rest_are_the_whole_difference(changes, most):
-    found, left = spread_parts(list(changes), list(changes.values()), most)
+    found, left = spread_parts(list(changes), list(changes.values()), "/".join, most)
     assert sum(part.bytes for part in found) + left == sum(changes.values())
     assert len(found) <= most

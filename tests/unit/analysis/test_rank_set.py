@@ -73,9 +73,9 @@ def test_a_summary_reads_the_index_and_not_all_events(name, tmp_path, monkeypatc
     trace = Trace.from_events(whole.read(0, min(12_000, len(whole))), whole.labels, whole.origin)
     path = trace.save(tmp_path / "rank0.bfc", describe=IndexBuilder(len(trace.origin.pools)))
     place, decoded = RankPlace(path, "rank 0"), []
-    read = blocks._read_block_events
+    read = blocks.decoded
     monkeypatch.setattr(
-        blocks, "_read_block_events", lambda *words: decoded.append(words[-1].first) or read(*words)
+        blocks, "decoded", lambda codec, found, data: decoded.append(found.first) or read(codec, found, data)
     )
     assert rank_of(Trace.open(path), place) == rank_of(trace, place)
     if name == "conv":  # the other is one state, which all its events build

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bfcviz.errors import FileError
+from bfcviz.importers import file_content
 from bfcviz.importers.file_content import read_content, read_head
 
 BYTES = bytes(range(256)) * 5000
@@ -42,13 +43,17 @@ def test_a_cut_gzip_file_gives_a_prefix_and_says_so(tmp_path: Path, packed: Path
         assert content.cut == f"the gzip file is cut off at byte {keep}"
 
 
-def test_more_than_the_limit_is_refused_without_being_unpacked(tmp_path: Path) -> None:
+def test_more_than_the_limit_is_refused_without_being_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "bomb"
     path.write_bytes(gzip.compress(bytes(8 << 20)))
+    monkeypatch.setattr(file_content, "MAX_BYTES", 1 << 20)
     with pytest.raises(FileError, match=r"more than 1\.0 MiB"):
-        read_content(path, limit=1 << 20)
+        read_content(path)
+    monkeypatch.setattr(file_content, "MAX_BYTES", 3)
     with pytest.raises(FileError, match="more than 3 B"):
-        read_content(_written(tmp_path / "four", b"four"), limit=3)
+        read_content(_written(tmp_path / "four", b"four"))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -14,7 +14,7 @@ from bfcviz.importers.heap_state import (
     HeapRegion,
     events_of_state,
     failed_request,
-    regions_without_gaps,
+    regions_of,
 )
 from bfcviz.model.model import Model
 
@@ -54,7 +54,7 @@ def test_the_model_has_exactly_the_chunks_and_regions(seed: int) -> None:
     assert [(r["address"], r["size"]) for r in model.regions()] == regions
     model.seek(0)  # every event can be undone
     assert len(model.chunks()) == 0
-    assert regions_without_gaps(chunks) == regions
+    assert regions_of(chunks) == regions
 
 
 def test_chunks_that_do_not_tile_are_refused() -> None:
