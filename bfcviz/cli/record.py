@@ -15,6 +15,7 @@ from threading import Event, Thread
 from typing import Any, Final, NamedTuple
 
 import bfcviz
+import bfcviz.cli.numpy_threads
 from bfcviz.cli.command import DONE, FAILED
 from bfcviz.errors import BfcvizError, FileError, LiveError, OtherFiles
 from bfcviz.events.origin import KEEP_BYTES, Origin, Status, later_reasons, process_peak
@@ -183,8 +184,8 @@ _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 def signals_blocked() -> Iterator[set[int]]:
     """Block signals, to stay pending until `bfcviz record` forwards them; yields the previous signal mask.
 
-    Threads that start inside inherit the mask. Without it a thread of a library (NumPy starts some when it is imported)
-    would receive a signal, and `run` would wait for it forever.
+    Threads that start inside inherit the mask; those of NumPy have it, too (`numpy_threads`). A thread without it would
+    receive the signal.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_FORWARDED, signal.SIGCHLD})
     try:
@@ -695,7 +696,6 @@ def run(arguments: argparse.Namespace) -> int:
     _check_keep(arguments, selection)
     arguments.out = arguments.out or Path(_FOLDER)
     folder = arguments.out.absolute()
-    # The lock and --force import NumPy, which starts threads: signals are blocked first.
     with (
         _report_folder() as reports,
         signals_blocked() as mask,

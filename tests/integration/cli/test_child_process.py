@@ -25,7 +25,8 @@ while signal.sigtimedwait([], 0.2) is None: pass
 
 
 def run(*words, **environment):
-    return record.run_program(words, {**os.environ, **environment})
+    with record.signals_blocked() as mask:
+        return record.run_program(words, {**os.environ, **environment}, mask)
 
 
 def test_a_python_file_is_not_a_program(tmp_path, capsys, monkeypatch):
@@ -50,6 +51,30 @@ def test_a_program_that_cannot_be_started_is_an_error(program, tmp_path, capsys)
     assert main(["record", "-o", str(tmp_path / "run.bfc"), "--", program]) == 1
     assert capsys.readouterr().err.startswith(f"bfcviz: error: cannot start {program}: ")
     assert not (tmp_path / "run.bfc").exists()
+
+
+def test_numpys_threads_take_no_signal():
+    """They would take those that stay pending in the main thread: SIGTERM while the recording is packed."""
+    code = """
+import re
+from pathlib import Path
+import bfcviz.cli.record
+for thread in Path("/proc/self/task").iterdir():
+    print(re.search(r"SigBlk:\\s*(\\w+)", (thread / "status").read_text())[1])
+"""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "3"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=LIMIT_S,
+    )
+    masks = sorted(int(mask, 16) for mask in done.stdout.split())
+    assert masks[0] == 0
+    assert len(masks) > 1
+    assert all(mask >> (signal.SIGTERM - 1) & mask >> (signal.SIGINT - 1) & 1 for mask in masks[1:])
 
 
 def test_signal_handlers_and_mask_are_the_defaults(capfd):
