@@ -78,10 +78,13 @@ def missing_information(found: Diagnosis) -> Iterator[Advice]:
     """One advice for each gap that matters to this diagnosis."""
     words = words_of(found.settings)
     if not found.recorded.has_heap:
-        yield _rerun_advice(
-            f"The chunks of that moment are not in the file. Run again with {words.heap} to record them.",
-            heap=0,
-        )
+        which = f"The chunks of that moment are not in the file. Run again with {words.heap} to record them."
+        if found.pool_bytes:
+            which = (
+                "Only some chunks of that moment are in the file. Give the whole log, up to the statistics after the "
+                f"chunks; or run again with {words.heap} to record them."
+            )
+        yield _rerun_advice(which, heap=0)
         return
     if found.verdict is Verdict.UNKNOWN and not found.knows("largest_free_chunk"):
         yield _rerun_advice(

@@ -808,7 +808,8 @@ def _unknown_sentence(found: Diagnosis) -> str:
             "whether that gives enough is not in the file."
         )
     if not found.recorded.has_heap:
-        return "The file has the request, but not the chunks of that moment."
+        which = "all chunks" if found.pool_bytes else "the chunks"
+        return f"The file has the request, but not {which} of that moment."
     if not found.knows("largest_free_chunk"):
         return "The file does not say what was free at that moment."
     return (

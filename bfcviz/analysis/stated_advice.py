@@ -203,6 +203,11 @@ def _smaller_batch_text(found: StatedFailure) -> str:
         return f"Reduce the first dimension of the tensor {shape}, if it is the batch."
     fits = found.shape[0] * (limit - used) // request
     each = format_bytes(request / found.shape[0], 2)
+    if fits < 1 and request < limit // 100:
+        return (
+            f"Reduce the batch of the whole step, or use a smaller model: all but {format_bytes(limit - used, 2)} of "
+            "the pool was in use before this request, which is small."
+        )
     if fits < 1:
         return f"Not even one row of the tensor {shape} fits, {each}: reduce its other dimensions."
     return (
@@ -273,6 +278,8 @@ def _stop_others_advice(found: StatedFailure) -> AdviceTexts:
 def _torch_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts]:
     if "tgi" in found.marks and judged.cause is not StatedCause.OTHER_PROCESS:
         yield from _tgi_tokens_advice(found)
+    if "trtllm_cache" in found.marks and judged.cause is not StatedCause.OTHER_PROCESS:
+        yield _TRTLLM_CACHE
     if "max_requests" in found.facts and judged.cause is not StatedCause.OTHER_PROCESS:
         yield from _vllm_requests_advice(found)
     yield from _TORCH[judged.cause](found, judged)
@@ -383,8 +390,8 @@ def _extension_limit_advice(found: StatedFailure, _judged: Judgement) -> Iterato
     limit = found.fact("limit")
     most = "its limit for one buffer" if limit is None else format_bytes(limit, 2)
     yield {
-        AdviceWord.SMALLER_REQUEST: f"Keep single tensors below {most}: a smaller batch, or parts. The extension refuses "
-        "larger ones before it asks the driver, so no variable of the driver changes that.",
+        AdviceWord.SMALLER_REQUEST: f"Keep single tensors below {most}: a smaller batch, or parts. The extension "
+        "refuses larger ones before it asks the driver, so no variable of the driver changes that.",
         AdviceWord.DRIVER_BUG: "Or use PyTorch 2.5 or later without the extension: its own support for XPU leaves the "
         "limit to the driver.",
         AdviceWord.NO_EMPTY_CACHE: "empty_cache() does not help: the device was not short of memory.",
@@ -854,8 +861,8 @@ def _driver_start_advice(_found: StatedFailure, _judged: Judgement) -> Iterator[
         AdviceWord.DRIVER_BUG: 'Test the driver alone: nvidia-smi, then python -c "import ctypes; '
         "print(ctypes.CDLL('libcuda.so.1').cuInit(0))\", which prints 0 where it starts (2: out of memory). Where that "
         "fails, too: load the kernel module of the same version as the driver's libraries, or start the system again.",
-        AdviceWord.SYSTEM_MEMORY: "Where it works alone: look at ulimit -v, at free -g, at the limit of the container or "
-        "the job, and in WSL at memory= in .wslconfig.",
+        AdviceWord.SYSTEM_MEMORY: "Where it works alone: look at ulimit -v, at free -g, at the limit of the container "
+        "or the job, and in WSL at memory= in .wslconfig.",
         AdviceWord.OTHER_PROCESSES: "Start fewer processes that use CUDA at once: each needs system memory for its "
         "context.",
     }
@@ -882,11 +889,15 @@ def _driver_call_advice(found: StatedFailure, judged: Judgement) -> Iterator[Adv
     }
     if "library_start" in found.marks:
         yield {
-            AdviceWord.SHAPE_BUG: "If enough is free, a kernel failed before: most often an index out of range, such as "
-            "a label that is not below the number of classes. CUDA_LAUNCH_BLOCKING=1, or a run on the CPU, names its "
-            "line."
+            AdviceWord.SHAPE_BUG: "If enough is free, a kernel failed before: most often an index out of range, "
+            "such as a label that is not below the number of classes. CUDA_LAUNCH_BLOCKING=1, or a run on the CPU, "
+            "names its line."
         }
-    elif "torch" in found.marks and has_own_allocator(found) and found.framework != "PyTorch XPU":
+    elif (
+        {"torch", "nccl"} & found.marks == {"torch"}
+        and has_own_allocator(found)
+        and found.framework != "PyTorch XPU"
+    ):
         wait = "AMD_SERIALIZE_KERNEL=3" if "ROCm" in found.framework else "CUDA_LAUNCH_BLOCKING=1"
         yield {AdviceWord.RECORD: f"Find the call: {wait} makes the traceback name the true line."}
     yield from _smaller_request(found, "Leave more of the device to libraries: a smaller batch or model.")
@@ -1018,15 +1029,25 @@ def _bfc_advice(found: StatedFailure, judged: Judgement) -> Iterator[AdviceTexts
         return
     is_plugin = found.framework == "TensorFlow" and {*tensorflow.ALLOCATORS.values()} & found.marks
     rule = _tensorflow_plugin_advice if is_plugin else _BFC.get(found.framework, _tensorflow_advice)
-    yield from rule(found, judged)
+    if found.message == "tf-refused":
+        yield _look_for_others_advice(found)
+    if "cut_dump" not in found.marks:
+        yield from rule(found, judged)
+        return
+    for each in rule(found, judged):
+        yield {kind: text for kind, text in each.items() if kind is not AdviceWord.RECORD}
+    yield {
+        AdviceWord.RECORD: "To see who holds it: keep the whole log, with all Bin and Chunk (or InUse and Free) lines "
+        "and the Stats after them, and give it to bfcviz: the program printed them, and this text has only some."
+    }
 
 
 def _unified_memory_advice(found: StatedFailure) -> Iterator[AdviceTexts]:
     """The driver refused a growth of memory that device and system share."""
     yield {
-        AdviceWord.RAISE_LIMIT: f"Lower the share of the device that the pool may take: {xla.FRACTION} (JAX, AlphaFold) or "
-        f"per_process_gpu_memory_fraction (TensorFlow). With {xla.UNIFIED}=1 it may be above 1; what is above the "
-        "device needs system memory.",
+        AdviceWord.RAISE_LIMIT: f"Lower the share of the device that the pool may take: {xla.FRACTION} (JAX, "
+        "AlphaFold) or per_process_gpu_memory_fraction (TensorFlow). "
+        f"With {xla.UNIFIED}=1 it may be above 1; what is above the device needs system memory.",
         AdviceWord.SYSTEM_MEMORY: "Look at free -g, at ulimit -v and at the limit of the container or the job; or add "
         "system memory.",
     }
@@ -1512,11 +1533,14 @@ def _sglang_pool_advice(found: StatedFailure, _judged: Judgement) -> Iterator[Ad
     }
 
 
+_TRTLLM_CACHE: Final = {
+    AdviceWord.KV_CACHE: "Give the KV cache less: a lower free_gpu_memory_fraction (kv_cache_config)."
+}
+
+
 def _trtllm_advice(found: StatedFailure, _judged: Judgement) -> Iterator[AdviceTexts]:
     if found.op in {"", "KV cache"}:
-        yield {
-            AdviceWord.KV_CACHE: "Give the KV cache less: a lower free_gpu_memory_fraction (kv_cache_config)."
-        }
+        yield _TRTLLM_CACHE
     yield {
         AdviceWord.SMALLER_REQUEST: "Lower max_num_tokens, max_batch_size and max_seq_len.",
         AdviceWord.SMALLER_MODEL: "Use a quantized model, or more devices (tensor or pipeline parallelism).",
@@ -1530,7 +1554,7 @@ def _ggml_context_advice(found: StatedFailure, _judged: Judgement) -> Iterator[A
     yield {
         AdviceWord.DRIVER_BUG: "Use a newer llama.cpp, or a newer version of the program that contains it: it computed "
         "the size of its buffer too small.",
-        AdviceWord.SEQUENCE: f"Until then, lower the context ({words.context}) or the batch ({words.batch}).",
+        AdviceWord.SEQUENCE: f"Until then, lower the context ({words.context}) or the batch.",
     }
 
 
@@ -1597,19 +1621,23 @@ _MORE_OF_JOB: Final = (
 
 _HOST_TEXTS: Final = {
     **dict.fromkeys(("host-slurm", "host-slurm-limit"), _MORE_OF_JOB),
-    "host-kubernetes": "Raise resources.limits.memory of the container, and requests.memory with it, so that its pod is "
-    f"placed where so much is free (kubectl top pod shows what it uses); or use less: {_LESS_SYSTEM}.",
-    "host-ray": "Run fewer tasks at once on a node: give each num_cpus or memory= of what it needs. Or use less in each "
-    "task, or add memory. RAY_memory_usage_threshold sets from which share of the node on Ray ends workers.",
+    "host-kubernetes": "Raise resources.limits.memory of the container, and requests.memory with it, so that its pod "
+    f"is placed where so much is free (kubectl top pod shows what it uses); or use less: {_LESS_SYSTEM}.",
+    "host-docker": "Give the container more (docker run --memory=..., mem_limit in compose), or use less: "
+    f"{_LESS_SYSTEM}.",
+    "host-ray": "Run fewer tasks at once on a node: give each num_cpus or memory= of what it needs. Or use less in "
+    "each task, or add memory. RAY_memory_usage_threshold sets from which share of the node on Ray ends workers.",
     "host-yarn": "Give the container more: in Spark spark.executor.memoryOverhead, or spark.executor.memory. Or use "
     "less: smaller partitions, or fewer cores in an executor, each runs a task.",
-    "host-dask": "Use smaller partitions or chunks, or give each worker more: fewer workers, or a larger memory_limit if "
-    "the system has more.",
+    "host-dask": "Use smaller partitions or chunks, or give each worker more: fewer workers, or a larger memory_limit "
+    "if the system has more.",
     "host-dask-lost": "Look in the logs of the workers how they ended. If memory ran out: use smaller partitions or "
     "chunks, or give each worker more (fewer workers, a larger memory_limit).",
     "host-oomd": f"Close other programs, or use less system memory: {_LESS_SYSTEM}. oomctl shows the limits.",
     "host-colab": f"Use less system memory: {_LESS_SYSTEM}; load a model with low_cpu_mem_usage=True; or choose a "
     "runtime with more of it.",
+    "host-invoked": "Look at the lines of the kernel after this one (dmesg -T): they list what each process held, and "
+    f"which was ended. Use less system memory: {_LESS_SYSTEM}; or add memory.",
     "host-mapping": "Look at free -g, ulimit -v and the limit of the container; with many tensors in shared memory at "
     "sysctl vm.max_map_count, too. Then use less, or raise the limit that is reached.",
     "host-cpp": "Watch free -g while it runs, and nvidia-smi if it uses a GPU: what is full then, of that use less. "
@@ -1656,8 +1684,8 @@ def _host_memory_advice(found: StatedFailure, judged: Judgement) -> Iterator[Adv
         }
     if len(found.shape) > 2 and (found.fact("requested") or 0) >= _LARGE_ARRAY:
         yield {
-            AdviceWord.SHAPE_BUG: f"Look where the shape {found.shape} comes from: so large an array often has one axis "
-            "too many, or one of a wrong length."
+            AdviceWord.SHAPE_BUG: f"Look where the shape {found.shape} comes from: so large an array often has one "
+            "axis too many, or one of a wrong length."
         }
     if found.op and found.message == "host-killed" and not found.op.startswith(_PYTHON_PROGRAMS):
         yield {
@@ -1674,7 +1702,7 @@ def _host_memory_advice(found: StatedFailure, judged: Judgement) -> Iterator[Adv
 
 
 _HALVED: Final = {
-    **dict.fromkeys(("", "float64"), "float32 instead of float64"),
+    **dict.fromkeys(("", "float64", "double"), "float32 instead of float64"),
     "complex128": "complex64 instead of complex128",
     "int64": "int32 instead of int64 where the numbers are small",
 }
@@ -1713,6 +1741,12 @@ def _soft_failure_advice(found: StatedFailure, judged: Judgement) -> Iterator[Ad
             AdviceWord.KV_CACHE: "If it happens often: raise --schedule-conservativeness, so that fewer requests are "
             f"taken at once, or give the KV cache more ({_SGLANG.share})."
         }
+    if found.message == "ollama-offload":
+        yield {
+            AdviceWord.SEQUENCE: f"Lower {_OLLAMA.context}, so that layers fit the GPU; or set how many shall lie "
+            f"there: {_OLLAMA.layers}."
+        }
+        yield _look_for_others_advice(found)
     if found.message == "ggml-buffer":
         yield from (_ggml_host_advice if "host" in found.marks else _ggml_advice)(found, judged)
 

@@ -11,25 +11,22 @@ from bfcviz.analysis.short_names import cut
 from bfcviz.analysis.stated_advice import StatedAdvice, advise
 from bfcviz.analysis.stated_verdict import Judgement, StatedCause, judge, judge_soft
 from bfcviz.answers import Answer
-from bfcviz.formats.message_tables import counts
+from bfcviz.formats.message_tables import HOST, counts
 from bfcviz.formats.messages import StatedFailure
 from bfcviz.units import counted, format_bytes, listed
 
 _WIDTH: Final = 110  # characters of a line in a notebook
 _COUNTS: Final = {
     "num_ooms", "num_retries", "num_allocs", "max_tokens", "kv_tokens", "prefill_tokens", "total_tokens",
-    "max_requests", "missing_tokens", "asked_tokens", "free_tokens", "asked_requests", "free_requests", "retracted_requests",
-    "killed_workers",
+    "max_requests", "missing_tokens", "asked_tokens", "free_tokens", "asked_requests", "free_requests",
+    "retracted_requests", "killed_workers",
 }  # fmt: skip
 """Facts that are no bytes."""
 
+_REFUSED: Final = {"host-shared", "host-mapping", "host-cpp"}
 _ENDED: Final = {
+    **{entry.name: "ended a process" for entry in HOST if entry.name not in _REFUSED},
     **dict.fromkeys(("host-slurm-limit", "host-dask-lost", "program-dispatch"), "failed"),
-    **dict.fromkeys(
-        (f"host-{name}" for name in ("exit", "shell", "slurm", "kubernetes", "ray", "yarn", "dask", "oomd")),
-        "ended a process",
-    ),
-    **dict.fromkeys(("host-colab", "host-invoked"), "ended a process"),
 }
 """A text that tells of no request -> what happened."""
 
@@ -76,6 +73,8 @@ class StatedFailureAnswer:
     def _cause(self) -> str:
         """The cause in words; where only a candidate is known, that it is one."""
         cause = self.judgement.cause
+        if cause is StatedCause.DRIVER_REFUSED and self.stated.message in _WITH_FREE_MEMORY and self._second:
+            return "driver refused, device nearly full"
         if cause is StatedCause.UNKNOWN and self._second:
             return f"perhaps {self._second}"
         return cause.replace("_", " ")
@@ -251,6 +250,9 @@ class StatedAnswer(Answer):
 
 
 _MOST_SOFT: Final = 10
+
+_WITH_FREE_MEMORY: Final = {"torch-cuda", "torch-cut", "torch-async"}
+"""Texts that say what is free: of these a driver that refused has a second cause only on a device that is full."""
 
 
 def _wrapped_stated_line(line: str) -> list[str]:

@@ -54,6 +54,14 @@ class Judgement:
 
 def judge(found: StatedFailure) -> Judgement:
     """The verdict on a failure."""
+    judged = _judged(found)
+    return replace(judged, sentence=f"{judged.sentence} {_CUT_DUMP}") if "cut_dump" in found.marks else judged
+
+
+_CUT_DUMP: Final = "The list of chunks in the text is cut: this follows from its other lines."
+
+
+def _judged(found: StatedFailure) -> Judgement:
     if "below_zero" in found.marks:
         below = found.facts.get("below_zero")
         amount = "" if below is None else f", {below:,} bytes below zero"
@@ -257,7 +265,7 @@ def _torch_cut_verdict(found: StatedFailure, request: int, total: int) -> Judgem
         )
     is_one_buffer = is_xpu and request >= _LARGEST_BUFFER
     intel = (
-        f" Drivers of Intel refuse single buffers of {_size(_LARGEST_BUFFER)} or more."
+        f" Drivers of Intel refuse single buffers of {_size(_LARGEST_BUFFER)} or more, unless told otherwise."
         if is_one_buffer
         else ""
     )
@@ -328,10 +336,13 @@ def _largest_buffer_verdict(found: StatedFailure) -> Judgement:
             "multiprocessor: the memory of the device is not short."
         )
         return Judgement(StatedCause.REQUEST_EXCEEDS_LIMIT, what)
-    who = "Intel's extension for PyTorch" if found.message == "torch-xpu-block" else "the driver"
+    buffer = _request_words(found, "One buffer")
+    if found.message == "torch-xpu-block":
+        what = f"{buffer} is more than Intel's extension for PyTorch allows for any{most}."
+        return Judgement(StatedCause.REQUEST_EXCEEDS_LIMIT, what)
     return Judgement(
         StatedCause.REQUEST_EXCEEDS_LIMIT,
-        f"{_request_words(found, 'One buffer')} is more than {who} allows for any{most}.",
+        f"{buffer} is more than the driver allows for any{most}.",
         StatedCause.DRIVER_REFUSED,
     )
 
@@ -656,7 +667,8 @@ def _bfc_rules_verdict(found: StatedFailure) -> Judgement:
     ]
     said = " and ".join(known)
     missing = "how much the pool may have" if used else "what was in use"
-    rest = "The text says neither the limit nor what was in use."
+    all_used = "all that" if "cut_dump" in found.marks else "what"
+    rest = f"The text says neither the limit nor {all_used} was in use."
     if said:
         rest = f"{said[0].upper()}{said[1:]}, but {missing} is not in the text."
     return _undecided(f"{what}. {rest}")
@@ -695,8 +707,9 @@ def _taken_at_start_verdict(found: StatedFailure) -> Judgement | None:
     total, start, limit = found.fact("device_total"), found.fact("device_free_at_start"), found.fact("limit")
     # A limit that was set has whole MiB.
     is_found = "start_limit" in found.marks or (limit is not None and limit % MiB > 0)
-    is_small = is_found and limit is not None and limit < SMALLEST_DEVICE
     taken = None if total is None or start is None else total - start
+    is_free = taken is not None and total is not None and taken < CONTEXT * total
+    is_small = is_found and limit is not None and limit < SMALLEST_DEVICE and not is_free
     if not is_small and (taken is None or total is None or taken < CONTEXT * total or found.fact("in_use")):
         return None
     if taken is None:
@@ -768,10 +781,11 @@ def _pool_in_pieces_verdict(found: StatedFailure, request: int, limit: int, used
     """Enough is left under the limit."""
     largest, pool = found.fact("largest_free"), found.fact("reserved")
     if largest is None and pool is None and used == found.fact("peak"):
+        lines = "not all of them are" if "cut_dump" in found.marks else "they are not"
         return _undecided(
             f"{_size(request)} were asked, and {_size(limit - used)} of the limit of {_size(limit)} are not in use, "
             "nor were more in use before: the pool could not grow so far because others hold it, or what is free "
-            "lies in pieces. The lines on chunks decide, and they are not in the text.",
+            f"lies in pieces. The lines on chunks decide, and {lines} in the text.",
             StatedCause.OTHER_PROCESS,
         )
     piece = "" if largest is None else f"; the largest free chunk has {_size(largest)}"
@@ -803,16 +817,22 @@ def _growth_refused_verdict(found: StatedFailure) -> Judgement | None:
         return None
     if "host_and_device" in found.marks:
         return _undecided(
-            f"The driver refused the {_size(refused)} of unified memory by which the pool wanted to grow. It lies in the "
-            "device and in system memory: one of the two was full, or a limit of the process was reached. How much was "
-            "free is not in the text.",
+            f"The driver refused the {_size(refused)} of unified memory by which the pool wanted to grow. It lies in "
+            "the device and in system memory: one of the two was full, or a limit of the process was reached. How "
+            "much was free is not in the text.",
             StatedCause.HOST_MEMORY,
         )
     started = "" if start is None else f" At the start {_size(start)} were free."
+    said = f"The driver refused the {_size(refused)} by which the pool wanted to grow"
+    if found.message == "tf-refused":
+        return _undecided(
+            f"{said}.{started} What the program took for free may be held by another process. The pool then tries "
+            "less, so that such a line alone may be no failure: whether a request failed is not in the text.",
+            StatedCause.OTHER_PROCESS,
+        )
     return Judgement(
         StatedCause.OTHER_PROCESS,
-        f"The driver refused the {_size(refused)} by which the pool wanted to grow: what the program took for free "
-        f"is not free.{started} Another process holds it, or the system.",
+        f"{said}: what the program took for free is not free.{started} Another process holds it, or the system.",
         StatedCause.DRIVER_REFUSED,
     )
 
@@ -1155,6 +1175,23 @@ def _driver_call_verdict(found: StatedFailure) -> Judgement:
             "cuBLAS could not allocate what it needs to start. Most often too little of the device is free for it; an "
             "earlier error of a kernel, such as an index out of range, says the same. There is no number in the text."
         )
+    if has_own_allocator(found):
+        return _outside_allocator_verdict(found)
+    what = "The driver refused memory to the program, or to a library that it uses."
+    if "mxnet_pool" in found.marks:
+        what = "MXNet's pool asked the driver for more, and was refused."
+    elif "cupy" in found.marks:
+        what = (
+            "A library of CUDA was refused memory for its work, outside of the pool of CuPy, which keeps what its "
+            "arrays no longer need."
+        )
+    elif "storage" in found.marks:
+        what = "Torch asked the driver for the storage of a tensor, and was refused."
+    return _undecided(f"{what} How much was asked, and how much was free, is not in the text.")
+
+
+def _outside_allocator_verdict(found: StatedFailure) -> Judgement:
+    """A call of the driver beside the allocator of a framework."""
     if is_in_server(found):
         what = "While it captured a CUDA graph, a" if "capture" in found.marks else "A"
         return _undecided(
@@ -1162,22 +1199,15 @@ def _driver_call_verdict(found: StatedFailure) -> Judgement:
             "for weights and KV cache; most often that leaves too little outside of it, for CUDA graphs, contexts and "
             "libraries. There is no number in the text."
         )
-    if has_own_allocator(found):
-        return _undecided(
-            "A call outside of the framework's allocator returned out of memory: for a context, a workspace, a graph, "
-            "or pinned memory. There is no number in the text.",
-            StatedCause.OTHER_PROCESS,
-        )
-    what = "The driver refused memory to the program, or to a library that it uses."
-    if "mxnet_pool" in found.marks:
-        what = "MXNet's pool asked the driver for more, and was refused."
-    elif "storage" in found.marks:
-        what = "Torch asked the driver for the storage of a tensor, and was refused."
-    return _undecided(f"{what} How much was asked, and how much was free, is not in the text.")
+    return _undecided(
+        "A call outside of the framework's allocator returned out of memory: for a context, a workspace, a graph, "
+        "or pinned memory. There is no number in the text.",
+        StatedCause.OTHER_PROCESS,
+    )
 
 
 _OWN_ALLOCATOR: Final = frozenset(
-    {"torch", "onnx", "jax", "tensorflow", "reactant", "cupy", "vllm", "sglang", "comfyui"}
+    {"torch", "onnx", "jax", "exla", "tensorflow", "reactant", "vllm", "sglang", "comfyui"}
 )
 """Marks of frameworks that print their own text where their allocator fails."""
 
@@ -1255,8 +1285,8 @@ def _sglang_pool_verdict(found: StatedFailure) -> Judgement:
         numbers = f": {counted(asked, what)} asked, {free:,} free"
         if asked <= free and what == "token":
             pages = (
-                " By their number they would fit: but the pool gives whole pages of tokens, and a request whose last "
-                "page is full needs a page for one token."
+                " By their number they would fit, so that most likely pages are short: the pool gives whole pages of "
+                "tokens, and a request whose last page is full needs one for its next token."
             )
     return Judgement(
         StatedCause.CAP_BY_SETTING,
@@ -1475,14 +1505,6 @@ def _host_memory_verdict(found: StatedFailure) -> Judgement:
         if "shared_memory" in found.marks:
             why = "The memory that the workers of the data loader share (/dev/shm) is full"
         return Judgement(StatedCause.HOST_MEMORY, f"{why}: not GPU memory.")
-    if found.message in BY_SIGNAL:
-        code = "Exit code 137 is 128 + 9: a" if found.message == "host-exit" else "A"
-        return _undecided(
-            f"{code} process was ended by SIGKILL (signal 9): by the system because system memory, not GPU memory, ran out, "
-            "by the limit of a container or a batch system, by its launcher, or by a person. The text does not say "
-            "which.",
-            StatedCause.HOST_MEMORY,
-        )
     if found.message == "host-killed":
         where = " of a container or a job reached its limit" if "cgroup" in found.marks else " ran out"
         rest = f" If {found.op} is not your program, yours may still run." if found.op else ""
@@ -1490,7 +1512,7 @@ def _host_memory_verdict(found: StatedFailure) -> Judgement:
             StatedCause.HOST_MEMORY,
             f"The system ended {found.op or 'a process'} because system memory{where}. It is not GPU memory.{rest}",
         )
-    if ENTRIES[found.message] in HOST:
+    if found.message in BY_SIGNAL or ENTRIES[found.message] in HOST:
         return _told_by_system_verdict(found)
     request = found.fact("requested")
     what = (
@@ -1504,7 +1526,15 @@ def _host_memory_verdict(found: StatedFailure) -> Judgement:
 
 
 def _told_by_system_verdict(found: StatedFailure) -> Judgement:
-    """Of a text that says itself what it means."""
+    """Of a text that says itself what it means, or only that a process was ended."""
+    if found.message in BY_SIGNAL:
+        code = "Exit code 137 is 128 + 9: a" if found.message == "host-exit" else "A"
+        return _undecided(
+            f"{code} process was ended by SIGKILL (signal 9): by the system because system memory, not GPU memory, ran "
+            "out, by the limit of a container or a batch system, by its launcher, or by a person. The text does not "
+            "say which.",
+            StatedCause.HOST_MEMORY,
+        )
     entry, used, total = ENTRIES[found.message], found.fact("memory_used"), found.fact("memory_total")
     numbers = "" if used is None or total is None else f" {_size(used)} of {_size(total)} were in use."
     if entry.is_weak and found.message != "host-invoked":
@@ -1573,6 +1603,8 @@ _SOFT_TEXTS: Final[Mapping[str, str]] = {
     "tf-refused": "the driver refused to let the pool grow by {requested}; the pool tries less, again and again, and "
     "no request failed in this text: not a failure",
     "sglang-retract": "the KV cache was full, and the server put requests back and computes them again later: not a "
+    "failure, but slower",
+    "ollama-offload": "no layer of the model lies on the GPU, by the count of what is needed and free there: not a "
     "failure, but slower",
     "xla-remat": "a warning of the compiler, which could not bring the program below {limit}: not a failure, the "
     "program may still run",

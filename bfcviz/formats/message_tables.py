@@ -60,7 +60,8 @@ SYSTEM: Final = (
     Message(
         "cuda-call",
         "CUDA",
-        "A call of the CUDA or HIP runtime, or of cuBLAS, cuDNN, cuFFT, cuSOLVER or NCCL, returned out of memory. In PyTorch it is one "
+        "A call of the CUDA or HIP runtime, or of cuBLAS, cuDNN, cuFFT, cuSOLVER or NCCL, returned out of memory. In "
+        "PyTorch it is one "
         "outside of its allocator: for a context, a workspace, a graph, or pinned memory. With `in function alloc` it "
         "is ggml's pool for intermediate results. Only NCCL prints how much it asked for.",
         (
@@ -158,7 +159,8 @@ SYSTEM: Final = (
     Message(
         "cuda-library",
         "CUDA",
-        "cuBLAS, cuDNN or cuSOLVER could not start. Most often too little of the device is free for what they allocate then; a "
+        "cuBLAS, cuDNN or cuSOLVER could not start. Most often too little of the device is free for what they allocate "
+        "then; a "
         "driver that does not fit, or an earlier error of a kernel, such as an index out of range, says the same.",
         (
             "CUBLAS_STATUS_NOT_INITIALIZED",
@@ -336,16 +338,9 @@ SYSTEM: Final = (
             "exitcode : -9",
             "return code = -9",
             "Signal 9 (SIGKILL) received",
-            "died with <Signals.SIGKILL: 9>",
-            "terminated with signal SIGKILL",
-            "SIGKILL(-9)",
-            "terminated: signal: killed",
-            "zsh: killed ",
-            "line {number}: {number} Killed ",
         ),
-        "torch/distributed/elastic, torch/multiprocessing, deepspeed/launcher/launch.py, Python's subprocess, joblib, "
-        "Ollama, shells",
-        marks={"": "host"},
+        "torch/distributed/elastic, deepspeed/launcher/launch.py",
+        marks={"9": "host"},
         is_weak=True,
     ),
     Message(
@@ -444,6 +439,23 @@ _HOST: Final = {"": "host"}
 
 HOST: Final = (
     Message(
+        "host-sigkill",
+        "Linux",
+        "A process was ended by SIGKILL, which it cannot catch.",
+        (
+            "died with <Signals.SIGKILL: 9>",
+            "terminated with signal SIGKILL",
+            "terminated by signal 9",
+            "SIGKILL(-9)",
+            "terminated: signal: killed",
+            "zsh: killed ",
+            "line {number}: {number} Killed ",
+        ),
+        "Python's subprocess, torch/multiprocessing/spawn.py, joblib, Ollama, time, shells",
+        marks=_HOST,
+        is_weak=True,
+    ),
+    Message(
         "host-exit",
         "Linux",
         "Exit code 137 is 128 + 9: a process was ended by SIGKILL, which it cannot catch.",
@@ -453,11 +465,13 @@ HOST: Final = (
             "exited with exit code 137",
             "terminated with exit code 137",
             "completed with exit code 137",
+            "finished with exit code 137",
             "exit status 137",
             "exitCode{sep}137",
+            "non-zero exit (137)",
             "] Error 137",
         ),
-        "kubectl, docker, make, GitHub Actions",
+        "kubectl, docker, make, PyCharm, GitHub Actions",
         marks=_HOST,
         is_weak=True,
         is_alone=True,
@@ -494,8 +508,8 @@ HOST: Final = (
     Message(
         "host-slurm-limit",
         "Slurm",
-        "A step reached its limit of system memory at some point, not that of GPU memory. What the system keeps of files "
-        "counts there, too, so that the step may have ended well.",
+        "A step reached its limit of system memory, which is not GPU memory, at some point. What the system keeps of "
+        "files counts there, too, so that the step may have ended well.",
         ("Exceeded step memory limit at some point", "Exceeded job memory limit at some point"),
         "slurmstepd (until 2018)",
         marks=_HOST,
@@ -509,11 +523,18 @@ HOST: Final = (
         (
             "Reason{sep}OOMKilled",
             "reason{sep}OOMKilled",
-            "OOMKilled{sep}true",
             "{number}/{number} OOMKilled",
             "The node was low on resource: memory",
         ),
-        "kubectl describe pod, kubectl get pods, docker inspect, the kubelet",
+        "kubectl describe pod, kubectl get pods, the kubelet",
+        marks=_HOST,
+    ),
+    Message(
+        "host-docker",
+        "Docker",
+        "A container reached its limit of system memory, and the system ended it. It is not GPU memory.",
+        ("OOMKilled{sep}true",),
+        "docker inspect",
         marks=_HOST,
     ),
     Message(
@@ -521,7 +542,7 @@ HOST: Final = (
         "Ray",
         "A node ran low on system memory, and Ray ended workers on it. It is not GPU memory.",
         (
-            "due to the node running low on memory",
+            "was killed due to the node running low on memory",
             "{count} Workers (tasks / actors) killed due to memory pressure",
         ),
         "ray/src/ray/raylet/node_manager.cc",
@@ -598,6 +619,7 @@ HOST: Final = (
         ("invoked oom-killer:",),
         "mm/oom_kill.c",
         marks=_HOST,
+        is_weak=True,
     ),
     Message(
         "host-shared",
@@ -641,7 +663,7 @@ HOST: Final = (
 )
 """Texts of which what they mean is all that there is to say; of a weak one it is only likely."""
 
-BY_SIGNAL: Final = frozenset({"host-signal", "host-exit", "host-shell"})
+BY_SIGNAL: Final = frozenset({"host-signal", "host-sigkill", "host-exit", "host-shell"})
 """Texts that say only that a process was ended by SIGKILL."""
 
 CALLS: Final = {
@@ -814,10 +836,24 @@ GGML: Final = (
         marks={"system": "host"},
     ),
     Message(
+        "ollama-offload",
+        "Ollama",
+        "Ollama lays no layer on the GPU, by its count of what is needed and free there. It goes on with the "
+        "processor.",
+        ("layers.offload=0 layers.split",),
+        "ollama/llm/memory.go, server.go (until 2025)",
+        role=Role.SOFT,
+        family="ggml",
+        numbers=(
+            Number("device_needed", "what Ollama counts for the whole model", ("required.full={sep}{size}",)),
+            Number("device_available", "free on the device, as Ollama counts", ('available="[{size}',)),
+        ),
+    ),
+    Message(
         "ggml-context",
         "llama.cpp",
-        "The pool for the tensors of a context, a buffer of fixed size that the program allocates at its start, was too "
-        "small.",
+        "The pool for the tensors of a context, a buffer of fixed size that the program allocates at its start, was "
+        "too small.",
         ("not enough space in the context's memory pool (needed {number}, available {number}",),
         "ggml/src/ggml.c, ggml_new_object",
         numbers=(
@@ -1277,8 +1313,8 @@ VLLM: Final = (
     Message(
         "sglang-retract",
         "SGLang",
-        "The KV cache was full while the server computed answers: it put requests back into the queue, and computes them "
-        "later.",
+        "The KV cache was full while the server computed answers: it put requests back into the queue, and computes "
+        "them later.",
         ("Decode out of memory happened. #retracted_reqs", "KV cache pool is full. Retract requests"),
         "sglang/srt/managers/scheduler.py",
         role=Role.SOFT,

@@ -15,7 +15,9 @@ from typing import Final
 # ------------------------------------------------------------------------------
 # Sizes as frameworks print them: `4.22 GiB`, `530.00M`, `0 bytes`, `25,600,000 bytes`, `1062 MB`. All are binary.
 
-_DIGITS: Final = r"-?\d(?:[\d,]{0,30}\d)?(?:\.\d{1,9}|\.(?=\s?[KMGTPE]i?B\b))?"  # NumPy prints `201. GiB`
+_DIGITS: Final = (
+    r"-?\d(?:[\d,]{0,30}\d)?(?:\.\d{1,9}|\.(?=\s?(?i:[KMGTPE]i?B\b)))?"  # NumPy prints `201. GiB`
+)
 _UNIT: Final = r"\s{0,3}(?i:(?:[KMGTPE]i?)?B(?:ytes?)?\b|bytes?\b|[KMGTPE]\b)"
 _PLACES: Final = {
     r"\{size\}": f"({_DIGITS}(?:{_UNIT})?)",
@@ -25,8 +27,8 @@ _PLACES: Final = {
     r"\{word\}": r"\S{1,120}?",
     r"\{sep\}": r"['\":=,\s]{1,12}",
     r"\{count\}": r"([1-9]\d{0,8})",
-    r"\{start\}": r"(?:(?m:^)|(?<=[\]\r])|(?<=[:|] ))",
-    r"\{end\}": r"(?=[ \t]{0,8}(?m:$))",
+    r"\{start\}": r"(?:(?m:^)|(?<=[\]\r])|(?<=[\]:|>Z] ))",
+    r"\{end\}": r"(?=[ \t:]{0,8}(?m:$))",
 }
 IMPOSSIBLE: Final = 1 << 50
 """No device has so much memory: drivers print it for `unlimited`, `unknown`, or a negative number."""

@@ -237,7 +237,10 @@ MESSAGES: Final = (
         "TensorFlow",
         "The driver refused memory for the growth of the pool. The pool then tries 10 % less, again and again: one "
         "such line is no failure yet.",
-        ("failed to allocate {word} ({number} bytes) from device", "failed to alloc {number} bytes unified memory"),
+        (
+            "failed to allocate {word} ({number} bytes) from device",
+            "failed to alloc {number} bytes unified memory",
+        ),
         _DRIVER_SOURCE,
         role=Role.BEFORE,
         family="bfc",
@@ -245,7 +248,10 @@ MESSAGES: Final = (
             Number(
                 "extension_refused",
                 "the region that the driver refused",
-                ("failed to allocate {word} ({number} bytes) from device", "alloc {number} bytes unified memory"),
+                (
+                    "failed to allocate {word} ({number} bytes) from device",
+                    "alloc {number} bytes unified memory",
+                ),
             ),
         ),
         marks={"bytes unified memory": "host_and_device"},

@@ -356,7 +356,13 @@ TORCH_WORDS: Final = (
 )
 """Words of a log that PyTorch/XLA writes; on a TPU they decide before those of TensorFlow and JAX."""
 
-EXLA_WORDS: Final = ("EXLA", "lib/exla", "[info] Stats:", "[info] Sum Total of in-use", "[error] Execution of replica")
+EXLA_WORDS: Final = (
+    "EXLA",
+    "lib/exla",
+    "[info] Stats:",
+    "[info] Sum Total of in-use",
+    "[error] Execution of replica",
+)
 """Words of a log that EXLA writes, the client of XLA in Elixir, whose logger puts its levels in brackets."""
 
 TENSORFLOW_WORDS: Final = (
@@ -366,5 +372,9 @@ TENSORFLOW_WORDS: Final = (
 )
 """Words of a log that only TensorFlow writes; they decide before those of JAX."""
 
-TPU_CLIENTS: Final = {"torch_xla": "PyTorch/XLA TPU", "tensorflow": "TensorFlow TPU", "reactant": "Reactant TPU"}
+TPU_CLIENTS: Final = {
+    "torch_xla": "PyTorch/XLA TPU",
+    "tensorflow": "TensorFlow TPU",
+    "reactant": "Reactant TPU",
+}
 """What the words of a log say -> the client of XLA on a TPU; the first that fits, else it is JAX."""

@@ -9,7 +9,7 @@ agree.
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -19,7 +19,7 @@ from bfcviz.errors import FileError
 from bfcviz.formats import message_tables, tensorflow, torch, xla
 from bfcviz.formats.message_tables import ENTRIES, TABLES
 from bfcviz.formats.messages import BOLD_NUMBER, IMPOSSIBLE, TERMINAL_CODE, Message, Role, StatedFailure
-from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces, decoded_pieces
+from bfcviz.importers.file_content import UNPACKED_TEXT, ContentPieces, decoded_pieces, read_content
 from bfcviz.importers.file_format import READABLE, detect_format, is_plain_text
 
 # ------------------------------------------------------------------------------
@@ -243,8 +243,11 @@ def _message_beginnings(text: str, start: int) -> list[_Beginning]:
         if small.find(needle, start) < 0:
             continue
         for order, variant, entry in entries:
-            matches = entry.small_patterns[variant].finditer(small, start)
-            found += [_Beginning(match.start(), match.end(), order, variant, entry) for match in matches]
+            found += [
+                _Beginning(match.start(), match.end(), order, variant, entry)
+                for match in entry.small_patterns[variant].finditer(small, start)
+                if _is_in_place(entry.place, text, match)
+            ]
     exact = [each for each in found if each.entry.patterns[each.variant].match(text, each.start)]
     kept = _without_overlaps(exact, [])
     # In other letters than the table's it may be a message where its number follows, or if it is weak.
@@ -264,6 +267,36 @@ def _without_overlaps(found: list[_Beginning], kept: list[_Beginning]) -> list[_
     return sorted([*kept, *result], key=lambda each: each.start)
 
 
+_FRAME: Final = re.compile(r"\bFile [\"'][^\n]{1,300}, line \d|^[ \t]{0,20}-{1,20}>")
+"""A line of a traceback, of Python or of a notebook."""
+
+_OUTPUT: Final = re.compile(r"[^A-Za-z\s,;'-]")
+"""What lines of programs have, and words of a person rarely."""
+
+_PROGRESS: Final = re.compile(r"\d[/:]\d|\d\.\d{2}|\de-\d|\d%|it/s")
+"""What only lines of programs have: times, steps, losses."""
+
+_SHELL: Final = re.compile(r"[$#%>]|\b(?:137|dumped)\b|^[ \t]{0,20}`{3}")
+"""What lines have that follow the end of a program: a prompt, its exit status, the end of a quotation."""
+
+_TRACEBACK_LINES, _SHELL_LINES = 8, 8
+
+
+def _is_in_place(place: str, text: str, match: re.Match[str]) -> bool:
+    """Whether a text stands where its entry must: the last line of a traceback, or the last that a program printed."""
+    if not place:
+        return True
+    above = text[max(0, match.start() - 2 * _WIDEST) : match.start()].split("\n")
+    if place == "traceback":
+        return any(_FRAME.search(line) for line in above[-_TRACEBACK_LINES:-1])
+    last = next((line for line in reversed(above) if line.strip()), "")
+    if _PROGRESS.search(last) or len(text) - match.end() > _SHELL_LINES * _WIDEST:
+        return _PROGRESS.search(last) is not None
+    below = [line for line in text[match.end() :].split("\n") if line.strip()]
+    is_end = len(below) <= _SHELL_LINES and all(_SHELL.search(line) for line in below)
+    return is_end and _OUTPUT.search(last) is not None
+
+
 _NUMBER_NEAR: Final = re.compile(r"[^\d\n]{0,40}\d")
 
 
@@ -276,6 +309,7 @@ _HINTS: Final = {
     "gpu-memory-utilization": "vllm",
     "mem-fraction-static": "sglang",
     "sglang": "sglang",
+    "could not be created: kv cache": "trtllm_cache",
     "in load_model": "loading",
     "load weight end": "loaded",
     "comfy": "comfyui",
@@ -319,6 +353,12 @@ _CLIENTS: Final = {
 """A client of XLA -> the words that only it writes."""
 
 
+_TENSORFLOW_1: Final = re.compile(
+    r"\b201(?:[5-8]-\d\d|9-0[1-8])-\d\d \d\d:\d\d:\d\d\.\d{1,6}: [IWEF] \.?[/\\]?tensorflow[/\\]"
+)
+"""A line of a log from before TensorFlow 2.0, which is of September 2019."""
+
+
 def hints_of(text: str) -> set[str]:
     """What the words of a text say of the program: which one it is, where it runs."""
     lower = text.lower()
@@ -326,6 +366,8 @@ def hints_of(text: str) -> set[str]:
     if "alloc_conf" in lower:
         for match in torch.SET.finditer(text):
             found |= {mark for word, mark in torch.SET_MARKS.items() if word in match[1]}
+    if _TENSORFLOW_1.search(text):
+        found.add("tensorflow_1")
     return found | {hint for hint, words in _CLIENTS.items() if any(word in text for word in words)}
 
 
@@ -606,7 +648,6 @@ def _take_mention(statement: _Statement, found: _Beginning, buffer: str) -> None
         or _is_cited(words, before, after)
         or (entry.is_weak and _is_told(before, after))
         or not (entry.is_weak or entry.patterns[found.variant].match(buffer, found.start))
-        or (entry.place != "" and not _is_in_place(entry.place, found, buffer))
     )
     is_in_sentence = entry.name == "torch-cuda" and _SMALL_WORD_BEFORE.search(before) is not None
     statement.is_named = is_in_sentence or (statement.is_raised and not is_executed)
@@ -618,7 +659,8 @@ _DESCRIBED_AFTER: Final = re.compile(
     r"[\"'`]?[ \t]{0,3}(?::|-)?[ \t]{1,3}Resource allocation failed inside the cuBLAS"
 )
 _NO_MORE_BEFORE: Final = re.compile(
-    r"\b(?:do not|don['\u2019]?t|does not|doesn['\u2019]?t|no longer|never) (?:get|see|have|throw|raise|give)s?\b[^.!?]{0,80}$"
+    r"\b(?:do not|don['\u2019]?t|does not|doesn['\u2019]?t|no longer|never) (?:get|see|have|throw|raise|give)s?\b"
+    r"[^.!?]{0,80}$"
 )
 _NO_MORE_AFTER: Final = re.compile(
     r"[^.!?]{0,80}\b(?:any ?more|no longer|is gone|disappeared|was fixed|is fixed)\b"
@@ -634,30 +676,6 @@ def _is_told(before: str, after: str) -> bool:
         or _NO_MORE_BEFORE.search(before) is not None
         or _NO_MORE_AFTER.match(after) is not None
     )
-
-
-_OUTPUT: Final = re.compile(r"[^A-Za-z\s,;'-]")
-"""What lines of programs have, and words of a person rarely."""
-
-_SHELL: Final = re.compile(r"[$#%>]|\b(?:137|dumped)\b|^[ \t]{0,20}`{3}")
-"""What lines have that follow the end of a program: a prompt, its exit status, the end of a quotation."""
-
-
-def _is_in_place(place: str, found: _Beginning, buffer: str) -> bool:
-    """Whether a text that is a whole line is the last of a traceback, or the last that a program printed."""
-    above = buffer[max(0, found.start - 2 * _WIDEST) : found.start].split("\n")[:-1]
-    if place == "traceback":
-        return any(_IN_TRACEBACK.search(line) for line in above[-_TRACEBACK_LINES:])
-    last = next((line for line in reversed(above) if line.strip()), "")
-    below = [line for line in buffer[found.stop : found.stop + _REACH].split("\n") if line.strip()]
-    return (
-        _OUTPUT.search(last) is not None
-        and len(below) <= _SHELL_LINES
-        and all(_SHELL.search(line[:_WIDEST]) for line in below)
-    )
-
-
-_TRACEBACK_LINES, _SHELL_LINES = 8, 8
 
 
 def _is_in_code(words: str, before: str, after: str) -> bool:
@@ -1090,15 +1108,66 @@ def holds_more_than_messages(pieces: Iterable[bytes]) -> bool:
     return False
 
 
+_MEMORY_WORDS: Final = re.compile(rb"(?i)memory|\bOOM|\bkilled\b|\bSIGKILL\b|\bbad_alloc\b|\b137\b")
+
+
+def _words_of_memory(path: Path) -> str:
+    """Which line of a text without a message may be about memory, in brackets; "" where none is."""
+    breaks = 0
+    for piece in ContentPieces(path, UNPACKED_TEXT):
+        if (found := _MEMORY_WORDS.search(piece)) is not None:
+            line = 1 + breaks + piece.count(b"\n", 0, found.start())
+            return f" (line {line:,} may be about memory, but holds no failure that bfcviz knows: give more lines)"
+        breaks += piece.count(b"\n")
+    return ""
+
+
+_LARGEST_PASTE: Final = 1 << 23
+"""Bytes of a text that someone copied. A larger log is read once only, as a trace."""
+
+
+def _holds_only_cut_dumps(path: Path) -> bool:
+    """Whether a text holds chunks of a heap, but of no heap all of them, and no history."""
+    # They need NumPy, and most texts have no chunks.
+    from bfcviz.importers.bfc_log.dump import holds_only_cut_dumps  # noqa: PLC0415
+    from bfcviz.importers.bfc_log.log_lines import log_text  # noqa: PLC0415
+    from bfcviz.importers.bfc_log.vlog import holds_log_memory, holds_regions, holds_requests  # noqa: PLC0415
+
+    if path.stat().st_size > _LARGEST_PASTE:
+        return False
+    log = log_text(read_content(path, unpacked=UNPACKED_TEXT).data)
+    has_regions = holds_regions(log.text) and "ran out of memory trying" not in log.text
+    has_history = has_regions or holds_requests(log.text) or holds_log_memory(log.text)
+    return not has_history and holds_only_cut_dumps(log)
+
+
+def _of_cut_dump(found: StatedFailures) -> StatedFailures:
+    """The failures of a pool with the mark that the list of its chunks is cut."""
+    failures = [
+        replace(each, marks=each.marks | {"cut_dump"}) if ENTRIES[each.message].family == "bfc" else each
+        for each in found.failures
+    ]
+    return found._replace(failures=failures)
+
+
 def read_message_file(path: Path) -> StatedFailures | None:
     """What a text file tells; None where it is no text, holds a heap, or tells nothing of memory that ran out.
+
+    A heap of which many chunk lines are missing is none: then the other lines decide.
 
     Raises:
         FileError: the file cannot be read, or is a text that tells nothing and has no other format.
     """
-    if not is_plain_text(path) or holds_more_than_messages(ContentPieces(path, UNPACKED_TEXT)):
+    if not is_plain_text(path):
         return None
+    is_cut = False
+    if holds_more_than_messages(ContentPieces(path, UNPACKED_TEXT)):
+        is_cut = _holds_only_cut_dumps(path)
+        if not is_cut:
+            return None
     found = read_messages(ContentPieces(path, UNPACKED_TEXT), path.name)
+    if is_cut:
+        return _of_cut_dump(found) if found.failures else None
     if found.failures or found.soft:
         return found
     try:
@@ -1107,7 +1176,8 @@ def read_message_file(path: Path) -> StatedFailures | None:
         raise FileError(
             path,
             "",
-            f"this is a text file without an out-of-memory message, which `why` reads, too; {READABLE}",
+            f"this is a text file without an out-of-memory message, which `why` reads, too{_words_of_memory(path)}; "
+            f"{READABLE}",
         ) from None
     return None
 

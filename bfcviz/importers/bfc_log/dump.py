@@ -26,9 +26,12 @@ from bfcviz.importers.bfc_log import log_lines
 from bfcviz.importers.bfc_log.log_lines import (
     BFC_ALLOCATOR,
     CENTRAL_GAP,
+    CHUNK_LINES,
     LogRecord,
+    LogText,
     PrintedSize,
     log_line_size_text,
+    records,
     size_in_log_line,
 )
 from bfcviz.importers.heap_state import (
@@ -490,7 +493,39 @@ def check_dump(dump: Dump, heap: DumpedHeap) -> DumpFindings:
         wrong = _lines_left_out(dump, heap)
     if not dump.failed:
         wrong.append("the log does not say which request failed: the beginning of the dump is missing")
-    return DumpFindings(wrong, cut, not cut)
+    return DumpFindings(wrong, cut, not cut and not _lacks_chunks(dump, heap))
+
+
+_LACKING: Final = 0.05
+"""Of the bytes that a dump states: where more are in no chunk line, what is free cannot be told from the lines."""
+
+
+def _lacks_chunks(dump: Dump, heap: DumpedHeap) -> bool:
+    """Whether so many chunk lines are missing that the rest does not tell why the request failed."""
+    stated = [
+        (dump.stats.get("InUse") or dump.sum_in_use, int(heap.in_use["size"].sum())),
+        (dump.pool, int(heap.chunks["size"].sum())),
+    ]
+    lacking = [(size.value - listed, size.value) for size, listed in stated if size is not None]
+    lacking.append((heap.missing_bytes, sum(dump.regions)))
+    request = dump.rounded or _failed_request_bytes(dump)
+    return any(
+        missing > _LACKING * whole or (missing > _MISCOUNTED * whole and 0 < request <= missing)
+        for missing, whole in lacking
+    )
+
+
+_MISCOUNTED: Final = 0.01
+"""A smaller part is what sizes with few digits leave out."""
+
+
+def holds_only_cut_dumps(log: LogText) -> bool:
+    """Whether a log has chunk lines, and all those of no dump."""
+    collector = DumpCollector()
+    collector.take_all(records(log, CHUNK_LINES.pattern))
+    attach_errors(collector.dumps, collector.texts)
+    dumps = [dump for dump in collector.dumps if dump.chunks.address]
+    return bool(dumps) and not any(check_dump(dump, dumped_heap(dump)).is_whole for dump in dumps)
 
 
 def _findings_without_chunks(dump: Dump) -> DumpFindings:

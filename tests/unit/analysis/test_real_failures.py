@@ -10,6 +10,7 @@ from shared import ROOT, SHARED, needs_shared
 import bfcviz
 from bfcviz.analysis.diagnosis import Verdict
 from bfcviz.analysis.why import all_failures
+from bfcviz.events.origin import Status
 from bfcviz.model.trace_from_source import trace_of
 
 GOLDEN = sorted((ROOT / "tests" / "data" / "golden").glob("*.npz"))
@@ -72,8 +73,19 @@ def test_the_first_failure_of_a_real_log(name, verdict, asked, free, largest):
 
 @needs_shared
 @needs_log_reader
-@pytest.mark.parametrize("name", ["tf1.4_2017-11_alexnet_k40c", "tf2.2_windows_cvnn_truncated"])
-def test_what_the_file_lacks_is_about_the_chunks_of_the_places_shown(name):
-    found = all_failures(bfcviz.open(LOGS / f"{name}.log"))[0]
+def test_what_the_file_lacks_is_about_the_chunks_of_the_places_shown():
+    found = all_failures(bfcviz.open(LOGS / "tf1.4_2017-11_alexnet_k40c.log"))[0]
     told = [each.numbers["chunks"] for each in found.advice if "unnamed" in each.numbers]
     assert told == [sum(run.chunks_in_use for run in found.useful_runs or found.runs)]
+
+
+@needs_shared
+@needs_log_reader
+def test_four_chunks_of_thousands_decide_nothing():
+    log = LOGS / "tf2.2_windows_cvnn_truncated.log"
+    found = all_failures(trace := bfcviz.open(log))[0]
+    assert (found.verdict, found.pool_bytes) == ("unknown", 216_320)
+    assert trace.origin.status is Status.DEGRADED
+    (failure,) = bfcviz.why(log).failures
+    assert (str(failure.judgement.cause), failure.stated.fact("requested")) == ("capacity", 115_200)
+    assert failure.stated.fact("in_use") == 568_350_976

@@ -164,3 +164,171 @@ def test_what_was_tried_is_not_advised_and_a_small_share_is_named():
     assert "firmware" in failure.advice[0].text
     assert "tiled" not in words(failure)
     assert "tiled" in words(told(log.replace("tiled", "other")))
+
+
+def test_unified_memory_is_memory_of_the_system_too():
+    failure = told(
+        "failed to alloc 8589934592 bytes unified memory; result: CUDA_ERROR_OUT_OF_MEMORY: out of memory\n"
+    )
+    assert (failure.judgement.cause, failure.judgement.second) == (
+        StatedCause.UNKNOWN,
+        StatedCause.HOST_MEMORY,
+    )
+    assert failure.stated.fact("requested") == 8192 * MIB
+    assert "XLA_PYTHON_CLIENT_MEM_FRACTION" in failure.advice[0].text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CudaSupportError: Error at driver init: Call to cuInit results in CUDA_ERROR_OUT_OF_MEMORY (2)\n",
+        "cuda_driver.cc:5] failed call to cuInit: CUDA_ERROR_OUT_OF_MEMORY: out of memory\n",
+    ],
+)
+def test_a_driver_that_does_not_start_asks_for_no_smaller_program(text):
+    failure = told(text)
+    assert (failure.judgement.cause, failure.judgement.second) == (
+        StatedCause.UNKNOWN,
+        StatedCause.HOST_MEMORY,
+    )
+    assert kinds(failure) == ["driver_or_runtime_bug", "system_memory", "free_other_processes"]
+
+
+HBM = "Ran out of memory in memory space hbm. Used 9.00G of 8.00G hbm. Exceeded hbm capacity by 1.00G.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "framework", "said"),
+    [
+        (
+            (
+                "InternalError: 2 root error(s) found.\n  (0) RESOURCE_EXHAUSTED: Out of memory while trying to "
+                "allocate 2147483648 bytes.\n [[{{node StatefulPartitionedCall}}]]\n"
+            ),
+            "TensorFlow",
+            "set_memory_growth",
+        ),
+        (
+            f"Status code: Resource exhausted [2x]\n  Compilation failure: {HBM}",
+            "TensorFlow TPU",
+            "tf.recompute_grad",
+        ),
+        (
+            f"ERROR: LoadError: RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: {HBM}",
+            "Reactant TPU",
+            "Reactant.Sharding",
+        ),
+        (
+            (
+                "[error] Execution of replica 0 failed: RESOURCE_EXHAUSTED: Out of memory while trying to allocate "
+                "1048576 bytes.\n"
+            ),
+            "EXLA",
+            ":exla, :clients",
+        ),
+    ],
+)
+def test_a_client_of_xla_gets_no_words_of_another(text, framework, said):
+    failure = told(text)
+    assert failure.stated.framework == framework
+    assert said in words(failure)
+    assert "jax" not in words(failure).lower().replace("jaxlib", "")
+    assert "XLA_PYTHON" not in words(failure)
+
+
+POOL = (
+    "total_region_allocated_bytes_: 4294967040 memory_limit_: 4294967200 available bytes: 160 "
+    "curr_region_allocation_bytes_: {next}\nStats: \nLimit:                  4294967200\nInUse:                   "
+    "4026531840\nMaxInUse:                4026531840\nNumAllocs:                     77\nMaxAllocSize:            "
+    "134217728\nLargestFreeBlock:                    0\n\n"
+)
+
+
+@pytest.mark.parametrize(("next_region", "is_one"), [(8589934592, True), (17179869184, False)])
+@pytest.mark.parametrize(
+    ("mark", "setting"), [("jaxlib", "PREALLOCATE=true"), ("[info] Stats:", "preallocate: true")]
+)
+def test_a_pool_of_one_region_is_not_asked_to_be_one(next_region, is_one, mark, setting):
+    error = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 100663296 bytes.\n"
+    failure = told(f"{mark}\n{POOL.format(next=next_region)}{error}")
+    assert failure.judgement.cause is StatedCause.CACHED_FRAGMENTATION
+    assert (failure.judgement.second is StatedCause.OTHER_PROCESS) is not is_one
+    assert (setting in words(failure)) is not is_one
+    assert ("is one region" in failure.judgement.sentence) is is_one
+
+
+def test_cublas_that_gets_no_memory_to_start_may_follow_a_failed_kernel():
+    failure = told(f"RuntimeError: {STARTED.format(name='CUDA error: CUBLAS_STATUS_ALLOC_FAILED')}")
+    assert failure.stated.framework == "PyTorch CUDA"
+    assert (failure.judgement.cause, failure.judgement.second) == (StatedCause.UNKNOWN, StatedCause.CAPACITY)
+    assert "index out of range" in failure.judgement.sentence
+    assert "number of classes" in words(failure)
+
+
+@pytest.mark.parametrize(("asked", "is_first"), [("600", True), ("1,200", False)])
+def test_free_blocks_of_a_pool_at_its_limit_are_returned_first(asked, is_first):
+    failure = told(
+        f"cupy.cuda.memory.OutOfMemoryError: Out of memory allocating {asked},000,000 bytes (allocated so far: "
+        "500,000,000 bytes, limit set to: 1,000,000,000 bytes)."
+    )
+    assert failure.judgement.cause is (StatedCause.CAP_BY_SETTING)
+    assert (failure.advice[0].kind == "free_cached_blocks") is is_first
+    assert ("free_all_blocks" in words(failure)) is is_first
+
+
+@pytest.mark.parametrize(
+    ("size", "shape", "dtype", "first", "half"),
+    [
+        ("16.0 GiB", (2048, 2048, 1024, 4), "uint8", "check_shape_bug", ""),
+        ("64.0 MiB", (2896, 2896), "float64", "system_memory", "float32 instead of float64"),
+        ("64.0 MiB", (64, 1024, 512), "complex128", "system_memory", "complex64"),
+    ],
+)
+def test_advice_on_an_array_fits_its_type(size, shape, dtype, first, half):
+    failure = told(
+        f"MemoryError: Unable to allocate {size} for an array with shape {shape} and data type {dtype}\n"
+    )
+    assert (failure.stated.shape, failure.stated.dtype) == (shape, dtype)
+    assert failure.judgement.cause is StatedCause.HOST_MEMORY
+    assert failure.advice[0].kind == first
+    assert half in words(failure)
+    assert ("float32" in words(failure)) is (dtype == "float64")
+
+
+def test_a_pool_of_pinned_memory_that_asks_for_less_is_one_failure():
+    line = (
+        "cuda_driver.cc:8] failed to alloc {0} bytes on host: CUDA_ERROR_OUT_OF_MEMORY\n"
+        "host_allocator.h:4] could not allocate pinned host memory of size: {0}\n"
+    )
+    sizes = [1_000_000_000, 900_000_000, 810_000_000]
+    failure = told("".join(line.format(size) for size in sizes))
+    assert failure.stated.fact("requested") == sizes[0]
+    assert failure.judgement.cause is StatedCause.HOST_MEMORY
+    assert "again and again" in failure.judgement.sentence
+    two = read_messages([(line.format(sizes[0]) + line.format(sizes[0] // 3)).encode()])
+    assert [each.fact("requested") for each in two.failures] == [sizes[0], sizes[0] // 3]
+    assert "again and again" not in told(line.format(sizes[0])).judgement.sentence
+
+
+@pytest.mark.parametrize(("tokens", "missing"), [("-4711", 4711), ("4711", None)])
+def test_a_profile_below_zero_says_how_far_the_share_is_too_small(tokens, missing):
+    failure = told(
+        "Load weight end. type=A, avail mem=20.00 GB, mem usage=60.00 GB.\nmax_total_tokens=9 is larger than the "
+        f"profiled value {tokens}. Use it.\nRuntimeError: Not enough memory. Please try to increase "
+        "--mem-fraction-static.\n"
+    )
+    assert failure.judgement.cause is StatedCause.CAP_BY_SETTING
+    assert (failure.stated.fact("weights"), failure.stated.fact("device_free")) == (
+        60 * 1024 * MIB,
+        20 * 1024 * MIB,
+    )
+    assert failure.stated.facts.get("missing_tokens") == missing
+    assert ("4,711 tokens" in failure.judgement.sentence) is (missing is not None)
+
+
+def test_a_program_that_tries_another_way_tells_of_a_refusal_alone():
+    found = read_messages(
+        [b"Warning: Ran out of memory when regular VAE encoding, retrying with tiled VAE encoding.\n"]
+    )
+    assert not found.failures
+    assert len(found.soft) == 1

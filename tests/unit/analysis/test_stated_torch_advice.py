@@ -211,3 +211,103 @@ def test_old_words_of_xpu_tell_no_version(text, version):
         told(f"RuntimeError: XPU out of memory. Tried to allocate 8.00 GiB {text}").stated.version == version
     )
     assert told(f"RuntimeError: CUDA out of memory. Tried to allocate 8.00 GiB {text}").stated.version
+
+
+@pytest.mark.parametrize(
+    ("case", "cause", "second", "first"),
+    [
+        (("CUDA", "3.00", "15.50"), StatedCause.UNKNOWN, StatedCause.CAPACITY, "Give the whole message"),
+        (("XPU", "3.00", "15.50"), StatedCause.UNKNOWN, StatedCause.CAPACITY, "Reduce the batch"),
+        (("XPU", "5.00", "15.50"), StatedCause.UNKNOWN, StatedCause.DRIVER_REFUSED, "UR_L0_ENABLE_RELAXED"),
+        (
+            ("XPU", "48.00", "48.00"),
+            StatedCause.REQUEST_EXCEEDS_DEVICE,
+            StatedCause.DRIVER_REFUSED,
+            "Split the tensor",
+        ),
+        (("CUDA", "48.00", "48.00"), StatedCause.REQUEST_EXCEEDS_DEVICE, None, "Split the tensor"),
+    ],
+)
+def test_a_message_cut_after_the_size_of_the_device(case, cause, second, first):
+    device, asked, total = case
+    failure = told(
+        f"{device} out of memory. Tried to allocate {asked} GiB. GPU 0 has a total capacity of {total} GiB"
+    )
+    assert (failure.judgement.cause, failure.judgement.second) == (cause, second)
+    assert failure.stated.fact("device_total") == round(float(total) * (1 << 30))
+    assert "does not say how much the device has" not in failure.judgement.sentence
+    assert first in failure.advice[0].text
+    assert ("for a lack of memory" in words(failure)) is False
+    assert ("UR_L0_ENABLE_RELAXED" in words(failure)) is (second is StatedCause.DRIVER_REFUSED)
+
+
+def test_the_limit_of_an_extension_is_not_one_of_the_driver():
+    failure = told(
+        "Current platform can NOT allocate memory block with size larger than 4GB! Tried to allocate 5.00 GiB (GPU 0; "
+        "16.00 GiB total capacity; 0 bytes already allocated; 0 bytes reserved in total by PyTorch)"
+    )
+    assert (failure.judgement.cause, failure.judgement.second) == (StatedCause.REQUEST_EXCEEDS_LIMIT, None)
+    assert "below 4.00 GiB" in failure.advice[0].text
+    assert "UR_L0" not in words(failure)
+
+
+@pytest.mark.parametrize(
+    ("total", "live", "cause"),
+    [("2.00", "1.30", StatedCause.CAPACITY), ("2.00", "1.00", StatedCause.OTHER_PROCESS)],
+)
+def test_what_a_context_takes_of_a_small_device_is_no_other_process(total, live, cause):
+    failure = told(
+        f"CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; {total} GiB total capacity; {live} GiB already "
+        f"allocated; 4.00 MiB free; {live} GiB reserved in total by PyTorch)"
+    )
+    assert failure.judgement.cause is cause
+    assert {cause, failure.judgement.second} == {StatedCause.CAPACITY, StatedCause.OTHER_PROCESS}
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "(EngineCore_DP0 pid=9) ",
+        "ERROR 03-04 01:02:03 [core.py:77] ",
+        "(VllmWorker rank=1 pid=9) ERROR 03-04 01:02:03 [multiproc_executor.py:9] ",
+        "  File a/core_client.py, line 7\n",
+    ],
+)
+def test_the_processes_of_a_server_name_it(before):
+    failure = told(before + FULL)
+    assert failure.judgement.cause is StatedCause.CAPACITY
+    assert "--gpu-memory-utilization" in failure.advice[0].text
+
+
+@pytest.mark.parametrize(
+    ("before", "first", "is_graph"),
+    [
+        (
+            '(VllmWorker rank=1 pid=9)   File "torch/cuda/graphs.py", line 8, in capture_end\n',
+            "gpu-memory-util",
+            True,
+        ),
+        ('  File "a/sglang/srt/managers/tp_worker.py", line 1, in forward\n', "--mem-fraction-static", False),
+    ],
+)
+def test_a_call_of_a_server_is_refused_for_the_share_that_it_takes(before, first, is_graph):
+    text = "RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported\n"
+    failure = told(before + text)
+    assert (failure.judgement.cause, failure.judgement.second) == (StatedCause.UNKNOWN, StatedCause.CAPACITY)
+    assert failure.stated.framework == "PyTorch CUDA"
+    assert ("captured a CUDA graph" in failure.judgement.sentence) is is_graph
+    assert first in failure.advice[0].text
+    assert ("--enforce-eager" in words(failure)) is is_graph
+    alone = told(text)
+    assert alone.judgement.second is StatedCause.OTHER_PROCESS
+
+
+def test_a_version_that_names_a_setting_which_its_builds_ignore():
+    failure = told(
+        "HIP out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 1.00 GiB is "
+        "free. Of the allocated memory 15.00 GiB is allocated by PyTorch, and 7.00 GiB is reserved by PyTorch but "
+        "unallocated. If reserved but unallocated memory is large try setting "
+        "PYTORCH_HIP_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
+    )
+    assert failure.judgement.cause is StatedCause.CACHED_FRAGMENTATION
+    assert "builds for ROCm ignore expandable_segments" in failure.advice[0].text

@@ -1,0 +1,408 @@
+"""Texts of systems that ended a process, of refused system memory, and of servers, libraries and fixed buffers."""
+
+import time
+
+import pytest
+
+from bfcviz.analysis.stated_advice import AdviceWord
+from bfcviz.analysis.stated_answer import StatedAnswer, StatedFailureAnswer
+from bfcviz.importers.messages import read_messages
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+SYSTEM, RECORD = AdviceWord.SYSTEM_MEMORY, AdviceWord.RECORD
+LESS, CACHE = AdviceWord.SMALLER_REQUEST, AdviceWord.KV_CACHE
+OTHERS, LIBRARIES = AdviceWord.OTHER_PROCESSES, AdviceWord.PREALLOCATION
+
+HOST, MAYBE_HOST = "host_memory", "unknown: host_memory"
+MAYBE_FULL, MAYBE_OTHERS = "unknown: capacity", "unknown: other_process"
+
+# Text, framework, verdict, its numbers, a part of its sentence, and what the first advice is about.
+TEXTS = [
+    # Ended by a signal: who sent it is not in the text.
+    ("Exit Code: 137", "Linux", MAYBE_HOST, {}, "137 is 128 + 9", RECORD),
+    ("      exitCode: 137", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    ("trainer-1 exited with code 137", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    ("Process finished with exit code 137 (interrupted by signal 9)", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    ("make: *** [Makefile:3: train] Error 137", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    ("Command '['a']' died with <Signals.SIGKILL: 9>.", "Linux", MAYBE_HOST, {}, "by a person", RECORD),
+    ("The exit codes of the workers are {EXIT(1), SIGKILL(-9)}", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    ("ProcessExitedException: process 1 terminated with signal SIGKILL", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    ("Error: llama runner process has terminated: signal: killed", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    ("zsh: killed     python train.py", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    ("run.sh: line 7: 4711 Killed                  python train.py", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    ("Loading: 33%|###  | 1/3\nKilled", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    (" 6%|##   | 37/62 [04:47<1:10, 1.2it/s]Killed\n\nThanks.", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    ("Epoch 0/1\nlr = 1.00e-05\nKilled\n\nWhat may be the reason?", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    ('"task: non-zero exit (137)"', "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    ("[rank1]: step 4, loss 0.5\n[rank1]: Killed", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    ("$ python train.py\nKilled\n(base) me@box:~$ ", "Linux", MAYBE_HOST, {}, "SIGKILL", RECORD),
+    # A limit of system memory.
+    ("slurmstepd: error: Detected 1 oom-kill event(s) in step 3.batch cgroup", "Slurm", HOST, {}, "its limit", SYSTEM),
+    ("slurmstepd: error: Detected 2 oom_kill events in StepId=3.0.", "Slurm", HOST, {}, "its limit", SYSTEM),
+    ("srun: error: n6: task 0: Out Of Memory", "Slurm", HOST, {}, "not GPU memory", SYSTEM),
+    ("State: OUT_OF_MEMORY (exit code 0)", "Slurm", HOST, {}, "not GPU memory", SYSTEM),
+    (
+        "slurmstepd: error: Job 3 exceeded memory limit (2048 > 1024), being killed",
+        "Slurm",
+        HOST,
+        {"memory_used": 2 * MIB, "memory_total": MIB},
+        "2.00 MiB of 1.00 MiB",
+        SYSTEM,
+    ),
+    ("slurmstepd: error: Exceeded step memory limit at some point.", "Slurm", MAYBE_HOST, {}, "ended well", SYSTEM),
+    ("  Reason:       OOMKilled\n  Exit Code:    137", "Kubernetes", HOST, {}, "A container", SYSTEM),
+    ('"State": {"OOMKilled": true, "ExitCode": 137}', "Docker", HOST, {}, "A container", SYSTEM),
+    ("trainer-0   0/1     OOMKilled   3 (10m ago)   5m", "Kubernetes", HOST, {}, "A container", SYSTEM),
+    ("The node was low on resource: memory. Threshold: 100Mi", "Kubernetes", HOST, {}, "its node", SYSTEM),
+    (
+        ("ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\nMemory on the node "
+        "(IP: 10.0.0.1, ID: 8c5a) where the task (task ID: 41617bc7, name=load, pid=548, memory used=12.00GB) was "
+        "running was 20.00GB / 32.00GB (0.625), which exceeds the memory usage threshold of 0.6."),
+        "Ray",
+        HOST,
+        {"process_in_use": 12 * GIB, "memory_used": 20 * GIB, "memory_total": 32 * GIB},
+        "20.00 GiB of 32.00 GiB",
+        SYSTEM,
+    ),
+    (
+        ("(raylet) node_manager.cc:3064: 12 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers "
+        "crashed due to other reasons at node (ID: b8aad7ac)"),
+        "Ray",
+        HOST,
+        {"killed_workers": 12},
+        "Ray ended workers",
+        SYSTEM,
+    ),
+    (
+        "Container killed by YARN for exceeding memory limits. 17.5 GB of 16 GB physical memory used.",
+        "YARN",
+        HOST,
+        {"memory_used": 35 * GIB // 2, "memory_total": 16 * GIB},
+        "17.50 GiB of 16.00 GiB",
+        SYSTEM,
+    ),
+    ("Worker tcp://127.0.0.1:4 (pid=12) exceeded 95% memory budget. Restarting...", "Dask", HOST, {}, "nanny", SYSTEM),
+    (
+        "KilledWorker: Attempted to run task ('f', 3) on 3 different workers, but all those workers died while",
+        "Dask",
+        MAYBE_HOST,
+        {},
+        "most often",
+        SYSTEM,
+    ),
+    (
+        ("systemd-oomd[8]: Killed /user.slice due to memory used (15884398592) / total (16509730816) and swap used "
+        "(3925868544) / total (4294963200) being more than 90.00%"),
+        "systemd-oomd",
+        HOST,
+        {"memory_used": 15884398592, "memory_total": 16509730816},
+        "14.79 GiB of 15.38 GiB",
+        SYSTEM,
+    ),
+    ("Your session crashed after using all available RAM.", "Colab", HOST, {}, "its machine", SYSTEM),
+    ("[ 6.4] python3 invoked oom-killer: gfp_mask=0x140cca, order=0", "Linux", HOST, {}, "later line names", SYSTEM),
+    # Refused system memory.
+    ("unable to write to file </torch_1_5>: No space left on device (28)", "Linux", HOST, {}, "shm) is full",
+     SYSTEM),
+    (
+        ("n1:3:3 [2] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-A1 to 8388608 bytes, error: "
+        "No space left on device (28)"),
+        "Linux",
+        HOST,
+        {"requested": 8 * MIB},
+        "shm) is full",
+        SYSTEM,
+    ),
+    (
+        "RuntimeError: unable to mmap 4096 bytes from file </torch_1_6>: Cannot allocate memory (12)",
+        "Linux",
+        MAYBE_HOST,
+        {"requested": 4096},
+        "number of its mappings",
+        SYSTEM,
+    ),
+    ("OSError: [Errno 12] Cannot allocate memory", "Linux", MAYBE_HOST, {}, "error 12", SYSTEM),
+    ("terminate called after throwing an instance of 'std::bad_alloc'", "C++", MAYBE_HOST, {}, "most often", SYSTEM),
+    ('  File "a.py", line 3, in f\n    x = [0] * n\nMemoryError', "Python", HOST, {}, "not GPU memory", SYSTEM),
+    ("<ipython-input-1> in <module>\n----> 1 x = [0] * n\n\nMemoryError: ", "Python", HOST, {}, "refused", SYSTEM),
+    ("memory allocation of 8589934592 bytes failed", "Rust", HOST, {"requested": 8 * GIB}, "8.00 GiB", SYSTEM),
+    (
+        "cv2.error: OpenCV(4.8.0) alloc.cpp:73: error: (-4:Insufficient memory) Failed to allocate 6291456 bytes in",
+        "OpenCV",
+        HOST,
+        {"requested": 6 * MIB},
+        "6.00 MiB of system",
+        SYSTEM,
+    ),
+    ("CPU memory allocation failed n=8055160832", "DyNet", HOST, {"requested": 8055160832}, "7.50 GiB", SYSTEM),
+    ("lightgbm.basic.LightGBMError: Out of Host Memory", "LightGBM", HOST, {}, "not GPU memory", SYSTEM),
+    (
+        "MemoryError: Unable to allocate 201. GiB for an array with shape (2999, 2999, 2999) and data type int64",
+        "NumPy",
+        HOST,
+        {"requested": 2999**3 * 8},
+        "200.96 GiB",
+        None,
+    ),
+    (
+        "MemoryError: Unable to allocate array with shape (9681, 9681) and data type float64",
+        "NumPy",
+        HOST,
+        {"requested": 9681**2 * 8},
+        "715.04 MiB",
+        SYSTEM,
+    ),
+    ("Unable to allocate 139. MiB for an array", "", "", {}, "", None),  # cut before its shape: not known as NumPy's
+    (
+        ('level=WARN msg="model request too large for system" requested="5.5 GiB" available="3.4 GiB" total="6.0 GiB" '
+        'free="3.4 GiB" swap="0 B"'),
+        "Ollama",
+        HOST,
+        {"requested": 11 * GIB // 2, "available": 3650722202, "memory_total": 6 * GIB, "swap": 0},
+        "3.40 GiB of it are free",
+        SYSTEM,
+    ),
+    # Calls beside the allocator of a framework.
+    (
+        ("n7:8:4 [5] include/alloc.h:264 NCCL WARN Cuda failure 2 'out of memory'\n\n"
+        "n7:8:4 [5] include/alloc.h:271 NCCL WARN Failed to CUDA calloc async 10485760 bytes"),
+        "CUDA",
+        MAYBE_OTHERS,
+        {"requested": 10 * MIB},
+        "NCCL asked the driver for 10.00 MiB",
+        OTHERS,
+    ),
+    ("[rank3]: Last error:\n[rank3]: Cuda failure 2 'out of memory'", "CUDA", MAYBE_OTHERS, {}, "NCCL", OTHERS),
+    ("RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED", "PyTorch CUDA", MAYBE_OTHERS, {}, "outside", OTHERS),
+    (
+        "RuntimeError: cusolver error: CUSOLVER_STATUS_ALLOC_FAILED, when calling `cusolverDnCreate(handle)`",
+        "PyTorch CUDA",
+        MAYBE_OTHERS,
+        {},
+        "outside",
+        OTHERS,
+    ),
+    ("cupy.cuda.cufft.CuFFTError: CUFFT_ALLOC_FAILED", "CuPy", MAYBE_FULL, {}, "pool of CuPy", LIBRARIES),
+    (
+        "Check failed: cusolverDnCreate(&h) == CUSOLVER_STATUS_SUCCESS Failed to create cuSolverDN instance.",
+        "TensorFlow",
+        MAYBE_FULL,
+        {},
+        "could not start",
+        LIBRARIES,
+    ),
+    (
+        "XlaRuntimeError: INTERNAL: operation gpusolverDnCreate(&handle) failed: cuSolver internal error",
+        "JAX",
+        MAYBE_FULL,
+        {},
+        "could not start",
+        LIBRARIES,
+    ),
+    (
+        "XlaRuntimeError: FAILED_PRECONDITION: DNN library initialization failed. Look at the errors above",
+        "JAX",
+        MAYBE_FULL,
+        {},
+        "could not start",
+        LIBRARIES,
+    ),
+    (
+        "[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, stream->get()): out of memory (/a.h)",
+        "CUDA",
+        MAYBE_FULL,
+        {},
+        "The driver refused",
+        LESS,
+    ),
+    ("error: (-217:Gpu API call) out of memory in function 'allocate'", "OpenCV", MAYBE_FULL, {}, "driver", LESS),
+    ("[LightGBM] [Fatal] [CUDA] out of memory /a/cuda_utils.hu 97", "LightGBM", MAYBE_FULL, {}, "driver", LESS),
+    (
+        ("aborting with error : HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary "
+        "resources. Available Free mem : 12 MB code: 0x1008"),
+        "ROCm",
+        MAYBE_FULL,
+        {"device_free": 12 * MIB},
+        "12.00 MiB of the device were free",
+        LESS,
+    ),
+    # Servers, and buffers of fixed size.
+    (
+        ("RuntimeError: Executor creation failed due to insufficient GPU memory.\n\nThe following component could not "
+        "be created: KV cache\nTotal GPU memory (GiB): 140.00\nFree GPU memory before component creation attempt "
+        "(GiB): 108.50\n\nPreviously created components and free GPU memory before/after creation (GiB):\n"
+        "Model: 139.50 / 110.75\nSampler: 110.75 / 110.75"),
+        "TensorRT-LLM",
+        MAYBE_FULL,
+        {
+            "device_total": 140 * GIB,
+            "device_free": 217 * GIB // 2,
+            "before_model": 279 * GIB // 2,
+            "after_model": 443 * GIB // 4,
+        },
+        ("(KV cache) at its start: memory of the device was refused. 108.50 GiB of 140.00 GiB were free before that. "
+        "The model took 28.75 GiB."),
+        CACHE,
+    ),
+    (
+        "Decode out of memory. Try to lower your batch size.\nTry to allocate 148 tokens.\nAvaliable tokens: 2048",
+        "SGLang",
+        "cap_by_setting: capacity",
+        {"asked_tokens": 148, "free_tokens": 2048},
+        "whole pages of tokens",
+        LESS,
+    ),
+    (
+        ("[TP0] Prefill out of memory. Try to lower your batch size.\nTry to allocate 8192 tokens.\n"
+        "Available tokens: 7123 (available_size=7123 + evictable_size=0)"),
+        "SGLang",
+        "cap_by_setting: capacity",
+        {"asked_tokens": 8192, "free_tokens": 7123},
+        "8,192 tokens asked, 7,123 free. It has",
+        LESS,
+    ),
+    (
+        ("RuntimeError: alloc_req_slots runs out of memory. Please set a smaller number for `--max-running-requests`. "
+        "self.req_to_token_pool.available_size()=1, num_reqs=2,"),
+        "SGLang",
+        "cap_by_setting: None",
+        {"asked_requests": 2, "free_requests": 1},
+        "2 requests asked, 1 free",
+        LESS,
+    ),
+    (
+        "ggml_new_tensor_impl: not enough space in the context's memory pool (needed 7082923680, available 7082732800)",
+        "llama.cpp",
+        "request_exceeds_limit: None",
+        {"requested": 7082923680, "available": 7082732800},
+        "186.41 KiB too little",
+        AdviceWord.DRIVER_BUG,
+    ),
+    (
+        "ValueError: Some modules are dispatched on the CPU or the disk. Make sure you have enough GPU RAM to fit",
+        "Transformers",
+        MAYBE_FULL,
+        {},
+        "No device refused anything",
+        OTHERS,
+    ),
+    (
+        ("[ 7][error ] [A][Stream 0x55][Upstream 5872684800B][FAILURE maximum pool size exceeded]\n"
+        'C++ exception with description "std::bad_alloc: out_of_memory: RMM failure at:/pool_memory_resource.hpp:269: '
+        'Maximum pool size exceeded" thrown'),
+        "RMM",
+        "cap_by_setting: capacity",
+        {"requested": 5872684800},
+        "5.47 GiB",
+        AdviceWord.RAISE_LIMIT,
+    ),
+]  # fmt: skip
+
+
+def read(text: str) -> StatedAnswer:
+    found = read_messages([f"{text}\n".encode()])
+    return StatedAnswer.of(found.failures, found.soft)
+
+
+def verdict(failure: StatedFailureAnswer) -> str:
+    judged = failure.judgement
+    return str(judged.cause) if judged.cause == HOST else f"{judged.cause}: {judged.second}"
+
+
+@pytest.mark.parametrize("case", TEXTS, ids=[f"{case[1]} {number}" for number, case in enumerate(TEXTS)])
+def test_each_text_is_read_and_judged(case):
+    text, framework, cause, facts, words, first = case
+    failures = read(text).failures
+    if not framework:
+        assert not failures
+        return
+    (failure,) = failures
+    assert (failure.stated.framework, verdict(failure), failure.stated.facts) == (framework, cause, facts)
+    assert words in failure.judgement.sentence
+    assert first in {None, failure.advice[0].kind}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The system writes one word:\n\nKilled\n\nThen look at its log, which says more.",
+        "A process can be Running, Stopped or\nKilled",
+        "except MemoryError:\n    pass",
+        "These errors are known:\nValueError\nMemoryError",
+        "With too little memory it is ended, and exited with code 137, as Docker says.",
+        "A container process exited with code 137, indicating it received a signal",
+        "A program that exited with code 137 was most likely ended by the system.",
+        "(raylet) 0 Workers (tasks / actors) killed due to memory pressure (OOM), 2 Workers crashed",
+        "[rank7]: Cuda failure 1 'invalid argument'",
+        "OSError: [Errno 28] No space left on device: '/tmp/a'",
+        "ImportError: libgomp.so.1: cannot allocate memory in static TLS block",
+        "Slurm: Detected 0 oom-kill events",
+        "State: COMPLETED (exit code 0)",
+        "memory allocation of N bytes failed",
+        "  State: Running\n  Exit Code: 0",
+    ],
+)
+def test_what_tells_of_no_lack_of_memory(text):
+    answer = read(text)
+    assert not answer.failures
+    assert not answer.soft
+
+
+def test_a_server_that_puts_requests_back_goes_on():
+    line = "[TP1] Decode out of memory happened. #retracted_reqs: 3, #new_token_ratio: 0.14 -> 0.18"
+    answer = read(line)
+    assert not answer.failures
+    (soft,) = answer.soft
+    assert (soft.stated.framework, soft.stated.facts) == ("SGLang", {"retracted_requests": 3})
+    assert "put requests back" in soft.judgement.sentence
+    assert "--schedule-conservativeness" in soft.advice[0].text
+
+
+def test_a_model_whose_layers_lie_on_no_device():
+    answer = read(
+        'msg=offload layers.model=35 layers.offload=0 layers.split="" memory.available="[3.2 GiB]" '
+        'memory.required.full="2.5 GiB"'
+    )
+    assert not answer.failures
+    (soft,) = answer.soft
+    assert soft.stated.facts["device_needed"] == 5 * GIB // 2
+    assert "no layer" in soft.judgement.sentence
+
+
+@pytest.mark.parametrize(
+    "other", ["RuntimeError: CUDA error: out of memory", "[Errno 12] Cannot allocate memory"]
+)
+def test_a_signal_hides_no_text_that_says_more(other):
+    for text in (
+        f"exitcode: -9\n{other}",
+        f"{other}\nmake: *** [train] Error 137",
+        f"{other}\n$ python a.py\nKilled",
+    ):
+        (failure,) = read(text).failures
+        assert failure.stated.text == other
+
+
+def test_the_error_of_pytorch_before_that_of_its_server():
+    text = next(text for text, framework, *_ in TEXTS if framework == "TensorRT-LLM")
+    (failure,) = read(
+        f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 90.00 GiB.\n{text}"
+    ).failures
+    assert (failure.stated.framework, failure.advice[0].kind) == ("PyTorch CUDA", CACHE)
+    assert "free_gpu_memory_fraction" in failure.advice[0].text
+
+
+def test_a_component_and_a_task_have_their_names():
+    text = next(text for text, framework, *_ in TEXTS if framework == "Ray")
+    assert "  task                  load" in str(read(text))
+    text = next(text for text, framework, *_ in TEXTS if framework == "TensorRT-LLM")
+    assert "  component             KV cache" in str(read(text))
+    assert str(read("Exit Code: 137")).startswith("Linux ended a process: perhaps host memory.")
+
+
+@pytest.mark.parametrize(
+    "line", ["Killed\n", "MemoryError\n", "12 Killed 137 Exit Code: 137\n", "1/2 OOMKilled "]
+)
+def test_long_texts_take_time_by_their_length(line):
+    start = time.process_time()
+    read(line * (MIB // len(line)))
+    assert time.process_time() - start < 20
