@@ -33,6 +33,7 @@ from bfcviz.figures.panel import (
     fitted_panel,
     lay,
     slim_panel,
+    unchecked,
 )
 from bfcviz.figures.plotly_script import import_renderers, plotly_script
 from bfcviz.figures.view_options import Look
@@ -316,8 +317,8 @@ class FigureView:
     ) -> None:
         self.panels = dict(panels)
         self._page, self.stage = self._lay(layout, look)
-        self.widget = OneWayFigureWidget(
-            data=self._page.data, layout=self._page.layout, config=_PAGE_CONFIG, step=step
+        self.widget: OneWayFigureWidget = unchecked(
+            OneWayFigureWidget, self._page, config=_PAGE_CONFIG, step=step
         )
 
     def show(

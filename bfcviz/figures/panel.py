@@ -292,17 +292,23 @@ def compose(
     panels: Sequence[Panel], places: Sequence[Place], theme: Theme, margins: Margins | None = None
 ) -> Picture:
     """The page with each panel in its place, as a figure."""
-    page = lay(panels, places, theme, margins)
-    # Plotly would check each property, which takes two thirds of the time; later changes by the user are checked.
-    # tests/integration/figures/test_plotly_checks.py checks these.
-    picture = Picture(data=page.data, layout=page.layout, _validate=False)
-    for part in (picture, picture.layout, *picture.data):
-        part._validate = True  # noqa: SLF001  plotly has no public way
+    picture: Picture = unchecked(Picture, lay(panels, places, theme, margins))
     picture._theme = theme  # noqa: SLF001  of this module
     picture._notes = tuple(  # noqa: SLF001  likewise
         PanelNote(panel.title, panel.caption, panel.definition) for panel in panels
     )
     return picture
+
+
+def unchecked(figure: Callable[..., Any], page: Page, **options: Any) -> Any:
+    """A figure of this class with the content of a page, made without plotly's checks; later changes are checked.
+
+    To check each property would take two thirds of the time. tests/integration/figures/test_plotly_checks.py does it.
+    """
+    made = figure(data=page.data, layout=page.layout, _validate=False, **options)
+    for part in (made, made.layout, *made.data):
+        part._validate = True  # noqa: SLF001  plotly has no public way
+    return made
 
 
 def _panel_traces(panel: Panel, number: int, *, visible: bool) -> list[dict[str, Any]]:

@@ -148,6 +148,7 @@ def _fit_printed_texts(drawn: go.Figure, trace: Any, plot: _PrintedPlot, taken: 
     """Draw the texts of a trace again, as annotations: they can have a plate."""
     fills = _printed_plot_fills(drawn, trace.xaxis, plot)
     position = trace.textposition or "middle center"
+    notes = []
     for x, y, text in zip(trace.x, trace.y, trace.text, strict=True):
         at = float(plot.across(x)), float(plot.down(y))
         below = _fill_below_printed_text(fills, *at) if position == "middle center" else None
@@ -163,21 +164,25 @@ def _fit_printed_texts(drawn: go.Figure, trace: Any, plot: _PrintedPlot, taken: 
             continue
         taken.append(box)
         vertical, horizontal = position.split()
-        drawn.add_annotation(
-            x=x,
-            y=y,
-            xref=trace.xaxis,
-            yref=trace.yaxis,
-            xanchor=_OPPOSITE[horizontal],
-            yanchor=_OPPOSITE[vertical],
-            xshift=shift,
-            yshift=_ABOVE if vertical == "top" else 0,
-            text=name,
-            showarrow=False,
-            borderpad=0,
-            bgcolor=below[0].plate if below is not None else None,
-            font={"size": SIZE, "color": BLACK if below is None else contrasting(below[0].colour)},
+        notes.append(
+            {
+                "x": x,
+                "y": y,
+                "xref": trace.xaxis,
+                "yref": trace.yaxis,
+                "xanchor": _OPPOSITE[horizontal],
+                "yanchor": _OPPOSITE[vertical],
+                "xshift": shift,
+                "yshift": _ABOVE if vertical == "top" else 0,
+                "text": name,
+                "showarrow": False,
+                "borderpad": 0,
+                "bgcolor": below[0].plate if below is not None else None,
+                "font": {"size": SIZE, "color": BLACK if below is None else contrasting(below[0].colour)},
+            }
         )
+    # All at once: with each one, plotly would check those before it once more.
+    drawn.layout.annotations = [*drawn.layout.annotations, *notes]
     trace.visible = False
 
 
