@@ -7,6 +7,7 @@ from unittest import mock
 
 import pytest
 
+import bfcviz.model
 from bfcviz.model import model as replay
 from bfcviz.model import pool_state
 
@@ -14,7 +15,10 @@ from bfcviz.model import pool_state
 def _from_source():
     """The plain Python `PoolState`, imported without the compiled module that replaces it."""
     parts = getattr(pool_state, "PARTS", [])
-    with mock.patch.dict(sys.modules):
+    with (
+        mock.patch.dict(sys.modules),
+        mock.patch.dict(vars(bfcviz.model)),
+    ):  # the package keeps the compiled modules
         for part in parts:
             del sys.modules[part]
         return importlib.import_module("bfcviz.model.pool_state").PoolState

@@ -16,6 +16,12 @@ SHARED = ROOT.parent / "shared"
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="no ../shared beside this checkout")
 
 
+def write_anew(path, data):
+    """Write a file that may be there. To truncate it takes ext4 some 5 ms: it first writes it to the disk."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(data)
+
+
 @cache
 def _folder():
     folder = tempfile.mkdtemp(prefix="bfcviz-tests-")

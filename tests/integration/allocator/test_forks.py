@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from c_code import built, needs_compiler
-from processes import COMPILED, run_code, sized
+from processes import COMPILED, WarmPython, run_code, sized
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -18,6 +18,13 @@ from bfcviz import _forks
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.errors import AllocatorError
 """
+
+
+@pytest.fixture(scope="module")
+def warm():
+    with WarmPython(BEGIN) as python:
+        yield python
+
 
 SLOW = """
 class Slow(PythonSubAllocator):
@@ -48,7 +55,7 @@ before = heap.stats()
 """
 
 
-def test_a_fork_while_another_thread_is_in_the_sub_allocator():
+def test_a_fork_while_another_thread_is_in_the_sub_allocator(warm):
     """The child can use the existing memory, and gets an error when the heap must grow."""
     code = """
 _forks.PATIENCE = 0.01
@@ -76,10 +83,10 @@ heap.check_invariants()
 heap.close()
 print(source.freed)
 """
-    assert run_code(BEGIN + SLOW + code) == "True\n2\n"
+    assert warm.run(SLOW + code) == "True\n2\n"
 
 
-def test_a_fork_waits_a_while_for_the_sub_allocator():
+def test_a_fork_waits_a_while_for_the_sub_allocator(warm):
     code = """
 os.register_at_fork(before=source.done.set)
 def work():
@@ -91,10 +98,10 @@ print(child_ends_well(work))
 grower.join()
 heap.close()
 """
-    assert run_code(BEGIN + SLOW + code) == "True\n"
+    assert warm.run(SLOW + code) == "True\n"
 
 
-def test_a_sub_allocator_may_fork():
+def test_a_sub_allocator_may_fork(warm):
     code = """
 class Forking(PythonSubAllocator):
     def allocate(self, alignment, num_bytes):
@@ -113,10 +120,10 @@ if source.child == 0:
     os._exit(7)
 print(os.waitstatus_to_exitcode(os.waitpid(source.child, 0)[1]))
 """
-    assert run_code(BEGIN + code) == "7\n"
+    assert warm.run(code) == "7\n"
 
 
-def test_forks_beside_threads_at_work():
+def test_forks_beside_threads_at_work(warm):
     code = f"""
 heaps = [new_heap(4 * MIB, allow_growth=True, garbage_collection=True) for _ in range(2)]
 goes_on = True
@@ -136,17 +143,17 @@ def look():
         heap.allocate(3 * KIB, label="the child's own")
         heap.close()
 sys.setswitchinterval(1e-5)
-print(sum(child_ends_well(look) for _ in range({sized(20, 6)})))
+print(sum(child_ends_well(look) for _ in range({sized(12, 6)})))
 goes_on = False
 for thread in threads: thread.join()
 for heap in heaps: heap.check_invariants()
 """
-    assert run_code(BEGIN + code) == f"{sized(20, 6)}\n"
+    assert warm.run(code) == f"{sized(12, 6)}\n"
 
 
 @needs_compiler
 @pytest.mark.skipif(not COMPILED, reason="uncompiled, threads of C wait for the interpreter's lock")
-def test_forks_beside_threads_of_c(tmp_path):
+def test_forks_beside_threads_of_c(tmp_path, warm):
     library = built(Path(__file__).with_name("loop.c"), tmp_path, "-O1")
     code = f"""
 heap = new_heap(4 * MIB, allow_growth=True)
@@ -162,12 +169,12 @@ def look():
     heap.check_invariants()
     heap.allocate(KIB)
     heap.close()
-print(sum(child_ends_well(look) for _ in range(12)))
+print(sum(child_ends_well(look) for _ in range(8)))
 stop.value = 1
 for thread in threads: thread.join()
 heap.check_invariants()
 """
-    assert run_code(BEGIN + code) == "12\n"
+    assert warm.run(code) == "8\n"
 
 
 RECURSION = """
@@ -212,7 +219,7 @@ def test_at_the_recursion_limit_no_lock_stays_closed():
     assert run_code(RECURSION, plain=True) == "True True\n"
 
 
-def test_locks_that_other_threads_hold_are_free_in_the_child():
+def test_locks_that_other_threads_hold_are_free_in_the_child(warm):
     code = """
 from bfcviz.devices.wrappers import LimitAllocator
 from bfcviz.events.labels import Labels
@@ -245,10 +252,10 @@ print(child_ends_well(work))
 done.set()
 for thread in threads: thread.join()
 """
-    assert run_code(BEGIN + code) == "True\n"
+    assert warm.run(code) == "True\n"
 
 
-def test_a_lock_that_the_forking_thread_holds_is_its_own_in_the_child():
+def test_a_lock_that_the_forking_thread_holds_is_its_own_in_the_child(warm):
     code = """
 from bfcviz.events.labels import Labels
 labels = Labels()
@@ -264,7 +271,7 @@ if text.child == 0:
     os._exit(7)
 print(os.waitstatus_to_exitcode(os.waitpid(text.child, 0)[1]))
 """
-    assert run_code(BEGIN + code) == "7\n"
+    assert warm.run(code) == "7\n"
 
 
 def test_threads_that_fork_at_once_release_each_their_own_locks():

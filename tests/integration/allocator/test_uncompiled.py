@@ -20,7 +20,6 @@ SAMPLE = {
         "test_labels.py",
         "test_log.py",
         "test_log_reader.py",
-        "test_schema.py",
         "test_trace.py",
         "storage/test_blocks.py",
     ),

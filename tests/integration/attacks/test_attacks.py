@@ -8,7 +8,7 @@ from processes import run_python
 from shared import ROOT
 
 ATTACK = ROOT / "tests" / "attack.py"
-INPUTS = 240  # damaged files, together
+INPUTS = 120  # damaged files, together
 INPUT_ATTACKS = {"profiles", "formats", "traces", "folders"}
 ATTACKS = INPUT_ATTACKS | {"imports", "interrupts", "kills", "forks", "threads"}
 

@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 from processes import needs_compiled, run_code, run_python
-from shared import ROOT
+from shared import ROOT, short_trace
 
 import bfcviz
 
@@ -23,7 +23,10 @@ OF_EXTRAS = (
     "mcp",
     "distributed",
 )
-LOG, RUN = bfcviz.sample("oom_log"), bfcviz.sample("lstm")
+LOG = bfcviz.sample("oom_log")
+SHORT = "short.bfc"
+"""The first events of a run, in the folder where the commands run: a profile is read only once."""
+
 WITHOUT_EXTRAS = {
     "why": ["why", LOG],
     "why, as JSON": ["why", LOG, "--json"],
@@ -33,23 +36,23 @@ WITHOUT_EXTRAS = {
     ],
     "report, as Markdown": ["report", LOG, "--format", "md"],
     "report, as JSON": ["report", LOG, "--format", "json"],
-    "info": ["info", RUN],
-    "holders": ["holders", RUN, "--step", "peak"],
-    "leaks": ["holders", RUN, "--leaks"],
-    "whatif": ["whatif", RUN, "--policy", "bfc"],
-    "whatif, as JSON": ["whatif", RUN, "--policy", "bfc", "--json"],
-    "fit": ["fit", RUN],
-    "to Perfetto": ["convert", RUN, "-o", "counters.json"],
-    "to PyTorch": ["convert", RUN, "-o", "snapshot.pickle"],
+    "info": ["info", bfcviz.sample("lstm")],
+    "holders": ["holders", SHORT, "--step", "peak"],
+    "leaks": ["holders", SHORT, "--leaks"],
+    "whatif": ["whatif", SHORT, "--policy", "bfc"],
+    "whatif, as JSON": ["whatif", SHORT, "--policy", "bfc", "--json"],
+    "fit": ["fit", SHORT],
+    "to Perfetto": ["convert", SHORT, "-o", "counters.json"],
+    "to PyTorch": ["convert", SHORT, "-o", "snapshot.pickle"],
 }
 WITH_AN_EXTRA = {
     "a page": (["report", LOG, "-o", "page.html"], "plotly"),
     "export": (["export", LOG, "--figure", "region-map", "--out", "map.html"], "plotly"),
-    "a picture of a what-if": (["whatif", RUN, "--policy", "bfc", "-o", "picture.html"], "plotly"),
-    "compare": (["compare", RUN, RUN], "pyarrow"),
-    "a plan as a table": (["plan", RUN, "-o", "plan.parquet"], "pyarrow"),
-    "to Parquet": (["convert", RUN, "-o", "trace.parquet"], "pyarrow"),
-    "to CSV": (["convert", RUN, "-o", "trace.csv"], "pyarrow"),
+    "a picture of a what-if": (["whatif", SHORT, "--policy", "bfc", "-o", "picture.html"], "plotly"),
+    "compare": (["compare", SHORT, SHORT], "pyarrow"),
+    "a plan as a table": (["plan", SHORT, "-o", "plan.parquet"], "pyarrow"),
+    "to Parquet": (["convert", SHORT, "-o", "trace.parquet"], "pyarrow"),
+    "to CSV": (["convert", SHORT, "-o", "trace.csv"], "pyarrow"),
     "sql": (["sql", LOG, "select 1"], "duckdb"),
     "mcp": (["mcp", "."], "mcp"),
 }
@@ -79,11 +82,13 @@ def answers(missing, tmp_path_factory):
     """Of each command or call: its exit status, or its kind of error, and what it said on standard error."""
     commands = [*WITHOUT_EXTRAS.values(), *(words for words, _ in WITH_AN_EXTRA.values())]
     calls = [code for code, _ in CALLS_WITH_AN_EXTRA.values()]
+    folder = tmp_path_factory.mktemp("answers")
+    short_trace("lstm").save(folder / SHORT)
     code = f"""
 import contextlib, io, json, os
 import bfcviz
 from bfcviz.cli.command import main
-os.chdir({str(tmp_path_factory.mktemp("answers"))!r})
+os.chdir({str(folder)!r})
 found = []
 for words in {[[*map(str, words)] for words in commands]!r}:
     out, err = io.StringIO(), io.StringIO()

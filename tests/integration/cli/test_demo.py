@@ -79,17 +79,26 @@ def test_options_reach_jupyterlab(tmp_path):
     assert not any(word.startswith("--ServerApp.port") for word in shown)
 
 
+def test_without_a_browser_jupyterlab_is_told_so(tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr(demo.os, "execv", lambda _, words: started.append(words))
+    main(["demo", "--dir", str(tmp_path), "--no-browser"])
+    assert started == [demo.lab_command(tmp_path / demo.NOTEBOOK, port=None, browser=False)]
+
+
 def test_jupyterlab_comes_up_on_the_notebook_and_ctrl_c_ends_it(tmp_path):
+    """And its token is not on the command line of the browser."""
     folder, log = tmp_path / "demo", tmp_path / "log"
     with log.open("wb") as sink:
         process = subprocess.Popen(
-            [*(sys.executable, "-m", "bfcviz", "demo"), "--no-browser", f"--dir={folder}"],
-            env=os.environ | homes(tmp_path),
+            [*(sys.executable, "-m", "bfcviz", "demo"), f"--dir={folder}"],
+            env=os.environ | homes(tmp_path) | {"BROWSER": str(recording_browser(tmp_path))},
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=sink,
         )
         try:
+            (opened,) = browser_arguments(tmp_path)
             server, token = printed_address(log, process)
             page = requests.get(
                 f"{server}/lab/tree/{demo.NOTEBOOK}", params={"token": token}, timeout=LIMIT_S
@@ -100,24 +109,6 @@ def test_jupyterlab_comes_up_on_the_notebook_and_ctrl_c_ends_it(tmp_path):
     assert (page.status_code, status) == (200, 0)
     assert "JupyterLab" in page.text
     assert "Traceback" not in log.read_text()
-
-
-def test_the_token_is_not_on_the_command_line_of_the_browser(tmp_path):
-    folder, log = tmp_path / "demo", tmp_path / "log"
-    with log.open("wb") as sink:
-        process = subprocess.Popen(
-            [*(sys.executable, "-m", "bfcviz", "demo"), f"--dir={folder}"],
-            env=os.environ | homes(tmp_path) | {"BROWSER": str(recording_browser(tmp_path))},
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=sink,
-        )
-    try:
-        (opened,) = browser_arguments(tmp_path)
-        _, token = printed_address(log, process)
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(timeout=LIMIT_S)
     assert opened.startswith("file:")
     assert token not in opened
 

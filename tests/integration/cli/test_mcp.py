@@ -88,10 +88,15 @@ REFUSED = [
 ]
 
 
+RECORDING = ("open", {"path": "run"})
+PICTURE = ("picture", LSTM | {"figure": "bin_histogram", "step": 1000})
+
+
 @pytest.fixture(scope="module")
 def told(folder):
-    """The tools, and the answers to `ASKED` and `REFUSED`, all from one server."""
-    tools, results = answers(folder, *ASKED.items(), *REFUSED)
+    """The tools, and the answers to `ASKED`, `REFUSED`, `RECORDING` and, with a browser, `PICTURE`, of one server."""
+    pictures = [PICTURE] if find_browser() else []
+    tools, results = answers(folder, *ASKED.items(), *REFUSED, RECORDING, *pictures)
     return tools, dict(zip(ASKED, results, strict=False)), results[len(ASKED) :]
 
 
@@ -131,8 +136,8 @@ def test_what_leads_out_or_is_no_question_is_refused(number, told):
     assert said in result.content[0].text
 
 
-def test_a_recording_is_opened(folder):
-    (result,) = answers(folder, ("open", {"path": "run"}))[1]
+def test_a_recording_is_opened(told):
+    result = told[2][len(REFUSED)]
     assert "20.0 MiB in 1 chunk" in result.content[0].text
 
 
@@ -153,9 +158,8 @@ def test_a_long_answer_is_cut_and_says_so(folder):
 
 
 @pytest.mark.skipif(find_browser() is None, reason="no Chromium or Chrome found")
-def test_a_picture_is_a_png_of_the_step(folder):
-    call = ("picture", LSTM | {"figure": "bin_histogram", "step": 1000})
-    (result,) = answers(folder, call)[1]
+def test_a_picture_is_a_png_of_the_step(told):
+    result = told[2][len(REFUSED) + 1]
     (image,) = result.content
     assert image.mime_type == "image/png"
     assert base64.b64decode(image.data).startswith(b"\x89PNG")

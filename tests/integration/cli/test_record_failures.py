@@ -136,7 +136,7 @@ def test_a_recording_that_cannot_begin_leaves_nothing(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("pathlib.Path.write_text", full)
+        patched.setattr("pathlib.Path.write_bytes", full)
         with pytest.raises(ValueError, match="No space left"):
             Recording(tmp_path / "run")
     assert [*(tmp_path / "run").iterdir()] == []

@@ -44,22 +44,14 @@ def test_it_ends_with_its_server_and_is_no_kernel_then():
     assert standby.become_kernel([], os.environ, None) is None
 
 
-def test_it_becomes_a_kernel_once(tmp_path):
-    standby = Standby(VIEW, str(bfcviz.sample("lstm")))
-    standby.check()
-    kernel = standby.become_kernel(["--version"], os.environ, str(tmp_path))
-    assert kernel is not None
-    assert kernel.wait(timeout=150) == 0
-    assert standby.become_kernel(["--version"], os.environ, None) is None
-
-
-def test_a_page_gets_all_widgets_in_one_answer(tmp_path):
+def test_it_becomes_a_kernel_once_and_a_page_gets_all_widgets_in_one_answer(tmp_path):
     standby = Standby(VIEW, str(bfcviz.sample("lstm")))
     standby.check()
     sockets = tempfile.mkdtemp(prefix="k")  # short names; a port could be taken by another test meanwhile
     file, _ = write_connection_file(f"{sockets}/connection.json", transport="ipc", ip=f"{sockets}/kernel")
     kernel = standby.become_kernel(["-f", file], os.environ, str(tmp_path))
     assert kernel is not None
+    assert standby.become_kernel(["--version"], os.environ, None) is None
     client = BlockingKernelClient(connection_file=file)
     client.load_connection_file()
     client.hb_channel.time_to_dead = 60.0  # on a loaded machine a kernel that starts misses beats
@@ -82,6 +74,8 @@ def test_a_page_gets_all_widgets_in_one_answer(tmp_path):
             answer = client.get_iopub_msg(timeout=150)
         models = [state["model_name"] for state in answer["content"]["data"]["states"].values()]
         assert models.count("TextModel") == 2
+        client.shutdown()
+        assert kernel.wait(timeout=150) == 0
     finally:
         client.stop_channels()
         kernel.kill()

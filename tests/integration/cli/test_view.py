@@ -17,6 +17,7 @@ from urllib.request import url2pathname
 
 import pytest
 import requests
+from integration.cli.forked import forked
 from integration.cli.test_demo import browser_arguments, homes, recording_browser
 from processes import children_of
 
@@ -101,90 +102,49 @@ def viewing(*options, folder, log, browser=None):
     )
 
 
-def test_a_port_in_use_is_an_error(tmp_path):
-    with socket.socket() as taken, (tmp_path / "log").open("w+") as log:
+@pytest.fixture
+def no_standby(monkeypatch, tmp_path):
+    """For a server that does not come up: it needs no process that reads the file."""
+
+    class NoStandby:
+        headline = first_screen = ""
+
+        def __init__(self, *_):
+            pass
+
+        def check(self):
+            pass
+
+        def end(self):
+            print("the standby ended", file=sys.stderr)
+
+    monkeypatch.setattr("bfcviz.cli.standby.Standby", NoStandby)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    yield
+    assert list(tmp_path.glob("bfcviz-view*")) == []
+
+
+def refused(option):
+    """What the command says on standard error with an option that no server can have."""
+    done = forked(["view", SAMPLE, "--no-browser", option], env=dict(os.environ))
+    assert done.returncode == 1
+    assert "the standby ended" in done.stderr
+    return done.stderr
+
+
+@pytest.mark.usefixtures("no_standby")
+def test_a_port_in_use_is_an_error():
+    with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with viewing(f"--port={port}", folder=tmp_path, log=log) as process:
-            assert process.wait(timeout=LIMIT_S) == 1
-    assert (
-        (tmp_path / "log")
-        .read_text()
-        .splitlines()[-1]
-        .startswith(f"bfcviz: error: cannot listen on port {port} of 127.0.0.1: it is taken")
-    )
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("bfcviz-view")] == []
+        last = refused(f"--port={port}").splitlines()[-1]
+    assert last.startswith(f"bfcviz: error: cannot listen on port {port} of 127.0.0.1: it is taken")
 
 
-def test_an_address_of_another_machine_is_an_error(tmp_path):
-    with (tmp_path / "log").open("w+") as log, viewing("--ip=192.0.2.1", folder=tmp_path, log=log) as process:
-        assert process.wait(timeout=LIMIT_S) == 1
-    assert "cannot listen on 192.0.2.1: " in (tmp_path / "log").read_text()
-
-
-def test_the_page_needs_the_token(tmp_path):
-    log = tmp_path / "log"
-    with log.open("wb") as sink:
-        process = viewing(folder=tmp_path, log=sink)
-    try:
-        server, token = printed_address(log, process)
-        asked = {
-            "nothing": ask(server),
-            "wrong": ask(f"{server}?token=wrong"),
-            "kernels": ask(f"{server}api/kernels/00000000-0000-0000-0000-000000000000"),
-            "other host": ask(f"{server}?token={token}", Host="evil.example"),
-        }
-        standby = children_of(process.pid)
-        assert not kernels_in(tmp_path)
-        page = ask(f"{server}?token={token}&template=classic&theme=dark")
-        assert (len(standby), children_of(process.pid), len(kernels_in(tmp_path))) == (1, standby, 1)
-    finally:
-        process.send_signal(signal.SIGINT)
-        status = process.wait(timeout=LIMIT_S)
-    codes = {name: answer.status_code for name, answer in asked.items()}
-    assert codes == {"nothing": 302, "wrong": 302, "kernels": 403, "other host": 403}
-    assert all(answer.headers.get("Location", "/login").startswith("/login") for answer in asked.values())
-    assert (page.status_code, status) == (200, 0)
-    assert "jupyter-config-data" in page.text
-    assert 'data-jp-theme-light="true"' in page.text
-    assert not re.search(r"""<(script|link|img)[^>]*(src|href)=["']?(https?:)?//""", page.text)
-
-
-def test_the_token_is_not_on_the_command_line_of_the_browser(tmp_path):
-    log = tmp_path / "log"
-    with log.open("wb") as sink:
-        process = viewing(folder=tmp_path, log=sink, browser=recording_browser(tmp_path))
-    try:
-        server, token = printed_address(log, process)
-        (opened,) = browser_arguments(tmp_path)
-        assert token not in opened
-        page = Path(url2pathname(urlsplit(opened).path))
-        assert page.stat().st_mode & 0o777 == 0o600
-        assert page.parent.stat().st_mode & 0o777 == 0o700
-        (target,) = re.findall(r"url=([^\"]*)\"", page.read_text())
-        assert target == f"{server}?token={token}"
-        assert str(page.parent) in log.read_text()  # some browsers cannot read that folder
-        command_lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children_of(process.pid)]
-        assert command_lines
-        assert not any(token.encode() in line for line in command_lines)
-    finally:
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=LIMIT_S) == 0
-    assert not page.exists()
-
-
-def test_without_a_token_the_browser_gets_the_address(tmp_path):
-    log = tmp_path / "log"
-    with log.open("wb") as sink:
-        process = viewing("--no-token", folder=tmp_path, log=sink, browser=recording_browser(tmp_path))
-    try:
-        (opened,) = browser_arguments(tmp_path)
-        assert f"Showing {opened}\n" in log.read_text()
-        assert "bfcviz-view-" not in log.read_text()
-    finally:
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=LIMIT_S) == 0
+@pytest.mark.usefixtures("no_standby")
+def test_an_address_of_another_machine_is_an_error():
+    assert "cannot listen on 192.0.2.1: " in refused("--ip=192.0.2.1")
 
 
 NO_FILES = (
@@ -198,23 +158,116 @@ NO_FILES = (
 )
 
 
-def test_no_route_fails_or_is_open_and_a_closed_terminal_leaves_nothing(tmp_path):
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    """What one server printed, opened and answered from its start to Ctrl-C."""
+    folder = tmp_path_factory.mktemp("seen")
+    log = folder / "log"
+    with log.open("wb") as sink:
+        process = viewing(folder=folder, log=sink, browser=recording_browser(folder))
+    try:
+        address, token = printed_address(log, process)
+        found = SimpleNamespace(log=log, address=address, token=token)
+        (found.opened,) = browser_arguments(folder)
+        found.opened_page = Path(url2pathname(urlsplit(found.opened).path))
+        found.modes = [path.stat().st_mode & 0o777 for path in (found.opened_page, found.opened_page.parent)]
+        found.opened_text = found.opened_page.read_text()
+        found.standby = children_of(process.pid)
+        found.command_lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in found.standby]
+        found.asked = {
+            "nothing": ask(address),
+            "wrong": ask(f"{address}?token=wrong"),
+            "kernels": ask(f"{address}api/kernels/00000000-0000-0000-0000-000000000000"),
+            "other host": ask(f"{address}?token={token}", Host="evil.example"),
+        }
+        found.left = ask(f"{address}logout?token={token}")
+        found.without = {path: raw_status(address, path) for path in NO_FILES}
+        found.with_it = {path: raw_status(address, f"{path}?token={token}") for path in NO_FILES}
+        found.script = ask(f"{address}voila/templates/lab/static/voila.js").status_code
+        found.kernels = [len(kernels_in(folder))]
+        wanted = f"{address}?token={token}&template=classic&theme=dark"
+        with requests.get(wanted, allow_redirects=False, stream=True, timeout=LIMIT_S) as page:
+            pieces, first = page.iter_content(None), b""
+            while b"</script>" not in first:
+                first += next(pieces)
+            found.kernels.append(len(kernels_in(folder)))
+            found.status, found.first = page.status_code, first.decode()
+            found.text = (first + b"".join(pieces)).decode()
+        found.kernels.append(len(kernels_in(folder)))
+        found.children = children_of(process.pid)
+        found.digest = re.search(r"voila/static/([0-9a-f]{64})", found.text)[1]
+        found.scripts = {
+            "named": ask(f"{address}voila/static/{found.digest}/voila.js"),
+            "unnamed": ask(f"{address}voila/static/voila.js"),
+            "forged": ask(f"{address}voila/static/{found.digest[::-1]}/voila.js"),
+        }
+    finally:
+        process.send_signal(signal.SIGINT)
+        status = process.wait(timeout=LIMIT_S)
+    assert status == 0
+    return found
+
+
+def test_the_page_needs_the_token(seen):
+    codes = {name: answer.status_code for name, answer in seen.asked.items()}
+    assert codes == {"nothing": 302, "wrong": 302, "kernels": 403, "other host": 403}
+    assert all(
+        answer.headers.get("Location", "/login").startswith("/login") for answer in seen.asked.values()
+    )
+    assert seen.status == 200
+    assert "jupyter-config-data" in seen.text
+    assert 'data-jp-theme-light="true"' in seen.text
+    assert not re.search(r"""<(script|link|img)[^>]*(src|href)=["']?(https?:)?//""", seen.text)
+
+
+def test_the_standby_becomes_the_kernel_of_the_first_page(seen):
+    assert (len(seen.standby), seen.children) == (1, seen.standby)
+    assert seen.kernels == [0, 0, 1]  # before, when its first bytes are there, and when all of it is
+
+
+def test_the_token_is_not_on_the_command_line_of_the_browser(seen):
+    assert seen.token not in seen.opened
+    assert seen.modes == [0o600, 0o700]
+    (target,) = re.findall(r"url=([^\"]*)\"", seen.opened_text)
+    assert target == f"{seen.address}?token={seen.token}"
+    assert str(seen.opened_page.parent) in seen.log.read_text()  # some browsers cannot read that folder
+    assert seen.command_lines
+    assert not any(seen.token.encode() in line for line in seen.command_lines)
+    assert not seen.opened_page.exists()
+
+
+def test_no_route_fails_or_is_open(seen):
+    assert (seen.left.status_code, seen.left.headers["Location"], seen.script) == (302, "/login", 200)
+    found = {*seen.without.values(), *seen.with_it.values()}
+    assert found <= {404, 403, 302}, (seen.without, seen.with_it)
+    assert "Traceback" not in seen.log.read_text().split("Ctrl-C")[-1]
+
+
+def test_the_verdict_is_in_the_shell_and_the_first_screen_is_there_before_a_kernel(seen):
+    headline = re.search(r'<div class="headline">([^<]*)</div>', seen.first)[1]
+    assert html.unescape(headline).strip("\u2068\u2069") in seen.log.read_text().splitlines()
+    assert seen.first.count('<svg viewBox="0 0 1080') == 4  # the map and the timeline, each light and dark
+    named, unnamed, forged = seen.scripts.values()
+    assert "immutable" in named.headers["Cache-Control"]
+    assert named.headers["Content-Encoding"] == "gzip"
+    assert "immutable" not in unnamed.headers.get("Cache-Control", "")
+    assert (named.text == unnamed.text, forged.ok) == (True, False)
+
+
+def test_without_a_token_the_browser_gets_the_address_and_a_closed_terminal_leaves_nothing(tmp_path):
     log = tmp_path / "log"
     with log.open("wb") as sink:
-        process = viewing(folder=tmp_path, log=sink)
+        process = viewing("--no-token", folder=tmp_path, log=sink, browser=recording_browser(tmp_path))
     try:
-        server, token = printed_address(log, process)
-        left = ask(f"{server}logout?token={token}")
-        without = {path: raw_status(server, path) for path in NO_FILES}
-        with_it = {path: raw_status(server, f"{path}?token={token}") for path in NO_FILES}
-        script = ask(f"{server}voila/templates/lab/static/voila.js").status_code
-        ask(f"{server}?token={token}")  # a kernel starts
+        (opened,) = browser_arguments(tmp_path)
+        assert f"Showing {opened}\n" in log.read_text()
+        assert "bfcviz-view-" not in log.read_text()
+        assert ask(opened).status_code == 200  # a kernel starts
         children = children_of(process.pid)
     finally:
         process.send_signal(signal.SIGHUP)
         status = process.wait(timeout=LIMIT_S)
-    assert (left.status_code, left.headers["Location"], script, status) == (302, "/login", 200, 0)
-    assert set(without.values()) | set(with_it.values()) <= {404, 403, 302}, (without, with_it)
+    assert (len(children), status) == (1, 0)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("bfcviz-view")] == []
     assert "Traceback" not in log.read_text().split("Ctrl-C")[-1]
     assert not any(os.path.exists(f"/proc/{child}/exe") for child in children)  # noqa: PTH110
@@ -272,35 +325,6 @@ def test_a_first_screen_reaches_the_page_as_it_is(screen):
     page = server.opening(screen, "dark")
     assert f'<div id="bfcviz-first-screen">{screen}<p role' in page
     assert '<body data-jp-theme-light="false">' in page
-
-
-def test_the_verdict_is_in_the_shell_and_the_first_screen_is_there_before_a_kernel(tmp_path):
-    log = tmp_path / "log"
-    with log.open("wb") as sink:
-        process = viewing(folder=tmp_path, log=sink)
-    try:
-        server, token = printed_address(log, process)
-        with requests.get(f"{server}?token={token}", stream=True, timeout=LIMIT_S) as page:
-            pieces, first = page.iter_content(None), b""
-            while b"</script>" not in first:
-                first += next(pieces)
-            started = len(kernels_in(tmp_path))
-            text = (first + b"".join(pieces)).decode()
-        digest = re.search(r"voila/static/([0-9a-f]{64})", text)[1]
-        named = ask(f"{server}voila/static/{digest}/voila.js")
-        unnamed = ask(f"{server}voila/static/voila.js")
-        forged = ask(f"{server}voila/static/{digest[::-1]}/voila.js")
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(timeout=LIMIT_S)
-    headline = re.search(r'<div class="headline">([^<]*)</div>', first.decode())[1]
-    assert html.unescape(headline).strip("\u2068\u2069") in log.read_text().splitlines()
-    assert first.count(b'<svg viewBox="0 0 1080') == 4  # the map and the timeline, each light and dark
-    assert started == 0
-    assert "immutable" in named.headers["Cache-Control"]
-    assert named.headers["Content-Encoding"] == "gzip"
-    assert "immutable" not in unnamed.headers.get("Cache-Control", "")
-    assert (named.text == unnamed.text, forged.ok) == (True, False)
 
 
 def test_a_page_whose_kernel_does_not_start_says_so(monkeypatch):

@@ -8,7 +8,7 @@ from unit.dashboard.pages import assert_fit_for_a_page
 from unit.figures.odd_traces import LABELS, ODD, many_regions
 
 from bfcviz.dashboard import Inspector
-from bfcviz.dashboard.layouts import layouts
+from bfcviz.dashboard.layouts import EVERYTHING, layouts
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool
 from bfcviz.events.storage.recording import Recording
@@ -17,24 +17,30 @@ from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.model.trace_from_source import trace_of
 
 LAYOUTS = tuple(layouts())
+WIDEST = (EVERYTHING, "active_memory", "chunk_table", "event_table", "export")
+"""Layouts with all panels, tables and rows of buttons; the others show a part of the panels of `everything`."""
 
 
-def looked_at_from_all_sides(inspector, steps, shown=LAYOUTS):
-    """Every view, step, colouring and axis, without all of their products."""
+def look_at_layouts(inspector, steps, shown):
+    """Every layout, step and axis, without all of their products."""
     axes, turns = cycle(("step", "time")), cycle(steps)
     for views in shown:
         inspector.views = views
-        for step in steps if len(shown) == 1 or views == "everything" else (next(turns),):
+        for step in steps if views == EVERYTHING else (next(turns),):
             inspector.axis = next(axes)
             inspector.step = step
         assert_fit_for_a_page(inspector)
         inspector.axis = "time" if inspector.axis == "step" else "step"
         assert_fit_for_a_page(inspector)
+
+
+def use_colours_and_buttons(inspector):
     for number, colour in enumerate(COLOURINGS):
+        third = 3 * number // len(COLOURINGS)
         inspector.colour = colour
-        inspector.views = ("chunk_table", "event_table", "memory")[number % 3]
-        inspector.page_theme = ("light", "dark")[number % 2]
-        inspector.width = (480, 700, 1100)[number % 3]
+        inspector.views = ("chunk_table", "event_table", "memory")[third]
+        inspector.page_theme = ("light", "dark")[third % 2]
+        inspector.width = (480, 700, 1100)[third]
     for button in inspector.controls.buttons.values():
         button.click()
     assert_fit_for_a_page(inspector)
@@ -44,10 +50,12 @@ def looked_at_from_all_sides(inspector, steps, shown=LAYOUTS):
 def test_it_is_shown(name):
     trace = ODD[name]()
     inspector = Inspector(trace, len(trace))
-    for pool in range(len(trace.origin.pools)):
+    steps = sorted({0, len(trace) // 2, len(trace)})
+    look_at_layouts(inspector, steps, LAYOUTS if name in {"empty", "odd_labels"} else WIDEST)
+    use_colours_and_buttons(inspector)
+    for pool in range(1, len(trace.origin.pools)):
         inspector.pool = pool
-        shown = ("everything",) if pool else LAYOUTS
-        looked_at_from_all_sides(inspector, sorted({0, len(trace) // 2, len(trace)}), shown)
+        look_at_layouts(inspector, steps, (EVERYTHING,))
 
 
 def test_thousands_of_regions_are_shown():
@@ -78,15 +86,16 @@ def test_no_text_of_a_trace_becomes_markup_however_it_is_shown():
 # -- a trace that grows ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("views", LAYOUTS)
+@pytest.mark.parametrize("views", WIDEST)
 def test_a_trace_grows_from_nothing(views, tmp_path):
     with Recording(tmp_path / "run", [Pool("gpu", 1 << 20)]) as recording:
         heap = new_heap(1 << 20, log=recording.log, labels=recording.labels)
         trace = Trace.open(tmp_path / "run")
         inspector = Inspector(trace, follow=True, views=views, axis="time")
         inspector.trace_grew()
-        for name in (*LABELS, "more"):
-            heap.allocate(1000, label=name)
+        for names in (LABELS[:1], LABELS[1:], ["more"]):
+            for name in names:
+                heap.allocate(1000, label=name)
             trace.refresh()
             inspector.trace_grew()
             assert inspector.step == len(trace) > 0

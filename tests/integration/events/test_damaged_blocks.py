@@ -5,6 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 from processes import sized
+from shared import write_anew
 from unit.events.fabricate import fabricate, fabricate_trace
 from unit.events.storage.block_sections import describe, packed, unpacked, written
 from unit.figures.synthetic import busy_trace
@@ -34,7 +35,7 @@ def test_any_damage_is_one_error_or_none(saved):
         data = bytearray(whole)
         for _ in range(random.choice([1, 1, 3])):
             data[random.randrange(len(data))] = random.randrange(256)
-        saved.write_bytes(data[: random.randrange(len(data))] if random.random() < 0.2 else data)
+        write_anew(saved, data[: random.randrange(len(data))] if random.random() < 0.2 else data)
         try:
             trace = Trace.open(saved)
         except FileError:
@@ -92,7 +93,7 @@ def test_forged_headers_and_entries_are_one_error_or_none(tmp_path, monkeypatch)
         name = random.choice(blocks.Section._fields[2:])
         value = random.choice([getattr(hit, name), 0, 1, 300, 1 << 18, 1 << 31, (1 << 32) - 1])
         data[hit.start : hit.index_at] = blocks._section_header(hit._replace(**{name: value}))
-        path.write_bytes(data)
+        write_anew(path, data)
         try:
             trace = Trace.open(path)
             index_of(trace)

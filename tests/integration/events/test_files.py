@@ -1,5 +1,6 @@
 """Special files in place of a trace or of its parts: one FileError each, and no waiting."""
 
+import json
 import os
 import shutil
 import socket
@@ -64,64 +65,75 @@ def test_special_files_in_place_of_a_trace_are_one_error(tmp_path, make):
 READ_ONLY = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o ro none "$0" && exec "$@"']
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "trace.save({path!r} + '/a.parquet')",
-        "convert(trace, {path!r} + '/a.parquet')",
-        "convert(trace, {path!r} + '/a.csv')",
-        "main(['report', str(bfcviz.sample('conv')), '-o', {path!r} + '/a.html'])",
-        "Recording({path!r} + '/run')",
-    ],
-)
-def test_a_read_only_file_system_is_one_error(code, tmp_path):
-    if not shutil.which("unshare") or subprocess.run([*READ_ONLY, tmp_path, "true"], check=False).returncode:
-        pytest.skip("this user cannot mount a file system")
-    begin = """
+READ_ONLY_CALLS = [
+    "trace.save('a.parquet')",
+    "convert(trace, 'a.parquet')",
+    "convert(trace, 'a.csv')",
+    "main(['report', str(bfcviz.sample('oom_dump')), '-o', 'a.html'])",
+    "Recording('run')",
+]
+RUN_READ_ONLY = """
+import os, sys
 import bfcviz
 from bfcviz.cli import main
 from bfcviz.errors import FileError
 from bfcviz.events.storage.recording import Recording
 from bfcviz.exporters.convert import convert
-trace = bfcviz.open(bfcviz.sample("conv"))
-try:
-    raise SystemExit(%s)
-except FileError as error:
-    raise SystemExit(f"bfcviz: error: {error}")
+os.chdir(sys.argv[1])
+trace = bfcviz.open(bfcviz.sample("oom_dump"))
+for call in sys.argv[2:]:
+    try:
+        status = eval(call)
+    except FileError as error:
+        print(f"bfcviz: error: {error}", file=sys.stderr)
+        status = 1
+    print(status, flush=True)
 """
-    words = [*READ_ONLY, tmp_path, sys.executable, "-c", begin % code.format(path=str(tmp_path))]
+
+
+def test_a_read_only_file_system_is_one_error(tmp_path):
+    if not shutil.which("unshare") or subprocess.run([*READ_ONLY, tmp_path, "true"], check=False).returncode:
+        pytest.skip("this user cannot mount a file system")
+    words = [*READ_ONLY, tmp_path, sys.executable, "-c", RUN_READ_ONLY, tmp_path, *READ_ONLY_CALLS]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "Read-only file system" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout.split() == ["1"] * len(READ_ONLY_CALLS)
+    lines = done.stderr.splitlines()
+    assert len(lines) == len(READ_ONLY_CALLS)
+    assert all(line.startswith("bfcviz: error: ") and "Read-only file system" in line for line in lines)
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".json", ".pickle"])
-def test_a_limit_of_file_sizes_is_one_error_that_names_the_file(suffix, tmp_path):
-    path = tmp_path / f"a{suffix}"
-    words = ["convert", str(sample("conv")), "-o", str(path)]
-    done = subprocess.run(
-        [sys.executable, "-c", RUN_LIMITED, "4096", *words], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"bfcviz: error: {path}: cannot be written: File too large (ulimit -f")
+def test_a_limit_of_file_sizes_is_one_error_that_names_the_file(tmp_path):
+    paths = [str(tmp_path / f"a{suffix}") for suffix in (".parquet", ".csv", ".json", ".pickle")]
+    converts = [["convert", str(sample("oom_dump")), "-o", path] for path in paths]
+    done = run_limited(4096, *converts)
+    assert done.stdout.split() == ["1"] * len(paths)
+    for path, said in zip(paths, done.stderr.splitlines(), strict=True):
+        assert said.startswith(f"bfcviz: error: {path}: cannot be written: File too large (ulimit -f")
     assert [*tmp_path.iterdir()] == []
 
 
 RUN_LIMITED = """
-import resource, sys
+import json, resource, sys
 from bfcviz.cli import main
 most = int(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-raise SystemExit(main(sys.argv[2:]))
+for words in json.loads(sys.argv[2]):
+    print(main(words), flush=True)
 """
 
 
-def test_no_temporary_folder_is_one_error(tmp_path):
-    words = ["record", "-o", str(tmp_path / "run"), "--", "true"]
-    done = subprocess.run(
-        [sys.executable, "-c", RUN_LIMITED, "0", *words], capture_output=True, text=True, check=False
+def run_limited(most, *commands):
+    """Run commands of bfcviz, which may write no more than so many bytes to a file; prints the exit status of each."""
+    return subprocess.run(
+        [sys.executable, "-c", RUN_LIMITED, str(most), json.dumps(commands)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert done.returncode == 1
+
+
+def test_no_temporary_folder_is_one_error(tmp_path):
+    done = run_limited(0, ["record", "-o", str(tmp_path / "run"), "--", "true"])
+    assert done.stdout == "1\n"
     assert done.stderr.startswith("bfcviz: error: ")
     assert len(done.stderr.splitlines()) == 1

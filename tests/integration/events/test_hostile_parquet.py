@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from shared import write_anew
 from unit.events.fabricate import alike, fabricate, fabricate_labels, fabricate_trace, read_all, repacked
 
 from bfcviz.cli.info import info
@@ -28,7 +29,7 @@ def test_any_changed_byte_is_found_or_harmless(good, tmp_path):
     for place in [*range(8), *rng.integers(0, len(data), 60), *range(len(data) - 300, len(data), 7)]:
         bent = data.copy()
         bent[place] ^= 1 << int(rng.integers(8))
-        path.write_bytes(bent)
+        write_anew(path, bent)
         try:
             trace = read_all(path)
             same = np.array_equal(trace.read(0, len(trace)), expected[: len(trace)])
@@ -66,7 +67,7 @@ def test_bent_footers_raise_nothing_but_our_errors(tmp_path):
         bent = bytearray(data)
         for place in rng.integers(0, len(data), int(rng.integers(1, 6))):
             bent[place] = rng.integers(256)
-        path.write_bytes(bent)
+        write_anew(path, bent)
         try:
             trace = open_trace(path)
             trace.read(0, len(trace))

@@ -19,6 +19,7 @@ HERE = Path(__file__).parent
 def start(script, folder):
     return subprocess.Popen(
         [sys.executable, HERE / script, folder],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -34,7 +35,8 @@ def test_a_killed_recording_and_its_follower(tmp_path, seed):
         assert writer.stdout.readline() == "begun\n"
         with start("follower.py", folder) as follower:
             assert follower.stdout.readline() == "following\n"
-            time.sleep(np.random.default_rng(seed).uniform(0.05, 0.4))
+            print("go on", file=writer.stdin, flush=True)
+            time.sleep(np.random.default_rng(seed).uniform(0.05, 0.3))
             assert Trace.open(folder).origin.status is Status.RECORDING
             writer.send_signal(signal.SIGKILL)
             writer.wait()

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from processes import run_code, run_python
+from processes import WarmPython, run_code
 from unit.events.fabricate import fabricate
 
 from bfcviz.events.storage.recording import Recording
@@ -18,10 +18,16 @@ from heaps import new_heap
 """
 
 
+@pytest.fixture(scope="module")
+def warm():
+    with WarmPython(LOG) as python:
+        yield python
+
+
 FOREIGN = """
 import mmap
 def fault():
-    with open(sys.argv[1] + "/mine", "wb+") as file:
+    with open(folder + "/mine", "wb+") as file:
         file.truncate(8192)
         mine = mmap.mmap(file.fileno(), 8192)
         file.truncate(0)
@@ -45,14 +51,14 @@ def write(count=10):
     ],
 )
 @pytest.mark.timeout(60)
-def test_a_fault_that_is_not_of_a_window_ends_the_process_as_ever(code, tmp_path):
-    new = "log = EventLog(64, folder=sys.argv[1]); heap = new_heap(log=log)"
-    done = run_python("-c", LOG + FOREIGN + code.format(new=new), tmp_path)
-    assert done.returncode == -7
-    assert done.stderr.count("Fatal Python error: Bus error") == ("disable" not in code)
+def test_a_fault_that_is_not_of_a_window_ends_the_process_as_ever(code, tmp_path, warm):
+    new = f"folder = {str(tmp_path)!r}; log = EventLog(64, folder=folder); heap = new_heap(log=log)"
+    status, _, said = warm.result_of(FOREIGN + code.format(new=new))
+    assert status == -7
+    assert said.count("Fatal Python error: Bus error") == ("disable" not in code)
 
 
-def test_the_handler_goes_with_the_last_file_and_others_are_kept(tmp_path):
+def test_the_handler_goes_with_the_last_file_and_others_are_kept(tmp_path, warm):
     code = f"""
 import ctypes
 libc = ctypes.CDLL(None)
@@ -79,7 +85,7 @@ os.kill(os.getpid(), signal.SIGBUS)
 os.kill(os.getpid(), signal.SIGBUS)
 print(len(came))
 """
-    assert run_code(LOG + code) == "True\n2\n"
+    assert warm.run(code) == "True\n2\n"
 
 
 def test_a_packed_trace_that_is_truncated_is_an_error_that_says_so(tmp_path):

@@ -1,5 +1,6 @@
 """A process that runs a heap and records it until it is killed: `writer.py FOLDER`.
 
+After the first request it waits for a line on its standard input, so that its follower has not much to catch up with.
 Each request of n bytes has the label "n", with details, so a reader can check the label of every event.
 """
 
@@ -25,6 +26,7 @@ def main():
         live.append(heap.allocate(size, label=recording.labels.intern(str(size), request=str(number))))
         if number == 1:
             print("begun", flush=True)
+            sys.stdin.readline()
         if len(live) > LIVE:
             heap.free(live.pop(number * 7919 % LIVE))
         if number % 500 == 0:

@@ -10,6 +10,7 @@ import pytest
 from integration.browser.lab import find_browser
 from kaleido.errors import ChromeNotFoundError
 from pyarrow import parquet
+from shared import sample_trace
 from unit.figures.drawn import region_map
 from unit.figures.synthetic import MiB, PlainHeap, busy_trace
 
@@ -123,6 +124,17 @@ def test_a_picture_for_paper_is_a_vector_of_its_width_with_its_definitions(tmp_p
     pdf = export(figure, tmp_path / "ladder.pdf", style="paper", width_mm=174).read_bytes()
     (width,) = re.findall(rb"/MediaBox\s*\[\s*0 0 ([\d.]+) ", pdf)
     assert float(width) / 72 * 25.4 == pytest.approx(174, abs=0.5)
+
+
+@needs_browser
+@pytest.mark.usefixtures("one_browser")
+def test_on_paper_the_legend_ends_below_the_title_of_the_axis(tmp_path):
+    """Plotly would push the title up into the ticks, and says so in the picture."""
+    figure = draw("failure", sample_trace("oom_log"))
+    target = export(figure, tmp_path / "a.svg", style="paper", width_mm=84)
+    titles = re.findall(r'<g class="g-x\d?title"([^>]*)>', target.read_text())
+    assert len(titles) == 2
+    assert not any("transform" in title for title in titles)
 
 
 @pytest.mark.parametrize("suffix", [".html", ".png", ".csv"])

@@ -2,6 +2,7 @@
 
 import plotly.graph_objects as go
 import pytest
+from shared import sample_trace
 from unit.figures.synthetic import PlainHeap, busy_trace
 
 import bfcviz
@@ -65,7 +66,7 @@ def test_fills_of_the_legend_differ_without_colour(colour):
 
 @pytest.mark.parametrize("name", ["region_map", "active_memory"])
 def test_holders_of_the_legend_differ_without_colour(name):
-    trace = bfcviz.open(bfcviz.sample("conv"))
+    trace = sample_trace("conv")
     figure = in_greys(go.Figure(draw(name, trace, bfcviz.peak(trace), colour="holder")))
     found = paints(figure)
     assert {"functional_1", "no label", "adam", "other"} <= found.keys()

@@ -1,6 +1,7 @@
 """Labels in print: each is readable on what lies below it, and has its place to itself."""
 
 import re
+from functools import cache, partial
 from html import unescape
 from itertools import combinations, pairwise
 from typing import NamedTuple
@@ -8,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from shared import sample_trace
 from unit.figures.style.test_theme import contrast
 from unit.figures.synthetic import busy_trace
 
@@ -48,28 +50,37 @@ def axes(figure, name):
     return lambda x: pixels(x, across, wide), lambda y: high - pixels(y, up, high)
 
 
-def inside(trace, x, y):
-    """Whether a point is in the fill of a trace: an odd number of its edges lie to the right."""
-    right = 0
-    xs, ys = np.asarray(trace.x, float), np.asarray(trace.y, float)
-    starts = [0, *(np.flatnonzero(np.isnan(xs)) + 1), len(xs) + 1]
-    for first, stop in pairwise(starts):
-        points = list(zip(xs[first : stop - 1], ys[first : stop - 1], strict=True))
-        for (ax, ay), (bx, by) in zip(points, points[1:] + points[:1], strict=True):
-            right += (ay <= y) != (by <= y) and ax + (y - ay) / (by - ay) * (bx - ax) > x
-    return right % 2 == 1
+def edges(trace):
+    """The edges of the fills of a trace, a row (ax, ay, bx, by) each: NaN ends a fill, which is then closed."""
+    points = np.column_stack([np.asarray(trace.x, float), np.asarray(trace.y, float)])
+    starts = [0, *(np.flatnonzero(np.isnan(points[:, 0])) + 1), len(points) + 1]
+    parts = [points[first : stop - 1] for first, stop in pairwise(starts) if first < stop - 1]
+    return np.concatenate([np.hstack([part, np.roll(part, -1, axis=0)]) for part in parts or [points]])
 
 
-def below(figure, note):
+def inside(edges, x, y):
+    """Whether a point is in the fill that these edges enclose: an odd number of them lie to the right."""
+    ax, ay, bx, by = edges[(edges[:, 1] <= y) != (edges[:, 3] <= y)].T
+    return np.count_nonzero(ax + (y - ay) / (by - ay) * (bx - ax) > x) % 2 == 1
+
+
+def fills(figure):
+    """The axis, edges and colour of each trace that is filled, the topmost last; no colour where it has a pattern."""
+    return [
+        (trace.xaxis, edges(trace), None if trace.fillpattern.shape else trace.fillcolor)
+        for trace in figure.data
+        if trace.type == "scatter" and trace.fill == "toself" and trace.visible is not False
+    ]
+
+
+def below(filled, note):
     """The colour of the topmost fill below a note; white where there is none."""
     if note.bgcolor:
         return note.bgcolor
-    found = "#FFFFFF"
-    for trace in figure.data:
-        filled = trace.type == "scatter" and trace.fill == "toself" and trace.xaxis == note.xref
-        if filled and trace.visible is not False and inside(trace, note.x, note.y):
-            found = None if trace.fillpattern.shape else trace.fillcolor
-    return found
+    for axis, outline, colour in reversed(filled):
+        if axis == note.xref and inside(outline, note.x, note.y):
+            return colour
+    return "#FFFFFF"
 
 
 def size_of(text):
@@ -79,9 +90,10 @@ def size_of(text):
 
 def labels(figure):
     """Those of the annotations, and those of bars."""
+    filled, pixels_of = fills(figure), cache(partial(axes, figure))
     for note in figure.layout.annotations:
         if note.xref in {"x", "x2", "x3"}:
-            to_x, to_y = axes(figure, note.xref)
+            to_x, to_y = pixels_of(note.xref)
             wide, high = size_of(note.text)
             x = to_x(note.x) + {"left": 0.5, "center": 0, "right": -0.5}[note.xanchor] * wide
             y = to_y(note.y) + {"top": 0.5, "middle": 0, "bottom": -0.5}[note.yanchor] * high
@@ -90,12 +102,12 @@ def labels(figure):
             yield Label(
                 note.text,
                 note.font.color,
-                below(figure, note) if middle else note.bgcolor or "#FFFFFF",
+                below(filled, note) if middle else note.bgcolor or "#FFFFFF",
                 *place,
             )
     for bars in figure.data:
         if bars.type == "bar" and bars.textposition == "inside":
-            to_x, to_y = axes(figure, bars.xaxis)
+            to_x, to_y = pixels_of(bars.xaxis)
             for text, start, long, y, colour in zip(
                 bars.text, bars.base, bars.x, bars.y, bars.marker.color, strict=True
             ):
@@ -118,12 +130,12 @@ def texts(figure):
 
 @pytest.fixture(scope="module")
 def conv():
-    return bfcviz.open(bfcviz.sample("conv"))
+    return sample_trace("conv")
 
 
 @pytest.fixture(scope="module")
 def oom():
-    return bfcviz.open(bfcviz.sample("oom_log"))
+    return sample_trace("oom_log")
 
 
 def checked(figure):
@@ -137,24 +149,26 @@ def checked(figure):
     return [label.text for label in found]
 
 
-@pytest.mark.parametrize("width", [COLUMN_MM, PAGE_MM])
+def checked_at_each_width(figure):
+    """The texts of the labels in a column and on a page."""
+    return [checked(paper(figure, width)) for width in (COLUMN_MM, PAGE_MM)]
+
+
 @pytest.mark.parametrize("name", FIGURES)
-def test_labels_of_every_figure_are_readable(name, width):
-    checked(paper(draw(name, busy_trace(), 300), width))
+def test_labels_of_every_figure_are_readable(name):
+    checked_at_each_width(draw(name, busy_trace(), 300))
 
 
-@pytest.mark.parametrize("width", [COLUMN_MM, PAGE_MM])
 @pytest.mark.parametrize("name", ["region_map", "holders"])
-def test_labels_of_a_real_run_are_readable(name, width, conv):
-    found = checked(paper(draw(name, conv, bfcviz.peak(conv), colour="holder"), width))
-    assert len(found) >= 8, found
+def test_labels_of_a_real_run_are_readable(name, conv):
+    for found in checked_at_each_width(draw(name, conv, bfcviz.peak(conv), colour="holder")):
+        assert len(found) >= 8, found
 
 
-@pytest.mark.parametrize("width", [COLUMN_MM, PAGE_MM])
 @pytest.mark.parametrize("name", ["region_map", "failure", "ladder"])
-def test_labels_of_a_failure_are_readable(name, width, oom):
-    found = checked(paper(draw(name, oom, len(oom)), width))
-    assert any("742.2 KiB" in text or "106.0 KiB" in text for text in found), found
+def test_labels_of_a_failure_are_readable(name, oom):
+    for found in checked_at_each_width(draw(name, oom, len(oom))):
+        assert any("742.2 KiB" in text or "106.0 KiB" in text for text in found), found
 
 
 def test_a_size_is_whole_or_left_out(oom):

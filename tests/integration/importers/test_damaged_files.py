@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from shared import SHARED, needs_shared
+from shared import SHARED, needs_shared, write_anew
 from unit.importers.bfc_log.tensor_lines import BASE, LOG, allocation, free
 from unit.importers.bfc_log.vlog_maker import RecordingBFC, VlogMaker, random_run
 from unit.importers.chrome_events import EVENTS, text_of
@@ -77,7 +77,7 @@ def check(trace: Trace) -> None:
 
 
 def opened(folder: Path, data: bytes) -> Trace:
-    (folder / "file").write_bytes(data)
+    write_anew(folder / "file", data)
     return open_trace(folder / "file")
 
 
@@ -93,7 +93,7 @@ def test_damaged_bytes(tmp_path: Path, name: str, data: st.DataObject) -> None:
     if data.draw(st.sampled_from((False, False, True))):
         cut = data.draw(st.integers(0, len(raw)))
         raw = raw[:cut] + raw[data.draw(st.just(len(raw)) | st.integers(cut, len(raw))) :]
-    (tmp_path / "damaged").write_bytes(raw)
+    write_anew(tmp_path / "damaged", raw)
     try:
         trace = read(tmp_path / "damaged")
     except FileError:

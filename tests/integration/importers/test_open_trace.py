@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from shared import needs_shared
+from shared import needs_shared, write_anew
 from unit.importers.made import REAL, profile, recorded
 
 from bfcviz.cli.info import info
@@ -19,7 +19,7 @@ EVENTS = {"conv": 34_504, "lstm": 24_697, "transformer": 46_839}
 
 
 def opened(path: Path, data: bytes) -> Trace:
-    path.write_bytes(data)
+    write_anew(path, data)
     return open_trace(path)
 
 

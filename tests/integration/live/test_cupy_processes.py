@@ -5,7 +5,7 @@ import os
 import sys
 
 import pytest
-from processes import needs_compiled, run_code
+from processes import WarmPython, needs_compiled
 from unit.live.cupy_stand_in import cupy, needs_cupy
 
 from bfcviz.errors import LiveError, MissingExtra
@@ -31,11 +31,17 @@ cupy_api.Cuda = lambda wish: gpu
 HERE = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
+@pytest.fixture(scope="module")
+def warm():
+    with WarmPython(BEGIN, **HERE) as python:
+        yield python
+
+
 @pytest.mark.parametrize(
     "end", ["", "sys.exit()", "del source", "sys.kept = array; cycle = [array]; cycle.append(cycle)"]
 )
 @pytest.mark.parametrize("inside", [False, True])
-def test_arrays_may_live_until_python_ends(end, inside, tmp_path):
+def test_arrays_may_live_until_python_ends(end, inside, tmp_path, warm):
     code = f"""
 recording = Recording({str(tmp_path / "run")!r})
 source = serve_cupy("8MiB", log=recording)
@@ -47,10 +53,10 @@ if not {inside}: source.__exit__(None, None, None)
 print(array.size)
 {end}
 """
-    assert run_code(BEGIN + code, **HERE) == "1000\n"
+    assert warm.run(code) == "1000\n"
 
 
-def test_a_daemon_thread_may_allocate_while_python_ends():
+def test_a_daemon_thread_may_allocate_while_python_ends(warm):
     """Python ends such a thread when it wants the GIL back, and in C++ code of CuPy's that aborts the process."""
     code = """
 import threading, time
@@ -80,11 +86,11 @@ def work():
 threading.Thread(target=work, daemon=True).start()
 inside.wait(20)
 """
-    assert run_code(BEGIN + code, **HERE) == ""
+    assert warm.run(code) == ""
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_leaves_the_parents_books_alone(tmp_path):
+def test_a_forked_process_leaves_the_parents_books_alone(warm):
     code = """
 with serve_cupy("8MiB") as source:
     kept, dropped = cupy.empty(1000), cupy.empty(500)
@@ -101,7 +107,7 @@ with serve_cupy("8MiB") as source:
     del kept, dropped
     print(heap.stats().chunks_in_use)
 """
-    printed = run_code(BEGIN + code, **HERE)
+    printed = warm.run(code)
     assert printed.startswith("LiveError ")
     assert "forked process" in printed
     assert printed.endswith(" True\n0\n")

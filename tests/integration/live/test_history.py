@@ -78,8 +78,9 @@ def polled(history, ring, most, *, clears=False):
                 "is_cleared": clears and step == due,
             }
             read(taken, shown, state, history.settings, **facts)
-            assert chunks(taken.heap) == blocks_of(state_now())
-            assert regions(taken) == segments_of(state_now())
+            now = state_now()
+            assert chunks(taken.heap) == blocks_of(now)
+            assert regions(taken) == segments_of(now)
             due, told = step + chooser.randrange(6, most), -1
             seen = [] if facts["is_cleared"] else seen
         seen += history.trace[step : step + 1]

@@ -1,7 +1,7 @@
 """What is left when Python ends, or a process forks, while NumPy is served."""
 
 import pytest
-from processes import needs_compiled, run_code
+from processes import WarmPython, needs_compiled, run_code
 
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
@@ -15,6 +15,12 @@ from bfcviz import Recording, serve_numpy
 from forks import child_ends_well
 from numpy import ones
 """
+
+
+@pytest.fixture(scope="module")
+def warm():
+    with WarmPython(BEGIN) as python:
+        yield python
 
 
 @pytest.mark.parametrize(
@@ -31,7 +37,7 @@ from numpy import ones
     ],
 )
 @pytest.mark.parametrize("inside", [False, True])
-def test_arrays_may_live_until_python_ends(end, inside, tmp_path):
+def test_arrays_may_live_until_python_ends(end, inside, tmp_path, warm):
     code = f"""
 recording = Recording({str(tmp_path / "run")!r})
 service = serve_numpy("64MiB", log=recording)
@@ -42,12 +48,12 @@ if not {inside}: service.__exit__(None, None, None)
 print(array.sum())
 {end}
 """
-    assert run_code(BEGIN + code) == "1000.0\n"
+    assert warm.run(code) == "1000.0\n"
     trace = Trace.open(tmp_path / "run")
     assert (trace.read(0, len(trace))["kind"] == Kind.ALLOCATE).sum() >= 101
 
 
-def test_a_forked_process_is_not_served_and_leaves_the_parents_books_alone(tmp_path):
+def test_a_forked_process_is_not_served_and_leaves_the_parents_books_alone(tmp_path, warm):
     code = f"""
 recording = Recording({str(tmp_path / "run")!r})
 with serve_numpy("64MiB", log=recording) as service:
@@ -70,11 +76,13 @@ with serve_numpy("64MiB", log=recording) as service:
     del dropped
 print(int(kept.sum()))
 """
-    assert run_code(BEGIN + code) == "2000\n"
+    assert warm.run(code) == "2000\n"
 
 
-def test_a_fork_finds_the_books_whole_whatever_other_threads_do():
+def test_a_fork_finds_the_books_whole_whatever_other_threads_do(warm):
     code = """
+import warnings
+warnings.simplefilter("ignore")  # Python 3.12 and later warn of a fork with threads
 with serve_numpy("64MiB") as service:
     goes_on = True
     def work():
@@ -86,7 +94,7 @@ with serve_numpy("64MiB") as service:
         del array
     threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
     for thread in threads: thread.start()
-    for _ in range(100):
+    for _ in range(50):
         array = ones(100)
         assert child_ends_well(resize_and_drop)
     goes_on = False
@@ -96,7 +104,7 @@ assert service.allocator.stats().chunks_in_use == 0
 service.allocator.check_invariants()
 print("whole")
 """
-    assert run_code("import warnings; warnings.simplefilter('ignore')\n" + BEGIN + code) == "whole\n"
+    assert warm.run(code) == "whole\n"
 
 
 def test_a_finalizer_that_allocates_while_a_stack_is_told_does_not_wait_for_ever():

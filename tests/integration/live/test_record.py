@@ -1,7 +1,7 @@
 """What `bfcviz record` has done in a process, with stand-ins for frameworks that want a GPU."""
 
 import pytest
-from processes import needs_compiled, run_code
+from processes import WarmPython, needs_compiled
 from unit.live.record_orders import facts, order
 
 from bfcviz.events.origin import Status
@@ -31,6 +31,12 @@ def stand_in(framework, **functions):
 """
 
 
+@pytest.fixture(scope="module")
+def warm():
+    with WarmPython(BEGIN) as python:
+        yield python
+
+
 @pytest.mark.parametrize(
     ("framework", "more", "options"),
     [
@@ -47,7 +53,7 @@ def stand_in(framework, **functions):
         ("jax", {"way": "observe"}, {}),
     ],
 )
-def test_every_framework_is_entered_and_left(framework, more, options, tmp_path):
+def test_every_framework_is_entered_and_left(framework, more, options, tmp_path, warm):
     asked = order(tmp_path, **more)
     way = asked["way"] or "serve"
     code = f"""
@@ -57,7 +63,7 @@ import bfcviz
 bfcviz.mark("step", 1)
 print(asked == {options!r})
 """
-    assert run_code(BEGIN + code) == "entered\nTrue\nexited\n"
+    assert warm.run(code) == "entered\nTrue\nexited\n"
     trace = Trace.open(tmp_path / "run")
     assert trace.origin.status is Status.COMPLETE
     assert (trace.origin.pools[0].name, trace.origin.details["way"]) == (framework, way)
@@ -69,7 +75,7 @@ print(asked == {options!r})
 
 @needs_compiled
 @pytest.mark.parametrize(("framework", "sampled"), [("cupy", {"1": 5 << 20}), ("numpy", None)])
-def test_the_devices_with_a_context_are_sampled_for_heaps_on_a_device(framework, sampled, tmp_path):
+def test_the_devices_with_a_context_are_sampled_for_heaps_on_a_device(framework, sampled, tmp_path, warm):
     code = f"""
 import ctypes, threading
 from pathlib import Path
@@ -88,7 +94,7 @@ record.recordings[0].end()
 print(sorted(library.active), "cuMemGetInfo_v2" in library.calls)
 print([thread.name for thread in threading.enumerate() if thread.name == "bfcviz-device"])
 """
-    asked = run_code(BEGIN + code).splitlines()
+    asked = warm.run(code).splitlines()
     assert asked[-2:] == [f"[1] {sampled is not None}", "[]"]
     details = Trace.open(tmp_path / "run").origin.details
     used = details.get("device_memory")
@@ -100,7 +106,7 @@ print([thread.name for thread in threading.enumerate() if thread.name == "bfcviz
     )
 
 
-def test_a_recording_is_whole_even_if_the_framework_cannot_be_left(tmp_path):
+def test_a_recording_is_whole_even_if_the_framework_cannot_be_left(tmp_path, warm):
     code = f"""
 class Failing(Source):
     def _stop(self, error): raise RuntimeError("cudaErrorIllegalAddress")
@@ -109,28 +115,28 @@ record.begin({order(tmp_path)!r}, "cupy")
 try: record.recordings[0].end()
 except RuntimeError as error: print(error)
 """
-    assert run_code(BEGIN + code) == "entered\ncudaErrorIllegalAddress\n"
+    assert warm.run(code) == "entered\ncudaErrorIllegalAddress\n"
     assert Trace.open(tmp_path / "run").origin.status is Status.COMPLETE
 
 
-def test_where_a_framework_cannot_be_watched_nothing_is_left(tmp_path):
+def test_where_a_framework_cannot_be_watched_nothing_is_left(tmp_path, warm):
     code = f"""
 stand_in("jax", observe_jax=broken)
 for framework in ("jax", "nothing"):
     try: record.begin({order(tmp_path, way="observe")!r}, framework)
     except LiveError as error: print(error)
 """
-    first, second = run_code(BEGIN + code).splitlines()
+    first, second = warm.run(code).splitlines()
     assert first == "no GPU"
     assert all(name in second for name in ("nothing", *FRAMEWORKS))
     assert [*(tmp_path / "run").iterdir()] == []
 
 
 @needs_compiled
-def test_each_process_has_a_recording_of_its_own(tmp_path):
+def test_each_process_has_a_recording_of_its_own(tmp_path, warm):
     asked = order(tmp_path)
-    code = BEGIN + f"print(record.begin({asked!r}, 'numpy')); import numpy; numpy.empty(1234)"
-    assert [run_code(code), run_code(code), run_code(code, RANK="3")] == ["recorded\n"] * 3
+    code = f"print(record.begin({asked!r}, 'numpy')); import numpy; numpy.empty(1234)"
+    assert [warm.run(code), warm.run(code), warm.run(code, RANK="3")] == ["recorded\n"] * 3
     first, second, third = recordings_in(tmp_path / "run").values()
     assert (first, third) == (tmp_path / "run", tmp_path / "run" / "rank-3")
     assert second.name.startswith("process-")
@@ -139,18 +145,18 @@ def test_each_process_has_a_recording_of_its_own(tmp_path):
     assert sorted(details, key=lambda each: each["started_ns"]) == details
 
 
-def test_a_worker_that_cannot_be_watched_leaves_no_folder(tmp_path):
+def test_a_worker_that_cannot_be_watched_leaves_no_folder(tmp_path, warm):
     code = f"""
 stand_in("jax", observe_jax=broken)
 try: record.begin({order(tmp_path, way="observe")!r}, "jax")
 except LiveError as error: print(error)
 """
-    assert run_code(BEGIN + code, RANK="0") == "no GPU\n"
+    assert warm.run(code, RANK="0") == "no GPU\n"
     assert [*(tmp_path / "run").iterdir()] == []
 
 
 @needs_compiled
-def test_it_can_be_ended_and_a_forked_process_ends_nothing(tmp_path):
+def test_it_can_be_ended_and_a_forked_process_ends_nothing(tmp_path, warm):
     code = f"""
 import numpy as np
 from forks import child_ends_well
@@ -163,11 +169,11 @@ print(Trace.open({str(tmp_path / "run")!r}).origin.status)
 recorded.end()
 print(Trace.open({str(tmp_path / "run")!r}).origin.status)
 """
-    assert run_code(BEGIN + code) == "recording\ncomplete\n"
+    assert warm.run(code) == "recording\ncomplete\n"
     assert facts(tmp_path) == ["other"]
 
 
-def test_one_process_records_tensorflows_windows(tmp_path):
+def test_one_process_records_tensorflows_windows(tmp_path, warm):
     asked = order(tmp_path, way="observe")
     code = f"""
 from pathlib import Path
@@ -178,5 +184,5 @@ class Profiler:
 sys.modules["tensorflow"] = types.SimpleNamespace(profiler=types.SimpleNamespace(experimental=Profiler()))
 print(record.begin({asked!r}, "tensorflow"), record.begin({asked!r}, "tensorflow"))
 """
-    assert run_code(BEGIN + code) == "recorded other\n"
+    assert warm.run(code) == "recorded other\n"
     assert (tmp_path / "run" / "window-000001" / "a.xplane.pb").exists()

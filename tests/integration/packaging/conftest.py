@@ -48,11 +48,15 @@ _ENVIRONMENT = {
 
 
 def build(source, out, **variables):
-    """A wheel made of `source`, with the setuptools and Cython that are at hand."""
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
-    words = ["--no-deps", "--no-build-isolation", "--wheel-dir", out, source]
+    """A wheel made of `source` as `pip wheel` lets it be made, with the setuptools and Cython that are at hand."""
+    code = f"from setuptools import build_meta; build_meta.build_wheel({str(out)!r})"
     done = subprocess.run(
-        [*pip, *words], env={**_ENVIRONMENT, **variables}, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        cwd=source,
+        env={**_ENVIRONMENT, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     (wheel,) = out.glob("*.whl")
@@ -78,7 +82,8 @@ def install(wheel, folder):
         "--python",
         made.bin / "python",
     ]
-    subprocess.run([*pip, "install", "--no-deps", "--no-index", "--ignore-installed", wheel], check=True)
+    words = ["install", "--no-deps", "--no-index", "--ignore-installed", "--no-compile", wheel]
+    subprocess.run([*pip, *words], check=True)
     return made
 
 

@@ -29,24 +29,38 @@ HEAVY = (
 
 def loaded_by(code):
     """Modules, of those that are heavy, that Python holds after `code`."""
-    asked = f"{code}\nimport sys\nprint(*set({HEAVY!r}) & sys.modules.keys())"
+    return loaded_after(code)[0]
+
+
+def loaded_after(*codes):
+    """`loaded_by` after each of several parts of one program."""
+    ask = f"\nprint(chr(0), *set({HEAVY!r}) & sys.modules.keys())\n"
+    asked = "import sys\n" + "".join(code + ask for code in codes)
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return {*done.stdout.split()}
+    return [{*part.split()} for part in re.findall(r"\0(.*)", done.stdout)]
 
 
-def test_importing_bfcviz_loads_nothing_heavy():
-    assert loaded_by("import bfcviz; dir(bfcviz)") == set()
+def test_each_part_of_a_program_loads_what_it_needs():
+    imported, heap, reading, inspector, notebook = loaded_after(
+        "import bfcviz; dir(bfcviz)",
+        "bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), 1 << 20).allocate(100)",
+        "trace = bfcviz.open(bfcviz.sample('lstm')); bfcviz.Model(trace).seek(100)",
+        "view = bfcviz.Inspector(trace)",
+        "from plotly.io import _renderers; _renderers.nbformat.v4.new_notebook()",
+    )
+    assert imported == set()
+    assert heap == {"numpy"}
+    assert not reading & {"plotly", "ipywidgets", "cupy", "kaleido", "IPython"}
+    assert not inspector & {"nbformat", "jsonschema", "pandas"}
+    assert notebook >= {"nbformat"}
 
 
-def test_a_heap_needs_no_pictures():
-    code = "import bfcviz; bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), 1 << 20).allocate(100)"
-    assert loaded_by(code) == {"numpy"}
-
-
-def test_reading_needs_no_pictures_and_no_widgets():
-    code = "import bfcviz; bfcviz.Model(bfcviz.open(bfcviz.sample('lstm'))).seek(100)"
-    assert not loaded_by(code) & {"plotly", "ipywidgets", "cupy", "kaleido", "IPython"}
+def test_a_picture_in_a_notebook_needs_no_nbformat():
+    drawn = "import bfcviz; picture = bfcviz.draw('ladder', bfcviz.open(bfcviz.sample('oom_log')), 500)"
+    loaded = loaded_by(f"{drawn}; picture.show('plotly_mimetype')")
+    assert "IPython" in loaded
+    assert not loaded & {"nbformat", "jsonschema"}
 
 
 @pytest.mark.parametrize(
@@ -63,20 +77,6 @@ except MemoryError as error:
 assert watched.report().stats.bytes_in_use or watched.failure
 """
     assert not loaded_by(code) & {"plotly", "ipywidgets", "IPython", "kaleido"}
-
-
-def test_an_inspector_needs_neither_nbformat_nor_pandas():
-    shown = "import bfcviz; view = bfcviz.Inspector(bfcviz.open(bfcviz.sample('lstm')))"
-    assert not loaded_by(shown) & {"nbformat", "jsonschema", "pandas"}
-    used = f"{shown}; from plotly.io import _renderers; _renderers.nbformat.v4.new_notebook()"
-    assert loaded_by(used) >= {"nbformat"}
-
-
-def test_a_picture_in_a_notebook_needs_no_nbformat():
-    drawn = "import bfcviz; picture = bfcviz.draw('ladder', bfcviz.open(bfcviz.sample('lstm')), 500)"
-    loaded = loaded_by(f"{drawn}; picture.show('plotly_mimetype')")
-    assert "IPython" in loaded
-    assert not loaded & {"nbformat", "jsonschema"}
 
 
 def test_the_server_of_a_page_needs_no_numbers_and_no_grammar():

@@ -51,10 +51,10 @@ class Shown:
 
 
 class Kernel:
-    """A kernel and a client of it."""
+    """A kernel and a client of it; `work` is its working folder."""
 
-    def __init__(self, manager, client):
-        self.manager, self.client = manager, client
+    def __init__(self, manager, client, work):
+        self.manager, self.client, self.work = manager, client, work
 
     def run(self, code):
         """Runs a cell to its end."""
@@ -94,7 +94,7 @@ def kernel(home, work):
     env = {**os.environ, "IPYTHONDIR": str(home), "PYTHONPATH": str(Path(bfcviz.__file__).parents[1])}
     manager, client = start_new_kernel(startup_timeout=LIMIT_S, kernel_name="python3", env=env, cwd=str(work))
     try:
-        yield Kernel(manager, client)
+        yield Kernel(manager, client, work)
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)

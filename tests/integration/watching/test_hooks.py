@@ -110,9 +110,8 @@ with bfcviz.hooks.loop("run", numpy=True) as loop:
 """
 
 
-@pytest.mark.parametrize("name", ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"])
-def test_each_rank_records_for_itself_and_the_first_one_reports(name, tmp_path):
-    said = [ran(RANKS, tmp_path, {name: rank}).stderr for rank in ("0", "1")]
+def test_each_rank_records_for_itself_and_the_first_one_reports(tmp_path):
+    said = [ran(RANKS, tmp_path, {"RANK": rank}).stderr for rank in ("0", "1")]
     assert ["Peak of" in text for text in said] == [True, False]
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["rank-0", "rank-1"]
     assert [marks(bfcviz.open(tmp_path / "run" / f"rank-{rank}"))["step"] for rank in (0, 1)] == [2, 2]

@@ -154,29 +154,28 @@ def test_watch_displays_its_dashboard_under_the_cell(shell):
     assert shown.widgets == 0
 
 
-def test_an_interrupt_ends_the_cell_and_the_watch(tmp_path):
-    with kernel(tmp_path / "home", tmp_path) as shell:
-        prepare(shell)
-        shell.start(
-            "with bfcviz.watch(limit='64MiB', path='run') as w:\n    held = np.empty(1000)\n"
-            "    print('up', flush=True)\n    while True:\n        pass"
-        )
-        shell.manager.interrupt_kernel()
-        assert shell.rest().error.startswith("KeyboardInterrupt")
-        assert shell.ask(f"{IS_PLAIN}, w.trace.origin.status, bfcviz.Watch.current") == "True complete None"
+HOLDING = """
+with bfcviz.watch(limit='64MiB', path='held') as w:
+    held = np.empty(1000)
+    print('up', flush=True)
+    while True:
+        pass
+"""
 
 
-def test_after_a_restart_a_new_watch_starts_and_the_old_recording_opens(tmp_path):
-    with kernel(tmp_path / "home", tmp_path) as shell:
-        prepare(shell)
-        shell.start(
-            "with bfcviz.watch(limit='64MiB', path='run') as w:\n    held = np.empty(1000)\n"
-            "    print('up', flush=True)\n    while True:\n        pass"
-        )
-        shell.restart()
-        prepare(shell)
-        assert shell.run("with bfcviz.watch(path='run') as w:\n    np.empty(1000)").error is None
-        assert shell.ask("w.folder.name") == "run-2"
-    first = bfcviz.open(tmp_path / "run")
+def test_an_interrupt_ends_the_cell_and_the_watch(shell):
+    shell.start(HOLDING)
+    shell.manager.interrupt_kernel()
+    assert shell.rest().error.startswith("KeyboardInterrupt")
+    assert shell.ask(f"{IS_PLAIN}, w.trace.origin.status, bfcviz.Watch.current") == "True complete None"
+
+
+def test_after_a_restart_a_new_watch_starts_and_the_old_recording_opens(shell):
+    shell.start(HOLDING.replace("'held'", "'run'"))
+    shell.restart()
+    prepare(shell)
+    assert shell.run("with bfcviz.watch(path='run') as w:\n    np.empty(1000)").error is None
+    assert shell.ask("w.folder.name") == "run-2"
+    first = bfcviz.open(shell.work / "run")
     assert first.origin.status == "truncated"
     assert len(first) >= 3

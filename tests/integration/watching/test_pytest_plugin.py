@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from processes import needs_compiled
+from processes import WarmPython, needs_compiled
 
 import bfcviz
 
@@ -64,15 +64,51 @@ TESTS = """
         array = np.ones(1 << 18)
         assert array.sum() == 0
 """
-OPTIONS = ("-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:randomly")
+OPTIONS = [
+    word
+    for name in ("xdist", "cacheprovider", "randomly", "hypothesispytest", "anyio")
+    for word in ("-p", f"no:{name}")
+]
+BEGIN = """
+import gc, os, sys, pytest
+import bfcviz.analysis.leaks, bfcviz.live.numpy.serve, bfcviz.watching.reports, bfcviz.watching.session
+import bfcviz.whatif.replay
+gc.freeze()
+"""
 FAILED = ("test_large", "test_leaks", "test_in_pieces", "test_does_not_fit", "test_fails")
 
 
+@pytest.fixture(scope="module")
+def warm():
+    with WarmPython(BEGIN) as python:
+        yield python
+
+
+class Done:
+    """A run of pytest: its exit status, and what it printed."""
+
+    def __init__(self, status, printed, said):
+        self.status, self.text = status, printed + said
+
+    def outcomes(self):
+        """How many tests had each outcome. The warnings are not ours: what is warm cannot be rewritten."""
+        outcomes = pytest.RunResult.parse_summary_nouns(self.text.splitlines())
+        return {name: count for name, count in outcomes.items() if name != "warnings"}
+
+
+def ran(warm, folder, *more):
+    """Run pytest in this folder, in a process of its own."""
+    return Done(*warm.result_of(f"os.chdir({str(folder)!r}); sys.exit(pytest.main({[*OPTIONS, *more]}))"))
+
+
 @pytest.fixture
-def run(pytester):
+def run(pytester, warm):
+    def run(*more):
+        return ran(warm, pytester.path, *more)
+
     pytester.makepyfile(test_memory=TESTS)
     pytester.makeini("[pytest]\nbfc_frameworks = numpy\naddopts = --strict-markers")
-    return lambda *more: pytester.runpytest_subprocess(*OPTIONS, *more)
+    return run
 
 
 def used(path):
@@ -81,12 +117,11 @@ def used(path):
 
 def test_marks_hold(run, pytester):
     done = run("--bfc-save", "used.json")
-    done.assert_outcomes(passed=6, failed=5)
-    text = done.stdout.str()
-    assert all(f"FAILED test_memory.py::{name}" in text for name in FAILED)
-    assert "2.0 MiB in use at its peak, the mark allows 1.0 MiB" in text
-    assert re.search(r"2\.0 MiB  test_memory\.py:\d+ test_large\n", text)  # who held it
-    assert re.search(r"1\.0 MiB  test_leaks \(.*test_memory\.py:\d+\)\n", text)
+    assert done.outcomes() == {"passed": 6, "failed": 5}
+    assert all(f"FAILED test_memory.py::{name}" in done.text for name in FAILED)
+    assert "2.0 MiB in use at its peak, the mark allows 1.0 MiB" in done.text
+    assert re.search(r"2\.0 MiB  test_memory\.py:\d+ test_large\n", done.text)  # who held it
+    assert re.search(r"1\.0 MiB  test_leaks \(.*test_memory\.py:\d+\)\n", done.text)
     found = used(pytester.path / "used.json")
     assert {*found} == {
         *("test_small", "test_large", "test_leaks", "test_in_a_cycle", "test_leaves_what_is_allowed"),
@@ -98,11 +133,11 @@ def test_marks_hold(run, pytester):
 
 def test_every_test_is_watched_and_the_largest_are_listed(run, pytester):
     done = run("--bfc", "--bfc-save", "used.json", "--bfc-most", "2")
-    done.assert_outcomes(passed=6, failed=5)
+    assert done.outcomes() == {"passed": 6, "failed": 5}
     found = used(pytester.path / "used.json")
     assert found["test_unmarked"]["peak"] // MIB == 4
     assert "test_unwatched" not in found
-    table = re.findall(r"B  test_memory.py::(\w+) \(numpy\)", done.stdout.str())
+    table = re.findall(r"B  test_memory.py::(\w+) \(numpy\)", done.text)
     assert table == ["test_in_pieces", "test_unmarked"]
 
 
@@ -114,43 +149,41 @@ def test_a_failed_test_leaves_its_trace(run, pytester):
     assert {*paths} == {*FAILED}
     trace = bfcviz.open(paths["test_large"])
     assert max(trace.read(0, len(trace))["requested"]) == 2 * MIB
-    assert str(paths["test_fails"].name) in done.stdout.str()
+    assert str(paths["test_fails"].name) in done.text
 
 
 def test_an_increase_fails_the_run(run, pytester):
     chosen = ("--bfc", "-k", "unmarked or fits")
-    assert run(*chosen, "--bfc-save", "base.json").ret == 1  # test_does_not_fit
+    assert run(*chosen, "--bfc-save", "base.json").status == 1  # test_does_not_fit
     passing = ("--bfc", "-k", "unmarked")
-    assert run(*passing, "--bfc-compare", "base.json").ret == 0
+    assert run(*passing, "--bfc-compare", "base.json").status == 0
     base = json.loads((pytester.path / "base.json").read_text())
     base["test_memory.py::test_unmarked"]["peak"] = 3 * MIB
     (pytester.path / "base.json").write_text(json.dumps(base))
     done = run(*passing, "--bfc-compare", "base.json")
-    assert done.ret == 1
-    assert "test_memory.py::test_unmarked: 4.0 MiB at its peak, 3.0 MiB before (+33%)" in done.stdout.str()
-    assert run(*passing, "--bfc-compare", "base.json", "--bfc-tolerance", "0.5").ret == 0
+    assert done.status == 1
+    assert "test_memory.py::test_unmarked: 4.0 MiB at its peak, 3.0 MiB before (+33%)" in done.text
+    assert run(*passing, "--bfc-compare", "base.json", "--bfc-tolerance", "0.5").status == 0
 
 
 def test_a_file_that_is_no_result_is_a_usage_error(run, pytester):
     (pytester.path / "base.json").write_text("[]")
     done = run("--bfc", "-k", "unmarked", "--bfc-compare", "base.json")
-    assert done.ret != 0
-    assert "base.json" in done.stdout.str() + done.stderr.str()
+    assert done.status != 0
+    assert "base.json" in done.text
 
 
-def test_a_mark_without_its_argument_says_what_it_takes(pytester):
+def test_a_mark_without_its_argument_says_what_it_takes(pytester, warm):
     pytester.makeini("[pytest]\nbfc_frameworks = numpy")
     pytester.makepyfile("import pytest\n@pytest.mark.bfc_limit\ndef test_it(): pass")
-    done = pytester.runpytest_subprocess(*OPTIONS)
-    done.assert_outcomes(failed=1)
-    assert "bfc_limit(size)" in done.stdout.str()
+    done = ran(warm, pytester.path)
+    assert done.outcomes() == {"failed": 1}
+    assert "bfc_limit(size)" in done.text
 
 
 def test_it_works_in_several_processes(run, pytester):
     pytest.importorskip("xdist")
-    done = pytester.runpytest_subprocess(
-        "--bfc", "-n", "2", "--bfc-save", "used.json", "-p", "no:cacheprovider"
-    )
+    done = pytester.runpytest_subprocess(*OPTIONS[2:], "--bfc", "-n", "2", "--bfc-save", "used.json")
     done.assert_outcomes(passed=6, failed=5)
     assert used(pytester.path / "used.json")["test_unmarked"]["peak"] // MIB == 4
 

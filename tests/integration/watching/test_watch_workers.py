@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from types import SimpleNamespace
 
@@ -16,7 +17,6 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.storage import drain as drain_module
 from bfcviz.events.storage.folder import BLOCKS_FILE, EVENTS_FILE, recordings_in
 from bfcviz.figures.worker_rows import WorkerRowState
-from bfcviz.watching import watch_workers as module
 
 LIMIT_S = 150
 
@@ -211,6 +211,8 @@ def test_an_asynchronous_client_is_refused():
 
 
 def test_without_dask_the_command_that_installs_it_is_named(monkeypatch):
-    monkeypatch.setattr(module, "find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    for name in ("dask_worker", "watch_workers"):
+        monkeypatch.delitem(sys.modules, f"bfcviz.watching.{name}", raising=False)
     with pytest.raises(MissingExtra, match=r"bfcviz\[dask\]"):
-        bfcviz.watch_workers(SimpleNamespace())
+        _ = bfcviz.watch_workers

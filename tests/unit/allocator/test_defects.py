@@ -49,14 +49,14 @@ def test_b_regions_can_come_and_go_for_ever():
     assert_model_agrees(heap)
 
 
-@pytest.mark.parametrize("fraction", [1e-12, 1e-300, 1.9 / MIB])
+@pytest.mark.parametrize("fraction", [1e-12, 1e-300, 1.9 / (256 * KIB)])
 def test_c_exact_fits_are_never_split(fraction):
-    heap = new_heap(MIB, fragmentation_fraction=fraction)
-    addresses = [heap.allocate(256) for _ in range(4096)]
+    heap = new_heap(256 * KIB, fragmentation_fraction=fraction)
+    addresses = [heap.allocate(256) for _ in range(1024)]
     assert heap.stats().free_bytes == 0
     for address in addresses[::2]:
         heap.free(address)
-    assert [heap.allocate(256) for _ in range(2048)] == addresses[::2]
+    assert [heap.allocate(256) for _ in range(512)] == addresses[::2]
     heap.check_invariants()
     assert (heap.memory_map()["size"] == 256).all()
 

@@ -13,10 +13,10 @@ from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
 
 
-def random_operations(seed=5, n=4000):
-    rng = np.random.default_rng(seed)
+def random_operations():
+    rng = np.random.default_rng(5)
     live, rows = [], []
-    for i in range(n):
+    for i in range(sized(4000, 1500)):
         if live and rng.random() < 0.48:
             rows.append((1, live.pop(rng.integers(len(live))), 0))
         else:

@@ -4,10 +4,12 @@ import ctypes
 import random
 import threading
 
+from processes import sized
+
 THREADS = 4
 
 
-ROUNDS = 4000
+ROUNDS = sized(4000, 1000)
 
 
 SIZES = (1, 300, 5000, 70_000)

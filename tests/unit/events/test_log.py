@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 from heaps import MIB, new_heap
+from processes import sized
 
 from bfcviz.errors import BfcvizError, Lapped
 from bfcviz.events.log import EventLog
@@ -69,7 +70,7 @@ def test_time_never_steps_back_and_is_near_the_systems():
     log = EventLog(CAPACITY * 4096)
     heap = new_heap(log=log)
     start = time.monotonic_ns()
-    busy(heap, 30_000)
+    busy(heap, sized(30_000, 3000))
     took = time.monotonic_ns() - start
     times = Reader(log, 0).read(1 << 20)["time"]
     assert (np.diff(times) >= 0).all()

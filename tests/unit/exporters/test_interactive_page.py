@@ -19,7 +19,7 @@ def data_of(page):
 
 
 def test_a_page_costs_six_bytes_an_event_beside_its_scripts():
-    few, many = busy_trace(300), busy_trace(2000)
+    few, many = busy_trace(300), busy_trace(900)
     pages = [interactive_html(report_of(each)) for each in (few, many)]
     sizes = [len(json.dumps(data_of(page)["heap"])) for page in pages]
     assert (sizes[1] - sizes[0]) / (len(many) - len(few)) < 6

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from shared import write_anew
 from unit.importers.profile_maker import chunk, number, varint
 
 from bfcviz.cli.info import info
@@ -55,7 +56,7 @@ def said_to_be_cut(folder: Path, data: bytes, lengths: Iterable[int]) -> int:
     """How many beginnings of a profile, of these lengths, open and say where it is cut off; others are one error."""
     said, path = 0, folder / "cut.prof"
     for keep in lengths:
-        path.write_bytes(data[:keep])
+        write_anew(path, data[:keep])
         try:
             trace = open_trace(path)
         except FileError:

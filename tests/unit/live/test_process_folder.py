@@ -15,6 +15,8 @@ from bfcviz.live.recorded_process import begin_recording, is_launcher, name_of_p
         ({}, ""),
         ({"RANK": "12", "SLURM_PROCID": "3"}, "rank-12"),
         ({"SLURM_PROCID": "3"}, "rank-3"),
+        ({"OMPI_COMM_WORLD_RANK": "4"}, "rank-4"),
+        ({"PMI_RANK": "5"}, "rank-5"),
         ({"RANK": "../x"}, ""),
     ],
 )

@@ -1,5 +1,7 @@
 """Sections of a file of blocks: packed, written and unpacked."""
 
+from shared import write_anew
+
 from bfcviz.events.storage import blocks
 from bfcviz.events.storage.block_codec import MOST_EVENTS, EventCodec
 from bfcviz.events.storage.files import OpenFile
@@ -18,7 +20,7 @@ def packed(events, size=MOST_EVENTS):
 
 def written(tmp_path, sections):
     path = tmp_path / "events"
-    path.write_bytes(b"".join(sections))
+    write_anew(path, b"".join(sections))
     return OpenFile(path)
 
 

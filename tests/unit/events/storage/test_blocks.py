@@ -38,7 +38,7 @@ def heap_events(*columns, limit=1 << 30, **options):
 def golden_events(path):
     """The events of a recorded run of TensorFlow's heap."""
     z = np.load(path)
-    count = sized(1 << 30, 500)
+    count = sized(1 << 30, 300)
     return heap_events(*(z[name][:count] for name in ("op", "id", "size")), limit=1 << 36)
 
 

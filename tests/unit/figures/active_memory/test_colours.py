@@ -51,7 +51,7 @@ def test_a_band_has_the_colour_of_its_chunk_in_the_map():
 
 
 def test_a_figure_with_a_step_has_the_colours_of_the_map_there():
-    trace = sample_trace("transformer")
+    trace = sample_trace("conv")
     step = bfcviz.peak(trace)
     model = Model(trace)
     model.seek(step)

@@ -1,6 +1,7 @@
 """Histories of PyTorch's allocator: real snapshots, and entries and states made up."""
 
 import pickle
+from bisect import bisect_left
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ class History:
                 grants[entry["addr"]] = granted(entry)
             elif entry["action"] == "segment_map":
                 grants.clear()  # these traces begin where nothing was mapped
-        return [with_blocks(segment, used) for segment in grants.values()]
+        return with_blocks(grants, used)
 
     def states(self, sizes):
         """The segments before each entry, and at last at the end; `sizes`: of the blocks allocated, in their order."""
@@ -55,7 +56,7 @@ class History:
         used = {at: block for segment in start for at, block in in_use(segment)}
         grants = {segment["address"]: segment for segment in start}
         for entry in self.trace:
-            yield lambda: [with_blocks(segment, used) for segment in grants.values()]
+            yield lambda: with_blocks(grants, used)
             at, size, action = entry["addr"], entry["size"], entry["action"]
             if action == "alloc":
                 used[at] = {"size": next(sizes), "requested_size": size, "state": "active_allocated"}
@@ -80,9 +81,15 @@ def in_use(segment):
         at += block["size"]
 
 
-def with_blocks(segment, used):
+def with_blocks(grants, used):
+    """The segments of these grants, with the blocks in use, each at its address, and the gaps between them."""
+    addresses = sorted(used)
+    return [tiled(segment, used, addresses) for segment in grants.values()]
+
+
+def tiled(segment, used, addresses):
     at, stop, blocks = segment["address"], segment["address"] + segment["total_size"], []
-    for address in sorted(address for address in used if at <= address < stop):
+    for address in addresses[bisect_left(addresses, at) : bisect_left(addresses, stop)]:
         if address > at:
             blocks.append({"address": at, "size": address - at, "state": "inactive"})
         blocks.append({**used[address], "address": address})

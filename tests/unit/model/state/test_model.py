@@ -9,6 +9,7 @@ from unit.model.state.busy_heap import busy_heap
 from bfcviz.errors import TraceError
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import EVENT, Kind
+from bfcviz.events.storage import parquet
 from bfcviz.events.trace import Origin, Trace
 from bfcviz.model import CHUNK, REGION, TIMELINE, Model, keyframes, pool_state, timeline
 
@@ -112,34 +113,37 @@ def test_a_packed_trace_shows_the_same_with_and_without_keyframes(trace, heap, t
             assert model.chunks().tolist() == heap.states[step][0]["chunks"]
 
 
-def test_a_long_trace_is_sought_either_way(tmp_path):
+def test_a_long_trace_is_sought_either_way(tmp_path, monkeypatch):
     """Several row groups, with keyframes stored and snapshots kept."""
+    block = sized(parquet.BLOCK, 1 << 12)
+    monkeypatch.setattr(parquet, "BLOCK", block)
     once = busy_heap(40)
     period = len(once.events()) - 1
     for piece in once.pools[0].in_use():
         once.free(0, piece)
     events = once.events()
     period = len(events) - 1
-    times = sized(300_000, 150_000) // period
+    times = 9 * block // 2 // period
     long = np.concatenate([events[:1], *[events[1:]] * times])
     shift = np.repeat(np.arange(times, dtype=np.uint64) * np.uint64(period), period)
     long["seq"] = np.arange(len(long))
     long["other"][1:][long["kind"][1:] == Kind.FREE] += shift[long["kind"][1:] == Kind.FREE].astype(np.uint32)
     trace = Trace.from_events(long, Labels(), Origin())
     path = tmp_path / "long.parquet"
-    with small_steps(pool_state.PoolState, block=1 << 17):
+    with small_steps(pool_state.PoolState, 2 * block):
         trace.save(path, keyframes=keyframes)
-    model, packed = Model(trace), Model(Trace.open(path))
     rng = np.random.default_rng(5)
-    for step in [len(long), *rng.integers(0, len(long), sized(12, 3)).tolist()]:
-        model.seek(step)
-        packed.seek(step)
-        assert np.array_equal(model.chunks(), packed.chunks())
-        assert model.stats() == packed.stats()
-        inside = (step - 1) % period + 1 if step else 0
-        expected = once.states[inside][0]
-        assert model.stats().bytes_in_use == expected["bytes_in_use"]
-        assert model.stats().largest_free_chunk == expected["largest_free_chunk"]
+    with small_steps(pool_state.PoolState, block):
+        model, packed = Model(trace), Model(Trace.open(path))
+        for step in [len(long), *rng.integers(0, len(long), 12).tolist()]:
+            model.seek(step)
+            packed.seek(step)
+            assert np.array_equal(model.chunks(), packed.chunks())
+            assert model.stats() == packed.stats()
+            inside = (step - 1) % period + 1 if step else 0
+            expected = once.states[inside][0]
+            assert model.stats().bytes_in_use == expected["bytes_in_use"]
+            assert model.stats().largest_free_chunk == expected["largest_free_chunk"]
 
 
 def test_a_trace_that_grows_is_followed():
