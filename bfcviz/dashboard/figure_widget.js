@@ -12,6 +12,7 @@
 const evaluated = (globalThis.bfcvizPlotly ??= new Map()); // digest -> promise of plotly
 const RELOAD = "Reload this page.";
 const ASK_AGAIN_MS = 2000; // then after twice this time, and so on: the kernel may be busy
+const MOST_PARTS = 3; // of an update, that cost less than the whole figure
 const KEEP_MS = 1000; // from a change to the state that a saved notebook has
 
 async function shared_plotly(model) {
@@ -187,16 +188,18 @@ class View {
     }
   }
 
-  // Draw the newest state: by the changes of one update, or whole where more than one came meanwhile.
+  // Draw the newest state: by the changes of one update, or whole where more than one came meanwhile, or one has many
+  // parts: plotly draws the figure for each of them.
   async draw_newest(updates) {
     const { plotly, el, figure } = this;
     const parts = updates.flat();
     const redrawing = updates.filter((update) => !update.every(is_image));
+    const many = redrawing.flat().length > MOST_PARTS;
     if (!this.drawn) {
       const layout = { ...copied(figure.layout), height: figure.layout.height ?? 360 };
       const config = { ...figure.model.get("_config"), editSelection: false };
       await plotly.newPlot(el, copied(figure.data), layout, config);
-    } else if (this.broken || redrawing.length > 1 || parts.some((part) => part.data)) {
+    } else if (this.broken || redrawing.length > 1 || many || parts.some((part) => part.data)) {
       await plotly.react(el, copied(figure.data), copied(figure.layout));
       this.broken = false;
     } else {

@@ -1,7 +1,10 @@
 """A dashboard in a page: user actions on it, and what the page shows; each action waits for a condition."""
 
 import nbformat
-from integration.browser.lab import POLL_MS
+
+_SHOWS = """([view, step, words]) => view.querySelector('.bfcviz-step-line')?.textContent.includes(words)
+  && view.querySelector('.js-plotly-plot')?.data?.filter(t => t.name === 'this step' && t.visible === true
+    && t.mode === 'lines' && t.x.length === 2).every(t => t.x[0] === step)"""
 
 
 def write_notebook(path, *cells):
@@ -42,13 +45,8 @@ class Board:
         self.wait_for_step(step)
 
     def wait_for_step(self, step):
-        self.view.locator(f".bfcviz-step-line:has-text('step {step:,} of')").wait_for()
-        self.page.wait_for_function(
-            "([plot, step]) => plot.data.filter(t => t.name === 'this step' && t.visible === true && t.mode === 'lines'"
-            " && t.x.length === 2).every(t => t.x[0] === step)",
-            arg=[self.plot(), step],
-            polling=POLL_MS,
-        )
+        """Wait until text and figure show it."""
+        self.page.wait_for_function(_SHOWS, arg=[self.view.element_handle(), step, f"step {step:,} of"])
 
     def plot(self):
         return self.view.locator(".js-plotly-plot").element_handle()
@@ -100,9 +98,7 @@ class Board:
 
     def wait_for(self, condition, *arguments):
         """Wait until a JavaScript condition on the plot and the arguments holds."""
-        self.page.wait_for_function(
-            f"([plot, ...args]) => {{ {condition} }}", arg=[self.plot(), *arguments], polling=POLL_MS
-        )
+        self.page.wait_for_function(f"([plot, ...args]) => {{ {condition} }}", arg=[self.plot(), *arguments])
 
     def drawing(self, name):
         """The SVG path of a trace in the page."""

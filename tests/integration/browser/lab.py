@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -24,7 +25,7 @@ import bfcviz
 
 START_LIMIT_S = 150
 PAGE_LIMIT_MS = 120_000
-POLL_MS = 100
+POLL_MS = 50
 """Between two looks at the page. By default Playwright looks at each frame, so that the page draws 60 a second."""
 
 WIDGET_LATE = "[anywidget] Failed to initialize model."
@@ -170,6 +171,7 @@ def _wait_until_up(url, token, process, home):
 def watched_page(browser, *allowed):
     """A new page; the addresses that it asked for and that begin with none of `allowed`; the errors in it."""
     page, outside, errors = browser.new_page(), [], []
+    page.wait_for_function = partial(page.wait_for_function, polling=POLL_MS)
 
     def note_outside(request):
         if not request.url.startswith((*allowed, "data:", "blob:")):
@@ -205,7 +207,7 @@ class Lab:
             if not is_open:
                 self.page.goto(address)
             try:
-                self.page.wait_for_function(_READY, arg=notebook, timeout=PAGE_LIMIT_MS / 2, polling=POLL_MS)
+                self.page.wait_for_function(_READY, arg=notebook, timeout=PAGE_LIMIT_MS / 2)
             except TookTooLong:
                 is_open = False
                 continue
@@ -215,7 +217,7 @@ class Lab:
     def run_all_and_draw(self, dashboards):
         """Run every cell until this number of dashboards is drawn."""
         self.run_all()
-        self.page.wait_for_function(_DRAWN, arg=dashboards, polling=POLL_MS)
+        self.page.wait_for_function(_DRAWN, arg=dashboards)
 
     def run_all(self):
         """Run every cell to its end; fail on the first error in the outputs."""
@@ -228,7 +230,7 @@ class Lab:
 
     def wait_until_idle(self):
         """Wait until no cell runs; fail on the first error in the outputs."""
-        self.page.wait_for_function(_ALL_RUN, polling=POLL_MS)
+        self.page.wait_for_function(_ALL_RUN)
         found = self.page.evaluate(_CELL_ERRORS)
         assert not found, "\n".join(found)
 
@@ -239,7 +241,7 @@ class Lab:
     def restart(self):
         """Restart the kernel."""
         self.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
-        self.page.wait_for_function(_READY, arg=None, polling=POLL_MS)
+        self.page.wait_for_function(_READY, arg=None)
 
     def change_theme(self, *, dark):
         """As the settings menu does."""

@@ -91,17 +91,6 @@ def test_the_strip_leads_through_a_real_run(real):
     assert real.view.locator(".js-plotly-plot :text('no region at this step')").count() == 1
 
 
-def test_play_runs_until_paused(real):
-    real.go_to(0)
-    real.press("play")
-    real.view.locator(".bfcviz-play .fa-pause").wait_for()
-    real.view.locator(".bfcviz-step-line:not(:text-matches('step [0-2] of'))").first.wait_for()
-    real.press("play")
-    real.view.locator(".bfcviz-play .fa-play").wait_for()
-    assert 3 <= real.step() < real.lab.python("len(run)")
-    real.wait_for_step(real.step())
-
-
 def test_nothing_offers_to_send_a_figure_away(lab):
     offered = lab.page.locator(".modebar-btn").evaluate_all("all => all.map(one => one.dataset.title)")
     assert offered.count("Zoom") == 1  # the figure at the end

@@ -16,9 +16,9 @@ import bfcviz
 from bfcviz.analysis.fit import fit_of
 from bfcviz.cli import main
 from bfcviz.events.labels import Labels
+from bfcviz.exporters.interactive_page import heap_events, packed_heap, page_modules, save_page
 from bfcviz.figures.theme import LIGHT, rgb
 from bfcviz.model import Model
-from bfcviz.report.interactive import heap_events, packed_heap, page_modules, save_page
 
 pytestmark = pytest.mark.browser
 
@@ -109,13 +109,22 @@ def file(tmp_path_factory):
     return busy_trace(1500).save(tmp_path_factory.mktemp("page") / "busy.parquet")
 
 
-@pytest.fixture
-def opened(browser):
-    """Opens a page from a file; nothing on it may fail, or ask for something."""
+@pytest.fixture(scope="module")
+def tab(browser):
+    """A page for one file after the other, and what went wrong on it."""
     page, wrong = browser.new_page(viewport={"width": 1400, "height": 1000}), []
     page.on("console", lambda message: message.type == "error" and wrong.append(message.text))
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("request", lambda request: request.url.startswith("http") and wrong.append(request.url))
+    yield page, wrong
+    page.close()
+
+
+@pytest.fixture
+def opened(tab):
+    """Opens a page from a file; nothing on it may fail, or ask for something."""
+    page, wrong = tab
+    wrong.clear()
 
     def open_page(path):
         page.goto(path.as_uri())
@@ -123,7 +132,7 @@ def opened(browser):
         return page
 
     yield open_page
-    page.close()
+    page.goto("about:blank")
     assert wrong == []
 
 

@@ -107,8 +107,7 @@ def page(browser, viewer):
     assert [error for error in errors if error != WIDGET_LATE] == []
 
 
-def test_a_first_screen_is_there_before_the_kernel_and_gives_way_to_the_figures(viewer, page):
-    page.goto(f"{viewer.server}?token={viewer.token}", wait_until="commit")
+def a_first_screen_is_there_before_the_kernel_and_gives_way_to_the_figures(page):
     first = page.locator("#bfcviz-first-screen")
     first.locator(".bfcviz-card .bfcviz-dark > svg").nth(1).wait_for()  # the map, and the timeline
     assert not first.locator(".bfcviz-card .bfcviz-light > svg").first.is_visible()
@@ -126,7 +125,8 @@ def test_the_page_shows_the_dashboard_and_ctrl_c_leaves_nothing(viewer, page):
     assert page.locator(".js-plotly-plot").count() == 0
     assert [*viewer.temporary.rglob("kernel-*.json")] == []
 
-    page.goto(f"{viewer.server}?token={viewer.token}")
+    page.goto(f"{viewer.server}?token={viewer.token}", wait_until="commit")
+    a_first_screen_is_there_before_the_kernel_and_gives_way_to_the_figures(page)
     view = page.locator(".bfcviz-dashboard")
     view.locator(".bfcviz-step-line:has-text(' of 32,001')").wait_for()  # at its fullest
     assert view.locator(".bfcviz-step-line:has-text('step 0 of')").count() == 0

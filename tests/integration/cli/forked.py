@@ -44,13 +44,15 @@ def forked(words, env, input="", cwd="."):  # noqa: A002  the name that `subproc
                 os.chdir(cwd)
                 status = main([*map(str, words)])
             except SystemExit as left:
-                status = left.code
+                status = left.code if isinstance(left.code, int) else 1
             except BaseException:  # noqa: BLE001  nothing of this process may run on in the child
                 traceback.print_exc()
             finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(status)
+                try:
+                    sys.stdout.flush()
+                    sys.stderr.flush()
+                finally:
+                    os._exit(status)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         out.seek(0)
         err.seek(0)
